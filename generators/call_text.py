@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import fields
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from generators.attention_call import AttentionCall, Memory
+from generators.attention_call import PLAIN, AttentionCall, Memory, State
 from reference_attention.errors import InvalidInput
 from reference_attention.files import numbers, to_json
 from reference_attention.problem import checked_array, refuse_truth_values
 
 TENSORS = ("query", "key", "value", "upstream")
-OPTIONS = ("scale", "visible", "bias", "causal", "window", "softcap", "log_sum_exp", "memory", "exact", "seed", "name")
+OPTIONS = ("visible", "bias", *PLAIN, "seed", "name")
+USUAL: Mapping[str, Any] = MappingProxyType(
+    {one.name: one.default for one in fields(AttentionCall) if one.name in OPTIONS and one.name != "scale"}
+)
+"""What is not written down; of the scale, which has two values that others may take for their default, it is."""
 
 MASKS: Mapping[str, Any] = MappingProxyType({"visible": bool, "bias": np.float64})
 """With the type of their entries."""
@@ -27,8 +32,8 @@ def text_of(call: AttentionCall, **record: str) -> str:
     held |= {name: getattr(call, name) for name in TENSORS}
     for name in OPTIONS:
         value = getattr(call, name)
-        if name == "scale" or value not in (None, False, 0.0, Memory.CONTIGUOUS) if np.ndim(value) == 0 else True:
-            held[name] = str(value) if isinstance(value, Memory) else value
+        if np.ndim(value) or name not in USUAL or value != USUAL[name]:
+            held[name] = str(value) if isinstance(value, str) else value
     return "{\n" + ",\n".join(f"  {to_json(key)}: {to_json(value)}" for key, value in held.items()) + "\n}\n"
 
 
@@ -67,7 +72,7 @@ def _option(name: str, value: Any) -> Any:
     value = value.tolist() if isinstance(value, np.ndarray) else value
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     whole = number and isinstance(value, int)
-    if name in ("causal", "log_sum_exp", "exact"):
+    if name in ("causal", "log_sum_exp", "exact", "poison"):
         fits, due = isinstance(value, bool), "true or false"
     elif name == "scale":
         fits, due = value is None or number, "a finite number, or null for the kernel's own"
@@ -78,9 +83,16 @@ def _option(name: str, value: Any) -> Any:
     elif name == "window":
         fits = isinstance(value, list | tuple) and len(value) == 2 and all(type(one) is int for one in value)
         due, value = "two whole numbers", tuple(value) if fits else value
-    elif name == "memory":
+    elif name.endswith("memory"):
         fits, due = value in list(Memory), f"one of {', '.join(Memory)}"
         value = Memory(value) if fits else value
+    elif name == "state":
+        fits, due = value in list(State), f"one of {', '.join(State)}"
+        value = State(value) if fits else value
+    elif name == "dropout":
+        fits, due = number and 0 <= value < 1, "a number from 0 to less than 1"
+    elif name == "wants":
+        fits, due = isinstance(value, str) and {*value} <= {*"qkv"}, "letters of qkv"
     else:
         fits, due = isinstance(value, str), "text"
     if not fits:
@@ -92,6 +104,8 @@ def _mask(name: str, value: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
     if dtype is not bool:
         refuse_truth_values(name, value)
     try:
-        return np.broadcast_to(np.asarray(numbers(value), dtype=np.float64).astype(dtype), shape)
+        mask = np.asarray(numbers(value), dtype=np.float64).astype(dtype)
+        np.broadcast_to(mask, shape)  # its own shape is kept: a kernel may take some shapes for others
     except (ValueError, TypeError):
         raise InvalidInput(f"{name}: does not broadcast to (B, H, L, T) = {shape}.") from None
+    return mask

@@ -1,14 +1,16 @@
-"""A case: all that one check of a statement needs, immutable, from a strategy or from a user's file."""
+"""A case of attention: all that one check of a statement about it needs, from a strategy or from a user's file."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from generators.subject import Subject
 from reference_attention.errors import InvalidInput
 from reference_attention.former_name import FormerName
 from reference_attention.problem import Dataset, Problem
@@ -17,7 +19,7 @@ from reference_attention.sequence_dataset import SequenceDataset
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class Case(Subject):
     """A problem and the further objects over which a statement quantifies.
 
     Attributes:
@@ -45,6 +47,7 @@ class Case:
     arrays: Mapping[str, Float64[np.ndarray, "..."]] = field(default_factory=lambda: MappingProxyType({}))
     seed: int = 0
     name: str = "generated"
+    noun: ClassVar[str] = "a problem"
 
     @property
     def chosen_tokens(self) -> Int64[np.ndarray, "n"]:
@@ -55,9 +58,10 @@ class Case:
     normalised = FormerName("normalise")
     but = FormerName("replace")
 
-    def rng(self) -> np.random.Generator:
-        """A fresh generator that depends on the seed alone."""
-        return np.random.default_rng(self.seed)
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """n, T and d."""
+        return {"n": self.problem.n, "T": self.problem.T, "d": self.problem.d}
 
     def normalise(self) -> Case:
         """The same case in units in which max |key| lies in [1, 2): keys K/s, prompts s·p, s a power of two.
@@ -83,10 +87,6 @@ class Case:
         held = MappingProxyType(arrays)
         data = {"dataset": dataset, "queried": queried, "sequence": sequence}
         return self.replace(problem=problem, start=start, arrays=held, **data)
-
-    def replace(self, **changed: object) -> Case:
-        """This case with some fields replaced."""
-        return replace(self, **changed)  # type: ignore[arg-type]
 
 
 _PROMPTS = {"p", "p0", "prompt", "prompts", "norm", "norms", "radius", "radii"}

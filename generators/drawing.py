@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis import seed as hypothesis_seed
 from hypothesis.strategies import SearchStrategy
 
-from generators.attention_call import Subject
+from generators.subject import Subject
 
 
 def seed_from(text: str) -> int:

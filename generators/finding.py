@@ -9,7 +9,6 @@ from typing import Any
 
 from flint import fmpq
 
-from generators.case import Case
 from reference_attention.exact import to_float
 
 
@@ -42,7 +41,7 @@ class Assumption:
     id: str
     title: str
     source: str
-    check: Callable[[Case], Finding]
+    check: Callable[[Any], Finding]
 
 
 SHORT = 7

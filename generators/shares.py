@@ -19,6 +19,7 @@ from generators.case import Case
 from generators.looks import OF_CASES, OF_COPIES, OF_FEATURES, features_of
 from generators.optimal_sets import head_of
 from generators.score_assumptions import optimal_sets
+from generators.subject import Subject
 from reference_attention.directions import direction, neighbour_optimal
 from reference_attention.losses import LOSSES
 from reference_attention.paths.joint import chosen_rows
@@ -58,7 +59,7 @@ class Drawn:
     Attributes:
         id: the statement.
         examples: number of cases.
-        sizes: smallest, median and largest n, T, d.
+        sizes: smallest, median and largest n, T, d, or what else tells how large the data are.
         shares: by property.
     """
 
@@ -74,12 +75,12 @@ class Drawn:
         return {"id": self.id, "examples": self.examples, "sizes": sizes, "shares": shares}
 
 
-def drawn_shares(id: str, cases: Sequence[Case]) -> Drawn:
-    """Sizes and shares of some cases of a statement."""
-    lengths = {"n": [c.problem.n for c in cases], "T": [c.problem.T for c in cases], "d": [c.problem.d for c in cases]}
+def drawn_shares(id: str, cases: Sequence[Subject]) -> Drawn:
+    """Sizes and shares of some cases of a statement; of another paper's data only sizes."""
+    lengths = {name: [case.sizes[name] for case in cases] for name in (cases[0].sizes if cases else ())}
     sizes = {name: (min(of), sorted(of)[len(of) // 2], max(of)) for name, of in lengths.items() if of}
     # Case by case: properties of one case share its certificates.
-    rows = [[holds(case) for holds in PROPERTIES.values()] for case in cases]
+    rows = [[holds(case) for holds in PROPERTIES.values()] for case in cases if isinstance(case, Case)]
     found = dict(zip(PROPERTIES, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(PROPERTIES, ())
     shares = {name: Share(sum(x is True for x in of), sum(x is not None for x in of)) for name, of in found.items()}
     return Drawn(id, len(cases), MappingProxyType(sizes), MappingProxyType(shares))

@@ -19,19 +19,19 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Int64
 
-from generators.attention_call import AttentionCall, Subject
+from generators.attention_call import AttentionCall
 from generators.call_text import call_of, text_of
 from generators.case import Case
 from generators.mixing_assumptions import PENALTY
 from generators.optimal_sets import HEAD_ARRAYS
 from generators.query_data import FACTORS, QUERIES, check_query_names, query_dataset_of, start_of
+from generators.subject import KIND, Subject, empty_array, kind_named, written_array
 from reference_attention.errors import InvalidInput
 from reference_attention.files import from_json, numbers, read_named_values, to_json
 from reference_attention.loss import Loss
 from reference_attention.losses import loss_named
-from reference_attention.npz import MOST_AXES
 from reference_attention.problem import Dataset, Problem, checked_array, refuse_truth_values
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.sequence_dataset import SequenceDataset
@@ -107,11 +107,13 @@ def parse_given(held: Mapping[str, Any], seed: int, name: str, *, calls: bool = 
 
 
 def subject_of(held: Mapping[str, Any], seed: int = 0, name: str = "data") -> Subject:
-    """The case, or the call of an attention kernel, that named values make.
+    """The case, the call of an attention kernel, or the data of another paper, that named values make.
 
     Raises:
         InvalidInput: as :func:`case_of`.
     """
+    if KIND in held:
+        return kind_named(held[KIND]).of_values(held, seed, name)
     return call_of(held, name) if "query" in held else case_of(held, seed, name)
 
 
@@ -148,8 +150,8 @@ def check_names(name: str, names: Collection[str]) -> None:
     Raises:
         InvalidInput: with the nearest name that is known, or the one that is missing.
     """
-    if "query" in names:
-        return  # a call of an attention kernel, which looks at its own
+    if "query" in names or KIND in names:
+        return  # a call of an attention kernel or data of another paper, which look at their own
     known = (*TOKENS, *QUERIES, *PAIR, *OPTIONAL, *FURTHER, *RECORD)
     unknown = sorted(set(names) - set(known))
     if unknown:
@@ -213,7 +215,7 @@ def _further(held: Mapping[str, Any], name: str, d: int) -> dict[str, Any]:
     for key, value in found.items():
         refuse_truth_values(key, value)
         try:
-            raw = _empty(value) if isinstance(value, Mapping) else np.asarray(numbers(value))
+            raw = empty_array(value) if isinstance(value, Mapping) else np.asarray(numbers(value))
         except (ValueError, TypeError, OverflowError):
             raise InvalidInput(f"{key}: is not an array; give nested lists of numbers of equal length.") from None
         if raw.dtype.kind not in "fiu":
@@ -222,20 +224,6 @@ def _further(held: Mapping[str, Any], name: str, d: int) -> dict[str, Any]:
         array.setflags(write=False)
         arrays[key] = array
     return arrays
-
-
-def _empty(value: Mapping[str, Any]) -> Float64[np.ndarray, "..."]:
-    """An array without entries: {"shape": [0, 3]}, for nested lists lose its shape.
-
-    Raises:
-        ValueError: anything else.
-    """
-    shape = value["shape"] if set(value) == {"shape"} else None
-    if not isinstance(shape, list | tuple) or 0 not in shape or len(shape) > MOST_AXES:
-        raise ValueError("no shape of an empty array")
-    if not all(type(axis) is int and 0 <= axis < 2**31 for axis in shape):
-        raise ValueError("axes are whole numbers")
-    return np.zeros(shape)
 
 
 def _text(key: str, value: Any) -> str:
@@ -262,6 +250,9 @@ def as_text(case: Subject, **record: str) -> str:
     """
     if isinstance(case, AttentionCall):
         return text_of(case, **record)
+    if not isinstance(case, Case):
+        said = {key: value for key, value in record.items() if value}
+        return _lines_of(said | {KIND: case.kind, **case.named_values()})
     queried = case.queried or case.sequence
     problem, dataset = case.problem, queried or case.dataset
     held: dict[str, Any] = {key: value for key, value in record.items() if value}
@@ -282,13 +273,22 @@ def as_text(case: Subject, **record: str) -> str:
     if case.start is not None:
         held |= {"start": case.start} if queried is None else {"W0": case.start.reshape(queried.shape)}
     if case.arrays:
-        held["arrays"] = {name: _array(value) for name, value in case.arrays.items()}
+        held["arrays"] = {name: written_array(np.asarray(x, dtype=np.float64)) for name, x in case.arrays.items()}
     held |= {"seed": case.seed, "name": case.name}
+    return _lines_of(held)
+
+
+def attention_case(given: Given) -> Case:
+    """The data, where only keys and scores will do.
+
+    Raises:
+        InvalidInput: they are something else.
+    """
+    if not isinstance(given.case, Case):
+        raise InvalidInput(f"{given.case.name}: holds {given.case.noun}; give keys and scores, or tokens.")
+    return given.case
+
+
+def _lines_of(held: Mapping[str, Any]) -> str:
     # One line per name: short enough to read, and stable to compare.
     return "{\n" + ",\n".join(f"  {to_json(key)}: {to_json(value)}" for key, value in held.items()) + "\n}\n"
-
-
-def _array(value: Any) -> Any:
-    array = np.asarray(value, dtype=np.float64)
-    # Nested lists lose the shape of an empty array.
-    return array if array.size else {"shape": array.shape}

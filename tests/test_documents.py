@@ -54,7 +54,7 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
         "theorems verify --examples 50 --seed 0 --json docs/verify.json": ("a minute or two, as without --json", ""),
         "theorems verify --profile minute --attention torch.nn.functional:scaled_dot_product_attention": (
             "half a minute",
-            "theorems verify kernel-output lemma-14 --examples 25"
+            "theorems verify kernel-output kernel-gradients --examples 25"
             " --attention torch.nn.functional:scaled_dot_product_attention",
         ),
         "theorems verify kernel-gradients kernel-grouped-heads"

@@ -15,7 +15,7 @@ from jaxtyping import Float64
 
 from generators.case import Case
 from generators.random_trials import random_trial
-from generators.user_data import load
+from generators.user_data import attention_case, load
 from reference_attention.outer_keys import OuterKeys
 from reference_attention.problem import Problem
 from theorems.benchmark.comparison import Comparison, Progress, compare
@@ -130,11 +130,11 @@ class Named(_Unit):
         return self.source
 
     def _problems(self) -> Problems:
-        case = load(self.source, 0).case
+        case = attention_case(load(self.source, 0))
         return [case.problem], [start_of(self.source, case)], [self.source], shape_of(case)
 
     def _keys(self) -> OuterKeys | None:
-        queried = load(self.source, 0).case.queried
+        queried = attention_case(load(self.source, 0)).queried
         return None if queried is None else queried.keys
 
 

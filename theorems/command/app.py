@@ -229,7 +229,8 @@ def _is_process_death(error: Exception) -> bool:
 
 def _say(sentence: str) -> None:
     with suppress(OSError):
-        print(f"theorems: {' '.join(sentence.split())}", file=sys.stderr)
+        said, gap, to_paste = sentence.partition("\n\n")
+        print(f"theorems: {' '.join(said.split())}{gap}{to_paste}", file=sys.stderr)
 
 
 def _close_output(code: Exit) -> Exit:

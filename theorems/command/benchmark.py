@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from generators.user_data import load
+from generators.user_data import attention_case, load
 from max_margin_theorems import signals
 from reference_attention.files import from_json, to_json, write_bytes
 from theorems.benchmark.against import Verdict as Compare
@@ -127,7 +127,7 @@ def _times(sources: Sequence[str], rules: Sequence[str], options: BenchOptions) 
     """After everything else, in this process alone: nothing of this command runs beside it, and no file of a user's."""
     found: list[Ratio] = []
     for source in sources if rules else ():
-        case = load(source, options.seed).case
+        case = attention_case(load(source, options.seed))
         found += ratios(source, case.problem, start_of(source, case), rules)
     return found
 

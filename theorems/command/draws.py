@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from generators.shares import Drawn
 from theorems.command.common import check_targets, write_report
 from theorems.command.subcommands import DrawnOptions
@@ -33,7 +35,8 @@ def draw_and_report(options: DrawnOptions) -> int:
 
 def rows_of(found: list[Drawn]) -> list[list[str]]:
     """Sizes, then the properties that apply to some case, a column per statement."""
-    rows = [[name, *cells] for name, *cells in zip(("n", "T", "d"), *map(size_cells, found), strict=True)]
+    sizes = [size_cells(one) for one in found]
+    rows = [[name, *(of.get(name, "") for of in sizes)] for name in dict.fromkeys(chain(*sizes))]
     for name in found[0].shares:
         if any(one.shares[name].of for one in found):
             rows.append([name, *(str(one.shares[name]) for one in found)])

@@ -70,7 +70,7 @@ class VerifyOptions:
         ),
     ] = None
     interface: Annotated[
-        str | None, options.text("plain|sdpa|flash|hf|jax", "Its signature; recognised by its parameters.")
+        str | None, options.text("NAME", "Its signature, sdpa, flash, hf, …; recognised by its parameters.")
     ] = None
     device: Annotated[
         str | None,

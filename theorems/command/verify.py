@@ -95,7 +95,7 @@ def request_of(options: VerifyOptions) -> Request:
     profile = profile_named(options.profile)
     if options.attention is None or request.ids or given:
         raise InvalidInput("--profile: says what is tried on a kernel; give --attention, and neither ids nor --data.")
-    return replace(request, examples=profile.examples, left_out=profile.left_out)
+    return replace(request, examples=profile.examples, cases=profile.cases, left_out=profile.left_out)
 
 
 def _kernel(options: VerifyOptions) -> KernelSource | None:

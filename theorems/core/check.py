@@ -7,8 +7,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from generators.attention_call import Subject
-from generators.case import Case
+from generators.subject import Subject
 from reference_attention.errors import InvalidInput
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE, Implementation
@@ -186,8 +185,6 @@ def _missing_assumption(statement: Statement, case: Subject, own: Subject) -> st
     """The first assumption that is not known to hold, with what decided it, in the units of ``own``; empty when all
     hold.
     """
-    if not (isinstance(case, Case) and isinstance(own, Case)):
-        return ""  # a call assumes nothing
     for id in statement.assumptions:
         finding = statement.assumption(id).check(case)
         if finding.holds is not True:

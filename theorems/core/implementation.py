@@ -6,9 +6,9 @@ never import :mod:`reference_attention.risk` or :mod:`reference_attention.svm.ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, SupportsIndex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, SupportsIndex, TypeVar
 
 import numpy as np
 from flint import fmpq
@@ -59,6 +59,7 @@ def reference_log_smoothness(problem: Problem) -> float:
     return problem.log_smoothness
 
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 KeysAndScores = tuple[Float64[np.ndarray, "n T d"], Float64[np.ndarray, "n T"]]
 
 
@@ -124,6 +125,7 @@ class Implementation:
         steepest_descent: (problem, starts, *, lengths, norm, momentum, gradient) → p(0) … p(t).
         mirror_descent: (problem, starts, *, steps, log_step, norm, normalized, gradient) → dual points z(0) … z(t).
         scheduled_direction, critical_ratio: (joint, c) → p(c), and (joint, p_relax) → c*, of the path along r = cR.
+        own: functions of a paper's own that something else stands in for, see :meth:`in_place_of`.
     """
 
     name: str = "reference"
@@ -177,6 +179,15 @@ class Implementation:
     mirror_descent: Callable[..., Float64[np.ndarray, "r b d"]] = mirror_descent
     scheduled_direction: Callable[[Joint, float], Array] = scheduled_direction
     critical_ratio: Callable[[Joint, MaxMargin], float] = critical_ratio
+    own: Mapping[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict, hash=False)
+
+    def in_place_of(self, function: Function) -> Function:
+        """What is under test of a function that is none of the above: itself, unless a fault stands in for it.
+
+        A paper calls its own solver as ``under_test.in_place_of(solver)(…)``, and its fault is
+        ``REFERENCE.replace("", own={solver: wrong_solver})``.
+        """
+        return self.own.get(function, function)  # type: ignore[return-value]
 
     def replace(self, name: str, **replaced: Any) -> Implementation:
         """This implementation with some functions replaced."""

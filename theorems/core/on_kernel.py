@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
-from generators.attention_call import AttentionCall, Subject
+from generators.attention_call import AttentionCall
 from generators.case import Case
+from generators.subject import Subject
 from reference_attention.loss import Array
 from reference_attention.outer_keys import OuterKeys
 from theorems.core.implementation import Implementation
@@ -62,9 +63,10 @@ class Answer:
     Attributes:
         output: shape (B, H, L, M).
         query_gradient, key_gradient, value_gradient: of the sum of upstream · output, shapes of query, key and value;
-            None of a kernel without a backward pass.
+            None of a kernel without a backward pass, and of those that are not asked for.
         log_sum_exp: shape (B, H, L), where the kernel returns it and was asked to.
-        changed: the names of the tensors that it wrote to.
+        weights: shape (B, H, L, T), where the kernel returns them.
+        changed: the names of the tensors that it wrote to, and of those beside which it wrote.
     """
 
     output: Array
@@ -72,6 +74,7 @@ class Answer:
     key_gradient: Array | None = None
     value_gradient: Array | None = None
     log_sum_exp: Array | None = None
+    weights: Array | None = None
     changed: tuple[str, ...] = ()
 
 

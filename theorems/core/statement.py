@@ -17,9 +17,9 @@ from typing import Any
 from hypothesis.strategies import SearchStrategy
 
 from generators.assumptions import ASSUMPTIONS, Assumption, Finding, assumption_named
-from generators.attention_call import Subject
 from generators.case import Case
 from generators.problems import cases as cases_with
+from generators.subject import Subject
 from reference_attention.errors import InvalidInput
 from theorems.core.claim import Claim, until_undecided
 from theorems.core.claim_name import ALWAYS, ClaimName
@@ -57,6 +57,7 @@ class Statement:
             nobody has said: then all its claims are.
         premises: the claims that data, solutions and runs are those that the conclusion speaks of. What is neither is
             a sharper form of the suite's own.
+        about: the class of its cases.
     """
 
     id: str
@@ -76,6 +77,7 @@ class Statement:
     file: str = ""
     states: tuple[str, ...] | None = None
     premises: tuple[str, ...] = ()
+    about: type[Subject] = Case
 
     @property
     def says_whose(self) -> bool:
@@ -133,8 +135,8 @@ def statement(
     *,
     source: str = "own",
     assumptions: Sequence[str | Assumption] = (),
-    cases: Callable[[], SearchStrategy[Case]] | SearchStrategy[Case] | None = None,
-    from_data: Callable[[Case], Iterator[Case]] | None = None,
+    cases: Callable[[], SearchStrategy[Any]] | SearchStrategy[Any] | None = None,
+    from_data: Callable[[Any], Iterator[Any]] | None = None,
     aliases: tuple[str, ...] = (),
     kernel: KernelUse | None = None,
     survives: Mapping[str, str] = MappingProxyType({}),
@@ -142,6 +144,7 @@ def statement(
     claims: Mapping[str, str] | Sequence[ClaimName] = MappingProxyType({}),
     states: Sequence[str] | None = None,
     premises: Sequence[str] = (),
+    about: type[Subject] = Case,
 ) -> Callable[[Conclusion], Statement]:
     """Make the decorated conclusion a statement; in a paper's room, or in a file of one's own.
 
@@ -165,6 +168,7 @@ def statement(
             which say that data, solutions and runs are those that it speaks of; the others are sharper forms of one's
             own. A falsified statement says whose claim failed. If ``states`` is left out, all but the premises are the
             conclusion.
+        about: the class of its cases, where the paper speaks of something else than keys and scores.
 
     Raises:
         InvalidInput: an id or an assumption that cannot be used, no docstring, assumptions that no strategy here
@@ -176,7 +180,9 @@ def statement(
     _check_parts(id, claims, states, premises)
     when = MappingProxyType({str(name): said for name, said in claims.items()})
     ids, own = _split_assumptions(assumptions)
-    strategy = _strategy(tuple(i for i in ids if i not in own), cases)
+    if about is not Case and cases is None:
+        raise InvalidInput(f"statement {id}: no cases of {about.__name__} are built here; give a strategy, cases=….")
+    strategy = _strategy(tuple(i for i in ids if i not in own), cases, about)
     if from_data is not None and not callable(from_data):
         raise InvalidInput(f"statement {id}: from_data is no function; give one that yields cases.")
 
@@ -202,6 +208,7 @@ def statement(
             when,
             states=None if states is None else tuple(states),
             premises=tuple(premises),
+            about=about,
         )
 
     return decorate
@@ -266,10 +273,10 @@ def _split_assumptions(
     return tuple(ids), MappingProxyType(own)
 
 
-def _finding_of(assumption: Assumption) -> Callable[[Case], Finding]:
+def _finding_of(assumption: Assumption) -> Callable[[Any], Finding]:
     """The predicate; whatever is no Finding is an error, not an answer."""
 
-    def check(case: Case) -> Finding:
+    def check(case: Any) -> Finding:
         found = assumption.check(case)
         if not isinstance(found, Finding):
             kind = type(found).__name__
@@ -283,8 +290,13 @@ def _finding_of(assumption: Assumption) -> Callable[[Case], Finding]:
 
 
 def _strategy(
-    ids: tuple[str, ...], given: Callable[[], SearchStrategy[Case]] | SearchStrategy[Case] | None
-) -> Callable[[], SearchStrategy[Case]]:
+    ids: tuple[str, ...], given: Callable[[], SearchStrategy[Any]] | SearchStrategy[Any] | None, about: type[Subject]
+) -> Callable[[], SearchStrategy[Any]]:
+    def of_that_class(drawn: Any) -> Any:
+        if not isinstance(drawn, about):
+            raise TypeError(f"the strategy drew a value of type {type(drawn).__name__}, not a {about.__name__}")
+        return drawn
+
     if given is None:
         hard = next((id for id in ids if id in NEED_OWN_CASES), None)
         if hard is not None:
@@ -292,20 +304,14 @@ def _strategy(
         built = cases_with(assumptions=ids)
         return lambda: built
     if isinstance(given, SearchStrategy):
-        return lambda: given.map(_a_case)
+        return lambda: given.map(of_that_class)
     if not callable(given):
         raise InvalidInput("cases: give a Hypothesis strategy of cases, or a function that makes one.")
 
-    def strategy() -> SearchStrategy[Case]:
+    def strategy() -> SearchStrategy[Any]:
         made = given()
         if not isinstance(made, SearchStrategy):
             raise TypeError(f"cases returned a value of type {type(made).__name__}, not a Hypothesis strategy")
-        return made.map(_a_case)
+        return made.map(of_that_class)
 
     return strategy
-
-
-def _a_case(drawn: Any) -> Case:
-    if not isinstance(drawn, Case):
-        raise TypeError(f"the strategy drew a value of type {type(drawn).__name__}, not a Case")
-    return drawn

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from generators.case import Case
+from generators.subject import Subject
 from theorems.core.implementation import REFERENCE, Implementation
 
 
@@ -51,6 +53,7 @@ class Fault:
         unit: what the size measures.
         smallest: no smaller size is tried (float64 does not resolve it, or it is no fault any more).
         spoil: case → the case as the statement misreads it, once the assumptions have been checked on the right one.
+        about: the class of the cases that it spoils.
     """
 
     name: str
@@ -61,7 +64,8 @@ class Fault:
     size: float = 0.0
     unit: str = ""
     smallest: float = 1e-16
-    spoil: Callable[[Case], Case] | None = None
+    spoil: Callable[[Any], Any] | None = None
+    about: type[Subject] = Case
 
     @property
     def implementation(self) -> Implementation:

@@ -7,6 +7,7 @@ cases that the generators build for its other assumptions.
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 from hypothesis.strategies import SearchStrategy
 
@@ -84,9 +85,11 @@ def _as_it_stands(statement: Statement) -> Weakened:
 def _generic(statement: Statement, without: str) -> Weakened:
     keeps, predicate = others(statement, without), statement_assumption(statement, without)
 
-    def draw_cases() -> SearchStrategy[Case]:
+    def draw_cases() -> SearchStrategy[Any]:
         if "queries-given" in keeps:
             return plain_query_cases(losses=("squared",)) if without == LOSS else plain_query_cases()
+        if statement.about is not Case:
+            return statement.cases()  # nothing here builds other ones
         library = tuple(id for id in keeps if id in ASSUMPTIONS)
         return cases_with(assumptions=library, start="anywhere", plain=True)
 

@@ -6,8 +6,8 @@ import math
 import warnings
 from dataclasses import dataclass, field
 
-from generators.case import Case
 from generators.finding import Finding
+from generators.subject import Subject
 from reference_attention.errors import InvalidInput
 from theorems.core.check import claims_of, line_in
 from theorems.core.claim import Claim, Verdict
@@ -48,7 +48,7 @@ class Examined:
         return not self.refusal
 
 
-def examine(weakened: Weakened, case: Case, *, guided: bool = True, claim: str = "") -> Examined:
+def examine(weakened: Weakened, case: Subject, *, guided: bool = True, claim: str = "") -> Examined:
     """Look at one case.
 
     Args:
@@ -67,12 +67,12 @@ def examine(weakened: Weakened, case: Case, *, guided: bool = True, claim: str =
             return Examined(refusal=_breakdown(weakened, error, "an assumption"), undecided=True)
 
 
-def in_own_units(weakened: Weakened, case: Case, seen: Examined) -> Examined:
+def in_own_units(weakened: Weakened, case: Subject, seen: Examined) -> Examined:
     """A counterexample looked at again without normalising its keys, so that its numbers are those of its data.
 
     What was seen before is kept where it is none in its own units: far from one they cost digits.
     """
-    if seen.violated is None or case.problem.key_scale == 1.0:
+    if seen.violated is None or case.normalise() is case:
         return seen
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -91,7 +91,7 @@ def _breakdown(weakened: Weakened, error: BaseException, what: str = "the conclu
     return f"{what} broke down, {type(error).__name__}{where}: {' '.join(str(error).split())}"
 
 
-def _examine(weakened: Weakened, case: Case, guided: bool, claim: str) -> Examined:
+def _examine(weakened: Weakened, case: Subject, guided: bool, claim: str) -> Examined:
     score = -math.inf
     if guided and weakened.violation is not None:
         score = _number(weakened.violation(case))

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from generators.case import Case
-from generators.user_data import as_text, case_of
+from generators.subject import Subject
+from generators.user_data import as_text, subject_of
 from reference_attention.errors import InvalidInput
 from reference_attention.files import from_json, read_named_values, to_json, write_in
 from theorems.core.check import sentence
@@ -38,10 +38,10 @@ class Record:
 
     weakened: Weakened
     claim: str
-    case: Case
+    case: Any
 
 
-def as_record(weakened: Weakened, case: Case, examined: Examined, seed: int) -> str:
+def as_record(weakened: Weakened, case: Subject, examined: Examined, seed: int) -> str:
     """The text of the file: what is refuted and how, every assumption with its evidence, the data."""
     assert examined.violated is not None
     findings = [*examined.kept, *([(weakened.without, examined.dropped)] if weakened.without else [])]
@@ -104,7 +104,7 @@ def load(path: Path) -> Record:
         weakened = weakened_named(held["statement"], held["without"])
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from None
-    return Record(weakened, held["claim"], case_of(held["case"], name=path.name))
+    return Record(weakened, held["claim"], subject_of(held["case"], name=path.name))
 
 
 def read(path: Path) -> dict[str, Any]:

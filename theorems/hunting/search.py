@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 
 from hypothesis import HealthCheck, Phase, target
 
-from generators.case import Case
 from generators.drawing import drive, seed_from
+from generators.subject import Subject
 from theorems.hunting.examine import Examined, examine
 from theorems.hunting.simplify import simplify_counterexample
 from theorems.without.weakened import Weakened
@@ -107,7 +107,7 @@ class Hunt:
     seed: int
     seconds: float
     watch: Callable[[Effort], None] = lambda effort: None
-    found: Case | None = None
+    found: Subject | None = None
     examined: Examined | None = None
     effort: Effort = field(default_factory=Effort)
     finished: bool = False
@@ -156,11 +156,11 @@ class Hunt:
             near_copies=True,
         )
 
-    def _visit(self, case: Case) -> None:
+    def _visit(self, case: Subject) -> None:
         if self._searching(case):
             raise _SearchOver
 
-    def _searching(self, case: Case) -> bool:
+    def _searching(self, case: Subject) -> bool:
         if self._passed >= len(self.known) and time.monotonic() - self._began > self.seconds:
             raise _SearchOver
         self._check_cases()
@@ -190,7 +190,7 @@ class Hunt:
             self.effort.why_undecided = self.effort.why_undecided or looked.why
         self.watch(self.effort)
 
-    def _still(self, case: Case) -> bool:
+    def _still(self, case: Subject) -> bool:
         """Whether a case is a counterexample to the same claim; it is kept if so."""
         self.effort.shrinking += 1
         self.watch(self.effort)
@@ -199,7 +199,7 @@ class Hunt:
             self.found, self.examined = case, seen
         return looked.counterexample
 
-    def _look(self, case: Case) -> tuple[Observation, Examined | None]:
+    def _look(self, case: Subject) -> tuple[Observation, Examined | None]:
         """What is seen of a case; of one that is known already without looking."""
         if self._passed < len(self.known):
             self._passed += 1

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from generators.case import Case
+from generators.subject import Subject
 from reference_attention.errors import InvalidInput
 from reference_attention.losses import loss_named
 from reference_attention.problem import Dataset, Problem
@@ -87,19 +88,31 @@ class Parts:
         return Parts(case, {**self.arrays, **{name: value + 0.0 for name, value in arrays.items()}})
 
 
-def simplify_counterexample(case: Case, still: Callable[[Case], bool]) -> Case:
+def simplify_counterexample(case: Any, still: Callable[[Any], bool]) -> Any:
     """The simplest counterexample that single steps lead to.
 
     Args:
         case: a counterexample.
         still: whether a case is one.
     """
+    if not isinstance(case, Case):
+        return _follow_own_steps(case, still)
     if case.sequence is not None:
         return case
     search = _Greedy(Parts.of(case), still)
     while search.pass_over():
         pass
     return search.parts.build() or case
+
+
+def _follow_own_steps(case: Subject, still: Callable[[Subject], bool]) -> Subject:
+    """The same for data of another paper, which know what is simpler."""
+    for _ in range(STEPS):
+        step = next((step for step in islice(case.simpler(), STEPS) if still(step)), None)
+        if step is None:
+            break
+        case = step
+    return case
 
 
 class _Greedy:

@@ -38,7 +38,7 @@ class Row:
         status: what is known.
         said: the violated claim in numbers, the effort, or the reason.
         why: the mechanism.
-        shape: (n, T, d) of the counterexample.
+        shape: (n, T, d) of the counterexample, or what else tells how large it is.
         file: its name.
     """
 
@@ -47,7 +47,7 @@ class Row:
     status: Status
     said: str = ""
     why: str = ""
-    shape: tuple[int, int, int] | None = None
+    shape: tuple[int, ...] | None = None
     file: str = ""
 
     @property
@@ -137,8 +137,9 @@ def _row(directory: Path, statement: Statement, without: str) -> Row:
     why = " ".join(record.weakened.why.split())
     if not seen.is_counterexample:
         return Row(statement.id, without, Status.DOES_NOT_REPLAY, seen.refusal, why, file=path.name)
-    problem, seen = record.case.problem, in_own_units(record.weakened, record.case, seen)
-    return Row(statement.id, without, Status.REFUTED, _violation(record, seen), why, problem.keys.shape, path.name)
+    seen = in_own_units(record.weakened, record.case, seen)
+    shape = tuple(record.case.sizes.values())
+    return Row(statement.id, without, Status.REFUTED, _violation(record, seen), why, shape, path.name)
 
 
 def as_json(found: list[Row]) -> list[dict[str, Any]]:

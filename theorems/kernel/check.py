@@ -46,7 +46,7 @@ def verify_kernel(
     """One result per statement.
 
     Args:
-        kernel: a callable on torch tensors with the signature of one of :data:`.interface.INTERFACES`, or
+        kernel: a callable on torch tensors with the signature of one of :data:`.interfaces.INTERFACES`, or
             MODULE:CALLABLE.
         statements: ids; by default what a kernel is able to do, and all statements that call one.
         examples: generated cases per statement.

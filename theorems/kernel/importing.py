@@ -1,12 +1,17 @@
-"""The object behind ``MODULE:CALLABLE``; with ``jax:`` or ``numpy:`` before it, as a callable on torch tensors."""
+"""The object behind ``MODULE:CALLABLE`` or ``path.py:CALLABLE``, as a callable on torch tensors; ``jax:`` or ``numpy:``
+before it say what it is a callable on."""
 
 from __future__ import annotations
 
+import hashlib
 import importlib
+import importlib.util
 import inspect
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from max_margin_theorems.hidden import shadowing_warning
@@ -32,11 +37,14 @@ def import_callable(source: str) -> Callable[..., Any]:
     module, colon, path = source.partition(":")
     if not (colon and module and path):
         raise InvalidInput(f"--attention: {source!r} is not MODULE:CALLABLE; give e.g. my_package.attention:kernel.")
-    if module.endswith(".py") or "/" in module:
-        raise InvalidInput(f"--attention: {module!r} is a file; give the name that it is imported by, without .py.")
+    is_file = module.endswith(".py")
+    if "/" in module and not is_file:
+        raise InvalidInput(
+            f"--attention: {module!r} is no module; give the name that it is imported by, or path.py:NAME."
+        )
     _look_in_the_working_directory_first()
     try:
-        found: Any = importlib.import_module(module)
+        found: Any = _module_in(Path(module)) if is_file else importlib.import_module(module)
     except (Exception, SystemExit) as error:
         said = " ".join(str(error).split()).rstrip(".")
         raise InvalidInput(
@@ -49,6 +57,27 @@ def import_callable(source: str) -> Callable[..., Any]:
         found = getattr(found, part)
     check_callable(found, source)
     return found
+
+
+def _module_in(file: Path) -> ModuleType:
+    """The module of a file, run once as long as it is the same.
+
+    Raises:
+        FileNotFoundError: there is none.
+    """
+    path = file.resolve()
+    name = f"attention_in_{hashlib.sha256(path.read_bytes() + str(path).encode()).hexdigest()[:16]}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        made = sys.modules[name] = importlib.util.module_from_spec(spec)
+        try:
+            spec.loader.exec_module(made)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
 
 
 def _look_in_the_working_directory_first() -> None:

@@ -26,21 +26,27 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from generators.attention_call import Alignment, AttentionCall, Memory
+from generators.attention_call import Alignment, AttentionCall, State
 from reference_attention.errors import InvalidInput
 from reference_attention.loss import Array, Loss
 from theorems.bounded.formats import FORMATS, HALF, Format
 from theorems.core.on_kernel import Answer, KernelUse, OnKernel, Refused
 from theorems.kernel.diagnosis import diagnose
 from theorems.kernel.importing import import_callable
-from theorems.kernel.interface import ALWAYS, INTERFACES, Interface, Request
+from theorems.kernel.interfaces import ALWAYS, INTERFACES
+from theorems.kernel.interfaces.interface import Interface, Parameters, Request, Returned, parameters_of
+from theorems.kernel.placing import Placed, place_mask, place_tensor
 from theorems.kernel.queries import OuterKernel, PromptKernel
 from theorems.kernel.report import describe_kernel, hints
+from theorems.kernel.sizes import Taken, is_power_of_four
 from theorems.kernel.with_torch import torch
 
 DTYPES: Mapping[str, torch.dtype] = MappingProxyType({name: getattr(torch, name) for name in FORMATS})
 """What a kernel may be given."""
 
+TENSORS = ("query", "key", "value")
+Gradients = tuple[Array | None, Array | None, Array | None]
+"""dQ, dK, dV."""
 ENTRIES = 1 << 22
 """About how many numbers one call of the kernel is given: longer batches are cut."""
 
@@ -100,13 +106,18 @@ class Kernel:
         dtype: of the tensors that it is given, a key of :data:`DTYPES`.
         layout: which shapes it is given.
         interface: its signature.
-        parameters: the names that it has of it.
+        parameters: those that it has, and their defaults.
         declares: its capabilities.
         computes_in: the numbers that its results are within the rounding of; those of ``dtype``, or coarser ones.
         alignment: of causality where L ≠ T, as it was found to be.
+        taken: sizes and tensors that it takes.
+        fixed_scale: whether its scale is 1/√E, and nobody can say otherwise.
+        lse_multiple: its log-sum-exps have lengths that are multiples of that.
+        skips_below: weights smaller than this share of the largest may be left out, as the callable declares.
         many_queries: whether it takes more than one query to an input; else each gets a copy of the keys.
         differentiable: whether it has a backward pass.
         device: where its tensors live.
+        accounts: what becomes of each of its parameters, :class:`theorems.kernel.parameters.Account`.
     """
 
     call: Callable[..., Any]
@@ -115,20 +126,24 @@ class Kernel:
     dtype: str = "float64"
     layout: Layout = LAYOUTS[0]
     interface: Interface = INTERFACES["plain"]
-    parameters: tuple[str, ...] = ()
+    parameters: Parameters = field(default_factory=dict)
     declares: frozenset[str] = frozenset(ALWAYS)
     computes_in: str = "float64"
     alignment: Alignment = Alignment.TOP_LEFT
+    taken: Taken = field(default_factory=Taken)
+    fixed_scale: bool = False
+    lse_multiple: int = 1
+    skips_below: float = 0.0
     many_queries: bool = True
     differentiable: bool = True
     device: str = "cpu"
+    accounts: Mapping[str, str] = field(default_factory=dict)
     _last: dict[str, Held] = field(default_factory=dict, init=False, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # An interface is a constant, and holds functions; it travels by name.
-        held = {one.name: getattr(self, one.name) for one in fields(self) if one.init} | {
-            "interface": self.interface.name
-        }
+        held = {one.name: getattr(self, one.name) for one in fields(self) if one.init and one.name != "parameters"}
+        held["interface"] = self.interface.name
         return _restore, (held | {"call": None if self.source else self.call},)
 
     @property
@@ -143,12 +158,18 @@ class Kernel:
 
     def lacks(self, use: KernelUse) -> str:
         """Why a statement that calls kernels does not call this one; empty if it does."""
+        if use.capability == "memory" and self.taken.contiguous:
+            return "it takes contiguous tensors alone"
         if use.capability and use.capability not in self.declares:
             return "the kernel has no parameter for it"
         if use.differentiates and not self.differentiable:
             return "it needs a backward pass, and the kernel has none"
         if not use.capability and self.computes_in in HALF:
             return f"the bounds of {self.computes_in} say nothing of it: logits of a few hundred have no digits there"
+        if not use.capability and self.taken.keys > 1:
+            return f"it takes keys in multiples of {self.taken.keys} alone"
+        if not use.capability and self.fixed_scale and not is_power_of_four(self.taken.width(4, quartic=True)):
+            return "its scale is 1/√E, and no width that it takes is a power of four"
         return ""
 
     def attend(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
@@ -157,21 +178,30 @@ class Kernel:
         Raises:
             InvalidInput: it raises, or returns something else.
         """
-        d, m = query.shape[-1], values.shape[-1]
-        if self.layout.square and m != d:
-            pieces = values.new_zeros((*values.shape[:-1], -(-m // d) * d))
+        d, m, tokens = query.shape[-1], values.shape[-1], keys.shape[-2]
+        width = self.taken.width(d, quartic=self.fixed_scale)
+        if self.fixed_scale:
+            query = query * math.sqrt(width)
+        if width != d:
+            query, keys = (torch.nn.functional.pad(x, (0, width - d)) for x in (query, keys))
+        rows, _ = self.taken.lengths(1, tokens)
+        query = query.expand(*query.shape[:-2], rows, width)
+        piece = width if self.layout.square else self.taken.width(m)
+        if piece != m:
+            pieces = values.new_zeros((*values.shape[:-1], -(-m // piece) * piece))
             pieces[..., :m] = values
-            parts = [self._outputs(query, keys, v) for v in torch.split(pieces, d, dim=-1)]
-            return torch.cat(parts, dim=-1)[..., :m]
-        return self._outputs(query, keys, values)
+            parts = [self._outputs(query, keys, v) for v in torch.split(pieces, piece, dim=-1)]
+            return torch.cat(parts, dim=-1)[..., :1, :m]
+        return self._outputs(query, keys, values)[..., :1, :]
 
     def _outputs(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         # A kernel may assume contiguous tensors; one that writes to them is refused (theorems.kernel.loading).
         query, keys, values = (x.contiguous() for x in (query, keys, values))
-        return self.run(Request(query, keys, values))[0]
+        return self.run(Request(query, keys, values, scale=None if self.fixed_scale else 1.0)).output
 
-    def run(self, request: Request) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """What the kernel itself returns: output (B, H, L, M) and log-sum-exp (B, H, L), if it was asked for that.
+    def run(self, request: Request) -> Returned:
+        """What the kernel itself returns: output (B, H, L, M), log-sum-exp (B, H, L), if it was asked for that, and
+        weights (B, H, L, T), if it returns them.
 
         Raises:
             InvalidInput: it raises, or returns something else.
@@ -183,7 +213,8 @@ class Kernel:
             request = replace(request, **flat)
         shapes = ", ".join(str(tuple(x.shape)) for x in (request.query, request.key, request.value))
         try:
-            output, lse = self.interface.call(self.call, request, self.parameters)
+            call = _with_contiguous_tensors(self.call) if self.taken.contiguous else self.call
+            output, lse, weights = self.interface.call(call, request, self.parameters)
         except (Exception, SystemExit) as error:
             said = " ".join(str(error).split())[:200].rstrip(".")
             raise KernelError(
@@ -202,10 +233,14 @@ class Kernel:
                 f"--attention: {self.name} returned {str(output.dtype).removeprefix('torch.')} for {self.dtype}"
                 " tensors; keep the dtype, or choose another with --dtype."
             )
+        if isinstance(lse, torch.Tensor) and lse.dim() == 3 and _is_padded(lse.shape[-1], L):
+            lse = lse[..., :L]
         if request.log_sum_exp and (not isinstance(lse, torch.Tensor) or tuple(lse.shape) != (B, H, L)):
             shape = tuple(lse.shape) if isinstance(lse, torch.Tensor) else _kind(lse)
             raise InvalidInput(f"--attention: {self.name} returned {shape} as log-sum-exp; return {(B, H, L)}.")
-        return output.to(request.query.device).reshape(B, H, L, M), lse
+        if weights is not None and tuple(weights.shape) != (B, H, L, request.key.shape[2]):
+            weights = None  # something else in their place
+        return Returned(output.to(request.query.device).reshape(B, H, L, M), lse, weights)
 
     def answer(self, call: AttentionCall) -> Answer:
         """One call, forward and backward, in float64.
@@ -214,44 +249,89 @@ class Kernel:
             Refused: the kernel raises.
             InvalidInput: it returns something that is no tensor of the shape or dtype that is due.
         """
-        given = {name: self._lay_out(getattr(call, name), call.memory) for name in ("query", "key", "value")}
-        before = {name: x.clone() for name, x in given.items()}
-        if self.differentiable:
-            for x in given.values():
-                x.requires_grad_()
-        upstream = self.tensor(call.upstream)
+        held = {name: place_tensor(self.tensor(getattr(call, name)), call.memory) for name in TENSORS}
+        upstream = place_tensor(self.tensor(call.upstream), call.upstream_memory)
+        masks = self._masks(call)
+        everything = held | {"upstream": upstream} | masks
+        before = {name: one.bits() for name, one in everything.items()}
+        if call.dropout:
+            torch.manual_seed(call.seed)
         try:
-            with torch.set_grad_enabled(self.differentiable):
-                output, lse = self._of(self.request(call, given))
-            gradients = self._gradients(output, tuple(given.values()), upstream)
+            found, gradients = self._in_its_state(call, held, masks, upstream.tensor)
         except KernelError as error:
             raise Refused(str(error).removeprefix("--attention: ")) from None
-        changed = tuple(name for name, x in given.items() if not torch.equal(x.detach(), before[name]))
-        dq, dk, dv = gradients
-        return Answer(_float64(output), dq, dk, dv, None if lse is None else _float64(lse), changed)
+        changed = tuple(name for name, one in everything.items() if not torch.equal(one.bits(), before[name]))
+        lse, weights = (None if x is None else _float64(x) for x in found[1:])
+        return Answer(_float64(found.output), *gradients, lse, weights, changed)
+
+    def _masks(self, call: AttentionCall) -> dict[str, Placed]:
+        B, H, L, T = (call.sizes[axis] for axis in "BHLT")
+        given = {
+            "visible": None if call.visible is None else torch.tensor(call.visible, device=self.device),
+            "bias": None if call.bias is None else self.tensor(call.bias),
+        }
+        return {name: place_mask(x, call.mask_memory, (B, H, L, T)) for name, x in given.items() if x is not None}
+
+    def _in_its_state(
+        self, call: AttentionCall, held: Mapping[str, Placed], masks: Mapping[str, Placed], upstream: torch.Tensor
+    ) -> tuple[Returned, Gradients]:
+        """What the kernel returned and the gradients, with what else happens around the call."""
+        wants = call.wants if self.differentiable else ""
+        others = {name: -held[name].tensor.flip(2) for name in TENSORS}
+        own_masks = {name: one.tensor for name, one in masks.items()}
+
+        def forward(given: Mapping[str, torch.Tensor]) -> tuple[Returned, list[torch.Tensor]]:
+            leaves = {name: x.detach().requires_grad_(name[0] in wants) for name, x in given.items()}
+            with torch.set_grad_enabled(bool(wants)):
+                return self._of(self.request(call, leaves, own_masks)), [*leaves.values()]
+
+        own = {name: one.tensor for name, one in held.items()}
+        if call.state is State.OVERWRITTEN:
+            numbers = {name: x.clone() for name, x in own.items()}
+            for name, x in others.items():
+                held[name].fill(x)
+            self._gradients(*forward(own), upstream)
+            for name, x in numbers.items():
+                held[name].fill(x)
+        found, leaves = forward(own)
+        if call.state is State.INTERLEAVED:
+            forward(others)
+        if call.state is State.SECOND_BACKWARD:
+            self._gradients(found, leaves, -upstream.flip(2), again=True)
+        return found, self._gradients(found, leaves, upstream)
 
     def _gradients(
-        self, output: torch.Tensor, given: tuple[torch.Tensor, ...], upstream: torch.Tensor
-    ) -> tuple[Array | None, Array | None, Array | None]:
-        """dQ, dK, dV; NaN for one that autograd does not know of; None for each of a kernel without backward pass.
+        self, returned: Returned, given: list[torch.Tensor], upstream: torch.Tensor, again: bool = False
+    ) -> Gradients:
+        """dQ, dK, dV; NaN for one that autograd does not know of; None for those that are not wanted.
 
         The gradient of ⟨output, upstream⟩ gives the kernel the upstream gradient exactly. Handed over as
-        ``grad_outputs`` it would cost each process a quarter of a second: torch then imports sympy to compare shapes.
+        ``grad_outputs``, where its place in memory matters, it costs each process a quarter of a second: torch then
+        imports sympy to compare shapes.
+
+        Args:
+            again: whether it will be asked once more.
         """
-        if not self.differentiable:
+        output, leaves = returned.output, [x for x in given if x.requires_grad]
+        if not leaves:
             return (None, None, None)
-        if not output.requires_grad:
+        if not output.requires_grad and len(leaves) == len(given):
             raise InvalidInput(f"--attention: {self.name} has a backward pass for some calls and none for others.")
+        found: Any = [None] * len(leaves)
         try:
-            found = torch.autograd.grad((output * upstream).sum(), given, allow_unused=True)
+            if output.requires_grad:
+                plain = upstream.is_contiguous()
+                outputs, grads = ((output * upstream).sum(), None) if plain else (output, upstream)
+                found = torch.autograd.grad(outputs, leaves, grads, retain_graph=again, allow_unused=True)
         except (Exception, SystemExit) as error:
             said = " ".join(str(error).split())[:200].rstrip(".")
             raise KernelError(f"{self.name} raised {type(error).__name__} in its backward pass: {said}.") from None
-        pairs = zip(found, given, strict=True)
-        dq, dk, dv = (torch.full_like(x, torch.nan) if one is None else one for one, x in pairs)
-        return _float64(dq), _float64(dk), _float64(dv)
+        pairs = zip(found, leaves, strict=True)
+        each = iter([torch.full_like(x, torch.nan) if one is None else one for one, x in pairs])
+        dq, dk, dv = (_float64(next(each)) if x.requires_grad else None for x in given)
+        return dq, dk, dv
 
-    def _of(self, request: Request) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def _of(self, request: Request) -> Returned:
         """The kernel on a request; in shapes that it takes, if it takes no others."""
         B, H, L, E = request.query.shape
         M = request.value.shape[-1]
@@ -259,42 +339,52 @@ class Kernel:
             # One query to an input: each query is an input of its own, with a copy of the keys.
             query = request.query.reshape(B, H * L, 1, E)
             key, value = (x.repeat_interleave(L, dim=1) for x in (request.key, request.value))
-            return self.attend(query, key, value).reshape(B, H, L, M), None
+            return Returned(self.attend(query, key, value).reshape(B, H, L, M))
         if self.layout.square and M != E:
             width = -(-M // E) * E
             padded = torch.nn.functional.pad(request.value, (0, width - M))
             parts = [self.run(replace(request, value=v)) for v in torch.split(padded, E, dim=-1)]
-            return torch.cat([output for output, _ in parts], dim=-1)[..., :M], parts[0][1]
+            return parts[0]._replace(output=torch.cat([one.output for one in parts], dim=-1)[..., :M])
         return self.run(request)
 
-    def request(self, call: AttentionCall, given: Mapping[str, torch.Tensor]) -> Request:
-        """The call with these tensors, query, key and value by name, as they lie in memory."""
+    def request(
+        self, call: AttentionCall, given: Mapping[str, torch.Tensor], masks: Mapping[str, torch.Tensor]
+    ) -> Request:
+        """The call with these tensors, query, key and value by name, and masks, as they lie in memory."""
         return Request(
             **given,
             scale=call.scale,
-            visible=None if call.visible is None else torch.tensor(call.visible, device=self.device),
-            bias=None if call.bias is None else self.tensor(call.bias),
+            visible=masks.get("visible"),
+            bias=masks.get("bias"),
             causal=call.causal,
             window=call.window,
             softcap=call.softcap,
             log_sum_exp=call.log_sum_exp,
+            dropout=call.dropout,
+            deterministic=call.state is State.TWICE,
         )
 
-    def _lay_out(self, x: Float64[np.ndarray, "B H L E"], memory: Memory) -> torch.Tensor:
-        """The array as a tensor that lies like that in memory."""
-        tensor = self.tensor(x)
-        if memory is Memory.TRANSPOSED:
-            return tensor.transpose(1, 2).contiguous().transpose(1, 2)
-        if memory is Memory.SLICED:
-            return torch.stack((tensor, torch.full_like(tensor, 7.0)), dim=3).flatten(2, 3)[:, :, ::2]
-        return tensor[:1].expand_as(tensor) if memory is Memory.BROADCAST else tensor
+    def suit(self, call: AttentionCall) -> AttentionCall:
+        """The call in sizes that the kernel takes, with options that its signature can say, and its own scale if it
+        has no other."""
+        call = self.taken.fit(self.interface.expressible(call), quartic=self.fixed_scale and call.exact)
+        if not self.fixed_scale or call.scale is None:
+            return call
+        # The root of a power of four is one of two: exact calls remain so.
+        exact = call.exact and is_power_of_four(call.sizes["E"])
+        root = math.sqrt(call.sizes["E"]) if exact else 1.0
+        return call.replace(query=call.query * root, scale=None, exact=exact)
 
     def in_own_numbers(self, call: AttentionCall) -> AttentionCall:
-        """The call with its tensors rounded to the kernel's numbers, and queries small enough for their range."""
+        """The call as the kernel takes it, its tensors rounded to the kernel's numbers, and queries small enough for
+        their range."""
+        call = self.suit(call)
         group = call.query.shape[1] // call.key.shape[1]
         keys = np.abs(np.repeat(call.key, group, axis=1))
-        reach = float(np.max(np.abs(call.query) @ np.swapaxes(keys, -1, -2)))
         room = self.numbers.largest / 8
+        reach = float(np.max(np.sum(np.abs(call.query), axis=-1)) * np.max(keys))
+        if reach > room:  # it is no less than what is due, and quick
+            reach = float(np.max(np.abs(call.query) @ np.swapaxes(keys, -1, -2)))
         query = call.query / 2.0 ** math.ceil(math.log2(reach / room)) if reach > room else call.query
         held = {"query": query, "key": call.key, "value": call.value, "upstream": call.upstream}
         if call.bias is not None:
@@ -405,7 +495,25 @@ class KernelError(InvalidInput):
 
 def _restore(held: dict[str, Any]) -> Kernel:
     call = import_callable(held["source"]) if held["call"] is None else held["call"]
-    return Kernel(**held | {"call": call, "interface": INTERFACES[held["interface"]]})
+    found = {"call": call, "interface": INTERFACES[held["interface"]], "parameters": parameters_of(call)}
+    return Kernel(**held | found)
+
+
+def _with_contiguous_tensors(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The callable, given contiguous tensors: it takes no others."""
+
+    def contiguous(x: Any) -> Any:
+        return x.contiguous() if isinstance(x, torch.Tensor) else x
+
+    def kernel(*given: Any, **options: Any) -> Any:
+        return call(*map(contiguous, given), **{name: contiguous(x) for name, x in options.items()})
+
+    return kernel
+
+
+def _is_padded(length: int, rows: int) -> bool:
+    """Whether so many rows were rounded up to a multiple of a power of two from 8 to 128."""
+    return any(length == -(-rows // multiple) * multiple for multiple in (8, 16, 32, 64, 128))
 
 
 def _float64(x: torch.Tensor) -> Float64[np.ndarray, "..."]:

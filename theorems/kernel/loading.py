@@ -13,14 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from generators.attention_call import Alignment, AttentionCall
+from generators.attention_call import AttentionCall
 from generators.attention_calls import Numbers, Sizes, tensors
 from reference_attention.errors import InvalidInput
 from theorems.bounded.formats import FORMATS
 from theorems.core.on_kernel import Refused
+from theorems.kernel.adapter import adapter_to_paste
+from theorems.kernel.contract import small_call, with_capabilities, with_taken_sizes, with_wide_sizes
 from theorems.kernel.importing import SIGNATURE, check_callable, import_callable
-from theorems.kernel.interface import ALWAYS, INTERFACES, Interface, declared_capabilities, parameters_of, recognise
+from theorems.kernel.interfaces import INTERFACES, recognise
+from theorems.kernel.interfaces.interface import Interface, Parameters, parameters_of
 from theorems.kernel.kernel import DTYPES, LAYOUTS, Kernel
+from theorems.kernel.parameters import SAID_BY_NAME, Account, accounts
 from theorems.kernel.with_torch import torch
 from theorems.rounding.attention_rows import AttentionRows
 
@@ -29,8 +33,6 @@ SHAPE = (2, 3, 5, 4, 6)
 RESUMMED = 1024.0
 """Roundings, in units of the largest value, by which two calls may differ: threads may add in another order."""
 AUTO = "auto"
-HIDE = ("boolean-mask", "additive-mask", "causal", "window")
-"""Capabilities by which keys are hidden."""
 
 
 def kernel_named(
@@ -41,7 +43,7 @@ def kernel_named(
     Args:
         source: ``MODULE:CALLABLE``; the module is looked for in the working directory first, like ``python -m``.
         dtype: a key of :data:`DTYPES`; by default ("auto") float64 if the kernel takes it and computes in it.
-        interface: a key of :data:`.interface.INTERFACES`; recognised by its parameters if left out.
+        interface: a key of :data:`.interfaces.INTERFACES`; recognised by its parameters if left out.
         device: where its tensors live; the CPU by default.
 
     Raises:
@@ -80,26 +82,53 @@ def probe(
         raise InvalidInput(f"--dtype: {dtype!r} is not one of {AUTO}, {', '.join(DTYPES)}.")
     parameters = parameters_of(call)
     chosen = _interface(interface, parameters)
+    _refuse_what_nobody_knows(chosen, parameters, name, source)
     there = _device(device)
+    made = [
+        Kernel(call, name, source, wanted, layout, chosen, parameters, computes_in=wanted, device=there)
+        for wanted in (DTYPES if dtype in (None, AUTO) else [str(dtype)])
+        for layout in (LAYOUTS if chosen.name == "plain" else LAYOUTS[:2])
+    ]
     refusals: list[tuple[int, str]] = []
-    for wanted in DTYPES if dtype in (None, AUTO) else [str(dtype)]:
-        for layout in LAYOUTS if chosen.name == "plain" else LAYOUTS[:2]:
-            kernel = Kernel(call, name, source, wanted, layout, chosen, parameters, computes_in=wanted, device=there)
-            step, refusal = _refusal(kernel)
-            if not refusal:
-                return _in_its_numbers(_with_capabilities(kernel), insist=dtype in DTYPES)
-            refusals.append((step, refusal))
-        if max(refusals)[0] > 0:
+    tried = made[0].dtype
+    for kernel in made:
+        if kernel.dtype != tried and max(refusals)[0] > 0:
             break  # it takes this dtype: what is wrong in it does not become right in a coarser one
+        tried = kernel.dtype
+        step, refusal = _refusal(kernel)
+        if not refusal:
+            return _with_accounts(_in_its_numbers(with_capabilities(with_wide_sizes(kernel)), insist=dtype in DTYPES))
+        refusals.append((step, refusal))
+    if max(refusals)[0] == 0:
+        for kernel in made:
+            sized = with_taken_sizes(kernel)
+            if sized is not None and not _refusal(sized)[1]:
+                return _with_accounts(_in_its_numbers(with_capabilities(sized), insist=dtype in DTYPES))
     raise InvalidInput(max(refusals, key=lambda found: found[0])[1])
 
 
-def _interface(name: str | None, parameters: tuple[str, ...]) -> Interface:
+def _interface(name: str | None, parameters: Parameters) -> Interface:
     if name is None:
         return recognise(parameters)
     if name not in INTERFACES:
         raise InvalidInput(f"--interface: {name!r} is not one of {', '.join(INTERFACES)}.")
     return INTERFACES[name]
+
+
+def _refuse_what_nobody_knows(interface: Interface, parameters: Parameters, name: str, source: str) -> None:
+    """Refuse a kernel that has to be given something that no interface has.
+
+    Raises:
+        InvalidInput: it is one; with an adapter to paste.
+    """
+    unknown = interface.unknown_parameters(parameters)
+    if unknown:
+        what = f"parameter{'s' if len(unknown) > 1 else ''} {', '.join(map(repr, unknown))}"
+        raise InvalidInput(
+            f"--attention: {name} has to be given its {what}, which interface {interface.name} does not know; paste"
+            " this into a file my_adapter.py, fill it in, and give --attention my_adapter.py:attention.\n\n"
+            + adapter_to_paste(source or name, parameters)
+        )
 
 
 def _device(name: str | None) -> str:
@@ -120,6 +149,7 @@ def _device(name: str | None) -> str:
 def _refusal(kernel: Kernel) -> tuple[int, str]:
     """How far the kernel came and why no further; empty if it passes."""
     batch, n, tokens, d, m = SHAPE
+    _, tokens = kernel.taken.lengths(1, tokens)
     made = torch.Generator().manual_seed(0)
     query, keys, values = (
         torch.randn(batch, n, length, width, generator=made, dtype=torch.float64).to(DTYPES[kernel.dtype])
@@ -148,59 +178,11 @@ def _refusal(kernel: Kernel) -> tuple[int, str]:
     return 2, ""
 
 
-def _with_capabilities(kernel: Kernel) -> Kernel:
-    """The kernel with what its parameters declare, and what is found out by a call."""
-    has = set(ALWAYS) | declared_capabilities(kernel.interface, kernel.parameters)
-    kernel = kernel.replace(differentiable=_differentiable(kernel), many_queries=_returns(kernel, _call(L=3)))
-    if "grouped-heads" not in has and kernel.interface.name == "flash" and _returns(kernel, _call(H=4)):
-        has.add("grouped-heads")  # it has no keyword for it
-    if kernel.layout.rank == 3:
-        has.discard("grouped-heads")
-    if has & {*HIDE}:
-        has.add("hidden-keys")
-    if "boolean-mask" in has and kernel.interface.name != "hf":
-        has.add("empty-rows")  # masks of transformers are finite: there no row is empty
-    kernel = kernel.replace(declares=frozenset(has))
-    alignment = _alignment(kernel) if "causal-rectangle" in has else None
-    if alignment is None:
-        return kernel.replace(declares=frozenset(has - {"causal-rectangle"}))
-    return kernel.replace(alignment=alignment)
-
-
-def _call(*, H: int = 2, L: int = 1) -> AttentionCall:
-    return tensors(Sizes(B=2, H=H, G=2, L=L, T=5, E=8, M=8), Numbers.NORMAL, seed=0)
-
-
-def _returns(kernel: Kernel, call: AttentionCall) -> bool:
-    try:
-        kernel.replace(differentiable=False).answer(call)
-    except (Refused, InvalidInput):
-        return False
-    return True
-
-
-def _differentiable(kernel: Kernel) -> bool:
-    """Whether autograd finds its way from the output to any of the tensors."""
-    try:
-        answer = kernel.answer(_call())
-    except (Refused, InvalidInput):
-        return False
-    gradients = (answer.query_gradient, answer.key_gradient, answer.value_gradient)
-    return any(one is not None and not np.isnan(one).all() for one in gradients)
-
-
-def _alignment(kernel: Kernel) -> Alignment | None:
-    """The one that its causal output with L < T is nearer to; None if it refuses such a call."""
-    call = _call(L=3).replace(causal=True)
-    try:
-        found = kernel.replace(differentiable=False).answer(call).output
-    except (Refused, InvalidInput):
-        return None
-
-    def distance(alignment: Alignment) -> float:
-        return float(np.max(np.abs(AttentionRows(call, kernel.numbers, alignment).output.value - found)))
-
-    return min(Alignment, key=distance)
+def _with_accounts(kernel: Kernel) -> Kernel:
+    """The kernel with what becomes of its parameters."""
+    found = accounts(kernel, kernel.in_own_numbers(small_call(L=3)))
+    ignored = any(SAID_BY_NAME.search(name) for name in found if found[name] in (Account.IGNORED, Account.NOT_TESTED))
+    return kernel.replace(accounts=found, declares=kernel.declares | ({"parameters"} if ignored else frozenset()))
 
 
 def _in_its_numbers(kernel: Kernel, *, insist: bool) -> Kernel:
@@ -226,6 +208,7 @@ def _moderate() -> Iterator[AttentionCall]:
 
 
 def _near(kernel: Kernel, call: AttentionCall, numbers: str) -> bool:
+    call = kernel.in_own_numbers(call)
     due: Any = AttentionRows(call, FORMATS[numbers]).output
     try:
         found = kernel.replace(differentiable=False).answer(call).output

@@ -15,22 +15,28 @@ class Profile:
 
     Attributes:
         name: as ``--profile`` has it.
-        examples: calls or cases of each.
+        examples: calls of each capability at least; a cover of all pairs of options from
+            :data:`theorems.capabilities.trials.PAIRS` on.
+        cases: of each statement of the papers.
         left_out: statements that are not tried.
     """
 
     name: str
     examples: int
+    cases: int
     left_out: tuple[str, ...]
 
     def says(self) -> str:
         """What it leaves out, for a reader."""
         left = ", ".join(self.left_out)
-        return f"profile {self.name}: {self.examples} examples of each; left out: {left}, and more examples"
+        return (
+            f"profile {self.name}: calls in which every pair of options meets, {self.cases} cases of each statement;"
+            f" left out: triples of options, {left}, and more cases"
+        )
 
 
 LONG = ("lemma-1", "lemma-6", "theorem-2", "tsvm-no-stationary-point")
-PROFILES: Mapping[str, Profile] = MappingProxyType({one.name: one for one in (Profile("minute", 25, LONG),)})
+PROFILES: Mapping[str, Profile] = MappingProxyType({one.name: one for one in (Profile("minute", 25, 8, LONG),)})
 """By name. A case of the statements that are left out follows a run of gradient descent."""
 
 

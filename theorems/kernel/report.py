@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from reference_attention.errors import InvalidInput
 from reference_attention.risk import softmax_weights
 from theorems.core.on_kernel import KernelDescription
+from theorems.kernel.parameters import Account, of_kind
 
 HINT_WIDTHS = (1, 4, 16)
 """Dimensions in which the scale of a kernel is looked at."""
@@ -22,13 +24,35 @@ def headline(kernel: Any) -> str:
     lines = [
         f"attention kernel {kernel.name}: interface {kernel.interface.name}, {kernel.dtype}{device}{computes}{shapes}"
     ]
-    if "causal-rectangle" in kernel.declares:
-        lines.append(f"causal masks of L ≠ T are aligned at the {kernel.alignment}")
+    lines += contract_lines(kernel)
     through = "through autograd" if kernel.differentiable else "without a backward pass: its gradients are not checked"
     lines.append(
         f"claims at finite points, {through}, within {kernel.computes_in}'s rounding; limits are the reference's"
     )
+    if untested := not_tested(kernel.accounts):
+        lines.append(f"parameters that are {untested}")
     return "\n".join(lines)
+
+
+def contract_lines(kernel: Any) -> Iterator[str]:
+    """What is to be told of the contract of a kernel."""
+    if "causal-rectangle" in kernel.declares:
+        yield f"causal masks of L ≠ T are aligned at the {kernel.alignment}"
+    if str(kernel.taken):
+        yield f"it takes {kernel.taken} alone: calls are made of such"
+    if kernel.fixed_scale:
+        yield "its scale is 1/√E, and no parameter says otherwise"
+    if kernel.lse_multiple > 1:
+        yield f"its log-sum-exps are padded to multiples of {kernel.lse_multiple} rows"
+    if kernel.skips_below:
+        yield f"weights below {kernel.skips_below:.2g} of the largest may be left out, as it declares"
+
+
+def not_tested(accounts: Mapping[str, str]) -> str:
+    """The parameters of which nothing is known, for a reader; empty if there are none."""
+    kinds = {"switched off": Account.NEUTRAL, "left at their defaults": Account.NOT_TESTED}
+    said = [f"{how}: {', '.join(names)}" for how, kind in kinds.items() if (names := of_kind(accounts, kind))]
+    return f"not tested, {'; '.join(said)}" if said else ""
 
 
 def scale_hint(kernel: Any) -> str:
@@ -93,6 +117,7 @@ def kernel_json(kernel: Any) -> dict[str, object]:
         "computes_in": kernel.computes_in,
         "differentiable": kernel.differentiable,
         "device": kernel.device,
+        "parameters": {name: str(one) for name, one in kernel.accounts.items()},
     }
 
 

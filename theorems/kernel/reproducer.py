@@ -6,6 +6,7 @@ written down.
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from generators.attention_call import Alignment, AttentionCall, Memory
+from generators.attention_call import AttentionCall, Memory, State
 from theorems.bounded.formats import HALF
 from theorems.kernel.trace import Entry, Trace
 from theorems.kernel.with_torch import torch
@@ -25,9 +26,11 @@ WIDTH = 116
 
 MODULE = """class Module(torch.nn.Module):
     num_key_value_groups, is_causal, layer_idx = {groups}, {causal}, 0
+    head_dim, scaling, sliding_window = {width}, {scaling!r}, None
 
 
 module = Module().eval()
+module.sinks = query.new_full(({heads},), -inf)
 module.config = type("Config", (), {{"_attn_implementation": "eager"}})"""
 """What transformers hands to an attention function."""
 
@@ -43,13 +46,21 @@ def reproducer(found: Trace, line: str) -> str:
     """
     kernel, call = found.kernel, found.call
     size = sum(x.size for x in (call.query, call.key, call.value, call.upstream))
-    if size > LARGEST or kernel.source.count(":") != 1:
+    said = kernel.source.count(":") == 1 and kernel.interface.is_one_expression and _can_be_written(call)
+    if size > LARGEST or not said:
         return ""
-    body = [*_tensors(found), *FORMS.get(found.capability, _numbers_are_due)(found)]
+    form = _second_call if call.state is State.TWICE else FORMS.get(found.capability, _numbers_are_due)
+    body = [*_tensors(found), *form(found)]
     lines = textwrap.fill(line, WIDTH - 4).splitlines()
     doc = '"""' + lines[0] + ("" if len(lines) == 1 else "\n" + "\n".join(lines[1:]) + "\n") + '"""'
     name = found.capability.replace("-", "_")
     return f"def test_{name}():\n" + textwrap.indent("\n".join([doc, *body]), "    ", lambda text: bool(text.strip()))
+
+
+def _can_be_written(call: AttentionCall) -> bool:
+    """Whether a test of a few lines says what happens: nothing but calls one after another, on tensors as they are."""
+    usual = call.upstream_memory is Memory.CONTIGUOUS is call.mask_memory and call.wants == "qkv"
+    return usual and call.state in (State.ONCE, State.TWICE) and not call.dropout
 
 
 def _tensors(found: Trace) -> Iterator[str]:
@@ -89,9 +100,12 @@ def _tensor_lines(found: Trace) -> Iterator[str]:
     there = f"torch.{kernel.dtype}" if kernel.device == "cpu" else f'"{kernel.device}", torch.{kernel.dtype}'
     yield f"query, key, value, upstream = (x.to({there}) for x in (query, key, value, upstream))"
     laid = {
-        Memory.TRANSPOSED: "x.transpose(1, 2).contiguous().transpose(1, 2)",
-        Memory.SLICED: "torch.stack((x, torch.full_like(x, 7.0)), dim=3).flatten(2, 3)[:, :, ::2]",
+        Memory.TRANSPOSED: "torch.stack(x.unbind(1), dim=2).transpose(1, 2)",  # anew, even if one axis is of size 1
+        Memory.SLICED: "torch.stack((x, torch.full_like(x, nan)), dim=3).flatten(2, 3)[:, :, ::2]",
         Memory.BROADCAST: "x[:1].expand_as(x)",
+        Memory.HEADS: "x[:, :1].expand_as(x)",
+        Memory.LAST_STRIDE: "torch.stack((x, torch.full_like(x, nan)), dim=4).flatten(3, 4)[..., ::2]",
+        Memory.OFFSET: "torch.cat((x.new_full((1,), nan), x.flatten()))[1:].view(x.shape)",
     }
     if memory in laid:
         yield f"query, key, value = ({laid[memory]} for x in (query, key, value))  # {memory}"
@@ -109,7 +123,9 @@ def _forward(found: Trace) -> list[str]:
     B, H, L, E, M = (sizes[axis] for axis in "BHLEM")
     lines, names = [], ["query", "key", "value"]
     if kernel.interface.name == "hf":
-        lines += MODULE.format(groups=H // sizes["G"], causal=call.causal).splitlines()
+        scaling = 1 / math.sqrt(E) if call.scale is None else call.scale
+        values = {"groups": H // sizes["G"], "causal": call.causal, "heads": H, "width": E, "scaling": scaling}
+        lines += MODULE.format(**values).splitlines()
     single = not kernel.many_queries and L > 1
     if single:
         lines.append("# One query to an input: each has a copy of the keys.")
@@ -125,6 +141,10 @@ def _forward(found: Trace) -> list[str]:
     written, transposed = _expression(found, names)
     if call.log_sum_exp:
         lines.append(f"output, lse = {written.removeprefix('first(').removesuffix(')')}[:2]")
+        if kernel.lse_multiple > 1:
+            lines.append(f"lse = lse[..., :{L}]")
+        if kernel.interface.name == "jax":
+            lines.append("lse = lse.transpose(1, 2)")
         return [*lines, "output = output.transpose(1, 2)"] if transposed else lines
     return [*lines, _wrap(f"output = {written}{'.transpose(1, 2)' if transposed else ''}{shape}")]
 
@@ -133,7 +153,9 @@ def _expression(found: Trace, names: Sequence[str]) -> tuple[str, bool]:
     """The call of the kernel as its interface makes it, and whether what it returns is in (B, L, H, M)."""
     kernel, call = found.kernel, found.call
     tensors = {name: torch.zeros(getattr(call, name).shape) for name in ("query", "key", "value")}
-    request = kernel.request(call.replace(memory=Memory.CONTIGUOUS), tensors)
+    given = {name: getattr(call, name) for name in ("visible", "bias")}
+    masks = {name: torch.zeros(x.shape, dtype=torch.bool) for name, x in given.items() if x is not None}
+    request = kernel.request(call, tensors, masks)
     if not kernel.many_queries and call.query.shape[2] > 1:
         request = replace(request, scale=1.0)
     known = dict(zip(("query", "key", "value"), names, strict=True))
@@ -145,21 +167,23 @@ def _expression(found: Trace, names: Sequence[str]) -> tuple[str, bool]:
             return "module"
         if not isinstance(x, torch.Tensor):
             return repr(x)
-        if x is request.visible:
-            return "own_visible"
-        if x is request.bias:
-            return "own_bias"
+        shape = tuple(x.shape)
+        for name, mask in masks.items():
+            if x.data_ptr() == mask.data_ptr():
+                to = "reshape" if x.numel() == mask.numel() else "expand"
+                return f"own_{name}" if shape == mask.shape else f"own_{name}.{to}{shape}"
+        contiguous = ".contiguous()" if kernel.taken.contiguous else ""
         for name, tensor in tensors.items():
             if x.data_ptr() == tensor.data_ptr():
-                return known[name] if x is tensor else f"{known[name]}.transpose(1, 2)"
-        return f"torch.where(own_visible, 0.0, torch.finfo({x.dtype}).min).to({x.dtype})"
+                return known[name] + (contiguous if x is tensor else f".transpose(1, 2){contiguous}")
+        return f"torch.where(own_visible, 0.0, torch.finfo({x.dtype}).min).to({x.dtype}).reshape{shape}"
 
     def recorder(*given: Any, **options: Any) -> Any:
         said.extend(name_of(x) for x in given)
         said.extend(f"{name}={name_of(x)}" for name, x in options.items())
         return marker
 
-    output, _ = kernel.interface.call(recorder, request, kernel.parameters)
+    output = kernel.interface.call(recorder, request, kernel.parameters).output
     return f"first(kernel({', '.join(said)}))", bool(output.shape != marker.shape)
 
 
@@ -197,7 +221,7 @@ def _due(found: Trace, call: AttentionCall) -> Iterator[str]:
     options += [f"softcap={call.softcap!r}"] if call.softcap else []
     options += ["causal=True"] if call.causal else []
     options += [f"window={call.window}"] if call.window is not None else []
-    offset = sizes["T"] - sizes["L"] if kernel.alignment is Alignment.BOTTOM_RIGHT else 0
+    offset = kernel.alignment.diagonal(sizes["L"], sizes["T"])
     options += [f"diagonal={offset}"] if offset and (call.causal or call.window is not None) else []
     yield _wrap(f"due = textbook(query, key, value, upstream, {', '.join(options)})")
 
@@ -307,6 +331,5 @@ FORMS = {
     "causal-rectangle": _rows_that_see_nothing,
     "empty-rows": _rows_that_see_nothing,
     "hidden-keys": _hidden_keys,
-    "repeated-calls": _second_call,
 }
 """By capability, where it is not the comparison of one call with the formula."""

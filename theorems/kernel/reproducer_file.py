@@ -111,11 +111,13 @@ def file_of(source: str, tests: Sequence[str], file: str) -> str:
     """The text of a file with these tests.
 
     Args:
-        source: MODULE:CALLABLE.
+        source: MODULE:CALLABLE, or path.py:CALLABLE.
         file: what it is called, for its docstring.
     """
     module, _, path = source.partition(":")
     named = f"from {module} import {path} as kernel  # noqa: E402"
     within = f"import {module} as where  # noqa: E402\n\nkernel = where.{path}"
-    head = HEAD.format(source=source, file=file, kernel=within if "." in path else named)
+    if module.endswith(".py"):
+        within = f"import runpy  # noqa: E402\n\nkernel = runpy.run_path({module!r})[{path!r}]"
+    head = HEAD.format(source=source, file=file, kernel=within if "." in path or module.endswith(".py") else named)
     return head + "".join(f"\n\n{test}\n" for test in tests) + TAIL

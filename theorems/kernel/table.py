@@ -46,7 +46,9 @@ def summary(results: Sequence[Result], kernel: Mapping[str, Any]) -> str:
     able = sum(result.id in capabilities() for result in tried)
     counts = f"{able} capabilities and {len(tried) - able} statements"
     through = "" if kernel["differentiable"] else "; it has no backward pass, gradients are unchecked"
-    return f"{verdict}; computes in {kernel['computes_in']}{through}: {counts} tried"
+    left = [name for name, one in kernel.get("parameters", {}).items() if one == "not tested"]
+    untested = f"; not tested: {', '.join(left)}" if left else ""
+    return f"{verdict}; computes in {kernel['computes_in']}{through}{untested}: {counts} tried"
 
 
 def capabilities_json(results: Sequence[Result]) -> list[dict[str, str]]:

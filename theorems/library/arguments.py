@@ -10,6 +10,7 @@ from typing import Any
 from generators.attention_call import AttentionCall
 from generators.case import Case
 from generators.datasets import DATASETS, NAMES
+from generators.subject import Subject
 from generators.user_data import Given, load, parse_given
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Dataset, Problem
@@ -22,9 +23,7 @@ from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.suite import statements
 from theorems.run.registry.user_file import is_in_a_file
 
-Data = (
-    Problem | Dataset | QueryDataset | SequenceDataset | Case | AttentionCall | Mapping[str, Any] | str | PathLike[str]
-)
+Data = Problem | Dataset | QueryDataset | SequenceDataset | Subject | Mapping[str, Any] | str | PathLike[str]
 """Data to check: objects, named arrays as in a .npz file, or the name of such a file or of a dataset."""
 Attention = Callable[..., Any] | str | Implementation
 """A kernel, MODULE:CALLABLE, or an implementation of everything that statements call."""
@@ -72,7 +71,7 @@ def as_given(data: Any, seed: int, *, calls: bool = False) -> Given:
     Raises:
         InvalidInput: data that cannot be used, in one sentence.
     """
-    if isinstance(data, Case) or (calls and isinstance(data, AttentionCall)):
+    if isinstance(data, Subject) and (calls or not isinstance(data, AttentionCall)):
         return Given(data)
     if isinstance(data, Problem):
         return Given(Case(data, seed=seed, name="data"))
@@ -96,7 +95,7 @@ def name_of(data: Any) -> str | None:
     """What a report calls the data."""
     if isinstance(data, str | PathLike):
         return str(fspath(data))
-    return data.name if isinstance(data, Case) else None if data is None else "data"
+    return data.name if isinstance(data, Subject) else None if data is None else "data"
 
 
 def implementation_of(

@@ -7,6 +7,9 @@ from theorems.library.table import Table
 from theorems.run import verify
 from theorems.run.registry.lookup import select_statements
 
+SIZES = ("n", "T", "d")
+"""Of keys; what else tells how large data are stands beside the shares."""
+
 
 def draws(*ids: str, examples: int = 50, seed: int = 0) -> Table[Drawn]:
     """Sizes, and the share of cases with some property, of the cases on which :func:`theorems.verify` tries statements.
@@ -28,17 +31,20 @@ def draws(*ids: str, examples: int = 50, seed: int = 0) -> Table[Drawn]:
     1.0
     """
     held = {one.id: drawn_shares(one.id, verify.draw_cases(one, examples, seed)) for one in select_statements(ids)}
-    columns = ("statement", "n", "T", "d", "shares")
-    return Table("What the strategies draw", columns, held, lambda id, one: (id, *size_cells(one), format_shares(one)))
+    columns = ("statement", *SIZES, "shares")
+
+    def row(id: str, one: Drawn) -> tuple[str, ...]:
+        others = [f"{name} {cell}" for name, cell in size_cells(one).items() if name not in SIZES]
+        return id, *(size_cells(one).get(name, "") for name in SIZES), ", ".join([*others, *format_shares(one)])
+
+    return Table("What the strategies draw", columns, held, row)
 
 
-def size_cells(one: Drawn) -> tuple[str, str, str]:
-    """Smallest–largest and median n, T, d."""
-    cells = (f"{low}–{high} ({middle})" for low, middle, high in (one.sizes[name] for name in ("n", "T", "d")))
-    n, T, d = cells
-    return n, T, d
+def size_cells(one: Drawn) -> dict[str, str]:
+    """Smallest–largest and median size, by name."""
+    return {name: f"{low}–{high} ({middle})" for name, (low, middle, high) in one.sizes.items()}
 
 
-def format_shares(one: Drawn) -> str:
-    """The shares that are not zero, in a line."""
-    return ", ".join(f"{name} {share}" for name, share in one.shares.items() if share.count)
+def format_shares(one: Drawn) -> list[str]:
+    """The shares that are not zero."""
+    return [f"{name} {share}" for name, share in one.shares.items() if share.count]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from generators.user_data import attention_case
 from reference_attention.errors import InvalidInput
 from theorems.explaining.explanation import Explanation, explanation_of
 from theorems.library.arguments import Data, as_given, name_of
@@ -36,4 +37,4 @@ def explain(data: Data, /, *, starts: int = 0, seed: int = 0) -> Explanation:
     """
     if starts < 0 or seed < 0:
         raise InvalidInput(f"starts: at least 0 and seed at least 0, not {starts} and {seed}.")
-    return explanation_of(as_given(data, seed).case, name_of(data) or "data", starts, seed)
+    return explanation_of(attention_case(as_given(data, seed)), name_of(data) or "data", starts, seed)

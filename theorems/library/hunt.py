@@ -7,6 +7,7 @@ from pathlib import Path
 
 from generators.case import Case
 from generators.finding import Finding
+from generators.subject import Subject
 from reference_attention.errors import InvalidInput
 from reference_attention.former_name import FormerName
 from reference_attention.notebook import html_table
@@ -36,7 +37,7 @@ class Hunted:
     weakened: Weakened
     seed: int
     effort: Effort
-    case: Case | None
+    case: Subject | None
     examined: Examined | None
 
     @classmethod
@@ -56,8 +57,8 @@ class Hunted:
 
     @property
     def problem(self) -> Problem | None:
-        """Keys, scores and loss of the counterexample."""
-        return None if self.case is None else self.case.problem
+        """Keys, scores and loss of the counterexample; None where there is none, or of another paper's data."""
+        return self.case.problem if isinstance(self.case, Case) else None
 
     @property
     def claim(self) -> Claim | None:
@@ -87,19 +88,22 @@ class Hunted:
         return save(self.weakened, self.record(), Path(directory))
 
     def __repr__(self) -> str:
-        if self.problem is None or self.claim is None:
+        if self.case is None or self.claim is None:
             return f"Hunted({self.weakened.title}: nothing found in {self.effort.tried} cases)"
-        n, tokens, d = self.problem.keys.shape
-        return f"Hunted({self.weakened.title}: refuted, {self.claim.name} fails at n = {n}, T = {tokens}, d = {d})"
+        sizes = ", ".join(f"{name} = {size}" for name, size in self.case.sizes.items())
+        return f"Hunted({self.weakened.title}: refuted, {self.claim.name} fails{sizes and f' at {sizes}'})"
 
     def _repr_html_(self) -> str:
         rows = [("says", self.weakened.refutes)]
-        if self.problem is None or self.claim is None:
+        if self.case is None or self.claim is None:
             rows.append(("tried", f"{self.effort.tried} cases, {self.effort.undecided} undecided; it proves nothing"))
             return html_table(f"{self.weakened.title}: nothing found", ("", ""), rows)
         rows += [("violated", sentence(self.claim)), ("why", " ".join(self.weakened.why.split()))]
         rows += [(id, f"{HOLDS[one.holds][0]}: {one.evidence}") for id, one in self.findings.items()]
-        rows += [("keys", str(self.problem.keys.tolist())), ("scores", str(self.problem.scores.tolist()))]
+        if self.problem is None:
+            rows += [("case", line) for line in self.case.lines()]
+        else:
+            rows += [("keys", str(self.problem.keys.tolist())), ("scores", str(self.problem.scores.tolist()))]
         return html_table(f"{self.weakened.title}: refuted", ("", ""), rows)
 
 

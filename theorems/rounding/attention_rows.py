@@ -9,7 +9,8 @@ which is Lemma 3's covariance of an indicator and the scores u·v_t under s, the
 
     dV_t = Σ s_t u,   dQ = scale Σ_t dz_t cap'(z_t) k_t,   dK_t = scale Σ dz_t cap'(z_t) q,
 
-sums over the rows (and the heads of a group) that see key t.
+sums over the rows (and the heads of a group) that see key t. Under dropout o = Σ m_t s_t v_t with factors m_t, and
+dz_t = s_t (m_t u·v_t − u·o).
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Lemma 3.
 """
@@ -43,12 +44,19 @@ class AttentionRows:
         numbers: what the kernel computes in.
         alignment: of causality and windows.
         stored: the format of what is returned, where that is coarser than what it computes in.
+        uniform: whether rows that see nothing have the same weight for each key, through which no gradient goes to
+            logits; else they have none.
+        skips: weights smaller than this share of the largest of their row may be left out.
+        factor: of each weight, (B, H, L, T), where some are dropped and the others larger; the softmax is not theirs.
     """
 
     call: AttentionCall
     numbers: Format
     alignment: Alignment = Alignment.TOP_LEFT
     stored: Format | None = None
+    uniform: bool = False
+    skips: float = 0.0
+    factor: Float64[np.ndarray, "B H L T"] | None = None
 
     @contextmanager
     def _as_the_kernel(self) -> Iterator[None]:
@@ -108,14 +116,38 @@ class AttentionRows:
     def weights(self) -> Any:
         """s, (B, H, L, T); zero in rows that see nothing."""
         with self._as_the_kernel():
-            s = softmax(self.logits, updates=(self.call.sizes["T"] - 1) // BLOCK)
-        return np.where(self.visibility, s, 0.0)
+            s: Any = softmax(self.logits, updates=(self.call.sizes["T"] - 1) // BLOCK)
+        s = np.where(self._has_weight, s, 0.0)
+        return s.widen(self._error_of_skipping(s)) if self.skips else s
+
+    @property
+    def _has_weight(self) -> Bool[np.ndarray, "B H L T"]:
+        return self.visibility | self.empty[..., None] if self.uniform else self.visibility
+
+    def _error_of_skipping(self, s: Any) -> Float64[np.ndarray, "B H L T"]:
+        """By how much weights are off if those below a share of the largest may be left out.
+
+        With δ the sum of those that may be, each of them is between 0 and s/(1 − δ), and so are all others, from s.
+        """
+        largest = np.max(s.value - s.error, axis=-1, keepdims=True)
+        may = s.value - s.error < self.skips * (largest + 2 * np.max(s.error, axis=-1, keepdims=True))
+        delta = np.minimum(np.sum(np.where(may, s.value + s.error, 0.0), axis=-1, keepdims=True), 0.5)
+        return np.asarray(np.where(may, s.value, s.value * delta) / (1 - delta))
+
+    @cached_property
+    def returned_weights(self) -> Any:
+        """The same as a kernel returns them."""
+        return self._round_to_output(self.weights)
+
+    def _after_dropout(self, s: Any) -> Any:
+        """Weights, or what they are multiplied by, with their factor."""
+        return s if self.factor is None else s * self.factor
 
     @cached_property
     def _weights_again(self) -> Any:
         """The same as the backward pass of a kernel has them."""
         with self._as_the_kernel():
-            return np.where(self.visibility, recompute_weights(self.weights, self.logits), 0.0)
+            return np.where(self._has_weight, recompute_weights(self.weights, self.logits), 0.0)
 
     @cached_property
     def log_sum_exp(self) -> Any:
@@ -142,13 +174,14 @@ class AttentionRows:
     def output(self) -> Any:
         """o, (B, H, L, M)."""
         with self._as_the_kernel():
-            return self._round_to_output(np.matmul(self.weights, self._by_head(self.call.value)))
+            return self._round_to_output(np.matmul(self._after_dropout(self.weights), self._by_head(self.call.value)))
 
     @cached_property
     def value_gradient(self) -> Any:
         """dV, (B, G, T, M)."""
         with self._as_the_kernel():
-            return self._over_group(np.matmul(np.swapaxes(self._weights_again, -1, -2), exact(self.call.upstream)))
+            s = self._after_dropout(self._weights_again)
+            return self._over_group(np.matmul(np.swapaxes(s, -1, -2), exact(self.call.upstream)))
 
     @cached_property
     def _logit_gradient(self) -> Any:
@@ -156,11 +189,13 @@ class AttentionRows:
         with self._as_the_kernel():
             upstream: Any = exact(self.call.upstream)
             scores: Any = np.matmul(upstream, np.swapaxes(self._by_head(self.call.value), -1, -2))
+            scores = self._after_dropout(scores)
             s: Any = self._weights_again
             mean: Any = np.sum(s * scores, axis=-1, keepdims=True)
             flash: Any = np.sum(upstream * self.output, axis=-1, keepdims=True)
             apart = np.abs(mean.value - flash.value) + flash.error - mean.error
             dz: Any = s * (scores - mean.widen(np.maximum(apart, 0.0)))
+            dz = np.where(self.empty[..., None], 0.0, dz)
             dz = dz.widen(self._stray(dz))
             return dz if self._capped_logits[1] is None else dz * self._capped_logits[1]
 

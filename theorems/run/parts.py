@@ -50,8 +50,13 @@ class Parts(Generic[R]):
                 handle(UnitDone(one.result))
 
     def order(self, *, backwards: bool) -> list[int]:
-        """The parts that are to be done: unit after unit, the last unit first if ``backwards``."""
-        units = reversed(self._joining) if backwards else self._joining
+        """The parts that are to be done: unit after unit, the last unit first if ``backwards``, but for those that
+        say that they are first.
+        """
+        units = list(self._joining)
+        if backwards:
+            early = [one for one in units if getattr(one.unit, "first", False)]
+            units = [*early, *(one for one in reversed(units) if one not in early)]
         return [k for one in units for k in range(one.next, one.end) if not self.needless(k)]
 
     def part_to_do(self, k: int) -> Work[R] | None:

@@ -39,6 +39,7 @@ class Request:
     Attributes:
         ids: statements; by default the one that failed on ``given``, or all.
         examples: generated cases per statement.
+        cases: the same of statements that are no capabilities of a kernel, if these have fewer.
         seed: same seed, same cases.
         given: data to check instead of generated cases.
         under_test: the reference, another implementation, or an attention kernel by its name.
@@ -69,6 +70,7 @@ class Request:
     journal: Path | None = None
     enough: Callable[[Result], str] | None = None
     realistic: bool = False
+    cases: int | None = None
 
 
 class Session:
@@ -186,6 +188,7 @@ class Session:
             data=of_data(self.request.given),
             kernel=kernel,
             **({"realistic": True} if self.request.realistic else {}),
+            **({"cases": self.request.cases} if self.request.cases else {}),
         )
 
     def _units(self, chosen: list[Heading]) -> list[Unit]:
@@ -193,7 +196,7 @@ class Session:
         return [
             Unit(
                 one.id,
-                request.examples,
+                request.examples if _is_capability(one) else request.cases or request.examples,
                 request.seed,
                 request.given,
                 request.under_test,
@@ -201,6 +204,7 @@ class Session:
                 isolated=request.isolate,
                 title=one.title,
                 realistic=request.realistic,
+                first=_is_capability(one),
             )
             for one in chosen
         ]
@@ -208,3 +212,7 @@ class Session:
     def _hints(self, results: list[Result], sandbox: Sandbox) -> tuple[str, ...]:
         falsified = any(result.verdict is Verdict.FALSIFIED for result in results)
         return hints_on(self.request.under_test, sandbox) if falsified else ()
+
+
+def _is_capability(heading: Heading) -> bool:
+    return heading.kernel is not None and bool(heading.kernel.capability)

@@ -32,6 +32,7 @@ class Unit:
         isolated: whether untrusted code, if it is some, must run in another process.
         title: of the statement, for a result without a case.
         realistic: whether only cases as users have them are generated.
+        first: whether it is done before others: what a kernel is able to do is known sooner than what follows from it.
         part: which :data:`PART` cases of a statement these are; a unit that is not cut has all of them.
     """
 
@@ -46,6 +47,7 @@ class Unit:
     part: int = 0
     title: str = ""
     realistic: bool = False
+    first: bool = False
 
     @property
     def foreign(self) -> bool:

@@ -15,9 +15,10 @@ from typing import Any, Protocol, runtime_checkable
 from hypothesis import HealthCheck, Phase
 from hypothesis.errors import HypothesisException
 
-from generators.attention_call import AttentionCall, Subject
+from generators.attention_call import AttentionCall
 from generators.drawing import drive, seed_from
 from generators.realistic import realistic
+from generators.subject import Subject
 from generators.user_data import Given, as_text, subject_of
 from reference_attention.files import from_json
 from theorems.core.check import Outcome, check, error_outcome, sentence, whose
@@ -25,14 +26,16 @@ from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import KERNEL_UNTOUCHED, OnKernel, out_of_reach
 from theorems.core.statement import Statement
+from theorems.run.calls import view_of
 from theorems.run.registry.lookup import statement_named
 from theorems.run.result import Failure, Result, merge_results, of_outcome
 
 PART = 250
 """Cases that are drawn from one seed. What Hypothesis draws depends on what it drew before, so more cases are drawn in
 parts, each from a seed of its own; that way a part can be drawn anywhere without those before it."""
-SHRINKING_CALLS = 300
-"""Cases tried while a failing one is made smaller: a count, because a time limit would not be repeatable."""
+SHRINKING_CALLS, ON_A_KERNEL = 300, 40
+"""Cases tried while a failing one is made smaller, and of a kernel, whose calls are made smaller, too: a count, because
+a time limit would not be repeatable."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +197,7 @@ class _Trial:
 
     def _shrinking(self, case: Subject, same: Callable[[Outcome], bool]) -> bool:
         self._calls += 1
-        if self._calls > SHRINKING_CALLS:
+        if self._calls > (ON_A_KERNEL if isinstance(self.under_test, OnKernel) else SHRINKING_CALLS):
             raise _ShrinkLimit
         self.progress(self.result.examples)
         outcome = check(self.statement, case, self.under_test)
@@ -250,6 +253,8 @@ def verify_generated(
     statement = statement_named(id)
     if why := out_of_reach(statement.kernel, under_test):
         return _not_about(statement, why)
+    if isinstance(under_test, OnKernel) and statement.kernel is not None and statement.kernel.capability:
+        return _verify_calls(statement, examples, seed_of("calls", seed, part) % 2**32, under_test, progress)
     trial = _Trial(statement, under_test, progress, so_far)
     drawn_from, every = seed_of(statement.own_id, seed, part), True if only_realistic else None
     stopped = _run_to_end(statement, examples, drawn_from, trial.generating, every)
@@ -267,6 +272,23 @@ def verify_generated(
     listed = () if isinstance(under_test, OnKernel) else tuple(statement.claims)
     result = replace(result, generated=not untouched, seconds=trial.seconds, listed=listed)
     return _explain(statement, result, under_test)
+
+
+def _verify_calls(statement: Statement, examples: int, seed: int, under_test: OnKernel, progress: Progress) -> Result:
+    """Try a capability on the calls of the kernel; the first falsified one ends it."""
+    began = time.perf_counter()
+    result = Result(statement.id, statement.title)
+    for outcome, call in view_of(statement, examples, seed, under_test).outcomes(examples):
+        one = of_outcome(statement, outcome, generated=True)
+        if outcome.verdict in (Verdict.FALSIFIED, Verdict.INCONCLUSIVE):
+            shrunk = outcome.verdict is Verdict.FALSIFIED
+            text = as_text(call, case_of=statement.id, claim=outcome.reason.partition(":")[0] if shrunk else "")
+            one = replace(one, failure=Failure(outcome.verdict, outcome.reason, text, shrunk))
+        result = replace(merge_results([result, one]), seconds=time.perf_counter() - began)
+        progress(result.examples, SoFar(result))
+        if outcome.verdict is Verdict.FALSIFIED:
+            break
+    return _explain(statement, replace(result, seconds=time.perf_counter() - began), under_test)
 
 
 def _not_about(statement: Statement, why: str) -> Result:
@@ -312,10 +334,8 @@ def verify_data(
     statement = statement_named(id)
     if why := out_of_reach(statement.kernel, under_test):
         return _not_about(statement, why)
-    if isinstance(given.case, AttentionCall) != bool(statement.kernel and statement.kernel.capability):
-        kinds = ("a problem", "a call of an attention kernel")
-        about, held = kinds if isinstance(given.case, AttentionCall) else kinds[::-1]
-        return _not_about(statement, f"is about {about}, and the data are {held}")
+    if not isinstance(given.case, statement.about):
+        return _not_about(statement, f"is about {statement.about.noun}, and the data are {given.case.noun}")
     began = time.perf_counter()
     tried = so_far.tried if so_far else Result(statement.id, statement.title, generated=False)
     known, before = tried.examples, tried.seconds

@@ -22,7 +22,7 @@ from theorems.report.markdown import markdown
 from theorems.report.record import RunRecord, StatementRecord
 from theorems.run.registry.suite import tolerances, tolerances_of
 from theorems.run.result import format_value
-from theorems.run.tables import CASE_COLUMNS, case_lines, case_rows
+from theorems.run.tables import lines_of, table_of
 from theorems.site.derivations import texts_of
 from theorems.site.docstring import html
 from theorems.site.links import link_from, source_of
@@ -115,8 +115,10 @@ def _without(statement: Statement, id: str, status: Status, root: Path) -> Itera
         return
     yield paragraph(f"Refuted: {_sentence(held['refutes'])} The smallest counterexample found, ", _file(name), ":")
     case = load(path).case
-    yield Table(CASE_COLUMNS, tuple(case_rows(case)))
-    yield paragraph("; ".join(case_lines(case)) + f". Violated: {held['violation']}.")
+    columns, rows = table_of(case)
+    if rows:
+        yield Table(columns, tuple(rows))
+    yield paragraph("; ".join(lines_of(case)) + f". Violated: {held['violation']}.")
     yield Listing(f"$ theorems replay {COUNTEREXAMPLES}/{name}", "console")
 
 

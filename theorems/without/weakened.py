@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from hypothesis.strategies import SearchStrategy
 
-from generators.case import Case
 from generators.finding import Finding
 from theorems.core.claim import until_undecided
 from theorems.core.statement import Conclusion, Statement
@@ -41,10 +41,10 @@ class Weakened:
     keeps: tuple[str, ...]
     refutes: str
     why: str
-    cases: Callable[[], SearchStrategy[Case]]
+    cases: Callable[[], SearchStrategy[Any]]
     conclusion: Conclusion
-    fails: Callable[[Case], Finding]
-    violation: Callable[[Case], float] | None = None
+    fails: Callable[[Any], Finding]
+    violation: Callable[[Any], float] | None = None
 
     @property
     def title(self) -> str:
@@ -63,10 +63,10 @@ def weaken(
     *,
     without: str,
     refutes: str,
-    cases: Callable[[], SearchStrategy[Case]],
+    cases: Callable[[], SearchStrategy[Any]],
     keeps: tuple[str, ...] | None = None,
-    fails: Callable[[Case], Finding] | None = None,
-    violation: Callable[[Case], float] | None = None,
+    fails: Callable[[Any], Finding] | None = None,
+    violation: Callable[[Any], float] | None = None,
 ) -> Callable[[Conclusion], Weakened]:
     """Make the decorated conclusion that of statement ``id`` without one assumption; see :class:`Weakened`.
 
@@ -87,7 +87,7 @@ def weaken(
     return decorate
 
 
-def statement_assumption(statement: Statement, id: str) -> Callable[[Case], Finding]:
+def statement_assumption(statement: Statement, id: str) -> Callable[[Any], Finding]:
     """The predicate of an assumption, the statement's own or one of the library.
 
     Raises:

@@ -15,9 +15,9 @@ from theorems.run.registry.suite import capabilities
 
 SDPA = torch.nn.functional.scaled_dot_product_attention
 NOT_DECLARED = {
-    tiled: {"kernel-boolean-mask", "kernel-additive-mask", "kernel-empty-rows"},
-    tiled_sdpa: {"kernel-softcap", "kernel-log-sum-exp", "kernel-window"},
-    SDPA: {"kernel-softcap", "kernel-log-sum-exp", "kernel-window"},
+    tiled: {"kernel-boolean-mask", "kernel-additive-mask", "kernel-empty-rows", "kernel-dropout", "kernel-parameters"},
+    tiled_sdpa: {"kernel-softcap", "kernel-log-sum-exp", "kernel-window", "kernel-dropout", "kernel-parameters"},
+    SDPA: {"kernel-softcap", "kernel-log-sum-exp", "kernel-window", "kernel-parameters"},
 }
 EXAMPLES = {"float64": 5, "float32": 3, "bfloat16": 3, "float16": 3}
 
@@ -29,7 +29,7 @@ def test_what_a_right_kernel_declares_is_upheld(kernel: Callable[..., Any], dtyp
     verdicts = {result.id: result.verdict for result in results}
     asked = {id: Verdict.UPHELD for id in capabilities() if id not in NOT_DECLARED[kernel]}
     assert verdicts == asked | dict.fromkeys(NOT_DECLARED[kernel], Verdict.NOT_APPLICABLE)
-    assert {result.examples for result in results if result.id in asked} == {EXAMPLES[dtype]}
+    assert all(1 <= result.examples <= EXAMPLES[dtype] for result in results if result.id in asked)
     assert all(result.touched == ("attend",) for result in results if result.id in asked)
 
 
@@ -37,7 +37,7 @@ def test_without_a_backward_pass_only_gradients_go_unchecked() -> None:
     def detached(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
         return SDPA(query, key, value, scale=1.0).detach()
 
-    results = verify_kernel(detached, statements=["kernel-output", "kernel-memory", "kernel-gradients"], examples=3)
+    results = verify_kernel(detached, statements=["kernel-output", "kernel-memory", "kernel-gradients"], examples=25)
     assert [str(result.verdict) for result in results] == ["upheld", "upheld", "not-applicable"]
     assert "backward pass" in results[2].reason
     assert [claim.name for claim in results[1].claims] == ["inputs-are-unchanged", "output-is-attention"]

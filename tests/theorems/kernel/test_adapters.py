@@ -17,7 +17,7 @@ from reference_attention.errors import InvalidInput
 from tests.theorems.kernel import library_kernels
 from theorems.core.claim import Verdict
 from theorems.kernel.importing import import_callable
-from theorems.kernel.interface import Request
+from theorems.kernel.interfaces.interface import Request
 from theorems.kernel.kernel import Kernel
 from theorems.kernel.loading import kernel_named, kernel_of
 from theorems.kernel.report import headline

@@ -14,9 +14,11 @@ from reference_attention.errors import InvalidInput
 from theorems.core.claim import Verdict
 from theorems.kernel import check
 from theorems.kernel.importing import import_callable
-from theorems.kernel.interface import INTERFACES, Request, _swap_axes
+from theorems.kernel.interfaces import INTERFACES
+from theorems.kernel.interfaces.interface import Request, swap_axes
 from theorems.kernel.kernel import Kernel, _unit
 from theorems.kernel.loading import kernel_named, kernel_of
+from theorems.kernel.placing import GUARD, place_mask, place_tensor
 from theorems.kernel.report import headline
 from theorems.run.description import Description
 from theorems.run.events import Finished
@@ -62,11 +64,30 @@ def test_units_are_powers_of_two(values: list[float], unit: float) -> None:
 
 @pytest.mark.parametrize("memory", list(Memory))
 def test_however_a_tensor_lies_it_holds_its_numbers(memory: Memory) -> None:
-    x = np.arange(2.0 * 4 * 3 * 8).reshape(2, 4, 3, 8)
-    x = np.broadcast_to(x[:1], x.shape) if memory is Memory.BROADCAST else x
-    found = named("attention")._lay_out(x, memory)
-    assert (found.numpy() == x).all()
-    assert found.is_contiguous() is (memory is Memory.CONTIGUOUS)
+    """NaN around it and in between, which is a part of what must not change."""
+    x = 1 + torch.arange(2.0 * 4 * 3 * 8).reshape(2, 4, 3, 8)
+    x = {Memory.BROADCAST: x[:1], Memory.HEADS: x[:, :1], Memory.SINGLE: x[:1, :1, :1, :1]}.get(memory, x).expand_as(x)
+    found = place_tensor(x, memory)
+    assert torch.equal(found.tensor, x)
+    assert found.tensor.is_contiguous() is (memory in (Memory.CONTIGUOUS, Memory.OFFSET))
+    assert (found.tensor.stride(-1) == 1) is (memory not in (Memory.LAST_STRIDE, Memory.SINGLE))
+    assert int(found.storage.isnan().sum()) == found.storage.numel() - found.own.numel() >= 2 * GUARD
+    before = found.bits()
+    found.fill(2 * x)
+    assert torch.equal(found.tensor, 2 * x)
+    assert not torch.equal(found.bits(), before)
+    found.fill(x)
+    assert torch.equal(found.bits(), before)
+    found.storage[GUARD - 1] = 1.0
+    assert not torch.equal(found.bits(), before)
+
+
+@pytest.mark.parametrize("memory", [Memory.CONTIGUOUS, Memory.BROADCAST, Memory.TRANSPOSED, Memory.SLICED])
+@pytest.mark.parametrize("shape", [(3, 5), (1, 4, 3, 5), (2, 1, 1, 5)])
+def test_a_mask_lies_like_that_too(memory: Memory, shape: tuple[int, ...]) -> None:
+    x = torch.rand(shape) < 0.5
+    found = place_mask(x, memory, (2, 4, 3, 5)).tensor
+    assert torch.equal(found, x.expand((2, 4, 3, 5)) if memory is Memory.BROADCAST else x)
 
 
 def test_queries_are_made_small_enough_for_the_range_of_logits() -> None:
@@ -109,10 +130,10 @@ def test_a_source_names_a_module_and_a_callable(source: str) -> None:
 
 
 def test_what_is_no_tensor_of_four_axes_is_returned_as_it_is() -> None:
-    assert _swap_axes("text") == "text"
+    assert swap_axes("text") == "text"
     flat = torch.zeros(2, 3)
-    assert _swap_axes(flat) is flat
-    assert _swap_axes(torch.zeros(2, 3, 4, 5)).shape == (2, 4, 3, 5)
+    assert swap_axes(flat) is flat
+    assert swap_axes(torch.zeros(2, 3, 4, 5)).shape == (2, 4, 3, 5)
 
 
 def flash_without_log_sum_exp(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, softmax_scale: float = 1.0) -> Any:
@@ -123,7 +144,7 @@ def flash_without_log_sum_exp(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor,
 def test_what_a_kernel_has_no_parameter_for_is_not_passed() -> None:
     x = torch.arange(2.0 * 3 * 4 * 5, dtype=torch.float64).reshape(2, 3, 4, 5) / 100
     request = Request(x, x, x, scale=1.0, log_sum_exp=True)
-    output, lse = INTERFACES["flash"].call(flash_without_log_sum_exp, request, ("softmax_scale",))
+    output, lse, _ = INTERFACES["flash"].call(flash_without_log_sum_exp, request, {"softmax_scale": 1.0})
     assert lse is None
     assert output.numpy() == pytest.approx(attention(x, x, x).numpy())
 

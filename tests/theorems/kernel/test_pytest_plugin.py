@@ -12,7 +12,7 @@ import pytest
 from tests.forked import in_a_fork
 from tests.places import ROOT
 from theorems.kernel import check, report  # noqa: F401 - with torch: once, and not in every child
-from theorems.kernel.interface import ALWAYS
+from theorems.kernel.interfaces import ALWAYS
 from theorems.run.registry.suite import capabilities, on_a_kernel
 
 KERNELS = """
@@ -105,7 +105,9 @@ def test_the_decorator_makes_a_test_of_each_statement_that_is_asked(tmp_path: Pa
 
 
 def test_the_decorator_on_a_wrong_kernel_and_on_none(tmp_path: Path) -> None:
-    wrong = DECORATED.format("'my_kernels:wrong', statements=['kernel-output', 'kernel-memory']").replace("=1", "=10")
+    wrong = DECORATED.format("'my_kernels:wrong', statements=['kernel-output', 'kernel-gradients']").replace(
+        "=1", "=10"
+    )
     done = run(tmp_path, wrong)
     assert done.returncode == 1
     assert "2 failed" in done.stdout

@@ -130,9 +130,9 @@ def test_the_command_writes_it_and_says_what_is_in_it(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     given = ["--attention", f"{PLANTED}:one_unit_off", "--examples", "3", "--no-isolate", "--dtype", "float64"]
-    assert main(["verify", "kernel-output", "kernel-scale", *given, "--emit-test", "test_mine.py"]) == 1
+    assert main(["verify", "kernel-output", "kernel-gradients", *given, "--emit-test", "test_mine.py"]) == 1
     said = capsys.readouterr().out
-    assert "test_mine.py: fails for kernel-output, kernel-scale; run it with pytest test_mine.py." in said
+    assert "test_mine.py: fails for kernel-output, kernel-gradients; run it with pytest test_mine.py." in said
     text = Path("test_mine.py").read_text(encoding="utf-8")
     assert text.count("def test_") == 2
     assert f"from {PLANTED} import one_unit_off as kernel" in text
@@ -144,7 +144,7 @@ def test_the_command_writes_it_and_says_what_is_in_it(
     assert done.returncode == 1
     assert [line.partition(" at ")[0] for line in done.stdout.splitlines()] == [
         "test_output: AssertionError: output",
-        "test_scale: AssertionError: output",
+        "test_gradients: AssertionError: dQ",
     ]
 
 
@@ -164,7 +164,12 @@ def test_where_there_is_nothing_to_write(
     ("name", "capability", "dtype", "said"),
     [
         ("unsteady", "repeated-calls", "float64", "the same call twice gives other bits; perhaps the order of a sum"),
-        ("writes_to_its_keys", "memory", "float64", "it writes to its arguments; perhaps it works in place"),
+        (
+            "writes_to_its_keys",
+            "memory",
+            "float64",
+            "it writes to its arguments, or beside them; perhaps it works in place",
+        ),
         ("nan_forward_alone", "empty-rows", "float64", "rows that see no key are neither all 0 nor all NaN; perhaps"),
         ("scale_of_keys_forgotten", "scale", "float64", "dK at (b, g, t, e) = ("),
         ("scale_of_keys_forgotten", "scale", "float64", "perhaps how dK is added up over the queries, or a scale that"),

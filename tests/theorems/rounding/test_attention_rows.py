@@ -13,7 +13,7 @@ import torch
 from flint import arb
 
 from generators.attention_call import Alignment, AttentionCall
-from generators.attention_calls import Numbers, Sizes, a_mask, logits_shape, tensors
+from generators.attention_calls import Numbers, Sizes, tensors
 from tests.theorems import oracle
 from tests.theorems.bounded.balls import escaped, used
 from theorems.bounded.formats import FORMATS
@@ -28,7 +28,9 @@ BITS = 3000
 def with_every_option(of: Sizes, numbers: Numbers, seed: int) -> Iterator[tuple[AttentionCall, Alignment]]:
     """The tensors with one option each, and with several."""
     call, rng = tensors(of, numbers, seed), np.random.default_rng((seed, 7))
-    seen = a_mask(logits_shape(call), rng)
+    B, H, L, T = (call.sizes[axis] for axis in "BHLT")
+    seen = rng.random((B, H, L, T)) < 0.5
+    seen[..., :2] = True
     bias = np.where(seen, rng.integers(-16, 17, seen.shape) / 4, -np.inf)
     for options in (
         {},

@@ -16,6 +16,7 @@ from rich.console import Console
 from generators.case import Case
 from generators.datasets import DATASETS
 from generators.shares import NEARLY, PROPERTIES, drawn_shares
+from generators.subject import shown_array
 from generators.user_data import Given, as_text, case_of, load
 from reference_attention.errors import InvalidInput
 from reference_attention.losses import LOSSES, loss_named
@@ -33,7 +34,7 @@ from theorems.run.journal import Journal
 from theorems.run.known_failures import read
 from theorems.run.registry.lookup import statement_named
 from theorems.run.result import ClaimSummary, Failure, Result, of_outcome
-from theorems.run.tables import _vector, case_rows
+from theorems.run.tables import case_rows
 from theorems.run.unit import Unit
 from theorems.run.verify import PART, SoFar, part_sizes, verify_data, verify_generated
 
@@ -124,9 +125,9 @@ def test_statements_of_the_suite_have_no_file_of_their_own() -> None:
 
 
 def test_numbers_and_what_is_left_of_many_tokens() -> None:
-    assert _vector(np.array(0.5)) == "0.5"
-    assert _vector(np.array([0.5])) == "(0.5)"
-    assert _vector(np.arange(9.0)) == "(0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, … 9 entries)"
+    assert shown_array(np.array(0.5)) == "0.5"
+    assert shown_array(np.array([0.5])) == "(0.5)"
+    assert shown_array(np.arange(9.0)) == "(0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, … 9 entries)"
     rows = case_rows(Case(Problem(np.zeros((20, 10, 1)), np.eye(10)[np.arange(20) % 10])))
     assert rows[-1][-1] == f"{200 - (len(rows) - 1)} more tokens"
     assert rows[0][:4] == ("0", "0", "α", "1.0")

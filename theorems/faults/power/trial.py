@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from math import ceil, floor, log10
 from typing import Any
 
-from generators.case import Case
 from theorems.core.check import check
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE, Implementation
@@ -60,7 +59,7 @@ class Baseline:
         reason: for any verdict but upheld.
     """
 
-    case: Case
+    case: Any
     verdict: Verdict
     claims: tuple[tuple[Any, ...], ...]
     called: frozenset[str]
@@ -84,22 +83,39 @@ class _Counting:
         return self.function(*arguments, **named)
 
 
+class _CountingOwn(dict[Any, Any]):
+    """Stand-ins of a paper's own functions, and a note of each that is asked for."""
+
+    def __init__(self, held: Mapping[Any, Any], called: set[str]) -> None:
+        super().__init__(held)
+        self._called = called
+
+    def get(self, function: Any, default: Any = None) -> Any:
+        """What stands in for the function, counted."""
+        return _Counting(_name_of(function), super().get(function, default), self._called)
+
+
+def _name_of(function: Any) -> str:
+    return f"{function.__module__}.{function.__qualname__}"
+
+
 def counting(implementation: Implementation) -> tuple[Implementation, set[str]]:
     """The implementation, and the set in which it notes the names of those of its functions that are called."""
     called: set[str] = set()
     functions = {f.name: getattr(implementation, f.name) for f in fields(implementation)}
     noted = {name: _Counting(name, value, called) for name, value in functions.items() if callable(value)}
-    return implementation.replace(implementation.name, **noted), called
+    return implementation.replace(implementation.name, **noted, own=_CountingOwn(implementation.own, called)), called
 
 
 def replaced_functions(fault: Fault) -> frozenset[str]:
     """The functions that the fault replaces."""
     made = fault.implementation
-    functions = (f.name for f in fields(made) if f.name not in ("name", "textbook_eps"))
-    return frozenset(name for name in functions if getattr(made, name) is not getattr(REFERENCE, name))
+    functions = (f.name for f in fields(made) if f.name not in ("name", "textbook_eps", "own"))
+    replaced = (name for name in functions if getattr(made, name) is not getattr(REFERENCE, name))
+    return frozenset([*replaced, *map(_name_of, made.own)])
 
 
-def baseline(statement: Statement, case: Case) -> Baseline:
+def baseline(statement: Statement, case: Any) -> Baseline:
     """The reference on a case."""
     watched, called = counting(REFERENCE)
     outcome = check(statement, case, watched)
@@ -114,7 +130,7 @@ def try_fault(statement: Statement, fault: Fault, baselines: Sequence[Baseline])
     for k, base in enumerate(baselines, start=1):
         if base.verdict is not Verdict.UPHELD:
             continue  # of a case that the reference does not pass nothing can be learned
-        if fault.spoil is None and not replaced & base.called:
+        if not replaced & base.called if fault.spoil is None else not isinstance(base.case, fault.about):
             continue
         touched = True
         claims, undecided = _claims_until_falsified(statement, fault, base.case)
@@ -127,7 +143,7 @@ def try_fault(statement: Statement, fault: Fault, baselines: Sequence[Baseline])
     return Cell(FaultOutcome.UNMOVED if touched else FaultOutcome.UNTOUCHED, len(baselines))
 
 
-def _claims_until_falsified(statement: Statement, fault: Fault, case: Case) -> tuple[list[Claim], str]:
+def _claims_until_falsified(statement: Statement, fault: Fault, case: Any) -> tuple[list[Claim], str]:
     """The claims up to the first that is falsified, and the first thing that could not be decided."""
     claims: list[Claim] = []
     undecided = ""
@@ -145,7 +161,7 @@ def _claims_until_falsified(statement: Statement, fault: Fault, case: Case) -> t
     return claims, undecided
 
 
-def _claims(statement: Statement, fault: Fault, case: Case) -> Iterator[Claim]:
+def _claims(statement: Statement, fault: Fault, case: Any) -> Iterator[Claim]:
     read = case if fault.spoil is None else fault.spoil(case)
     return statement.conclusion(read, fault.implementation)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from generators.attention_call import Subject
 from generators.case import Case
+from generators.subject import Subject
 from reference_attention.errors import InvalidInput
 from theorems.core.statement import Statement
 from theorems.run.registry.suite import capabilities, statements
@@ -39,14 +39,16 @@ def select_statements(
     """The statements of those ids, each once; without ids all of the papers, and of kernels what they are able to do.
 
     Args:
-        subject: data; without ids those about data of its kind: with queries where W is trained (several per
-            input or one), without elsewhere.
+        subject: data; without ids those about data of its kind: a paper's own; with queries where W is trained
+            (several per input or one), without elsewhere.
 
     Raises:
         InvalidInput: an unknown id.
     """
     if not ids:
         known = [*(capabilities().values() if of_kernels else ()), *statements().values()]
+        if subject is not None:
+            known = [one for one in known if one.about.kind == subject.kind]
         if not isinstance(subject, Case):
             return known
         kinds = dict(zip(KINDS, (subject.queried, subject.sequence), strict=True))

@@ -12,6 +12,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any, TypeVar, cast
 
+from theorems.capabilities.statements import capability_statements
 from theorems.core.statement import Statement
 from theorems.core.tolerances import ROUNDING, TOLERANCES, Reason, Tolerance
 
@@ -19,8 +20,6 @@ Kind = TypeVar("Kind")
 
 PAPERS = ("theorems.token_selection", "theorems.transformers_as_svms", "theorems.steepest_descent")
 """A room for each paper; every module in it is read."""
-CAPABILITIES = "theorems.capabilities"
-"""The room of what attention kernels may be able to do."""
 
 
 def modules_of(room: str) -> Iterator[ModuleType]:
@@ -67,12 +66,9 @@ def _module_order(room: str) -> dict[str, int]:
     return {f"{room}.{name}": k for k, name in enumerate(re.findall(r"`(\w+)`", package.__doc__ or ""))}
 
 
-@cache
 def capabilities() -> dict[str, Statement]:
-    """What is claimed of attention kernels, by id: in the order in which the room's docstring names them."""
-    found = {one.id: (module, one) for module, one in definitions_in(CAPABILITIES, Statement)}
-    named = _module_order(CAPABILITIES)
-    return {id: one for id, (module, one) in sorted(found.items(), key=lambda item: named[item[1][0]])}
+    """What is claimed of attention kernels, by id: in the order of the table."""
+    return capability_statements()
 
 
 def in_order(id: str) -> tuple[int, int, str]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from generators.case import Case
 from generators.datasets import DATASETS
-from generators.user_data import load
+from generators.user_data import attention_case, load
 from reference_attention.errors import InvalidInput
 from theorems.token_selection.joint_paths.regime_map import Regime, generate_case, regimes
 
@@ -45,7 +45,7 @@ class Mapped:
     def run(self, progress: Callable[[int], None]) -> Followed:
         """The rows."""
         began = time.perf_counter()
-        case = documented_cases()[self.source] if isinstance(self.source, int) else load(self.source, 0).case
+        case = documented_cases()[self.source] if isinstance(self.source, int) else attention_case(load(self.source, 0))
         rows: list[Regime] = []
         try:
             with np.errstate(over="ignore"):  # a line search tries a step that is too long, and takes it back
@@ -69,5 +69,5 @@ def documented_cases() -> list[Case]:
 def data_units(data: str | None) -> list[Mapped]:
     """The units of somebody's data, or of the documented ones."""
     if data is not None:
-        return [Mapped(load(data, 0).case.name, data)]
+        return [Mapped(attention_case(load(data, 0)).name, data)]
     return [Mapped(case.name, k) for k, case in enumerate(documented_cases())]

@@ -1,0 +1,393 @@
+"""A call of an attention kernel from a plan of the space of options: sizes first, then numbers, then options.
+
+Each step draws from a generator of its own, so that a plan with one level exchanged makes a call with that alone
+changed, as far as sizes allow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from zlib import crc32
+
+import numpy as np
+from jaxtyping import Bool
+
+from generators.attention_call import Alignment, AttentionCall, Memory, State
+from generators.attention_calls import LONG, SMALL, Numbers, Sizes, tensors
+from generators.call_space import Plan
+
+LONGER = (511, 512, 513, 640, 1000, 1023, 1024, 1025, 2047, 2048)
+DECODED = (500, 511, 512, 513, 1000, 1023, 1025, 2048, 2049, 4095, 4097, 8191, 8192)
+"""Keys of a single query."""
+LENGTHS = (*SMALL, *LONG, *LONGER, *DECODED)
+BLOCKS = (8, 16, 32, 33, 63, 65, 127, 129, 255)
+BETWEEN = (12, 24, 40, 72, 80, 96, 100, 112, 136, 144, 160, 192, 200, 224)
+"""Widths of heads that are no powers of two: kernels have blocks of 32, 64, 128 and 256."""
+MANY_HEADS = (17, 20, 24, 32, 40)
+WORK = 1 << 23
+"""B · H · L · T · (E + M) at most: a call takes a small part of a second."""
+HELD = 1 << 20
+"""Entries of keys and values, and of logits, at most."""
+HUGE = 1 << 16
+"""More keys than an index of 16 bits counts."""
+EXACT_KEYS = 257
+"""Of exact calls some of whose keys are hidden: ranks of all keys are different."""
+ADDED = 16
+"""Rows of a group that have an upstream gradient in an exact call: sums of more are numbers of too many bits."""
+LOOKED_AT = (2, 2, 6)
+"""Batch entries, groups and rows that have an upstream gradient in a large call."""
+
+
+def build_call(plan: Plan, declares: Collection[str], seed: int, number: int = 0) -> AttentionCall:
+    """The call of a plan.
+
+    Args:
+        plan: a level of each factor.
+        declares: the capabilities of the kernel.
+        seed: same seed, same call.
+        number: of the plan in its array; some calls have more than 65536 keys.
+    """
+    drawing = _Drawing(dict(plan), frozenset(declares), seed)
+    huge = number % 48 == 23
+    of = drawing.sizes(HUGE + 1 + number if huge else 0)
+    call = drawing.numbers(of, "ranks" if huge else drawing.plan["numbers"])
+    for step in STEPS:
+        call = step(drawing, call)
+    call = _look_at_some(call, drawing.rng("looked at"))
+    return call.replace(name=", ".join(f"{k} {v}" for k, v in plan.items() if v != "none"))
+
+
+@dataclass
+class _Drawing:
+    """What the steps of one call share."""
+
+    plan: dict[str, str]
+    declares: frozenset[str]
+    seed: int
+
+    def rng(self, step: str) -> np.random.Generator:
+        return np.random.default_rng((self.seed, crc32(step.encode())))
+
+    @property
+    def hides(self) -> bool:
+        return any(self.plan[name] != "none" for name in ("mask", "causal", "window"))
+
+    @property
+    def must_be_square(self) -> bool:
+        """Whether nobody has said where the diagonal is with L ≠ T."""
+        diagonal = self.plan["causal"] != "none" or self.plan["window"] != "none"
+        return diagonal and "causal-rectangle" not in self.declares
+
+    def sizes(self, keys: int) -> Sizes:
+        """Of the call; with so many keys, if they are given."""
+        rng, plan = self.rng("sizes"), self.plan
+        lengths = plan["lengths"]
+        if lengths == "decode" and self.must_be_square:
+            lengths = "keys"
+        T = int(rng.choice(LONG if lengths in ("keys", "both") else SMALL))
+        L = int(rng.choice(LONG if lengths in ("queries", "both") else SMALL))
+        if lengths == "decode":
+            L, T = 1, int(rng.choice(DECODED))
+        elif lengths == "long":
+            L, T = (int(rng.choice(LONGER)) for _ in range(2))
+        relation = "L = T" if self.must_be_square else plan["relation"]
+        if lengths != "decode":
+            L, T = _in_relation(L, T, relation, rng)
+        widths = {"narrow": SMALL, "block": BLOCKS, "between": BETWEEN}
+        E = int(rng.choice(widths.get(plan["width"]) or (int(plan["width"]),)))
+        M = {"same": E, "narrower": max(1, E // 2 + 1 - E % 2), "wider": E + 1 if E < 128 else E + 32}[plan["values"]]
+        many = plan["heads"] == "many"
+        H = int(rng.choice(MANY_HEADS if many else (1, 2, 3)))
+        group = {"single": 1, "grouped": int(rng.choice((2, 3, 4))), "one of keys": H if many else 4}[plan["group"]]
+        G = 1 if plan["group"] == "one of keys" else max(1, round(H / group)) if many else H
+        B = int(rng.choice((4, 5, 8) if plan["batch"] == "many" else (1, 2, 3)))
+        if plan["scale"] == "own":
+            E = max(E, 2)  # 1/√E is not 1
+        of = Sizes(B, G * group, G, L, T, E, M)
+        if keys and plan["dropout"] == "none":
+            return Sizes(1, group, 1, 1, keys, min(E, 4), min(M, 3))
+        if plan["dropout"] != "none":
+            T = max(16, min(T, 65))
+            L = T if L == of.T or relation == "L = T" else max(8, min(L, 65))
+            group = min(group, 4)
+            return Sizes(min(B, 3), min(of.G, 3) * group, min(of.G, 3), L, T, min(E, 16), T)
+        if plan["numbers"] in ("ranks", "sums"):
+            of = self._of_exact(of)
+        return _affordable(of, group, lengths)
+
+    def _of_exact(self, of: Sizes) -> Sizes:
+        E, M = max(of.E, 3), of.M
+        if self.hides:
+            T = min(of.T, EXACT_KEYS)
+            return replace(of, E=E, M=M, T=T, L=T if of.L == of.T else of.L)
+        if self.plan["numbers"] == "sums":
+            T = 2 ** max(4, min(12, round(math.log2(of.T))))
+            return replace(of, E=E, M=M, T=T, L=of.L if of.L != of.T else T)
+        return replace(of, E=E, M=M)
+
+    def numbers(self, of: Sizes, kind: str) -> AttentionCall:
+        """Query, key, value and upstream gradient."""
+        seed = int(self.rng("numbers").integers(2**32))
+        if self.plan["dropout"] != "none":
+            call = tensors(of, Numbers.NORMAL, seed)
+            # No weight is tiny, and the output is the weights.
+            value = np.broadcast_to(np.eye(of.T), call.value.shape).copy()
+            return call.replace(query=call.query / math.sqrt(of.E), value=value)
+        if kind == "sums" and not self.hides and of.T & (of.T - 1) == 0 and of.T > 1:
+            return sums(of, seed)
+        if kind in ("ranks", "sums") and of.E > 1:
+            return ranks(of, seed)
+        return tensors(of, Numbers.INTEGERS if kind in ("ranks", "sums") else Numbers(kind), seed)
+
+
+def _in_relation(L: int, T: int, relation: str, rng: np.random.Generator) -> tuple[int, int]:
+    if relation == "L = T":
+        return max(L, T), max(L, T)
+    less, more = sorted((L, T))
+    more += int(rng.choice((1, 3, 8))) if less == more else 0
+    return (less, more) if relation == "L < T" else (more, less)
+
+
+def _affordable(of: Sizes, group: int, lengths: str) -> Sizes:
+    """Smaller sizes, until a call of them is: the lengths last where they are what it is about."""
+
+    def costs(one: Sizes) -> bool:
+        held = max(one.B * one.G * one.T * (one.E + one.M), one.B * one.H * one.L * (one.E + one.M))
+        logits = one.B * one.H * one.L * one.T
+        return logits * (one.E + one.M) > WORK or max(held, logits) > HELD
+
+    def shorter(size: int, least: int) -> int:
+        return max((one for one in LENGTHS if least <= one <= size // 2), default=size)
+
+    def half(size: int, least: int = 1) -> int:
+        return min(size, max(least, size // 2))
+
+    def lengths_of(one: Sizes, least: int) -> Sizes:
+        if one.L == one.T:
+            size = shorter(one.T, least)
+            return replace(one, L=size, T=size)
+        longer = "L" if one.L > one.T else "T"
+        return replace(one, **{longer: max(shorter(getattr(one, longer), least), min(one.L, one.T) + 1)})
+
+    def fewer_groups(one: Sizes) -> Sizes:
+        # Of one group the heads may have been halved: they are not to grow again.
+        return replace(one, G=half(one.G), H=half(one.G) * group) if one.G > 1 else one
+
+    is_long = lengths in ("long", "decode")
+    ways: list[Callable[[Sizes], Sizes]] = [
+        lambda one: replace(one, B=half(one.B)) if is_long else lengths_of(one, 63),
+        lambda one: fewer_groups(one) if is_long else one,
+        lambda one: replace(one, H=half(one.H, 2)) if is_long and one.G == 1 else one,
+        lambda one: lengths_of(one, 511),
+        lambda one: replace(one, E=half(one.E, 8), M=half(one.M, 8)) if is_long else one,
+        lambda one: replace(one, B=half(one.B, 2)),
+        lambda one: lengths_of(one, 31),
+        fewer_groups,
+        lambda one: lengths_of(one, 5),
+        lambda one: replace(one, B=1, H=half(one.H, 2) if one.G == 1 else one.H),
+    ]
+    while costs(of):
+        smaller = next((found for way in ways if (found := way(of)) != of), of)
+        if smaller == of:
+            break
+        of = smaller
+    return of
+
+
+# ---- numbers on which nothing is rounded ---------------------------------------------------------------------------
+
+SHARED = (0.0, 1 / 32, 1 / 32, -40.0, -256.0)
+"""512 of these is added to all logits: 0, 16, −20480, −131072."""
+
+
+def ranks(of: Sizes, seed: int) -> AttentionCall:
+    """Weights are exactly 1, 1/2 and 0, whatever keys are hidden: no other logit is within 4096.
+
+    Values, upstream gradients and what keys have where queries are 0 are small integers: every product and every sum,
+    in any order, is a number of few bits. The scale is 1, whose root is 1.
+    """
+    rng = np.random.default_rng(seed)
+    B, G, T, E = of.B, of.G, of.T, of.E
+    rank = np.minimum(np.stack([rng.permutation(T) // 2 for _ in range(B * G)]).reshape(B, G, T), EXACT_KEYS // 2)
+    query = np.zeros((B, of.H, of.L, E))
+    query[..., 0], query[..., 1] = 64.0, 512.0
+    key = rng.integers(-2, 3, (B, G, T, E)).astype(np.float64)
+    key[..., 0], key[..., 1] = -64.0 * rank, float(rng.choice(SHARED))
+    value = rng.integers(-2, 3, (B, G, T, of.M)).astype(np.float64)
+    return AttentionCall(query, key, value, _few_upstream(of, ADDED, rng), exact=True, seed=seed)
+
+
+MEAN = 107
+"""Of the values of two keys in a row: a number of seven bits, and sums of few of them have more than half precision.
+
+It is far from all powers of two: what is added to a long sum in half precision is rounded to 96, 112 or 128, one way
+for long, so that the mean is off by more than one rounding. Of 127 it would always be 128, which is hardly off.
+"""
+
+
+def sums(of: Sizes, seed: int) -> AttentionCall:
+    """All keys have one logit, T is a power of two, and values come in pairs of one mean: no result is rounded in any
+    format, while partial sums have more bits than those of half precision. They have to be added up in float32.
+
+    The products of which a logit is the sum cancel, and are odd numbers of eight bits.
+    """
+    rng = np.random.default_rng(seed)
+    B, G, T, E, M = of.B, of.G, of.T, of.E, of.M
+    apart = 2.0 * rng.integers(0, 16, (B, G, T // 2, M)) + 1
+    value = np.empty((B, G, T, M))
+    value[:, :, 0::2], value[:, :, 1::2] = MEAN + apart, MEAN - apart
+    query, key = np.zeros((B, of.H, of.L, E)), rng.integers(-2, 3, (B, G, T, E)).astype(np.float64)
+    query[..., 1], key[..., 1] = 512.0, float(rng.choice(SHARED[:3]))
+    n = (E - 2) // 2
+    if n:
+        query[..., 2 : 2 + 2 * n] = 15.0
+        key[..., 2 : 2 + n] = 2.0 * rng.integers(4, 9, (B, G, T, n)) + 1
+        key[..., 2 + n : 2 + 2 * n] = -key[..., 2 : 2 + n]
+    return AttentionCall(query, key, value, _few_upstream(of, 1, rng), exact=True, seed=seed)
+
+
+def _few_upstream(of: Sizes, most: int, rng: np.random.Generator) -> np.ndarray:
+    """±1 in the first column of so many rows of each group at most."""
+    upstream = np.zeros((of.B, of.G, of.H // of.G * of.L, of.M))
+    rows = upstream.shape[2]
+    for b in range(of.B):
+        for g in range(of.G):
+            chosen = rng.permutation(rows)[: min(most, rows)]
+            upstream[b, g, chosen, 0] = rng.choice((-1.0, 1.0), len(chosen))
+    return upstream.reshape(of.B, of.H, of.L, of.M)
+
+
+# ---- options -------------------------------------------------------------------------------------------------------
+
+Step = Callable[[_Drawing, AttentionCall], AttentionCall]
+
+
+def _scale(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
+    level, rng = drawing.plan["scale"], drawing.rng("scale")
+    if level == "own":
+        return call.replace(scale=None, exact=False)
+    if level == "1":
+        return call
+    if call.exact:  # a kernel may multiply query and key by the root
+        return call.replace(scale=float(rng.choice((0.25, 4.0))))
+    values = (0.5, 0.125, 2.0) if level == "power" else (0.3, 1.7, 1 / math.sqrt(3))
+    return call.replace(scale=float(rng.choice(values)))
+
+
+def _softcap(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
+    if drawing.plan["softcap"] == "none":
+        return call
+    return call.replace(softcap=float(drawing.rng("softcap").choice((0.5, 2.0, 30.0))), exact=False)
+
+
+def _diagonal(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
+    rng, plan = drawing.rng("window"), drawing.plan
+    longest = max(2, min(call.key.shape[2], 40))
+    left, right = (int(x) for x in rng.integers(0, longest, 2))
+    windows = {"none": None, "left": (left, 0), "both": (left, right), "right": (-1, right)}
+    return call.replace(causal=plan["causal"] != "none", window=windows[plan["window"]])
+
+
+def _mask(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
+    """Each row sees a key, but for those that are to see none; under a poison a key or more is seen by no row."""
+    plan, rng = drawing.plan, drawing.rng("mask")
+    kind, _, axes = plan["mask"].partition(" (")
+    if kind == "none":
+        return call
+    B, H, L, _ = call.query.shape
+    T = call.key.shape[2]
+    named = {"B": B, "H": H, "L": L, "T": T, "1": 1}
+    shape = tuple(named[axis] for axis in axes.removesuffix(")").split(", "))
+    seen = rng.random(shape) < rng.choice((0.1, 0.5, 0.9))
+    if rng.random() < 0.3:  # padding: what is hidden is at the end
+        seen = np.broadcast_to(np.arange(T) < rng.integers(1, T + 1, (*shape[:-1], 1)), shape).copy()
+    if T > 1 and plan["poison"] != "none":
+        seen[..., rng.permutation(T)[: max(1, T // 4)]] = False
+    seen = _show_each_row_a_key(call, seen)
+    if plan["rows"] != "all see a key" and kind == "boolean":
+        empty = rng.random(shape[:-1]) < 0.4
+        empty.reshape(-1)[0] = True
+        seen[empty] = False
+    if kind == "boolean":
+        return call.replace(visible=seen)
+    biased = rng.random() < 0.7 and not call.exact
+    bias = rng.integers(-16, 17, shape) / 4 if biased else np.zeros(shape)
+    return call.replace(bias=np.where(seen, bias, -np.inf))
+
+
+def _show_each_row_a_key(call: AttentionCall, mask: Bool[np.ndarray, "..."]) -> Bool[np.ndarray, "..."]:
+    """The mask with keys shown until each row sees one, of those that it sees by causality and window."""
+    mask = mask.copy()
+    for alignment in Alignment if call.causal or call.window is not None else (Alignment.TOP_LEFT,):
+        near = call._near(np.arange(call.query.shape[2]), alignment)
+        full = np.broadcast_to(mask, (*call.query.shape[:3], near.shape[-1])) & near
+        for b, h, i in np.argwhere(~full.any(axis=-1) & near.any(axis=-1)):
+            at = (b, h, i, int(np.flatnonzero(near[i])[0]))
+            mask[tuple(0 if n == 1 else k for n, k in zip(mask.shape, at[4 - mask.ndim :], strict=True))] = True
+    return mask
+
+
+def _around(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
+    """Memory, state and what is asked for."""
+    plan = drawing.plan
+    memory, upstream = Memory(plan["memory"]), Memory(plan["upstream"])
+    held = {name: getattr(call, name) for name in ("query", "key", "value")}
+    if memory is Memory.BROADCAST:
+        held = {name: np.repeat(x[:1], x.shape[0], axis=0) for name, x in held.items()}
+    if memory is Memory.HEADS:
+        held = {name: np.repeat(x[:, :1], x.shape[1], axis=1) for name, x in held.items()}
+    if upstream is Memory.SINGLE:
+        # As of a mean: a power of two that keeps gradients in the range of half precision.
+        held |= {"upstream": np.full(call.upstream.shape, 2.0 ** -math.ceil(math.log2(call.upstream.shape[-1])))}
+    hides = call.hides() and call.key.shape[2] > 1
+    masked = call.visible is not None or call.bias is not None
+    return call.replace(
+        **held,
+        memory=memory,
+        upstream_memory=upstream,
+        mask_memory=Memory(plan["mask memory"]) if masked else Memory.CONTIGUOUS,
+        state=State(plan["state"]),
+        wants="" if plan["wants"] == "nothing" else plan["wants"],
+        log_sum_exp=plan["log-sum-exp"] != "none",
+        dropout=float(drawing.rng("dropout").choice((0.25, 0.5))) if plan["dropout"] != "none" else 0.0,
+        poison=plan["poison"] != "none" and hides and call.query.shape[2] * call.key.shape[2] <= HELD // 16,
+        # An upstream gradient everywhere makes sums that are numbers of too many bits.
+        exact=call.exact and upstream is not Memory.SINGLE,
+    )
+
+
+STEPS: Sequence[Step] = (_scale, _softcap, _diagonal, _mask, _around)
+
+
+def _look_at_some(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
+    """Of a large call all but some rows have no upstream gradient: what is due in the others need not be computed."""
+    if not call.is_large:
+        return call
+    sizes = call.sizes
+    chosen = []
+    for axis, most in zip("BGL", LOOKED_AT, strict=True):
+        size = sizes[axis]
+        # The last one is where an index runs over.
+        chosen.append(sorted({size - 1, *(int(k) for k in rng.permutation(size)[: most - 1])}))
+    batch, groups, rows = chosen
+    group = sizes["H"] // sizes["G"]
+    heads = [g * group + h for g in groups for h in range(group)]
+    kept = np.zeros(call.upstream.shape, dtype=bool)
+    kept[np.ix_(batch, heads, rows)] = True
+    upstream = np.where(kept, call.upstream, 0.0)
+    if not upstream.any() and call.upstream.any():
+        upstream[batch[-1], heads[-1], rows[-1], 0] = 1.0
+    memory = Memory.CONTIGUOUS if call.upstream_memory is Memory.SINGLE else call.upstream_memory
+    return call.replace(upstream=upstream, upstream_memory=memory)
+
+
+def attended_rows(call: AttentionCall) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+    """The batch entries, groups and rows of a large call that have an upstream gradient; the last one of none."""
+    sizes = call.sizes
+    there = call.upstream.any(axis=-1)
+    by_group = there.reshape(sizes["B"], sizes["G"], -1, sizes["L"]).any(axis=2)
+    found = [np.unique(places).tolist() for places in np.nonzero(by_group)]
+    batch, groups, rows = (one or [size - 1] for one, size in zip(found, by_group.shape, strict=True))
+    return batch, groups, rows

@@ -1,0 +1,159 @@
+"""The space of options that calls of attention kernels are drawn from, as data: factors, and the levels of each.
+
+The first level of a factor is neutral. A level may ask for a capability that a kernel has to declare; a kernel without
+it has a smaller space. :func:`plans` covers the space: every pair of levels meets in one plan at least, and of the
+options among the factors every triple, if asked for. :mod:`generators.call_building` makes a call of a plan.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import combinations, count
+from types import MappingProxyType
+
+import numpy as np
+from covertable import make
+
+from generators.attention_call import Memory, State
+
+Plan = Mapping[str, str]
+"""A level of each factor."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """Something about a call that can be one way or another.
+
+    Attributes:
+        name: of the factor.
+        levels: with the capability that each asks for, empty for none.
+        is_option: whether it is an option of kernels, of which triples may matter, rather than a size or a state.
+    """
+
+    name: str
+    levels: Mapping[str, str]
+    is_option: bool = False
+
+    def of(self, declares: Collection[str]) -> list[str]:
+        """The levels that a kernel with these capabilities has."""
+        return [level for level, needs in self.levels.items() if not needs or needs in declares]
+
+
+def _free(*levels: str) -> Mapping[str, str]:
+    return MappingProxyType(dict.fromkeys(levels, ""))
+
+
+def _with(capability: str, *levels: str, neutral: str = "none") -> Mapping[str, str]:
+    return MappingProxyType({neutral: ""} | dict.fromkeys(levels, capability))
+
+
+MASK_SHAPES = ("B, H, L, T", "L, T", "1, H, L, T", "B, 1, L, T", "B, 1, 1, T")
+FACTORS = (
+    Factor("lengths", _free("short", "keys", "queries", "both", "decode", "long")),
+    Factor("relation", _free("L = T", "L < T", "L > T")),
+    Factor("width", _free("narrow", "64", "128", "256", "block", "between")),
+    Factor("values", _free("same", "narrower", "wider")),
+    Factor("batch", _free("few", "many")),
+    Factor("heads", _free("few", "many")),
+    Factor("numbers", _free("integers", "normal", "saturated", "far", "growing", "ranks", "sums")),
+    Factor("group", _with("grouped-heads", "grouped", "one of keys", neutral="single"), is_option=True),
+    Factor(
+        "scale", MappingProxyType({"1": "", "power": "scale", "other": "scale", "own": "default-scale"}), is_option=True
+    ),
+    Factor(
+        "mask",
+        MappingProxyType(
+            {"none": ""}
+            | {f"boolean ({shape})": "boolean-mask" for shape in MASK_SHAPES}
+            | {f"additive ({shape})": "additive-mask" for shape in MASK_SHAPES}
+        ),
+        is_option=True,
+    ),
+    Factor("rows", _with("empty-rows", "some see nothing", neutral="all see a key"), is_option=True),
+    Factor("causal", _with("causal", "causal"), is_option=True),
+    Factor("window", _with("window", "left", "both", "right"), is_option=True),
+    Factor("softcap", _with("softcap", "capped"), is_option=True),
+    Factor("log-sum-exp", _with("log-sum-exp", "asked for"), is_option=True),
+    Factor("dropout", _with("dropout", "dropped"), is_option=True),
+    Factor("poison", _with("hidden-keys", "hidden keys exchanged"), is_option=True),
+    Factor("memory", _free(*(one for one in Memory if one is not Memory.SINGLE))),
+    Factor(
+        "upstream", _free(*(Memory.CONTIGUOUS, Memory.TRANSPOSED, Memory.LAST_STRIDE, Memory.OFFSET, Memory.SINGLE))
+    ),
+    Factor("mask memory", _free(*(Memory.CONTIGUOUS, Memory.BROADCAST, Memory.TRANSPOSED, Memory.SLICED))),
+    Factor("state", _free(*State)),
+    Factor("wants", _free("qkv", "q", "k", "v", "kv", "nothing")),
+)
+"""What a call is made of."""
+SIZED = ("lengths", "relation", "width", "values", "batch", "heads", "numbers")
+"""Factors that every call has, whatever its kernel."""
+COSTS: Mapping[str, int] = MappingProxyType({"short": 0, "keys": 1, "queries": 1, "decode": 2, "both": 3, "long": 4})
+"""Calls of these lengths, from cheap to dear."""
+SPECIAL = ("dropout", "poison", "rows")
+"""Factors after which other things are looked at: they are as rare as the cover lets them."""
+PLAIN = (
+    *(("keys", kind) for kind in ("sums", "integers", "ranks", "normal", "far", "growing", "saturated")),
+    *(("short", kind) for kind in ("normal", "far", "growing", "integers")),
+    *(("decode", kind) for kind in ("sums", "normal")),
+    *(("both", kind) for kind in ("sums", "ranks", "normal")),
+    *(("keys", kind) for kind in ("normal", "normal")),
+)
+"""Lengths and numbers of calls without any option, which come before all others."""
+
+
+def plans(declares: Collection[str], seed: int, strength: int) -> Iterator[Plan]:
+    """Array after array of plans, each of which covers the space of a kernel with these capabilities.
+
+    Args:
+        declares: capabilities.
+        seed: same seed, same plans.
+        strength: 2, or 3 for every triple of options as well.
+    """
+    for array in count():
+        yield from _array(frozenset(declares), seed + array, strength)
+
+
+def size_of_array(declares: Collection[str], seed: int, strength: int) -> int:
+    """The number of plans of the first array."""
+    return len(_array(frozenset(declares), seed, strength))
+
+
+@lru_cache(maxsize=32)
+def _array(declares: frozenset[str], seed: int, strength: int) -> list[Plan]:
+    levels = {one.name: one.of(declares) for one in FACTORS}
+    fixed = {name: one[0] for name, one in levels.items() if len(one) == 1}
+    free = {name: one for name, one in levels.items() if name not in fixed}
+    options = [one.name for one in FACTORS if one.is_option and one.name in free]
+    triples = [{"fields": options, "strength": 3}] if strength == 3 and len(options) >= 3 else None
+    made = [{**fixed, **row} for row in make(free, strength=2, salt=str(seed), sub_models=triples)]
+    rng = np.random.default_rng(seed)
+    kept = SPECIAL if strength == 2 else options
+    _vary(made, {name: one for name, one in free.items() if name not in kept}, rng)
+    first = {name: one[0] for name, one in levels.items()}
+    plain = [
+        first
+        | {name: str(rng.choice(levels[name])) for name in SIZED}
+        | {"lengths": lengths, "numbers": numbers, "heads": "few"}
+        | {"width": levels["width"][k % 6], "batch": levels["batch"][k % 2]}
+        for k, (lengths, numbers) in enumerate(PLAIN)
+    ]
+    # What is wrong with small calls shows soonest, and is soon made smaller.
+    return [*plain, *sorted((made[k] for k in rng.permutation(len(made))), key=lambda row: COSTS[row["lengths"]])]
+
+
+def _vary(rows: list[dict[str, str]], free: Mapping[str, list[str]], rng: np.random.Generator) -> None:
+    """Draw what does not matter to the cover, in place: the library leaves it at the first level."""
+    pairs: Counter[tuple[tuple[str, str], ...]] = Counter(
+        pair for row in rows for pair in combinations(sorted(row.items()), 2)
+    )
+    for row in rows:
+        for name, levels in free.items():
+            level = str(rng.choice(levels)) if rng.random() < 0.7 else levels[0]
+            before = [tuple(sorted(((name, row[name]), other))) for other in row.items() if other[0] != name]
+            if all(pairs[pair] > 1 for pair in before):
+                pairs.subtract(before)
+                row[name] = level
+                pairs.update(tuple(sorted(((name, level), other))) for other in row.items() if other[0] != name)

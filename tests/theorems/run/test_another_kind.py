@@ -1,0 +1,118 @@
+"""A paper that speaks of no keys and scores is verified, falsified, hunted and replayed like any other."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import theorems.hunting.entries
+import theorems.run.registry.lookup
+import theorems.run.verify
+import theorems.without.weakened
+from generators.shares import drawn_shares
+from generators.user_data import Given, load, subject_of
+from reference_attention.files import from_json
+from tests.theorems.another_kind import FAULT, SPOILED, STATEMENTS, Logits, log_sum_exp, true_one
+from theorems.core.claim import Verdict
+from theorems.core.implementation import REFERENCE
+from theorems.faults.data_faults import DATA_FAULTS
+from theorems.faults.power.trial import FaultOutcome, baseline, try_fault
+from theorems.hunting.entries import weakened_named
+from theorems.hunting.record import load as load_record
+from theorems.hunting.search import Hunt
+from theorems.library.hunt import Hunted
+from theorems.run.findings import findings
+from theorems.run.registry.lookup import select_statements
+from theorems.run.registry.suite import statements
+from theorems.run.tables import print_failure
+from theorems.run.verify import draw_cases, verify_data, verify_generated
+
+
+@pytest.fixture(autouse=True)
+def _known(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = {**statements(), **STATEMENTS}
+    monkeypatch.setattr(theorems.run.registry.lookup, "statements", lambda: both)
+
+
+def test_it_is_upheld_on_generated_cases() -> None:
+    result = verify_generated("test-lse", 30, 0)
+    assert (result.verdict, result.counts) == (Verdict.UPHELD, {Verdict.UPHELD: 30})
+
+
+def test_falsified_it_is_shrunk_written_replayed_and_printed() -> None:
+    result = verify_generated("test-lse", 200, 0, FAULT.implementation)
+    assert result.verdict is Verdict.FALSIFIED
+    assert result.failure is not None
+    assert result.failure.shrunk
+    case = subject_of(from_json(result.failure.case))
+    assert isinstance(case, Logits)
+    assert (case.values.tolist(), case.counts.tolist()) == ([0.0], [2])
+    again = verify_data("test-lse", Given(case, "test-lse"), FAULT.implementation)
+    assert again.verdict is Verdict.FALSIFIED
+    assert verify_data("test-lse", Given(case, "test-lse")).verdict is Verdict.UPHELD
+    said = io.StringIO()
+    print_failure(Console(file=said, width=200), result, result.failure, "again")
+    assert "counts (2.0)" in said.getvalue()
+
+
+def test_a_statement_about_attention_does_not_speak_of_it() -> None:
+    case = Logits(np.zeros(2), np.ones(2, dtype=np.int64))
+    result = verify_data("lemma-5", Given(case))
+    assert result.verdict is Verdict.NOT_APPLICABLE
+    assert result.reason == "is about a problem, and the data are logits"
+    other = verify_data("test-lse", load("figure-1a", 0))
+    assert other.reason == "is about logits, and the data are a problem"
+    assert [one.id for one in select_statements((), subject=case)] == [*STATEMENTS]
+    assert not {*STATEMENTS} & {one.id for one in select_statements((), subject=load("figure-1a", 0).case)}
+    assert {*STATEMENTS} <= {one.id for one in select_statements(())}
+
+
+def test_its_own_assumption_is_decided_and_reported() -> None:
+    case = Logits(np.zeros(2), np.array([1, 2]))
+    (found,) = findings(Given(case), [STATEMENTS["test-small"]])
+    assert (found.id, found.holds, found.evidence) == ("each-once", False, "counts [1, 2]")
+    assert verify_data("test-small", Given(case)).reason == "each-once: counts [1, 2]"
+
+
+def test_hunted_it_is_made_small_and_kept(tmp_path: Path) -> None:
+    hunt = Hunt(weakened_named("test-small", "each-once"), 0, math.inf, cases=200)
+    hunt.run()
+    assert hunt.finished
+    assert isinstance(hunt.found, Logits)
+    # One logit less, or all of them zero, is the simplest that is left of it.
+    assert not hunt.found.values.any()
+    hunted = Hunted.by(hunt)
+    assert "few fails at m = " in repr(hunted)
+    assert "counts" in hunted._repr_html_()
+    record = load_record(hunted.save(tmp_path))
+    assert isinstance(record.case, Logits)
+    assert record.case.counts.tolist() == hunt.found.counts.tolist()
+
+
+def _outcome(fault: object, case: Logits) -> FaultOutcome:
+    return try_fault(true_one, fault, [baseline(true_one, case)]).found  # type: ignore[arg-type]
+
+
+def test_faults_of_its_own_functions_and_data_are_told_from_others() -> None:
+    twice, once = (Logits(np.zeros(1), np.array([count])) for count in (2, 1))
+    assert _outcome(FAULT, twice) is FaultOutcome.CAUGHT
+    assert _outcome(FAULT, once) is FaultOutcome.UNMOVED
+    others: list[object] = [*DATA_FAULTS, SPOILED]
+    assert {_outcome(fault, twice) for fault in others} == {FaultOutcome.UNTOUCHED}
+
+
+def test_nothing_stands_in_for_a_function_unless_it_is_replaced() -> None:
+    find: Callable[..., float] = REFERENCE.in_place_of(log_sum_exp)
+    assert find is log_sum_exp
+
+
+def test_of_what_is_drawn_the_sizes_are_told() -> None:
+    drawn = drawn_shares("test-lse", draw_cases(STATEMENTS["test-lse"], 20, 0))
+    assert [*drawn.sizes] == ["m"]
+    assert all(share.of == 0 for share in drawn.shares.values())

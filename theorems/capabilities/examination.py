@@ -1,0 +1,170 @@
+"""All that is claimed of one call of a kernel, whichever options are on; each claim with what it is about."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterator
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from generators.attention_call import AttentionCall, State
+from generators.call_building import attended_rows
+from theorems.bounded import exact
+from theorems.capabilities.agreement import GRADIENTS, OUTPUT, rows_of, same, same_bits, same_gradients
+from theorems.capabilities.hidden_keys import exchange_hidden_keys
+from theorems.core.claim import Claim, Form, Verdict, at_least
+from theorems.core.on_kernel import Answer, OnKernel
+from theorems.core.tolerances import EXACT
+from theorems.rounding.attention_rows import AttentionRows
+
+WEIGHTS = "weights-are-softmax"
+EMPTY = "rows-that-see-nothing"
+UNCHANGED = "inputs-are-unchanged"
+NO_GRADIENT = "rows-without-upstream-add-nothing"
+DROPPED = "each-weight-is-kept-or-dropped"
+IGNORED = "parameters-have-an-effect"
+SHARE = "share-of-dropped-weights"
+RESULTS = [one.name for one in fields(Answer) if one.name != "changed"]
+CHANCE = 1e-12
+"""With which a right kernel drops a share of weights that is claimed to be too far off."""
+
+About = tuple[str, Claim]
+"""The capability that a claim is about, whatever other options are on; empty for agreement with the formula, which is
+about all of them."""
+
+
+def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
+    """Every claim about the call; the kernel is called as often as its options ask for.
+
+    Raises:
+        Refused: the kernel raises.
+    """
+    rows = rows_of(call, under_test)
+    own = rows.call
+    first = under_test.attend(own) if call.state is State.TWICE else None
+    answer = under_test.attend(own)
+    yield "memory", at_least(UNCHANGED, Form.EXACT, -float(len(answer.changed)), 0.0, rounding=0.0, why=EXACT)
+    if "parameters" in under_test.kernel.declares:
+        ignored = [name for name, one in under_test.kernel.accounts.items() if one == "ignored"]
+        claim = at_least(IGNORED, Form.EXACT, -float(len(ignored)), 0.0, rounding=0.0, why=EXACT)
+        yield "parameters", replace(claim, detail=f"ignored: {', '.join(ignored)}" if ignored else "")
+    if call.is_large:
+        yield from _of_some_rows(rows, answer)
+    else:
+        yield from _of_rows(rows, answer)
+    if first is not None and not call.dropout and "same-bits" in under_test.kernel.declares:
+        for name in RESULTS:
+            if getattr(first, name) is not None:
+                yield "repeated-calls", same_bits("same-bits", getattr(answer, name), getattr(first, name))
+    if call.poison and call.hides() and not call.dropout:
+        for claim in exchange_hidden_keys(own, answer, under_test):
+            yield "hidden-keys", claim
+
+
+def _of_rows(rows: AttentionRows, answer: Answer) -> Iterator[About]:
+    """Of all rows, or of some that are a call of their own."""
+    if rows.call.dropout:
+        rows = yield from _of_dropout(rows, answer)
+    if rows.call.scale is not None:
+        yield from _comparisons(rows, answer)
+        return
+    usual = list(_comparisons(rows, answer))
+    if all(claim.verdict is Verdict.UPHELD for _, claim in usual):
+        found, scale = usual, "1/√E"
+    else:
+        papers = list(_comparisons(replace(rows, call=rows.call.replace(scale=1.0)), answer))
+        is_papers = all(claim.verdict is Verdict.UPHELD for _, claim in papers)
+        found, scale = (papers, "1") if is_papers else (usual, "1/√E")
+    for about, claim in found:
+        yield about, replace(claim, branch=scale) if claim.name == OUTPUT else claim
+
+
+def _comparisons(rows: AttentionRows, answer: Answer) -> Iterator[About]:
+    """With the formula; rows that see nothing follow one convention, zeros, NaN or the mean of all values, forward and
+    backward alike.
+    """
+    empty, nan = rows.empty, False
+    if empty.any():
+        found = [answer.output[empty]]
+        if answer.query_gradient is not None:
+            found.append(answer.query_gradient[empty])
+        nan = bool(np.isnan(found[0]).all())
+        rows = _with_means(rows, found[0])
+        if rows.uniform:
+            yield "empty-rows", replace(same(EMPTY, answer.output, rows.output, empty), branch="mean")
+        else:
+            theirs = np.concatenate([x.ravel() for x in found])
+            claim = same_bits(EMPTY, theirs, np.full(theirs.shape, np.nan if nan else 0.0))
+            yield "empty-rows", replace(claim, branch="NaN" if nan else "zeros")
+    seeing = ~empty if empty.any() else None
+    if not empty.all():
+        yield "", same(OUTPUT, answer.output, rows.output, seeing)
+        if answer.log_sum_exp is not None:
+            yield "log-sum-exp", same("log-sum-exp", answer.log_sum_exp, rows.log_sum_exp, seeing)
+        if answer.weights is not None and not rows.call.dropout:
+            yield "", same(WEIGHTS, answer.weights, rows.returned_weights, seeing)
+    if not nan:
+        for claim in same_gradients(rows, answer):
+            yield "", claim
+
+
+def _with_means(rows: AttentionRows, found: Float64[np.ndarray, "rows M"]) -> AttentionRows:
+    """The formula, with the mean of all values in rows that see nothing if that is what they have."""
+    mean = replace(rows, uniform=True)
+    due: Any = mean.output[rows.empty]
+    is_mean = found.any() and (np.abs(found - due.value) <= 2 * due.error).all()
+    return mean if is_mean else rows
+
+
+def _of_some_rows(rows: AttentionRows, answer: Answer) -> Iterator[About]:
+    """Of the rows of a large call that have an upstream gradient: nothing else goes into the gradients."""
+    batch, groups, places = attended_rows(rows.call)
+    sizes = rows.call.sizes
+    size = sizes["H"] // sizes["G"]
+    heads = [g * size + h for g in groups for h in range(size)]
+    of_rows, of_keys = np.ix_(batch, heads, places), np.ix_(batch, groups)
+    cuts = {name: of_keys if name in ("key_gradient", "value_gradient") else of_rows for name in RESULTS}
+    found = {name: getattr(answer, name) for name in RESULTS}
+    part: dict[str, Any] = {name: None if x is None else x[cuts[name]] for name, x in found.items()}
+    own = replace(rows, call=rows.call.part(rows.alignment, batch, groups, places))
+    yield from _of_rows(own, replace(answer, **part))
+    if own.empty.any():  # NaN of theirs may be in all gradients
+        return
+    rest = []
+    for name in ("query_gradient", "key_gradient", "value_gradient"):
+        if found[name] is not None:
+            x = found[name].copy()
+            x[cuts[name]] = 0.0
+            rest.append(x.ravel())
+    if rest and not np.isnan(answer.output).any():
+        theirs = np.concatenate(rest)
+        lost = exact(np.zeros(theirs.shape)).widen(np.full(theirs.shape, rows.numbers.lost))
+        yield "", same(NO_GRADIENT, theirs, lost)
+
+
+def _of_dropout(rows: AttentionRows, answer: Answer) -> Generator[About, None, AttentionRows]:
+    """Values are the identity, so that the output is the weights: a weight is 0, or divided by 1 − p.
+
+    Returns:
+        The formula with the weights dropped that were.
+    """
+    p = rows.call.dropout
+    s: Any = rows.weights
+    told = s.value > 1e-4
+    kept = answer.output != 0
+    rows = replace(rows, factor=np.where(kept, 1 / (1 - p), 0.0))
+    yield "dropout", same(DROPPED, answer.output, rows.output)
+    n = int(told.sum())
+    if n:
+        # Hoeffding's inequality for n independent draws.
+        far = math.sqrt(math.log(2 / CHANCE) / (2 * n))
+        off = abs(float(kept[told].mean()) - (1 - p))
+        yield "dropout", at_least(SHARE, Form.EFFECTIVE, far, off, rounding=0.0, why=EXACT)
+    return rows
+
+
+GRADIENT_CLAIMS = (*GRADIENTS, NO_GRADIENT)
+"""Of agreement with the formula, those about a backward pass."""

@@ -1,0 +1,143 @@
+"""The smallest call that still fails: without the options that do not matter, then with less of everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+
+import numpy as np
+
+from generators.attention_call import PLAIN, AttentionCall
+
+TRIALS, WORK = 150, 1 << 25
+"""Calls that are tried at most, and multiplications in their matrix products: a time limit would not be repeatable."""
+FEW = 1 << 16
+"""Work of a call whose options are looked at before its sizes."""
+NEUTRAL = {one.name: one.default for one in fields(AttentionCall) if one.name in (*PLAIN, "visible", "bias")}
+"""Options that are off. A field of a call with a default is an option; its default is what does nothing."""
+
+
+def smallest_failing(call: AttentionCall, fails: Callable[[AttentionCall], bool]) -> AttentionCall:
+    """A small call for which ``fails`` says so, as the given one does.
+
+    Args:
+        call: the failing one.
+        fails: whether another one fails in the same way.
+    """
+    left, work = TRIALS, WORK
+    changed = True
+    while changed:
+        changed = False
+        steps = (_shorter, _without_options) if work_of(call) > FEW else (_without_options, _shorter)
+        for step in (*steps, _rounder):
+            again = True
+            while again:
+                again = False
+                for candidate in step(call):
+                    left, work = left - 1, work - work_of(candidate)
+                    if left < 0 or work < 0:
+                        return call.replace(name="generated")
+                    if fails(candidate):
+                        call, again, changed = candidate, True, True
+                        break
+    return call.replace(name="generated")
+
+
+def work_of(call: AttentionCall) -> int:
+    """Multiplications of its matrix products."""
+    sizes = call.sizes
+    return sizes["B"] * sizes["H"] * sizes["L"] * sizes["T"] * (sizes["E"] + sizes["M"])
+
+
+def _without_options(call: AttentionCall) -> Iterator[AttentionCall]:
+    """All options off, then one of them."""
+    on = [name for name, value in NEUTRAL.items() if np.ndim(getattr(call, name)) or getattr(call, name) != value]
+    # An exact call without its options is as exact; and dropout needs the values that it has.
+    without = [name for name in on if name != "exact"]
+    if len(without) > 1:
+        yield call.replace(**{name: NEUTRAL[name] for name in without})
+    for name in on:
+        yield call.replace(**{name: NEUTRAL[name]})
+
+
+def _shorter(call: AttentionCall) -> Iterator[AttentionCall]:
+    """Half of an axis, or one less of it; with causality or a window as many queries as keys stay as many."""
+    sizes = call.sizes
+    group = sizes["H"] // sizes["G"]
+    dropping = call.dropout > 0
+    # Where the diagonal is with L ≠ T is another question.
+    square = sizes["L"] == sizes["T"] and (call.causal or call.window is not None)
+    for axis in "TBG" if square else "TLBG":
+        size = sizes[axis]
+        halves = (size // 2, size - 1) if size > 3 else (size - 1,)
+        for keep in dict.fromkeys(halves):
+            if keep < 1 or (axis == "T" and (dropping or not _may_have(call, keep))):
+                continue
+            for kept in (slice(0, keep), slice(size - keep, size)):
+                cut = cut_call(call, axis, kept)
+                yield cut_call(cut, "L", kept) if square and axis == "T" else cut
+    if group > 1:
+        yield cut_call(call, "H", slice(0, sizes["H"], group))
+        if group > 2:
+            yield cut_call(call, "H", np.flatnonzero(np.arange(sizes["H"]) % group < 2))
+    for axis in "EM":
+        size = sizes[axis]
+        for keep in dict.fromkeys((size // 2, size - 1) if size > 3 else (size - 1,)):
+            if keep >= 1 and not (dropping and axis == "M") and not (call.exact and axis == "E"):
+                yield cut_call(call, axis, slice(0, keep))
+    if call.exact and sizes["E"] > 2:
+        yield cut_call(call, "E", slice(0, 2))  # the products that cancel go together
+
+
+def _may_have(call: AttentionCall, keys: int) -> bool:
+    """Whether an exact call with so many of its keys is one."""
+    return not call.exact or float(np.max(np.abs(call.value))) <= 2 or (keys > 1 and keys & (keys - 1) == 0)
+
+
+AXES = {"B": 0, "L": 2, "H": 1, "G": 1, "E": 3, "M": 3, "T": 2}
+HAVE = {
+    "B": ("query", "key", "value", "upstream"),
+    "G": ("key", "value"),
+    "H": ("query", "upstream"),
+    "L": ("query", "upstream"),
+    "T": ("key", "value"),
+    "E": ("query", "key"),
+    "M": ("value", "upstream"),
+}
+"""Which tensors have an axis; heads go with their groups."""
+MASK_AXES = {"B": -4, "H": -3, "L": -2, "T": -1}
+
+
+def cut_call(call: AttentionCall, axis: str, kept: slice | np.ndarray) -> AttentionCall:
+    """The call with some of an axis; of G with the heads of these groups."""
+    sizes = call.sizes
+    held = {name: _take(getattr(call, name), AXES[axis], kept) for name in HAVE[axis]}
+    on_masks = axis
+    if axis == "G":
+        group = sizes["H"] // sizes["G"]
+        kept = (np.arange(sizes["G"])[kept][:, None] * group + np.arange(group)).ravel()
+        held |= {name: _take(getattr(call, name), 1, kept) for name in HAVE["H"]}
+        on_masks = "H"
+    if on_masks in MASK_AXES:
+        place = MASK_AXES[on_masks]
+        for name in ("visible", "bias"):
+            mask = getattr(call, name)
+            if mask is not None and mask.ndim >= -place and mask.shape[place] > 1:
+                held[name] = _take(mask, mask.ndim + place, kept)
+    return call.replace(**held)
+
+
+def _take(x: np.ndarray, axis: int, kept: slice | np.ndarray) -> np.ndarray:
+    return x[(slice(None),) * axis + (kept,)]
+
+
+def _rounder(call: AttentionCall) -> Iterator[AttentionCall]:
+    """Whole numbers, or ones, in place of others."""
+    if call.exact:
+        return
+    for name in ("query", "key", "value", "upstream"):
+        x = getattr(call, name)
+        if call.dropout and name == "value":
+            continue
+        if np.abs(x).max() < 1e6 and not (x == np.round(x)).all():
+            yield call.replace(**{name: np.round(x)})

@@ -1,0 +1,288 @@
+"""The capabilities of attention kernels, each a statement: which calls it is about, and which claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+
+from generators.attention_call import AttentionCall, Memory, State
+from theorems.capabilities.agreement import GRADIENTS, OUTPUT
+from theorems.capabilities.examination import (
+    DROPPED,
+    EMPTY,
+    GRADIENT_CLAIMS,
+    IGNORED,
+    NO_GRADIENT,
+    SHARE,
+    UNCHANGED,
+    WEIGHTS,
+)
+
+BACKWARD = "where the kernel has a backward pass"
+AGREEMENT: Mapping[str, str] = MappingProxyType(
+    {OUTPUT: "on every call but those whose rows all see nothing", WEIGHTS: "where the kernel returns weights"}
+    | dict.fromkeys(GRADIENTS, f"{BACKWARD}, and is asked for them")
+    | {NO_GRADIENT: "on large calls, where some rows alone have an upstream gradient"}
+)
+"""The claims that the numbers are those of the formula, and when they are made."""
+
+
+def _always(call: AttentionCall) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Capability:
+    """What a kernel may be able to do.
+
+    Attributes:
+        name: what a kernel declares; the statement is ``kernel-NAME``.
+        title: in a few words.
+        says: what of the kernel is checked, for a reader of the report.
+        text: what is claimed.
+        is_on: whether a call makes use of it.
+        own: claims that are about it alone, and when they are made.
+        agrees: the claims of agreement with the formula that it makes where it is on.
+        is_base: whether it is about calls that make use of no other; all calls are looked at for it.
+        everywhere: whether its own claims are made on calls that make no use of it, too.
+        differentiates: whether nothing is left of it without a backward pass.
+    """
+
+    name: str
+    title: str
+    says: str
+    text: str
+    is_on: Callable[[AttentionCall], bool] = _always
+    own: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    agrees: Mapping[str, str] = field(default_factory=lambda: AGREEMENT)
+    is_base: bool = False
+    everywhere: bool = False
+    differentiates: bool = False
+
+    @property
+    def claims(self) -> dict[str, str]:
+        """All that it may make, and when."""
+        return {**self.own, **self.agrees}
+
+    def is_about(self, call: AttentionCall, few: bool = False) -> bool:
+        """Whether a call is looked at for it; of few calls, none that makes no use of it is counted."""
+        return self.is_base or self.is_on(call) or (self.everywhere and not (few and self.agrees))
+
+    def has(self, call: AttentionCall, about: str, claim: str) -> bool:
+        """Whether a claim about something, on a call, is among its own."""
+        if about:
+            return about == self.name or (claim in self.own and self.is_on(call))
+        return claim in self.agrees and (self.is_base or self.is_on(call))
+
+
+def _lie_otherwise(call: AttentionCall) -> bool:
+    return {call.memory, call.upstream_memory, call.mask_memory} != {Memory.CONTIGUOUS}
+
+
+def _sees_nothing(call: AttentionCall) -> bool:
+    return call.visible is not None and bool((~np.asarray(call.visible).any(axis=-1)).any())
+
+
+def _is_square(call: AttentionCall) -> bool:
+    return call.query.shape[2] == call.key.shape[2]
+
+
+CAPABILITIES: tuple[Capability, ...] = (
+    Capability(
+        "output",
+        "Softmax attention of every row",
+        "its output, with several queries, heads and batch entries, lengths around those of blocks",
+        """Each row of the output is Σ_t s_t v_t with s = softmax(q·k_1, …, q·k_T), up to the rounding of that formula
+        in the kernel's numbers: whatever the number of queries, keys, heads and batch entries, however large the
+        logits. Weights that are returned beside it are s.""",
+        agrees=MappingProxyType({name: AGREEMENT[name] for name in (OUTPUT, WEIGHTS)}),
+        is_base=True,
+    ),
+    Capability(
+        "gradients",
+        "dQ, dK and dV of every row",
+        "dQ, dK and dV, all or those that are asked for",
+        """With u the upstream gradient of a row, o its output and dz_t = s_t (u·v_t − u·o), Lemma 3's covariance of an
+        indicator and the scores u·v_t under s: dQ = Σ_t dz_t k_t, dK_t = Σ dz_t q and dV_t = Σ s_t u over the rows.
+        Each is the same whichever others are asked for.""",
+        agrees=MappingProxyType({name: AGREEMENT[name] for name in GRADIENT_CLAIMS}),
+        is_base=True,
+        differentiates=True,
+    ),
+    Capability(
+        "scale",
+        "Factor of the logits",
+        "output and gradients under scales other than 1",
+        """With scale c the logits are c · q·k_t: the theorem on the prompt c q. Then dQ and dK have the factor c, dV
+        has not.""",
+        lambda call: call.scale not in (None, 1.0),
+    ),
+    Capability(
+        "default-scale",
+        "The scale without one given",
+        "left to itself its scale is 1/√E, or 1",
+        """Without a scale given the logits are q·k_t/√E, as in all libraries, or q·k_t as in the paper; the report
+        says which.""",
+        lambda call: call.scale is None,
+    ),
+    Capability(
+        "softcap",
+        "Capped logits (softcap)",
+        "the weights are the softmax of the capped logits",
+        """With softcap c > 0 the logits are z_t = c tanh(scale · q·k_t / c), and dz is multiplied by 1 − tanh² on its
+        way to dQ and dK. A mask is added after the cap.""",
+        lambda call: call.softcap > 0,
+    ),
+    Capability(
+        "log-sum-exp",
+        "log Σ e^logit",
+        "the log-sum-exp that it returns, to the base e",
+        """What is returned beside the output is log Σ_t e^{z_t} of the scaled logits of the keys that a row sees, the
+        natural logarithm; two parts of the keys are merged by it.""",
+        lambda call: call.log_sum_exp,
+        own=MappingProxyType({"log-sum-exp": "on every call that asks for it"}),
+    ),
+    Capability(
+        "causal",
+        "Causal masking, L = T",
+        "each query sees itself and what is before it, forward and backward",
+        """Query i of L = T sees the keys t ≤ i: a row is softmax attention on them, and dK_t, dV_t are sums over the
+        queries i ≥ t alone.""",
+        lambda call: call.causal and _is_square(call),
+    ),
+    Capability(
+        "causal-rectangle",
+        "Causal masking, L ≠ T",
+        "the same with fewer or more queries than keys, aligned at the top left or the bottom right",
+        """With L ≠ T query i sees the keys t ≤ i (top-left, as PyTorch's ``is_causal``), or t ≤ i + T − L
+        (bottom-right, as flash attention: the last query is the last token). Which of the two a kernel means is found
+        once, at its first call; then all calls have to follow it. With L > T, aligned at the bottom right, the first
+        L − T queries see nothing, and follow one convention.""",
+        lambda call: call.causal and not _is_square(call),
+        own=MappingProxyType({EMPTY: "with L > T, aligned at the bottom right"}),
+    ),
+    Capability(
+        "boolean-mask",
+        "Boolean mask",
+        "each query sees the keys that the mask shows it",
+        """A boolean mask, (B, H, L, T) or of a shape that broadcasts to it, hides keys: a row is softmax attention on
+        those where it is true, and which causality and a window show it as well.""",
+        lambda call: call.visible is not None,
+    ),
+    Capability(
+        "additive-mask",
+        "Additive mask",
+        "the bias is added to the logits; −∞ hides",
+        "A bias b_t is added to the scaled logits: z_t = scale · q·k_t + b_t; where it is −∞ the key is not seen.",
+        lambda call: call.bias is not None,
+    ),
+    Capability(
+        "window",
+        "Sliding window",
+        "each query sees so many keys to the left and to the right",
+        """With window (l, r) query i of L = T sees the keys i − l ≤ t ≤ i + r; −1 is no limit, and causal masking hides
+        t > i as well. With L ≠ T the diagonal is where causality has it.""",
+        lambda call: call.window is not None,
+        own=MappingProxyType({EMPTY: "where the window of a row has no keys"}),
+    ),
+    Capability(
+        "hidden-keys",
+        "What is not seen does not matter",
+        "±1e30 in hidden keys and values changes no bit of other rows, forward and backward; NaN is reported",
+        """Some keys that are hidden, by masks, causality or a window, are poisoned: ±1e30 in key and value. Weights of
+        hidden keys are exactly 0, so the rows that do not see a poisoned one have the outputs and dQ that they had, bit
+        for bit. Where no row sees one, as under a mask, all other keys have their dK and dV, and the poisoned ones
+        dK = dV = 0.
+
+        NaN in place of ±1e30 is more than anybody promises (0 · NaN is NaN): whether a kernel is immune is told, not
+        claimed.""",
+        lambda call: call.poison,
+        own=MappingProxyType(
+            {"hidden-keys-change-no-output": "where a key is hidden", GRADIENTS[0]: BACKWARD}
+            | dict.fromkeys((*GRADIENTS[1:], "hidden-keys-have-no-gradient"), "where a key is hidden from all rows")
+        ),
+        agrees=MappingProxyType({}),
+    ),
+    Capability(
+        "empty-rows",
+        "Rows that see no key",
+        "they are all zeros, or all NaN; other rows are right",
+        """Softmax over no keys is not defined. A kernel follows one convention in all such rows of a call: zeros, then
+        dQ is 0 there and the rows add nothing to dK and dV; or NaN, forward and backward. Other rows are right either
+        way.""",
+        _sees_nothing,
+        own=MappingProxyType({EMPTY: "on every call"}),
+    ),
+    Capability(
+        "grouped-heads",
+        "Grouped heads (GQA)",
+        "each head attends to the keys of its group; dK and dV are sums over it",
+        """Of H heads and G groups of keys and values head h attends to group h // (H/G). dK and dV of a group are the
+        sums over its heads.""",
+        lambda call: call.query.shape[1] != call.key.shape[1],
+    ),
+    Capability(
+        "dropout",
+        "Dropout of weights",
+        "each weight is dropped, or divided by 1 − p; output and gradients are those of the weights that are left",
+        """With dropout p each weight is 0 with probability p, and s_t/(1 − p) otherwise. Values are the identity, so
+        the output shows which: the share of those that are dropped is p within what chance allows (Hoeffding's
+        inequality, 10⁻¹²), and gradients follow with exactly these weights dropped.""",
+        lambda call: call.dropout > 0,
+        own=MappingProxyType({DROPPED: "on every call", SHARE: "on every call"}),
+    ),
+    Capability(
+        "memory",
+        "How tensors lie in memory",
+        "tensors that are not contiguous give the same numbers; nothing is written to them, or read or written beside",
+        """Tensors made as (B, L, H, E) and seen as (B, H, L, E), every other row or column of larger ones, ones with
+        stride 0 along the batch or the heads, ones that begin in the middle of their storage are attended to like
+        contiguous ones; so are masks and upstream gradients. All tensors, those between NaN, and the NaN hold
+        afterwards what they held before, bit for bit.""",
+        _lie_otherwise,
+        own=MappingProxyType({UNCHANGED: "on every call"}),
+        everywhere=True,
+    ),
+    Capability(
+        "repeated-calls",
+        "Calls one after another",
+        "what went before, or comes between, changes nothing; the same bits, where it has a parameter `deterministic`",
+        """Nothing of a call is left over for the next one: the same call again, other numbers in the same place of
+        memory before it, another call between its forward and its backward pass (which leaves its output as it was),
+        two backward passes through one graph. A kernel that may add up in another order every time is as right as one
+        that does not; one that declares to be deterministic returns the same bits, forward and backward.""",
+        lambda call: call.state is not State.ONCE,
+        own=MappingProxyType({"same-bits": "of the same call twice, where the kernel declares it"}),
+    ),
+    Capability(
+        "parameters",
+        "No parameter is ignored",
+        "parameters that it takes and that no capability tests change the output",
+        """A parameter whose name says what it does to the numbers (a mask, a bias, slopes, a window, a cap) and
+        that no other capability tests changes the output, for one of some values at least, or refuses them. Whether
+        the output is right then is not looked at: the report names it as not tested.""",
+        lambda call: False,
+        own=MappingProxyType({IGNORED: "on every call of a kernel with such parameters"}),
+        agrees=MappingProxyType({}),
+        everywhere=True,
+    ),
+    Capability(
+        "exact-weights",
+        "Weights of exactly 1, 1/n and 0",
+        "calls on which nothing is rounded in any precision, to float32's noise",
+        """Of each row one key has the largest logit, or two share it, and the others lie 4096 and more below: weights
+        are exactly 1, or 1/2 twice, and 0. Or all T = 2^k keys share one logit, and values have a mean of few bits. All
+        numbers of the call are small integers, so every product and partial sum of output, dQ, dK and dV is a number of
+        few bits, 24 at most: float16 and bfloat16 have to return what float32 returns, rounded once.""",
+        lambda call: call.exact,
+    ),
+)
+"""In the order in which a reader wants them."""
+
+
+def options_on(call: AttentionCall) -> Iterator[str]:
+    """The capabilities that a call makes use of, but for those that every call does."""
+    return (one.name for one in CAPABILITIES if not one.is_base and one.is_on(call))

@@ -1,0 +1,216 @@
+"""What came of the calls of one kernel, each examined once in a process: capabilities are views of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from generators.attention_call import AttentionCall, State
+from generators.call_building import build_call
+from generators.call_space import FACTORS, SIZED, Plan, plans, size_of_array
+from generators.drawing import seed_from
+from theorems.capabilities.examination import About, examine
+from theorems.capabilities.smaller import NEUTRAL, smallest_failing, work_of
+from theorems.capabilities.table import CAPABILITIES, Capability
+from theorems.core.claim import Verdict
+from theorems.core.on_kernel import OnKernel, Refused
+
+PAIRS, TRIPLES = 25, 50
+"""Examples from which on every pair of options, and every triple, is met."""
+
+
+SMALL_CALLS = 4
+MANY = 400
+"""Calls among which a few are looked for."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A call and what is claimed of it.
+
+    Attributes:
+        call: as the kernel takes it.
+        claims: each with what it is about.
+        refused: why the kernel refuses it.
+        broke: what was raised instead.
+    """
+
+    call: AttentionCall
+    claims: tuple[About, ...] = ()
+    refused: str = ""
+    broke: BaseException | None = None
+
+
+@dataclass
+class Trials:
+    """The calls that a kernel is tried on.
+
+    Attributes:
+        under_test: the kernel.
+        seed: of the plans.
+        strength: of the cover, 2 or 3.
+    """
+
+    under_test: OnKernel
+    seed: int
+    strength: int
+    _plans: list[Plan] = field(default_factory=list)
+    _made: dict[int, Trial] = field(default_factory=dict)
+    _smallest: dict[tuple[int, str, str], AttentionCall] = field(default_factory=dict)
+
+    def about(self, capability: Capability, examples: int) -> Iterator[tuple[int, Trial]]:
+        """The calls that are about a capability, by number: so many, and from :data:`PAIRS` on a whole cover.
+
+        Each is built and examined when it is its turn.
+        """
+        declares = self.under_test.kernel.declares
+        whole = size_of_array(declares, self.seed, self.strength) if examples >= PAIRS else 0
+        found = number = 0
+        # Of few examples, a capability that hardly any call is about is not looked for without end.
+        while number < whole if whole else found < examples and number < MANY:
+            trial = self._trial(number, capability, few=not whole)
+            if trial is not None:
+                found += 1
+                yield number, trial
+            number += 1
+
+    def smallest(self, number: int, about: str, claim: str) -> AttentionCall:
+        """The smallest call like that of this number on which the claim is falsified; found once."""
+        at = (number, about, claim)
+        if at not in self._smallest:
+            own, plan = self._made[number].call, self._plan(number)
+            small = [one for one in self._small_calls(self._small(plan)) if work_of(one) < work_of(own)]
+            fresh = [one.replace(state=State.ONCE) for one in (*small, self._build_another(plan, number))]
+            # Of a kernel that remembers, the call alone fails once its numbers were there before.
+            remembers = own.state is not State.ONCE and not any(
+                self.falsifies(reduce_to(one, own.replace(state=State.ONCE)), about, claim) for one in fresh
+            )
+
+            def fails(call: AttentionCall) -> bool:
+                if remembers and call.state is State.ONCE:
+                    return False
+                return self.falsifies(call, about, claim)
+
+            begun = next((reduced for one in small if fails(reduced := reduce_to(one, own))), own)
+            self._smallest[at] = smallest_failing(begun, fails)
+        return self._smallest[at]
+
+    def falsifies(self, call: AttentionCall, about: str, claim: str) -> bool:
+        """Whether that claim is falsified on a call."""
+        try:
+            made = list(examine(call, self.under_test))
+        except Exception:
+            return False
+        return any(a == about and c.name == claim and c.verdict is Verdict.FALSIFIED for a, c in made)
+
+    def _trial(self, number: int, capability: Capability, few: bool) -> Trial | None:
+        """That of a number; None if it is not about the capability."""
+        if number in self._made:
+            trial = self._made[number]
+            return trial if capability.is_about(trial.call, few) else None
+        call = self._build(self._plan(number), number)
+        if not capability.is_about(call, few):
+            return None
+        trial = self._made[number] = self._examine(number, call)
+        return trial if capability.is_about(trial.call, few) else None
+
+    def _plan(self, number: int) -> Plan:
+        if number >= len(self._plans):
+            declares = self.under_test.kernel.declares
+            self._plans = list(islice(plans(declares, self.seed, self.strength), number + 128))
+        return self._plans[number]
+
+    def _build(self, plan: Plan, number: int) -> AttentionCall:
+        seed = seed_from(f"call {self.seed} {number}") % 2**32
+        kernel = self.under_test.kernel
+        call: AttentionCall = kernel.suit(build_call(plan, kernel.declares, seed, number))
+        return call
+
+    def _build_another(self, plan: Plan, number: int) -> AttentionCall:
+        """A call of the same plan with other numbers."""
+        return build_call(plan, self.under_test.kernel.declares, seed_from(f"another {number}") % 2**32)
+
+    def _examine(self, number: int, call: AttentionCall) -> Trial:
+        plan = self._plan(number)
+        for _ in FACTORS:
+            try:
+                return Trial(call, tuple(examine(call, self.under_test)))
+            except Refused as refusal:
+                without = self._without_what_is_refused(plan, number)
+                if without is None:
+                    return Trial(call, refused=str(refusal))
+                plan = without
+                call = self._build(plan, number)
+            except (Exception, SystemExit) as error:
+                return Trial(call, broke=error)
+        return Trial(call, refused="one option after the other")
+
+    def _without_what_is_refused(self, plan: Plan, number: int) -> Plan | None:
+        """The plan with one option less of those that the kernel refuses together; None if that cannot be said."""
+        neutral = {one.name: next(iter(one.levels)) for one in FACTORS}
+        small = self._small(plan)
+        if not self._is_refused(small):
+            return None
+        for name, level in neutral.items():
+            if small[name] != level and self._is_refused(small | {name: level}):
+                small[name] = level
+        left = [name for name in neutral if small[name] != neutral[name]]
+        if not left:
+            return None
+        name = left[int(np.random.default_rng((self.seed, number)).integers(len(left)))]
+        return {**plan, name: neutral[name]}
+
+    def _small(self, plan: Plan) -> dict[str, str]:
+        """The plan with what makes a call large, or its numbers unusual, at its first level."""
+        first = {one.name: next(iter(one.levels)) for one in FACTORS}
+        sized = {name for name in SIZED if name not in ("values", "relation")}
+        return {name: first[name] if name in sized else level for name, level in plan.items()}
+
+    def _small_calls(self, plan: Plan) -> Iterator[AttentionCall]:
+        """Some calls of it: of a single key or query anything may be taken."""
+        return (build_call(plan, self.under_test.kernel.declares, seed) for seed in range(SMALL_CALLS))
+
+    def _is_refused(self, plan: Plan) -> bool:
+        """Whether one of some small calls is."""
+        for call in self._small_calls(plan):
+            try:
+                self.under_test.attend(self.under_test.kernel.in_own_numbers(call))
+            except Refused:
+                return True
+            except Exception:
+                return False
+        return False
+
+
+_TRIALS: WeakKeyDictionary[Any, dict[tuple[int, int], Trials]] = WeakKeyDictionary()
+
+
+def trials_of(under_test: OnKernel, examples: int, seed: int) -> Trials:
+    """Those of a kernel, the same for all capabilities."""
+    strength = 3 if examples >= TRIPLES else 2
+    held = _TRIALS.setdefault(under_test.kernel, {})
+    return held.setdefault((seed, strength), Trials(under_test, seed, strength))
+
+
+def owns(capability: Capability, smallest: AttentionCall, about: str, claim: str) -> bool:
+    """Whether the smallest failing call says that a capability is wrong: it makes use of it, or of none and the claim
+    is one of the basic ones.
+    """
+    if not capability.has(smallest, about, claim):
+        return False
+    if about or not capability.is_base:
+        return True
+    return not any(one.is_on(smallest) for one in CAPABILITIES if not one.is_base and claim in one.agrees)
+
+
+def reduce_to(call: AttentionCall, smallest: AttentionCall) -> AttentionCall:
+    """The call with the options of the smallest one alone: the sizes are its own."""
+    kept = {
+        name for name, value in NEUTRAL.items() if np.ndim(getattr(smallest, name)) or getattr(smallest, name) != value
+    }
+    return call.replace(**{name: value for name, value in NEUTRAL.items() if name not in kept})

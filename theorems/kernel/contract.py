@@ -1,0 +1,214 @@
+"""What a kernel is able to do, and what it means where nobody has said so: found out by a few small calls.
+
+A contract may differ from library to library and is no fault: which sizes are taken, where the diagonal of L ≠ T is,
+what rows that see nothing return, how long log-sum-exps are. It is found out once, told, and then held to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from generators.attention_call import Alignment, AttentionCall, Memory
+from generators.attention_calls import Numbers, Sizes, tensors
+from reference_attention.errors import InvalidInput
+from theorems.core.on_kernel import Refused
+from theorems.kernel.interfaces import ALWAYS
+from theorems.kernel.kernel import Kernel
+from theorems.kernel.sizes import LENGTHS, WIDTHS, Taken
+from theorems.rounding.attention_rows import AttentionRows
+
+HIDE = ("boolean-mask", "additive-mask", "causal", "window")
+"""Capabilities by which keys are hidden."""
+WIDE = ((33, 33), (256, 257))
+"""Widths and numbers of keys at which a kernel that takes the first call is tried, too."""
+LADDER = tuple((width, length) for length in (3, 16, 64, 128) for width in (8, 16, 32, 64, 128))
+"""Widths and lengths at which a kernel that refuses the first call is tried."""
+
+
+def with_capabilities(kernel: Kernel) -> Kernel:
+    """The kernel with what its parameters declare, and what is found out by a call."""
+    has = set(ALWAYS) | kernel.interface.declared_capabilities(kernel.parameters)
+    kernel = _with_fixed_scale(kernel, has)
+    kernel = kernel.replace(differentiable=_differentiable(kernel), many_queries=returns(kernel, small_call(L=3)))
+    if not kernel.many_queries and kernel.interface.name != "plain":
+        kernel = kernel.replace(taken=replace(kernel.taken, single=True), many_queries=True)
+    for name in kernel.interface.found_out:
+        if returns(kernel, FOUND_OUT[name]()):
+            has.add(name)
+    if "causal" not in has:
+        has.discard("causal-rectangle")
+    if kernel.layout.rank == 3:
+        has.discard("grouped-heads")
+    if kernel.taken.contiguous:
+        has.discard("memory")
+    if "dropout" in has and not (_takes_all(kernel) and returns(kernel, small_call().replace(dropout=0.5))):
+        has.discard("dropout")
+    if has & {*HIDE}:
+        has.add("hidden-keys")
+    if "boolean-mask" in has and kernel.interface.name != "hf":
+        has.add("empty-rows")  # masks of transformers are finite: there no row is empty
+    if "log-sum-exp" in has:
+        kernel = kernel.replace(lse_multiple=_lse_multiple(kernel))
+    kernel = kernel.replace(declares=frozenset(has), skips_below=float(getattr(kernel.call, SKIPS, 0.0)))
+    by = {"causal": True} if "causal-rectangle" in has else {"window": (1, 0)} if "window" in has else None
+    alignment = _alignment(kernel, by) if by else None
+    if alignment is None:
+        return kernel.replace(declares=frozenset(has - {"causal-rectangle"}))
+    return kernel.replace(alignment=alignment)
+
+
+SKIPS = "skips_weights_below"
+"""The attribute of a callable that leaves out weights smaller than this share of the largest, such as 2.0 ** −24."""
+
+
+def small_call(*, H: int = 2, L: int = 1, T: int = 5, E: int = 8) -> AttentionCall:
+    """Of standard normal numbers."""
+    return tensors(Sizes(B=2, H=H, G=2, L=L, T=T, E=E, M=E), Numbers.NORMAL, seed=0)
+
+
+FOUND_OUT: dict[str, Callable[[], AttentionCall]] = {
+    "grouped-heads": lambda: small_call(H=4),
+    "causal": lambda: small_call(L=5).replace(causal=True),
+}
+"""A call that shows whether a kernel has a capability for which it has no keyword."""
+
+
+def returns(kernel: Kernel, call: AttentionCall) -> bool:
+    """Whether the kernel returns something for it, in sizes that it takes."""
+    return _output(kernel, call) is not None
+
+
+def _takes_all(kernel: Kernel) -> bool:
+    """Whether the identity may be its values, whatever the number of keys."""
+    return not kernel.layout.square and not kernel.taken.widths and kernel.taken.keys == 1
+
+
+def _output(kernel: Kernel, call: AttentionCall) -> Any:
+    try:
+        return kernel.replace(differentiable=False).answer(kernel.in_own_numbers(call)).output
+    except (Refused, InvalidInput):
+        return None
+
+
+def _rows(kernel: Kernel, call: AttentionCall, alignment: Alignment = Alignment.TOP_LEFT) -> AttentionRows:
+    return AttentionRows(kernel.in_own_numbers(call), kernel.numbers, alignment)
+
+
+def _differentiable(kernel: Kernel) -> bool:
+    """Whether autograd finds its way from the output to any of the tensors."""
+    try:
+        answer = kernel.answer(kernel.in_own_numbers(small_call()))
+    except (Refused, InvalidInput):
+        return False
+    gradients = (answer.query_gradient, answer.key_gradient, answer.value_gradient)
+    return any(one is not None and not np.isnan(one).all() for one in gradients)
+
+
+def _with_fixed_scale(kernel: Kernel, has: set[str]) -> Kernel:
+    """The kernel; one without a word for the scale whose scale is 1/√E is given calls that leave it so."""
+    if "scale" in has or kernel.interface.name == "plain":
+        return kernel
+    call = small_call()
+    found, own = _output(kernel, call), _output(kernel, call.replace(scale=None))
+    if found is None or own is None or not np.array_equal(found, own):
+        return kernel
+    one, root = (
+        float(np.max(np.abs(_rows(kernel, call.replace(scale=scale)).output.value - found))) for scale in (1.0, None)
+    )
+    if not root < one:
+        return kernel
+    has.add("default-scale")
+    return kernel.replace(fixed_scale=True)
+
+
+def _alignment(kernel: Kernel, by: dict[str, Any]) -> Alignment | None:
+    """The one that its outputs with L < T and L > T are nearest to; None if it refuses them.
+
+    Args:
+        by: an option that tells where the diagonal is.
+    """
+    calls = [small_call(L=L, T=T).replace(**by) for L, T in ((3, 5), (5, 3))]
+    outputs = [_output(kernel, call) for call in calls]
+    if kernel.taken.equal or outputs[0] is None:
+        return None
+
+    def distance(alignment: Alignment) -> float:
+        apart = [0.0]
+        for call, found in zip(calls, outputs, strict=True):
+            if found is not None:
+                rows = _rows(kernel, call, alignment)
+                apart.append(np.max(np.abs(rows.output.value - found)[~rows.empty], initial=0.0))
+        return float(np.nan_to_num(np.max(apart), nan=np.inf))
+
+    return min(Alignment, key=distance)
+
+
+def _lse_multiple(kernel: Kernel) -> int:
+    """The numbers of rows that its log-sum-exps have are multiples of that."""
+    call = kernel.in_own_numbers(small_call(L=3).replace(log_sum_exp=True))
+    given = {name: kernel.tensor(getattr(call, name)) for name in ("query", "key", "value")}
+    request = kernel.request(call, given, {})
+    try:
+        length = int(kernel.interface.call(kernel.call, request, kernel.parameters).log_sum_exp.shape[-1])
+    except Exception:
+        return 1
+    return length if length > call.sizes["L"] else 1
+
+
+# ---- sizes -----------------------------------------------------------------------------------------------------------
+
+
+def with_taken_sizes(kernel: Kernel) -> Kernel | None:
+    """The kernel with sizes that it takes, found from one that it does; None if it takes none of them."""
+    for contiguous in (False, True):
+        for width, length in LADDER:
+            for queries in (1, length):
+                taken = Taken(contiguous=contiguous)
+                if _takes(kernel, taken, queries, length, width):
+                    return _with_limits(kernel, taken, queries, length, width)
+    return None
+
+
+def with_wide_sizes(kernel: Kernel) -> Kernel:
+    """The kernel, which takes small sizes, with limits where it refuses others."""
+    taken = Taken()
+    small = small_call(L=2)
+    laid = (small.replace(memory=memory) for memory in (Memory.TRANSPOSED, Memory.SLICED))
+    if not all(returns(kernel, call) for call in laid) and returns(kernel, small):
+        taken = Taken(contiguous=True)
+    if all(_takes(kernel, taken, 3, length, width) for width, length in WIDE):
+        return kernel.replace(taken=taken)
+    width, length = next(
+        ((E, T) for E, T in ((8, 5), (4, 5), (8, 8), (16, 16)) if _takes(kernel, taken, 1, T, E)), (0, 0)
+    )
+    return _with_limits(kernel, taken, 1, length, width) if width else kernel.replace(taken=taken)
+
+
+def _takes(kernel: Kernel, taken: Taken, L: int, T: int, E: int) -> bool:
+    return returns(kernel.replace(taken=taken), small_call(L=L, T=T, E=E))
+
+
+def _with_limits(kernel: Kernel, taken: Taken, L: int, T: int, E: int) -> Kernel:
+    """The kernel with what it takes around a call that it does: each size by itself."""
+    equal = L == T and not any(_takes(kernel, taken, *pair, E) for pair in ((L, 2 * T), (2 * L, T)))
+
+    def multiple(of_keys: bool) -> int:
+        """Of which so many keys, or queries, are: of both, where they are equal."""
+        for n in LENGTHS:
+            pairs = [(k * n, k * n) if equal else (L, k * n) if of_keys else (k * n, T) for k in (1, 3)]
+            if all(_takes(kernel, taken, *pair, E) for pair in pairs):
+                return n
+        return T if of_keys else L
+
+    keys, queries = multiple(True), multiple(False)
+    widths = tuple(width for width in WIDTHS if _takes(kernel, taken, L, T, width))
+    found = replace(taken, widths=() if widths == WIDTHS else widths, keys=keys, queries=queries, equal=equal)
+    sized = kernel.replace(taken=found)
+    # Whether values may be of another width, one that is taken.
+    call = small_call(L=L, T=T, E=widths[-1])
+    narrow = call.replace(value=call.value[..., : widths[0]], upstream=call.upstream[..., : widths[0]])
+    return sized if returns(sized, narrow) else sized.replace(layout=replace(kernel.layout, square=True))

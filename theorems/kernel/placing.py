@@ -1,0 +1,99 @@
+"""Tensors placed in memory as a call wants them, with NaN around them and in between.
+
+A kernel that reads beside a tensor returns NaN; one that writes there, or into the tensor, changes what it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from generators.attention_call import Memory
+from theorems.kernel.with_torch import torch
+
+GUARD = 64
+"""Entries before and after a tensor; a multiple of what kernels align to."""
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """A tensor in memory.
+
+    Attributes:
+        tensor: as a kernel is given it.
+        own: its entries, each once.
+        storage: they and what lies around them.
+    """
+
+    tensor: torch.Tensor
+    own: torch.Tensor
+    storage: torch.Tensor
+
+    def fill(self, x: torch.Tensor) -> None:
+        """Other numbers in the same place."""
+        cut = tuple(slice(0, own) for own in self.own.shape)
+        self.own.copy_(x[cut])
+
+    def bits(self) -> torch.Tensor:
+        """Of the tensor and what lies around it, as they are now."""
+        return self.storage.view(torch.uint8).clone()
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Sizes of the whole that a tensor is cut out of, and the cut."""
+
+    whole: Callable[[tuple[int, ...]], tuple[int, ...]] = lambda shape: shape
+    cut: Callable[[torch.Tensor], torch.Tensor] = lambda x: x
+
+
+def _swap(i: int, j: int) -> _Place:
+    def whole(shape: tuple[int, ...]) -> tuple[int, ...]:
+        found = list(shape)
+        found[i], found[j] = found[j], found[i]
+        return tuple(found)
+
+    return _Place(whole, lambda x: x.transpose(i, j))
+
+
+PLACES: Mapping[Memory, _Place] = MappingProxyType(
+    {
+        Memory.TRANSPOSED: _swap(1, 2),
+        Memory.SLICED: _Place(lambda shape: (*shape[:-2], 2 * shape[-2], shape[-1]), lambda x: x[..., ::2, :]),
+        Memory.LAST_STRIDE: _Place(lambda shape: (*shape[:-1], 2 * shape[-1]), lambda x: x[..., ::2]),
+        Memory.BROADCAST: _Place(lambda shape: (1, *shape[1:])),
+        Memory.HEADS: _Place(lambda shape: (shape[0], 1, *shape[2:])),
+        Memory.SINGLE: _Place(lambda shape: (1,) * len(shape)),
+    }
+)
+"""Where it is not simply there."""
+
+
+def place_tensor(x: torch.Tensor, memory: Memory) -> Placed:
+    """A copy of the tensor, (B, H, L, E), placed like that."""
+    return _place(x, PLACES.get(memory, _Place()), int(memory is Memory.OFFSET))
+
+
+def place_mask(x: torch.Tensor, memory: Memory, shape: tuple[int, ...]) -> Placed:
+    """The same of a mask that broadcasts to a shape; transposed, its rows are its columns in memory.
+
+    Args:
+        x: of any rank up to that of the shape.
+        memory: broadcast is expanded to the whole shape.
+        shape: (B, H, L, T).
+    """
+    if memory is Memory.BROADCAST:
+        found = _place(x, _Place(), 0)
+        return Placed(found.tensor.expand(shape), found.own, found.storage)
+    return _place(x, _swap(-1, -2) if memory is Memory.TRANSPOSED else PLACES.get(memory, _Place()), 0)
+
+
+def _place(x: torch.Tensor, place: _Place, offset: int) -> Placed:
+    whole = place.whole(tuple(x.shape))
+    size = torch.Size(whole).numel()
+    filler = False if x.dtype == torch.bool else torch.nan
+    storage = torch.full((size + 2 * GUARD + offset,), filler, dtype=x.dtype, device=x.device)
+    own = place.cut(storage[GUARD + offset : GUARD + offset + size].view(whole))
+    own.copy_(x[tuple(slice(0, n) for n in own.shape)])
+    return Placed(own.expand(x.shape), own, storage)

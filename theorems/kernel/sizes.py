@@ -1,0 +1,157 @@
+"""Sizes that a kernel takes where it takes some alone, and calls of such sizes in the place of others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from generators.attention_call import AttentionCall, Memory
+
+WIDTHS = (1, 2, 3, 4, 5, 6, 8, 16, 24, 32, 33, 40, 48, 64, 65, 72, 80, 96, 128, 160, 192, 224, 256)
+"""At which a kernel that refuses some widths is tried."""
+MOST = 512
+"""Queries, as many as keys, in the place of one query of many keys."""
+LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128)
+"""Of which a kernel may want a multiple."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a kernel takes.
+
+    Attributes:
+        widths: of heads, of those in WIDTHS; empty: all.
+        queries, keys: their numbers are multiples of these.
+        equal: there are as many queries as keys.
+        single: there is one query.
+        contiguous: tensors are.
+    """
+
+    widths: tuple[int, ...] = ()
+    queries: int = 1
+    keys: int = 1
+    equal: bool = False
+    single: bool = False
+    contiguous: bool = False
+
+    def __str__(self) -> str:
+        return ", ".join(self._limits())
+
+    def _limits(self) -> Iterator[str]:
+        if self.widths:
+            yield f"widths {describe_widths(self.widths)}"
+        for name, multiple in (("L", self.queries), ("T", self.keys)):
+            if multiple > 1:
+                yield f"{name} in multiples of {multiple}"
+        if self.equal:
+            yield "L = T"
+        if self.single:
+            yield "L = 1"
+        if self.contiguous:
+            yield "contiguous tensors"
+
+    def width(self, size: int, *, quartic: bool = False) -> int:
+        """The next width that it takes; the largest, if all are smaller.
+
+        Args:
+            quartic: a power of four, whose root is a power of two, if it takes one.
+        """
+        if not self.widths:
+            return 4 ** math.ceil(math.log(size, 4)) if quartic else size
+        among = [one for one in self.widths if is_power_of_four(one)] if quartic else []
+        among = among or list(self.widths)
+        return next((one for one in among if one >= size), among[-1])
+
+    def lengths(self, L: int, T: int, *, less: bool = False) -> tuple[int, int]:
+        """The next numbers of queries and keys.
+
+        Args:
+            less: fewer keys rather than more, where there are enough.
+        """
+        down = less and self.keys <= T and not self.equal
+        T = T // self.keys * self.keys if down else -(-T // self.keys) * self.keys
+        L = 1 if self.single else -(-L // self.queries) * self.queries
+        if self.equal:
+            both = math.lcm(self.queries, self.keys)
+            L = T = -(-min(max(L, T), MOST) // both) * both
+        return L, T
+
+    def fit(self, call: AttentionCall, *, quartic: bool = False) -> AttentionCall:
+        """The call, in sizes that the kernel takes.
+
+        Queries and keys are repeated, or the first ones; further rows have no upstream gradient. Further columns of
+        keys and values are repeated ones; those of queries are 0, so that the logits are what they were.
+        """
+        sizes = call.sizes
+        square = sizes["L"] == sizes["T"]
+        L, T = self.lengths(sizes["L"], sizes["T"], less=call.exact and not square)
+        if square and not self.equal and not self.single:
+            L = T = -(-sizes["T"] // math.lcm(self.queries, self.keys)) * math.lcm(self.queries, self.keys)
+        E, M = self.width(sizes["E"], quartic=quartic), self.width(sizes["M"])
+        if tuple(sizes[axis] for axis in "LTEM") == (L, T, E, M):
+            return call
+        single = call.upstream_memory is Memory.SINGLE  # zeros are another number
+        return call.replace(
+            upstream_memory=Memory.CONTIGUOUS if single else call.upstream_memory,
+            query=_without(_resize(call.query, {2: L, 3: E}), 3, sizes["E"]),
+            key=_resize(call.key, {2: T, 3: E}),
+            value=_resize(call.value, {2: T, 3: M}),
+            upstream=_without(_without(_resize(call.upstream, {2: L, 3: M}), 2, sizes["L"]), 3, sizes["M"]),
+            visible=_resize_mask(call.visible, L, T, True),
+            bias=_resize_mask(call.bias, L, T, 0.0),
+            # Repeated keys share weights that are not halves any more, and logits without some columns are others.
+            exact=call.exact and sizes["T"] >= T and sizes["E"] <= E,
+        )
+
+
+def is_power_of_four(size: int) -> bool:
+    """Whether its root is a power of two."""
+    return size & (size - 1) == 0 and size.bit_length() % 2 == 1
+
+
+def describe_widths(widths: tuple[int, ...]) -> str:
+    """As multiples, if they are, or one by one."""
+    for multiple in reversed(LENGTHS):
+        if multiple > 1 and widths == tuple(one for one in WIDTHS if one % multiple == 0 and one <= widths[-1]):
+            limit = "" if widths[-1] == WIDTHS[-1] else f" up to {widths[-1]}"
+            return f"in multiples of {multiple}{limit}"
+    least, most = widths[0], widths[-1]
+    if widths == tuple(one for one in WIDTHS if least <= one <= most):
+        limits = (f"from {least}" if least > 1 else "", f"up to {most}" if most < WIDTHS[-1] else "")
+        return " ".join(filter(None, limits))
+    return "of " + ", ".join(map(str, widths))
+
+
+def _resize(x: Any, sizes: dict[int, int]) -> Any:
+    for axis, size in sizes.items():
+        if size != x.shape[axis]:
+            x = np.take(x, np.arange(size) % x.shape[axis], axis=axis)
+    return x
+
+
+def _without(x: Any, axis: int, size: int) -> Any:
+    """Zeros from there on."""
+    if x.shape[axis] <= size:
+        return x
+    x = x.copy()
+    x[(slice(None),) * axis + (slice(size, None),)] = 0.0
+    return x
+
+
+def _resize_mask(mask: Any, L: int, T: int, seen: Any) -> Any:
+    """The mask of other lengths; a row that saw a key sees one."""
+    if mask is None:
+        return None
+    last = mask.ndim - 1
+    axes: dict[int, int] = {k: n for k, n in ((last - 1, L), (last, T)) if k >= 0 and mask.shape[k] > 1}
+    found = _resize(mask, axes)
+    if found.shape[-1] < mask.shape[-1]:
+        rows = _resize(mask, {k: n for k, n in axes.items() if k != last})
+        sees = [np.any(one if one.dtype == bool else ~np.isneginf(one), axis=-1) for one in (rows, found)]
+        found = found.copy()
+        found[sees[0] & ~sees[1], 0] = seen
+    return found
