@@ -29,6 +29,7 @@ from reference_attention.npz import MOST_AXES
 from reference_attention.problem import as_array, refuse_truth_values
 
 Own = TypeVar("Own", bound="Subject")
+"""Methods return their own class; checks of types at run time do not know ``Self`` there."""
 KINDS: dict[str, type[Subject]] = {}
 """Papers' own kinds of data by the word that their files have."""
 KIND = "kind"

@@ -186,10 +186,10 @@ def test_order_is_the_papers() -> None:
 @pytest.mark.parametrize("id", statements())
 def test_every_statement_is_well_formed(id: str) -> None:
     one = statements()[id]
-    assert re.fullmatch(r"(lemma|theorem|conjecture|descent|tsvm|steepest|mirror)-[a-z0-9-]+", id)
+    assert re.fullmatch(r"(lemma|theorem|conjecture|descent|tsvm|steepest|mirror|ntp)-[a-z0-9-]+", id)
     assert one.title
     assert one.source
-    assert set(one.assumptions) <= set(ASSUMPTIONS)
+    assert set(one.assumptions) <= {*ASSUMPTIONS, *one.own_assumptions}
     assert len(one.text.strip().splitlines()) >= 2, "the docstring states the theorem and derives its forms"
     assert tolerances_of(one).keys() <= TOLERANCES.keys()
     assert tolerances_of(one), "a statement without a reason for its tolerances"
