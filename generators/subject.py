@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, replace
 from difflib import get_close_matches
 from types import MappingProxyType, UnionType
-from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from reference_attention.files import numbers
 from reference_attention.npz import MOST_AXES
 from reference_attention.problem import as_array, refuse_truth_values
 
+Own = TypeVar("Own", bound="Subject")
+"""Methods return their own class; checks of types at run time do not know ``Self`` there."""
 KINDS: dict[str, type[Subject]] = {}
 """Papers' own kinds of data by the word that their files have."""
 KIND = "kind"
@@ -72,11 +74,11 @@ class Subject:
         """A fresh generator that depends on the seed alone."""
         return np.random.default_rng(self.seed)
 
-    def normalise(self) -> Self:
+    def normalise(self: Own) -> Own:
         """The same in units in which its numbers are of moderate size; by default as it is."""
         return self
 
-    def replace(self, **changed: object) -> Self:
+    def replace(self: Own, **changed: object) -> Own:
         """This with some fields replaced."""
         return replace(self, **changed)  # type: ignore[type-var]
 
@@ -91,7 +93,7 @@ class Subject:
         return {name: _to_write(value) for name, value in held.items() if value is not None}
 
     @classmethod
-    def of_values(cls, held: Mapping[str, Any], seed: int = 0, name: str = "data") -> Self:
+    def of_values(cls: type[Own], held: Mapping[str, Any], seed: int = 0, name: str = "data") -> Own:
         """What :meth:`named_values` wrote, or somebody's own file; ``__post_init__`` is to refuse what does not fit.
 
         Raises:
@@ -125,7 +127,7 @@ class Subject:
         """What happens on it, and why: the paragraphs that ``theorems explain`` begins with."""
         return []
 
-    def simpler(self) -> Iterator[Self]:
+    def simpler(self: Own) -> Iterator[Own]:
         """The same made simpler by one step, the simplest first: what a counterexample is made small by."""
         yield from ()
 

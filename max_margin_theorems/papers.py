@@ -162,6 +162,11 @@ def papers() -> tuple[Paper, ...]:
     return tuple(ordered.values())
 
 
+def paper_at(module: str) -> Paper | None:
+    """The paper whose statements stand in that module, or in modules around it; None elsewhere."""
+    return next((one for one in papers() if f"{module}.".startswith(f"{one.statements}.")), None)
+
+
 def _entries() -> list[tuple[EntryPoint, str]]:
     """Entry points, each with name and version of its package, empty for this one.
 

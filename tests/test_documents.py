@@ -92,6 +92,10 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
             "minutes; tests/theorems/token_selection/joint_paths/test_regime_map.py has the quick rows",
             "",
         ),
+        "theorems explore --data figure-8": (
+            "serves until it is ended; tests/theorems/explore/test_server.py ends it",
+            "theorems explore --data figure-8 --html page.html",
+        ),
         "theorems figures": ("minutes, with random trials and a training", "theorems figures 1a --out docs/images"),
         "theorems figures 6 7 --out docs/images": (
             "trains for minutes; tests/theorems/figures/test_transformer.py draws what it wrote",

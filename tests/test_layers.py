@@ -51,6 +51,7 @@ ROOMS = (
     "theorems.scoreboard",
     "theorems.library",
     "theorems.report",
+    "theorems.explore",
     "theorems.site",
     "theorems.command",
     "max_margin_theorems",

@@ -106,9 +106,8 @@ def test_without_each_of_its_assumptions_it_is_refuted_and_what_was_found_replay
 
 
 COUNTS = """
-from theorems.core.recorded_files import COUNTEREXAMPLES
 from theorems.hunting.table import pairs_in
-print(*(one.run(len).status for one in pairs_in(COUNTEREXAMPLES) if one.statement == sys.argv[-1]))
+print(*(one.run(len).status for one in pairs_in() if one.statement == sys.argv[-1]))
 """
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from generators.subject import Subject
+from max_margin_theorems.papers import paper_at
 from reference_attention.errors import InvalidInput
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE, Implementation
@@ -136,8 +137,8 @@ def error_outcome(
         return Outcome(Verdict.INCONCLUSIVE, claims, said, f"{kind} at line {line}")
     if isinstance(error, InvalidInput):
         return Outcome(Verdict.INCONCLUSIVE, claims, str(error), kind)
-    module = statement.conclusion.__module__
-    foreign = statement.file or ("" if module.startswith("theorems.") else module)
+    paper = paper_at(statement.conclusion.__module__)
+    foreign = statement.file or (paper.package if paper else "")
     blamed = f"{where} raised" if where else f"{foreign}:" if foreign else "internal error,"
     return Outcome(Verdict.INCONCLUSIVE, claims, f"{blamed} {kind}: {error}", kind)
 

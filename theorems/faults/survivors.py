@@ -18,6 +18,7 @@ ANY_STEP = "any step up to the bound will do, and there is room beyond it; its v
 SAME_FLOW_END = (
     "its flow has the same limit, within the same bound; that it is no flow of this risk is seen by Theorem 2"
 )
+NO_MEMORY = "on these cases β = 0, or all gradients have one direction"
 LONGER = "it descends along any feasible W', also a longer one"
 
 ANY_DATA = "the case with two contexts of one embedding is another case, of which it is true as well"
@@ -149,6 +150,11 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "joint": "p(c) below c* lies within a logit of its neighbours on such short runs",
     },
     "steepest-one-input": {
+        "score-off": ROOM,
+        "orthogonal-factor-bent": "of one query gradients have one singular value, which the fault leaves at 1",
+        "momentum-forgotten": NO_MEMORY,
+        "momentum-too-short": NO_MEMORY,
+        "norm-margin-with-euclidean-duals": "of one query they are those of every norm of matrices",
         "clipped-logits": ROOM,
         "gradient-too-long": "of a gradient only its direction moves a step, and its length is bounded from below",
         "one-coordinate-off": ROOM,
@@ -158,6 +164,13 @@ SURVIVORS: dict[str, dict[str, str]] = {
     },
     "steepest-from-a-margin": {
         "temperature": ROOM,
+        "epsilon-in-denominator": ROOM,
+        "no-maximum-subtracted": "its logits stay below 710",
+        "cancelling-gradient": ROOM,
+        "score-off": ROOM,
+        "svm-of-rounded-products": RIGHT_HERE,
+        "always-complementary": RIGHT_HERE,
+        "called-complementary": RIGHT_HERE,
         "logits-of-few-bits": ROOM,
         "gradient-too-long": "only the direction of the gradient enters",
         "one-coordinate-off": ROOM,

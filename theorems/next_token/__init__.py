@@ -21,5 +21,4 @@ PAPER = Paper(
     without="theorems.without",
     faults="theorems.faults.next_token_faults",
     after=("steepest-descent",),
-    prefix="ntp-",
 )

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from generators.attention_call import AttentionCall
+from generators.attention_call import AXES, AttentionCall
 from generators.case import Case
 from generators.subject import Subject, shown_array
 from generators.user_data import subject_of
@@ -222,5 +222,5 @@ def call_lines(call: AttentionCall) -> list[str]:
     """Sizes, options and tensors of a call, a line each."""
     sizes = ", ".join(f"{name} = {size}" for name, size in call.sizes.items())
     lines = [sizes, *(f"{name} {value}" for name, value in call.options.items())]
-    held = {name: getattr(call, name) for name in ("query", "key", "value", "upstream", "visible", "bias")}
+    held = {name: getattr(call, name) for name in ("query", "key", "value", "upstream", "visible", "bias", *AXES)}
     return lines + [f"{name} {shown_array(x)}" for name, x in held.items() if x is not None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from theorems.report.evidence import signs
 from theorems.report.record import RunRecord, read
 from theorems.run.registry.suite import statements
 from theorems.site.derivations import derivations
+from theorems.site.gallery import GALLERY, write_gallery_pages
 from theorems.site.reference_pages import (
     assumptions_page,
     definitions_page,
@@ -37,12 +38,13 @@ ROW = re.compile(r"^\| `([\w-]+)` \| `([\w-]+)` \|", re.MULTILINE)
 FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
 
-def write_source(folder: Path, root: Path = RECORDED) -> None:
+def write_source(folder: Path, root: Path = RECORDED, shown: Collection[str] | None = None) -> None:
     """Write the folder anew.
 
     Args:
         folder: replaced if it is one that was written here.
         root: the checkout.
+        shown: the data that the gallery shows, all by default; where bokeh is not installed there is no gallery.
 
     Raises:
         InvalidInput: a folder with something else in it; a record that cannot be read.
@@ -58,7 +60,9 @@ def write_source(folder: Path, root: Path = RECORDED) -> None:
             if (root / path).is_file():
                 _copy(path, folder, root)
         _write(folder / _site_name(name), _relink(text, name, root))
-    _write(folder / "index.md", (folder / "index.md").read_text(encoding="utf-8") + "\n" + contents(documents))
+    gallery = write_gallery_pages(folder / GALLERY, shown)
+    start = (folder / "index.md").read_text(encoding="utf-8")
+    _write(folder / "index.md", f"{start}\n{contents(documents, gallery)}")
 
 
 def generate_pages(root: Path = RECORDED) -> dict[str, str]:
@@ -77,7 +81,7 @@ def generate_pages(root: Path = RECORDED) -> dict[str, str]:
     return made | {f"derivations/{one.name}.md": derivation_page(one) for one in derivations().values()}
 
 
-def contents(documents: Iterable[str]) -> str:
+def contents(documents: Iterable[str], gallery: bool = False) -> str:
     """The tables of contents; a document that no other names is a guide."""
     documents = list(documents)
     findings = [name for pattern in FINDINGS for name in sorted(documents) if fnmatch(name, pattern)]
@@ -86,7 +90,7 @@ def contents(documents: Iterable[str]) -> str:
     reference = ("statements/definitions", "statements/assumptions", "statements/tolerances")
     return "\n".join(
         (
-            _toctree("Start", ("self", *FIRST[:1])),
+            _toctree("Start", ("self", *FIRST[:1], *[f"{GALLERY}/index"] * gallery)),
             _toctree("Guides", guides),
             _toctree("Statements", ("statements/index", *reference)),
             _toctree("Findings", findings),

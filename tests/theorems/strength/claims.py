@@ -208,6 +208,7 @@ class Kept:
 
 def kept(id: str) -> Iterator[Kept]:
     """What is kept of a statement; nothing if there is none."""
+    statement_named(id)  # whose paper knows the kind of its data
     path = KEPT / f"{id}.json"
     for held in json.loads(path.read_text(encoding="utf-8")) if path.exists() else []:
         text = json.dumps(held["case"])

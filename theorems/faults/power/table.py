@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from rich.table import Table
@@ -14,6 +15,7 @@ from theorems.faults.power.trial import Cell, FaultOutcome
 from theorems.faults.power.work import Column, Smallest
 from theorems.faults.spared import why_survived
 from theorems.run.description import Heading
+from theorems.run.registry.suite import statements
 from theorems.run.tables import column_table, markdown_table
 
 SIGNS = {FaultOutcome.MISSED: "–", FaultOutcome.UNDECIDED: "?", FaultOutcome.UNMOVED: "=", FaultOutcome.UNTOUCHED: ""}
@@ -31,7 +33,24 @@ LEGEND = (
 
 
 def short(id: str) -> str:
-    """A heading that fits: ``theorem-2`` is T2, ``lemma-12`` is L12; initials without the prefix of their paper."""
+    """A heading that fits: ``theorem-2`` is T2, ``lemma-12`` is L12; initials without the prefix of their paper.
+
+    Of two statements with the same initials the later one has more letters of its last word.
+    """
+    return _headings().get(id) or _initials(id)
+
+
+@cache
+def _headings() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for id in statements():
+        last = id.rpartition("-")[2]
+        longer = (_initials(id) + last[1:k] for k in range(1, len(last) + 1))
+        found[id] = next((one for one in longer if one not in found.values()), id)
+    return found
+
+
+def _initials(id: str) -> str:
     kind, _, rest = id.partition("-")
     if rest.isdigit():
         return kind[0].upper() + rest

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 
 from generators.assumptions import ASSUMPTIONS
 from generators.finding import Assumption
-from max_margin_theorems.papers import Paper, check_only, papers
+from max_margin_theorems.papers import Paper, check_only, paper_at, papers
 from theorems.capabilities.statements import capability_statements
 from theorems.core.definition import Definition
 from theorems.core.recorded_files import COUNTEREXAMPLES
@@ -73,8 +73,7 @@ def _statements_of(paper: Paper, by: dict[str, Paper]) -> dict[str, Statement]:
 
 def paper_of(statement: Statement) -> Paper | None:
     """The paper whose room a statement stands in; None of one in somebody's own file, and of a capability."""
-    place = f"{statement.conclusion.__module__}."
-    return next((one for one in papers() if place.startswith(f"{one.statements}.") and not statement.file), None)
+    return None if statement.file else paper_at(statement.conclusion.__module__)
 
 
 def folder_of(statement: Statement, ours: Path = COUNTEREXAMPLES) -> Path:

@@ -20,6 +20,8 @@ from reference_attention.errors import InvalidInput
 from tests.packages import install, install_example, run, stated, theorems
 from tests.places import ROOT
 from theorems import faults
+from theorems.core.check import check
+from theorems.core.implementation import REFERENCE
 from theorems.run import identity
 from theorems.run.registry import suite
 from theorems.run.registry.lookup import statement_named
@@ -338,3 +340,14 @@ def test_the_engine_knows_no_paper() -> None:
 
 def test_an_entry_point_without_metadata_is_named_all_the_same() -> None:
     assert module._package_of(EntryPoint("x", "y:Z", GROUP)) == "without a name"
+
+
+def test_what_breaks_down_in_a_package_is_no_error_of_ours(
+    site: Path, known: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = stated()["rooms.py"].replace("    yield", "    1 / 0\n    yield")
+    install(site, "a_paper", modules={"rooms.py": broken})
+    known()
+    one = statements.__wrapped__()["few-tokens"]
+    case = generators.datasets.dataset_named("figure-1a")
+    assert check(one, case, REFERENCE).reason == "a-paper 1.0: ZeroDivisionError: division by zero"
