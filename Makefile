@@ -84,8 +84,9 @@ realistic: $(READY)
 	@$(BIN)/python -m tests.realistic realistic-200.json realistic-2000.json
 
 bench: $(READY)
-	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,bench]"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,bench,benchopt]"
 	@$(BIN)/python -m pytest benchmarks -o python_files='bench_*.py' --benchmark-only --benchmark-columns=min,median,rounds --benchmark-sort=name
+	@$(BIN)/python -m pytest tests/test_benchopt.py
 
 docs: $(READY)
 	@$(BIN)/python -m theorems.site build/docs/source

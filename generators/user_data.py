@@ -24,7 +24,9 @@ from jaxtyping import Int64
 from generators.attention_call import AttentionCall
 from generators.call_text import call_of, text_of
 from generators.case import Case
+from generators.corpus import read_text
 from generators.mixing_assumptions import PENALTY
+from generators.next_tokens import NextTokens
 from generators.optimal_sets import HEAD_ARRAYS
 from generators.query_data import FACTORS, QUERIES, check_query_names, query_dataset_of, start_of
 from generators.subject import KIND, Subject, empty_array, kind_named, written_array
@@ -72,7 +74,7 @@ def _restore_given(text: str, failed: str) -> Given:
 
 
 def load(source: str, seed: int, *, calls: bool = False) -> Given:
-    """A .npz or .json file, or a named dataset.
+    """A .npz or .json file, a text whose characters are the tokens of a corpus (.txt), or a named dataset.
 
     Args:
         source: path or name.
@@ -85,12 +87,14 @@ def load(source: str, seed: int, *, calls: bool = False) -> Given:
     path = Path(source)
     if path.suffix in (".npz", ".json"):
         return parse_given(read_named_values(path, partial(check_names, path.name)), seed, path.name, calls=calls)
-    from generators.datasets import DATASETS, NAMES, dataset_named
+    if path.suffix == ".txt":
+        return Given(NextTokens.of_corpus(read_text(path), seed=seed, name=path.name))
+    from generators.datasets import NAMES, all_data, dataset_named
 
-    if source not in NAMES:
+    if source not in NAMES and source not in all_data():
         raise InvalidInput(
-            f"--data: {source!r} is neither a file that ends in .npz or .json nor one of the datasets"
-            f" {', '.join(DATASETS)}."
+            f"--data: {source!r} is neither a file that ends in .npz, .json or .txt nor one of the datasets"
+            f" {', '.join(all_data())}."
         )
     return Given(dataset_named(source).replace(seed=seed))
 

@@ -18,6 +18,7 @@ from jaxtyping import TypeCheckError, install_import_hook
 from tests.places import ROOT
 
 INNER_LOOPS = {
+    "generators.subject",
     "reference_attention.exact",
     "reference_attention.floats",
     "reference_attention.loss",
@@ -43,7 +44,8 @@ INNER_LOOPS = {
     "theorems.curves.correlation_constant",
 }
 """Called thousands of times by one call of a module that is checked, or making functions by the thousand, each of
-which would be wrapped: checking them too costs most of the tests' time."""
+which would be wrapped: checking them too costs most of the tests' time. And one whose methods return Self, of which
+beartype makes nothing outside a class that it decorates."""
 
 PACKAGES = ("reference_attention", "generators", "theorems")
 
@@ -67,6 +69,7 @@ def failures() -> Iterator[str]:
     # Modules that are imported before check_shapes() are not checked.
     from examples.kernels import handwritten
     from generators.drawing import drive
+    from generators.user_data import as_text
     from reference_attention.errors import InvalidInput
     from reference_attention.svm.max_margin_sets import max_margin_sets
     from tests.theorems.strength.claims import ids, kept
@@ -94,7 +97,7 @@ def failures() -> Iterator[str]:
             unchecked=list(HealthCheck),
             near_copies=False,
         )
-        smallest = min((one.case for one in kept(id)), key=lambda case: case.problem.keys.size)
+        smallest = min((one.case for one in kept(id)), key=lambda case: len(as_text(case)))
         outcome = check(statement, smallest, REFERENCE)
         if outcome.error:
             yield f"{id}: {outcome.reason}"

@@ -1,4 +1,4 @@
-"""Normalized steepest descent in ‖·‖_q, with momentum, and mirror descent with the potential ‖p‖_q^q/q.
+"""Normalized steepest descent in any norm, with momentum, and mirror descent with the potential ‖p‖_q^q/q.
 
 References: Gunasekar, Lee, Soudry, Srebro, *Characterizing Implicit Bias in Terms of Optimization Geometry*, ICML 2018;
 Fan, Schmidt, Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass Separable Data*, 2025; Sun,
@@ -8,21 +8,32 @@ Gatmiry, Ahn, Azizan, *A Unified Approach to Controlling Implicit Regularization
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from jaxtyping import Float64
 
 from reference_attention import risk
 from reference_attention.errors import InvalidInput
+from reference_attention.floats import EPS
+from reference_attention.norms import Norm, Schatten, conjugate_power
 from reference_attention.problem import Problem
-from reference_attention.svm.norm_max_margin import conjugate, dual_point
+from reference_attention.svm.norm_max_margin import dual_point
+from reference_attention.training.derivatives import BatchField
 from reference_attention.training.iteration import LARGEST_LOG_STEP, Gradient, batch_field
 
 Batch = Float64[np.ndarray, "b d"]
+Direction = Callable[[Float64[np.ndarray, "*b d"], Norm], Float64[np.ndarray, "*b d"]]
+"""(x, norm) → Δ."""
 
 
-def steepest_direction(x: Float64[np.ndarray, "*b d"], norm: float) -> Float64[np.ndarray, "*b d"]:
-    """argmax ⟨x, Δ⟩ over ‖Δ‖_q ≤ 1: sign x for q = ∞, the largest coordinate for q = 1; 0 where x is."""
+def steepest_direction(x: Float64[np.ndarray, "*b d"], norm: Norm) -> Float64[np.ndarray, "*b d"]:
+    """argmax ⟨x, Δ⟩ over ‖Δ‖ ≤ 1: sign x for q = ∞, the largest coordinate for q = 1; 0 where x is.
+
+    Of a matrix U S Vᵀ the orthogonal factor U Vᵀ in the spectral norm, its first singular pair u vᵀ in the nuclear one.
+    """
+    if isinstance(norm, Schatten):
+        return np.asarray(orthogonal_factor(norm.matrices(x), first=norm.power == 1).reshape(x.shape))
     if math.isinf(norm):
         return np.asarray(np.sign(x))
     size = np.abs(x)
@@ -31,10 +42,25 @@ def steepest_direction(x: Float64[np.ndarray, "*b d"], norm: float) -> Float64[n
     if norm == 1:
         first = np.arange(x.shape[-1]) == size.argmax(axis=-1)[..., None]
         return np.asarray(np.where(first, np.sign(x), 0.0))
-    power = conjugate(norm) - 1
+    power = conjugate_power(norm) - 1
     raised = np.sign(x) * size**power
-    length = (size ** conjugate(norm)).sum(axis=-1, keepdims=True) ** (1 / norm)
+    length = (size ** conjugate_power(norm)).sum(axis=-1, keepdims=True) ** (1 / norm)
     return np.asarray(raised / np.where(length > 0, length, 1.0))
+
+
+def orthogonal_factor(matrices: Float64[np.ndarray, "*b k l"], *, first: bool = False) -> Float64[np.ndarray, "*b k l"]:
+    """U Vᵀ of each matrix over its nonzero singular values: those beyond the rounding of the largest.
+
+    Args:
+        first: over the largest one alone.
+    """
+    if matrices.shape[-1] == 1:
+        length = np.sqrt((matrices * matrices).sum(axis=-2, keepdims=True))
+        return np.asarray(matrices / np.where(length > 0, length, 1.0))
+    u, sizes, vt = np.linalg.svd(matrices, full_matrices=False)
+    counted = sizes > max(matrices.shape[-2:]) * EPS * sizes[..., :1]
+    counted[..., 1:] &= not first
+    return np.asarray((u * counted[..., None, :]) @ vt)
 
 
 def steepest_descent(
@@ -42,16 +68,19 @@ def steepest_descent(
     start: Batch,
     *,
     lengths: Float64[np.ndarray, "t"],
-    norm: float,
+    norm: Norm,
     momentum: float = 0.0,
     gradient: Gradient = risk.scaled_gradient,
+    direction: Direction = steepest_direction,
 ) -> Float64[np.ndarray, "r b d"]:
-    """p(t+1) = p(t) + η_t Δ_t, Δ_t = argmax ⟨−M_t, Δ⟩ over ‖Δ‖_q ≤ 1, M_t = β M_{t−1} + (1 − β) ∇L(p(t)), M_{−1} = 0.
+    """p(t+1) = p(t) + η_t Δ_t, Δ_t = argmax ⟨−M_t, Δ⟩ over ‖Δ‖ ≤ 1, M_t = β M_{t−1} + (1 − β) ∇L(p(t)), M_{−1} = 0.
 
     Args:
         start: p(0), a batch of them.
         lengths: η_t, one for each step.
+        norm: q ≥ 1 of ‖·‖_q, or a norm of matrices.
         momentum: β, in [0, 1).
+        direction: another one than the steepest, for what is no steepest descent.
 
     Returns:
         p(0) … p(t), t + 1 of them.
@@ -59,20 +88,36 @@ def steepest_descent(
     Raises:
         InvalidInput: a norm below 1, or a momentum out of range.
     """
-    if not (norm >= 1 and 0 <= momentum < 1):
-        raise InvalidInput(f"norm, momentum: {norm}, {momentum}; give q ≥ 1 and 0 ≤ β < 1.")
     field = batch_field(problem.keys, problem.scores, problem.loss, gradient, start.shape[:-1])
+    return steepest_steps(field, start, lengths, norm, momentum, direction)
+
+
+def steepest_steps(
+    field: BatchField,
+    start: Batch,
+    lengths: Float64[np.ndarray, "t"],
+    norm: Norm,
+    momentum: float,
+    direction: Direction = steepest_direction,
+) -> Float64[np.ndarray, "r b d"]:
+    """The same along any gradients: ``field`` gives those at a batch of points, as log scales and directions.
+
+    Raises:
+        InvalidInput: a norm below 1, or a momentum out of range.
+    """
+    if not ((isinstance(norm, Schatten) or norm >= 1) and 0 <= momentum < 1):
+        raise InvalidInput(f"norm, momentum: {norm}, {momentum}; give q ≥ 1 and 0 ≤ β < 1.")
     points = np.empty((len(lengths) + 1, *start.shape))
     p = points[0] = start
     log_size, held = np.full(len(start), -math.inf), np.zeros_like(start)
     for t, length in enumerate(lengths.tolist()):
-        log_scale, direction = field(p)
+        log_scale, slope = field(p)
         with np.errstate(divide="ignore", invalid="ignore"):
             kept, new = log_size + np.log(momentum), log_scale + math.log1p(-momentum)
             log_size = np.maximum(kept, new)
             log_size = np.where(np.isfinite(log_size), log_size, 0.0)
-        held = np.exp(kept - log_size)[:, None] * held + np.exp(new - log_size)[:, None] * direction
-        p = points[t + 1] = p - length * steepest_direction(held, norm)
+        held = np.exp(kept - log_size)[:, None] * held + np.exp(new - log_size)[:, None] * slope
+        p = points[t + 1] = p - length * direction(held, norm)
     return points
 
 
@@ -111,7 +156,7 @@ def mirror_descent(
             # In units of the largest entry: a high power of a small one is 0.
             largest = np.abs(direction).max(axis=-1, keepdims=True)
             direction = direction / np.where(largest > 0, largest, 1.0)
-            size = (np.abs(direction) ** conjugate(norm)).sum(axis=-1) ** (1 / conjugate(norm))
+            size = (np.abs(direction) ** conjugate_power(norm)).sum(axis=-1) ** (1 / conjugate_power(norm))
             factor = math.exp(log_step) / np.where(size > 0, size, 1.0)
         else:
             factor = np.exp(np.minimum(log_step + log_scale, LARGEST_LOG_STEP))

@@ -8,6 +8,7 @@ may select others.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -16,6 +17,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from reference_attention.angles import one_minus_cosine
+from reference_attention.norms import Schatten, name_of
 from reference_attention.outer_keys import OuterKeys
 from reference_attention.problem import Problem
 from reference_attention.svm.least_power_norm import LeastPowerNorm, difference_rows, least_power_norm
@@ -24,7 +26,7 @@ from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear
 from reference_attention.training.descent import Stop
 from reference_attention.training.flow import Flow, gradient_flow
 from theorems.benchmark.fit import Fit, fit_tail
-from theorems.benchmark.optimisers.optimiser import Theory, name_of
+from theorems.benchmark.optimisers.optimiser import Theory
 from theorems.benchmark.optimisers.run import Run
 from theorems.benchmark.proven import proven_bound
 from theorems.benchmark.steepest_gap import Gap, margin_gap
@@ -200,7 +202,7 @@ def measure(
     """What came of a batch of runs, one per problem; the batch axis is the second of ``run.points``, all iterates.
 
     Args:
-        shape: of what is trained; steepest descent of W is not that of vec(W).
+        shape: of what is trained.
 
     Raises:
         NoLimit: there is nothing to compare with.
@@ -235,9 +237,11 @@ def measure(
 
 def gap_of(theory: Theory, problem: Problem, limit: Limits, run: Run, b: int, shape: tuple[int, ...]) -> Gap | None:
     """What is proven of the margin, where a theory says that steps are steepest."""
-    if theory.steepest is None or len(shape) == 2 or not run.representable[b]:
+    if theory.steepest is None or not run.representable[b]:
         return None
-    return margin_gap(problem, limit.svm, run.points[:, b], float(theory.steepest), float(theory.momentum))
+    matrix = len(shape) == 2 and theory.spectral
+    norm = Schatten(math.inf, (shape[0], shape[1])) if matrix else float(theory.steepest)
+    return margin_gap(problem, limit.svm, run.points[:, b], norm, float(theory.momentum))
 
 
 def first_within(apart: Float64[np.ndarray, "r"], iterations: Int64[np.ndarray, "r"], level: float) -> int | None:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from reference_attention.norms import name_of
 from theorems.benchmark.comparison import Comparison
 from theorems.benchmark.measure import LEVELS, Measurement
-from theorems.benchmark.optimisers.optimiser import name_of
 from theorems.benchmark.summary import Summary, summaries
 from theorems.benchmark.table import LEVEL_NAMES
 

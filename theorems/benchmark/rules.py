@@ -17,7 +17,7 @@ from theorems.benchmark.optimisers.adam import Adam
 from theorems.benchmark.optimisers.factored import Factored, Way
 from theorems.benchmark.optimisers.heavy_ball import HeavyBall
 from theorems.benchmark.optimisers.mirror_descent import MirrorDescent, theory_of
-from theorems.benchmark.optimisers.muon import Muon
+from theorems.benchmark.optimisers.muon import Muon, SpectralDescent
 from theorems.benchmark.optimisers.optimiser import Optimiser, Theory
 from theorems.benchmark.optimisers.polyak import Polyak
 from theorems.benchmark.optimisers.run import Progress, Run, follow, nothing, recorded_iterations
@@ -49,6 +49,7 @@ FORMS = (
     "heavy-ball-ETA",
     "adam-ETA",
     "muon-ETA",
+    "spectral-ETA",
     "factored-ETA",
     "normalized-factored-ETA",
     "factored-apart-ETA",
@@ -129,6 +130,7 @@ class Rule:
             "heavy-ball": HeavyBall,
             "adam": Adam,
             "muon": Muon,
+            "spectral": SpectralDescent,
             "factored": partial(Factored, Way.PLAIN),
             "normalized-factored": partial(Factored, Way.JOINTLY),
             "factored-apart": partial(Factored, Way.APART),
@@ -145,6 +147,7 @@ STEPPED: dict[str, Theory] = {
     "heavy-ball": HeavyBall.theory,
     "adam": Adam.theory,
     "muon": Muon.theory,
+    "spectral": SpectralDescent.theory,
     "factored": factored.PLAIN,
     "normalized-factored": factored.JOINTLY,
     "factored-apart": factored.APART,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64
 
+from reference_attention.norms import Norm
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from reference_attention.svm.norm_max_margin import norm_max_margin
@@ -30,25 +31,26 @@ class Gap:
     """How far a margin is from the largest one, relatively.
 
     Attributes:
-        norm: q.
+        norm: q, or the spectral norm of W.
         statement: which proves the bound.
         at_most: the bound of 1 − (m/‖p‖_q)/γ.
         measured: that number.
     """
 
-    norm: float
+    norm: Norm
     statement: str
     at_most: float
     measured: float
 
 
 def margin_gap(
-    problem: Problem, svm: MaxMargin, points: Float64[np.ndarray, "r d"], norm: float, momentum: float
+    problem: Problem, svm: MaxMargin, points: Float64[np.ndarray, "r d"], norm: Norm, momentum: float
 ) -> Gap | None:
-    """Of the last of consecutive iterates of steepest descent in ‖·‖_q, step lengths as they were taken.
+    """Of the last of consecutive iterates of steepest descent in a norm, step lengths as they were taken.
 
-    From any start for one input with equal non-optimal scores, otherwise counted from the first iterate whose margin
-    suffices, without momentum only. None where the bound says nothing, or p_mm is not that of unique optimal tokens.
+    From any start for one input with equal non-optimal scores; otherwise counted from the first iterate whose margin
+    suffices, with momentum, which remembers what was before, only from the start. None where the bound says nothing, or
+    p_mm is not that of unique optimal tokens.
     Computed in floats: no claim, but a number to compare with.
     """
     best = problem.scores == problem.scores.max(axis=1, keepdims=True)
@@ -61,9 +63,11 @@ def margin_gap(
         geometry = Geometry(problem, solution)
         lengths = np.asarray(geometry.length(np.diff(points, axis=0)))
         one = problem.n == 1 and len(set(problem.scores[~best].tolist())) == 1
-        least = _one_input(geometry, points, lengths, momentum) if one else None
-        if least is None and not momentum:
-            least = _from_a_margin(SteepestConstants(problem, svm, geometry, 1 / 4), points, lengths)
+        if one:
+            least: float | None = _one_input(geometry, points, lengths, momentum)
+        else:
+            constants = SteepestConstants(problem, svm, geometry, 1 / 16 if momentum else 1 / 4)
+            least = _from_a_margin(constants, points, lengths, momentum)
         if least is None:
             return None
         gamma, size = float(geometry.margin), float(geometry.length(points[-1]))
@@ -78,31 +82,41 @@ def margin_gap(
 
 def _one_input(
     geometry: Geometry, points: Float64[np.ndarray, "r d"], lengths: Float64[np.ndarray, "t"], momentum: float
-) -> float | None:
+) -> float:
     """A lower bound of m/‖p‖ at the last iterate."""
     phi = float(np.logaddexp.reduce(-points[0] @ geometry.rows.T))
-    lag = _lag(geometry, float(lengths.max()), len(lengths), momentum) if momentum else np.zeros(len(lengths))
+    loss, (low, high) = geometry.problem.loss, geometry.problem.score_range
+    kept = loss.log_bound(low, high) - loss.log_floor(low, high)
+    lag = _lag(geometry, float(lengths.max()), len(lengths), momentum, kept, 0.0)
     gained = float(np.sum(step_gain(geometry, lengths, lag)))
     return (gained - phi) / (float(geometry.length(points[0])) + float(lengths.sum()))
 
 
-def _lag(geometry: Geometry, length: float, steps: int, momentum: float) -> Float64[np.ndarray, "t"]:
-    """τ_t for steps of at most that length, Λ from the loss: ℓ ≤ kη of the k-th last gradient."""
-    loss, (low, high) = geometry.problem.loss, geometry.problem.score_range
-    kept, reach, apart = loss.log_bound(low, high) - loss.log_floor(low, high), geometry.reach, geometry.diameter
+def _lag(
+    geometry: Geometry, length: float, steps: int, momentum: float, kept: float, turned: float
+) -> Float64[np.ndarray, "t"]:
+    """τ_t of :func:`theorems.steepest_descent.followed.momentum_lag` for steps of at most that length: ℓ ≤ kη of the
+    k-th last gradient; the log-weights of two rows change by ``turned`` otherwise than by moving.
+    """
+    reach, apart = geometry.reach, geometry.diameter
+    if not momentum:
+        return np.zeros(steps)
     if momentum * math.exp(float(reach) * length) > 0.99:
         return np.ones(steps)
     k = np.arange(float(LONGEST_MEMORY))
     change = float(reach) * length * k + np.where(k > 0, kept, 0.0)
-    above = np.sum(np.exp(k * math.log(momentum) + change) * np.tanh(float(apart) * length * k / 4))
+    above = np.cumsum(np.exp(k * math.log(momentum) + change) * np.tanh((float(apart) * length * k + turned) / 4))
     below = np.cumsum(np.exp(k * math.log(momentum) - change))
-    return np.asarray(np.minimum(above / below[np.minimum(np.arange(steps), LONGEST_MEMORY - 1)], 1.0))
+    return np.asarray(np.minimum(above / below, 1.0)[np.minimum(np.arange(steps), LONGEST_MEMORY - 1)])
 
 
 def _from_a_margin(
-    constants: SteepestConstants, points: Float64[np.ndarray, "r d"], lengths: Float64[np.ndarray, "t"]
+    constants: SteepestConstants,
+    points: Float64[np.ndarray, "r d"],
+    lengths: Float64[np.ndarray, "t"],
+    momentum: float,
 ) -> float | None:
-    """The same, counted from the first iterate from which the statement speaks."""
+    """The same, counted from the first iterate from which the statement speaks; with momentum only from the start."""
     geometry = constants.geometry
     try:
         enough = constants.enough
@@ -116,6 +130,13 @@ def _from_a_margin(
         return None
     first = t = int(allowed[0])
     margin = float(known[first])
+    if momentum:
+        change = constants.change(enough)
+        lags = _lag(geometry, float(lengths.max()), len(lengths), momentum, change, change)
+        if first > 0 or float(lags.max() * geometry.diameter) > float(geometry.margin) / 4:
+            return None
+        gained = float(np.sum(step_gain(geometry, lengths, lags)))
+        return (margin + gained) / (float(geometry.length(points[0])) + float(lengths.sum()))
     while t < len(lengths):
         until = min(len(lengths), max(t + 1, first + 2 * (t - first)))
         lag = math.tanh(constants.change(margin) / 4)

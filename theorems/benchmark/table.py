@@ -9,10 +9,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from reference_attention.norms import name_of
 from theorems.benchmark.against import Row
 from theorems.benchmark.comparison import Comparison
 from theorems.benchmark.measure import EUCLIDEAN, LEVELS, Kind
-from theorems.benchmark.optimisers.optimiser import Theory, name_of
+from theorems.benchmark.optimisers.optimiser import Theory
 from theorems.benchmark.summary import Summary, summaries
 from theorems.benchmark.timing import Ratio
 from theorems.benchmark.work import DIMENSION

@@ -8,7 +8,7 @@ from reference_attention.files import write_bytes, write_text
 from theorems.command.common import check_targets
 from theorems.command.subcommands import ExplainOptions
 from theorems.core.exit_code import Exit
-from theorems.explaining.content import write
+from theorems.explaining.explanation import Explanation
 from theorems.explaining.plot import check_kind
 from theorems.library.explain import explain
 from theorems.run.tables import console
@@ -26,8 +26,9 @@ def explain_and_report(options: ExplainOptions) -> int:
         check_kind(kind, "--plot")
     check_targets(options.plot)
     found = explain(options.data, starts=options.starts, seed=options.seed)
-    write(found, console())
-    console().print(f"To drag its tokens: theorems explore --data {quote(options.data)}", soft_wrap=True)
+    found.write(console())
+    if isinstance(found, Explanation):
+        console().print(f"To drag its tokens: theorems explore --data {quote(options.data)}", soft_wrap=True)
     if options.json is not None:
         write_text(options.json, found.to_json())
     if options.plot is not None:

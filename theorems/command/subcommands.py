@@ -295,7 +295,7 @@ class BenchOptions:
         list[str] | None,
         options.text(
             "RULE",
-            "gd-1/L, gd-ETA, normalized-ETA, flow-ETA, polyak, heavy-ball-ETA, adam-ETA, muon-ETA,"
+            "gd-1/L, gd-ETA, normalized-ETA, flow-ETA, polyak, heavy-ball-ETA, adam-ETA, muon-ETA, spectral-ETA,"
             " factored-ETA, normalized-factored-ETA, factored-apart-ETA, mirror-Q-ETA, normalized-mirror-Q-ETA, or a"
             " class of yours, path.py:name; repeat it for several.",
             completion.rules,

@@ -18,6 +18,7 @@ from reference_attention import risk as reference
 from reference_attention.directions import Direction, direction
 from reference_attention.former_name import FormerName
 from reference_attention.loss import Array, Loss
+from reference_attention.norms import Norm
 from reference_attention.optimal_attention import OptimalAttention, optimal_attention
 from reference_attention.outer_keys import Keys, OuterKeys
 from reference_attention.paths.joint import Joint, joint_gradient
@@ -121,7 +122,7 @@ class Implementation:
         joint_gradient: (joint, log r, w, p) → log L + rΓ at the head r v̄_mm + w, its derivatives in w and p.
         joint_descent: (signed tokens, keys, head, prompt, *, steps, …, weights, gradient, by_head) → the iterates.
         head_gradient: (signed tokens, weights, head) → ∇_v L as a log scale and a direction.
-        norm_max_margin: (keys or their factors, alpha, q) → a point of the largest margin in ‖·‖_q, with duals.
+        norm_max_margin: (keys or their factors, alpha, norm) → a point of the largest margin in that norm, with duals.
         steepest_descent: (problem, starts, *, lengths, norm, momentum, gradient) → p(0) … p(t).
         mirror_descent: (problem, starts, *, steps, log_step, norm, normalized, gradient) → dual points z(0) … z(t).
         scheduled_direction, critical_ratio: (joint, c) → p(c), and (joint, p_relax) → c*, of the path along r = cR.
@@ -174,7 +175,7 @@ class Implementation:
     joint_gradient: Callable[[Joint, float, Array, Array], tuple[float, Array, Array]] = joint_gradient
     joint_descent: Callable[..., JointTrajectory] = joint_descent
     head_gradient: Callable[[Array, Array, Array], ScaledGradient] = head_gradient
-    norm_max_margin: Callable[[Keys, Int64[np.ndarray, "n"], float], NormMaxMargin | None] = norm_max_margin
+    norm_max_margin: Callable[[Keys, Int64[np.ndarray, "n"], Norm], NormMaxMargin | None] = norm_max_margin
     steepest_descent: Callable[..., Float64[np.ndarray, "r b d"]] = steepest_descent
     mirror_descent: Callable[..., Float64[np.ndarray, "r b d"]] = mirror_descent
     scheduled_direction: Callable[[Joint, float], Array] = scheduled_direction

@@ -23,6 +23,7 @@ from reference_attention.floats import EPS
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin
 from theorems.core.claim import Claim, Form
+from theorems.core.matrix_norms import CLOSE, spectral_norm_above, squared_norm
 from theorems.core.tolerances import tolerance
 
 NUCLEAR_GAP = tolerance(
@@ -31,8 +32,6 @@ NUCLEAR_GAP = tolerance(
     "each entry of K, Q and λ is rounded once, which moves a margin, 1, by the first and ‖M‖_op, 1, by the second sum"
     " times eps; σ is 1 + 2^−46 times a float singular value, or a few times as much",
 )
-CLOSE = 2.0**-46
-"""By how much σ is larger than the float singular value of M, at first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,24 +76,16 @@ class NuclearCertificate:
         K, Q = rational_matrix(self.svm.K), rational_matrix(self.svm.Q)
         images = zip((a * K).tolist(), (z * Q).tolist(), strict=True)
         least = min(sum((x * y for x, y in zip(*pair, strict=True)), fmpq(0)) for pair in images)
-        total = sum((x * x for m in (K, Q) for x in m.entries()), fmpq(0))
-        return total / (2 * least) if least > 0 else None
+        return (squared_norm(K) + squared_norm(Q)) / (2 * least) if least > 0 else None
 
     @cached_property
     def lower(self) -> fmpq:
         """Σλ/σ; 0 where no σ is found."""
-        a, z, duals = self.floats
-        exact = [rational(x) for x in duals.tolist()]
+        exact = [rational(x) for x in self.floats[2].tolist()]
         weighted = [[x * y for y in row] for x, row in zip(exact, self.rows[1].tolist(), strict=True)]
         M = self.rows[0].transpose() * fmpq_mat(weighted)
-        square = M * M.transpose() if M.nrows() < M.ncols() else M.transpose() * M
-        size, more = float(np.linalg.norm((a * duals[:, None]).T @ z, ord=2)), CLOSE
-        while more < 1 and size > 0:
-            sigma = rational(size * (1 + more))
-            if _is_positive(square, sigma * sigma):
-                return sum(exact, fmpq(0)) / sigma
-            more *= 8
-        return fmpq(0)
+        sigma = spectral_norm_above(M)
+        return fmpq(0) if sigma is None else sum(exact, fmpq(0)) / sigma
 
     @cached_property
     def sensitivity(self) -> float:
@@ -179,17 +170,3 @@ def nuclear_claim(certificate: NuclearCertificate, name: str = "nuclear-svm-is-o
     if certificate.svm.exact is None:
         return Claim(name, Form.EXACT, 0.0, 0.0, NUCLEAR_GAP, f"{detail}; not decided: {certificate.svm.undecided}")
     return Claim(name, Form.EXACT, -(most - least) / most, certificate.rounding, NUCLEAR_GAP, detail)
-
-
-def _is_positive(square: fmpq_mat, shift: fmpq) -> bool:
-    """Whether shift·I − square is positive definite: pivots of elimination over the rationals."""
-    n = square.nrows()
-    A: list[list[fmpq]] = [[(shift if i == j else fmpq(0)) - square[i, j] for j in range(n)] for i in range(n)]
-    for j in range(n):
-        if not A[j][j] > 0:
-            return False
-        for i in range(j + 1, n):
-            factor = A[i][j] / A[j][j]
-            for k in range(j + 1, i + 1):
-                A[i][k] -= factor * A[k][j]
-    return True

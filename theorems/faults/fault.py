@@ -39,6 +39,10 @@ class Kind(StrEnum):
     """What is run on a right gradient: descents, flows, paths."""
 
 
+FaultKind = Kind
+"""The same for files that have other kinds, too."""
+
+
 @dataclass(frozen=True)
 class Fault:
     """A planted fault.

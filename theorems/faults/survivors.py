@@ -18,7 +18,10 @@ ANY_STEP = "any step up to the bound will do, and there is room beyond it; its v
 SAME_FLOW_END = (
     "its flow has the same limit, within the same bound; that it is no flow of this risk is seen by Theorem 2"
 )
+NO_MEMORY = "on these cases β = 0, or all gradients have one direction"
 LONGER = "it descends along any feasible W', also a longer one"
+
+ANY_DATA = "the case with two contexts of one embedding is another case, of which it is true as well"
 
 SURVIVORS: dict[str, dict[str, str]] = {
     "lemma-1": {
@@ -147,6 +150,11 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "joint": "p(c) below c* lies within a logit of its neighbours on such short runs",
     },
     "steepest-one-input": {
+        "score-off": ROOM,
+        "orthogonal-factor-bent": "of one query gradients have one singular value, which the fault leaves at 1",
+        "momentum-forgotten": NO_MEMORY,
+        "momentum-too-short": NO_MEMORY,
+        "norm-margin-with-euclidean-duals": "of one query they are those of every norm of matrices",
         "clipped-logits": ROOM,
         "gradient-too-long": "of a gradient only its direction moves a step, and its length is bounded from below",
         "one-coordinate-off": ROOM,
@@ -156,6 +164,13 @@ SURVIVORS: dict[str, dict[str, str]] = {
     },
     "steepest-from-a-margin": {
         "temperature": ROOM,
+        "epsilon-in-denominator": ROOM,
+        "no-maximum-subtracted": "its logits stay below 710",
+        "cancelling-gradient": ROOM,
+        "score-off": ROOM,
+        "svm-of-rounded-products": RIGHT_HERE,
+        "always-complementary": RIGHT_HERE,
+        "called-complementary": RIGHT_HERE,
         "logits-of-few-bits": ROOM,
         "gradient-too-long": "only the direction of the gradient enters",
         "one-coordinate-off": ROOM,
@@ -256,6 +271,12 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "no-maximum-subtracted": "its logits stay below 710",
         "top-2": "no weight on masked tokens: the bound on it holds all the more",
     },
+    "ntp-extended-supports": {"contexts-merged": ANY_DATA},
+    "ntp-path": {"contexts-merged": ANY_DATA},
+    "ntp-descent": {"contexts-merged": ANY_DATA},
+    "ntp-finite-part": {"contexts-merged": ANY_DATA},
+    "conjecture-ntp-normalized": {"contexts-merged": ANY_DATA},
+    "ntp-entropy": {"next-token-loss-off": "a loss that is larger is above the entropy, too"},
     "conjecture-independent-rows": {
         "called-complementary": RIGHT_HERE,
         "risk": VALUES,

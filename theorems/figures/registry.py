@@ -16,6 +16,7 @@ from theorems.figures import (
     figure_8,
     figure_9,
     followed_trials,
+    next_tokens,
     steepest_norms,
     tsvm_convergence,
     tsvm_factored,
@@ -43,6 +44,7 @@ FIGURES: dict[str, Figure] = {
         tsvm_factored,
         tsvm_mixing,
         steepest_norms,
+        next_tokens,
     )
     for one in module.FIGURES
 }

@@ -15,9 +15,9 @@ import numpy as np
 
 from generators.user_data import load
 from reference_attention.losses import loss_named
+from reference_attention.norms import name_of
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
-from theorems.benchmark.optimisers.optimiser import name_of
 from theorems.benchmark.steepest_gap import margin_gap
 from theorems.figures import style
 from theorems.figures.figure import Figure, Numbers, Settings

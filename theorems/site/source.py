@@ -6,6 +6,7 @@ import posixpath
 import re
 import shutil
 from collections.abc import Collection, Iterable
+from fnmatch import fnmatch
 from pathlib import Path
 
 from reference_attention.errors import InvalidInput
@@ -29,14 +30,7 @@ START = "README.md"
 MEASURED = Path("docs/verify.json")
 """The run of verify that slacks are taken from; a statement that it lacks has a page without."""
 REFERENCE = ("docs/library.md", "docs/glossary.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
-FINDINGS = (
-    "FINDINGS.md",
-    "docs/assumptions.md",
-    "docs/power.md",
-    "docs/power_tsvm.md",
-    "docs/regime_map.md",
-    "docs/constants.md",
-)
+FINDINGS = ("FINDINGS.md", "docs/assumptions.md", "docs/power*.md", "docs/regime_map.md", "docs/constants.md")
 FIRST = ("docs/trust.md", "docs/verify.md", "docs/kernels.md", "docs/drawn.md", "docs/hunting.md")
 """Of the guides, which are all other documents."""
 LINK = re.compile(r"(?P<text>!?\[(?:[^\[\]]|\[[^\]]*\])*\])\((?P<target>[^)\s]+)\)|<img src=\"(?P<image>[^\"]+)\"")
@@ -89,7 +83,9 @@ def generate_pages(root: Path = RECORDED) -> dict[str, str]:
 
 def contents(documents: Iterable[str], gallery: bool = False) -> str:
     """The tables of contents; a document that no other names is a guide."""
-    own = (START, *REFERENCE, *FINDINGS, *FIRST)
+    documents = list(documents)
+    findings = [name for pattern in FINDINGS for name in sorted(documents) if fnmatch(name, pattern)]
+    own = (START, *REFERENCE, *findings, *FIRST)
     guides = [*FIRST[1:], *(name for name in documents if name not in own)]
     reference = ("statements/definitions", "statements/assumptions", "statements/tolerances")
     return "\n".join(
@@ -97,7 +93,7 @@ def contents(documents: Iterable[str], gallery: bool = False) -> str:
             _toctree("Start", ("self", *FIRST[:1], *[f"{GALLERY}/index"] * gallery)),
             _toctree("Guides", guides),
             _toctree("Statements", ("statements/index", *reference)),
-            _toctree("Findings", FINDINGS),
+            _toctree("Findings", findings),
             _toctree("Reference", REFERENCE),
         )
     )

@@ -1,8 +1,8 @@
-"""A run of normalized steepest descent in ‖·‖_q with momentum, and by how much it drifts from an exact one."""
+"""A run of normalized steepest descent in a norm with momentum, and by how much it drifts from an exact one."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,7 +18,7 @@ from theorems.core.implementation import Implementation
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.rounding.steps import starts_claim
-from theorems.steepest_descent.geometry import Geometry
+from theorems.steepest_descent.geometry import Geometry, RowGeometry
 
 STEEPEST_ROUNDING = tolerance(
     "steepest-rounding",
@@ -67,12 +67,17 @@ class Followed:
     Attributes:
         asked: what was asked for.
         p: p(0) … p(t), floats, (t + 1, b, d).
-        off: by how much a step may differ from a steepest one, in ‖·‖_q, (t, b).
+        off: by how much a step may differ from a steepest one, in that norm, (t, b).
     """
 
     asked: Asked
     p: Numbers
     off: Float64[np.ndarray, "t b"]
+
+    def first(self, steps: int) -> Followed:
+        """The run as far as that."""
+        asked = Asked(self.asked.lengths[:steps], self.asked.momentum)
+        return Followed(asked, self.p[: steps + 1], self.off[:steps])
 
 
 def follow(
@@ -86,31 +91,54 @@ def follow(
     Raises:
         Ended: it is another run, or one of its iterates is no number.
     """
-    problem, lengths = geometry.problem, asked.lengths
+    problem = geometry.problem
     points = under_test.steepest_descent(
         problem,
         starts,
-        lengths=lengths,
+        lengths=asked.lengths,
         norm=geometry.norm,
         momentum=asked.momentum,
         gradient=under_test.scaled_gradient,
     )
-    claim = starts_claim(RUN_IS_ASKED_FOR, points, starts, len(lengths))
+    yield from claim_start(points, starts, asked)
+    before = points[:-1]
+    at = AttentionAt(problem, before.reshape(-1, problem.d))
+    gradient = at.gradient_of(under_test, IS_STEEPEST).reshape(before.shape)
+    return (yield from claim_steps(geometry, points, gradient, at.log_scale.reshape(before.shape[:-1]), asked))
+
+
+def claim_start(
+    points: Float64[np.ndarray, "r b d"], starts: Float64[np.ndarray, "b d"], asked: Asked
+) -> Iterator[Claim]:
+    """The run begins where it was to begin and has as many points as it was to have.
+
+    Raises:
+        Ended: it is another run, or one of its iterates is no number.
+    """
+    claim = starts_claim(RUN_IS_ASKED_FOR, points, starts, len(asked.lengths))
     yield claim
     if claim.verdict is Verdict.FALSIFIED:
         raise Ended(claim.name)
     if not np.isfinite(points).all():
         raise NotANumber(IS_STEEPEST, "an iterate is not finite")
-    before, after = points[:-1], points[1:]
-    at = AttentionAt(problem, before.reshape(-1, problem.d))
-    gradient = at.gradient_of(under_test, IS_STEEPEST).reshape(before.shape)
-    held, error = remember(gradient, at.log_scale.reshape(before.shape[:-1]), asked)
+
+
+def claim_steps(
+    geometry: RowGeometry,
+    points: Float64[np.ndarray, "r b d"],
+    gradient: Numbers,
+    log_scale: Float64[np.ndarray, "t b"],
+    asked: Asked,
+) -> Generator[Claim, None, Followed]:
+    """Every step is steepest for the gradients so far, e^{log_scale} times those given, (t, b, d), and not too long."""
+    before, after, lengths = points[:-1], points[1:], asked.lengths
+    held, error = remember(gradient, log_scale, asked)
     moved: Any = exact(after) - before
     size, step = geometry.dual_length(held), exact(lengths)[:, None]
     # A right M may be another one within its error, whose steepest direction is then taken.
-    wrong = 2 * geometry.dual_length(exact(error))
-    added = geometry.length(exact(EPS * np.abs(after))) + 8 * problem.d * EPS * step
-    room = value_of(step * wrong + added * geometry.dual_length(exact(np.abs(value_of(held)))))
+    wrong = 2 * geometry.dual_longest(error)
+    added = geometry.longest(EPS * np.abs(after)) + 8 * points.shape[-1] * EPS * step
+    room = value_of(step * wrong + added * geometry.dual_longest(np.abs(value_of(held))))
     taken = np.vecdot(-held, moved).widen(room * (1 + 16 * EPS))
     yield at_least(IS_STEEPEST, Form.EXACT, taken, step * size, why=STEEPEST_ROUNDING, points="step")
     long = geometry.length(moved)
@@ -144,7 +172,7 @@ def remember(
     return held.widen(EPS * sizes * loops), error
 
 
-def momentum_lag(geometry: Geometry, asked: Asked, apart: Numbers, kept: Numbers, last: Numbers) -> Numbers:
+def momentum_lag(asked: Asked, moves: Numbers, turns: Numbers, apart: Numbers, kept: Numbers, last: Numbers) -> Numbers:
     """τ_t: by how much, in total variation, the rows that M_t averages are weighted otherwise than those of ∇Φ; (t,).
 
     Σ_{s≤t} β^{t−s} e^{Dℓ + kept} tanh((D'ℓ + apart)/4) / Σ_{s≤t} β^{t−s} e^{−(Dℓ + kept)}, and at most 1; for s = t
@@ -152,12 +180,14 @@ def momentum_lag(geometry: Geometry, asked: Asked, apart: Numbers, kept: Numbers
     mass.
 
     Args:
+        moves: D, by which the logarithm of a gradient's size changes per length.
+        turns: D', by which the log-weights of two rows do.
         apart: by what the log-weights of two rows may change otherwise than by moving.
         kept: by what the logarithm of a gradient's size may change otherwise than by moving.
     """
     now = np.eye(len(asked.lengths), dtype=bool)
-    change: Any = geometry.reach * asked.since + np.where(now, last, kept)
-    turned = np.tanh((geometry.diameter * asked.since + apart) / 4)
+    change: Any = moves * asked.since + np.where(now, last, kept)
+    turned = np.tanh((turns * asked.since + apart) / 4)
     # Beyond e^300 a term makes the quotient more than the 1 that it is cut off at.
     above = np.exp(np.minimum(asked.log_memory + change, 300.0)) * turned
     below = np.exp(asked.log_memory - np.minimum(change, 1e4))

@@ -1,4 +1,4 @@
-"""The rows g_it = k_i,opt − k_it in ‖·‖_q: the largest margin γ, enclosed, and how long and far apart rows are.
+"""The rows g_it = k_i,opt − k_it in a norm: the largest margin γ, enclosed, and how long and far apart rows are.
 
 References: :mod:`reference_attention.svm.norm_max_margin`.
 """
@@ -12,66 +12,73 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from flint import fmpq
+from jaxtyping import Int64
 
-from reference_attention.exact import combination, products, to_floats
+from generators.case import Case
+from reference_attention.exact import products, to_floats
+from reference_attention.norms import Norm, Schatten, conjugate, name_of
+from reference_attention.outer_keys import Keys
 from reference_attention.problem import Problem
-from reference_attention.svm.norm_max_margin import LINEAR, NormMaxMargin, conjugate, exact_norm, rational_rows
-from theorems.bounded import Bounded, exact, value_of, with_rounding
+from reference_attention.svm.norm_max_margin import NormMaxMargin, Rational, rational_rows
+from theorems.bounded import with_rounding
 from theorems.core.claim import Claim, Ended, Form, Undecided, Verdict
-from theorems.core.claim_name import premise
 from theorems.core.implementation import Implementation
 from theorems.core.key_rows import key_rows
-from theorems.core.tolerances import EXACT, tolerance
 from theorems.rounding.attention_at import Numbers
+from theorems.steepest_descent.lengths import length_of, longest
+from theorems.steepest_descent.margin_claim import NORM_MARGIN, margin_claim
 
 NORMS = (1.0, 1.5, 2.0, 3.0, math.inf)
 """q of which a case takes some: coordinate descent, …, sign descent."""
-ENCLOSED = 1e-5
-"""What an enclosure of γ may be wide by, relatively: KKT residuals of 1e-7 that the solver accepts, and duals that are
-fitted to them. For q = 1 and ∞ it is 0."""
+BESIDE = (2.0, math.inf, 1.0)
+"""Where W is trained, beside the spectral norm: ‖·‖_F, ‖·‖_∞ of entries, or, for 1, the nuclear norm."""
 FEW = 256
 """Rows that all pairs are taken of; of more, D' ≤ 2D."""
 
-MARGIN_WIDTH = tolerance(
-    "norm-margin-width",
-    "1e-5 γ for 1 < q < ∞, 0 for q = 1, ∞",
-    "for q = 1, ∞ both bounds of γ are rational and equal; otherwise they meet up to the residual of 1e-7 to which the"
-    " KKT conditions are solved in floats, and everything that is claimed uses the lower bound",
-)
-NORM_MARGIN = premise("norm-margin-is-largest")
+
+def norms_tried(case: Case, rng: np.random.Generator) -> list[Norm]:
+    """Two norms for a case: of a prompt two of :data:`NORMS`; of W the spectral one, Muon's, and one beside it."""
+    if case.queried is None:
+        return list(rng.choice(NORMS, 2, replace=False).tolist())
+    shape, beside = case.queried.shape, float(rng.choice(BESIDE))
+    return [Schatten(math.inf, shape), Schatten(1.0, shape) if beside == 1 else beside]
 
 
-@dataclass(frozen=True, eq=False)
-class Geometry:
-    """The rows in one norm.
+class RowGeometry:
+    """Rows g_j in one norm."""
 
-    Attributes:
-        problem: keys, scores.
-        solution: the point of the largest margin, and its duals.
-    """
-
-    problem: Problem
     solution: NormMaxMargin
 
     @property
-    def norm(self) -> float:
-        """q."""
-        return self.solution.norm
-
-    def length(self, x: Any) -> Numbers:
-        """‖x‖_q over the last axis."""
-        return length_of(x, self.norm)
-
-    def dual_length(self, x: Any) -> Numbers:
-        """‖x‖_* = ‖x‖_q' over the last axis."""
-        return length_of(x, conjugate(self.norm))
+    def exact_rows(self) -> list[Rational]:
+        """g_j over the rationals, (N, d)."""
+        raise NotImplementedError
 
     @cached_property
     def rows(self) -> Numbers:
-        """g_it, t ≠ opt_i, (N, d)."""
-        others = np.arange(self.problem.T) != self.problem.optimal[:, None]
-        return key_rows(self.problem, self.problem.optimal)[np.asarray(others)]
+        """g_j, (N, d)."""
+        raise NotImplementedError
+
+    @property
+    def norm(self) -> Norm:
+        """q, or a norm of matrices."""
+        return self.solution.norm
+
+    def length(self, x: Any) -> Numbers:
+        """‖x‖ over the last axis."""
+        return length_of(x, self.norm)
+
+    def dual_length(self, x: Any) -> Numbers:
+        """‖x‖_* over the last axis, ‖x‖_q' of ‖x‖_q."""
+        return length_of(x, conjugate(self.norm))
+
+    def longest(self, entries: Any) -> Numbers:
+        """What ‖x‖ is at most where |x_j| is at most those entries."""
+        return longest(entries, self.norm)
+
+    def dual_longest(self, entries: Any) -> Numbers:
+        """What ‖x‖_* is at most there."""
+        return longest(entries, conjugate(self.norm))
 
     @cached_property
     def reach(self) -> Numbers:
@@ -90,75 +97,66 @@ class Geometry:
 
     @cached_property
     def margin(self) -> Numbers:
-        """γ from below: min g·p/‖p‖_q of the point found, its margins over the rationals."""
-        least = min(products(rational_rows(self.problem.exact_keys, self.problem.optimal), self.solution.exact_p))
+        """γ from below: min g·p/‖p‖ of the point found, its margins over the rationals."""
+        least = min(products(self.exact_rows, self.solution.exact_p))
         return with_rounding(to_floats([least]))[0] / self.length(with_rounding(self.solution.p))
 
     def margins(self, p: Any) -> Numbers:
-        """m(p) = min g_it·p, (*b,)."""
+        """m(p) = min g_j·p, (*b,)."""
         return np.min(p @ self.rows.T, axis=-1)
 
 
-def length_of(x: Any, norm: float) -> Numbers:
-    """‖x‖_q over the last axis; of numbers with an error, that of their values, and that of the errors as its error."""
-    if isinstance(x, Bounded) and np.any(x.error > 0):
-        own, off = length_of(exact(x.value), norm), length_of(exact(x.error), norm)
-        return own.widen(off.value + off.error)
-    size: Any = np.abs(x)
-    if norm == 1:
-        return np.sum(size, axis=-1)
-    if math.isinf(norm):
-        return np.max(size, axis=-1)
-    if norm == 2:
-        return np.linalg.norm(x, axis=-1)
-    # In units of the largest entry, a float taken as exact: nothing overflows.
-    unit = np.max(value_of(size), axis=-1)
-    scaled = np.log(size / np.where(unit > 0, unit, 1.0)[..., None]) * norm
-    total = np.maximum(np.sum(np.exp(scaled), axis=-1), 1.0)
-    return np.exp(np.log(total) / norm) * unit
+@dataclass(frozen=True, eq=False)
+class Geometry(RowGeometry):
+    """The rows of attention's optimal tokens.
+
+    Attributes:
+        problem: keys, scores.
+        solution: the point of the largest margin, and its duals.
+    """
+
+    problem: Problem
+    solution: NormMaxMargin
+
+    @property
+    def exact_rows(self) -> list[Rational]:
+        """g_it over the rationals, (N, d)."""
+        return rational_rows(self.problem.exact_keys, self.problem.optimal)
+
+    @cached_property
+    def rows(self) -> Numbers:
+        """g_it, t ≠ opt_i, (N, d)."""
+        others = np.arange(self.problem.T) != self.problem.optimal[:, None]
+        return key_rows(self.problem, self.problem.optimal)[np.asarray(others)]
 
 
-def certify_margin(problem: Problem, norm: float, under_test: Implementation) -> Generator[Claim, None, Geometry]:
-    """The geometry, once the claim is made that no point of ‖p‖_q = 1 has a larger margin than the one found.
+def certify_margin(
+    problem: Problem, norm: Norm, under_test: Implementation, keys: Keys | None = None
+) -> Generator[Claim, None, Geometry]:
+    """The geometry, once the claim is made that no point of ‖p‖ = 1 has a larger margin than the one found.
+
+    Args:
+        keys: the problem's by their factors, without which the nuclear norm has no solver.
 
     Raises:
         Undecided: no solution was found.
         Ended: the claim fails.
     """
-    found = under_test.norm_max_margin(problem.exact_keys, problem.optimal, norm)
-    if found is None:
-        raise Undecided(NORM_MARGIN, f"no point of the largest margin in ℓ{norm:g} was found", Form.EXACT)
-    claim = margin_claim(problem, norm, found)
-    yield claim
-    if claim.verdict is Verdict.FALSIFIED:
-        raise Ended(claim.name)
+    keys = problem.exact_keys if keys is None else keys
+    found = yield from certify_norm_margin(keys, problem.optimal, norm, under_test)
     return Geometry(problem, found)
 
 
-def margin_claim(problem: Problem, norm: float, found: NormMaxMargin) -> Claim:
-    """min g·p/‖p‖_q ≥ ‖Σλg‖_q'/Σλ: over the rationals for q = 1, ∞, otherwise up to :data:`ENCLOSED`.
-
-    Weak duality, which makes it the largest one, needs only λ ≥ 0: Σλ min g·p ≤ Σλg·p ≤ ‖Σλg‖_q' ‖p‖_q.
-    """
-    rows = rational_rows(problem.exact_keys, problem.optimal)
-    duals, p = list(found.exact_duals), list(found.exact_p)
-    wrong = ""
-    if found.norm != norm or len(p) != problem.d or len(duals) != len(rows):
-        wrong = "it is another problem's"
-    elif any(x < 0 for x in duals) or not sum(duals, fmpq(0)) > 0:
-        wrong = "a dual is negative, or all are 0"
-    elif not (least := min(products(rows, p))) > 0:
-        wrong = "the point does not separate the optimal tokens"
-    if wrong:
-        return Claim(NORM_MARGIN, Form.EXACT, -np.inf, 0.0, EXACT, wrong)
-    combined, total = combination(rows, duals, problem.d), sum(duals, fmpq(0))
-    if norm in LINEAR:
-        above, below = exact_norm(combined, conjugate(norm)) / total, least / exact_norm(p, norm)
-        slack = float(to_floats([below / above - 1])[0])
-        return Claim(NORM_MARGIN, Form.EXACT, slack, 0.0, EXACT, f"γ = {float(to_floats([below])[0]):.17g}")
-    sides: Any = length_of(with_rounding(to_floats(combined)), conjugate(norm)) * length_of(
-        with_rounding(to_floats(p)), norm
-    )
-    apart = 1 - sides / (with_rounding(to_floats([total]))[0] * with_rounding(to_floats([least]))[0])
-    detail = f"γ is enclosed to {-float(apart.value):.3g}"
-    return Claim(NORM_MARGIN, Form.EXACT, float(apart.value), ENCLOSED + float(apart.error), MARGIN_WIDTH, detail)
+def certify_norm_margin(
+    keys: Keys, alpha: Int64[np.ndarray, "n"], norm: Norm, under_test: Implementation
+) -> Generator[Claim, None, NormMaxMargin]:
+    """The same of any keys: the solution."""
+    found = under_test.norm_max_margin(keys, alpha, norm)
+    if found is None:
+        why = f"no point of the largest margin in the {name_of(norm)} norm was found"
+        raise Undecided(NORM_MARGIN, why, Form.EXACT, not_found=True)
+    claim = margin_claim(keys, alpha, norm, found)
+    yield claim
+    if claim.verdict is Verdict.FALSIFIED:
+        raise Ended(claim.name)
+    return found

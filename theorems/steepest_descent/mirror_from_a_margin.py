@@ -24,7 +24,8 @@ from theorems.core.statement import statement
 from theorems.core.svm_certificate import SVM_IS_OPTIMAL
 from theorems.curves.margin_points import starts_with_margin
 from theorems.rounding.attention_at import Numbers
-from theorems.steepest_descent.geometry import NORM_MARGIN, Geometry, certify_margin
+from theorems.steepest_descent.geometry import Geometry, certify_margin
+from theorems.steepest_descent.margin_claim import NORM_MARGIN
 from theorems.steepest_descent.mirror_one_input import POWERS
 from theorems.steepest_descent.mirrored import CLIMBS, MIRROR_CLAIMS, MIRROR_PREMISES, first_length, follow_mirrored
 from theorems.steepest_descent.steepest_from_a_margin import ASSUMPTIONS, margin_cases

@@ -20,7 +20,8 @@ from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import statement
-from theorems.steepest_descent.geometry import NORM_MARGIN, certify_margin
+from theorems.steepest_descent.geometry import certify_margin
+from theorems.steepest_descent.margin_claim import NORM_MARGIN
 from theorems.steepest_descent.mirrored import MIRROR_CLAIMS, MIRROR_PREMISES, first_length, follow_mirrored
 from theorems.steepest_descent.steepest_one_input import ASSUMPTIONS, affordable_steps, one_input_cases
 

@@ -16,7 +16,7 @@ from jaxtyping import Float64
 
 from reference_attention.exact import to_float
 from reference_attention.floats import EPS
-from reference_attention.svm.norm_max_margin import conjugate
+from reference_attention.norms import Schatten, conjugate_power
 from reference_attention.training.steepest_descent import primal_point
 from theorems.bounded import exact, value_of, with_rounding
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Verdict, at_least
@@ -25,7 +25,8 @@ from theorems.core.implementation import Implementation
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.rounding.steps import starts_claim, steps_claim
-from theorems.steepest_descent.geometry import Geometry, length_of
+from theorems.steepest_descent.geometry import Geometry
+from theorems.steepest_descent.lengths import length_of
 
 MIRROR_ROUNDING = tolerance(
     "mirror-rounding",
@@ -69,7 +70,7 @@ class Mirrored:
     @property
     def power(self) -> float:
         """q."""
-        return self.geometry.norm
+        return power_of(self.geometry)
 
     @cached_property
     def p(self) -> Numbers:
@@ -114,7 +115,8 @@ class Mirrored:
     @cached_property
     def remainder(self) -> Numbers:
         """B: what ψ* rises by beyond its tangent, (t, b)."""
-        r, step = conjugate(self.power), self.step_lengths + length_of(exact(self.off), conjugate(self.power))
+        r = conjugate_power(self.power)
+        step = self.step_lengths + length_of(exact(self.off), r)
         if r <= 2:
             factor = 2 ** (2 - r) / r * (1 + 4 * EPS)
             return np.exp(np.log(np.maximum(step, SMALLEST)) * r) * factor
@@ -179,7 +181,7 @@ def follow_mirrored(
     Raises:
         Ended: it is another run, or one of its points is no number.
     """
-    problem, power = geometry.problem, geometry.norm
+    problem, power = geometry.problem, power_of(geometry)
     z = under_test.mirror_descent(
         problem,
         starts,
@@ -215,11 +217,18 @@ def follow_mirrored(
     return Mirrored(geometry, exact(z), at, gradient, logs, off)
 
 
+def power_of(geometry: Geometry) -> float:
+    """q of ‖·‖_q."""
+    assert not isinstance(geometry.norm, Schatten), "the potential of mirror descent is a power of entries"
+    return geometry.norm
+
+
 def first_length(geometry: Geometry, starts: Float64[np.ndarray, "b d"], share: float, steps: int) -> float:
     """log of a step of z in units of ‖z(0)‖_*, or of what z is at p of one unit of keys; shorter where so many steps
     would take p = z^{1/(q−1)} further than :data:`FARTHEST` times that.
     """
-    share = min(share, FARTHEST ** (geometry.norm - 1) / steps)
+    power = power_of(geometry)
+    share = min(share, FARTHEST ** (power - 1) / steps)
     sizes = np.asarray(value_of(geometry.length(exact(np.abs(starts)))))
-    unit = max(float(sizes.max()), 1 / geometry.problem.key_scale) ** (geometry.norm - 1)
+    unit = max(float(sizes.max()), 1 / geometry.problem.key_scale) ** (power - 1)
     return math.log(share * unit)

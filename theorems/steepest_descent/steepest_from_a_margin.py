@@ -22,6 +22,7 @@ from jaxtyping import Float64
 
 from generators.case import Case
 from generators.problems import cases
+from generators.query_cases import query_cases
 from reference_attention.floats import EPS
 from theorems.bounded import exact, value_of
 from theorems.core.att_svm import certify
@@ -33,9 +34,10 @@ from theorems.core.svm_certificate import SVM_IS_OPTIMAL
 from theorems.curves.margin_points import starts_with_margin
 from theorems.rounding.attention_at import Numbers
 from theorems.steepest_descent.followed import RUN_PREMISES, Asked, follow, momentum_lag
-from theorems.steepest_descent.geometry import NORM_MARGIN, NORMS, Geometry, certify_margin
+from theorems.steepest_descent.geometry import Geometry, certify_margin, norms_tried
+from theorems.steepest_descent.margin_claim import NORM_MARGIN
 from theorems.steepest_descent.potential import FALLS, POTENTIAL_CLAIMS, Potential, step_gain
-from theorems.steepest_descent.steepest_one_input import MOMENTA, NORMS_TRIED, affordable_steps
+from theorems.steepest_descent.steepest_one_input import MOMENTA, affordable_steps
 from theorems.token_selection.global_paths.margin_constants import LARGEST, MarginConstants
 
 ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
@@ -116,13 +118,18 @@ def margin_cases() -> SearchStrategy[Case]:
     return st.one_of(cases(assumptions=ASSUMPTIONS, d=(2, 5)), cases(assumptions=ASSUMPTIONS))
 
 
+def _cases() -> SearchStrategy[Case]:
+    """One in three trains W."""
+    return st.one_of(margin_cases(), query_cases())
+
+
 @statement(
     "steepest-from-a-margin",
     "Steepest descent in any norm, from a start of sufficient margin",
     source="own",
     claims=(SVM_IS_OPTIMAL, NORM_MARGIN, *RUN_PREMISES, *POTENTIAL_CLAIMS),
     assumptions=ASSUMPTIONS,
-    cases=margin_cases,
+    cases=_cases,
     kernel=SATURATED,
     needs={
         "separable": "there is a largest margin, and it is positive, only if ATT-SVM is feasible",
@@ -131,7 +138,7 @@ def margin_cases() -> SearchStrategy[Case]:
     },
 )
 def steepest_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let Assumption A hold, opt be unique and ATT-SVM feasible; any n, scores and norm ‖·‖_q. With the notation of
+    """Let Assumption A hold, opt be unique and ATT-SVM feasible; any n, scores and norm. With the notation of
     steepest-one-input, rows g_it of all inputs, D' = max ‖g − h‖_* over all of them, c_it = |ℓ'(γ_i,opt)|δγ_it/n, Φ_c =
     log Σ c_it e^{−g_it·p}, N = n(T−1), q = (T−1)e^{−m} and
 
@@ -164,15 +171,15 @@ def steepest_from_a_margin(case: Case, under_test: Implementation) -> Iterator[C
     """
     problem, rng = case.problem, case.rng()
     svm = yield from certify(problem, problem.optimal, under_test)
-    for norm in rng.choice(NORMS, NORMS_TRIED, replace=False).tolist():
-        geometry = yield from certify_margin(problem, norm, under_test)
+    for norm in norms_tried(case, rng):
+        geometry = yield from certify_margin(problem, norm, under_test, case.queried.keys if case.queried else None)
         momentum = float(rng.choice(MOMENTA))
         constants = SteepestConstants(problem, svm, geometry, 1 / 16 if momentum else 1 / 4)
         asked = short_steps(constants, rng, affordable_steps(problem), momentum)
         starts = resolved_starts(constants, asked, starts_with_margin(case, constants, rng))
         run = yield from follow(geometry, under_test, starts, asked)
         lag = kept_lag(constants, asked, run.p[0], run.off)
-        yield from Potential(geometry, run, constants.log_c, lag).claims()
+        yield from Potential(geometry, run.first(len(lag)), constants.log_c, lag).claims()
 
 
 def short_steps(constants: SteepestConstants, rng: np.random.Generator, steps: int, momentum: float) -> Asked:
@@ -205,14 +212,16 @@ def resolved_starts(
 def remembered_lag(constants: SteepestConstants, asked: Asked) -> Numbers:
     """τ_t with momentum, (t,)."""
     change = exact(constants.change(constants.enough))
-    return momentum_lag(constants.geometry, asked, change, change, change * 0)
+    geometry = constants.geometry
+    return momentum_lag(asked, geometry.reach, geometry.diameter, change, change, change * 0)
 
 
 def kept_lag(constants: SteepestConstants, asked: Asked, start: Numbers, off: Float64[np.ndarray, "t b"]) -> Numbers:
-    """τ_t at the margins that are known of p(t), (t, b): those known at the last power of two before t.
+    """τ_t at the margins that are known of p(t), (t, b): those known at the last power of two before t. It ends where
+    the rounding of the steps may have lowered margins below m_1.
 
     Raises:
-        Undecided: the rounding of the steps may lower margins below m_1.
+        Undecided: that is so of the start.
     """
     geometry = constants.geometry
     rows, reach = geometry.rows, value_of(geometry.reach) * (1 + 16 * EPS)
@@ -223,7 +232,9 @@ def kept_lag(constants: SteepestConstants, asked: Asked, start: Numbers, off: Fl
     steps, t = len(asked.lengths), 0
     while t < steps:
         if not (known >= constants.enough).all():
-            raise Undecided(FALLS, "rounding may take margins below those needed", Form.EFFECTIVE)
+            if t == 0:
+                raise Undecided(FALLS, "rounding may take margins below those needed", Form.EFFECTIVE)
+            return exact(lag[:t])
         until = min(steps, max(1, 2 * t))
         if not asked.momentum:
             lag[t:until] = [math.tanh(constants.change(m) / 4) * (1 + 4 * EPS) for m in known.tolist()]

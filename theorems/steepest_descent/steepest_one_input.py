@@ -15,11 +15,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from jaxtyping import Float64
 
 from generators.case import Case
 from generators.problems import cases
+from generators.query_cases import query_cases
+from reference_attention.norms import Norm, Schatten
 from reference_attention.problem import Problem
 from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim, Form, at_least
@@ -31,14 +34,14 @@ from theorems.core.statement import statement
 from theorems.rounding.approximate import approximate
 from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.steepest_descent.followed import RUN_PREMISES, Asked, follow, momentum_lag
-from theorems.steepest_descent.geometry import NORM_MARGIN, NORMS, Geometry, certify_margin
+from theorems.steepest_descent.geometry import Geometry, certify_margin, norms_tried
+from theorems.steepest_descent.margin_claim import ENCLOSED, MARGIN_WIDTH, NORM_MARGIN
 from theorems.steepest_descent.potential import POTENTIAL_CLAIMS, Potential
 
 LONG = sharper("gradient-is-long")
+ONE_QUERY = sharper("one-query-has-one-margin", when="W is trained, in two norms of singular values")
 
 ASSUMPTIONS = ("well-behaved-loss", "equal-non-optimal-scores", "separable", "single-input")
-NORMS_TRIED = 2
-"""Of the norms, in a case."""
 STEPS = 150
 MOMENTA = (0.0, 0.0, 0.5, 0.9)
 POINTS = 60
@@ -50,19 +53,25 @@ def one_input_cases() -> SearchStrategy[Case]:
     return cases(assumptions=ASSUMPTIONS)
 
 
+def _cases() -> SearchStrategy[Case]:
+    """One in three trains W."""
+    return st.one_of(one_input_cases(), one_input_cases(), query_cases(single=True, equal=True))
+
+
 @statement(
     "steepest-one-input",
     "Steepest descent in any norm, one input",
     source="own",
-    claims=(NORM_MARGIN, LONG, *RUN_PREMISES, *POTENTIAL_CLAIMS),
+    claims=(NORM_MARGIN, LONG, ONE_QUERY, *RUN_PREMISES, *POTENTIAL_CLAIMS),
     assumptions=ASSUMPTIONS,
-    cases=one_input_cases,
+    cases=_cases,
     kernel=SATURATED,
     needs={"separable": "there is a largest margin, and it is positive, only if ATT-SVM is feasible"},
 )
 def steepest_one_input(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let n = 1, Assumptions A and B hold and ATT-SVM be feasible. ‖·‖ is ‖·‖_q, 1 ≤ q ≤ ∞, ‖·‖_* its dual, g_t =
-    k_opt − k_t for t ≠ opt, m(p) = min g_t·p, γ = max m(p) over ‖p‖ ≤ 1, D = max ‖g_t‖_*, D' = max ‖k_t − k_u‖_* over
+    """Let n = 1, Assumptions A and B hold and ATT-SVM be feasible. ‖·‖ is any norm: here ‖·‖_q, 1 ≤ q
+    ≤ ∞, or where W is trained, p = vec(W), also the spectral (Muon) or the nuclear one; ‖·‖_* its dual, g_t = k_opt −
+    k_t for t ≠ opt, m(p) = min g_t·p, γ = max m(p) over ‖p‖ ≤ 1, D = max ‖g_t‖_*, D' = max ‖k_t − k_u‖_* over
     non-optimal t, u. From any p(0), p(t+1) = p(t) + η_t Δ_t with Δ_t = argmax ⟨−M_t, Δ⟩ over ‖Δ‖ ≤ 1 and M_t =
     β M_{t−1} + (1−β)∇L(p(t)), any η_t > 0, has at every t, with Φ = log Σ_t e^{−g_t·p},
 
@@ -86,16 +95,26 @@ def steepest_one_input(case: Case, under_test: Implementation) -> Iterator[Claim
     between the two scores. So the combination is within τ_t = Σ_s β^{t−s}e^{Dℓ+Λ}tanh(D'ℓ/4)/Σ_s β^{t−s}e^{−(Dℓ+Λ)} (Λ
     left out at s = t) of ω(p(t)), in which g·Δ ranges over D' at most; and it has ‖·‖_* ≥ γ, too: ⟨−∇Φ, Δ⟩ ≥ γ − D'τ_t.
 
+    **W.** Of one query z the rows are g_t zᵀ, of rank one: in ‖·‖_F, the spectral and the nuclear norm they are equally
+    long, so γ is the same, ‖z‖ times that of a prompt in ‖·‖_2. So is what a step does to p = Wz, as M = m zᵀ: it is
+    normalized descent with steps η‖z‖, and Muon on W no other rule.
+
     Computed steps are steepest for M as computed; Φ is D-Lipschitz, by which their errors enter.
     """
     problem, rng = case.problem, case.rng()
-    for norm in rng.choice(NORMS, NORMS_TRIED, replace=False).tolist():
-        geometry = yield from certify_margin(problem, norm, under_test)
+    margins: dict[Norm, Numbers] = {}
+    for norm in norms_tried(case, rng):
+        geometry = yield from certify_margin(problem, norm, under_test, case.queried.keys if case.queried else None)
+        margins[norm] = geometry.margin
         yield gradient_is_long(geometry, under_test, probe_points(rng, problem, m=affordable(problem, POINTS)))
         asked = asked_steps(geometry, rng, affordable_steps(problem))
         run = yield from follow(geometry, under_test, starts_against(case, geometry, rng), asked)
         log_c = exact(np.zeros(len(geometry.rows)))
         yield from Potential(geometry, run, log_c, one_input_lag(geometry, asked)[:, None]).claims()
+    alike = np.array([float(value_of(x)) for norm, x in margins.items() if norm == 2 or isinstance(norm, Schatten)])
+    if len(alike) > 1:
+        wide = ENCLOSED * alike
+        yield at_least(ONE_QUERY, Form.EXACT, alike, alike[::-1], rounding=wide, why=MARGIN_WIDTH, points="norm")
 
 
 def gradient_is_long(geometry: Geometry, under_test: Implementation, points: Float64[np.ndarray, "m d"]) -> Claim:
@@ -120,7 +139,7 @@ def one_input_lag(geometry: Geometry, asked: Asked) -> Numbers:
     bounds = np.array([loss.log_bound(low, high), loss.log_floor(low, high)])
     ends: Any = approximate(bounds, 8 * np.finfo(np.float64).eps * (1 + np.abs(bounds)))
     zero = exact(0.0)
-    return momentum_lag(geometry, asked, zero, ends[0] - ends[1], zero)
+    return momentum_lag(asked, geometry.reach, geometry.diameter, zero, ends[0] - ends[1], zero)
 
 
 def asked_steps(geometry: Geometry, rng: np.random.Generator, steps: int) -> Asked:

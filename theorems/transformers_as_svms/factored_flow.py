@@ -20,8 +20,8 @@ from reference_attention.floats import EPS
 from reference_attention.svm.label_svm import LabelSvm, label_svm
 from reference_attention.svm.max_margin import Infeasible
 from theorems.bounded import exact, value_of
-from theorems.core.att_svm import certify
-from theorems.core.claim import Claim, Form, Undecided, at_least
+from theorems.core.att_svm import certify, end_as_infeasible
+from theorems.core.claim import Claim, Form, at_least
 from theorems.core.claim_name import premise, premises, sharper
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
@@ -243,7 +243,7 @@ def _nuclear(constants: MarginConstants, followed: FollowedFactors, under_test: 
     points, problem = followed.points, constants.problem
     svm = under_test.nuclear_max_margin(followed.data.keys, problem.optimal)
     if isinstance(svm, Infeasible):
-        raise Undecided(NUCLEAR_SVM, "ATT-SVM⋆(opt) was called infeasible", Form.EXACT)
+        end_as_infeasible(problem, problem.optimal, svm, NUCLEAR_SVM, svm="ATT-SVM⋆")
     yield nuclear_claim(NuclearCertificate(followed.data, problem.optimal, svm), NUCLEAR_SVM)
     margins = points.margins(constants.rows)
     total, leads = certificate_sides(points.at_floats)

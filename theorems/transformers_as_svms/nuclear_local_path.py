@@ -17,7 +17,8 @@ from reference_attention.paths.nuclear_offsets import NuclearOffsets
 from reference_attention.paths.nuclear_path import log_costs_of
 from reference_attention.svm.max_margin import Infeasible
 from theorems.bounded import exact, value_of
-from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict, at_least, section
+from theorems.core.att_svm import end_as_infeasible
+from theorems.core.claim import Claim, Ended, Form, NotANumber, Verdict, at_least, section
 from theorems.core.claim_name import premise, premises, sharper, stated_claim
 from theorems.core.implementation import Implementation
 from theorems.core.nuclear_certificate import NuclearCertificate, nuclear_claim
@@ -64,7 +65,7 @@ def nuclear_local_claims(case: Case, under_test: Implementation) -> Iterator[Cla
     assert data is not None
     found = under_test.nuclear_max_margin(data.keys, alpha)
     if isinstance(found, Infeasible):
-        raise Undecided(SVM_IS_OPTIMAL, "ATT-SVM⋆(α) was called infeasible")
+        end_as_infeasible(problem, alpha, found, SVM_IS_OPTIMAL, svm="ATT-SVM⋆")
     certificate = NuclearCertificate(data, alpha, found)
     optimal = nuclear_claim(certificate, SVM_IS_OPTIMAL)
     yield from premises(optimal)

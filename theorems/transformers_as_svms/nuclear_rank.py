@@ -15,7 +15,8 @@ from generators.case import Case
 from reference_attention.exact import rational_matrix, to_floats
 from reference_attention.floats import EPS
 from reference_attention.svm.max_margin import Infeasible
-from theorems.core.claim import Claim, Form, Undecided, at_least, section
+from theorems.core.att_svm import end_as_infeasible
+from theorems.core.claim import Claim, Form, at_least, section
 from theorems.core.claim_name import premise, premises, sharper, stated_claim
 from theorems.core.implementation import Implementation
 from theorems.core.nuclear_certificate import NuclearCertificate, nuclear_claim
@@ -50,7 +51,7 @@ def nuclear_rank_claims(case: Case, under_test: Implementation) -> Iterator[Clai
     assert data is not None
     svm = under_test.nuclear_max_margin(data.keys, alpha)
     if isinstance(svm, Infeasible):
-        raise Undecided(SVM_IS_OPTIMAL, "ATT-SVM⋆(α) was called infeasible")
+        end_as_infeasible(case.problem, alpha, svm, SVM_IS_OPTIMAL, svm="ATT-SVM⋆")
     yield from premises(nuclear_claim(NuclearCertificate(data, alpha, svm), SVM_IS_OPTIMAL))
     if svm.exact is None:
         return

@@ -10,8 +10,9 @@ import pytest
 from flint import fmpq
 
 from reference_attention.errors import InvalidInput
+from reference_attention.norms import conjugate
 from reference_attention.svm.max_margin import MaxMargin, max_margin
-from reference_attention.svm.norm_max_margin import NormMaxMargin, conjugate, exact_norm, norm_max_margin
+from reference_attention.svm.norm_max_margin import NormMaxMargin, exact_norm, norm_max_margin
 
 FIRST = np.array([0])
 

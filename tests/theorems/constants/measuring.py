@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from generators.case import Case
-from generators.user_data import as_text, case_of
+from generators.user_data import as_text, subject_of
 from reference_attention.files import from_json
 from tests.theorems.constants.table import CONSTANTS, WITNESSES
 from tests.theorems.constants.weakening import Constant
@@ -44,7 +45,7 @@ class Witness:
     case: str
 
 
-def failing(id: str, case: Case, constant: Constant, share: float) -> str:
+def failing(id: str, case: Any, constant: Constant, share: float) -> str:
     """The first claim that is falsified with the weakened constant; empty if none is."""
     with constant.weakened(share):
         for claim in statement_named(id).conclusion(case.normalise(), REFERENCE):
@@ -53,7 +54,7 @@ def failing(id: str, case: Case, constant: Constant, share: float) -> str:
     return ""
 
 
-def cases_of(id: str, examples: int) -> Iterator[tuple[str, Case]]:
+def cases_of(id: str, examples: int) -> Iterator[tuple[str, Any]]:
     """Those of the witnesses that the table has, those whose strengths are kept, and drawn ones; small ones."""
     yield from ((f"fixed {name}", case) for name, case in WITNESSES.get(id, {}).items())
     yield from ((f"kept {k + 1}", one.case) for k, one in enumerate(kept_strengths(id)))
@@ -63,9 +64,10 @@ def cases_of(id: str, examples: int) -> Iterator[tuple[str, Case]]:
 
 def measure(constant: Constant, id: str, examples: int, most: int = 3) -> Witness | None:
     """The witness of the smallest share among the first few cases that fail at all; None if none does."""
-    found: list[tuple[str, Case, str]] = []
+    found: list[tuple[str, Any, str]] = []
     for place, case in cases_of(id, examples):
-        if case.problem.keys.size <= LARGEST and (claim := failing(id, case, constant, 1.0)):
+        small = not isinstance(case, Case) or case.problem.keys.size <= LARGEST
+        if small and (claim := failing(id, case, constant, 1.0)):
             found.append((place, case, claim))
             if len(found) == most:
                 break
@@ -100,9 +102,9 @@ def kept(id: str) -> dict[str, Witness | None]:
     return {key: None if one is None else Witness(**one) for key, one in held.items()}
 
 
-def case_from(text: str) -> Case:
+def case_from(text: str) -> Any:
     """The case of a witness."""
-    return case_of(from_json(text))
+    return subject_of(from_json(text))
 
 
 def constants_of(id: str) -> list[Constant]:

@@ -16,6 +16,12 @@ from theorems.bounded import exact
 from theorems.curves.joint_setup import JointSetup
 from theorems.curves.nuclear_bounds import NuclearBounds
 from theorems.curves.nuclear_local_bounds import NuclearLocalBounds
+from theorems.next_token import ntp_finite_part, ntp_path, sublevel
+from theorems.next_token.followed import Followed
+from theorems.next_token.limits import Limits
+from theorems.next_token.loss_at import LossAt
+from theorems.steepest_descent import steepest_momentum, steepest_one_input
+from theorems.steepest_descent.geometry import RowGeometry
 from theorems.token_selection.global_paths import (
     descent_from_a_margin,
     lemma_05_gradient_correlation,
@@ -30,6 +36,7 @@ from theorems.token_selection.local_paths.local_constants import LocalConstants
 from theorems.token_selection.nonlinear_heads import theorem_8_nonlinear_heads
 from theorems.token_selection.softmax import lemma_06_smoothness_and_descent
 from theorems.transformers_as_svms import (
+    factored_descent,
     feasible_weights,
     floor_bounds,
     local_path_bounds,
@@ -38,6 +45,7 @@ from theorems.transformers_as_svms import (
     row_independence,
 )
 from theorems.transformers_as_svms.local_path_bounds import LocalPathBounds
+from theorems.transformers_as_svms.mixing_numbers import Mixing
 from theorems.transformers_as_svms.sequence_numbers import SequenceRows
 
 READ_LATE = "the offset is read off from E ≤ 0.01 on, where it moves nothing that floats see"
@@ -47,12 +55,21 @@ NEAR_ONE = "beyond R0 the chosen tokens have nearly all the weight, and others e
 HALF_TAKEN = "harmful tokens take half of the excess at R0 alone, if at all"
 AT_LESS = "log1p(x) is taken at the least margin, and is more than b makes up for"
 TWO_CASES = "two worst cases added, of which a pair found has one: unseen, and not proven to be unneeded"
+SAFE = "safe steps lower the risk by far more than it could rise by with κ less"
+SHORTENED = "steps are made short until b ≥ 0 by the same D, and τ leaves more room than the second order takes"
 ANY_SHARE = "the bounds hold wherever Aq < 1; that Aq ≤ ½ only makes β explicit"
+
+AT_ONE_RADIUS = "e^x − 1 ≤ (e − 1)x is an equality at x = E/π_min = 1 alone, and radii of the path are few"
 
 LOG_2 = float(np.log(2.0))
 DESCENT, JOINT = ("descent-from-a-margin",), ("theorem-5", "theorem-6")
 PATH, LOCAL, SEQUENCE = ("theorem-1", "tsvm-frobenius-path"), ("tsvm-local-path",), ("tsvm-sequence",)
 NUCLEAR = ("tsvm-nuclear-path",)
+FACTORED, MIXING = ("tsvm-factored-flow",), ("tsvm-mixing",)
+STEEPEST, LABELS = ("steepest-one-input", "steepest-from-a-margin"), ("steepest-multiclass", "steepest-momentum")
+NEXT, NEXT_PATH, NEXT_DESCENT, FINITE = (
+    (f"ntp-{name}",) for name in ("extended-supports", "path", "descent", "finite-part")
+)
 
 
 def half(*of: Any) -> float:
@@ -115,6 +132,18 @@ def _without_change(held: Any, share: float) -> Any:
 
 def _scaled_constant(factor: float) -> Any:
     return lambda held, share: held * factor**share
+
+
+def _least_margin(held: Any, share: float) -> Any:
+    return lambda at: held(at) * (1 - share) + np.min(at.margins, axis=(-2, -1)) * share
+
+
+def _log_of_itself(held: Any, share: float) -> Any:
+    return lambda x: held(x) * (1 - share) + np.log(x) * share
+
+
+def _itself(held: Any, share: float) -> Any:
+    return lambda t: held(t) * (1 - share) + t * share
 
 
 def _fewer_harm(held: Any, share: float) -> Any:
@@ -270,6 +299,32 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant(SEQUENCE, "κ with Γ_max/Γ_min", "1", SequenceRows, "log_kappa", lowered(_sequence_gaps)),
     Constant(SEQUENCE, "½ of the floor", "1", SequenceRows, "log_least_gap", lowered(lambda rows: -LOG_2)),
     Constant(SEQUENCE, "b min(x, 1)", "0", SequenceRows, "bent", faded),
+    Constant(("tsvm-factored-descent",), "2 L̂ M² + c", "half of it", factored_descent, "lipschitz", scaled(0.5)),
+    Constant(FACTORED, "κ of the margin", "κ/100", MarginConstants, "kappa", scaled(0.01)),
+    Constant(("tsvm-factored-descent",), "κ of the margin", "κ/100", MarginConstants, "kappa", scaled(0.01), SAFE),
+    Constant(MIXING, "log B", "log B/2", Mixing, "log_ceiling", lowered(half)),
+    Constant(MIXING, "2√2 ε/s⋆_min", "a tenth", Mixing, "deviation", scaled(0.1)),
+    Constant(MIXING, "(D/λ)^½", "a tenth", Mixing, "spread", scaled(0.1)),
+    Constant(STEEPEST, "γ", "1.5 γ", RowGeometry, "margin", scaled(1.5)),
+    Constant(STEEPEST, "D'", "D'/4", RowGeometry, "diameter", scaled(0.25)),
+    Constant(("steepest-one-input",), "τ", "0", steepest_one_input, "momentum_lag", faded),
+    Constant(LABELS, "γ", "1.5 γ", RowGeometry, "margin", scaled(1.5)),
+    Constant(("steepest-multiclass",), "D", "D/2", RowGeometry, "reach", scaled(0.5)),
+    Constant(("steepest-momentum",), "D", "D/2", RowGeometry, "reach", scaled(0.5), SHORTENED),
+    Constant(("steepest-momentum",), "τ", "0", steepest_momentum, "momentum_lag", faded),
+    Constant(NEXT, "ω", "ω/2", Limits, "total", scaled(0.5)),
+    Constant(NEXT, "K", "0", LossAt, "soft_margin", _least_margin),
+    Constant(NEXT_PATH, "τ(s) ≈ √(2s)", "√s", sublevel, "turn", scaled(0.5**0.5)),
+    Constant(NEXT_PATH, "(D_c/D_F)τ", "0", sublevel, "shift_bound", faded),
+    Constant(NEXT_PATH, "log(e^{E/π} − 1)", "log(E/π)", sublevel, "log_of_expm1", _log_of_itself),
+    Constant(
+        NEXT_PATH, "κ with e − 1", "1", ntp_path, "kappa", lowered(lambda *of: np.log(np.expm1(1.0))), AT_ONE_RADIUS
+    ),
+    Constant(NEXT_DESCENT, "‖θ_0 − ϑ_r‖²", "½ of it", Followed, "start_to_ray", scaled(0.5)),
+    Constant(NEXT_DESCENT, "K", "0", LossAt, "soft_margin", _least_margin),
+    Constant(FINITE, "λ_H", "2λ_H", Limits, "curvature", scaled(2.0)),
+    Constant(FINITE, "(1 − e^{−t})/t", "1", ntp_finite_part, "share_kept", _itself),
+    Constant(FINITE, "D_c", "0", Limits, "reach", faded),
 )
 """Of all statements that have effective bounds with constants of their own."""
 

@@ -125,6 +125,7 @@ WRONG |= dict.fromkeys(("4a", "4b"), REFERENCE.replace("single", scaled_gradient
 WRONG |= {"3c": fault_named("temperature").implementation}
 WRONG |= {"tsvm-ranks": fault_named("svm-coordinate-off").implementation}
 WRONG |= {"tsvm-mixing": fault_named("mixing-offset-is-finite-part").implementation}
+WRONG |= {"next-tokens": fault_named("finite-part-frozen").implementation}
 """A fault per figure that its numbers must show."""
 
 
@@ -332,6 +333,17 @@ def shows_norms(numbers: Numbers) -> bool:
     return below and [curve["selected"] for curve in curves] == [5, 5, 3, 4]
 
 
+def shows_next_tokens(numbers: Numbers) -> bool:
+    """Both turn to W^mm; under descent the part in F falls like 1/k, as what it follows; normalized it chatters."""
+    plain, normalized = numbers["curves"]
+    late = numbers["steps"].index(next(k for k in numbers["steps"] if k >= 1000))
+    turned = all(curve["turned"][-1] < curve["turned"][late] < 0.01 for curve in (plain, normalized))
+    shrinks = plain["apart"][-1] * numbers["steps"][-1] / (plain["apart"][late] * numbers["steps"][late])
+    near = abs(plain["apart"][-1] / plain["follows"][-1] - 1) < 0.01
+    stays = abs(normalized["apart"][-1] / numbers["chatter"] - 1) < 0.05
+    return bool(turned and 0.5 < shrinks < 2 and near and stays)
+
+
 CHECKS: dict[str, Callable[[Numbers], bool]] = {
     "1a": shows_1a,
     "1b": shows_1b,
@@ -355,6 +367,7 @@ CHECKS: dict[str, Callable[[Numbers], bool]] = {
     "tsvm-factored": shows_tsvm_factored,
     "tsvm-mixing": shows_tsvm_mixing,
     "norms": shows_norms,
+    "next-tokens": shows_next_tokens,
 }
 
 

@@ -59,6 +59,13 @@ def test_faults_are_caught(id: str, fault: str) -> None:
     assert falsifies(id, FAULTS[fault].implementation, RUNS[fault])
 
 
+def test_faults_on_matrices_alone_are_caught() -> None:
+    """Of one query all rows have rank one: only one singular value can be wrong, and duals in ‖·‖_2 are right."""
+    assert falsifies(ONE, FAULTS["orthogonal-factor-approximate"].implementation, "iterate-is-a-steepest-step")
+    assert falsifies(MARGIN, FAULTS["orthogonal-factor-bent"].implementation, "iterate-is-a-steepest-step")
+    assert falsifies(MARGIN, FAULTS["norm-margin-with-euclidean-duals"].implementation, "norm-margin-is-largest")
+
+
 MIRRORED = {
     "mirror-of-another-power": "mirror-run-is-the-one-asked-for",
     "mirror-step-too-long": "iterate-is-a-mirror-step",

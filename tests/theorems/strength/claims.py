@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase
 from generators.attention_call import AttentionCall
 from generators.case import Case
 from generators.drawing import drive
-from generators.user_data import as_text, case_of
+from generators.user_data import as_text, subject_of
 from reference_attention.files import from_json
 from theorems.bounded import value_of
 from theorems.core.check import check
@@ -75,7 +75,7 @@ def ids() -> list[str]:
     return [id for id, one in statements().items() if one.kernel is None or not one.kernel.capability]
 
 
-def strengths(id: str, case: Case) -> list[Strength]:
+def strengths(id: str, case: Any) -> list[Strength]:
     """Of all claims on the case, in order."""
     statement = statement_named(id)  # before: modules that are loaded later would record no mean
     with means() as found:
@@ -165,12 +165,16 @@ def _near(a: Strength, b: Strength) -> bool:
     return a.form == Form.EXACT or abs(a.mean - b.mean) <= MEAN * abs(a.mean) + ROUNDING
 
 
-def drawn(id: str) -> list[Case]:
+def drawn(id: str) -> list[Any]:
     """A few small cases of the statement's own strategy: of several inputs, of one, of two tokens; of other losses."""
-    found: dict[tuple[bool, bool, str], Case] = {}
+    found: dict[tuple[bool, bool, str], Any] = {}
 
     def visit(case: Any) -> None:
         assert not isinstance(case, AttentionCall)
+        if not isinstance(case, Case):
+            sizes = list(case.sizes.values())
+            found.setdefault((sizes[0] > 1, sizes[1] > 2, ", ".join(case.sizes)), case)
+            return
         if case.problem.keys.size <= LARGEST:
             n, tokens, _ = case.problem.keys.shape
             found.setdefault((n > 1, tokens > 2, case.problem.loss.name), case)
@@ -197,20 +201,21 @@ def drawn(id: str) -> list[Case]:
 class Kept:
     """A case with what was claimed of it."""
 
-    case: Case
+    case: Any
     text: str
     claims: list[Strength]
 
 
 def kept(id: str) -> Iterator[Kept]:
     """What is kept of a statement; nothing if there is none."""
+    statement_named(id)  # whose paper knows the kind of its data
     path = KEPT / f"{id}.json"
     for held in json.loads(path.read_text(encoding="utf-8")) if path.exists() else []:
         text = json.dumps(held["case"])
-        yield Kept(case_of(from_json(text)), text, [Strength(*one) for one in held["claims"]])
+        yield Kept(subject_of(from_json(text)), text, [Strength(*one) for one in held["claims"]])
 
 
-def keep(id: str, cases: list[Case]) -> None:
+def keep(id: str, cases: list[Any]) -> None:
     """Write cases down with what is claimed of them now; drawn ones if there are none."""
     held = [
         {

@@ -8,9 +8,10 @@ gradient is a matrix.
 B forgets a gradient like μᵗ. Where ∇L vanishes faster, as it does with long steps (η Θ > log 1/μ, Θ the margin), the
 oldest gradients rule for ever and the direction stays theirs.
 
-Limit: of a prompt, short steps lead to nearly the largest ℓ2 margin, and steps like 1/√t to the largest: the gap has a
-bound (``steepest-one-input`` from any start, ``steepest-from-a-margin``), β = μ there. Of W it is the spectral norm on
-separable linear data; for attention nothing is proven here but where all gradients have rank one (one query).
+Limit: short steps lead to nearly the largest margin, and steps like 1/√t to the largest: of a prompt in ℓ2, of W in the
+spectral norm, of one query in all norms of singular values alike. The gap has a bound, β = μ there
+(``steepest-one-input`` from any start, ``steepest-from-a-margin``). Without momentum (``spectral-ETA``) it has one from
+wherever margins suffice. On separable linear data, too, it is the spectral norm.
 
 References: Jordan et al., *Muon: An optimizer for hidden layers in neural networks*, 2024; Fan, Schmidt,
 Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass Separable Data*, NeurIPS 2025.
@@ -18,27 +19,27 @@ Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass Separab
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 
-from reference_attention.floats import EPS
 from reference_attention.risk import ScaledGradient
+from reference_attention.training.steepest_descent import orthogonal_factor
 from theorems.benchmark.optimisers import scaled
 from theorems.benchmark.optimisers.optimiser import Optimiser, Setting, Theory
 from theorems.benchmark.optimisers.scaled import Vector
 
 MOMENTUM = 0.95
 """μ."""
+SOURCE = "margin in the spectral norm of W, ℓ2 of a prompt{}: steepest-one-input, steepest-from-a-margin"
 
 
 class Muon(Optimiser):
     """Steps of length η in every singular direction."""
 
-    theory = Theory(
-        source="margin of a prompt, short steps: steepest-from-a-margin; of W, linear data (Fan et al. 2025)",
-        steepest=2.0,
-        momentum=MOMENTUM,
-    )
+    theory = Theory(source=SOURCE.format(", short steps"), steepest=2.0, momentum=MOMENTUM, spectral=True)
     batched = True
+    remembers: ClassVar[bool] = True
 
     def __init__(self, step: float) -> None:
         self._step = step
@@ -50,16 +51,14 @@ class Muon(Optimiser):
 
     def step(self, p: Vector, gradient: ScaledGradient) -> Vector:
         """W − η U Vᵀ."""
-        self._b = scaled.total(MOMENTUM, self._b, 1.0, scaled.of(gradient))
+        now = scaled.of(gradient)
+        self._b = scaled.total(MOMENTUM, self._b, 1.0, now) if self.remembers else now
         matrices = self._b.direction.reshape(*p.shape[:-1], *self._shape)
         return np.asarray(p - self._step * orthogonal_factor(matrices).reshape(p.shape))
 
 
-def orthogonal_factor(matrices: np.ndarray) -> np.ndarray:
-    """U Vᵀ of each matrix (*b, k, l) over its nonzero singular values: those beyond the rounding of the largest."""
-    if matrices.shape[-1] == 1:
-        length = np.sqrt((matrices * matrices).sum(axis=-2, keepdims=True))
-        return np.asarray(matrices / np.where(length > 0, length, 1.0))
-    u, sizes, vt = np.linalg.svd(matrices, full_matrices=False)
-    counted = sizes > max(matrices.shape[-2:]) * EPS * sizes[..., :1]
-    return np.asarray((u * counted[..., None, :]) @ vt)
+class SpectralDescent(Muon):
+    """The same without momentum: normalized steepest descent in the spectral norm."""
+
+    theory = Theory(source=SOURCE.format(""), steepest=2.0, spectral=True)
+    remembers = False

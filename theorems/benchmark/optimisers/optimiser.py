@@ -18,6 +18,7 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float64
 
+from reference_attention.norms import name_of
 from reference_attention.problem import Problem
 from reference_attention.risk import ScaledGradient
 from theorems.core.implementation import REFERENCE, Implementation
@@ -44,9 +45,10 @@ class Theory:
         exponent: that of the power, where theory has one; ``None`` otherwise.
         proven: the largest exponent that is proven of attention, up to logarithms of x, if one is.
         along_gradient: whether every step goes along −∇L, so that ``descent-from-a-margin`` bounds 1 − cos of a run.
-        steepest: q, if every step of a prompt is steepest in ‖·‖_q for M ← β M + ∇L, of any length, so that
+        steepest: q, if every step is steepest in ‖·‖_q of the entries of p for M ← β M + ∇L, of any length, so that
             ``steepest-one-input`` or ``steepest-from-a-margin`` bounds the gap of the margin of a run.
         momentum: that β.
+        spectral: whether steps of W are steepest in its spectral norm instead, as a single column's are in ‖·‖_2.
     """
 
     norm: int | float | None = None
@@ -57,16 +59,12 @@ class Theory:
     proven: int | float | None = None
     steepest: int | float | None = None
     momentum: int | float = 0.0
+    spectral: bool = False
 
     @property
     def limit(self) -> str:
         """In a word or two."""
         return "unknown" if self.norm is None else name_of(self.norm)
-
-
-def name_of(norm: int | float) -> str:
-    """ℓ2, ℓ1.5, …, ℓ∞"""
-    return "ℓ∞" if norm == float("inf") else f"ℓ{norm:g}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -71,6 +71,7 @@ def theory_of(found: type[Optimiser], name: str) -> Theory:
         proven,
         None if steepest is None else float(steepest),
         float(momentum),
+        bool(theory.spectral),
     )
 
 

@@ -17,6 +17,7 @@ from generators.random_trials import random_trial
 from reference_attention import risk
 from reference_attention.problem import Problem
 from reference_attention.risk import ScaledGradient
+from reference_attention.training.steepest_descent import orthogonal_factor
 from theorems.benchmark.optimisers import adam, heavy_ball, muon
 from theorems.benchmark.rules import rule_named
 from theorems.core.implementation import REFERENCE
@@ -66,6 +67,8 @@ def plain(name: str, problem: Problem, p: np.ndarray, shape: tuple[int, ...]) ->
         elif name == "muon-0.2":
             u = 0.95 * u + at
             p = p - 0.2 * (polar(u.reshape(shape))[0].ravel() if len(shape) == 2 else u / np.linalg.norm(u))
+        elif name == "spectral-0.2":
+            p = p - 0.2 * (polar(at.reshape(shape))[0].ravel() if len(shape) == 2 else at / np.linalg.norm(at))
         elif "factored" in name:
             K, Q = factored_step(name, at.reshape(d, -1), K, Q)
             p = (K @ Q.T).ravel()
@@ -102,6 +105,7 @@ NAMES = (
     "heavy-ball-0.5",
     "adam-0.1",
     "muon-0.2",
+    "spectral-0.2",
     "factored-0.2",
     "normalized-factored-0.2",
     "polyak",
@@ -166,16 +170,16 @@ def test_the_potential_of_the_euclidean_norm_makes_gradient_descent() -> None:
 
 def test_orthogonalising_a_column_is_normalizing_it() -> None:
     matrices = np.random.default_rng(0).standard_normal((3, 5, 1))
-    units = muon.orthogonal_factor(matrices)
+    units = orthogonal_factor(matrices)
     assert np.linalg.norm(units, axis=1) == pytest.approx(1.0, rel=1e-14)
     assert units * np.linalg.norm(matrices, axis=1, keepdims=True) == pytest.approx(matrices, rel=1e-14)
 
 
 def test_what_has_no_rank_is_not_orthogonalised() -> None:
     flat = np.outer([1.0, 2.0], [3.0, 4.0])[None]
-    found = muon.orthogonal_factor(flat)[0]
+    found = orthogonal_factor(flat)[0]
     assert found == pytest.approx(flat[0] / np.linalg.norm(flat), rel=1e-12)
-    assert (muon.orthogonal_factor(0 * flat) == 0).all()
+    assert (orthogonal_factor(0 * flat) == 0).all()
 
 
 def test_the_flow_is_what_another_solver_integrates() -> None:

@@ -1,0 +1,59 @@
+"""How long it takes to decide extended supports over the rationals, and to solve for where training ends.
+
+python -m pytest benchmarks/bench_next_tokens.py
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from reference_attention.next_token import extended_supports as module
+from reference_attention.next_token.extended_supports import extended_supports
+from reference_attention.next_token.finite_minimum import finite_minimum
+from reference_attention.next_token.master_problem import MasterProblem
+from reference_attention.next_token.next_token_svm import next_token_svm
+from reference_attention.next_token.split import Split
+
+MOST, WIDE = 14, 10
+"""Alternatives to decide, and entries of θ: a certificate is to take 5 ms at most."""
+
+
+def drawn(rng: np.random.Generator) -> MasterProblem:
+    """Attention-like: up to 14 pairs of small integer vectors in R^10, supports of one or two."""
+    m = int(rng.integers(2, 6))
+    alternatives = MOST // m + 1
+    vectors = rng.integers(-2, 3, size=(m, alternatives, WIDE)).astype(float)
+    counts = np.zeros((m, alternatives), dtype=np.int64)
+    counts[:, 0] = 1
+    counts[rng.random(m) < 0.4, 1] = 2
+    if rng.random() < 0.5:  # contradictions: what one context puts above the other puts below
+        vectors[1], vectors[0, :2] = vectors[0], vectors[0, 1::-1]
+    return MasterProblem(vectors, counts)
+
+
+PROBLEMS = [drawn(np.random.default_rng(seed)) for seed in range(20)]
+
+
+@pytest.mark.parametrize("k", range(4))
+def test_extended_supports(benchmark: BenchmarkFixture, k: int) -> None:
+    benchmark(extended_supports, PROBLEMS[k])
+
+
+def test_a_certificate_takes_five_milliseconds_at_most(benchmark: BenchmarkFixture) -> None:
+    """The mean over all of them, and that each is one of the linear program's."""
+    assert all(module._by_program(problem) is not None for problem in PROBLEMS)
+    benchmark(lambda: [extended_supports(problem) for problem in PROBLEMS])
+    assert benchmark.stats.stats.median / len(PROBLEMS) < 5e-3
+
+
+@pytest.mark.parametrize("k", range(2))
+def test_ends(benchmark: BenchmarkFixture, k: int) -> None:
+    sets = extended_supports(PROBLEMS[k]).sets
+
+    def solve() -> None:
+        next_token_svm(PROBLEMS[k], sets)
+        assert finite_minimum(Split.of(PROBLEMS[k], sets)).radius < 1e-60
+
+    benchmark(solve)

@@ -1,0 +1,23 @@
+"""Data by the names that ``theorems bench --data`` takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from benchopt import BaseDataset
+
+from generators.user_data import attention_case, load
+from theorems.benchmark.work import shape_of, start_of
+
+
+class Dataset(BaseDataset):
+    """From the start that ``theorems bench`` takes; where there are queries W is trained."""
+
+    name = "named"
+    parameters = {"data": ["figure-1a", "figure-1b", "figure-1c", "tsvm-paths-3"]}  # noqa: RUF012
+
+    def get_data(self) -> dict[str, Any]:
+        """Keys and scores."""
+        case = attention_case(load(self.data, 0))
+        keys = None if case.queried is None else case.queried.keys
+        return {"problem": case.problem, "start": start_of(self.data, case), "shape": shape_of(case), "keys": keys}

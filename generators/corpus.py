@@ -1,0 +1,104 @@
+"""A corpus as next-token data: windows of its tokens are contexts, and what follows them is counted.
+
+Tokens are the characters of a text, or ids. The context of a token is the window of the ``window`` tokens before it,
+and its embedding says which token stands where in it: h = (e_{t−k}, …, e_{t−1}), ``window`` times V entries, 0 or 1.
+Windows of one token are independent, hence separable and compatible; longer ones need not be.
+
+Reference: arXiv 2402.18551, Section 2 and Appendix C.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from reference_attention.errors import InvalidInput
+
+WINDOW = 2
+LARGEST_FILE = 1 << 16
+"""Bytes of a text: its counts are of a tiny language, whose W is solved for over the rationals."""
+MOST_ENTRIES = 200
+"""Of W: V times the length of an embedding."""
+MOST_PAIRS = 400
+"""Contexts times tokens."""
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """The contexts of a corpus, and what followed them.
+
+    Attributes:
+        embeddings: h_j, (m, window · V).
+        counts: how often each token followed, (m, V).
+        vocabulary: what tokens are called.
+        windows: what contexts are called.
+    """
+
+    embeddings: Float64[np.ndarray, "m d"]
+    counts: Int64[np.ndarray, "m V"]
+    vocabulary: tuple[str, ...]
+    windows: tuple[str, ...]
+
+
+def windows_of(corpus: Sequence[int] | str, window: int = WINDOW, name: str = "corpus") -> Windows:
+    """The windows of a corpus, and how often each token follows.
+
+    Args:
+        corpus: a text, whose characters are the tokens, in the order of their code points; or ids ≥ 0.
+        window: how many tokens a context has.
+        name: what the corpus is called in a refusal.
+
+    Raises:
+        InvalidInput: nothing follows anything; too many contexts or tokens to be solved exactly.
+
+    >>> found = windows_of("abab aba", 1)
+    >>> found.vocabulary, found.counts.tolist()
+    ((' ', 'a', 'b'), [[0, 1, 0], [0, 0, 3], [1, 2, 0]])
+    """
+    if not isinstance(window, int) or isinstance(window, bool) or window < 1:
+        raise InvalidInput(f"{name}: the window {window!r} is no whole number ≥ 1; give how many tokens a context has.")
+    if not isinstance(corpus, str) and not all(isinstance(x, int | np.integer) and x >= 0 for x in corpus):
+        raise InvalidInput(f"{name}: the corpus has something that is no id ≥ 0; give a text or a list of ids.")
+    if len(corpus) <= window:
+        raise InvalidInput(f"{name}: {len(corpus)} tokens have no window of {window} that one follows; give more.")
+    vocabulary: list[Any] = sorted(set(corpus))
+    ids = {token: k for k, token in enumerate(vocabulary)}
+    tokens = [ids[token] for token in corpus]
+    follows = Counter((tuple(tokens[t - window : t]), tokens[t]) for t in range(window, len(tokens)))
+    contexts = sorted({context for context, _ in follows})
+    size = len(vocabulary)
+    if size < 2:
+        raise InvalidInput(f"{name}: there is one token only, which always follows; give a corpus of several.")
+    if size * size * window > MOST_ENTRIES or len(contexts) * size > MOST_PAIRS:
+        raise InvalidInput(
+            f"{name}: {len(contexts)} contexts and {size} tokens make a W of {size * size * window} entries; take a"
+            f" shorter window or a smaller alphabet, for at most {MOST_ENTRIES} entries and {MOST_PAIRS} pairs."
+        )
+    counts = np.array([[follows[context, v] for v in range(size)] for context in contexts])
+    h = np.array([[float(x == v) for x in context for v in range(size)] for context in contexts])
+    names = tuple(map(str, vocabulary))
+    windows = tuple(("" if isinstance(corpus, str) else " ").join(names[x] for x in one) for one in contexts)
+    return Windows(h, counts, names, windows)
+
+
+def read_text(path: Path) -> str:
+    """A text file; line ends count as spaces, runs of them as one.
+
+    Raises:
+        InvalidInput: there is no such file, it is no UTF-8 text, or too long.
+    """
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise InvalidInput(f"{path.name}: is longer than {LARGEST_FILE} bytes; give the text of a tiny language.")
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"{path.name}: cannot be read ({error.strerror}); give a text file.") from None
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{path.name}: is not UTF-8 text; save it as UTF-8.") from None
+    return " ".join(text.split())

@@ -1,0 +1,161 @@
+"""Classification data: features, the class of each, and how often it was seen.
+
+References: Fan, Schmidt, Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass Separable Data*,
+arXiv 2502.04664, Section 2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from jaxtyping import Float64, Int64
+
+from generators.finding import Assumption, Finding, number
+from generators.margin_assumptions import difference_rows, is_farkas_proof
+from generators.numbers import STYLES, entries, integers, one_in
+from generators.subject import Subject
+from reference_attention.errors import InvalidInput
+from reference_attention.exact import products, to_float
+from reference_attention.next_token.master_problem import MasterProblem
+from reference_attention.outer_keys import OuterKeys
+from reference_attention.svm.max_margin import Infeasible, max_margin
+
+MOST = (7, 5, 4)
+"""The largest n, k and d."""
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled(Subject, kind="classification", noun="features with classes"):
+    """Features h_i with classes y_i, to be told apart by logits W h_i.
+
+    Attributes:
+        features: h_i, shape (n, d).
+        labels: y_i, from 0, shape (n,).
+        counts: how often each was seen, its weight; shape (n,).
+        classes: k, at least two.
+        start: vec W(0); ``None`` lets a statement take its own starts.
+        seed, name: see :class:`generators.subject.Subject`.
+
+    Raises:
+        InvalidInput: what does not fit, or is no class.
+    """
+
+    features: Float64[np.ndarray, "n d"]
+    labels: Int64[np.ndarray, "n"]
+    counts: Int64[np.ndarray, "n"]
+    classes: int
+    start: Float64[np.ndarray, "k"] | None = None
+    seed: int = 0
+    name: str = "generated"
+
+    def __post_init__(self) -> None:
+        shape = np.shape(self.features)
+        if len(shape) != 2 or 0 in shape or not np.isfinite(self.features).all():
+            raise InvalidInput(f"features: shape {shape}; give finite numbers of shape (n, d).")
+        if self.classes < 2:
+            raise InvalidInput(f"classes: {self.classes}; give at least two.")
+        if self.labels.shape != shape[:1] or (self.labels < 0).any() or (self.labels >= self.classes).any():
+            raise InvalidInput(f"labels: give {shape[0]} of them, from 0 to {self.classes - 1}.")
+        if self.counts.shape != shape[:1] or (self.counts < 1).any():
+            raise InvalidInput(f"counts: give {shape[0]} whole numbers, each at least 1.")
+        if self.start is not None and self.start.shape != (self.classes * shape[1],):
+            raise InvalidInput(f"start: shape {self.start.shape}; give vec W, ({self.classes * shape[1]},).")
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(k, d), of W."""
+        return self.classes, self.features.shape[1]
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """n, k, d."""
+        return {"n": len(self.features), "k": self.classes, "d": self.features.shape[1]}
+
+    @cached_property
+    def problem(self) -> MasterProblem:
+        """Its loss."""
+        followed = np.eye(self.classes, dtype=np.int64)[self.labels] * self.counts[:, None]
+        return MasterProblem.of_tokens(self.features, followed)
+
+    @cached_property
+    def keys(self) -> OuterKeys:
+        """vec(e_v h_iᵀ), v ≤ k, by their factors: the class takes the place of the optimal token."""
+        tokens = np.broadcast_to(np.eye(self.classes), (len(self.features), self.classes, self.classes))
+        return OuterKeys(np.array(tokens), self.features)
+
+    def normalise(self) -> Labelled:
+        """In units in which max |h| lies in [1, 2); W has their inverse."""
+        largest = float(np.abs(self.features).max())
+        scale = 2.0 ** math.floor(math.log2(largest)) if largest > 0 else 1.0
+        start = None if self.start is None else self.start * scale
+        return self.replace(features=self.features / scale, start=start)
+
+    def simpler(self) -> Iterator[Labelled]:
+        """One feature less, no start, all seen once, rounded features."""
+        for i in range(len(self.features) if len(self.features) > 1 else 0):
+            yield self.replace(
+                features=np.delete(self.features, i, axis=0),
+                labels=np.delete(self.labels, i),
+                counts=np.delete(self.counts, i),
+            )
+        if self.start is not None:
+            yield self.replace(start=None)
+        if (self.counts > 1).any():
+            yield self.replace(counts=np.ones_like(self.counts))
+        if (rounded := np.round(self.features)).any() and (rounded != self.features).any():
+            yield self.replace(features=rounded)
+
+
+@st.composite
+def label_cases(draw: DrawFn) -> Labelled:
+    """Separable by construction: h_i = c w_y + δ with rows w_v of equal length, so that c(‖w_y‖² − w_y·w_v) + (w_y −
+    w_v)·δ > 0 for all v ≠ y as soon as c is large enough; then W = (w_v) has positive margins.
+    """
+    n, k = draw(st.integers(1, MOST[0])), draw(st.integers(2, MOST[1]))
+    d = draw(st.integers(1 if k == 2 else 2, MOST[2]))
+    rows = np.array(draw(st.permutations(_of_one_length(d)))[:k])
+    labels = draw(integers((n,), 0, k - 1, most=MOST[:1]))
+    noise = draw(entries((n, d), draw(STYLES), most=(MOST[0], MOST[2])))
+    own = rows[labels]
+    gains = (own * own).sum(axis=1, keepdims=True) - own @ rows.T
+    lost = -((own[:, None] - rows) * noise[:, None]).sum(axis=2)
+    needed = np.max(np.where(gains > 0, lost / np.where(gains > 0, gains, 1.0), 0.0), axis=1)
+    # By half a unit more than needed, or by much.
+    more = draw(st.sampled_from((0.5, 0.5, 2.0, 8.0)))
+    factor = np.maximum(np.ceil(2 * needed) / 2, 0.0) + more
+    features = factor[:, None] * own + noise
+    if n > 1 and draw(one_in(4)):
+        features[-1], labels[-1] = features[0], labels[0]
+    counts = draw(integers((n,), 1, 3, most=MOST[:1])) if draw(one_in(3)) else np.ones(n, dtype=np.int64)
+    unit = 2.0 ** draw(st.integers(-20, 20)) if draw(one_in(6)) else 1.0
+    start = draw(entries((k * d,), draw(STYLES))) / unit if draw(one_in(2)) else None
+    return Labelled(features * unit, labels, counts, k, start=start, seed=draw(st.integers(0, 2**32 - 1)))
+
+
+def _of_one_length(d: int) -> list[list[float]]:
+    """Vectors (±2, ±1, 0, …) and (±1, ±2, 0, …), (±1) for d = 1."""
+    if d == 1:
+        return [[1.0], [-1.0]]
+    pairs = [[a * s, b * r] for a, b in ((2.0, 1.0), (1.0, 2.0)) for s in (1, -1) for r in (1, -1)]
+    return [[*pair, *[0.0] * (d - 2)] for pair in pairs]
+
+
+def separable_labels(case: Labelled) -> Finding:
+    """Whether some W has (e_y − e_v)ᵀ W h_i > 0 for all i and v ≠ y_i; what the solver says is checked exactly."""
+    rows, found = difference_rows(case.keys, case.labels), max_margin(case.keys, case.labels)
+    if isinstance(found, Infeasible):
+        proven = is_farkas_proof(rows, found.exact)
+        return Finding(False if proven else None, "multipliers prove that no W tells the classes apart")
+    least = min(products(list(rows.values()), list(found.exact.p)))
+    return Finding(True if least > 0 else None, f"margins of at least {number(to_float(least))}")
+
+
+SEPARABLE_LABELS = Assumption(
+    "separable-labels", "some W tells all classes apart", "arXiv 2502.04664, Assumption 1", separable_labels
+)

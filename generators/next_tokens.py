@@ -1,0 +1,208 @@
+"""Contexts and what followed them, or sequences that attention predicts a token of: the data of next-token prediction.
+
+References: arXiv 2402.18551, Section 2; arXiv 2403.08081, Section 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from generators.corpus import WINDOW, windows_of
+from generators.next_token_ends import NextTokenEnds
+from generators.subject import RECORD, Subject
+from reference_attention.errors import InvalidInput
+from reference_attention.next_token.attention_samples import ABSENT, attention_problem
+from reference_attention.next_token.master_problem import MasterProblem, whole_numbers
+from reference_attention.problem import checked_array
+
+
+@dataclass(frozen=True, eq=False)
+class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
+    """Embeddings of contexts with counts of what followed, or of tokens with samples and labels.
+
+    Attributes:
+        embeddings: h_j of the contexts, (m, d); with samples e_v of the tokens, (K, d).
+        counts: how often each of V tokens followed context j, (m, V).
+        samples: token ids of each sequence, the last one's attention is trained, −1 at the end of shorter ones, (n, T).
+        labels: the token id that each sequence predicts, (n,).
+        start: θ_0, (D,): vec(W_0), rows after one another.
+        step: η of gradient descent; at most 1/β if left out.
+        vocabulary: what tokens are called; their ids if left out.
+        windows: what contexts are called; their embeddings if left out.
+        seed, name: see :class:`generators.subject.Subject`.
+    """
+
+    embeddings: Float64[np.ndarray, "m d"]
+    counts: Int64[np.ndarray, "m V"] | None = None
+    samples: Int64[np.ndarray, "n T"] | None = None
+    labels: Int64[np.ndarray, "n"] | None = None
+    start: Float64[np.ndarray, "D"] | None = None
+    step: float = 0.0
+    vocabulary: Sequence[str] = ()
+    windows: Sequence[str] = ()
+    seed: int = 0
+    name: str = "generated"
+
+    def __post_init__(self) -> None:
+        checked_array("embeddings", self.embeddings, ("m", "d"))
+        if (self.counts is None) == (self.samples is None):
+            raise InvalidInput("counts: give either counts of next tokens, or samples with labels.")
+        if self.counts is not None:
+            whole_numbers("counts", self.counts, (len(self.embeddings), "V"))
+        elif self.labels is None:
+            raise InvalidInput("labels: missing; give the token that each sequence predicts.")
+        if not (np.isfinite(self.step) and self.step >= 0):
+            raise InvalidInput(f"step: {self.step} is no step size; give a positive number.")
+        for name, wanted in (("vocabulary", self.tokens), ("windows", len(self.problem_rows))):
+            held = tuple(map(str, getattr(self, name)))
+            object.__setattr__(self, name, held)
+            if held and len(held) != wanted:
+                raise InvalidInput(f"{name}: {len(held)} names for {wanted}; give one each.")
+        if self.counts is not None or self.labels_within:
+            size = self.problem.dimension
+            if self.start is not None and self.start.shape != (size,):
+                raise InvalidInput(f"start: shape {self.start.shape}; give the {size} entries of W, row by row.")
+
+    def named_values(self) -> dict[str, Any]:
+        """Without names and a step that are not given."""
+        left_out = {name for name in ("step", "vocabulary", "windows") if not getattr(self, name)}
+        return {name: value for name, value in super().named_values().items() if name not in left_out}
+
+    @classmethod
+    def of_values(cls, held: Mapping[str, Any], seed: int = 0, name: str = "data") -> NextTokens:
+        """As of every kind; or a corpus, with the window that contexts are: see :mod:`generators.corpus`.
+
+        Raises:
+            InvalidInput: unknown names, or values that do not fit.
+        """
+        if "corpus" not in held:
+            return super().of_values(held, seed, name)
+        further = sorted({*held} - {"corpus", "window", "seed", "name", *RECORD})
+        if further:
+            raise InvalidInput(f"{name}: {further[0]!r} does not stand beside a corpus; leave it out.")
+        text = held["corpus"].tolist() if isinstance(held["corpus"], np.ndarray) else held["corpus"]
+        if not isinstance(text, str | list):
+            raise InvalidInput(f"{name}: the corpus is neither a text nor a list of ids; give one of them.")
+        return cls.of_corpus(text, held.get("window", WINDOW), seed=held.get("seed", seed), name=name)
+
+    @classmethod
+    def of_corpus(
+        cls, corpus: Sequence[int] | str, window: int = WINDOW, *, seed: int = 0, name: str = "corpus"
+    ) -> NextTokens:
+        """The windows of a text or of ids, and what followed them; see :func:`generators.corpus.windows_of`.
+
+        Raises:
+            InvalidInput: nothing follows anything, or too much to be solved exactly.
+        """
+        found = windows_of(corpus, window, name)
+        made = cls(found.embeddings, found.counts, seed=seed, name=name)
+        return made.replace(vocabulary=found.vocabulary, windows=found.windows)
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens there are."""
+        return len(self.embeddings) if self.counts is None else int(self.counts.shape[1])
+
+    @property
+    def problem_rows(self) -> np.ndarray:
+        """What contexts are made of, one a row: embeddings, or sequences."""
+        return self.embeddings if self.samples is None else self.samples
+
+    @property
+    def labels_within(self) -> bool:
+        """Whether each label is a token of its sequence: without that the loss is infinite."""
+        if self.samples is None or self.labels is None:
+            return True
+        return all(label in row for row, label in zip(self.samples.tolist(), self.labels.tolist(), strict=True))
+
+    @cached_property
+    def problem(self) -> MasterProblem:
+        """Contexts, alternatives and counts.
+
+        Raises:
+            InvalidInput: see :func:`reference_attention.next_token.attention_samples.attention_problem`.
+        """
+        if self.samples is None or self.labels is None:
+            assert self.counts is not None
+            return MasterProblem.of_tokens(self.embeddings, self.counts)
+        return attention_problem(self.embeddings, self.samples, self.labels)
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        (k, d) = self.embeddings.shape
+        if self.samples is not None:
+            return {"n": len(self.samples), "T": self.samples.shape[1], "K": k, "d": d}
+        assert self.counts is not None
+        return {"m": k, "V": self.counts.shape[1], "d": d}
+
+    def rows(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        if self.samples is not None and self.labels is not None:
+            told = [self.token(y) for y in self.labels.tolist()]
+            return ("sequence", "predicts"), list(zip(map(self.context, range(len(told))), told, strict=True))
+        assert self.counts is not None
+        counts = self.counts.tolist()
+        follows = [", ".join(f"{self.token(v)}: {c}" for v, c in enumerate(row) if c) for row in counts]
+        named = map(self.context, range(len(counts)))
+        return ("context", "followed by token: times"), list(zip(named, follows, strict=True))
+
+    def token(self, v: int) -> str:
+        """What token v is called; a blank is quoted."""
+        name = self.vocabulary[v] if self.vocabulary else str(v)
+        return name if name.strip() else repr(name)
+
+    def context(self, j: int) -> str:
+        """What context, or sequence, j is called."""
+        if self.windows:
+            return self.windows[j] if self.windows[j].strip() == self.windows[j] else repr(self.windows[j])
+        if self.samples is not None:
+            return " ".join(self.token(x) for x in self.samples[j].tolist() if x != ABSENT)
+        return " ".join(f"{x:g}" for x in self.embeddings[j].tolist())
+
+    def alternative(self, j: int, v: int) -> str:
+        """What alternative v of context j is called: of a sequence its v-th distinct token."""
+        if self.samples is None:
+            return self.token(v)
+        return self.token(sorted({x for x in self.samples[j].tolist() if x != ABSENT})[v])
+
+    def lines(self) -> list[str]:
+        said = [] if self.samples is None else [f"embeddings {self.embeddings.tolist()}"]
+        said += [] if self.start is None else [f"start {self.start.tolist()}"]
+        return [*said, *([f"step {self.step:g}"] if self.step else []), f"seed {self.seed}"]
+
+    def explain(self) -> list[str]:
+        """Which next tokens training ends on, and why."""
+        if not self.labels_within:
+            return ["A label does not occur in its sequence: the loss is infinite, whatever W is."]
+        return NextTokenEnds.of(self).sentences
+
+    def simpler(self) -> Iterator[NextTokens]:
+        """With a context or sequence less, every count 1, a token or a coordinate less, without the start."""
+        if self.samples is not None and self.labels is not None:
+            for i in range(len(self.samples) if len(self.samples) > 1 else 0):
+                yield self.replace(samples=np.delete(self.samples, i, axis=0), labels=np.delete(self.labels, i))
+        elif self.counts is not None:
+            m, size = self.counts.shape
+            d = self.embeddings.shape[1]
+            bare = self.replace(start=None, vocabulary=(), windows=())
+            for j in range(m if m > 1 else 0):
+                less = np.delete(self.counts, j, axis=0)
+                yield bare.replace(embeddings=np.delete(self.embeddings, j, axis=0), counts=less)
+            for v in range(size if size > 2 else 0):
+                if not self.counts[:, v].any():
+                    yield bare.replace(counts=np.delete(self.counts, v, axis=1))
+            for k in range(d if d > 1 else 0):
+                yield bare.replace(embeddings=np.delete(self.embeddings, k, axis=1))
+            once = np.minimum(self.counts, 1)
+            if (once != self.counts).any():
+                yield self.replace(counts=once)
+            whole = np.round(self.embeddings)
+            if (whole != self.embeddings).any():
+                yield self.replace(embeddings=whole)
+        if self.start is not None:
+            yield self.replace(start=None)

@@ -1,0 +1,73 @@
+"""Attention that predicts a token by its mass: the master problem of its samples, and the priority graph.
+
+A sequence of tokens X_i with last token k attends with weights softmax(X_i W e_k), and the mass on tokens v is the
+prediction of v: alternatives are its distinct tokens, with a_iv = vec(e_v e_kᵀ) and how often each occurs. The graph of
+k has an edge from the label to every other token of each sequence that ends in k.
+
+Reference: arXiv 2403.08081, Section 2 (its code: yixiao-huang/next-token-prediction).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from reference_attention.errors import InvalidInput
+from reference_attention.next_token.master_problem import MasterProblem
+from reference_attention.problem import checked_array
+
+ABSENT = -1
+"""Stands where a shorter sequence has no token."""
+
+
+def attention_problem(
+    embeddings: Float64[np.ndarray, "K d"], samples: Int64[np.ndarray, "n T"], labels: Int64[np.ndarray, "n"]
+) -> MasterProblem:
+    """The master problem of the samples, one context each, alternatives in the order of their ids.
+
+    Raises:
+        InvalidInput: ids that are none, an empty sequence, a label that does not occur in its sequence.
+    """
+    e = checked_array("embeddings", embeddings, ("K", "d"))
+    if samples.ndim != 2 or labels.shape != (len(samples),) or 0 in samples.shape:
+        raise InvalidInput(f"labels: shape {labels.shape} for samples {samples.shape}; give one token a sequence.")
+    if (samples < ABSENT).any() or (samples >= len(e)).any() or (labels < 0).any() or (labels >= len(e)).any():
+        raise InvalidInput(f"samples: ids have to be 0 to {len(e) - 1}, with −1 after the end of shorter sequences.")
+    rows = [np.array([x for x in row if x != ABSENT]) for row in samples.tolist()]
+    if any(len(row) == 0 for row in rows):
+        raise InvalidInput("samples: a sequence is empty; leave it out.")
+    found = [np.unique(row, return_counts=True) for row in rows]
+    for i, ((own, _), label) in enumerate(zip(found, labels.tolist(), strict=True)):
+        if label not in own:
+            raise InvalidInput(f"labels: {label} does not occur in sequence {i}, which can never predict it.")
+    most, d = max(len(tokens) for tokens, _ in found), e.shape[1]
+    vectors = np.zeros((len(rows), most, d * d))
+    counts = np.zeros((len(rows), most), dtype=np.int64)
+    times = np.zeros_like(counts)
+    for i, (tokens, repeats) in enumerate(found):
+        vectors[i, : len(tokens)] = np.einsum("va,b->vab", e[tokens], e[rows[i][-1]]).reshape(len(tokens), -1)
+        times[i, : len(tokens)] = repeats
+        counts[i, int(np.searchsorted(tokens, labels[i]))] = 1
+    return MasterProblem(vectors, counts, times)
+
+
+def component_sets(samples: Int64[np.ndarray, "n T"], labels: Int64[np.ndarray, "n"]) -> Bool[np.ndarray, "n K"]:
+    """The alternatives of each sequence that lie in the strongly connected component of its label, as a mask.
+
+    In the priority graph of its last token; Tarjan's algorithm, in SciPy.
+    """
+    rows = [[x for x in row if x != ABSENT] for row in samples.tolist()]
+    distinct = [sorted(set(row)) for row in rows]
+    out = np.zeros((len(rows), max(map(len, distinct))), dtype=bool)
+    size = int(samples.max()) + 1
+    for last in {row[-1] for row in rows}:
+        own = [i for i, row in enumerate(rows) if row[-1] == last]
+        edges = [(int(labels[i]), v) for i in own for v in distinct[i] if v != labels[i]]
+        ends = np.array(edges, dtype=np.int64).reshape(-1, 2)
+        graph = coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(size, size))
+        _, component = connected_components(graph, directed=True, connection="strong")
+        for i in own:
+            out[i, : len(distinct[i])] = component[distinct[i]] == component[labels[i]]
+    return out

@@ -1,0 +1,47 @@
+"""NTP-compatibility: whether some θ gives what followed each context its frequencies exactly; decided over integers.
+
+(a_jz − a_jz')·θ + log m_jz/m_jz' = log p_jz/p_jz' on S_j is solvable if and only if every rational combination y of the
+rows a_jz − a_jz' that vanishes has Π (c_jz m_jz'/(c_jz' m_jz))^y = 1, c the counts: an equality of integers, decided by
+the exponents of primes.
+
+Reference: arXiv 2402.18551, Definition 1 and (4).
+"""
+
+from __future__ import annotations
+
+from flint import fmpq, fmpq_mat, fmpz
+
+from reference_attention.next_token.master_problem import MasterProblem
+
+
+def compatible(problem: MasterProblem) -> bool:
+    """Whether (4) has a solution.
+
+    >>> compatible(MasterProblem.of_tokens([[1.0], [2.0]], [[2, 1, 0], [4, 1, 0]]))
+    True
+    >>> compatible(MasterProblem.of_tokens([[1.0], [2.0]], [[2, 1, 0], [2, 1, 0]]))
+    False
+    """
+    pairs = [pair for pair in problem.pairs if problem.supports[pair]]
+    if not pairs:
+        return True
+    exponents = [_exponents(problem, *pair) for pair in pairs]
+    primes = sorted(set().union(*exponents))
+    rows = [problem.differences[pair] for pair in pairs]
+    # The right-hand sides are integer combinations of logarithms of primes, which are independent over the rationals.
+    table = [[*row, *(fmpq(own.get(prime, 0)) for prime in primes)] for row, own in zip(rows, exponents, strict=True)]
+    return bool(fmpq_mat(table).rank() == fmpq_mat(rows).rank())
+
+
+def _exponents(problem: MasterProblem, j: int, v: int) -> dict[int, int]:
+    """Those of c_jz m_jv/(c_jv m_jz), z = z_j, by prime."""
+    z, found = int(problem.first[j]), dict[int, int]()
+    for number, sign in (
+        (problem.counts[j, z], 1),
+        (problem.multiplicities[j, v], 1),
+        (problem.counts[j, v], -1),
+        (problem.multiplicities[j, z], -1),
+    ):
+        for prime, power in fmpz(int(number)).factor():
+            found[int(prime)] = found.get(int(prime), 0) + sign * int(power)
+    return found

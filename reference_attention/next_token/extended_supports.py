@@ -1,0 +1,202 @@
+"""Which alternatives training does not tell apart from what followed: the extended supports Ŝ_j ⊇ S_j, proven.
+
+C = {U : (a_jz − a_jv)·U ≥ 0 for z ∈ S_j, v ∈ V_j} is the recession cone of the loss, on which those of S_j tie. Ŝ_j is
+S_j with every v that is tied to it by all of C. One linear program finds it: max Σt, (a_jz − a_jv)·U ≥ t_jv ∈ [0, 1].
+As C is a cone, t is 0 or 1 in a solution, and 1 exactly off Ŝ. What the solver says is then proven: a rational U in C
+separates each pair off Ŝ, and rational λ ≥ 0 and μ with Σ λ_jv (a_jz − a_jv) + Σ μ_jz' (a_jz − a_jz') = 0 and λ > 0 on
+the others show that no U in C separates one of these.
+
+References: own; the conditions (6) of arXiv 2402.18551 are Ŝ = S; scipy.optimize (HiGHS).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from flint import fmpq, fmpq_mat
+from jaxtyping import Bool
+from scipy.optimize import linprog
+
+from reference_attention.exact import combination, products, rational, to_floats
+from reference_attention.next_token.master_problem import MasterProblem, Vector
+from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
+
+Pair = tuple[int, int]
+"""(j, v)."""
+TIED = 0.5
+"""A t below it counts as 0."""
+
+
+@dataclass(frozen=True, eq=False)
+class ExtendedSupports:
+    """Ŝ and its proof.
+
+    Attributes:
+        sets: Ŝ_j as a mask, shape (m, K).
+        separator: U ∈ C with (a_jz − a_jv)·U > 0 for every v ∉ Ŝ_j, D rationals.
+        tying: λ_jv > 0, by (j, v) with v ∈ Ŝ_j∖S_j.
+        levelling: μ_jz', by (j, z') with z' ∈ S_j, of either sign; none at z_j.
+    """
+
+    sets: Bool[np.ndarray, "m K"]
+    separator: Vector
+    tying: dict[Pair, fmpq]
+    levelling: dict[Pair, fmpq]
+
+    @cached_property
+    def largest(self) -> int:
+        """How many alternatives the largest Ŝ_j has."""
+        return int(self.sets.sum(axis=1).max())
+
+    def separable(self, problem: MasterProblem) -> bool:
+        """Whether Ŝ = S: some U ties what followed and separates it from what did not, NTP-separability."""
+        return bool((self.sets == problem.supports).all())
+
+    def error(self, problem: MasterProblem) -> str:
+        """What is wrong with the proof; empty if nothing is. Over the rationals, and without a solver."""
+        rows, sets = problem.differences, np.asarray(self.sets)
+        if sets.shape != problem.supports.shape or (problem.supports & ~sets).any():
+            return "the sets do not contain the supports"
+        if (sets & ~problem.alternatives).any() or len(self.separator) != problem.dimension:
+            return "they are another problem's"
+        gains = dict(zip(rows, products(list(rows.values()), self.separator), strict=True))
+        for (j, v), gain in gains.items():
+            if sets[j, v] and gain != 0:
+                return f"U does not tie alternative {v} of context {j}, which is said to be tied"
+            if not sets[j, v] and not gain > 0:
+                return f"U does not separate alternative {v} of context {j}, which is said to be separated"
+        weights = {**self.tying, **self.levelling}
+        tied = {pair for pair in rows if sets[pair] and not problem.supports[pair]}
+        if set(self.tying) != tied or not all(x > 0 for x in self.tying.values()):
+            return "λ is not positive exactly on what is tied and did not follow"
+        if not all(pair in rows and problem.supports[pair] for pair in self.levelling):
+            return "μ is not on what followed"
+        total = combination([rows[pair] for pair in weights], list(weights.values()), problem.dimension)
+        return "" if all(x == 0 for x in total) else "Σλ(a_z − a_v) + Σμ(a_z − a_z') is not 0"
+
+
+def extended_supports(problem: MasterProblem) -> ExtendedSupports:
+    """Ŝ, proven. Where the solver's floats do not suffice, :func:`supports_by_exclusion`.
+
+    >>> extended_supports(MasterProblem.of_tokens([[1.0], [1.0]], [[1, 0, 0], [0, 3, 0]])).sets
+    array([[ True,  True, False],
+           [ True,  True, False]])
+    """
+    return _by_program(problem) or supports_by_exclusion(problem)
+
+
+def _by_program(problem: MasterProblem) -> ExtendedSupports | None:
+    """The linear program in (U, t), and what it says over the rationals; None where that proves nothing."""
+    rows = problem.differences
+    level = [pair for pair in rows if problem.supports[pair]]
+    others = [pair for pair in rows if not problem.supports[pair]]
+    sets = np.array(problem.supports)
+    if not others:
+        return ExtendedSupports(sets, [fmpq(0)] * problem.dimension, {}, {})
+    floats = {pair: _unit(row) for pair, row in rows.items()}
+    size, count = problem.dimension, len(others)
+    upper = np.hstack([-np.array([floats[pair] for pair in others]), np.eye(count)])
+    equal = np.hstack([np.array([floats[pair] for pair in level]).reshape(-1, size), np.zeros((len(level), count))])
+    found = linprog(
+        np.append(np.zeros(size), -np.ones(count)),
+        A_ub=upper,
+        b_ub=np.zeros(count),
+        A_eq=equal if level else None,
+        b_eq=np.zeros(len(level)) if level else None,
+        bounds=[(None, None)] * size + [(0, 1)] * count,
+        method="highs-ds",
+    )
+    if found.status != 0:
+        return None
+    tied = [pair for pair, t in zip(others, found.x[size:].tolist(), strict=True) if t < TIED]
+    for pair in tied:
+        sets[pair] = True
+    kept = [*level, *tied]
+    separator = _null_vector([rows[pair] for pair in kept], found.x[:size].tolist())
+    prices = dict(zip(others, (-found.ineqlin.marginals).tolist(), strict=True))
+    prices.update(zip(level, (-found.eqlin.marginals).tolist() if level else [], strict=True))
+    scaled = [prices[pair] / max(float(np.abs(to_floats(rows[pair])).max()), 1e-300) for pair in kept]
+    balance = _null_vector(list(fmpq_mat([rows[p] for p in kept]).transpose().tolist()), scaled) if tied else []
+    weights = dict(zip(kept, balance, strict=True)) if tied else {}
+    proof = ExtendedSupports(
+        sets,
+        separator,
+        {pair: weights[pair] for pair in tied},
+        {pair: weights[pair] for pair in level if tied},
+    )
+    return None if proof.error(problem) else proof
+
+
+def _unit(row: Vector) -> list[float]:
+    floats = to_floats(row)
+    return list((floats / max(float(np.abs(floats).max()), 1e-300)).tolist())
+
+
+def _null_vector(rows: list[Vector], near: list[float]) -> Vector:
+    """x with row·x = 0 for all rows: the free variables are those floats, the others follow."""
+    values = [rational(x) for x in near]
+    if not rows:
+        return values
+    reduced, rank = fmpq_mat(rows).rref()
+    table, at, pivots = reduced.tolist()[:rank], 0, []
+    for row in table:
+        while row[at] == 0:
+            at += 1
+        pivots.append(at)
+    free = [k for k in range(len(near)) if k not in pivots]
+    for row, pivot in zip(table, pivots, strict=True):
+        values[pivot] = -sum((row[k] * values[k] for k in free if row[k] != 0), fmpq(0))
+    return values
+
+
+def supports_by_exclusion(problem: MasterProblem) -> ExtendedSupports:
+    """Ŝ by asking of each alternative alone whether some U ∈ C separates it: an exact SVM, or Farkas' multipliers.
+
+    It shares nothing with the linear program but the rows.
+    """
+    rows = problem.differences
+    others = [pair for pair in rows if not problem.supports[pair]]
+    sets, separator = np.array(problem.supports), [fmpq(0)] * problem.dimension
+    weights: dict[Pair, fmpq] = {}
+    for pair in others:
+        found = separate_pairs(problem, [pair])
+        if isinstance(found, MaxMargin):
+            separator = [x + y for x, y in zip(separator, found.exact.p, strict=True)]
+            continue
+        sets[pair] = True
+        for (j, v), weight in signed_multipliers(signed_rows(problem, problem.supports), found.exact).items():
+            weights[j, v] = weights.get((j, v), fmpq(0)) + weight
+    tying = {pair: weights[pair] for pair in others if sets[pair]}
+    levelling = {pair: x for pair, x in weights.items() if problem.supports[pair]}
+    return ExtendedSupports(sets, separator, tying, levelling)
+
+
+def separate_pairs(
+    problem: MasterProblem, asked: Collection[Pair], level: Bool[np.ndarray, "m K"] | None = None
+) -> MaxMargin | Infeasible:
+    """The least U that ties ``level`` (S if left out), with (a_jz − a_jv)·U ≥ 1 for pairs asked for, ≥ 0 for others.
+
+    ATT-SVM of inputs with two tokens: an alternative is one of required margin 1 or 0, an equality two of 0.
+    """
+    at, tied = problem.vectors, problem.supports if level is None else level
+    rows = signed_rows(problem, tied)
+    keys = [(at[j, problem.first[j]], at[j, v])[::sign] for (j, v), sign in rows]
+    required = [int(pair in asked) for pair, _ in rows]
+    return max_margin(np.array(keys), np.zeros(len(keys), dtype=np.int64), required=required)
+
+
+def signed_rows(problem: MasterProblem, level: Bool[np.ndarray, "m K"]) -> list[tuple[Pair, int]]:
+    """The pair and the sign of each input of :func:`separate_pairs`."""
+    return [(pair, sign) for pair in problem.pairs for sign in ((1, -1) if level[pair] else (1,))]
+
+
+def signed_multipliers(rows: list[tuple[Pair, int]], duals: dict[Pair, fmpq]) -> dict[Pair, fmpq]:
+    """Multipliers of the inputs of :func:`separate_pairs`, as those of the rows a_jz − a_jv."""
+    out: dict[Pair, fmpq] = {}
+    for (k, _), weight in duals.items():
+        pair, sign = rows[k]
+        out[pair] = out.get(pair, fmpq(0)) + sign * weight
+    return out

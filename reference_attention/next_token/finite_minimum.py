@@ -1,0 +1,234 @@
+"""θ_⋆, the only minimiser on F of the loss among alternatives of extended supports: where P_Fθ ends; enclosed.
+
+L_fin(θ) = Σ π_j [log Σ_{v∈Ŝ_j} e^{ℓ_jv} − Σ p_jv ℓ_jv]. Newton's method finds a rational point θ̂ of F. With D_F the
+largest diameter of a set {a_jv : v ∈ Ŝ_j}, λ the least eigenvalue of H = ∇²L_fin(θ̂) on F and φ(s) = L_fin(θ̂ + s h), ‖h‖
+= 1, self-concordance |φ'''| ≤ D_F φ'' gives φ'(s) ≥ −‖∇L_fin(θ̂)‖ + λ(1 − e^{−D_F s})/D_F. So
+
+    ‖θ̂ − θ_⋆‖ ≤ −log(1 − D_F‖∇L_fin(θ̂)‖/λ)/D_F,
+
+in balls of :data:`.split.BITS` bits: a proof that needs no interval Newton step.
+
+References: Bach, *Self-concordant analysis for logistic regression*, 2010; F. Johansson, *Arb* (2017).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from flint import arb, arb_mat, ctx, fmpq
+from jaxtyping import Float64
+
+from reference_attention.exact import products, rational, to_float
+from reference_attention.next_token.master_problem import Vector
+from reference_attention.next_token.split import BITS, Split
+from reference_attention.svm.balls import above, below, least_eigenvalue
+
+STEPS = 100
+"""Of Newton's method in floats, at most: damped, it takes about ten."""
+POLISHED = 6
+"""Further ones in balls; each doubles the digits."""
+ENOUGH = -250
+"""θ̂ is close enough at a distance below 2 to this power."""
+
+
+@dataclass(frozen=True, eq=False)
+class FiniteMinimum:
+    """θ_⋆.
+
+    Attributes:
+        split: F.
+        point: θ̂ ∈ F, D rationals.
+    """
+
+    split: Split
+    point: Vector
+
+    @cached_property
+    def at(self) -> Softmax:
+        """What follows from θ̂, in balls."""
+        return Softmax.of(self.split, self.point)
+
+    @cached_property
+    def radius(self) -> arb:
+        """A bound of ‖θ̂ − θ_⋆‖; not finite if nothing is proven."""
+        with ctx.workprec(BITS):
+            gradient = norm_of(self.at.gradient)
+            if self.split.dimension == 0:
+                return arb(0)
+            span = diameter(self.split)
+            share = span * gradient / arb(self.curvature_below)
+            return -(1 - share).log() / span if share < 1 else arb.pos_inf()
+
+    @cached_property
+    def curvature_below(self) -> float:
+        """A float below λ_H; infinite where F = 0."""
+        if self.split.dimension == 0:
+            return float("inf")
+        with ctx.workprec(BITS):
+            return max(below(least_eigenvalue(self.at.hessian)), 0.0)
+
+    @cached_property
+    def floats(self) -> Float64[np.ndarray, "D"]:
+        """θ̂, each entry rounded once."""
+        return np.array([to_float(x) for x in self.point])
+
+    @cached_property
+    def norm(self) -> float:
+        """A float above ‖θ_⋆‖."""
+        with ctx.workprec(BITS):
+            return above(norm_of([arb(x) for x in self.point]) + self.radius)
+
+    @cached_property
+    def log_shares(self) -> Float64[np.ndarray, "m K"]:
+        """log q⋆_jv for v ∈ Ŝ_j, log w⋆_jv for others: ℓ_jv(θ_⋆) − log Σ_{Ŝ_j} e^ℓ; −∞ for no alternative."""
+        return self._rounded(lambda x: float(x.mid()), -np.inf)
+
+    @cached_property
+    def shares(self) -> Float64[np.ndarray, "m K"]:
+        """q⋆ and w⋆."""
+        return self._rounded(lambda x: float(x.exp().mid()), 0.0)
+
+    @cached_property
+    def value(self) -> arb:
+        """L_⋆ = inf L, a ball."""
+        return self.at.value
+
+    def _rounded(self, number: object, missing: float) -> Float64[np.ndarray, "m K"]:
+        out = np.full(self.split.problem.counts.shape, missing)
+        with ctx.workprec(BITS):
+            for pair, log_share in self.at.log_shares.items():
+                out[pair] = number(log_share)  # type: ignore[operator]
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class Softmax:
+    """L_fin and its derivatives at a point of F, in balls.
+
+    Attributes:
+        log_shares: ℓ_jv − log Σ_{Ŝ_j} e^ℓ, by (j, v), of all alternatives.
+        value: L_fin.
+        gradient: on F, r balls.
+        hessian: on F, (r, r).
+    """
+
+    log_shares: dict[tuple[int, int], arb]
+    value: arb
+    gradient: list[arb]
+    hessian: arb_mat
+
+    @classmethod
+    def of(cls, split: Split, point: Vector) -> Softmax:
+        """At θ, D rationals."""
+        problem, r = split.problem, split.dimension
+        rows = problem.differences
+        logits = dict(zip(rows, (-x for x in products(list(rows.values()), point)), strict=True))
+        with ctx.workprec(BITS):
+            shares: dict[tuple[int, int], arb] = {}
+            value, roots, weights, residual = arb(0), [], [], []
+            for j in range(problem.contexts):
+                own = np.flatnonzero(problem.alternatives[j]).tolist()
+                level = [arb(logits.get((j, v), fmpq(0))) + arb(int(problem.multiplicities[j, v])).log() for v in own]
+                inside = [v for v in own if split.sets[j, v]]
+                total = sum((x.exp() for v, x in zip(own, level, strict=True) if split.sets[j, v]), arb(0)).log()
+                found = {v: x - total for v, x in zip(own, level, strict=True)}
+                shares.update({(j, v): x for v, x in found.items()})
+                pi, target = problem.weights[j], problem.targets[j]
+                value -= arb(pi) * sum((arb(target[v]) * found[v] for v in inside), arb(0))
+                coordinates = [split.in_balls[j, v][:r] if (j, v) in rows else [arb(0)] * r for v in inside]
+                mass = [found[v].exp() for v in inside]
+                mean = [sum((q * row[k] for q, row in zip(mass, coordinates, strict=True)), arb(0)) for k in range(r)]
+                for v, q, row in zip(inside, mass, coordinates, strict=True):
+                    weights.append(arb(pi) * q)
+                    residual.append(arb(pi) * (q - arb(target[v])))
+                    roots.append([x - y for x, y in zip(row, mean, strict=True)])
+            if r == 0:
+                return cls(shares, value, [], arb_mat(0, 0))
+            centred = arb_mat(roots)
+            scaled = arb_mat([[x * w for x in row] for row, w in zip(roots, weights, strict=True)])
+            gradient = (arb_mat(1, len(residual), residual) * centred).entries()
+            return cls(shares, value, list(gradient), scaled.transpose() * centred)
+
+
+def finite_minimum(split: Split) -> FiniteMinimum:
+    """θ_⋆; its radius says how far it is known.
+
+    >>> from reference_attention.next_token.master_problem import MasterProblem
+    >>> problem = MasterProblem.of_tokens([[1.0]], [[2, 1, 0]])
+    >>> found = finite_minimum(Split.of(problem, problem.supports))
+    >>> found.shares.round(3), found.floats.round(3)
+    (array([[0.667, 0.333, 1.   ]]), array([ 0.347, -0.347,  0.   ]))
+    """
+    r = split.dimension
+    if r == 0:
+        return FiniteMinimum(split, [fmpq(0)] * split.problem.dimension)
+    x = _newton(split)
+    basis = split.orthogonal[:r]
+    # Floats in orthonormal coordinates, as weights of the rational basis.
+    lengths = [rational(to_float(s) ** 0.5) for s in split.squares[:r]]
+    weights = [rational(c) / size for c, size in zip(x.tolist(), lengths, strict=True)]
+    found = FiniteMinimum(split, _combine(basis, weights))
+    for _ in range(POLISHED):
+        if found.radius < arb(2) ** ENOUGH:
+            break
+        with ctx.workprec(BITS):
+            step = found.at.hessian.solve(arb_mat(r, 1, found.at.gradient)).entries()
+            scaled = [c * arb(s).rsqrt() for c, s in zip(step, split.squares[:r], strict=True)]
+            weights = [w - _dyadic(c) for w, c in zip(weights, scaled, strict=True)]
+        found = FiniteMinimum(split, _combine(basis, weights))
+    return found
+
+
+def _newton(split: Split) -> Float64[np.ndarray, "r"]:
+    """In floats, damped: steps of H⁻¹∇ divided by 1 + D_F‖H⁻¹∇‖, which decrease a self-concordant function."""
+    problem, sets = split.problem, split.sets
+    rows = np.where(sets[..., None], split.inside, 0.0)
+    with np.errstate(divide="ignore"):
+        logs = np.where(sets, np.log(problem.multiplicities), -np.inf)
+    total = problem.counts.sum()
+    pi, p = problem.counts.sum(axis=1) / total, problem.counts / problem.counts.sum(axis=1, keepdims=True)
+    x, span = np.zeros(split.dimension), float(diameter(split).mid())
+    for _ in range(STEPS):
+        logits = rows @ x + logs
+        q = np.exp(logits - logits.max(axis=1, keepdims=True))
+        q /= q.sum(axis=1, keepdims=True)
+        centred = rows - np.einsum("jv,jvr->jr", q, rows)[:, None]
+        gradient = np.einsum("j,jv,jvr->r", pi, q - p, rows)
+        hessian = np.einsum("j,jv,jvr,jvs->rs", pi, q, centred, centred)
+        step = np.linalg.lstsq(hessian, gradient, rcond=None)[0]
+        size = span * float(np.linalg.norm(step))
+        x = x - step / (1 + size if size > 0.1 else 1)
+        if size < 1e-12:
+            break
+    return np.asarray(x)
+
+
+def _dyadic(ball: arb) -> fmpq:
+    """Its midpoint, exactly."""
+    mantissa, exponent = ball.mid().man_exp()
+    return fmpq(mantissa) * fmpq(2) ** int(exponent)
+
+
+def _combine(basis: list[Vector], weights: Vector) -> Vector:
+    return [sum((w * row[k] for w, row in zip(weights, basis, strict=True)), fmpq(0)) for k in range(len(basis[0]))]
+
+
+def norm_of(vector: list[arb]) -> arb:
+    """‖x‖_2, from above: a ball around 0 has squares that may be negative."""
+    sizes = [x.abs_upper() for x in vector]
+    return sum((x * x for x in sizes), arb(0)).sqrt()
+
+
+def diameter(split: Split) -> arb:
+    """D_F = max ‖a_jv − a_jz‖ over v, z ∈ Ŝ_j; they differ by vectors of F."""
+    problem, largest = split.problem, fmpq(0)
+    for j in range(problem.contexts):
+        rows = [problem.differences.get((j, v)) for v in np.flatnonzero(split.sets[j]).tolist()]
+        ends = [row if row is not None else [fmpq(0)] * problem.dimension for row in rows]
+        for k, one in enumerate(ends):
+            for other in ends[:k]:
+                largest = max(largest, sum(((x - y) ** 2 for x, y in zip(one, other, strict=True)), fmpq(0)))
+    with ctx.workprec(BITS):
+        return arb(largest).sqrt()

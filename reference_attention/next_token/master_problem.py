@@ -1,0 +1,190 @@
+"""One problem behind next-token prediction, one-hot classification and attention that predicts a token by its mass.
+
+After context j one of its alternatives v follows. Each has a vector a_jv, a multiplicity m_jv and a count: how often it
+did follow. With π_j the share of context j, p_jv that of v after it and ℓ_jv(θ) = a_jv·θ + log m_jv, training minimises
+
+    L(θ) = Σ_j π_j [log Σ_v e^{ℓ_jv(θ)} − Σ_v p_jv ℓ_jv(θ)],
+
+which is convex. Next-token prediction: a_jv = vec(e_v h_jᵀ), every token an alternative, m = 1. Classification: the
+same with one target each. Attention: a_jv = vec(e_v e_kᵀ), v the distinct tokens of a sample whose last token is k.
+
+References: Thrampoulidis, *Implicit Optimization Bias of Next-token Prediction in Linear Models*, arXiv 2402.18551; Li
+et al., *Mechanics of Next Token Prediction with Self-Attention*, arXiv 2403.08081.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from flint import fmpq
+from jaxtyping import Bool, Float64, Int64
+from numpy.typing import ArrayLike
+
+from reference_attention.errors import InvalidInput
+from reference_attention.exact import rational
+from reference_attention.problem import as_array, checked_array, refuse_truth_values
+
+Vector = list[fmpq]
+MOST_COUNTED = 2**40
+"""The sum of all counts is below it: sums and products of two are exact in machine integers and floats."""
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class MasterProblem:
+    """Contexts, their alternatives and what followed.
+
+    Args:
+        vectors: a_jv, shape (m, K, D); zero where there is no such alternative.
+        counts: how often v followed context j, whole numbers, shape (m, K); some of each context is positive.
+        multiplicities: m_jv ≥ 1, whole numbers, 0 where there is no such alternative, shape (m, K); 1 if left out.
+        embeddings: h_j, shape (m, d), if the vectors are vec(e_v h_jᵀ): :meth:`of_tokens` gives them.
+
+    Raises:
+        InvalidInput: NaN, infinite or unsuitable shapes; a context that nothing followed, or something that is no
+            alternative of it.
+
+    >>> MasterProblem.of_tokens([[1.0]], [[2, 1, 0]])
+    MasterProblem(1 context, 3 alternatives, D = 3)
+    """
+
+    vectors: Float64[np.ndarray, "m K D"]
+    counts: Int64[np.ndarray, "m K"]
+    multiplicities: Int64[np.ndarray, "m K"]
+    embeddings: Float64[np.ndarray, "m d"] | None
+
+    def __init__(
+        self,
+        vectors: ArrayLike,
+        counts: ArrayLike,
+        multiplicities: ArrayLike | None = None,
+        *,
+        embeddings: Float64[np.ndarray, "m d"] | None = None,
+    ) -> None:
+        held = checked_array("vectors", vectors, ("m", "K", "D"))
+        m, most, _ = held.shape
+        counted = whole_numbers("counts", counts, (m, most))
+        repeated = (
+            np.ones((m, most), dtype=np.int64)
+            if multiplicities is None
+            else whole_numbers("multiplicities", multiplicities, (m, most))
+        )
+        if (nothing := counted.sum(axis=1) == 0).any():
+            raise InvalidInput(f"counts: nothing followed context {int(np.argmax(nothing))}; leave such contexts out.")
+        if (counted[repeated == 0] > 0).any():
+            j, v = (int(x) for x in np.argwhere((counted > 0) & (repeated == 0))[0])
+            raise InvalidInput(f"counts: {v} follows context {j}, of which it is no alternative; give it m ≥ 1.")
+        for name, value in (("vectors", held), ("counts", counted), ("multiplicities", repeated)):
+            value.setflags(write=False)
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "embeddings", embeddings)
+
+    @classmethod
+    def of_tokens(cls, embeddings: ArrayLike, counts: ArrayLike) -> MasterProblem:
+        """Next-token prediction: logits W h_j, W of shape (V, d).
+
+        Args:
+            embeddings: h_j, shape (m, d).
+            counts: how often each of V tokens followed context j, shape (m, V).
+
+        Raises:
+            InvalidInput: see the class.
+        """
+        h = checked_array("embeddings", embeddings, ("m", "d"))
+        counted = whole_numbers("counts", counts, (len(h), "V"))
+        tokens = counted.shape[1]
+        vectors = np.einsum("vw,jd->jvwd", np.eye(tokens), h).reshape(len(h), tokens, -1)
+        return cls(vectors, counted, embeddings=h)
+
+    @classmethod
+    def of_labels(cls, features: ArrayLike, labels: ArrayLike, classes: int) -> MasterProblem:
+        """Classification: feature h_i has the label y_i, one of ``classes``; logits W h_i, W of shape (classes, d).
+
+        Raises:
+            InvalidInput: see the class; a label that is no class.
+        """
+        h = checked_array("features", features, ("n", "d"))
+        y = whole_numbers("labels", labels, (len(h),))
+        if (y >= classes).any():
+            raise InvalidInput(f"labels: {int(y.max())} is none of {classes} classes; give 0 to {classes - 1}.")
+        return cls.of_tokens(h, np.eye(classes, dtype=np.int64)[y])
+
+    def __repr__(self) -> str:
+        m, named = len(self.counts), int(self.alternatives.sum())
+        return f"MasterProblem({m} context{'' if m == 1 else 's'}, {named} alternatives, D = {self.dimension})"
+
+    @property
+    def contexts(self) -> int:
+        """m."""
+        return int(self.vectors.shape[0])
+
+    @property
+    def dimension(self) -> int:
+        """D, of θ."""
+        return int(self.vectors.shape[2])
+
+    @cached_property
+    def alternatives(self) -> Bool[np.ndarray, "m K"]:
+        """V_j, as a mask."""
+        return np.asarray(self.multiplicities > 0)
+
+    @cached_property
+    def supports(self) -> Bool[np.ndarray, "m K"]:
+        """S_j, what did follow, as a mask."""
+        return np.asarray(self.counts > 0)
+
+    @cached_property
+    def first(self) -> Int64[np.ndarray, "m"]:
+        """z_j, the first alternative of S_j, to which differences refer."""
+        return np.argmax(self.supports, axis=1).astype(np.int64)
+
+    @cached_property
+    def weights(self) -> list[fmpq]:
+        """π_j."""
+        total = int(self.counts.sum())
+        return [fmpq(int(own), total) for own in self.counts.sum(axis=1).tolist()]
+
+    @cached_property
+    def targets(self) -> list[Vector]:
+        """p_jv, (m, K)."""
+        return [[fmpq(x, sum(row)) for x in row] for row in self.counts.tolist()]
+
+    @property
+    def one_hot(self) -> bool:
+        """Whether one alternative follows each context."""
+        return bool((self.supports.sum(axis=1) == 1).all())
+
+    @cached_property
+    def pairs(self) -> list[tuple[int, int]]:
+        """(j, v) of every alternative but z_j, context by context."""
+        return [(j, v) for j, v in np.argwhere(self.alternatives).tolist() if v != self.first[j]]
+
+    @cached_property
+    def differences(self) -> dict[tuple[int, int], Vector]:
+        """a_jz − a_jv over the rationals, z = z_j, by :attr:`pairs`; D numbers each."""
+        exact: list[list[Vector]] = [[[rational(x) for x in row] for row in rows] for rows in self.vectors.tolist()]
+        return {
+            (j, v): [x - y for x, y in zip(exact[j][int(self.first[j])], exact[j][v], strict=True)]
+            for j, v in self.pairs
+        }
+
+
+def whole_numbers(name: str, value: Any, shape: tuple[int | str, ...]) -> Int64[np.ndarray, "..."]:
+    """``value`` as int64 of that shape (letters stand for any length), or a clear refusal.
+
+    Raises:
+        InvalidInput: not whole, negative, or so large that sums are not exact.
+    """
+    refuse_truth_values(name, value)
+    wanted = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
+    raw = as_array(name, value, wanted)
+    fits = raw.ndim == len(shape) and all(isinstance(s, str) or n == s for n, s in zip(raw.shape, shape, strict=True))
+    if raw.dtype.kind not in "fiu" or not fits or 0 in raw.shape:
+        raise InvalidInput(f"{name}: dtype {raw.dtype}, shape {raw.shape}; give whole numbers of shape {wanted}.")
+    if not np.isfinite(raw).all() or (raw != np.floor(raw)).any() or (raw < 0).any():
+        raise InvalidInput(f"{name}: an entry is no whole number ≥ 0; give counts.")
+    if float(np.sum(raw, dtype=np.float64)) >= MOST_COUNTED:
+        raise InvalidInput(f"{name}: the entries add up to {MOST_COUNTED:.0e} or more; divide them by a common factor.")
+    return raw.astype(np.int64)

@@ -1,0 +1,86 @@
+"""Gradient descent on the loss of next-token prediction, P_Fθ and θ_⊥ carried apart; constant or normalized steps.
+
+Reference: arXiv 2402.18551, Theorem 2 and Figure 5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from flint import arb, arb_mat, fmpq
+from jaxtyping import Float64
+
+from reference_attention.exact import to_float
+from reference_attention.next_token.finite_minimum import FiniteMinimum
+from reference_attention.next_token.master_problem import MasterProblem
+from reference_attention.next_token.split_loss import SplitLoss
+from reference_attention.svm.balls import balls, below, least_eigenvalue, multiply, precision
+
+
+@dataclass(frozen=True, eq=False)
+class SplitRun:
+    """Iterates θ_k = θ_⋆ + u_k + θ_⊥,k in the coordinates of a :class:`.split.Split`.
+
+    Attributes:
+        x: of u_k, (k + 1, b, r).
+        y: of θ_⊥,k, (k + 1, b, s).
+    """
+
+    x: Float64[np.ndarray, "t b r"]
+    y: Float64[np.ndarray, "t b s"]
+
+
+def next_token_descent(
+    minimum: FiniteMinimum,
+    x: Float64[np.ndarray, "b r"],
+    y: Float64[np.ndarray, "b s"],
+    *,
+    step: float,
+    steps: int,
+    normalized: bool = False,
+) -> SplitRun:
+    """θ_{k+1} = θ_k − η∇L(θ_k), or − η∇L/‖∇L‖, from several starts at once; every iterate.
+
+    Args:
+        minimum: the problem, and what coordinates refer to.
+        x, y: starts.
+        step: η.
+        steps: how many.
+    """
+    loss, at = SplitLoss(minimum), (np.array(x), np.array(y))
+    points = [at]
+    for _ in range(steps):
+        along, away = loss.gradient(*at)
+        length: float | Float64[np.ndarray, "b 1"] = step
+        if normalized:
+            squares = (along**2).sum(axis=1, keepdims=True) + (away**2).sum(axis=1, keepdims=True)
+            length = step / np.sqrt(squares)
+        at = at[0] - length * along, at[1] - length * away
+        points.append(at)
+    return SplitRun(np.array([p[0] for p in points]), np.array([p[1] for p in points]))
+
+
+def smoothness(problem: MasterProblem) -> float:
+    """A float above β, by which the loss is smooth: Σ π_j diam(a_j)²/4, or λ_max(Σ π_j h_j h_jᵀ)/2 if that is less.
+
+    ∇²L is the mean of the covariances of a_j under the softmax: none has an eigenvalue above diam(a_j)²/4, and with
+    a_jv = vec(e_v h_jᵀ) it is (diag s − ssᵀ) ⊗ h_j h_jᵀ, of which the first factor has none above 1/2.
+    """
+    total = fmpq(0)
+    for j, pi in enumerate(problem.weights):
+        rows = [row for (i, _), row in problem.differences.items() if i == j]
+        ends = [[fmpq(0)] * problem.dimension, *rows]
+        apart = [sum(((a - b) ** 2 for a, b in zip(p, q, strict=True)), fmpq(0)) for p in ends for q in ends]
+        total += pi * max(apart) / 4
+    bound = float(np.nextafter(to_float(total), np.inf))
+    if problem.embeddings is None or not problem.embeddings.any():
+        return bound
+    with precision():
+        h, shares = balls(problem.embeddings), [arb(x) for x in problem.weights]
+        d = h.ncols()
+        moments = [
+            [sum((p * row[i] * row[k] for p, row in zip(shares, h.tolist(), strict=True)), arb(0)) for k in range(d)]
+            for i in range(d)
+        ]
+        return min(bound, -below(least_eigenvalue(multiply(arb_mat(moments), arb(-1)))) / 2)

@@ -1,0 +1,132 @@
+"""θ in two parts: P_Fθ, which decides between alternatives of an extended support, and θ_⊥, which rules out the others.
+
+F = span{a_jv − a_jz : v, z ∈ Ŝ_j}. In orthonormal coordinates of F and of F^⊥ the two parts are short vectors, carried
+apart: one vector θ would resolve P_Fθ only to the rounding of its length, which grows without bound. The bases come
+from Gram and Schmidt over the rationals; every coordinate of a row is the exact one rounded once.
+
+Reference: own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from flint import arb, arb_mat, ctx, fmpq
+from jaxtyping import Bool, Float64
+
+from reference_attention.exact import products
+from reference_attention.next_token.extended_supports import Pair
+from reference_attention.next_token.master_problem import MasterProblem, Vector
+
+BITS = 320
+"""Of balls: coordinates, θ_⋆ and what is made of them, before they are rounded to floats."""
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """F and F^⊥ of a problem with extended supports.
+
+    Attributes:
+        problem: contexts, alternatives, counts.
+        sets: Ŝ_j as a mask, (m, K).
+        orthogonal: a rational orthogonal basis of Q^D, that of F first, not normalized.
+        dimension: r, of F.
+    """
+
+    problem: MasterProblem
+    sets: Bool[np.ndarray, "m K"]
+    orthogonal: list[Vector]
+    dimension: int
+
+    @classmethod
+    def of(cls, problem: MasterProblem, sets: Bool[np.ndarray, "m K"]) -> Split:
+        """For these sets."""
+        rows = problem.differences
+        inside = [row for pair, row in rows.items() if sets[pair]]
+        others = [row for pair, row in rows.items() if not sets[pair]]
+        units = [[fmpq(int(i == k)) for i in range(problem.dimension)] for k in range(problem.dimension)]
+        basis = orthogonalize(inside, [])
+        return cls(problem, sets, orthogonalize([*others, *units], basis), len(basis))
+
+    @cached_property
+    def squares(self) -> Vector:
+        """The squared lengths of the basis."""
+        return [sum((x * x for x in row), fmpq(0)) for row in self.orthogonal]
+
+    @cached_property
+    def basis(self) -> Float64[np.ndarray, "D D"]:
+        """The orthonormal basis as columns, that of F first; each entry rounded once."""
+        with ctx.workprec(BITS):
+            scales = [arb(x).rsqrt() for x in self.squares]
+            rows = [[float((arb(x) * s).mid()) for x in row] for row, s in zip(self.orthogonal, scales, strict=True)]
+        return np.array(rows).T
+
+    @cached_property
+    def coordinates(self) -> Float64[np.ndarray, "m K D"]:
+        """Of a_jv − a_jz, z = z_j, in :attr:`basis`; 0 at z_j and where there is no alternative; rounded once."""
+        return self.spread({pair: [float(x.mid()) for x in row] for pair, row in self.in_balls.items()})
+
+    @cached_property
+    def inside(self) -> Float64[np.ndarray, "m K r"]:
+        """Coordinates of P_F(a_jv − a_jz)."""
+        return self.coordinates[..., : self.dimension]
+
+    @cached_property
+    def outside(self) -> Float64[np.ndarray, "m K s"]:
+        """Coordinates of g_jv = P_⊥(a_jz − a_jv), 0 for v ∈ Ŝ_j."""
+        return -self.coordinates[..., self.dimension :]
+
+    @cached_property
+    def in_balls(self) -> dict[Pair, list[arb]]:
+        """The coordinates as balls, by pair; exactly 0 where they are."""
+        found = {}
+        with ctx.workprec(BITS):
+            scales = [arb(x).rsqrt() for x in self.squares]
+            for pair, row in self.problem.differences.items():
+                along = products(self.orthogonal, row)
+                found[pair] = [-arb(x) * s if x != 0 else arb(0) for x, s in zip(along, scales, strict=True)]
+        return found
+
+    @cached_property
+    def masked(self) -> Bool[np.ndarray, "m K"]:
+        """V_j∖Ŝ_j, what is to be ruled out."""
+        return np.asarray(self.problem.alternatives & ~self.sets)
+
+    def spread(self, values: dict[Pair, list[float]]) -> Float64[np.ndarray, "m K s"]:
+        """Vectors by pair as an array, 0 elsewhere."""
+        width = len(next(iter(values.values()))) if values else self.problem.dimension
+        out = np.zeros((*self.problem.counts.shape, width))
+        for pair, value in values.items():
+            out[pair] = value
+        return out
+
+    def vector(self, x: list[arb], y: list[arb] | None = None) -> arb_mat:
+        """The point of R^D of these coordinates, (D, 1)."""
+        with ctx.workprec(BITS):
+            at = [*x, *(y or [arb(0)] * (self.problem.dimension - self.dimension))]
+            scaled = [c * arb(s).rsqrt() for c, s in zip(at, self.squares, strict=True)]
+            rows = arb_mat(len(at), len(at), [arb(x) for row in self.orthogonal for x in row])
+            return rows.transpose() * arb_mat(len(at), 1, scaled)
+
+    def coordinates_of(self, theta: Float64[np.ndarray, "*b D"]) -> Float64[np.ndarray, "*b D"]:
+        """Of points in floats."""
+        return np.asarray(theta @ self.basis)
+
+
+def orthogonalize(rows: list[Vector], basis: list[Vector]) -> list[Vector]:
+    """The orthogonal basis extended by what each row adds to its span: Gram and Schmidt, over the rationals."""
+    found, squares = list(basis), [sum((x * x for x in row), fmpq(0)) for row in basis]
+    for row in rows:
+        if found and len(found) == len(row):
+            break
+        left = list(row)
+        shares = [x / square for x, square in zip(products(found, row), squares, strict=True)]
+        for share, along in zip(shares, found, strict=True):
+            left = [x - share * y for x, y in zip(left, along, strict=True)] if share != 0 else left
+        square = sum((x * x for x in left), fmpq(0))
+        if square != 0:
+            found.append(left)
+            squares.append(square)
+    return found

@@ -1,0 +1,108 @@
+"""The loss and its gradient at θ = θ_⋆ + u + θ_⊥, u ∈ F, with u and θ_⊥ apart: what they are below eps‖θ‖ counts, too.
+
+With d_jv = a_jv·u less its mean under q⋆_j and log x_j = log Σ_{v∉Ŝ_j} e^{log w_jv − g_jv·θ_⊥},
+
+    L(θ) − L_⋆ = Σ π_j log(1 + Σ_{Ŝ_j} q⋆_jz (e^{d_jz} − 1)) + Σ π_j log(1 + x_j),
+    log w_jv = log w⋆_jv + d_jv − log(1 + Σ_{Ŝ_j} q⋆_jz (e^{d_jz} − 1)),
+
+as Σ_j π_j Σ_z (q⋆_jz − p_jz) a_jz vanishes on F.
+
+Reference: own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.next_token.finite_minimum import FiniteMinimum
+from reference_attention.next_token.master_problem import MasterProblem
+
+Array = Float64[np.ndarray, "..."]
+
+
+@dataclass(frozen=True, eq=False)
+class SplitLoss:
+    """What the loss is made of, in floats.
+
+    Attributes:
+        minimum: θ_⋆ and the coordinates that points are given in.
+    """
+
+    minimum: FiniteMinimum
+
+    @cached_property
+    def weights(self) -> Float64[np.ndarray, "m"]:
+        """π_j."""
+        counts = self.minimum.split.problem.counts
+        return np.asarray(counts.sum(axis=1) / counts.sum())
+
+    @cached_property
+    def inner(self) -> Float64[np.ndarray, "m K"]:
+        """q⋆_jv, 0 off Ŝ_j."""
+        return np.where(self.minimum.split.sets, self.minimum.shares, 0.0)
+
+    @cached_property
+    def outer(self) -> Float64[np.ndarray, "m K"]:
+        """log w⋆_jv, −∞ on Ŝ_j and where there is no alternative."""
+        return np.where(self.minimum.split.masked, self.minimum.log_shares, -np.inf)
+
+    @cached_property
+    def inside(self) -> Float64[np.ndarray, "m K r"]:
+        """P_F(a_jv − Σ q⋆_jz a_jz)."""
+        rows = self.minimum.split.inside
+        return np.asarray(rows - np.einsum("jv,jvr->jr", self.inner, rows)[:, None])
+
+    def parts(self, x: Float64[np.ndarray, "*b r"], y: Float64[np.ndarray, "*b s"]) -> tuple[Array, Array, Array]:
+        """Σ q⋆(e^d − 1) of each context, log of Σ_Ŝ q⋆(e^d − 1)'s summands as shares less q⋆, and log w − g·θ_⊥."""
+        d = np.einsum("jvr,...r->...jv", self.inside, x)
+        grown = self.inner * np.expm1(np.where(self.inner > 0, d, 0.0))
+        total = grown.sum(axis=-1)
+        moved = (grown - self.inner * total[..., None]) / (1 + total[..., None])
+        logs = self.outer + d - np.log1p(total)[..., None] - np.einsum("jvs,...s->...jv", self.minimum.split.outside, y)
+        return total, moved, logs
+
+    def excess(self, x: Float64[np.ndarray, "*b r"], y: Float64[np.ndarray, "*b s"]) -> Float64[np.ndarray, "*b"]:
+        """L(θ) − L_⋆."""
+        total, _, logs = self.parts(x, y)
+        return np.asarray((np.log1p(total) + np.logaddexp(0.0, log_sum(logs))) @ self.weights)
+
+    def gradient(
+        self, x: Float64[np.ndarray, "*b r"], y: Float64[np.ndarray, "*b s"]
+    ) -> tuple[Float64[np.ndarray, "*b r"], Float64[np.ndarray, "*b s"]]:
+        """∇L, in the coordinates of F and of F^⊥."""
+        change, away = self.changes(x, y)
+        pi = self.weights
+        along = np.einsum("j,...jv,jvr->...r", pi, change, self.inside)
+        return along, -np.einsum("j,...jv,jvs->...s", pi, away, self.minimum.split.outside)
+
+    def changes(self, x: Float64[np.ndarray, "*b r"], y: Float64[np.ndarray, "*b s"]) -> tuple[Array, Array]:
+        """s_jv − q⋆_jv of all alternatives (q⋆ = 0 off Ŝ), and s_jv off Ŝ alone, s the softmax at θ."""
+        _, moved, logs = self.parts(x, y)
+        lost = np.logaddexp(0.0, log_sum(logs))[..., None]
+        away, kept = np.exp(logs - lost), np.exp(-lost)
+        return moved * kept + self.inner * np.expm1(-lost) + away, away
+
+
+def split_gradient(
+    minimum: FiniteMinimum, x: Float64[np.ndarray, "*b r"], y: Float64[np.ndarray, "*b s"]
+) -> tuple[Float64[np.ndarray, "*b r"], Float64[np.ndarray, "*b s"]]:
+    """∇L at θ_⋆ + u + θ_⊥, in the coordinates of F and of F^⊥."""
+    return SplitLoss(minimum).gradient(x, y)
+
+
+def next_token_loss(problem: MasterProblem, theta: Float64[np.ndarray, "*b D"]) -> Float64[np.ndarray, "*b"]:
+    """L(θ) as it stands, from logits."""
+    with np.errstate(divide="ignore"):
+        logits = np.einsum("jvd,...d->...jv", problem.vectors, theta) + np.log(problem.multiplicities)
+    shares = problem.counts / problem.counts.sum()
+    attained = (shares * np.where(problem.supports, logits, 0.0)).sum(axis=(-2, -1))
+    return np.asarray(log_sum(logits) @ shares.sum(axis=1) - attained)
+
+
+def log_sum(logs: Float64[np.ndarray, "*b m K"]) -> Float64[np.ndarray, "*b m"]:
+    """log Σ e^logs over the last axis, −∞ for none."""
+    return np.asarray(np.logaddexp.reduce(logs, axis=-1))

@@ -1,0 +1,137 @@
+"""A W of nearly the largest margin min g_j·W among those of ‖W‖_op ≤ 1, and duals, in floats.
+
+Newton's method on the barrier −s/μ − log det(I − WᵀW) − Σ log(g_j·W − s), in vec(W) and s, for falling μ. At its
+minimum λ_j = μ/(g_j·W − s) adds up to 1 and ‖Σ λ_j g_j‖_⋆ − s ≤ (N + 2 min(d, e)) μ. Steps are taken along singular
+vectors of W and in units in which log det has the second derivative 2: there its Hessian is 2 (I + s_a s_b P), P the
+exchange of the entries (a, b) and (b, a).
+
+References: Y. Nesterov and A. Nemirovskii, *Interior-Point Polynomial Algorithms in Convex Programming* (1994).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float64
+
+Matrix = Float64[np.ndarray, "d e"]
+Duals = Float64[np.ndarray, "N"]
+
+FIRST, USEFUL, LAST, FACTOR = 0.1, 1.5e-7, 0.9e-9, 0.1
+"""The first μ, one from which on the point is of use, and the last, in units of a margin that is known to be there; and
+what μ is multiplied with."""
+INSIDE = 0.9
+"""‖W‖_op of the first W, and how far to the boundary a step may go."""
+STEPS, HALVINGS = 30, 40
+"""Newton steps per μ, of which three to six are taken, and how often one is shortened."""
+CENTRED = 0.3
+"""Newton decrement below which μ falls: there Newton's method converges quadratically."""
+
+
+def spectral_max_margin(rows: Float64[np.ndarray, "N k"], feasible: Matrix) -> tuple[Matrix, Duals] | None:
+    """W and λ ≥ 0; None where rounding leads out of the barrier's domain before it is of use.
+
+    Args:
+        rows: vec(g_j).
+        feasible: a W of positive margins.
+    """
+    W = INSIDE * feasible / np.linalg.norm(feasible, ord=2)
+    unit = float((rows @ W.ravel()).min())
+    barrier, point, mu = _Barrier(rows / unit, feasible.shape), np.append(W.ravel(), 0.5), FIRST
+    found, least = None, np.inf
+    while mu >= LAST:
+        centred = barrier.centre(point, mu)
+        if centred is None:
+            break
+        point, duals = centred, barrier.duals(centred, mu)
+        # At the end rounding may lead away again.
+        if mu <= USEFUL and (apart := barrier.gap(point, duals)) < least:
+            found, least = (point[:-1].reshape(W.shape), duals), apart
+        mu *= FACTOR
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class _Barrier:
+    """The barrier at points (vec(W), s)."""
+
+    rows: Float64[np.ndarray, "N k"]
+    shape: tuple[int, int]
+
+    @cached_property
+    def _exchanges(self) -> tuple[Float64[np.ndarray, "r"], Float64[np.ndarray, "r"]]:
+        """The places of entries (a, b) and (b, a) with a, b < min(d, e)."""
+        places = np.arange(self.rows.shape[1]).reshape(self.shape)[: min(self.shape), : min(self.shape)]
+        return places.ravel(), places.T.ravel()
+
+    def slacks(self, point: Float64[np.ndarray, "l"]) -> Duals:
+        """g_j·W − s."""
+        return np.asarray(self.rows @ point[:-1] - point[-1])
+
+    def duals(self, point: Float64[np.ndarray, "l"], mu: float) -> Duals:
+        """λ after one more step, to first order: slacks have few digits left, in which Σ λ_j g_j would be wrong."""
+        step, _ = self._newton(point, mu)
+        slacks = self.slacks(point)
+        changed = (self.rows @ step[:-1] - step[-1]) / slacks
+        return np.asarray(np.maximum(mu / slacks * (1 - changed), 0.0))
+
+    def gap(self, point: Float64[np.ndarray, "l"], duals: Duals) -> float:
+        """How far ‖Σ λ_j g_j‖_⋆/Σ λ_j is above min g_j·W/‖W‖_op, relatively; ∞ where they are no bounds."""
+        size = float(np.linalg.norm(point[:-1].reshape(self.shape), ord=2))
+        margin, total = float((self.rows @ point[:-1]).min()) / size, float(duals.sum())
+        if not (margin > 0 and 0 < total < np.inf):
+            return np.inf
+        return float(np.linalg.norm((duals @ self.rows).reshape(self.shape), ord="nuc")) / (total * margin) - 1
+
+    def centre(self, point: Float64[np.ndarray, "l"], mu: float) -> Float64[np.ndarray, "l"] | None:
+        """Newton's method from there; what it has reached where steps or rounding stop it."""
+        for _ in range(STEPS):
+            step, decrement = self._newton(point, mu)
+            if not np.isfinite(decrement):
+                return None
+            near = decrement < CENTRED
+            point = point + (1.0 if near else self._length(point, step)) * step
+            if not self._is_inside(point):
+                return None
+            if near:
+                break
+        return point
+
+    def _newton(self, point: Float64[np.ndarray, "l"], mu: float) -> tuple[Float64[np.ndarray, "l"], float]:
+        """The step and its decrement."""
+        (d, e), k = self.shape, min(self.shape)
+        u, s, vt = np.linalg.svd(point[:-1].reshape(d, e))
+        room = (1 - s) * (1 + s)
+        unit = np.sqrt(np.outer(np.append(room, np.ones(d - k)), np.append(room, np.ones(e - k))))
+        slacks = self.slacks(point)
+        turned = np.einsum("ia,nij,bj->nab", u, self.rows.reshape(-1, d, e), vt) * unit
+        table = np.hstack([turned.reshape(len(slacks), -1), -np.ones((len(slacks), 1))]) / slacks[:, None]
+        hessian = table.T @ table
+        hessian[np.arange(d * e), np.arange(d * e)] += 2.0
+        hessian[self._exchanges] += 2 * np.outer(s, s).ravel()
+        gradient = -table.sum(axis=0)
+        gradient[-1] -= 1 / mu
+        gradient[np.arange(d * e).reshape(d, e).diagonal()] += 2 * s
+        scale = np.sqrt(hessian.diagonal())
+        try:
+            step = -np.linalg.solve(hessian / np.outer(scale, scale), gradient / scale) / scale
+        except np.linalg.LinAlgError:
+            return point, np.nan
+        moved = u @ (step[:-1].reshape(d, e) * unit) @ vt
+        return np.append(moved.ravel(), step[-1]), float(np.sqrt(abs(step @ gradient)))
+
+    def _length(self, point: Float64[np.ndarray, "l"], step: Float64[np.ndarray, "l"]) -> float:
+        """How far along a step, at most all of it, the point stays inside, with room."""
+        length = 1.0
+        for _ in range(HALVINGS):
+            if self._is_inside(point + length / INSIDE * step):
+                return length
+            length /= 2
+        return 0.0
+
+    def _is_inside(self, point: Float64[np.ndarray, "l"]) -> bool:
+        """‖W‖_op < 1, and margins above s."""
+        size = float(np.linalg.norm(point[:-1].reshape(self.shape), ord=2))
+        return size < 1 and bool((self.slacks(point) > 0).all())

@@ -1,0 +1,55 @@
+"""The benchmark for benchopt runs, and says what ``theorems bench`` says; skipped without the extra ``benchopt``."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from generators.user_data import attention_case, load
+from reference_attention.angles import one_minus_cosine
+from tests.places import ROOT
+from theorems.benchmark.measure import Limit, limit_of
+from theorems.benchmark.rules import rule_named
+from theorems.benchmark.work import shape_of, start_of
+
+pytest.importorskip("benchopt", reason="needs the extra benchopt")
+
+
+def results_of(folder: Path, *options: str) -> list[dict[str, object]]:
+    """The rows of the only file of results after ``benchopt run``, on a copy of the benchmark: it writes beside it."""
+    import pandas as pd
+
+    shutil.copytree(ROOT / "benchmarks" / "benchopt", folder)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "HOME": str(folder)}
+    command = [sys.executable, "-m", "benchopt", "run", str(folder), "-n", "1", "-r", "1", "--no-plot", *options]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (found,) = (folder / "outputs").glob("*.parquet")
+    rows: list[dict[str, object]] = pd.read_parquet(found).to_dict("records")
+    return rows
+
+
+@pytest.mark.parametrize(("data", "rule"), [("figure-1a", "normalized-1"), ("tsvm-paths-3", "spectral-0.02")])
+def test_it_measures_what_the_rule_does(tmp_path: Path, data: str, rule: str) -> None:
+    rows = results_of(tmp_path / "benchmark", "-d", f"named[data={data}]", "-s", f"rules[rule={rule}]")
+    case = attention_case(load(data, 0))
+    start = start_of(data, case)
+    limit = limit_of(case.problem, start)
+    assert isinstance(limit, Limit)
+    assert rows
+    for row in rows:
+        steps = int(str(row["stop_val"]))
+        p = rule_named(rule).run([case.problem], start[None], steps, shape=shape_of(case)).final[0] if steps else start
+        due = one_minus_cosine(p, limit.svm.direction) if np.any(p) else 1.0
+        assert row["objective_value"] == pytest.approx(float(due))
+
+
+def test_random_trials_are_those_of_the_paper(tmp_path: Path) -> None:
+    rows = results_of(tmp_path / "benchmark", "-d", "trials[d=10,number=0]", "-s", "rules[rule=normalized-0.1]")
+    assert {"objective_margin_l2", "objective_margin_linf"} <= set(rows[0])

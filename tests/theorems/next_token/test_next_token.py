@@ -1,0 +1,130 @@
+"""Next-token prediction: upheld by the reference, falsified by planted faults; without an assumption as derived."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from generators.next_tokens import NextTokens
+from theorems.core.check import check
+from theorems.core.claim import Verdict
+from theorems.core.implementation import REFERENCE
+from theorems.faults import FAULTS
+from theorems.faults.next_token_faults import NEXT_TOKEN_FAULTS
+from theorems.run.registry.lookup import statement_named
+from theorems.run.verify import draw_cases
+from theorems.without.ntp_entropy import contradictions, everything_follows, free_counts
+from theorems.without.ntp_training import (
+    dependent_contexts,
+    dependent_tokens,
+    descent_at_rest,
+    foreign_labels,
+    long_steps,
+    long_steps_in_f,
+    path_at_rest,
+)
+from theorems.without.weakened import Weakened
+
+IDS = (
+    "ntp-extended-supports",
+    "ntp-entropy",
+    "ntp-overparameterized",
+    "ntp-path",
+    "ntp-descent",
+    "ntp-finite-part",
+    "ntp-attention",
+    "conjecture-ntp-normalized",
+)
+EXAMPLES = 12
+CAUGHT_BY = {
+    "supports-not-extended": "extended-supports-are-proven",
+    "supports-of-everything": "extended-supports-are-proven",
+    "loss-forgets-multiplicities": "loss-is-that-of-the-attention-on-the-label",
+    "loss-of-equal-contexts": "cross-entropy-is-above-the-entropy",
+    "loss-of-most-frequent": "cross-entropy-is-above-the-entropy",
+    "next-token-loss-off": "loss-is-taken-apart",
+    "gradient-in-f-off": "gradient-is-that-of-the-two-parts",
+    "gradient-as-at-theta-star": "gradient-is-that-of-the-two-parts",
+    "ntp-svm-without-ties": "ntp-svm-is-optimal",
+    "ntp-svm-scaled": "ntp-svm-is-optimal",
+    "ntp-svm-dual-off": "ntp-svm-is-optimal",
+    "theta-star-of-equal-contexts": "finite-part-is-enclosed",
+    "theta-star-without-multiplicities": "finite-part-is-enclosed",
+    "theta-star-off": "finite-part-is-enclosed",
+    "compatible-if-uniform": "contexts-are-compatible",
+    "next-token-step-too-long": "next-token-iterate-is-a-step",
+    "next-token-steps-normalized": "next-token-iterate-is-a-step",
+    "next-token-run-short": "next-token-run-is-the-one-asked-for",
+    "finite-part-frozen": "next-token-iterate-is-a-step",
+    "next-token-path-on-ray": "path-point-minimises-over-its-ball",
+    "next-token-path-off": "path-point-minimises-over-its-ball",
+    "components-weak": "extended-supports-are-strong-components",
+    "components-of-one-graph": "extended-supports-are-strong-components",
+    "contexts-merged": "contexts-are-separable",
+}
+
+
+@cache
+def drawn(id: str) -> tuple[NextTokens, ...]:
+    return tuple(draw_cases(statement_named(id), 2 * EXAMPLES, 3))
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_upheld_by_the_reference(id: str) -> None:
+    outcomes = [check(statement_named(id), case, REFERENCE) for case in drawn(id)[:EXAMPLES]]
+    assert {outcome.verdict for outcome in outcomes} == {Verdict.UPHELD}
+
+
+@pytest.mark.parametrize("name", CAUGHT_BY)
+def test_a_fault_is_caught_by_the_claim_about_what_it_is_in(name: str) -> None:
+    fault = FAULTS[name]
+    statement = statement_named(fault.caught_by)
+    for case in drawn(fault.caught_by):
+        spoiled = fault.spoil(case) if fault.spoil else case
+        made = statement.conclusion(spoiled, fault.implementation)
+        if any(claim.name == CAUGHT_BY[name] and claim.verdict is Verdict.FALSIFIED for claim in made):
+            return
+    pytest.fail(f"{name} is not caught")
+
+
+def test_every_fault_is_tried() -> None:
+    assert set(CAUGHT_BY) == {name for name, fault in FAULTS.items() if fault in NEXT_TOKEN_FAULTS}
+
+
+def tokens(h: object, counts: object, step: float = 0.0) -> NextTokens:
+    return NextTokens(np.array(h, dtype=float), np.array(counts), step=step)
+
+
+HALF = np.array([[1.0, 0.0], [0.0, 1.0], [0.5, 0.5]])
+WITNESSES = {
+    "one embedding, two tokens": (contradictions, tokens([[1], [1]], [[1, 0, 0], [0, 3, 0]])),
+    "one ratio at 1 and at 2": (free_counts, tokens([[1], [2]], [[2, 1, 0], [2, 1, 0]])),
+    "everything follows": (everything_follows, tokens([[1]], [[2, 1]])),
+    "path at rest": (path_at_rest, tokens([[1], [-1]], [[1, 0], [1, 0]])),
+    "descent at rest": (descent_at_rest, tokens([[1], [-1]], [[1, 0], [1, 0]])),
+    "a 2-cycle": (long_steps, tokens([[1]], [[1, 1, 0]], 6.0)),
+    "a 2-cycle in F": (long_steps_in_f, tokens([[1]], [[1, 1, 0]], 6.0)),
+    "dependent contexts": (dependent_contexts, tokens([[1], [1]], [[1, 0, 0], [0, 3, 0]])),
+    "dependent tokens": (
+        dependent_tokens,
+        NextTokens(HALF, samples=np.array([[0, 2], [1, 2]]), labels=np.array([0, 1])),
+    ),
+    "a foreign label": (foreign_labels, NextTokens(np.eye(3), samples=np.array([[0, 1]]), labels=np.array([2]))),
+}
+
+
+@pytest.mark.parametrize("name", WITNESSES)
+def test_what_is_derived_refutes_the_statement_without_its_assumption(name: str) -> None:
+    weakened, case = WITNESSES[name]
+    assert isinstance(weakened, Weakened)
+    assert weakened.fails(case).holds is False
+    assert all(weakened.statement.assumption(id).check(case).holds for id in weakened.keeps)
+    assert any(claim.verdict is Verdict.FALSIFIED for claim in weakened.conclusion(case, REFERENCE))
+
+
+def test_shorter_steps_do_not_cycle() -> None:
+    """η = 3.9 < 2/λ_max(H) = 4, though above 1/β = 2, still comes to W⋆."""
+    case = tokens([[1]], [[1, 1, 0]], 3.9)
+    assert all(claim.verdict is Verdict.UPHELD for claim in long_steps.conclusion(case, REFERENCE))

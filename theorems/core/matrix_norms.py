@@ -1,0 +1,70 @@
+"""Upper bounds of the spectral and of the nuclear norm of a rational matrix, proven over the rationals.
+
+No eigenvalue and no singular value is needed: ‖A‖_op < σ where σ²I − AᵀA is positive definite, which elimination
+decides; and ‖A‖_⋆ ≤ ½(‖K‖² + ‖Q‖²) for all factors of A = K Qᵀ. Floats only guess σ and K.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from flint import fmpq, fmpq_mat
+
+from reference_attention.exact import rational, rational_matrix, to_floats
+from reference_attention.floats import EPS
+
+CLOSE = 2.0**-46
+"""By how much σ is larger than the float singular value, at first."""
+
+
+def spectral_norm_above(matrix: fmpq_mat) -> fmpq | None:
+    """σ > ‖A‖_op, by a relative 2^−46 as a rule; None where none is found, as for A = 0."""
+    square = matrix * matrix.transpose() if matrix.nrows() < matrix.ncols() else matrix.transpose() * matrix
+    size, more = float(np.linalg.norm(_floats(matrix), ord=2)), CLOSE
+    while more < 1 and 0 < size < math.inf:
+        sigma = rational(size * (1 + more))
+        if is_below(square, sigma * sigma):
+            return sigma
+        more *= 8
+    return None
+
+
+def nuclear_norm_above(matrix: fmpq_mat) -> fmpq | None:
+    """½(‖K‖² + ‖Q‖²) of K near U S^½ of a decomposition A = U S Vᵀ in floats, and Q = AᵀK⁻ᵀ exactly; None for A = 0.
+
+    Both sides are near ‖A‖_⋆, as columns of K are orthogonal up to rounding and as long as those of Q. A singular value
+    that is 0, or is lost in rounding, counts as eps of the largest.
+    """
+    wide = matrix if matrix.nrows() <= matrix.ncols() else matrix.transpose()
+    U, S, _ = np.linalg.svd(_floats(wide), full_matrices=False)
+    if not 0 < S[0] < math.inf:
+        return None
+    K = rational_matrix(np.asarray(U * np.sqrt(np.maximum(S, EPS * S[0]))))
+    if K.det() == 0:
+        return None
+    Q = K.solve(wide)
+    return (squared_norm(K) + squared_norm(Q)) / 2
+
+
+def squared_norm(matrix: fmpq_mat) -> fmpq:
+    """‖A‖_F²."""
+    return sum((x * x for x in matrix.entries()), fmpq(0))
+
+
+def is_below(square: fmpq_mat, shift: fmpq) -> bool:
+    """Whether shift·I − square is positive definite: pivots of elimination over the rationals."""
+    n = square.nrows()
+    A: list[list[fmpq]] = [[(shift if i == j else fmpq(0)) - square[i, j] for j in range(n)] for i in range(n)]
+    for j in range(n):
+        if not A[j][j] > 0:
+            return False
+        for i in range(j + 1, n):
+            factor = A[i][j] / A[j][j]
+            for k in range(j + 1, i + 1):
+                A[i][k] -= factor * A[k][j]
+    return True
+
+
+def _floats(matrix: fmpq_mat) -> np.ndarray:
+    return np.asarray(to_floats(list(matrix.entries()))).reshape(matrix.nrows(), matrix.ncols())

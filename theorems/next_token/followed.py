@@ -1,0 +1,137 @@
+"""A run of gradient descent on the loss of next-token prediction, and how far rounding takes it from an exact one.
+
+A step of length η ≤ 2/β brings no two points further apart (the loss is convex and β-smooth), so that a run whose steps
+are off by ξ_s is within Σ‖ξ_s‖ of the exact run from its start.
+
+Reference: own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.floats import EPS
+from reference_attention.next_token.next_token_descent import next_token_descent, smoothness
+from theorems.bounded import exact, value_of
+from theorems.core.claim import Claim, Ended, Form, NotANumber, Verdict, at_least
+from theorems.core.claim_name import premise
+from theorems.core.implementation import Implementation
+from theorems.core.tolerances import tolerance
+from theorems.next_token.limits import Limits
+from theorems.next_token.loss_at import LossAt
+from theorems.rounding.attention_at import Numbers
+from theorems.rounding.steps import starts_claim
+
+STEP_ROUNDING = tolerance(
+    "next-token-step-rounding",
+    "what θ_{k+1} − θ_k + η∇L(θ_k) carries, as much again, and eps (|θ_{k+1}| + 4η|∇L|) by coordinate",
+    "a loop's gradient is computed by formulas like those that the error is carried through, multiplied by η, added",
+)
+RUN_IS_ASKED_FOR = premise("next-token-run-is-the-one-asked-for")
+IS_A_STEP = premise("next-token-iterate-is-a-step")
+RUN_PREMISES = (RUN_IS_ASKED_FOR, IS_A_STEP)
+STEPS = 300
+SHORTEST = 0.05
+"""The least step that is taken, in units of 1/β."""
+
+
+@dataclass(frozen=True, eq=False)
+class Followed:
+    """Iterates θ_0 … θ_k of several starts.
+
+    Attributes:
+        step: η.
+        at: the loss at all of them, batch (k + 1, b).
+        off: bounds of ‖ξ_s‖, (k, b).
+    """
+
+    step: float
+    at: LossAt
+    off: Float64[np.ndarray, "k b"]
+
+    @property
+    def limits(self) -> Limits:
+        """Where it ends."""
+        return self.at.limits
+
+    @cached_property
+    def count(self) -> Float64[np.ndarray, "k 1"]:
+        """1, …, k."""
+        return np.arange(1.0, len(self.off) + 1)[:, None]
+
+    @cached_property
+    def drift(self) -> Numbers:
+        """How far θ_1, …, θ_k may be from the exact run, (k, b)."""
+        return np.cumsum(exact(self.off), axis=0)
+
+    def start_to_ray(self, r: Float64[np.ndarray, "*b"]) -> Numbers:
+        """‖θ_0 − ϑ_r‖², ϑ_r = θ_⋆ + rθ_mm, (*b, b)."""
+        away: Any = exact(self.at.y[0]) - exact(r)[..., None, None] * self.limits.ray
+        return np.sum(exact(self.at.x[0]) ** 2, axis=-1) + np.sum(away**2, axis=-1)
+
+
+def chosen_step(given: float, limits: Limits, rng: np.random.Generator) -> float:
+    """η as the case has it, or at most 1/β; 1 where no θ changes the loss, β = 0."""
+    share, bound = float(np.exp(rng.uniform(np.log(SHORTEST), 0.0))), smoothness(limits.problem)
+    return given or (share / bound if bound > np.finfo(np.float64).tiny else share)
+
+
+def starts(
+    limits: Limits, start: Float64[np.ndarray, "D"] | None, rng: np.random.Generator
+) -> tuple[Float64[np.ndarray, "b r"], Float64[np.ndarray, "b s"]]:
+    """θ_0 = 0, the case's or one near 0, and one behind the ray, whose margins are about −3."""
+    split, r = limits.split, limits.split.dimension
+    size = max(float(np.linalg.norm(split.outside, axis=2).max()), float(value_of(limits.span)), 1e-300)
+    first = rng.normal(size=limits.problem.dimension) / size if start is None else start
+    points = split.coordinates_of(np.array([np.zeros_like(first), first]) - limits.minimum.floats)
+    behind = np.concatenate([np.zeros(r), -3 * value_of(limits.ray)])
+    points = np.concatenate([points, behind[None]])
+    return points[:, :r], points[:, r:]
+
+
+def follow(
+    limits: Limits,
+    under_test: Implementation,
+    x: Float64[np.ndarray, "b r"],
+    y: Float64[np.ndarray, "b s"],
+    step: float,
+    steps: int = STEPS,
+    *,
+    normalized: bool = False,
+) -> Generator[Claim, None, Followed]:
+    """The run under test, once it is claimed to be one: ``run = yield from follow(…)``.
+
+    Raises:
+        Ended: it is another run, one of its steps is none, or an iterate is no number.
+    """
+    run = under_test.in_place_of(next_token_descent)(
+        limits.minimum, x, y, step=step, steps=steps, normalized=normalized
+    )
+    points = np.concatenate([run.x, run.y], axis=-1)
+    claim = starts_claim(RUN_IS_ASKED_FOR, points, np.concatenate([x, y], axis=-1), steps)
+    yield claim
+    if claim.verdict is Verdict.FALSIFIED:
+        raise Ended(claim.name)
+    if not np.isfinite(points).all():
+        raise NotANumber(IS_A_STEP, "an iterate is not finite")
+    at = LossAt(limits, run.x, run.y)
+    gradient: Any = at.gradient[:-1]
+    if normalized:
+        gradient = gradient / at.gradient_norm[:-1, :, None]
+    taken = exact(step) * gradient
+    off: Any = exact(points[1:]) - points[:-1] + taken
+    known = np.sqrt(np.sum((np.abs(off.value) + np.asarray(off.error)) ** 2, axis=-1)) * (1 + 64 * EPS)
+    own = np.asarray(off.error) + EPS * (np.abs(points[1:]) + 4 * np.abs(value_of(taken)))
+    claim = at_least(
+        IS_A_STEP, Form.EXACT, 0.0, np.abs(off.widen(own)), why=STEP_ROUNDING, points="coordinate of a step"
+    )
+    yield claim
+    if claim.verdict is Verdict.FALSIFIED:
+        raise Ended(claim.name)
+    return Followed(step, at, known)

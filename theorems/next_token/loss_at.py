@@ -1,0 +1,164 @@
+"""The loss of next-token prediction at points θ = θ_⋆ + u + θ_⊥, on numbers that carry their rounding.
+
+Nothing cancels: the loss is taken apart as `ntp-extended-supports` says, and u and θ_⊥ are given apart.
+
+Reference: own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from theorems.bounded import exact, value_of
+from theorems.next_token.limits import Limits
+from theorems.rounding.attention_at import Numbers
+
+SMALL = 0.02
+"""|d| below which e^d − 1 − d is taken from its series."""
+
+
+@dataclass(frozen=True, eq=False)
+class LossAt:
+    """What the loss is made of at several points.
+
+    Attributes:
+        limits: Ŝ, θ_mm, θ_⋆, F.
+        x: of u ∈ F, (*b, r).
+        y: of θ_⊥, (*b, s).
+    """
+
+    limits: Limits
+    x: Float64[np.ndarray, "*b r"]
+    y: Float64[np.ndarray, "*b s"]
+
+    @cached_property
+    def moved(self) -> Numbers:
+        """d_jv = f_jv·u, (*b, m, K)."""
+        return np.einsum("...r,jvr->...jv", exact(self.x), self.limits.inside)
+
+    @cached_property
+    def grown(self) -> Numbers:
+        """Σ_z q⋆_jz (e^{d_jz} − 1) = Σ_z q⋆_jz (e^{d_jz} − 1 − d_jz) ≥ 0, (*b, m)."""
+        inner, sets = self.limits.inner, self.limits.split.sets
+        return np.maximum(np.sum(inner * rest_of_exp(np.where(sets, self.moved, 0.0)), axis=-1), 0.0)
+
+    @cached_property
+    def finite_excess(self) -> Numbers:
+        """L_fin(P_Fθ) − L_⋆, (*b,)."""
+        return np.sum(self.limits.weights * np.log1p(self.grown), axis=-1)
+
+    @cached_property
+    def margins(self) -> Numbers:
+        """g_jv·θ_⊥, +∞ on Ŝ_j and where there is no alternative, (*b, m, K)."""
+        found = np.einsum("...s,jvs->...jv", exact(self.y), self.limits.outside)
+        return np.where(self.limits.masked, found, np.inf)
+
+    @cached_property
+    def log_outer(self) -> Numbers:
+        """log w_jv(P_Fθ), −∞ on Ŝ_j, (*b, m, K)."""
+        masked = self.limits.masked
+        at = np.where(masked, self.moved, 0.0) + self.limits.log_outer - np.log1p(self.grown)[..., None]
+        return np.where(masked, at, -np.inf)
+
+    @cached_property
+    def log_lost(self) -> Numbers:
+        """log x_j, x_j = Σ_v w_jv e^{−g_jv·θ_⊥}, (*b, m)."""
+        masked = self.limits.masked
+        logs = np.where(masked, self.log_outer - np.where(masked, self.margins, 0.0), -np.inf)
+        return np.logaddexp.reduce(logs, axis=-1)
+
+    @cached_property
+    def log_kept(self) -> Numbers:
+        """log(1 + x_j), (*b, m)."""
+        return np.logaddexp(0.0, self.log_lost)
+
+    @cached_property
+    def excess(self) -> Numbers:
+        """L(θ) − L_⋆, (*b,)."""
+        return self.finite_excess + np.sum(self.limits.weights * self.log_kept, axis=-1)
+
+    @cached_property
+    def away(self) -> Numbers:
+        """s_jv, the softmax at θ, off Ŝ_j; 0 on it, (*b, m, K)."""
+        masked = self.limits.masked
+        logs = np.where(masked, self.log_outer - np.where(masked, self.margins, 0.0), -np.inf)
+        return np.exp(logs - self.log_kept[..., None])
+
+    @cached_property
+    def lost(self) -> Numbers:
+        """Ω = Σ π_j x_j/(1 + x_j), (*b,)."""
+        return np.sum(self.limits.weights * np.sum(self.away, axis=-1), axis=-1)
+
+    @cached_property
+    def soft_margin(self) -> Numbers:
+        """m + K = min_jv (g_jv·θ_⊥ − log C_jv) + log ΣC, C_jv = π_j w_jv/(1 + x_j), (*b,)."""
+        masked = self.limits.masked
+        logs = np.where(masked, self.log_outer, 0.0) + (np.log(self.limits.weights) - self.log_kept)[..., None]
+        lifted = np.where(masked, np.where(masked, self.margins, 0.0) - logs, np.inf)
+        total = np.logaddexp.reduce(np.logaddexp.reduce(np.where(masked, logs, -np.inf), axis=-1), axis=-1)
+        return np.min(lifted, axis=(-2, -1)) + total
+
+    @cached_property
+    def gradient_inside(self) -> Numbers:
+        """P_F∇L(θ) = Σ_j π_j Σ_v (s_jv − q⋆_jv) f_jv, (*b, r)."""
+        inner, grown = self.limits.inner, self.grown[..., None]
+        kept, sets = self.log_kept[..., None], self.limits.split.sets
+        raised = np.expm1(np.where(sets, self.moved, 0.0))
+        change = inner * ((raised - grown) / (1 + grown) * np.exp(-kept) + np.expm1(-kept)) + self.away
+        return np.einsum("...jv,jvr->...r", self.limits.weights[:, None] * change, self.limits.inside)
+
+    @cached_property
+    def gradient_outside(self) -> Numbers:
+        """P_⊥∇L(θ) = −Σ_j π_j Σ_{v∉Ŝ_j} s_jv g_jv, (*b, s)."""
+        return -np.einsum("...jv,jvs->...s", self.limits.weights[:, None] * self.away, self.limits.outside)
+
+    @cached_property
+    def gradient(self) -> Numbers:
+        """∇L(θ) in both coordinates, (*b, D)."""
+        return np.concatenate([self.gradient_inside, self.gradient_outside], axis=-1)
+
+    @cached_property
+    def gradient_norm(self) -> Numbers:
+        """‖∇L(θ)‖, (*b,)."""
+        return np.linalg.norm(self.gradient, axis=-1)
+
+    @cached_property
+    def inside_norm(self) -> Numbers:
+        """‖u‖ = ‖P_Fθ − θ_⋆‖, (*b,)."""
+        return np.linalg.norm(exact(self.x), axis=-1) if self.x.shape[-1] else exact(np.zeros(self.x.shape[:-1]))
+
+    @cached_property
+    def outside_norm(self) -> Numbers:
+        """‖θ_⊥‖, (*b,)."""
+        return np.linalg.norm(exact(self.y), axis=-1) if self.y.shape[-1] else exact(np.zeros(self.y.shape[:-1]))
+
+    @cached_property
+    def theta(self) -> Numbers:
+        """θ in both coordinates, (*b, D)."""
+        return np.concatenate([exact(self.x) + self.limits.origin, exact(self.y)], axis=-1)
+
+    @cached_property
+    def norm(self) -> Numbers:
+        """‖θ‖, (*b,)."""
+        return np.linalg.norm(self.theta, axis=-1)
+
+    @cached_property
+    def along(self) -> Numbers:
+        """⟨θ, θ̄_mm⟩, (*b,)."""
+        return np.vecdot(exact(self.y), self.limits.ray) / self.limits.ray_norm
+
+
+def rest_of_exp(d: Any) -> Numbers:
+    """e^d − 1 − d."""
+    small = np.abs(value_of(d)) < SMALL
+    near: Any = np.where(small, d, 0.0)
+    size = np.abs(value_of(near)) + np.asarray(near.error)
+    # The series d²/2 + d³/6 + … of which the rest is below |d|^7/4000 in this range.
+    series = near * near / 2 * (1 + near / 3 * (1 + near / 4 * (1 + near / 5 * (1 + near / 6))))
+    far = np.where(small, 0.0, d)
+    return np.where(small, series.widen(size**7 / 4000), np.expm1(far) - far)

@@ -1,0 +1,134 @@
+"""Attention trained to predict a token: it ends on the strongly connected component of the label, and graph-SVM.
+
+Main result: the theorem of arXiv 2403.08081 for log-loss, of any start and with rates, as one of the master problem:
+strongly connected components are extended supports.
+
+References: arXiv 2403.08081 (its code: yixiao-huang/next-token-prediction); Ford, *Solution of a ranking problem from
+binary comparisons*, 1957.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from flint import fmpq
+from jaxtyping import Bool, Float64
+
+from generators.next_token_assumptions import INDEPENDENT_TOKENS, LABELS_WITHIN, SEQUENCES
+from generators.next_token_cases import independent_sequences
+from generators.next_tokens import NextTokens
+from reference_attention.exact import rational_matrix, to_float
+from reference_attention.floats import EPS
+from reference_attention.next_token.attention_samples import ABSENT, component_sets
+from reference_attention.next_token.split_loss import next_token_loss
+from theorems.bounded import exact
+from theorems.core.claim import Claim, Form
+from theorems.core.claim_name import premise, sharper, stated_claim
+from theorems.core.equality import equal
+from theorems.core.implementation import Implementation
+from theorems.core.on_kernel import SVM_ONLY
+from theorems.core.statement import statement
+from theorems.core.tolerances import EXACT
+from theorems.next_token.limits import LIMIT_PREMISES, certify_limits
+from theorems.rounding.attention_at import Numbers
+
+MASS = premise("loss-is-that-of-the-attention-on-the-label")
+COMPONENTS = stated_claim("extended-supports-are-strong-components")
+GRAPH_SVM = stated_claim("limit-solves-graph-svm")
+EDGES = sharper("edges-imply-paths", when="where a path leads from a token to one in another component")
+POINTS = 10
+
+
+@statement(
+    "ntp-attention",
+    "Next-token prediction by attention: strongly connected components and graph-SVM",
+    source="2403.08081, Theorem 1 (as its code has it)",
+    claims=(*LIMIT_PREMISES, MASS, COMPONENTS, GRAPH_SVM, EDGES),
+    assumptions=(SEQUENCES, LABELS_WITHIN, INDEPENDENT_TOKENS),
+    about=NextTokens,
+    cases=independent_sequences,
+    kernel=SVM_ONLY,
+    needs={
+        "sequences-given": "it speaks of sequences",
+    },
+)
+def ntp_attention(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
+    """Tokens with embeddings e_v, sequences X_i with last token k and a label y_i ∈ X_i; f_i(W) = Σ_{t : x_it = y_i}
+    softmax(X_iWe_k)_t, L(W) = −(1/n)Σ log f_i(W). The priority graph of k has an edge from y_i to every other token of
+    X_i, over the samples that end in k; v ≍ w if they are in one strongly connected component, v ⇒ w if a path leads
+    from v to w and none back. Graph-SVM: min ‖W‖_F with (e_v − e_w)ᵀWe_k = 0 for v ≍ w and ≥ 1 for v ⇒ w, for every k.
+    **Theorem.** For independent embeddings training has W/‖W‖ → W_svm, and its part in span{(e_v − e_w)e_kᵀ : v ≍ w}
+    tends to the minimiser there of the loss restricted to the label's components.
+
+    Here: L is a master problem, with V_i the distinct tokens of X_i, m_iv how often each occurs, a_iv = vec(e_v e_kᵀ);
+    the label's component, of the tokens in X_i, is Ŝ_i; W_svm = θ_mm. So the theorem is what ntp-path, ntp-descent and
+    ntp-finite-part say with rates, from any start, and for any embeddings, with Ŝ for components.
+
+    **Components ⊆ Ŝ** always: along a cycle the inequalities (e_v − e_w)ᵀWe_k ≥ 0 of C add up to 0. **Ŝ ⊆ components**
+    for independent embeddings: there is a W with e_vᵀWe_k = −(length of the longest path of components to that of v).
+    **Constraints** for every v ⇒ w follow from those of the samples: along a path they add up, and one of them is ≥ 1.
+    """
+    assert case.samples is not None
+    assert case.labels is not None
+    limits = yield from certify_limits(case.problem, under_test)
+    rng = case.rng()
+    W = rng.normal(size=(POINTS, case.problem.dimension)) * rng.choice([0.1, 1.0, 5.0], (POINTS, 1))
+    mass = loss_by_attention(case, W)
+    given = np.asarray(under_test.in_place_of(next_token_loss)(case.problem, W))
+    yield equal(MASS, exact(given).widen(2 * mass.error + 8 * EPS * np.abs(given)), mass)
+    components = under_test.in_place_of(component_sets)(case.samples, case.labels)
+    same = components.shape == limits.supports.sets.shape and bool((components == limits.supports.sets).all())
+    told = f"components {components.astype(int).tolist()}, Ŝ {limits.supports.sets.astype(int).tolist()}"
+    yield Claim(COMPONENTS, Form.EXACT, 0.0 if same else -1.0, 0.0, EXACT, "" if same else told)
+    level, above = graph_margins(case, limits.svm.point)
+    most = max((abs(x) for x in level), default=fmpq(0))
+    yield Claim(GRAPH_SVM, Form.EXACT, -to_float(most), 0.0, EXACT, "the components are level")
+    if above:
+        yield Claim(EDGES, Form.EXACT, to_float(min(above) - 1), 0.0, EXACT, f"the least is {min(above)}")
+
+
+def loss_by_attention(case: NextTokens, W: Float64[np.ndarray, "b D"]) -> Numbers:
+    """−(1/n) Σ log Σ_{t : x_it = y_i} softmax(X_iWe_k)_t, token by token, (b,)."""
+    assert case.samples is not None
+    assert case.labels is not None
+    d, total = case.embeddings.shape[1], exact(np.zeros(len(W)))
+    for row, label in zip(case.samples, case.labels, strict=True):
+        tokens = row[row != ABSENT]
+        query: Any = np.einsum("bij,j->bi", exact(W.reshape(-1, d, d)), exact(case.embeddings[tokens[-1]]))
+        logits = query @ exact(case.embeddings[tokens].T)
+        own = np.where(tokens == label, logits, -np.inf)
+        total = total + np.logaddexp.reduce(logits, axis=-1) - np.logaddexp.reduce(own, axis=-1)
+    return total / len(case.samples)
+
+
+def graph_margins(case: NextTokens, point: list[fmpq]) -> tuple[list[fmpq], list[fmpq]]:
+    """(e_v − e_w)ᵀWe_k over v ≍ w and over v ⇒ w, of the graph of each last token k; over the rationals."""
+    assert case.samples is not None
+    assert case.labels is not None
+    e = rational_matrix(case.embeddings).tolist()
+    d = len(e[0])
+    level: list[fmpq] = []
+    above: list[fmpq] = []
+    rows = [[x for x in row if x != ABSENT] for row in case.samples.tolist()]
+    for last in {row[-1] for row in rows}:
+        heights = [
+            sum((x * point[a * d + b] * y for a, x in enumerate(own) for b, y in enumerate(e[last])), fmpq(0))
+            for own in e
+        ]
+        reached = paths_of([(row, int(y)) for row, y in zip(rows, case.labels, strict=True) if row[-1] == last], len(e))
+        for v, w in np.argwhere(reached).tolist():
+            (level if reached[w, v] else above).append(heights[v] - heights[w])
+    return level, above
+
+
+def paths_of(samples: list[tuple[list[int], int]], size: int) -> Bool[np.ndarray, "K K"]:
+    """Whether a path leads from v to w ≠ v, by Warshall's algorithm."""
+    reached = np.zeros((size, size), dtype=bool)
+    for tokens, label in samples:
+        reached[label, tokens] = True
+    for through in range(size):
+        reached |= reached[:, [through]] & reached[[through]]
+    np.fill_diagonal(reached, False)
+    return reached

@@ -1,0 +1,120 @@
+"""Gradient descent on next tokens: the loss falls to its infimum, W turns to W^mm, P_FW comes to W⋆.
+
+Main result: Theorem 2 of arXiv 2402.18551 from any start, with rates, and without its two conditions on the data.
+
+Reference: arXiv 2402.18551, Lemma 2, Theorem 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from generators.next_token_assumptions import SHORT_STEPS, SOMETHING_APART
+from generators.next_token_cases import cases_with_something_apart
+from generators.next_tokens import NextTokens
+from theorems.bounded import exact, value_of
+from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim_name import sharper, stated_claim
+from theorems.core.implementation import Implementation
+from theorems.core.on_kernel import SVM_ONLY
+from theorems.core.statement import statement
+from theorems.next_token.followed import RUN_PREMISES, Followed, chosen_step, follow, starts
+from theorems.next_token.limits import LIMIT_PREMISES, certify_limits
+from theorems.next_token.sublevel import finite_bound, least_margin_bound
+from theorems.rounding.attention_at import Numbers
+
+FALLS = stated_claim("loss-falls-to-its-infimum")
+SETTLES = stated_claim("part-in-f-comes-to-its-limit", when="where F ≠ 0")
+SEPARATES = stated_claim("margins-grow")
+TURNS = stated_claim("iterate-turns-to-theta-mm")
+STAYS = sharper("iterate-stays-near-the-ray")
+RAYS = np.concatenate([[0.0], np.exp(np.linspace(-1.0, 3.0, 12))])
+"""r at which bounds over the ray are taken; each holds, the least is claimed."""
+
+
+@statement(
+    "ntp-descent",
+    "Gradient descent on next tokens, from any start",
+    source="2402.18551, Theorem 2, Lemmas 2, 4 and 5",
+    claims=(*LIMIT_PREMISES, *RUN_PREMISES, FALLS, SETTLES, SEPARATES, STAYS, TURNS),
+    assumptions=(SOMETHING_APART, SHORT_STEPS),
+    about=NextTokens,
+    cases=cases_with_something_apart,
+    kernel=SVM_ONLY,
+)
+def ntp_descent(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
+    """**Theorem 2.** If the data are NTP-compatible and NTP-separable, gradient descent has CE(W_k) → H, ‖W_k‖ → ∞,
+    cos(W_k, W^mm) → 1 and P_F(W_k) → W⋆.
+
+    Here for any data, with the notation of ntp-extended-supports: L_⋆ for H, Ŝ for S, θ_⋆ for W⋆. Let some alternative
+    be off Ŝ, η ≤ 1/β with ∇²L ⪯ β, ϑ_r = θ_⋆ + rθ_mm, E(r) = L(ϑ_r) − L_⋆ ≤ ωe^{−r}. From any θ_0, at every k ≥ 1,
+
+        (G1) L(θ_k) − L_⋆ ≤ ε_k = min_r [E(r) + ‖θ_0 − ϑ_r‖²/(2ηk)], which is O(log²k/k);
+        (G2) (F) and (M) of ntp-path with E = ε_k: P_Fθ_k → θ_⋆, and margins grow like log k;
+        (G3) ‖θ_k − ϑ_r‖² ≤ ‖θ_0 − ϑ_r‖² + 2ηkE(r) for every r;
+        (G4) ⟨θ_k, θ̄_mm⟩ ≥ ⟨θ_0, θ̄_mm⟩ + Σ_s (‖θ^⊥_{s+1}‖ − ‖θ^⊥_s‖ − ‖Δ^⊥_s‖²/(2‖θ^⊥_s‖))/(1 + K_s/ρ_s),
+
+    ρ = ‖θ^⊥‖/‖θ_mm‖, K as in ntp-extended-supports. As K_s stays bounded by (F), Σ‖Δ‖² ≤ 2η(L(θ_0) − L_⋆) and ρ → ∞:
+    1 − cos(θ_⊥, θ_mm) = O(log ρ/ρ). That is all of Theorem 2, from any start and with rates.
+
+    **G1.** Of any convex loss with η ≤ 1/β: L(θ_k) − L(ϑ) ≤ ‖θ_0 − ϑ‖²/(2ηk) for every ϑ. **G3.** ‖θ⁺ − ϑ‖² −
+    ‖θ − ϑ‖² = −2η⟨∇L, θ − ϑ⟩ + η²‖∇L‖² ≤ 2η(L(ϑ) − L(θ⁺)), as η‖∇L‖²/2 ≤ L(θ) − L(θ⁺). **G4.** ‖y + Δ‖ ≤ ‖y‖ +
+    ⟨ȳ, Δ⟩ + ‖Δ‖²/(2‖y‖), and ⟨ȳ, Δ⟩ ≤ (1 + K/ρ)⟨θ̄_mm, Δ⟩ by the correlation, as m ≤ ρ: Σλm ≤ Σλg·y = ⟨θ_mm, y⟩, where
+    Σλ = ‖θ_mm‖².
+    """
+    rng = case.rng()
+    limits = yield from certify_limits(case.problem, under_test)
+    x, y = starts(limits, case.start, rng)
+    run = yield from follow(limits, under_test, x, y, chosen_step(case.step, limits, rng))
+    bound = excess_bound(run)
+    after: Any = run.at.excess[1:] - run.at.gradient_norm[1:] * run.drift
+    yield at_least(FALLS, Form.EFFECTIVE, bound, after, points="iterate")
+    # What is claimed of the exact run, at the computed one: by convexity its loss is at most so much larger.
+    bound = bound + run.at.gradient_norm[1:] * run.drift
+    if limits.split.dimension:
+        yield at_least(SETTLES, Form.EFFECTIVE, finite_bound(limits, bound), limits.span * run.at.inside_norm[1:])
+    least = np.min(run.at.margins[1:], axis=(-2, -1))
+    yield at_least(SEPARATES, Form.EFFECTIVE, least, least_margin_bound(limits, bound), points="iterate")
+    yield stays_claim(run)
+    yield turns_claim(run)
+
+
+def excess_bound(run: Followed) -> Numbers:
+    """ε_k, over :data:`RAYS` and r = log k, (k, b)."""
+    k, limits = run.count, run.limits
+    at_rays = limits.excess_on_ray(RAYS)[:, None, None] + run.start_to_ray(RAYS)[:, None] / (2 * exact(run.step) * k)
+    own = np.log(k[:, 0])
+    at_log = limits.excess_on_ray(own)[:, None] + run.start_to_ray(own) / (2 * exact(run.step) * k)
+    return np.minimum(np.min(at_rays, axis=0), at_log)
+
+
+def stays_claim(run: Followed) -> Claim:
+    """(G3): ‖θ_k − ϑ_r‖ less what rounding adds, for every r of :data:`RAYS`."""
+    away: Any = exact(run.at.y[1:])[None] - exact(RAYS)[:, None, None, None] * run.limits.ray
+    far = np.linalg.norm(
+        np.concatenate([np.broadcast_to(run.at.x[1:], (*away.shape[:-1], run.at.x.shape[-1])), away], axis=-1), axis=-1
+    )
+    grown = 2 * exact(run.step) * run.count * run.limits.excess_on_ray(RAYS)[:, None, None]
+    bound = np.sqrt(run.start_to_ray(RAYS)[:, None] + grown)
+    return at_least(STAYS, Form.EFFECTIVE, bound + run.drift, far, points="iterate and r")
+
+
+def turns_claim(run: Followed) -> Claim:
+    """(G4)."""
+    size, along = run.at.outside_norm, run.at.along
+    moved: Any = np.diff(exact(run.at.y), axis=0)
+    length = np.linalg.norm(moved, axis=-1)
+    # At θ_⊥ = 0 nothing is said of the step but that it is not backwards.
+    there = value_of(size[:-1]) > 0
+    long: Any = np.where(there, size[:-1], 1.0)
+    ratio: Any = long / run.limits.ray_norm
+    least = np.min(run.at.margins[:-1], axis=(-2, -1))
+    more = np.maximum(run.at.soft_margin[:-1] - least, 0.0)
+    gained: Any = (np.diff(size, axis=0) - length**2 / (2 * long)) / (1 + more / ratio)
+    rounding = exact(run.off) * (2 + (length + run.off) / long)
+    gained = np.where(there, gained, 0.0) - np.where(there, rounding, run.off)
+    left: Any = along[1:] - along[:1]
+    return at_least(TURNS, Form.EFFECTIVE, left, np.cumsum(gained, axis=0), points="iterate")

@@ -1,0 +1,119 @@
+"""Cross-entropy of next tokens approaches the entropy of what followed, and never attains it.
+
+Main result: Proposition 1 of arXiv 2402.18551, with the rate.
+
+Reference: arXiv 2402.18551, Definitions 1 and 2, Proposition 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from generators.next_token_assumptions import COMPATIBLE, SEPARABLE, SOMETHING_APART
+from generators.next_token_cases import compatible_cases
+from generators.next_tokens import NextTokens
+from reference_attention.exact import to_floats
+from reference_attention.floats import EPS
+from reference_attention.next_token.split_loss import next_token_loss
+from theorems.bounded import exact, value_of
+from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim_name import premise, stated_claim
+from theorems.core.equality import equal
+from theorems.core.implementation import Implementation
+from theorems.core.on_kernel import SVM_ONLY
+from theorems.core.statement import statement
+from theorems.next_token.limits import LIMIT_PREMISES, Limits, certify_limits
+from theorems.next_token.loss_at import LossAt
+from theorems.next_token.ntp_extended_supports import LOSS_ROUNDING, loss_from_logits, theta_of
+from theorems.next_token.sublevel import probe_points
+from theorems.rounding.attention_at import Numbers
+
+ENTROPY = premise("infimum-is-the-entropy")
+LOG_ODDS = premise("log-odds-are-attained")
+ABOVE = stated_claim("cross-entropy-is-above-the-entropy")
+APPROACHED = stated_claim("entropy-is-approached")
+POINTS = 40
+FARTHEST = 60.0
+GAMMAS = np.arange(0.0, 41.0, 4.0)
+DIRECTIONS = 3
+"""W^d that are tried, and as many W^p."""
+
+
+@statement(
+    "ntp-entropy",
+    "Cross-entropy of next tokens approaches the entropy and never attains it",
+    source="2402.18551, Proposition 1",
+    claims=(*LIMIT_PREMISES, ENTROPY, LOG_ODDS, ABOVE, APPROACHED),
+    assumptions=(COMPATIBLE, SEPARABLE, SOMETHING_APART),
+    about=NextTokens,
+    cases=compatible_cases,
+    kernel=SVM_ONLY,
+)
+def ntp_entropy(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
+    """**Proposition 1.** Some W^p attains the log-odds of what followed, (e_z − e_z')ᵀW^p h_j = log(p_jz/p_jz') on S_j,
+    and some W^d has (e_z − e_z')ᵀW^d h_j = 0 on S_j, (e_z − e_v)ᵀW^d h_j ≥ 1 for v ∉ S_j; not every token follows every
+    context. Then CE(W) > H for every W, H the entropy of p weighted by π, and CE(W^p + γW^d) → H as γ → ∞.
+
+    Here in the notation of ntp-extended-supports, for any alternatives: Ŝ = S, L_⋆ = H, P_FW^p = θ_⋆, and
+
+        L(θ) ≥ H + Σπ_j log(1 + x_j) > H,   L(W^p + γW^d) − H ≤ e^{−γ} Σπ_jw⋆_jv e^{−g_jv·W^p}.
+
+    **Proof.** (4) makes the softmax on S_j equal to p_j, so that L_fin(W^p) is the entropy, below which it is nowhere;
+    x_j > 0 wherever V_j ≠ S_j. W^p has x = 0 and any part in F^⊥, W^d is in F^⊥ with g_jv·W^d ≥ 1; log(1 + x) ≤ x.
+    """
+    problem, rng = case.problem, case.rng()
+    limits = yield from certify_limits(problem, under_test)
+    entropy = entropy_of(limits)
+    yield equal(ENTROPY, limits.loss_at_infinity, entropy)
+    supports = problem.supports
+    attained: Any = np.log(limits.targets[supports])
+    # Where one token follows, both are 0 for certain.
+    yield equal(LOG_ODDS, exact(limits.minimum.log_shares[supports]).widen(4 * EPS * spread(attained)), attained)
+    x, y = probe_points(limits, rng, POINTS)
+    at = LossAt(limits, x, y)
+    near = np.flatnonzero(value_of(at.norm) <= FARTHEST)
+    if len(near):
+        theta = theta_of(at, near)
+        given = np.asarray(under_test.in_place_of(next_token_loss)(problem, value_of(theta)))
+        carried = 2 * loss_from_logits(limits, theta).error + 8 * EPS * np.abs(given)
+        least = entropy + np.sum(limits.weights * at.log_kept[near], axis=-1)
+        yield at_least(ABOVE, Form.EXACT, exact(given).widen(carried), least, why=LOSS_ROUNDING)
+    for apart in separators(limits, rng):
+        own = rng.normal(size=y.shape[1]) * rng.choice([0.0, 1.0])
+        yield approached_claim(limits, own, apart)
+
+
+def spread(x: Numbers) -> Float64[np.ndarray, "k"]:
+    """The size of the largest, everywhere."""
+    return np.full(x.shape, float(np.abs(value_of(x)).max(initial=0.0)))
+
+
+def entropy_of(limits: Limits) -> Numbers:
+    """H − Σπ_jΣ_v p_jv log m_jv, H = −Σπ_jΣ_v p_jv log p_jv, over the counts alone."""
+    problem = limits.problem
+    p, there = limits.targets, problem.supports
+    logs: Any = np.log(np.where(there, p, 1.0))
+    return -np.sum(limits.weights * np.sum(p * logs, axis=-1))
+
+
+def separators(limits: Limits, rng: np.random.Generator) -> Iterator[Float64[np.ndarray, "s"]]:
+    """W^d: θ_mm, the separator of the linear program, and sums of both, with margins of at least 1."""
+    split = limits.split
+    other = split.coordinates_of(to_floats(limits.supports.separator))[split.dimension :]
+    for share in (0.0, 1.0, float(rng.uniform(0.1, 0.9))):
+        along = (1 - share) * value_of(limits.ray) + share * other
+        least = (split.outside @ along)[limits.masked].min()
+        yield along / least * (1 + 1e-9)
+
+
+def approached_claim(limits: Limits, own: Float64[np.ndarray, "s"], apart: Float64[np.ndarray, "s"]) -> Claim:
+    """L(W^p + γW^d) − H against its bound, W^p = θ_⋆ + own."""
+    at = LossAt(limits, np.zeros((len(GAMMAS), limits.split.dimension)), own + GAMMAS[:, None] * apart)
+    margins: Any = np.where(limits.masked, limits.outside @ exact(own), 0.0)
+    logs = np.log(limits.weights)[:, None] + np.where(limits.masked, limits.log_outer - margins, -np.inf)
+    scale = np.sum(np.exp(logs))
+    return at_least(APPROACHED, Form.EFFECTIVE, scale * np.exp(-exact(GAMMAS)), at.excess, points="γ")

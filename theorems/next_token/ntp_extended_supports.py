@@ -1,0 +1,151 @@
+"""What training on next tokens does not tell apart: extended supports, and the loss in two parts.
+
+Main result: for any data, what stands in place of the supports of arXiv 2402.18551, decided by one linear program.
+
+References: own; arXiv 2402.18551, Definitions 2 and 3; arXiv 2403.08081.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from generators.next_token_cases import next_token_cases
+from generators.next_tokens import NextTokens
+from reference_attention.exact import to_floats
+from reference_attention.floats import EPS
+from reference_attention.next_token.extended_supports import supports_by_exclusion
+from reference_attention.next_token.next_token_svm import NextTokenSvm, next_token_svm
+from reference_attention.next_token.split_loss import next_token_loss, split_gradient
+from theorems.bounded import exact, value_of, with_rounding
+from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim_name import sharper
+from theorems.core.equality import equal
+from theorems.core.implementation import Implementation
+from theorems.core.on_kernel import SVM_ONLY
+from theorems.core.statement import statement
+from theorems.core.tolerances import EXACT, tolerance
+from theorems.next_token.limits import LIMIT_PREMISES, Limits, certify_limits
+from theorems.next_token.loss_at import LossAt
+from theorems.next_token.sublevel import probe_points
+from theorems.rounding.attention_at import Numbers
+
+SAME_SETS = sharper("extended-supports-by-exclusion")
+SEPARABLE = sharper("separable-iff-supports-are-extended")
+TWO_PARTS = sharper("loss-is-taken-apart")
+GRADIENT = sharper("gradient-is-that-of-the-two-parts")
+APART = "where something can be ruled out"
+ON_RAY = sharper("loss-on-the-ray-is-below-omega-e-r", when=APART)
+CORRELATES = sharper("gradient-correlates-with-theta-mm", when=APART)
+NO_MORE = sharper("gradient-is-hardly-longer-along-theta", when=APART)
+
+LOSS_ROUNDING = tolerance(
+    "next-token-loss-rounding",
+    "what both sides carry; of the loss or gradient under test as much as the same formula carries here",
+    "a right one is computed by these formulas in floats, in another order at most",
+)
+POINTS = 40
+FARTHEST = 60.0
+"""The largest ‖θ‖ at which the loss is taken from logits: there it is more than its rounding."""
+
+
+@statement(
+    "ntp-extended-supports",
+    "Extended supports, and the loss of next-token prediction in two parts",
+    source="own",
+    claims=(*LIMIT_PREMISES, SAME_SETS, SEPARABLE, TWO_PARTS, GRADIENT, ON_RAY, CORRELATES, NO_MORE),
+    about=NextTokens,
+    cases=next_token_cases,
+    kernel=SVM_ONLY,
+)
+def ntp_extended_supports(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
+    """Contexts j with weights π_j > 0, alternatives v ∈ V_j with vectors a_jv and multiplicities m_jv, targets p_jv
+    with support S_j; ℓ_jv(θ) = a_jv·θ + log m_jv, L(θ) = Σπ_j[lse_{V_j} ℓ_jv − Σ_v p_jvℓ_jv]. Next-token prediction has
+    a_jv = vec(e_v h_jᵀ) and θ = vec(W); attention vec(e_v e_kᵀ) (ntp-attention).
+
+    C = {U : (a_jz − a_jv)·U ≥ 0, z ∈ S_j, v ∈ V_j}; Ŝ_j is S_j and every v that all of C ties to it; F = span{a_jv −
+    a_jz : v, z ∈ Ŝ_j}; g_jv = P_⊥(a_jz − a_jv), the same for all z ∈ Ŝ_j; θ_mm = argmin ‖θ‖ over θ ∈ F^⊥ with g_jv·θ
+    ≥ 1 off Ŝ; L_fin(θ) = Σπ_j[lse_{Ŝ_j} ℓ − Σpℓ], θ_⋆ its minimiser on F. Then
+
+    1. one linear program decides Ŝ: max Σt, (a_jz − a_jv)·U ≥ t_jv ∈ [0, 1]; and so does each alternative alone;
+    2. Ŝ = S if and only if some U has (a_jz − a_jv)·U = 0 on S_j and ≥ 1 off it (NTP-separability);
+    3. L(θ) = L_fin(P_Fθ) + Σπ_j log(1 + x_j), x_j = Σ_{v∉Ŝ_j} w_jv e^{−g_jv·θ_⊥}, log w_jv = ℓ_jv − lse_{Ŝ_j} at P_Fθ;
+    4. L_⋆ = inf L = L_fin(θ_⋆), and L(θ_⋆ + rθ_mm) − L_⋆ ≤ ωe^{−r}, ω = Σπ_jw_jv(θ_⋆);
+    5. with Ω = Σπ_j x_j/(1 + x_j): −⟨∇L, θ_mm⟩ ≥ Ω and −⟨∇L, θ_⊥⟩ ≤ (m + K)Ω everywhere, m the least margin.
+
+    **1.** C is a cone: if U separates one pair and U' another, U + U' does both, so that t is 0 or 1 in the optimum,
+    and 1 where any U of C separates. λ > 0 on the others with Σλ(a_jz − a_jv) = 0 up to rows of S proves the tie.
+    **3.** For v, z ∈ Ŝ_j, a_jv − a_jz ∈ F, so that lse over Ŝ_j depends on P_Fθ but for a term a_jz·θ_⊥ common to all.
+    **4.** θ_⋆ exists and is unique: a direction U ∈ F in which L_fin recedes, added to R times a U_0 ∈ C that
+    separates all off Ŝ, is in C for large R, hence tied on Ŝ, U ⊥ F, U = 0. Every g_jv·θ_mm ≥ 1, log(1 + x) ≤ x.
+    **5.** −P_⊥∇L = Σπ_j s_jv g_jv over v ∉ Ŝ_j, with Σ_v s_jv = x_j/(1 + x_j). With C_jv = π_jw_jv/(1 + x_j) and h =
+    g·θ_⊥, −⟨∇L, θ_⊥⟩/Ω is the mean of h under weights ∝ Ce^{−h}, which minimise mean + relative entropy to C (Gibbs):
+    it is at most h_jv + log(ΣC/C_jv) for each pair, of which K is what the least exceeds m by.
+    """
+    problem = case.problem
+    limits = yield from certify_limits(problem, under_test)
+    sets = limits.supports.sets
+    same = bool(np.array_equal(supports_by_exclusion(problem).sets, sets))
+    yield Claim(SAME_SETS, Form.EXACT, 0.0 if same else -1.0, 0.0, EXACT, "" if same else "another Ŝ by exclusion")
+    narrow = under_test.in_place_of(next_token_svm)(problem, problem.supports)
+    right = isinstance(narrow, NextTokenSvm) == limits.supports.separable(problem)
+    if isinstance(narrow, NextTokenSvm):
+        right = right and not narrow.error(problem)
+    yield Claim(SEPARABLE, Form.EXACT, 0.0 if right else -1.0, 0.0, EXACT, f"Ŝ has {int(sets.sum())} alternatives")
+    x, y = probe_points(limits, case.rng(), POINTS)
+    at = LossAt(limits, x, y)
+    yield from loss_claims(at, under_test)
+    if not limits.apart:
+        return
+    r = np.linspace(0.0, FARTHEST, 13)
+    ray = LossAt(limits, np.zeros((len(r), x.shape[1])), r[:, None] * value_of(limits.ray))
+    # The floats of the ray are within rounding of it: E is compared at margins, the loss at points.
+    yield at_least(ON_RAY, Form.EFFECTIVE, limits.total * np.exp(-exact(r)), limits.excess_on_ray(r), points="r")
+    yield from correlation_claims(at)
+    yield from correlation_claims(ray)
+
+
+def loss_claims(at: LossAt, under_test: Implementation) -> Iterator[Claim]:
+    """The loss from logits is the sum of its parts where rounding leaves anything of it; the gradient is everywhere."""
+    near = np.flatnonzero(value_of(at.norm) <= FARTHEST)
+    point = theta_of(at, near)
+    floats = value_of(point)
+    direct = loss_from_logits(at.limits, point)
+    given = np.asarray(under_test.in_place_of(next_token_loss)(at.limits.problem, floats))
+    parts: Any = at.limits.loss_at_infinity + at.excess
+    if len(near):
+        computed = exact(given).widen(2 * direct.error + 8 * EPS * np.abs(given))
+        yield equal(TWO_PARTS, computed, parts[near])
+    along, away = under_test.in_place_of(split_gradient)(at.limits.minimum, at.x, at.y)
+    ours = at.gradient
+    theirs = exact(np.concatenate([along, away], axis=-1)).widen(2 * ours.error)
+    yield equal(GRADIENT, theirs, ours, points="coordinate")
+
+
+def theta_of(at: LossAt, which: Any) -> Numbers:
+    """θ itself, with what its coordinates are rounded by, (k, D)."""
+    coordinates = exact(np.concatenate([at.x, at.y], axis=-1)[which])
+    return coordinates @ with_rounding(at.limits.split.basis.T) + with_rounding(at.limits.minimum.floats)
+
+
+def loss_from_logits(limits: Limits, theta: Numbers) -> Numbers:
+    """L(θ) as it stands, (k,)."""
+    problem = limits.problem
+    there = problem.alternatives
+    log_times = np.where(there, np.log(exact(np.maximum(problem.multiplicities, 1))), -np.inf)
+    levels = np.einsum("kd,jvd->kjv", theta, exact(problem.vectors))
+    logits: Any = levels + log_times
+    attained = np.sum(limits.targets * (levels + np.where(there, log_times, 0.0)), axis=-1)
+    return np.sum(
+        with_rounding(to_floats(problem.weights)) * (np.logaddexp.reduce(logits, axis=-1) - attained), axis=-1
+    )
+
+
+def correlation_claims(at: LossAt) -> Iterator[Claim]:
+    """5., divided by Ω."""
+    down: Any = -np.vecdot(at.gradient_outside, at.limits.ray)
+    yield at_least(CORRELATES, Form.EFFECTIVE, down, at.lost)
+    along: Any = -np.vecdot(at.gradient_outside, exact(at.y))
+    yield at_least(NO_MORE, Form.EFFECTIVE, at.soft_margin * at.lost, along)

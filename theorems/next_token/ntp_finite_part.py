@@ -1,0 +1,112 @@
+"""How fast the part of W in F comes to its limit under gradient descent on next tokens, step by step.
+
+Main result: ‖P_FW_k − W⋆‖ = O(log²k/k), and to first order what it is.
+
+Reference: own; arXiv 2402.18551, Lemma 4 and Theorem 2 state the limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from generators.next_token_assumptions import SHORT_STEPS
+from generators.next_token_cases import next_token_cases
+from generators.next_tokens import NextTokens
+from theorems.bounded import exact, value_of
+from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim_name import sharper
+from theorems.core.implementation import Implementation
+from theorems.core.on_kernel import SVM_ONLY
+from theorems.core.statement import statement
+from theorems.next_token.followed import RUN_PREMISES, Followed, chosen_step, follow, starts
+from theorems.next_token.limits import LIMIT_PREMISES, certify_limits
+from theorems.rounding.attention_at import Numbers
+
+CONTRACTS = sharper("part-in-f-contracts", when="where F ≠ 0")
+FOLLOWS = sharper("part-in-f-follows-the-tokens-ruled-out", when="where F ≠ 0 and something is ruled out")
+FAR = 30.0
+"""Beyond this D_F‖u‖ the bound of the second claim is above e^30 of what it bounds, and left out."""
+
+
+@statement(
+    "ntp-finite-part",
+    "The finite part of next-token training, at every step",
+    source="own",
+    claims=(*LIMIT_PREMISES, *RUN_PREMISES, CONTRACTS, FOLLOWS),
+    assumptions=(SHORT_STEPS,),
+    about=NextTokens,
+    cases=next_token_cases,
+    kernel=SVM_ONLY,
+)
+def ntp_finite_part(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
+    """With the notation of ntp-extended-supports, u = P_Fθ − θ_⋆, t = D_F‖u‖, H = ∇²L_fin(θ_⋆) on F with eigenvalues
+    from λ_H to λ_max, D_c = max ‖P_F(a_jv − a_jz)‖, v ∉ Ŝ_j, z ∈ Ŝ_j, and η ≤ 1/β: at every step of gradient descent
+
+        ‖u_{k+1}‖ ≤ (1 − ηλ_H(1 − e^{−t_k})/t_k)‖u_k‖ + ηD_c(L(θ_k) − L_⋆),
+
+    so that ‖u_k‖ = O(log²k/k) by (G1) of ntp-descent. And u follows v = −H⁻¹Σc_jv f_jv, c_jv = π_jw⋆_jve^{−g_jv·θ_⊥},
+    f_jv = P_F(a_jv − Σ_z q⋆_jz a_jz), which tends to 0 like 1/k:
+
+        ‖u_{k+1} − v_{k+1}‖ ≤ (1 − ηλ_H)‖u_k − v_k‖ + ‖v_{k+1} − v_k‖ + ηR_k,
+        R = λ_max((e^t − 1)/t − 1)‖u‖ + Σc_jv[(e^{D_c‖u‖} − 1 + x_j)D_c + e^{D_c‖u‖}D_F tanh(t/4)],
+
+    R of second order in u and c. (If margins become tight at rate ηkc_jv → λ_jv, then ηku_k → −H⁻¹Σλf; not claimed.)
+
+    **First.** P_F∇L = H̃u + Σπ_js_jv P_F(a_jv − Σ_z q_jza_jz), v ∉ Ŝ_j, q the softmax on Ŝ_j, H̃ = ∫∇²L_fin(θ_⋆ + τu)dτ ⪰
+    H(1 − e^{−t})/t by self-concordance (|φ'''| ≤ D_F‖u‖φ'' on the segment), 0 ⪯ I − ηH̃, and Σπ_js_jv = Ω ≤ L − L_⋆.
+    **Second.** u⁺ − v⁺ = (I − ηH)(u − v) − η(P_F∇L − Hu − Σcf) + v − v⁺, since Hv = −Σcf. H̃ lies between
+    H(1 − e^{−t})/t and H(e^t − 1)/t. π_js_jv = c_jve^δ/(1 + x_j) with |δ| ≤ D_c‖u‖, ‖f‖ ≤ D_c, and Σ_z(q_jz −
+    q⋆_jz)P_Fa_jz is at most D_F tanh(t/4) long: a log-ratio of oscillation t moves at most tanh(t/4) of the mass.
+    """
+    rng = case.rng()
+    limits = yield from certify_limits(case.problem, under_test)
+    x, y = starts(limits, case.start, rng)
+    run = yield from follow(limits, under_test, x, y, chosen_step(case.step, limits, rng))
+    if limits.split.dimension == 0:
+        return
+    yield contracts_claim(run)
+    if limits.apart:
+        yield follows_claim(run)
+
+
+def contracts_claim(run: Followed) -> Claim:
+    """The first inequality, what a step is off by added."""
+    limits, size, step = run.limits, run.at.inside_norm, exact(run.step)
+    bound = size[:-1] - step * limits.curvature * share_kept(limits.span * size[:-1]) / limits.span
+    bound = np.maximum(bound, 0.0) + step * limits.reach * run.at.excess[:-1] + run.off
+    return at_least(CONTRACTS, Form.EFFECTIVE, bound, size[1:], points="step")
+
+
+def share_kept(t: Any) -> Numbers:
+    """1 − e^{−t}."""
+    return -np.expm1(-t)
+
+
+def follows_claim(run: Followed) -> Claim:
+    """The second inequality, at steps from points where D_F‖u‖ is at most :data:`FAR`."""
+    limits, at, step = run.limits, run.at, exact(run.step)
+    masked = limits.masked
+    logs: Any = np.log(limits.weights)[:, None] + limits.log_outer - np.where(masked, at.margins, 0.0)
+    cost: Any = np.exp(np.where(masked, logs, -np.inf))
+    pull = np.einsum("...jv,jvr->...r", cost, limits.inside)
+    target: Any = -np.einsum("...r,sr->...s", pull, limits.inverse_curvature)
+    apart: Any = exact(at.x) - target
+    gap = np.linalg.norm(apart, axis=-1)
+    shift = np.linalg.norm(np.diff(target, axis=0), axis=-1)
+    size = at.inside_norm
+    t = np.minimum(limits.span * size, FAR)
+    # ((e^t − 1)/t − 1)‖u‖ = (e^t − 1 − t)/D_F.
+    bent: Any = limits.top_curvature * (np.expm1(t) - t) / limits.span
+    reached = np.minimum(limits.reach * size, FAR)
+    lost = np.exp(np.minimum(at.log_lost, FAR))
+    each = (np.expm1(reached)[..., None] + lost) * limits.reach
+    each = each + (np.exp(reached) * limits.span * np.tanh(t / 4))[..., None]
+    rest: Any = bent + np.sum(np.sum(cost, axis=-1) * each, axis=-1)
+    kept = np.maximum(1 - step * limits.curvature, 0.0)
+    bound = kept * gap[:-1] + shift + step * rest[:-1] + run.off
+    near = (value_of(limits.span * size) < FAR) & (value_of(limits.reach * size) < FAR)
+    near &= (value_of(at.log_lost) < FAR).all(axis=-1)
+    return at_least(FOLLOWS, Form.SHARP, bound[near[:-1]], gap[1:][near[:-1]], points="step")

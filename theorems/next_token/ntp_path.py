@@ -1,0 +1,142 @@
+"""The regularization path of next tokens: W turns to W^mm and P_FW comes to W⋆ as the ball grows.
+
+Main result: Theorem 1 of arXiv 2402.18551 with explicit bounds at every radius, and without its two conditions.
+
+Reference: arXiv 2402.18551, (8), Theorem 1, Lemma 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from generators.next_token_assumptions import SOMETHING_APART
+from generators.next_token_cases import cases_with_something_apart
+from generators.next_tokens import NextTokens
+from reference_attention.next_token.next_token_path import next_token_path
+from theorems.bounded import exact, value_of
+from theorems.core.claim import Claim, Ended, Form, NotANumber, Verdict, at_least
+from theorems.core.claim_name import premise, sharper, stated_claim
+from theorems.core.implementation import Implementation
+from theorems.core.on_kernel import SVM_ONLY
+from theorems.core.statement import statement
+from theorems.next_token.limits import LIMIT_PREMISES, certify_limits
+from theorems.next_token.loss_at import LossAt
+from theorems.next_token.sublevel import finite_bound, kappa, least_margin_bound, margin_bound, probe_points
+
+IS_MINIMAL = premise("path-point-minimises-over-its-ball")
+BELOW_RAY = sharper("path-is-below-the-ray")
+SETTLES = stated_claim("part-in-f-comes-to-its-limit", when="where F ≠ 0")
+TURNS = stated_claim("path-turns-to-theta-mm", when="where the ball is so large that all margins are positive")
+SEPARATES = sharper("margins-are-at-least-r-less-kappa", when="where E(r) ≤ π_min")
+SUBLEVEL_F = sharper("sublevel-set-bounds-the-part-in-f", when="where F ≠ 0")
+SUBLEVEL_M = sharper("sublevel-set-bounds-margins")
+SUBLEVEL_C = sharper("sublevel-set-bounds-the-angle", when="where a point has margins that are bounded above 0")
+
+GAP = 1e-6
+"""A path's point may have a loss above the least over its ball by that share of its excess: Newton's method ends with
+1e-11, and the bounds below have more room than that."""
+LOGS = np.arange(1.0, 44.0, 3.0)
+"""−log μ of the points that are followed: the loss is then below e^−43 of what it was."""
+POINTS = 40
+
+
+@statement(
+    "ntp-path",
+    "The regularization path of next tokens",
+    source="2402.18551, Theorem 1, Lemma 4",
+    claims=(*LIMIT_PREMISES, IS_MINIMAL, BELOW_RAY, SETTLES, TURNS, SEPARATES, SUBLEVEL_F, SUBLEVEL_M, SUBLEVEL_C),
+    assumptions=(SOMETHING_APART,),
+    about=NextTokens,
+    cases=cases_with_something_apart,
+    kernel=SVM_ONLY,
+)
+def ntp_path(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
+    """**Theorem 1.** Ŵ_B = argmin CE(W) over ‖W‖_F ≤ B. If the data are NTP-compatible and NTP-separable, then
+    cos(Ŵ_B, W^mm) → 1 and P_F(Ŵ_B) → W⋆ as B → ∞.
+
+    Here for any data of which some alternative is off Ŝ, with the notation of ntp-extended-supports, effective. With
+    λ_H the least eigenvalue of H = ∇²L_fin(θ_⋆) on F, D_F the largest diameter of {a_jv : v ∈ Ŝ_j}, D_c the largest
+    ‖P_F(a_jv − a_jz)‖, v ∉ Ŝ_j, z ∈ Ŝ_j, and τ(s) = s/2 + √(s²/4 + 2s), every θ with L(θ) − L_⋆ ≤ E has
+
+        (F) D_F‖P_Fθ − θ_⋆‖ ≤ τ(E D_F²/λ_H) =: τ,
+        (M) g_jv·θ_⊥ ≥ log w⋆_jv − (D_c/D_F)τ − log(e^{E/π_j} − 1) for v ∉ Ŝ_j, and so, if E = E(r) ≤ π_min, ≥ r − κ,
+            κ = log((e − 1)ω/(π_min w⋆_min)) + (D_c/D_F)τ,
+        (C) cos(θ, θ_mm) ≥ μ‖θ_mm‖/‖θ‖ if the least bound μ of (M) is positive.
+
+    Since L(Ŵ_B) ≤ L(θ_⋆ + rθ_mm) with r chosen so that ‖θ_⋆ + rθ_mm‖ = B, these hold of Ŵ_B with E = E(r) ≤ ωe^{−r}.
+    B/‖θ_mm‖ − r → 0, so that cos(Ŵ_B, θ_mm) = 1 − O(1/B): Theorem 1.
+
+    **F, M.** Both terms of L − L_⋆ = (L_fin − L_⋆) + Σπ_j log(1 + x_j) are at most E. By self-concordance L_fin − L_⋆ ≥
+    (λ_H/D_F²)(e^{−t} + t − 1) ≥ (λ_H/D_F²)t²/(2 + t), t = D_F‖P_Fθ − θ_⋆‖. And w_jve^{−g_jv·θ_⊥} ≤ x_j ≤ e^{E/π_j} − 1,
+    where log w_jv ≥ log w⋆_jv − D_c‖P_Fθ − θ_⋆‖; e^x − 1 ≤ (e − 1)x for x ≤ 1, E ≤ ωe^{−r}. **C.** θ_⊥/μ satisfies the
+    constraints of NTP-SVM, so ⟨θ_⊥, θ_mm⟩ ≥ μ‖θ_mm‖².
+
+    (Ŵ_B is unique though CE is not strictly convex: a minimiser lies on the sphere and orthogonal to CE's kernel.)
+    """
+    limits = yield from certify_limits(case.problem, under_test)
+    x, y = probe_points(limits, case.rng(), POINTS)
+    yield from sublevel_claims(LossAt(limits, x, y))
+    run = under_test.in_place_of(next_token_path)(limits.minimum, limits.svm, np.exp(-LOGS))
+    if not (np.isfinite(run.x).all() and np.isfinite(run.y).all()) or len(run.x) != len(LOGS):
+        raise NotANumber(IS_MINIMAL, "a point of the path is missing or not finite")
+    at = LossAt(limits, run.x[:, 0], run.y[:, 0])
+    claim = minimal_claim(at)
+    yield claim
+    if claim.verdict is Verdict.FALSIFIED:
+        raise Ended(claim.name)
+    yield from path_claims(at)
+
+
+def minimal_claim(at: LossAt) -> Claim:
+    """No point of the ball of radius ‖θ‖ has a loss lower by more than ‖θ‖‖∇L + μθ‖·2, for any μ ≥ 0.
+
+    L(θ') ≥ L(θ) + ⟨∇L, θ' − θ⟩ ≥ L(θ) − ⟨∇L, θ⟩ − ‖θ‖‖∇L‖, and with ∇L = e − μθ the rest is at most 2‖θ‖‖e‖.
+    """
+    along = np.vecdot(value_of(at.gradient), value_of(at.theta))
+    mu = exact(np.maximum(-along / value_of(at.norm) ** 2, 0.0))
+    gap = 2 * at.norm * np.linalg.norm(at.gradient + mu[:, None] * at.theta, axis=-1)
+    return at_least(IS_MINIMAL, Form.EXACT, GAP * at.excess, gap, points="radius")
+
+
+def path_claims(at: LossAt) -> Iterator[Claim]:
+    """The bounds at the radii B = ‖θ‖, with E(r) for E; of radii below ‖θ_⋆‖ nothing is said."""
+    limits = at.limits
+    square: Any = at.norm**2 - limits.origin_norm**2
+    large = np.flatnonzero(value_of(square) > np.asarray(square.error))
+    at = LossAt(limits, at.x[large], at.y[large])
+    # A smaller r is a weaker claim: the ray's point then lies within the ball.
+    upper = np.sqrt(square[large]) / limits.ray_norm
+    r = np.maximum(value_of(upper) - np.asarray(upper.error), 0.0) * (1 - 1e-15)
+    on_ray = limits.excess_on_ray(r)
+    yield at_least(BELOW_RAY, Form.EFFECTIVE, on_ray * (1 + GAP), at.excess * (1 - GAP), points="radius")
+    bound = on_ray * (1 + 3 * GAP)
+    if limits.split.dimension:
+        yield at_least(SETTLES, Form.EFFECTIVE, finite_bound(limits, bound), limits.span * at.inside_norm)
+    yield from turn_claim(TURNS, at, bound)
+    least = np.min(at.margins, axis=(-2, -1))
+    small = np.flatnonzero(value_of(bound) + np.asarray(bound.error) <= value_of(limits.weights).min() * (1 - 1e-15))
+    if len(small):
+        enough = exact(r[small]) - kappa(limits, bound[small]) - np.log1p(exact(3 * GAP))
+        yield at_least(SEPARATES, Form.EFFECTIVE, least[small], enough, points="radius")
+
+
+def turn_claim(name: str, at: LossAt, excess: Any) -> Iterator[Claim]:
+    """(C) where the least bound of (M) is positive."""
+    limits, least = at.limits, least_margin_bound(at.limits, excess)
+    positive = np.flatnonzero(value_of(least) > np.asarray(least.error))
+    if len(positive):
+        bound = least * limits.ray_norm / at.norm
+        yield at_least(name, Form.EFFECTIVE, (at.along / at.norm)[positive], bound[positive])
+
+
+def sublevel_claims(at: LossAt) -> Iterator[Claim]:
+    """(F), (M) and (C) at points, E what their loss exceeds L_⋆ by."""
+    limits, excess = at.limits, at.excess
+    if limits.split.dimension:
+        yield at_least(SUBLEVEL_F, Form.EFFECTIVE, finite_bound(limits, excess), limits.span * at.inside_norm)
+    masked = np.broadcast_to(limits.masked, at.margins.shape)
+    yield at_least(SUBLEVEL_M, Form.EFFECTIVE, at.margins[masked], margin_bound(limits, excess)[masked])
+    yield from turn_claim(SUBLEVEL_C, at, excess)

@@ -1,0 +1,178 @@
+"""The loss of classification in numbers that carry their rounding, and what descent on it does to Y = log(e^u − 1).
+
+L = Σ_i π_i log(1 + x_i), x_i = Σ_{v≠y_i} e^{−g_iv·W}, g_iv = (e_{y_i} − e_v) h_iᵀ; G = Σ_i π_i x_i/(1 + x_i), u =
+L/π_min. Derivations in :mod:`.steepest_multiclass`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from generators.labelled import Labelled
+from reference_attention.exact import to_floats
+from reference_attention.next_token.label_descent import label_descent, label_gradient
+from reference_attention.norms import Norm, Schatten
+from reference_attention.svm.norm_max_margin import NormMaxMargin, Rational
+from theorems.bounded import exact, value_of, with_rounding
+from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim_name import sharper, stated_claim
+from theorems.core.implementation import Implementation
+from theorems.rounding.approximate import approximate
+from theorems.rounding.attention_at import Numbers
+from theorems.steepest_descent.followed import STEEPEST_ROUNDING, Asked, Followed, claim_start, claim_steps
+from theorems.steepest_descent.geometry import RowGeometry, certify_norm_margin
+
+LONG, SHORT = stated_claim("gradient-is-long"), sharper("gradient-is-short")
+PROXY = stated_claim("proxy-follows-loss")
+POINT_CLAIMS = (LONG, SHORT, PROXY)
+FALLS, LOSS, GROWS = sharper("log-excess-falls"), sharper("loss-is-small"), sharper("margin-grows")
+GAP = stated_claim("margin-gap", when="the bound on the margin becomes positive")
+RUN_CLAIMS = (FALLS, LOSS, GROWS, GAP)
+
+
+@dataclass(frozen=True, eq=False)
+class LabelGeometry(RowGeometry):
+    """The rows g_iv of classification data in one norm, and the loss that they make.
+
+    Attributes:
+        case: features and classes.
+        solution: the W of the largest margin, and its duals.
+    """
+
+    case: Labelled
+    solution: NormMaxMargin
+
+    @property
+    def exact_rows(self) -> list[Rational]:
+        """g_iv over the rationals, input by input, (n (k−1), k d)."""
+        differences = self.case.problem.differences
+        return [differences[pair] for pair in self.case.problem.pairs]
+
+    @cached_property
+    def rows(self) -> Numbers:
+        """g_iv; their entries are those of ±h_i and 0, floats."""
+        return exact(np.array([to_floats(row) for row in self.exact_rows]))
+
+    @cached_property
+    def weights(self) -> Numbers:
+        """π_i, (n,)."""
+        return with_rounding(to_floats(self.case.problem.weights))
+
+    @property
+    def least_weight(self) -> Numbers:
+        """π_min."""
+        return np.min(self.weights)
+
+    def log_odds(self, W: Any) -> tuple[Numbers, Numbers]:
+        """−g_iv·W, (*b, n, k−1), and log x_i, (*b, n)."""
+        logits = -(W @ self.rows.T)
+        by_input = logits.reshape(*logits.shape[:-1], len(self.case.features), self.case.classes - 1)
+        return by_input, np.logaddexp.reduce(by_input, axis=-1)
+
+    def losses(self, W: Any) -> Numbers:
+        """log(1 + x_i), (*b, n)."""
+        return softplus(self.log_odds(W)[1])
+
+    def loss(self, W: Any) -> Numbers:
+        """L, (*b,)."""
+        return np.sum(self.losses(W) * self.weights, axis=-1)
+
+    def log_excess(self, W: Any) -> Numbers:
+        """Y = log(e^{L/π_min} − 1), (*b,)."""
+        u = self.loss(W) / self.least_weight
+        return u + np.log(-np.expm1(-u))
+
+    def gradient(self, W: Any) -> tuple[Numbers, Float64[np.ndarray, "..."]]:
+        """∇L e^{−S}, (*b, k d), and S, the logarithm of the largest π_i s_iv, (*b,)."""
+        logits, odds = self.log_odds(W)
+        logs = logits + (np.log(self.weights) - softplus(odds))[..., None]
+        flat = logs.reshape(*logs.shape[:-2], -1)
+        top = np.max(value_of(flat), axis=-1)
+        return -(np.exp(flat - top[..., None]) @ self.rows), top
+
+    def gain(self, step: Numbers, lag: Numbers) -> Numbers:
+        """b = η(γ − D'τ) − (e^{Dη} − 1 − Dη)."""
+        moved = self.reach * step
+        return step * (self.margin - self.diameter * lag) - (np.expm1(moved) - moved)
+
+    @property
+    def steepness(self) -> float:
+        """By how much Y may change by a unit of D·length: G/(π_min(1 − e^{−u})) ≤ (1/π_min)/(1 − e^{−1/π_min})."""
+        most = 1 / float(value_of(self.least_weight)) * (1 + 1e-12)
+        return most / -math.expm1(-most)
+
+
+def softplus(x: Any) -> Numbers:
+    """log(1 + e^x), to the last digits on either side."""
+    return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
+
+
+def certify_labels(case: Labelled, norm: Norm, under_test: Implementation) -> Generator[Claim, None, LabelGeometry]:
+    """The geometry, once the claim is made that no W of ‖W‖ = 1 has a larger margin than the one found."""
+    return LabelGeometry(case, (yield from certify_norm_margin(case.keys, case.labels, norm, under_test)))
+
+
+def norms_tried(case: Labelled, rng: np.random.Generator) -> list[Norm]:
+    """Two of the paper's norms: of entries ‖·‖_1, ‖·‖_F, ‖·‖_3, ‖·‖_∞, of singular values the nuclear and spectral."""
+    every: list[Norm] = [1.0, 2.0, 3.0, math.inf, Schatten(1.0, case.shape), Schatten(math.inf, case.shape)]
+    return [every[k] for k in rng.choice(len(every), 2, replace=False)]
+
+
+def point_claims(
+    geometry: LabelGeometry, under_test: Implementation, points: Float64[np.ndarray, "m D"]
+) -> Iterator[Claim]:
+    """γG ≤ ‖∇L‖_* ≤ DG and G ≥ π_min(1 − e^{−u}), at every point; in units of the gradient."""
+    right, top = geometry.gradient(exact(points))
+    found = under_test.in_place_of(label_gradient)(geometry.case.problem, points)
+    # Its terms are those of the right one, added in some order.
+    scaled = np.exp(np.asarray(found.log_scale) - top)[..., None] * np.asarray(found.direction)
+    length = geometry.dual_length(approximate(scaled, 2 * right.error))
+    losses = geometry.losses(exact(points))
+    proxy = np.sum(-np.expm1(-losses) * geometry.weights, axis=-1)
+    unit = np.exp(-exact(top)) * proxy
+    yield at_least(LONG, Form.EFFECTIVE, length, geometry.margin * unit)
+    yield at_least(SHORT, Form.EFFECTIVE, geometry.reach * unit, length)
+    u = np.sum(losses * geometry.weights, axis=-1) / geometry.least_weight
+    yield at_least(PROXY, Form.EFFECTIVE, proxy, geometry.least_weight * -np.expm1(-u))
+
+
+def follow_labels(
+    geometry: LabelGeometry, under_test: Implementation, starts: Float64[np.ndarray, "b D"], asked: Asked
+) -> Generator[Claim, None, Followed]:
+    """The run under test, once it is claimed to be one of steepest descent."""
+    points = under_test.in_place_of(label_descent)(
+        geometry.case.problem,
+        starts,
+        lengths=asked.lengths,
+        norm=geometry.norm,
+        momentum=asked.momentum,
+        gradient=under_test.in_place_of(label_gradient),
+    )
+    yield from claim_start(points, starts, asked)
+    gradient, log_scale = geometry.gradient(exact(points[:-1]))
+    return (yield from claim_steps(geometry, points, gradient.widen(gradient.error), log_scale, asked))
+
+
+def run_claims(geometry: LabelGeometry, run: Followed, lag: Numbers) -> Iterator[Claim]:
+    """What b_t, (t,), gives at every step and iterate, less what steps are off."""
+    named: dict[str, Any] = {"why": STEEPEST_ROUNDING, "points": "step"}
+    off = value_of(geometry.reach * run.off) * geometry.steepness * (1 + 1e-12)
+    gain: Any = geometry.gain(exact(run.asked.lengths), lag)[:, None]
+    Y = geometry.log_excess(run.p)
+    yield at_least(FALLS, Form.EFFECTIVE, Y[:-1] - Y[1:] + off, gain, **named)
+    gained = np.cumsum(gain + np.zeros_like(off), axis=0) - np.cumsum(exact(off), axis=0)
+    most = geometry.least_weight * softplus(Y[0] - gained)
+    yield at_least(LOSS, Form.EFFECTIVE, most, geometry.loss(run.p[1:]), **named)
+    least, margins = gained - Y[0], geometry.margins(run.p[1:])
+    yield at_least(GROWS, Form.EFFECTIVE, margins, least, **named)
+    positive = np.asarray(least > 0)
+    if positive.any():
+        norms, longest = geometry.length(run.p[1:]), geometry.length(run.p[:1]) + run.asked.time[:, None]
+        yield at_least(GAP, Form.EFFECTIVE, (margins / norms)[positive], (least / longest)[positive], **named)

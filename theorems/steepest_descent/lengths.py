@@ -1,0 +1,43 @@
+"""‖x‖ of numbers that carry their rounding, in ‖·‖_q and in norms of matrices, and how long a vector is at most."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from reference_attention.norms import Norm, Schatten
+from theorems.bounded import Bounded, exact, value_of
+from theorems.rounding.attention_at import Numbers
+from theorems.rounding.singular_values import nuclear_norm, singular_values
+
+
+def length_of(x: Any, norm: Norm) -> Numbers:
+    """‖x‖ over the last axis; of numbers with an error, that of their values, and that of the errors as its error."""
+    if isinstance(norm, Schatten):
+        matrices = norm.matrices(x)
+        return nuclear_norm(matrices) if norm.power == 1 else singular_values(matrices)[..., 0]
+    if isinstance(x, Bounded) and np.any(x.error > 0):
+        own, off = length_of(exact(x.value), norm), length_of(exact(x.error), norm)
+        return own.widen(off.value + off.error)
+    size: Any = np.abs(x)
+    if norm == 1:
+        return np.sum(size, axis=-1)
+    if math.isinf(norm):
+        return np.max(size, axis=-1)
+    if norm == 2:
+        return np.linalg.norm(x, axis=-1)
+    # In units of the largest entry, a float taken as exact: nothing overflows.
+    unit = np.max(value_of(size), axis=-1)
+    scaled = np.log(size / np.where(unit > 0, unit, 1.0)[..., None]) * norm
+    total = np.maximum(np.sum(np.exp(scaled), axis=-1), 1.0)
+    return np.exp(np.log(total) / norm) * unit
+
+
+def longest(entries: Any, norm: Norm) -> Numbers:
+    """What ‖x‖ is at most where |x_j| is at most those entries: of matrices ‖x‖_op ≤ ‖x‖_F, ‖x‖_⋆ ≤ √rank ‖x‖_F."""
+    if not isinstance(norm, Schatten):
+        return length_of(exact(entries), norm)
+    rank = min(norm.shape) if norm.power == 1 else 1
+    return np.linalg.norm(exact(entries), axis=-1) * np.sqrt(exact(float(rank)))

@@ -1,0 +1,77 @@
+"""Whether a point that is called one of the largest margin in a norm is one: weak duality, over the rationals.
+
+For every p and λ ≥ 0: min g·p/‖p‖ ≤ γ ≤ ‖Σλg‖_*/Σλ.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from flint import fmpq, fmpq_mat
+from jaxtyping import Int64
+
+from reference_attention.exact import combination, products, to_floats
+from reference_attention.norms import Norm, Schatten, conjugate
+from reference_attention.outer_keys import Keys
+from reference_attention.svm.norm_max_margin import LINEAR, NormMaxMargin, Rational, exact_norm, rational_rows
+from theorems.bounded import with_rounding
+from theorems.core.claim import Claim, Form
+from theorems.core.claim_name import premise
+from theorems.core.matrix_norms import nuclear_norm_above, spectral_norm_above
+from theorems.core.tolerances import EXACT, tolerance
+from theorems.steepest_descent.lengths import length_of
+
+ENCLOSED = 1e-5
+"""What an enclosure of γ may be wide by, relatively: KKT residuals of 1e-7 that the solver accepts, and duals that are
+fitted to them; of matrices the end of a central path, which mostly is at 1e-8. For q = 1 and ∞ it is 0."""
+MARGIN_WIDTH = tolerance(
+    "norm-margin-width",
+    "1e-5 γ for 1 < q < ∞ and norms of matrices, 0 for q = 1, ∞",
+    "for q = 1, ∞ both bounds of γ are rational and equal; otherwise they meet up to the residual of 1e-7 to which the"
+    " KKT conditions are solved in floats, and of matrices up to the end of a central path, (N + 2 min(d, e)) 1e-7;"
+    " everything that is claimed uses the lower bound",
+)
+NORM_MARGIN = premise("norm-margin-is-largest")
+
+
+def margin_claim(keys: Keys, alpha: Int64[np.ndarray, "n"], norm: Norm, found: NormMaxMargin) -> Claim:
+    """min g·p/‖p‖ ≥ ‖Σλg‖_*/Σλ: exactly for q = 1, ∞, otherwise up to :data:`ENCLOSED`, of matrices rationally.
+
+    Weak duality, which makes it the largest one, needs only λ ≥ 0: Σλ min g·p ≤ Σλg·p ≤ ‖Σλg‖_* ‖p‖.
+    """
+    rows = rational_rows(keys, alpha)
+    duals, p = list(found.exact_duals), list(found.exact_p)
+    wrong = ""
+    if found.norm != norm or len(p) != keys.shape[2] or len(duals) != len(rows):
+        wrong = "it is another problem's"
+    elif any(x < 0 for x in duals) or not sum(duals, fmpq(0)) > 0:
+        wrong = "a dual is negative, or all are 0"
+    elif not (least := min(products(rows, p))) > 0:
+        wrong = "the point does not separate the optimal tokens"
+    if wrong:
+        return Claim(NORM_MARGIN, Form.EXACT, -np.inf, 0.0, EXACT, wrong)
+    combined, total = combination(rows, duals, keys.shape[2]), sum(duals, fmpq(0))
+    if isinstance(norm, Schatten) or norm in LINEAR:
+        above, size = rational_length(combined, conjugate(norm)), rational_length(p, norm)
+        if above is None or size is None:
+            return Claim(NORM_MARGIN, Form.EXACT, -np.inf, 0.0, EXACT, "p and λ prove no bound")
+        below, above = least / size, above / total
+        slack = float(to_floats([below / above - 1])[0])
+        if isinstance(norm, Schatten):
+            return Claim(NORM_MARGIN, Form.EXACT, slack, ENCLOSED, MARGIN_WIDTH, f"γ is enclosed to {-slack:.3g}")
+        return Claim(NORM_MARGIN, Form.EXACT, slack, 0.0, EXACT, f"γ = {float(to_floats([below])[0]):.17g}")
+    sides: Any = length_of(with_rounding(to_floats(combined)), conjugate(norm)) * length_of(
+        with_rounding(to_floats(p)), norm
+    )
+    apart = 1 - sides / (with_rounding(to_floats([total]))[0] * with_rounding(to_floats([least]))[0])
+    detail = f"γ is enclosed to {-float(apart.value):.3g}"
+    return Claim(NORM_MARGIN, Form.EXACT, float(apart.value), ENCLOSED + float(apart.error), MARGIN_WIDTH, detail)
+
+
+def rational_length(x: Rational, norm: Norm) -> fmpq | None:
+    """‖x‖_1, ‖x‖_∞, or a bound of ‖W‖ from above, W of vec x; None where none is found."""
+    if not isinstance(norm, Schatten):
+        return exact_norm(x, norm)
+    matrix = fmpq_mat(*norm.shape, x)
+    return nuclear_norm_above(matrix) if norm.power == 1 else spectral_norm_above(matrix)
