@@ -98,9 +98,9 @@ def _even(flows: Sequence[Float64[np.ndarray, "_ d"]]) -> Float64[np.ndarray, "s
 def animation_svg(made: Iterable[Frame]) -> str:
     """The frames as one SVG, without a script."""
     every = list(made)
-    shapes = [_line("axis", [[(-EXTENT, 0), (EXTENT, 0)]]), _line("axis", [[(0, -EXTENT), (0, EXTENT)]])]
+    shapes = [_line("axis", [[(-EXTENT, 0.0), (EXTENT, 0.0)]]), _line("axis", [[(0.0, -EXTENT), (0.0, EXTENT)]])]
     shapes += [_line("edge", [one.edges[k] for one in every]) for k in (0, 1)]
-    shapes.append(_line("ray", [[(0, 0), 3 * EXTENT * one.ray] for one in every]))
+    shapes.append(_line("ray", [[(0.0, 0.0), 3 * EXTENT * one.ray] for one in every]))
     unit = EXTENT / NORM
     shapes += [_line("flow", [unit * one.flows[k] for one in every]) for k in range(len(every[0].flows))]
     for i, t in np.ndindex(every[0].neighbours.shape):

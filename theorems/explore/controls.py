@@ -79,8 +79,9 @@ class Controls:
         self.load.tags = [self.file, self.link]  # what nothing on the page shows would not get into the browser
 
         self.which = Select(title="selected token or start", options=[], width=180)
-        self.x, self.y = Spinner(title="across", step=0.05, width=110), Spinner(title="up", step=0.05, width=110)
-        self.score = Spinner(title="score", step=0.05, width=110)
+        look = {"step": 0.05, "width": 110, "format": "0.[0000]"}
+        self.x, self.y = Spinner(title="across", **look), Spinner(title="up", **look)
+        self.score = Spinner(title="score", **look)
         self.starts = Spinner(title="starts", low=1, high=MOST_STARTS, step=1, width=70)
         self.alpha = Select(title="p_mm of α", options=[], width=260)
         self.reach = RadioButtonGroup(labels=[f"{reach:g}" for reach in REACHES], active=1)

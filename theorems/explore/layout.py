@@ -48,7 +48,7 @@ class Layout:
         self.timeline = Timeline(self.sources)
         self.controls = Controls(self.sources, self.plane) if served else None
         self.matrices, titles, self.fit = matrices_figure(self.sources)
-        self.written = [*self.plane.written, titles]
+        self.written = [*self.plane.written, (titles, "text_color")]
         self.head, self.words, self.assumptions, self.verdicts, self.status = (
             Div(text="", sizing_mode="stretch_width", name=name)
             for name in ("head", "words", "assumptions", "verdicts", "status")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bokeh.models import CustomJS, InlineStyleSheet
+from bokeh.palettes import Cividis256
 
 from theorems.figures.style import BLUE, GREEN, ORANGE, PINK, RED, SKY
 
@@ -17,7 +18,8 @@ RULE_COLORS = {
 }
 KIND_COLORS = {"GMM": BLUE, "LMM": RED, "not optimal": "#808080"}
 RISK = "Viridis256"
-SCORE = "Cividis256"
+SCORE = list(Cividis256[70:])
+"""Without its darkest colours, which are not seen in the dark."""
 INK = {"light": "#1c1c1e", "dark": "#e8e8ea"}
 """Of what is written on a canvas, which CSS does not reach."""
 
@@ -55,6 +57,7 @@ WIDGETS = """
   --hover-color: var(--rule); --surface-background-color: var(--rule); --placeholder-color: var(--soft);
   --disabled-color: var(--soft); --inactive-fg: var(--soft); color: var(--ink); min-width: 0; max-width: 100%;
 }
+input::file-selector-button { background: var(--paper); color: var(--ink); border: 1px solid var(--soft); }
 input, select, textarea, .bk-input { background-color: var(--paper); color: var(--ink); }
 .bk-btn { background-color: var(--paper); color: var(--ink); border-color: var(--soft); }
 .bk-btn:hover { background-color: var(--rule); }
@@ -86,12 +89,16 @@ def style_sheet() -> InlineStyleSheet:
     return InlineStyleSheet(css=WIDGETS)
 
 
-def ink_callback(glyphs: list[Any]) -> CustomJS:
-    """Gives what is written on a canvas the ink of the scheme, now and whenever that changes."""
+def ink_callback(written: list[tuple[Any, str]]) -> CustomJS:
+    """Gives what is written on a canvas the ink of the scheme, now and whenever that changes.
+
+    Args:
+        written: models with the names of their colours.
+    """
     code = """
 const scheme = matchMedia('(prefers-color-scheme: dark)');
-const write = () => { for (const glyph of glyphs) glyph.text_color = scheme.matches ? inks.dark : inks.light };
+const write = () => { for (const [model, name] of written) model[name] = scheme.matches ? inks.dark : inks.light };
 if (!window.scheme_is_heard) { window.scheme_is_heard = true; scheme.addEventListener('change', write) }
 write();
 """
-    return CustomJS(args={"glyphs": glyphs, "inks": INK}, code=code)
+    return CustomJS(args={"written": written, "inks": INK}, code=code)

@@ -44,7 +44,7 @@ class Plane:
         figure: the Bokeh figure.
         sources: columns by name.
         moved: places of tokens on their way, as ``x`` and ``y``; the same of starts.
-        written: glyphs whose ink the scheme decides.
+        written: models and their colours, which the scheme decides.
     """
 
     def __init__(self, sources: dict[str, ColumnDataSource], *, draggable: bool) -> None:
@@ -69,7 +69,7 @@ class Plane:
         for side in ("x_range", "y_range"):
             found: DataRange1d = getattr(self.figure, side)
             found.renderers, found.range_padding = [invisible], 0.02
-        self.written: list[Any] = []
+        self.written: list[tuple[Any, str]] = []
         self._contours()
         self._lines()
         tokens, starts = self._tokens(), self._starts()
@@ -133,9 +133,10 @@ class Plane:
         self.figure.add_tools(HoverTool(renderers=[found], tooltips=tips, visible=False))
         bar = ColorBar(color_mapper=self.mapper, title="score", width=9, padding=2, background_fill_alpha=0)
         self.figure.add_layout(bar, "right")
+        self.written += [(bar, "major_label_text_color"), (bar, "title_text_color")]
         label = self.figure.text("x", "y", text="label", source=marks, x_offset=9, y_offset=-5, text_font_size="12px",
                                  text_color=INK["light"])  # fmt: skip
-        self.written.append(label.glyph)
+        self.written.append((label.glyph, "text_color"))
         return found
 
     def _starts(self) -> Any:

@@ -108,7 +108,7 @@ def test_the_latest_request_alone_is_worked_on_and_results_keep_their_order() ->
     latest.ask(quick("new"), take, taken.append)
     assert done.wait(10)
     latest.close()
-    latest.join(10)
+    latest.join(10.0)
     assert taken == ["old 0", *(f"new {k}" for k in range(5)), None]
 
 
