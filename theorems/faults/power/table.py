@@ -29,8 +29,14 @@ LEGEND = (
 )
 
 
+APART = {"steepest-momentum": "SMO", "ntp-path": "NTP"}
+"""Of statements that would have the heading of another one."""
+
+
 def short(id: str) -> str:
     """A heading that fits: ``theorem-2`` is T2, ``lemma-12`` is L12, ``tsvm-first-step`` is FS."""
+    if id in APART:
+        return APART[id]
     kind, _, rest = id.partition("-")
     if rest.isdigit():
         return kind[0].upper() + rest
