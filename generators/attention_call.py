@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -86,6 +87,18 @@ class AttentionCall(Subject):
         wants: whose gradients are asked for, of q, k and v; empty is inference without gradients.
         poison: whether hidden keys are to be exchanged for others.
         dropout: the share of weights that are dropped at random.
+        sinks: (H,), the logit of one more key for each row of a head, whose value is 0.
+        slopes: (B, H), of ALiBi: slope · |j − i| is subtracted from the logit of key j, i counted from the diagonal.
+        lse_upstream: dLoss/d(log-sum-exp), (B, H, L), where that is differentiated, too.
+        lengths: (B, 2), the queries and the keys that a batch entry has of its own; what lies behind is padding.
+        parts: into so many the keys are cut, if the kernel merges parts; 0 leaves it to the interface.
+        splits: into so many the kernel is asked to cut its keys itself; 0 leaves it to the kernel.
+        page: keys to a page of a cache that lies in pages, in any order; 0 for a cache in one piece.
+        score_mod: (H, 3), (a, b, c) of a head: a scaled product of query i and key j becomes a · it + b (j − i) + c.
+        mask_mod: (B, H, 3), (a, b, c) of a head and entry: query i sees key j if a j + b i ≤ c.
+        descales: (3, B, G), by which query, key and value of a group are multiplied, which are numbers of 8 bits.
+        shared: whether values are the first columns of the keys, so that both have one gradient.
+        alone: whether an entry of the batch is to be attended to alone, too.
         exact: whether nothing that is computed of it is rounded in any format, but for what is returned.
         seed: drives what a conclusion draws further.
         name: where it comes from.
@@ -109,6 +122,18 @@ class AttentionCall(Subject):
     wants: str = "qkv"
     poison: bool = False
     dropout: float = 0.0
+    sinks: Float64[np.ndarray, "H"] | None = None
+    slopes: Float64[np.ndarray, "B H"] | None = None
+    lse_upstream: Float64[np.ndarray, "B H L"] | None = None
+    lengths: Int[np.ndarray, "B 2"] | None = None
+    parts: int = 0
+    splits: int = 0
+    page: int = 0
+    score_mod: Float64[np.ndarray, "H 3"] | None = None
+    mask_mod: Int[np.ndarray, "B H 3"] | None = None
+    descales: Float64[np.ndarray, "3 B G"] | None = None
+    shared: bool = False
+    alone: bool = False
     exact: bool = False
     seed: int = 0
     name: str = "generated"
@@ -134,7 +159,8 @@ class AttentionCall(Subject):
 
     def hides(self) -> bool:
         """Whether an option hides keys."""
-        return self.visible is not None or self.bias is not None or self.causal or self.window is not None
+        masks = (self.visible, self.bias, self.window, self.lengths, self.mask_mod)
+        return self.causal or any(one is not None for one in masks)
 
     def visibility(self, alignment: Alignment) -> Bool[np.ndarray, "B H L T"]:
         """Which keys each query sees, by masks, causality and window together."""
@@ -144,19 +170,52 @@ class AttentionCall(Subject):
             seen &= self.visible
         if self.bias is not None:
             seen &= ~np.isneginf(self.bias)
+        if self.mask_mod is not None:
+            seen &= self._let_through(np.arange(L))
         return seen & self._near(np.arange(L), alignment)
 
-    def _near(self, rows: Int[np.ndarray, "L"], alignment: Alignment) -> Bool[np.ndarray, "L T"]:
-        """Which keys these rows see by causality and window."""
+    def _let_through(self, rows: Int[np.ndarray, "L"]) -> Bool[np.ndarray, "B H L T"]:
+        """Which keys these rows see by the mask mod."""
+        assert self.mask_mod is not None
+        a, b, c = np.moveaxis(self.mask_mod, -1, 0)[..., None, None]
+        return np.asarray(a * np.arange(self.sizes["T"]) + b * rows[:, None] <= c)
+
+    def ahead(self, rows: Int[np.ndarray, "L"], alignment: Alignment) -> Int[np.ndarray, "..."]:
+        """j − i of key j and these rows, i counted so that the diagonal is at 0: (L, T), or (B, 1, L, T)."""
         L, T = self.sizes["L"], self.sizes["T"]
-        # j − i, with i counted so that the diagonal is at 0.
-        ahead = np.arange(T) - (rows[:, None] + alignment.diagonal(L, T))
+        diagonal: Any = alignment.diagonal(L, T)
+        if self.lengths is not None:
+            own = [alignment.diagonal(int(queries), int(keys)) for queries, keys in self.lengths]
+            diagonal = np.array(own)[:, None, None, None]
+        return np.asarray(np.arange(T) - (rows[:, None] + diagonal))
+
+    def _near(self, rows: Int[np.ndarray, "L"], alignment: Alignment) -> Bool[np.ndarray, "..."]:
+        """Which keys these rows see by causality, window and lengths: (L, T), or (B, 1, L, T) with lengths."""
+        ahead = self.ahead(rows, alignment)
         seen = ahead <= 0 if self.causal else np.ones(ahead.shape, dtype=bool)
         if self.window is not None:
             left, right = self.window
             seen &= (ahead >= -left) | (left < 0)
             seen &= (ahead <= right) | (right < 0)
+        if self.lengths is not None:
+            queries, keys = (n[:, None, None, None] for n in self.lengths.T)
+            seen = seen & (rows[:, None] < queries) & (np.arange(self.sizes["T"]) < keys)
         return np.asarray(seen)
+
+    def part_of_key(self) -> Int[np.ndarray, "T"]:
+        """To which part each key belongs: any partition, some parts may be empty; two halves if it is left open."""
+        T = self.sizes["T"]
+        if not self.parts:
+            return (2 * np.arange(T) >= T + T % 2).astype(np.int64)
+        return np.random.default_rng((self.seed, self.parts)).integers(0, self.parts, T)
+
+    @property
+    def absent(self) -> Bool[np.ndarray, "B 1 L"]:
+        """Rows that are padding."""
+        B, L = self.sizes["B"], self.sizes["L"]
+        if self.lengths is None:
+            return np.zeros((B, 1, L), dtype=bool)
+        return np.asarray(np.arange(L) >= self.lengths[:, :1])[:, None]
 
     def part(self, alignment: Alignment, batch: Places, groups: Places, rows: Places) -> AttentionCall:
         """Some batch entries, groups of heads and rows as a call of their own; a mask hides what causality hid.
@@ -175,6 +234,15 @@ class AttentionCall(Subject):
         ix: Any = np.ix_(np.asarray(batch), heads, np.asarray(rows))
         of_keys: Any = np.ix_(np.asarray(batch), np.asarray(groups))
         seen = self._near(np.asarray(rows), alignment)[None, None]
+        further = {
+            "sinks": None if self.sinks is None else self.sinks[heads],
+            "slopes": None if self.slopes is None else self.slopes[np.ix_(np.asarray(batch), heads)],
+            "lse_upstream": None if self.lse_upstream is None else self.lse_upstream[ix],
+            "score_mod": None if self.score_mod is None else self.score_mod[heads],
+            "descales": None if self.descales is None else self.descales[:, batch][:, :, groups],
+        }
+        if self.mask_mod is not None:
+            seen = seen & self._let_through(np.asarray(rows))[np.ix_(np.asarray(batch), heads)]
         return self.replace(
             query=self.query[ix],
             key=self.key[of_keys],
@@ -184,6 +252,8 @@ class AttentionCall(Subject):
             bias=None if self.bias is None else cut(self.bias),
             causal=False,
             window=None,
+            mask_mod=None,
+            **further,
         )
 
 
@@ -191,6 +261,11 @@ ENTRIES = 1 << 16
 """B · H · L · T of which all rows are looked at."""
 PLAIN = (
     *("scale", "causal", "window", "softcap", "log_sum_exp", "memory", "upstream_memory", "mask_memory", "state"),
-    *("wants", "poison", "dropout", "exact"),
+    *("wants", "poison", "dropout", "parts", "splits", "page", "shared", "alone", "exact"),
 )
 """Fields that are no arrays."""
+AXES: Mapping[str, str] = MappingProxyType(
+    {"sinks": "H", "slopes": "BH", "lse_upstream": "BHL", "lengths": "B2"}
+    | {"score_mod": "H3", "mask_mod": "BH3", "descales": "3BG"}
+)
+"""Of options that are arrays and no masks."""

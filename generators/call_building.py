@@ -14,9 +14,10 @@ from zlib import crc32
 import numpy as np
 from jaxtyping import Bool
 
-from generators.attention_call import Alignment, AttentionCall, Memory, State
+from generators.attention_call import ENTRIES, Alignment, AttentionCall, Memory, State
 from generators.attention_calls import LONG, SMALL, Numbers, Sizes, tensors
 from generators.call_space import Plan
+from generators.further_options import with_further_options
 
 LONGER = (511, 512, 513, 640, 1000, 1023, 1024, 1025, 2047, 2048)
 DECODED = (500, 511, 512, 513, 1000, 1023, 1025, 2048, 2049, 4095, 4097, 8191, 8192)
@@ -72,7 +73,7 @@ class _Drawing:
 
     @property
     def hides(self) -> bool:
-        return any(self.plan[name] != "none" for name in ("mask", "causal", "window"))
+        return any(self.plan[name] != "none" for name in ("mask", "causal", "window", "mask mod"))
 
     @property
     def must_be_square(self) -> bool:
@@ -97,7 +98,8 @@ class _Drawing:
             L, T = _in_relation(L, T, relation, rng)
         widths = {"narrow": SMALL, "block": BLOCKS, "between": BETWEEN}
         E = int(rng.choice(widths.get(plan["width"]) or (int(plan["width"]),)))
-        M = {"same": E, "narrower": max(1, E // 2 + 1 - E % 2), "wider": E + 1 if E < 128 else E + 32}[plan["values"]]
+        wider, narrower = E + 1 if E < 128 else E + 32, max(1, E // 2 + 1 - E % 2)
+        M = {"same": E, "wider": wider}.get(plan["values"], narrower)
         many = plan["heads"] == "many"
         H = int(rng.choice(MANY_HEADS if many else (1, 2, 3)))
         group = {"single": 1, "grouped": int(rng.choice((2, 3, 4))), "one of keys": H if many else 4}[plan["group"]]
@@ -115,7 +117,8 @@ class _Drawing:
             return Sizes(min(B, 3), min(of.G, 3) * group, min(of.G, 3), L, T, min(E, 16), T)
         if plan["numbers"] in ("ranks", "sums"):
             of = self._of_exact(of)
-        return _affordable(of, group, lengths)
+        of = _affordable(of, group, lengths)
+        return of if plan["entries"] == "whole" else _with_all_rows_looked_at(replace(of, B=max(2, of.B)), group)
 
     def _of_exact(self, of: Sizes) -> Sizes:
         E, M = max(of.E, 3), of.M
@@ -168,8 +171,10 @@ def _affordable(of: Sizes, group: int, lengths: str) -> Sizes:
         if one.L == one.T:
             size = shorter(one.T, least)
             return replace(one, L=size, T=size)
-        longer = "L" if one.L > one.T else "T"
-        return replace(one, **{longer: max(shorter(getattr(one, longer), least), min(one.L, one.T) + 1)})
+        longer, other = ("L", "T") if one.L > one.T else ("T", "L")
+        size = max(shorter(getattr(one, longer), least), getattr(one, other) + 1)
+        # Where the two are next to each other the shorter one has to be first.
+        return replace(one, **({longer: size} if size < getattr(one, longer) else {other: shorter(size - 1, least)}))
 
     def fewer_groups(one: Sizes) -> Sizes:
         # Of one group the heads may have been halved: they are not to grow again.
@@ -193,6 +198,18 @@ def _affordable(of: Sizes, group: int, lengths: str) -> Sizes:
         if smaller == of:
             break
         of = smaller
+    return of
+
+
+def _with_all_rows_looked_at(of: Sizes, group: int) -> Sizes:
+    """Fewer heads and batch entries, two at least, and then shorter ones, until no call is a large one."""
+    while of.B * of.H * of.L * of.T > ENTRIES:
+        if of.G > 1:
+            of = replace(of, G=of.G // 2, H=of.G // 2 * group)
+        elif of.B > 2:
+            of = replace(of, B=of.B // 2)
+        else:
+            of = replace(of, L=max(1, of.L // 2), T=max(1, of.T // 2))
     return of
 
 
@@ -358,7 +375,11 @@ def _around(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
     )
 
 
-STEPS: Sequence[Step] = (_scale, _softcap, _diagonal, _mask, _around)
+def _further(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
+    return with_further_options(call, drawing.plan, drawing.rng)
+
+
+STEPS: Sequence[Step] = (_scale, _softcap, _diagonal, _mask, _around, _further)
 
 
 def _look_at_some(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
@@ -380,7 +401,8 @@ def _look_at_some(call: AttentionCall, rng: np.random.Generator) -> AttentionCal
     if not upstream.any() and call.upstream.any():
         upstream[batch[-1], heads[-1], rows[-1], 0] = 1.0
     memory = Memory.CONTIGUOUS if call.upstream_memory is Memory.SINGLE else call.upstream_memory
-    return call.replace(upstream=upstream, upstream_memory=memory)
+    lse_upstream = None if call.lse_upstream is None else np.where(kept[..., 0], call.lse_upstream, 0.0)
+    return call.replace(upstream=upstream, upstream_memory=memory, lse_upstream=lse_upstream)
 
 
 def attended_rows(call: AttentionCall) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:

@@ -55,7 +55,10 @@ FACTORS = (
     Factor("lengths", _free("short", "keys", "queries", "both", "decode", "long")),
     Factor("relation", _free("L = T", "L < T", "L > T")),
     Factor("width", _free("narrow", "64", "128", "256", "block", "between")),
-    Factor("values", _free("same", "narrower", "wider")),
+    Factor(
+        "values",
+        MappingProxyType(dict.fromkeys(("same", "narrower", "wider"), "") | {"of keys": "shared-keys-values"}),
+    ),
     Factor("batch", _free("few", "many")),
     Factor("heads", _free("few", "many")),
     Factor("numbers", _free("integers", "normal", "saturated", "far", "growing", "ranks", "sums")),
@@ -78,6 +81,17 @@ FACTORS = (
     Factor("softcap", _with("softcap", "capped"), is_option=True),
     Factor("log-sum-exp", _with("log-sum-exp", "asked for"), is_option=True),
     Factor("dropout", _with("dropout", "dropped"), is_option=True),
+    Factor("sinks", _with("sinks", "around", "large"), is_option=True),
+    Factor("slopes", _with("alibi", "of heads", "of entries"), is_option=True),
+    Factor("lse upstream", _with("log-sum-exp-gradient", "differentiated"), is_option=True),
+    Factor("entries", _with("ragged-batch", "of own lengths", "some empty", neutral="whole"), is_option=True),
+    Factor("parts", _with("merged-parts", "three", "many", neutral="own"), is_option=True),
+    Factor("splits", _with("splits", "1", "2", "3", "7", neutral="own"), is_option=True),
+    Factor("pages", _with("paged-keys", "16", "64", "256"), is_option=True),
+    Factor("score mod", _with("score-mod", "affine"), is_option=True),
+    Factor("mask mod", _with("mask-mod", "affine"), is_option=True),
+    Factor("descales", _with("fp8-descale", "of heads"), is_option=True),
+    Factor("alone", _with("batch-invariance", "an entry"), is_option=True),
     Factor("poison", _with("hidden-keys", "hidden keys exchanged"), is_option=True),
     Factor("memory", _free(*(one for one in Memory if one is not Memory.SINGLE))),
     Factor(
@@ -100,6 +114,8 @@ PLAIN = (
     *(("decode", kind) for kind in ("sums", "normal")),
     *(("both", kind) for kind in ("sums", "ranks", "normal")),
     *(("keys", kind) for kind in ("normal", "normal")),
+    # Exact ones of every width, of one query and of several: half precision is told by these alone.
+    *(("short", "ranks"), ("decode", "ranks"), ("decode", "ranks"), ("keys", "ranks")),
 )
 """Lengths and numbers of calls without any option, which come before all others."""
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from generators.attention_call import PLAIN, AttentionCall, Memory, State
+from generators.attention_call import AXES, PLAIN, AttentionCall, Memory, State
 from reference_attention.errors import InvalidInput
 from reference_attention.files import numbers, to_json
 from reference_attention.problem import checked_array, refuse_truth_values
 
 TENSORS = ("query", "key", "value", "upstream")
-OPTIONS = ("visible", "bias", *PLAIN, "seed", "name")
+OPTIONS = ("visible", "bias", *AXES, *PLAIN, "seed", "name")
 USUAL: Mapping[str, Any] = MappingProxyType(
     {one.name: one.default for one in fields(AttentionCall) if one.name in OPTIONS and one.name != "scale"}
 )
@@ -24,6 +24,7 @@ USUAL: Mapping[str, Any] = MappingProxyType(
 
 MASKS: Mapping[str, Any] = MappingProxyType({"visible": bool, "bias": np.float64})
 """With the type of their entries."""
+ARRAYS = (*MASKS, *AXES)
 
 
 def text_of(call: AttentionCall, **record: str) -> str:
@@ -56,10 +57,17 @@ def call_of(held: Mapping[str, Any], name: str = "data") -> AttentionCall:
     upstream = checked_array("upstream", numbers(held["upstream"]), (B, H, L, value.shape[-1]))
     if H % key.shape[1]:
         raise InvalidInput(f"key: {key.shape[1]} groups do not divide {H} heads; give a divisor.")
-    options: dict[str, Any] = {one: _option(one, held[one]) for one in OPTIONS if one in held and one not in MASKS}
+    options: dict[str, Any] = {one: _option(one, held[one]) for one in OPTIONS if one in held and one not in ARRAYS}
     for mask, dtype in MASKS.items():
         if mask in held:
             options[mask] = _mask(mask, held[mask], dtype, (B, H, L, key.shape[2]))
+    named = {"B": B, "H": H, "L": L, "G": key.shape[1], "2": 2, "3": 3}
+    for one, axes in AXES.items():
+        if one in held:
+            array = checked_array(one, numbers(held[one]), tuple(named[axis] for axis in axes))
+            options[one] = _lengths(array, L, key.shape[2]) if one == "lengths" else array
+            if one == "mask_mod":
+                options[one] = array.astype(np.int64)
     return AttentionCall(query, key, value, upstream, **options)
 
 
@@ -72,13 +80,13 @@ def _option(name: str, value: Any) -> Any:
     value = value.tolist() if isinstance(value, np.ndarray) else value
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     whole = number and isinstance(value, int)
-    if name in ("causal", "log_sum_exp", "exact", "poison"):
+    if name in ("causal", "log_sum_exp", "exact", "poison", "shared", "alone"):
         fits, due = isinstance(value, bool), "true or false"
     elif name == "scale":
         fits, due = value is None or number, "a finite number, or null for the kernel's own"
     elif name == "softcap":
         fits, due = number and value >= 0, "a finite number that is not negative"
-    elif name == "seed":
+    elif name in ("seed", "parts", "splits", "page"):
         fits, due = whole and value >= 0, "a whole number that is not negative"
     elif name == "window":
         fits = isinstance(value, list | tuple) and len(value) == 2 and all(type(one) is int for one in value)
@@ -98,6 +106,14 @@ def _option(name: str, value: Any) -> Any:
     if not fits:
         raise InvalidInput(f"{name}: must be {due}.")
     return value
+
+
+def _lengths(array: np.ndarray, queries: int, keys: int) -> np.ndarray:
+    if not (array == np.round(array)).all() or (array < 0).any() or (array > (queries, keys)).any():
+        raise InvalidInput(
+            f"lengths: must be whole numbers from 0 to L = {queries} and T = {keys}, two per batch entry."
+        )
+    return array.astype(np.int64)
 
 
 def _mask(name: str, value: Any, dtype: Any, shape: tuple[int, ...]) -> Any:

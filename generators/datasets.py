@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
 
 from generators.case import Case
 from generators.query_datasets import QUERY_DATASETS
+from max_margin_theorems.papers import named_data
 from reference_attention.errors import InvalidInput
 from reference_attention.losses import loss_named
 from reference_attention.problem import Dataset, Problem
@@ -193,13 +195,26 @@ NAMES = (*DATASETS, *ALIASES)
 """What :func:`dataset_named` knows."""
 
 
-def dataset_named(name: str) -> Case:
+def all_data() -> dict[str, Callable[[], Any]]:
+    """The named datasets, and those that papers of other packages have.
+
+    Raises:
+        InvalidInput: one of these has a name that is taken.
+    """
+    further = named_data()
+    taken = next((name for name in further if name in NAMES), None)
+    if taken is not None:
+        raise InvalidInput(f"data: a paper has {taken!r}, which is one of this suite's datasets; ask for another name.")
+    return DATASETS | further
+
+
+def dataset_named(name: str) -> Any:
     """The case of that name.
 
     Raises:
         InvalidInput: for an unknown name; the message lists the known ones.
     """
     known = ALIASES.get(name, name)
-    if known not in DATASETS:
-        raise InvalidInput(f"dataset: {name!r} is not one of {', '.join(NAMES)}.")
-    return DATASETS[known]()
+    if known not in DATASETS and known not in all_data():
+        raise InvalidInput(f"dataset: {name!r} is not one of {', '.join((*all_data(), *ALIASES))}.")
+    return all_data()[known]() if known not in DATASETS else DATASETS[known]()

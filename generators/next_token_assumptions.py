@@ -52,7 +52,7 @@ def _finite_part(case: NextTokens) -> Finding:
 def _independent_contexts(case: NextTokens) -> Finding:
     """h_1, …, h_m are linearly independent."""
     if case.counts is None:
-        return Finding(None, "the data are sequences; give embeddings of contexts and counts")
+        return Finding(False, "the data are sequences, not contexts with counts")
     rank = rank_of(rational_matrix(case.embeddings).tolist())
     m = len(case.embeddings)
     return Finding(rank == m, f"{m} contexts of rank {rank}")
@@ -61,7 +61,7 @@ def _independent_contexts(case: NextTokens) -> Finding:
 def _followed(case: NextTokens) -> Finding:
     """The data are sequences with labels."""
     held = case.samples is not None
-    return Finding(held or None, "sequences are given" if held else "no sequences are given; give samples and labels")
+    return Finding(held, "sequences are given" if held else "the data are contexts with counts, not sequences")
 
 
 def _labels_within(case: NextTokens) -> Finding:
@@ -73,6 +73,8 @@ def _labels_within(case: NextTokens) -> Finding:
 
 def _independent_tokens(case: NextTokens) -> Finding:
     """e_1, …, e_K are linearly independent."""
+    if case.samples is None:
+        return Finding(False, "the data are contexts with counts, whose tokens have no embeddings")
     rank = rank_of(rational_matrix(case.embeddings).tolist())
     return Finding(rank == len(case.embeddings), f"{len(case.embeddings)} embeddings of rank {rank}")
 

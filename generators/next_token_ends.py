@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -34,6 +34,7 @@ MOST_TOLD = 30
 """Contexts that are told of."""
 
 
+@runtime_checkable
 class Named(Protocol):
     """Data with names."""
 

@@ -44,8 +44,8 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
     labels: Int64[np.ndarray, "n"] | None = None
     start: Float64[np.ndarray, "D"] | None = None
     step: float = 0.0
-    vocabulary: tuple[str, ...] = ()
-    windows: tuple[str, ...] = ()
+    vocabulary: Sequence[str] = ()
+    windows: Sequence[str] = ()
     seed: int = 0
     name: str = "generated"
 
@@ -68,6 +68,11 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
             size = self.problem.dimension
             if self.start is not None and self.start.shape != (size,):
                 raise InvalidInput(f"start: shape {self.start.shape}; give the {size} entries of W, row by row.")
+
+    def named_values(self) -> dict[str, Any]:
+        """Without names and a step that are not given."""
+        left_out = {name for name in ("step", "vocabulary", "windows") if not getattr(self, name)}
+        return {name: value for name, value in super().named_values().items() if name not in left_out}
 
     @classmethod
     def of_values(cls, held: Mapping[str, Any], seed: int = 0, name: str = "data") -> NextTokens:

@@ -18,15 +18,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, replace
 from difflib import get_close_matches
 from types import MappingProxyType, UnionType
-from typing import Any, ClassVar, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from max_margin_theorems.papers import import_kinds
 from reference_attention.errors import InvalidInput
 from reference_attention.files import numbers
 from reference_attention.npz import MOST_AXES
 from reference_attention.problem import as_array, refuse_truth_values
 
+Own = TypeVar("Own", bound="Subject")
+"""Methods return their own class; checks of types at run time do not know ``Self`` there."""
 KINDS: dict[str, type[Subject]] = {}
 """Papers' own kinds of data by the word that their files have."""
 KIND = "kind"
@@ -71,11 +74,11 @@ class Subject:
         """A fresh generator that depends on the seed alone."""
         return np.random.default_rng(self.seed)
 
-    def normalise(self) -> Self:
+    def normalise(self: Own) -> Own:
         """The same in units in which its numbers are of moderate size; by default as it is."""
         return self
 
-    def replace(self, **changed: object) -> Self:
+    def replace(self: Own, **changed: object) -> Own:
         """This with some fields replaced."""
         return replace(self, **changed)  # type: ignore[type-var]
 
@@ -87,10 +90,10 @@ class Subject:
     def named_values(self) -> dict[str, Any]:
         """What a file has: arrays, numbers, text, mappings of these; by default the fields that hold something."""
         held = {one.name: getattr(self, one.name) for one in _fields(self)}
-        return {name: _written(value) for name, value in held.items() if value is not None}
+        return {name: _to_write(value) for name, value in held.items() if value is not None}
 
     @classmethod
-    def of_values(cls, held: Mapping[str, Any], seed: int = 0, name: str = "data") -> Self:
+    def of_values(cls: type[Own], held: Mapping[str, Any], seed: int = 0, name: str = "data") -> Own:
         """What :meth:`named_values` wrote, or somebody's own file; ``__post_init__`` is to refuse what does not fit.
 
         Raises:
@@ -118,9 +121,13 @@ class Subject:
         """Everything else for a reader, a line each."""
         held = {one.name: getattr(self, one.name) for one in _fields(self)}
         shown = {name: value for name, value in held.items() if value is not None and name != "name"}
-        return [f"{name} {_shown(value)}" for name, value in shown.items()]
+        return [f"{name} {_to_show(value)}" for name, value in shown.items()]
 
-    def simpler(self) -> Iterator[Self]:
+    def explain(self) -> list[str]:
+        """What happens on it, and why: the paragraphs that ``theorems explain`` begins with."""
+        return []
+
+    def simpler(self: Own) -> Iterator[Own]:
         """The same made simpler by one step, the simplest first: what a counterexample is made small by."""
         yield from ()
 
@@ -132,6 +139,8 @@ def kind_named(kind: Any) -> type[Subject]:
         InvalidInput: no paper that is installed has it.
     """
     word = kind.item() if isinstance(kind, np.ndarray) and kind.ndim == 0 else kind
+    if word not in [*KINDS]:
+        import_kinds()
     if not isinstance(word, str) or word not in KINDS:
         raise InvalidInput(f"kind: {word!r} is no kind of data; known are {', '.join(KINDS) or 'none'}.")
     return KINDS[word]
@@ -171,15 +180,15 @@ def _place(kind: type[Subject]) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _written(value: Any) -> Any:
+def _to_write(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _written(one) for name, one in value.items()}
+        return {name: _to_write(one) for name, one in value.items()}
     return written_array(value) if isinstance(value, np.ndarray) else value
 
 
-def _shown(value: Any) -> str:
+def _to_show(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_shown(one)}" for name, one in value.items()) or "none"
+        return ", ".join(f"{name} {_to_show(one)}" for name, one in value.items()) or "none"
     if isinstance(value, np.ndarray) and value.ndim > 1:
         return f"of shape {value.shape}: {shown_array(value)}"
     return shown_array(value) if isinstance(value, np.ndarray) else str(value)

@@ -89,12 +89,12 @@ def load(source: str, seed: int, *, calls: bool = False) -> Given:
         return parse_given(read_named_values(path, partial(check_names, path.name)), seed, path.name, calls=calls)
     if path.suffix == ".txt":
         return Given(NextTokens.of_corpus(read_text(path), seed=seed, name=path.name))
-    from generators.datasets import DATASETS, NAMES, dataset_named
+    from generators.datasets import NAMES, all_data, dataset_named
 
-    if source not in NAMES:
+    if source not in NAMES and source not in all_data():
         raise InvalidInput(
             f"--data: {source!r} is neither a file that ends in .npz, .json or .txt nor one of the datasets"
-            f" {', '.join(DATASETS)}."
+            f" {', '.join(all_data())}."
         )
     return Given(dataset_named(source).replace(seed=seed))
 

@@ -14,6 +14,7 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from pkgutil import resolve_name
+from textwrap import indent
 from types import MappingProxyType
 from typing import Any
 
@@ -89,6 +90,10 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
         "theorems regime-map --markdown": (
             "minutes; tests/theorems/token_selection/joint_paths/test_regime_map.py has the quick rows",
             "",
+        ),
+        "theorems explore --data figure-8": (
+            "serves until it is ended; tests/theorems/explore/test_server.py ends it",
+            "theorems explore --data figure-8 --html page.html",
         ),
         "theorems figures": ("minutes, with random trials and a training", "theorems figures 1a --out docs/images"),
         "theorems figures 6 7 --out docs/images": (
@@ -272,12 +277,22 @@ def test_every_block_is_one_that_is_checked(block: Block, tmp_path: Path) -> Non
     if block.language == "yaml":
         inputs = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))["inputs"]
         assert {name for step in yaml.safe_load(block.text)["steps"] for name in step.get("with", ())} <= {*inputs}
+    elif block.language == "toml" and block.document == "docs/publish.md":
+        assert block.text in (ROOT / "examples" / "a_paper" / "pyproject.toml").read_text(encoding="utf-8")
     elif block.language == "toml":
         (tmp_path / "kernels.toml").write_text(block.text, encoding="utf-8")
         assert read_entries(tmp_path / "kernels.toml")
     elif block.language not in ("python", "py"):
         assert [shown.name for shown in commands(block) if shown.command.split()[0] not in CHECKS] == []
         assert list(commands(block))
+
+
+def test_what_is_shown_of_a_paper_stands_in_the_template() -> None:
+    template = (ROOT / "examples" / "a_paper" / "a_paper" / "__init__.py").read_text(encoding="utf-8")
+    base = (ROOT / "generators" / "subject.py").read_text(encoding="utf-8")
+    paper, kind = (one.text for one in BLOCKS if one.document == "docs/publish.md" and one.language == "py")
+    assert paper in template
+    assert indent(kind, " " * 4) in base
 
 
 @pytest.mark.parametrize("shown", [one for one in SHOWN if one.command in AT_NIGHT], ids=lambda shown: shown.name)

@@ -27,6 +27,7 @@
 | to state | |
 |---|---|
 | `statement`, `at_least`, `Claim`, `Form`, `Undecided`, `reason`, … | a statement of one's own: docs/conjectures.md |
+| `Paper`, `weaken`, `Fault`, `Subject`, … | a package of one's own: docs/publish.md |
 | `Optimiser`, `Theory` | a rule of one's own for `theorems bench`: docs/benchmarks.md |
 
 Names are imported when they are first used: ``import theorems`` costs nothing. docs/library.md has an example of each.
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from generators.direction_cases import direction_cases as direction_cases
     from generators.joint_cases import joint_cases as joint_cases
     from generators.problems import cases as cases
+    from generators.subject import Subject as Subject
+    from max_margin_theorems.papers import Paper as Paper
     from reference_attention.errors import InvalidInput as InvalidInput
     from reference_attention.floats import EPS as EPS
     from reference_attention.losses import loss_named as loss_named
@@ -85,11 +88,17 @@ if TYPE_CHECKING:
     from theorems.core.claim import Undecided as Undecided
     from theorems.core.claim import Verdict as Verdict
     from theorems.core.claim import at_least as at_least
+    from theorems.core.claim_name import premise as premise
+    from theorems.core.claim_name import sharper as sharper
+    from theorems.core.claim_name import stated_claim as stated_claim
     from theorems.core.implementation import REFERENCE as REFERENCE
     from theorems.core.implementation import Implementation as Implementation
+    from theorems.core.on_kernel import calls as calls
     from theorems.core.statement import Statement as Statement
     from theorems.core.statement import statement as statement
     from theorems.core.tolerances import reason as reason
+    from theorems.faults.fault import Fault as Fault
+    from theorems.faults.fault import FaultKind as FaultKind
     from theorems.library.catalogue import assumptions as assumptions
     from theorems.library.catalogue import datasets as datasets
     from theorems.library.catalogue import statements as statements
@@ -100,6 +109,7 @@ if TYPE_CHECKING:
     from theorems.library.verify import check_attention as check_attention
     from theorems.library.verify import verify as verify
     from theorems.rounding.attention_at import AttentionAt as AttentionAt
+    from theorems.without.weakened import weaken as weaken
 
 _HOME = {
     "generators.assumptions": (
@@ -111,6 +121,8 @@ _HOME = {
     "generators.direction_cases": ("direction_cases",),
     "generators.joint_cases": ("joint_cases",),
     "generators.problems": ("cases",),
+    "generators.subject": ("Subject",),
+    "max_margin_theorems.papers": ("Paper",),
     "reference_attention.errors": ("InvalidInput",),
     "reference_attention.floats": ("EPS",),
     "reference_attention.losses": ("loss_named",),
@@ -168,15 +180,25 @@ _HOME = {
         "Verdict",
         "at_least",
     ),
+    "theorems.core.claim_name": (
+        "premise",
+        "sharper",
+        "stated_claim",
+    ),
     "theorems.core.implementation": (
         "REFERENCE",
         "Implementation",
     ),
+    "theorems.core.on_kernel": ("calls",),
     "theorems.core.statement": (
         "Statement",
         "statement",
     ),
     "theorems.core.tolerances": ("reason",),
+    "theorems.faults.fault": (
+        "Fault",
+        "FaultKind",
+    ),
     "theorems.library.catalogue": (
         "assumptions",
         "datasets",
@@ -191,6 +213,7 @@ _HOME = {
         "verify",
     ),
     "theorems.rounding.attention_at": ("AttentionAt",),
+    "theorems.without.weakened": ("weaken",),
     "theorems.bounded": (
         "Bounded",
         "exact",

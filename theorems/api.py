@@ -29,6 +29,15 @@
 | `AttentionAt` | softmax attention at points on such arrays |
 | `EPS` | 2⁻⁵², for a tolerance that is argued |
 
+| to publish it | |
+|---|---|
+| `Paper` | what the entry point of a package refers to: docs/publish.md |
+| `stated_claim`, `premise`, `sharper` | the claims of a statement, declared once |
+| `calls` | which calls it makes to a kernel under test |
+| `weaken` | a statement without one of its assumptions, to be hunted |
+| `Fault`, `FaultKind` | what it is to catch |
+| `Subject` | data that are no keys and scores |
+
 | to train | |
 |---|---|
 | `Optimiser`, `Theory` | a rule of one's own for ``theorems bench --rule my_file.py:Name``: docs/benchmarks.md |
@@ -43,6 +52,8 @@ from generators.case import Case
 from generators.direction_cases import direction_cases
 from generators.joint_cases import joint_cases
 from generators.problems import cases
+from generators.subject import Subject
+from max_margin_theorems.papers import Paper
 from reference_attention.errors import InvalidInput
 from reference_attention.floats import EPS
 from reference_attention.former_name import warn_renamed
@@ -56,10 +67,14 @@ from reference_attention.training.joint_descent import head_gradient
 from theorems.benchmark.optimisers.optimiser import Optimiser, Theory
 from theorems.bounded import Bounded, exact, in_floats, with_rounding
 from theorems.core.claim import Claim, Form, Verdict, at_least
+from theorems.core.claim_name import premise, sharper, stated_claim
 from theorems.core.implementation import REFERENCE, Implementation
+from theorems.core.on_kernel import calls
 from theorems.core.statement import Statement, statement
 from theorems.core.tolerances import reason
+from theorems.faults.fault import Fault, FaultKind
 from theorems.rounding.attention_at import AttentionAt
+from theorems.without.weakened import weaken
 
 __all__ = [
     "EPS",
@@ -70,6 +85,8 @@ __all__ = [
     "Case",
     "Claim",
     "Dataset",
+    "Fault",
+    "FaultKind",
     "Finding",
     "Flow",
     "Form",
@@ -79,12 +96,15 @@ __all__ = [
     "LabelSvm",
     "MaxMargin",
     "Optimiser",
+    "Paper",
     "Problem",
     "Statement",
     "Stop",
+    "Subject",
     "Theory",
     "Verdict",
     "at_least",
+    "calls",
     "cases",
     "direction_cases",
     "exact",
@@ -97,8 +117,12 @@ __all__ = [
     "loss_named",
     "max_margin",
     "normalized_gradient_descent",
+    "premise",
     "reason",
+    "sharper",
+    "stated_claim",
     "statement",
+    "weaken",
     "with_rounding",
 ]
 

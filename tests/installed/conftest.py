@@ -37,11 +37,13 @@ class Installed:
         sdist: the names in it, without the folder that they all lie in.
         python: its interpreter.
         packages: its site-packages.
+        wheel: what is installed in it.
     """
 
     sdist: frozenset[str]
     python: Path
     packages: Path
+    wheel: Path
 
     def run(self, cwd: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """``theorems …`` is the console script, ``python …`` the interpreter; this checkout is on no path."""
@@ -51,7 +53,7 @@ class Installed:
         return subprocess.run(program, cwd=cwd, env=wanted, capture_output=True, text=True, timeout=300)
 
 
-def _built(kind: str, source: Path, into: Path) -> Path:
+def build(kind: str, source: Path, into: Path) -> Path:
     """The file that the build backend makes, as pip and build call it."""
     code = f"from setuptools import build_meta; print(build_meta.build_{kind}({str(into)!r}))"
     done = subprocess.run([sys.executable, "-c", code], cwd=source, capture_output=True, text=True, timeout=300)
@@ -64,20 +66,26 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """Built and installed once."""
     top = tmp_path_factory.mktemp("installed")
     shutil.copytree(ROOT, top / "clone", ignore=shutil.ignore_patterns(*NOT_SOURCES))
-    sdist = _built("sdist", top / "clone", top)
+    sdist = build("sdist", top / "clone", top)
     with tarfile.open(sdist) as archive:
         archive.extractall(top / "unpacked", filter="data")
     (unpacked,) = (top / "unpacked").iterdir()
     names = frozenset(str(path.relative_to(unpacked)) for path in unpacked.rglob("*") if path.is_file())
-    wheel = _built("wheel", unpacked, top)
+    wheel = build("wheel", unpacked, top)
 
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(top / "venv")], check=True, timeout=300)
-    python = top / "venv" / "bin" / "python"
-    install = ["pip", "--python", str(python), "install", "-qq", "--no-deps", "--no-index", str(wheel)]
+    python, packages = environment(top / "venv", wheel)
+    return Installed(names, python, packages, wheel)
+
+
+def environment(folder: Path, *wheels: Path) -> tuple[Path, Path]:
+    """An environment with these wheels: its interpreter, and its site-packages."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=300)
+    python = folder / "bin" / "python"
+    install = ["pip", "--python", str(python), "install", "-qq", "--no-deps", "--no-index", *map(str, wheels)]
     subprocess.run([sys.executable, "-m", *install], check=True, timeout=300)
-    packages = next((top / "venv" / "lib").glob("python*")) / "site-packages"
+    packages = next((folder / "lib").glob("python*")) / "site-packages"
     # The dependencies of the environment that runs this test; a .pth file does not run those in there, so that no
     # editable install comes along, and what lies in this environment comes first.
     lent = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
     (packages / "lent.pth").write_text("\n".join(lent))
-    return Installed(names, python, packages)
+    return python, packages

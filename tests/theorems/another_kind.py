@@ -41,6 +41,9 @@ class Logits(Subject, kind="test-logits", noun="logits"):
     def sizes(self) -> Mapping[str, int]:
         return {"m": len(self.values)}
 
+    def explain(self) -> list[str]:
+        return [f"The largest of {len(self.values)} logits is {self.values.max():g}."]
+
     def simpler(self) -> Iterator[Logits]:
         for k in range(len(self.values) if len(self.values) > 1 else 0):
             yield self.replace(values=np.delete(self.values, k), counts=np.delete(self.counts, k))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,15 @@ from theorems.core.equality import equal
 from theorems.core.on_kernel import Answer, OnKernel
 from theorems.core.tolerances import EXACT
 from theorems.rounding.attention_rows import AttentionRows
+from theorems.rounding.further_rows import FurtherRows
 
 OUTPUT = "output-is-attention"
+MERGED = "merged-parts"
+"""Declared by what is no attention kernel, but merges what several calls of one returned."""
 GRADIENTS = ("query-gradient", "key-gradient", "value-gradient")
 
 
-def rows_of(call: AttentionCall, under_test: OnKernel) -> AttentionRows:
+def rows_of(call: AttentionCall, under_test: OnKernel) -> FurtherRows:
     """The formula on a call, in the kernel's numbers.
 
     An exact call is held to float32's rounding of the formula and one rounding of what is returned, also in coarser
@@ -30,9 +34,25 @@ def rows_of(call: AttentionCall, under_test: OnKernel) -> AttentionRows:
     """
     kernel = under_test.kernel
     own = kernel.in_own_numbers(call)
+    parts = max(2, own.parts) if MERGED in kernel.declares else 0
+    rows = FurtherRows(own, kernel.numbers, kernel.alignment, skips=kernel.skips_below, parts=parts)
+    if own.descales is not None:
+        # Products of 8 bits are added up in float32; what is returned is stored in 16.
+        return replace(rows, numbers=FORMATS["float32"], stored=FORMATS["bfloat16"], coarse=True)
     if own.exact and kernel.numbers.name in HALF:
-        return AttentionRows(own, FORMATS["float32"], kernel.alignment, kernel.numbers, skips=kernel.skips_below)
-    return AttentionRows(own, kernel.numbers, kernel.alignment, skips=kernel.skips_below)
+        return replace(rows, numbers=FORMATS["float32"], stored=kernel.numbers)
+    return rows
+
+
+def with_factors(call: AttentionCall) -> AttentionCall:
+    """The call on query, key and value that are multiplied by their factors: products of few bits are exact."""
+    if call.descales is None:
+        return call
+    sizes = call.sizes
+    by_group = call.descales[..., None, None]
+    heads = np.repeat(by_group[0], sizes["H"] // sizes["G"], axis=1)
+    held = {"query": call.query * heads, "key": call.key * by_group[1], "value": call.value * by_group[2]}
+    return call.replace(**held, descales=None)
 
 
 def same_gradients(rows: AttentionRows, answer: Answer) -> Iterator[Claim]:

@@ -8,17 +8,27 @@ from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Bool, Float64
 
 from generators.attention_call import AttentionCall, State
 from generators.call_building import attended_rows
 from theorems.bounded import exact
-from theorems.capabilities.agreement import GRADIENTS, OUTPUT, rows_of, same, same_bits, same_gradients
+from theorems.capabilities.agreement import (
+    GRADIENTS,
+    MERGED,
+    OUTPUT,
+    rows_of,
+    same,
+    same_bits,
+    same_gradients,
+    with_factors,
+)
 from theorems.capabilities.hidden_keys import exchange_hidden_keys
+from theorems.capabilities.same_again import same_alone, same_rescaled
 from theorems.core.claim import Claim, Form, Verdict, at_least
 from theorems.core.on_kernel import Answer, OnKernel
 from theorems.core.tolerances import EXACT
-from theorems.rounding.attention_rows import AttentionRows
+from theorems.rounding.further_rows import FurtherRows
 
 WEIGHTS = "weights-are-softmax"
 EMPTY = "rows-that-see-nothing"
@@ -27,6 +37,8 @@ NO_GRADIENT = "rows-without-upstream-add-nothing"
 DROPPED = "each-weight-is-kept-or-dropped"
 IGNORED = "parameters-have-an-effect"
 SHARE = "share-of-dropped-weights"
+NEUTRAL = "parts-that-see-nothing"
+SINK_GRADIENT, BIAS_GRADIENT = "sink-gradient", "bias-gradient"
 RESULTS = [one.name for one in fields(Answer) if one.name != "changed"]
 CHANCE = 1e-12
 """With which a right kernel drops a share of weights that is claimed to be too far off."""
@@ -51,6 +63,7 @@ def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
         ignored = [name for name, one in under_test.kernel.accounts.items() if one == "ignored"]
         claim = at_least(IGNORED, Form.EXACT, -float(len(ignored)), 0.0, rounding=0.0, why=EXACT)
         yield "parameters", replace(claim, detail=f"ignored: {', '.join(ignored)}" if ignored else "")
+    rows = replace(rows, call=with_factors(own))
     if call.is_large:
         yield from _of_some_rows(rows, answer)
     else:
@@ -59,12 +72,14 @@ def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
         for name in RESULTS:
             if getattr(first, name) is not None:
                 yield "repeated-calls", same_bits("same-bits", getattr(answer, name), getattr(first, name))
+    for about, claim in (*same_alone(own, answer, under_test), *same_rescaled(own, answer, under_test)):
+        yield about, claim
     if call.poison and call.hides() and not call.dropout:
         for claim in exchange_hidden_keys(own, answer, under_test):
             yield "hidden-keys", claim
 
 
-def _of_rows(rows: AttentionRows, answer: Answer) -> Iterator[About]:
+def _of_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
     """Of all rows, or of some that are a call of their own."""
     if rows.call.dropout:
         rows = yield from _of_dropout(rows, answer)
@@ -82,25 +97,28 @@ def _of_rows(rows: AttentionRows, answer: Answer) -> Iterator[About]:
         yield about, replace(claim, branch=scale) if claim.name == OUTPUT else claim
 
 
-def _comparisons(rows: AttentionRows, answer: Answer) -> Iterator[About]:
+def _comparisons(rows: FurtherRows, answer: Answer) -> Iterator[About]:
     """With the formula; rows that see nothing follow one convention, zeros, NaN or the mean of all values, forward and
     backward alike.
     """
-    empty, nan = rows.empty, False
+    empty, nan = rows.empty & ~rows.call.absent, False
     if empty.any():
         found = [answer.output[empty]]
         if answer.query_gradient is not None:
             found.append(answer.query_gradient[empty])
         nan = bool(np.isnan(found[0]).all())
-        rows = _with_means(rows, found[0])
+        rows = _with_means(rows, empty, found[0])
         if rows.uniform:
             yield "empty-rows", replace(same(EMPTY, answer.output, rows.output, empty), branch="mean")
         else:
             theirs = np.concatenate([x.ravel() for x in found])
             claim = same_bits(EMPTY, theirs, np.full(theirs.shape, np.nan if nan else 0.0))
             yield "empty-rows", replace(claim, branch="NaN" if nan else "zeros")
-    seeing = ~empty if empty.any() else None
-    if not empty.all():
+        if rows.parts and answer.log_sum_exp is not None:
+            found = [answer.output[empty].ravel(), np.exp(answer.log_sum_exp[empty])]  # (0, −∞)
+            yield MERGED, same_bits(NEUTRAL, np.concatenate(found), np.zeros(sum(map(len, found))))
+    seeing = ~rows.empty if rows.empty.any() else None
+    if not rows.empty.all():
         yield "", same(OUTPUT, answer.output, rows.output, seeing)
         if answer.log_sum_exp is not None:
             yield "log-sum-exp", same("log-sum-exp", answer.log_sum_exp, rows.log_sum_exp, seeing)
@@ -109,27 +127,47 @@ def _comparisons(rows: AttentionRows, answer: Answer) -> Iterator[About]:
     if not nan:
         for claim in same_gradients(rows, answer):
             yield "", claim
+        yield from _of_further_gradients(rows, answer)
 
 
-def _with_means(rows: AttentionRows, found: Float64[np.ndarray, "rows M"]) -> AttentionRows:
+def _of_further_gradients(rows: FurtherRows, answer: Answer) -> Iterator[About]:
+    """Of sinks and of a bias."""
+    if answer.sink_gradient is not None:
+        yield "sinks", same(SINK_GRADIENT, answer.sink_gradient, rows.sink_gradient)
+    if answer.bias_gradient is not None and rows.call.bias is not None:
+        theirs = answer.bias_gradient
+        yield "bias-gradient", same(BIAS_GRADIENT, theirs, rows.bias_gradient, ~np.isneginf(rows.call.bias))
+
+
+def _with_means(
+    rows: FurtherRows, empty: Bool[np.ndarray, "B H L"], found: Float64[np.ndarray, "rows M"]
+) -> FurtherRows:
     """The formula, with the mean of all values in rows that see nothing if that is what they have."""
     mean = replace(rows, uniform=True)
-    due: Any = mean.output[rows.empty]
+    due: Any = mean.output[empty]
     is_mean = found.any() and (np.abs(found - due.value) <= 2 * due.error).all()
     return mean if is_mean else rows
 
 
-def _of_some_rows(rows: AttentionRows, answer: Answer) -> Iterator[About]:
+def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
     """Of the rows of a large call that have an upstream gradient: nothing else goes into the gradients."""
     batch, groups, places = attended_rows(rows.call)
     sizes = rows.call.sizes
     size = sizes["H"] // sizes["G"]
     heads = [g * size + h for g in groups for h in range(size)]
     of_rows, of_keys = np.ix_(batch, heads, places), np.ix_(batch, groups)
-    cuts = {name: of_keys if name in ("key_gradient", "value_gradient") else of_rows for name in RESULTS}
-    found = {name: getattr(answer, name) for name in RESULTS}
+    names = [name for name in RESULTS if name not in ("sink_gradient", "bias_gradient")]
+    cuts = {name: of_keys if name in ("key_gradient", "value_gradient") else of_rows for name in names}
+    found = {name: getattr(answer, name) for name in names}
     part: dict[str, Any] = {name: None if x is None else x[cuts[name]] for name, x in found.items()}
-    own = replace(rows, call=rows.call.part(rows.alignment, batch, groups, places))
+    part["sink_gradient"] = None if answer.sink_gradient is None else answer.sink_gradient[heads]
+    part["bias_gradient"] = None  # of the shape of a bias that is cut
+    own = replace(
+        rows,
+        call=rows.call.part(rows.alignment, batch, groups, places),
+        places=rows.call.ahead(np.asarray(places), rows.alignment),
+        from_start=np.arange(sizes["T"]) - np.asarray(places)[:, None],
+    )
     yield from _of_rows(own, replace(answer, **part))
     if own.empty.any():  # NaN of theirs may be in all gradients
         return
@@ -145,7 +183,7 @@ def _of_some_rows(rows: AttentionRows, answer: Answer) -> Iterator[About]:
         yield "", same(NO_GRADIENT, theirs, lost)
 
 
-def _of_dropout(rows: AttentionRows, answer: Answer) -> Generator[About, None, AttentionRows]:
+def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, FurtherRows]:
     """Values are the identity, so that the output is the weights: a weight is 0, or divided by 1 − p.
 
     Returns:

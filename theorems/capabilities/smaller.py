@@ -7,13 +7,14 @@ from dataclasses import fields
 
 import numpy as np
 
+from generators.attention_call import AXES as FURTHER
 from generators.attention_call import PLAIN, AttentionCall
 
 TRIALS, WORK = 150, 1 << 25
 """Calls that are tried at most, and multiplications in their matrix products: a time limit would not be repeatable."""
 FEW = 1 << 16
 """Work of a call whose options are looked at before its sizes."""
-NEUTRAL = {one.name: one.default for one in fields(AttentionCall) if one.name in (*PLAIN, "visible", "bias")}
+NEUTRAL = {one.name: one.default for one in fields(AttentionCall) if one.name in (*PLAIN, *FURTHER, "visible", "bias")}
 """Options that are off. A field of a call with a default is an option; its default is what does nothing."""
 
 
@@ -112,7 +113,7 @@ def cut_call(call: AttentionCall, axis: str, kept: slice | np.ndarray) -> Attent
     """The call with some of an axis; of G with the heads of these groups."""
     sizes = call.sizes
     held = {name: _take(getattr(call, name), AXES[axis], kept) for name in HAVE[axis]}
-    on_masks = axis
+    on_masks, own = axis, kept
     if axis == "G":
         group = sizes["H"] // sizes["G"]
         kept = (np.arange(sizes["G"])[kept][:, None] * group + np.arange(group)).ravel()
@@ -124,7 +125,14 @@ def cut_call(call: AttentionCall, axis: str, kept: slice | np.ndarray) -> Attent
             mask = getattr(call, name)
             if mask is not None and mask.ndim >= -place and mask.shape[place] > 1:
                 held[name] = _take(mask, mask.ndim + place, kept)
-    return call.replace(**held)
+    for name, axes in FURTHER.items():
+        for one, places in {axis: own, on_masks: kept}.items():
+            if getattr(call, name) is not None and one in axes:
+                held[name] = _take(getattr(call, name), axes.index(one), places)
+    made = call.replace(**held)
+    if call.lengths is not None and axis in "LT":
+        made = made.replace(lengths=np.minimum(call.lengths, (made.sizes["L"], made.sizes["T"])))
+    return made
 
 
 def _take(x: np.ndarray, axis: int, kept: slice | np.ndarray) -> np.ndarray:

@@ -11,15 +11,19 @@ import numpy as np
 from generators.attention_call import AttentionCall, Memory, State
 from theorems.capabilities.agreement import GRADIENTS, OUTPUT
 from theorems.capabilities.examination import (
+    BIAS_GRADIENT,
     DROPPED,
     EMPTY,
     GRADIENT_CLAIMS,
     IGNORED,
+    NEUTRAL,
     NO_GRADIENT,
     SHARE,
+    SINK_GRADIENT,
     UNCHANGED,
     WEIGHTS,
 )
+from theorems.capabilities.same_again import ALONE, RESCALED
 
 BACKWARD = "where the kernel has a backward pass"
 AGREEMENT: Mapping[str, str] = MappingProxyType(
@@ -223,6 +227,132 @@ CAPABILITIES: tuple[Capability, ...] = (
         """Of H heads and G groups of keys and values head h attends to group h // (H/G). dK and dV of a group are the
         sums over its heads.""",
         lambda call: call.query.shape[1] != call.key.shape[1],
+    ),
+    Capability(
+        "bias-gradient",
+        "Gradient of an additive mask",
+        "db, summed over what the bias is broadcast along",
+        """Where the kernel differentiates the bias b that it adds to its logits, db = Σ dz over the axes along which
+        it is broadcast: heads, batch entries, rows. Where b is −∞ nothing is claimed.""",
+        lambda call: call.bias is not None and bool(call.wants),
+        own=MappingProxyType({BIAS_GRADIENT: "on calls whose rows are all looked at"}),
+        agrees=MappingProxyType({}),
+        differentiates=True,
+    ),
+    Capability(
+        "alibi",
+        "Linear biases (ALiBi)",
+        "slope · distance is subtracted from each logit, distances counted from the diagonal",
+        """With the slope a of a head, or of a head and batch entry, the logits are z_t = scale · q·k_t − a |t − i|,
+        row i counted so that it lies on the diagonal: with L ≠ T where causality has it. Of two ways to write that
+        down one moves all logits of a row, so the log-sum-exp is not claimed.""",
+        lambda call: call.slopes is not None,
+    ),
+    Capability(
+        "sinks",
+        "Attention sinks",
+        "one more key of a given logit and of value 0, and its gradient",
+        """A sink of logit σ takes the weight s_σ = e^σ / (e^σ + Σ_t e^{z_t}) from the keys of a row: that is
+        attention on one key more, whose value is 0. σ lies among the logits, or above all of them; of zero among
+        large ones nothing would be seen. dσ = −Σ s_σ (u·o) over the rows of a head, where the kernel
+        differentiates it.""",
+        lambda call: call.sinks is not None,
+        own=MappingProxyType({SINK_GRADIENT: "where the kernel differentiates its sinks"}),
+    ),
+    Capability(
+        "log-sum-exp-gradient",
+        "Gradient through the log-sum-exp",
+        "dQ and dK of a loss that depends on the log-sum-exp, too",
+        """Where the log-sum-exp l that a kernel returns can be differentiated, a loss that depends on it with the
+        upstream gradient u_l has dz_t = s_t (u·v_t − u·o + u_l), since ∂l/∂z_t = s_t; dV is what it was.""",
+        lambda call: call.lse_upstream is not None,
+        agrees=MappingProxyType({name: AGREEMENT[name] for name in GRADIENTS}),
+        differentiates=True,
+    ),
+    Capability(
+        "ragged-batch",
+        "Sequences of different lengths",
+        "each batch entry with a number of queries and of keys of its own, 0 among them",
+        """Batch entry b has L_b queries and T_b keys, one sequence behind another or in a cache that is longer: rows
+        are attention on the keys of their own entry, the diagonal is where it would be if the entry were alone.
+        Entries without keys have rows that see nothing; what lies between and behind is neither read nor written.""",
+        lambda call: call.lengths is not None,
+        own=MappingProxyType({EMPTY: "where an entry has queries that see no key"}),
+    ),
+    Capability(
+        "shared-keys-values",
+        "Values that are columns of the keys (MLA)",
+        "the first columns of the keys are the values; their gradient is the sum of both",
+        """Keys of width E hold values of width M in their first M columns, as the latent cache of multi-head latent
+        attention does: logits are of all E columns, o of the first M. What is called dK is dK of the logits, with dV
+        added to its first M columns.""",
+        lambda call: call.shared,
+    ),
+    Capability(
+        "score-mod",
+        "Functions of scores",
+        "affine functions of a score and its place, drawn for each head, and their derivative",
+        """What a function of (score, entry, head, query, key) makes of a score is the logit: a · score + b (j − i) + c
+        here, with numbers of the query's head, i and j counted from 0. dz is multiplied by a on its way to dQ and dK;
+        with a = 0 these are zero.""",
+        lambda call: call.score_mod is not None,
+    ),
+    Capability(
+        "mask-mod",
+        "Functions that hide keys",
+        "half-planes of places, drawn for each head and batch entry",
+        """A key is seen where a function of (entry, head, query, key) says so: here where a j + b i ≤ c with whole
+        numbers of the entry and the query's head, alone or with what else hides keys, forward and backward.""",
+        lambda call: call.mask_mod is not None,
+    ),
+    Capability(
+        "fp8-descale",
+        "Factors of tensors of 8 bits",
+        "a factor for each group of heads and entry; half the data and double the factor give the same bits",
+        """Query, key and value are of 8 bits (e4m3), and each group of heads of an entry has a factor by which they are
+        multiplied. Rows are attention on the products, but for weights that are rounded to 8 bits before they are
+        multiplied with values, and a result of 16 bits. Half the data with double the factor are the same numbers: no
+        bit of what is returned changes. The query's factor is that of the group of its head.""",
+        lambda call: call.descales is not None,
+        own=MappingProxyType({RESCALED: "on every call with factors"}),
+        agrees=MappingProxyType({OUTPUT: AGREEMENT[OUTPUT]}),
+    ),
+    Capability(
+        "batch-invariance",
+        "An entry alone, and in a batch",
+        "an entry of a batch has the same bits as alone, where the kernel declares it",
+        """A kernel that declares ``batch_invariant``, by a parameter or an attribute, returns the same bits for an
+        entry of a batch, forward and backward, whichever others are with it: here all that were drawn, and none.""",
+        lambda call: call.alone,
+        own=MappingProxyType({ALONE: "on every call of more than one entry"}),
+    ),
+    Capability(
+        "splits",
+        "Keys cut into splits",
+        "the same for every number of splits that is asked for",
+        """Into how many splits a kernel cuts the keys changes nothing but rounding: 1, 2, 3 or more than there are
+        blocks of keys.""",
+        lambda call: call.splits > 0,
+    ),
+    Capability(
+        "paged-keys",
+        "Keys in pages",
+        "a cache that lies in pages, in any order, with pages in between that are nobody's",
+        """A table names the pages in which keys and values lie. Rows are what they are of a cache in one piece: in
+        whichever order the pages lie, whatever others hold, and whatever lies behind the last key in the last
+        page.""",
+        lambda call: call.page > 0,
+    ),
+    Capability(
+        "merged-parts",
+        "Parts merged by log-sum-exp",
+        "any partition of the keys gives the whole; (0, −∞) is neutral",
+        """Keys are cut into parts, in any way, and some have none. Of each part there are the mean o_p of its values
+        and l_p = log Σ e^{z_t} over it; merged they give l = log Σ_p e^{l_p} and o = Σ_p e^{l_p − l} o_p of all
+        keys, and the gradients of these. A part that sees nothing is (0, −∞) and changes nothing; of such parts
+        alone the whole is (0, −∞), and not NaN.""",
+        lambda call: call.parts > 0,
+        own=MappingProxyType({NEUTRAL: "where no part sees a key"}),
     ),
     Capability(
         "dropout",

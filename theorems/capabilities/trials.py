@@ -97,7 +97,8 @@ class Trials:
                 return self.falsifies(call, about, claim)
 
             begun = next((reduced for one in small if fails(reduced := reduce_to(one, own))), own)
-            self._smallest[at] = smallest_failing(begun, fails)
+            # What the signature says of every call is no option that may be left out.
+            self._smallest[at] = self.under_test.kernel.suit(smallest_failing(begun, fails))
         return self._smallest[at]
 
     def falsifies(self, call: AttentionCall, about: str, claim: str) -> bool:

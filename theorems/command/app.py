@@ -108,6 +108,13 @@ def explain(options: subcommands.ExplainOptions) -> int:
 
 
 @subcommand
+def explore(options: subcommands.ExploreOptions) -> int:
+    from theorems.command.explore import explore_and_serve
+
+    return explore_and_serve(options)
+
+
+@subcommand
 def draws(options: subcommands.DrawnOptions) -> int:
     from theorems.command.draws import draw_and_report
 

@@ -6,33 +6,36 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from max_margin_theorems.papers import folders_of, papers
+
 ROOM = Path(__file__).parents[1]
 
 
 def ids(incomplete: str) -> list[str]:
     """Statements. Read from the sources: to import them takes longer than one waits for a shell."""
-    texts = (file.read_text(encoding="utf-8") for file in ROOM.rglob("*.py"))
+    rooms = [ROOM, *(folder for paper in papers() if paper.package for folder in folders_of(paper.top))]
+    texts = (file.read_text(encoding="utf-8") for room in rooms for file in room.rglob("*.py"))
     found = {id for text in texts for id in re.findall(r'^@statement\(\s*"([^"]+)"', text, re.MULTILINE)}
     return _beginning(incomplete, sorted(found, key=lambda id: (len(id), id)))
 
 
 def definitions_or_assumptions(incomplete: str) -> list[str]:
     """Statements, definitions and assumptions."""
-    from theorems.token_selection.directions.definitions import DEFINITIONS
+    from theorems.run.registry.suite import definitions
 
-    return [*ids(incomplete), *_beginning(incomplete, DEFINITIONS), *assumptions(incomplete)]
+    return [*ids(incomplete), *_beginning(incomplete, definitions()), *assumptions(incomplete)]
 
 
 def assumptions(incomplete: str) -> list[str]:
     """Assumptions."""
-    from generators.assumptions import ASSUMPTIONS
+    from theorems.run.registry import suite
 
-    return _beginning(incomplete, ASSUMPTIONS)
+    return _beginning(incomplete, suite.assumptions())
 
 
 def data(incomplete: str) -> list[str]:
     """Named datasets, and files."""
-    from generators.datasets import DATASETS
+    from generators.datasets import all_data
 
     folder, _, stem = incomplete.rpartition("/")
     there = Path(folder or ("/" if incomplete.startswith("/") else "."))
@@ -44,7 +47,7 @@ def data(incomplete: str) -> list[str]:
         if file.name.startswith(stem) and (file.is_dir() or file.suffix in (".npz", ".json"))
         if stem.startswith(".") or not file.name.startswith(".")
     ]
-    return [*_beginning(incomplete, DATASETS), *named]
+    return [*_beginning(incomplete, all_data()), *named]
 
 
 def faults(incomplete: str) -> list[str]:

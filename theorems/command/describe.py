@@ -8,7 +8,6 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from generators.assumptions import ASSUMPTIONS
 from reference_attention.errors import InvalidInput
 from theorems.command.subcommands import ListOptions, TolerancesOptions
 from theorems.core.statement import Statement
@@ -16,10 +15,17 @@ from theorems.core.tolerances import Tolerance
 from theorems.library import catalogue
 from theorems.library.table import Table as Objects
 from theorems.run.registry.lookup import statement_named
-from theorems.run.registry.suite import capabilities, statements, tolerances, tolerances_of
+from theorems.run.registry.suite import (
+    assumptions,
+    capabilities,
+    definitions,
+    paper_of,
+    statements,
+    tolerances,
+    tolerances_of,
+)
 from theorems.run.registry.user_file import is_in_a_file
 from theorems.run.tables import column_table, console, markdown_table
-from theorems.token_selection.directions.definitions import DEFINITIONS
 
 TOLERANCE = ("tolerance", "formula", "reason")
 
@@ -29,7 +35,7 @@ def print_list(options: ListOptions) -> None:
     if options.data:
         tables = [_terminal_table(catalogue.datasets())]
     else:
-        tables = [] if options.assumptions else [statements_table(), capabilities_table(), definitions()]
+        tables = [] if options.assumptions else [statements_table(), capabilities_table(), definitions_table()]
         tables.append(_terminal_table(catalogue.assumptions()))
     for one in tables:
         console().print(one)
@@ -54,9 +60,9 @@ def capabilities_table() -> Table:
     return column_table("capability", "says", "of a kernel (--attention)", rows=rows, whole=("capability",))
 
 
-def definitions() -> Table:
+def definitions_table() -> Table:
     """Every definition: id, title, the objects that embody it."""
-    rows = [(one.id, one.title, ", ".join(one.objects)) for one in DEFINITIONS.values()]
+    rows = [(one.id, one.title, ", ".join(one.objects)) for one in definitions().values()]
     return column_table("definition", "says", "in code", rows=rows, whole=("definition",))
 
 
@@ -100,19 +106,22 @@ def show(id: str) -> None:
         InvalidInput: no such id.
     """
     tables: list[Table] = []
-    if id in ASSUMPTIONS:
-        assumption = ASSUMPTIONS[id]
+    if id in assumptions():
+        assumption = assumptions()[id]
         title, source = f"{id}: {assumption.title}", assumption.source
         doc = inspect.getdoc(assumption.check)
         users = ", ".join(one.id for one in statements().values() if id in one.assumptions) or "no statement"
         text = f"{doc}\n\nAssumed by: {users}" if doc else f"Assumed by: {users}"
-    elif id in DEFINITIONS:
-        definition = DEFINITIONS[id]
+    elif id in definitions():
+        definition = definitions()[id]
         title, source = f"{id}: {definition.title}", definition.source
         text = f"{definition.text}\n\nIn code: {', '.join(definition.objects)}"
     else:
         found = _statement(id)
         title, source = f"{' = '.join((found.id, *found.aliases))}: {found.title}", found.source
+        paper = paper_of(found)
+        if paper is not None and paper.package:
+            source += f"; {paper.title} ({paper.source}), of {paper.place}"
         text = inspect.cleandoc(found.text) + "\n"
         assumed = map(found.assumption, found.assumptions)
         rows = [(name, one.title, one.source) for name, one in zip(found.assumptions, assumed, strict=True)]
@@ -132,5 +141,5 @@ def _statement(id: str) -> Statement:
     except InvalidInput as error:
         if is_in_a_file(id):
             raise
-        others = f"definitions are {', '.join(DEFINITIONS)}; assumptions are {', '.join(ASSUMPTIONS)}."
+        others = f"definitions are {', '.join(definitions())}; assumptions are {', '.join(assumptions())}."
         raise InvalidInput(f"{str(error)[:-1]}; {others}") from None

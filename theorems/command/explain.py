@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 from reference_attention.files import write_bytes, write_text
 from theorems.command.common import check_targets
 from theorems.command.subcommands import ExplainOptions
 from theorems.core.exit_code import Exit
-from theorems.explaining.content import write
+from theorems.explaining.explanation import Explanation
 from theorems.explaining.plot import check_kind
 from theorems.library.explain import explain
 from theorems.run.tables import console
@@ -24,7 +26,9 @@ def explain_and_report(options: ExplainOptions) -> int:
         check_kind(kind, "--plot")
     check_targets(options.plot)
     found = explain(options.data, starts=options.starts, seed=options.seed)
-    write(found, console())
+    found.write(console())
+    if isinstance(found, Explanation):
+        console().print(f"To drag its tokens: theorems explore --data {quote(options.data)}", soft_wrap=True)
     if options.json is not None:
         write_text(options.json, found.to_json())
     if options.plot is not None:

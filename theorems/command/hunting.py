@@ -17,7 +17,6 @@ from reference_attention.files import check_directory, from_json
 from theorems.command.common import check_targets, complain, resumable, run_units, write_report
 from theorems.command.subcommands import CounterexamplesOptions, HuntOptions, ReplayOptions
 from theorems.core.exit_code import Exit
-from theorems.core.recorded_files import COUNTEREXAMPLES
 from theorems.hunting.entries import weakened_named
 from theorems.hunting.examine import examine, in_own_units
 from theorems.hunting.journal import HuntJournal
@@ -233,7 +232,7 @@ def table_and_report(options: CounterexamplesOptions) -> int:
         InvalidInput: a folder or a target that cannot be used.
     """
     check_targets(options.json)
-    units = pairs_in(options.directory or COUNTEREXAMPLES)
+    units = pairs_in(options.directory)
     found, interrupted = run_units(units, options.jobs, "pairs", "replays")
     if interrupted:
         complain("interrupted; nothing is printed of a part of the table.")

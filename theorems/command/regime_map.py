@@ -7,9 +7,9 @@ from dataclasses import asdict
 from theorems.command.common import check_targets, complain, run_units, write_report
 from theorems.command.subcommands import RegimeMapOptions
 from theorems.core.exit_code import Exit
+from theorems.regime_map.document import AFTER, BEFORE, COLUMNS, cells
+from theorems.regime_map.work import data_units
 from theorems.run.tables import column_table, console, markdown_table
-from theorems.token_selection.joint_paths.regime_map_document import AFTER, BEFORE, COLUMNS, cells
-from theorems.token_selection.joint_paths.regime_map_work import data_units
 
 
 def regime_map_and_report(options: RegimeMapOptions) -> int:

@@ -148,6 +148,28 @@ class ExplainOptions:
 
 
 @dataclass(frozen=True)
+class ExploreOptions:
+    """Open a page in the browser: drag a token, and see what the theorems say.
+
+    Tokens, max-margin directions and runs in the plane, drawn anew as you drag; assumptions and statements with their
+    verdicts; what you find is saved as data, a test, a picture or a link. It is served from this machine to this
+    machine, at an address with a secret in it, until Ctrl-C.
+
+    Exit code 0: the file is written; 2: bad input, or bokeh is not installed; 130: ended by Ctrl-C.
+    """
+
+    data: Annotated[
+        str | None,
+        options.data("A .npz or .json file, a named dataset, a recorded counterexample, or a link."),
+    ] = None
+    html: Annotated[Path | None, options.file("Write the page as a file that needs no server, and end.")] = None
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="Of the server; 0 is any free one.")] = 0
+    open: Annotated[bool, typer.Option("--open/--no-open", help="Open the browser; the address is printed anyway.")] = (
+        True
+    )
+
+
+@dataclass(frozen=True)
 class DrawnOptions:
     """Print what the strategies draw: sizes, losses, and how many of the cases have which property.
 

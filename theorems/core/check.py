@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from generators.subject import Subject
+from max_margin_theorems.papers import paper_at
 from reference_attention.errors import InvalidInput
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE, Implementation
@@ -136,7 +137,9 @@ def error_outcome(
         return Outcome(Verdict.INCONCLUSIVE, claims, said, f"{kind} at line {line}")
     if isinstance(error, InvalidInput):
         return Outcome(Verdict.INCONCLUSIVE, claims, str(error), kind)
-    blamed = f"{where} raised" if where else "internal error," if not statement.file else f"{statement.file}:"
+    paper = paper_at(statement.conclusion.__module__)
+    foreign = statement.file or (paper.package if paper else "")
+    blamed = f"{where} raised" if where else f"{foreign}:" if foreign else "internal error,"
     return Outcome(Verdict.INCONCLUSIVE, claims, f"{blamed} {kind}: {error}", kind)
 
 

@@ -66,6 +66,7 @@ class Answer:
             None of a kernel without a backward pass, and of those that are not asked for.
         log_sum_exp: shape (B, H, L), where the kernel returns it and was asked to.
         weights: shape (B, H, L, T), where the kernel returns them.
+        sink_gradient, bias_gradient: of sinks and bias, where the kernel differentiates them.
         changed: the names of the tensors that it wrote to, and of those beside which it wrote.
     """
 
@@ -75,6 +76,8 @@ class Answer:
     value_gradient: Array | None = None
     log_sum_exp: Array | None = None
     weights: Array | None = None
+    sink_gradient: Array | None = None
+    bias_gradient: Array | None = None
     changed: tuple[str, ...] = ()
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from rich.console import Console
+
 from generators.case import Case
-from theorems.explaining.content import html, text
+from theorems.explaining.content import html, text, write
 from theorems.explaining.facts import Facts, facts_of
 from theorems.explaining.plot import render_plot
 from theorems.explaining.record import as_json
@@ -18,6 +20,10 @@ class Explanation(Facts):
 
     def __str__(self) -> str:
         return text(self)
+
+    def write(self, out: Console) -> None:
+        """To a terminal."""
+        write(self, out)
 
     def _repr_html_(self) -> str:
         return html(self)

@@ -156,7 +156,7 @@ def _facts_of(case: Case, name: str, starts: int, seed: int) -> Facts:
     norms, weights = _weights(case, path, best if about is None else about, start)
     of = {"optimal": None, "selected": path.selects, "given": case.alpha}
     cases = {name: case.replace(alpha=a, start=None) for name, a in of.items() if a is not None or name == "optimal"}
-    looked, speaks = check_assumptions(cases)
+    looked, speaks = check_assumptions(cases, case.start)
     return Facts(
         name,
         case,

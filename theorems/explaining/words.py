@@ -151,8 +151,9 @@ def _count_ends(others: Iterable[FollowedFlow]) -> str:
 
 def _theorems(speaks: Iterable[Applicability], n: int) -> list[str]:
     """A paragraph for those that apply, one for those that do not, one for those that are open."""
-    theorems = [one for one in speaks if one.id.startswith("theorem-")]
+    speaks = list(speaks)
     lemmas = [one for one in speaks if one.id.startswith("lemma-")]
+    theorems = [one for one in speaks if not one.id.startswith("lemma-")]
     apply = [f"{_citation(one)}: {_sense(one, n)}." for one in theorems if one.applies]
     made = [f"What applies: {' '.join(apply)}" if apply else "No theorem applies."]
     if any(one.applies for one in lemmas):
@@ -171,7 +172,11 @@ def _theorems(speaks: Iterable[Applicability], n: int) -> list[str]:
 
 
 def _numbers(those: Sequence[Applicability]) -> str:
-    """ "Theorem 2", "Lemmas 1, 3 and 6"."""
+    """ "Theorem 2", "Lemmas 1, 3 and 6"; statements without a number by their ids."""
+    named = [one for one in those if not one.id.partition("-")[2].isdigit()]
+    if named:
+        rest = [one for one in those if one not in named]
+        return ", ".join([*([_numbers(rest)] if rest else []), *(one.id for one in named)])
     kind, *_ = those[0].id.partition("-")
     numbers = [one.id.partition("-")[2] for one in those]
     if len(numbers) == 1:

@@ -7,6 +7,12 @@ be sent to other processes.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from functools import cache
+from types import MappingProxyType, ModuleType
+from typing import Any
+
+from max_margin_theorems.papers import Paper, check_only, papers
 from reference_attention.errors import InvalidInput
 from theorems.faults.attention_faults import ATTENTION_FAULTS
 from theorems.faults.data_faults import DATA_FAULTS
@@ -20,17 +26,15 @@ from theorems.faults.gradient_faults import GRADIENT_FAULTS
 from theorems.faults.joint_faults import JOINT_FAULTS
 from theorems.faults.label_faults import LABEL_FAULTS
 from theorems.faults.mixing_faults import MIXING_FAULTS
-from theorems.faults.next_token_faults import NEXT_TOKEN_FAULTS
 from theorems.faults.nuclear_faults import NUCLEAR_FAULTS
 from theorems.faults.path_faults import PATH_FAULTS
 from theorems.faults.risk_faults import RISK_FAULTS
 from theorems.faults.set_faults import SET_FAULTS
 from theorems.faults.size_faults import SIZE_FAULTS
-from theorems.faults.steepest_faults import STEEPEST_FAULTS
 from theorems.faults.svm_faults import SVM_FAULTS
 from theorems.faults.token_faults import TOKEN_FAULTS
 
-FAULTS: dict[str, Fault] = {
+_OURS: dict[str, Fault] = {
     fault.name: fault
     for fault in (
         *ATTENTION_FAULTS,
@@ -51,11 +55,38 @@ FAULTS: dict[str, Fault] = {
         *NUCLEAR_FAULTS,
         *JOINT_FAULTS,
         *MIXING_FAULTS,
-        *STEEPEST_FAULTS,
-        *NEXT_TOKEN_FAULTS,
     )
 }
-"""Every planted fault by name."""
+"""In attention and in what is made of it, which no paper has to itself."""
+
+FAULTS: Mapping[str, Fault]
+"""Every planted fault by name: those, then those that papers have of their own, in what only they compute."""
+
+
+def __getattr__(name: str) -> Any:
+    # Papers' rooms import modules of this package, which must be there by then.
+    if name != "FAULTS":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _all_faults()
+
+
+@cache
+def _all_faults() -> Mapping[str, Fault]:
+    found, by = dict(_OURS), dict.fromkeys(_OURS, Paper("", "", ""))
+    for paper in papers():
+        for module in paper.modules(paper.faults):
+            for fault in _faults_in(module):
+                if found.get(fault.name) is not fault:
+                    check_only(fault.name, "faults", by, paper)
+                found[fault.name] = fault
+    return MappingProxyType(found)
+
+
+def _faults_in(module: ModuleType) -> Iterator[Fault]:
+    """Those that it names, one by one or in tuples."""
+    for value in vars(module).values():
+        several = value if isinstance(value, tuple | list) else (value,)
+        yield from (one for one in several if isinstance(one, Fault))
 
 
 def fault_named(name: str) -> Fault:
@@ -64,9 +95,10 @@ def fault_named(name: str) -> Fault:
     Raises:
         InvalidInput: for an unknown name.
     """
-    if name not in FAULTS:
-        raise InvalidInput(f"faults: {name!r} is not a planted fault; known are {', '.join(FAULTS)}.")
-    return FAULTS[name]
+    known = _all_faults()
+    if name not in known:
+        raise InvalidInput(f"faults: {name!r} is not a planted fault; known are {', '.join(known)}.")
+    return known[name]
 
 
 __all__ = ["FAULTS", "Fault", "Kind", "fault_named"]

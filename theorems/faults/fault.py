@@ -35,10 +35,12 @@ class Kind(StrEnum):
     """What moves head and prompt together."""
     MIXING = "mixing"
     """What is best where attention mixes: s⋆, Gen-SVM, W_fin."""
-    NEXT_TOKENS = "next-tokens"
-    """Next-token prediction: its loss, extended supports, what training ends at, and the runs."""
     RUN = "run"
     """What is run on a right gradient: descents, flows, paths."""
+
+
+FaultKind = Kind
+"""The same for files that have other kinds, too."""
 
 
 @dataclass(frozen=True)

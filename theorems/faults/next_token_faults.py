@@ -207,11 +207,22 @@ def _merge_contexts(case: NextTokens) -> NextTokens:
 SUPPORTS, LOSS, GRADIENT = extended_supports, next_token_loss, split_gradient
 NEXT, ATTENTION = "ntp-extended-supports", "ntp-attention"
 OVER, DESCENT, PATH, FINITE = "ntp-overparameterized", "ntp-descent", "ntp-path", "ntp-finite-part"
-KIND = Kind.NEXT_TOKENS
+KINDS = {
+    extended_supports: Kind.SETS,
+    component_sets: Kind.SETS,
+    next_token_svm: Kind.SVM,
+    finite_minimum: Kind.MIXING,
+    compatible: Kind.MIXING,
+    next_token_loss: Kind.RISK,
+    split_gradient: Kind.GRADIENT,
+    next_token_descent: Kind.RUN,
+    next_token_path: Kind.RUN,
+}
+"""What a fault is in, by the function that it stands in for."""
 
 
 def _fault(name: str, says: str, by: str, of: Any, wrong: Any, size: float = 0.0, unit: str = "") -> Fault:
-    return Fault(name, KIND, says, by, InPlaceOf(of, wrong), size, unit)
+    return Fault(name, KINDS[of], says, by, InPlaceOf(of, wrong), size, unit)
 
 
 NEXT_TOKEN_FAULTS = (
@@ -240,7 +251,7 @@ NEXT_TOKEN_FAULTS = (
     _fault("components-of-one-graph", "one graph for all last tokens", ATTENTION, component_sets, _one_graph),
     Fault(
         "contexts-merged",
-        KIND,
+        Kind.DATA,
         "the second context is read with the embedding of the first",
         OVER,
         right,

@@ -1,7 +1,7 @@
 """Every statement without one of its assumptions: hand-made entries, and the rest from the statement alone.
 
-The entries are the modules of :mod:`theorems.without`; a pair without one is hunted with the statement's own claims, on
-cases that the generators build for its other assumptions.
+The entries stand in the papers' rooms for them, ours in :mod:`theorems.without`; a pair without one is hunted with the
+statement's own claims, on cases that the generators build for its other assumptions.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any
 
 from hypothesis.strategies import SearchStrategy
 
-from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
 from generators.finding import Finding
 from generators.problems import cases as cases_with
+from max_margin_theorems.papers import Paper
 from reference_attention.errors import InvalidInput
 from theorems.core.statement import Statement
 from theorems.run.registry.lookup import statement_named
-from theorems.run.registry.suite import definitions_in
+from theorems.run.registry.suite import assumptions, definitions_in, modules_without
 from theorems.without.query_drawing import plain_query_cases
 from theorems.without.weakened import Weakened, others, statement_assumption
 
@@ -33,12 +33,18 @@ def entries() -> dict[tuple[str, str], Weakened]:
         ValueError: two of them are of the same pair.
     """
     found: dict[tuple[str, str], Weakened] = {}
-    for module, one in definitions_in("theorems.without", Weakened):
+    for paper, module in modules_without():
+        for _, one in definitions_in([module], Weakened):
+            _add(found, one, paper, module.__name__)
+    return found
+
+
+def _add(found: dict[tuple[str, str], Weakened], one: Weakened, paper: Paper, module: str) -> None:
+    with paper.blame():
         pair = (one.statement.id, one.without)
         if pair in found:
             raise ValueError(f"{one.name} is there twice; {module} has the second")
         found[pair] = one
-    return found
 
 
 def droppable(statement: Statement) -> tuple[str, ...]:
@@ -60,8 +66,8 @@ def weakened_named(id: str, without: str) -> Weakened:
     if found is not None:
         return found
     if without not in statement.assumptions:
-        if without not in ASSUMPTIONS:
-            raise InvalidInput(f"--without: {without!r} is no assumption; known are {', '.join(ASSUMPTIONS)}.")
+        if without not in assumptions():
+            raise InvalidInput(f"--without: {without!r} is no assumption; known are {', '.join(assumptions())}.")
         raise InvalidInput(
             f"--without: {statement.id} does not assume {without}; take one of"
             f" {', '.join(droppable(statement)) or 'none: it has no assumption'}."
@@ -90,7 +96,7 @@ def _generic(statement: Statement, without: str) -> Weakened:
             return plain_query_cases(losses=("squared",)) if without == LOSS else plain_query_cases()
         if statement.about is not Case:
             return statement.cases()  # nothing here builds other ones
-        library = tuple(id for id in keeps if id in ASSUMPTIONS)
+        library = tuple(id for id in keeps if id not in statement.own_assumptions)
         return cases_with(assumptions=library, start="anywhere", plain=True)
 
     return Weakened(

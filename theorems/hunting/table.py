@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from reference_attention.errors import InvalidInput
+from theorems.core.recorded_files import COUNTEREXAMPLES
 from theorems.core.statement import Statement
 from theorems.hunting.entries import droppable, entries
 from theorems.hunting.examine import Examined, examine, in_own_units
 from theorems.hunting.record import Record, load, read
-from theorems.run.registry.suite import statements
+from theorems.run.registry.suite import folder_of, statements
 
 
 class Status(StrEnum):
@@ -97,15 +98,15 @@ def pairs() -> list[tuple[Statement, str]]:
     return [(s, without) for s in statements().values() for without in droppable(s)]
 
 
-def pairs_in(directory: Path) -> list[Pair]:
-    """Every pair, in the statements' order, to be looked up in a folder.
+def pairs_in(directory: Path | None = None) -> list[Pair]:
+    """Every pair, in the statements' order, to be looked up in a folder, or where each paper has recorded its own.
 
     Raises:
         InvalidInput: no such directory, or a file in it that cannot be read.
     """
-    if not directory.is_dir():
-        raise InvalidInput(f"{directory}: is no directory; give the folder of counterexamples.")
-    found = [Pair(directory, statement.id, without) for statement, without in pairs()]
+    if not (directory or COUNTEREXAMPLES).is_dir():
+        raise InvalidInput(f"{directory or COUNTEREXAMPLES}: is no directory; give the folder of counterexamples.")
+    found = [Pair(directory or folder_of(statement), statement.id, without) for statement, without in pairs()]
     for pair in found:
         path = _path(pair.directory, pair.statement, pair.without)
         if path.exists():

@@ -14,6 +14,7 @@ import numpy as np
 
 from generators.attention_call import Alignment, AttentionCall, Memory
 from generators.attention_calls import Numbers, Sizes, tensors
+from generators.further_tensors import with_descales
 from reference_attention.errors import InvalidInput
 from theorems.core.on_kernel import Refused
 from theorems.kernel.interfaces import ALWAYS
@@ -37,8 +38,12 @@ def with_capabilities(kernel: Kernel) -> Kernel:
     if not kernel.many_queries and kernel.interface.name != "plain":
         kernel = kernel.replace(taken=replace(kernel.taken, single=True), many_queries=True)
     for name in kernel.interface.found_out:
-        if returns(kernel, FOUND_OUT[name]()):
-            has.add(name)
+        (has.add if returns(kernel, FOUND_OUT[name]()) else has.discard)(name)
+    has |= {name for name in kernel.interface.of_effect if _matters(kernel, name)}
+    if "fp8-descale" in has and not returns(kernel, FOUND_OUT["fp8-descale"]()):
+        has.discard("fp8-descale")
+    if getattr(kernel.call, INVARIANT, False):
+        has.add("batch-invariance")
     if "causal" not in has:
         has.discard("causal-rectangle")
     if kernel.layout.rank == 3:
@@ -53,6 +58,9 @@ def with_capabilities(kernel: Kernel) -> Kernel:
         has.add("empty-rows")  # masks of transformers are finite: there no row is empty
     if "log-sum-exp" in has:
         kernel = kernel.replace(lse_multiple=_lse_multiple(kernel))
+    has |= _further_gradients(kernel, has)
+    if "dropout" in has and not returns(kernel, small_call().replace(dropout=0.5)):
+        has.discard("dropout")
     kernel = kernel.replace(declares=frozenset(has), skips_below=float(getattr(kernel.call, SKIPS, 0.0)))
     by = {"causal": True} if "causal-rectangle" in has else {"window": (1, 0)} if "window" in has else None
     alignment = _alignment(kernel, by) if by else None
@@ -61,6 +69,8 @@ def with_capabilities(kernel: Kernel) -> Kernel:
     return kernel.replace(alignment=alignment)
 
 
+INVARIANT = "batch_invariant"
+"""The attribute of a callable that gives an entry of a batch the same bits as alone."""
 SKIPS = "skips_weights_below"
 """The attribute of a callable that leaves out weights smaller than this share of the largest, such as 2.0 ** −24."""
 
@@ -73,6 +83,10 @@ def small_call(*, H: int = 2, L: int = 1, T: int = 5, E: int = 8) -> AttentionCa
 FOUND_OUT: dict[str, Callable[[], AttentionCall]] = {
     "grouped-heads": lambda: small_call(H=4),
     "causal": lambda: small_call(L=5).replace(causal=True),
+    "ragged-batch": lambda: small_call(L=3).replace(lengths=np.array([[3, 5], [1, 2]])),
+    "log-sum-exp": lambda: small_call().replace(log_sum_exp=True),
+    "sinks": lambda: small_call().replace(sinks=np.zeros(2)),
+    "fp8-descale": lambda: with_descales(small_call(), np.random.default_rng(0)),
 }
 """A call that shows whether a kernel has a capability for which it has no keyword."""
 
@@ -80,6 +94,12 @@ FOUND_OUT: dict[str, Callable[[], AttentionCall]] = {
 def returns(kernel: Kernel, call: AttentionCall) -> bool:
     """Whether the kernel returns something for it, in sizes that it takes."""
     return _output(kernel, call) is not None
+
+
+def _matters(kernel: Kernel, name: str) -> bool:
+    """Whether its outputs with and without something are different ones."""
+    found, without = (_output(kernel, call) for call in (FOUND_OUT[name](), small_call()))
+    return found is not None and without is not None and not np.array_equal(found, without)
 
 
 def _takes_all(kernel: Kernel) -> bool:
@@ -106,6 +126,39 @@ def _differentiable(kernel: Kernel) -> bool:
         return False
     gradients = (answer.query_gradient, answer.key_gradient, answer.value_gradient)
     return any(one is not None and not np.isnan(one).all() for one in gradients)
+
+
+def _further_gradients(kernel: Kernel, has: set[str]) -> set[str]:
+    """What has a gradient beside query, key and value."""
+    found: set[str] = set()
+    if not kernel.differentiable:
+        return found
+    asked: dict[str, tuple[str, dict[str, Any]]] = {
+        "sinks": ("sink-gradient", {"sinks": np.zeros(2)}),
+        "additive-mask": ("bias-gradient", {"bias": np.zeros((1, 2, 1, 5))}),
+    }
+    for capability, (gradient, options) in asked.items():
+        if capability in has:
+            one = kernel.replace(declares=kernel.declares | {gradient})
+            try:
+                answer = one.answer(one.in_own_numbers(small_call().replace(**options)))
+            except (Refused, InvalidInput):
+                continue
+            gradients = [x for x in (answer.sink_gradient, answer.bias_gradient) if x is not None]
+            if gradients and not np.isnan(gradients[0]).any():
+                found.add(gradient)
+    if "log-sum-exp" in has and _has_gradient_of_lse(kernel):
+        found.add("log-sum-exp-gradient")
+    return found
+
+
+def _has_gradient_of_lse(kernel: Kernel) -> bool:
+    call = kernel.in_own_numbers(small_call().replace(log_sum_exp=True))
+    leaves = {name: kernel.tensor(getattr(call, name)).requires_grad_() for name in ("query", "key", "value")}
+    try:
+        return bool(kernel.run(kernel.request(call, leaves, {})).log_sum_exp.requires_grad)
+    except InvalidInput:
+        return False
 
 
 def _with_fixed_scale(kernel: Kernel, has: set[str]) -> Kernel:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -11,7 +12,8 @@ import numpy as np
 from jaxtyping import Float64
 
 from generators.attention_call import AttentionCall
-from theorems.capabilities.agreement import GRADIENTS, OUTPUT, rows_of
+from theorems.capabilities.agreement import GRADIENTS, OUTPUT, rows_of, with_factors
+from theorems.capabilities.same_again import ALONE, RESCALED
 from theorems.core.claim import Verdict
 from theorems.core.on_kernel import Answer, OnKernel, Refused
 from theorems.core.statement import Statement
@@ -64,6 +66,7 @@ def _entries(found: Trace, under_test: OnKernel) -> Iterator[Entry]:
     if found.capability == "hidden-keys":
         return
     rows, answer = rows_of(found.call, under_test), found.answer
+    rows = replace(rows, call=with_factors(rows.call))
     for name in found.falsified:
         if name not in QUANTITIES:
             continue
@@ -102,6 +105,8 @@ OTHERWISE: Mapping[str, str] = MappingProxyType(
         "hidden-keys-change-no-output": "other numbers in keys that a row does not see change its output",
         "hidden-keys-have-no-gradient": "keys that no row sees have a gradient",
         "same-bits": "the same call twice gives other bits",
+        ALONE: "an entry of a batch has other bits than alone",
+        RESCALED: "half the data and double the factor give other bits",
         "parameters-have-an-effect": "it takes parameters, and ignores them",
         "inputs-are-unchanged": "it writes to its arguments, or beside them",
         "query-gradient": "other numbers in keys that a row does not see change its dQ",

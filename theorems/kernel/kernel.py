@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from generators.attention_call import Alignment, AttentionCall, State
+from generators.attention_call import Alignment, AttentionCall, Memory, State
 from reference_attention.errors import InvalidInput
 from reference_attention.loss import Array, Loss
 from theorems.bounded.formats import FORMATS, HALF, Format
@@ -45,7 +45,10 @@ DTYPES: Mapping[str, torch.dtype] = MappingProxyType({name: getattr(torch, name)
 """What a kernel may be given."""
 
 TENSORS = ("query", "key", "value")
-Gradients = tuple[Array | None, Array | None, Array | None]
+FURTHER_LEAVES: Mapping[str, str] = MappingProxyType({"sinks": "sink-gradient", "bias": "bias-gradient"})
+"""Tensors whose gradient a kernel may have, and the capability that says so."""
+Gradients = Mapping[str, Array]
+"""By the name of a tensor."""
 """dQ, dK, dV."""
 ENTRIES = 1 << 22
 """About how many numbers one call of the kernel is given: longer batches are cut."""
@@ -258,11 +261,13 @@ class Kernel:
             torch.manual_seed(call.seed)
         try:
             found, gradients = self._in_its_state(call, held, masks, upstream.tensor)
+            dq, dk, dv = (gradients.get(name) for name in TENSORS)
         except KernelError as error:
             raise Refused(str(error).removeprefix("--attention: ")) from None
         changed = tuple(name for name, one in everything.items() if not torch.equal(one.bits(), before[name]))
         lse, weights = (None if x is None else _float64(x) for x in found[1:])
-        return Answer(_float64(found.output), *gradients, lse, weights, changed)
+        sinks, bias = gradients.get("sinks"), gradients.get("bias")
+        return Answer(_float64(found.output), dq, dk, dv, lse, weights, sinks, bias, changed)
 
     def _masks(self, call: AttentionCall) -> dict[str, Placed]:
         B, H, L, T = (call.sizes[axis] for axis in "BHLT")
@@ -270,7 +275,11 @@ class Kernel:
             "visible": None if call.visible is None else torch.tensor(call.visible, device=self.device),
             "bias": None if call.bias is None else self.tensor(call.bias),
         }
-        return {name: place_mask(x, call.mask_memory, (B, H, L, T)) for name, x in given.items() if x is not None}
+        placed = {name: place_mask(x, call.mask_memory, (B, H, L, T)) for name, x in given.items() if x is not None}
+        further = {name: getattr(call, name) for name in ("sinks", "slopes")}
+        return placed | {
+            name: place_mask(self.tensor(x), Memory.CONTIGUOUS, x.shape) for name, x in further.items() if x is not None
+        }
 
     def _in_its_state(
         self, call: AttentionCall, held: Mapping[str, Placed], masks: Mapping[str, Placed], upstream: torch.Tensor
@@ -279,31 +288,45 @@ class Kernel:
         wants = call.wants if self.differentiable else ""
         others = {name: -held[name].tensor.flip(2) for name in TENSORS}
         own_masks = {name: one.tensor for name, one in masks.items()}
+        # Upstream of the output, and of the log-sum-exp where that is differentiated.
+        upstreams = (upstream, None if call.lse_upstream is None else self.tensor(call.lse_upstream))
 
-        def forward(given: Mapping[str, torch.Tensor]) -> tuple[Returned, list[torch.Tensor]]:
+        def forward(given: Mapping[str, torch.Tensor]) -> tuple[Returned, dict[str, torch.Tensor]]:
             leaves = {name: x.detach().requires_grad_(name[0] in wants) for name, x in given.items()}
+            for name in FURTHER_LEAVES:
+                if name in own_masks:
+                    # A bias that is expanded already has the gradient of the expanded one.
+                    whole = getattr(call, name).shape == own_masks[name].shape
+                    wanted = bool(wants) and whole and FURTHER_LEAVES[name] in self.declares
+                    leaves[name] = own_masks[name].detach().requires_grad_(wanted)
             with torch.set_grad_enabled(bool(wants)):
-                return self._of(self.request(call, leaves, own_masks)), [*leaves.values()]
+                tensors = {name: leaves[name] for name in TENSORS}
+                return self._of(self.request(call, tensors, own_masks | leaves)), leaves
 
         own = {name: one.tensor for name, one in held.items()}
         if call.state is State.OVERWRITTEN:
             numbers = {name: x.clone() for name, x in own.items()}
             for name, x in others.items():
                 held[name].fill(x)
-            self._gradients(*forward(own), upstream)
+            self._gradients(*forward(own), *upstreams)
             for name, x in numbers.items():
                 held[name].fill(x)
         found, leaves = forward(own)
         if call.state is State.INTERLEAVED:
             forward(others)
         if call.state is State.SECOND_BACKWARD:
-            self._gradients(found, leaves, -upstream.flip(2), again=True)
-        return found, self._gradients(found, leaves, upstream)
+            self._gradients(found, leaves, -upstream.flip(2), None, again=True)
+        return found, self._gradients(found, leaves, *upstreams)
 
     def _gradients(
-        self, returned: Returned, given: list[torch.Tensor], upstream: torch.Tensor, again: bool = False
+        self,
+        returned: Returned,
+        given: Mapping[str, torch.Tensor],
+        upstream: torch.Tensor,
+        lse_upstream: torch.Tensor | None,
+        again: bool = False,
     ) -> Gradients:
-        """dQ, dK, dV; NaN for one that autograd does not know of; None for those that are not wanted.
+        """By the name of a tensor; NaN for one that autograd does not know of, and none for those that are not wanted.
 
         The gradient of ⟨output, upstream⟩ gives the kernel the upstream gradient exactly. Handed over as
         ``grad_outputs``, where its place in memory matters, it costs each process a quarter of a second: torch then
@@ -312,24 +335,27 @@ class Kernel:
         Args:
             again: whether it will be asked once more.
         """
-        output, leaves = returned.output, [x for x in given if x.requires_grad]
+        leaves = {name: x for name, x in given.items() if x.requires_grad}
         if not leaves:
-            return (None, None, None)
-        if not output.requires_grad and len(leaves) == len(given):
+            return {}
+        pairs = [(returned.output, upstream)]
+        if lse_upstream is not None:
+            pairs.append((returned.log_sum_exp, lse_upstream.to(returned.log_sum_exp.dtype)))
+        pairs = [(x, u) for x, u in pairs if x.requires_grad]
+        if not pairs and len(leaves) == len(given):
             raise InvalidInput(f"--attention: {self.name} has a backward pass for some calls and none for others.")
         found: Any = [None] * len(leaves)
         try:
-            if output.requires_grad:
-                plain = upstream.is_contiguous()
-                outputs, grads = ((output * upstream).sum(), None) if plain else (output, upstream)
-                found = torch.autograd.grad(outputs, leaves, grads, retain_graph=again, allow_unused=True)
+            if pairs:
+                plain = all(u.is_contiguous() for _, u in pairs)
+                results = [(x * u).sum() if plain else x for x, u in pairs]
+                grads = None if plain else [u for _, u in pairs]
+                found = torch.autograd.grad(results, [*leaves.values()], grads, retain_graph=again, allow_unused=True)
         except (Exception, SystemExit) as error:
             said = " ".join(str(error).split())[:200].rstrip(".")
             raise KernelError(f"{self.name} raised {type(error).__name__} in its backward pass: {said}.") from None
-        pairs = zip(found, leaves, strict=True)
-        each = iter([torch.full_like(x, torch.nan) if one is None else one for one, x in pairs])
-        dq, dk, dv = (_float64(next(each)) if x.requires_grad else None for x in given)
-        return dq, dk, dv
+        each = zip(leaves.items(), found, strict=True)
+        return {name: _float64(torch.full_like(x, torch.nan) if one is None else one) for (name, x), one in each}
 
     def _of(self, request: Request) -> Returned:
         """The kernel on a request; in shapes that it takes, if it takes no others."""
@@ -361,6 +387,19 @@ class Kernel:
             softcap=call.softcap,
             log_sum_exp=call.log_sum_exp,
             dropout=call.dropout,
+            sinks=masks.get("sinks"),
+            slopes=masks.get("slopes"),
+            lengths=None if call.lengths is None else torch.tensor(call.lengths, device=self.device),
+            parts=torch.tensor(call.part_of_key(), device=self.device),
+            number_of_parts=call.parts or 2,
+            score_mod=None if call.score_mod is None else self.tensor(call.score_mod),
+            mask_mod=None if call.mask_mod is None else torch.tensor(call.mask_mod, device=self.device),
+            descales=None if call.descales is None else torch.tensor(call.descales, device=self.device).float(),
+            shared=call.shared,
+            alone=call.alone,
+            splits=call.splits,
+            page=call.page,
+            seed=call.seed,
             deterministic=call.state is State.TWICE,
         )
 
@@ -385,10 +424,16 @@ class Kernel:
         reach = float(np.max(np.sum(np.abs(call.query), axis=-1)) * np.max(keys))
         if reach > room:  # it is no less than what is due, and quick
             reach = float(np.max(np.abs(call.query) @ np.swapaxes(keys, -1, -2)))
-        query = call.query / 2.0 ** math.ceil(math.log2(reach / room)) if reach > room else call.query
-        held = {"query": query, "key": call.key, "value": call.value, "upstream": call.upstream}
+        less = 2.0 ** math.ceil(math.log2(reach / room)) if reach > room else 1.0
+        held = {"query": call.query / less, "key": call.key, "value": call.value, "upstream": call.upstream}
         if call.bias is not None:
             held["bias"] = call.bias
+        if call.sinks is not None:
+            held["sinks"] = call.sinks / less
+        if call.slopes is not None:
+            held["slopes"] = call.slopes
+        if call.lse_upstream is not None:
+            held["lse_upstream"] = call.lse_upstream
         return call.replace(**{name: _float64(self.tensor(x)) for name, x in held.items()})
 
     def tensor(self, array: Array) -> torch.Tensor:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from generators.attention_call import AttentionCall, Memory, State
+from generators.attention_call import AXES, AttentionCall, Memory, State
 from theorems.bounded.formats import HALF
 from theorems.kernel.trace import Entry, Trace
 from theorems.kernel.with_torch import torch
@@ -48,6 +48,9 @@ def reproducer(found: Trace, line: str) -> str:
     size = sum(x.size for x in (call.query, call.key, call.value, call.upstream))
     said = kernel.source.count(":") == 1 and kernel.interface.is_one_expression and _can_be_written(call)
     if size > LARGEST or not said:
+        return ""
+    # Of these the textbook of the file has no word.
+    if call.alone or any(getattr(call, name) is not None for name in AXES):
         return ""
     form = _second_call if call.state is State.TWICE else FORMS.get(found.capability, _numbers_are_due)
     body = [*_tensors(found), *form(found)]

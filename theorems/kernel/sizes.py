@@ -103,6 +103,8 @@ class Taken:
             upstream=_without(_without(_resize(call.upstream, {2: L, 3: M}), 2, sizes["L"]), 3, sizes["M"]),
             visible=_resize_mask(call.visible, L, T, True),
             bias=_resize_mask(call.bias, L, T, 0.0),
+            lse_upstream=_resize_lse_upstream(call.lse_upstream, L),
+            lengths=None if call.lengths is None else np.minimum(call.lengths, (L, T)),
             # Repeated keys share weights that are not halves any more, and logits without some columns are others.
             exact=call.exact and sizes["T"] >= T and sizes["E"] <= E,
         )
@@ -140,6 +142,11 @@ def _without(x: Any, axis: int, size: int) -> Any:
     x = x.copy()
     x[(slice(None),) * axis + (slice(size, None),)] = 0.0
     return x
+
+
+def _resize_lse_upstream(x: Any, L: int) -> Any:
+    """That of further rows is zero."""
+    return None if x is None else _without(_resize(x, {2: L}), 2, x.shape[2])
 
 
 def _resize_mask(mask: Any, L: int, T: int, seen: Any) -> Any:

@@ -12,6 +12,7 @@ from jaxtyping import Float64
 
 from generators.attention_call import AttentionCall
 from theorems.capabilities.agreement import GRADIENTS, OUTPUT
+from theorems.capabilities.examination import SINK_GRADIENT
 from theorems.core.on_kernel import Answer
 
 
@@ -37,6 +38,7 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
         GRADIENTS[1]: Quantity("key_gradient", "dK", "bgte"),
         GRADIENTS[2]: Quantity("value_gradient", "dV", "bgtm"),
         "log-sum-exp": Quantity("log_sum_exp", "log-sum-exp", "bhl"),
+        SINK_GRADIENT: Quantity("sink_gradient", "dσ", "h"),
     }
 )
 """By the claim that is about them."""

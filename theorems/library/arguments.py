@@ -9,7 +9,7 @@ from typing import Any
 
 from generators.attention_call import AttentionCall
 from generators.case import Case
-from generators.datasets import DATASETS, NAMES
+from generators.datasets import NAMES, all_data
 from generators.subject import Subject
 from generators.user_data import Given, load, parse_given
 from reference_attention.errors import InvalidInput
@@ -47,7 +47,7 @@ def data_and_ids(what: Data | None, ids: tuple[str, ...], data: Data | None) -> 
 
 def names_data(text: str) -> bool:
     """Whether the text names a dataset or a file of data."""
-    return text in NAMES or Path(text).suffix in (".npz", ".json")
+    return text in NAMES or text in all_data() or Path(text).suffix in (".npz", ".json")
 
 
 def _check_id(text: str) -> None:
@@ -58,7 +58,7 @@ def _check_id(text: str) -> None:
     except InvalidInput:
         raise InvalidInput(
             f"{text!r} is neither a statement ({', '.join(statements())}, PATH.py:NAME) nor data"
-            f" ({', '.join(DATASETS)}, a file that ends in .npz or .json)."
+            f" ({', '.join(all_data())}, a file that ends in .npz or .json)."
         ) from None
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 
-from generators.assumptions import ASSUMPTIONS, Assumption
-from generators.datasets import DATASETS
+from generators.assumptions import Assumption
+from generators.datasets import all_data
 from generators.finding import Finding
 from theorems.core.statement import Statement
 from theorems.library.arguments import Data, as_given, data_and_ids
@@ -36,7 +36,7 @@ def datasets() -> Table[str]:
     >>> datasets()["figure-1a"]
     'Figure 1(a): one input, the optimal token (−0.1, 1) and two others of equal score.'
     """
-    held = {name: (inspect.getdoc(build) or "").partition("\n")[0] for name, build in DATASETS.items()}
+    held = {name: (inspect.getdoc(build) or "").partition("\n")[0] for name, build in all_data().items()}
     return Table("Datasets", ("dataset", "is"), held, lambda name, said: (name, said))
 
 
@@ -72,7 +72,7 @@ def assumptions(
         found = {one.id: Finding(one.holds, one.evidence, one.exact) for one in findings(held, chosen)}
         columns = ("assumption", "", "because")
         return Table("Assumptions on the data", columns, found, lambda id, one: (id, HOLDS[one.holds][0], one.evidence))
-    made = ASSUMPTIONS
+    made = suite.assumptions()
     if wanted:
         made = {id: statement.assumption(id) for statement in chosen for id in statement.assumptions}
     return Table("Assumptions", ("assumption", "says", "source"), made, lambda id, one: (id, one.title, one.source))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from generators.user_data import attention_case
+from generators.case import Case
 from reference_attention.errors import InvalidInput
 from theorems.explaining.explanation import Explanation, explanation_of
+from theorems.explaining.own_kind import OwnExplanation, own_explanation_of
 from theorems.library.arguments import Data, as_given, name_of
 
 
-def explain(data: Data, /, *, starts: int = 0, seed: int = 0) -> Explanation:
+def explain(data: Data, /, *, starts: int = 0, seed: int = 0) -> Explanation | OwnExplanation:
     """What attention selects on data, why, and which theorems speak of it.
 
     The gradient flow is followed from p(0) (0 unless the data have a ``start``) to norms of 1e6 in units of the keys.
@@ -22,6 +23,7 @@ def explain(data: Data, /, *, starts: int = 0, seed: int = 0) -> Explanation:
     Returns:
         An :class:`Explanation`: ``print`` it, show it in a notebook, ``to_json()``, ``plot("svg")``; ``selection`` and
         ``optimal`` (tokens ``alpha`` with their ``svm``), ``tokens`` (a row each), ``speaks`` (statements that apply).
+        Of data of a paper's own kind what that paper says of them, the assumptions, and ``speaks``.
 
     Raises:
         InvalidInput: data that cannot be used, in one sentence.
@@ -37,4 +39,5 @@ def explain(data: Data, /, *, starts: int = 0, seed: int = 0) -> Explanation:
     """
     if starts < 0 or seed < 0:
         raise InvalidInput(f"starts: at least 0 and seed at least 0, not {starts} and {seed}.")
-    return explanation_of(attention_case(as_given(data, seed)), name_of(data) or "data", starts, seed)
+    case, name = as_given(data, seed).case, name_of(data) or "data"
+    return explanation_of(case, name, starts, seed) if isinstance(case, Case) else own_explanation_of(case, name)

@@ -11,3 +11,14 @@
 | `ntp_attention` | attention that predicts a token by its mass: strongly connected components and graph-SVM |
 | `conjecture_ntp_normalized` | normalized steps do not accelerate where F ≠ 0 |
 """
+
+from max_margin_theorems.papers import Paper
+
+PAPER = Paper(
+    "Next-token prediction",
+    "Thrampoulidis, arXiv 2402.18551; Li et al., arXiv 2403.08081; own",
+    statements="theorems.next_token",
+    without="theorems.without",
+    faults="theorems.faults.next_token_faults",
+    after=("steepest-descent",),
+)

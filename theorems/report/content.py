@@ -8,7 +8,6 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from generators.assumptions import ASSUMPTIONS
 from theorems.core.claim import Form, Verdict
 from theorems.core.parts import Parts
 from theorems.core.tolerances import Tolerance
@@ -30,13 +29,13 @@ from theorems.report.document import (
     Text,
     paragraph,
 )
-from theorems.report.evidence import ASSUMPTIONS_DOCUMENT, POWER_DOCUMENTS, HuntRecord, Power
+from theorems.report.evidence import ASSUMPTIONS_DOCUMENT, POWER_DOCUMENT, HuntRecord, Power
 from theorems.report.limits import LIMITS
 from theorems.report.pictures import headroom, limit_picture, share_of_tolerance
 from theorems.report.record import RunRecord, StatementRecord
 from theorems.run.description import Heading as StatementHeading
 from theorems.run.findings import NamedFinding
-from theorems.run.registry.suite import tolerances
+from theorems.run.registry.suite import assumptions, tolerances
 from theorems.run.result import ClaimSummary, Failure, format_value
 from theorems.run.tables import HOLDS
 
@@ -294,7 +293,7 @@ def _assumptions(hunted: Sequence[HuntRecord] | None) -> Iterator[Block]:
     dropped = [one for one in hunted if one.by_status]
     found = {(one.id, without): s for one in dropped for s, names in one.by_status.items() for without in names}
     rows = []
-    for without in ASSUMPTIONS:
+    for without in assumptions():
         signs = [SIGNS[found[one.id, without]] if (one.id, without) in found else None for one in dropped]
         if any(signs):
             rows.append((Code(without), tuple(None if sign is None else Heat(*sign) for sign in signs)))
@@ -302,7 +301,7 @@ def _assumptions(hunted: Sequence[HuntRecord] | None) -> Iterator[Block]:
 
 
 def _power(power: Power | None, known: Iterable[str]) -> Iterator[Block]:
-    where = Link(str(POWER_DOCUMENTS[0]), str(POWER_DOCUMENTS[0]))
+    where = Link(str(POWER_DOCUMENT), str(POWER_DOCUMENT))
     if power is None:
         yield paragraph(
             "The table of planted faults is not part of an installed package; see ", where, " of the repository."

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 
+from max_margin_theorems.papers import papers
 from reference_attention.files import read_named_values
 from theorems.core.recorded_files import RECORDED
 from theorems.core.statement import Statement
@@ -19,12 +20,13 @@ from theorems.faults import fault_named
 from theorems.faults.power.table import short
 from theorems.hunting.entries import droppable
 from theorems.hunting.table import Status
-from theorems.run.registry.suite import statements
+from theorems.run.registry.suite import folder_of, statements
 
 COUNTEREXAMPLES = Path("counterexamples")
 ASSUMPTIONS_DOCUMENT = Path("docs/assumptions.md")
-POWER_DOCUMENTS = (Path("docs/power.md"), Path("docs/power_tsvm.md"))
-"""Of the statements up to the conjecture, and of those after it."""
+POWER_DOCUMENT = Path("docs/power.md")
+"""The first of those with its name and an ending, of which a paper may have its own."""
+POWER = "power*.md"
 UNTOUCHED = ("", "…")
 """What the power tables have where a statement does not call what is faulty, or did not face the fault."""
 
@@ -51,7 +53,8 @@ def hunt_records(chosen: Iterable[Statement], root: Path = RECORDED) -> list[Hun
             continue
         one = HuntRecord(statement.id)
         for without in droppable(statement):
-            one.by_status.setdefault(status_of(root / COUNTEREXAMPLES, statement, without), []).append(without)
+            status = status_of(folder_of(statement, root / COUNTEREXAMPLES), statement, without)
+            one.by_status.setdefault(status, []).append(without)
         found.append(one)
     return found
 
@@ -100,7 +103,8 @@ def power(chosen: Iterable[Statement], root: Path = RECORDED) -> Power | None:
 
 def signs(root: Path = RECORDED) -> dict[str, dict[str, str]] | None:
     """What is printed for each planted fault, by statement; ``None`` where there is no such table."""
-    tables = [table for path in POWER_DOCUMENTS for table in _tables(root / path)]
+    folders = [root / POWER_DOCUMENT.parent, *(one.recorded for one in papers() if one.recorded)]
+    tables = [table for folder in folders for path in sorted(folder.glob(POWER)) for table in _tables(path)]
     found: dict[str, dict[str, str]] = {}
     for table in tables:
         for fault, row in table.items():
@@ -113,7 +117,8 @@ def _tables(path: Path) -> Iterator[dict[str, dict[str, str]]]:
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     begin = next((k for k, line in enumerate(lines) if line.startswith("| fault | in |")), None)
     if begin is not None:
-        ids = {short(id): id for id in statements()}
+        # The first of the same initials: a later paper takes no column of an earlier one.
+        ids = {short(id): id for id in reversed(statements())}
         heads = [ids.get(head, head) for head in _cells(lines[begin])[2:]]
         rows = map(_cells, takewhile(lambda line: line.startswith("|"), lines[begin + 2 :]))
         yield {row[0].strip("`"): dict(zip(heads, row[2:], strict=True)) for row in rows}

@@ -94,13 +94,19 @@ class AttentionRows:
 
     @cached_property
     def _capped_logits(self) -> tuple[Any, Any]:
-        """scale · q·k under the cap, and the cap's derivative; (B, H, L, T)."""
+        """scale · q·k under the cap, and its derivative, None for 1; (B, H, L, T)."""
         with self._as_the_kernel():
             raw: Any = np.matmul(exact(self.call.query), np.swapaxes(self._by_head(self.call.key), -1, -2)) * self.scale
+            raw, factor = self._modify(raw)
             if not self.call.softcap:
-                return raw, None
+                return raw, factor
             tanh = np.tanh(raw / self.call.softcap)
-            return tanh * self.call.softcap, (1 - tanh) * (1 + tanh)
+            slope = (1 - tanh) * (1 + tanh)
+            return tanh * self.call.softcap, slope if factor is None else slope * factor
+
+    def _modify(self, raw: Any) -> tuple[Any, Any]:
+        """Scores before the cap, and their derivative by what they were, None for 1."""
+        return raw, None
 
     @cached_property
     def logits(self) -> Any:
@@ -184,8 +190,8 @@ class AttentionRows:
             return self._over_group(np.matmul(np.swapaxes(s, -1, -2), exact(self.call.upstream)))
 
     @cached_property
-    def _logit_gradient(self) -> Any:
-        """dz cap', (B, H, L, T), by u·o and by Σ s (u·v): kernels do either, so the larger error is taken."""
+    def _masked_logit_gradient(self) -> Any:
+        """dz, (B, H, L, T), by u·o and by Σ s (u·v): kernels do either, so the larger error is taken."""
         with self._as_the_kernel():
             upstream: Any = exact(self.call.upstream)
             scores: Any = np.matmul(upstream, np.swapaxes(self._by_head(self.call.value), -1, -2))
@@ -194,9 +200,19 @@ class AttentionRows:
             mean: Any = np.sum(s * scores, axis=-1, keepdims=True)
             flash: Any = np.sum(upstream * self.output, axis=-1, keepdims=True)
             apart = np.abs(mean.value - flash.value) + flash.error - mean.error
-            dz: Any = s * (scores - mean.widen(np.maximum(apart, 0.0)))
+            dz: Any = s * (scores - self._after_lse(mean.widen(np.maximum(apart, 0.0))))
             dz = np.where(self.empty[..., None], 0.0, dz)
-            dz = dz.widen(self._stray(dz))
+            return dz.widen(self._stray(dz))
+
+    def _after_lse(self, mean: Any) -> Any:
+        """What is subtracted from the scores: the row's mean of them."""
+        return mean
+
+    @property
+    def _logit_gradient(self) -> Any:
+        """dz cap', (B, H, L, T)."""
+        with self._as_the_kernel():
+            dz = self._masked_logit_gradient
             return dz if self._capped_logits[1] is None else dz * self._capped_logits[1]
 
     def _stray(self, dz: Bounded) -> Float64[np.ndarray, "B H L T"]:

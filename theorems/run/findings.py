@@ -47,9 +47,11 @@ def findings(given: Given, chosen: Sequence[Statement], further: Iterable[str] =
     if isinstance(given.case, AttentionCall):
         return []
     made = {id for statement in chosen for id in statement.assumptions} | {*further}
-    # Own assumptions of two files may have the same id.
+    # Own assumptions of two files may have the same id, and so may those of a file and of a paper.
     needed: list[tuple[Assumption, Statement | None]] = [(a, None) for a in ASSUMPTIONS.values() if a.id in made]
-    needed += [(a, statement) for statement in chosen for a in statement.own_assumptions.values()]
+    # Of an installed paper one assumption is that of several statements.
+    own = {(statement.file, a.id): (a, statement) for statement in chosen for a in statement.own_assumptions.values()}
+    needed += own.values()
     found: list[NamedFinding] = []
     for assumption, statement in needed:
         try:

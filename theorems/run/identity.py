@@ -12,6 +12,7 @@ from typing import Any
 
 import reference_attention
 from generators.user_data import Given, as_text
+from max_margin_theorems.papers import folders_of, papers
 from reference_attention.files import to_json
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import OnKernel
@@ -27,7 +28,7 @@ OF_THE_RUN = ("statements", "examples", "faults", "figures")
 BESIDE = ("so_far", "lost", "isolated", "title")
 """Fields of a unit that its result does not depend on."""
 _PLAIN = (str, int, float, bool, type(None), tuple)
-SHARED = ("version", "source", "libraries", "files")
+SHARED = ("version", "source", "libraries", "papers", "files")
 """Of the identity of a run what each worker is to have, too."""
 
 
@@ -37,8 +38,9 @@ def identity(command: str, **options: Any) -> dict[str, Any]:
 
 
 def surroundings() -> dict[str, Any]:
-    """What the results of every run here depend on: our version, our sources, the libraries."""
-    return {"version": version(), "source": _source(), "libraries": _libraries()}
+    """What the results of every run here depend on: our version, our sources, the libraries, papers of others."""
+    here = {"version": version(), "source": _source(), "libraries": _libraries()}
+    return here | ({"papers": _papers()} if _papers() else {})
 
 
 def of_headings(chosen: Sequence[Heading]) -> dict[str, Any]:
@@ -103,14 +105,14 @@ def difference(run: Mapping[str, Any]) -> str:
             for file, digest in value.items():
                 if digest_of_file(file) != digest:
                     return f"has not the same {file}; put it on a file system that all workers see"
-        elif here.get(name) != value:
-            another = _mismatch(name, value, here[name])
+        elif here.get(name) != value and (another := _mismatch(name, value, here.get(name))):
             return f"has another {another}; install there what is installed here, and restart it"
     return ""
 
 
 def _mismatch(name: str, wanted: Any, found: Any) -> str:
     if isinstance(wanted, Mapping):
+        found = found or {}
         one = next(each for each in wanted if found.get(each) != wanted[each])
         return f"{one} ({found.get(one)} there, {wanted[one]} here)"
     return f"{name} of max-margin-theorems ({found} there, {wanted} here)"
@@ -125,6 +127,19 @@ def _source() -> str:
 @cache
 def _libraries() -> dict[str, str]:
     return {name: version_of(name) for name in LIBRARIES}
+
+
+@cache
+def _papers() -> dict[str, str]:
+    """What packages with papers hold, by name and version; ours is among our sources."""
+    tops = {(one.package, one.top) for one in papers() if one.package}
+    held = {package: files for package, top in sorted(tops) if (files := _files_of(top))}
+    return {package: _digest(files) for package, files in held.items()}
+
+
+def _files_of(top: str) -> list[Path]:
+    inside = (file for folder in folders_of(top) for file in sorted(folder.rglob("*")))
+    return [file for file in inside if file.is_file() and file.suffix != ".pyc"]
 
 
 def _digest(files: Iterable[Path]) -> str:

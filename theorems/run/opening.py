@@ -77,12 +77,16 @@ def headings(ids: Sequence[str], sandbox: Sandbox) -> list[Heading]:
 def findings_on(given: Given, chosen: Sequence[Heading], sandbox: Sandbox) -> list[NamedFinding]:
     """Which assumptions of the statements hold on data; of predicates that end their process, how."""
     found = findings(given, (), {id for one in chosen for id in one.assumptions})
+    seen: set[tuple[str, str]] = set()  # of an installed paper one assumption is that of several statements
     for one in chosen:
-        if one.own_assumptions:
+        own = {id for id in one.own_assumptions if (one.file, id) not in seen}
+        seen |= {(one.file, id) for id in own}
+        if own:
             try:
-                found += sandbox.call("its predicates", _own_findings, one.id, given)
+                said = sandbox.call("its predicates", _own_findings, one.id, given)
+                found += [each for each in said if each.id in own]
             except ProcessDied as error:
-                found += [NamedFinding(id, title, None, error.why) for id, title in one.own_assumptions.items()]
+                found += [NamedFinding(id, one.own_assumptions[id], None, error.why) for id in sorted(own)]
     return found
 
 

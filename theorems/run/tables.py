@@ -13,10 +13,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from generators.attention_call import AttentionCall
+from generators.attention_call import AXES, AttentionCall
 from generators.case import Case
 from generators.subject import Subject, shown_array
 from generators.user_data import subject_of
+from reference_attention.errors import InvalidInput
 from reference_attention.files import from_json
 from theorems.core.claim import Verdict
 from theorems.run.findings import NamedFinding
@@ -148,13 +149,15 @@ def _print_lines(out: Console, lines: Iterable[str]) -> None:
 
 def print_failure(out: Console, result: Result, failure: Failure, reproduce: str) -> None:
     """The failing case as a table, the claim with its numbers, and how to see it again."""
-    case = subject_of(from_json(failure.case))
     kind = "the smallest failing case found" if failure.shrunk else "a case on which this happened"
     out.print()
     out.print(Text(f"{result.id} ({result.title}): {failure.verdict}, {kind}", "bold"), soft_wrap=True)
     lines = [failure.line.removeprefix(f"{result.id}: ")] if failure.line else []
     _print_lines(out, (f"  {line}" for line in (*lines, failure.sentence)))
-    print_case(out, case)
+    try:
+        print_case(out, subject_of(from_json(failure.case)))
+    except InvalidInput:  # of a kind that only the file of the statement knows, which is not loaded here
+        _print_lines(out, (f"  {line.strip().rstrip(',')}" for line in failure.case.splitlines()[1:-1]))
     out.print(Text(f"  {reproduce}"), soft_wrap=True)
 
 
@@ -219,5 +222,5 @@ def call_lines(call: AttentionCall) -> list[str]:
     """Sizes, options and tensors of a call, a line each."""
     sizes = ", ".join(f"{name} = {size}" for name, size in call.sizes.items())
     lines = [sizes, *(f"{name} {value}" for name, value in call.options.items())]
-    held = {name: getattr(call, name) for name in ("query", "key", "value", "upstream", "visible", "bias")}
+    held = {name: getattr(call, name) for name in ("query", "key", "value", "upstream", "visible", "bias", *AXES)}
     return lines + [f"{name} {shown_array(x)}" for name, x in held.items() if x is not None]

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from types import ModuleType
 
-from theorems.run.registry.suite import PAPERS, statements
+from max_margin_theorems.papers import papers
+from theorems.run.registry.suite import statements
 
 REFERENCE = re.compile(r":\w+:`~?([^`]+)`")
-ROOMS = (*PAPERS, "theorems.curves", "theorems.rounding", "reference_attention", "generators")
-"""Where derivations stand."""
+ROOMS = ("theorems.curves", "theorems.rounding", "reference_attention", "generators")
+"""Where derivations stand, beside the rooms of the papers."""
 
 
 @dataclass
@@ -33,7 +34,7 @@ class Derivation:
     @property
     def name(self) -> str:
         """Of its page."""
-        return self.module.removeprefix(f"{PAPERS[0]}.").replace(".", "-").replace("_", "-")
+        return self.module.removeprefix(f"{papers()[0].statements}.").replace(".", "-").replace("_", "-")
 
     @property
     def loaded_module(self) -> ModuleType:
@@ -106,8 +107,13 @@ def _object(module: str, name: str) -> object:
 @cache
 def _modules() -> tuple[str, ...]:
     """Every module of the :data:`ROOMS`."""
+    rooms = {room: importlib.import_module(room) for room in (*(one.statements for one in papers()), *ROOMS)}
     return tuple(
-        found.name
-        for room in ROOMS
-        for found in pkgutil.walk_packages(importlib.import_module(room).__path__, f"{room}.")
+        name
+        for room, top in rooms.items()
+        for name in (
+            [found.name for found in pkgutil.walk_packages(top.__path__, f"{room}.")]
+            if hasattr(top, "__path__")
+            else [room]
+        )
     )

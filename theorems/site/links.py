@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
+from theorems.report.document import Code, Link, Text
+from theorems.run.identity import PACKAGES
 from theorems.run.registry.suite import statements
 from theorems.site.derivations import derivations, resolve
 
@@ -11,6 +13,14 @@ from theorems.site.derivations import derivations, resolve
 def source_of(module: str) -> str:
     """The file of a module, from the root of the checkout."""
     return f"{module.replace('.', '/')}.py"
+
+
+def source_link(module: str) -> Text:
+    """A link to the file of a module of ours; the name of one of another package."""
+    if module.partition(".")[0] not in PACKAGES:
+        return Code(module)
+    source = source_of(module)
+    return Link(source, f"../{source}")
 
 
 def link_from(place: str, reference: str) -> str:

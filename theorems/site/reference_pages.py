@@ -5,26 +5,25 @@ from __future__ import annotations
 import inspect
 from functools import partial
 
-from generators.assumptions import ASSUMPTIONS
+from max_margin_theorems.papers import Paper
 from theorems.report.document import Block, Code, Heading, Link, Table, Text, paragraph
 from theorems.report.markdown import markdown
 from theorems.report.record import RunRecord
-from theorems.run.registry.suite import statements, tolerances
+from theorems.run.registry.suite import assumptions, definitions, paper_of, statements, tolerances
 from theorems.site.derivations import Derivation
 from theorems.site.docstring import html
-from theorems.site.links import anchor, link_from, source_of
-from theorems.token_selection.directions.definitions import DEFINITIONS
+from theorems.site.links import anchor, link_from, source_link
 
 
 def statements_page(measured: RunRecord | None) -> str:
-    """The table of all statements, with what the kept run found."""
+    """A table of the statements of each paper, with what the kept run found."""
     found = {one.id: one for one in measured.statements} if measured else {}
-    rows: list[tuple[Text, ...]] = []
+    rows: dict[Paper | None, list[tuple[Text, ...]]] = {}
     for one in statements().values():
         record = found.get(one.id)
         tightest = record.tightest if record else None
         verdict = str(record.verdict) if record else "not measured"
-        rows.append(
+        rows.setdefault(paper_of(one), []).append(
             (Link(one.id, f"{one.id}.md"), one.title, one.source, verdict, tightest.nearness if tightest else "")
         )
     said = (
@@ -33,28 +32,30 @@ def statements_page(measured: RunRecord | None) -> str:
         else "No measurement is kept here;"
     )
     head = markdown([Heading(1, "The statements")])
-    table = markdown([Table(("statement", "says", "paper", "verdict", "worst slack"), tuple(rows))])
-    return f"{head}\n{said} [verify](../docs/verify.md) says how to read them.\n\n{table}"
+    blocks: list[Block] = []
+    for paper, own in rows.items():
+        if paper is not None:
+            of = f", of {paper.place}" if paper.package else ""
+            blocks += [Heading(2, paper.title), paragraph(f"Source: {paper.source}{of}.")]
+        blocks.append(Table(("statement", "says", "source", "verdict", "worst slack"), tuple(own)))
+    return f"{head}\n{said} [verify](../docs/verify.md) says how to read them.\n\n{markdown(blocks)}"
 
 
 def definitions_page() -> str:
     """Definitions 1 to 3, with the objects that embody them."""
     blocks: list[Block] = [Heading(1, "Definitions")]
-    for one in DEFINITIONS.values():
+    for one in definitions().values():
         blocks += [Heading(2, one.id), paragraph(f"{one.title} ({one.source}). {one.text}")]
-        blocks.append(Table(("in code", "file"), tuple((Code(name), _file(name)) for name in one.objects)))
+        blocks.append(
+            Table(("in code", "file"), tuple((Code(name), source_link(name.partition(":")[0])) for name in one.objects))
+        )
     return markdown(blocks)
-
-
-def _file(name: str) -> Link:
-    source = source_of(name.partition(":")[0])
-    return Link(source, f"../{source}")
 
 
 def assumptions_page() -> str:
     """Every assumption: what it says, how it is decided, who makes it."""
     parts = [markdown([Heading(1, "Assumptions")])]
-    for one in ASSUMPTIONS.values():
+    for one in assumptions().values():
         users = [id for id, statement in statements().items() if one.id in statement.assumptions]
         place = one.check.__module__
         said = inspect.getdoc(one.check) or ""
@@ -79,17 +80,13 @@ def tolerances_page() -> str:
 
 def derivation_page(derivation: Derivation) -> str:
     """The docstring of a module, and those of its objects that are referred to."""
-    source, place = source_of(derivation.module), derivation.module
+    source, place = source_link(derivation.module), derivation.module
     title, _, body = derivation.text().partition("\n\n")
 
     def theory(text: str) -> str:
         return f'<div class="theory">\n{html(text, partial(link_from, place))}\n</div>\n'
 
-    parts = [
-        markdown(
-            [Heading(1, " ".join(title.split()).rstrip(".")), paragraph("Source: ", Link(source, f"../{source}"), ".")]
-        )
-    ]
+    parts = [markdown([Heading(1, " ".join(title.split()).rstrip(".")), paragraph("Source: ", source, ".")])]
     if body:
         parts.append(theory(body))
     for name in derivation.objects:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import posixpath
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from fnmatch import fnmatch
 from pathlib import Path
 
 from reference_attention.errors import InvalidInput
@@ -14,6 +15,7 @@ from theorems.report.evidence import signs
 from theorems.report.record import RunRecord, read
 from theorems.run.registry.suite import statements
 from theorems.site.derivations import derivations
+from theorems.site.gallery import GALLERY, write_gallery_pages
 from theorems.site.reference_pages import (
     assumptions_page,
     definitions_page,
@@ -28,14 +30,7 @@ START = "README.md"
 MEASURED = Path("docs/verify.json")
 """The run of verify that slacks are taken from; a statement that it lacks has a page without."""
 REFERENCE = ("docs/library.md", "docs/glossary.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
-FINDINGS = (
-    "FINDINGS.md",
-    "docs/assumptions.md",
-    "docs/power.md",
-    "docs/power_tsvm.md",
-    "docs/regime_map.md",
-    "docs/constants.md",
-)
+FINDINGS = ("FINDINGS.md", "docs/assumptions.md", "docs/power*.md", "docs/regime_map.md", "docs/constants.md")
 FIRST = ("docs/trust.md", "docs/verify.md", "docs/kernels.md", "docs/drawn.md", "docs/hunting.md")
 """Of the guides, which are all other documents."""
 LINK = re.compile(r"(?P<text>!?\[(?:[^\[\]]|\[[^\]]*\])*\])\((?P<target>[^)\s]+)\)|<img src=\"(?P<image>[^\"]+)\"")
@@ -43,12 +38,13 @@ ROW = re.compile(r"^\| `([\w-]+)` \| `([\w-]+)` \|", re.MULTILINE)
 FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
 
-def write_source(folder: Path, root: Path = RECORDED) -> None:
+def write_source(folder: Path, root: Path = RECORDED, shown: Collection[str] | None = None) -> None:
     """Write the folder anew.
 
     Args:
         folder: replaced if it is one that was written here.
         root: the checkout.
+        shown: the data that the gallery shows, all by default; where bokeh is not installed there is no gallery.
 
     Raises:
         InvalidInput: a folder with something else in it; a record that cannot be read.
@@ -64,7 +60,9 @@ def write_source(folder: Path, root: Path = RECORDED) -> None:
             if (root / path).is_file():
                 _copy(path, folder, root)
         _write(folder / _site_name(name), _relink(text, name, root))
-    _write(folder / "index.md", (folder / "index.md").read_text(encoding="utf-8") + "\n" + contents(documents))
+    gallery = write_gallery_pages(folder / GALLERY, shown)
+    start = (folder / "index.md").read_text(encoding="utf-8")
+    _write(folder / "index.md", f"{start}\n{contents(documents, gallery)}")
 
 
 def generate_pages(root: Path = RECORDED) -> dict[str, str]:
@@ -83,17 +81,19 @@ def generate_pages(root: Path = RECORDED) -> dict[str, str]:
     return made | {f"derivations/{one.name}.md": derivation_page(one) for one in derivations().values()}
 
 
-def contents(documents: Iterable[str]) -> str:
+def contents(documents: Iterable[str], gallery: bool = False) -> str:
     """The tables of contents; a document that no other names is a guide."""
-    own = (START, *REFERENCE, *FINDINGS, *FIRST)
+    documents = list(documents)
+    findings = [name for pattern in FINDINGS for name in sorted(documents) if fnmatch(name, pattern)]
+    own = (START, *REFERENCE, *findings, *FIRST)
     guides = [*FIRST[1:], *(name for name in documents if name not in own)]
     reference = ("statements/definitions", "statements/assumptions", "statements/tolerances")
     return "\n".join(
         (
-            _toctree("Start", ("self", *FIRST[:1])),
+            _toctree("Start", ("self", *FIRST[:1], *[f"{GALLERY}/index"] * gallery)),
             _toctree("Guides", guides),
             _toctree("Statements", ("statements/index", *reference)),
-            _toctree("Findings", FINDINGS),
+            _toctree("Findings", findings),
             _toctree("Reference", REFERENCE),
         )
     )

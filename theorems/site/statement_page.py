@@ -20,12 +20,12 @@ from theorems.report.document import Block, Code, Heading, Link, Listing, Paragr
 from theorems.report.evidence import COUNTEREXAMPLES, UNTOUCHED, is_caught, status_of
 from theorems.report.markdown import markdown
 from theorems.report.record import RunRecord, StatementRecord
-from theorems.run.registry.suite import tolerances, tolerances_of
+from theorems.run.registry.suite import folder_of, paper_of, tolerances, tolerances_of
 from theorems.run.result import format_value
 from theorems.run.tables import lines_of, table_of
 from theorems.site.derivations import texts_of
 from theorems.site.docstring import html
-from theorems.site.links import link_from, source_of
+from theorems.site.links import link_from, source_link
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,11 @@ def statement_page(statement: Statement, evidence: Evidence) -> str:
 
 
 def _where(statement: Statement) -> Iterator[Block]:
-    source = source_of(statement.conclusion.__module__)
+    source, paper = source_link(statement.conclusion.__module__), paper_of(statement)
+    title = f"{paper.title}, " if paper else ""
+    of = f", of {paper.place}" if paper and paper.package else ""
     also = f" Also called {', '.join(statement.aliases)}." if statement.aliases else ""
-    yield paragraph(f"Paper: {statement.source}.{also} Source: ", Link(source, f"../{source}"), ".")
+    yield paragraph(f"Paper: {title}{statement.source}{of}.{also} Source: ", source, ".")
     yield Listing(f"$ theorems show {statement.id}\n$ theorems verify {statement.id}", "console")
 
 
@@ -73,7 +75,8 @@ def _statement_text(statement: Statement) -> str:
 
 def _assumptions(statement: Statement, root: Path) -> Iterator[Block]:
     yield Heading(2, "Assumptions, and why each is there")
-    pairs = [(id, status_of(root / COUNTEREXAMPLES, statement, id)) for id in droppable(statement)]
+    folder = folder_of(statement, root / COUNTEREXAMPLES)
+    pairs = [(id, status_of(folder, statement, id)) for id in droppable(statement)]
     if not pairs:
         yield paragraph("It has none.")
         return
@@ -105,7 +108,8 @@ def _without(statement: Statement, id: str, status: Status, root: Path) -> Itera
         yield paragraph("Not hunted.")
         return
     name = f"{statement.id}-without-{id}.json"
-    path = root / COUNTEREXAMPLES / name
+    folder = folder_of(statement, root / COUNTEREXAMPLES)
+    path = folder / name
     held = read_named_values(path)
     yield paragraph(_sentence(held["why"]) if held["why"] else "Nothing is said about the mechanism.")
     if status is Status.NONE_FOUND:
@@ -113,13 +117,16 @@ def _without(statement: Statement, id: str, status: Status, root: Path) -> Itera
         met = f", on {tried['met']} of which it fails and the others hold" if "met" in tried else ""
         yield paragraph(f"No counterexample was found in {tried['cases']} cases{met}; that proves nothing.")
         return
-    yield paragraph(f"Refuted: {_sentence(held['refutes'])} The smallest counterexample found, ", _file(name), ":")
+    ours = folder == root / COUNTEREXAMPLES
+    file = _file(name) if ours else Code(name)
+    yield paragraph(f"Refuted: {_sentence(held['refutes'])} The smallest counterexample found, ", file, ":")
     case = load(path).case
     columns, rows = table_of(case)
     if rows:
         yield Table(columns, tuple(rows))
     yield paragraph("; ".join(lines_of(case)) + f". Violated: {held['violation']}.")
-    yield Listing(f"$ theorems replay {COUNTEREXAMPLES}/{name}", "console")
+    if ours:
+        yield Listing(f"$ theorems replay {COUNTEREXAMPLES}/{name}", "console")
 
 
 def _file(name: str) -> Link:

@@ -9,3 +9,15 @@
 | `steepest_multiclass` | classification data, any norm: arXiv 2502.04664, Theorem 1, with constants |
 | `steepest_momentum` | the same with momentum, without the factor d of its Theorem 2 |
 """
+
+from max_margin_theorems.papers import Paper
+
+PAPER = Paper(
+    "Steepest descent in other norms",
+    "own",
+    statements="theorems.steepest_descent",
+    without="theorems.without",
+    faults="theorems.faults.steepest_faults",
+    after=("transformers-as-svms",),
+    explained=(),
+)

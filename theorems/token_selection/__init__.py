@@ -9,3 +9,14 @@
 | `joint_paths` | lemmas 12, 13, theorems 5, 6, the conjecture: head and prompt together |
 | `nonlinear_heads` | lemma 14, theorem 8: sets of optimal tokens |
 """
+
+from max_margin_theorems.papers import Paper
+
+PAPER = Paper(
+    "Max-Margin Token Selection in Attention Mechanism",
+    "Ataee Tarzanagh, Li, Zhang, Oymak, NeurIPS 2023, arXiv 2306.13596",
+    statements="theorems.token_selection",
+    without="theorems.without",
+    definitions="theorems.token_selection.directions.definitions:DEFINITIONS",
+    explained=("lemma-", "theorem-"),
+)

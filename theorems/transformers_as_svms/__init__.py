@@ -24,3 +24,15 @@ follows word for word makes the same claims here; the rest is what rank-one keys
 
 The paper's own text could not be read: statements go by what they say, its numbers are from memory.
 """
+
+from max_margin_theorems.papers import Paper
+
+PAPER = Paper(
+    "Transformers as Support Vector Machines",
+    "Ataee Tarzanagh, Li, Thrampoulidis, Oymak, arXiv 2308.16898",
+    statements="theorems.transformers_as_svms",
+    without="theorems.without",
+    after=("token-selection",),
+    prefix="tsvm-",
+    explained=(),
+)

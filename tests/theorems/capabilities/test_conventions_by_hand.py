@@ -13,7 +13,7 @@ from theorems.capabilities.hidden_keys import keys_to_poison
 from theorems.core.claim import Verdict
 from theorems.core.on_kernel import Answer
 from theorems.kernel.check import verify_kernel
-from theorems.rounding.attention_rows import AttentionRows
+from theorems.rounding.further_rows import FurtherRows
 
 X = torch.Tensor
 
@@ -51,7 +51,7 @@ def test_rows_that_see_nothing_hold_one_of_two(held: float, named: str) -> None:
     visible = np.ones((1, 2, 3, 5), dtype=np.bool_)
     visible[0, 1, 2] = False
     call = tensors(Sizes(B=1, H=2, G=2, L=3, T=5, E=4, M=4), Numbers.NORMAL, seed=0).replace(visible=visible)
-    rows = AttentionRows(call, FORMATS["float64"])
+    rows = FurtherRows(call, FORMATS["float64"])
     output = np.where(rows.empty[..., None], held, rows.output.value)
     claims = [claim for _, claim in _comparisons(rows, Answer(output))]
     assert [claim.verdict is Verdict.UPHELD for claim in claims] == [held != 7.0, True]

@@ -14,10 +14,18 @@ from theorems.kernel.check import verify_kernel
 from theorems.run.registry.suite import capabilities
 
 SDPA = torch.nn.functional.scaled_dot_product_attention
+OF_OTHERS = {
+    f"kernel-{name}"
+    for name in ("alibi", "log-sum-exp-gradient", "merged-parts", "paged-keys", "parameters", "ragged-batch")
+} | {f"kernel-{name}" for name in ("batch-invariance", "fp8-descale", "mask-mod", "score-mod")}
+OF_OTHERS |= {"kernel-sinks", "kernel-splits", "kernel-shared-keys-values"}
+"""What none of these three has."""
+OF_MASKS = {f"kernel-{name}" for name in ("boolean-mask", "additive-mask", "empty-rows", "bias-gradient", "dropout")}
+OF_FLASH = {f"kernel-{name}" for name in ("softcap", "log-sum-exp", "window")}
 NOT_DECLARED = {
-    tiled: {"kernel-boolean-mask", "kernel-additive-mask", "kernel-empty-rows", "kernel-dropout", "kernel-parameters"},
-    tiled_sdpa: {"kernel-softcap", "kernel-log-sum-exp", "kernel-window", "kernel-dropout", "kernel-parameters"},
-    SDPA: {"kernel-softcap", "kernel-log-sum-exp", "kernel-window", "kernel-parameters"},
+    tiled: OF_OTHERS | OF_MASKS,
+    tiled_sdpa: OF_OTHERS | OF_FLASH | {"kernel-dropout", "kernel-bias-gradient"},
+    SDPA: OF_OTHERS | OF_FLASH,
 }
 EXAMPLES = {"float64": 5, "float32": 3, "bfloat16": 3, "float16": 3}
 

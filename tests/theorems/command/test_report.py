@@ -197,8 +197,9 @@ def test_the_recorded_evidence_has_no_hole() -> None:
     counts = power(every)
     assert counts is not None
     tried = [(kind, row.split(" | ")) for kind, row in _table("power.md")]
-    for one, (_, row) in zip(tried, _table("power_tsvm.md"), strict=True):
-        one[1].extend(row.split(" | "))
+    for document in ("power_tsvm.md", "power_beyond.md"):
+        for one, (_, row) in zip(tried, _table(document), strict=True):
+            one[1].extend(row.split(" | "))
     assert counts.faults == len(tried) == counts.caught
     assert set(counts.by_kind) == {kind for kind, _ in tried}
     assert {id for by_statement in counts.by_kind.values() for id in by_statement} == set(statements())

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
+from max_margin_theorems import papers
 from reference_attention.errors import InvalidInput
 from reference_attention.floats import EPS
 from tests.theorems.fake_statements import small_cases
@@ -139,8 +140,8 @@ def test_two_statements_of_one_id_are_refused(monkeypatch: pytest.MonkeyPatch) -
     twin = replace(statement_named("lemma-3"), conclusion=lambda case, under_test: iter(()))
     twin.conclusion.__module__ = module.__name__
     module.__dict__["twin"] = twin
-    known = list(suite.modules_of("theorems.token_selection"))
-    monkeypatch.setattr(suite, "modules_of", lambda room: [*known, module])
+    known = list(papers.modules_of("theorems.token_selection"))
+    monkeypatch.setattr(papers, "modules_of", lambda room: [*known, module])
     suite.statements.cache_clear()
     with pytest.raises(ValueError, match=r"statement lemma-3 is there twice; theorems\.twin has the second"):
         statements()

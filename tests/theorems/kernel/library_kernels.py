@@ -73,7 +73,9 @@ def jax_signature(
     local_window_size: tuple[int, int] | None = None,
     return_residual: bool = False,
 ) -> Any:
-    """A torch kernel under jax.nn's signature; a window's sides are taken literally, as there."""
+    """A torch kernel under jax.nn's signature; a window's sides are taken literally, and logits that are not seen are
+    large and finite, as there.
+    """
     q, k, v = (x.transpose(1, 2) for x in (query, key, value))
     logits = q @ k.mT * (scale if scale is not None else q.shape[-1] ** -0.5)
     ahead = torch.arange(k.shape[2]) - torch.arange(q.shape[2])[:, None]
@@ -81,7 +83,7 @@ def jax_signature(
     if local_window_size is not None:
         left, right = local_window_size
         seen = seen & (-left <= ahead) & (ahead <= right)
-    logits = logits.masked_fill(~seen, -torch.inf)
+    logits = logits.masked_fill(~seen, -0.7 * torch.finfo(q.dtype).max)
     output = (torch.softmax(logits, dim=-1) @ v).transpose(1, 2)
     return (output, torch.logsumexp(logits, dim=-1).transpose(1, 2)) if return_residual else output
 

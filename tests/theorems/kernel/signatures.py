@@ -29,6 +29,7 @@ def attend(
     softcap: float = 0.0,
     diagonal: str = TOP,
     sinks: Tensor | None = None,
+    modify: Any = None,
     empty: str = "zeros",
 ) -> tuple[Tensor, Tensor]:
     """Softmax attention of (B, H, L, E) on (B, G, T, E); None or −1 is no limit of a window."""
@@ -36,6 +37,7 @@ def attend(
     logits = q @ k.mT * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
     if softcap:
         logits = softcap * torch.tanh(logits / softcap)
+    logits = logits if modify is None else modify(logits)
     L, T = logits.shape[-2:]
     shift = {TOP: 0, BOTTOM: T - L, LONGER: max(T - L, 0)}[diagonal]
     ahead = torch.arange(T) - torch.arange(L)[:, None] - shift
@@ -51,7 +53,8 @@ def attend(
     logits = torch.where(seen, logits, torch.finfo(q.dtype).min if empty == "mean" else -torch.inf)
     if sinks is not None:
         logits = torch.cat([logits, sinks.reshape(1, -1, 1, 1).expand(*logits.shape[:-1], 1).to(logits)], dim=-1)
-    top = logits.detach().amax(dim=-1, keepdim=True)
+    least = logits.new_full((*logits.shape[:-1], 1), -torch.inf)  # there may be no key
+    top = torch.cat([logits.detach(), least], dim=-1).amax(dim=-1, keepdim=True)
     top = torch.where(torch.isneginf(top), 0.0, top)
     unnormalised = torch.exp(logits - top)
     total = unnormalised.sum(dim=-1, keepdim=True)
@@ -166,7 +169,11 @@ def flex(core: Core) -> Callable[..., Any]:
         return_lse: bool = False,
         kernel_options: Any = None,
     ) -> Any:
-        found = core(query, key, value, scale=scale)
+        axes = (torch.arange(n) for n in (*query.shape[:3], key.shape[2]))
+        places = torch.meshgrid(*axes, indexing="ij")
+        modify = None if score_mod is None else lambda score: score_mod(score, *places)
+        mask = None if block_mask is None else block_mask.mask_mod(*places)
+        found = core(query, key, value, scale=scale, mask=mask, modify=modify)
         return found if return_lse else found[0]
 
     return flex_attention
@@ -203,6 +210,14 @@ def triton(core: Core) -> Callable[..., Any]:
 # ---- flash-attn ------------------------------------------------------------------------------------------------------
 
 
+def linear_bias(slopes: Tensor | None, L: int, T: int) -> Tensor | None:
+    """That of slopes (H,) or (B, H)."""
+    if slopes is None:
+        return None
+    ahead = torch.arange(T) - torch.arange(L)[:, None] - (T - L)
+    return -slopes.reshape(-1, slopes.shape[-1], 1, 1) * ahead.abs()
+
+
 def flash_2(core: Core) -> Callable[..., Any]:
     def flash_attn_func(
         q: Tensor,
@@ -219,10 +234,16 @@ def flash_2(core: Core) -> Callable[..., Any]:
     ) -> Any:
         if q.shape[-1] % 8 or v.shape[-1] % 8 or q.shape[-1] > 256:
             raise RuntimeError("head dimension is a multiple of 8 up to 256")
-        if dropout_p or alibi_slopes is not None:
-            raise RuntimeError("no dropout, no slopes")
+        if dropout_p:
+            raise RuntimeError("no dropout")
         output, lse = core(
-            *swap(q, k, v), scale=softmax_scale, causal=causal, window=window_size, softcap=softcap, diagonal=BOTTOM
+            *swap(q, k, v),
+            scale=softmax_scale,
+            mask=linear_bias(alibi_slopes, q.shape[1], k.shape[1]),
+            causal=causal,
+            window=window_size,
+            softcap=softcap,
+            diagonal=BOTTOM,
         )
         output = output.transpose(1, 2)
         padded = torch.nn.functional.pad(lse, (0, -lse.shape[-1] % 128))
@@ -278,19 +299,28 @@ def flash_4(core: Core) -> Callable[..., Any]:
         if any(side is not None and side < 0 for side in window_size):
             raise ValueError("None is no limit")
         output, lse = core(
-            *swap(q, k, v), scale=softmax_scale, causal=causal, window=window_size, softcap=softcap, diagonal=BOTTOM
+            *swap(q, k, v),
+            scale=softmax_scale,
+            causal=causal,
+            window=window_size,
+            softcap=softcap,
+            diagonal=BOTTOM,
+            sinks=learnable_sink,
         )
         return output.transpose(1, 2), lse if return_lse else None
 
     return flash_attn_func
 
 
-def _each(core: Core, q: Tensor, k: Tensor, v: Tensor, starts: Any, **options: Any) -> tuple[Tensor, Tensor]:
+def _each(
+    core: Core, q: Tensor, k: Tensor, v: Tensor, starts: Any, slopes: Tensor | None = None, **options: Any
+) -> tuple[Tensor, Tensor]:
     """Sequence after sequence of packed ones."""
     found = []
-    for a, b, c, d in zip(starts[0][:-1], starts[0][1:], starts[1][:-1], starts[1][1:], strict=True):
+    for n, (a, b, c, d) in enumerate(zip(starts[0][:-1], starts[0][1:], starts[1][:-1], starts[1][1:], strict=True)):
         one = (q[None, a:b], k[None, c:d], v[None, c:d])
-        found.append(core(*swap(*one), diagonal=BOTTOM, **options))
+        own = slopes if slopes is None or slopes.dim() == 1 else slopes[n]
+        found.append(core(*swap(*one), diagonal=BOTTOM, mask=linear_bias(own, b - a, d - c), **options))
     return torch.cat([o[0].transpose(0, 1) for o, _ in found]), torch.cat([lse[0] for _, lse in found], dim=-1)
 
 
@@ -313,11 +343,11 @@ def flash_varlen(core: Core) -> Callable[..., Any]:
         return_attn_probs: bool = False,
         block_table: Tensor | None = None,
     ) -> Any:
-        if dropout_p or alibi_slopes is not None:
-            raise RuntimeError("no dropout, no slopes")
+        if dropout_p:
+            raise RuntimeError("no dropout")
         starts = (cu_seqlens_q.tolist(), cu_seqlens_k.tolist())
         output, lse = _each(
-            core, q, k, v, starts, scale=softmax_scale, causal=causal, window=window_size, softcap=softcap
+            core, q, k, v, starts, alibi_slopes, scale=softmax_scale, causal=causal, window=window_size, softcap=softcap
         )
         return (output, lse, None) if return_attn_probs else output
 
@@ -367,20 +397,52 @@ def flash_kvcache(core: Core) -> Callable[..., Any]:
         return_softmax_lse: bool = False,
     ) -> Any:
         assert cache_seqlens is not None
-        assert alibi_slopes is None
-        T = int(cache_seqlens[0])
-        with torch.no_grad():
-            output, lse = core(
-                *swap(q, k_cache[:, :T], v_cache[:, :T]),
-                scale=softmax_scale,
-                causal=causal,
-                window=window_size,
-                softcap=softcap,
-                diagonal=BOTTOM,
+        found = []
+        for b, T in enumerate(cache_seqlens.tolist()):
+            caches = (
+                x[b] if block_table is None else x[block_table[b].long()].flatten(0, 1) for x in (k_cache, v_cache)
             )
+            slopes = alibi_slopes if alibi_slopes is None or alibi_slopes.dim() == 1 else alibi_slopes[b]
+            with torch.no_grad():
+                found.append(
+                    core(
+                        *swap(q[b : b + 1], *(x[None, :T] for x in caches)),
+                        scale=softmax_scale,
+                        mask=linear_bias(slopes, q.shape[1], T),
+                        causal=causal,
+                        window=window_size,
+                        softcap=softcap,
+                        diagonal=BOTTOM,
+                    )
+                )
+        output, lse = (torch.cat(each) for each in zip(*found, strict=True))
         return (output.transpose(1, 2), lse) if return_softmax_lse else output.transpose(1, 2)
 
     return flash_attn_with_kvcache
+
+
+def flash_mla(core: Core) -> Callable[..., Any]:
+    def flash_mla_with_kvcache(
+        q: Tensor,
+        k_cache: Tensor,
+        block_table: Tensor,
+        cache_seqlens: Tensor,
+        head_dim_v: int,
+        tile_scheduler_metadata: Any,
+        num_splits: Any,
+        softmax_scale: float | None = None,
+        causal: bool = False,
+        is_fp8_kvcache: bool = False,
+    ) -> Any:
+        found = []
+        for b, T in enumerate(cache_seqlens.tolist()):
+            keys = k_cache[block_table[b].long()].flatten(0, 1)[None, :T]
+            tensors = swap(q[b : b + 1], keys, keys[..., :head_dim_v])
+            found.append(core(*tensors, scale=softmax_scale, causal=causal, diagonal=BOTTOM))
+        output, lse = (torch.cat(each) for each in zip(*found, strict=True))
+        return output.transpose(1, 2), lse
+
+    return flash_mla_with_kvcache
 
 
 # ---- flashinfer, xformers, Transformer Engine ------------------------------------------------------------------------
@@ -768,7 +830,7 @@ class Signature:
 SIGNATURES = {
     "torch": Signature(sdpa, "sdpa", with_other_diagonal, ("causal",)),
     "ttnn": Signature(causal_by_default, "sdpa", with_scale_of_keys, ("scale",)),
-    "flex": Signature(flex, "sdpa", with_scaled_lse, ("log-sum-exp",)),
+    "flex": Signature(flex, "flex", with_scaled_lse, ("log-sum-exp", "score-mod", "mask-mod", "window")),
     "tinygrad": Signature(tinygrad, "sdpa", without_mask, ("boolean-mask",)),
     "triton": Signature(triton, "triton", with_other_diagonal, ("causal",)),
     "flash-attn 2": Signature(flash_2, "flash", with_scaled_lse, ("log-sum-exp",)),
@@ -781,7 +843,8 @@ SIGNATURES = {
     "flashinfer decode": Signature(flashinfer_decode, "flashinfer", without_the_last_column, ("output",)),
     "xformers": Signature(xformers, "xformers", without_mask, ("additive-mask",)),
     "transformer-engine": Signature(DotProductAttention, "transformer-engine", without_mask, ("boolean-mask",)),
-    "gpt_oss": Signature(hf_gpt_oss, "hf", with_scale_of_keys, ("scale",)),
+    "flash-mla": Signature(flash_mla, "mla", with_other_diagonal, ("causal", "shared-keys-values", "paged-keys")),
+    "gpt_oss": Signature(hf_gpt_oss, "hf", with_scale_of_keys, ("scale", "sinks")),
     "gemma2": Signature(hf_gemma_2, "hf", with_cap_on_mask, ("softcap",)),
     "mistral": Signature(hf_mistral, "hf", with_sign_of_dk, ("gradients",)),
     "gpt2": Signature(hf_gpt_2, "hf", without_mask, ("boolean-mask",)),

@@ -11,7 +11,8 @@ from generators.next_tokens import NextTokens
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
-from theorems.faults import FAULTS, Kind
+from theorems.faults import FAULTS
+from theorems.faults.next_token_faults import NEXT_TOKEN_FAULTS
 from theorems.run.registry.lookup import statement_named
 from theorems.run.verify import draw_cases
 from theorems.without.ntp_entropy import contradictions, everything_follows, free_counts
@@ -89,7 +90,7 @@ def test_a_fault_is_caught_by_the_claim_about_what_it_is_in(name: str) -> None:
 
 
 def test_every_fault_is_tried() -> None:
-    assert set(CAUGHT_BY) == {name for name, fault in FAULTS.items() if fault.kind is Kind.NEXT_TOKENS}
+    assert set(CAUGHT_BY) == {name for name, fault in FAULTS.items() if fault in NEXT_TOKEN_FAULTS}
 
 
 def tokens(h: object, counts: object, step: float = 0.0) -> NextTokens:

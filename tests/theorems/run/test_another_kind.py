@@ -19,7 +19,9 @@ from generators.shares import drawn_shares
 from generators.user_data import Given, load, subject_of
 from reference_attention.files import from_json
 from tests.theorems.another_kind import FAULT, SPOILED, STATEMENTS, Logits, log_sum_exp, true_one
+from theorems.command.app import main
 from theorems.core.claim import Verdict
+from theorems.core.exit_code import Exit
 from theorems.core.implementation import REFERENCE
 from theorems.faults.data_faults import DATA_FAULTS
 from theorems.faults.power.trial import FaultOutcome, baseline, try_fault
@@ -116,3 +118,32 @@ def test_of_what_is_drawn_the_sizes_are_told() -> None:
     drawn = drawn_shares("test-lse", draw_cases(STATEMENTS["test-lse"], 20, 0))
     assert [*drawn.sizes] == ["m"]
     assert all(share.of == 0 for share in drawn.shares.values())
+
+
+OWN_FILE = '''
+from dataclasses import dataclass
+from hypothesis import strategies as st
+from theorems.api import Claim, Form, Subject, at_least, reason, statement
+
+@dataclass(frozen=True, eq=False)
+class Number(Subject, kind="test-number", noun="a number"):
+    x: int
+    seed: int = 0
+    name: str = "generated"
+
+@statement("small", "x is small", about=Number, cases=st.builds(Number, st.integers(0, 99)))
+def small(case, under_test):
+    """x <= 3."""
+    yield at_least("small", Form.EXACT, 3.0, float(case.x), rounding=0.0, why=reason("none", "0", "nothing is rounded"))
+'''
+
+
+def test_a_kind_that_only_a_users_file_knows_is_printed_as_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(OWN_FILE)
+    assert main(["verify", "mine.py:small", "--examples", "30", "--out", "."]) == Exit.FALSIFIED
+    said = capfd.readouterr().out
+    assert '"kind": "test-number"' in said
+    assert '"x": 4' in said

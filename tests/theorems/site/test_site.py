@@ -28,6 +28,8 @@ from theorems.site.__main__ import main as write_site
 from theorems.site.source import MEASURED, contents, write_source
 from theorems.site.statement_page import Evidence, statement_page
 
+SHOWN = ("figure-1b", "tsvm-paths-3", "theorem-2-without-single-input")
+"""What the gallery has here; all of it takes a minute."""
 built_here = pytest.mark.skipif(find_spec("sphinx") is None, reason="needs the extra docs")
 BUILD = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", str(ROOT / "docs" / "site")]
 FRESH = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -39,7 +41,10 @@ def build(source: Path, site: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made_once(tmp_path_factory, "site-source", lambda folder: write_source(folder / "source")) / "source"
+    return (
+        made_once(tmp_path_factory, "site-source", lambda folder: write_source(folder / "source", shown=SHOWN))
+        / "source"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +98,18 @@ def test_every_document_is_a_page_and_formulas_are_set(built: Path, site: dict[P
     assert trust.count("<math ") > 1
     assert not re.search(r"\$|sup>|\\\\", page(trust).text)
     assert "p<sub>mm</sub>" in (built / "docs" / "assumptions.html").read_text(encoding="utf-8")
+
+
+@built_here
+@pytest.mark.skipif(find_spec("bokeh") is None, reason="needs the extra explore")
+def test_the_gallery_has_pages_that_share_their_scripts(built: Path, site: dict[Path, Page]) -> None:
+    index = site[built.resolve() / "gallery" / "index.html"]
+    assert {f"{name}.html" for name in SHOWN} <= set(index.links)
+    for name in SHOWN:
+        shown = site[built.resolve() / "gallery" / f"{name}.html"]
+        assert [one for one in shown.loads if one.endswith(".js")]
+    text = (built / "gallery" / f"{SHOWN[-1]}.html").read_text(encoding="utf-8")
+    assert "With two inputs one of them can be ahead" in text
 
 
 @built_here
@@ -181,7 +198,10 @@ def test_a_document_that_no_table_of_contents_names_is_a_guide() -> None:
     assert "docs/new\n" in contents(["README.md", "docs/new.md"]).partition("Statements")[0]
 
 
-def test_only_a_folder_that_was_written_here_is_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_a_folder_that_was_written_here_is_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("theorems.site.source.write_gallery_pages", lambda folder, shown: False)
     source = tmp_path / "source"
     write_source(source)
     (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")

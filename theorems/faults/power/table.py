@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
-from theorems.faults import FAULTS, Fault
+from max_margin_theorems.papers import papers
+from theorems.faults import Fault, fault_named
 from theorems.faults.power.trial import Cell, FaultOutcome
 from theorems.faults.power.work import Column, Smallest
 from theorems.faults.spared import why_survived
 from theorems.run.description import Heading
+from theorems.run.registry.suite import statements
 from theorems.run.tables import column_table, markdown_table
 
 SIGNS = {FaultOutcome.MISSED: "–", FaultOutcome.UNDECIDED: "?", FaultOutcome.UNMOVED: "=", FaultOutcome.UNTOUCHED: ""}
@@ -29,18 +32,30 @@ LEGEND = (
 )
 
 
-APART = {"steepest-momentum": "SMO", "ntp-path": "NTP"}
-"""Of statements that would have the heading of another one."""
-
-
 def short(id: str) -> str:
-    """A heading that fits: ``theorem-2`` is T2, ``lemma-12`` is L12, ``tsvm-first-step`` is FS."""
-    if id in APART:
-        return APART[id]
+    """A heading that fits: ``theorem-2`` is T2, ``lemma-12`` is L12; initials without the prefix of their paper.
+
+    Of two statements with the same initials the later one has more letters of its last word.
+    """
+    return _headings().get(id) or _initials(id)
+
+
+@cache
+def _headings() -> dict[str, str]:
+    found: dict[str, str] = {}
+    for id in statements():
+        last = id.rpartition("-")[2]
+        longer = (_initials(id) + last[1:k] for k in range(1, len(last) + 1))
+        found[id] = next((one for one in longer if one not in found.values()), id)
+    return found
+
+
+def _initials(id: str) -> str:
     kind, _, rest = id.partition("-")
     if rest.isdigit():
         return kind[0].upper() + rest
-    return "".join(word[0] for word in id.removeprefix("tsvm-").split("-")).upper()
+    prefix = next((one.prefix for one in papers() if one.prefix and id.startswith(one.prefix)), "")
+    return "".join(word[0] for word in id.removeprefix(prefix).split("-")).upper()
 
 
 def sign(cell: Cell | None) -> str:
@@ -75,7 +90,7 @@ def size_rows(smallest: Sequence[Smallest]) -> list[tuple[str, str, str, str, st
     """Fault, unit, planted size, smallest size caught, statement."""
     rows = []
     for one in smallest:
-        fault = FAULTS[one.id]
+        fault = fault_named(one.id)
         best = one.best
         by, size = ("none", "") if best is None else (best[0], power_of_ten(best[1]))
         rows.append((one.id, fault.unit, power_of_ten(fault.size), size, by))

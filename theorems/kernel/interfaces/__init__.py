@@ -15,11 +15,15 @@ from theorems.kernel.interfaces.flash_kvcache import FLASH_KVCACHE
 from theorems.kernel.interfaces.flash_varlen import FLASH_VARLEN
 from theorems.kernel.interfaces.flashinfer import FLASHINFER
 from theorems.kernel.interfaces.flax import FLAX
+from theorems.kernel.interfaces.flex import FLEX
 from theorems.kernel.interfaces.hf import HF
 from theorems.kernel.interfaces.interface import Interface
 from theorems.kernel.interfaces.jax import JAX
 from theorems.kernel.interfaces.keras import KERAS
+from theorems.kernel.interfaces.merging import COMBINE, MERGE_STATE
+from theorems.kernel.interfaces.mla import MLA
 from theorems.kernel.interfaces.mlx import MLX
+from theorems.kernel.interfaces.nested import NESTED
 from theorems.kernel.interfaces.onnxruntime import ONNXRUNTIME
 from theorems.kernel.interfaces.plain import PLAIN
 from theorems.kernel.interfaces.sdpa import SDPA
@@ -31,6 +35,10 @@ INTERFACES: Mapping[str, Interface] = MappingProxyType(
     {
         one.name: one
         for one in (
+            MERGE_STATE,
+            COMBINE,
+            MLA,
+            FLEX,
             EQUINOX,
             FLAX,
             KERAS,
@@ -47,10 +55,12 @@ INTERFACES: Mapping[str, Interface] = MappingProxyType(
             MLX,
             FLASH,
             PLAIN,
+            NESTED,
         )
     }
 )
-"""By name; in the order in which they are recognised, specific ones first: the last takes what no other does."""
+"""By name; in the order in which they are recognised, specific ones first: plain takes what no other does.
+What is behind it has to be asked for."""
 
 ALWAYS = ("output", "gradients", "exact-weights", "memory", "repeated-calls")
 """Capabilities that every kernel has; of gradients where it has a backward pass."""

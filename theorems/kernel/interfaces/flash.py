@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 
+from theorems.kernel.interfaces.further import FURTHER, further_arguments, in_8_bits, in_own_dtype
 from theorems.kernel.interfaces.interface import (
     LSE,
     Interface,
@@ -28,11 +29,10 @@ OPTIONS: dict[str, Option] = {
     "softcap": option_of("softcap"),
     "deterministic": option_of("same-bits"),
     "dropout_p": option_of("dropout", neutral=0.0),
-    "alibi_slopes": neutral_option(None),
-    "learnable_sink": neutral_option(None),
+    **FURTHER,
     "attention_chunk": neutral_option(0),
     **dict.fromkeys(LSE, option_of("log-sum-exp")),
-    **others("qv", "q_descale", "k_descale", "v_descale", "num_splits", "pack_gqa", "sm_margin"),
+    **others("qv", "pack_gqa", "sm_margin"),
     **others("score_mod", "mask_mod", "aux_tensors", "full_block_cnt", "mask_block_cnt", "block_sparse_tensors"),
 }
 """Of all functions of flash-attn; causality and windows are aligned at the bottom right since 2.1."""
@@ -53,6 +53,7 @@ def flash_options(request: Request, has: Parameters, options: dict[str, Any]) ->
         options["softcap"] = request.softcap
     if request.dropout:
         options["dropout_p"] = request.dropout
+    options |= further_arguments(request, has)
     if request.deterministic and "deterministic" in has:
         options["deterministic"] = True
     ask_for_lse(request, has, options)
@@ -60,8 +61,9 @@ def flash_options(request: Request, has: Parameters, options: dict[str, Any]) ->
 
 
 def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
-    output, lse = first_of(kernel(*request.lengths_first, **flash_options(request, has, options)))
-    return Returned(swap_axes(output), lse if request.log_sum_exp else None)
+    tensors = in_8_bits(request, *request.lengths_first)
+    output, lse = first_of(kernel(*tensors, **flash_options(request, has, options)))
+    return Returned(swap_axes(in_own_dtype(request, output)), lse if request.log_sum_exp else None)
 
 
 FLASH = Interface(

@@ -1,7 +1,4 @@
-"""flash-attn's ``flash_attn_varlen_func`` and PyTorch's ``varlen_attn``: sequences one after another, without padding.
-
-A batch of equal lengths is given; other lengths, and pages, are not tested.
-"""
+"""flash-attn's ``flash_attn_varlen_func`` and PyTorch's ``varlen_attn``: sequences without padding."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from theorems.kernel.interfaces.flash import OPTIONS, flash_options
+from theorems.kernel.interfaces.further import in_8_bits, in_own_dtype
 from theorems.kernel.interfaces.interface import (
     GIVEN,
     Interface,
@@ -20,6 +18,7 @@ from theorems.kernel.interfaces.interface import (
     option_of,
     others,
 )
+from theorems.kernel.interfaces.packing import pack, unpack
 from theorems.kernel.with_torch import torch
 
 STARTS = (("cu_seqlens_q", "cu_seqlens_k"), ("cu_seq_q", "cu_seq_k"))
@@ -28,21 +27,23 @@ LONGEST = (("max_seqlen_q", "max_seqlen_k"), ("max_q", "max_k"))
 
 
 def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
-    B, H, L, _ = request.query.shape
-    lengths = (L, request.key.shape[2])
-    for pairs in STARTS:
-        if pairs[0] in has:
-            starts = (torch.arange(B + 1, dtype=torch.int32, device=request.query.device) * n for n in lengths)
-            options |= dict(zip(pairs, starts, strict=True))
-    for pairs in LONGEST:
-        if pairs[0] in has:
-            options |= dict(zip(pairs, lengths, strict=True))
-    packed = [x.flatten(0, 1) for x in request.lengths_first]
-    output, lse = first_of(kernel(*packed, **flash_options(request, has, options)))
-    if isinstance(output, torch.Tensor) and output.dim() == 3 and len(output) == B * L:
-        output = output.reshape(B, L, *output.shape[1:]).transpose(1, 2)
-    if isinstance(lse, torch.Tensor) and lse.shape == (H, B * L):
-        lse = lse.reshape(H, B, L).transpose(0, 1)
+    B, _, L, _ = request.query.shape
+    lengths = (None, None) if request.lengths is None else request.lengths.unbind(dim=1)
+    query, key, value = request.lengths_first
+    packed_q, *of_queries = pack(query, lengths[0])
+    packed_k, *of_keys = pack(key, lengths[1])
+    packed_v, *_ = pack(value, lengths[1])
+    for known, number in ((STARTS, 0), (LONGEST, 1)):
+        for pair in known:
+            if pair[0] in has:
+                options |= {pair[0]: of_queries[number], pair[1]: of_keys[number]}
+    tensors = in_8_bits(request, packed_q, packed_k, packed_v)
+    output, lse = first_of(kernel(*tensors, **flash_options(request, has, options)))
+    output = in_own_dtype(request, output)
+    if isinstance(output, torch.Tensor) and output.dim() == 3 and len(output) == len(packed_q):
+        output = unpack(output, (B, L), lengths[0]).transpose(1, 2)
+    if isinstance(lse, torch.Tensor) and lse.shape == (packed_q.shape[1], len(packed_q)):
+        lse = unpack(lse.T, (B, L), lengths[0]).transpose(1, 2)
     return Returned(output, lse if request.log_sum_exp else None)
 
 
@@ -61,6 +62,6 @@ FLASH_VARLEN = Interface(
         | others("seqused_q", "seqused_k", "block_table", "page_table", "leftpad_k", "return_aux")
     ),
     _put,
-    found_out=("grouped-heads",),
+    found_out=("grouped-heads", "ragged-batch"),
     is_one_expression=False,
 )

@@ -20,9 +20,12 @@ from theorems.kernel.interfaces.interface import (
 from theorems.kernel.interfaces.masks import with_mask_or_causal
 from theorems.kernel.with_torch import torch
 
+AUX = "s_aux"
+"""The sinks, as attention functions of transformers are given them; eager ones look at the module."""
+
 
 class Module(torch.nn.Module):
-    """What transformers hands to an attention function as ``module``, with all that models switched off.
+    """What transformers hands to an attention function as ``module``, with all but sinks switched off.
 
     A sink of logit −∞ has the weight 0.
     """
@@ -34,7 +37,8 @@ class Module(torch.nn.Module):
         self.layer_idx = 0
         self.head_dim = request.query.shape[-1]
         self.scaling = scaling_of(request)
-        self.sinks = request.query.new_full((request.query.shape[1],), -math.inf)
+        none = request.query.new_full((request.query.shape[1],), -math.inf)
+        self.sinks = none if request.sinks is None else request.sinks
         self.sliding_window = None
         self.attn_logit_softcapping = request.softcap or None
         self.attention_dropout = 0.0
@@ -53,6 +57,8 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
     options["scaling"] = scaling_of(request)
     if request.softcap:
         options["softcap"] = request.softcap
+    if request.sinks is not None and (AUX in has or "**" in has):
+        options[AUX] = request.sinks
     bias = request.mask
     if request.visible is not None:
         hidden = torch.tensor(torch.finfo(request.query.dtype).min, dtype=request.query.dtype)
@@ -76,13 +82,14 @@ HF = Interface(
             "softcap": option_of("softcap"),
             "dropout": neutral_option(0.0),
             "sliding_window": neutral_option(None),
-            "s_aux": neutral_option(None),
+            AUX: option_of("sinks", neutral=None),
             "head_mask": neutral_option(None),
             "position_ids": neutral_option(None),
         }
     ),
     _put,
     by_place=4,
+    of_effect=("sinks",),
     # Where it has a mask, causality is in it: functions look at ``is_causal`` without one alone.
     expressible=with_mask_or_causal,
 )

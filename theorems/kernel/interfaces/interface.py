@@ -50,6 +50,18 @@ class Request:
         causal, window, softcap: as in :class:`generators.attention_call.AttentionCall`.
         log_sum_exp: whether it is asked for.
         dropout: the share of weights that are dropped.
+        sinks: (H,), the logit of one more key of value 0.
+        slopes: (B, H), of ALiBi.
+        lengths: (B, 2), the queries and keys that a batch entry has; the rest is padding.
+        parts: (T,), to which of the parts to merge a key belongs; two halves if it is left out.
+        number_of_parts: that there are, some may have no key.
+        score_mod: (H, 3), factor, slope and shift of scores.
+        mask_mod: (B, H, 3), of the half-plane of places that are seen.
+        descales: (3, B, G), factors of query, key and value, which are of 8 bits then.
+        shared: whether values are the first columns of the keys.
+        alone: whether an entry of a batch is to have the same bits as alone.
+        splits, page: into so many the kernel is to cut the keys, keys to a page; 0 for as it likes, and none.
+        seed: for the order of pages.
         deterministic: whether the same bits are asked for every time.
     """
 
@@ -64,6 +76,19 @@ class Request:
     softcap: float = 0.0
     log_sum_exp: bool = False
     dropout: float = 0.0
+    sinks: torch.Tensor | None = None
+    slopes: torch.Tensor | None = None
+    lengths: torch.Tensor | None = None
+    parts: torch.Tensor | None = None
+    number_of_parts: int = 2
+    score_mod: torch.Tensor | None = None
+    mask_mod: torch.Tensor | None = None
+    descales: torch.Tensor | None = None
+    shared: bool = False
+    alone: bool = False
+    splits: int = 0
+    page: int = 0
+    seed: int = 0
     deterministic: bool = False
 
     @property
@@ -139,7 +164,8 @@ class Interface:
         options: what its parameters are for, but for those that tensors are given to by place.
         put: makes the call.
         by_place: so many arguments are given by place.
-        found_out: capabilities for which there is no keyword of their own: declared if a call of the kind returns.
+        found_out: capabilities that are declared if a call of the kind returns, whatever the keywords.
+        of_effect: the same, declared if a call of the kind returns something else than one that is not.
         expressible: a call → the nearest that the signature can say.
         is_one_expression: whether its call is one, of the tensors of the call alone, that a test can hold.
     """
@@ -151,6 +177,7 @@ class Interface:
     put: Put
     by_place: int = 3
     found_out: tuple[str, ...] = ()
+    of_effect: tuple[str, ...] = ()
     expressible: Callable[[AttentionCall], AttentionCall] = same
     is_one_expression: bool = True
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 
+from theorems.kernel.interfaces.further import FURTHER, further_arguments
 from theorems.kernel.interfaces.interface import (
     LSE,
     Interface,
@@ -33,6 +34,7 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
         options["softcap"] = request.softcap
     if request.dropout:
         options["dropout_p"] = request.dropout
+    options |= further_arguments(request, has)
     ask_for_lse(request, has, options)
     output, lse = first_of(kernel(request.query, request.key, request.value, **options))
     return Returned(output, lse if request.log_sum_exp else None)
@@ -49,6 +51,7 @@ SDPA = Interface(
             "scale": option_of("scale", "default-scale"),
             "enable_gqa": option_of("grouped-heads"),
             "softcap": option_of("softcap"),
+            **FURTHER,
             "dropout_p": option_of("dropout", neutral=0.0),
             **dict.fromkeys(LSE, option_of("log-sum-exp")),
             **others("score_mod", "block_mask", "kernel_options", "return_aux"),

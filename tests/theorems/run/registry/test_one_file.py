@@ -51,6 +51,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("house")
     for package in ("max_margin_theorems", "reference_attention", "generators", "theorems"):
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", folder)
     (folder / "theorems" / "token_selection" / "softmax" / "lemma_99_sum_of_weights.py").write_text(FILE)
     return folder
 

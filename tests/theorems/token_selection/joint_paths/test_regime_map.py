@@ -11,7 +11,7 @@ import theorems.command.regime_map as report
 from generators.datasets import DATASETS
 from tests.places import ROOT
 from theorems.command.app import main
-from theorems.token_selection.joint_paths import regime_map_work
+from theorems.regime_map import work as regime_map_work
 from theorems.token_selection.joint_paths.regime_map import Regime, generate_case, regimes
 
 DOCUMENT = ROOT / "docs" / "regime_map.md"

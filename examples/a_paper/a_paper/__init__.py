@@ -1,0 +1,17 @@
+"""A paper with one theorem; copy the folder, and put yours in its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from max_margin_theorems.papers import Paper
+
+PAPER = Paper(
+    "A prompt that ranks tokens as their scores do",
+    "Chebyshev's association inequality, applied to attention",
+    statements="a_paper.ordered_logits",
+    without="a_paper.without",
+    faults="a_paper.faults",
+    data="a_paper.data:DATA",
+    recorded=Path(__file__).parent / "recorded",
+)

@@ -1,0 +1,55 @@
+"""The theorem without each of its assumptions: where to look, and what fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from hypothesis.strategies import SearchStrategy
+
+from a_paper.ordered_logits import order_scores, ordered_logits
+from theorems.api import AttentionAt, Case, Claim, Form, Implementation, Problem, at_least, cases, weaken
+
+FALLS = "L(Rp) does not increase with R"
+
+
+def plain_cases() -> SearchStrategy[Case]:
+    """One input, two or three tokens, in the plane at most."""
+    small = {"n": (1, 1), "tokens": (2, 3), "d": (1, 2), "losses": ("correlation",)}
+    return cases(assumptions=("well-behaved-loss",), start="anywhere", plain=True, **small)
+
+
+def increasing_cases() -> SearchStrategy[Case]:
+    """The same with ordered scores, some of them where the loss (1 − u)²/2 increases."""
+    small = {"n": (1, 1), "tokens": (2, 3), "d": (1, 2), "losses": ("squared",)}
+
+    def with_higher_scores(case: Case) -> Case:
+        problem = case.problem
+        return order_scores(case.replace(problem=Problem(problem.keys, problem.scores + 1, problem.loss)))
+
+    return cases(start="anywhere", plain=True, **small).map(with_higher_scores)
+
+
+def falls(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """L(2p) ≤ L(p); on numbers that carry their rounding."""
+    assert case.start is not None
+    risk = AttentionAt(case.problem, np.stack([case.start, 2 * case.start])).risk
+    yield at_least("risk-falls", Form.EXACT, risk[0], risk[1])
+
+
+@weaken(
+    "ordered-logits-descend",
+    without="ordered-logits",
+    refutes=FALLS,
+    cases=plain_cases,
+    fails=ordered_logits,
+)
+def wrong_order(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """A prompt that prefers the token of lower score puts more weight on it as it grows, and the risk rises."""
+    yield from falls(case, under_test)
+
+
+@weaken("ordered-logits-descend", without="well-behaved-loss", refutes=FALLS, cases=increasing_cases)
+def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Where the loss increases, a higher output is worse: the prompt raises the output, and with it the risk."""
+    yield from falls(case, under_test)

@@ -1,0 +1,165 @@
+"""Sinks, linear biases, further gradients, lengths, splits, pages, parts: right kernels and faulty ones."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import theorems.capabilities.smaller
+from examples.real_faults.further.gallery import FORCED, FURTHER_GALLERY, RIGHT, FurtherFault, kernel_of_folder
+from generators.attention_calls import Numbers, Sizes, tensors
+from tests.places import ROOT
+from theorems.capabilities.agreement import GRADIENTS
+from theorems.capabilities.examination import NEUTRAL, SINK_GRADIENT, examine
+from theorems.core.claim import Verdict
+from theorems.kernel.check import verify_kernel
+from theorems.kernel.loading import kernel_of
+
+OWN = {
+    "rows": ("sinks", "alibi", "log-sum-exp-gradient"),
+    "bias": ("bias-gradient",),
+    "varlen": ("ragged-batch",),
+    "cache": ("ragged-batch", "splits", "paged-keys"),
+    "merge:merge_state": ("merged-parts",),
+    "merge:combine": ("merged-parts",),
+    "gpt_oss": ("sinks",),
+    "flex": ("score-mod", "mask-mod"),
+    "invariant": ("batch-invariance",),
+    "fp8": ("fp8-descale",),
+    "nested": ("ragged-batch",),
+    "mla": ("shared-keys-values", "ragged-batch", "paged-keys"),
+}
+EXAMPLES = {"float64": 6, "float32": 4, "bfloat16": 3, "float16": 3}
+INTERFACES = {"varlen": "flash-varlen", "cache": "flash-kvcache", "merge:merge_state": "merge-state"} | {
+    "gpt_oss": "hf",
+    **{one: one for one in ("flex", "mla", "nested")},
+}
+Kernel = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def _little_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(theorems.capabilities.smaller, "TRIALS", 6)
+
+
+def probed(name: str, dtype: str, right: str = "") -> Any:
+    """The kernel of that name, under the interface of the right one."""
+    return kernel_of(kernel_of_folder(name), dtype, interface=FORCED.get(right or name))
+
+
+@pytest.mark.parametrize("dtype", EXAMPLES)
+@pytest.mark.parametrize("name", RIGHT)
+def test_right_kernels_are_upheld(name: str, dtype: str) -> None:
+    """In what is new of them, and in output and gradients."""
+    ids = [f"kernel-{one}" for one in ("output", "gradients", *OWN[name])]
+    results = verify_kernel(probed(name, dtype), statements=ids, examples=EXAMPLES[dtype])
+    assert {result.id: result.verdict for result in results} == dict.fromkeys(ids, Verdict.UPHELD)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_it_declares_what_is_new_of_it(name: str) -> None:
+    kernel = probed(name, "float64")
+    assert {*OWN[name]} <= kernel.declares
+    assert kernel.interface.name == INTERFACES.get(name, kernel.interface.name)
+
+
+@pytest.mark.parametrize("fault", FURTHER_GALLERY, ids=lambda fault: fault.name)
+def test_each_fault_breaks_the_capability_that_it_names(fault: FurtherFault) -> None:
+    id = f"kernel-{fault.capability}"
+    (result,) = verify_kernel(probed(fault.name, "float64", fault.right), statements=[id], examples=20)
+    assert result.verdict is Verdict.FALSIFIED, result.reason
+    falsified = {claim.name for claim in result.claims if claim.verdict is Verdict.FALSIFIED}
+    # What of a call is looked at first is drawn.
+    assert falsified & {fault.claim, SINK_GRADIENT, *GRADIENTS}
+    assert fault.right in RIGHT
+    assert fault.capability in (
+        *OWN[fault.right],
+        "grouped-heads",
+        "output",
+        "gradients",
+    )  # some show without what is new, too
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("merge_in_base_two", "lse_not_differentiated", "sink_counted_twice", "alibi_sign", "pages_in_a_row"),
+        *("sinks_dropped", "mods_of_key_heads", "splits_by_batch", "descales_dropped", "gradient_of_keys_alone"),
+    ],
+)
+def test_faults_are_seen_in_float32(name: str) -> None:
+    fault = next(one for one in FURTHER_GALLERY if one.name == name)
+    id = f"kernel-{fault.capability}"
+    (result,) = verify_kernel(fault.kernel, statements=[id], examples=20, dtype="float32")
+    assert result.verdict is Verdict.FALSIFIED, result.reason
+
+
+def test_every_capability_has_two_faults() -> None:
+    """Of the new ones; each file is in the gallery, and cites its thread."""
+    count = {name: 0 for names in OWN.values() for name in names}
+    for fault in FURTHER_GALLERY:
+        count[fault.capability] = count.get(fault.capability, 0) + 1
+    assert min(count[name] for names in OWN.values() for name in names) >= 2
+    folder = ROOT / "examples" / "real_faults" / "further"
+    others = {"gallery", "merge", *(name for name in RIGHT if ":" not in name)}
+    assert {path.stem for path in folder.glob("*.py")} - others == {one.name for one in FURTHER_GALLERY}
+    for fault in FURTHER_GALLERY:
+        text = ast.get_docstring(ast.parse(Path(folder / f"{fault.name}.py").read_text(encoding="utf-8"))) or ""
+        assert text.startswith(f"{fault.thread}: ") or fault.thread in text, fault.name
+
+
+def test_merges_of_base_two_are_as_right() -> None:
+    """flashinfer's; which base it is shows in the log-sum-exp of two parts."""
+
+    def merge(v_a: torch.Tensor, s_a: torch.Tensor, v_b: torch.Tensor, s_b: torch.Tensor) -> Any:
+        log2 = float(torch.log(torch.tensor(2.0, dtype=torch.float64)))
+        right: Kernel = kernel_of_folder("merge:merge_state")
+        v, s = right(v_a, s_a * log2, v_b, s_b * log2)
+        return v, s / log2
+
+    ids = ["kernel-merged-parts", "kernel-log-sum-exp"]
+    results = verify_kernel(merge, statements=ids, examples=5, dtype="float64")
+    assert [result.verdict for result in results] == [Verdict.UPHELD] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict"), [("merge:merge_state", Verdict.UPHELD), ("merge_of_nothing", Verdict.FALSIFIED)]
+)
+def test_parts_that_see_nothing_are_nothing_together(name: str, verdict: Verdict) -> None:
+    """(0, −∞), where other conventions of rows that see nothing have NaN."""
+    under_test = kernel_of(kernel_of_folder(name), "float64").as_implementation()
+    visible = np.ones((1, 2, 3, 5), dtype=np.bool_)
+    visible[0, 1, 2] = False
+    call = tensors(Sizes(B=1, H=2, G=2, L=3, T=5, E=4, M=4), Numbers.NORMAL, seed=0)
+    claims = examine(call.replace(visible=visible, log_sum_exp=True, parts=2), under_test)
+    (found,) = (claim for about, claim in claims if (about, claim.name) == ("merged-parts", NEUTRAL))
+    assert found.verdict is verdict
+
+
+def test_a_log_sum_exp_that_is_marked_has_no_gradient_to_claim() -> None:
+    """As flash attention's maintainers would have it: then nothing is asked."""
+    right: Kernel = kernel_of_folder("rows")
+
+    def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, return_lse: bool = False) -> Any:
+        out, lse = right(q, k, v, return_lse=True)
+        return (out, lse.detach()) if return_lse else out
+
+    assert "log-sum-exp-gradient" not in kernel_of(attention, "float64").declares
+
+
+@pytest.mark.parametrize("name", ["varlen", "cache", "merge:merge_state", "merge:combine"])
+def test_nothing_is_refused_where_there_are_no_keys(name: str) -> None:
+    """Entries and parts without keys are attended to, not skipped as refused."""
+    under_test = kernel_of(kernel_of_folder(name), "float64").as_implementation()
+    call = tensors(Sizes(B=3, H=2, G=2, L=3, T=5, E=4, M=4), Numbers.NORMAL, seed=0)
+    lengths = np.array([[3, 0], [3, 5], [0, 2]])
+    asked = call.replace(parts=6) if name.startswith("merge") else call.replace(lengths=lengths)
+    claims = list(examine(asked.replace(log_sum_exp=True), under_test))
+    assert {claim.name for _, claim in claims} >= {"output-is-attention", *GRADIENTS}
+    assert {claim.verdict for _, claim in claims} == {Verdict.UPHELD}

@@ -1,0 +1,123 @@
+"""Who may look: this machine, at the address with its secret; until the terminal ends it."""
+
+from __future__ import annotations
+
+import http.client
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.theorems.explore.browser import served
+from theorems.command.app import main
+from theorems.core.exit_code import Exit
+
+pytestmark = pytest.mark.skipif(find_spec("bokeh") is None, reason="needs the extra explore")
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with served("--data", "figure-1a") as (found, _):
+        yield found
+
+
+def answer(address: str, path: str = "", **headers: str) -> tuple[int, str]:
+    """Status and text of a request with other headers."""
+    parts = urlsplit(address)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
+    connection.request("GET", path or parts.path, headers=headers)
+    found = connection.getresponse()
+    return found.status, found.read().decode("utf-8", "replace")
+
+
+def test_the_right_address_answers_and_no_other_does(address: str) -> None:
+    assert answer(address)[0] == 200
+    for path in ("/", "/wrong/", "/static/js/bokeh.min.js", "/ws", "/wrong/ws", "/autoload.js"):
+        assert answer(address, path)[0] == 404, path
+
+
+@pytest.mark.parametrize("host", ["evil.org", "evil.org:80", "127.0.0.1.evil.org", "192.168.0.1", ""])
+def test_a_request_for_another_host_is_refused(address: str, host: str) -> None:
+    """As a page elsewhere makes it, whose name has been pointed here."""
+    status, text = answer(address, Host=host)
+    assert status in (400, 404)
+    assert "theorems" not in text
+
+
+@pytest.mark.parametrize(("origin", "status"), [("http://evil.org", 403), ("http://127.0.0.1:1", 403), ("", 101)])
+def test_a_web_socket_is_opened_from_its_own_page_alone(address: str, origin: str, status: int) -> None:
+    parts = urlsplit(address)
+    token = answer(address)[1].partition('"token":"')[2].partition('"')[0]
+    assert token
+    lines = (
+        f"GET {parts.path}ws HTTP/1.1",
+        f"Host: {parts.netloc}",
+        f"Origin: {origin or f'http://{parts.netloc}'}",
+        "Upgrade: websocket",
+        "Connection: Upgrade",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+        f"Sec-WebSocket-Protocol: bokeh, {token}",
+        "\r\n",
+    )
+    with socket.create_connection((parts.hostname, parts.port), timeout=60) as held:
+        held.sendall("\r\n".join(lines).encode())
+        assert int(held.recv(100).split()[1]) == status
+
+
+def test_it_listens_on_this_machine_alone(address: str) -> None:
+    port = urlsplit(address).port
+    listening = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    places = [parts[1].split(":") for parts in listening if parts[3] == "0A"]
+    assert {host for host, held in places if int(held, 16) == port} == {"0100007F"}
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
+def test_it_ends_with_its_terminal_and_so_does_what_it_began(number: signal.Signals, code: int) -> None:
+    with served("--data", "figure-1a") as (address, process):
+        assert answer(address)[0] == 200  # a page, and its work
+        until = time.monotonic() + 30
+        while not (children := children_of(process)) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert children
+        process.send_signal(number)
+        assert process.wait(20) == code
+        until = time.monotonic() + 20
+        while any(Path(f"/proc/{child}").exists() for child in children) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert [child for child in children if Path(f"/proc/{child}").exists()] == []
+
+
+def children_of(process: subprocess.Popen[str]) -> list[int]:
+    """The processes that a command has begun."""
+    tasks = Path(f"/proc/{process.pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
+
+
+def test_a_damaged_link_says_so_and_shows_the_data_of_the_command(address: str) -> None:
+    assert answer(address, f"{urlsplit(address).path}?state=AAAA")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--data", "nothing"], "neither a file"),
+        (["--html", "/nowhere/page.html"], "there is no directory"),
+        (["--data", "http://127.0.0.1:5006/x/?state=damaged"], "link: it holds no data"),
+    ],
+)
+def test_bad_input_is_a_sentence(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explore", "--no-open", *arguments]) == Exit.BAD_INPUT
+    assert said in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_is_a_sentence(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    port = urlsplit(address).port
+    assert main(["explore", "--no-open", "--port", str(port)]) == Exit.BAD_INPUT
+    assert f"--port: {port} cannot be used" in capsys.readouterr().err

@@ -1,0 +1,148 @@
+"""Verdicts are those of ``theorems verify --data``, in their order, and dropped when nobody asks for them any more."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import pytest
+
+from generators.case import Case
+from generators.datasets import dataset_named
+from reference_attention.problem import Problem
+from theorems.explore.background import Cancelled, Latest
+from theorems.explore.loading import state_named
+from theorems.explore.panel import assumptions_html, statements_html
+from theorems.explore.verdicts import StatementOnData, assumptions_of, plan, work_through
+from theorems.library.catalogue import assumptions
+from theorems.library.verify import verify
+from theorems.run.pool import Pool
+from theorems.run.verify import nothing
+
+
+@pytest.mark.parametrize("name", ["figure-1a", "tsvm-paths-3"])
+def test_they_are_those_of_verify(name: str) -> None:
+    case = dataset_named(name)
+    results = verify(data=case)
+    with closing(Pool(1)) as pool:
+        units = plan(case)
+        found = dict(one for some in work_through(pool, units, lambda: False) for one in some)
+    assert len(found) == len(units)
+    for result, (k, said) in zip(results, sorted(found.items()), strict=False):
+        assert units[k].id == said.id == result.id
+        assert said.verdict == result.verdict_in_words
+        assert said.tightest == (result.tightest.nearness if result.tightest else "")
+    assert {one.id: one.holds for one in assumptions_of(case)} == {
+        id: one.holds for id, one in assumptions(case).items()
+    }
+
+
+def test_theorem_2_fails_without_a_single_input_on_its_counterexample() -> None:
+    case = state_named("theorem-2-without-single-input").case
+    (unit,) = [one for one in plan(case) if (one.id, one.without) == ("theorem-2", "single-input")]
+    said = unit.run(nothing)
+    assert said.verdict == "fails"
+    assert "single-input" in statements_html([unit], {0: said})
+    assert "refutes" in statements_html([unit], {0: said})
+
+
+def test_one_that_holds_there_is_not_said_to_fail() -> None:
+    """Two inputs apart from each other: the flow goes to p_mm all the same."""
+    keys = np.array([[[1.0, 0], [0, 0]], [[0, 1.0], [0, 0]]])
+    case = Case(Problem(keys, np.array([[1.0, 0], [1.0, 0]])))
+    (unit,) = [one for one in plan(case) if (one.id, one.without) == ("theorem-2", "single-input")]
+    assert unit.run(nothing).verdict != "fails"
+
+
+def test_a_tie_takes_assumption_b_away() -> None:
+    tied = state_named("figure-8").with_score(0, 1, 1.0).case
+    found = {one.id: one.holds for one in assumptions_of(tied)}
+    assert found["strict-optimum"] is False
+    assert found["equal-non-optimal-scores"] is False
+    assert 'class="wrong">does not hold' in assumptions_html(assumptions_of(tied))
+    assert StatementOnData("theorem-1", plan(tied)[0].given).run(nothing).verdict == "not-applicable"
+
+
+def test_nobody_waits_for_statements_of_before() -> None:
+    case = dataset_named("figure-8")
+    asked = threading.Event()
+    with closing(Pool(1)) as pool:
+        units = plan(case)
+        found: list[Any] = []
+        for some in work_through(pool, units, asked.is_set):
+            found += some
+            asked.set()
+        assert 0 < len(found) < len(units)
+        again = [one for some in work_through(pool, units[:3], lambda: False) for one in some]
+    assert [k for k, _ in again] == [0, 1, 2]
+
+
+def test_the_latest_request_alone_is_worked_on_and_results_keep_their_order() -> None:
+    taken: list[Any] = []
+    done = threading.Event()
+    latest = Latest(lambda call: call())
+    first = threading.Event()
+
+    def slow(cancelled: Cancelled) -> Iterator[str]:
+        yield "old 0"
+        first.set()
+        while not cancelled():
+            time.sleep(0.001)
+        yield "old 1"
+
+    def quick(name: str) -> Any:
+        return lambda cancelled: iter([f"{name} {k}" for k in range(5)])
+
+    def take(result: Any) -> None:
+        taken.append(result)
+        if result is None:
+            done.set()
+
+    latest.ask(slow, take, taken.append)
+    assert first.wait(10)
+    latest.ask(quick("dropped"), lambda result: None, taken.append)
+    latest.ask(quick("new"), take, taken.append)
+    assert done.wait(10)
+    latest.close()
+    latest.join(10)
+    assert taken == ["old 0", *(f"new {k}" for k in range(5)), None]
+
+
+def test_what_is_raised_is_handed_on() -> None:
+    failed: list[Exception] = []
+    heard = threading.Event()
+
+    def steps(cancelled: Cancelled) -> Iterator[Any]:
+        yield 1
+        raise ValueError("no")
+
+    def fail(error: Exception) -> None:
+        failed.append(error)
+        heard.set()
+
+    latest = Latest(lambda call: call())
+    latest.ask(steps, lambda result: None, fail)
+    assert heard.wait(10)
+    latest.close()
+    assert str(failed[0]) == "no"
+
+
+def test_a_pause_waits_for_the_last_of_many_requests() -> None:
+    begun: list[int] = []
+    done = threading.Event()
+    latest = Latest(lambda call: call(), pause=0.2)
+    for k in range(5):
+
+        def steps(cancelled: Cancelled, k: int = k) -> Iterator[Any]:
+            begun.append(k)
+            return iter(())
+
+        latest.ask(steps, lambda result: done.set(), lambda error: None)
+        time.sleep(0.02)
+    assert done.wait(10)
+    latest.close()
+    assert begun == [4]

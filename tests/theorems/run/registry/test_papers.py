@@ -1,0 +1,353 @@
+"""Papers are packages: found by entry points, ours too; one that cannot be used is a sentence that names it."""
+
+from __future__ import annotations
+
+import ast
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import generators.datasets
+from generators.assumptions import ASSUMPTIONS
+from max_margin_theorems import papers as module
+from max_margin_theorems.papers import GROUP, Paper, papers
+from reference_attention.errors import InvalidInput
+from tests.packages import install, install_example, run, stated, theorems
+from tests.places import ROOT
+from theorems import faults
+from theorems.core.check import check
+from theorems.core.implementation import REFERENCE
+from theorems.run import identity
+from theorems.run.registry import suite
+from theorems.run.registry.lookup import statement_named
+from theorems.run.registry.suite import paper_of, statements
+
+OURS = ["token-selection", "transformers-as-svms", "steepest-descent"]
+FAULT = """
+from theorems.api import REFERENCE, Fault, FaultKind
+
+F = Fault("{}", FaultKind.RUN, "", "few-tokens", lambda size: REFERENCE)
+"""
+ENGINE = ("core", "run", "command", "hunting", "faults", "site", "report")
+"""Rooms that know no paper."""
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder on the path, to install packages in."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    before = {*sys.modules}
+    monkeypatch.syspath_prepend(str(folder))
+    yield folder
+    for name in {*sys.modules} - before:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(folder)):
+            del sys.modules[name]
+
+
+def installed() -> list[Paper]:
+    """Those that are found now."""
+    return list(papers.__wrapped__())
+
+
+def refusal(function: Callable[[], Any]) -> str:
+    """The sentence."""
+    with pytest.raises(InvalidInput) as error:
+        function()
+    return str(error.value)
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Makes what is installed by now known to everything."""
+
+    def make_known() -> None:
+        found = tuple(installed())
+        for place in (module, suite, faults):
+            monkeypatch.setattr(place, "papers", lambda: found)
+
+    return make_known
+
+
+def test_ours_are_declared_in_the_group_in_which_others_are() -> None:
+    held = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"][GROUP]
+    ours = [one for one in papers() if not one.package]
+    assert {one.name for one in ours} == {*held}
+    assert [one.name for one in ours][:3] == OURS
+    assert all(one.title and one.source for one in ours)
+
+
+def test_a_checkout_goes_by_its_own_file_however_old_the_installed_metadata_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "entry_points", lambda group: [])
+    assert [one.name for one in installed()][:3] == OURS
+
+
+def test_installed_without_a_checkout_ours_are_those_of_the_metadata(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(site, "max_margin_theorems_", entry="mine", value="theorems.steepest_descent:PAPER")
+    install(site, "a_paper")
+    (site / "max_margin_theorems_-1.0.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: max-margin-theorems\nVersion: 1.0\n"
+    )
+    found = [one for one in module.entry_points(group=GROUP) if one.name in ("mine", "a-paper")]
+    monkeypatch.setattr(module, "entry_points", lambda group: found)
+    for checkout in (site / "nothing.toml", site / "pyproject.toml"):
+        monkeypatch.setattr(module, "CHECKOUT", checkout)
+        assert [(one.name, one.package) for one in installed()] == [("mine", ""), ("a-paper", "a-paper 1.0")]
+        (site / "pyproject.toml").write_text('[project]\nname = "somebody-elses"\n')
+    monkeypatch.setattr(module, "entry_points", lambda group: found[1:] if found[0].name == "mine" else found[:1])
+    assert refusal(installed).startswith("papers: the installed max-margin-theorems says of none where it is;")
+
+
+def test_others_come_after_ours_by_name_and_after_those_they_build_on(site: Path) -> None:
+    for name, after in (("b_paper", "('c-paper', 'not-here')"), ("c_paper", "()"), ("a_paper", "('token-selection',)")):
+        install(site, name, paper=f"'{name}.rooms', after={after}")
+    found = [one.name for one in installed() if one.package]
+    assert found == ["a-paper", "c-paper", "b-paper"]
+    assert next(one.package for one in installed() if one.package) == "a-paper 1.0"
+
+
+def test_papers_that_each_build_on_the_other_are_listed_all_the_same(site: Path) -> None:
+    for name, after in (("b_paper", "('c-paper',)"), ("c_paper", "('b-paper',)")):
+        install(site, name, paper=f"'{name}.rooms', after={after}")
+    assert [one.name for one in installed() if one.package] == ["b-paper", "c-paper"]
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("a_paper:NOTHING", "TypeError: NOTHING of SITE/a_paper/__init__.py is no Paper"),
+        ("a_paper:Paper", "TypeError: Paper of SITE/a_paper/__init__.py is no Paper"),
+        ("no_such_package:PAPER", "ModuleNotFoundError: No module named 'no_such_package'"),
+    ],
+)
+def test_an_entry_point_that_leads_nowhere_names_its_package(site: Path, value: str, reason: str) -> None:
+    install(site, "a_paper", value=value)
+    said = refusal(installed)
+    assert said.replace(str(site), "SITE") == (
+        f"the paper 'a-paper' of the package a-paper 1.0 cannot be used ({reason}); correct the package, or uninstall"
+        " it with pip uninstall a-paper."
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("import no_such_library", "ModuleNotFoundError: No module named 'no_such_library'"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("def (", "SyntaxError: invalid syntax"),
+        (stated(id="Not Kebab")["rooms.py"], "statement: the id 'Not Kebab' is not kebab-case"),
+        (stated(assumption="separable")["rooms.py"], "assumption: 'separable' is one of the suite's"),
+        (stated()["rooms.py"] + "\nfew_too = __import__('dataclasses').replace(few)", "few-tokens is there twice"),
+    ],
+)
+def test_a_room_that_cannot_be_read_names_its_package(
+    site: Path, known: Callable[[], None], text: str, reason: str
+) -> None:
+    install(site, "a_paper", modules={"rooms.py": text})
+    known()
+    said = refusal(statements.__wrapped__)
+    assert said.startswith("the paper 'a-paper' of the package a-paper 1.0 cannot be used (")
+    assert reason in said
+    assert said.count("cannot be used") == 1
+
+
+def test_the_command_says_it_in_one_sentence_and_exits_with_2(site: Path) -> None:
+    """A run of every statement would otherwise lack some, and be upheld."""
+    install(site, "a_paper", modules={"rooms.py": "import no_such_library"})
+    done = theorems(site, "list")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("theorems: the paper 'a-paper' of the package a-paper 1.0 cannot be used (Module")
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_file_that_hides_a_package_is_named(site: Path, tmp_path: Path) -> None:
+    install(site, "a_paper")
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "a_paper.py").write_text("")
+    done = theorems(site, "list", "--assumptions", cwd=here)
+    assert done.returncode == 2
+    assert f"PAPER of {here / 'a_paper.py'} is no Paper" in done.stderr
+    assert "a-paper 1.0" in done.stderr
+
+
+def test_two_packages_with_one_id_are_both_named(site: Path, known: Callable[[], None]) -> None:
+    for name in ("a_paper", "b_paper"):
+        install(site, name, modules=stated(assumption=f"of-{name[0]}"))
+    known()
+    both = "both the package a-paper 1.0 and the package b-paper 1.0 have 'few-tokens'"
+    assert both in refusal(statements.__wrapped__)
+
+
+def test_an_id_of_ours_is_taken(site: Path, known: Callable[[], None]) -> None:
+    install(site, "a_paper", modules=stated(id="lemma-5"))
+    known()
+    said = refusal(statements.__wrapped__)
+    assert said.startswith("statements: both this suite and the package a-paper 1.0 have 'lemma-5';")
+
+
+def test_two_packages_with_one_paper_are_both_named(site: Path) -> None:
+    install(site, "a_paper", entry="mine")
+    install(site, "b_paper", entry="mine")
+    assert refusal(installed).startswith(
+        "papers: the package a-paper 1.0 and the package b-paper 1.0 have a paper 'mine'"
+    )
+
+
+def test_of_assumptions_faults_definitions_and_data_there_is_one_of_each_name(
+    site: Path, known: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault = FAULT.format("same")
+    for name in ("a_paper", "b_paper"):
+        further = f"'{name}.rooms', faults='{name}.faults', data='{name}.data:DATA', definitions='{name}.data:DATA'"
+        files = {"faults.py": fault, "data.py": "DATA = {'same': int}", **stated(id=f"few-{name[0]}")}
+        install(site, name, paper=further, modules=files)
+    known()
+    both = statements.__wrapped__()
+    monkeypatch.setattr(suite, "statements", lambda: both)
+    for function, what in (
+        (suite.assumptions.__wrapped__, "assumptions"),
+        (suite.definitions.__wrapped__, "definitions"),
+        (faults._all_faults.__wrapped__, "faults"),
+        (module.named_data, "data"),
+    ):
+        assert refusal(function).startswith(f"{what}: both the package a-paper 1.0 and the package b-paper 1.0 have ")
+
+
+def test_a_fault_and_data_of_ours_are_taken(
+    site: Path, known: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault = FAULT.format("temperature")
+    further = "'a_paper.rooms', faults='a_paper.faults', data='a_paper.data:DATA'"
+    files = {"faults.py": fault, "data.py": "DATA = {'figure-1a': int}"}
+    install(site, "a_paper", paper=further, modules=files)
+    known()
+    assert "both this suite and the package a-paper 1.0 have 'temperature'" in refusal(faults._all_faults.__wrapped__)
+    monkeypatch.setattr(generators.datasets, "named_data", module.named_data)
+    assert "a paper has 'figure-1a'" in refusal(generators.datasets.all_data)
+
+
+def test_data_that_are_no_mapping_are_refused(site: Path, known: Callable[[], None]) -> None:
+    install(site, "a_paper", paper="'a_paper.rooms', data='a_paper.data:DATA'", modules={"data.py": "DATA = 3"})
+    known()
+    assert "a_paper.data:DATA is a int, not a mapping" in refusal(module.named_data)
+
+
+def test_a_paper_of_one_module_is_found_with_its_own_assumption(
+    site: Path, known: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(site, "a_paper", modules=stated())
+    known()
+    found = statements.__wrapped__()
+    monkeypatch.setattr(suite, "statements", lambda: found)
+    paper = paper_of(found["few-tokens"])
+    assert paper is not None
+    assert (paper.title, paper.place) == ("Title of a_paper", "the package a-paper 1.0")
+    assert [*found][-1] == "few-tokens"
+    ours = {id for id in suite.assumptions() if id not in ASSUMPTIONS}
+    assert {*suite.assumptions.__wrapped__()} == {*ASSUMPTIONS, *ours, "few"}
+    assert paper_of(statement_named("kernel-output")) is None
+    assert {one.name for id in statements() if (one := paper_of(statement_named(id)))} >= {*OURS}
+
+
+def test_what_is_found_depends_on_what_the_package_holds(
+    site: Path, known: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A journal, and the results of a cluster, are of another run once a paper of somebody else has changed."""
+    before = identity.surroundings()
+    folder = install(site, "a_paper", modules={"rooms.py": "x = 1"})
+    found = tuple(installed())
+    monkeypatch.setattr(identity, "papers", lambda: found)
+    monkeypatch.setattr(identity, "_papers", identity._papers.__wrapped__)
+    first = identity.surroundings()
+    assert {*first} - {*before} <= {"papers"}
+    assert [*first["papers"]] == ["a-paper 1.0"]
+    assert identity.difference(first) == ""
+    (folder / "rooms.py").write_text("x = 2")
+    assert identity.surroundings()["papers"] != first["papers"]
+    assert identity.difference(first).startswith("has another a-paper 1.0 (")
+    monkeypatch.setattr(identity, "papers", lambda: ())
+    assert identity.difference(first).startswith("has another a-paper 1.0 (None there, ")
+
+
+def test_a_process_of_the_pool_finds_it_and_completion_knows_its_ids(site: Path) -> None:
+    install_example(site)
+    done = theorems(site, "verify", "ordered-logits-descend", "lemma-10", "--examples", "3", "--jobs", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    code = "from theorems.command import completion as c; print(c.ids('ordered'), c.data('three'), c.faults('softmin'))"
+    done = run(site, "-c", code)
+    assert done.stdout.split("\n")[0] == "['ordered-logits-descend'] ['three-ranks'] ['softmin']", done.stderr
+
+
+SITE = """
+from theorems.report.evidence import hunt_records, signs
+from theorems.run.registry.suite import statements
+from theorems.site.derivations import derivations
+from theorems.site.reference_pages import assumptions_page, statements_page
+from theorems.site.statement_page import Evidence, statement_page
+one = statements()["ordered-logits-descend"]
+print(statements_page(None), assumptions_page(), statement_page(one, Evidence(None, signs() or {})))
+print(hunt_records([one]))
+"""
+
+
+def test_the_site_and_the_report_have_it(site: Path) -> None:
+    install_example(site)
+    done = run(site, "-c", SITE)
+    assert done.returncode == 0, done.stderr
+    for said in (
+        "## A prompt that ranks tokens as their scores do",
+        "Source: Chebyshev's association inequality, applied to attention, of the package a-paper 0.1.0.",
+        "[ordered-logits-descend](ordered-logits-descend.md)",
+        "## ordered-logits\n",
+        "`a_paper.ordered_logits`",
+        "Without ordered-logits",
+        "| 0 | 1 | α | 1.0 |",
+        "'ordered-logits-descend', by_status={<Status.REFUTED",
+    ):
+        assert said in done.stdout, said
+
+
+def names_of(paper: Paper) -> set[str]:
+    """What code that knows the paper would have to say."""
+    return {paper.name, f"{paper.statements}.", f'"{paper.statements}"', *([paper.prefix] if paper.prefix else ())}
+
+
+def test_the_engine_knows_no_paper() -> None:
+    """In planted faults and in why they are survived, which are about statements, ids stand as data."""
+    told = {name for paper in papers() if not paper.package for name in names_of(paper)}
+    assert "theorems.token_selection." in told
+    files = [file for room in ENGINE for file in sorted((ROOT / "theorems" / room).rglob("*.py"))]
+    assert len(files) > 80
+    for file in files:
+        if file.parent.name == "faults" and (file.stem.endswith("_faults") or file.stem == "survivors"):
+            continue
+        text = file.read_text()
+        assert [name for name in told if name in text] == [], file
+        imports = [node.module or "" for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom)]
+        rooms = tuple(paper.statements for paper in papers())
+        assert [name for name in imports if name.startswith(rooms)] == [], file
+
+
+def test_an_entry_point_without_metadata_is_named_all_the_same() -> None:
+    assert module._package_of(EntryPoint("x", "y:Z", GROUP)) == "without a name"
+
+
+def test_what_breaks_down_in_a_package_is_no_error_of_ours(
+    site: Path, known: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = stated()["rooms.py"].replace("    yield", "    1 / 0\n    yield")
+    install(site, "a_paper", modules={"rooms.py": broken})
+    known()
+    one = statements.__wrapped__()["few-tokens"]
+    case = generators.datasets.dataset_named("figure-1a")
+    assert check(one, case, REFERENCE).reason == "a-paper 1.0: ZeroDivisionError: division by zero"

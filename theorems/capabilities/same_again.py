@@ -1,0 +1,54 @@
+"""The same bits of a second call: of one entry of the batch alone, and of other factors with other data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from generators.attention_call import AttentionCall, Memory, State
+from theorems.capabilities.agreement import same_bits
+from theorems.capabilities.smaller import cut_call
+from theorems.core.claim import Claim
+from theorems.core.on_kernel import Answer, OnKernel
+
+ALONE, RESCALED = "same-bits-alone", "same-bits-of-other-factors"
+OF_ENTRIES = ("output", "log_sum_exp", "query_gradient", "key_gradient", "value_gradient")
+"""What an entry of the batch has of its own."""
+
+
+def same_alone(call: AttentionCall, before: Answer, under_test: OnKernel) -> Iterator[tuple[str, Claim]]:
+    """An entry of the batch attended to alone.
+
+    Args:
+        call: in the kernel's numbers.
+        before: the answer to it.
+    """
+    if not call.alone or call.sizes["B"] == 1:
+        return
+    entry = int(call.rng().integers(call.sizes["B"]))
+    alone = cut_call(call, "B", slice(entry, entry + 1)).replace(state=State.ONCE)
+    after = under_test.attend(alone)
+    for name in OF_ENTRIES:
+        ours, theirs = getattr(before, name), getattr(after, name)
+        if ours is not None and theirs is not None:
+            yield "batch-invariance", same_bits(ALONE, theirs[0], ours[entry])
+
+
+def same_rescaled(call: AttentionCall, before: Answer, under_test: OnKernel) -> Iterator[tuple[str, Claim]]:
+    """Half the data and double the factor, of some groups of some entries of query, key and value."""
+    if call.descales is None:
+        return
+    rng, size = call.rng(), call.sizes["H"] // call.sizes["G"]
+    power = np.where(rng.random(call.descales.shape) < 0.5, 2.0, 1.0)
+    power.flat[rng.integers(power.size)] = 2.0
+    held = dict(zip(("query", "key", "value"), power[..., None, None], strict=True))
+    held["query"] = np.repeat(held["query"], size, axis=1)
+    data = {name: getattr(call, name) / by for name, by in held.items()}
+    # Heads and entries are no copies of one any more.
+    other = call.replace(**data, descales=call.descales * power, state=State.ONCE, memory=Memory.CONTIGUOUS)
+    after = under_test.attend(other)
+    for name in ("output", "log_sum_exp"):
+        ours, theirs = getattr(before, name), getattr(after, name)
+        if ours is not None and theirs is not None:
+            yield "fp8-descale", same_bits(RESCALED, theirs, ours)

@@ -1,0 +1,36 @@
+"""A definition of a paper, with the objects that embody it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A definition of the paper.
+
+    Attributes:
+        id: e.g. ``definition-2``.
+        title: what it defines, in a few words.
+        source: where the paper states it.
+        text: the definition.
+        objects: ``module:name`` of the code that computes it.
+    """
+
+    id: str
+    title: str
+    source: str
+    text: str
+    objects: tuple[str, ...]
+
+    def resolve(self) -> tuple[object, ...]:
+        """The objects themselves; a name that does not exist raises."""
+        found = []
+        for name in self.objects:
+            module, _, path = name.partition(":")
+            value: object = import_module(module)
+            for part in path.split("."):
+                value = getattr(value, part)
+            found.append(value)
+        return tuple(found)

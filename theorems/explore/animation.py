@@ -1,0 +1,161 @@
+"""``python -m theorems.explore.animation FILE.svg``: a token on its way, as an animated picture for a document.
+
+The data of Figure 8. While a token of the second input moves, p_mm turns, and at some point one of two flows no longer
+goes to it: its limit is that of a locally optimal choice. Everything is drawn from the exact solutions and followed
+flows of each frame; a browser moves from one to the next.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from reference_attention.errors import InvalidInput
+from reference_attention.files import write_text
+from theorems.core.exit_code import Exit
+from theorems.explaining.selection import follow_flow
+from theorems.explore.exact import solve
+from theorems.explore.loading import state_named
+from theorems.figures.style import BLUE, GREEN, ORANGE, RED
+
+SECONDS = 9.0
+FRAMES = 28
+POINTS = 40
+"""Of a flow."""
+WAY = np.array([[0.4, 1.2], [-2.0, 1.0]])
+"""From where to where token 0 of input 1 is dragged, and back."""
+NORM, EXTENT, SIZE, HEIGHT = 12.0, 2.5, 520, 350
+"""‖p‖ at the edge, token coordinates there, pixels across, and down to the words."""
+STYLE = f"""
+svg {{ background: #ffffff; color: #1c1c1e; }} .foot {{ fill: #ffffff; }}
+text {{ fill: currentColor; font: 15px system-ui, sans-serif; }}
+.flow {{ fill: none; stroke: {GREEN}; stroke-width: 3; }} .axis {{ stroke: #808080; stroke-width: 1; opacity: 0.5; }}
+.ray {{ stroke: {BLUE}; stroke-width: 3; stroke-dasharray: 8 6; }} .edge {{ stroke: #808080; stroke-dasharray: 2 4; }}
+.token {{ fill: {ORANGE}; stroke: #808080; }} .other {{ fill: #56B4E9; stroke: #808080; }}
+.near {{ fill: none; stroke: {RED}; stroke-width: 2.5; }} .ring {{ fill: none; stroke: {ORANGE}; stroke-width: 3; }}
+@media (prefers-color-scheme: dark) {{
+  svg {{ background: #17181b; color: #e8e8ea; }} .foot {{ fill: #17181b; }}
+}}
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """One moment.
+
+    Attributes:
+        keys: of the tokens, (n, T, d).
+        ray: p̄_mm of the optimal tokens.
+        edges: two points of each line of the margin band of input 1, (2, 2, 2).
+        neighbours: exact.
+        flows: points of each flow up to the edge, (s, r, d), in the unit of prompts.
+        words: where they go.
+    """
+
+    keys: Float64[np.ndarray, "n T d"]
+    ray: Float64[np.ndarray, "d"]
+    edges: Float64[np.ndarray, "2 2 d"]
+    neighbours: Bool[np.ndarray, "n T"]
+    flows: Float64[np.ndarray, "s r d"]
+    words: str
+
+
+def frames() -> Iterator[Frame]:
+    """The way there and back."""
+    state = state_named("figure-8")
+    for share in np.sin(np.linspace(0, np.pi, FRAMES)) ** 2:
+        moved = state.with_token(1, 0, WAY[0] + share * (WAY[1] - WAY[0]))
+        problem, svm = moved.case.problem, solve(moved).about.solution
+        if svm is None:
+            raise InvalidInput("animation: the optimal tokens of its way are not separable.")
+        record = np.linspace(0, NORM, POINTS + 1)[1:]
+        paths = [follow_flow(problem, start, record) for start in moved.starts]
+        flows = [path.flow.points[path.flow.norms <= NORM * (1 + 1e-9)] for path in paths]
+        level, side = float(problem.keys[1, 0] @ svm.p), np.array([-svm.p[1], svm.p[0]]) / svm.norm
+        feet = np.array([level, level - 1])[:, None] * svm.p / svm.norm**2
+        edges = np.stack([feet - 9 * side, feet + 9 * side], axis=1)
+        same = all(path.selects is not None and np.array_equal(path.selects, problem.optimal) for path in paths)
+        words = (
+            "Both flows turn to p_mm of the optimal tokens"
+            if same
+            else "One flow selects other tokens, locally optimal ones"
+        )
+        yield Frame(problem.keys, svm.direction, edges, svm.neighbours, _even(flows), words)
+
+
+def _even(flows: Sequence[Float64[np.ndarray, "_ d"]]) -> Float64[np.ndarray, "s r d"]:
+    """As many points of each, so that a browser can move from one to the next."""
+    kept = [flow[np.round(np.linspace(0, len(flow) - 1, POINTS)).astype(int)] for flow in flows]
+    return np.stack(kept)
+
+
+def animation_svg(made: Iterable[Frame]) -> str:
+    """The frames as one SVG, without a script."""
+    every = list(made)
+    shapes = [_line("axis", [[(-EXTENT, 0), (EXTENT, 0)]]), _line("axis", [[(0, -EXTENT), (0, EXTENT)]])]
+    shapes += [_line("edge", [one.edges[k] for one in every]) for k in (0, 1)]
+    shapes.append(_line("ray", [[(0, 0), 3 * EXTENT * one.ray] for one in every]))
+    unit = EXTENT / NORM
+    shapes += [_line("flow", [unit * one.flows[k] for one in every]) for k in range(len(every[0].flows))]
+    for i, t in np.ndindex(every[0].neighbours.shape):
+        places = [one.keys[i, t] for one in every]
+        shapes.append(_circle("near", 13, places, [bool(one.neighbours[i, t]) for one in every]))
+        shapes.append(_circle("token" if t == 0 else "other", 8, places))
+    shapes.append(_circle("ring", 17, [one.keys[1, 0] for one in every]))
+    shapes.append(f'<rect class="foot" y="{HEIGHT}" width="{SIZE}" height="{SIZE}"/>')
+    for words in dict.fromkeys(one.words for one in every):
+        shown = _animate("opacity", ["1" if one.words == words else "0" for one in every], "discrete")
+        shapes.append(f'<text x="12" y="{HEIGHT + 22}" opacity="0">{shown}{escape(words)}</text>')
+    legend = "dashed: p_mm (exact); dotted: its margin band; green: gradient flows"
+    shapes.append(f'<text x="12" y="{HEIGHT + 42}" style="font-size: 12px">{legend}</text>')
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {SIZE} {HEIGHT + 54}" width="{SIZE}" role="img">'
+    title = "<title>A token is dragged; the max-margin direction and the gradient flows follow</title>"
+    return "".join((head, title, f"<style>{STYLE}</style>", *shapes, "</svg>\n"))
+
+
+def _pixels(place: Iterable[float]) -> tuple[float, float]:
+    x, y = place
+    scale = SIZE / 2 / EXTENT
+    return round(SIZE / 2 + scale * x, 1), round(SIZE / 2 - scale * y, 1)
+
+
+def _line(kind: str, frames: Sequence[Iterable[Iterable[float]]]) -> str:
+    points = [" ".join(f"{x:g},{y:g}" for x, y in map(_pixels, frame)) for frame in frames]
+    return f'<polyline class="{kind}" points="{points[0]}">{_animate("points", points)}</polyline>'
+
+
+def _circle(kind: str, radius: int, places: Sequence[Iterable[float]], shown: Sequence[bool] = ()) -> str:
+    pixels = [_pixels(place) for place in places]
+    moves = "".join(_animate(f"c{axis}", [f"{one[k]:g}" for one in pixels]) for k, axis in enumerate("xy"))
+    seen = _animate("opacity", ["1" if one else "0" for one in shown], "discrete") if shown else ""
+    x, y = pixels[0]
+    return f'<circle class="{kind}" r="{radius}" cx="{x:g}" cy="{y:g}">{moves}{seen}</circle>'
+
+
+def _animate(name: str, values: Sequence[str], mode: str = "linear") -> str:
+    if len(set(values)) == 1:
+        return "" if name != "opacity" else f'<set attributeName="opacity" to="{values[0]}"/>'
+    how = f'dur="{SECONDS:g}s" repeatCount="indefinite" calcMode="{mode}"'
+    return f'<animate attributeName="{name}" {how} values="{";".join(values)}"/>'
+
+
+def main(arguments: list[str]) -> int:
+    """Write it; 2 for what cannot be written, with a sentence."""
+    try:
+        if len(arguments) != 1:
+            raise InvalidInput("theorems.explore.animation: give one file to write.")
+        write_text(Path(arguments[0]), animation_svg(frames()))
+    except InvalidInput as error:
+        print(f"theorems: {error}", file=sys.stderr)
+        return Exit.BAD_INPUT
+    return Exit.UPHELD
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

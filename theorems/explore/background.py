@@ -1,0 +1,99 @@
+"""Work beside the page: the latest that is asked for, in a thread of its own; what was asked for before is dropped.
+
+Results are handed on in their order, and none of an older request after a newer one was made.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+Cancelled = Callable[[], bool]
+Steps = Callable[[Cancelled], Iterator[Any]]
+"""Given whether it is still asked for, the results one after another."""
+Deliver = Callable[[Callable[[], None]], None]
+"""Has something done where the page lives, after what it was given before."""
+
+
+class Latest:
+    """A thread that works on what was asked for last.
+
+    Args:
+        deliver: runs a call in the thread of the page.
+        pause: seconds without a newer request before work begins.
+    """
+
+    def __init__(self, deliver: Deliver, pause: float = 0.0) -> None:
+        self._deliver, self._pause = deliver, pause
+        self._asked = threading.Condition()
+        self._steps: Steps | None = None
+        self._take: Callable[[Any], None] = lambda result: None
+        self._failed: Callable[[Exception], None] = lambda error: None
+        self._ticket = 0
+        self._ended = False
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def ask(
+        self, steps: Steps, take: Callable[[Any], None], failed: Callable[[Exception], None], *, done: Any = None
+    ) -> None:
+        """Drop what was asked for, and begin with this.
+
+        Args:
+            take: given each result, where the page lives; ``done`` at last.
+            failed: given what was raised instead.
+        """
+        with self._asked:
+            self._ticket += 1
+            self._steps, self._take, self._failed, self._done = steps, take, failed, done
+            self._asked.notify_all()
+
+    def drop(self) -> None:
+        """Ask for nothing more; the thread waits."""
+        with self._asked:
+            self._ticket += 1
+            self._steps = None
+
+    def close(self) -> None:
+        """Nothing is asked for any more."""
+        with self._asked:
+            self._ended, self._ticket = True, self._ticket + 1
+            self._asked.notify_all()
+
+    def join(self, seconds: float) -> None:
+        """Wait for the end of the thread, after :meth:`close`."""
+        self._thread.join(seconds)
+
+    def _work(self) -> None:
+        while True:
+            with self._asked:
+                self._asked.wait_for(lambda: self._ended or self._steps is not None)
+                ticket = self._ticket
+                while self._pause and self._asked.wait_for(lambda t=ticket: self._ticket != t, self._pause):  # type: ignore[misc]
+                    ticket = self._ticket
+                    if self._ended:
+                        break
+                if self._ended:
+                    return
+                if self._steps is None:
+                    continue
+                steps, take, failed, done = self._steps, self._take, self._failed, self._done
+                self._steps = None
+            assert steps is not None
+            try:
+                for result in steps(lambda t=ticket: self._ticket != t):  # type: ignore[misc]
+                    if self._ticket != ticket:
+                        break
+                    self._hand_on(ticket, take, result)
+                else:
+                    self._hand_on(ticket, take, done)
+            except Exception as error:
+                self._hand_on(ticket, failed, error)
+
+    def _hand_on(self, ticket: int, take: Callable[[Any], None], result: Any) -> None:
+        def call() -> None:
+            if self._ticket == ticket:
+                take(result)
+
+        self._deliver(call)

@@ -1,0 +1,47 @@
+"""The page as a file that needs neither a server nor a network: the same pictures, hover values and slider."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bokeh.document import Document
+from bokeh.embed import file_html
+from bokeh.resources import INLINE
+
+from theorems.explore.layout import Layout
+from theorems.explore.look import TEMPLATE
+from theorems.explore.panel import assumptions_html, statements_html
+from theorems.explore.picture import parts_of
+from theorems.explore.state import State
+from theorems.explore.verdicts import assumptions_of, plan
+from theorems.run.findings import NamedFinding
+from theorems.run.verify import nothing
+
+
+def document_of(state: State, assumptions: Sequence[NamedFinding], verdicts: str = "", said: str = "") -> Document:
+    """The page as a Bokeh document.
+
+    Args:
+        assumptions: on the data.
+        verdicts: of statements, as HTML.
+        said: HTML that stands above the pictures.
+    """
+    layout = Layout(state, served=False)
+    for part, solved in parts_of(state):
+        layout.draw(part, solved)
+    layout.entitle(state)
+    layout.status.text = said
+    layout.assumptions.text = assumptions_html(assumptions)
+    layout.verdicts.text = verdicts
+    document = Document()
+    document.title = f"{state.case.name}, explored"
+    layout.add_to(document)
+    return document
+
+
+def page_html(state: State) -> str:
+    """The page as one file."""
+    units = plan(state.case)
+    verdicts = statements_html(units, {k: unit.run(nothing) for k, unit in enumerate(units)})
+    document = document_of(state, assumptions_of(state.case), verdicts)
+    return file_html(document, INLINE, document.title, template=TEMPLATE, suppress_callback_warning=True)

@@ -1,0 +1,100 @@
+"""The gallery: a page for each figure that has data, and for each recorded counterexample; they share their scripts."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+from bokeh.embed import file_html
+from bokeh.resources import Resources
+from bokeh.settings import settings
+
+from generators.assumptions import ASSUMPTIONS
+from reference_attention.files import read_named_values
+from theorems.core.recorded_files import COUNTEREXAMPLES
+from theorems.explore.export import document_of
+from theorems.explore.loading import counterexamples, datasets, state_named
+from theorems.explore.look import TEMPLATE
+from theorems.explore.server import COMPONENTS
+from theorems.explore.verdicts import assumptions_of
+from theorems.library.catalogue import datasets as described
+from theorems.run.findings import NamedFinding
+
+SAME_AS_ANOTHER = ("figure-5-c", "figure-4")
+"""Names of data that differ from others in one number, or in none."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A page of the gallery.
+
+    Attributes:
+        name: of the data set or the counterexample.
+        is_counterexample: which of the two.
+        says: what it shows, in a line.
+    """
+
+    name: str
+    is_counterexample: bool
+    says: str
+
+    @property
+    def file(self) -> str:
+        """Of its page."""
+        return f"{self.name}.html"
+
+
+def entries() -> list[Entry]:
+    """Every page, those of figures first."""
+    figures = [name for name in datasets() if not name.startswith(SAME_AS_ANOTHER)]
+    made = [Entry(name, False, described()[name]) for name in figures]
+    for name in counterexamples():
+        held = read_named_values(COUNTEREXAMPLES / f"{name}.json")
+        made.append(Entry(name, True, f"refutes: {held['refutes']}"))
+    return made
+
+
+def write_gallery(folder: Path, names: Collection[str] | None = None) -> Iterator[Entry]:
+    """Write the pages and the scripts that they load; yields each page that is there.
+
+    Args:
+        names: of the data; all by default.
+    """
+    scripts = folder / "static" / "js"
+    scripts.mkdir(parents=True, exist_ok=True)
+    for component in COMPONENTS:
+        name = f"{component}.min.js"
+        shutil.copyfile(Path(settings.bokehjs_path()) / "js" / name, scripts / name)
+    for entry in entries():
+        if names is not None and entry.name not in names:
+            continue
+        (folder / entry.file).write_text(gallery_page(entry), encoding="utf-8")
+        yield entry
+
+
+def gallery_page(entry: Entry) -> str:
+    """One page; of a counterexample with what it refutes, why, and how that is seen again."""
+    state = state_named(entry.name)
+    found, said = (_recorded(entry.name)) if entry.is_counterexample else (assumptions_of(state.case), "")
+    again = f"<p><code>theorems explore --data {escape(entry.name)}</code> lets you drag it.</p>"
+    document = document_of(state, found, said=f'{said}{again}<p><a href="index.html">All pages of the gallery</a></p>')
+    scripts = Resources(mode="server", root_url="./")
+    page: str = file_html(document, scripts, document.title, template=TEMPLATE, suppress_callback_warning=True)
+    return page
+
+
+def _recorded(name: str) -> tuple[list[NamedFinding], str]:
+    """The assumptions as they were recorded, and the sentences of the record."""
+    held = read_named_values(COUNTEREXAMPLES / f"{name}.json")
+    found = [
+        NamedFinding(
+            one["id"], ASSUMPTIONS[one["id"]].title if one["id"] in ASSUMPTIONS else "", one["holds"], one["because"]
+        )
+        for one in held["assumptions"]
+    ]
+    sentences = (f"Refutes of {held['statement']} without {held['without']}: {held['refutes']}.", held["why"])
+    violated = f"Violated: {held['violation']}."
+    return found, "".join(f"<p>{escape(one)}</p>" for one in (*sentences, violated))

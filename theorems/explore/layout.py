@@ -1,0 +1,103 @@
+"""The page as Bokeh models: pictures that a file has, too, and the controls that need a server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from bokeh.document import Document
+from bokeh.events import DocumentReady
+from bokeh.models import Column, ColumnDataSource, Div, Row, UIElement
+
+from theorems.explore.columns import EMPTY, sources_of
+from theorems.explore.controls import Controls
+from theorems.explore.exact import Solved
+from theorems.explore.look import ink_callback, style_sheet
+from theorems.explore.matrices import matrices_figure
+from theorems.explore.panel import legend_html
+from theorems.explore.picture import Part
+from theorems.explore.plane import Plane
+from theorems.explore.state import State
+from theorems.explore.timeline import Timeline
+
+LEFT, RIGHT = {"flex": "1 1 24rem", "min-width": "0"}, {"flex": "1 1 24rem", "min-width": "0"}
+WRAP = {"flex-wrap": "wrap", "gap": "1rem"}
+HEAD = (
+    "<h1>{title}</h1><p>{said}Softmax attention trained with gradient descent selects tokens as a hard-margin SVM does:"
+    " the direction of the prompt p turns to p_mm.</p>"
+)
+DRAG = "Drag a token or a start and see what the theorems say. "
+
+
+class Layout:
+    """Everything that is on the page.
+
+    Attributes:
+        sources: columns by name, see :data:`theorems.explore.columns.EMPTY`.
+        plane, timeline: the pictures.
+        controls: what can be changed; None in a file.
+        head, words, assumptions, verdicts, status: texts as HTML.
+        root: all of it.
+    """
+
+    def __init__(self, state: State, *, served: bool) -> None:
+        self.sources = {
+            name: ColumnDataSource({column: [] for column in columns}, name=name) for name, columns in EMPTY.items()
+        }
+        self.plane = Plane(self.sources, draggable=served)
+        self.timeline = Timeline(self.sources)
+        self.controls = Controls(self.sources, self.plane) if served else None
+        self.matrices, titles, self.fit = matrices_figure(self.sources)
+        self.written = [*self.plane.written, titles]
+        self.head, self.words, self.assumptions, self.verdicts, self.status = (
+            Div(text="", sizing_mode="stretch_width", name=name)
+            for name in ("head", "words", "assumptions", "verdicts", "status")
+        )
+        self.status.styles = {"min-height": "2.6rem"}  # nothing moves away from under a pointer
+        self.legend = Div(text="", sizing_mode="stretch_width")
+        self.root = self._arrange()
+        self.speak_of(state)
+
+    def _arrange(self) -> Column:
+        picture = Column(self.plane.figure, self.words, self.legend, sizing_mode="stretch_width", styles=LEFT)
+        controls = [] if self.controls is None else [self.controls.edit]
+        beside = Column(*controls, self.timeline.column, self.matrices, sizing_mode="stretch_width", styles=RIGHT)
+        both = Row(picture, beside, sizing_mode="stretch_width", styles=WRAP)
+        load = [] if self.controls is None else [self.controls.load]
+        shown = [self.head, *load, self.status, both, self.verdicts, self.assumptions]
+        return Column(*shown, sizing_mode="stretch_width")
+
+    def draw(self, part: Part, solved: Solved, without: Sequence[str] = ()) -> None:
+        """A part of the picture, without sources that are to stay as they are."""
+        for name, columns in sources_of(part, solved.view.extent).items():
+            if name not in without:
+                self.sources[name].data = columns
+        if "tokens" in part.columns:
+            self.plane.scale_scores(part.columns["tokens"]["score"])
+        if "plane" in part.words:
+            self.words.text = f"<p>{part.words['plane']}</p>"
+            self.plane.name_axes(solved.view)
+        if "run" in part.words:
+            self.timeline.title.text = f"<h2>The run in time</h2><p>{part.words['run']}</p>"
+
+    def speak_of(self, state: State) -> None:
+        """Call by its name what is trained."""
+        trains_weights = len(state.shape) == 2
+        self.legend.text = legend_html(trains_weights)
+        self.timeline.name_norm("‖W‖_F" if trains_weights else "‖p‖")
+        self.matrices.visible = state.case.queried is not None
+
+    def entitle(self, state: State) -> None:
+        """The head of the page."""
+        problem = state.case.problem
+        title = f"{state.case.name}: n = {problem.n}, T = {problem.T}, d = {problem.d}; {problem.loss.name} loss"
+        self.head.text = HEAD.format(title=escape(title), said=DRAG if self.controls else "")
+
+    def add_to(self, document: Document) -> None:
+        """Put it into a document."""
+        sheet = style_sheet()
+        for model in self.root.select({"type": UIElement}):
+            model.stylesheets = [*model.stylesheets, sheet]
+        document.add_root(self.root)  # last: within a document every change of a model looks at all of them
+        ready = [ink_callback(self.written), self.timeline.show, self.fit]
+        document.js_on_event(DocumentReady, *ready)

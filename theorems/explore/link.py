@@ -1,0 +1,89 @@
+"""A link that holds the data: the text of the case, compressed, in the address; nothing of it is kept elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import numpy as np
+
+from generators.user_data import as_text, case_of
+from reference_attention.errors import InvalidInput
+from reference_attention.files import from_json, to_json
+from theorems.explore.runs import RULES
+from theorems.explore.state import MOST_STARTS, REACHES, State, state_of
+
+NAME = "state"
+"""Of the argument in the address."""
+LONGEST = 16_000
+"""Characters of an address that browsers and servers take; larger data are saved as files."""
+LARGEST = 2**22
+"""Characters of the text in a link."""
+
+
+def is_link(text: str) -> bool:
+    """Whether it is the address of a page that holds data."""
+    return text.startswith(("http://127.0.0.1", "http://localhost", f"?{NAME}="))
+
+
+def pack(state: State) -> str:
+    """The state as an argument of an address; empty where it is too long for one."""
+    held = {
+        "case": from_json(as_text(state.case)),
+        "starts": state.starts,
+        "token": state.token,
+        "alpha": state.alpha,
+        "reach": state.reach,
+        "rule": state.rule,
+    }
+    made = base64.urlsafe_b64encode(zlib.compress(to_json(held).encode(), 9)).decode().rstrip("=")
+    return made if len(made) <= LONGEST else ""
+
+
+def unpack_link(address: str) -> State:
+    """The state that an address, or its argument alone, holds.
+
+    Raises:
+        InvalidInput: it holds none, or a damaged one.
+    """
+    query = urlsplit(address).query if "?" in address else f"{NAME}={address}"
+    packed_state = parse_qs(query).get(NAME, [""])[0]
+    try:
+        content = base64.urlsafe_b64decode(packed_state + "=" * (-len(packed_state) % 4))
+        text = zlib.decompressobj().decompress(content, LARGEST).decode()
+        held = from_json(text)
+        found = state_of(case_of(held["case"], name="link"))
+        return found.but(**_view_in(found, held))
+    except InvalidInput as error:
+        raise InvalidInput(f"link: {error}") from None
+    except (ValueError, TypeError, KeyError, IndexError, zlib.error, binascii.Error):
+        raise InvalidInput("link: it holds no data, or was cut short; copy it whole.") from None
+
+
+def _view_in(found: State, held: dict[str, Any]) -> dict[str, Any]:
+    """What of a link is not data, if it fits them.
+
+    Raises:
+        ValueError, TypeError, KeyError, IndexError: it does not.
+    """
+    problem = found.case.problem
+    starts = np.array(held["starts"], dtype=np.float64)
+    i, t = (int(k) for k in held["token"])
+    alpha = None if held["alpha"] is None else tuple(int(k) for k in held["alpha"])
+    fits = (
+        starts.ndim == 2
+        and 1 <= len(starts) <= MOST_STARTS
+        and starts.shape[1] == problem.d
+        and np.isfinite(starts).all()
+        and 0 <= i < problem.n
+        and 0 <= t < problem.T
+        and (alpha is None or (len(alpha) == problem.n and all(0 <= k < problem.T for k in alpha)))
+        and held["reach"] in REACHES
+        and held["rule"] in RULES
+    )
+    if not fits:
+        raise ValueError("what a link looks at is not in its data")
+    return {"starts": starts, "token": (i, t), "alpha": alpha, "reach": float(held["reach"]), "rule": held["rule"]}

@@ -1,0 +1,65 @@
+"""Data for the page: a named dataset, a file, a recorded counterexample, a link; and what can be chosen from."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from generators.datasets import DATASETS
+from generators.user_data import load
+from reference_attention.errors import InvalidInput
+from reference_attention.files import read_named_values
+from theorems.core.recorded_files import COUNTEREXAMPLES
+from theorems.explore.link import is_link, unpack_link
+from theorems.explore.state import State, state_of
+from theorems.hunting import record
+
+FIRST = "figure-8"
+"""Shown where nothing else is asked for: two inputs, two starts, two directions."""
+OF_HUNTS = {"statement", "without", "case"}
+"""Names of a counterexample's file."""
+
+
+def state_named(source: str) -> State:
+    """The page on a named dataset, a recorded counterexample, a file or a link.
+
+    Raises:
+        InvalidInput: none of these, in one sentence.
+    """
+    if is_link(source):
+        return unpack_link(source)
+    recorded = COUNTEREXAMPLES / f"{source}.json"
+    if source in counterexamples():
+        return state_of(record.load(recorded).case.replace(name=source))
+    path = Path(source)
+    if path.suffix == ".json" and path.is_file() and set(read_named_values(path)) >= OF_HUNTS:
+        return state_of(record.load(path).case)
+    return state_of(load(source, 0).case)
+
+
+def state_in_file(name: str, content: bytes) -> State:
+    """The page on a file that was handed over as bytes.
+
+    Raises:
+        InvalidInput: as :func:`state_named`, with the name of the file.
+    """
+    plain = Path(name).name or "file"
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / plain
+        path.write_bytes(content)
+        try:
+            found = state_named(str(path))
+        except InvalidInput as error:
+            raise InvalidInput(str(error).replace(str(path), plain)) from None
+    return found.but(case=found.case.replace(name=plain))
+
+
+def counterexamples() -> list[str]:
+    """The recorded counterexamples, as statement-without-assumption; not the hunts that found none."""
+    paths = sorted(COUNTEREXAMPLES.glob("*.json"))
+    return [path.stem for path in paths if '"none_found"' not in path.read_text(encoding="utf-8")]
+
+
+def datasets() -> list[str]:
+    """The named datasets."""
+    return list(DATASETS)

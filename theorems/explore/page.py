@@ -1,0 +1,203 @@
+"""A served page: a state becomes a picture at once, and verdicts when nothing has moved for a moment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+from bokeh.document import Document
+
+from reference_attention.errors import InvalidInput
+from theorems.explore.background import Cancelled, Latest
+from theorems.explore.controls import Controls
+from theorems.explore.exact import Solved
+from theorems.explore.layout import Layout
+from theorems.explore.link import pack
+from theorems.explore.panel import assumptions_html, error_html, progress_text, statements_html
+from theorems.explore.picture import Part, parts_of
+from theorems.explore.state import REACHES, State
+from theorems.explore.verdicts import Said, StatementOnData, assumptions_of, plan, work_through
+from theorems.explore.view import View
+from theorems.run.findings import NamedFinding
+from theorems.run.pool import Pool
+
+PAUSE = 0.25
+"""Seconds without a change before the statements are tried: a token on its way asks for its picture alone."""
+ON_THE_WAY = ("tokens", "starts", "corners")
+"""What the browser itself moves while something is dragged."""
+
+
+class Page:
+    """One page in one tab.
+
+    Attributes:
+        state: what it is about.
+        document: what it lives in.
+        layout, controls: what it consists of.
+        view: the plane in which its tokens are drawn.
+        is_writing: whether it is the page that changes its models, and not somebody.
+    """
+
+    def __init__(self, document: Document, state: State) -> None:
+        self.state, self.document = state, document
+        self.layout = Layout(state, served=True)
+        assert self.layout.controls is not None
+        self.controls: Controls = self.layout.controls
+        self.is_writing = False
+        self._error, self._progress = "", ""
+        self._verified: object = None
+        self._units: list[StatementOnData] = []
+        self._said: dict[int, Said] = {}
+        self._pool = Pool(1)
+        deliver = document.add_next_tick_callback
+        self._pictures, self._statements = Latest(deliver), Latest(deliver, PAUSE)
+        part, solved = next(parts_of(state))
+        self.view: View = solved.view
+        self._draw(part, solved)
+
+    def begin(self, said: str = "") -> None:
+        """Put it into the document, when everything listens: Bokeh hears no click that is listened to later."""
+        self.layout.add_to(self.document)
+        self.change(self.state, said)
+
+    def change(self, state: State, said: str = "", *, moving: bool = False) -> None:
+        """Show another state, and drop what was computed for the one before.
+
+        Args:
+            said: a sentence on what could not be done.
+            moving: whether something is on its way; the plane then stays as it is.
+        """
+        is_other = state.case is not self._verified
+        self.state, self._error = state, said
+        held = self.view if moving else None
+
+        def pictures(cancelled: Cancelled) -> Iterator[tuple[Part, Solved]]:
+            for found in parts_of(state, held):
+                yield found
+                if cancelled():
+                    return
+
+        if is_other:
+            self._statements.drop()
+        self._pictures.ask(pictures, partial(self._take_part, moving), self._fail)
+        self._say(f"{len(self._said)} verdicts are of the data before" if is_other and self._said else self._progress)
+        if not moving:
+            with self.writing():
+                self._show_state()
+
+    def open(self, state: State) -> None:
+        """Show other data."""
+        with self.writing():
+            self.controls.which.value = ""
+        self._units, self._said = [], {}
+        self.layout.verdicts.text = self.layout.assumptions.text = ""
+        self.layout.speak_of(state)
+        self.change(state)
+
+    def refuse(self, error: InvalidInput) -> None:
+        """Stay as it was, with a sentence on what cannot be done."""
+        self.change(self.state, str(error))
+
+    def close(self) -> None:
+        """The tab is gone: nothing works on."""
+        self._pictures.close()
+        self._statements.close()
+        self._pool.close()
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Within it a change of a model is the page's own."""
+        before, self.is_writing = self.is_writing, True
+        try:
+            yield
+        finally:
+            self.is_writing = before
+
+    def show_place(self) -> None:
+        """The widgets say where the selected token or start is."""
+        controls, (kind, number) = self.controls, self.selection
+        with self.writing():
+            is_start = kind == "start"
+            held = self.view.attention_vector(self.state.starts[number]) if is_start else self.state.tokens[number]
+            place = self.view.place_tokens(held)
+            controls.x.value, controls.y.value = float(place[0]), float(place[1])
+            controls.score.disabled = is_start or self.state.scores_follow
+            controls.score.value = None if is_start else float(self.state.case.problem.scores[number])
+
+    @property
+    def selection(self) -> tuple[str, tuple[int, ...]]:
+        """What the widgets speak of: "token" with (i, t), or "start" with its number."""
+        kind, _, number = self.controls.which.value.partition(" ")
+        return kind, tuple(int(k) for k in number.split("·"))
+
+    def _statement_steps(self, state: State, cancelled: Cancelled) -> Iterator[Any]:
+        yield assumptions_of(state.case)
+        units = plan(state.case)
+        yield units
+        yield from work_through(self._pool, units, cancelled)
+
+    def _take_part(self, moving: bool, found: tuple[Part, Solved] | None) -> None:
+        if found is not None:
+            self._draw(*found, moving=moving)
+        elif self._verified is not self.state.case:
+            self._verified = self.state.case
+            self._statements.ask(partial(self._statement_steps, self.state), self._take_verdicts, self._fail)
+
+    def _draw(self, part: Part, solved: Solved, *, moving: bool = False) -> None:
+        with self.writing():
+            self.layout.draw(part, solved, ON_THE_WAY if moving else ())
+            if "tokens" in part.columns and not moving:
+                self.view = solved.view
+                self._show_choices(solved)
+                if self.controls.which.value:
+                    self.show_place()
+
+    def _take_verdicts(self, found: Any) -> None:
+        if not found:
+            return
+        if isinstance(found[0], NamedFinding):
+            self.layout.assumptions.text = assumptions_html(found)
+        elif isinstance(found[0], StatementOnData):
+            self._units, self._said = found, {}
+        else:
+            self._said |= dict(found)
+            self.layout.verdicts.text = statements_html(self._units, self._said)
+            self._say(progress_text(len(self._said), len(self._units)))
+
+    def _say(self, progress: str) -> None:
+        self._progress = progress
+        self.layout.status.text = error_html(self._error) + f"<p>{progress}</p>"
+
+    def _fail(self, error: Exception) -> None:
+        self._error = " ".join(str(error).split()) or type(error).__name__
+        self._say("")
+
+    def _show_state(self) -> None:
+        state, controls = self.state, self.controls
+        self.layout.entitle(state)
+        problem = state.case.problem
+        names = [f"token {i}·{t}" for i, t in np.ndindex(problem.n, problem.T)]
+        starts = [f"start {k}" for k in range(len(state.starts))]
+        before = controls.which.value
+        controls.which.options = [*names, *starts]
+        controls.which.value = before if before in starts else f"token {state.token[0]}·{state.token[1]}"
+        self.show_place()
+        controls.starts.value = len(starts)
+        controls.from_start.options = [str(k) for k in range(len(starts))]
+        controls.from_start.value = str(state.start)
+        controls.rule.value = state.rule
+        controls.reach.active = REACHES.index(state.reach)
+        controls.link.data = {"state": [pack(state)]}
+
+    def _show_choices(self, solved: Solved) -> None:
+        listed = []
+        for one in solved.choices:
+            kind = "optimal" if one.name == "optimal" else "locally optimal" if one.locally_optimal else "shown"
+            none = "" if one.solution is not None else ", no p_mm"
+            alpha = str(one.alpha.tolist())
+            listed.append((alpha, f"{alpha} {kind}{none}"))
+        self.controls.alpha.options = listed
+        self.controls.alpha.value = str(solved.about.alpha.tolist())

@@ -1,0 +1,109 @@
+"""What the theorems say, as HTML: assumptions with what decides, statements with verdict and tightest claim."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+
+from theorems.core.claim import Verdict
+from theorems.explore.look import KIND_COLORS, RULE_COLORS
+from theorems.explore.verdicts import OPEN, Said, StatementOnData
+from theorems.run.findings import NamedFinding
+from theorems.run.registry.suite import statements
+from theorems.run.tables import HOLDS
+
+MARKS = {
+    str(Verdict.UPHELD): ("✓", "right"),
+    str(Verdict.FALSIFIED): ("✗", "wrong"),
+    str(Verdict.NOT_APPLICABLE): ("–", "soft"),
+    str(Verdict.INCONCLUSIVE): ("?", "open"),
+    "fails": ("✗", "wrong"),
+    "holds": ("✓", "right"),
+}
+"""A sign and a colour for each verdict; the word stands beside them."""
+ASSUMED = {True: "right", False: "wrong", None: "open"}
+
+
+def assumptions_html(found: Iterable[NamedFinding]) -> str:
+    """A row per assumption; those that fail first."""
+    order = {False: 0, None: 1, True: 2}
+    rows = "".join(
+        f'<tr data-id="{escape(one.id)}"><td>{escape(one.id)}</td>'
+        f'<td class="{ASSUMED[one.holds]}">{HOLDS[one.holds][0]}</td>'
+        f"<td>{escape(one.title)}</td><td>{escape(one.evidence)}</td></tr>"
+        for one in sorted(found, key=lambda one: order[one.holds])
+    )
+    return _table("Assumptions on these data", ("assumption", "", "says", "because"), rows)
+
+
+def statements_html(units: Sequence[StatementOnData], said: Mapping[int, Said]) -> str:
+    """A row per statement, then those without an assumption that fails here; what is not known yet says so."""
+    whole, without = [], []
+    for k, unit in enumerate(units):
+        found = said.get(k)
+        if not unit.without:
+            whole.append(_row(unit, found))
+        elif found is None or found.verdict != OPEN:
+            without.append(_row(unit, found))
+    made = _table("Statements", ("statement", "verdict", "tightest claim: slack ≥ −tolerance", "says"), "".join(whole))
+    if without:
+        heads = ("statement", "verdict", "because", "says")
+        made += _table("Without the assumption that fails here", heads, "".join(without))
+    return made
+
+
+def progress_text(done: int, total: int) -> str:
+    """How many statements are done."""
+    return f"{done} of {total} statements tried" if done < total else f"all {total} statements tried"
+
+
+def error_html(sentence: str) -> str:
+    """A sentence on what cannot be used."""
+    return f'<p class="wrong" role="alert">{escape(sentence)}</p>' if sentence else ""
+
+
+def _row(unit: StatementOnData, said: Said | None) -> str:
+    name = f"{unit.id} without {unit.without}" if unit.without else unit.id
+    title = escape(statements()[unit.id].title)
+    if said is None:
+        return (
+            f'<tr data-id="{escape(name)}"><td>{escape(name)}</td><td class="soft">…</td><td></td><td>{title}</td></tr>'
+        )
+    mark, color = next((one for word, one in MARKS.items() if said.verdict.startswith(word)), ("?", "open"))
+    why = (
+        said.tightest if said.verdict == str(Verdict.UPHELD) else " ".join(filter(None, (said.tightest, said.because)))
+    )
+    return (
+        f'<tr data-id="{escape(name)}"><td>{escape(name)}</td><td class="{color}">{mark} {escape(said.verdict)}</td>'
+        f"<td>{escape(why)}</td><td>{title}</td></tr>"
+    )
+
+
+def _table(caption: str, heads: Sequence[str], rows: str) -> str:
+    head = "".join(f"<th>{escape(one)}</th>" for one in heads)
+    return (
+        f'<div class="scroll" tabindex="0"><table class="wide"><caption>{escape(caption)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def legend_html(queried: bool) -> str:
+    """What is drawn in the plane, in words with their colours."""
+    rules = " ".join(_line(rule, color) for rule, color in RULE_COLORS.items())
+    prompt = "W z" if queried else "p"
+    kinds = (
+        f"{_line('p_mm of the optimal tokens', KIND_COLORS['GMM'], 'dashed')}"
+        f" {_line('of locally optimal ones', KIND_COLORS['LMM'], 'dashed')}"
+        f" {_line('margin band of the ringed token’s input', '#808080', 'dotted')}"
+    )
+    return (
+        f"<p>★ chosen token α · ● other token, coloured by score · <span style='color:{KIND_COLORS['LMM']}'>□</span>"
+        f" SVM-neighbour: margin exactly 1 · <span style='color:{RULE_COLORS['normalized descent']}'>◯</span> selected"
+        f" · ▲ start {prompt}(0) · ⊕ {prompt} at the slider’s point · i·t: token t of input i; other inputs’ tokens are"
+        f" pale</p><p>{kinds}</p><p>runs: {rules}; thin lines: equal risk</p>"
+    )
+
+
+def _line(words: str, color: str, style: str = "solid") -> str:
+    swatch = f"display:inline-block;width:1.6em;border-top:3px {style} {color};vertical-align:middle"
+    return f'<span style="white-space:nowrap"><span style="{swatch}"></span> {escape(words)}</span>'

@@ -1,0 +1,140 @@
+"""The columns of the plane: tokens, starts, directions, margin band, runs and contours, as places in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from contourpy import contour_generator
+
+from reference_attention.risk import risk
+from reference_attention.svm.max_margin import MaxMargin
+from theorems.explore.exact import Solved
+from theorems.explore.runs import Run
+from theorems.explore.state import State
+from theorems.explore.view import View
+
+Columns = dict[str, list[Any]]
+GRID = 40
+"""Points of a side of the grid on which the risk is computed."""
+LEVELS = 9
+"""Contours."""
+FAR_OUT = 8.0
+"""A line that leaves the picture is drawn so far, in units of its extent."""
+KINDS = {True: "GMM", False: "LMM"}
+"""The direction of the optimal tokens, and those of locally optimal ones."""
+MOST_LISTED = 8
+"""Locally optimal directions that are drawn, at most."""
+
+
+def tokens(state: State, solved: Solved) -> Columns:
+    """A row per token; what is exact is marked by words, margins and duals are rounded once."""
+    problem, about = state.case.problem, solved.about
+    svm = about.solution
+    places = solved.view.place_tokens(state.tokens)
+    made: Columns = {name: [] for name in ("input", "token", "x", "y", "score", "is", "margin", "dual", "label")}
+    for i, t in np.ndindex(problem.n, problem.T):
+        chosen = int(about.alpha[i]) == t
+        role = "chosen" if chosen else "neighbour" if svm is not None and svm.neighbours[i, t] else "other"
+        row = (
+            i,
+            t,
+            float(places[i, t, 0]),
+            float(places[i, t, 1]),
+            float(problem.scores[i, t]),
+            role,
+            None if svm is None or chosen else float(svm.margins[i, t]),
+            None if svm is None else float(svm.duals[i, t]),
+            f"{i}·{t}",
+        )
+        for name, value in zip(made, row, strict=True):
+            made[name].append(value)
+    n = problem.n * problem.T
+    made["near"] = [1.0 if i == state.token[0] else 0.4 for i in made["input"]]
+    made["ring"] = [14.0 if (i, t) == state.token else 0.0 for i, t in zip(made["input"], made["token"], strict=True)]
+    for k in range(state.tokens.shape[2]) if state.tokens.shape[2] <= 3 else ():
+        made[f"k{k + 1}"] = state.tokens[:, :, k].ravel().tolist()
+    assert all(len(column) == n for column in made.values())
+    return made
+
+
+def starts(state: State, view: View) -> Columns:
+    """A row per start."""
+    places = view.place_prompts(state.starts)
+    norms = np.linalg.norm(state.starts, axis=1)
+    return {
+        "start": list(range(len(places))),
+        "x": places[:, 0].tolist(),
+        "y": places[:, 1].tolist(),
+        "norm": norms.tolist(),
+    }
+
+
+def rays(solved: Solved) -> Columns:
+    """p̄_mm of the choices, as lines from 0 to beyond the edge."""
+    made: Columns = {name: [] for name in ("xs", "ys", "kind", "alpha", "norm", "width")}
+    shown = [one for one in solved.choices if one.solution is not None][:MOST_LISTED]
+    for one in shown:
+        svm = one.solution
+        assert isinstance(svm, MaxMargin)
+        way = solved.view.place_tokens(solved.view.attention_vector(svm.direction))
+        end = FAR_OUT * solved.view.extent * way / (np.linalg.norm(way) or 1.0)
+        kind = KINDS[one.name == "optimal"] if one.locally_optimal or one.name == "optimal" else "not optimal"
+        row = ([0.0, float(end[0])], [0.0, float(end[1])], kind, str(one.alpha.tolist()), svm.norm)
+        for name, value in zip(made, (*row, 2.5 if one is solved.about else 1.5), strict=True):
+            made[name].append(value)
+    return made
+
+
+def band(state: State, solved: Solved) -> Columns:
+    """The margin band of the ringed token's input: between k_α·p_mm and k_α·p_mm − 1, on which neighbours lie."""
+    svm, view = solved.about.solution, solved.view
+    if svm is None:
+        return {"xs": [], "ys": [], "edge": []}
+    way = view.place_tokens(view.attention_vector(svm.p))
+    if view.query is not None:  # x·W z, of which attention_vector has the part for a query of length 1
+        way = way * float(np.linalg.norm(view.query))
+    length = float(np.linalg.norm(way))
+    if length == 0:
+        return {"xs": [], "ys": [], "edge": []}
+    i = state.token[0]
+    high = float(view.place_tokens(state.tokens[i, int(solved.about.alpha[i])]) @ way)
+    side = FAR_OUT * view.extent * np.array([-way[1], way[0]]) / length
+    made: Columns = {"xs": [], "ys": [], "edge": []}
+    for level, edge in ((high, "chosen token"), (high - 1, "margin 1: SVM-neighbours")):
+        foot = level * way / length**2
+        made["xs"].append([float(foot[0] - side[0]), float(foot[0] + side[0])])
+        made["ys"].append([float(foot[1] - side[1]), float(foot[1] + side[1])])
+        made["edge"].append(edge)
+    return made
+
+
+def run_columns(runs: list[Run], view: View) -> Columns:
+    made: Columns = {name: [] for name in ("xs", "ys", "rule", "start", "how", "norm")}
+    for one in runs:
+        places = view.place_prompts(one.points)
+        places = places[np.isfinite(places).all(axis=1)]
+        row = (places[:, 0].tolist(), places[:, 1].tolist(), one.rule, one.start, one.how, float(one.norms[-1]))
+        for name, value in zip(made, row, strict=True):
+            made[name].append(value)
+    return made
+
+
+def contours(state: State, view: View) -> Columns:
+    """Lines of equal risk L(p) over the plane of prompts; of W over the matrices v zᵀ/‖z‖ for v in the plane."""
+    side = np.linspace(-1.0, 1.0, GRID) * 1.05 * view.extent
+    places = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+    problem = state.case.problem
+    values = np.asarray(risk(problem.keys, problem.scores, problem.loss, view.prompts_at(places))).reshape(GRID, GRID)
+    low, high = float(values.min()), float(values.max())
+    made: Columns = {"xs": [], "ys": [], "risk": []}
+    if not (np.isfinite(values).all() and high > low):
+        return made
+    drawn = contour_generator(side, side, values)
+    for level in np.linspace(low, high, LEVELS + 2)[1:-1]:
+        for line in drawn.lines(float(level)):
+            points = np.asarray(line)
+            made["xs"].append(points[:, 0].tolist())
+            made["ys"].append(points[:, 1].tolist())
+            made["risk"].append(float(level))
+    return made

@@ -1,0 +1,110 @@
+"""Runs of the rules from the starts, as far as the picture goes; each is the reference's own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from reference_attention.training.descent import gradient_descent, normalized_gradient_descent
+from reference_attention.training.flow import gradient_flow
+from reference_attention.training.steepest_descent import steepest_descent
+from theorems.benchmark.optimisers.muon import MOMENTUM
+from theorems.benchmark.rules import rule_named
+from theorems.explore.state import State
+
+STEPS = 200
+"""Steps of a rule whose steps have a length; together they lead to the edge."""
+SMOOTH_STEPS = 400
+"""Steps of gradient descent, whose steps vanish."""
+RECORDS = 50
+"""Points of a run that are kept."""
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """A rule from one start.
+
+    Attributes:
+        rule: its name in :data:`RULES`.
+        start: the number of the start.
+        points: p, shape (r, p).
+        steps: at which step, shape (r,); of the flow the number of the record.
+        how: its step in words.
+    """
+
+    rule: str
+    start: int
+    points: Float64[np.ndarray, "r p"]
+    steps: Int64[np.ndarray, "r"]
+    how: str
+
+    @property
+    def norms(self) -> Float64[np.ndarray, "r"]:
+        """‖p‖."""
+        return np.asarray(np.linalg.norm(self.points, axis=1))
+
+
+Follow = Callable[[State, float], list[Run]]
+"""(state, ‖p‖ at the edge of the picture) → the runs of a rule, one from every start."""
+
+
+def _flow(state: State, norm: float) -> list[Run]:
+    found = []
+    for k, start in enumerate(state.starts):
+        begin = float(np.linalg.norm(start))
+        end = max(norm, 2 * begin)
+        record = np.linspace(begin, end, RECORDS + 1)[1:]
+        flow = gradient_flow(state.case.problem, start, norm=end, record=record)
+        found.append(Run("flow", k, flow.points, np.arange(len(flow.points)), f"no steps; {flow.stop}"))
+    return found
+
+
+def _descent(state: State, norm: float) -> list[Run]:
+    problem = state.case.problem
+    run = gradient_descent(problem, state.starts, steps=SMOOTH_STEPS, record_every=SMOOTH_STEPS // RECORDS)
+    how = f"{SMOOTH_STEPS} steps, η = 1/L_p = {math.exp(-problem.log_smoothness):.3g}"
+    return _from_every_start("gradient descent", run.points, run.iterations, how)
+
+
+def _normalized_descent(state: State, norm: float) -> list[Run]:
+    step, every = norm / STEPS, STEPS // RECORDS
+    run = normalized_gradient_descent(state.case.problem, state.starts, steps=STEPS, step=step, record_every=every)
+    how = f"{STEPS} steps of length {step:.3g}"
+    return _from_every_start("normalized descent", run.points, run.iterations, how)
+
+
+def _sign(state: State, norm: float) -> list[Run]:
+    step = norm / STEPS / math.sqrt(state.starts.shape[1])
+    points = steepest_descent(state.case.problem, state.starts, lengths=np.full(STEPS, step), norm=math.inf)
+    kept = np.arange(0, STEPS + 1, STEPS // RECORDS)
+    how = f"{STEPS} steps of {step:.3g} in every coordinate"
+    return _from_every_start("sign descent", points[kept], kept, how)
+
+
+def _muon(state: State, norm: float) -> list[Run]:
+    step = norm / STEPS / math.sqrt(min(state.shape) if len(state.shape) == 2 else 1)
+    problems = [state.case.problem] * len(state.starts)
+    rule = rule_named(f"muon-{step!r}")
+    run = rule.run(problems, state.starts, STEPS, shape=state.shape, record_every=STEPS // RECORDS)
+    how = f"{STEPS} steps of {step:.3g} in every singular direction, momentum {MOMENTUM:g}"
+    return _from_every_start("Muon", run.points, run.iterations, how)
+
+
+def _from_every_start(
+    rule: str, points: Float64[np.ndarray, "r s p"], steps: Int64[np.ndarray, "r"], how: str
+) -> list[Run]:
+    return [Run(rule, k, points[:, k], steps, how) for k in range(points.shape[1])]
+
+
+RULES: dict[str, Follow] = {
+    "flow": _flow,
+    "gradient descent": _descent,
+    "normalized descent": _normalized_descent,
+    "sign descent": _sign,
+    "Muon": _muon,
+}
+"""The rules by the names that the page has for them."""

@@ -1,0 +1,55 @@
+"""What the page saves: the data as .npz, .json and a test, each a file that the rest of the suite reads."""
+
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+import numpy as np
+
+from generators.case import Case
+from generators.query_data import FACTORS
+from generators.user_data import FURTHER, as_text
+from reference_attention.files import from_json, numbers
+
+TEST = '''"""Data of `theorems explore`, as a test; run it with pytest."""
+
+import json
+
+from theorems import verify
+
+DATA = json.loads({text})
+
+
+def test_statements_on_data():
+    """None is falsified; `print(verify(...))` shows each with its tightest claim."""
+    verify(DATA).raise_if_falsified()
+'''
+
+
+def as_json(case: Case) -> bytes:
+    """As ``theorems verify --data`` reads it."""
+    return as_text(case).encode()
+
+
+def as_npz(case: Case) -> bytes:
+    """The same as arrays, without those of single statements that such a file has no name for (``start_prompts``)."""
+    held: dict[str, Any] = from_json(as_text(case))
+    further = held.pop("arrays", {})
+    held |= {name: value for name, value in further.items() if name in (*FURTHER, *FACTORS)}
+    arrays = {name: np.asarray(numbers(value)) for name, value in held.items()}
+    target = io.BytesIO()
+    np.savez(target, allow_pickle=False, **arrays)
+    return target.getvalue()
+
+
+def as_test(case: Case) -> bytes:
+    """A file for pytest that verifies the statements on the data."""
+    lines = "\n".join(f"    {line + chr(10)!r}" for line in as_text(case).splitlines())
+    return TEST.format(text=f"\n{lines}\n").encode()
+
+
+def stem(case: Case) -> str:
+    """The name of a file of these data, without ending."""
+    return re.sub(r"[^\w.-]+", "-", case.name.removesuffix(".json").removesuffix(".npz")).strip("-") or "data"

@@ -1,0 +1,109 @@
+"""The server of the page: on this machine alone, at an address that nobody guesses, until its terminal ends it.
+
+The token is the first part of every path, so a wrong one finds nothing; requests for another host, as a page elsewhere
+could have a browser make, are refused before anything reads them, and web sockets from another page, too.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+from bokeh.application import Application
+from bokeh.application.handlers.function import FunctionHandler
+from bokeh.document import Document
+from bokeh.resources import Resources
+from bokeh.server.server import BaseServer
+from bokeh.server.tornado import BokehTornado
+from tornado.httpserver import HTTPServer
+from tornado.ioloop import IOLoop
+from tornado.netutil import bind_sockets
+from tornado.routing import HostMatches, Rule, RuleRouter
+
+from reference_attention.errors import InvalidInput
+from theorems.explore.acting import connect
+from theorems.explore.link import NAME, unpack_link
+from theorems.explore.look import TEMPLATE
+from theorems.explore.page import Page
+from theorems.explore.state import State
+
+HOST = "127.0.0.1"
+TOKEN_BYTES = 16
+COMPONENTS = ("bokeh", "bokeh-widgets", "bokeh-tables")
+
+
+class _Server(BokehTornado):  # type: ignore[misc]  # bokeh is not looked into
+    """Bokeh's, which sends no script for formulas and for WebGL, larger than all others together."""
+
+    def resources(self, absolute_url: Any = None) -> Resources:
+        """The scripts that a page loads."""
+        found: Resources = super().resources(absolute_url)
+        found.components = list(COMPONENTS)
+        return found
+
+
+class ExploreServer:
+    """A server of pages on a state; one for each tab.
+
+    Attributes:
+        address: what the browser opens.
+
+    Raises:
+        InvalidInput: the port is taken.
+    """
+
+    def __init__(self, state: State, port: int = 0, token: str = "") -> None:
+        token = token or secrets.token_urlsafe(TOKEN_BYTES)
+        try:
+            sockets = bind_sockets(port, HOST)
+        except OSError as error:
+            raise InvalidInput(f"--port: {port} cannot be used ({error.strerror or error}); give another.") from None
+        port = sockets[0].getsockname()[1]
+        origins = [f"{HOST}:{port}", f"localhost:{port}"]
+        application = Application(FunctionHandler(_page_maker(state)))
+        inner = _Server({"/": application}, prefix=token, extra_websocket_origins=origins, use_index=False)
+        hosts = RuleRouter([Rule(HostMatches(rf"^({'|'.join((HOST, 'localhost'))})$"), inner)])
+        http = HTTPServer(hosts)
+        http.add_sockets(sockets)
+        self.loop = IOLoop.current()
+        self._server = BaseServer(self.loop, inner, http)
+        self.address = f"http://{HOST}:{port}/{token}/"
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._server.start()
+
+    def run(self) -> None:
+        """Answer until the process is ended."""
+        self.loop.start()
+
+    def stop(self) -> None:
+        """End it, with what its pages have begun."""
+        self._server.stop()
+        self.loop.stop()
+
+
+def _page_maker(state: State) -> Callable[[Document], None]:
+    def make(document: Document) -> None:
+        document.title, document.template = f"{state.case.name}, explored", TEMPLATE
+        shown, said = _requested_state(document, state)
+        page = Page(document, shown)
+        connect(page)
+        page.begin(said)
+        document.on_session_destroyed(lambda _: page.close())
+
+    return make
+
+
+def _requested_state(document: Document, state: State) -> tuple[State, str]:
+    """The state in the address, if there is one; otherwise that of the command."""
+    context = document.session_context
+    arguments = context.request.arguments if context is not None and context.request is not None else {}
+    held = arguments.get(NAME, [b""])[0].decode("ascii", "replace")
+    if not held:
+        return state, ""
+    try:
+        return unpack_link(held), ""
+    except InvalidInput as error:
+        return state, str(error)

@@ -1,0 +1,140 @@
+"""What the page is about: data, starts, and what of them is looked at; every change gives another one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Float64
+
+from generators.case import Case
+from reference_attention.errors import InvalidInput
+from reference_attention.problem import Dataset, Problem
+from reference_attention.query_dataset import QueryDataset
+
+REACHES = (2.0, 6.0, 20.0, 60.0, 200.0)
+"""‖p‖ at the edge of the picture, in units of ‖p_mm‖ (of 1/|keys| where there is none)."""
+MOST_STARTS = 12
+"""Starts that a picture has room for."""
+EDITED = " (edited)"
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Data and starts on the page.
+
+    Attributes:
+        case: the data; its ``start``, where it has one, is the first of the starts.
+        starts: p(0), shape (s, p); vec(W(0)) where W is trained.
+        token: (i, t), the one that is ringed; the picture shows the margin band of its input.
+        alpha: the tokens whose p_mm is shown; None for the optimal ones.
+        reach: which of :data:`REACHES`.
+        rule: whose run the slider goes through, by its name in :data:`theorems.explore.runs.RULES`.
+        start: from which of the starts.
+    """
+
+    case: Case
+    starts: Float64[np.ndarray, "s p"]
+    token: tuple[int, int] = (0, 0)
+    alpha: tuple[int, ...] | None = None
+    reach: float = REACHES[1]
+    rule: str = "flow"
+    start: int = 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of what is trained: that of a prompt, or of W."""
+        queried = self.case.queried or self.case.sequence
+        return (self.case.problem.d,) if queried is None else queried.shape
+
+    @property
+    def tokens(self) -> Float64[np.ndarray, "n T m"]:
+        """What can be dragged: the tokens where W is trained, otherwise the keys."""
+        return self.case.problem.keys if self.case.queried is None else self.case.queried.X
+
+    @property
+    def scores_follow(self) -> bool:
+        """Whether scores follow from tokens, labels and head, so that none can be given."""
+        dataset = self.case.dataset
+        return self.case.queried is not None or (dataset is not None and dataset.W is None)
+
+    def but(self, **changed: object) -> State:
+        """With some attributes replaced."""
+        return replace(self, **changed)  # type: ignore[arg-type]
+
+    def with_token(self, i: int, t: int, place: Float64[np.ndarray, "m"]) -> State:
+        """Token t of input i moved; its score follows where scores do.
+
+        Raises:
+            InvalidInput: a place that is not finite; data with several queries per input, whose tokens several share.
+        """
+        if self.case.sequence is not None:
+            raise InvalidInput("tokens: of sequences several inputs share them; change them in the file.")
+        tokens = self.tokens.copy()
+        tokens[i, t] = place
+        case = self.case
+        if case.queried is not None:
+            held = case.queried
+            queried = QueryDataset(tokens, held.queries, held.Y, held.v, held.loss)
+            return self._with_case(case.replace(problem=queried.problem, queried=queried))
+        if case.dataset is not None and self.scores_follow:
+            dataset = Dataset(tokens, case.dataset.Y, case.dataset.v, None, case.dataset.loss)
+            return self._with_case(case.replace(problem=dataset.problem, dataset=dataset))
+        return self._with_problem(Problem(tokens, case.problem.scores, case.problem.loss))
+
+    def with_score(self, i: int, t: int, score: float) -> State:
+        """Token t of input i given a score.
+
+        Raises:
+            InvalidInput: one that is not finite; scores that follow from the tokens.
+        """
+        if self.scores_follow or self.case.sequence is not None:
+            raise InvalidInput("scores: follow from tokens, labels and head here; move the token instead.")
+        scores = self.case.problem.scores.copy()
+        scores[i, t] = score
+        return self._with_problem(Problem(self.case.problem.keys, scores, self.case.problem.loss))
+
+    def with_start(self, k: int, start: Float64[np.ndarray, "p"]) -> State:
+        """The k-th start moved; the first one is that of the data where they have one."""
+        starts = self.starts.copy()
+        starts[k] = start
+        moved = self.but(starts=starts)
+        if k == 0 and self.case.start is not None:
+            return moved._with_case(self.case.replace(start=starts[0]))
+        return moved
+
+    def with_starts(self, count: int) -> State:
+        """So many starts: the last ones go, or come from p = 0, each apart from the one before.
+
+        Raises:
+            InvalidInput: none, or too many.
+        """
+        if not 1 <= count <= MOST_STARTS:
+            raise InvalidInput(f"starts: between 1 and {MOST_STARTS}, not {count}.")
+        new = np.zeros((max(0, count - len(self.starts)), self.starts.shape[1]))
+        for k, row in enumerate(new):
+            row[(len(self.starts) + k) % len(row)] = 1 / self.case.problem.key_scale
+        starts = np.concatenate([self.starts[:count], new])
+        return self.but(starts=starts, start=min(self.start, count - 1))
+
+    def _with_problem(self, problem: Problem) -> State:
+        """Of keys and scores; statements about tokens speak of the data that realise them."""
+        dataset = None if self.case.dataset is None else Dataset.realising(problem)
+        return self._with_case(self.case.replace(problem=problem, dataset=dataset))
+
+    def _with_case(self, case: Case) -> State:
+        name = case.name if case.name.endswith(EDITED) else case.name + EDITED
+        return self.but(case=case.replace(name=name))
+
+
+def state_of(case: Case) -> State:
+    """The page on data: from their start or starts, otherwise from p(0) = 0."""
+    prompts = case.arrays.get("start_prompts")
+    if case.start is not None:
+        starts = case.start[None]
+    elif prompts is not None and prompts.ndim == 2 and prompts.shape[1] == case.problem.d:
+        starts = prompts[:MOST_STARTS]
+    else:
+        starts = np.zeros((1, case.problem.d))
+    alpha = None if case.alpha is None else tuple(case.alpha.tolist())
+    return State(case, np.array(starts, dtype=np.float64), (0, int(case.chosen_tokens[0])), alpha)

@@ -1,0 +1,70 @@
+"""The columns of a run in time, and of the matrices that W is compared with."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from reference_attention.risk import softmax_weights
+from theorems.explaining.weights import trained_weights
+from theorems.explore.exact import Solved
+from theorems.explore.plane_columns import Columns
+from theorems.explore.runs import Run
+from theorems.explore.state import State
+
+
+def frames(state: State, solved: Solved, run: Run) -> Columns:
+    """The run that the slider goes through: a row per record, with a list over the tokens of the ringed one's input.
+
+    ``weights`` are those of the softmax, ``margins`` are (k_α − k_t)·p/‖p‖, nothing at p = 0 and for α itself.
+    """
+    problem, i = state.case.problem, state.token[0]
+    norms = run.norms
+    kept = np.isfinite(norms)
+    points, norms = run.points[kept], norms[kept]
+    weights = np.asarray(softmax_weights(problem.keys, points))[:, i]
+    a = int(solved.about.alpha[i])
+    rows = problem.keys[i, a] - problem.keys[i]
+    margins = points @ rows.T / np.where(norms > 0, norms, np.nan)[:, None]
+    places = solved.view.place_prompts(points)
+    return {
+        "step": run.steps[kept].tolist(),
+        "norm": norms.tolist(),
+        "x": places[:, 0].tolist(),
+        "y": places[:, 1].tolist(),
+        "weights": weights.tolist(),
+        "margins": [[None if t == a or np.isnan(m) else float(m) for t, m in enumerate(row)] for row in margins],
+    }
+
+
+def matrices(state: State, solved: Solved, run: Run) -> dict[str, Columns]:
+    """W^mm of least Frobenius norm, W_⋆ of least nuclear norm, and W at the end of the run: entries side by side.
+
+    Each is divided by its ‖W‖_F. The titles have norm and exact rank; W_⋆ is there where it is proven the only one.
+    """
+    d, e = state.shape
+    found = []
+    for both in trained_weights(state.case, [solved.about]):
+        frobenius, least = both.frobenius, both.nuclear
+        found.append((f"W^mm: ‖W‖_F = {frobenius.norm:.4g}, rank {both.rank}", frobenius.p.reshape(d, e)))
+        proven = f"rank {least.rank}" if least.exact is not None else f"not decided: {least.undecided}"
+        found.append((f"W_⋆: ‖W‖_⋆ = {least.norm:.4g}, {proven}", least.W))
+    end = run.points[-1].reshape(d, e)
+    found.append((f"{run.rule}: ‖W‖_F = {float(run.norms[-1]):.4g}", end))
+    entries: Columns = {name: [] for name in ("x", "y", "value", "shown", "what")}
+    titles: Columns = {"x": [], "y": [], "text": []}
+    gap = e + max(1.0, 0.15 * max(d, e))
+    for k, (title, W) in enumerate(found):
+        size = float(np.linalg.norm(W)) or 1.0
+        for (row, column), value in np.ndenumerate(W):
+            place = (
+                k * gap + column,
+                -float(row),
+                float(value) / size,
+                float(value),
+                f"{title}; entry {row}, {column}",
+            )
+            for name, one in zip(entries, place, strict=True):
+                entries[name].append(one)
+        for name, one in zip(titles, (k * gap - 0.5, 0.7 + 0.05 * d, title.replace(": ", "\n")), strict=True):
+            titles[name].append(one)
+    return {"matrices": entries, "titles": titles}

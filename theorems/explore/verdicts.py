@@ -1,0 +1,149 @@
+"""What the theorems say of the data: as ``theorems verify --data`` does, statement by statement, in another process.
+
+A statement that is left without one assumption, which fails here, is tried too, as ``theorems replay`` does: what then
+fails is why the assumption is there. All is handed on as it comes, and nobody waits for what is no longer asked for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from generators.case import Case
+from generators.user_data import Given
+from theorems.core.check import sentence
+from theorems.core.claim import Verdict
+from theorems.hunting.entries import droppable, weakened_named
+from theorems.hunting.examine import examine
+from theorems.run.findings import NamedFinding, findings
+from theorems.run.pool import Pool
+from theorems.run.registry.lookup import select_statements
+from theorems.run.registry.suite import statements
+from theorems.run.session import Request, Session
+from theorems.run.verify import Progress
+
+OPEN = "open"
+"""Of a statement without an assumption: its own claims say nothing there."""
+PATIENT = 1.0
+"""Seconds for which a statement on data of before may go on; a process that takes longer is ended."""
+
+
+@dataclass(frozen=True)
+class Said:
+    """What came of a statement, or of one without an assumption.
+
+    Attributes:
+        id: of the statement.
+        without: the assumption that is left out; empty if none is.
+        verdict: in the suite's words; of one without an assumption, ``fails``, ``holds`` or :data:`OPEN`.
+        tightest: the claim that is nearest to failing, or that failed.
+        because: why it is not plainly upheld.
+    """
+
+    id: str
+    without: str
+    verdict: str
+    tightest: str
+    because: str
+
+    @property
+    def summary(self) -> str:
+        """In a word."""
+        return self.verdict
+
+
+@dataclass(frozen=True)
+class StatementOnData:
+    """One statement on the data: a unit of work, without an assumption where that fails and the others hold."""
+
+    id: str
+    given: Given
+    without: str = ""
+
+    @property
+    def total(self) -> int:
+        """One step."""
+        return 1
+
+    def prepare(self) -> None:
+        """Import the suite before its time runs."""
+        statements()
+
+    def run(self, progress: Progress) -> Said:
+        """Verify it, or examine it without the assumption."""
+        if self.without:
+            return _without(self.id, self.without, self.given.case)
+        (result,) = Session(Request((self.id,), given=self.given)).finish().results
+        tightest = "" if result.tightest is None else result.tightest.nearness
+        return Said(self.id, "", result.verdict_in_words, tightest, result.complaint)
+
+    def unfinished_result(self, why: str) -> Said:
+        """Not decided."""
+        return Said(self.id, self.without, str(Verdict.INCONCLUSIVE), "", why or "interrupted")
+
+
+def _without(id: str, without: str, case: Case) -> Said:
+    weakened = weakened_named(id, without)
+    found = examine(weakened, case, guided=False)
+    if found.violated is not None:
+        why = " ".join(weakened.why.split())
+        return Said(id, without, "fails", sentence(found.violated), f"refutes: {weakened.refutes}. {why}")
+    return Said(id, without, OPEN if found.undecided else "holds", "", found.refusal)
+
+
+def assumptions_of(case: Case) -> list[NamedFinding]:
+    """Every assumption that a statement about such data makes, with the number that decides."""
+    with np.errstate(all="ignore"):  # searches for refuting prompts go far out
+        return findings(Given(case), select_statements((), subject=case))
+
+
+def plan(case: Case) -> list[StatementOnData]:
+    """Every statement about such data; then those that assume what fails here, without it."""
+    given = Given(case)
+    chosen = select_statements((), subject=case)
+    units = [StatementOnData(one.id, given) for one in chosen]
+    pairs = [(one.id, without) for one in chosen for without in droppable(one) if without not in one.needs]
+    with np.errstate(all="ignore"):
+        return units + [StatementOnData(id, given, without) for id, without in pairs if _fails_alone(case, id, without)]
+
+
+def _fails_alone(case: Case, id: str, without: str) -> bool:
+    """Whether the assumption fails on the data, and all others that a counterexample must satisfy hold."""
+    weakened = weakened_named(id, without)
+    if weakened.fails(case).holds is not False:
+        return False
+    return all(weakened.statement.assumption(kept).check(case).holds for kept in weakened.keeps)
+
+
+def work_through(
+    pool: Pool, units: list[StatementOnData], cancelled: Callable[[], bool]
+) -> Iterator[list[tuple[int, Said]]]:
+    """(number, result) of the units as they are finished, until all are or nobody asks any more.
+
+    A process that still works on one then is given :data:`PATIENT` seconds, and ended.
+    """
+    ready: list[tuple[int, Said]] = []
+
+    def tell(number: int, word: str, value: object) -> None:
+        if word == "finished":
+            assert isinstance(value, Said)
+            ready.append((number, value))
+        elif word in ("failed", "died"):
+            ready.append((number, units[number].unfinished_result(f"the process {value}")))
+
+    since = None
+    steps = pool.work(range(len(units)), lambda k: None if cancelled() else units[k], tell)
+    for _ in steps:
+        if ready and not cancelled():
+            yield ready.copy()
+        ready.clear()
+        if cancelled():
+            since = since or time.monotonic()
+            if time.monotonic() - since > PATIENT:
+                pool.close()
+                return
+    if ready and not cancelled():
+        yield ready.copy()

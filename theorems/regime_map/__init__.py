@@ -1,0 +1,1 @@
+"""``theorems regime-map``: the work of following the joint path of a schedule, and the document about it."""

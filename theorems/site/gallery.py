@@ -1,0 +1,36 @@
+"""The gallery of the site: what can be explored, with a page for each figure that has data and each counterexample."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from html import escape
+from importlib.util import find_spec
+from pathlib import Path
+
+GALLERY = "gallery"
+"""Its folder."""
+SAID = (
+    "Pages of [`theorems explore`](../docs/explore.md): pictures with hover values, and a slider through the run. The"
+    " command opens the same with tokens that can be dragged."
+)
+
+
+def write_gallery_pages(folder: Path, names: Collection[str] | None = None) -> bool:
+    """Write it; False where bokeh is not installed, so that there is none.
+
+    Args:
+        names: of the data; all by default.
+    """
+    if find_spec("bokeh") is None:
+        return False
+    from theorems.explore.gallery import write_gallery
+
+    tables: dict[bool, list[str]] = {False: [], True: []}
+    for one in write_gallery(folder, names):
+        link = f'<a href="{escape(one.file)}">{escape(one.name)}</a>'
+        tables[one.is_counterexample].append(f"<tr><td>{link}</td><td>{escape(one.says)}</td></tr>")
+    parts = ["# Gallery", SAID]
+    for is_counterexample, title in ((False, "Figures and data"), (True, "Counterexamples")):
+        parts += [f"## {title}", f'<table class="docutils">{"".join(tables[is_counterexample])}</table>']
+    (folder / "index.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    return True
