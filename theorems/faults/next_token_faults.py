@@ -127,8 +127,9 @@ def _svm(problem: MasterProblem, sets: Any, factor: fmpq, *, point: bool) -> Any
     return replace(found, duals={pair: factor * x for pair, x in found.duals.items()})
 
 
-def _minimum_of_equal_contexts(size: float, split: Split) -> FiniteMinimum:
-    found = finite_minimum(Split(_equal_weights(split.problem), split.sets, split.orthogonal, split.dimension))
+def _minimum_of_equal_counts(size: float, split: Split) -> FiniteMinimum:
+    once = _change(split.problem, counts=np.minimum(split.problem.counts, 1))
+    found = finite_minimum(Split(once, split.sets, split.orthogonal, split.dimension))
     return FiniteMinimum(split, found.point)
 
 
@@ -226,7 +227,7 @@ def _fault(name: str, says: str, by: str, of: Any, wrong: Any, size: float = 0.0
 
 
 NEXT_TOKEN_FAULTS = (
-    _fault("supports-not-extended", "Ŝ = S, whatever ties", NEXT, SUPPORTS, _not_extended),
+    _fault("supports-not-extended", "Ŝ = S, whatever ties", ATTENTION, SUPPORTS, _not_extended),
     _fault("supports-of-everything", "Ŝ = V, whatever separates", NEXT, SUPPORTS, _all_tied),
     _fault("loss-forgets-multiplicities", "m = 1 in the loss", ATTENTION, LOSS, _loss_without_times),
     _fault("loss-of-equal-contexts", "π_j = 1/m in the loss", "ntp-entropy", LOSS, _loss_of_equal_contexts),
@@ -237,7 +238,9 @@ NEXT_TOKEN_FAULTS = (
     _fault("ntp-svm-without-ties", "NTP-SVM without (6a)", PATH, next_token_svm, _svm_without_ties),
     _fault("ntp-svm-scaled", "θ_mm is 1 + ε of itself", PATH, next_token_svm, _svm_scaled, 1e-6, "ε"),
     _fault("ntp-svm-dual-off", "its duals are 1 + ε of themselves", PATH, next_token_svm, _svm_dual_off, 1e-6, "ε"),
-    _fault("theta-star-of-equal-contexts", "θ_⋆ of π_j = 1/m", NEXT, finite_minimum, _minimum_of_equal_contexts),
+    _fault(
+        "theta-star-of-equal-counts", "θ_⋆ as if all had followed once", NEXT, finite_minimum, _minimum_of_equal_counts
+    ),
     _fault("theta-star-without-multiplicities", "θ_⋆ of m = 1", ATTENTION, finite_minimum, _minimum_without_times),
     _fault("theta-star-off", "θ_⋆ is 1 + ε of itself", "ntp-entropy", finite_minimum, _minimum_off, 1e-6, "ε"),
     _fault("compatible-if-uniform", "only equal counts are compatible", OVER, compatible, _compatible_if_uniform),

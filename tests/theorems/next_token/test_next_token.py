@@ -50,7 +50,7 @@ CAUGHT_BY = {
     "ntp-svm-without-ties": "ntp-svm-is-optimal",
     "ntp-svm-scaled": "ntp-svm-is-optimal",
     "ntp-svm-dual-off": "ntp-svm-is-optimal",
-    "theta-star-of-equal-contexts": "finite-part-is-enclosed",
+    "theta-star-of-equal-counts": "finite-part-is-enclosed",
     "theta-star-without-multiplicities": "finite-part-is-enclosed",
     "theta-star-off": "finite-part-is-enclosed",
     "compatible-if-uniform": "contexts-are-compatible",
