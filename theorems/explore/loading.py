@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from pathlib import Path
 
+from generators.case import Case
 from generators.datasets import DATASETS
 from generators.user_data import load
 from reference_attention.errors import InvalidInput
@@ -16,6 +18,8 @@ from theorems.hunting import record
 
 FIRST = "figure-8"
 """Shown where nothing else is asked for: two inputs, two starts, two directions."""
+OF_ATTENTION = re.compile('"case": {[^}]*"(?:keys|X)": ')
+"""In the text of a counterexample whose data can be drawn."""
 OF_HUNTS = {"statement", "without", "case"}
 """Names of a counterexample's file."""
 
@@ -30,11 +34,17 @@ def state_named(source: str) -> State:
         return unpack_link(source)
     recorded = COUNTEREXAMPLES / f"{source}.json"
     if source in counterexamples():
-        return state_of(record.load(recorded).case.replace(name=source))
+        return _state_on(source, record.load(recorded).case.replace(name=source))
     path = Path(source)
     if path.suffix == ".json" and path.is_file() and set(read_named_values(path)) >= OF_HUNTS:
-        return state_of(record.load(path).case)
-    return state_of(load(source, 0).case)
+        return _state_on(source, record.load(path).case)
+    return _state_on(source, load(source, 0).case)
+
+
+def _state_on(source: str, subject: object) -> State:
+    if not isinstance(subject, Case):
+        raise InvalidInput(f"{source}: is no data of attention with a prompt or W; give keys and scores, or tokens X.")
+    return state_of(subject)
 
 
 def state_in_file(name: str, content: bytes) -> State:
@@ -55,9 +65,10 @@ def state_in_file(name: str, content: bytes) -> State:
 
 
 def counterexamples() -> list[str]:
-    """The recorded counterexamples, as statement-without-assumption; not the hunts that found none."""
+    """The recorded counterexamples, as statement-without-assumption; not the hunts that found none, nor other data."""
     paths = sorted(COUNTEREXAMPLES.glob("*.json"))
-    return [path.stem for path in paths if '"none_found"' not in path.read_text(encoding="utf-8")]
+    texts = {path.stem: path.read_text(encoding="utf-8") for path in paths}
+    return [name for name, text in texts.items() if '"none_found"' not in text and OF_ATTENTION.search(text)]
 
 
 def datasets() -> list[str]:
