@@ -172,9 +172,10 @@ def _affordable(of: Sizes, group: int, lengths: str) -> Sizes:
             size = shorter(one.T, least)
             return replace(one, L=size, T=size)
         longer, other = ("L", "T") if one.L > one.T else ("T", "L")
-        size = max(shorter(getattr(one, longer), least), getattr(one, other) + 1)
-        # Where the two are next to each other the shorter one has to be first.
-        return replace(one, **({longer: size} if size < getattr(one, longer) else {other: shorter(size - 1, least)}))
+        more, less = getattr(one, longer), getattr(one, other)
+        if more == less + 1:  # the shorter one has to be first
+            return replace(one, **{other: shorter(less, least)})
+        return replace(one, **{longer: max(shorter(more, least), less + 1)})
 
     def fewer_groups(one: Sizes) -> Sizes:
         # Of one group the heads may have been halved: they are not to grow again.

@@ -58,7 +58,7 @@ def _independent_contexts(case: NextTokens) -> Finding:
     return Finding(rank == m, f"{m} contexts of rank {rank}")
 
 
-def _followed(case: NextTokens) -> Finding:
+def _sequences(case: NextTokens) -> Finding:
     """The data are sequences with labels."""
     held = case.samples is not None
     return Finding(held, "sequences are given" if held else "the data are contexts with counts, not sequences")
@@ -117,7 +117,7 @@ INDEPENDENT_CONTEXTS = Assumption(
     "2402.18551, Lemma 1",
     _independent_contexts,
 )
-SEQUENCES = Assumption("sequences-given", "the data are sequences with labels", "2403.08081", _followed)
+SEQUENCES = Assumption("sequences-given", "the data are sequences with labels", "2403.08081", _sequences)
 LABELS_WITHIN = Assumption("labels-within", "every label occurs in its sequence", "2403.08081", _labels_within)
 INDEPENDENT_TOKENS = Assumption(
     "independent-embeddings",

@@ -128,7 +128,8 @@ def _embeddings(draw: DrawFn, kind: str, m: int, d: int) -> Float64[np.ndarray, 
     h = draw(integers((m, d), -3, 3)).astype(np.float64)
     if kind == "repeated":
         h = h[draw(integers((m,), 0, max(0, m // 2)))]
-    return h if not draw(one_in(4)) else h / 4
+    # Powers of two of planted log-odds are whole numbers.
+    return h / 4 if draw(one_in(4)) and kind != "planted" else h
 
 
 @st.composite

@@ -107,11 +107,11 @@ class NextTokenEnds:
         kept = [(float(shares[v]), int(v)) for v in np.flatnonzero(self.supports.sets[j])]
         return {self.case.alternative(j, v): share for share, v in sorted(kept, key=lambda pair: (-pair[0], pair[1]))}
 
-    def ruled_out(self, j: int) -> list[str]:
+    def exclusions(self, j: int) -> list[str]:
         """The tokens whose probability tends to 0 after context j."""
-        return [self.case.alternative(j, int(v)) for v in np.flatnonzero(self.minimum.split.masked[j])]
+        return [self.case.alternative(j, int(v)) for v in np.flatnonzero(self.minimum.split.others[j])]
 
-    def tied(self, j: int) -> list[str]:
+    def ties(self, j: int) -> list[str]:
         """The tokens that never followed context j, and keep probability all the same."""
         extra = self.supports.sets[j] & ~self.problem.supports[j]
         return [self.case.alternative(j, int(v)) for v in np.flatnonzero(extra)]
@@ -134,11 +134,11 @@ class NextTokenEnds:
         followed = ", ".join(self.case.alternative(j, int(v)) for v in np.flatnonzero(self.problem.supports[j]))
         kept = ", ".join(f"{name} {share:.3g}" for name, share in self.ends_on(j).items())
         said = f"After {self.case.context(j)} (followed by {followed}) it ends on {kept}"
-        said += f"; ruled out: {', '.join(self.ruled_out(j))}." if self.ruled_out(j) else "."
-        if self.tied(j):
+        said += f"; ruled out: {', '.join(self.exclusions(j))}." if self.exclusions(j) else "."
+        if self.ties(j):
             why = self.why_tied(j)
             more = " and others" if len(why) > SHOWN else ""
-            said += f" {', '.join(self.tied(j))} never followed it, and is tied by {'; '.join(why[:SHOWN])}{more}."
+            said += f" {', '.join(self.ties(j))} never followed it, and is tied by {'; '.join(why[:SHOWN])}{more}."
         return said
 
     @property

@@ -25,7 +25,8 @@ import yaml
 
 from examples.kernels import handwritten
 from generators.datasets import DATASETS
-from generators.user_data import load
+from generators.user_data import load, subject_of
+from reference_attention.files import from_json
 from tests import documents as documents_
 from tests import facts
 from tests.documents import Block, Shown, agree, blocks, commands, documents, inline, lines, read, rows
@@ -163,6 +164,7 @@ def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, results: Path) -> Path
     example = next(block for block in PYTHON if block.document == "docs/conjectures.md")
     (tmp_path / "mine.py").write_text(example.text, encoding="utf-8")
     execute(next(block for block in PYTHON if block.document == "README.md"))
+    (tmp_path / "abab.txt").write_text("abab abba\nbaab aab\n", encoding="utf-8")
     return tmp_path
 
 
@@ -273,8 +275,10 @@ CHECKS: Mapping[str, Callable[[Shown, pytest.CaptureFixture[str]], None]] = Mapp
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.name)
 def test_every_block_is_one_that_is_checked(block: Block, tmp_path: Path) -> None:
-    assert block.language in ("console", "python", "py", "indented", "yaml", "toml")
-    if block.language == "yaml":
+    assert block.language in ("console", "python", "py", "indented", "yaml", "toml", "json")
+    if block.language == "json":
+        assert all(subject_of(from_json(line)).kind for line in block.text.splitlines())
+    elif block.language == "yaml":
         inputs = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))["inputs"]
         assert {name for step in yaml.safe_load(block.text)["steps"] for name in step.get("with", ())} <= {*inputs}
     elif block.language == "toml" and block.document == "docs/publish.md":

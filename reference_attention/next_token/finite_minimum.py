@@ -83,19 +83,19 @@ class FiniteMinimum:
     @cached_property
     def log_shares(self) -> Float64[np.ndarray, "m K"]:
         """log q⋆_jv for v ∈ Ŝ_j, log w⋆_jv for others: ℓ_jv(θ_⋆) − log Σ_{Ŝ_j} e^ℓ; −∞ for no alternative."""
-        return self._rounded(lambda x: float(x.mid()), -np.inf)
+        return self._round(lambda x: float(x.mid()), -np.inf)
 
     @cached_property
     def shares(self) -> Float64[np.ndarray, "m K"]:
         """q⋆ and w⋆."""
-        return self._rounded(lambda x: float(x.exp().mid()), 0.0)
+        return self._round(lambda x: float(x.exp().mid()), 0.0)
 
     @cached_property
     def value(self) -> arb:
         """L_⋆ = inf L, a ball."""
         return self.at.value
 
-    def _rounded(self, number: object, missing: float) -> Float64[np.ndarray, "m K"]:
+    def _round(self, number: object, missing: float) -> Float64[np.ndarray, "m K"]:
         out = np.full(self.split.problem.counts.shape, missing)
         with ctx.workprec(BITS):
             for pair, log_share in self.at.log_shares.items():

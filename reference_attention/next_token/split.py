@@ -90,7 +90,7 @@ class Split:
         return found
 
     @cached_property
-    def masked(self) -> Bool[np.ndarray, "m K"]:
+    def others(self) -> Bool[np.ndarray, "m K"]:
         """V_j∖Ŝ_j, what is to be ruled out."""
         return np.asarray(self.problem.alternatives & ~self.sets)
 

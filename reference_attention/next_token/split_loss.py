@@ -48,7 +48,7 @@ class SplitLoss:
     @cached_property
     def outer(self) -> Float64[np.ndarray, "m K"]:
         """log w⋆_jv, −∞ on Ŝ_j and where there is no alternative."""
-        return np.where(self.minimum.split.masked, self.minimum.log_shares, -np.inf)
+        return np.where(self.minimum.split.others, self.minimum.log_shares, -np.inf)
 
     @cached_property
     def inside(self) -> Float64[np.ndarray, "m K r"]:

@@ -10,7 +10,7 @@ import pytest
 
 from generators.attention_call import Alignment, AttentionCall, Memory
 from generators.attention_calls import Sizes
-from generators.call_building import HELD, MEAN, WORK, attended_rows, build_call, sums
+from generators.call_building import HELD, LENGTHS, MEAN, WORK, _affordable, attended_rows, build_call, sums
 from generators.call_space import FACTORS, PLAIN, Plan, plans, size_of_array
 
 FLASH = frozenset(
@@ -66,6 +66,22 @@ CALLS = [
     build_call(plan, FLASH | SDPA, number, number)
     for number, plan in enumerate(islice(plans(FLASH | SDPA, 0, 2), size_of_array(FLASH | SDPA, 0, 2)))
 ]
+
+
+def test_sizes_become_smaller_until_they_are_affordable() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(1000):
+        B, groups, group, L, T, E, M = (int(rng.choice(of)) for of in SIZES)
+        lengths = str(rng.choice(["short", "keys", "both", "decode", "long"]))
+        of = _affordable(Sizes(B, groups * group, groups, L, T, E, M), group, lengths)
+        assert of.B <= B
+        assert groups >= of.G
+        assert of.L <= L
+        assert of.T <= T
+
+
+SIZES = ((1, 2, 5, 8), (1, 2, 8, 17), (1, 3, 4, 17), LENGTHS, LENGTHS, (1, 64, 224), (1, 9, 257))
+"""B, groups, heads of a group, L, T, E, M."""
 
 
 def test_calls_are_affordable_and_of_many_sizes() -> None:

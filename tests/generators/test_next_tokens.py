@@ -136,10 +136,10 @@ def test_it_is_said_what_training_ends_on_and_why() -> None:
     case = NextTokens(np.array([[1.0, 0], [0, 1], [1, 1]]), np.array([[2, 1, 0], [0, 3, 0], [0, 1, 1]]))
     ends = NextTokenEnds.of(case)
     assert not ends.separable
-    assert ends.tied(0) == ["2"]
+    assert ends.ties(0) == ["2"]
     assert ends.why_tied(0) == ["0 1", "1 1"]
     assert sum(ends.ends_on(0).values()) == pytest.approx(1)
-    assert ends.ruled_out(1) == ["0"]
+    assert ends.exclusions(1) == ["0"]
     first, *_ = told = case.explain()
     assert first.startswith("Not separable")
     assert any("2 never followed it, and is tied by 0 1; 1 1." in one for one in told)

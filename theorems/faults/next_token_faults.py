@@ -44,7 +44,7 @@ class InPlaceOf:
         return REFERENCE.replace("", own={self.function: InPlaceOf(self.function, self.wrong, size).call})
 
 
-def _changed(problem: MasterProblem, **changed: Any) -> MasterProblem:
+def _change(problem: MasterProblem, **changed: Any) -> MasterProblem:
     held = {"counts": problem.counts, "multiplicities": problem.multiplicities} | changed
     return MasterProblem(problem.vectors, **held)
 
@@ -52,11 +52,11 @@ def _changed(problem: MasterProblem, **changed: Any) -> MasterProblem:
 def _equal_weights(problem: MasterProblem) -> MasterProblem:
     """Every context as often as any other, p as it is."""
     totals = problem.counts.sum(axis=1)
-    return _changed(problem, counts=problem.counts * (np.lcm.reduce(totals) // totals)[:, None])
+    return _change(problem, counts=problem.counts * (np.lcm.reduce(totals) // totals)[:, None])
 
 
 def _loss_without_times(size: float, problem: MasterProblem, theta: Any) -> Any:
-    return next_token_loss(_changed(problem, multiplicities=np.minimum(problem.multiplicities, 1)), theta)
+    return next_token_loss(_change(problem, multiplicities=np.minimum(problem.multiplicities, 1)), theta)
 
 
 def _loss_of_equal_contexts(size: float, problem: MasterProblem, theta: Any) -> Any:
@@ -68,7 +68,7 @@ def _loss_of_most_frequent(size: float, problem: MasterProblem, theta: Any) -> A
     most = np.argmax(problem.counts, axis=1)
     totals = problem.counts.sum(axis=1)
     return next_token_loss(
-        _changed(problem, counts=np.eye(problem.counts.shape[1], dtype=int)[most] * totals[:, None]), theta
+        _change(problem, counts=np.eye(problem.counts.shape[1], dtype=int)[most] * totals[:, None]), theta
     )
 
 
@@ -133,7 +133,7 @@ def _minimum_of_equal_contexts(size: float, split: Split) -> FiniteMinimum:
 
 
 def _minimum_without_times(size: float, split: Split) -> FiniteMinimum:
-    once = _changed(split.problem, multiplicities=np.minimum(split.problem.multiplicities, 1))
+    once = _change(split.problem, multiplicities=np.minimum(split.problem.multiplicities, 1))
     return FiniteMinimum(split, finite_minimum(Split(once, split.sets, split.orthogonal, split.dimension)).point)
 
 
@@ -150,7 +150,7 @@ def _longer_step(size: float, *given: Any, step: float, **options: Any) -> Split
     return next_token_descent(*given, step=step * (1 + size), **options)
 
 
-def _normalized(size: float, *given: Any, normalized: bool, **options: Any) -> SplitRun:
+def _normalize(size: float, *given: Any, normalized: bool, **options: Any) -> SplitRun:
     return next_token_descent(*given, normalized=not normalized, **options)
 
 
@@ -242,7 +242,7 @@ NEXT_TOKEN_FAULTS = (
     _fault("theta-star-off", "θ_⋆ is 1 + ε of itself", "ntp-entropy", finite_minimum, _minimum_off, 1e-6, "ε"),
     _fault("compatible-if-uniform", "only equal counts are compatible", OVER, compatible, _compatible_if_uniform),
     _fault("next-token-step-too-long", "steps of (1 + ε) η", DESCENT, next_token_descent, _longer_step, 1e-6, "ε"),
-    _fault("next-token-steps-normalized", "steps of length η", DESCENT, next_token_descent, _normalized),
+    _fault("next-token-steps-normalized", "steps of length η", DESCENT, next_token_descent, _normalize),
     _fault("next-token-run-short", "the last iterate is missing", DESCENT, next_token_descent, _one_short),
     _fault("finite-part-frozen", "P_Fθ stays where it was", FINITE, next_token_descent, _finite_part_frozen),
     _fault("next-token-path-on-ray", "the ray of θ_mm for the path", PATH, next_token_path, _path_on_ray),

@@ -58,13 +58,13 @@ def numbers(settings: Settings) -> Numbers:
                 "name": name,
                 "turned": (1 - (y @ along) / np.linalg.norm(y, axis=1)).tolist(),
                 "apart": np.linalg.norm(x, axis=1).tolist(),
-                "follows": np.linalg.norm(followed(limits, y), axis=1).tolist(),
+                "follows": np.linalg.norm(pursuit(limits, y), axis=1).tolist(),
             }
         )
     return {"steps": RECORDED.tolist(), "chatter": long / 2, "curves": curves}
 
 
-def followed(limits: Limits, y: np.ndarray) -> np.ndarray:
+def pursuit(limits: Limits, y: np.ndarray) -> np.ndarray:
     """−H⁻¹Σc_jv f_jv, c_jv = π_jw⋆_jve^{−g_jv·θ_⊥}, (k, r)."""
     loss = SplitLoss(limits.minimum)
     logs = loss.outer - np.einsum("jvs,ks->kjv", limits.split.outside, y)

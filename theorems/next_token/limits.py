@@ -64,12 +64,12 @@ class Limits:
     @property
     def apart(self) -> bool:
         """Whether anything is to be ruled out, θ_mm ≠ 0."""
-        return bool(self.masked.any())
+        return bool(self.others.any())
 
     @property
-    def masked(self) -> Bool[np.ndarray, "m K"]:
+    def others(self) -> Bool[np.ndarray, "m K"]:
         """V_j∖Ŝ_j."""
-        return self.split.masked
+        return self.split.others
 
     @cached_property
     def weights(self) -> Numbers:
@@ -89,7 +89,7 @@ class Limits:
     @cached_property
     def log_outer(self) -> Numbers:
         """log w⋆_jv, −∞ on Ŝ_j."""
-        return with_rounding(np.where(self.masked, self.minimum.log_shares, -np.inf))
+        return with_rounding(np.where(self.others, self.minimum.log_shares, -np.inf))
 
     @cached_property
     def inside(self) -> Numbers:
@@ -144,7 +144,7 @@ class Limits:
         r, largest = self.split.dimension, 0.0
         rows = self.split.in_balls
         with ctx.workprec(BITS):
-            for j, v in np.argwhere(self.masked).tolist():
+            for j, v in np.argwhere(self.others).tolist():
                 for z in np.flatnonzero(self.split.sets[j]).tolist():
                     other = rows[j, z][:r] if (j, z) in rows else [arb(0)] * r
                     largest = max(largest, above(norm_of([a - b for a, b in zip(rows[j, v], other, strict=False)])))
@@ -203,13 +203,13 @@ def certify_limits(problem: MasterProblem, under_test: Implementation) -> Genera
         Ended: one of them is not.
     """
     supports = under_test.in_place_of(extended_supports)(problem)
-    yield from _required(SUPPORTS_ARE_PROVEN, supports.error(problem))
+    yield from _require(SUPPORTS_ARE_PROVEN, supports.error(problem))
     svm = under_test.in_place_of(next_token_svm)(problem, supports.sets)
     wrong = "it is said to be infeasible" if not isinstance(svm, NextTokenSvm) else _svm_error(svm, supports, problem)
-    yield from _required(SVM_IS_OPTIMAL, wrong)
+    yield from _require(SVM_IS_OPTIMAL, wrong)
     assert isinstance(svm, NextTokenSvm)
     minimum = under_test.in_place_of(finite_minimum)(Split.of(problem, supports.sets))
-    yield from _required(MINIMUM_IS_ENCLOSED, _minimum_error(minimum, problem, supports))
+    yield from _require(MINIMUM_IS_ENCLOSED, _minimum_error(minimum, problem, supports))
     return Limits(supports, svm, minimum)
 
 
@@ -231,7 +231,7 @@ def _minimum_error(minimum: FiniteMinimum, problem: MasterProblem, supports: Ext
     return ""
 
 
-def _required(name: str, wrong: str) -> Generator[Claim, None, None]:
+def _require(name: str, wrong: str) -> Generator[Claim, None, None]:
     claim = Claim(name, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
     yield claim
     if claim.verdict is Verdict.FALSIFIED:

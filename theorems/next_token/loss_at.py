@@ -37,38 +37,38 @@ class LossAt:
     y: Float64[np.ndarray, "*b s"]
 
     @cached_property
-    def moved(self) -> Numbers:
+    def shift(self) -> Numbers:
         """d_jv = f_jv·u, (*b, m, K)."""
         return np.einsum("...r,jvr->...jv", exact(self.x), self.limits.inside)
 
     @cached_property
-    def grown(self) -> Numbers:
+    def growth(self) -> Numbers:
         """Σ_z q⋆_jz (e^{d_jz} − 1) = Σ_z q⋆_jz (e^{d_jz} − 1 − d_jz) ≥ 0, (*b, m)."""
         inner, sets = self.limits.inner, self.limits.split.sets
-        return np.maximum(np.sum(inner * rest_of_exp(np.where(sets, self.moved, 0.0)), axis=-1), 0.0)
+        return np.maximum(np.sum(inner * rest_of_exp(np.where(sets, self.shift, 0.0)), axis=-1), 0.0)
 
     @cached_property
     def finite_excess(self) -> Numbers:
         """L_fin(P_Fθ) − L_⋆, (*b,)."""
-        return np.sum(self.limits.weights * np.log1p(self.grown), axis=-1)
+        return np.sum(self.limits.weights * np.log1p(self.growth), axis=-1)
 
     @cached_property
     def margins(self) -> Numbers:
         """g_jv·θ_⊥, +∞ on Ŝ_j and where there is no alternative, (*b, m, K)."""
         found = np.einsum("...s,jvs->...jv", exact(self.y), self.limits.outside)
-        return np.where(self.limits.masked, found, np.inf)
+        return np.where(self.limits.others, found, np.inf)
 
     @cached_property
     def log_outer(self) -> Numbers:
         """log w_jv(P_Fθ), −∞ on Ŝ_j, (*b, m, K)."""
-        masked = self.limits.masked
-        at = np.where(masked, self.moved, 0.0) + self.limits.log_outer - np.log1p(self.grown)[..., None]
+        masked = self.limits.others
+        at = np.where(masked, self.shift, 0.0) + self.limits.log_outer - np.log1p(self.growth)[..., None]
         return np.where(masked, at, -np.inf)
 
     @cached_property
     def log_lost(self) -> Numbers:
         """log x_j, x_j = Σ_v w_jv e^{−g_jv·θ_⊥}, (*b, m)."""
-        masked = self.limits.masked
+        masked = self.limits.others
         logs = np.where(masked, self.log_outer - np.where(masked, self.margins, 0.0), -np.inf)
         return np.logaddexp.reduce(logs, axis=-1)
 
@@ -85,19 +85,19 @@ class LossAt:
     @cached_property
     def away(self) -> Numbers:
         """s_jv, the softmax at θ, off Ŝ_j; 0 on it, (*b, m, K)."""
-        masked = self.limits.masked
+        masked = self.limits.others
         logs = np.where(masked, self.log_outer - np.where(masked, self.margins, 0.0), -np.inf)
         return np.exp(logs - self.log_kept[..., None])
 
     @cached_property
-    def lost(self) -> Numbers:
+    def share_off(self) -> Numbers:
         """Ω = Σ π_j x_j/(1 + x_j), (*b,)."""
         return np.sum(self.limits.weights * np.sum(self.away, axis=-1), axis=-1)
 
     @cached_property
     def soft_margin(self) -> Numbers:
         """m + K = min_jv (g_jv·θ_⊥ − log C_jv) + log ΣC, C_jv = π_j w_jv/(1 + x_j), (*b,)."""
-        masked = self.limits.masked
+        masked = self.limits.others
         logs = np.where(masked, self.log_outer, 0.0) + (np.log(self.limits.weights) - self.log_kept)[..., None]
         lifted = np.where(masked, np.where(masked, self.margins, 0.0) - logs, np.inf)
         total = np.logaddexp.reduce(np.logaddexp.reduce(np.where(masked, logs, -np.inf), axis=-1), axis=-1)
@@ -106,9 +106,9 @@ class LossAt:
     @cached_property
     def gradient_inside(self) -> Numbers:
         """P_F∇L(θ) = Σ_j π_j Σ_v (s_jv − q⋆_jv) f_jv, (*b, r)."""
-        inner, grown = self.limits.inner, self.grown[..., None]
+        inner, grown = self.limits.inner, self.growth[..., None]
         kept, sets = self.log_kept[..., None], self.limits.split.sets
-        raised = np.expm1(np.where(sets, self.moved, 0.0))
+        raised = np.expm1(np.where(sets, self.shift, 0.0))
         change = inner * ((raised - grown) / (1 + grown) * np.exp(-kept) + np.expm1(-kept)) + self.away
         return np.einsum("...jv,jvr->...r", self.limits.weights[:, None] * change, self.limits.inside)
 

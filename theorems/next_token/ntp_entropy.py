@@ -106,14 +106,14 @@ def separators(limits: Limits, rng: np.random.Generator) -> Iterator[Float64[np.
     other = split.coordinates_of(to_floats(limits.supports.separator))[split.dimension :]
     for share in (0.0, 1.0, float(rng.uniform(0.1, 0.9))):
         along = (1 - share) * value_of(limits.ray) + share * other
-        least = (split.outside @ along)[limits.masked].min()
+        least = (split.outside @ along)[limits.others].min()
         yield along / least * (1 + 1e-9)
 
 
 def approached_claim(limits: Limits, own: Float64[np.ndarray, "s"], apart: Float64[np.ndarray, "s"]) -> Claim:
     """L(W^p + γW^d) − H against its bound, W^p = θ_⋆ + own."""
     at = LossAt(limits, np.zeros((len(GAMMAS), limits.split.dimension)), own + GAMMAS[:, None] * apart)
-    margins: Any = np.where(limits.masked, limits.outside @ exact(own), 0.0)
-    logs = np.log(limits.weights)[:, None] + np.where(limits.masked, limits.log_outer - margins, -np.inf)
+    margins: Any = np.where(limits.others, limits.outside @ exact(own), 0.0)
+    logs = np.log(limits.weights)[:, None] + np.where(limits.others, limits.log_outer - margins, -np.inf)
     scale = np.sum(np.exp(logs))
     return at_least(APPROACHED, Form.EFFECTIVE, scale * np.exp(-exact(GAMMAS)), at.excess, points="γ")

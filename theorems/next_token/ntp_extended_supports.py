@@ -146,6 +146,6 @@ def loss_from_logits(limits: Limits, theta: Numbers) -> Numbers:
 def correlation_claims(at: LossAt) -> Iterator[Claim]:
     """5., divided by Ω."""
     down: Any = -np.vecdot(at.gradient_outside, at.limits.ray)
-    yield at_least(CORRELATES, Form.EFFECTIVE, down, at.lost)
+    yield at_least(CORRELATES, Form.EFFECTIVE, down, at.share_off)
     along: Any = -np.vecdot(at.gradient_outside, exact(at.y))
-    yield at_least(NO_MORE, Form.EFFECTIVE, at.soft_margin * at.lost, along)
+    yield at_least(NO_MORE, Form.EFFECTIVE, at.soft_margin * at.share_off, along)

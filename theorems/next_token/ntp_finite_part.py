@@ -88,7 +88,7 @@ def share_kept(t: Any) -> Numbers:
 def follows_claim(run: Followed) -> Claim:
     """The second inequality, at steps from points where D_F‖u‖ is at most :data:`FAR`."""
     limits, at, step = run.limits, run.at, exact(run.step)
-    masked = limits.masked
+    masked = limits.others
     logs: Any = np.log(limits.weights)[:, None] + limits.log_outer - np.where(masked, at.margins, 0.0)
     cost: Any = np.exp(np.where(masked, logs, -np.inf))
     pull = np.einsum("...jv,jvr->...r", cost, limits.inside)

@@ -52,14 +52,14 @@ def ntp_overparameterized(case: NextTokens, under_test: Implementation) -> Itera
     """
     problem = case.problem
     supports = under_test.in_place_of(extended_supports)(problem)
-    yield _decided(SUPPORTS_ARE_PROVEN, not supports.error(problem), supports.error(problem))
-    yield _decided(SEPARABLE, supports.separable(problem), "Ŝ is larger than S")
-    yield _decided(COMPATIBLE, under_test.in_place_of(compatible)(problem), "the log-odds are attained by no W")
+    yield _decide(SUPPORTS_ARE_PROVEN, not supports.error(problem), supports.error(problem))
+    yield _decide(SEPARABLE, supports.separable(problem), "Ŝ is larger than S")
+    yield _decide(COMPATIBLE, under_test.in_place_of(compatible)(problem), "the log-odds are attained by no W")
     split = Split.of(problem, supports.sets)
-    yield _decided(MANY, split.dimension < problem.dimension, "the rows of (4) leave nothing free")
+    yield _decide(MANY, split.dimension < problem.dimension, "the rows of (4) leave nothing free")
     margins = dict(zip(problem.pairs, products(list(problem.differences.values()), separator_of(case)), strict=True))
     right = all(margin == (0 if problem.supports[pair] else 1) for pair, margin in margins.items())
-    yield _decided(EXPLICIT, right, "Yᵀ(hhᵀ)⁻¹h does not solve (6)")
+    yield _decide(EXPLICIT, right, "Yᵀ(hhᵀ)⁻¹h does not solve (6)")
 
 
 def separator_of(case: NextTokens) -> list[fmpq]:
@@ -72,5 +72,5 @@ def separator_of(case: NextTokens) -> list[fmpq]:
     return list((chosen.transpose() * gram.inv() * h).entries())
 
 
-def _decided(name: str, held: bool, otherwise: str) -> Claim:
+def _decide(name: str, held: bool, otherwise: str) -> Claim:
     return Claim(name, Form.EXACT, 0.0 if held else -1.0, 0.0, EXACT, "" if held else otherwise)

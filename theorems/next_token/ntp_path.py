@@ -137,6 +137,6 @@ def sublevel_claims(at: LossAt) -> Iterator[Claim]:
     limits, excess = at.limits, at.excess
     if limits.split.dimension:
         yield at_least(SUBLEVEL_F, Form.EFFECTIVE, finite_bound(limits, excess), limits.span * at.inside_norm)
-    masked = np.broadcast_to(limits.masked, at.margins.shape)
+    masked = np.broadcast_to(limits.others, at.margins.shape)
     yield at_least(SUBLEVEL_M, Form.EFFECTIVE, at.margins[masked], margin_bound(limits, excess)[masked])
     yield from turn_claim(SUBLEVEL_C, at, excess)

@@ -36,12 +36,12 @@ def margin_bound(limits: Limits, excess: Any) -> Numbers:
     """(M): g_jv·θ_⊥ ≥ log w⋆_jv − (D_c/D_F)τ − log(e^{E/π_j} − 1), −∞ on Ŝ_j; (*b, m, K)."""
     ratio = excess[..., None] / limits.weights
     bound = (-shift_bound(limits, excess)[..., None] - log_of_expm1(ratio))[..., None] + limits.log_outer
-    return np.where(limits.masked, bound, -np.inf)
+    return np.where(limits.others, bound, -np.inf)
 
 
 def least_margin_bound(limits: Limits, excess: Any) -> Numbers:
     """The least of the bounds (M) over what is off Ŝ, (*b,)."""
-    bound = np.where(limits.masked, margin_bound(limits, excess), np.inf)
+    bound = np.where(limits.others, margin_bound(limits, excess), np.inf)
     return np.min(bound, axis=(-2, -1))
 
 
@@ -55,7 +55,7 @@ def log_of_expm1(x: Any) -> Numbers:
 
 def kappa(limits: Limits, excess: Any) -> Numbers:
     """κ = log((e − 1)ω/(π_min w⋆_min)) + (D_c/D_F)τ: margins are ≥ r − κ where L − L_⋆ ≤ E(r) ≤ π_min."""
-    least = np.min(np.where(limits.masked, limits.log_outer, np.inf))
+    least = np.min(np.where(limits.others, limits.log_outer, np.inf))
     scale = np.log(np.expm1(exact(1.0)) * limits.total / np.min(limits.weights))
     return scale - least + shift_bound(limits, excess)
 

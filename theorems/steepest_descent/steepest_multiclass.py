@@ -74,8 +74,8 @@ def steepest_multiclass(case: Labelled, under_test: Implementation) -> Iterator[
 
     **Step.** L''[Δ, Δ] is the mean of the variances under (1/(1+x_i), s_i) of the numbers 0, g_iv·Δ, at most their
     second moment: at most D²G. And G(W + τΔ) ≤ e^{Dτ}G(W), as x/(1+x) grows by at most D per length in logarithms. So L
-    falls by at least G(ηγ − ∫_0^η (η − τ)D²e^{Dτ}dτ) = Gb, hence u by at least b(1 − e^{−u}), and Y, which is
-    increasing and concave in u with slope 1/(1 − e^{−u}), by b. Last, e^u − 1 ≥ max x_i ≥ e^{−m}.
+    falls by at least ηγG less the double integral of D²e^{Dτ}G, which is Gb; hence u by at least b(1 − e^{−u}), and Y,
+    which is increasing and concave in u with slope 1/(1 − e^{−u}), by b. Last, e^u − 1 ≥ max x_i ≥ e^{−m}.
 
     Computed steps are steepest for the gradient as computed; Y changes by at most D G/(π_min(1 − e^{−u})) per length,
     by which their errors enter.
