@@ -77,7 +77,8 @@ class Drawn:
 
 def drawn_shares(id: str, cases: Sequence[Subject]) -> Drawn:
     """Sizes and shares of some cases of a statement; of another paper's data only sizes."""
-    lengths = {name: [case.sizes[name] for case in cases] for name in (cases[0].sizes if cases else ())}
+    names = dict.fromkeys(name for case in cases for name in case.sizes)
+    lengths = {name: [case.sizes[name] for case in cases if name in case.sizes] for name in names}
     sizes = {name: (min(of), sorted(of)[len(of) // 2], max(of)) for name, of in lengths.items() if of}
     # Case by case: properties of one case share its certificates.
     rows = [[holds(case) for holds in PROPERTIES.values()] for case in cases if isinstance(case, Case)]

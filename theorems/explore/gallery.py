@@ -78,7 +78,7 @@ def write_gallery(folder: Path, names: Collection[str] | None = None) -> Iterato
 def gallery_page(entry: Entry) -> str:
     """One page; of a counterexample with what it refutes, why, and how that is seen again."""
     state = state_named(entry.name)
-    found, said = (_recorded(entry.name)) if entry.is_counterexample else (assumptions_of(state.case), "")
+    found, said = (_record_of(entry.name)) if entry.is_counterexample else (assumptions_of(state.case), "")
     again = f"<p><code>theorems explore --data {escape(entry.name)}</code> lets you drag it.</p>"
     document = document_of(state, found, said=f'{said}{again}<p><a href="index.html">All pages of the gallery</a></p>')
     scripts = Resources(mode="server", root_url="./")
@@ -86,7 +86,7 @@ def gallery_page(entry: Entry) -> str:
     return page
 
 
-def _recorded(name: str) -> tuple[list[NamedFinding], str]:
+def _record_of(name: str) -> tuple[list[NamedFinding], str]:
     """The assumptions as they were recorded, and the sentences of the record."""
     held = read_named_values(COUNTEREXAMPLES / f"{name}.json")
     found = [

@@ -84,9 +84,10 @@ def excess_of_at(under_test: Implementation, at: AttentionAt, alpha: Int64[np.nd
     unit = np.maximum(log_size, scale)
     unit = np.where(np.isfinite(unit), unit, 0.0)
     x: Bounded = sign * np.exp(exact(log_size) - unit)
-    allowed = 2 * (error * np.exp(exact(scale) - unit))
+    known = np.isfinite(error)
+    allowed = 2 * (np.where(known, error, 0.0) * np.exp(exact(scale) - unit))
     reported = np.abs(x.value) * np.expm1(_report_rounding(log_size))
-    return Sized.of(x.widen(allowed.value + allowed.error + reported), unit)
+    return Sized.of(x.widen(np.where(known, allowed.value + allowed.error + reported, np.inf)), unit)
 
 
 def log_excess_of(under_test: Implementation, problem: Problem, points: Numbers, claim: str) -> Numbers:

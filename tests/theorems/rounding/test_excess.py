@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from generators.user_data import load
 from reference_attention.floats import EPS
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
@@ -17,6 +18,7 @@ from theorems.core.claim import Form, NotANumber, Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.rounding.excess import excess, excess_of, log_excess_of
 from theorems.rounding.sized import Sized, at_least_in_units
+from theorems.run.verify import verify_data
 
 
 def used_of(problem: Problem, points: np.ndarray, alpha: np.ndarray, found: Sized) -> list[float]:
@@ -128,3 +130,8 @@ def test_what_rounding_hides_is_undecided() -> None:
     assert verdict(-5.0, True) is verdict(-5.0, False) is Verdict.INCONCLUSIVE
     assert verdict(-20.0, True) is Verdict.UPHELD
     assert verdict(-20.0, False) is Verdict.FALSIFIED
+
+
+def test_where_logits_have_no_digits_nothing_is_known_and_nothing_breaks_down() -> None:
+    # Norms of 1e19 along a direction whose margins are known to 1e-16 of it.
+    assert verify_data("lemma-8", load("figure-1b", 0)).verdict is Verdict.UPHELD
