@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from generators.assumptions import ASSUMPTIONS
 from generators.datasets import DATASETS
 from tests.places import ROOT
 from theorems.command import completion
 from theorems.faults import FAULTS
 from theorems.figures.registry import FIGURES
-from theorems.run.registry.suite import statements
+from theorems.run.registry.suite import assumptions, statements
 
 
 def completed(line: str) -> list[str]:
@@ -41,7 +40,7 @@ def test_a_shell_is_told() -> None:
 
 def test_all_are_offered_and_no_others() -> None:
     assert sorted(completion.ids("")) == sorted(statements())
-    assert completion.assumptions("") == list(ASSUMPTIONS)
+    assert completion.assumptions("") == list(assumptions())
     assert completion.faults("") == list(FAULTS)
     assert completion.figures("") == list(FIGURES)
     assert {"theorem-2", "definition-3", "separable"} <= set(completion.definitions_or_assumptions(""))
