@@ -111,11 +111,11 @@ SPECIAL = ("dropout", "poison", "rows")
 PLAIN = (
     *(("keys", kind) for kind in ("sums", "integers", "ranks", "normal", "far", "growing", "saturated")),
     *(("short", kind) for kind in ("normal", "far", "growing", "integers")),
-    *(("decode", kind) for kind in ("sums", "normal")),
+    *(("decode", kind) for kind in ("normal", "sums")),
     *(("both", kind) for kind in ("sums", "ranks", "normal")),
     *(("keys", kind) for kind in ("normal", "normal")),
-    # Exact ones of every width, of one query and of several: half precision is told by these alone.
-    *(("short", "ranks"), ("decode", "ranks"), ("decode", "ranks"), ("keys", "ranks")),
+    # Half precision is told by exact ones alone: long sums of narrow heads, which lose least, then every width.
+    *(("decode", "sums"), ("decode", "ranks"), ("decode", "ranks"), ("keys", "ranks")),
 )
 """Lengths and numbers of calls without any option, which come before all others."""
 

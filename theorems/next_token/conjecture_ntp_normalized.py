@@ -56,7 +56,7 @@ def conjecture_ntp_normalized(case: NextTokens, under_test: Implementation) -> I
     """With the notation of ntp-finite-part, F ≠ 0, θ_{k+1} = θ_k − η∇L/‖∇L‖ with constant η, from any start:
 
         lim inf of the mean of η/‖∇L(θ_k)‖ over k is at least 2/λ_max(H);
-        ‖u_k‖ + ‖u_{k+1}‖ ≥ η‖P_F∇L(θ_k)‖/‖∇L(θ_k)‖ → η: P_Fθ_k does not converge.
+        ‖u_k‖ + ‖u_{k+1}‖ ≥ η‖P_F∇L(θ_k)‖/‖∇L(θ_k)‖ → η: P_F θ_k does not converge.
 
     So θ_⊥ moves as under gradient descent of about that step, ‖θ_⊥‖ grows like log k, and nothing is gained in the end.
 

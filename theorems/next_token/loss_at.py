@@ -49,7 +49,7 @@ class LossAt:
 
     @cached_property
     def finite_excess(self) -> Numbers:
-        """L_fin(P_Fθ) − L_⋆, (*b,)."""
+        """L_fin(P_F θ) − L_⋆, (*b,)."""
         return np.sum(self.limits.weights * np.log1p(self.growth), axis=-1)
 
     @cached_property
@@ -60,7 +60,7 @@ class LossAt:
 
     @cached_property
     def log_outer(self) -> Numbers:
-        """log w_jv(P_Fθ), −∞ on Ŝ_j, (*b, m, K)."""
+        """log w_jv(P_F θ), −∞ on Ŝ_j, (*b, m, K)."""
         masked = self.limits.others
         at = np.where(masked, self.shift, 0.0) + self.limits.log_outer - np.log1p(self.growth)[..., None]
         return np.where(masked, at, -np.inf)
@@ -129,7 +129,7 @@ class LossAt:
 
     @cached_property
     def inside_norm(self) -> Numbers:
-        """‖u‖ = ‖P_Fθ − θ_⋆‖, (*b,)."""
+        """‖u‖ = ‖P_F θ − θ_⋆‖, (*b,)."""
         return np.linalg.norm(exact(self.x), axis=-1) if self.x.shape[-1] else exact(np.zeros(self.x.shape[:-1]))
 
     @cached_property

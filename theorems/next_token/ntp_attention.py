@@ -56,9 +56,9 @@ POINTS = 10
 )
 def ntp_attention(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
     """Tokens with embeddings e_v, sequences X_i with last token k and a label y_i ∈ X_i; f_i(W) = Σ_{t : x_it = y_i}
-    softmax(X_iWe_k)_t, L(W) = −(1/n)Σ log f_i(W). The priority graph of k has an edge from y_i to every other token of
+    softmax(X_i W e_k)_t, L(W) = −(1/n)Σ log f_i(W). The priority graph of k has an edge from y_i to each other token of
     X_i, over the samples that end in k; v ≍ w if they are in one strongly connected component, v ⇒ w if a path leads
-    from v to w and none back. Graph-SVM: min ‖W‖_F with (e_v − e_w)ᵀWe_k = 0 for v ≍ w and ≥ 1 for v ⇒ w, for every k.
+    from v to w and none back. Graph-SVM: min ‖W‖_F, (e_v − e_w)ᵀW e_k = 0 for v ≍ w and ≥ 1 for v ⇒ w, for every k.
     **Theorem.** For independent embeddings training has W/‖W‖ → W_svm, and its part in span{(e_v − e_w)e_kᵀ : v ≍ w}
     tends to the minimiser there of the loss restricted to the label's components.
 
@@ -66,8 +66,8 @@ def ntp_attention(case: NextTokens, under_test: Implementation) -> Iterator[Clai
     the label's component, of the tokens in X_i, is Ŝ_i; W_svm = θ_mm. So the theorem is what ntp-path, ntp-descent and
     ntp-finite-part say with rates, from any start, and for any embeddings, with Ŝ for components.
 
-    **Components ⊆ Ŝ** always: along a cycle the inequalities (e_v − e_w)ᵀWe_k ≥ 0 of C add up to 0. **Ŝ ⊆ components**
-    for independent embeddings: there is a W with e_vᵀWe_k = −(length of the longest path of components to that of v).
+    **Components ⊆ Ŝ** always: along a cycle the inequalities (e_v − e_w)ᵀW e_k ≥ 0 of C add up to 0. **Ŝ ⊆ components**
+    for independent embeddings: there is a W with e_vᵀW e_k = −(length of the longest path of components to that of v).
     **Constraints** for every v ⇒ w follow from those of the samples: along a path they add up, and one of them is ≥ 1.
     """
     assert case.samples is not None
@@ -90,7 +90,7 @@ def ntp_attention(case: NextTokens, under_test: Implementation) -> Iterator[Clai
 
 
 def loss_by_attention(case: NextTokens, W: Float64[np.ndarray, "b D"]) -> Numbers:
-    """−(1/n) Σ log Σ_{t : x_it = y_i} softmax(X_iWe_k)_t, token by token, (b,)."""
+    """−(1/n) Σ log Σ_{t : x_it = y_i} softmax(X_i W e_k)_t, token by token, (b,)."""
     assert case.samples is not None
     assert case.labels is not None
     d, total = case.embeddings.shape[1], exact(np.zeros(len(W)))
@@ -104,7 +104,7 @@ def loss_by_attention(case: NextTokens, W: Float64[np.ndarray, "b D"]) -> Number
 
 
 def graph_margins(case: NextTokens, point: list[fmpq]) -> tuple[list[fmpq], list[fmpq]]:
-    """(e_v − e_w)ᵀWe_k over v ≍ w and over v ⇒ w, of the graph of each last token k; over the rationals."""
+    """(e_v − e_w)ᵀW e_k over v ≍ w and over v ⇒ w, of the graph of each last token k; over the rationals."""
     assert case.samples is not None
     assert case.labels is not None
     e = rational_matrix(case.embeddings).tolist()

@@ -53,9 +53,9 @@ def ntp_descent(case: NextTokens, under_test: Implementation) -> Iterator[Claim]
     be off Ŝ, η ≤ 1/β with ∇²L ⪯ β, ϑ_r = θ_⋆ + rθ_mm, E(r) = L(ϑ_r) − L_⋆ ≤ ωe^{−r}. From any θ_0, at every k ≥ 1,
 
         (G1) L(θ_k) − L_⋆ ≤ ε_k = min_r [E(r) + ‖θ_0 − ϑ_r‖²/(2ηk)], which is O(log²k/k);
-        (G2) (F) and (M) of ntp-path with E = ε_k: P_Fθ_k → θ_⋆, and margins grow like log k;
+        (G2) (F) and (M) of ntp-path with E = ε_k: P_F θ_k → θ_⋆, and margins grow like log k;
         (G3) ‖θ_k − ϑ_r‖² ≤ ‖θ_0 − ϑ_r‖² + 2ηkE(r) for every r;
-        (G4) ⟨θ_k, θ̄_mm⟩ ≥ ⟨θ_0, θ̄_mm⟩ + Σ_s (‖θ^⊥_{s+1}‖ − ‖θ^⊥_s‖ − ‖Δ^⊥_s‖²/(2‖θ^⊥_s‖))/(1 + K_s/ρ_s),
+        (G4) ⟨θ_k, θ̄_mm⟩ ≥ ⟨θ_0, θ̄_mm⟩ + Σ_s (‖θ_{⊥,s+1}‖ − ‖θ_{⊥,s}‖ − ‖Δ_{⊥,s}‖²/(2‖θ_{⊥,s}‖))/(1 + K_s/ρ_s),
 
     ρ = ‖θ^⊥‖/‖θ_mm‖, K as in ntp-extended-supports. As K_s stays bounded by (F), Σ‖Δ‖² ≤ 2η(L(θ_0) − L_⋆) and ρ → ∞:
     1 − cos(θ_⊥, θ_mm) = O(log ρ/ρ). That is all of Theorem 2, from any start and with rates.

@@ -60,7 +60,7 @@ def ntp_entropy(case: NextTokens, under_test: Implementation) -> Iterator[Claim]
 
     Here in the notation of ntp-extended-supports, for any alternatives: Ŝ = S, L_⋆ = H, P_FW^p = θ_⋆, and
 
-        L(θ) ≥ H + Σπ_j log(1 + x_j) > H,   L(W^p + γW^d) − H ≤ e^{−γ} Σπ_jw⋆_jv e^{−g_jv·W^p}.
+        L(θ) ≥ H + Σπ_j log(1 + x_j) > H,   L(W^p + γW^d) − H ≤ e^{−γ} Σπ_j w⋆_jv e^{−g_jv·W^p}.
 
     **Proof.** (4) makes the softmax on S_j equal to p_j, so that L_fin(W^p) is the entropy, below which it is nowhere;
     x_j > 0 wherever V_j ≠ S_j. W^p has x = 0 and any part in F^⊥, W^d is in F^⊥ with g_jv·W^d ≥ 1; log(1 + x) ≤ x.

@@ -71,16 +71,17 @@ def ntp_extended_supports(case: NextTokens, under_test: Implementation) -> Itera
 
     1. one linear program decides Ŝ: max Σt, (a_jz − a_jv)·U ≥ t_jv ∈ [0, 1]; and so does each alternative alone;
     2. Ŝ = S if and only if some U has (a_jz − a_jv)·U = 0 on S_j and ≥ 1 off it (NTP-separability);
-    3. L(θ) = L_fin(P_Fθ) + Σπ_j log(1 + x_j), x_j = Σ_{v∉Ŝ_j} w_jv e^{−g_jv·θ_⊥}, log w_jv = ℓ_jv − lse_{Ŝ_j} at P_Fθ;
-    4. L_⋆ = inf L = L_fin(θ_⋆), and L(θ_⋆ + rθ_mm) − L_⋆ ≤ ωe^{−r}, ω = Σπ_jw_jv(θ_⋆);
+    3. L(θ) = L_fin(P_F θ) + Σπ_j log(1 + x_j), x_j = Σ_{v∉Ŝ_j} w_jv e^{−g_jv·θ_⊥}, and log w_jv = ℓ_jv − lse_{Ŝ_j} at
+       P_F θ;
+    4. L_⋆ = inf L = L_fin(θ_⋆), and L(θ_⋆ + rθ_mm) − L_⋆ ≤ ωe^{−r}, ω = Σπ_j w_jv(θ_⋆);
     5. with Ω = Σπ_j x_j/(1 + x_j): −⟨∇L, θ_mm⟩ ≥ Ω and −⟨∇L, θ_⊥⟩ ≤ (m + K)Ω everywhere, m the least margin.
 
     **1.** C is a cone: if U separates one pair and U' another, U + U' does both, so that t is 0 or 1 in the optimum,
     and 1 where any U of C separates. λ > 0 on the others with Σλ(a_jz − a_jv) = 0 up to rows of S proves the tie.
-    **3.** For v, z ∈ Ŝ_j, a_jv − a_jz ∈ F, so that lse over Ŝ_j depends on P_Fθ but for a term a_jz·θ_⊥ common to all.
+    **3.** For v, z ∈ Ŝ_j, a_jv − a_jz ∈ F, so that lse over Ŝ_j depends on P_F θ but for a term a_jz·θ_⊥ common to all.
     **4.** θ_⋆ exists and is unique: a direction U ∈ F in which L_fin recedes, added to R times a U_0 ∈ C that
     separates all off Ŝ, is in C for large R, hence tied on Ŝ, U ⊥ F, U = 0. Every g_jv·θ_mm ≥ 1, log(1 + x) ≤ x.
-    **5.** −P_⊥∇L = Σπ_j s_jv g_jv over v ∉ Ŝ_j, with Σ_v s_jv = x_j/(1 + x_j). With C_jv = π_jw_jv/(1 + x_j) and h =
+    **5.** −P_⊥∇L = Σπ_j s_jv g_jv over v ∉ Ŝ_j, with Σ_v s_jv = x_j/(1 + x_j). With C_jv = π_j w_jv/(1 + x_j) and h =
     g·θ_⊥, −⟨∇L, θ_⊥⟩/Ω is the mean of h under weights ∝ Ce^{−h}, which minimise mean + relative entropy to C (Gibbs):
     it is at most h_jv + log(ΣC/C_jv) for each pair, of which K is what the least exceeds m by.
     """

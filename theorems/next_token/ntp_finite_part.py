@@ -1,6 +1,6 @@
 """How fast the part of W in F comes to its limit under gradient descent on next tokens, step by step.
 
-Main result: ‖P_FW_k − W⋆‖ = O(log²k/k), and to first order what it is.
+Main result: ‖P_F W_k − W⋆‖ = O(log²k/k), and to first order what it is.
 
 Reference: own; arXiv 2402.18551, Lemma 4 and Theorem 2 state the limit.
 """
@@ -42,24 +42,24 @@ FAR = 30.0
     kernel=SVM_ONLY,
 )
 def ntp_finite_part(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """With the notation of ntp-extended-supports, u = P_Fθ − θ_⋆, t = D_F‖u‖, H = ∇²L_fin(θ_⋆) on F with eigenvalues
+    """With the notation of ntp-extended-supports, u = P_F θ − θ_⋆, t = D_F‖u‖, H = ∇²L_fin(θ_⋆) on F with eigenvalues
     from λ_H to λ_max, D_c = max ‖P_F(a_jv − a_jz)‖, v ∉ Ŝ_j, z ∈ Ŝ_j, and η ≤ 1/β: at every step of gradient descent
 
         ‖u_{k+1}‖ ≤ (1 − ηλ_H(1 − e^{−t_k})/t_k)‖u_k‖ + ηD_c(L(θ_k) − L_⋆),
 
-    so that ‖u_k‖ = O(log²k/k) by (G1) of ntp-descent. And u follows v = −H⁻¹Σc_jv f_jv, c_jv = π_jw⋆_jve^{−g_jv·θ_⊥},
+    so that ‖u_k‖ = O(log²k/k) by (G1) of ntp-descent. And u follows v = −H⁻¹Σc_jv f_jv, c_jv = π_j w⋆_jv e^{−g_jv·θ_⊥},
     f_jv = P_F(a_jv − Σ_z q⋆_jz a_jz), which tends to 0 like 1/k:
 
         ‖u_{k+1} − v_{k+1}‖ ≤ (1 − ηλ_H)‖u_k − v_k‖ + ‖v_{k+1} − v_k‖ + ηR_k,
         R = λ_max((e^t − 1)/t − 1)‖u‖ + Σc_jv[(e^{D_c‖u‖} − 1 + x_j)D_c + e^{D_c‖u‖}D_F tanh(t/4)],
 
-    R of second order in u and c. (If margins become tight at rate ηkc_jv → λ_jv, then ηku_k → −H⁻¹Σλf; not claimed.)
+    R of second order in u and c. (If margins become tight at rate ηk c_jv → λ_jv, then ηk u_k → −H⁻¹Σλf; not claimed.)
 
-    **First.** P_F∇L = H̃u + Σπ_js_jv P_F(a_jv − Σ_z q_jza_jz), v ∉ Ŝ_j, q the softmax on Ŝ_j, H̃ = ∫∇²L_fin(θ_⋆ + τu)dτ ⪰
-    H(1 − e^{−t})/t by self-concordance (|φ'''| ≤ D_F‖u‖φ'' on the segment), 0 ⪯ I − ηH̃, and Σπ_js_jv = Ω ≤ L − L_⋆.
+    **First.** P_F∇L = H̃u + Σπ_j s_jv P_F(a_jv − Σ_z q_jz a_jz), v ∉ Ŝ_j, q the softmax on Ŝ_j, H̃ = ∫∇²L_fin(θ_⋆ + τu)dτ
+    ⪰ H(1 − e^{−t})/t by self-concordance (|φ'''| ≤ D_F‖u‖φ'' on the segment), 0 ⪯ I − ηH̃, and Σπ_j s_jv = Ω ≤ L − L_⋆.
     **Second.** u⁺ − v⁺ = (I − ηH)(u − v) − η(P_F∇L − Hu − Σcf) + v − v⁺, since Hv = −Σcf. H̃ lies between
-    H(1 − e^{−t})/t and H(e^t − 1)/t. π_js_jv = c_jve^δ/(1 + x_j) with |δ| ≤ D_c‖u‖, ‖f‖ ≤ D_c, and Σ_z(q_jz −
-    q⋆_jz)P_Fa_jz is at most D_F tanh(t/4) long: a log-ratio of oscillation t moves at most tanh(t/4) of the mass.
+    H(1 − e^{−t})/t and H(e^t − 1)/t. π_j s_jv = c_jv e^δ/(1 + x_j) with |δ| ≤ D_c‖u‖, ‖f‖ ≤ D_c, and Σ_z(q_jz −
+    q⋆_jz)P_F a_jz is at most D_F tanh(t/4) long: a log-ratio of oscillation t moves at most tanh(t/4) of the mass.
     """
     rng = case.rng()
     limits = yield from certify_limits(case.problem, under_test)

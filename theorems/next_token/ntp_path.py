@@ -61,7 +61,7 @@ def ntp_path(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
     λ_H the least eigenvalue of H = ∇²L_fin(θ_⋆) on F, D_F the largest diameter of {a_jv : v ∈ Ŝ_j}, D_c the largest
     ‖P_F(a_jv − a_jz)‖, v ∉ Ŝ_j, z ∈ Ŝ_j, and τ(s) = s/2 + √(s²/4 + 2s), every θ with L(θ) − L_⋆ ≤ E has
 
-        (F) D_F‖P_Fθ − θ_⋆‖ ≤ τ(E D_F²/λ_H) =: τ,
+        (F) D_F‖P_F θ − θ_⋆‖ ≤ τ(E D_F²/λ_H) =: τ,
         (M) g_jv·θ_⊥ ≥ log w⋆_jv − (D_c/D_F)τ − log(e^{E/π_j} − 1) for v ∉ Ŝ_j, and so, if E = E(r) ≤ π_min, ≥ r − κ,
             κ = log((e − 1)ω/(π_min w⋆_min)) + (D_c/D_F)τ,
         (C) cos(θ, θ_mm) ≥ μ‖θ_mm‖/‖θ‖ if the least bound μ of (M) is positive.
@@ -69,12 +69,11 @@ def ntp_path(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
     Since L(Ŵ_B) ≤ L(θ_⋆ + rθ_mm) with r chosen so that ‖θ_⋆ + rθ_mm‖ = B, these hold of Ŵ_B with E = E(r) ≤ ωe^{−r}.
     B/‖θ_mm‖ − r → 0, so that cos(Ŵ_B, θ_mm) = 1 − O(1/B): Theorem 1.
 
-    **F, M.** Both terms of L − L_⋆ = (L_fin − L_⋆) + Σπ_j log(1 + x_j) are at most E. By self-concordance L_fin − L_⋆ ≥
-    (λ_H/D_F²)(e^{−t} + t − 1) ≥ (λ_H/D_F²)t²/(2 + t), t = D_F‖P_Fθ − θ_⋆‖. And w_jve^{−g_jv·θ_⊥} ≤ x_j ≤ e^{E/π_j} − 1,
-    where log w_jv ≥ log w⋆_jv − D_c‖P_Fθ − θ_⋆‖; e^x − 1 ≤ (e − 1)x for x ≤ 1, E ≤ ωe^{−r}. **C.** θ_⊥/μ satisfies the
-    constraints of NTP-SVM, so ⟨θ_⊥, θ_mm⟩ ≥ μ‖θ_mm‖².
-
-    (Ŵ_B is unique though CE is not strictly convex: a minimiser lies on the sphere and orthogonal to CE's kernel.)
+    **F, M.** Both terms of L − L_⋆ = (L_fin − L_⋆) + Σπ_j log(1 + x_j) are at most E. By self-concordance L_fin − L_⋆
+    ≥ (λ_H/D_F²)(e^{−t} + t − 1) ≥ (λ_H/D_F²)t²/(2 + t), t = D_F‖P_F θ − θ_⋆‖. And w_jv e^{−g_jv·θ_⊥} ≤ x_j ≤
+    e^{E/π_j} − 1, where log w_jv ≥ log w⋆_jv − D_c‖P_F θ − θ_⋆‖; e^x − 1 ≤ (e − 1)x for x ≤ 1, E ≤ ωe^{−r}. **C.**
+    θ_⊥/μ satisfies the constraints of NTP-SVM, so ⟨θ_⊥, θ_mm⟩ ≥ μ‖θ_mm‖².  (Ŵ_B is unique though CE is not strictly
+    convex: a minimiser lies on the sphere and orthogonal to CE's kernel.)
     """
     limits = yield from certify_limits(case.problem, under_test)
     x, y = probe_points(limits, case.rng(), POINTS)

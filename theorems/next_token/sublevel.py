@@ -1,4 +1,4 @@
-"""What L(θ) − L_⋆ ≤ E says of θ: how near P_Fθ is to θ_⋆, how large margins are, how θ is turned.
+"""What L(θ) − L_⋆ ≤ E says of θ: how near P_F θ is to θ_⋆, how large margins are, how θ is turned.
 
 Derived in `ntp-path`.
 """
@@ -21,12 +21,12 @@ def turn(s: Any) -> Numbers:
 
 
 def finite_bound(limits: Limits, excess: Any) -> Numbers:
-    """(F): D_F‖P_Fθ − θ_⋆‖ ≤ τ(E D_F²/λ_H)."""
+    """(F): D_F‖P_F θ − θ_⋆‖ ≤ τ(E D_F²/λ_H)."""
     return turn(excess * (limits.span**2 / limits.curvature))
 
 
 def shift_bound(limits: Limits, excess: Any) -> Numbers:
-    """(D_c/D_F) τ: by how much log w_jv(P_Fθ) may be below log w⋆_jv; 0 where F = 0."""
+    """(D_c/D_F) τ: by how much log w_jv(P_F θ) may be below log w⋆_jv; 0 where F = 0."""
     if limits.split.dimension == 0:
         return excess * 0.0
     return finite_bound(limits, excess) * (limits.reach / limits.span)

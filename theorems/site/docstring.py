@@ -23,11 +23,11 @@ LEAD = re.compile(
 )
 """Words with which a paragraph says what it is."""
 GREEK = "Α-Ωα-χω"  # without ψ, which is a function: Y_iψ(x)
-LETTER = rf"[A-Za-z{GREEK}∇ℓψ𝒲\u00c0-\u017f]"
+LETTER = rf"[A-Za-z{GREEK}ϑ∇ℓψ𝒲\u00c0-\u017f]"
 OPERATOR = "max|min|sum|mean|argmin|argmax|gap|slack|opt|Var"
 BASE = rf"(?:{OPERATOR}|{LETTER}[\u0300-\u036f]*['*]?|(?<!\w)\d|(?<=\w)\d|[)|‖⁺⁻ᵀ⋆])"
 """What may carry an index: an operator or a letter with its accents, not a word."""
-INDEX = rf"(?:\{{[^{{}}]*\}}|[*⋆∞]|\d+|[A-Za-z\u0100-\u017f{GREEK}]+(?:,[A-Za-z{GREEK}]+)?\d*)"
+INDEX = rf"(?:\{{[^{{}}]*\}}|[*⋆∞⊥]|\d+|[A-Za-z\u0100-\u017f{GREEK}]+(?:,[A-Za-z{GREEK}]+)?\d*)"
 EXPONENT = r"(?:\{(?:[^{}]|\{[^{}]*\})*\}|[+−-]?\w+|[+−*])"
 WORD = re.compile(r"[A-Za-z]{2,}(?:_[A-Za-z0-9]+)+(?!\w)")
 INLINE = re.compile(

@@ -82,6 +82,11 @@ class Seen:
         """A column of what is drawn."""
         return self.page.evaluate(COLUMN, [source, name])
 
+    def wait_for(self, source: str, name: str, k: int, condition: str) -> None:
+        """Wait until an entry of what is drawn, ``x``, has it: words on the page may come before the picture."""
+        script = f"([name, column, k]) => {{ const x = ({COLUMN})([name, column])[k]; return {condition}; }}"
+        self.page.wait_for_function(script, arg=[source, name, k])
+
     def place(self, source: str, k: int) -> tuple[float, float]:
         """Where on the screen the k-th point of a source is."""
         x, y = self.page.evaluate(PLACE, [source, k])

@@ -113,6 +113,7 @@ def test_a_reload_keeps_what_was_done(seen: Seen) -> None:
     before = seen.column("tokens", "x")
     seen.page.reload()
     seen.until("figure-8 (edited)")
+    seen.wait_for("tokens", "x", 0, f"x == {before[0]}")
     assert seen.column("tokens", "x") == before
 
 
@@ -135,7 +136,7 @@ def test_the_table_takes_a_score(seen: Seen) -> None:
     cell.locator("input").fill("0.5")
     cell.locator("input").press("Enter")
     seen.until("figure-8 (edited)")
-    assert seen.column("tokens", "score")[1] == 0.5
+    seen.wait_for("tokens", "score", 1, "x == 0.5")
 
 
 def test_the_keyboard_alone_moves_a_token_and_saves(seen: Seen) -> None:
@@ -150,7 +151,7 @@ def test_the_keyboard_alone_moves_a_token_and_saves(seen: Seen) -> None:
     seen.page.keyboard.press("ArrowUp")
     seen.page.keyboard.press("Enter")
     seen.until("figure-8 (edited)")
-    assert seen.column("tokens", "x")[0] != before
+    seen.wait_for("tokens", "x", 0, f"x != {before}")
 
 
 def test_the_slider_plays_and_stops(seen: Seen) -> None:

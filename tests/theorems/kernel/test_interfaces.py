@@ -41,7 +41,7 @@ from theorems.kernel.reproducer_file import file_of
 from theorems.kernel.sizes import WIDTHS, Taken, describe_widths
 from theorems.run.registry.lookup import statement_named
 
-CALLS = 40
+CALLS = 52
 """Of a cover of pairs of options; their lengths are those of a block or two."""
 
 

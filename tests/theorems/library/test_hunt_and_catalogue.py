@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from generators.assumptions import ASSUMPTIONS, Finding
+from generators.assumptions import Finding
 from generators.case import Case
 from generators.datasets import DATASETS
 from reference_attention.problem import Problem
@@ -60,7 +60,7 @@ def test_assumptions_on_data_have_evidence_and_without_data_a_title() -> None:
     assert found["single-input"].holds is True
     assert found["optimal-tokens"].holds is None
     assert found.rows[[*found].index("single-input")] == ("single-input", "holds", found["single-input"].evidence)
-    assert list(assumptions()) == list(ASSUMPTIONS)
+    assert list(assumptions()) == list(suite.assumptions())
     assert set(assumptions("lemma-11")) == set(suite.statements()["lemma-11"].assumptions)
     assert set(assumptions(PROBLEM, "lemma-11")) == set(assumptions("lemma-11"))
 
