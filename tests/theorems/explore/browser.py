@@ -49,7 +49,15 @@ def served(*arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """The address of the page that the command serves, and the command."""
     command = [sys.executable, "-m", "theorems", "explore", "--no-open", *arguments]
     fresh = os.environ | {"PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=fresh)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=fresh,
+        # Under nohup SIGHUP is ignored, and what is begun inherits that.
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+    )
     try:
         assert process.stdout is not None
         found = re.match(r"Open (http://127\.0\.0\.1:\d+/[\w-]+/)$", process.stdout.readline().strip())
@@ -81,6 +89,20 @@ class Seen:
     def column(self, source: str, name: str) -> list[Any]:
         """A column of what is drawn."""
         return self.page.evaluate(COLUMN, [source, name])
+
+    def edit(self, cell: Any, text: str) -> None:
+        """Type into a cell of a table: rows that are drawn anew close its editor, which is opened again then."""
+        from playwright.sync_api import Error
+
+        for attempt in range(10):
+            try:
+                cell.click()
+                cell.locator("input").fill(text, timeout=2000)
+                cell.locator("input").press("Enter", timeout=2000)
+                return
+            except Error:
+                if attempt == 9:
+                    raise
 
     def wait_for(self, source: str, name: str, k: int, condition: str) -> None:
         """Wait until an entry of what is drawn, ``x``, has it: words on the page may come before the picture."""

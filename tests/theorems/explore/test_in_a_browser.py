@@ -132,9 +132,7 @@ def test_a_bad_file_gets_its_sentence_on_the_page(seen: Seen, tmp_path: Path) ->
 
 def test_the_table_takes_a_score(seen: Seen) -> None:
     cell = seen.page.locator(".slick-row").nth(1).locator(".slick-cell").nth(2)
-    cell.click()
-    cell.locator("input").fill("0.5")
-    cell.locator("input").press("Enter")
+    seen.edit(cell, "0.5")
     seen.until("figure-8 (edited)")
     seen.wait_for("tokens", "score", 1, "x == 0.5")
 
