@@ -102,6 +102,8 @@ FACTORS = (
     Factor("wants", _free("qkv", "q", "k", "v", "kv", "nothing")),
 )
 """What a call is made of."""
+NEUTRAL_PLAN: Plan = MappingProxyType({one.name: next(iter(one.levels)) for one in FACTORS})
+"""The first level of each factor."""
 SIZED = ("lengths", "relation", "width", "values", "batch", "heads", "numbers")
 """Factors that every call has, whatever its kernel."""
 COSTS: Mapping[str, int] = MappingProxyType({"short": 0, "keys": 1, "queries": 1, "decode": 2, "both": 3, "long": 4})
@@ -114,7 +116,7 @@ PLAIN = (
     *(("decode", kind) for kind in ("normal", "sums")),
     *(("both", kind) for kind in ("sums", "ranks", "normal")),
     *(("keys", kind) for kind in ("normal", "normal")),
-    # Half precision is told by exact ones alone: long sums of narrow heads, which lose least, then every width.
+    # Only exact ones show half precision: long sums of narrow heads, which lose least, then every width.
     *(("decode", "sums"), ("decode", "ranks"), ("decode", "ranks"), ("keys", "ranks")),
 )
 """Lengths and numbers of calls without any option, which come before all others."""
@@ -148,9 +150,8 @@ def _array(declares: frozenset[str], seed: int, strength: int) -> list[Plan]:
     rng = np.random.default_rng(seed)
     kept = SPECIAL if strength == 2 else options
     _vary(made, {name: one for name, one in free.items() if name not in kept}, rng)
-    first = {name: one[0] for name, one in levels.items()}
     plain = [
-        first
+        dict(NEUTRAL_PLAN)
         | {name: str(rng.choice(levels[name])) for name in SIZED}
         | {"lengths": lengths, "numbers": numbers, "heads": "few"}
         | {"width": levels["width"][k % 6], "batch": levels["batch"][k % 2]}

@@ -30,8 +30,8 @@ from reference_attention.svm.max_margin import Infeasible
 
 SHOWN = 3
 """Contexts that are named as the reason of a tie, at most."""
-MOST_TOLD = 30
-"""Contexts that are told of."""
+MOST_SHOWN = 30
+"""Contexts that have a sentence each."""
 
 
 @runtime_checkable
@@ -144,9 +144,10 @@ class NextTokenEnds:
     @property
     def sentences(self) -> list[str]:
         """The whole in words, then context by context."""
-        told = [self.context_sentence(j) for j in range(self.problem.contexts)]
-        rest = len(told) - MOST_TOLD
-        return [self._summary(), " ".join(self._limits()), *told[:MOST_TOLD], *([f"… {rest} more"] if rest > 0 else [])]
+        said = [self.context_sentence(j) for j in range(self.problem.contexts)]
+        rest = len(said) - MOST_SHOWN
+        more = [f"… {rest} more"] if rest > 0 else []
+        return [self._summary(), " ".join(self._limits()), *said[:MOST_SHOWN], *more]
 
     def _summary(self) -> str:
         if self.separable:

@@ -143,8 +143,8 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
 
     def rows(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
         if self.samples is not None and self.labels is not None:
-            told = [self.token(y) for y in self.labels.tolist()]
-            return ("sequence", "predicts"), list(zip(map(self.context, range(len(told))), told, strict=True))
+            predicted = [self.token(y) for y in self.labels.tolist()]
+            return ("sequence", "predicts"), list(zip(map(self.context, range(len(predicted))), predicted, strict=True))
         assert self.counts is not None
         counts = self.counts.tolist()
         follows = [", ".join(f"{self.token(v)}: {c}" for v, c in enumerate(row) if c) for row in counts]

@@ -152,7 +152,7 @@ def papers() -> tuple[Paper, ...]:
             raise InvalidInput(f"papers: {both} have a paper {entry.name!r}; uninstall one of them.")
         found[entry.name] = made
     if not any(not one.package for one in found.values()):
-        raise InvalidInput(f"papers: the installed {OURS} says of none where it is; install it anew with pip.")
+        raise InvalidInput(f"papers: the installed {OURS} declares none of its own; install it anew with pip.")
     ordered: dict[str, Paper] = {}
     while len(ordered) < len(found):
         rest = [one for name, one in found.items() if name not in ordered]
@@ -195,7 +195,7 @@ def _load(entry: EntryPoint, package: str) -> Paper:
         found = importlib.import_module(entry.module)
         made = getattr(found, entry.attr, None)
         if not isinstance(made, Paper):
-            # Which file it is tells when somebody's own hides the package.
+            # The file may be a user's own, which hides the package.
             raise TypeError(f"{entry.attr} of {found.__file__} is no Paper")
         return replace(made, name=entry.name, package=package)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import HealthCheck, Phase
 
 from generators.case import Case
 from generators.drawing import drive
@@ -48,13 +48,18 @@ def test_a_fifth_of_the_cases_is_large(large: Large, wanted: tuple[str, ...]) ->
 def test_every_length_around_a_block_can_come_up() -> None:
     lengths = set()
 
-    @seed(0)
-    @settings(max_examples=400, suppress_health_check=list(HealthCheck), phases=[Phase.generate], database=None)
-    @given(BLOCKS.shapes())
     def check(shape: tuple[int, int, int]) -> None:
         lengths.update({("T", shape[1]), ("d", shape[2])})
 
-    check()
+    drive(
+        BLOCKS.shapes(),
+        check,
+        examples=400,
+        seed=0,
+        phases=[Phase.generate],
+        unchecked=list(HealthCheck),
+        near_copies=False,
+    )
     assert lengths == {(axis, size) for axis in "Td" for size in AROUND_BLOCKS}
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import HealthCheck, Phase
 
 from generators.case import Case
+from generators.drawing import drive
 from generators.query_assumptions import independent_rows
 from generators.query_cases import Family, query_cases
 from generators.score_assumptions import distinct_scores
@@ -15,20 +16,15 @@ DRAWN = 60
 
 def drawn(**asked: object) -> list[Case]:
     found: list[Case] = []
-
-    @seed(3)
-    @settings(
-        max_examples=DRAWN,
-        deadline=None,
+    drive(
+        query_cases(**asked),  # type: ignore[arg-type]
+        found.append,
+        examples=DRAWN,
+        seed=3,
         phases=[Phase.generate],
-        database=None,
-        suppress_health_check=list(HealthCheck),
+        unchecked=list(HealthCheck),
+        near_copies=False,
     )
-    @given(query_cases(**asked))  # type: ignore[arg-type]
-    def collect(case: Case) -> None:
-        found.append(case)
-
-    collect()
     return found
 
 

@@ -43,6 +43,9 @@ RESULTS = [one.name for one in fields(Answer) if one.name != "changed"]
 CHANCE = 1e-12
 """With which a right kernel drops a share of weights that is claimed to be too far off."""
 
+LEAST_WEIGHT = 1e-4
+"""Above float16's least normal number, 6.1e-5: a larger weight is 0 only if it was dropped."""
+
 About = tuple[str, Claim]
 """The capability that a claim is about, whatever other options are on; empty for agreement with the formula, which is
 about all of them."""
@@ -191,15 +194,15 @@ def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, Fur
     """
     p = rows.call.dropout
     s: Any = rows.weights
-    told = s.value > 1e-4
+    nonzero = s.value > LEAST_WEIGHT
     kept = answer.output != 0
     rows = replace(rows, factor=np.where(kept, 1 / (1 - p), 0.0))
     yield "dropout", same(DROPPED, answer.output, rows.output)
-    n = int(told.sum())
+    n = int(nonzero.sum())
     if n:
         # Hoeffding's inequality for n independent draws.
         far = math.sqrt(math.log(2 / CHANCE) / (2 * n))
-        off = abs(float(kept[told].mean()) - (1 - p))
+        off = abs(float(kept[nonzero].mean()) - (1 - p))
         yield "dropout", at_least(SHARE, Form.EFFECTIVE, far, off, rounding=0.0, why=EXACT)
     return rows
 

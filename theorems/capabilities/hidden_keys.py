@@ -36,9 +36,9 @@ def exchange_hidden_keys(call: AttentionCall, before: Answer, under_test: OnKern
     reach = float(np.max(np.sum(np.abs(call.query), axis=-1)))
     size = min(POISON, under_test.kernel.numbers.largest / 8 / max(1.0, reach))
     after = under_test.attend(_with(call, poisoned, size, rng))
-    told = _effect_of_nan(under_test, _with(call, poisoned, np.nan, rng), before, clear)
+    effect = _effect_of_nan(under_test, _with(call, poisoned, np.nan, rng), before, clear)
     changed = same_bits("hidden-keys-change-no-output", after.output[clear], before.output[clear])
-    yield replace(changed, branch=f"NaN {told}")
+    yield replace(changed, branch=f"NaN {effect}")
     yield from _gradients(before, after, clear, poisoned, seen)
 
 

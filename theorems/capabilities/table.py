@@ -201,8 +201,8 @@ CAPABILITIES: tuple[Capability, ...] = (
         for bit. Where no row sees one, as under a mask, all other keys have their dK and dV, and the poisoned ones
         dK = dV = 0.
 
-        NaN in place of ±1e30 is more than anybody promises (0 · NaN is NaN): whether a kernel is immune is told, not
-        claimed.""",
+        NaN in place of ±1e30 is more than anybody promises (0 · NaN is NaN): whether a kernel is immune is reported,
+        not claimed.""",
         lambda call: call.poison,
         own=MappingProxyType(
             {"hidden-keys-change-no-output": "where a key is hidden", GRADIENTS[0]: BACKWARD}

@@ -12,7 +12,7 @@ import numpy as np
 
 from generators.attention_call import AttentionCall, State
 from generators.call_building import build_call
-from generators.call_space import FACTORS, SIZED, Plan, plans, size_of_array
+from generators.call_space import FACTORS, NEUTRAL_PLAN, SIZED, Plan, plans, size_of_array
 from generators.drawing import seed_from
 from theorems.capabilities.examination import About, examine
 from theorems.capabilities.smaller import NEUTRAL, smallest_failing, work_of
@@ -153,24 +153,22 @@ class Trials:
 
     def _without_what_is_refused(self, plan: Plan, number: int) -> Plan | None:
         """The plan with one option less of those that the kernel refuses together; None if that cannot be said."""
-        neutral = {one.name: next(iter(one.levels)) for one in FACTORS}
         small = self._small(plan)
         if not self._is_refused(small):
             return None
-        for name, level in neutral.items():
+        for name, level in NEUTRAL_PLAN.items():
             if small[name] != level and self._is_refused(small | {name: level}):
                 small[name] = level
-        left = [name for name in neutral if small[name] != neutral[name]]
+        left = [name for name in NEUTRAL_PLAN if small[name] != NEUTRAL_PLAN[name]]
         if not left:
             return None
         name = left[int(np.random.default_rng((self.seed, number)).integers(len(left)))]
-        return {**plan, name: neutral[name]}
+        return {**plan, name: NEUTRAL_PLAN[name]}
 
     def _small(self, plan: Plan) -> dict[str, str]:
         """The plan with what makes a call large, or its numbers unusual, at its first level."""
-        first = {one.name: next(iter(one.levels)) for one in FACTORS}
         sized = {name for name in SIZED if name not in ("values", "relation")}
-        return {name: first[name] if name in sized else level for name, level in plan.items()}
+        return {name: NEUTRAL_PLAN[name] if name in sized else level for name, level in plan.items()}
 
     def _small_calls(self, plan: Plan) -> Iterator[AttentionCall]:
         """Some calls of it: of a single key or query anything may be taken."""

@@ -35,7 +35,7 @@ def headline(kernel: Any) -> str:
 
 
 def contract_lines(kernel: Any) -> Iterator[str]:
-    """What is to be told of the contract of a kernel."""
+    """What a report says of the contract of a kernel."""
     if "causal-rectangle" in kernel.declares:
         yield f"causal masks of L ≠ T are aligned at the {kernel.alignment}"
     if str(kernel.taken):

@@ -80,8 +80,8 @@ def ntp_attention(case: NextTokens, under_test: Implementation) -> Iterator[Clai
     yield equal(MASS, exact(given).widen(2 * mass.error + 8 * EPS * np.abs(given)), mass)
     components = under_test.in_place_of(component_sets)(case.samples, case.labels)
     same = components.shape == limits.supports.sets.shape and bool((components == limits.supports.sets).all())
-    told = f"components {components.astype(int).tolist()}, Ŝ {limits.supports.sets.astype(int).tolist()}"
-    yield Claim(COMPONENTS, Form.EXACT, 0.0 if same else -1.0, 0.0, EXACT, "" if same else told)
+    both = f"components {components.astype(int).tolist()}, Ŝ {limits.supports.sets.astype(int).tolist()}"
+    yield Claim(COMPONENTS, Form.EXACT, 0.0 if same else -1.0, 0.0, EXACT, "" if same else both)
     level, above = graph_margins(case, limits.svm.point)
     most = max((abs(x) for x in level), default=fmpq(0))
     yield Claim(GRAPH_SVM, Form.EXACT, -to_float(most), 0.0, EXACT, "the components are level")

@@ -68,7 +68,7 @@ class View:
         own = [(about, one) for about, one in trial.claims if self.capability.has(call, about, one.name)]
         if not own:
             return None
-        # Which scale is its own is told once.
+        # Which scale is its own is said once.
         scale = self.capability.name == "default-scale"
         own = [(about, one if about or scale else replace(one, branch="")) for about, one in own]
         claims = tuple(one for _, one in own)

@@ -24,7 +24,7 @@ HEAD = """# Scoreboard
 Printed on {date} on a CPU, Python {python}, seed {seed}, by
 `{command}`.
 Where the same versions are installed it prints the same table. ✓ upheld: none of so many calls falsified it.
-✗ falsified and ? not decided are told below. –: the kernel has no parameter for it, or no backward pass.
+✗ falsified and ? not decided are explained below. –: the kernel has no parameter for it, or no backward pass.
 `theorems show kernel-causal` says what is asked of a kernel.
 """
 LEGEND = """

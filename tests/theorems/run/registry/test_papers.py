@@ -104,7 +104,7 @@ def test_installed_without_a_checkout_ours_are_those_of_the_metadata(
         assert [(one.name, one.package) for one in installed()] == [("mine", ""), ("a-paper", "a-paper 1.0")]
         (site / "pyproject.toml").write_text('[project]\nname = "somebody-elses"\n')
     monkeypatch.setattr(module, "entry_points", lambda group: found[1:] if found[0].name == "mine" else found[:1])
-    assert refusal(installed).startswith("papers: the installed max-margin-theorems says of none where it is;")
+    assert refusal(installed).startswith("papers: the installed max-margin-theorems declares none of its own;")
 
 
 def test_others_come_after_ours_by_name_and_after_those_they_build_on(site: Path) -> None:
