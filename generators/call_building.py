@@ -366,6 +366,7 @@ def _around(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
         memory=memory,
         upstream_memory=upstream,
         mask_memory=Memory(plan["mask memory"]) if masked else Memory.CONTIGUOUS,
+        beyond=int(drawing.rng("columns").choice((1, 3, 8))) if masked and plan["columns"] != "of keys" else 0,
         state=State(plan["state"]),
         wants="" if plan["wants"] == "nothing" else plan["wants"],
         log_sum_exp=plan["log-sum-exp"] != "none",

@@ -184,6 +184,15 @@ CAPABILITIES: tuple[Capability, ...] = (
         lambda call: call.bias is not None,
     ),
     Capability(
+        "longer-masks",
+        "Masks that are longer than the keys",
+        "of a mask with more columns than keys, the first count",
+        """A kernel for caches of a fixed length takes masks that are as long: column t of a mask is about key t, and
+        what its columns behind the last key hold, however large, changes nothing. Kernels that refuse such masks do
+        not declare it.""",
+        lambda call: call.beyond > 0 and (call.visible is not None or call.bias is not None),
+    ),
+    Capability(
         "window",
         "Sliding window",
         "each query sees so many keys to the left and to the right",

@@ -46,6 +46,8 @@ def with_capabilities(kernel: Kernel) -> Kernel:
         has.add("batch-invariance")
     if "causal" not in has:
         has.discard("causal-rectangle")
+    if "additive-mask" not in has:
+        has.discard("longer-masks")
     if kernel.layout.rank == 3:
         has.discard("grouped-heads")
     if kernel.taken.contiguous:
@@ -85,6 +87,7 @@ FOUND_OUT: dict[str, Callable[[], AttentionCall]] = {
     "causal": lambda: small_call(L=5).replace(causal=True),
     "ragged-batch": lambda: small_call(L=3).replace(lengths=np.array([[3, 5], [1, 2]])),
     "log-sum-exp": lambda: small_call().replace(log_sum_exp=True),
+    "longer-masks": lambda: small_call(L=3).replace(bias=np.zeros((1, 1, 3, 5)), beyond=3),
     "sinks": lambda: small_call().replace(sinks=np.zeros(2)),
     "fp8-descale": lambda: with_descales(small_call(), np.random.default_rng(0)),
 }

@@ -27,6 +27,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from generators.attention_call import Alignment, AttentionCall, Memory, State
+from generators.further_tensors import with_columns_beyond
 from reference_attention.errors import InvalidInput
 from reference_attention.loss import Array, Loss
 from theorems.bounded.formats import FORMATS, HALF, Format
@@ -271,11 +272,12 @@ class Kernel:
 
     def _masks(self, call: AttentionCall) -> dict[str, Placed]:
         B, H, L, T = (call.sizes[axis] for axis in "BHLT")
-        given = {
-            "visible": None if call.visible is None else torch.tensor(call.visible, device=self.device),
-            "bias": None if call.bias is None else self.tensor(call.bias),
-        }
-        placed = {name: place_mask(x, call.mask_memory, (B, H, L, T)) for name, x in given.items() if x is not None}
+        given = {name: getattr(call, name) for name in ("visible", "bias") if getattr(call, name) is not None}
+        placed = {}
+        for name, mask in given.items():
+            mask = with_columns_beyond(call, mask)
+            x = torch.tensor(mask, device=self.device) if name == "visible" else self.tensor(mask)
+            placed[name] = place_mask(x, call.mask_memory, (B, H, L, T + call.beyond))
         further = {name: getattr(call, name) for name in ("sinks", "slopes")}
         return placed | {
             name: place_mask(self.tensor(x), Memory.CONTIGUOUS, x.shape) for name, x in further.items() if x is not None

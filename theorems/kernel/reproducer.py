@@ -63,7 +63,7 @@ def reproducer(found: Trace, line: str) -> str:
 def _can_be_written(call: AttentionCall) -> bool:
     """Whether a test of a few lines says what happens: nothing but calls one after another, on tensors as they are."""
     usual = call.upstream_memory is Memory.CONTIGUOUS is call.mask_memory and call.wants == "qkv"
-    return usual and call.state in (State.ONCE, State.TWICE) and not call.dropout
+    return usual and call.state in (State.ONCE, State.TWICE) and not call.dropout and not call.beyond
 
 
 def _tensors(found: Trace) -> Iterator[str]:

@@ -81,6 +81,8 @@ FURTHER_GALLERY = (
     FurtherFault("pages_in_a_row", "hw-native-sys/pypto PR #470", "paged-keys", OUTPUT, "cache"),
     FurtherFault("sinks_dropped", "vllm-project/vllm PR #52156", "sinks", OUTPUT, "gpt_oss"),
     FurtherFault("sinks_in_each_score", "huggingface/transformers PR #41083", "sinks", OUTPUT, "gpt_oss"),
+    FurtherFault("last_columns_of_mask", "huggingface/transformers PR #35681", "longer-masks", OUTPUT, "gpt_oss"),
+    FurtherFault("mask_rows_of_keys", "facebookresearch/xformers #808", "longer-masks", OUTPUT, "gpt_oss"),
     FurtherFault("mods_of_key_heads", "intel/intel-xpu-backend-for-triton #3632", "score-mod", OUTPUT, "flex"),
     FurtherFault("score_without_gradient", "pytorch/pytorch PR #185991", "score-mod", "query-gradient", "flex"),
     FurtherFault("keys_beyond_the_last_block", "pytorch/pytorch #159247", "mask-mod", OUTPUT, "flex"),

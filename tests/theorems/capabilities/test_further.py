@@ -20,6 +20,7 @@ from theorems.capabilities.examination import NEUTRAL, SINK_GRADIENT, examine
 from theorems.core.claim import Verdict
 from theorems.kernel.check import verify_kernel
 from theorems.kernel.loading import kernel_of
+from theorems.kernel.report import headline
 
 OWN = {
     "rows": ("sinks", "alibi", "log-sum-exp-gradient"),
@@ -28,7 +29,7 @@ OWN = {
     "cache": ("ragged-batch", "splits", "paged-keys"),
     "merge:merge_state": ("merged-parts",),
     "merge:combine": ("merged-parts",),
-    "gpt_oss": ("sinks",),
+    "gpt_oss": ("sinks", "longer-masks"),
     "flex": ("score-mod", "mask-mod"),
     "invariant": ("batch-invariance",),
     "fp8": ("fp8-descale",),
@@ -163,3 +164,17 @@ def test_nothing_is_refused_where_there_are_no_keys(name: str) -> None:
     claims = list(examine(asked.replace(log_sum_exp=True), under_test))
     assert {claim.name for _, claim in claims} >= {"output-is-attention", *GRADIENTS}
     assert {claim.verdict for _, claim in claims} == {Verdict.UPHELD}
+
+
+def test_masks_are_as_long_as_the_keys_where_a_kernel_refuses_others() -> None:
+    """As transformers' eager functions of today do; of others the report says it."""
+    right: Kernel = kernel_of_folder("gpt_oss")
+
+    def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float) -> Any:
+        if attention_mask is not None and attention_mask.shape[-1] != key.shape[2]:
+            raise ValueError("a column for each key")
+        return right(module, query, key, value, attention_mask, scaling)
+
+    assert "longer-masks" not in kernel_of(attention, "float64").declares
+    assert "first columns" in headline(kernel_of(right, "float64"))
+    assert "first columns" not in headline(kernel_of(attention, "float64"))

@@ -89,6 +89,8 @@ HF = Interface(
     ),
     _put,
     by_place=4,
+    # Of a cache of a fixed length, the mask is as long as that.
+    found_out=("longer-masks",),
     of_effect=("sinks",),
     # Where it has a mask, causality is in it: functions look at ``is_causal`` without one alone.
     expressible=with_mask_or_causal,

@@ -45,7 +45,7 @@ class Request:
     Attributes:
         query, key, value: shapes (B, H, L, E), (B, G, T, E), (B, G, T, M).
         scale: None leaves it to the kernel.
-        visible: boolean, broadcastable to (B, H, L, T); True is seen.
+        visible: boolean, broadcastable to (B, H, L, T), or with columns more than that; True is seen.
         bias: likewise, added to the logits.
         causal, window, softcap: as in :class:`generators.attention_call.AttentionCall`.
         log_sum_exp: whether it is asked for.
