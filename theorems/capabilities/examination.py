@@ -125,12 +125,20 @@ def _comparisons(rows: FurtherRows, answer: Answer) -> Iterator[About]:
         yield "", same(OUTPUT, answer.output, rows.output, seeing)
         if answer.log_sum_exp is not None:
             yield "log-sum-exp", same("log-sum-exp", answer.log_sum_exp, rows.log_sum_exp, seeing)
-        if answer.weights is not None and not rows.call.dropout:
-            yield "", same(WEIGHTS, answer.weights, rows.returned_weights, seeing)
+        if answer.weights is not None:
+            yield "", _same_weights(rows, answer.weights, seeing)
     if not nan:
         for claim in same_gradients(rows, answer):
             yield "", claim
         yield from _of_further_gradients(rows, answer)
+
+
+def _same_weights(rows: FurtherRows, theirs: Float64[np.ndarray, "B H L T"], where: Any) -> Claim:
+    """Weights that are returned; of those under dropout some return what is left of them, and some all."""
+    whole = same(WEIGHTS, theirs, rows.returned_weights, where)
+    if not rows.call.dropout or whole.verdict is Verdict.UPHELD:
+        return whole
+    return same(WEIGHTS, theirs, rows.returned_weights_after_dropout, where)
 
 
 def _of_further_gradients(rows: FurtherRows, answer: Answer) -> Iterator[About]:

@@ -101,7 +101,7 @@ CAPABILITIES: tuple[Capability, ...] = (
         "its output, with several queries, heads and batch entries, lengths around those of blocks",
         """Each row of the output is Σ_t s_t v_t with s = softmax(q·k_1, …, q·k_T), up to the rounding of that formula
         in the kernel's numbers: whatever the number of queries, keys, heads and batch entries, however large the
-        logits. Weights that are returned beside it are s.""",
+        logits. Weights that are returned beside it are s; under dropout they may be those that are left.""",
         agrees=MappingProxyType({name: AGREEMENT[name] for name in (OUTPUT, WEIGHTS)}),
         is_base=True,
     ),

@@ -26,7 +26,7 @@ WIDTH = 116
 
 MODULE = """class Module(torch.nn.Module):
     num_key_value_groups, is_causal, layer_idx = {groups}, {causal}, 0
-    head_dim, scaling, sliding_window = {width}, {scaling!r}, None
+    head_dim, scaling, sliding_window, attention_dropout = {width}, {scaling!r}, None, 0.1
 
 
 module = Module().eval()

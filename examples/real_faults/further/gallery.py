@@ -46,7 +46,7 @@ RIGHT = (
 )
 FORCED = MappingProxyType({"nested": "nested"})
 """Interfaces that no parameter tells from others, by the right kernel."""
-OUTPUT, ALONE = "output-is-attention", "same-bits-alone"
+OUTPUT, ALONE, DROPPED = "output-is-attention", "same-bits-alone", "each-weight-is-kept-or-dropped"
 FURTHER_GALLERY = (
     FurtherFault("merge_in_base_two", "sgl-project/sglang #40903", "merged-parts", OUTPUT, "merge:merge_state"),
     FurtherFault("merge_of_nothing", "flashinfer-ai/flashinfer #4051", "merged-parts", OUTPUT, "merge:merge_state"),
@@ -83,6 +83,9 @@ FURTHER_GALLERY = (
     FurtherFault("sinks_in_each_score", "huggingface/transformers PR #41083", "sinks", OUTPUT, "gpt_oss"),
     FurtherFault("last_columns_of_mask", "huggingface/transformers PR #35681", "longer-masks", OUTPUT, "gpt_oss"),
     FurtherFault("mask_rows_of_keys", "facebookresearch/xformers #808", "longer-masks", OUTPUT, "gpt_oss"),
+    FurtherFault("dropout_before_softmax", "PaddlePaddle/Parakeet PR #74", "dropout", DROPPED, "gpt_oss"),
+    FurtherFault("dropout_gradient_times_p", "NVIDIA/apex PR #816", "dropout", "query-gradient", "gpt_oss"),
+    FurtherFault("dropout_of_inverse_p", "lmjohns3/theanets PR #123", "dropout", DROPPED, "gpt_oss"),
     FurtherFault("mods_of_key_heads", "intel/intel-xpu-backend-for-triton #3632", "score-mod", OUTPUT, "flex"),
     FurtherFault("score_without_gradient", "pytorch/pytorch PR #185991", "score-mod", "query-gradient", "flex"),
     FurtherFault("keys_beyond_the_last_block", "pytorch/pytorch #159247", "mask-mod", OUTPUT, "flex"),

@@ -31,6 +31,10 @@ class Eager:
         column = sinks.to(logits.dtype)[:, None, None].expand(*logits.shape[:-1], 1)
         return torch.softmax(torch.cat([logits, column], dim=-1), dim=-1)[..., :-1]
 
+    def drop(self, weights: Tensor, share: float, module: Any) -> Tensor:
+        """The weights, some of them 0 in training and the others larger."""
+        return torch.nn.functional.dropout(weights, p=share, training=module.training)
+
 
 def with_eager(steps: type[Eager]) -> Callable[..., Any]:
     """transformers' ``eager_attention_forward``: (B, H, L, E), (B, H', T, E) → (B, L, H, M) and weights."""
@@ -50,7 +54,7 @@ def with_eager(steps: type[Eager]) -> Callable[..., Any]:
         logits = query.to(wide) @ key.mT * scaling
         if attention_mask is not None:
             logits = logits + eager.of_keys(attention_mask, *logits.shape[-2:]).to(wide)
-        weights = eager.weights(logits, eager.sinks(module, options))
+        weights = eager.drop(eager.weights(logits, eager.sinks(module, options)), dropout, module)
         return (weights @ value).transpose(1, 2).to(query.dtype), weights.to(query.dtype)
 
     return of_module(steps, attention)

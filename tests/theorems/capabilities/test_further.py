@@ -13,10 +13,12 @@ import torch
 
 import theorems.capabilities.smaller
 from examples.real_faults.further.gallery import FORCED, FURTHER_GALLERY, RIGHT, FurtherFault, kernel_of_folder
+from examples.real_faults.further.gpt_oss import Eager, with_eager
 from generators.attention_calls import Numbers, Sizes, tensors
+from reference_attention.errors import InvalidInput
 from tests.places import ROOT
 from theorems.capabilities.agreement import GRADIENTS
-from theorems.capabilities.examination import NEUTRAL, SINK_GRADIENT, examine
+from theorems.capabilities.examination import NEUTRAL, SINK_GRADIENT, WEIGHTS, examine
 from theorems.core.claim import Verdict
 from theorems.kernel.check import verify_kernel
 from theorems.kernel.loading import kernel_of
@@ -29,7 +31,7 @@ OWN = {
     "cache": ("ragged-batch", "splits", "paged-keys"),
     "merge:merge_state": ("merged-parts",),
     "merge:combine": ("merged-parts",),
-    "gpt_oss": ("sinks", "longer-masks"),
+    "gpt_oss": ("sinks", "longer-masks", "dropout"),
     "flex": ("score-mod", "mask-mod"),
     "invariant": ("batch-invariance",),
     "fp8": ("fp8-descale",),
@@ -178,3 +180,34 @@ def test_masks_are_as_long_as_the_keys_where_a_kernel_refuses_others() -> None:
     assert "longer-masks" not in kernel_of(attention, "float64").declares
     assert "first columns" in headline(kernel_of(right, "float64"))
     assert "first columns" not in headline(kernel_of(attention, "float64"))
+
+
+def test_a_kernel_that_drops_weights_in_evaluation_is_refused() -> None:
+    """facebookresearch/vjepa2 PR #160: the module's share of dropout, in training or not."""
+
+    class Steps(Eager):
+        def drop(self, weights: torch.Tensor, share: float, module: Any) -> torch.Tensor:
+            return torch.nn.functional.dropout(weights, p=module.attention_dropout)
+
+    with pytest.raises(InvalidInput, match=r"different numbers for the same tensors.*switch off dropout"):
+        kernel_of(with_eager(Steps), "float64")
+
+
+@pytest.mark.parametrize("dtype", EXAMPLES)
+@pytest.mark.parametrize(("left", "verdict"), [(1.0, Verdict.UPHELD), (8.0, Verdict.FALSIFIED)])
+def test_weights_that_are_returned_under_dropout_are_those_that_are_left(
+    left: float, verdict: Verdict, dtype: str
+) -> None:
+    right: Kernel = kernel_of_folder("gpt_oss")
+
+    def attention(
+        module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float, dropout: float = 0.0
+    ) -> Any:
+        out, weights = right(module, query, key, value, attention_mask, scaling, dropout)
+        return out, weights * left if module.training else weights
+
+    under_test = kernel_of(attention, dtype).as_implementation()
+    call = tensors(Sizes(B=2, H=2, G=1, L=3, T=5, E=4, M=5), Numbers.NORMAL, seed=0)
+    call = call.replace(value=np.broadcast_to(np.eye(5), call.value.shape).copy(), dropout=0.5)
+    (found,) = (claim for _, claim in examine(call, under_test) if claim.name == WEIGHTS)
+    assert found.verdict is verdict
