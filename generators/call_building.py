@@ -327,6 +327,10 @@ def _mask(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
     if plan["rows"] != "all see a key" and kind == "boolean":
         empty = rng.random(shape[:-1]) < 0.4
         empty.reshape(-1)[0] = True
+        if empty.ndim == 3 and rng.random() < 0.5:
+            # Those of one entry, or of one head, alone: nothing of theirs is to be in others.
+            others = empty[1:] if len(empty) > 1 else empty[:, 1:]
+            others[...] = False
         seen[empty] = False
     if kind == "boolean":
         return call.replace(visible=seen)

@@ -10,10 +10,10 @@ import numpy as np
 
 from generators.attention_call import AttentionCall, Memory, State
 from theorems.capabilities.agreement import GRADIENTS, OUTPUT
+from theorems.capabilities.empty_rows import EMPTY
 from theorems.capabilities.examination import (
     BIAS_GRADIENT,
     DROPPED,
-    EMPTY,
     GRADIENT_CLAIMS,
     IGNORED,
     NEUTRAL,
@@ -222,10 +222,11 @@ CAPABILITIES: tuple[Capability, ...] = (
     Capability(
         "empty-rows",
         "Rows that see no key",
-        "they are all zeros, or all NaN; other rows are right",
+        "they are all zeros, all means, or all NaN; other rows are right",
         """Softmax over no keys is not defined. A kernel follows one convention in all such rows of a call: zeros, then
-        dQ is 0 there and the rows add nothing to dK and dV; or NaN, forward and backward. Other rows are right either
-        way.""",
+        dQ is 0 there and the rows add nothing to dK and dV; the mean of all values; NaN, forward and backward; or NaN
+        without a gradient, as of ``masked_fill`` and softmax, where dQ is 0 and dK finite. NaN may be in dK and dV of
+        the groups of such rows. Other rows, and other groups, are right either way.""",
         _sees_nothing,
         own=MappingProxyType({EMPTY: "on every call"}),
     ),
