@@ -19,10 +19,12 @@ from generators.attention_calls import LONG, SMALL, Numbers, Sizes, tensors
 from generators.call_space import Plan
 from generators.further_options import with_further_options
 
-LONGER = (511, 512, 513, 640, 1000, 1023, 1024, 1025, 2047, 2048)
+LONGER = (511, 512, 513, 640, 1000, 1023, 1024, 1025)
+LONGEST = (1500, 1537, 2047, 2048)
+"""Queries, or keys of several queries: such a call is about them, and has few heads, and narrow ones."""
 DECODED = (500, 511, 512, 513, 1000, 1023, 1025, 2048, 2049, 4095, 4097, 8191, 8192)
 """Keys of a single query."""
-LENGTHS = (*SMALL, *LONG, *LONGER, *DECODED)
+LENGTHS = (*SMALL, *LONG, *LONGER, *LONGEST, *DECODED)
 BLOCKS = (8, 16, 32, 33, 63, 65, 127, 129, 255)
 BETWEEN = (12, 24, 40, 72, 80, 96, 100, 112, 136, 144, 160, 192, 200, 224)
 """Widths of heads that are no powers of two: kernels have blocks of 32, 64, 128 and 256."""
@@ -87,13 +89,14 @@ class _Drawing:
         lengths = plan["lengths"]
         if lengths == "decode" and self.must_be_square:
             lengths = "keys"
+        relation = "L = T" if self.must_be_square else plan["relation"]
         T = int(rng.choice(LONG if lengths in ("keys", "both") else SMALL))
         L = int(rng.choice(LONG if lengths in ("queries", "both") else SMALL))
         if lengths == "decode":
             L, T = 1, int(rng.choice(DECODED))
         elif lengths == "long":
-            L, T = (int(rng.choice(LONGER)) for _ in range(2))
-        relation = "L = T" if self.must_be_square else plan["relation"]
+            longest = LONGER if relation == "L = T" else LONGEST  # all pairs of these would be too many logits
+            L, T = (int(rng.choice(some)) for some in (LONGER, longest))
         if lengths != "decode":
             L, T = _in_relation(L, T, relation, rng)
         widths = {"narrow": SMALL, "block": BLOCKS, "between": BETWEEN}
@@ -155,11 +158,13 @@ def _in_relation(L: int, T: int, relation: str, rng: np.random.Generator) -> tup
 
 def _affordable(of: Sizes, group: int, lengths: str) -> Sizes:
     """Smaller sizes, until a call of them is: the lengths last where they are what it is about."""
+    is_long = lengths in ("long", "decode")
+    is_longest = lengths == "long" and of.L != of.T and max(of.L, of.T) >= LONGEST[0]
 
     def costs(one: Sizes) -> bool:
         held = max(one.B * one.G * one.T * (one.E + one.M), one.B * one.H * one.L * (one.E + one.M))
         logits = one.B * one.H * one.L * one.T
-        return logits * (one.E + one.M) > WORK or max(held, logits) > HELD
+        return logits * (one.E + one.M) > (WORK // 2 if is_longest else WORK) or max(held, logits) > HELD
 
     def shorter(size: int, least: int) -> int:
         return max((one for one in LENGTHS if least <= one <= size // 2), default=size)
@@ -181,12 +186,17 @@ def _affordable(of: Sizes, group: int, lengths: str) -> Sizes:
         # Of one group the heads may have been halved: they are not to grow again.
         return replace(one, G=half(one.G), H=half(one.G) * group) if one.G > 1 else one
 
-    is_long = lengths in ("long", "decode")
+    def other_length_of(one: Sizes, least: int) -> Sizes:
+        other = "T" if one.L > one.T else "L"
+        return replace(one, **{other: shorter(getattr(one, other), least)})
+
     ways: list[Callable[[Sizes], Sizes]] = [
         lambda one: replace(one, B=half(one.B)) if is_long else lengths_of(one, 63),
         lambda one: fewer_groups(one) if is_long else one,
         lambda one: replace(one, H=half(one.H, 2)) if is_long and one.G == 1 else one,
-        lambda one: lengths_of(one, 511),
+        lambda one: replace(one, E=half(one.E, 8), M=half(one.M, 8)) if is_longest else lengths_of(one, 511),
+        lambda one: other_length_of(one, 127) if is_longest else one,
+        lambda one: replace(one, E=half(one.E, 4), M=half(one.M, 4)) if is_longest else one,
         lambda one: replace(one, E=half(one.E, 8), M=half(one.M, 8)) if is_long else one,
         lambda one: replace(one, B=half(one.B, 2)),
         lambda one: lengths_of(one, 31),
