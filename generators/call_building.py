@@ -22,6 +22,8 @@ from generators.further_options import with_further_options
 LONGER = (511, 512, 513, 640, 1000, 1023, 1024, 1025)
 LONGEST = (1500, 1537, 2047, 2048)
 """Queries, or keys of several queries: such a call is about them, and has few heads, and narrow ones."""
+LATENT = 576
+"""From so many columns of keys and values on, a kernel takes no others."""
 DECODED = (500, 511, 512, 513, 1000, 1023, 1025, 2048, 2049, 4095, 4097, 8191, 8192)
 """Keys of a single query."""
 LENGTHS = (*SMALL, *LONG, *LONGER, *LONGEST, *DECODED)
@@ -102,7 +104,8 @@ class _Drawing:
         widths = {"narrow": SMALL, "block": BLOCKS, "between": BETWEEN}
         E = int(rng.choice(widths.get(plan["width"]) or (int(plan["width"]),)))
         wider, narrower = E + 1 if E < 128 else E + 32, max(1, E // 2 + 1 - E % 2)
-        M = {"same": E, "wider": wider}.get(plan["values"], narrower)
+        values = plan["values"]
+        M = int(values) if values.isdigit() else {"same": E, "wider": wider}.get(values, narrower)
         many = plan["heads"] == "many"
         H = int(rng.choice(MANY_HEADS if many else (1, 2, 3)))
         group = {"single": 1, "grouped": int(rng.choice((2, 3, 4))), "one of keys": H if many else 4}[plan["group"]]
@@ -190,14 +193,17 @@ def _affordable(of: Sizes, group: int, lengths: str) -> Sizes:
         other = "T" if one.L > one.T else "L"
         return replace(one, **{other: shorter(getattr(one, other), least)})
 
+    def narrower(one: Sizes, least: int) -> Sizes:
+        return replace(one, E=half(one.E, least), M=half(one.M, least)) if of.E + of.M < LATENT else one
+
     ways: list[Callable[[Sizes], Sizes]] = [
         lambda one: replace(one, B=half(one.B)) if is_long else lengths_of(one, 63),
         lambda one: fewer_groups(one) if is_long else one,
         lambda one: replace(one, H=half(one.H, 2)) if is_long and one.G == 1 else one,
-        lambda one: replace(one, E=half(one.E, 8), M=half(one.M, 8)) if is_longest else lengths_of(one, 511),
+        lambda one: narrower(one, 8) if is_longest else lengths_of(one, 511),
         lambda one: other_length_of(one, 127) if is_longest else one,
-        lambda one: replace(one, E=half(one.E, 4), M=half(one.M, 4)) if is_longest else one,
-        lambda one: replace(one, E=half(one.E, 8), M=half(one.M, 8)) if is_long else one,
+        lambda one: narrower(one, 4) if is_longest else one,
+        lambda one: narrower(one, 8) if is_long else one,
         lambda one: replace(one, B=half(one.B, 2)),
         lambda one: lengths_of(one, 31),
         fewer_groups,

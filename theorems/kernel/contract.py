@@ -220,6 +220,9 @@ def _lse_multiple(kernel: Kernel) -> int:
 
 def with_taken_sizes(kernel: Kernel) -> Kernel | None:
     """The kernel with sizes that it takes, found from one that it does; None if it takes none of them."""
+    for taken in kernel.interface.sizes:
+        if _takes(kernel, taken, 1, 5, 8):
+            return _without_limits(kernel.replace(taken=taken))
     for contiguous in (False, True):
         for width, length in LADDER:
             for queries in (1, length):
@@ -242,6 +245,15 @@ def with_wide_sizes(kernel: Kernel) -> Kernel:
         ((E, T) for E, T in ((8, 5), (4, 5), (8, 8), (16, 16)) if _takes(kernel, taken, 1, T, E)), (0, 0)
     )
     return _with_limits(kernel, taken, 1, length, width) if width else kernel.replace(taken=taken)
+
+
+def _without_limits(kernel: Kernel) -> Kernel:
+    """The kernel of a model's sizes without those that it takes others in the place of."""
+    for free in ({"one_head": False}, {"page": 0}):
+        other = kernel.replace(taken=replace(kernel.taken, **free))
+        if returns(other, small_call().replace(page=16)):
+            kernel = other
+    return kernel
 
 
 def _takes(kernel: Kernel, taken: Taken, L: int, T: int, E: int) -> bool:

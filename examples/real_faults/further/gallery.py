@@ -42,7 +42,7 @@ def kernel_of_folder(name: str) -> Callable[..., Any]:
 
 RIGHT = (
     *("rows", "bias", "varlen", "cache", "merge:merge_state", "merge:combine"),
-    *("gpt_oss", "flex", "invariant", "fp8", "mla", "nested"),
+    *("gpt_oss", "flex", "invariant", "fp8", "mla", "flash_mla", "nested"),
 )
 FORCED = MappingProxyType({"nested": "nested"})
 """Interfaces that no parameter tells from others, by the right kernel."""
@@ -100,4 +100,6 @@ FURTHER_GALLERY = (
         "gradient_of_values_alone", "tenstorrent/tt-metal PR #45621", "shared-keys-values", "key-gradient", "mla"
     ),
     FurtherFault("gradient_of_keys_alone", "ROCm/aiter PR #4766", "shared-keys-values", "key-gradient", "mla"),
+    FurtherFault("half_of_the_values", "gittensor-ai-lab/sparkinfer #425", "output", OUTPUT, "flash_mla"),
+    FurtherFault("whole_steps_of_columns", "", "output", OUTPUT, "flash_mla"),
 )

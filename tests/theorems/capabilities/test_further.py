@@ -15,6 +15,7 @@ import theorems.capabilities.smaller
 from examples.real_faults.further.gallery import FORCED, FURTHER_GALLERY, RIGHT, FurtherFault, kernel_of_folder
 from examples.real_faults.further.gpt_oss import Eager, with_eager
 from generators.attention_calls import Numbers, Sizes, tensors
+from generators.further_tensors import with_values_in_keys
 from reference_attention.errors import InvalidInput
 from tests.places import ROOT
 from theorems.capabilities.agreement import GRADIENTS
@@ -37,10 +38,12 @@ OWN = {
     "fp8": ("fp8-descale",),
     "nested": ("ragged-batch",),
     "mla": ("shared-keys-values", "ragged-batch", "paged-keys"),
+    "flash_mla": ("shared-keys-values", "ragged-batch", "paged-keys"),
 }
 EXAMPLES = {"float64": 6, "float32": 4, "bfloat16": 3, "float16": 3}
 INTERFACES = {"varlen": "flash-varlen", "cache": "flash-kvcache", "merge:merge_state": "merge-state"} | {
     "gpt_oss": "hf",
+    "flash_mla": "mla",
     **{one: one for one in ("flex", "mla", "nested")},
 }
 Kernel = Callable[..., Any]
@@ -211,3 +214,28 @@ def test_weights_that_are_returned_under_dropout_are_those_that_are_left(
     call = call.replace(value=np.broadcast_to(np.eye(5), call.value.shape).copy(), dropout=0.5)
     (found,) = (claim for _, claim in examine(call, under_test) if claim.name == WEIGHTS)
     assert found.verdict is verdict
+
+
+def test_a_kernel_of_one_model_is_tried_at_its_sizes() -> None:
+    """And what else it takes is found out; statements whose calls are of small sizes do not call it."""
+    right: Kernel = kernel_of_folder("flash_mla")
+    kernel = kernel_of(right, "float64")
+    said = "it takes widths of 576 and values of 512, one head of keys, pages of 64 alone"
+    assert said in headline(kernel)
+    (result,) = verify_kernel(right, statements=["lemma-3"], examples=2)
+    assert (result.verdict, said in result.reason) == (Verdict.NOT_APPLICABLE, True)
+
+    def attention(
+        q: Any, k_cache: Any, block_table: Any, cache_seqlens: Any, head_dim_v: int, causal: bool = False
+    ) -> Any:
+        if (q.shape[-1], head_dim_v) != (576, 512):
+            raise ValueError("576 and 512 columns")
+        wide: Kernel = kernel_of_folder("mla")
+        return wide(q, k_cache, block_table, cache_seqlens, head_dim_v, None, causal)
+
+    assert "it takes widths of 576 and values of 512 alone" in headline(kernel_of(attention, "float64"))
+    calls = tensors(Sizes(B=2, H=4, G=2, L=3, T=5, E=8, M=8), Numbers.NORMAL, seed=0)
+    fitted = kernel.suit(with_values_in_keys(calls.replace(page=16)))
+    assert fitted.sizes == {"B": 2, "H": 4, "G": 1, "L": 3, "T": 5, "E": 576, "M": 512}
+    assert fitted.page == 64
+    assert np.array_equal(fitted.value, fitted.key[..., :512])
