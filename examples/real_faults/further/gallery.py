@@ -42,7 +42,7 @@ def kernel_of_folder(name: str) -> Callable[..., Any]:
 
 RIGHT = (
     *("rows", "bias", "varlen", "cache", "merge:merge_state", "merge:combine"),
-    *("gpt_oss", "flex", "invariant", "fp8", "mla", "flash_mla", "nested"),
+    *("gpt_oss", "flex", "invariant", "fp8", "mla", "flash_mla", "nested", "mlx"),
 )
 FORCED = MappingProxyType({"nested": "nested"})
 """Interfaces that no parameter tells from others, by the right kernel."""
@@ -102,4 +102,9 @@ FURTHER_GALLERY = (
     FurtherFault("gradient_of_keys_alone", "ROCm/aiter PR #4766", "shared-keys-values", "key-gradient", "mla"),
     FurtherFault("half_of_the_values", "gittensor-ai-lab/sparkinfer #425", "output", OUTPUT, "flash_mla"),
     FurtherFault("whole_steps_of_columns", "", "output", OUTPUT, "flash_mla"),
+    FurtherFault("causal_of_long_queries", "ml-explore/mlx #2835", "causal-rectangle", OUTPUT, "mlx"),
+    FurtherFault("causal_of_few_keys", "pytorch/executorch PR #22443", "causal-rectangle", OUTPUT, "mlx"),
+    FurtherFault(
+        "causal_loop_of_queries", "HKUSTDial/flash-sparse-attention PR #213", "causal-rectangle", OUTPUT, "mlx"
+    ),
 )

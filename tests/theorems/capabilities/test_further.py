@@ -14,6 +14,7 @@ import torch
 import theorems.capabilities.smaller
 from examples.real_faults.further.gallery import FORCED, FURTHER_GALLERY, RIGHT, FurtherFault, kernel_of_folder
 from examples.real_faults.further.gpt_oss import Eager, with_eager
+from generators.attention_call import Alignment
 from generators.attention_calls import Numbers, Sizes, tensors
 from generators.further_tensors import with_values_in_keys
 from reference_attention.errors import InvalidInput
@@ -38,13 +39,14 @@ OWN = {
     "fp8": ("fp8-descale",),
     "nested": ("ragged-batch",),
     "mla": ("shared-keys-values", "ragged-batch", "paged-keys"),
+    "mlx": ("causal-rectangle",),
     "flash_mla": ("shared-keys-values", "ragged-batch", "paged-keys"),
 }
 EXAMPLES = {"float64": 6, "float32": 4, "bfloat16": 3, "float16": 3}
 INTERFACES = {"varlen": "flash-varlen", "cache": "flash-kvcache", "merge:merge_state": "merge-state"} | {
     "gpt_oss": "hf",
     "flash_mla": "mla",
-    **{one: one for one in ("flex", "mla", "nested")},
+    **{one: one for one in ("flex", "mla", "mlx", "nested")},
 }
 Kernel = Callable[..., Any]
 
@@ -239,3 +241,9 @@ def test_a_kernel_of_one_model_is_tried_at_its_sizes() -> None:
     assert fitted.sizes == {"B": 2, "H": 4, "G": 1, "L": 3, "T": 5, "E": 576, "M": 512}
     assert fitted.page == 64
     assert np.array_equal(fitted.value, fitted.key[..., :512])
+
+
+def test_the_diagonal_of_the_longer_is_found_of_faulty_kernels_too() -> None:
+    """Which are right on the small calls by which it is found out, and held to it."""
+    for name in ("mlx", "causal_of_long_queries", "causal_of_few_keys", "causal_loop_of_queries"):
+        assert probed(name, "float64").alignment is Alignment.BY_LONGER
