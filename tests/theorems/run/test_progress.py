@@ -24,6 +24,8 @@ def test_what_says_nothing_of_a_kernel_is_not_done_on_it(kernel: KernelDescripti
     print_line(Started(Description(kernel=kernel)))
     print_line(UnitDone(Result("kernel-output", "", counts={Verdict.UPHELD: 3}, touched=("attend",))))
     print_line(UnitDone(Result("lemma-10", "", counts={Verdict.NOT_APPLICABLE: 1}, generated=False)))
-    print_line(UnitDone(Result("kernel-causal", "", counts={Verdict.NOT_APPLICABLE: 1}, generated=False, touched=("attend",))))
+    print_line(
+        UnitDone(Result("kernel-causal", "", counts={Verdict.NOT_APPLICABLE: 1}, generated=False, touched=("attend",)))
+    )
     assert len(said.getvalue().splitlines()) == lines
     assert ("lemma-10" in said.getvalue()) is (kernel is None)
