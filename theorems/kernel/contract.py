@@ -166,7 +166,8 @@ def _has_gradient_of_lse(kernel: Kernel) -> bool:
         return False
     if lse.requires_grad and getattr(kernel.call, STOPS, False):
         lse.sum().backward()
-        return bool(leaves["query"].grad.any())
+        gradient = leaves["query"].grad
+        return gradient is not None and bool(gradient.any())
     return bool(lse.requires_grad)
 
 
