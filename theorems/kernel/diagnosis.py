@@ -90,6 +90,8 @@ def _entries(found: Trace, under_test: OnKernel) -> Iterator[Entry]:
 def _together(call: AttentionCall) -> str:
     """The options that have to meet, which is more than a guess; empty if one is enough."""
     options = list(options_on(call))
+    if "empty-rows" in options:
+        options.remove("boolean-mask")  # it is on wherever there are such rows
     return f"only where {' and '.join(options)} meet, as far as was found" if len(options) > 1 else ""
 
 
