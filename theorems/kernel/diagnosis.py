@@ -14,6 +14,7 @@ from jaxtyping import Float64
 from generators.attention_call import AttentionCall
 from theorems.capabilities.agreement import GRADIENTS, OUTPUT, rows_of, with_factors
 from theorems.capabilities.same_again import ALONE, RESCALED
+from theorems.capabilities.table import options_on
 from theorems.core.claim import Verdict
 from theorems.core.on_kernel import Answer, OnKernel, Refused
 from theorems.core.statement import Statement
@@ -29,7 +30,7 @@ def diagnose(statement: Statement, call: AttentionCall, under_test: OnKernel) ->
     found = trace_failure(statement, call, under_test)
     if found is None:
         return "", ""
-    line = f"{statement.id}: {'; '.join(filter(None, (_where(found), _cause(found))))}."
+    line = f"{statement.id}: {'; '.join(filter(None, (_where(found), _together(call) or _cause(found))))}."
     return line, reproducer(found, line)
 
 
@@ -76,6 +77,12 @@ def _entries(found: Trace, under_test: OnKernel) -> Iterator[Entry]:
         if name == OUTPUT:
             allowed = np.where(rows.empty[..., None], np.inf, allowed)
         yield Entry(name, rows.call, what, theirs, due.value, allowed)
+
+
+def _together(call: AttentionCall) -> str:
+    """The options that have to meet, which is more than a guess; empty if one is enough."""
+    options = list(options_on(call))
+    return f"only where {' and '.join(options)} meet, as far as was found" if len(options) > 1 else ""
 
 
 def _where(found: Trace) -> str:
