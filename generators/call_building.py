@@ -17,6 +17,7 @@ from jaxtyping import Bool
 from generators.attention_call import ENTRIES, Alignment, AttentionCall, Memory, State
 from generators.attention_calls import LONG, SMALL, Numbers, Sizes, tensors
 from generators.call_space import Plan
+from generators.common_calls import BETWEEN, MANY_HEADS
 from generators.further_options import with_further_options
 
 LONGER = (511, 512, 513, 640, 1000, 1023, 1024, 1025)
@@ -28,9 +29,6 @@ DECODED = (500, 511, 512, 513, 1000, 1023, 1025, 2048, 2049, 4095, 4097, 8191, 8
 """Keys of a single query."""
 LENGTHS = (*SMALL, *LONG, *LONGER, *LONGEST, *DECODED)
 BLOCKS = (8, 16, 32, 33, 63, 65, 127, 129, 255)
-BETWEEN = (12, 24, 40, 72, 80, 96, 100, 112, 136, 144, 160, 192, 200, 224)
-"""Widths of heads that are no powers of two: kernels have blocks of 32, 64, 128 and 256."""
-MANY_HEADS = (17, 20, 24, 32, 40)
 WORK = 1 << 23
 """B · H · L · T · (E + M) at most: a call takes a small part of a second."""
 HELD = 1 << 20
@@ -88,14 +86,15 @@ class _Drawing:
     def sizes(self, keys: int) -> Sizes:
         """Of the call; with so many keys, if they are given."""
         rng, plan = self.rng("sizes"), self.plan
-        lengths = plan["lengths"]
+        cached = int(plan["lengths"]) if plan["lengths"].isdigit() else 0
+        lengths = "decode" if cached else plan["lengths"]
         if lengths == "decode" and self.must_be_square:
             lengths = "keys"
         relation = "L = T" if self.must_be_square else plan["relation"]
         T = int(rng.choice(LONG if lengths in ("keys", "both") else SMALL))
         L = int(rng.choice(LONG if lengths in ("queries", "both") else SMALL))
         if lengths == "decode":
-            L, T = 1, int(rng.choice(DECODED))
+            L, T = 1, cached or int(rng.choice(DECODED))
         elif lengths == "long":
             longest = LONGER if relation == "L = T" else LONGEST  # all pairs of these would be too many logits
             L, T = (int(rng.choice(some)) for some in (LONGER, longest))
@@ -106,8 +105,9 @@ class _Drawing:
         wider, narrower = E + 1 if E < 128 else E + 32, max(1, E // 2 + 1 - E % 2)
         values = plan["values"]
         M = int(values) if values.isdigit() else {"same": E, "wider": wider}.get(values, narrower)
-        many = plan["heads"] == "many"
+        many = plan["heads"] != "few"
         H = int(rng.choice(MANY_HEADS if many else (1, 2, 3)))
+        H = int(plan["heads"]) if plan["heads"].isdigit() else H
         group = {"single": 1, "grouped": int(rng.choice((2, 3, 4))), "one of keys": H if many else 4}[plan["group"]]
         G = 1 if plan["group"] == "one of keys" else max(1, round(H / group)) if many else H
         B = int(rng.choice((4, 5, 8) if plan["batch"] == "many" else (1, 2, 3)))
@@ -244,7 +244,10 @@ def ranks(of: Sizes, seed: int) -> AttentionCall:
     """
     rng = np.random.default_rng(seed)
     B, G, T, E = of.B, of.G, of.T, of.E
-    rank = np.minimum(np.stack([rng.permutation(T) // 2 for _ in range(B * G)]).reshape(B, G, T), EXACT_KEYS // 2)
+    order = np.stack([rng.permutation(T) for _ in range(B * G)]).reshape(B, G, T)
+    if T > HUGE:  # the first ones are where an index runs over
+        order = np.arange(T)[::-1] ^ (order[..., :1] & 1)
+    rank = np.minimum(np.broadcast_to(order, (B, G, T)) // 2, EXACT_KEYS // 2)
     query = np.zeros((B, of.H, of.L, E))
     query[..., 0], query[..., 1] = 64.0, 512.0
     key = rng.integers(-2, 3, (B, G, T, E)).astype(np.float64)
@@ -384,6 +387,7 @@ def _around(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
     return call.replace(
         **held,
         memory=memory,
+        placed=plan["placed"] if memory is not Memory.CONTIGUOUS else "qkv",
         upstream_memory=upstream,
         mask_memory=Memory(plan["mask memory"]) if masked else Memory.CONTIGUOUS,
         beyond=int(drawing.rng("columns").choice((1, 3, 8))) if masked and plan["columns"] != "of keys" else 0,

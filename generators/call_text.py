@@ -99,7 +99,7 @@ def _option(name: str, value: Any) -> Any:
         value = State(value) if fits else value
     elif name == "dropout":
         fits, due = number and 0 <= value < 1, "a number from 0 to less than 1"
-    elif name == "wants":
+    elif name in ("wants", "placed"):
         fits, due = isinstance(value, str) and {*value} <= {*"qkv"}, "letters of qkv"
     else:
         fits, due = isinstance(value, str), "text"

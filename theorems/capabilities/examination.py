@@ -25,7 +25,7 @@ from theorems.capabilities.agreement import (
 )
 from theorems.capabilities.empty_rows import claimed_gradients, convention_of, groups_of_nan
 from theorems.capabilities.hidden_keys import exchange_hidden_keys
-from theorems.capabilities.same_again import same_alone, same_rescaled
+from theorems.capabilities.same_again import CHANCE, LEAST_WEIGHT, drop_others, same_alone, same_rescaled
 from theorems.core.claim import Claim, Form, Verdict, at_least
 from theorems.core.on_kernel import Answer, OnKernel
 from theorems.core.tolerances import EXACT
@@ -40,12 +40,6 @@ SHARE = "share-of-dropped-weights"
 NEUTRAL = "parts-that-see-nothing"
 SINK_GRADIENT, BIAS_GRADIENT = "sink-gradient", "bias-gradient"
 RESULTS = [one.name for one in fields(Answer) if one.name != "changed"]
-CHANCE = 1e-12
-"""With which a right kernel drops a share of weights that is claimed to be too far off."""
-
-LEAST_WEIGHT = 1e-4
-"""Above float16's least normal number, 6.1e-5: a larger weight is 0 only if it was dropped."""
-
 Groups = Bool[np.ndarray, "B G"]
 About = tuple[str, Claim]
 """The capability that a claim is about, whatever other options are on; empty for agreement with the formula, which is
@@ -76,8 +70,8 @@ def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
         for name in RESULTS:
             if getattr(first, name) is not None:
                 yield "repeated-calls", same_bits("same-bits", getattr(answer, name), getattr(first, name))
-    for about, claim in (*same_alone(own, answer, under_test), *same_rescaled(own, answer, under_test)):
-        yield about, claim
+    for again in (same_alone, same_rescaled, drop_others):
+        yield from again(own, answer, under_test)
     if call.poison and call.hides() and not call.dropout:
         for claim in exchange_hidden_keys(own, answer, under_test):
             yield "hidden-keys", claim

@@ -23,7 +23,7 @@ from theorems.capabilities.examination import (
     UNCHANGED,
     WEIGHTS,
 )
-from theorems.capabilities.same_again import ALONE, RESCALED
+from theorems.capabilities.same_again import ALONE, REDRAWN, RESCALED
 
 BACKWARD = "where the kernel has a backward pass"
 AGREEMENT: Mapping[str, str] = MappingProxyType(
@@ -370,9 +370,16 @@ CAPABILITIES: tuple[Capability, ...] = (
         "each weight is dropped, or divided by 1 − p; output and gradients are those of the weights that are left",
         """With dropout p each weight is 0 with probability p, and s_t/(1 − p) otherwise. Values are the identity, so
         the output shows which: the share of those that are dropped is p within what chance allows (Hoeffding's
-        inequality, 10⁻¹²), and gradients follow with exactly these weights dropped.""",
+        inequality, 10⁻¹²), and gradients follow with exactly these weights dropped. Under another seed others are
+        dropped.""",
         lambda call: call.dropout > 0,
-        own=MappingProxyType({DROPPED: "on every call", SHARE: "on every call"}),
+        own=MappingProxyType(
+            {
+                DROPPED: "on every call",
+                SHARE: "on every call",
+                REDRAWN: "where chance drops no two alike",
+            }
+        ),
     ),
     Capability(
         "memory",

@@ -259,7 +259,7 @@ class Kernel:
             Refused: the kernel raises.
             InvalidInput: it returns something that is no tensor of the shape or dtype that is due.
         """
-        held = {name: place_tensor(self.tensor(getattr(call, name)), call.memory) for name in TENSORS}
+        held = {name: place_tensor(self.tensor(getattr(call, name)), _memory_of(name, call)) for name in TENSORS}
         upstream = place_tensor(self.tensor(call.upstream), call.upstream_memory)
         masks = self._masks(call)
         everything = held | {"upstream": upstream} | masks
@@ -295,11 +295,14 @@ class Kernel:
         """What the kernel returned and the gradients, with what else happens around the call."""
         wants = call.wants if self.differentiable else ""
         others = {name: -held[name].tensor.flip(2) for name in TENSORS}
+        other_masks = {name: masks[name].tensor.flip(-1) for name in ("visible", "bias") if name in masks}
         own_masks = {name: one.tensor for name, one in masks.items()}
         # Upstream of the output, and of the log-sum-exp where that is differentiated.
         upstreams = (upstream, None if call.lse_upstream is None else self.tensor(call.lse_upstream))
 
-        def forward(given: Mapping[str, torch.Tensor]) -> tuple[Returned, dict[str, torch.Tensor]]:
+        def forward(
+            given: Mapping[str, torch.Tensor], call: AttentionCall = call
+        ) -> tuple[Returned, dict[str, torch.Tensor]]:
             leaves = {name: x.detach().requires_grad_(name[0] in wants) for name, x in given.items()}
             for name in FURTHER_LEAVES:
                 if name in own_masks:
@@ -313,15 +316,16 @@ class Kernel:
 
         own = {name: one.tensor for name, one in held.items()}
         if call.state is State.OVERWRITTEN:
-            numbers = {name: x.clone() for name, x in own.items()}
-            for name, x in others.items():
-                held[name].fill(x)
+            there = dict(held) | {name: masks[name] for name in other_masks}
+            numbers = {name: one.tensor.clone() for name, one in there.items()}
+            for name, x in (others | other_masks).items():
+                there[name].fill(x)
             self._gradients(*forward(own), *upstreams)
             for name, x in numbers.items():
-                held[name].fill(x)
+                there[name].fill(x)
         found, leaves = forward(own)
         if call.state is State.INTERLEAVED:
-            forward(others)
+            forward(others, _with_other_options(call))
         if call.state is State.SECOND_BACKWARD:
             self._gradients(found, leaves, -upstream.flip(2), None, again=True)
         return found, self._gradients(found, leaves, *upstreams)
@@ -540,6 +544,16 @@ class Kernel:
     def replace(self, **changed: Any) -> Kernel:
         """This kernel, called otherwise."""
         return replace(self, **changed)
+
+
+def _with_other_options(call: AttentionCall) -> AttentionCall:
+    """The call with another scale, and fewer of its options: whatever takes the call takes that."""
+    scale = None if call.scale is None else 2 * call.scale
+    return call.replace(scale=scale, causal=False, window=None, softcap=0.0)
+
+
+def _memory_of(name: str, call: AttentionCall) -> Memory:
+    return call.memory if name[0] in call.placed else Memory.CONTIGUOUS
 
 
 class KernelError(InvalidInput):

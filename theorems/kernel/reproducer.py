@@ -108,10 +108,14 @@ def _tensor_lines(found: Trace) -> Iterator[str]:
         Memory.BROADCAST: "x[:1].expand_as(x)",
         Memory.HEADS: "x[:, :1].expand_as(x)",
         Memory.LAST_STRIDE: "torch.stack((x, torch.full_like(x, nan)), dim=4).flatten(3, 4)[..., ::2]",
+        Memory.FUSED: "torch.cat((x, x, x), dim=1).transpose(1, 2).contiguous().transpose(1, 2).chunk(3, dim=1)[1]",
         Memory.OFFSET: "torch.cat((x.new_full((1,), nan), x.flatten()))[1:].view(x.shape)",
     }
     if memory in laid:
-        yield f"query, key, value = ({laid[memory]} for x in (query, key, value))  # {memory}"
+        placed = [name for name in ("query", "key", "value") if name[0] in found.call.placed]
+        names = ", ".join(placed)
+        made = f"({laid[memory]} for x in ({names}))" if len(placed) > 1 else laid[memory].replace("x", names)
+        yield f"{names} = {made}  # {memory}"
     masks = [name for name in ("visible", "bias") if getattr(found.call, name) is not None]
     if "bias" in masks:
         yield f"own_bias = bias.to({there})"
