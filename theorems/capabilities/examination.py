@@ -191,7 +191,8 @@ def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, Fur
     nonzero = s.value > LEAST_WEIGHT
     kept = answer.output != 0
     rows = replace(rows, factor=np.where(kept, 1 / (1 - p), 0.0))
-    yield "dropout", same(DROPPED, answer.output, rows.output)
+    if not rows.empty.all():
+        yield "dropout", same(DROPPED, answer.output, rows.output, ~rows.empty)
     n = int(nonzero.sum())
     if n:
         # Hoeffding's inequality for n independent draws.
