@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from generators.attention_call import AttentionCall, State
+from generators.attention_call import COMPILED, REPEATS, AttentionCall, State
 from generators.call_building import attended_rows
 from theorems.bounded import exact
 from theorems.capabilities.agreement import (
@@ -39,7 +39,11 @@ IGNORED = "parameters-have-an-effect"
 SHARE = "share-of-dropped-weights"
 NEUTRAL = "parts-that-see-nothing"
 SINK_GRADIENT, BIAS_GRADIENT = "sink-gradient", "bias-gradient"
-RESULTS = [one.name for one in fields(Answer) if one.name != "changed"]
+RESULTS = [one.name for one in fields(Answer) if one.name not in ("changed", "failed", "others")]
+RETURNS = "compiled-code-returns"
+EACH_TIME = "right-each-time"
+DEAR = (*COMPILED, State.MANY)
+"""States in which a call is made that is right without them."""
 CHANCE = 1e-12
 """With which a right kernel drops a share of weights that is claimed to be too far off."""
 
@@ -57,11 +61,21 @@ def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
     Raises:
         Refused: the kernel raises.
     """
+    if call.state in DEAR:
+        plain = list(examine(call.replace(state=State.ONCE), under_test))
+        yield from plain
+        # What is wrong without it says nothing of the state.
+        if not any(claim.verdict is Verdict.FALSIFIED for _, claim in plain):
+            rows = rows_of(call, under_test)
+            answer = under_test.attend(rows.call)
+            rows = replace(rows, call=with_factors(rows.call))
+            yield from _of_repeats(rows, answer, under_test) if call.state is State.MANY else _compiled(rows, answer)
+        return
     rows = rows_of(call, under_test)
     own = rows.call
     first = under_test.attend(own) if call.state is State.TWICE else None
     answer = under_test.attend(own)
-    yield "memory", at_least(UNCHANGED, Form.EXACT, -float(len(answer.changed)), 0.0, rounding=0.0, why=EXACT)
+    yield "memory", _unchanged(answer)
     if "parameters" in under_test.kernel.declares:
         ignored = [name for name, one in under_test.kernel.accounts.items() if one == "ignored"]
         claim = at_least(IGNORED, Form.EXACT, -float(len(ignored)), 0.0, rounding=0.0, why=EXACT)
@@ -80,6 +94,46 @@ def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
     if call.poison and call.hides() and not call.dropout:
         for claim in exchange_hidden_keys(own, answer, under_test):
             yield "hidden-keys", claim
+
+
+def _compiled(rows: FurtherRows, answer: Answer) -> Iterator[About]:
+    """What was returned through ``torch.compile``: all of it is about that."""
+    failed = at_least(RETURNS, Form.EXACT, -float(bool(answer.failed)), 0.0, rounding=0.0, why=EXACT)
+    yield "compiled", replace(failed, detail=answer.failed)
+    yield "compiled", _unchanged(answer)
+    if not answer.failed:
+        for _, claim in _of_rows(rows, answer):
+            backend = "aot_eager" if rows.call.state is State.COMPILED else "inductor"
+            yield "compiled", replace(claim, branch=f"backend {backend}" if claim.name == OUTPUT else "")
+
+
+def _of_repeats(rows: FurtherRows, answer: Answer, under_test: OnKernel) -> Iterator[About]:
+    """A call that was made over and over: each answer is right, and all have the same bits where that is declared."""
+
+    def falsified(one: Answer) -> list[Claim]:
+        return [claim for _, claim in _of_rows(rows, one) if claim.verdict is Verdict.FALSIFIED]
+
+    names = [name for name in RESULTS if getattr(answer, name) is not None]
+    others = {name: np.stack([getattr(one, name) for one, _ in answer.others] or [getattr(answer, name)]) for name in names}
+    # What lies between two numbers that are within the bounds is, too.
+    ends = [replace(answer, **{name: end(x, axis=0) for name, x in others.items()}) for end in (np.min, np.max)]
+    suspect = any(map(falsified, ends))
+    wrong = [(often, found) for one, often in answer.others if suspect and (found := falsified(one))]
+    off = sum(often for often, _ in wrong)
+    claim = at_least(EACH_TIME, Form.EXACT, -float(off), 0.0, rounding=0.0, why=EXACT)
+    if wrong:
+        worst = max((one for _, found in wrong for one in found), key=lambda one: -one.slack / one.tolerance)
+        said = f"{off} of {REPEATS} equal calls are wrong; the worst, {worst.name}, by {-worst.slack:.3g}"
+        claim = replace(claim, detail=f"{said}, {-worst.slack / worst.tolerance:.2g} times what rounding allows")
+    yield "repeated-calls", claim
+    yield "repeated-calls", _unchanged(answer)
+    if "same-bits" in under_test.kernel.declares:
+        for name, x in others.items():
+            yield "repeated-calls", same_bits("same-bits", x, np.broadcast_to(getattr(answer, name), x.shape))
+
+
+def _unchanged(answer: Answer) -> Claim:
+    return at_least(UNCHANGED, Form.EXACT, -float(len(answer.changed)), 0.0, rounding=0.0, why=EXACT)
 
 
 def _of_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:

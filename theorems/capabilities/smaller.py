@@ -8,10 +8,13 @@ from dataclasses import fields
 import numpy as np
 
 from generators.attention_call import AXES as FURTHER
-from generators.attention_call import PLAIN, AttentionCall
+from generators.attention_call import COMPILED, PLAIN, AttentionCall, State
 
 TRIALS, WORK = 150, 1 << 25
 """Calls that are tried at most, and multiplications in their matrix products: a time limit would not be repeatable."""
+SLOW = (*COMPILED, State.MANY)
+DEAR = 1 << 20
+"""What a call in one of the states that take long counts for beside its own work: 32 of these are tried."""
 FEW = 1 << 16
 """Work of a call whose options are looked at before its sizes."""
 NEUTRAL = {one.name: one.default for one in fields(AttentionCall) if one.name in (*PLAIN, *FURTHER, "visible", "bias")}
@@ -35,7 +38,7 @@ def smallest_failing(call: AttentionCall, fails: Callable[[AttentionCall], bool]
             while again:
                 again = False
                 for candidate in step(call):
-                    left, work = left - 1, work - work_of(candidate)
+                    left, work = left - 1, work - work_of(candidate) - (DEAR if candidate.state in SLOW else 0)
                     if left < 0 or work < 0:
                         return call.replace(name="generated")
                     if fails(candidate):

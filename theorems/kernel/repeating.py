@@ -1,0 +1,61 @@
+"""A call over and over: what is wrong once in a thousand times, a race or memory that nobody cleared, shows then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+
+import numpy as np
+
+from generators.attention_call import AttentionCall
+from theorems.core.on_kernel import Answer
+from theorems.kernel.with_torch import torch
+
+THREADS = (1, 2, 4)
+"""Of PyTorch, one after the other for a third of the calls each, beside as many as there were."""
+HELD = 8
+"""Other tensors that are in memory at a time."""
+ARRAYS = tuple(one.name for one in fields(Answer) if one.name not in ("changed", "failed", "others"))
+
+
+def answer_repeatedly(once: Callable[[], Answer], times: int, call: AttentionCall) -> Answer:
+    """The first answer, and those that are not the same, bit for bit, with how often each came.
+
+    In between tensors of about the sizes of the call are made of NaN, kept for a while and freed, so that memory that
+    is not written to holds something else than in the call before.
+
+    Args:
+        once: makes the call.
+        times: how often.
+        call: which one.
+    """
+    rng, sizes = np.random.default_rng(call.seed), call.sizes
+    rows = sizes["B"] * sizes["H"] * sizes["L"]
+    shapes = [call.query.size, call.key.size, call.value.size, call.upstream.size, rows, rows * sizes["T"]]
+    held = [torch.empty(0)] * HELD
+    others: dict[bytes, tuple[Answer, int]] = {}
+    before = torch.get_num_threads()
+    first = _copy(once())
+    own = _bits(first)
+    try:
+        for number in range(1, times):
+            if number % (times // len(THREADS)) == 1:
+                torch.set_num_threads(THREADS[number // (times // len(THREADS))])
+            held[rng.integers(HELD)] = torch.full((shapes[number % len(shapes)],), torch.nan, dtype=torch.float64)
+            answer = once()
+            bits = _bits(answer)
+            if bits != own:
+                known, often = others.get(bits) or (_copy(answer), 0)
+                others[bits] = known, often + 1
+    finally:
+        torch.set_num_threads(before)
+    return replace(first, others=tuple(others.values()))
+
+
+def _bits(answer: Answer) -> bytes:
+    return b"".join(x.tobytes() for name in ARRAYS if (x := getattr(answer, name)) is not None)
+
+
+def _copy(answer: Answer) -> Answer:
+    """A kernel may return what it writes to in the next call."""
+    return replace(answer, **{name: x.copy() for name in ARRAYS if (x := getattr(answer, name)) is not None})
