@@ -102,7 +102,7 @@ FACTORS = (
         "upstream", _free(*(Memory.CONTIGUOUS, Memory.TRANSPOSED, Memory.LAST_STRIDE, Memory.OFFSET, Memory.SINGLE))
     ),
     Factor("mask memory", _free(*(Memory.CONTIGUOUS, Memory.BROADCAST, Memory.TRANSPOSED, Memory.SLICED))),
-    Factor("state", MappingProxyType(dict.fromkeys(State, "") | DEAR)),
+    Factor("state", MappingProxyType({**dict.fromkeys(State, ""), **DEAR})),
     Factor("wants", _free("qkv", "q", "k", "v", "kv", "nothing")),
 )
 """What a call is made of."""

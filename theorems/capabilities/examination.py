@@ -114,7 +114,9 @@ def _of_repeats(rows: FurtherRows, answer: Answer, under_test: OnKernel) -> Iter
         return [claim for _, claim in _of_rows(rows, one) if claim.verdict is Verdict.FALSIFIED]
 
     names = [name for name in RESULTS if getattr(answer, name) is not None]
-    others = {name: np.stack([getattr(one, name) for one, _ in answer.others] or [getattr(answer, name)]) for name in names}
+    others = {
+        name: np.stack([getattr(one, name) for one, _ in answer.others] or [getattr(answer, name)]) for name in names
+    }
     # What lies between two numbers that are within the bounds is, too.
     ends = [replace(answer, **{name: end(x, axis=0) for name, x in others.items()}) for end in (np.min, np.max)]
     suspect = any(map(falsified, ends))

@@ -76,11 +76,12 @@ def _compile(call: Callable[..., Any], backend: str) -> Iterator[Callable[..., A
 def _of_other_sizes(call: AttentionCall) -> Iterator[AttentionCall]:
     """Half of its queries and keys, then one less of them and of the batch."""
     sizes = call.sizes
-    for less in (lambda size: -(-size // 2), lambda size: max(1, size - 1)):
+    for axes, halved in (("TL", True), ("TLB", False)):
         other = call
-        for axis in "TL":
-            other = cut_call(other, axis, slice(0, less(sizes[axis])))
-        yield other if less(5) == 3 or sizes["B"] == 1 else cut_call(other, "B", slice(0, sizes["B"] - 1))
+        for axis in axes:
+            kept = -(-sizes[axis] // 2) if halved else max(1, sizes[axis] - 1)
+            other = cut_call(other, axis, slice(0, kept))
+        yield other
 
 
 def _first_cause(error: BaseException) -> tuple[BaseException, str]:

@@ -137,7 +137,7 @@ BY_CAPABILITY: Mapping[str, str] = MappingProxyType(
         "memory": "strides are taken for those of a contiguous tensor",
         "causal-rectangle": "the diagonal of L ≠ T is where that of L = T would be",
         "default-scale": "the scale that it takes by itself is neither 1/√E nor 1",
-        "compiled": "something that was traced is taken for constant, an operator returns another shape, other strides or"
+        "compiled": "something that was traced is taken for constant, an operator has another shape, other strides or"
         " another effect than it says, or there is a branch for compiled code",
         "repeated-calls": "something of the first call is left over: a buffer that is not cleared",
     }

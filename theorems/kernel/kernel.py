@@ -268,11 +268,10 @@ class Kernel:
             if call.dropout:
                 torch.manual_seed(call.seed)
             found, gradients = self._in_its_state(call, held, masks, upstream.tensor)
-            of_tensors = (gradients.get(name) for name in TENSORS)
+            dq, dk, dv = (gradients.get(name) for name in TENSORS)
             lse, weights = (None if x is None else _float64(x) for x in found[1:])
-            return Answer(
-                _float64(found.output), *of_tensors, lse, weights, gradients.get("sinks"), gradients.get("bias")
-            )
+            sinks, bias = gradients.get("sinks"), gradients.get("bias")
+            return Answer(_float64(found.output), dq, dk, dv, lse, weights, sinks, bias)
 
         try:
             answer = answer_repeatedly(once, REPEATS, call) if call.state is State.MANY else once()

@@ -59,5 +59,7 @@ def profile_named(name: str) -> Profile:
         InvalidInput: there is none.
     """
     if name not in PROFILES:
-        raise InvalidInput(f"--profile: {name!r} is not one of {', '.join(PROFILES)}; leave it out for what lies between.")
+        raise InvalidInput(
+            f"--profile: {name!r} is not one of {', '.join(PROFILES)}; leave it out for what lies between."
+        )
     return PROFILES[name]

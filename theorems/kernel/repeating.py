@@ -11,8 +11,10 @@ from generators.attention_call import AttentionCall
 from theorems.core.on_kernel import Answer
 from theorems.kernel.with_torch import torch
 
-THREADS = (1, 2, 4)
-"""Of PyTorch, one after the other for a third of the calls each, beside as many as there were."""
+THREADS = (2, 4, 0)
+"""Of PyTorch, for some calls of each thousand; 0 for as many as there were."""
+SOME = 20
+"""Calls on each number of threads: threads that wait for cores take their time."""
 HELD = 8
 """Other tensors that are in memory at a time."""
 ARRAYS = tuple(one.name for one in fields(Answer) if one.name not in ("changed", "failed", "others"))
@@ -39,8 +41,8 @@ def answer_repeatedly(once: Callable[[], Answer], times: int, call: AttentionCal
     own = _bits(first)
     try:
         for number in range(1, times):
-            if number % (times // len(THREADS)) == 1:
-                torch.set_num_threads(THREADS[number // (times // len(THREADS))])
+            if number % 1000 in (0, SOME, 2 * SOME):
+                torch.set_num_threads(THREADS[number % 1000 // SOME] or before)
             held[rng.integers(HELD)] = torch.full((shapes[number % len(shapes)],), torch.nan, dtype=torch.float64)
             answer = once()
             bits = _bits(answer)

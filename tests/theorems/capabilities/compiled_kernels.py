@@ -40,7 +40,9 @@ def first_length(
     """The number of keys stands in the module; what is traced keeps the one that was there."""
     _LENGTH[0] = key.shape[-2]
     keys = min(_length(), key.shape[-2])
-    weights = _softmax(query, key[..., :keys, :], None if attn_mask is None else attn_mask[..., :keys], is_causal, scale)
+    weights = _softmax(
+        query, key[..., :keys, :], None if attn_mask is None else attn_mask[..., :keys], is_causal, scale
+    )
     return weights @ value[..., :keys, :]
 
 
