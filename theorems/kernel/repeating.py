@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 
 from generators.attention_call import AttentionCall
+from theorems.capabilities.long_states import RESULTS
 from theorems.core.on_kernel import Answer
 from theorems.kernel.with_torch import torch
 
@@ -17,7 +18,6 @@ SOME = 20
 """Calls on each number of threads: threads that wait for cores take their time."""
 HELD = 8
 """Other tensors that are in memory at a time."""
-ARRAYS = tuple(one.name for one in fields(Answer) if one.name not in ("changed", "failed", "others"))
 
 
 def answer_repeatedly(once: Callable[[], Answer], times: int, call: AttentionCall) -> Answer:
@@ -55,9 +55,9 @@ def answer_repeatedly(once: Callable[[], Answer], times: int, call: AttentionCal
 
 
 def _bits(answer: Answer) -> bytes:
-    return b"".join(x.tobytes() for name in ARRAYS if (x := getattr(answer, name)) is not None)
+    return b"".join(x.tobytes() for name in RESULTS if (x := getattr(answer, name)) is not None)
 
 
 def _copy(answer: Answer) -> Answer:
     """A kernel may return what it writes to in the next call."""
-    return replace(answer, **{name: x.copy() for name in ARRAYS if (x := getattr(answer, name)) is not None})
+    return replace(answer, **{name: x.copy() for name in RESULTS if (x := getattr(answer, name)) is not None})
