@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from theorems.capabilities.agreement import (
 )
 from theorems.capabilities.empty_rows import claimed_gradients, convention_of, groups_of_nan
 from theorems.capabilities.hidden_keys import exchange_hidden_keys
+from theorems.capabilities.long_states import LONG_STATES, RESULTS, each_time, through_compiler, unchanged
 from theorems.capabilities.same_again import CHANCE, LEAST_WEIGHT, drop_others, same_alone, same_rescaled
 from theorems.core.claim import Claim, Form, Verdict, at_least
 from theorems.core.on_kernel import Answer, OnKernel
@@ -32,14 +34,12 @@ from theorems.core.tolerances import EXACT
 from theorems.rounding.further_rows import FurtherRows
 
 WEIGHTS = "weights-are-softmax"
-UNCHANGED = "inputs-are-unchanged"
 NO_GRADIENT = "rows-without-upstream-add-nothing"
 DROPPED = "each-weight-is-kept-or-dropped"
 IGNORED = "parameters-have-an-effect"
 SHARE = "share-of-dropped-weights"
 NEUTRAL = "parts-that-see-nothing"
 SINK_GRADIENT, BIAS_GRADIENT = "sink-gradient", "bias-gradient"
-RESULTS = [one.name for one in fields(Answer) if one.name != "changed"]
 Groups = Bool[np.ndarray, "B G"]
 About = tuple[str, Claim]
 """The capability that a claim is about, whatever other options are on; empty for agreement with the formula, which is
@@ -52,11 +52,17 @@ def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
     Raises:
         Refused: the kernel raises.
     """
+    if call.state in LONG_STATES:
+        plain = list(examine(call.replace(state=State.ONCE), under_test))
+        yield from plain
+        if not any(claim.verdict is Verdict.FALSIFIED for _, claim in plain):
+            yield from _in_long_state(call, under_test)
+        return
     rows = rows_of(call, under_test)
     own = rows.call
     first = under_test.attend(own) if call.state is State.TWICE else None
     answer = under_test.attend(own)
-    yield "memory", at_least(UNCHANGED, Form.EXACT, -float(len(answer.changed)), 0.0, rounding=0.0, why=EXACT)
+    yield "memory", unchanged(answer)
     if "parameters" in under_test.kernel.declares:
         ignored = [name for name, one in under_test.kernel.accounts.items() if one == "ignored"]
         claim = at_least(IGNORED, Form.EXACT, -float(len(ignored)), 0.0, rounding=0.0, why=EXACT)
@@ -75,6 +81,19 @@ def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
     if call.poison and call.hides() and not call.dropout:
         for claim in exchange_hidden_keys(own, answer, under_test):
             yield "hidden-keys", claim
+
+
+def _in_long_state(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
+    """Of a call that is right without its state."""
+    rows = rows_of(call, under_test)
+    answer = under_test.attend(rows.call)
+    claims = partial(_of_rows, replace(rows, call=with_factors(rows.call)))
+    if call.state is State.MANY:
+        for claim in each_time(answer, claims, "same-bits" in under_test.kernel.declares):
+            yield "repeated-calls", claim
+    else:
+        for claim in through_compiler(answer, claims, call.state):
+            yield "compiled", claim
 
 
 def _of_rows(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None) -> Iterator[About]:

@@ -19,6 +19,7 @@ from reference_attention.errors import InvalidInput
 from theorems.bounded.formats import FORMATS
 from theorems.core.on_kernel import Refused
 from theorems.kernel.adapter import adapter_to_paste
+from theorems.kernel.compiling import with_compiler
 from theorems.kernel.contract import small_call, with_capabilities, with_taken_sizes, with_wide_sizes
 from theorems.kernel.importing import SIGNATURE, check_callable, import_callable
 from theorems.kernel.interfaces import INTERFACES, recognise
@@ -36,7 +37,12 @@ AUTO = "auto"
 
 
 def kernel_named(
-    source: str, dtype: str | None = None, *, interface: str | None = None, device: str | None = None
+    source: str,
+    dtype: str | None = None,
+    *,
+    interface: str | None = None,
+    device: str | None = None,
+    deep: bool = False,
 ) -> Kernel:
     """The kernel of that import name, probed.
 
@@ -45,11 +51,12 @@ def kernel_named(
         dtype: a key of :data:`DTYPES`; by default ("auto") float64 if the kernel takes it and computes in it.
         interface: a key of :data:`.interfaces.INTERFACES`; recognised by its parameters if left out.
         device: where its tensors live; the CPU by default.
+        deep: whether what takes long is claimed of it, too: calls over and over, machine code.
 
     Raises:
         InvalidInput: it cannot be imported, or is no kernel.
     """
-    return probe(import_callable(source), source, source, dtype, interface, device)
+    return probe(import_callable(source), source, source, dtype, interface, device, deep)
 
 
 def kernel_of(
@@ -58,11 +65,12 @@ def kernel_of(
     *,
     interface: str | None = None,
     device: str | None = None,
+    deep: bool = False,
 ) -> Kernel:
     """The same for an object at hand."""
     name = getattr(call, "__qualname__", None) or type(call).__name__
     check_callable(call, name)
-    return probe(call, name, "", dtype, interface, device)
+    return probe(call, name, "", dtype, interface, device, deep)
 
 
 def probe(
@@ -72,6 +80,7 @@ def probe(
     dtype: str | None = None,
     interface: str | None = None,
     device: str | None = None,
+    deep: bool = False,
 ) -> Kernel:
     """The kernel in the first dtype and layout that it takes, with what it is able to do.
 
@@ -97,13 +106,13 @@ def probe(
         tried = kernel.dtype
         step, refusal = _refusal(kernel)
         if not refusal:
-            return _with_accounts(_in_its_numbers(with_capabilities(with_wide_sizes(kernel)), insist=dtype in DTYPES))
+            return _complete(with_capabilities(with_wide_sizes(kernel)), insist=dtype in DTYPES, deep=deep)
         refusals.append((step, refusal))
     if max(refusals)[0] == 0:
         for kernel in made:
             sized = with_taken_sizes(kernel)
             if sized is not None and not _refusal(sized)[1]:
-                return _with_accounts(_in_its_numbers(with_capabilities(sized), insist=dtype in DTYPES))
+                return _complete(with_capabilities(sized), insist=dtype in DTYPES, deep=deep)
     raise InvalidInput(max(refusals, key=lambda found: found[0])[1])
 
 
@@ -176,6 +185,12 @@ def _refusal(kernel: Kernel) -> tuple[int, str]:
             " switch off dropout and whatever else is random."
         )
     return 2, ""
+
+
+def _complete(kernel: Kernel, *, insist: bool, deep: bool) -> Kernel:
+    """The kernel in the numbers that it computes in, with what is claimed beside what its parameters declare."""
+    kernel = with_compiler(_with_accounts(_in_its_numbers(kernel, insist=insist)), small_call(), machine_code=deep)
+    return kernel.replace(declares=kernel.declares | {"thousands"}) if deep else kernel
 
 
 def _with_accounts(kernel: Kernel) -> Kernel:
