@@ -110,7 +110,7 @@ def _comparisons(rows: FurtherRows, answer: Answer) -> Iterator[About]:
         if answer.query_gradient is not None:
             found.append(answer.query_gradient[empty])
         nan = bool(np.isnan(found[0]).all())
-        rows = _with_means(rows, empty, found[0])
+        rows = with_means(rows, empty, found[0])
         if rows.uniform:
             yield "empty-rows", replace(same(EMPTY, answer.output, rows.output, empty), branch="mean")
         else:
@@ -142,7 +142,7 @@ def _of_further_gradients(rows: FurtherRows, answer: Answer) -> Iterator[About]:
         yield "bias-gradient", same(BIAS_GRADIENT, theirs, rows.bias_gradient, ~np.isneginf(rows.call.bias))
 
 
-def _with_means(
+def with_means(
     rows: FurtherRows, empty: Bool[np.ndarray, "B H L"], found: Float64[np.ndarray, "rows M"]
 ) -> FurtherRows:
     """The formula, with the mean of all values in rows that see nothing if that is what they have."""
@@ -196,7 +196,7 @@ def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, Fur
     s: Any = rows.weights
     nonzero = s.value > LEAST_WEIGHT
     kept = answer.output != 0
-    rows = replace(rows, factor=np.where(kept, 1 / (1 - p), 0.0))
+    rows = with_what_was_dropped(rows, answer)
     yield "dropout", same(DROPPED, answer.output, rows.output)
     n = int(nonzero.sum())
     if n:
@@ -205,6 +205,11 @@ def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, Fur
         off = abs(float(kept[nonzero].mean()) - (1 - p))
         yield "dropout", at_least(SHARE, Form.EFFECTIVE, far, off, rounding=0.0, why=EXACT)
     return rows
+
+
+def with_what_was_dropped(rows: FurtherRows, answer: Answer) -> FurtherRows:
+    """The formula with the weights dropped that are 0 in an output whose values are the identity."""
+    return replace(rows, factor=np.where(answer.output != 0, 1 / (1 - rows.call.dropout), 0.0))
 
 
 GRADIENT_CLAIMS = (*GRADIENTS, NO_GRADIENT)

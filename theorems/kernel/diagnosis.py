@@ -12,25 +12,27 @@ import numpy as np
 from jaxtyping import Float64
 
 from generators.attention_call import AttentionCall
-from theorems.capabilities.agreement import GRADIENTS, OUTPUT, rows_of, with_factors
+from theorems.capabilities.agreement import GRADIENTS, rows_of, with_factors
+from theorems.capabilities.examination import with_means, with_what_was_dropped
 from theorems.capabilities.same_again import ALONE, RESCALED
 from theorems.core.claim import Verdict
-from theorems.core.on_kernel import Answer, OnKernel, Refused
+from theorems.core.on_kernel import Answer, Explanation, OnKernel, Refused
 from theorems.core.statement import Statement
 from theorems.kernel.reproducer import reproducer
 from theorems.kernel.trace import QUANTITIES, Entry, Trace
+from theorems.rounding.further_rows import FurtherRows
 
 
-def diagnose(statement: Statement, call: AttentionCall, under_test: OnKernel) -> tuple[str, str]:
+def diagnose(statement: Statement, call: AttentionCall, under_test: OnKernel) -> Explanation:
     """A line about the failing call, and the source of a test function; both empty if it does not fail again.
 
     The kernel is called again, as often as the statement calls it.
     """
     found = trace_failure(statement, call, under_test)
     if found is None:
-        return "", ""
+        return Explanation(no_test="called again the kernel is right: what it returns depends on what was before")
     line = f"{statement.id}: {'; '.join(filter(None, (_where(found), _cause(found))))}."
-    return line, reproducer(found, line)
+    return Explanation(line, *reproducer(found, line))
 
 
 def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKernel) -> Trace | None:
@@ -57,24 +59,42 @@ def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKerne
         return None
     assert statement.kernel is not None
     capability = statement.kernel.capability
-    made = Trace(capability, under_test.kernel, tuple(calls[:at]), tuple(answers[:at]), tuple(falsified), ())
-    return made.replace(entries=tuple(_entries(made, under_test)))
+    rows = _rows(calls[at - 1], answers[at - 1], under_test)
+    made = Trace(capability, under_test.kernel, tuple(calls[:at]), tuple(answers[:at]), tuple(falsified), (), rows)
+    return made.replace(entries=tuple(_entries(made)))
 
 
-def _entries(found: Trace, under_test: OnKernel) -> Iterator[Entry]:
+def _rows(call: AttentionCall, answer: Answer | None, under_test: OnKernel) -> FurtherRows:
+    """The formula on a call, under the conventions that an answer to it follows."""
+    rows = rows_of(call, under_test)
+    rows = replace(rows, call=with_factors(rows.call))
+    if answer is None:
+        return rows
+    if call.dropout:
+        return with_what_was_dropped(rows, answer)
+    empty = rows.empty & ~rows.call.absent
+    return with_means(rows, empty, answer.output[empty]) if empty.any() else rows
+
+
+def _entries(found: Trace) -> Iterator[Entry]:
     """Of each falsified claim about numbers that are due, the entries and where the worst is."""
     if found.capability == "hidden-keys":
         return
-    rows, answer = rows_of(found.call, under_test), found.answer
-    rows = replace(rows, call=with_factors(rows.call))
+    rows, answer = found.rows, found.answer
     for name in found.falsified:
         if name not in QUANTITIES:
             continue
         what = QUANTITIES[name]
-        due, theirs = getattr(rows, what.name), np.asarray(getattr(answer, what.name))
+        due, theirs = getattr(rows, what.name), np.asarray(what.of_answer(answer))
         allowed = 2 * np.where(np.isfinite(due.error), due.error, np.inf)
-        if name == OUTPUT:
-            allowed = np.where(rows.empty[..., None], np.inf, allowed)
+        # Of rows that see nothing, hidden entries of a bias, and what no format holds nothing is claimed.
+        if what.name in ("output", "log_sum_exp", "returned_weights"):
+            allowed = np.where(rows.empty.reshape(rows.empty.shape + (1,) * (allowed.ndim - 3)), np.inf, allowed)
+        elif what.name == "bias_gradient":
+            allowed = np.where(np.isneginf(rows.call.bias), np.inf, allowed)
+        elif what.name != "sink_gradient":
+            fits = np.abs(due.value) < (rows.stored or rows.numbers).largest / 2
+            allowed = np.where(fits, allowed, np.inf)
         yield Entry(name, rows.call, what, theirs, due.value, allowed)
 
 
@@ -89,7 +109,7 @@ def _where(found: Trace) -> str:
 
 def _of_entry(entry: Entry) -> str:
     at = entry.worst
-    axes = ", ".join(entry.what.axes)
+    axes = ", ".join(entry.what.axes[-len(at) :])
     place = ", ".join(map(str, at))
     theirs, due, allowed = entry.theirs[at], entry.due[at], entry.allowed[at]
     times = abs(theirs - due) / allowed if allowed > 0 else math.inf

@@ -35,7 +35,7 @@ from theorems.kernel.diagnosis import diagnose
 from theorems.kernel.importing import import_callable
 from theorems.kernel.interfaces import ALWAYS, INTERFACES
 from theorems.kernel.interfaces.interface import Interface, Parameters, Request, Returned, parameters_of
-from theorems.kernel.placing import Placed, place_mask, place_tensor
+from theorems.kernel.placing import FURTHER_LEAVES, Placed, place_mask, place_tensor
 from theorems.kernel.queries import OuterKernel, PromptKernel
 from theorems.kernel.report import describe_kernel, hints
 from theorems.kernel.sizes import Taken, is_power_of_four
@@ -45,8 +45,6 @@ DTYPES: Mapping[str, torch.dtype] = MappingProxyType({name: getattr(torch, name)
 """What a kernel may be given."""
 
 TENSORS = ("query", "key", "value")
-FURTHER_LEAVES: Mapping[str, str] = MappingProxyType({"sinks": "sink-gradient", "bias": "bias-gradient"})
-"""Tensors whose gradient a kernel may have, and the capability that says so."""
 Gradients = Mapping[str, Array]
 """By the name of a tensor."""
 """dQ, dK, dV."""
@@ -191,8 +189,7 @@ class Kernel:
         query = query.expand(*query.shape[:-2], rows, width)
         piece = width if self.layout.square else self.taken.width(m)
         if piece != m:
-            pieces = values.new_zeros((*values.shape[:-1], -(-m // piece) * piece))
-            pieces[..., :m] = values
+            pieces = torch.nn.functional.pad(values, (0, -m % piece))
             parts = [self._outputs(query, keys, v) for v in torch.split(pieces, piece, dim=-1)]
             return torch.cat(parts, dim=-1)[..., :1, :m]
         return self._outputs(query, keys, values)[..., :1, :]
@@ -254,7 +251,7 @@ class Kernel:
         """
         held = {name: place_tensor(self.tensor(getattr(call, name)), call.memory) for name in TENSORS}
         upstream = place_tensor(self.tensor(call.upstream), call.upstream_memory)
-        masks = self._masks(call)
+        masks = self.masks(call)
         everything = held | {"upstream": upstream} | masks
         before = {name: one.bits() for name, one in everything.items()}
         if call.dropout:
@@ -269,7 +266,8 @@ class Kernel:
         sinks, bias = gradients.get("sinks"), gradients.get("bias")
         return Answer(_float64(found.output), dq, dk, dv, lse, weights, sinks, bias, changed)
 
-    def _masks(self, call: AttentionCall) -> dict[str, Placed]:
+    def masks(self, call: AttentionCall) -> dict[str, Placed]:
+        """Masks, sinks and slopes as they lie in memory."""
         B, H, L, T = (call.sizes[axis] for axis in "BHLT")
         given = {
             "visible": None if call.visible is None else torch.tensor(call.visible, device=self.device),
@@ -301,7 +299,7 @@ class Kernel:
                     leaves[name] = own_masks[name].detach().requires_grad_(wanted)
             with torch.set_grad_enabled(bool(wants)):
                 tensors = {name: leaves[name] for name in TENSORS}
-                return self._of(self.request(call, tensors, own_masks | leaves)), leaves
+                return self.of_request(self.request(call, tensors, own_masks | leaves)), leaves
 
         own = {name: one.tensor for name, one in held.items()}
         if call.state is State.OVERWRITTEN:
@@ -357,7 +355,7 @@ class Kernel:
         each = zip(leaves.items(), found, strict=True)
         return {name: _float64(torch.full_like(x, torch.nan) if one is None else one) for (name, x), one in each}
 
-    def _of(self, request: Request) -> Returned:
+    def of_request(self, request: Request) -> Returned:
         """The kernel on a request; in shapes that it takes, if it takes no others."""
         B, H, L, E = request.query.shape
         M = request.value.shape[-1]

@@ -15,6 +15,9 @@ from theorems.kernel.with_torch import torch
 GUARD = 64
 """Entries before and after a tensor; a multiple of what kernels align to."""
 
+FURTHER_LEAVES: Mapping[str, str] = MappingProxyType({"sinks": "sink-gradient", "bias": "bias-gradient"})
+"""Tensors whose gradient a kernel may have, and the capability that says so."""
+
 
 @dataclass(frozen=True, eq=False)
 class Placed:
