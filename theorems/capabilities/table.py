@@ -414,5 +414,7 @@ CAPABILITIES: tuple[Capability, ...] = (
 
 
 def options_on(call: AttentionCall) -> Iterator[str]:
-    """The capabilities that a call makes use of, but for those that every call does."""
-    return (one.name for one in CAPABILITIES if not one.is_base and one.is_on(call))
+    """The capabilities of which a call makes use, but for those that every call does, and those that look at it for
+    something that is no option.
+    """
+    return (one.name for one in CAPABILITIES if not one.is_base and one.agrees and one.is_on(call))

@@ -71,6 +71,8 @@ def with_capabilities(kernel: Kernel) -> Kernel:
 
 INVARIANT = "batch_invariant"
 """The attribute of a callable that gives an entry of a batch the same bits as alone."""
+STOPS = "zero_gradients_are_stopped"
+"""The attribute of a callable of a library that marks no result as not differentiable: its gradient is zero."""
 SKIPS = "skips_weights_below"
 """The attribute of a callable that leaves out weights smaller than this share of the largest, such as 2.0 ** −24."""
 
@@ -156,9 +158,13 @@ def _has_gradient_of_lse(kernel: Kernel) -> bool:
     call = kernel.in_own_numbers(small_call().replace(log_sum_exp=True))
     leaves = {name: kernel.tensor(getattr(call, name)).requires_grad_() for name in ("query", "key", "value")}
     try:
-        return bool(kernel.run(kernel.request(call, leaves, {})).log_sum_exp.requires_grad)
+        lse = kernel.run(kernel.request(call, leaves, {})).log_sum_exp
     except InvalidInput:
         return False
+    if lse.requires_grad and getattr(kernel.call, STOPS, False):
+        lse.sum().backward()
+        return bool(leaves["query"].grad.any())
+    return bool(lse.requires_grad)
 
 
 def _with_fixed_scale(kernel: Kernel, has: set[str]) -> Kernel:

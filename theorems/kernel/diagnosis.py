@@ -15,6 +15,7 @@ from generators.attention_call import AttentionCall
 from theorems.capabilities.agreement import GRADIENTS, rows_of, with_factors
 from theorems.capabilities.examination import with_means, with_what_was_dropped
 from theorems.capabilities.same_again import ALONE, RESCALED
+from theorems.capabilities.table import options_on
 from theorems.core.claim import Verdict
 from theorems.core.on_kernel import Answer, Explanation, OnKernel, Refused
 from theorems.core.statement import Statement
@@ -31,7 +32,7 @@ def diagnose(statement: Statement, call: AttentionCall, under_test: OnKernel) ->
     found = trace_failure(statement, call, under_test)
     if found is None:
         return Explanation(no_test="called again the kernel is right: what it returns depends on what was before")
-    line = f"{statement.id}: {'; '.join(filter(None, (_where(found), _cause(found))))}."
+    line = f"{statement.id}: {'; '.join(filter(None, (_where(found), _together(call) or _cause(found))))}."
     return Explanation(line, *reproducer(found, line))
 
 
@@ -96,6 +97,12 @@ def _entries(found: Trace) -> Iterator[Entry]:
             fits = np.abs(due.value) < (rows.stored or rows.numbers).largest / 2
             allowed = np.where(fits, allowed, np.inf)
         yield Entry(name, rows.call, what, theirs, due.value, allowed)
+
+
+def _together(call: AttentionCall) -> str:
+    """The options that have to meet, which is more than a guess; empty if one is enough."""
+    options = list(options_on(call))
+    return f"only where {' and '.join(options)} meet, as far as was found" if len(options) > 1 else ""
 
 
 def _where(found: Trace) -> str:
