@@ -9,9 +9,9 @@ from __future__ import annotations
 import textwrap
 
 from theorems.kernel.reproducing.forms import form_of
-from theorems.kernel.reproducing.recording import NotWritten
 from theorems.kernel.reproducing.text import WIDTH, indent
 from theorems.kernel.reproducing.trying import why_not
+from theorems.kernel.reproducing.wording import NotWritten
 from theorems.kernel.trace import Trace
 
 LARGEST = 50_000

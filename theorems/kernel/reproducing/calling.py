@@ -15,8 +15,10 @@ from theorems.core.on_kernel import Answer
 from theorems.kernel.placing import FURTHER_LEAVES, place_tensor
 from theorems.kernel.reproducing.flex_text import flex_lines
 from theorems.kernel.reproducing.placement import OPTIONS
-from theorems.kernel.reproducing.recording import NotWritten, Recorder, lines_of, record
+from theorems.kernel.reproducing.recording import Recorder, record
+from theorems.kernel.reproducing.steps import lines_of
 from theorems.kernel.reproducing.text import for_each, indent, names, wrap
+from theorems.kernel.reproducing.wording import NotWritten
 from theorems.kernel.with_torch import torch
 
 MODULE = """class Module(torch.nn.Module):
@@ -87,8 +89,7 @@ class Calling:
             steps["lse"] = recorder.step_of(returned.log_sum_exp)
         if "weights" in self.made:
             steps["weights"] = recorder.step_of(returned.weights)
-        lines = [*self._before(recorder.objects), *lines_of(steps)]
-        return [f"torch.manual_seed({self.call.seed})", *lines] if self.call.dropout else lines
+        return [*self._before(recorder.words.objects), *lines_of(steps)]
 
     def _before(self, objects: set[str]) -> Iterator[str]:
         """What the kernel is given beside tensors and numbers."""
@@ -132,7 +133,7 @@ class Calling:
         if not self.leaves:
             return
         results, upstreams = "output", upstream
-        if self.call.lse_upstream is not None and not again and {"dq", "dk", "dbias"} & {*self.leaves}:
+        if self.call.lse_upstream is not None and not again and self._recorded[1].log_sum_exp.requires_grad:
             to = "" if self.kernel.dtype == "float64" else ".to(lse.dtype)"
             results, upstreams = "(output, lse)", f"({upstream}, lse_upstream{to})"
         gradients = [getattr(self.answer, name, None) for name in GRADIENTS]

@@ -15,7 +15,7 @@ from theorems.kernel.parameters import Account, call_to_exercise, of_kind, value
 from theorems.kernel.reproducing.calling import OWN, Calling
 from theorems.kernel.reproducing.checks import check_lines
 from theorems.kernel.reproducing.placement import MASKS, placed_lines, tensor_lines
-from theorems.kernel.reproducing.recording import constant
+from theorems.kernel.reproducing.steps import constant
 from theorems.kernel.reproducing.text import names, quoted, tensor, wrap
 from theorems.kernel.reproducing.textbook import due_lines
 from theorems.kernel.trace import Trace
@@ -98,6 +98,7 @@ def _dropout(found: Trace, guards: bool) -> Iterator[str]:
     calling = _calling(found)
     yield from tensor_lines(call)
     yield from placed_lines(call, found.kernel, guards)
+    yield f"torch.manual_seed({call.seed})"
     yield from calling.in_its_state()
     yield "kept = output.detach().cpu() != 0  # the values are the identity: the output is the weights"
     if SHARE in found.falsified:

@@ -7,7 +7,7 @@ of the call are lines; others (starts of sequences, tables of pages) are made of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from itertools import count
 from typing import Any
@@ -16,68 +16,12 @@ from torch.overrides import TorchFunctionMode, resolve_name
 
 from reference_attention.errors import InvalidInput
 from theorems.kernel.interfaces.interface import Request, Returned
-from theorems.kernel.reproducing.text import number, wrap
+from theorems.kernel.reproducing.steps import Step, constant
+from theorems.kernel.reproducing.wording import NotWritten, Words, is_constant, is_tensor
 from theorems.kernel.with_torch import torch
 
-
-class NotWritten(Exception):
-    """No test can say it; the message says what."""
-
-
-@dataclass(eq=False)
-class Step:
-    """A value, and the text that makes it of others.
-
-    Attributes:
-        parts: text, and the values in it; of a pair the second says whether it needs brackets there.
-        loose: whether the text has an operator outside of all brackets.
-        name: what it is called if it gets a line of its own.
-        leaf: whether it is there already.
-    """
-
-    parts: tuple[Any, ...]
-    loose: bool = False
-    name: str = "x"
-    leaf: bool = False
-    number: int = 0
-
-    def inputs(self) -> Iterator[Step]:
-        """What it is made of, each as often as it is used."""
-        return (part[0] for part in self.parts if isinstance(part, tuple))
-
-
-OPERATORS = {
-    "mul": "*",
-    "add": "+",
-    "sub": "-",
-    "matmul": "@",
-    "div": "/",
-    "true_divide": "/",
-    "__truediv__": "/",
-    "gt": ">",
-    "ge": ">=",
-    "lt": "<",
-    "le": "<=",
-    "eq": "==",
-    "ne": "!=",
-    "__eq__": "==",
-    "__and__": "&",
-    "__or__": "|",
-    "__sub__": "-",
-    "__mul__": "*",
-    "__add__": "+",
-    "__matmul__": "@",
-    "bitwise_and": "&",
-}
-REVERSED = {"__rsub__": "-", "__rtruediv__": "/", "__rdiv__": "/", "__rmul__": "*", "__radd__": "+"}
 SAME_IF_NOTHING_CHANGES = ("reshape", "view", "expand", "to", "contiguous", "cpu", "double", "expand_as", "flatten")
-PRIVATE = {"_nested_view_from_jagged": "torch.nested.nested_tensor_from_jagged"}
-"""Functions behind public ones, of which the first two arguments matter."""
-DEFAULTS: Mapping[str, Mapping[str, Any]] = {"pad": {"mode": "constant", "value": None}, "split": {"dim": 0}}
-FUNCTIONS = {"score_mod": "score_of", "mask_mod": "is_seen"}
-"""What functions of these parameters are called in a test."""
-SHORT, LONG = 24, 60
-"""Characters of a value that is used more than once, or once, and has no line of its own."""
+"""Functions that may return the numbers that they were given."""
 
 
 @dataclass
@@ -94,11 +38,11 @@ class Recorder(TorchFunctionMode):
     steps: dict[int, tuple[Any, Step]] = field(default_factory=dict)
     constants: dict[int, tuple[Any, Step]] = field(default_factory=dict)
     numbers: Iterator[int] = field(default_factory=count)
-    objects: set[str] = field(default_factory=set)
     why: str = ""
 
     def __post_init__(self) -> None:
         super().__init__()
+        self.words = Words(self.step_of, lambda x: id(x) in self.steps)
 
     def hold(self, x: Any, step: Step) -> None:
         """That tensor is the value of that step."""
@@ -108,30 +52,40 @@ class Recorder(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         found = func(*args, **kwargs)
-        if _is_tensor(found) or (isinstance(found, tuple | list) and any(map(_is_tensor, found))):
+        if is_tensor(found) or (isinstance(found, tuple | list) and any(map(is_tensor, found))):
             known = [x for x in _tensors((args, kwargs)) if id(x) in self.steps]
-            if known:
-                self._note(func, args, kwargs, found, known[0])
+            if known and not self.why:
+                self._try(self._note, func, args, kwargs, found, known[0])
         return found
+
+    def _try(self, does: Callable[..., Any], *given: Any) -> Any:
+        """What cannot be written is told afterwards: whoever calls the kernel takes exceptions for its own."""
+        try:
+            return does(*given)
+        except NotWritten as error:
+            self.why = str(error)
+            return None
 
     def call(self, *given: Any, **options: Any) -> Any:
         """The kernel, and a note of what it was given."""
-        parts: list[Any] = ["kernel("]
-        for name, x in (*((None, x) for x in given), *options.items()):
-            parts += [f"{name}=" if name else "", *self._text(x, name or ""), ", "]
-            if name and _is_tensor(x) and id(x) in self.constants:
-                self.constants[id(x)][1].name = name
+        parts = self._try(self._parts_of_call, given, options)
         is_about = any(id(x) in self.steps for x in _tensors((given, options)))
-        if self.further:
-            parts += [self.further, ", "]
         self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         try:
             found = self.kernel(*given, **options)
         finally:
             self.__enter__()  # type: ignore[no-untyped-call]
-        if is_about:
-            self._hold_result(found, Step((*parts[:-1], ")"), name="found"))
+        if is_about and parts:
+            self._hold_result(found, Step(tuple(parts), name="found"))
         return found
+
+    def _parts_of_call(self, given: Any, options: Mapping[str, Any]) -> list[Any]:
+        parts: list[Any] = []
+        for name, x in (*((None, x) for x in given), *options.items()):
+            parts += [f"{name}=" if name else "", *self.words.of(x, name or ""), ", "]
+            if name and is_tensor(x) and id(x) in self.constants:
+                self.constants[id(x)][1].name = name
+        return ["kernel(", *([*parts, self.further] if self.further else parts[:-1]), ")"]
 
     def _note(self, func: Any, args: Any, kwargs: Mapping[str, Any], found: Any, root: Any) -> None:
         name = (resolve_name(func) or func.__name__).rpartition(".")
@@ -142,19 +96,19 @@ class Recorder(TorchFunctionMode):
                 self.steps[id(found)] = (found, self.steps[id(first)][1])
             return
         if (own.endswith("_") and not own.endswith("__")) or own == "__setitem__":
-            self._refuse(f"{own} of a tensor of the call")
+            raise NotWritten(f"{own} of a tensor of the call")
         base = self.steps[id(root)][1].name.partition("_")[0]
         step = (
-            Step((*self._text(first, tight=True), f".{own}"))
+            Step((*self.words.of(first, tight=True), f".{own}"))
             if name[2] == "__get__"
-            else self._of_function(name[0], own, args, kwargs)
+            else self.words.of_function(name[0], own, args, kwargs)
         )
         step.name = base if name[0] or own.startswith("_") else own.partition("_")[0]
         if own == "unbind" and isinstance(found, tuple):
             axis = args[1] if len(args) > 1 else kwargs.get("dim", 0)
             for k, one in enumerate(found):
                 at = ", ".join([":"] * axis + [str(k)])
-                self.hold(one, Step((*self._text(args[0], tight=True), f"[{at}]"), name=base))
+                self.hold(one, Step((*self.words.of(args[0], tight=True), f"[{at}]"), name=base))
             return
         self._hold_result(found, step)
 
@@ -162,7 +116,7 @@ class Recorder(TorchFunctionMode):
         """Whether what a function returns are the numbers that it was given first."""
         other = args[1] if len(args) > 1 else None
         if own == "masked_fill":
-            return id(other) not in self.steps and _is_constant(other, False)
+            return id(other) not in self.steps and is_constant(other, False)
         if own in ("mul", "div"):
             return isinstance(other, float) and other == 1.0
         return (own == "repeat_interleave" and other == 1) or (
@@ -171,83 +125,13 @@ class Recorder(TorchFunctionMode):
 
     def _hold_result(self, found: Any, step: Step) -> None:
         if not isinstance(found, tuple | list):
-            if _is_tensor(found):
+            if is_tensor(found):
                 self.hold(found, step)
             return
         step.number = next(self.numbers)
         for k, one in enumerate(found):
-            if _is_tensor(one):
+            if is_tensor(one):
                 self.hold(one, Step(((step, True), f"[{k}]"), name=f"{step.name}_{k}"))
-
-    def _of_function(self, where: str, own: str, args: Any, kwargs: Mapping[str, Any]) -> Step:
-        if own == "__getitem__" and _is_constant(args[1], True) and id(args[1]) not in self.steps:
-            return Step((*self._text(args[0], tight=True), f".flatten(0, {args[1].dim() - 1})"))
-        if own == "__getitem__":
-            return Step((*self._text(args[0], tight=True), "[", *self._index(args[1]), "]"))
-        if own == "neg":
-            return Step(("-", *self._text(args[0], tight=True)), loose=True)
-        if own == "__invert__":
-            return Step(("~", *self._text(args[0], tight=True)), loose=True)
-        if own in OPERATORS and len(args) == 2 and not kwargs:
-            left, right = (self._text(x, tight=True) for x in args)
-            return Step((*left, f" {OPERATORS[own]} ", *right), loose=True)
-        if own in REVERSED:
-            right, left = (self._text(x, tight=True) for x in args)
-            return Step((*left, f" {REVERSED[own]} ", *right), loose=True)
-        if own == "_nested_get_values":
-            return Step((*self._text(args[0], tight=True), ".values()"))
-        if own in PRIVATE:
-            return Step((f"{PRIVATE[own]}(", *self._text(args[0]), ", ", *self._text(args[1]), ")"))
-        options = {name: x for name, x in kwargs.items() if DEFAULTS.get(own, {}).get(name, self) is not x}
-        if where.endswith("Tensor") or (where + "." + own).endswith("functional.split"):
-            head, args = [*self._text(args[0], tight=True), "."], args[1:]
-        else:
-            head = ["torch.nn.functional." if where.endswith("nn.functional") else "torch." if where else ""]
-        parts: list[Any] = [*head, f"{own}("]
-        for name, x in (*((None, x) for x in args), *options.items()):
-            parts += [f"{name}=" if name else "", *self._text(x), ", "]
-        return Step((*(parts[:-1] if args or options else parts), ")"))
-
-    def _text(self, x: Any, name: str = "", tight: bool = False) -> list[Any]:
-        """Parts of the text of a value."""
-        if _is_tensor(x):
-            return [(self.step_of(x), tight)]
-        if isinstance(x, tuple | list) and type(x) in (tuple, list, torch.Size):
-            inner = [part for one in x for part in (*self._text(one), ", ")][:-1]
-            if isinstance(x, list):
-                return ["[", *inner, "]"]
-            return ["(", *inner, ",)" if len(x) == 1 else ")"]
-        if isinstance(x, float):
-            return [repr(x) if x - x == 0 else number(x)]
-        if isinstance(x, torch.nn.Module):
-            self.objects.add("module")
-            return ["module"]
-        if x is None or isinstance(x, bool | int | str | torch.dtype):
-            return [repr(x)]
-        if isinstance(x, torch.device):
-            return [repr(str(x))]
-        if callable(x) or type(x).__name__ == "BlockMask":
-            self.objects.add(name)
-            return [FUNCTIONS.get(name, name)]
-        if type(x).__name__ == "AuxRequest":
-            self.objects.add("AuxRequest")
-            return ["AuxRequest(lse=True)"]
-        self._refuse(f"an argument of type {type(x).__name__}")
-        raise AssertionError
-
-    def _index(self, at: Any) -> list[Any]:
-        if isinstance(at, tuple):
-            return [part for one in at for part in (*self._index(one), ", ")][:-1]
-        if at is Ellipsis:
-            return ["..."]
-        if isinstance(at, slice):
-            ends = [("" if one is None else str(one)) for one in (at.start, at.stop)]
-            return [":".join(ends) + (f":{at.step}" if at.step is not None else "")]
-        return self._text(at)
-
-    def _refuse(self, why: str) -> None:
-        self.why = why  # whoever calls the kernel takes exceptions for its own
-        raise NotWritten(why)
 
     def step_of(self, x: Any) -> Step:
         """Of a tensor."""
@@ -259,76 +143,8 @@ class Recorder(TorchFunctionMode):
         return self.constants[id(x)][1]
 
 
-def constant(x: torch.Tensor) -> Step:
-    """The numbers of a tensor that is made of sizes alone."""
-    held = x.detach().cpu()
-    said = _nested_list(held.tolist())
-    inferred = held.dtype in (torch.bool, torch.int64) and held.numel()
-    text = f"torch.tensor({said})" if inferred else f"torch.tensor({said}, dtype={held.dtype})"
-    text += "" if x.device.type == "cpu" else f'.to("{x.device}")'
-    return Step((text,), name="at")
-
-
-def _nested_list(held: Any) -> str:
-    if isinstance(held, list):
-        return f"[{', '.join(map(_nested_list, held))}]"
-    return number(held) if isinstance(held, float) else repr(held)
-
-
-def lines_of(results: Mapping[str, Step]) -> list[str]:
-    """The statements that make the results, by name, in the order of what happened."""
-    order, uses = _reached(results.values())
-    said: dict[Step, str] = {}
-    taken = {*results, *(step.parts[0] for step in order if step.leaf)}
-    lines: list[str] = []
-    own = {id(step): name for name, step in results.items() if not step.leaf}
-    for step in order:
-        if step.leaf:
-            said[step] = step.parts[0]
-            continue
-        text = "".join(part if isinstance(part, str) else _operand(part[0], part[1], said) for part in step.parts)
-        said[step] = text
-        if id(step) in own:
-            said[step] = own[id(step)]
-        elif len(text) > (SHORT if uses[step] > 1 else LONG) and (uses[step] > 1 or not text.startswith("kernel(")):
-            base = step.name.rstrip("_0123456789")
-            said[step] = next(x for k in count() if (x := f"{base}_{k}" if k else base) not in taken)
-            taken.add(said[step])
-        if said[step] is not text:
-            lines.append(wrap(f"{said[step]} = {text}"))
-    return lines + [f"{name} = {said[step]}" for name, step in results.items() if step.leaf]
-
-
-def _operand(step: Step, tight: bool, said: Mapping[Step, str]) -> str:
-    text = said[step]
-    return f"({text})" if tight and step.loose and not text.isidentifier() else text
-
-
-def _reached(results: Any) -> tuple[Sequence[Step], dict[Step, int]]:
-    """What the results are made of, in the order of what happened, and how often each is used."""
-    uses: dict[Step, int] = {}
-    left = list(results)
-    seen: list[Step] = []
-    while left:
-        step = left.pop()
-        uses[step] = uses.get(step, 0) + 1
-        if uses[step] == 1:
-            seen.append(step)
-            left += step.inputs()
-    return sorted(seen, key=lambda step: step.number), uses
-
-
-def _is_tensor(x: Any) -> bool:
-    return isinstance(x, torch.Tensor)
-
-
-def _is_constant(x: Any, value: bool) -> bool:
-    """Whether it is a mask that is true, or false, everywhere."""
-    return _is_tensor(x) and x.dtype == torch.bool and x.dim() > 0 and bool((x == value).all())
-
-
 def _is_same(found: Any, x: Any) -> bool:
-    if not (_is_tensor(found) and _is_tensor(x)) or x.is_nested or found.shape != x.shape or found.dtype != x.dtype:
+    if not (is_tensor(found) and is_tensor(x)) or x.is_nested or found.shape != x.shape or found.dtype != x.dtype:
         return False
     try:
         return bool(found.stride() == x.stride() and found.data_ptr() == x.data_ptr() and found.device == x.device)
@@ -364,5 +180,7 @@ def record(kernel: Any, request: Request, named: Mapping[str, str], further: str
         try:
             returned = kernel.replace(call=recorder.call).of_request(request)
         except InvalidInput as error:
-            raise NotWritten(recorder.why or f"what it raises when it is called again ({error})") from None
+            raise NotWritten(f"what it raises when it is called again ({error})") from None
+    if recorder.why:
+        raise NotWritten(recorder.why)
     return recorder, returned
