@@ -18,6 +18,7 @@ import numpy as np
 from covertable import make
 
 from generators.attention_call import Memory, State
+from generators.common_calls import common_plans
 
 Plan = Mapping[str, str]
 """A level of each factor."""
@@ -75,6 +76,7 @@ FACTORS = (
         ),
         is_option=True,
     ),
+    Factor("columns", _with("longer-masks", "beyond the keys", neutral="of keys"), is_option=True),
     Factor("rows", _with("empty-rows", "some see nothing", neutral="all see a key"), is_option=True),
     Factor("causal", _with("causal", "causal"), is_option=True),
     Factor("window", _with("window", "left", "both", "right"), is_option=True),
@@ -94,6 +96,7 @@ FACTORS = (
     Factor("alone", _with("batch-invariance", "an entry"), is_option=True),
     Factor("poison", _with("hidden-keys", "hidden keys exchanged"), is_option=True),
     Factor("memory", _free(*(one for one in Memory if one is not Memory.SINGLE))),
+    Factor("placed", _free("qkv", "q", "k", "v")),
     Factor(
         "upstream", _free(*(Memory.CONTIGUOUS, Memory.TRANSPOSED, Memory.LAST_STRIDE, Memory.OFFSET, Memory.SINGLE))
     ),
@@ -157,8 +160,13 @@ def _array(declares: frozenset[str], seed: int, strength: int) -> list[Plan]:
         | {"width": levels["width"][k % 6], "batch": levels["batch"][k % 2]}
         for k, (lengths, numbers) in enumerate(PLAIN)
     ]
+    common = common_plans(NEUTRAL_PLAN, levels, rng)
     # What is wrong with small calls shows soonest, and is soon made smaller.
-    return [*plain, *sorted((made[k] for k in rng.permutation(len(made))), key=lambda row: COSTS[row["lengths"]])]
+    return [
+        *plain,
+        *common,
+        *sorted((made[k] for k in rng.permutation(len(made))), key=lambda row: COSTS[row["lengths"]]),
+    ]
 
 
 def _vary(rows: list[dict[str, str]], free: Mapping[str, list[str]], rng: np.random.Generator) -> None:

@@ -9,19 +9,23 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Bool, Float64
 
 from generators.attention_call import AttentionCall
 from theorems.capabilities.agreement import GRADIENTS, rows_of, with_factors
-from theorems.capabilities.examination import with_means, with_what_was_dropped
-from theorems.capabilities.same_again import ALONE, RESCALED
+from theorems.capabilities.empty_rows import claimed_gradients, convention_of, groups_of_nan
+from theorems.capabilities.examination import WEIGHTS, with_what_was_dropped
+from theorems.capabilities.same_again import ALONE, REDRAWN, RESCALED
 from theorems.capabilities.table import options_on
 from theorems.core.claim import Verdict
 from theorems.core.on_kernel import Answer, Explanation, OnKernel, Refused
 from theorems.core.statement import Statement
 from theorems.kernel.reproducer import reproducer
-from theorems.kernel.trace import QUANTITIES, Entry, Trace
+from theorems.kernel.trace import QUANTITIES, Entry, Quantity, Trace
 from theorems.rounding.further_rows import FurtherRows
+
+BEYOND = 1e300
+"""Where rounding may lose everything, any number is allowed, but NaN."""
 
 
 def diagnose(statement: Statement, call: AttentionCall, under_test: OnKernel) -> Explanation:
@@ -74,8 +78,7 @@ def _rows(call: AttentionCall, answer: Answer | None, under_test: OnKernel) -> F
         return rows
     if call.dropout:
         return with_what_was_dropped(rows, answer)
-    empty = rows.empty & ~rows.call.absent
-    return with_means(rows, empty, answer.output[empty]) if empty.any() else rows
+    return convention_of(rows, answer).rows if (rows.empty & ~rows.call.absent).any() else rows
 
 
 def _entries(found: Trace) -> Iterator[Entry]:
@@ -83,21 +86,29 @@ def _entries(found: Trace) -> Iterator[Entry]:
     if found.rows is None:
         return
     rows, answer = found.rows, found.answer
+    known = claimed_gradients(rows, answer, groups_of_nan(rows, answer.output))
     for name in found.falsified:
         if name not in QUANTITIES:
             continue
         what = QUANTITIES[name]
-        due, theirs = getattr(rows, what.name), np.asarray(what.of_answer(answer))
-        allowed = 2 * np.where(np.isfinite(due.error), due.error, np.inf)
-        # Of rows that see nothing, hidden entries of a bias, and what no format holds nothing is claimed.
-        if what.name in ("output", "log_sum_exp", "returned_weights"):
-            allowed = np.where(rows.empty.reshape(rows.empty.shape + (1,) * (allowed.ndim - 3)), np.inf, allowed)
-        elif what.name == "bias_gradient":
-            allowed = np.where(np.isneginf(rows.call.bias), np.inf, allowed)
-        elif what.name != "sink_gradient":
-            fits = np.abs(due.value) < (rows.stored or rows.numbers).largest / 2
-            allowed = np.where(fits, allowed, np.inf)
-        yield Entry(name, rows.call, what, theirs, due.value, allowed)
+        of_rows = "returned_weights_after_dropout" if name == WEIGHTS and rows.call.dropout else what.name
+        due, theirs = getattr(rows, of_rows), np.asarray(what.of_answer(answer))
+        allowed = 2 * np.where(np.isfinite(due.error), due.error, BEYOND)
+        claimed = known.get(what.name, np.ones(allowed.shape, dtype=bool)) & _where_claimed(what, rows, due)
+        yield Entry(
+            name, rows.call, what, np.where(claimed, theirs, due.value), due.value, np.where(claimed, allowed, np.inf)
+        )
+
+
+def _where_claimed(what: Quantity, rows: FurtherRows, due: Any) -> Bool[np.ndarray, "..."]:
+    """Where something is: nothing of rows that see nothing, hidden entries of a bias, and what no format holds."""
+    if what.name in ("output", "log_sum_exp", "returned_weights"):
+        return np.asarray(~rows.empty.reshape(rows.empty.shape + (1,) * (due.ndim - 3)))
+    if what.name == "bias_gradient":
+        bias: Any = rows.call.bias
+        return np.asarray(~np.isneginf(bias))
+    fits = np.abs(due.value) < (rows.stored or rows.numbers).largest / 2
+    return np.asarray(fits | (what.name == "sink_gradient"))
 
 
 def _together(call: AttentionCall) -> str:
@@ -134,6 +145,7 @@ OTHERWISE: Mapping[str, str] = MappingProxyType(
         "hidden-keys-have-no-gradient": "keys that no row sees have a gradient",
         "same-bits": "the same call twice gives other bits",
         ALONE: "an entry of a batch has other bits than alone",
+        REDRAWN: "another seed drops the same weights",
         RESCALED: "half the data and double the factor give other bits",
         "parameters-have-an-effect": "it takes parameters, and ignores them",
         "inputs-are-unchanged": "it writes to its arguments, or beside them",

@@ -27,6 +27,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from generators.attention_call import Alignment, AttentionCall, Memory, State
+from generators.further_tensors import with_columns_beyond
 from reference_attention.errors import InvalidInput
 from reference_attention.loss import Array, Loss
 from theorems.bounded.formats import FORMATS, HALF, Format
@@ -35,7 +36,7 @@ from theorems.kernel.diagnosis import diagnose
 from theorems.kernel.importing import import_callable
 from theorems.kernel.interfaces import ALWAYS, INTERFACES
 from theorems.kernel.interfaces.interface import Interface, Parameters, Request, Returned, parameters_of
-from theorems.kernel.placing import FURTHER_LEAVES, Placed, place_mask, place_tensor
+from theorems.kernel.placing import FURTHER_LEAVES, Placed, memory_of, place_mask, place_tensor, with_other_options
 from theorems.kernel.queries import OuterKernel, PromptKernel
 from theorems.kernel.report import describe_kernel, hints
 from theorems.kernel.sizes import Taken, is_power_of_four
@@ -167,6 +168,8 @@ class Kernel:
             return "it needs a backward pass, and the kernel has none"
         if not use.capability and self.computes_in in HALF:
             return f"the bounds of {self.computes_in} say nothing of it: logits of a few hundred have no digits there"
+        if not use.capability and self.taken.one_head:
+            return f"it takes {self.taken} alone"
         if not use.capability and self.taken.keys > 1:
             return f"it takes keys in multiples of {self.taken.keys} alone"
         if not use.capability and self.fixed_scale and not is_power_of_four(self.taken.width(4, quartic=True)):
@@ -187,7 +190,7 @@ class Kernel:
             query, keys = (torch.nn.functional.pad(x, (0, width - d)) for x in (query, keys))
         rows, _ = self.taken.lengths(1, tokens)
         query = query.expand(*query.shape[:-2], rows, width)
-        piece = width if self.layout.square else self.taken.width(m)
+        piece = width if self.layout.square else self.taken.value_width(m)
         if piece != m:
             pieces = torch.nn.functional.pad(values, (0, -m % piece))
             parts = [self._outputs(query, keys, v) for v in torch.split(pieces, piece, dim=-1)]
@@ -196,8 +199,12 @@ class Kernel:
 
     def _outputs(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         # A kernel may assume contiguous tensors; one that writes to them is refused (theorems.kernel.loading).
+        inputs = query.shape[:2]
+        if self.taken.one_head:
+            query, keys, values = (x.flatten(0, 1)[:, None] for x in (query, keys, values))
         query, keys, values = (x.contiguous() for x in (query, keys, values))
-        return self.run(Request(query, keys, values, scale=None if self.fixed_scale else 1.0)).output
+        found = self.run(Request(query, keys, values, scale=None if self.fixed_scale else 1.0)).output
+        return found.reshape(*inputs, *found.shape[2:])
 
     def run(self, request: Request) -> Returned:
         """What the kernel itself returns: output (B, H, L, M), log-sum-exp (B, H, L), if it was asked for that, and
@@ -249,7 +256,7 @@ class Kernel:
             Refused: the kernel raises.
             InvalidInput: it returns something that is no tensor of the shape or dtype that is due.
         """
-        held = {name: place_tensor(self.tensor(getattr(call, name)), call.memory) for name in TENSORS}
+        held = {name: place_tensor(self.tensor(getattr(call, name)), memory_of(name, call)) for name in TENSORS}
         upstream = place_tensor(self.tensor(call.upstream), call.upstream_memory)
         masks = self.masks(call)
         everything = held | {"upstream": upstream} | masks
@@ -269,11 +276,12 @@ class Kernel:
     def masks(self, call: AttentionCall) -> dict[str, Placed]:
         """Masks, sinks and slopes as they lie in memory."""
         B, H, L, T = (call.sizes[axis] for axis in "BHLT")
-        given = {
-            "visible": None if call.visible is None else torch.tensor(call.visible, device=self.device),
-            "bias": None if call.bias is None else self.tensor(call.bias),
-        }
-        placed = {name: place_mask(x, call.mask_memory, (B, H, L, T)) for name, x in given.items() if x is not None}
+        given = {name: getattr(call, name) for name in ("visible", "bias") if getattr(call, name) is not None}
+        placed = {}
+        for name, mask in given.items():
+            mask = with_columns_beyond(call, mask)
+            x = torch.tensor(mask, device=self.device) if name == "visible" else self.tensor(mask)
+            placed[name] = place_mask(x, call.mask_memory, (B, H, L, T + call.beyond))
         further = {name: getattr(call, name) for name in ("sinks", "slopes")}
         return placed | {
             name: place_mask(self.tensor(x), Memory.CONTIGUOUS, x.shape) for name, x in further.items() if x is not None
@@ -285,11 +293,14 @@ class Kernel:
         """What the kernel returned and the gradients, with what else happens around the call."""
         wants = call.wants if self.differentiable else ""
         others = {name: -held[name].tensor.flip(2) for name in TENSORS}
+        other_masks = {name: masks[name].tensor.flip(-1) for name in ("visible", "bias") if name in masks}
         own_masks = {name: one.tensor for name, one in masks.items()}
         # Upstream of the output, and of the log-sum-exp where that is differentiated.
         upstreams = (upstream, None if call.lse_upstream is None else self.tensor(call.lse_upstream))
 
-        def forward(given: Mapping[str, torch.Tensor]) -> tuple[Returned, dict[str, torch.Tensor]]:
+        def forward(
+            given: Mapping[str, torch.Tensor], call: AttentionCall = call
+        ) -> tuple[Returned, dict[str, torch.Tensor]]:
             leaves = {name: x.detach().requires_grad_(name[0] in wants) for name, x in given.items()}
             for name in FURTHER_LEAVES:
                 if name in own_masks:
@@ -303,15 +314,16 @@ class Kernel:
 
         own = {name: one.tensor for name, one in held.items()}
         if call.state is State.OVERWRITTEN:
-            numbers = {name: x.clone() for name, x in own.items()}
-            for name, x in others.items():
-                held[name].fill(x)
+            there = dict(held) | {name: masks[name] for name in other_masks}
+            numbers = {name: one.tensor.clone() for name, one in there.items()}
+            for name, x in (others | other_masks).items():
+                there[name].fill(x)
             self._gradients(*forward(own), *upstreams)
             for name, x in numbers.items():
-                held[name].fill(x)
+                there[name].fill(x)
         found, leaves = forward(own)
         if call.state is State.INTERLEAVED:
-            forward(others)
+            forward(others, with_other_options(call))
         if call.state is State.SECOND_BACKWARD:
             self._gradients(found, leaves, -upstream.flip(2), None, again=True)
         return found, self._gradients(found, leaves, *upstreams)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from generators.attention_call import Memory
+from generators.attention_call import AttentionCall, Memory
 from theorems.kernel.with_torch import torch
 
 GUARD = 64
@@ -35,6 +35,7 @@ class Placed:
 
     def fill(self, x: torch.Tensor) -> None:
         """Other numbers in the same place."""
+        x = x[(0,) * (x.dim() - self.own.dim())]  # a mask that was expanded
         cut = tuple(slice(0, own) for own in self.own.shape)
         self.own.copy_(x[cut])
 
@@ -67,6 +68,10 @@ PLACES: Mapping[Memory, _Place] = MappingProxyType(
         Memory.LAST_STRIDE: _Place(lambda shape: (*shape[:-1], 2 * shape[-1]), lambda x: x[..., ::2]),
         Memory.BROADCAST: _Place(lambda shape: (1, *shape[1:])),
         Memory.HEADS: _Place(lambda shape: (shape[0], 1, *shape[2:])),
+        Memory.FUSED: _Place(
+            lambda shape: (shape[0], shape[2], 3 * shape[1], shape[3]),
+            lambda x: x[:, :, x.shape[2] // 3 : 2 * (x.shape[2] // 3)].transpose(1, 2),
+        ),
         Memory.SINGLE: _Place(lambda shape: (1,) * len(shape)),
     }
 )
@@ -100,3 +105,14 @@ def _place(x: torch.Tensor, place: _Place, offset: int) -> Placed:
     own = place.cut(storage[GUARD + offset : GUARD + offset + size].view(whole))
     own.copy_(x[tuple(slice(0, n) for n in own.shape)])
     return Placed(own.expand(x.shape), own, storage)
+
+
+def with_other_options(call: AttentionCall) -> AttentionCall:
+    """The call with another scale, and fewer of its options: whatever takes the call takes that."""
+    scale = None if call.scale is None else 2 * call.scale
+    return call.replace(scale=scale, causal=False, window=None, softcap=0.0)
+
+
+def memory_of(name: str, call: AttentionCall) -> Memory:
+    """How query, key or value of a call lies."""
+    return call.memory if name[0] in call.placed else Memory.CONTIGUOUS

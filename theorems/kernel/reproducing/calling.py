@@ -12,7 +12,8 @@ import numpy as np
 
 from generators.attention_call import AttentionCall, Memory, State
 from theorems.core.on_kernel import Answer
-from theorems.kernel.placing import FURTHER_LEAVES, place_tensor
+from theorems.kernel.interfaces.hf import AT_REST
+from theorems.kernel.placing import FURTHER_LEAVES, memory_of, place_tensor, with_other_options
 from theorems.kernel.reproducing.flex_text import flex_lines
 from theorems.kernel.reproducing.placement import OPTIONS
 from theorems.kernel.reproducing.recording import Recorder, record
@@ -24,9 +25,9 @@ from theorems.kernel.with_torch import torch
 MODULE = """class Module(torch.nn.Module):
     num_key_value_groups, is_causal, layer_idx = {groups}, {causal}, 0
     head_dim, scaling, sliding_window = {width}, {scaling!r}, None
-    attn_logit_softcapping, attention_dropout = {softcap}, 0.0
+    attn_logit_softcapping, attention_dropout = {softcap}, {dropout}
 
-module = Module().eval()
+module = Module().train({training})
 module.sinks = {sinks}
 module.config = type("Config", (), {{"_attn_implementation": "eager", "sliding_window": None}})"""
 """What transformers hands to an attention function."""
@@ -63,7 +64,7 @@ class Calling:
     def _recorded(self) -> tuple[Recorder, Any]:
         kernel, call = self.kernel, self.call
         held = {
-            name: place_tensor(kernel.tensor(getattr(call, name)), call.memory).tensor.requires_grad_(
+            name: place_tensor(kernel.tensor(getattr(call, name)), memory_of(name, call)).tensor.requires_grad_(
                 name[0] in self.wanted
             )
             for name in OWN
@@ -101,7 +102,8 @@ class Calling:
             sizes = call.sizes
             scaling = 1 / math.sqrt(sizes["E"]) if call.scale is None else call.scale
             sinks = "sinks" if call.sinks is not None else f"query.new_full(({sizes['H']},), -inf)"
-            values = {"groups": sizes["H"] // sizes["G"], "causal": call.causal, "width": sizes["E"]}
+            values: dict[str, Any] = {"groups": sizes["H"] // sizes["G"], "causal": call.causal, "width": sizes["E"]}
+            values |= {"dropout": call.dropout or AT_REST, "training": call.dropout > 0}
             softcap = call.softcap or None
             yield from MODULE.format(scaling=scaling, sinks=sinks, softcap=softcap, **values).splitlines()
         if self.renamed and objects & {"score_mod", "mask_mod", "block_mask"}:
@@ -202,15 +204,37 @@ class Calling:
             yield f"{names(self.results)} = run(query, key, value)"
         elif state is State.OVERWRITTEN:
             yield from self.run()
-            index = INDEX.get(self.call.memory, "")
-            yield "numbers_of = [x.clone() for x in (query, key, value)]"
-            yield "for x in (query, key, value):  # other numbers in their place"
-            yield f"    x{index}.copy_(-x{index}.flip(2))"
-            yield "run(query, key, value)"
-            yield f"for x, own in zip((query, key, value), numbers_of):\n    x{index}.copy_(own{index})"
-            yield f"{names(self.results)} = run(query, key, value)"
+            yield from self._overwritten()
         else:
             yield from self._around_the_backward_pass(state, made)
+
+    def _overwritten(self) -> Iterator[str]:
+        """Another call whose tensors and masks lie where those of this one do."""
+        call = self.call
+        held = {name: f"{name}{INDEX.get(memory_of(name, call), '')}" for name in OWN}
+        masks = {
+            name: f"{name}{self._own_part(name)}" for name in ("visible", "bias") if getattr(call, name) is not None
+        }
+        there = ", ".join([*held.values(), *masks.values()])
+        yield from self.run()
+        yield f"there = [{there}]"
+        yield "numbers_of = [x.clone() for x in there]"
+        yield "for x in there[:3]:  # other numbers in their place"
+        yield "    x.copy_(-x.flip(2))"
+        if masks:
+            yield "for x in there[3:]:"
+            yield "    x.copy_(x.flip(-1))"
+        yield "run(query, key, value)"
+        yield "for x, own in zip(there, numbers_of):"
+        yield "    x.copy_(own)"
+        yield f"{names(self.results)} = run(query, key, value)"
+
+    def _own_part(self, mask: str) -> str:
+        """The index of what is there in memory of a mask that is expanded."""
+        if self.call.mask_memory is not Memory.BROADCAST:
+            return ""
+        own = getattr(self.call, mask).shape
+        return f"[{', '.join(['0'] * (4 - len(own)) + [':1' if size == 1 else ':' for size in own])}]"
 
     def _around_the_backward_pass(self, state: State, made: str) -> Iterator[str]:
         yield from self.function("forward")
@@ -219,8 +243,12 @@ class Calling:
             yield for_each(own, "x.detach().requires_grad_()")
         yield f"{made} = forward(query, key, value)"
         if state is State.INTERLEAVED:
+            other = Calling(self.kernel, with_other_options(self.call))
+            name = "forward" if other.forward == self.forward else "with_other_options"
+            if name != "forward":
+                yield from other.function(name)
             others = "(-x.detach().flip(2)).requires_grad_(x.requires_grad) for x in (query, key, value)"
-            yield f"forward(*({others}))  # other numbers, before anybody looks at these"
+            yield f"{name}(*({others}))  # other numbers, before anybody looks at these"
         elif state is State.SECOND_BACKWARD:
             yield from self.backward("-upstream.flip(2)", again=True)
         else:

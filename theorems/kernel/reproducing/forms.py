@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from generators.attention_call import AttentionCall, Memory
-from theorems.capabilities.examination import CHANCE, EMPTY, IGNORED, LEAST_WEIGHT, NEUTRAL, SHARE, UNCHANGED, WEIGHTS
-from theorems.capabilities.same_again import ALONE, RESCALED
+from generators.attention_call import AttentionCall, Memory, State
+from theorems.capabilities.empty_rows import EMPTY
+from theorems.capabilities.examination import IGNORED, NEUTRAL, SHARE, UNCHANGED, WEIGHTS
+from theorems.capabilities.same_again import ALONE, CHANCE, LEAST_WEIGHT, REDRAWN, RESCALED
 from theorems.kernel.parameters import Account, call_to_exercise, of_kind, values_of
 from theorems.kernel.reproducing.calling import OWN, Calling
 from theorems.kernel.reproducing.checks import check_lines
@@ -40,6 +41,8 @@ def form_of(found: Trace, guards: bool = False, backward: bool = True) -> Iterat
         return _alone(found, guards)
     if RESCALED in claims:
         return _rescaled(found, guards)
+    if REDRAWN in claims:
+        return _redrawn(found, guards)
     if found.capability == "hidden-keys":
         return _hidden_keys(found, guards)
     return _dropout(found, guards) if found.call.dropout else _comparison(found, guards, backward)
@@ -74,8 +77,9 @@ def _comparison(found: Trace, guards: bool, backward: bool) -> Iterator[str]:
         yield tensor("empty", empty) + "  # rows that see no key"
     yield from _rows_that_see_nothing(found, calling)
     if follows:
-        yield "if output[empty].isnan().all():"
-        yield "    return  # then gradients are, too"
+        if not np.isnan(found.answer.output).any():
+            yield "if output[empty].isnan().all():"
+            yield "    return  # then gradients are, too"
         yield "is_mean = bool(output[empty].any())  # the mean of all values, or zeros"
         yield from due_lines(call, kernel.alignment, mean="is_mean")
     for entry in found.entries:
@@ -85,9 +89,11 @@ def _comparison(found: Trace, guards: bool, backward: bool) -> Iterator[str]:
 def _rows_that_see_nothing(found: Trace, calling: Calling) -> Iterator[str]:
     """Zeros, or NaN, forward and backward alike; merged ones are neutral."""
     if EMPTY in found.falsified:
-        rows = "[output[empty], dq[empty]]" if "dq" in calling.leaves else "[output[empty]]"
-        yield f"rows = torch.cat([x.detach().flatten() for x in {rows}])"
-        yield 'assert rows.isnan().all() or (rows == 0).all(), "rows that see no key: neither all 0 nor all NaN"'
+        yield "zeros, nans = (output[empty] == 0).all(), output[empty].isnan().all()"
+        if "dq" in calling.leaves:
+            yield "none = (dq[empty] == 0).all()"
+            yield "zeros, nans = zeros & none, nans & (none | dq[empty].isnan().all())"
+        yield 'assert zeros or nans, "rows that see no key: neither all 0 nor all NaN"'
     if NEUTRAL in found.falsified:
         yield 'assert (output[empty] == 0).all() and (lse[empty] == -inf).all(), "no key seen: not (0, -inf)"'
 
@@ -95,7 +101,7 @@ def _rows_that_see_nothing(found: Trace, calling: Calling) -> Iterator[str]:
 def _dropout(found: Trace, guards: bool) -> Iterator[str]:
     """Values are the identity, so that the output shows which weights were dropped."""
     call = found.call
-    calling = _calling(found)
+    calling = _calling(found, weights=WEIGHTS in found.falsified)
     yield from tensor_lines(call)
     yield from placed_lines(call, found.kernel, guards)
     yield f"torch.manual_seed({call.seed})"
@@ -112,9 +118,30 @@ def _dropout(found: Trace, guards: bool) -> Iterator[str]:
         yield f'assert abs(share - {1 - call.dropout!r}) <= {far:.4g}, f"{{share:.3g}} of the weights are kept"'
     if found.entries:
         yield f"factor = kept.double() / {1 - call.dropout!r}"
+        if calling.weights:
+            yield from due_lines(call, found.kernel.alignment)
+            yield 'before = due["weights"]  # that it returns these, too, is right'
         yield from due_lines(call, found.kernel.alignment, kept="factor")
     for entry in found.entries:
-        yield from check_lines(found, entry)
+        *lines, check = check_lines(found, entry)
+        yield from lines
+        if entry.claim == WEIGHTS:
+            yield "if not ((weights.detach().cpu().double() - before).abs() <= allowed).all():"
+        yield f"    {check}" if entry.claim == WEIGHTS else check
+
+
+def _redrawn(found: Trace, guards: bool) -> Iterator[str]:
+    """Another seed drops other weights."""
+    first, second = (call.replace(state=State.ONCE, wants="") for call in found.calls[-2:])
+    yield from tensor_lines(first)
+    yield from placed_lines(first, found.kernel, guards)
+    yield from _calling(found, first).function("forward")
+    results = "[0]" if first.log_sum_exp else ""
+    for name, call in (("once", first), ("again", second)):
+        yield f"torch.manual_seed({call.seed})"
+        yield f"{name} = forward(query, key, value){results}"
+    yield "kept = torch.maximum(once, again) > 1e-4  # the values are the identity: the output is the weights"
+    yield 'assert ((once == 0) != (again == 0))[kept].any(), "another seed drops the same weights"'
 
 
 def _same_bits(found: Trace, guards: bool) -> Iterator[str]:

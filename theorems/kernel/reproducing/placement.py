@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from generators.attention_call import AttentionCall, Memory
+from generators.further_tensors import with_columns_beyond
 from theorems.kernel.placing import GUARD
 from theorems.kernel.reproducing.text import for_each, tensor, wrap
 
@@ -36,6 +37,8 @@ LAID: Mapping[Memory, str] = MappingProxyType(
         Memory.BROADCAST: "{made}x[:1]{end}.expand_as(x)",
         Memory.HEADS: "{made}x[:, :1]{end}.expand_as(x)",
         Memory.LAST_STRIDE: "{made}torch.stack((x, torch.full_like(x, nan)), dim=4).flatten(3, 4){end}[..., ::2]",
+        Memory.FUSED: "{made}torch.cat((x, x, x), dim=1).transpose(1, 2).contiguous(){end}.transpose(1, 2)"
+        ".chunk(3, dim=1)[1]",
         Memory.OFFSET: "{made}torch.cat((x.new_full((1,), nan), x.flatten())){end}[1:].view(x.shape)",
         Memory.SINGLE: "{made}x.flatten()[:1]{end}.expand(x.shape)",
     }
@@ -59,7 +62,7 @@ def tensor_lines(call: AttentionCall) -> Iterator[str]:
         x = getattr(call, name)
         if x is None or (name == "value" and call.shared):
             continue
-        yield tensor(name, x)
+        yield tensor(name, with_columns_beyond(call, x) if name in ("visible", "bias") else x)
     if call.shared:
         yield f"value = key[..., :{call.sizes['M']}]"
 
@@ -91,7 +94,8 @@ def placed_lines(call: AttentionCall, kernel: Any, guards: bool = False) -> Iter
         if getattr(call, name) is None:
             continue
         memory = call.mask_memory if name in ("visible", "bias") else Memory.CONTIGUOUS
-        shape, other = tuple(call.sizes[axis] for axis in "BHLT"), "False" if name == "visible" else "nan"
+        B, H, L, T = (call.sizes[axis] for axis in "BHLT")
+        shape, other = (B, H, L, T + call.beyond), "False" if name == "visible" else "nan"
         text = LAID_MASKS[memory].format(made=made, end=end, x=name, other=other, shape=shape)
         if text != name:
             yield wrap(f"{name} = {text}  # {memory}")

@@ -141,7 +141,9 @@ def due_lines(call: AttentionCall, alignment: Any, kept: str = "", mean: str = "
         yield "# The scale that libraries take by themselves; 1 in its place is right, too."
     options = [f"scale={scale}"]
     arrays = ("score_mod", "bias", "slopes", "visible", "mask_mod", "sinks", "lse_upstream")
-    options += [f"{name}={name}" for name in arrays if getattr(call, name) is not None]
+    # What lies behind the keys in a mask says nothing.
+    cut = dict.fromkeys(("visible", "bias"), f"[..., :{sizes['T']}]" if call.beyond else "")
+    options += [f"{name}={name}{cut.get(name, '')}" for name in arrays if getattr(call, name) is not None]
     options += [f"softcap={call.softcap!r}"] if call.softcap else []
     options += ["causal=True"] if call.causal else []
     options += [f"window={call.window}"] if call.window is not None else []
