@@ -187,7 +187,7 @@ def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, Fur
     kept = answer.output != 0
     rows = with_what_was_dropped(rows, answer)
     if not rows.empty.all():
-        yield "dropout", same(DROPPED, answer.output, rows.output, ~rows.empty if rows.empty.any() else None)
+        yield "dropout", same(DROPPED, answer.output, rows.output, ~rows.empty)
     n = int(nonzero.sum())
     if n:
         # Hoeffding's inequality for n independent draws.
