@@ -34,7 +34,9 @@ from theorems.core.on_kernel import Answer, KernelUse, OnKernel, Refused
 from theorems.kernel.diagnosis import diagnose
 from theorems.kernel.importing import import_callable
 from theorems.kernel.interfaces import ALWAYS, INTERFACES
+from theorems.kernel.interfaces.by_name import interface_of
 from theorems.kernel.interfaces.interface import Interface, Parameters, Request, Returned, parameters_of
+from theorems.kernel.interfaces.reading import Reading
 from theorems.kernel.placing import Placed, place_mask, place_tensor
 from theorems.kernel.queries import OuterKernel, PromptKernel
 from theorems.kernel.report import describe_kernel, hints
@@ -121,6 +123,7 @@ class Kernel:
         differentiable: whether it has a backward pass.
         device: where its tensors live.
         accounts: what becomes of each of its parameters, :class:`theorems.kernel.parameters.Account`.
+        reading: how it is called, where its interface was found out.
     """
 
     call: Callable[..., Any]
@@ -141,6 +144,7 @@ class Kernel:
     differentiable: bool = True
     device: str = "cpu"
     accounts: Mapping[str, str] = field(default_factory=dict)
+    reading: Reading | None = None
     _last: dict[str, Held] = field(default_factory=dict, init=False, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -540,7 +544,8 @@ class KernelError(InvalidInput):
 
 def _restore(held: dict[str, Any]) -> Kernel:
     call = import_callable(held["source"]) if held["call"] is None else held["call"]
-    found = {"call": call, "interface": INTERFACES[held["interface"]], "parameters": parameters_of(call)}
+    interface = INTERFACES[held["interface"]] if held["reading"] is None else interface_of(held["reading"])
+    found = {"call": call, "interface": interface, "parameters": parameters_of(call)}
     return Kernel(**held | found)
 
 

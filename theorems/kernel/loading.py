@@ -20,11 +20,14 @@ from theorems.bounded.formats import FORMATS
 from theorems.core.on_kernel import Refused
 from theorems.kernel.adapter import adapter_to_paste
 from theorems.kernel.contract import small_call, with_capabilities, with_taken_sizes, with_wide_sizes
-from theorems.kernel.importing import SIGNATURE, check_callable, import_callable
+from theorems.kernel.finding import find_reading, is_right, returns_more
+from theorems.kernel.importing import LIBRARIES, SIGNATURE, check_callable, import_callable
 from theorems.kernel.interfaces import INTERFACES, recognise
+from theorems.kernel.interfaces.by_name import BY_NAME, interface_of
 from theorems.kernel.interfaces.interface import Interface, Parameters, parameters_of
+from theorems.kernel.interfaces.reading import roles_of
 from theorems.kernel.kernel import DTYPES, LAYOUTS, Kernel
-from theorems.kernel.parameters import SAID_BY_NAME, Account, accounts
+from theorems.kernel.parameters import SAID_BY_NAME, Account, accounts, of_kind
 from theorems.kernel.with_torch import torch
 from theorems.rounding.attention_rows import AttentionRows
 
@@ -33,6 +36,8 @@ SHAPE = (2, 3, 5, 4, 6)
 RESUMMED = 1024.0
 """Roundings, in units of the largest value, by which two calls may differ: threads may add in another order."""
 AUTO = "auto"
+LIKE_OTHERS = ("plain", "sdpa", "flash", "triton", "mlx")
+"""Interfaces that a signature may be like without being it."""
 
 
 def kernel_named(
@@ -82,10 +87,83 @@ def probe(
         raise InvalidInput(f"--dtype: {dtype!r} is not one of {AUTO}, {', '.join(DTYPES)}.")
     parameters = parameters_of(call)
     chosen = _interface(interface, parameters)
-    _refuse_what_nobody_knows(chosen, parameters, name, source)
-    there = _device(device)
+    bare = Kernel(call, name, source, "float64", LAYOUTS[0], chosen, parameters, device=_device(device))
+    if chosen is BY_NAME:
+        found = _read(bare, dtype)
+        if found is None:
+            raise InvalidInput(f"--attention: {name} returns attention's shape for no order of axes and no mask.")
+        return found
+    try:
+        kernel: Kernel | InvalidInput = _as_it_is_known(bare, dtype)
+    except InvalidInput as error:
+        kernel = error
+    if interface is None and source.partition(":")[0] not in LIBRARIES and _may_be_read_otherwise(kernel):
+        found = _read(bare, dtype)
+        if found is not None and _is_better(found, kernel):
+            return found
+    if isinstance(kernel, InvalidInput):
+        raise kernel
+    return kernel
+
+
+def _may_be_read_otherwise(kernel: Kernel | InvalidInput) -> bool:
+    """Whether it is refused, or wrong as its interface says, or has parameters whose names say what they are for."""
+    if isinstance(kernel, InvalidInput) or not is_right(kernel):
+        return True
+    if kernel.interface.name not in LIKE_OTHERS:
+        return False
+    roles = roles_of({*of_kind(kernel.accounts, Account.NOT_TESTED), *of_kind(kernel.accounts, Account.IGNORED)})
+    known = ("scale", "mask", "causal", "softcap", "dropout", "lse", "weights")
+    return any(roles[role] for role in known) or returns_more(kernel)
+
+
+def _is_better(found: Kernel, kernel: Kernel | InvalidInput) -> bool:
+    """Whether a kernel is to be called as it was read, and not as an interface of a library says."""
+    if isinstance(kernel, InvalidInput):
+        return True
+    if not is_right(found):
+        return False
+    assert found.reading is not None
+    more = bool(found.declares - kernel.declares - {"default-scale", "parameters", "grouped-heads"})
+    more |= found.reading.weights is not None and kernel.interface.name in LIKE_OTHERS
+    if kernel.interface.name == "plain" and not more and len(kernel.parameters) == 3:
+        # Of three tensors alone the scale has to be 1.
+        return found.reading.axes not in ("BHLE", "NLE") or bool(found.reading.output) or found.reading.always_causal
+    return not is_right(kernel) or (more and kernel.declares - {"parameters"} <= found.declares)
+
+
+def _read(bare: Kernel, dtype: str | None) -> Kernel | None:
+    """The kernel as names of its parameters and small calls say that it is called; None if it returns nothing."""
+    for wanted in DTYPES if dtype in (None, AUTO) else [str(dtype)]:
+        found = find_reading(bare.call, bare.parameters, DTYPES[wanted], bare.device)
+        if found is None or found.off > 1:
+            continue
+        try:
+            return _as_it_is_known(
+                bare.replace(
+                    interface=interface_of(found.reading),
+                    reading=found.reading,
+                    alignment=found.alignment,
+                    fixed_scale=found.reading.fixed_scale,
+                ),
+                dtype,
+            )
+        except InvalidInput:
+            continue
+    return None
+
+
+def _as_it_is_known(bare: Kernel, dtype: str | None) -> Kernel:
+    """The kernel under its interface, in the first dtype and layout that it takes.
+
+    Raises:
+        InvalidInput: it takes none; the sentence is about the first dtype in the layout that it came furthest in.
+    """
+    chosen = bare.interface
+    if bare.reading is None:
+        _refuse_what_nobody_knows(chosen, bare.parameters, bare.name, bare.source)
     made = [
-        Kernel(call, name, source, wanted, layout, chosen, parameters, computes_in=wanted, device=there)
+        bare.replace(dtype=wanted, layout=layout, computes_in=wanted)
         for wanted in (DTYPES if dtype in (None, AUTO) else [str(dtype)])
         for layout in (LAYOUTS if chosen.name == "plain" else LAYOUTS[:2])
     ]

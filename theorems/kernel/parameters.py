@@ -31,8 +31,9 @@ class Account(StrEnum):
     """It takes values that should change the output, and the output is the same, bit for bit."""
 
 
-SAID_BY_NAME = re.compile(r"mask|bias|slope|window|cap$|softcap|scale|temperature|dropout")
-"""Names of parameters that change the output."""
+SAID_BY_NAME = re.compile(r"^(?!return_|dropout_mask).*(mask|bias|slope|window|cap$|softcap|scale|temperature|dropout)")
+"""Names of parameters that change the output; what is to be returned, and which weights a dropout that is off would
+drop, do not."""
 
 
 def accounts(kernel: Any, call: AttentionCall) -> dict[str, str]:
