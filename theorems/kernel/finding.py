@@ -131,11 +131,6 @@ class Found:
     alignment: Alignment
     made: AttentionCall
 
-    @property
-    def is_right(self) -> bool:
-        """Whether its numbers are those of attention."""
-        return self.off < NEAR
-
 
 def find_reading(call: Callable[..., Any], has: Parameters, dtype: torch.dtype, device: str) -> Found | None:
     """The reading that is nearest to attention; None if the callable returns for none.
@@ -173,6 +168,8 @@ def candidates(has: Parameters, by_name: bool) -> Iterator[Reading]:
     for role, type in of_type.items():
         if not isinstance(has.get(names.get(role, "")), type):
             names.pop(role, None)
+    if "dropout_mask" in has:
+        names.pop("dropout", None)  # which weights are dropped has to be said
     known = {*tensors, *names.values()}
     # What has to be given and nobody knows is given None: a mask, a workspace.
     constants: dict[str, Any] = {x: None for x, default in has.items() if default is Mark.REQUIRED and x not in known}
@@ -229,9 +226,10 @@ def _with_options(tried: Try, found: Found) -> Reading:
     """The reading with what its masks mean, and without parameters that it has not."""
     reading = found.reading
     names = dict(reading.names)
-    default = tried.has.get(names.get("window", ""))
-    if "window" in names and not (default is None or isinstance(default, tuple | list)):
-        names.pop("window")
+    if "window" in names:
+        square = tensors(SIZES[1], Numbers.NORMAL, seed=0).replace(causal=reading.always_causal)
+        if tried.of(reading, square, window=(2, 0))[0] is None:
+            names.pop("window")  # it is another kind of window
     reading = replace(reading, names=names, fixed_scale="scale" not in names and found.scale is None)
     masks = roles_of(tried.has)["mask"]
     for name in masks:
@@ -253,7 +251,10 @@ def _through_keywords(tried: Try, found: Found, reading: Reading) -> Reading:
         made = found.made.replace(**{"causal": one.always_causal, **options})
         given = {name: tried.tensor(x) if isinstance(x, np.ndarray) else x for name, x in options.items()}
         output, _ = tried.of(one, made, **given)
-        return distance(output, made, options.get("scale", found.scale), found.alignment) < NEAR
+        if distance(output, made, options.get("scale", found.scale), found.alignment) < NEAR:
+            return True
+        without, _ = tried.of(reading, found.made.replace(causal=one.always_causal))
+        return output is not None and "visible" not in given and not np.array_equal(output, without)
 
     square = replace(found, made=tensors(SIZES[1], Numbers.NORMAL, seed=0))
     asked: dict[str, dict[str, Any]] = {"scale": {"scale": 0.5}, "causal": {"causal": True}}
@@ -286,9 +287,10 @@ def _senses(tried: Try, found: Found, name: str) -> tuple[Mask | None, Mask | No
 
 def _nearest(tried: Try, found: Found, name: str, mask: Any, senses: tuple[str, ...]) -> Mask | None:
     """The sense and the shape in which a mask has the effect that is due; of none, those of the nearest with which a
-    mask that hides nothing, or of zeros, changes nothing."""
+    mask that hides nothing, or next to nothing, changes nothing."""
     kind, key = ("mask", "visible") if mask.dtype == bool else ("bias", "bias")
-    nothing = np.ones_like(mask) if mask.dtype == bool else np.zeros_like(mask)
+    # A mask that is not added may take any number but 0, or large ones alone, as it takes 1.
+    nothing = (np.ones_like(mask),) if mask.dtype == bool else (0 * mask, 1e-6 * mask)
 
     def off(one: Mask, mask: Any) -> float:
         reading = replace(found.reading, **{kind: one})  # type: ignore[arg-type]
@@ -305,7 +307,7 @@ def _nearest(tried: Try, found: Found, name: str, mask: Any, senses: tuple[str, 
             free = replace(one, shape="")
             small = (mask[0, 0], mask[:1], mask[:, :1], mask[:, :1, :1])
             return free if shape == MASK_SHAPES[0] and all(off(free, x) < NEAR for x in small) else one
-        if apart < math.inf and off(one, nothing) < NEAR:
+        if apart < math.inf and all(off(one, x) < NEAR for x in nothing):
             far.append((apart, one))
     return min(far, key=lambda pair: pair[0])[1] if far else None
 
@@ -320,8 +322,8 @@ def _with_returned(tried: Try, found: Found, reading: Reading) -> Reading:
     B, H, L, T = (made.sizes[axis] for axis in "BHLT")
     _, returned = tried.of(reading, made, log_sum_exp=True)
     lse = _place_of(returned, np.asarray(rows.log_sum_exp.value), ((B, H, L), (B, L, H), (B * H, L)))
-    if lse is None and "lse" in reading.names and isinstance(returned, tuple | list) and len(returned) > 1:
-        lse = (1,)  # it was asked for, and is not what it should be
+    if lse is None and "lse" in reading.names:  # it was asked for, and is not what it should be
+        lse = _place_of(returned, None, ((B, H, L), (B, L, H), (B * H, L)))
     due = np.asarray(rows.weights.value)
     shapes = ((B, H, L, T), (B * H, L, T))
     weights = _place_of(tried.of(reading, made)[1], due, shapes)
@@ -335,9 +337,11 @@ def _with_returned(tried: Try, found: Found, reading: Reading) -> Reading:
 
 
 def _place_of(returned: Any, due: Any, shapes: tuple[tuple[int, ...], ...]) -> tuple[Any, ...] | None:
-    """The path to the tensor that is as it is due, (B, H, …), in one of these shapes."""
+    """The path to the tensor that is as it is due, (B, H, …), or to any, in one of these shapes."""
     for path, x in flatten(returned):
         if path and isinstance(x, torch.Tensor) and tuple(x.shape) in shapes and x.is_floating_point():
+            if due is None:
+                return path
             theirs = x.detach().to("cpu", torch.float64).numpy()
             swapped = theirs.shape == shapes[1] != shapes[0] and theirs.ndim == due.ndim
             theirs = np.swapaxes(theirs, 1, 2) if swapped else theirs.reshape(due.shape)
@@ -349,20 +353,22 @@ def _place_of(returned: Any, due: Any, shapes: tuple[tuple[int, ...], ...]) -> t
 # ---- whether a kernel is right ---------------------------------------------------------------------------------------
 
 
-def is_right(kernel: Any) -> bool:
-    """Whether a :class:`theorems.kernel.kernel.Kernel` is near to attention in small calls, with what masks it has."""
+def rightness(kernel: Any) -> float:
+    """The share of small calls, one for each of its masks and a causal one, in which a
+    :class:`theorems.kernel.kernel.Kernel` is near to attention."""
     made = tensors(SIZES[0], Numbers.NORMAL, seed=0)
     rng = np.random.default_rng(0)
     shape = tuple(made.sizes[axis] for axis in "BHLT")
     visible = rng.random(shape) < 0.6
     visible[..., 0] = True
-    calls = [made.replace(scale=None) if kernel.fixed_scale else made]
-    options = {"boolean-mask": {"visible": visible}, "additive-mask": {"bias": rng.standard_normal(shape)}}
-    calls += [calls[0].replace(**option) for name, option in options.items() if name in kernel.declares]
-    if "causal" in kernel.declares:
-        square = tensors(SIZES[1], Numbers.NORMAL, seed=0).replace(causal=True)
-        calls.append(square.replace(scale=None) if kernel.fixed_scale else square)
-    return all(_is_near(kernel, call) for call in calls)
+    asked = {
+        "output": made,
+        "boolean-mask": made.replace(visible=visible),
+        "additive-mask": made.replace(bias=rng.standard_normal(shape)),
+        "causal": tensors(SIZES[1], Numbers.NORMAL, seed=0).replace(causal=True),
+    }
+    near = [_is_near(kernel, call) for name, call in asked.items() if name in kernel.declares]
+    return sum(near) / len(near)
 
 
 def returns_more(kernel: Any) -> bool:
@@ -380,7 +386,7 @@ def returns_more(kernel: Any) -> bool:
 
 
 def _is_near(kernel: Any, call: AttentionCall) -> bool:
-    call = kernel.in_own_numbers(call)
+    call = kernel.in_own_numbers(call.replace(scale=None) if kernel.fixed_scale else call)
     try:
         found = kernel.replace(differentiable=False).answer(call).output
     except (Refused, InvalidInput):

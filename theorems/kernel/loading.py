@@ -20,7 +20,7 @@ from theorems.bounded.formats import FORMATS
 from theorems.core.on_kernel import Refused
 from theorems.kernel.adapter import adapter_to_paste
 from theorems.kernel.contract import small_call, with_capabilities, with_taken_sizes, with_wide_sizes
-from theorems.kernel.finding import find_reading, is_right, returns_more
+from theorems.kernel.finding import find_reading, returns_more, rightness
 from theorems.kernel.importing import LIBRARIES, SIGNATURE, check_callable, import_callable
 from theorems.kernel.interfaces import INTERFACES, recognise
 from theorems.kernel.interfaces.by_name import BY_NAME, interface_of
@@ -108,12 +108,12 @@ def probe(
 
 def _may_be_read_otherwise(kernel: Kernel | InvalidInput) -> bool:
     """Whether it is refused, or wrong as its interface says, or has parameters whose names say what they are for."""
-    if isinstance(kernel, InvalidInput) or not is_right(kernel):
+    if isinstance(kernel, InvalidInput) or rightness(kernel) < 1:
         return True
     if kernel.interface.name not in LIKE_OTHERS:
         return False
     roles = roles_of({*of_kind(kernel.accounts, Account.NOT_TESTED), *of_kind(kernel.accounts, Account.IGNORED)})
-    known = ("scale", "mask", "causal", "softcap", "dropout", "lse", "weights")
+    known = ("scale", "mask", "causal", "softcap", "dropout", "lse", "weights", "dtype")
     return any(roles[role] for role in known) or returns_more(kernel)
 
 
@@ -121,15 +121,15 @@ def _is_better(found: Kernel, kernel: Kernel | InvalidInput) -> bool:
     """Whether a kernel is to be called as it was read, and not as an interface of a library says."""
     if isinstance(kernel, InvalidInput):
         return True
-    if not is_right(found):
-        return False
     assert found.reading is not None
+    theirs, own = rightness(found), rightness(kernel)
     more = bool(found.declares - kernel.declares - {"default-scale", "parameters", "grouped-heads"})
     more |= found.reading.weights is not None and kernel.interface.name in LIKE_OTHERS
+    more |= "dtype" in found.reading.names
     if kernel.interface.name == "plain" and not more and len(kernel.parameters) == 3:
         # Of three tensors alone the scale has to be 1.
         return found.reading.axes not in ("BHLE", "NLE") or bool(found.reading.output) or found.reading.always_causal
-    return not is_right(kernel) or (more and kernel.declares - {"parameters"} <= found.declares)
+    return own < theirs or (own == theirs and more and kernel.declares - {"parameters"} <= found.declares)
 
 
 def _read(bare: Kernel, dtype: str | None) -> Kernel | None:
