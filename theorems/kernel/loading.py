@@ -19,15 +19,15 @@ from reference_attention.errors import InvalidInput
 from theorems.bounded.formats import FORMATS
 from theorems.core.on_kernel import Refused
 from theorems.kernel.adapter import adapter_to_paste
+from theorems.kernel.choosing import is_better, may_be_read_otherwise
 from theorems.kernel.contract import small_call, with_capabilities, with_taken_sizes, with_wide_sizes
-from theorems.kernel.finding import find_reading, returns_more, rightness
+from theorems.kernel.finding import find_reading
 from theorems.kernel.importing import LIBRARIES, SIGNATURE, check_callable, import_callable
 from theorems.kernel.interfaces import INTERFACES, recognise
 from theorems.kernel.interfaces.by_name import BY_NAME, interface_of
 from theorems.kernel.interfaces.interface import Interface, Parameters, parameters_of
-from theorems.kernel.interfaces.reading import roles_of
 from theorems.kernel.kernel import DTYPES, LAYOUTS, Kernel
-from theorems.kernel.parameters import SAID_BY_NAME, Account, accounts, of_kind
+from theorems.kernel.parameters import SAID_BY_NAME, Account, accounts
 from theorems.kernel.with_torch import torch
 from theorems.rounding.attention_rows import AttentionRows
 
@@ -36,8 +36,6 @@ SHAPE = (2, 3, 5, 4, 6)
 RESUMMED = 1024.0
 """Roundings, in units of the largest value, by which two calls may differ: threads may add in another order."""
 AUTO = "auto"
-LIKE_OTHERS = ("plain", "sdpa", "flash", "triton", "mlx")
-"""Interfaces that a signature may be like without being it."""
 
 
 def kernel_named(
@@ -97,39 +95,13 @@ def probe(
         kernel: Kernel | InvalidInput = _as_it_is_known(bare, dtype)
     except InvalidInput as error:
         kernel = error
-    if interface is None and source.partition(":")[0] not in LIBRARIES and _may_be_read_otherwise(kernel):
+    if interface is None and source.partition(":")[0] not in LIBRARIES and may_be_read_otherwise(kernel):
         found = _read(bare, dtype)
-        if found is not None and _is_better(found, kernel):
+        if found is not None and is_better(found, kernel):
             return found
     if isinstance(kernel, InvalidInput):
         raise kernel
     return kernel
-
-
-def _may_be_read_otherwise(kernel: Kernel | InvalidInput) -> bool:
-    """Whether it is refused, or wrong as its interface says, or has parameters whose names say what they are for."""
-    if isinstance(kernel, InvalidInput) or rightness(kernel) < 1:
-        return True
-    if kernel.interface.name not in LIKE_OTHERS:
-        return False
-    roles = roles_of({*of_kind(kernel.accounts, Account.NOT_TESTED), *of_kind(kernel.accounts, Account.IGNORED)})
-    known = ("scale", "mask", "causal", "softcap", "dropout", "lse", "weights", "dtype")
-    return any(roles[role] for role in known) or returns_more(kernel)
-
-
-def _is_better(found: Kernel, kernel: Kernel | InvalidInput) -> bool:
-    """Whether a kernel is to be called as it was read, and not as an interface of a library says."""
-    if isinstance(kernel, InvalidInput):
-        return True
-    assert found.reading is not None
-    theirs, own = rightness(found), rightness(kernel)
-    more = bool(found.declares - kernel.declares - {"default-scale", "parameters", "grouped-heads"})
-    more |= found.reading.weights is not None and kernel.interface.name in LIKE_OTHERS
-    more |= "dtype" in found.reading.names
-    if kernel.interface.name == "plain" and not more and len(kernel.parameters) == 3:
-        # Of three tensors alone the scale has to be 1.
-        return found.reading.axes not in ("BHLE", "NLE") or bool(found.reading.output) or found.reading.always_causal
-    return own < theirs or (own == theirs and more and kernel.declares - {"parameters"} <= found.declares)
 
 
 def _read(bare: Kernel, dtype: str | None) -> Kernel | None:

@@ -49,11 +49,11 @@ def from_axes(x: Any, axes: str, heads: int) -> Any:
     if not isinstance(x, torch.Tensor) or x.dim() not in (3, 4):
         return x
     if axes == "NLE" and x.dim() == 3 and len(x) % heads == 0:
-        return x.unflatten(0, (-1, heads))
+        return x.reshape(-1, heads, *x.shape[1:])
     if axes in ("BHLE", "NLE"):
         return x
     if x.dim() == 3 and x.shape[-1] % heads == 0:
-        x = x.unflatten(2, (heads, -1))
+        x = x.reshape(*x.shape[:2], heads, -1)
     return x.permute(1, 2, 0, 3) if axes == "LBHE" and x.dim() == 4 else x.transpose(1, 2)
 
 
@@ -237,7 +237,7 @@ def interface_of(reading: Reading) -> Interface:
             further.append(capability)
     by_place = 0 if reading.by_keyword else len(reading.tensors)
     # What needs no parameter is declared by the first tensor.
-    always = ("causal", "causal-rectangle") if reading.always_causal else ()
+    always: tuple[str, ...] = ("causal", "causal-rectangle") if reading.always_causal else ()
     always += ("log-sum-exp",) if reading.log_sum_exp is not None and "lse" not in names else ()
     options[reading.tensors[0] if reading.tensors else "**"] = Option(always, given=True)
     if further:
