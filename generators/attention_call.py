@@ -33,6 +33,8 @@ class Memory(StrEnum):
     """Every other number of rows twice as wide, the others NaN."""
     OFFSET = "offset"
     """One number behind the beginning of its storage."""
+    FUSED = "fused"
+    """Between others in rows of one storage, lengths before heads: one of the three that a single projection makes."""
     SINGLE = "single number"
     """One number, expanded with stride 0 along all axes: what ``output.sum().backward()`` hands back."""
 
@@ -49,6 +51,17 @@ class State(StrEnum):
     """A call on other numbers lies between it and the look at its output, and before its backward pass."""
     SECOND_BACKWARD = "second backward"
     """Another upstream gradient went back through the same graph before."""
+    COMPILED = "compiled"
+    """Through ``torch.compile``, whose graphs torch itself runs, after calls of other sizes."""
+    MACHINE_CODE = "compiled to machine code"
+    """Likewise, with graphs that a C++ compiler has made code of."""
+    MANY = "thousands of times"
+    """The same call over and over, with other tensors in memory in between: each time it is looked at."""
+
+
+REPEATS = 3000
+"""Of a call that is made over and over."""
+COMPILED = (State.COMPILED, State.MACHINE_CODE)
 
 
 class Alignment(StrEnum):
@@ -77,11 +90,13 @@ class AttentionCall(Subject):
         scale: factor of the logits; None leaves it to the kernel.
         visible: a boolean mask, broadcastable to (B, H, L, T); True is seen.
         bias: added to the logits, broadcastable to (B, H, L, T); −∞ hides.
+        beyond: so many columns more the kernel is given of its mask, behind those of the keys; they say nothing.
         causal: whether later keys are hidden.
         window: at most so many keys to the left and to the right of the diagonal are seen; −1 is no limit.
         log_sum_exp: whether the kernel is asked for log Σ e^logit, too.
         softcap: c > 0 makes logits c·tanh(logit/c); 0 leaves them.
         memory: how query, key and value lie.
+        placed: which of q, k and v lie so; the others are contiguous.
         upstream_memory, mask_memory: how the upstream gradient and the mask lie.
         state: what else happens around it.
         wants: whose gradients are asked for, of q, k and v; empty is inference without gradients.
@@ -111,11 +126,13 @@ class AttentionCall(Subject):
     scale: float | None = 1.0
     visible: Bool[np.ndarray, "..."] | None = None
     bias: Float64[np.ndarray, "..."] | None = None
+    beyond: int = 0
     causal: bool = False
     window: tuple[int, int] | None = None
     softcap: float = 0.0
     log_sum_exp: bool = False
     memory: Memory = Memory.CONTIGUOUS
+    placed: str = "qkv"
     upstream_memory: Memory = Memory.CONTIGUOUS
     mask_memory: Memory = Memory.CONTIGUOUS
     state: State = State.ONCE
@@ -260,8 +277,8 @@ class AttentionCall(Subject):
 ENTRIES = 1 << 16
 """B · H · L · T of which all rows are looked at."""
 PLAIN = (
-    *("scale", "causal", "window", "softcap", "log_sum_exp", "memory", "upstream_memory", "mask_memory", "state"),
-    *("wants", "poison", "dropout", "parts", "splits", "page", "shared", "alone", "exact"),
+    *("scale", "causal", "window", "softcap", "log_sum_exp", "memory", "placed", "upstream_memory", "mask_memory"),
+    *("state", "beyond", "wants", "poison", "dropout", "parts", "splits", "page", "shared", "alone", "exact"),
 )
 """Fields that are no arrays."""
 AXES: Mapping[str, str] = MappingProxyType(

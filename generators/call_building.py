@@ -7,8 +7,9 @@ changed, as far as sizes allow.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from zlib import crc32
 
 import numpy as np
@@ -17,16 +18,18 @@ from jaxtyping import Bool
 from generators.attention_call import ENTRIES, Alignment, AttentionCall, Memory, State
 from generators.attention_calls import LONG, SMALL, Numbers, Sizes, tensors
 from generators.call_space import Plan
+from generators.common_calls import BETWEEN, MANY_HEADS
 from generators.further_options import with_further_options
 
-LONGER = (511, 512, 513, 640, 1000, 1023, 1024, 1025, 2047, 2048)
+LONGER = (511, 512, 513, 640, 1000, 1023, 1024, 1025)
+LONGEST = (1500, 1537, 2047, 2048)
+"""Queries, or keys of several queries: such a call is about them, and has few heads, and narrow ones."""
+LATENT = 576
+"""From so many columns of keys and values on, a kernel takes no others."""
 DECODED = (500, 511, 512, 513, 1000, 1023, 1025, 2048, 2049, 4095, 4097, 8191, 8192)
 """Keys of a single query."""
-LENGTHS = (*SMALL, *LONG, *LONGER, *DECODED)
+LENGTHS = (*SMALL, *LONG, *LONGER, *LONGEST, *DECODED)
 BLOCKS = (8, 16, 32, 33, 63, 65, 127, 129, 255)
-BETWEEN = (12, 24, 40, 72, 80, 96, 100, 112, 136, 144, 160, 192, 200, 224)
-"""Widths of heads that are no powers of two: kernels have blocks of 32, 64, 128 and 256."""
-MANY_HEADS = (17, 20, 24, 32, 40)
 WORK = 1 << 23
 """B · H · L · T · (E + M) at most: a call takes a small part of a second."""
 HELD = 1 << 20
@@ -37,6 +40,8 @@ EXACT_KEYS = 257
 """Of exact calls some of whose keys are hidden: ranks of all keys are different."""
 ADDED = 16
 """Rows of a group that have an upstream gradient in an exact call: sums of more are numbers of too many bits."""
+SHORT: Mapping[str, int] = MappingProxyType({State.COMPILED: 5, State.MACHINE_CODE: 5, State.MANY: 17})
+"""The longest call in a state that takes long: a loop over keys is unrolled when it is compiled."""
 LOOKED_AT = (2, 2, 6)
 """Batch entries, groups and rows that have an upstream gradient in a large call."""
 
@@ -51,7 +56,7 @@ def build_call(plan: Plan, declares: Collection[str], seed: int, number: int = 0
         number: of the plan in its array; some calls have more than 65536 keys.
     """
     drawing = _Drawing(dict(plan), frozenset(declares), seed)
-    huge = number % 48 == 23
+    huge = number % 48 == 23 and plan["state"] not in SHORT
     of = drawing.sizes(HUGE + 1 + number if huge else 0)
     call = drawing.numbers(of, "ranks" if huge else drawing.plan["numbers"])
     for step in STEPS:
@@ -84,27 +89,35 @@ class _Drawing:
     def sizes(self, keys: int) -> Sizes:
         """Of the call; with so many keys, if they are given."""
         rng, plan = self.rng("sizes"), self.plan
-        lengths = plan["lengths"]
+        cached = int(plan["lengths"]) if plan["lengths"].isdigit() else 0
+        lengths = "decode" if cached else plan["lengths"]
         if lengths == "decode" and self.must_be_square:
             lengths = "keys"
+        relation = "L = T" if self.must_be_square else plan["relation"]
         T = int(rng.choice(LONG if lengths in ("keys", "both") else SMALL))
         L = int(rng.choice(LONG if lengths in ("queries", "both") else SMALL))
         if lengths == "decode":
-            L, T = 1, int(rng.choice(DECODED))
+            L, T = 1, cached or int(rng.choice(DECODED))
         elif lengths == "long":
-            L, T = (int(rng.choice(LONGER)) for _ in range(2))
-        relation = "L = T" if self.must_be_square else plan["relation"]
+            longest = LONGER if relation == "L = T" else LONGEST  # all pairs of these would be too many logits
+            L, T = (int(rng.choice(some)) for some in (LONGER, longest))
         if lengths != "decode":
             L, T = _in_relation(L, T, relation, rng)
+        most = SHORT.get(plan["state"], 0)
+        if most:  # axes of size 1 are another story to a compiler
+            L, T = (min(max(size, 2 + (size >= other)), most - (size < other)) for size, other in ((L, T), (T, L)))
+            L = 1 if lengths == "decode" else L
         widths = {"narrow": SMALL, "block": BLOCKS, "between": BETWEEN}
         E = int(rng.choice(widths.get(plan["width"]) or (int(plan["width"]),)))
         wider, narrower = E + 1 if E < 128 else E + 32, max(1, E // 2 + 1 - E % 2)
-        M = {"same": E, "wider": wider}.get(plan["values"], narrower)
-        many = plan["heads"] == "many"
-        H = int(rng.choice(MANY_HEADS if many else (1, 2, 3)))
+        values = plan["values"]
+        M = int(values) if values.isdigit() else {"same": E, "wider": wider}.get(values, narrower)
+        many = plan["heads"] != "few" and not most
+        H = int(rng.choice(MANY_HEADS if many else (2, 3) if most else (1, 2, 3)))
+        H = int(plan["heads"]) if plan["heads"].isdigit() and not most else H
         group = {"single": 1, "grouped": int(rng.choice((2, 3, 4))), "one of keys": H if many else 4}[plan["group"]]
         G = 1 if plan["group"] == "one of keys" else max(1, round(H / group)) if many else H
-        B = int(rng.choice((4, 5, 8) if plan["batch"] == "many" else (1, 2, 3)))
+        B = int(rng.choice((2, 3) if most else (4, 5, 8) if plan["batch"] == "many" else (1, 2, 3)))
         if plan["scale"] == "own":
             E = max(E, 2)  # 1/√E is not 1
         of = Sizes(B, G * group, G, L, T, E, M)
@@ -126,7 +139,7 @@ class _Drawing:
             T = min(of.T, EXACT_KEYS)
             return replace(of, E=E, M=M, T=T, L=T if of.L == of.T else of.L)
         if self.plan["numbers"] == "sums":
-            T = 2 ** max(4, min(12, round(math.log2(of.T))))
+            T = 2 ** max(2 if self.plan["state"] in SHORT else 4, min(12, round(math.log2(of.T))))
             return replace(of, E=E, M=M, T=T, L=of.L if of.L != of.T else T)
         return replace(of, E=E, M=M)
 
@@ -155,11 +168,13 @@ def _in_relation(L: int, T: int, relation: str, rng: np.random.Generator) -> tup
 
 def _affordable(of: Sizes, group: int, lengths: str) -> Sizes:
     """Smaller sizes, until a call of them is: the lengths last where they are what it is about."""
+    is_long = lengths in ("long", "decode")
+    is_longest = lengths == "long" and of.L != of.T and max(of.L, of.T) >= LONGEST[0]
 
     def costs(one: Sizes) -> bool:
         held = max(one.B * one.G * one.T * (one.E + one.M), one.B * one.H * one.L * (one.E + one.M))
         logits = one.B * one.H * one.L * one.T
-        return logits * (one.E + one.M) > WORK or max(held, logits) > HELD
+        return logits * (one.E + one.M) > (WORK // 2 if is_longest else WORK) or max(held, logits) > HELD
 
     def shorter(size: int, least: int) -> int:
         return max((one for one in LENGTHS if least <= one <= size // 2), default=size)
@@ -181,13 +196,20 @@ def _affordable(of: Sizes, group: int, lengths: str) -> Sizes:
         # Of one group the heads may have been halved: they are not to grow again.
         return replace(one, G=half(one.G), H=half(one.G) * group) if one.G > 1 else one
 
-    is_long = lengths in ("long", "decode")
+    def other_length_of(one: Sizes, least: int) -> Sizes:
+        other = "T" if one.L > one.T else "L"
+        return replace(one, **{other: shorter(getattr(one, other), least)})
+
+    def narrower(one: Sizes, least: int) -> Sizes:
+        return replace(one, E=half(one.E, least), M=half(one.M, least)) if of.E + of.M < LATENT else one
+
     ways: list[Callable[[Sizes], Sizes]] = [
         lambda one: replace(one, B=half(one.B)) if is_long else lengths_of(one, 63),
         lambda one: fewer_groups(one) if is_long else one,
         lambda one: replace(one, H=half(one.H, 2)) if is_long and one.G == 1 else one,
-        lambda one: lengths_of(one, 511),
-        lambda one: replace(one, E=half(one.E, 8), M=half(one.M, 8)) if is_long else one,
+        lambda one: narrower(one, 8) if is_longest else lengths_of(one, 511),
+        lambda one: other_length_of(one, 127) if is_longest else one,
+        lambda one: narrower(one, 4) if is_long else one,
         lambda one: replace(one, B=half(one.B, 2)),
         lambda one: lengths_of(one, 31),
         fewer_groups,
@@ -228,7 +250,10 @@ def ranks(of: Sizes, seed: int) -> AttentionCall:
     """
     rng = np.random.default_rng(seed)
     B, G, T, E = of.B, of.G, of.T, of.E
-    rank = np.minimum(np.stack([rng.permutation(T) // 2 for _ in range(B * G)]).reshape(B, G, T), EXACT_KEYS // 2)
+    order = np.stack([rng.permutation(T) for _ in range(B * G)]).reshape(B, G, T)
+    if T > HUGE:  # the first ones are where an index runs over
+        order = np.arange(T)[::-1] ^ (order[..., :1] & 1)
+    rank = np.minimum(np.broadcast_to(order, (B, G, T)) // 2, EXACT_KEYS // 2)
     query = np.zeros((B, of.H, of.L, E))
     query[..., 0], query[..., 1] = 64.0, 512.0
     key = rng.integers(-2, 3, (B, G, T, E)).astype(np.float64)
@@ -327,6 +352,10 @@ def _mask(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
     if plan["rows"] != "all see a key" and kind == "boolean":
         empty = rng.random(shape[:-1]) < 0.4
         empty.reshape(-1)[0] = True
+        if empty.ndim == 3 and rng.random() < 0.5:
+            # Those of one entry, or of one head, alone: nothing of theirs is to be in others.
+            others = empty[1:] if len(empty) > 1 else empty[:, 1:]
+            others[...] = False
         seen[empty] = False
     if kind == "boolean":
         return call.replace(visible=seen)
@@ -364,8 +393,10 @@ def _around(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
     return call.replace(
         **held,
         memory=memory,
+        placed=plan["placed"] if memory is not Memory.CONTIGUOUS else "qkv",
         upstream_memory=upstream,
         mask_memory=Memory(plan["mask memory"]) if masked else Memory.CONTIGUOUS,
+        beyond=int(drawing.rng("columns").choice((1, 3, 8))) if masked and plan["columns"] != "of keys" else 0,
         state=State(plan["state"]),
         wants="" if plan["wants"] == "nothing" else plan["wants"],
         log_sum_exp=plan["log-sum-exp"] != "none",

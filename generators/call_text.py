@@ -86,7 +86,7 @@ def _option(name: str, value: Any) -> Any:
         fits, due = value is None or number, "a finite number, or null for the kernel's own"
     elif name == "softcap":
         fits, due = number and value >= 0, "a finite number that is not negative"
-    elif name in ("seed", "parts", "splits", "page"):
+    elif name in ("seed", "parts", "splits", "page", "beyond"):
         fits, due = whole and value >= 0, "a whole number that is not negative"
     elif name == "window":
         fits = isinstance(value, list | tuple) and len(value) == 2 and all(type(one) is int for one in value)
@@ -99,7 +99,7 @@ def _option(name: str, value: Any) -> Any:
         value = State(value) if fits else value
     elif name == "dropout":
         fits, due = number and 0 <= value < 1, "a number from 0 to less than 1"
-    elif name == "wants":
+    elif name in ("wants", "placed"):
         fits, due = isinstance(value, str) and {*value} <= {*"qkv"}, "letters of qkv"
     else:
         fits, due = isinstance(value, str), "text"

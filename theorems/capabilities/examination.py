@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,29 +24,23 @@ from theorems.capabilities.agreement import (
     same_gradients,
     with_factors,
 )
+from theorems.capabilities.empty_rows import claimed_gradients, convention_of, groups_of_nan
 from theorems.capabilities.hidden_keys import exchange_hidden_keys
-from theorems.capabilities.same_again import same_alone, same_rescaled
+from theorems.capabilities.long_states import LONG_STATES, RESULTS, each_time, through_compiler, unchanged
+from theorems.capabilities.same_again import CHANCE, LEAST_WEIGHT, drop_others, same_alone, same_rescaled
 from theorems.core.claim import Claim, Form, Verdict, at_least
 from theorems.core.on_kernel import Answer, OnKernel
 from theorems.core.tolerances import EXACT
 from theorems.rounding.further_rows import FurtherRows
 
 WEIGHTS = "weights-are-softmax"
-EMPTY = "rows-that-see-nothing"
-UNCHANGED = "inputs-are-unchanged"
 NO_GRADIENT = "rows-without-upstream-add-nothing"
 DROPPED = "each-weight-is-kept-or-dropped"
 IGNORED = "parameters-have-an-effect"
 SHARE = "share-of-dropped-weights"
 NEUTRAL = "parts-that-see-nothing"
 SINK_GRADIENT, BIAS_GRADIENT = "sink-gradient", "bias-gradient"
-RESULTS = [one.name for one in fields(Answer) if one.name != "changed"]
-CHANCE = 1e-12
-"""With which a right kernel drops a share of weights that is claimed to be too far off."""
-
-LEAST_WEIGHT = 1e-4
-"""Above float16's least normal number, 6.1e-5: a larger weight is 0 only if it was dropped."""
-
+Groups = Bool[np.ndarray, "B G"]
 About = tuple[str, Claim]
 """The capability that a claim is about, whatever other options are on; empty for agreement with the formula, which is
 about all of them."""
@@ -57,11 +52,17 @@ def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
     Raises:
         Refused: the kernel raises.
     """
+    if call.state in LONG_STATES:
+        plain = list(examine(call.replace(state=State.ONCE), under_test))
+        yield from plain
+        if not any(claim.verdict is Verdict.FALSIFIED for _, claim in plain):
+            yield from _in_long_state(call, under_test)
+        return
     rows = rows_of(call, under_test)
     own = rows.call
     first = under_test.attend(own) if call.state is State.TWICE else None
     answer = under_test.attend(own)
-    yield "memory", at_least(UNCHANGED, Form.EXACT, -float(len(answer.changed)), 0.0, rounding=0.0, why=EXACT)
+    yield "memory", unchanged(answer)
     if "parameters" in under_test.kernel.declares:
         ignored = [name for name, one in under_test.kernel.accounts.items() if one == "ignored"]
         claim = at_least(IGNORED, Form.EXACT, -float(len(ignored)), 0.0, rounding=0.0, why=EXACT)
@@ -75,53 +76,61 @@ def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
         for name in RESULTS:
             if getattr(first, name) is not None:
                 yield "repeated-calls", same_bits("same-bits", getattr(answer, name), getattr(first, name))
-    for about, claim in (*same_alone(own, answer, under_test), *same_rescaled(own, answer, under_test)):
-        yield about, claim
+    for again in (same_alone, same_rescaled, drop_others):
+        yield from again(own, answer, under_test)
     if call.poison and call.hides() and not call.dropout:
         for claim in exchange_hidden_keys(own, answer, under_test):
             yield "hidden-keys", claim
 
 
-def _of_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
+def _in_long_state(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
+    """Of a call that is right without its state."""
+    rows = rows_of(call, under_test)
+    answer = under_test.attend(rows.call)
+    claims = partial(_of_rows, replace(rows, call=with_factors(rows.call)))
+    if call.state is State.MANY:
+        for claim in each_time(answer, claims, "same-bits" in under_test.kernel.declares):
+            yield "repeated-calls", claim
+    else:
+        for claim in through_compiler(answer, claims, call.state):
+            yield "compiled", claim
+
+
+def _of_rows(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None) -> Iterator[About]:
     """Of all rows, or of some that are a call of their own."""
     if rows.call.scale is not None:
-        yield from _of_weights_that_are_left(rows, answer)
+        yield from _of_weights_that_are_left(rows, answer, of_nan)
         return
-    usual = list(_of_weights_that_are_left(rows, answer))
+    usual = list(_of_weights_that_are_left(rows, answer, of_nan))
     if all(claim.verdict is Verdict.UPHELD for _, claim in usual):
         found, scale = usual, "1/√E"
     else:
-        papers = list(_of_weights_that_are_left(replace(rows, call=rows.call.replace(scale=1.0)), answer))
+        papers = list(_of_weights_that_are_left(replace(rows, call=rows.call.replace(scale=1.0)), answer, of_nan))
         is_papers = all(claim.verdict is Verdict.UPHELD for _, claim in papers)
         found, scale = (papers, "1") if is_papers else (usual, "1/√E")
     for about, claim in found:
         yield about, replace(claim, branch=scale) if claim.name == OUTPUT else claim
 
 
-def _of_weights_that_are_left(rows: FurtherRows, answer: Answer) -> Iterator[About]:
+def _of_weights_that_are_left(rows: FurtherRows, answer: Answer, of_nan: Groups | None) -> Iterator[About]:
     """Which weights were dropped is read from the output, under the scale of the rows; the rest follows."""
     if rows.call.dropout:
         rows = yield from _of_dropout(rows, answer)
-    yield from _comparisons(rows, answer)
+    yield from _comparisons(rows, answer, of_nan)
 
 
-def _comparisons(rows: FurtherRows, answer: Answer) -> Iterator[About]:
-    """With the formula; rows that see nothing follow one convention, zeros, NaN or the mean of all values, forward and
-    backward alike.
+def _comparisons(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None) -> Iterator[About]:
+    """With the formula; rows that see nothing follow one convention, forward and backward alike.
+
+    Args:
+        of_nan: groups with rows of NaN that see nothing, which need not be among these rows; by default those of them.
     """
-    empty, nan = rows.empty & ~rows.call.absent, False
+    empty = rows.empty & ~rows.call.absent
+    of_nan = groups_of_nan(rows, answer.output) if of_nan is None else of_nan
     if empty.any():
-        found = [answer.output[empty]]
-        if answer.query_gradient is not None:
-            found.append(answer.query_gradient[empty])
-        nan = bool(np.isnan(found[0]).all())
-        rows = _with_means(rows, empty, found[0])
-        if rows.uniform:
-            yield "empty-rows", replace(same(EMPTY, answer.output, rows.output, empty), branch="mean")
-        else:
-            theirs = np.concatenate([x.ravel() for x in found])
-            claim = same_bits(EMPTY, theirs, np.full(theirs.shape, np.nan if nan else 0.0))
-            yield "empty-rows", replace(claim, branch="NaN" if nan else "zeros")
+        convention = convention_of(rows, answer)
+        rows = convention.rows
+        yield "empty-rows", convention.claim
         if rows.parts and answer.log_sum_exp is not None:
             found = [answer.output[empty].ravel(), np.exp(answer.log_sum_exp[empty])]  # (0, −∞)
             yield MERGED, same_bits(NEUTRAL, np.concatenate(found), np.zeros(sum(map(len, found))))
@@ -130,12 +139,20 @@ def _comparisons(rows: FurtherRows, answer: Answer) -> Iterator[About]:
         yield "", same(OUTPUT, answer.output, rows.output, seeing)
         if answer.log_sum_exp is not None:
             yield "log-sum-exp", same("log-sum-exp", answer.log_sum_exp, rows.log_sum_exp, seeing)
-        if answer.weights is not None and not rows.call.dropout:
-            yield "", same(WEIGHTS, answer.weights, rows.returned_weights, seeing)
-    if not nan:
-        for claim in same_gradients(rows, answer):
-            yield "", claim
+        if answer.weights is not None:
+            yield "", _same_weights(rows, answer.weights, seeing)
+    for claim in same_gradients(rows, answer, claimed_gradients(rows, answer, of_nan)):
+        yield "", claim
+    if not of_nan.any():
         yield from _of_further_gradients(rows, answer)
+
+
+def _same_weights(rows: FurtherRows, theirs: Float64[np.ndarray, "B H L T"], where: Any) -> Claim:
+    """Weights that are returned; of those under dropout some return what is left of them, and some all."""
+    whole = same(WEIGHTS, theirs, rows.returned_weights, where)
+    if not rows.call.dropout or whole.verdict is Verdict.UPHELD:
+        return whole
+    return same(WEIGHTS, theirs, rows.returned_weights_after_dropout, where)
 
 
 def _of_further_gradients(rows: FurtherRows, answer: Answer) -> Iterator[About]:
@@ -145,16 +162,6 @@ def _of_further_gradients(rows: FurtherRows, answer: Answer) -> Iterator[About]:
     if answer.bias_gradient is not None and rows.call.bias is not None:
         theirs = answer.bias_gradient
         yield "bias-gradient", same(BIAS_GRADIENT, theirs, rows.bias_gradient, ~np.isneginf(rows.call.bias))
-
-
-def _with_means(
-    rows: FurtherRows, empty: Bool[np.ndarray, "B H L"], found: Float64[np.ndarray, "rows M"]
-) -> FurtherRows:
-    """The formula, with the mean of all values in rows that see nothing if that is what they have."""
-    mean = replace(rows, uniform=True)
-    due: Any = mean.output[empty]
-    is_mean = found.any() and (np.abs(found - due.value) <= 2 * due.error).all()
-    return mean if is_mean else rows
 
 
 def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
@@ -176,7 +183,8 @@ def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
         places=rows.call.ahead(np.asarray(places), rows.alignment),
         from_start=np.arange(sizes["T"]) - np.asarray(places)[:, None],
     )
-    yield from _of_rows(own, replace(answer, **part))
+    of_nan = groups_of_nan(rows, answer.output)[of_keys]
+    yield from _of_rows(own, replace(answer, **part), of_nan)
     if own.empty.any():  # NaN of theirs may be in all gradients
         return
     rest = []
@@ -202,7 +210,8 @@ def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, Fur
     nonzero = s.value > LEAST_WEIGHT
     kept = answer.output != 0
     rows = replace(rows, factor=np.where(kept, 1 / (1 - p), 0.0))
-    yield "dropout", same(DROPPED, answer.output, rows.output)
+    if not rows.empty.all():
+        yield "dropout", same(DROPPED, answer.output, rows.output, ~rows.empty)
     n = int(nonzero.sum())
     if n:
         # Hoeffding's inequality for n independent draws.

@@ -9,9 +9,14 @@ import numpy as np
 
 from generators.attention_call import AXES as FURTHER
 from generators.attention_call import PLAIN, AttentionCall
+from theorems.capabilities.long_states import LONG_STATES
 
 TRIALS, WORK = 150, 1 << 25
 """Calls that are tried at most, and multiplications in their matrix products: a time limit would not be repeatable."""
+DEAR = 1 << 20
+"""What a call in one of the states that take long counts for beside its own work: 32 of these are tried."""
+FEW_PLACES = 4
+"""Places of an axis of which each is left out by itself."""
 FEW = 1 << 16
 """Work of a call whose options are looked at before its sizes."""
 NEUTRAL = {one.name: one.default for one in fields(AttentionCall) if one.name in (*PLAIN, *FURTHER, "visible", "bias")}
@@ -30,12 +35,12 @@ def smallest_failing(call: AttentionCall, fails: Callable[[AttentionCall], bool]
     while changed:
         changed = False
         steps = (_shorter, _without_options) if work_of(call) > FEW else (_without_options, _shorter)
-        for step in (*steps, _rounder):
+        for step in (*steps, _with_less_hidden, _rounder):
             again = True
             while again:
                 again = False
                 for candidate in step(call):
-                    left, work = left - 1, work - work_of(candidate)
+                    left, work = left - 1, work - work_of(candidate) - (DEAR if candidate.state in LONG_STATES else 0)
                     if left < 0 or work < 0:
                         return call.replace(name="generated")
                     if fails(candidate):
@@ -77,10 +82,9 @@ def _shorter(call: AttentionCall) -> Iterator[AttentionCall]:
             for kept in (slice(0, keep), slice(size - keep, size)):
                 cut = cut_call(call, axis, kept)
                 yield cut_call(cut, "L", kept) if square and axis == "T" else cut
-    if group > 1:
-        yield cut_call(call, "H", slice(0, sizes["H"], group))
-        if group > 2:
-            yield cut_call(call, "H", np.flatnonzero(np.arange(sizes["H"]) % group < 2))
+    of_group = np.arange(sizes["H"]) % group
+    for heads in _parts_of(group):  # any head may be the one that fails
+        yield cut_call(call, "H", np.flatnonzero(np.isin(of_group, heads)))
     for axis in "EM":
         size = sizes[axis]
         for keep in dict.fromkeys((size // 2, size - 1) if size > 3 else (size - 1,)):
@@ -88,6 +92,15 @@ def _shorter(call: AttentionCall) -> Iterator[AttentionCall]:
                 yield cut_call(call, axis, slice(0, keep))
     if call.exact and sizes["E"] > 2:
         yield cut_call(call, "E", slice(0, 2))  # the products that cancel go together
+
+
+def _parts_of(size: int) -> Iterator[np.ndarray]:
+    """The first and the second half of so many, then all but one of a few."""
+    places = np.arange(size)
+    if size > 1:
+        yield from (places[: size // 2], places[size // 2 :])
+    if 2 < size <= FEW_PLACES:
+        yield from (np.delete(places, one) for one in places)
 
 
 def _may_have(call: AttentionCall, keys: int) -> bool:
@@ -137,6 +150,21 @@ def cut_call(call: AttentionCall, axis: str, kept: slice | np.ndarray) -> Attent
 
 def _take(x: np.ndarray, axis: int, kept: slice | np.ndarray) -> np.ndarray:
     return x[(slice(None),) * axis + (kept,)]
+
+
+def _with_less_hidden(call: AttentionCall) -> Iterator[AttentionCall]:
+    """A mask that hides and adds nothing on all of an axis, on half of what is left of it, or but for one of a few."""
+    for name, nothing in (("visible", True), ("bias", 0.0)):
+        mask = getattr(call, name)
+        if mask is None:
+            continue
+        for axis in range(mask.ndim):
+            across = tuple(other for other in range(mask.ndim) if other != axis)
+            left = np.flatnonzero((mask != nothing).any(axis=across))
+            for places in (np.arange(left.size), *_parts_of(left.size)) if left.size else ():
+                shown = np.moveaxis(mask.copy(), axis, 0)
+                shown[left[places]] = nothing
+                yield call.replace(**{name: np.moveaxis(shown, 0, axis)})
 
 
 def _rounder(call: AttentionCall) -> Iterator[AttentionCall]:

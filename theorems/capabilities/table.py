@@ -8,22 +8,22 @@ from types import MappingProxyType
 
 import numpy as np
 
-from generators.attention_call import AttentionCall, Memory, State
+from generators.attention_call import COMPILED, AttentionCall, Memory, State
 from theorems.capabilities.agreement import GRADIENTS, OUTPUT
+from theorems.capabilities.empty_rows import EMPTY
 from theorems.capabilities.examination import (
     BIAS_GRADIENT,
     DROPPED,
-    EMPTY,
     GRADIENT_CLAIMS,
     IGNORED,
     NEUTRAL,
     NO_GRADIENT,
     SHARE,
     SINK_GRADIENT,
-    UNCHANGED,
     WEIGHTS,
 )
-from theorems.capabilities.same_again import ALONE, RESCALED
+from theorems.capabilities.long_states import EACH_TIME, RETURNS, UNCHANGED
+from theorems.capabilities.same_again import ALONE, REDRAWN, RESCALED
 
 BACKWARD = "where the kernel has a backward pass"
 AGREEMENT: Mapping[str, str] = MappingProxyType(
@@ -101,7 +101,7 @@ CAPABILITIES: tuple[Capability, ...] = (
         "its output, with several queries, heads and batch entries, lengths around those of blocks",
         """Each row of the output is Σ_t s_t v_t with s = softmax(q·k_1, …, q·k_T), up to the rounding of that formula
         in the kernel's numbers: whatever the number of queries, keys, heads and batch entries, however large the
-        logits. Weights that are returned beside it are s.""",
+        logits. Weights that are returned beside it are s; under dropout they may be those that are left.""",
         agrees=MappingProxyType({name: AGREEMENT[name] for name in (OUTPUT, WEIGHTS)}),
         is_base=True,
     ),
@@ -184,6 +184,15 @@ CAPABILITIES: tuple[Capability, ...] = (
         lambda call: call.bias is not None,
     ),
     Capability(
+        "longer-masks",
+        "Masks that are longer than the keys",
+        "of a mask with more columns than keys, the first count",
+        """A kernel for caches of a fixed length takes masks that are as long: column t of a mask is about key t, and
+        what its columns behind the last key hold, however large, changes nothing. Kernels that refuse such masks do
+        not declare it.""",
+        lambda call: call.beyond > 0 and (call.visible is not None or call.bias is not None),
+    ),
+    Capability(
         "window",
         "Sliding window",
         "each query sees so many keys to the left and to the right",
@@ -213,10 +222,11 @@ CAPABILITIES: tuple[Capability, ...] = (
     Capability(
         "empty-rows",
         "Rows that see no key",
-        "they are all zeros, or all NaN; other rows are right",
+        "they are all zeros, all means, or all NaN; other rows are right",
         """Softmax over no keys is not defined. A kernel follows one convention in all such rows of a call: zeros, then
-        dQ is 0 there and the rows add nothing to dK and dV; or NaN, forward and backward. Other rows are right either
-        way.""",
+        dQ is 0 there and the rows add nothing to dK and dV; the mean of all values; NaN, forward and backward; or NaN
+        without a gradient, as of ``masked_fill`` and softmax, where dQ is 0 and dK finite. NaN may be in dK and dV of
+        the groups of such rows. Other rows, and other groups, are right either way.""",
         _sees_nothing,
         own=MappingProxyType({EMPTY: "on every call"}),
     ),
@@ -360,9 +370,16 @@ CAPABILITIES: tuple[Capability, ...] = (
         "each weight is dropped, or divided by 1 − p; output and gradients are those of the weights that are left",
         """With dropout p each weight is 0 with probability p, and s_t/(1 − p) otherwise. Values are the identity, so
         the output shows which: the share of those that are dropped is p within what chance allows (Hoeffding's
-        inequality, 10⁻¹²), and gradients follow with exactly these weights dropped.""",
+        inequality, 10⁻¹²), and gradients follow with exactly these weights dropped. Under another seed others are
+        dropped.""",
         lambda call: call.dropout > 0,
-        own=MappingProxyType({DROPPED: "on every call", SHARE: "on every call"}),
+        own=MappingProxyType(
+            {
+                DROPPED: "on every call",
+                SHARE: "on every call",
+                REDRAWN: "where chance drops no two alike",
+            }
+        ),
     ),
     Capability(
         "memory",
@@ -383,9 +400,33 @@ CAPABILITIES: tuple[Capability, ...] = (
         """Nothing of a call is left over for the next one: the same call again, other numbers in the same place of
         memory before it, another call between its forward and its backward pass (which leaves its output as it was),
         two backward passes through one graph. A kernel that may add up in another order every time is as right as one
-        that does not; one that declares to be deterministic returns the same bits, forward and backward.""",
-        lambda call: call.state is not State.ONCE,
-        own=MappingProxyType({"same-bits": "of the same call twice, where the kernel declares it"}),
+        that does not; one that declares to be deterministic returns the same bits, forward and backward. With
+        ``--profile deep`` a small call is made 3000 times, with other tensors in memory in between and on 1, 2 and 4
+        threads of PyTorch: each time its numbers are within the bounds.""",
+        lambda call: call.state not in (State.ONCE, *COMPILED),
+        own=MappingProxyType(
+            {
+                "same-bits": "of the same call twice, where the kernel declares it",
+                EACH_TIME: "of a call that is made 3000 times, in the deep profile",
+            }
+        ),
+    ),
+    Capability(
+        "compiled",
+        "Through torch.compile",
+        "what torch.compile makes of it, with sizes that change from call to call, gives the same numbers",
+        """What holds of a call holds of it through ``torch.compile``, forward and backward, after calls of other sizes
+        with the same options: the first makes a graph of its sizes, the second one of any sizes, which the call
+        itself meets. By default graphs are traced, freed of mutation and differentiated ahead of time, and torch runs
+        them (``aot_eager``); with ``--profile deep`` they are compiled to machine code, too (``inductor``), where there
+        is a C++ compiler. What PyTorch cannot compile is refused.""",
+        lambda call: call.state in COMPILED,
+        own=MappingProxyType(
+            {RETURNS: "on every call", UNCHANGED: "on every call"}
+            | {name: when for name, when in AGREEMENT.items() if name != NO_GRADIENT}
+            | dict.fromkeys(("log-sum-exp", EMPTY, SINK_GRADIENT, BIAS_GRADIENT, DROPPED, SHARE, NEUTRAL), "likewise")
+        ),
+        agrees=MappingProxyType({}),
     ),
     Capability(
         "parameters",
@@ -414,5 +455,7 @@ CAPABILITIES: tuple[Capability, ...] = (
 
 
 def options_on(call: AttentionCall) -> Iterator[str]:
-    """The capabilities that a call makes use of, but for those that every call does."""
-    return (one.name for one in CAPABILITIES if not one.is_base and one.is_on(call))
+    """The capabilities of which a call makes use, but for those that every call does, and those that look at it for
+    something that is no option.
+    """
+    return (one.name for one in CAPABILITIES if not one.is_base and one.agrees and one.is_on(call))

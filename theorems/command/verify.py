@@ -19,6 +19,7 @@ from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
 from theorems.core.exit_rule import exit_of
 from theorems.core.implementation import REFERENCE
+from theorems.kernel.combinations import failing_combinations, in_words
 from theorems.kernel.profiles import profile_named
 from theorems.kernel.reproducer_file import describe_tests, reproducer_file
 from theorems.kernel.source import KernelSource
@@ -36,7 +37,7 @@ from theorems.run.tables import (
     console,
     print_branches,
     print_counts,
-    print_failure,
+    print_failures,
     print_reasons,
     results_table,
 )
@@ -95,13 +96,20 @@ def request_of(options: VerifyOptions) -> Request:
     profile = profile_named(options.profile)
     if options.attention is None or request.ids or given:
         raise InvalidInput("--profile: says what is tried on a kernel; give --attention, and neither ids nor --data.")
-    return replace(request, examples=profile.examples, cases=profile.cases, left_out=profile.left_out)
+    return replace(
+        request,
+        examples=profile.examples,
+        cases=profile.cases,
+        left_out=profile.left_out,
+        patience=max(request.patience, profile.patience),
+    )
 
 
 def _kernel(options: VerifyOptions) -> KernelSource | None:
     if options.attention is None:
         return None
-    return KernelSource(options.attention, options.dtype, options.interface, options.device)
+    deep = options.profile is not None and profile_named(options.profile).deep
+    return KernelSource(options.attention, options.dtype, options.interface, options.device, deep)
 
 
 class Report:
@@ -184,13 +192,12 @@ class Report:
         print_reasons(self.out, [result for result in tried if result.id not in found.known_failures])
         for id, reason in found.known_failures.items():
             self.out.print(f"{id}: falsified, as known: {reason}", soft_wrap=True)
-        for result in found:
-            if result.id in reproduce and result.failure is not None:
-                print_failure(self.out, result, result.failure, reproduce[result.id])
+        print_failures(self.out, (one for one in found if one.id in reproduce), lambda one: reproduce[one.id])
         for hint in found.hints:
             self.out.print(f"\n{hint}", soft_wrap=True)
         if kernel is not None:
-            self.out.print(f"\n{summary(found.results, kernel.json)}", soft_wrap=True)
+            fails = in_words(failing_combinations(found.results))
+            self.out.print("\n" + "\n".join(filter(None, (fails, summary(found.results, kernel.json)))), soft_wrap=True)
 
     def _save(self, result: Result) -> str:
         """Write the failing case of a result; a line that says how to see it again."""

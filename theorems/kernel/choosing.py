@@ -35,7 +35,8 @@ def is_better(found: Kernel, kernel: Kernel | InvalidInput) -> bool:
     more |= found.reading.weights is not None and kernel.interface.name in LIKE_OTHERS
     more |= "dtype" in found.reading.names
     if kernel.interface.name == "plain" and not more and len(kernel.parameters) == 3:
-        # Of three tensors alone the scale has to be 1.
-        other = found.reading.axes not in ("BHLE", "NLE") or bool(found.reading.output) or found.reading.always_causal
-        return own < theirs and other
+        # Three tensors alone are the paper's: the scale is 1, and all keys are seen.
+        reading = found.reading
+        other = reading.axes not in ("BHLE", "NLE") or bool(reading.output)
+        return own < theirs and (other or (reading.always_causal and reading.fixed_scale))
     return own < theirs or (own == theirs and more and kernel.declares - {"parameters"} <= found.declares)

@@ -41,6 +41,8 @@ def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
         found: tuple[Any, ...] = _Called.apply(program, *tensors)  # type: ignore[no-untyped-call]
         return found[0] if len(found) == 1 else found
 
+    # What jax.lax.stop_gradient has stopped looks like anything else to autograd.
+    wrapper.zero_gradients_are_stopped = True  # type: ignore[attr-defined]
     return wrapper
 
 

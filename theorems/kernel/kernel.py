@@ -26,11 +26,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from generators.attention_call import Alignment, AttentionCall, Memory, State
+from generators.attention_call import COMPILED, REPEATS, Alignment, AttentionCall, Memory, State
+from generators.further_tensors import with_columns_beyond
 from reference_attention.errors import InvalidInput
 from reference_attention.loss import Array, Loss
 from theorems.bounded.formats import FORMATS, HALF, Format
 from theorems.core.on_kernel import Answer, KernelUse, OnKernel, Refused
+from theorems.kernel.compiling import answer_compiled
 from theorems.kernel.diagnosis import diagnose
 from theorems.kernel.importing import import_callable
 from theorems.kernel.interfaces import ALWAYS, INTERFACES
@@ -39,6 +41,7 @@ from theorems.kernel.interfaces.interface import Interface, Parameters, Request,
 from theorems.kernel.interfaces.reading import Reading
 from theorems.kernel.placing import Placed, place_mask, place_tensor
 from theorems.kernel.queries import OuterKernel, PromptKernel
+from theorems.kernel.repeating import answer_repeatedly
 from theorems.kernel.report import describe_kernel, hints
 from theorems.kernel.sizes import Taken, is_power_of_four
 from theorems.kernel.with_torch import torch
@@ -121,6 +124,7 @@ class Kernel:
         skips_below: weights smaller than this share of the largest may be left out, as the callable declares.
         many_queries: whether it takes more than one query to an input; else each gets a copy of the keys.
         differentiable: whether it has a backward pass.
+        not_compiled: why ``torch.compile`` does not take it; empty if it does, or was not asked.
         device: where its tensors live.
         accounts: what becomes of each of its parameters, :class:`theorems.kernel.parameters.Account`.
         reading: how it is called, where its interface was found out.
@@ -142,6 +146,7 @@ class Kernel:
     skips_below: float = 0.0
     many_queries: bool = True
     differentiable: bool = True
+    not_compiled: str = ""
     device: str = "cpu"
     accounts: Mapping[str, str] = field(default_factory=dict)
     reading: Reading | None = None
@@ -173,6 +178,8 @@ class Kernel:
             return "it needs a backward pass, and the kernel has none"
         if not use.capability and self.computes_in in HALF:
             return f"the bounds of {self.computes_in} say nothing of it: logits of a few hundred have no digits there"
+        if not use.capability and self.taken.one_head:
+            return f"it takes {self.taken} alone"
         if not use.capability and self.taken.keys > 1:
             return f"it takes keys in multiples of {self.taken.keys} alone"
         if not use.capability and self.fixed_scale and not is_power_of_four(self.taken.width(4, quartic=True)):
@@ -193,7 +200,7 @@ class Kernel:
             query, keys = (torch.nn.functional.pad(x, (0, width - d)) for x in (query, keys))
         rows, _ = self.taken.lengths(1, tokens)
         query = query.expand(*query.shape[:-2], rows, width)
-        piece = width if self.layout.square else self.taken.width(m)
+        piece = width if self.layout.square else self.taken.value_width(m)
         if piece != m:
             pieces = values.new_zeros((*values.shape[:-1], -(-m // piece) * piece))
             pieces[..., :m] = values
@@ -203,8 +210,12 @@ class Kernel:
 
     def _outputs(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         # A kernel may assume contiguous tensors; one that writes to them is refused (theorems.kernel.loading).
+        inputs = query.shape[:2]
+        if self.taken.one_head:
+            query, keys, values = (x.flatten(0, 1)[:, None] for x in (query, keys, values))
         query, keys, values = (x.contiguous() for x in (query, keys, values))
-        return self.run(Request(query, keys, values, scale=None if self.fixed_scale else 1.0)).output
+        found = self.run(Request(query, keys, values, scale=None if self.fixed_scale else 1.0)).output
+        return found.reshape(*inputs, *found.shape[2:])
 
     def run(self, request: Request) -> Returned:
         """What the kernel itself returns: output (B, H, L, M), log-sum-exp (B, H, L), if it was asked for that, and
@@ -256,30 +267,38 @@ class Kernel:
             Refused: the kernel raises.
             InvalidInput: it returns something that is no tensor of the shape or dtype that is due.
         """
-        held = {name: place_tensor(self.tensor(getattr(call, name)), call.memory) for name in TENSORS}
+        if call.state in COMPILED:
+            return answer_compiled(self, call)
+        held = {name: place_tensor(self.tensor(getattr(call, name)), _memory_of(name, call)) for name in TENSORS}
         upstream = place_tensor(self.tensor(call.upstream), call.upstream_memory)
         masks = self._masks(call)
         everything = held | {"upstream": upstream} | masks
         before = {name: one.bits() for name, one in everything.items()}
-        if call.dropout:
-            torch.manual_seed(call.seed)
-        try:
+
+        def once() -> Answer:
+            if call.dropout:
+                torch.manual_seed(call.seed)
             found, gradients = self._in_its_state(call, held, masks, upstream.tensor)
             dq, dk, dv = (gradients.get(name) for name in TENSORS)
+            lse, weights = (None if x is None else _float64(x) for x in found[1:])
+            sinks, bias = gradients.get("sinks"), gradients.get("bias")
+            return Answer(_float64(found.output), dq, dk, dv, lse, weights, sinks, bias)
+
+        try:
+            answer = answer_repeatedly(once, REPEATS, call) if call.state is State.MANY else once()
         except KernelError as error:
             raise Refused(str(error).removeprefix("--attention: ")) from None
         changed = tuple(name for name, one in everything.items() if not torch.equal(one.bits(), before[name]))
-        lse, weights = (None if x is None else _float64(x) for x in found[1:])
-        sinks, bias = gradients.get("sinks"), gradients.get("bias")
-        return Answer(_float64(found.output), dq, dk, dv, lse, weights, sinks, bias, changed)
+        return replace(answer, changed=changed)
 
     def _masks(self, call: AttentionCall) -> dict[str, Placed]:
         B, H, L, T = (call.sizes[axis] for axis in "BHLT")
-        given = {
-            "visible": None if call.visible is None else torch.tensor(call.visible, device=self.device),
-            "bias": None if call.bias is None else self.tensor(call.bias),
-        }
-        placed = {name: place_mask(x, call.mask_memory, (B, H, L, T)) for name, x in given.items() if x is not None}
+        given = {name: getattr(call, name) for name in ("visible", "bias") if getattr(call, name) is not None}
+        placed = {}
+        for name, mask in given.items():
+            mask = with_columns_beyond(call, mask)
+            x = torch.tensor(mask, device=self.device) if name == "visible" else self.tensor(mask)
+            placed[name] = place_mask(x, call.mask_memory, (B, H, L, T + call.beyond))
         further = {name: getattr(call, name) for name in ("sinks", "slopes")}
         return placed | {
             name: place_mask(self.tensor(x), Memory.CONTIGUOUS, x.shape) for name, x in further.items() if x is not None
@@ -290,12 +309,16 @@ class Kernel:
     ) -> tuple[Returned, Gradients]:
         """What the kernel returned and the gradients, with what else happens around the call."""
         wants = call.wants if self.differentiable else ""
-        others = {name: -held[name].tensor.flip(2) for name in TENSORS}
+        busy = call.state in (State.OVERWRITTEN, State.INTERLEAVED)
+        others = {name: -held[name].tensor.flip(2) for name in TENSORS if busy}
+        other_masks = {name: masks[name].tensor.flip(-1) for name in ("visible", "bias") if busy and name in masks}
         own_masks = {name: one.tensor for name, one in masks.items()}
         # Upstream of the output, and of the log-sum-exp where that is differentiated.
         upstreams = (upstream, None if call.lse_upstream is None else self.tensor(call.lse_upstream))
 
-        def forward(given: Mapping[str, torch.Tensor]) -> tuple[Returned, dict[str, torch.Tensor]]:
+        def forward(
+            given: Mapping[str, torch.Tensor], call: AttentionCall = call
+        ) -> tuple[Returned, dict[str, torch.Tensor]]:
             leaves = {name: x.detach().requires_grad_(name[0] in wants) for name, x in given.items()}
             for name in FURTHER_LEAVES:
                 if name in own_masks:
@@ -309,15 +332,16 @@ class Kernel:
 
         own = {name: one.tensor for name, one in held.items()}
         if call.state is State.OVERWRITTEN:
-            numbers = {name: x.clone() for name, x in own.items()}
-            for name, x in others.items():
-                held[name].fill(x)
+            there = dict(held) | {name: masks[name] for name in other_masks}
+            numbers = {name: one.tensor.clone() for name, one in there.items()}
+            for name, x in (others | other_masks).items():
+                there[name].fill(x)
             self._gradients(*forward(own), *upstreams)
             for name, x in numbers.items():
-                held[name].fill(x)
+                there[name].fill(x)
         found, leaves = forward(own)
         if call.state is State.INTERLEAVED:
-            forward(others)
+            forward(others, _with_other_options(call))
         if call.state is State.SECOND_BACKWARD:
             self._gradients(found, leaves, -upstream.flip(2), None, again=True)
         return found, self._gradients(found, leaves, *upstreams)
@@ -404,7 +428,7 @@ class Kernel:
             splits=call.splits,
             page=call.page,
             seed=call.seed,
-            deterministic=call.state is State.TWICE,
+            deterministic=call.state in (State.TWICE, State.MANY),
         )
 
     def suit(self, call: AttentionCall) -> AttentionCall:
@@ -536,6 +560,16 @@ class Kernel:
     def replace(self, **changed: Any) -> Kernel:
         """This kernel, called otherwise."""
         return replace(self, **changed)
+
+
+def _with_other_options(call: AttentionCall) -> AttentionCall:
+    """The call with another scale, and fewer of its options: whatever takes the call takes that."""
+    scale = None if call.scale is None else 2 * call.scale
+    return call.replace(scale=scale, causal=False, window=None, softcap=0.0)
+
+
+def _memory_of(name: str, call: AttentionCall) -> Memory:
+    return call.memory if name[0] in call.placed else Memory.CONTIGUOUS
 
 
 class KernelError(InvalidInput):

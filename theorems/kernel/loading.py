@@ -20,6 +20,7 @@ from theorems.bounded.formats import FORMATS
 from theorems.core.on_kernel import Refused
 from theorems.kernel.adapter import adapter_to_paste
 from theorems.kernel.choosing import is_better, may_be_read_otherwise
+from theorems.kernel.compiling import with_compiler
 from theorems.kernel.contract import small_call, with_capabilities, with_taken_sizes, with_wide_sizes
 from theorems.kernel.finding import find_reading
 from theorems.kernel.importing import LIBRARIES, SIGNATURE, check_callable, import_callable
@@ -39,7 +40,12 @@ AUTO = "auto"
 
 
 def kernel_named(
-    source: str, dtype: str | None = None, *, interface: str | None = None, device: str | None = None
+    source: str,
+    dtype: str | None = None,
+    *,
+    interface: str | None = None,
+    device: str | None = None,
+    deep: bool = False,
 ) -> Kernel:
     """The kernel of that import name, probed.
 
@@ -48,11 +54,12 @@ def kernel_named(
         dtype: a key of :data:`DTYPES`; by default ("auto") float64 if the kernel takes it and computes in it.
         interface: a key of :data:`.interfaces.INTERFACES`; recognised by its parameters if left out.
         device: where its tensors live; the CPU by default.
+        deep: whether what takes long is claimed of it, too: calls over and over, machine code.
 
     Raises:
         InvalidInput: it cannot be imported, or is no kernel.
     """
-    return probe(import_callable(source), source, source, dtype, interface, device)
+    return probe(import_callable(source), source, source, dtype, interface, device, deep)
 
 
 def kernel_of(
@@ -61,11 +68,12 @@ def kernel_of(
     *,
     interface: str | None = None,
     device: str | None = None,
+    deep: bool = False,
 ) -> Kernel:
     """The same for an object at hand."""
     name = getattr(call, "__qualname__", None) or type(call).__name__
     check_callable(call, name)
-    return probe(call, name, "", dtype, interface, device)
+    return probe(call, name, "", dtype, interface, device, deep)
 
 
 def probe(
@@ -75,6 +83,7 @@ def probe(
     dtype: str | None = None,
     interface: str | None = None,
     device: str | None = None,
+    deep: bool = False,
 ) -> Kernel:
     """The kernel in the first dtype and layout that it takes, with what it is able to do.
 
@@ -90,7 +99,7 @@ def probe(
         found = _read(bare, dtype)
         if found is None:
             raise InvalidInput(f"--attention: {name} returns attention's shape for no order of axes and no mask.")
-        return found
+        return _complete(found, deep=deep)
     try:
         kernel: Kernel | InvalidInput = _as_it_is_known(bare, dtype)
     except InvalidInput as error:
@@ -98,10 +107,10 @@ def probe(
     if interface is None and source.partition(":")[0] not in LIBRARIES and may_be_read_otherwise(kernel):
         found = _read(bare, dtype)
         if found is not None and is_better(found, kernel):
-            return found
+            kernel = found
     if isinstance(kernel, InvalidInput):
         raise kernel
-    return kernel
+    return _complete(kernel, deep=deep)
 
 
 def _read(bare: Kernel, dtype: str | None) -> Kernel | None:
@@ -226,6 +235,12 @@ def _refusal(kernel: Kernel) -> tuple[int, str]:
             " switch off dropout and whatever else is random."
         )
     return 2, ""
+
+
+def _complete(kernel: Kernel, *, deep: bool) -> Kernel:
+    """The kernel with what is claimed beside what its parameters declare."""
+    kernel = with_compiler(kernel, small_call(), machine_code=deep)
+    return kernel.replace(declares=kernel.declares | {"thousands"}) if deep else kernel
 
 
 def _with_accounts(kernel: Kernel) -> Kernel:

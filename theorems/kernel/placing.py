@@ -32,6 +32,7 @@ class Placed:
 
     def fill(self, x: torch.Tensor) -> None:
         """Other numbers in the same place."""
+        x = x[(0,) * (x.dim() - self.own.dim())]  # a mask that was expanded
         cut = tuple(slice(0, own) for own in self.own.shape)
         self.own.copy_(x[cut])
 
@@ -64,6 +65,10 @@ PLACES: Mapping[Memory, _Place] = MappingProxyType(
         Memory.LAST_STRIDE: _Place(lambda shape: (*shape[:-1], 2 * shape[-1]), lambda x: x[..., ::2]),
         Memory.BROADCAST: _Place(lambda shape: (1, *shape[1:])),
         Memory.HEADS: _Place(lambda shape: (shape[0], 1, *shape[2:])),
+        Memory.FUSED: _Place(
+            lambda shape: (shape[0], shape[2], 3 * shape[1], shape[3]),
+            lambda x: x[:, :, x.shape[2] // 3 : 2 * (x.shape[2] // 3)].transpose(1, 2),
+        ),
         Memory.SINGLE: _Place(lambda shape: (1,) * len(shape)),
     }
 )

@@ -40,12 +40,16 @@ def contract_lines(kernel: Any) -> Iterator[str]:
         yield from kernel.reading.lines()
     if "causal-rectangle" in kernel.declares:
         yield f"causal masks of L ≠ T are aligned at the {kernel.alignment}"
+    if "longer-masks" in kernel.declares:
+        yield "masks may be longer than the keys: it looks at their first columns"
     if str(kernel.taken):
         yield f"it takes {kernel.taken} alone: calls are made of such"
     if kernel.fixed_scale:
         yield "its scale is 1/√E, and no parameter says otherwise"
     if kernel.lse_multiple > 1:
         yield f"its log-sum-exps are padded to multiples of {kernel.lse_multiple} rows"
+    if kernel.not_compiled:
+        yield f"torch.compile does not take it: {kernel.not_compiled}"
     if kernel.skips_below:
         yield f"weights below {kernel.skips_below:.2g} of the largest may be left out, as it declares"
 

@@ -16,6 +16,7 @@ from theorems.core.exit_code import Exit
 from theorems.core.exit_rule import exit_of
 from theorems.core.on_kernel import KernelDescription
 from theorems.core.version import version
+from theorems.kernel.combinations import failing_combinations
 from theorems.kernel.table import capabilities_json, was_tried
 from theorems.run.description import Description
 from theorems.run.findings import NamedFinding
@@ -134,7 +135,10 @@ class Results:
         if self.data is not None:
             report["assumptions"] = findings_json(self.findings)
         if self.kernel is not None:
-            report["kernel"] = {**self.kernel.json} | {"capabilities": capabilities_json(self.results)}
+            report["kernel"] = {**self.kernel.json} | {
+                "capabilities": capabilities_json(self.results),
+                "fails_with": failing_combinations(self.results),
+            }
             report["statements"] = [result.as_json() | {"touched": list(result.touched)} for result in self.results]
         for statement in report["statements"]:
             if statement["id"] in self.known_failures:

@@ -59,14 +59,16 @@ class View:
 
     def _outcome(self, number: int, trial: Trial) -> tuple[Outcome, AttentionCall] | None:
         call = trial.call
-        if trial.refused:
-            reason = f"the kernel refuses it: {trial.refused}"
-            return Outcome(Verdict.NOT_APPLICABLE, reason=reason), call
+        refused = trial.refused and f"the kernel refuses it: {trial.refused}"
+        if trial.not_compiled and self.capability.name == "compiled":
+            refused = f"torch.compile does not take it: {trial.not_compiled}"
+        if refused:
+            return Outcome(Verdict.NOT_APPLICABLE, reason=refused), call
         if trial.broke is not None:
             outcome = error_outcome(self.statement, trial.broke)
             return Outcome(outcome.verdict, (), outcome.reason, outcome.error, TOUCHED), call
         own = [(about, one) for about, one in trial.claims if self.capability.has(call, about, one.name)]
-        if not own:
+        if not own or self._follows_from_another(number, trial):
             return None
         # Which scale is its own is said once.
         scale = self.capability.name == "default-scale"
@@ -84,6 +86,17 @@ class View:
             said = f"{undecided.name}: {undecided.undecided}" if undecided.undecided else sentence(undecided)
             return Outcome(Verdict.INCONCLUSIVE, claims, said, touched=TOUCHED), call
         return Outcome(Verdict.UPHELD, claims, touched=TOUCHED), call
+
+    def _follows_from_another(self, number: int, trial: Trial) -> bool:
+        """Whether the call disagrees with the formula, and the capability claims nothing of that: others answer for
+        it, and what it says of masks or gradients is wrong already.
+        """
+        if self.capability.agrees or self.capability.everywhere:
+            return False
+        wrong = next((one for about, one in trial.claims if not about and one.verdict is Verdict.FALSIFIED), None)
+        if wrong is not None and not self.elsewhere:
+            self.elsewhere.append(("", wrong.name, self.trials.smallest(number, "", wrong.name)))
+        return wrong is not None
 
     def _falsified_outcome(self, claims: tuple[Claim, ...], claim: Claim, smallest: AttentionCall) -> Outcome:
         """In the words of the smallest call, if it still fails: a kernel may remember what it was asked before."""

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from theorems.core.claim import Verdict
 from theorems.run.events import CaseDone, Event, Handler, Notice, Started, UnitDone
 
 PATIENCE = 30.0
@@ -23,18 +24,21 @@ class Lines:
         self._steps = steps
         self._total = total
         self._done = 0
+        self._on_kernel = False
         self._printed = time.monotonic()
 
     def __call__(self, event: Event) -> None:
         """Print what there is to print of an event."""
         match event:
             case Started(about):
-                self._total = len(about.statements)
+                self._total, self._on_kernel = len(about.statements), about.kernel is not None
             case CaseDone(id, done) if time.monotonic() - self._printed > PATIENCE:
                 self._line(f"{id}: {done} {self._steps} so far")
             case UnitDone(result):
                 self._done += 1
-                self._line(f"[{self._done}/{self._total}] {result.id}: {result.summary}")
+                # What says nothing of a kernel is not done; the report lists it, with reasons.
+                if not self._on_kernel or result.touched or result.verdict is not Verdict.NOT_APPLICABLE:
+                    self._line(f"[{self._done}/{self._total}] {result.id}: {result.summary}")
             case Notice(sentence):
                 self._out.print(f"theorems: {sentence}", soft_wrap=True)
 

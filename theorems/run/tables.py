@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -147,18 +147,35 @@ def _print_lines(out: Console, lines: Iterable[str]) -> None:
         out.print(Text(line), soft_wrap=True)
 
 
-def print_failure(out: Console, result: Result, failure: Failure, reproduce: str) -> None:
-    """The failing case as a table, the claim with its numbers, and how to see it again."""
-    kind = "the smallest failing case found" if failure.shrunk else "a case on which this happened"
-    out.print()
-    out.print(Text(f"{result.id} ({result.title}): {failure.verdict}, {kind}", "bold"), soft_wrap=True)
-    lines = [failure.line.removeprefix(f"{result.id}: ")] if failure.line else []
-    _print_lines(out, (f"  {line}" for line in (*lines, failure.sentence)))
+def print_failures(out: Console, results: Iterable[Result], reproduce: Callable[[Result], str]) -> None:
+    """The failing cases as tables, each with the claim, its numbers, and how to see it again; a call that several
+    capabilities fail on once.
+    """
+    shown: dict[tuple[str, ...], str] = {}
+    for result in results:
+        failure = result.failure
+        if failure is None:
+            continue
+        kind = "the smallest failing case found" if failure.shrunk else "a case on which this happened"
+        out.print()
+        out.print(Text(f"{result.id} ({result.title}): {failure.verdict}, {kind}", "bold"), soft_wrap=True)
+        lines = [failure.line.removeprefix(f"{result.id}: ")] if failure.line else []
+        _print_lines(out, (f"  {line}" for line in (*lines, failure.sentence)))
+        _print_failing_case(out, result.id, failure, shown)
+        out.print(Text(f"  {reproduce(result)}"), soft_wrap=True)
+
+
+def _print_failing_case(out: Console, id: str, failure: Failure, shown: dict[tuple[str, ...], str]) -> None:
+    """``shown`` has the ids of calls that were printed."""
     try:
-        print_case(out, subject_of(from_json(failure.case)))
+        case = subject_of(from_json(failure.case))
     except InvalidInput:  # of a kind that only the file of the statement knows, which is not loaded here
         _print_lines(out, (f"  {line.strip().rstrip(',')}" for line in failure.case.splitlines()[1:-1]))
-    out.print(Text(f"  {reproduce}"), soft_wrap=True)
+        return
+    if isinstance(case, AttentionCall) and (first := shown.setdefault(tuple(call_lines(case)), id)) != id:
+        _print_lines(out, [f"  on the same call as {first}"])
+    else:
+        print_case(out, case)
 
 
 def print_case(out: Console, case: Subject) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from rich.console import Console
 
 from theorems.run.result import Result
-from theorems.run.tables import print_failure, print_reasons, results_table
+from theorems.run.tables import print_failures, print_reasons, results_table
 
 WIDTH = 120
 
@@ -34,9 +34,7 @@ def text_report(
         out.print(before, soft_wrap=True)
     out.print(results_table(results if tried is None else tried))
     print_reasons(out, results)
-    for result in results:
-        if result.failure is not None:
-            print_failure(out, result, result.failure, again(result))
+    print_failures(out, results, again)
     for paragraph in after:
         out.print(f"\n{paragraph}", soft_wrap=True)
     return "\n".join(line.rstrip() for line in text.getvalue().splitlines())

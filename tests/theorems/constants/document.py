@@ -12,10 +12,10 @@ HEAD = """# Constants of the bounds
 
 Printed by `python -m tests.theorems.constants --markdown`; measured anew, with the cases kept, by `--write`.
 
-A statement's own constants are weakened here, one at a time, until one of its claims fails on right attention. A
-constant whose loss nobody notices is either not needed, or the data that need it are never tried. The share says how
-far a constant was moved towards what stands in the third column (on a logarithmic scale where it is a factor) when the
-claim first failed: small shares are constants that are nearly sharp. Shares of 1, ½, ¼, … are tried.
+A statement's own constants are weakened, one at a time, until one of its claims fails on right attention. A constant
+whose loss nobody notices is not needed, or the data that need it are never tried. *Fails from* is the share (1, ½, ¼, …
+of the way to the third column, logarithmic for a factor) at which that happens: small for constants that are nearly
+sharp.
 
 <!-- printed -->
 

@@ -49,7 +49,7 @@ from theorems.transformers_as_svms.mixing_numbers import Mixing
 from theorems.transformers_as_svms.sequence_numbers import SequenceRows
 
 READ_LATE = "the offset is read off from E ≤ 0.01 on, where it moves nothing that floats see"
-GIBBS = "an average of margins exceeds the least by W((N − 1)r/e) at the most, r the ratio of coefficients: FINDINGS"
+GIBBS = "an average of margins exceeds the least by W((N − 1)r/e) at most, r the ratio of coefficients, W of Lambert"
 TO_THE_END = "a run would have to come to L_⋆ with steps that curvature shortens by an eighth"
 NEAR_ONE = "beyond R0 the chosen tokens have nearly all the weight, and others e^{−a} without a factor"
 HALF_TAKEN = "harmful tokens take half of the excess at R0 alone, if at all"

@@ -32,7 +32,7 @@ from theorems.library.hunt import Hunted
 from theorems.run.findings import findings
 from theorems.run.registry.lookup import select_statements
 from theorems.run.registry.suite import statements
-from theorems.run.tables import print_failure
+from theorems.run.tables import print_failures
 from theorems.run.verify import draw_cases, verify_data, verify_generated
 
 
@@ -59,7 +59,7 @@ def test_falsified_it_is_shrunk_written_replayed_and_printed() -> None:
     assert again.verdict is Verdict.FALSIFIED
     assert verify_data("test-lse", Given(case, "test-lse")).verdict is Verdict.UPHELD
     said = io.StringIO()
-    print_failure(Console(file=said, width=200), result, result.failure, "again")
+    print_failures(Console(file=said, width=200), [result], lambda one: "again")
     assert "counts (2.0)" in said.getvalue()
 
 

@@ -20,6 +20,11 @@ def attention(
     enable_gqa: bool = False,
 ) -> Any:
     """mlx.core.fast.scaled_dot_product_attention, whose scale has no default; heads are grouped by their numbers."""
+    if is_causal and attn_mask is not None:  # one parameter says either
+        L, T = query.shape[2], key.shape[2]
+        sees = torch.ones(L, T, dtype=torch.bool).tril(T - L)
+        boolean = attn_mask.dtype == torch.bool
+        attn_mask, is_causal = attn_mask & sees if boolean else attn_mask.masked_fill(~sees, -torch.inf), False
     mask = "causal" if is_causal else None if attn_mask is None else _array(attn_mask)
     return _Called.apply(query, key, value, mask, query.shape[-1] ** -0.5 if scale is None else scale)
 

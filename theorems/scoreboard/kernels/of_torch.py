@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import math
+import warnings
 from functools import cache
 from typing import Any
 
@@ -36,8 +38,9 @@ def flash(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """Flash attention on a CPU, which refuses what it does not support."""
-    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+    """Flash attention on a CPU, which refuses what it does not support, after a warning of why."""
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         return scaled_dot_product_attention(query, key, value, attn_mask, is_causal=is_causal, scale=scale)
 
 
@@ -50,7 +53,7 @@ def flash_with_lse(
     return (found.transpose(1, 2), lse) if return_lse else found.transpose(1, 2)
 
 
-RECOMPILED = 128
+RECOMPILED = 512
 """Programs of one function: sizes of one and options each have their own. Beyond its limit PyTorch would go on without
 compiling, and something else would be tested."""
 
@@ -61,6 +64,7 @@ def _program_of(function: Any) -> Any:
 
     limits.recompile_limit = limits.accumulated_recompile_limit = RECOMPILED
     limits.fail_on_recompile_limit_hit = True
+    logging.getLogger("torch._dynamo").setLevel(logging.ERROR)  # it speaks of each program beyond a few
     return torch.compile(function, dynamic=True)
 
 
@@ -136,7 +140,10 @@ def module(
         every = attn_mask.expand(B, H, L, key.shape[2]).flatten(0, 1)
         hidden = ~every if attn_mask.dtype == torch.bool else every
     if is_causal:
-        hidden = torch.ones(L, key.shape[2], dtype=torch.bool).triu(1)
+        later = torch.ones(L, key.shape[2], dtype=torch.bool).triu(1)
+        boolean = hidden is None or hidden.dtype == torch.bool
+        hidden = later if hidden is None else hidden | later if boolean else hidden.masked_fill(later, -torch.inf)
+        is_causal = attn_mask is None  # a promise that the mask is nothing else
     made.eval()
     given = (x.flatten(0, 1) for x in (query, key, value))
     output, _ = made(*given, attn_mask=hidden, need_weights=False, is_causal=is_causal)

@@ -19,6 +19,8 @@ def _attend(
     # Of grouped heads it gives head h the keys h % G, others h // (H/G): left out here.
     from x_transformers.attend import Attend
 
+    if attn_mask is not None:  # of two axes it takes the first for the batch
+        attn_mask = attn_mask.reshape((1,) * (4 - attn_mask.ndim) + attn_mask.shape)
     boolean = attn_mask is not None and attn_mask.dtype == torch.bool
     attend = Attend(
         causal=is_causal, scale=scale, softclamp_logits=softcap > 0, logit_softclamp_value=softcap, flash=flash

@@ -1,0 +1,68 @@
+"""Calls as most programs make them: no state, every triple of the options without a mask, and size by size.
+
+A cover of all options has a mask in nearly all of its calls, and draws a size in few: what is wrong without a mask, or
+at one width of heads alone, is met here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle
+
+import numpy as np
+from covertable import make
+
+BETWEEN = (12, 24, 40, 72, 80, 96, 100, 112, 136, 144, 160, 192, 200, 224)
+"""Widths of heads that are no powers of two: kernels have blocks of 32, 64, 128 and 256."""
+MANY_HEADS = (17, 20, 24, 32, 40)
+CACHED = (513, 1025, 4097, 8192)
+"""Keys of a single query, just above the blocks of caches and splits."""
+OPTIONS = ("relation", "group", "scale", "causal", "window", "softcap", "log-sum-exp")
+"""Of which every triple meets."""
+CYCLES: Mapping[str, Sequence[str]] = {
+    "width": (*map(str, BETWEEN), "64", "128", "256"),
+    "heads": ("few", *map(str, MANY_HEADS[:2]), "few", *map(str, MANY_HEADS[2:])),
+    "lengths": ("short", "keys", "short", "both", "queries"),
+    "values": ("same", "narrower", "wider"),
+    "batch": ("few", "many", "few", "few"),
+    "numbers": ("normal", "integers", "normal"),
+    "memory": ("contiguous", "transposed", "fused", "transposed"),
+    "wants": ("qkv", "qkv", "nothing", "qkv", "kv"),
+}
+"""Levels that follow each other, a number to each cycle that makes them meet."""
+
+
+def common_plans(
+    neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]], rng: np.random.Generator
+) -> Iterator[dict[str, str]]:
+    """Plans without masks, and of masks alone.
+
+    Args:
+        neutral: the first level of each factor.
+        levels: those that a kernel has, of each factor.
+        rng: for the order.
+    """
+    free = {name: levels[name] for name in OPTIONS if len(levels[name]) > 1}
+    met = make(free, strength=min(3, len(free)), salt=str(int(rng.integers(2**16))))
+    rows = [met[k] for k in rng.permutation(len(met))]
+    # Each width twice: a few of the calls have other sizes in place of theirs.
+    count = max(len(rows), 2 * len(CYCLES["width"]))
+    walks = {name: cycle([x for x in walk if x in levels[name] or x.isdigit()]) for name, walk in CYCLES.items()}
+    for _, row in zip(range(count), cycle(rows), strict=False):
+        yield {**neutral, **row, **{name: next(walk) for name, walk in walks.items()}}
+    for keys in CACHED:
+        yield {**neutral, "lengths": str(keys), "numbers": "normal"}
+    # A sum of weights that half precision has no room for.
+    yield {**neutral, "lengths": "4097", "numbers": "sums"}
+    for causal in levels["causal"]:  # with more than 512 queries and keys
+        yield {**neutral, "lengths": "long", "width": "narrow", "causal": causal}
+    if len(levels["rows"]) > 1:
+        yield from _plans_of_empty_rows(neutral, levels)
+
+
+def _plans_of_empty_rows(neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
+    """Rows that see nothing in some entries and heads, whose numbers are not to be in the gradients of others."""
+    masks = [mask for mask in levels["mask"] if mask.startswith("boolean") and mask.count(",") == 3]
+    for mask in masks:
+        for batch in levels["batch"]:
+            yield {**neutral, "rows": levels["rows"][-1], "mask": mask, "batch": batch}

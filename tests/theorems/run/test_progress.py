@@ -1,0 +1,31 @@
+"""The lines that a log has of a run."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+
+from theorems.core.claim import Verdict
+from theorems.core.on_kernel import KernelDescription
+from theorems.run.description import Description
+from theorems.run.events import Started, UnitDone
+from theorems.run.progress import Lines
+from theorems.run.result import Result
+
+KERNEL = KernelDescription("mine", "mine", "float64", "", {})
+
+
+@pytest.mark.parametrize(("kernel", "lines"), [(KERNEL, 2), (None, 3)])
+def test_what_says_nothing_of_a_kernel_is_not_done_on_it(kernel: KernelDescription | None, lines: int) -> None:
+    said = io.StringIO()
+    print_line = Lines(Console(file=said, width=100), 3, "examples")
+    print_line(Started(Description(kernel=kernel)))
+    print_line(UnitDone(Result("kernel-output", "", counts={Verdict.UPHELD: 3}, touched=("attend",))))
+    print_line(UnitDone(Result("lemma-10", "", counts={Verdict.NOT_APPLICABLE: 1}, generated=False)))
+    print_line(
+        UnitDone(Result("kernel-causal", "", counts={Verdict.NOT_APPLICABLE: 1}, generated=False, touched=("attend",)))
+    )
+    assert len(said.getvalue().splitlines()) == lines
+    assert ("lemma-10" in said.getvalue()) is (kernel is None)
