@@ -98,20 +98,25 @@ def _in_long_state(call: AttentionCall, under_test: OnKernel) -> Iterator[About]
 
 def _of_rows(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None) -> Iterator[About]:
     """Of all rows, or of some that are a call of their own."""
-    if rows.call.dropout:
-        rows = yield from _of_dropout(rows, answer)
     if rows.call.scale is not None:
-        yield from _comparisons(rows, answer, of_nan)
+        yield from _of_weights_that_are_left(rows, answer, of_nan)
         return
-    usual = list(_comparisons(rows, answer, of_nan))
+    usual = list(_of_weights_that_are_left(rows, answer, of_nan))
     if all(claim.verdict is Verdict.UPHELD for _, claim in usual):
         found, scale = usual, "1/√E"
     else:
-        papers = list(_comparisons(replace(rows, call=rows.call.replace(scale=1.0)), answer, of_nan))
+        papers = list(_of_weights_that_are_left(replace(rows, call=rows.call.replace(scale=1.0)), answer, of_nan))
         is_papers = all(claim.verdict is Verdict.UPHELD for _, claim in papers)
         found, scale = (papers, "1") if is_papers else (usual, "1/√E")
     for about, claim in found:
         yield about, replace(claim, branch=scale) if claim.name == OUTPUT else claim
+
+
+def _of_weights_that_are_left(rows: FurtherRows, answer: Answer, of_nan: Groups | None) -> Iterator[About]:
+    """Which weights were dropped is read from the output, under the scale of the rows; the rest follows."""
+    if rows.call.dropout:
+        rows = yield from _of_dropout(rows, answer)
+    yield from _comparisons(rows, answer, of_nan)
 
 
 def _comparisons(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None) -> Iterator[About]:

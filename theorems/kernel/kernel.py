@@ -36,7 +36,9 @@ from theorems.kernel.compiling import answer_compiled
 from theorems.kernel.diagnosis import diagnose
 from theorems.kernel.importing import import_callable
 from theorems.kernel.interfaces import ALWAYS, INTERFACES
+from theorems.kernel.interfaces.by_name import interface_of
 from theorems.kernel.interfaces.interface import Interface, Parameters, Request, Returned, parameters_of
+from theorems.kernel.interfaces.reading import Reading
 from theorems.kernel.placing import FURTHER_LEAVES, Placed, memory_of, place_mask, place_tensor, with_other_options
 from theorems.kernel.queries import OuterKernel, PromptKernel
 from theorems.kernel.repeating import answer_repeatedly
@@ -123,6 +125,7 @@ class Kernel:
         not_compiled: why ``torch.compile`` does not take it; empty if it does, or was not asked.
         device: where its tensors live.
         accounts: what becomes of each of its parameters, :class:`theorems.kernel.parameters.Account`.
+        reading: how it is called, where its interface was found out.
     """
 
     call: Callable[..., Any]
@@ -144,6 +147,7 @@ class Kernel:
     not_compiled: str = ""
     device: str = "cpu"
     accounts: Mapping[str, str] = field(default_factory=dict)
+    reading: Reading | None = None
     _last: dict[str, Held] = field(default_factory=dict, init=False, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -562,7 +566,8 @@ class KernelError(InvalidInput):
 
 def _restore(held: dict[str, Any]) -> Kernel:
     call = import_callable(held["source"]) if held["call"] is None else held["call"]
-    found = {"call": call, "interface": INTERFACES[held["interface"]], "parameters": parameters_of(call)}
+    interface = INTERFACES[held["interface"]] if held["reading"] is None else interface_of(held["reading"])
+    found = {"call": call, "interface": interface, "parameters": parameters_of(call)}
     return Kernel(**held | found)
 
 
