@@ -209,7 +209,7 @@ def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, Fur
     s: Any = rows.weights
     nonzero = s.value > LEAST_WEIGHT
     kept = answer.output != 0
-    rows = replace(rows, factor=np.where(kept, 1 / (1 - p), 0.0))
+    rows = with_what_was_dropped(rows, answer)
     if not rows.empty.all():
         yield "dropout", same(DROPPED, answer.output, rows.output, ~rows.empty)
     n = int(nonzero.sum())
@@ -219,6 +219,11 @@ def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, Fur
         off = abs(float(kept[nonzero].mean()) - (1 - p))
         yield "dropout", at_least(SHARE, Form.EFFECTIVE, far, off, rounding=0.0, why=EXACT)
     return rows
+
+
+def with_what_was_dropped(rows: FurtherRows, answer: Answer) -> FurtherRows:
+    """The formula with the weights dropped that are 0 in an output whose values are the identity."""
+    return replace(rows, factor=np.where(answer.output != 0, 1 / (1 - rows.call.dropout), 0.0))
 
 
 GRADIENT_CLAIMS = (*GRADIENTS, NO_GRADIENT)

@@ -28,7 +28,7 @@ from theorems.kernel.interfaces import INTERFACES, recognise
 from theorems.kernel.interfaces.by_name import BY_NAME, interface_of
 from theorems.kernel.interfaces.interface import Interface, Parameters, parameters_of
 from theorems.kernel.kernel import DTYPES, LAYOUTS, Kernel
-from theorems.kernel.parameters import SAID_BY_NAME, Account, accounts
+from theorems.kernel.parameters import SAID_BY_NAME, Account, accounts, call_to_exercise
 from theorems.kernel.with_torch import torch
 from theorems.rounding.attention_rows import AttentionRows
 
@@ -245,7 +245,7 @@ def _complete(kernel: Kernel, *, deep: bool) -> Kernel:
 
 def _with_accounts(kernel: Kernel) -> Kernel:
     """The kernel with what becomes of its parameters."""
-    found = accounts(kernel, kernel.in_own_numbers(small_call(L=3)))
+    found = accounts(kernel, kernel.in_own_numbers(call_to_exercise()))
     ignored = any(SAID_BY_NAME.search(name) for name in found if found[name] in (Account.IGNORED, Account.NOT_TESTED))
     return kernel.replace(accounts=found, declares=kernel.declares | ({"parameters"} if ignored else frozenset()))
 

@@ -322,8 +322,9 @@ def test_an_emitted_test_fails_on_the_fault_and_passes_on_a_right_kernel(
     source = f"{emitted_signatures.__name__}:{name}"
     under_test = kernel_named(source, "float64").as_implementation()
     call = tensors(Sizes(B=2, H=4, G=2, L=3, T=5, E=8, M=8), Numbers.NORMAL, seed=0).replace(**options)
-    line, test = under_test.explained(statement_named(f"kernel-{capability}"), call, under_test)
+    line, test, no_test = under_test.explained(statement_named(f"kernel-{capability}"), call, under_test)
     assert line
+    assert not no_test
     namespace: dict[str, Any] = {"__name__": "emitted"}
     exec(file_of(source, [test], "test_mine.py"), namespace)
     (function,) = (one for key, one in namespace.items() if key.startswith("test_"))
