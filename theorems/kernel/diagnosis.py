@@ -20,7 +20,8 @@ from theorems.capabilities.table import options_on
 from theorems.core.claim import Verdict
 from theorems.core.on_kernel import Answer, Explanation, OnKernel, Refused
 from theorems.core.statement import Statement
-from theorems.kernel.reproducer import reproducer
+from theorems.kernel.reproducer import numbers_of, reproducer
+from theorems.kernel.reproducing.drawn_numbers import MANY, with_drawn_numbers
 from theorems.kernel.trace import QUANTITIES, Entry, Quantity, Trace
 from theorems.rounding.further_rows import FurtherRows
 
@@ -36,8 +37,19 @@ def diagnose(statement: Statement, call: AttentionCall, under_test: OnKernel) ->
     found = trace_failure(statement, call, under_test)
     if found is None:
         return Explanation(no_test="called again the kernel is right: what it returns depends on what was before")
-    line = f"{statement.id}: {'; '.join(filter(None, (_where(found), _together(call) or _cause(found))))}."
+    line = _line(statement, call, found)
+    if numbers_of(found.call) > MANY:
+        other, lines = with_drawn_numbers(call)
+        drawn = trace_failure(statement, other, under_test) if lines else None
+        if drawn is not None:
+            test, _ = reproducer(drawn.replace(drawn=lines), _line(statement, other, drawn))
+            if test:
+                return Explanation(line, test)
     return Explanation(line, *reproducer(found, line))
+
+
+def _line(statement: Statement, call: AttentionCall, found: Trace) -> str:
+    return f"{statement.id}: {'; '.join(filter(None, (_where(found), _together(call) or _cause(found))))}."
 
 
 def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKernel) -> Trace | None:

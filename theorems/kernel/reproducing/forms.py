@@ -59,7 +59,7 @@ def _comparison(found: Trace, guards: bool, backward: bool) -> Iterator[str]:
     kernel, call, claims = found.kernel, found.call, found.falsified
     looks_back = backward or any(entry.what.name.endswith("gradient") for entry in found.entries) or EMPTY in claims
     calling = _calling(found, weights=WEIGHTS in claims, is_forward=not looks_back)
-    yield from tensor_lines(call)
+    yield from tensor_lines(call, found.drawn)
     empty = ~call.visibility(kernel.alignment).any(axis=-1) & ~call.absent
     # Gradients of rows that see nothing are those of the convention that the kernel follows.
     follows = empty.any() and any(entry.what.name in ("key_gradient", "value_gradient") for entry in found.entries)
@@ -102,7 +102,7 @@ def _dropout(found: Trace, guards: bool) -> Iterator[str]:
     """Values are the identity, so that the output shows which weights were dropped."""
     call = found.call
     calling = _calling(found, weights=WEIGHTS in found.falsified)
-    yield from tensor_lines(call)
+    yield from tensor_lines(call, found.drawn)
     yield from placed_lines(call, found.kernel, guards)
     yield f"torch.manual_seed({call.seed})"
     yield from calling.in_its_state()
@@ -133,7 +133,7 @@ def _dropout(found: Trace, guards: bool) -> Iterator[str]:
 def _redrawn(found: Trace, guards: bool) -> Iterator[str]:
     """Another seed drops other weights."""
     first, second = (call.replace(state=State.ONCE, wants="") for call in found.calls[-2:])
-    yield from tensor_lines(first)
+    yield from tensor_lines(first, found.drawn)
     yield from placed_lines(first, found.kernel, guards)
     yield from _calling(found, first).function("forward")
     results = "[0]" if first.log_sum_exp else ""
@@ -147,7 +147,7 @@ def _redrawn(found: Trace, guards: bool) -> Iterator[str]:
 def _same_bits(found: Trace, guards: bool) -> Iterator[str]:
     """The same call twice."""
     calling = _calling(found)
-    yield from tensor_lines(found.call)
+    yield from tensor_lines(found.call, found.drawn)
     yield from placed_lines(found.call, found.kernel, guards)
     yield from calling.run()
     yield "once, again = run(query, key, value), run(query, key, value)"
@@ -166,7 +166,7 @@ def _alone(found: Trace, guards: bool) -> Iterator[str]:
         if np.shape(getattr(whole, name)) != np.shape(getattr(alone, name))
     )
     in_batch, by_itself = _calling(found, whole), _calling(found, alone, renamed=renamed)
-    yield from tensor_lines(whole)
+    yield from tensor_lines(whole, found.drawn)
     yield from placed_lines(whole, found.kernel, guards)
     arguments = "query, key, value, upstream" + (", lse_upstream" if whole.lse_upstream is not None else "")
     by_itself_as = "run" if in_batch.forward == by_itself.forward else "run_alone"
@@ -185,7 +185,7 @@ def _rescaled(found: Trace, guards: bool) -> Iterator[str]:
     """Half the data and double the factor, of some groups."""
     own, other = (call.replace(memory=Memory.CONTIGUOUS) for call in found.calls[-2:])
     calling = _calling(found, own)
-    yield from tensor_lines(own)
+    yield from tensor_lines(own, found.drawn)
     for name in (*OWN, "descales"):
         yield tensor(f"other_{name}", getattr(other, name))
     yield from placed_lines(own, found.kernel, guards)
@@ -210,7 +210,7 @@ def _hidden_keys(found: Trace, guards: bool) -> Iterator[str]:
     changed = (poisoned.key != clean.key).any(axis=(0, 1, 3)) | (poisoned.value != clean.value).any(axis=(0, 1, 3))
     at = np.flatnonzero(changed)
     clear = ~seen[..., at].any(axis=-1) & seen.any(axis=-1)
-    yield from tensor_lines(clean)
+    yield from tensor_lines(clean, found.drawn)
     yield f"hidden = {at.tolist()}  # keys that hold other numbers in the second call"
     yield "other_key, other_value = key.clone(), value.clone()"
     yield tensor("other_key[:, :, hidden]", poisoned.key[:, :, at])
@@ -244,7 +244,7 @@ def _parameters(found: Trace, guards: bool) -> Iterator[str]:
     call = kernel.in_own_numbers(call_to_exercise()).replace(wants="")
     name = of_kind(kernel.accounts, Account.IGNORED)[0]
     calling = _calling(found, call, further="**given")
-    yield from tensor_lines(call)
+    yield from tensor_lines(call, {})
     yield from placed_lines(call, kernel, guards)
     yield "settings = ["
     for value in values_of(name, kernel.parameters[name], call, kernel):
