@@ -68,6 +68,8 @@ class Answer:
         weights: shape (B, H, L, T), where the kernel returns them.
         sink_gradient, bias_gradient: of sinks and bias, where the kernel differentiates them.
         changed: the names of the tensors that it wrote to, and of those beside which it wrote.
+        failed: what it raised, where it returns something in another state.
+        others: of a call that is made over and over, what came of it later in other bits, each with how often.
     """
 
     output: Array
@@ -79,10 +81,16 @@ class Answer:
     sink_gradient: Array | None = None
     bias_gradient: Array | None = None
     changed: tuple[str, ...] = ()
+    failed: str = ""
+    others: tuple[tuple[Answer, int], ...] = ()
 
 
 class Refused(Exception):
     """The kernel raised on a call that it may refuse: sizes or options that it says it does not support."""
+
+
+class NotCompiled(Refused):
+    """PyTorch cannot compile it."""
 
 
 def no_kernel(call: AttentionCall) -> Answer:

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from generators.attention_call import AttentionCall
+from generators.attention_call import REPEATS, AttentionCall
 from theorems.capabilities.agreement import GRADIENTS, rows_of, with_factors
 from theorems.capabilities.empty_rows import claimed_gradients, convention_of, groups_of_nan
 from theorems.capabilities.examination import WEIGHTS, with_what_was_dropped
+from theorems.capabilities.long_states import EACH_TIME, RETURNS
 from theorems.capabilities.same_again import ALONE, REDRAWN, RESCALED
 from theorems.capabilities.table import options_on
 from theorems.core.claim import Verdict
@@ -126,6 +127,8 @@ def _where_claimed(what: Quantity, rows: FurtherRows, due: Any) -> Bool[np.ndarr
 def _together(call: AttentionCall) -> str:
     """The options that have to meet, which is more than a guess; empty if one is enough."""
     options = list(options_on(call))
+    if "empty-rows" in options:
+        options.remove("boolean-mask")  # it is on wherever there are such rows
     return f"only where {' and '.join(options)} meet, as far as was found" if len(options) > 1 else ""
 
 
@@ -161,6 +164,8 @@ OTHERWISE: Mapping[str, str] = MappingProxyType(
         RESCALED: "half the data and double the factor give other bits",
         "parameters-have-an-effect": "it takes parameters, and ignores them",
         "inputs-are-unchanged": "it writes to its arguments, or beside them",
+        RETURNS: "through torch.compile it raises, where it returns by itself",
+        EACH_TIME: f"of {REPEATS} equal calls some are wrong",
         "query-gradient": "other numbers in keys that a row does not see change its dQ",
         "key-gradient": "other numbers in keys that no row sees change dK of other keys",
         "value-gradient": "other numbers in keys that no row sees change dV of other keys",
@@ -177,6 +182,7 @@ BY_CLAIM: Mapping[str, str] = MappingProxyType(
         "hidden-keys-have-no-gradient": "the backward pass does not mask",
         "same-bits": "the order of a sum depends on scheduling, as with atomic additions",
         "inputs-are-unchanged": "it works in place where it should on a copy",
+        EACH_TIME: "a race, memory that is not cleared, or something that is counted",
     }
 )
 BY_CAPABILITY: Mapping[str, str] = MappingProxyType(
@@ -185,6 +191,8 @@ BY_CAPABILITY: Mapping[str, str] = MappingProxyType(
         "memory": "strides are taken for those of a contiguous tensor",
         "causal-rectangle": "the diagonal of L ≠ T is where that of L = T would be",
         "default-scale": "the scale that it takes by itself is neither 1/√E nor 1",
+        "compiled": "something that was traced is taken for constant, an operator has another shape, other strides or"
+        " another effect than it says, or there is a branch for compiled code",
         "repeated-calls": "something of the first call is left over: a buffer that is not cleared",
     }
 )
@@ -215,6 +223,8 @@ def _by_claims(found: Trace) -> Iterator[str]:
         yield "the backward pass does not mask"
     if "log-sum-exp" in claims and len(claims) == 1:
         yield from _of_log_sum_exp(found)
+    if found.capability == "compiled":
+        yield BY_CAPABILITY["compiled"]
     yield from _by_size(found.call)
     if found.capability in BY_CAPABILITY:
         yield BY_CAPABILITY[found.capability]

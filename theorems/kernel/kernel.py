@@ -26,18 +26,22 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from generators.attention_call import Alignment, AttentionCall, Memory, State
+from generators.attention_call import COMPILED, REPEATS, Alignment, AttentionCall, Memory, State
 from generators.further_tensors import with_columns_beyond
 from reference_attention.errors import InvalidInput
 from reference_attention.loss import Array, Loss
 from theorems.bounded.formats import FORMATS, HALF, Format
 from theorems.core.on_kernel import Answer, KernelUse, OnKernel, Refused
+from theorems.kernel.compiling import answer_compiled
 from theorems.kernel.diagnosis import diagnose
 from theorems.kernel.importing import import_callable
 from theorems.kernel.interfaces import ALWAYS, INTERFACES
+from theorems.kernel.interfaces.by_name import interface_of
 from theorems.kernel.interfaces.interface import Interface, Parameters, Request, Returned, parameters_of
+from theorems.kernel.interfaces.reading import Reading
 from theorems.kernel.placing import FURTHER_LEAVES, Placed, memory_of, place_mask, place_tensor, with_other_options
 from theorems.kernel.queries import OuterKernel, PromptKernel
+from theorems.kernel.repeating import answer_repeatedly
 from theorems.kernel.report import describe_kernel, hints
 from theorems.kernel.sizes import Taken, is_power_of_four
 from theorems.kernel.with_torch import torch
@@ -118,8 +122,10 @@ class Kernel:
         skips_below: weights smaller than this share of the largest may be left out, as the callable declares.
         many_queries: whether it takes more than one query to an input; else each gets a copy of the keys.
         differentiable: whether it has a backward pass.
+        not_compiled: why ``torch.compile`` does not take it; empty if it does, or was not asked.
         device: where its tensors live.
         accounts: what becomes of each of its parameters, :class:`theorems.kernel.parameters.Account`.
+        reading: how it is called, where its interface was found out.
     """
 
     call: Callable[..., Any]
@@ -138,8 +144,10 @@ class Kernel:
     skips_below: float = 0.0
     many_queries: bool = True
     differentiable: bool = True
+    not_compiled: str = ""
     device: str = "cpu"
     accounts: Mapping[str, str] = field(default_factory=dict)
+    reading: Reading | None = None
     _last: dict[str, Held] = field(default_factory=dict, init=False, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -256,22 +264,29 @@ class Kernel:
             Refused: the kernel raises.
             InvalidInput: it returns something that is no tensor of the shape or dtype that is due.
         """
+        if call.state in COMPILED:
+            return answer_compiled(self, call)
         held = {name: place_tensor(self.tensor(getattr(call, name)), memory_of(name, call)) for name in TENSORS}
         upstream = place_tensor(self.tensor(call.upstream), call.upstream_memory)
         masks = self.masks(call)
         everything = held | {"upstream": upstream} | masks
         before = {name: one.bits() for name, one in everything.items()}
-        if call.dropout:
-            torch.manual_seed(call.seed)
-        try:
+
+        def once() -> Answer:
+            if call.dropout:
+                torch.manual_seed(call.seed)
             found, gradients = self._in_its_state(call, held, masks, upstream.tensor)
             dq, dk, dv = (gradients.get(name) for name in TENSORS)
+            lse, weights = (None if x is None else _float64(x) for x in found[1:])
+            sinks, bias = gradients.get("sinks"), gradients.get("bias")
+            return Answer(_float64(found.output), dq, dk, dv, lse, weights, sinks, bias)
+
+        try:
+            answer = answer_repeatedly(once, REPEATS, call) if call.state is State.MANY else once()
         except KernelError as error:
             raise Refused(str(error).removeprefix("--attention: ")) from None
         changed = tuple(name for name, one in everything.items() if not torch.equal(one.bits(), before[name]))
-        lse, weights = (None if x is None else _float64(x) for x in found[1:])
-        sinks, bias = gradients.get("sinks"), gradients.get("bias")
-        return Answer(_float64(found.output), dq, dk, dv, lse, weights, sinks, bias, changed)
+        return replace(answer, changed=changed)
 
     def masks(self, call: AttentionCall) -> dict[str, Placed]:
         """Masks, sinks and slopes as they lie in memory."""
@@ -292,8 +307,9 @@ class Kernel:
     ) -> tuple[Returned, Gradients]:
         """What the kernel returned and the gradients, with what else happens around the call."""
         wants = call.wants if self.differentiable else ""
-        others = {name: -held[name].tensor.flip(2) for name in TENSORS}
-        other_masks = {name: masks[name].tensor.flip(-1) for name in ("visible", "bias") if name in masks}
+        busy = call.state in (State.OVERWRITTEN, State.INTERLEAVED)
+        others = {name: -held[name].tensor.flip(2) for name in TENSORS if busy}
+        other_masks = {name: masks[name].tensor.flip(-1) for name in ("visible", "bias") if busy and name in masks}
         own_masks = {name: one.tensor for name, one in masks.items()}
         # Upstream of the output, and of the log-sum-exp where that is differentiated.
         upstreams = (upstream, None if call.lse_upstream is None else self.tensor(call.lse_upstream))
@@ -410,7 +426,7 @@ class Kernel:
             splits=call.splits,
             page=call.page,
             seed=call.seed,
-            deterministic=call.state is State.TWICE,
+            deterministic=call.state in (State.TWICE, State.MANY),
         )
 
     def suit(self, call: AttentionCall) -> AttentionCall:
@@ -550,7 +566,8 @@ class KernelError(InvalidInput):
 
 def _restore(held: dict[str, Any]) -> Kernel:
     call = import_callable(held["source"]) if held["call"] is None else held["call"]
-    found = {"call": call, "interface": INTERFACES[held["interface"]], "parameters": parameters_of(call)}
+    interface = INTERFACES[held["interface"]] if held["reading"] is None else interface_of(held["reading"])
+    found = {"call": call, "interface": interface, "parameters": parameters_of(call)}
     return Kernel(**held | found)
 
 

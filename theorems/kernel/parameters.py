@@ -32,8 +32,12 @@ class Account(StrEnum):
     """It takes values that should change the output, and the output is the same, bit for bit."""
 
 
-SAID_BY_NAME = re.compile(r"mask|bias|slope|window|cap$|softcap|scale|temperature|dropout")
-"""Names of parameters that change the output."""
+SAID_BY_NAME = re.compile(
+    r"^(?!return_|use_|gen_|dropout_mask)"
+    r".*(mask|bias|slopes?|window(_size)?|cap|scale|scaling|temperature|dropout(_p|_rate)?)$"
+)
+"""Names of parameters that change the output. What is to be returned or made use of, and which weights a dropout that
+is off would drop, may do nothing."""
 
 
 def call_to_exercise() -> AttentionCall:

@@ -10,7 +10,8 @@ import numpy as np
 
 from generators.attention_call import AttentionCall, Memory, State
 from theorems.capabilities.empty_rows import EMPTY
-from theorems.capabilities.examination import IGNORED, NEUTRAL, SHARE, UNCHANGED, WEIGHTS
+from theorems.capabilities.examination import IGNORED, NEUTRAL, SHARE, WEIGHTS
+from theorems.capabilities.long_states import UNCHANGED
 from theorems.capabilities.same_again import ALONE, CHANCE, LEAST_WEIGHT, REDRAWN, RESCALED
 from theorems.kernel.parameters import Account, call_to_exercise, of_kind, values_of
 from theorems.kernel.reproducing.calling import OWN, Calling
