@@ -18,6 +18,7 @@ from theorems.kernel.reproducer_file import file_of
 FAULTS, FURTHER = "examples.real_faults.", "examples.real_faults.further."
 PLANTED = "tests.theorems.capabilities.planted_kernels:"
 COMBINED = "tests.theorems.capabilities.combined_faults:"
+COMPILED = "tests.theorems.capabilities.compiled_kernels:"
 OWN = "tests.theorems.kernel.emitted_kernels:"
 FLASH, SDPA = f"{FAULTS}attention:tiled", f"{FAULTS}attention:tiled_sdpa"
 TORCH = "torch.nn.functional:scaled_dot_product_attention"
@@ -104,6 +105,8 @@ ROWS = (
     Row("repeated-calls", f"{COMBINED}output_is_a_buffer", SDPA),
     Row("repeated-calls", f"{COMBINED}keys_remembered_by_their_pointer", SDPA, ""),
     Row("repeated-calls", f"{COMBINED}second_backward_is_another", SDPA, "d"),
+    Row("compiled", f"{COMPILED}mask_dropped", SDPA, ""),
+    Row("compiled", f"{COMPILED}first_length", SDPA, ""),
     Row("parameters", f"{OWN}window_of_no_effect", f"{OWN}window_of_an_effect", "sliding_window is taken"),
     Row("exact-weights", f"{PLANTED}one_unit_off", SDPA, dtype="bfloat16"),
 )

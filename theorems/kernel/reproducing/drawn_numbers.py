@@ -11,7 +11,7 @@ from generators.attention_call import AttentionCall, Memory
 from theorems.kernel.placing import memory_of
 from theorems.kernel.with_torch import torch
 
-MANY = 2_000
+MANY = 100
 """Numbers from which on they are drawn, if the call still fails."""
 DRAWN = '''def drawn(seed, *shape):
     """Whole numbers from -3 to 3, in float64."""

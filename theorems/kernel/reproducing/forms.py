@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from generators.attention_call import AttentionCall, Memory, State
+from generators.attention_call import COMPILED, REPEATS, AttentionCall, Memory, State
 from theorems.capabilities.empty_rows import EMPTY
 from theorems.capabilities.examination import IGNORED, NEUTRAL, SHARE, WEIGHTS
-from theorems.capabilities.long_states import UNCHANGED
+from theorems.capabilities.long_states import EACH_TIME, UNCHANGED
 from theorems.capabilities.same_again import ALONE, CHANCE, LEAST_WEIGHT, REDRAWN, RESCALED
 from theorems.kernel.parameters import Account, call_to_exercise, of_kind, values_of
 from theorems.kernel.reproducing.calling import OWN, Calling
 from theorems.kernel.reproducing.checks import check_lines
+from theorems.kernel.reproducing.long_forms import compiled, each_time
 from theorems.kernel.reproducing.placement import MASKS, placed_lines, tensor_lines
 from theorems.kernel.reproducing.steps import constant
 from theorems.kernel.reproducing.text import names, quoted, tensor, wrap
@@ -36,6 +37,10 @@ def form_of(found: Trace, guards: bool = False, backward: bool = True) -> Iterat
     claims = found.falsified
     if IGNORED in claims:
         return _parameters(found, guards)
+    if found.call.state in COMPILED:
+        return compiled(found, guards)
+    if EACH_TIME in claims:
+        return each_time(found, guards)
     if "same-bits" in claims:
         return _same_bits(found, guards)
     if ALONE in claims:
@@ -151,9 +156,11 @@ def _same_bits(found: Trace, guards: bool) -> Iterator[str]:
     yield from tensor_lines(found.call, found.drawn)
     yield from placed_lines(found.call, found.kernel, guards)
     yield from calling.run()
-    yield "once, again = run(query, key, value), run(query, key, value)"
-    yield f"for name, x, was in zip({quoted(calling.results)}, again, once):"
-    yield "    check_same(name, x, was)"
+    yield "once = run(query, key, value)"
+    yield f"for number in range({REPEATS if found.call.state is State.MANY else 1}):"
+    yield "    again = run(query, key, value)"
+    yield f"    for name, x, was in zip({quoted(calling.results)}, again, once):"
+    yield "        check_same(name, x, was)"
 
 
 def _alone(found: Trace, guards: bool) -> Iterator[str]:
