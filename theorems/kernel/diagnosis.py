@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -22,6 +22,7 @@ from theorems.core.on_kernel import Answer, OnKernel, Refused
 from theorems.core.statement import Statement
 from theorems.kernel.reproducer import reproducer
 from theorems.kernel.trace import QUANTITIES, Entry, Trace
+from theorems.rounding.further_rows import FurtherRows
 
 BEYOND = 1e300
 """Where rounding may lose everything, any number is allowed, but NaN."""
@@ -71,11 +72,23 @@ def _entries(found: Trace, under_test: OnKernel) -> Iterator[Entry]:
     """Of each falsified claim about numbers that are due, the entries and where the worst is."""
     if found.capability == "hidden-keys":
         return
-    rows, answer = rows_of(found.call, under_test), found.answer
+    rows = rows_of(found.call, under_test)
     rows = replace(rows, call=with_factors(rows.call))
+    if EACH_TIME not in found.falsified:
+        yield from _of_answer(found.falsified, rows, found.answer)
+        return
+    for one, _ in found.answer.others:
+        off = [entry for entry in _of_answer(tuple(QUANTITIES), rows, one) if entry.is_off]
+        if off:
+            yield from off
+            return
+
+
+def _of_answer(names: Sequence[str], rows: FurtherRows, answer: Answer) -> Iterator[Entry]:
+    """The entries of claims about numbers that an answer has."""
     known = claimed_gradients(rows, answer, groups_of_nan(rows, answer.output))
-    for name in found.falsified:
-        if name not in QUANTITIES:
+    for name in names:
+        if name not in QUANTITIES or getattr(answer, QUANTITIES[name].name) is None:
             continue
         what = QUANTITIES[name]
         due, theirs = getattr(rows, what.name), np.asarray(getattr(answer, what.name))
@@ -98,8 +111,15 @@ def _where(found: Trace) -> str:
     """The worst entry, what it is and what it should be."""
     if not found.entries:
         return OTHERWISE.get(found.falsified[0], f"{found.falsified[0]} does not hold")
-    return " and ".join(_of_entry(entry) for entry in found.entries[:1]) + (
-        f"; {', '.join(entry.what.symbol for entry in found.entries[1:])} likewise" if len(found.entries) > 1 else ""
+    before = f"{OTHERWISE[EACH_TIME]}: " if EACH_TIME in found.falsified else ""
+    return (
+        before
+        + _of_entry(found.entries[0])
+        + (
+            f"; {', '.join(entry.what.symbol for entry in found.entries[1:])} likewise"
+            if len(found.entries) > 1
+            else ""
+        )
     )
 
 

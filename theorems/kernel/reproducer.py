@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from generators.attention_call import AXES, AttentionCall, Memory, State
+from generators.attention_call import AXES, REPEATS, AttentionCall, Memory, State
 from theorems.bounded.formats import HALF
+from theorems.kernel.compiling import BACKENDS, calls_of_other_sizes
 from theorems.kernel.trace import Entry, Trace
 from theorems.kernel.with_torch import torch
 
@@ -52,7 +53,7 @@ def reproducer(found: Trace, line: str) -> str:
     # Of these the textbook of the file has no word.
     if call.alone or any(getattr(call, name) is not None for name in AXES):
         return ""
-    form = _second_call if call.state is State.TWICE else FORMS.get(found.capability, _numbers_are_due)
+    form = BY_STATE.get(call.state) or FORMS.get(found.capability, _numbers_are_due)
     body = [*_tensors(found), *form(found)]
     lines = textwrap.fill(line, WIDTH - 4).splitlines()
     doc = '"""' + lines[0] + ("" if len(lines) == 1 else "\n" + "\n".join(lines[1:]) + "\n") + '"""'
@@ -63,7 +64,7 @@ def reproducer(found: Trace, line: str) -> str:
 def _can_be_written(call: AttentionCall) -> bool:
     """Whether a test of a few lines says what happens: nothing but calls one after another, on tensors as they are."""
     usual = call.upstream_memory is Memory.CONTIGUOUS is call.mask_memory and call.wants == "qkv"
-    return usual and call.state in (State.ONCE, State.TWICE) and not call.dropout and not call.beyond
+    return usual and call.state in (State.ONCE, *BY_STATE) and not call.dropout and not call.beyond
 
 
 def _tensors(found: Trace) -> Iterator[str]:
@@ -286,6 +287,37 @@ def _second_call(found: Trace) -> Iterator[str]:
         yield from _check_line(found, entry)
 
 
+def _each_time(found: Trace) -> Iterator[str]:
+    """The call over and over, each compared with the formula."""
+    yield from _due(found, found.call)
+    yield from _tensor_lines(found)
+    yield from _run(found, "query, key, value").splitlines()
+    checks = [line for entry in found.entries for line in _check_line(found, entry)]
+    yield f"for _ in range({REPEATS}):"
+    yield textwrap.indent("\n".join([f"{_results(found)} = run(query, key, value)", *checks]), "    ")
+
+
+def _compiled(found: Trace) -> Iterator[str]:
+    """Through ``torch.compile``, after calls of other sizes; of these none with a mask, which has one size."""
+    yield from _due(found, found.call)
+    yield from _tensor_lines(found)
+    yield f"compiled = torch.compile(kernel, backend={BACKENDS[found.call.state]!r})"
+    yield from _run(found, "query, key, value, upstream").replace("first(kernel(", "first(compiled(").splitlines()
+    if found.call.visible is None is found.call.bias:
+        smaller = [tuple(one.sizes[axis] for axis in "BLT") for one in calls_of_other_sizes(found.call)]
+        yield f"for B, L, T in {smaller}:  # other sizes first"
+        yield "    run(query[:B, :, :L], key[:B, :, :T], value[:B, :, :T], upstream[:B, :, :L])"
+    yield f"{_results(found)} = run(query, key, value, upstream)"
+    for entry in found.entries:
+        yield from _check_line(found, entry)
+
+
+def _results(found: Trace) -> str:
+    """What ``run`` returns."""
+    names = ["output", *(["lse"] if found.call.log_sum_exp else []), *(["dq", "dk", "dv"] if _backward(found) else [])]
+    return ", ".join(names) + ("," if len(names) == 1 else "")
+
+
 def _rows_that_see_nothing(found: Trace) -> Iterator[str]:
     """Zeros, or NaN, forward and backward alike; of NaN dQ may be 0."""
     yield from _due(found, found.call)
@@ -336,6 +368,9 @@ def _hidden_keys(found: Trace) -> Iterator[str]:
             yield '    assert (again[name][:, :, hidden] == 0).all(), f"{name} of hidden keys is not 0"'
 
 
+BY_STATE: Mapping[State, Callable[[Trace], Iterator[str]]] = MappingProxyType(
+    {State.TWICE: _second_call, State.MANY: _each_time} | dict.fromkeys(BACKENDS, _compiled)
+)
 FORMS = {
     "causal-rectangle": _rows_that_see_nothing,
     "empty-rows": _rows_that_see_nothing,
