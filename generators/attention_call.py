@@ -79,6 +79,7 @@ class AttentionCall(Subject):
         scale: factor of the logits; None leaves it to the kernel.
         visible: a boolean mask, broadcastable to (B, H, L, T); True is seen.
         bias: added to the logits, broadcastable to (B, H, L, T); −∞ hides.
+        beyond: so many columns more the kernel is given of its mask, behind those of the keys; they say nothing.
         causal: whether later keys are hidden.
         window: at most so many keys to the left and to the right of the diagonal are seen; −1 is no limit.
         log_sum_exp: whether the kernel is asked for log Σ e^logit, too.
@@ -114,6 +115,7 @@ class AttentionCall(Subject):
     scale: float | None = 1.0
     visible: Bool[np.ndarray, "..."] | None = None
     bias: Float64[np.ndarray, "..."] | None = None
+    beyond: int = 0
     causal: bool = False
     window: tuple[int, int] | None = None
     softcap: float = 0.0
@@ -265,7 +267,7 @@ ENTRIES = 1 << 16
 """B · H · L · T of which all rows are looked at."""
 PLAIN = (
     *("scale", "causal", "window", "softcap", "log_sum_exp", "memory", "placed", "upstream_memory", "mask_memory"),
-    *("state", "wants", "poison", "dropout", "parts", "splits", "page", "shared", "alone", "exact"),
+    *("state", "beyond", "wants", "poison", "dropout", "parts", "splits", "page", "shared", "alone", "exact"),
 )
 """Fields that are no arrays."""
 AXES: Mapping[str, str] = MappingProxyType(

@@ -20,10 +20,14 @@ from generators.call_space import Plan
 from generators.common_calls import BETWEEN, MANY_HEADS
 from generators.further_options import with_further_options
 
-LONGER = (511, 512, 513, 640, 1000, 1023, 1024, 1025, 2047, 2048)
+LONGER = (511, 512, 513, 640, 1000, 1023, 1024, 1025)
+LONGEST = (1500, 1537, 2047, 2048)
+"""Queries, or keys of several queries: such a call is about them, and has few heads, and narrow ones."""
+LATENT = 576
+"""From so many columns of keys and values on, a kernel takes no others."""
 DECODED = (500, 511, 512, 513, 1000, 1023, 1025, 2048, 2049, 4095, 4097, 8191, 8192)
 """Keys of a single query."""
-LENGTHS = (*SMALL, *LONG, *LONGER, *DECODED)
+LENGTHS = (*SMALL, *LONG, *LONGER, *LONGEST, *DECODED)
 BLOCKS = (8, 16, 32, 33, 63, 65, 127, 129, 255)
 WORK = 1 << 23
 """B · H · L · T · (E + M) at most: a call takes a small part of a second."""
@@ -86,19 +90,21 @@ class _Drawing:
         lengths = "decode" if cached else plan["lengths"]
         if lengths == "decode" and self.must_be_square:
             lengths = "keys"
+        relation = "L = T" if self.must_be_square else plan["relation"]
         T = int(rng.choice(LONG if lengths in ("keys", "both") else SMALL))
         L = int(rng.choice(LONG if lengths in ("queries", "both") else SMALL))
         if lengths == "decode":
             L, T = 1, cached or int(rng.choice(DECODED))
         elif lengths == "long":
-            L, T = (int(rng.choice(LONGER)) for _ in range(2))
-        relation = "L = T" if self.must_be_square else plan["relation"]
+            longest = LONGER if relation == "L = T" else LONGEST  # all pairs of these would be too many logits
+            L, T = (int(rng.choice(some)) for some in (LONGER, longest))
         if lengths != "decode":
             L, T = _in_relation(L, T, relation, rng)
         widths = {"narrow": SMALL, "block": BLOCKS, "between": BETWEEN}
         E = int(rng.choice(widths.get(plan["width"]) or (int(plan["width"]),)))
         wider, narrower = E + 1 if E < 128 else E + 32, max(1, E // 2 + 1 - E % 2)
-        M = {"same": E, "wider": wider}.get(plan["values"], narrower)
+        values = plan["values"]
+        M = int(values) if values.isdigit() else {"same": E, "wider": wider}.get(values, narrower)
         many = plan["heads"] != "few"
         H = int(rng.choice(MANY_HEADS if many else (1, 2, 3)))
         H = int(plan["heads"]) if plan["heads"].isdigit() else H
@@ -155,11 +161,13 @@ def _in_relation(L: int, T: int, relation: str, rng: np.random.Generator) -> tup
 
 def _affordable(of: Sizes, group: int, lengths: str) -> Sizes:
     """Smaller sizes, until a call of them is: the lengths last where they are what it is about."""
+    is_long = lengths in ("long", "decode")
+    is_longest = lengths == "long" and of.L != of.T and max(of.L, of.T) >= LONGEST[0]
 
     def costs(one: Sizes) -> bool:
         held = max(one.B * one.G * one.T * (one.E + one.M), one.B * one.H * one.L * (one.E + one.M))
         logits = one.B * one.H * one.L * one.T
-        return logits * (one.E + one.M) > WORK or max(held, logits) > HELD
+        return logits * (one.E + one.M) > (WORK // 2 if is_longest else WORK) or max(held, logits) > HELD
 
     def shorter(size: int, least: int) -> int:
         return max((one for one in LENGTHS if least <= one <= size // 2), default=size)
@@ -181,13 +189,20 @@ def _affordable(of: Sizes, group: int, lengths: str) -> Sizes:
         # Of one group the heads may have been halved: they are not to grow again.
         return replace(one, G=half(one.G), H=half(one.G) * group) if one.G > 1 else one
 
-    is_long = lengths in ("long", "decode")
+    def other_length_of(one: Sizes, least: int) -> Sizes:
+        other = "T" if one.L > one.T else "L"
+        return replace(one, **{other: shorter(getattr(one, other), least)})
+
+    def narrower(one: Sizes, least: int) -> Sizes:
+        return replace(one, E=half(one.E, least), M=half(one.M, least)) if of.E + of.M < LATENT else one
+
     ways: list[Callable[[Sizes], Sizes]] = [
         lambda one: replace(one, B=half(one.B)) if is_long else lengths_of(one, 63),
         lambda one: fewer_groups(one) if is_long else one,
         lambda one: replace(one, H=half(one.H, 2)) if is_long and one.G == 1 else one,
-        lambda one: lengths_of(one, 511),
-        lambda one: replace(one, E=half(one.E, 8), M=half(one.M, 8)) if is_long else one,
+        lambda one: narrower(one, 8) if is_longest else lengths_of(one, 511),
+        lambda one: other_length_of(one, 127) if is_longest else one,
+        lambda one: narrower(one, 4) if is_long else one,
         lambda one: replace(one, B=half(one.B, 2)),
         lambda one: lengths_of(one, 31),
         fewer_groups,
@@ -330,6 +345,10 @@ def _mask(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
     if plan["rows"] != "all see a key" and kind == "boolean":
         empty = rng.random(shape[:-1]) < 0.4
         empty.reshape(-1)[0] = True
+        if empty.ndim == 3 and rng.random() < 0.5:
+            # Those of one entry, or of one head, alone: nothing of theirs is to be in others.
+            others = empty[1:] if len(empty) > 1 else empty[:, 1:]
+            others[...] = False
         seen[empty] = False
     if kind == "boolean":
         return call.replace(visible=seen)
@@ -370,6 +389,7 @@ def _around(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
         placed=plan["placed"] if memory is not Memory.CONTIGUOUS else "qkv",
         upstream_memory=upstream,
         mask_memory=Memory(plan["mask memory"]) if masked else Memory.CONTIGUOUS,
+        beyond=int(drawing.rng("columns").choice((1, 3, 8))) if masked and plan["columns"] != "of keys" else 0,
         state=State(plan["state"]),
         wants="" if plan["wants"] == "nothing" else plan["wants"],
         log_sum_exp=plan["log-sum-exp"] != "none",

@@ -76,6 +76,7 @@ FACTORS = (
         ),
         is_option=True,
     ),
+    Factor("columns", _with("longer-masks", "beyond the keys", neutral="of keys"), is_option=True),
     Factor("rows", _with("empty-rows", "some see nothing", neutral="all see a key"), is_option=True),
     Factor("causal", _with("causal", "causal"), is_option=True),
     Factor("window", _with("window", "left", "both", "right"), is_option=True),

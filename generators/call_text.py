@@ -86,7 +86,7 @@ def _option(name: str, value: Any) -> Any:
         fits, due = value is None or number, "a finite number, or null for the kernel's own"
     elif name == "softcap":
         fits, due = number and value >= 0, "a finite number that is not negative"
-    elif name in ("seed", "parts", "splits", "page"):
+    elif name in ("seed", "parts", "splits", "page", "beyond"):
         fits, due = whole and value >= 0, "a whole number that is not negative"
     elif name == "window":
         fits = isinstance(value, list | tuple) and len(value) == 2 and all(type(one) is int for one in value)

@@ -1,4 +1,4 @@
-"""Calls as most programs make them: no mask and no state, every triple of the options that are left, and size by size.
+"""Calls as most programs make them: no state, every triple of the options without a mask, and size by size.
 
 A cover of all options has a mask in nearly all of its calls, and draws a size in few: what is wrong without a mask, or
 at one width of heads alone, is met here.
@@ -35,7 +35,7 @@ CYCLES: Mapping[str, Sequence[str]] = {
 def common_plans(
     neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]], rng: np.random.Generator
 ) -> Iterator[dict[str, str]]:
-    """Plans without masks.
+    """Plans without masks, and of masks alone.
 
     Args:
         neutral: the first level of each factor.
@@ -54,3 +54,15 @@ def common_plans(
         yield {**neutral, "lengths": str(keys), "numbers": "normal"}
     # A sum of weights that half precision has no room for.
     yield {**neutral, "lengths": "4097", "numbers": "sums"}
+    for causal in levels["causal"]:  # with more than 512 queries and keys
+        yield {**neutral, "lengths": "long", "width": "narrow", "causal": causal}
+    if len(levels["rows"]) > 1:
+        yield from _plans_of_empty_rows(neutral, levels)
+
+
+def _plans_of_empty_rows(neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
+    """Rows that see nothing in some entries and heads, whose numbers are not to be in the gradients of others."""
+    masks = [mask for mask in levels["mask"] if mask.startswith("boolean") and mask.count(",") == 3]
+    for mask in masks:
+        for batch in levels["batch"]:
+            yield {**neutral, "rows": levels["rows"][-1], "mask": mask, "batch": batch}

@@ -1,6 +1,10 @@
-"""Affine functions of scores and places, as flex attention takes them; tensors of 8 bits; values that are keys."""
+"""Affine functions of scores and places, as flex attention takes them; tensors of 8 bits; values that are keys;
+masks that are longer than the keys.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
@@ -46,3 +50,17 @@ def with_values_in_keys(call: AttentionCall) -> AttentionCall:
     wants = "".join(one for one in "qk" if one in call.wants or (one == "k" and "v" in call.wants))
     held = {"value": call.key[..., :width], "upstream": call.upstream[..., :width]}
     return call.replace(**held, wants=wants, shared=True, exact=False)
+
+
+BEYOND = (0.0, 16.0, 1024.0)
+"""What is added behind the keys: it would show them, or take all the weight."""
+
+
+def with_columns_beyond(call: AttentionCall, mask: Any) -> Any:
+    """The mask of a call, (…, T), with columns behind those of the keys: (…, T + beyond). Most of them show a key."""
+    if not call.beyond:
+        return mask
+    rng = np.random.default_rng((call.seed, call.beyond))
+    shape = (*mask.shape[:-1], call.beyond)
+    drawn = rng.random(shape) < 0.7 if mask.dtype == bool else rng.choice(BEYOND, shape)
+    return np.concatenate([mask, drawn], axis=-1)

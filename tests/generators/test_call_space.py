@@ -10,7 +10,7 @@ import pytest
 
 from generators.attention_call import Alignment, AttentionCall, Memory
 from generators.attention_calls import Sizes
-from generators.call_building import HELD, LENGTHS, MEAN, WORK, _affordable, attended_rows, build_call, sums
+from generators.call_building import HELD, LENGTHS, LONGEST, MEAN, WORK, _affordable, attended_rows, build_call, sums
 from generators.call_space import FACTORS, PLAIN, Plan, plans, size_of_array
 
 FLASH = frozenset(
@@ -98,6 +98,18 @@ def test_calls_are_affordable_and_of_many_sizes() -> None:
     assert any(one["L"] == 1 and 2000 < one["T"] < 9000 for one in sizes)
     assert any(one["L"] > 500 and one["T"] > 500 for one in sizes)
     assert any(one["T"] > 65536 for one in sizes)
+
+
+@pytest.mark.parametrize("space", ["sdpa", "flash"])
+def test_some_calls_of_several_queries_have_more_than_a_thousand_of_them_or_of_keys(space: str) -> None:
+    """In each cover of pairs; they cost half of what others may."""
+    for seed in range(3):
+        sizes = [build_call(plan, SPACES[space], seed, k).sizes for k, plan in enumerate(array(SPACES[space], 2, seed))]
+        long = [one for one in sizes if one["L"] > 1 and max(one["L"], one["T"]) >= LONGEST[0]]
+        assert len(long) >= 2
+        assert min(min(one["L"], one["T"]) for one in long) > 60
+        work = [one["B"] * one["H"] * one["L"] * one["T"] * (one["E"] + one["M"]) for one in long]
+        assert max(work) <= WORK // 2
 
 
 def test_rows_see_a_key_unless_they_are_to_see_none() -> None:

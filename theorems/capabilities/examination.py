@@ -23,6 +23,7 @@ from theorems.capabilities.agreement import (
     same_gradients,
     with_factors,
 )
+from theorems.capabilities.empty_rows import claimed_gradients, convention_of, groups_of_nan
 from theorems.capabilities.hidden_keys import exchange_hidden_keys
 from theorems.capabilities.same_again import CHANCE, LEAST_WEIGHT, drop_others, same_alone, same_rescaled
 from theorems.core.claim import Claim, Form, Verdict, at_least
@@ -31,7 +32,6 @@ from theorems.core.tolerances import EXACT
 from theorems.rounding.further_rows import FurtherRows
 
 WEIGHTS = "weights-are-softmax"
-EMPTY = "rows-that-see-nothing"
 UNCHANGED = "inputs-are-unchanged"
 NO_GRADIENT = "rows-without-upstream-add-nothing"
 DROPPED = "each-weight-is-kept-or-dropped"
@@ -40,6 +40,7 @@ SHARE = "share-of-dropped-weights"
 NEUTRAL = "parts-that-see-nothing"
 SINK_GRADIENT, BIAS_GRADIENT = "sink-gradient", "bias-gradient"
 RESULTS = [one.name for one in fields(Answer) if one.name != "changed"]
+Groups = Bool[np.ndarray, "B G"]
 About = tuple[str, Claim]
 """The capability that a claim is about, whatever other options are on; empty for agreement with the formula, which is
 about all of them."""
@@ -76,41 +77,36 @@ def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
             yield "hidden-keys", claim
 
 
-def _of_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
+def _of_rows(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None) -> Iterator[About]:
     """Of all rows, or of some that are a call of their own."""
     if rows.call.dropout:
         rows = yield from _of_dropout(rows, answer)
     if rows.call.scale is not None:
-        yield from _comparisons(rows, answer)
+        yield from _comparisons(rows, answer, of_nan)
         return
-    usual = list(_comparisons(rows, answer))
+    usual = list(_comparisons(rows, answer, of_nan))
     if all(claim.verdict is Verdict.UPHELD for _, claim in usual):
         found, scale = usual, "1/√E"
     else:
-        papers = list(_comparisons(replace(rows, call=rows.call.replace(scale=1.0)), answer))
+        papers = list(_comparisons(replace(rows, call=rows.call.replace(scale=1.0)), answer, of_nan))
         is_papers = all(claim.verdict is Verdict.UPHELD for _, claim in papers)
         found, scale = (papers, "1") if is_papers else (usual, "1/√E")
     for about, claim in found:
         yield about, replace(claim, branch=scale) if claim.name == OUTPUT else claim
 
 
-def _comparisons(rows: FurtherRows, answer: Answer) -> Iterator[About]:
-    """With the formula; rows that see nothing follow one convention, zeros, NaN or the mean of all values, forward and
-    backward alike.
+def _comparisons(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None) -> Iterator[About]:
+    """With the formula; rows that see nothing follow one convention, forward and backward alike.
+
+    Args:
+        of_nan: groups with rows of NaN that see nothing, which need not be among these rows; by default those of them.
     """
-    empty, nan = rows.empty & ~rows.call.absent, False
+    empty = rows.empty & ~rows.call.absent
+    of_nan = groups_of_nan(rows, answer.output) if of_nan is None else of_nan
     if empty.any():
-        found = [answer.output[empty]]
-        if answer.query_gradient is not None:
-            found.append(answer.query_gradient[empty])
-        nan = bool(np.isnan(found[0]).all())
-        rows = _with_means(rows, empty, found[0])
-        if rows.uniform:
-            yield "empty-rows", replace(same(EMPTY, answer.output, rows.output, empty), branch="mean")
-        else:
-            theirs = np.concatenate([x.ravel() for x in found])
-            claim = same_bits(EMPTY, theirs, np.full(theirs.shape, np.nan if nan else 0.0))
-            yield "empty-rows", replace(claim, branch="NaN" if nan else "zeros")
+        convention = convention_of(rows, answer)
+        rows = convention.rows
+        yield "empty-rows", convention.claim
         if rows.parts and answer.log_sum_exp is not None:
             found = [answer.output[empty].ravel(), np.exp(answer.log_sum_exp[empty])]  # (0, −∞)
             yield MERGED, same_bits(NEUTRAL, np.concatenate(found), np.zeros(sum(map(len, found))))
@@ -119,12 +115,20 @@ def _comparisons(rows: FurtherRows, answer: Answer) -> Iterator[About]:
         yield "", same(OUTPUT, answer.output, rows.output, seeing)
         if answer.log_sum_exp is not None:
             yield "log-sum-exp", same("log-sum-exp", answer.log_sum_exp, rows.log_sum_exp, seeing)
-        if answer.weights is not None and not rows.call.dropout:
-            yield "", same(WEIGHTS, answer.weights, rows.returned_weights, seeing)
-    if not nan:
-        for claim in same_gradients(rows, answer):
-            yield "", claim
+        if answer.weights is not None:
+            yield "", _same_weights(rows, answer.weights, seeing)
+    for claim in same_gradients(rows, answer, claimed_gradients(rows, answer, of_nan)):
+        yield "", claim
+    if not of_nan.any():
         yield from _of_further_gradients(rows, answer)
+
+
+def _same_weights(rows: FurtherRows, theirs: Float64[np.ndarray, "B H L T"], where: Any) -> Claim:
+    """Weights that are returned; of those under dropout some return what is left of them, and some all."""
+    whole = same(WEIGHTS, theirs, rows.returned_weights, where)
+    if not rows.call.dropout or whole.verdict is Verdict.UPHELD:
+        return whole
+    return same(WEIGHTS, theirs, rows.returned_weights_after_dropout, where)
 
 
 def _of_further_gradients(rows: FurtherRows, answer: Answer) -> Iterator[About]:
@@ -134,16 +138,6 @@ def _of_further_gradients(rows: FurtherRows, answer: Answer) -> Iterator[About]:
     if answer.bias_gradient is not None and rows.call.bias is not None:
         theirs = answer.bias_gradient
         yield "bias-gradient", same(BIAS_GRADIENT, theirs, rows.bias_gradient, ~np.isneginf(rows.call.bias))
-
-
-def _with_means(
-    rows: FurtherRows, empty: Bool[np.ndarray, "B H L"], found: Float64[np.ndarray, "rows M"]
-) -> FurtherRows:
-    """The formula, with the mean of all values in rows that see nothing if that is what they have."""
-    mean = replace(rows, uniform=True)
-    due: Any = mean.output[empty]
-    is_mean = found.any() and (np.abs(found - due.value) <= 2 * due.error).all()
-    return mean if is_mean else rows
 
 
 def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
@@ -165,7 +159,8 @@ def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
         places=rows.call.ahead(np.asarray(places), rows.alignment),
         from_start=np.arange(sizes["T"]) - np.asarray(places)[:, None],
     )
-    yield from _of_rows(own, replace(answer, **part))
+    of_nan = groups_of_nan(rows, answer.output)[of_keys]
+    yield from _of_rows(own, replace(answer, **part), of_nan)
     if own.empty.any():  # NaN of theirs may be in all gradients
         return
     rest = []

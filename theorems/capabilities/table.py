@@ -10,10 +10,10 @@ import numpy as np
 
 from generators.attention_call import AttentionCall, Memory, State
 from theorems.capabilities.agreement import GRADIENTS, OUTPUT
+from theorems.capabilities.empty_rows import EMPTY
 from theorems.capabilities.examination import (
     BIAS_GRADIENT,
     DROPPED,
-    EMPTY,
     GRADIENT_CLAIMS,
     IGNORED,
     NEUTRAL,
@@ -101,7 +101,7 @@ CAPABILITIES: tuple[Capability, ...] = (
         "its output, with several queries, heads and batch entries, lengths around those of blocks",
         """Each row of the output is Σ_t s_t v_t with s = softmax(q·k_1, …, q·k_T), up to the rounding of that formula
         in the kernel's numbers: whatever the number of queries, keys, heads and batch entries, however large the
-        logits. Weights that are returned beside it are s.""",
+        logits. Weights that are returned beside it are s; under dropout they may be those that are left.""",
         agrees=MappingProxyType({name: AGREEMENT[name] for name in (OUTPUT, WEIGHTS)}),
         is_base=True,
     ),
@@ -184,6 +184,15 @@ CAPABILITIES: tuple[Capability, ...] = (
         lambda call: call.bias is not None,
     ),
     Capability(
+        "longer-masks",
+        "Masks that are longer than the keys",
+        "of a mask with more columns than keys, the first count",
+        """A kernel for caches of a fixed length takes masks that are as long: column t of a mask is about key t, and
+        what its columns behind the last key hold, however large, changes nothing. Kernels that refuse such masks do
+        not declare it.""",
+        lambda call: call.beyond > 0 and (call.visible is not None or call.bias is not None),
+    ),
+    Capability(
         "window",
         "Sliding window",
         "each query sees so many keys to the left and to the right",
@@ -213,10 +222,11 @@ CAPABILITIES: tuple[Capability, ...] = (
     Capability(
         "empty-rows",
         "Rows that see no key",
-        "they are all zeros, or all NaN; other rows are right",
+        "they are all zeros, all means, or all NaN; other rows are right",
         """Softmax over no keys is not defined. A kernel follows one convention in all such rows of a call: zeros, then
-        dQ is 0 there and the rows add nothing to dK and dV; or NaN, forward and backward. Other rows are right either
-        way.""",
+        dQ is 0 there and the rows add nothing to dK and dV; the mean of all values; NaN, forward and backward; or NaN
+        without a gradient, as of ``masked_fill`` and softmax, where dQ is 0 and dK finite. NaN may be in dK and dV of
+        the groups of such rows. Other rows, and other groups, are right either way.""",
         _sees_nothing,
         own=MappingProxyType({EMPTY: "on every call"}),
     ),

@@ -123,13 +123,15 @@ class Trials:
     def _plan(self, number: int) -> Plan:
         if number >= len(self._plans):
             declares = self.under_test.kernel.declares
-            self._plans = list(islice(plans(declares, self.seed, self.strength), number + 128))
+            taken = self.under_test.kernel.taken
+            self._plans = [taken.plan(one) for one in islice(plans(declares, self.seed, self.strength), number + 128)]
         return self._plans[number]
 
     def _build(self, plan: Plan, number: int) -> AttentionCall:
         seed = seed_from(f"call {self.seed} {number}") % 2**32
         kernel = self.under_test.kernel
-        call: AttentionCall = kernel.suit(build_call(plan, kernel.declares, seed, number))
+        built = build_call(plan, kernel.declares, seed, number if kernel.taken.may_be_huge else 0)
+        call: AttentionCall = kernel.suit(built)
         return call
 
     def _build_another(self, plan: Plan, number: int) -> AttentionCall:

@@ -46,6 +46,8 @@ def with_capabilities(kernel: Kernel) -> Kernel:
         has.add("batch-invariance")
     if "causal" not in has:
         has.discard("causal-rectangle")
+    if "additive-mask" not in has:
+        has.discard("longer-masks")
     if kernel.layout.rank == 3:
         has.discard("grouped-heads")
     if kernel.taken.contiguous:
@@ -87,6 +89,7 @@ FOUND_OUT: dict[str, Callable[[], AttentionCall]] = {
     "causal": lambda: small_call(L=5).replace(causal=True),
     "ragged-batch": lambda: small_call(L=3).replace(lengths=np.array([[3, 5], [1, 2]])),
     "log-sum-exp": lambda: small_call().replace(log_sum_exp=True),
+    "longer-masks": lambda: small_call(L=3).replace(bias=np.zeros((1, 1, 3, 5)), beyond=3),
     "sinks": lambda: small_call().replace(sinks=np.zeros(2)),
     "fp8-descale": lambda: with_descales(small_call(), np.random.default_rng(0)),
 }
@@ -163,7 +166,8 @@ def _has_gradient_of_lse(kernel: Kernel) -> bool:
         return False
     if lse.requires_grad and getattr(kernel.call, STOPS, False):
         lse.sum().backward()
-        return bool(leaves["query"].grad.any())
+        gradient = leaves["query"].grad
+        return gradient is not None and bool(gradient.any())
     return bool(lse.requires_grad)
 
 
@@ -223,6 +227,9 @@ def _lse_multiple(kernel: Kernel) -> int:
 
 def with_taken_sizes(kernel: Kernel) -> Kernel | None:
     """The kernel with sizes that it takes, found from one that it does; None if it takes none of them."""
+    for taken in kernel.interface.sizes:
+        if _takes(kernel, taken, 1, 5, 8):
+            return _without_limits(kernel.replace(taken=taken))
     for contiguous in (False, True):
         for width, length in LADDER:
             for queries in (1, length):
@@ -245,6 +252,15 @@ def with_wide_sizes(kernel: Kernel) -> Kernel:
         ((E, T) for E, T in ((8, 5), (4, 5), (8, 8), (16, 16)) if _takes(kernel, taken, 1, T, E)), (0, 0)
     )
     return _with_limits(kernel, taken, 1, length, width) if width else kernel.replace(taken=taken)
+
+
+def _without_limits(kernel: Kernel) -> Kernel:
+    """The kernel of a model's sizes without those that it takes others in the place of."""
+    for free in ({"one_head": False}, {"page": 0}):
+        other = kernel.replace(taken=replace(kernel.taken, **free))
+        if returns(other, small_call().replace(page=16)):
+            kernel = other
+    return kernel
 
 
 def _takes(kernel: Kernel, taken: Taken, L: int, T: int, E: int) -> bool:

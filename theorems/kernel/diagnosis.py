@@ -13,6 +13,7 @@ from jaxtyping import Float64
 
 from generators.attention_call import AttentionCall
 from theorems.capabilities.agreement import GRADIENTS, OUTPUT, rows_of, with_factors
+from theorems.capabilities.empty_rows import claimed_gradients, groups_of_nan
 from theorems.capabilities.same_again import ALONE, RESCALED
 from theorems.capabilities.table import options_on
 from theorems.core.claim import Verdict
@@ -20,6 +21,9 @@ from theorems.core.on_kernel import Answer, OnKernel, Refused
 from theorems.core.statement import Statement
 from theorems.kernel.reproducer import reproducer
 from theorems.kernel.trace import QUANTITIES, Entry, Trace
+
+BEYOND = 1e300
+"""Where rounding may lose everything, any number is allowed, but NaN."""
 
 
 def diagnose(statement: Statement, call: AttentionCall, under_test: OnKernel) -> tuple[str, str]:
@@ -68,14 +72,18 @@ def _entries(found: Trace, under_test: OnKernel) -> Iterator[Entry]:
         return
     rows, answer = rows_of(found.call, under_test), found.answer
     rows = replace(rows, call=with_factors(rows.call))
+    known = claimed_gradients(rows, answer, groups_of_nan(rows, answer.output))
     for name in found.falsified:
         if name not in QUANTITIES:
             continue
         what = QUANTITIES[name]
         due, theirs = getattr(rows, what.name), np.asarray(getattr(answer, what.name))
-        allowed = 2 * np.where(np.isfinite(due.error), due.error, np.inf)
+        allowed = 2 * np.where(np.isfinite(due.error), due.error, BEYOND)
+        claimed = known.get(what.name)
         if name == OUTPUT:
-            allowed = np.where(rows.empty[..., None], np.inf, allowed)
+            claimed = ~rows.empty[..., None]
+        if claimed is not None:
+            allowed, theirs = np.where(claimed, allowed, np.inf), np.where(claimed, theirs, due.value)
         yield Entry(name, rows.call, what, theirs, due.value, allowed)
 
 

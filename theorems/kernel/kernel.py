@@ -27,6 +27,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from generators.attention_call import Alignment, AttentionCall, Memory, State
+from generators.further_tensors import with_columns_beyond
 from reference_attention.errors import InvalidInput
 from reference_attention.loss import Array, Loss
 from theorems.bounded.formats import FORMATS, HALF, Format
@@ -169,6 +170,8 @@ class Kernel:
             return "it needs a backward pass, and the kernel has none"
         if not use.capability and self.computes_in in HALF:
             return f"the bounds of {self.computes_in} say nothing of it: logits of a few hundred have no digits there"
+        if not use.capability and self.taken.one_head:
+            return f"it takes {self.taken} alone"
         if not use.capability and self.taken.keys > 1:
             return f"it takes keys in multiples of {self.taken.keys} alone"
         if not use.capability and self.fixed_scale and not is_power_of_four(self.taken.width(4, quartic=True)):
@@ -189,7 +192,7 @@ class Kernel:
             query, keys = (torch.nn.functional.pad(x, (0, width - d)) for x in (query, keys))
         rows, _ = self.taken.lengths(1, tokens)
         query = query.expand(*query.shape[:-2], rows, width)
-        piece = width if self.layout.square else self.taken.width(m)
+        piece = width if self.layout.square else self.taken.value_width(m)
         if piece != m:
             pieces = values.new_zeros((*values.shape[:-1], -(-m // piece) * piece))
             pieces[..., :m] = values
@@ -199,8 +202,12 @@ class Kernel:
 
     def _outputs(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         # A kernel may assume contiguous tensors; one that writes to them is refused (theorems.kernel.loading).
+        inputs = query.shape[:2]
+        if self.taken.one_head:
+            query, keys, values = (x.flatten(0, 1)[:, None] for x in (query, keys, values))
         query, keys, values = (x.contiguous() for x in (query, keys, values))
-        return self.run(Request(query, keys, values, scale=None if self.fixed_scale else 1.0)).output
+        found = self.run(Request(query, keys, values, scale=None if self.fixed_scale else 1.0)).output
+        return found.reshape(*inputs, *found.shape[2:])
 
     def run(self, request: Request) -> Returned:
         """What the kernel itself returns: output (B, H, L, M), log-sum-exp (B, H, L), if it was asked for that, and
@@ -271,11 +278,12 @@ class Kernel:
 
     def _masks(self, call: AttentionCall) -> dict[str, Placed]:
         B, H, L, T = (call.sizes[axis] for axis in "BHLT")
-        given = {
-            "visible": None if call.visible is None else torch.tensor(call.visible, device=self.device),
-            "bias": None if call.bias is None else self.tensor(call.bias),
-        }
-        placed = {name: place_mask(x, call.mask_memory, (B, H, L, T)) for name, x in given.items() if x is not None}
+        given = {name: getattr(call, name) for name in ("visible", "bias") if getattr(call, name) is not None}
+        placed = {}
+        for name, mask in given.items():
+            mask = with_columns_beyond(call, mask)
+            x = torch.tensor(mask, device=self.device) if name == "visible" else self.tensor(mask)
+            placed[name] = place_mask(x, call.mask_memory, (B, H, L, T + call.beyond))
         further = {name: getattr(call, name) for name in ("sinks", "slopes")}
         return placed | {
             name: place_mask(self.tensor(x), Memory.CONTIGUOUS, x.shape) for name, x in further.items() if x is not None

@@ -38,6 +38,8 @@ def contract_lines(kernel: Any) -> Iterator[str]:
     """What a report says of the contract of a kernel."""
     if "causal-rectangle" in kernel.declares:
         yield f"causal masks of L ≠ T are aligned at the {kernel.alignment}"
+    if "longer-masks" in kernel.declares:
+        yield "masks may be longer than the keys: it looks at their first columns"
     if str(kernel.taken):
         yield f"it takes {kernel.taken} alone: calls are made of such"
     if kernel.fixed_scale:

@@ -60,9 +60,9 @@ def textbook(query, key, value, upstream, *, scale, softcap=0.0, bias=None, visi
 
 
 def check(name, found, due, allowed):
-    """Each entry is what is due, up to what is allowed."""
+    """Each entry is what is due, up to what is allowed; anything is, NaN too, where that is infinite."""
     found = found.detach().cpu().double()
-    wrong = (~((found - due).abs() <= allowed)).nonzero().tolist()
+    wrong = (~((found - due).abs() <= allowed) & (allowed < inf)).nonzero().tolist()
     if wrong:
         at = tuple(wrong[0])
         here = f"{{name}} at {{at}} is {{found[at]:.6g}} where {{due[at]:.6g}} is due"

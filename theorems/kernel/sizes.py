@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from generators.attention_call import AttentionCall, Memory
+from generators.call_space import Plan
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 8, 16, 24, 32, 33, 40, 48, 64, 65, 72, 80, 96, 128, 160, 192, 224, 256)
 """At which a kernel that refuses some widths is tried."""
@@ -29,6 +30,7 @@ class Taken:
         equal: there are as many queries as keys.
         single: there is one query.
         contiguous: tensors are.
+        one_head: keys have one head for all of the queries'.
     """
 
     widths: tuple[int, ...] = ()
@@ -37,6 +39,7 @@ class Taken:
     equal: bool = False
     single: bool = False
     contiguous: bool = False
+    one_head: bool = False
 
     def __str__(self) -> str:
         return ", ".join(self._limits())
@@ -53,6 +56,17 @@ class Taken:
             yield "L = 1"
         if self.contiguous:
             yield "contiguous tensors"
+
+    may_be_huge: ClassVar[bool] = True
+    """Whether calls may have more keys than an index of 16 bits counts."""
+
+    def plan(self, plan: Plan) -> Plan:
+        """The plan of a call, as it is."""
+        return plan
+
+    def value_width(self, size: int) -> int:
+        """The next width of values that it takes."""
+        return self.width(size)
 
     def width(self, size: int, *, quartic: bool = False) -> int:
         """The next width that it takes; the largest, if all are smaller.
@@ -91,7 +105,7 @@ class Taken:
         L, T = self.lengths(sizes["L"], sizes["T"], less=call.exact and not square)
         if square and not self.equal and not self.single:
             L = T = -(-sizes["T"] // math.lcm(self.queries, self.keys)) * math.lcm(self.queries, self.keys)
-        E, M = self.width(sizes["E"], quartic=quartic), self.width(sizes["M"])
+        E, M = self.width(sizes["E"], quartic=quartic), self.value_width(sizes["M"])
         if tuple(sizes[axis] for axis in "LTEM") == (L, T, E, M):
             return call
         single = call.upstream_memory is Memory.SINGLE  # zeros are another number

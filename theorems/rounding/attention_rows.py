@@ -145,6 +145,12 @@ class AttentionRows:
         """The same as a kernel returns them."""
         return self._round_to_output(self.weights)
 
+    @cached_property
+    def returned_weights_after_dropout(self) -> Any:
+        """The same with their factors."""
+        with self._as_the_kernel():
+            return self._round_to_output(self._after_dropout(self.returned_weights))
+
     def _after_dropout(self, s: Any) -> Any:
         """Weights, or what they are multiplied by, with their factor."""
         return s if self.factor is None else s * self.factor

@@ -42,11 +42,11 @@ def kernel_of_folder(name: str) -> Callable[..., Any]:
 
 RIGHT = (
     *("rows", "bias", "varlen", "cache", "merge:merge_state", "merge:combine"),
-    *("gpt_oss", "flex", "invariant", "fp8", "mla", "nested"),
+    *("gpt_oss", "flex", "invariant", "fp8", "mla", "flash_mla", "nested", "mlx"),
 )
 FORCED = MappingProxyType({"nested": "nested"})
 """Interfaces that no parameter tells from others, by the right kernel."""
-OUTPUT, ALONE = "output-is-attention", "same-bits-alone"
+OUTPUT, ALONE, DROPPED = "output-is-attention", "same-bits-alone", "each-weight-is-kept-or-dropped"
 FURTHER_GALLERY = (
     FurtherFault("merge_in_base_two", "sgl-project/sglang #40903", "merged-parts", OUTPUT, "merge:merge_state"),
     FurtherFault("merge_of_nothing", "flashinfer-ai/flashinfer #4051", "merged-parts", OUTPUT, "merge:merge_state"),
@@ -81,6 +81,11 @@ FURTHER_GALLERY = (
     FurtherFault("pages_in_a_row", "hw-native-sys/pypto PR #470", "paged-keys", OUTPUT, "cache"),
     FurtherFault("sinks_dropped", "vllm-project/vllm PR #52156", "sinks", OUTPUT, "gpt_oss"),
     FurtherFault("sinks_in_each_score", "huggingface/transformers PR #41083", "sinks", OUTPUT, "gpt_oss"),
+    FurtherFault("last_columns_of_mask", "huggingface/transformers PR #35681", "longer-masks", OUTPUT, "gpt_oss"),
+    FurtherFault("mask_rows_of_keys", "facebookresearch/xformers #808", "longer-masks", OUTPUT, "gpt_oss"),
+    FurtherFault("dropout_before_softmax", "PaddlePaddle/Parakeet PR #74", "dropout", DROPPED, "gpt_oss"),
+    FurtherFault("dropout_gradient_times_p", "NVIDIA/apex PR #816", "dropout", "query-gradient", "gpt_oss"),
+    FurtherFault("dropout_of_inverse_p", "lmjohns3/theanets PR #123", "dropout", DROPPED, "gpt_oss"),
     FurtherFault("mods_of_key_heads", "intel/intel-xpu-backend-for-triton #3632", "score-mod", OUTPUT, "flex"),
     FurtherFault("score_without_gradient", "pytorch/pytorch PR #185991", "score-mod", "query-gradient", "flex"),
     FurtherFault("keys_beyond_the_last_block", "pytorch/pytorch #159247", "mask-mod", OUTPUT, "flex"),
@@ -95,4 +100,11 @@ FURTHER_GALLERY = (
         "gradient_of_values_alone", "tenstorrent/tt-metal PR #45621", "shared-keys-values", "key-gradient", "mla"
     ),
     FurtherFault("gradient_of_keys_alone", "ROCm/aiter PR #4766", "shared-keys-values", "key-gradient", "mla"),
+    FurtherFault("half_of_the_values", "gittensor-ai-lab/sparkinfer #425", "output", OUTPUT, "flash_mla"),
+    FurtherFault("whole_steps_of_columns", "", "output", OUTPUT, "flash_mla"),
+    FurtherFault("causal_of_long_queries", "ml-explore/mlx #2835", "causal-rectangle", OUTPUT, "mlx"),
+    FurtherFault("causal_of_few_keys", "pytorch/executorch PR #22443", "causal-rectangle", OUTPUT, "mlx"),
+    FurtherFault(
+        "causal_loop_of_queries", "HKUSTDial/flash-sparse-attention PR #213", "causal-rectangle", OUTPUT, "mlx"
+    ),
 )

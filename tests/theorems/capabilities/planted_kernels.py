@@ -80,13 +80,57 @@ def root_of_keys(query: Tensor, key: Tensor, value: Tensor, scale: float | None 
 def nan_forward_alone(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, scale: float | None = None
 ) -> Any:
-    """A row that sees nothing is NaN, its dQ zero."""
+    """A row that sees nothing is NaN, its dQ a number that is not 0."""
     query = query * 1
     if query.requires_grad:
-        query.register_hook(torch.nan_to_num)
+        query.register_hook(lambda upstream: torch.nan_to_num(upstream, nan=0.25))
+    return formula(query, key, value, attn_mask, scale, added=True)
+
+
+def nan_of_other_entries(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, scale: float | None = None
+) -> Any:
+    """A row that sees nothing is NaN, and with it dV of all heads and batch entries."""
+    value = value * 1
+    if value.requires_grad:
+        value.register_hook(lambda upstream: upstream + 0 * upstream.sum())
+    return formula(query, key, value, attn_mask, scale)
+
+
+def nan_of_other_rows(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, scale: float | None = None
+) -> Any:
+    """A row that sees nothing is NaN without a gradient, dQ of the rows of its head is NaN."""
+    query = query * 1
+    if query.requires_grad and attn_mask is not None and attn_mask.dtype == torch.bool:
+        empty = ~attn_mask.expand(*query.shape[:3], key.shape[2]).any(dim=-1, keepdim=True)
+        spoilt = empty.any(dim=-2, keepdim=True) & ~empty
+        query.register_hook(lambda upstream: upstream.masked_fill(spoilt, math.nan))
+    return formula(query, key, value, attn_mask, scale)
+
+
+def zeros_forward_alone(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, scale: float | None = None
+) -> Any:
+    """A row that sees nothing is zero, but the NaN that it was comes back in dV."""
+    found = formula(query, key, value, attn_mask, scale)
+    return torch.where(found.detach().isnan(), 0.0, found)
+
+
+def formula(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    scale: float | None = None,
+    *,
+    added: bool = False,
+) -> Tensor:
+    """The plain one, right: −∞ in the place of hidden logits, or added to them, makes NaN of rows that see nothing."""
     logits = query @ key.mT * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
     if attn_mask is not None and attn_mask.dtype == torch.bool:
-        logits = logits.masked_fill(~attn_mask, -math.inf)
+        hidden = torch.zeros(attn_mask.shape, dtype=query.dtype).masked_fill(~attn_mask, -math.inf)
+        logits = logits + hidden if added else logits.masked_fill(~attn_mask, -math.inf)
     elif attn_mask is not None:
         logits = logits + attn_mask
     return torch.softmax(logits, dim=-1) @ value

@@ -7,12 +7,15 @@ import pytest
 import torch
 
 from generators.attention_calls import Numbers, Sizes, tensors
+from tests.theorems.capabilities.planted_kernels import formula
 from theorems.bounded.formats import FORMATS
-from theorems.capabilities.examination import EMPTY, _comparisons
+from theorems.capabilities.empty_rows import EMPTY, NAN, NAN_ALONE
+from theorems.capabilities.examination import _comparisons, examine
 from theorems.capabilities.hidden_keys import keys_to_poison
 from theorems.core.claim import Verdict
 from theorems.core.on_kernel import Answer
 from theorems.kernel.check import verify_kernel
+from theorems.kernel.loading import kernel_of
 from theorems.rounding.further_rows import FurtherRows
 
 X = torch.Tensor
@@ -59,6 +62,45 @@ def test_rows_that_see_nothing_hold_one_of_two(held: float, named: str) -> None:
     wrong = output.copy()
     wrong[0, 0, 0, 0] += 1.0
     assert next(x for _, x in _comparisons(rows, Answer(wrong)) if x.name != EMPTY).verdict is Verdict.FALSIFIED
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
+@pytest.mark.parametrize(("added", "named"), [(False, NAN_ALONE), (True, NAN)])
+def test_the_plain_formula_is_right_with_rows_that_see_nothing(added: bool, named: str, dtype: str) -> None:
+    """Small calls and large ones, in which other rows may be looked at; and the report says which NaN it has."""
+
+    def attention(query: X, key: X, value: X, attn_mask: X | None = None, scale: float = 1.0) -> X:
+        return formula(query, key, value, attn_mask, scale, added=added)
+
+    ids = ["kernel-empty-rows", "kernel-boolean-mask", "kernel-hidden-keys", "kernel-gradients"]
+    results = verify_kernel(attention, statements=ids, examples=20, dtype=dtype)
+    assert {result.id: result.verdict for result in results} == dict.fromkeys(ids, Verdict.UPHELD)
+    branches = {name for claim in results[0].claims if claim.name == EMPTY for name, _ in claim.branches}
+    assert named in branches
+    assert branches <= {NAN, NAN_ALONE}  # of a call that does not ask for dQ it is NaN
+
+
+@pytest.mark.parametrize("added", [True, False])
+def test_rows_of_nan_that_are_not_looked_at_spoil_the_gradients_of_their_groups(added: bool) -> None:
+    """And no others: of a large call some rows have an upstream gradient."""
+    rng = np.random.default_rng(0)
+    call = tensors(Sizes(B=2, H=2, G=2, L=200, T=200, E=4, M=4), Numbers.NORMAL, seed=0)
+    visible = np.ones((2, 2, 200, 1), dtype=np.bool_)
+    visible[1, 0, 7] = False
+    upstream = np.zeros_like(call.upstream)
+    upstream[:, :, [3, 199]] = rng.standard_normal((2, 2, 2, 4))
+    call = call.replace(visible=visible, upstream=upstream)
+
+    def attention(query: X, key: X, value: X, attn_mask: X | None = None, scale: float = 1.0) -> X:
+        return formula(query, key, value, attn_mask, scale, added=added)
+
+    under_test = kernel_of(attention, "float64").as_implementation()
+    answer = under_test.attend(call)
+    assert answer.value_gradient is not None
+    assert np.isnan(answer.value_gradient[1, 0]).all()
+    claims = [claim for _, claim in examine(call, under_test)]
+    assert {"value-gradient", "key-gradient", "query-gradient"} <= {claim.name for claim in claims}
+    assert {claim.verdict for claim in claims} == {Verdict.UPHELD}
 
 
 def test_poison_lies_where_nothing_is_seen() -> None:

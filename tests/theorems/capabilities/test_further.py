@@ -13,13 +13,18 @@ import torch
 
 import theorems.capabilities.smaller
 from examples.real_faults.further.gallery import FORCED, FURTHER_GALLERY, RIGHT, FurtherFault, kernel_of_folder
+from examples.real_faults.further.gpt_oss import Eager, with_eager
+from generators.attention_call import Alignment
 from generators.attention_calls import Numbers, Sizes, tensors
+from generators.further_tensors import with_values_in_keys
+from reference_attention.errors import InvalidInput
 from tests.places import ROOT
 from theorems.capabilities.agreement import GRADIENTS
-from theorems.capabilities.examination import NEUTRAL, SINK_GRADIENT, examine
+from theorems.capabilities.examination import NEUTRAL, SINK_GRADIENT, WEIGHTS, examine
 from theorems.core.claim import Verdict
 from theorems.kernel.check import verify_kernel
 from theorems.kernel.loading import kernel_of
+from theorems.kernel.report import headline
 
 OWN = {
     "rows": ("sinks", "alibi", "log-sum-exp-gradient"),
@@ -28,17 +33,20 @@ OWN = {
     "cache": ("ragged-batch", "splits", "paged-keys"),
     "merge:merge_state": ("merged-parts",),
     "merge:combine": ("merged-parts",),
-    "gpt_oss": ("sinks",),
+    "gpt_oss": ("sinks", "longer-masks", "dropout"),
     "flex": ("score-mod", "mask-mod"),
     "invariant": ("batch-invariance",),
     "fp8": ("fp8-descale",),
     "nested": ("ragged-batch",),
     "mla": ("shared-keys-values", "ragged-batch", "paged-keys"),
+    "mlx": ("causal-rectangle",),
+    "flash_mla": ("shared-keys-values", "ragged-batch", "paged-keys"),
 }
 EXAMPLES = {"float64": 6, "float32": 4, "bfloat16": 3, "float16": 3}
 INTERFACES = {"varlen": "flash-varlen", "cache": "flash-kvcache", "merge:merge_state": "merge-state"} | {
     "gpt_oss": "hf",
-    **{one: one for one in ("flex", "mla", "nested")},
+    "flash_mla": "mla",
+    **{one: one for one in ("flex", "mla", "mlx", "nested")},
 }
 Kernel = Callable[..., Any]
 
@@ -163,3 +171,79 @@ def test_nothing_is_refused_where_there_are_no_keys(name: str) -> None:
     claims = list(examine(asked.replace(log_sum_exp=True), under_test))
     assert {claim.name for _, claim in claims} >= {"output-is-attention", *GRADIENTS}
     assert {claim.verdict for _, claim in claims} == {Verdict.UPHELD}
+
+
+def test_masks_are_as_long_as_the_keys_where_a_kernel_refuses_others() -> None:
+    """As transformers' eager functions of today do; of others the report says it."""
+    right: Kernel = kernel_of_folder("gpt_oss")
+
+    def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float) -> Any:
+        if attention_mask is not None and attention_mask.shape[-1] != key.shape[2]:
+            raise ValueError("a column for each key")
+        return right(module, query, key, value, attention_mask, scaling)
+
+    assert "longer-masks" not in kernel_of(attention, "float64").declares
+    assert "first columns" in headline(kernel_of(right, "float64"))
+    assert "first columns" not in headline(kernel_of(attention, "float64"))
+
+
+def test_a_kernel_that_drops_weights_in_evaluation_is_refused() -> None:
+    """facebookresearch/vjepa2 PR #160: the module's share of dropout, in training or not."""
+
+    class Steps(Eager):
+        def drop(self, weights: torch.Tensor, share: float, module: Any) -> torch.Tensor:
+            return torch.nn.functional.dropout(weights, p=module.attention_dropout)
+
+    with pytest.raises(InvalidInput, match=r"different numbers for the same tensors.*switch off dropout"):
+        kernel_of(with_eager(Steps), "float64")
+
+
+@pytest.mark.parametrize("dtype", EXAMPLES)
+@pytest.mark.parametrize(("left", "verdict"), [(1.0, Verdict.UPHELD), (8.0, Verdict.FALSIFIED)])
+def test_weights_that_are_returned_under_dropout_are_those_that_are_left(
+    left: float, verdict: Verdict, dtype: str
+) -> None:
+    right: Kernel = kernel_of_folder("gpt_oss")
+
+    def attention(
+        module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float, dropout: float = 0.0
+    ) -> Any:
+        out, weights = right(module, query, key, value, attention_mask, scaling, dropout)
+        return out, weights * left if module.training else weights
+
+    under_test = kernel_of(attention, dtype).as_implementation()
+    call = tensors(Sizes(B=2, H=2, G=1, L=3, T=5, E=4, M=5), Numbers.NORMAL, seed=0)
+    call = call.replace(value=np.broadcast_to(np.eye(5), call.value.shape).copy(), dropout=0.5)
+    (found,) = (claim for _, claim in examine(call, under_test) if claim.name == WEIGHTS)
+    assert found.verdict is verdict
+
+
+def test_a_kernel_of_one_model_is_tried_at_its_sizes() -> None:
+    """And what else it takes is found out; statements whose calls are of small sizes do not call it."""
+    right: Kernel = kernel_of_folder("flash_mla")
+    kernel = kernel_of(right, "float64")
+    said = "it takes widths of 576 and values of 512, one head of keys, pages of 64 alone"
+    assert said in headline(kernel)
+    (result,) = verify_kernel(right, statements=["lemma-3"], examples=2)
+    assert (result.verdict, said in result.reason) == (Verdict.NOT_APPLICABLE, True)
+
+    def attention(
+        q: Any, k_cache: Any, block_table: Any, cache_seqlens: Any, head_dim_v: int, causal: bool = False
+    ) -> Any:
+        if (q.shape[-1], head_dim_v) != (576, 512):
+            raise ValueError("576 and 512 columns")
+        wide: Kernel = kernel_of_folder("mla")
+        return wide(q, k_cache, block_table, cache_seqlens, head_dim_v, None, causal)
+
+    assert "it takes widths of 576 and values of 512 alone" in headline(kernel_of(attention, "float64"))
+    calls = tensors(Sizes(B=2, H=4, G=2, L=3, T=5, E=8, M=8), Numbers.NORMAL, seed=0)
+    fitted = kernel.suit(with_values_in_keys(calls.replace(page=16)))
+    assert fitted.sizes == {"B": 2, "H": 4, "G": 1, "L": 3, "T": 5, "E": 576, "M": 512}
+    assert fitted.page == 64
+    assert np.array_equal(fitted.value, fitted.key[..., :512])
+
+
+def test_the_diagonal_of_the_longer_is_found_of_faulty_kernels_too() -> None:
+    """Which are right on the small calls by which it is found out, and held to it."""
+    for name in ("mlx", "causal_of_long_queries", "causal_of_few_keys", "causal_loop_of_queries"):
+        assert probed(name, "float64").alignment is Alignment.BY_LONGER

@@ -9,7 +9,7 @@ import pytest
 import theorems.capabilities.smaller
 from examples.real_faults.gallery import GALLERY, Fault
 from theorems.capabilities.agreement import GRADIENTS, OUTPUT
-from theorems.capabilities.examination import EMPTY
+from theorems.capabilities.empty_rows import EMPTY
 from theorems.core.claim import Verdict
 from theorems.kernel.check import verify_kernel
 

@@ -17,7 +17,7 @@ SDPA = torch.nn.functional.scaled_dot_product_attention
 OF_OTHERS = {
     f"kernel-{name}"
     for name in ("alibi", "log-sum-exp-gradient", "merged-parts", "paged-keys", "parameters", "ragged-batch")
-} | {f"kernel-{name}" for name in ("batch-invariance", "fp8-descale", "mask-mod", "score-mod")}
+} | {f"kernel-{name}" for name in ("batch-invariance", "fp8-descale", "longer-masks", "mask-mod", "score-mod")}
 OF_OTHERS |= {"kernel-sinks", "kernel-splits", "kernel-shared-keys-values"}
 """What none of these three has."""
 OF_MASKS = {f"kernel-{name}" for name in ("boolean-mask", "additive-mask", "empty-rows", "bias-gradient", "dropout")}

@@ -102,6 +102,6 @@ def hf_signature(
     key, value = (x.repeat_interleave(module.num_key_value_groups, dim=1) for x in (key, value))
     causal = (module.is_causal if is_causal is None else is_causal) and query.shape[2] > 1 and attention_mask is None
     output = torch.nn.functional.scaled_dot_product_attention(
-        query, key, value, attn_mask=attention_mask, is_causal=causal, scale=scaling
+        query, key, value, attn_mask=attention_mask, is_causal=causal, scale=scaling, dropout_p=dropout
     )
     return output.transpose(1, 2), None

@@ -31,6 +31,7 @@ def attend(
     sinks: Tensor | None = None,
     modify: Any = None,
     empty: str = "zeros",
+    dropout: float = 0.0,
 ) -> tuple[Tensor, Tensor]:
     """Softmax attention of (B, H, L, E) on (B, G, T, E); None or −1 is no limit of a window."""
     k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], dim=1) for x in (k, v))
@@ -59,7 +60,7 @@ def attend(
     unnormalised = torch.exp(logits - top)
     total = unnormalised.sum(dim=-1, keepdim=True)
     weights = (unnormalised / torch.where(total == 0, 1.0, total))[..., :T]
-    return weights @ v, (top + torch.log(total)).squeeze(-1)
+    return torch.nn.functional.dropout(weights, dropout) @ v, (top + torch.log(total)).squeeze(-1)
 
 
 def with_sign_of_dk(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> tuple[Tensor, Tensor]:
@@ -590,7 +591,8 @@ def hf_gpt_oss(core: Core) -> Callable[..., Any]:
         dropout: float = 0.0,
         **kwargs: Any,
     ) -> Any:
-        output, _ = core(query, key, value, scale=scaling, mask=attention_mask, sinks=module.sinks)
+        dropout = dropout if module.training else 0.0
+        output, _ = core(query, key, value, scale=scaling, mask=attention_mask, sinks=module.sinks, dropout=dropout)
         return output.transpose(1, 2).contiguous(), None
 
     return eager_attention_forward
@@ -609,7 +611,8 @@ def hf_gemma_2(core: Core) -> Callable[..., Any]:
         **kwargs: Any,
     ) -> Any:
         scaling = module.head_dim**-0.5 if scaling is None else scaling
-        output, _ = core(query, key, value, scale=scaling, mask=attention_mask, softcap=softcap or 0.0)
+        options = {"softcap": softcap or 0.0, "dropout": dropout if module.training else 0.0}
+        output, _ = core(query, key, value, scale=scaling, mask=attention_mask, **options)
         return output.transpose(1, 2).contiguous(), None
 
     return eager_attention_forward
@@ -629,7 +632,8 @@ def hf_mistral(core: Core) -> Callable[..., Any]:
         **kwargs: Any,
     ) -> Any:
         window = (-1, -1) if sliding_window is None else (sliding_window - 1, 0)
-        output, _ = core(query, key, value, scale=scaling, mask=attention_mask, window=window, softcap=softcap or 0.0)
+        options = {"softcap": softcap or 0.0, "dropout": dropout if module.training else 0.0}
+        output, _ = core(query, key, value, scale=scaling, mask=attention_mask, window=window, **options)
         return output.transpose(1, 2).contiguous(), None
 
     return flash_attention_forward

@@ -40,7 +40,16 @@ from examples.real_faults.attention import Tiled, with_flash, with_sdpa
 
 warm = scale_of_keys_forgotten = root_of_keys = left_over = with_sdpa(Tiled)
 writes_to_its_keys = nan_forward_alone = scaled_by_the_largest_value = one_unit_off = with_sdpa(Tiled)
+zeros_forward_alone = with_sdpa(Tiled)
 cap_not_differentiated = with_flash(Tiled)
+
+
+def nan_of_other_rows(query, key, value, attn_mask=None, scale=None):
+    logits = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+    return torch.softmax(logits.masked_fill(~attn_mask, -torch.inf), dim=-1) @ value
+
+
+nan_of_other_entries = nan_of_other_rows  # NaN without a gradient
 
 
 def unsteady(q, k, v, softmax_scale=None, deterministic=True):

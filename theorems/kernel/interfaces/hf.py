@@ -24,10 +24,15 @@ AUX = "s_aux"
 """The sinks, as attention functions of transformers are given them; eager ones look at the module."""
 
 
+AT_REST = 0.1
+"""The share of weights that a module drops in training, where it is not."""
+
+
 class Module(torch.nn.Module):
     """What transformers hands to an attention function as ``module``, with all but sinks switched off.
 
-    A sink of logit −∞ has the weight 0.
+    A sink of logit −∞ has the weight 0. It is in training where weights are to be dropped; its own share of them says
+    nothing where it is not.
     """
 
     def __init__(self, request: Request) -> None:
@@ -41,9 +46,9 @@ class Module(torch.nn.Module):
         self.sinks = none if request.sinks is None else request.sinks
         self.sliding_window = None
         self.attn_logit_softcapping = request.softcap or None
-        self.attention_dropout = 0.0
+        self.attention_dropout = request.dropout or AT_REST
         self.config = SimpleNamespace(_attn_implementation="eager", sliding_window=None)
-        self.eval()
+        self.train(request.dropout > 0)
 
 
 def scaling_of(request: Request) -> float:
@@ -54,6 +59,8 @@ def scaling_of(request: Request) -> float:
 def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
     if "**" in has:
         options["dropout"] = 0.0
+    if request.dropout:
+        options["dropout"] = request.dropout
     options["scaling"] = scaling_of(request)
     if request.softcap:
         options["softcap"] = request.softcap
@@ -80,7 +87,7 @@ HF = Interface(
             "is_causal": option_of("causal"),
             "module": option_of("grouped-heads"),
             "softcap": option_of("softcap"),
-            "dropout": neutral_option(0.0),
+            "dropout": option_of("dropout", neutral=0.0),
             "sliding_window": neutral_option(None),
             AUX: option_of("sinks", neutral=None),
             "head_mask": neutral_option(None),
@@ -89,6 +96,8 @@ HF = Interface(
     ),
     _put,
     by_place=4,
+    # Of a cache of a fixed length, the mask is as long as that.
+    found_out=("longer-masks",),
     of_effect=("sinks",),
     # Where it has a mask, causality is in it: functions look at ``is_causal`` without one alone.
     expressible=with_mask_or_causal,

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from generators.attention_call import AttentionCall
+from theorems.kernel.sizes import Taken
 from theorems.kernel.with_torch import torch
 
 
@@ -45,7 +46,7 @@ class Request:
     Attributes:
         query, key, value: shapes (B, H, L, E), (B, G, T, E), (B, G, T, M).
         scale: None leaves it to the kernel.
-        visible: boolean, broadcastable to (B, H, L, T); True is seen.
+        visible: boolean, broadcastable to (B, H, L, T), or with columns more than that; True is seen.
         bias: likewise, added to the logits.
         causal, window, softcap: as in :class:`generators.attention_call.AttentionCall`.
         log_sum_exp: whether it is asked for.
@@ -167,6 +168,7 @@ class Interface:
         found_out: capabilities that are declared if a call of the kind returns, whatever the keywords.
         of_effect: the same, declared if a call of the kind returns something else than one that is not.
         expressible: a call → the nearest that the signature can say.
+        sizes: at which a kernel that refuses usual ones is tried.
         is_one_expression: whether its call is one, of the tensors of the call alone, that a test can hold.
     """
 
@@ -179,6 +181,7 @@ class Interface:
     found_out: tuple[str, ...] = ()
     of_effect: tuple[str, ...] = ()
     expressible: Callable[[AttentionCall], AttentionCall] = same
+    sizes: tuple[Taken, ...] = ()
     is_one_expression: bool = True
 
     def call(self, kernel: Callable[..., Any], request: Request, has: Parameters) -> Returned:

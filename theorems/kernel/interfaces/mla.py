@@ -26,6 +26,7 @@ from theorems.kernel.interfaces.interface import (
     swap_axes,
 )
 from theorems.kernel.interfaces.packing import in_pages
+from theorems.kernel.latent_sizes import FLASH_MLA
 from theorems.kernel.with_torch import torch
 
 PAGE = 64
@@ -80,5 +81,6 @@ MLA = Interface(
     by_place=2,
     found_out=("grouped-heads", "log-sum-exp"),
     expressible=_expressible,
+    sizes=(FLASH_MLA,),
     is_one_expression=False,
 )

@@ -1,0 +1,92 @@
+"""Rows that see nothing follow one convention, and what it leaves to be claimed of gradients.
+
+Softmax over no keys is not defined, so that is a contract, which is found out and reported: zeros, forward and
+backward; the mean of all values, through which no gradient goes to the logits; or NaN. Of NaN there are two. Where −∞
+is added to the logits, dQ of the row is NaN, and so are dK and dV of its group, which are sums over its rows. Where
+hidden logits are exchanged for −∞, as by ``masked_fill``, no gradient goes to them: dQ is 0 and dK what other rows
+give, and dV alone is NaN, a sum of weights that are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from theorems.capabilities.agreement import same, same_bits
+from theorems.core.claim import Claim
+from theorems.core.on_kernel import Answer
+from theorems.rounding.further_rows import FurtherRows
+
+EMPTY = "rows-that-see-nothing"
+ZEROS, MEAN, NAN, NAN_ALONE = "zeros", "mean", "NaN", "NaN, without a gradient"
+
+
+@dataclass(frozen=True)
+class Convention:
+    """What the rows of a call that see nothing are.
+
+    Attributes:
+        claim: that all of them are that, and its name.
+        rows: the formula that has it.
+    """
+
+    claim: Claim
+    rows: FurtherRows
+
+
+def convention_of(rows: FurtherRows, answer: Answer) -> Convention:
+    """The nearest one to what a kernel returned for a call with such rows."""
+    empty = rows.empty & ~rows.call.absent
+    output = answer.output[empty]
+    rows = _with_means(rows, empty, output)
+    if rows.uniform:
+        return Convention(replace(same(EMPTY, answer.output, rows.output, empty), branch=MEAN), rows)
+    name = NAN if np.isnan(output).all() else ZEROS
+    theirs = [output.ravel()]
+    due = [np.full(output.size, 0.0 if name == ZEROS else np.nan)]
+    if answer.query_gradient is not None:
+        gradient = answer.query_gradient[empty].ravel()
+        if name == NAN and not gradient.any():
+            name = NAN_ALONE
+        theirs.append(gradient)
+        due.append(np.full(gradient.size, np.nan if name == NAN else 0.0))
+    return Convention(replace(same_bits(EMPTY, np.concatenate(theirs), np.concatenate(due)), branch=name), rows)
+
+
+def _with_means(
+    rows: FurtherRows, empty: Bool[np.ndarray, "B H L"], found: Float64[np.ndarray, "rows M"]
+) -> FurtherRows:
+    """The formula, with the mean of all values in rows that see nothing if that is what they have."""
+    mean = replace(rows, uniform=True)
+    due: Any = mean.output[empty]
+    is_mean = found.any() and (np.abs(found - due.value) <= 2 * due.error).all()
+    return mean if is_mean else rows
+
+
+def groups_of_nan(rows: FurtherRows, output: Float64[np.ndarray, "B H L M"]) -> Bool[np.ndarray, "B G"]:
+    """The groups with a row that sees nothing and is NaN."""
+    sizes = rows.call.sizes
+    there = rows.empty & ~rows.call.absent & np.isnan(output).all(axis=-1)
+    return np.asarray(there.reshape(sizes["B"], sizes["G"], -1).any(axis=-1))
+
+
+def claimed_gradients(
+    rows: FurtherRows, answer: Answer, of_nan: Bool[np.ndarray, "B G"]
+) -> Mapping[str, Bool[np.ndarray, "..."]]:
+    """The entries of which something is claimed, by their name in an answer: beside rows of NaN each entry of dK and dV
+    of their group is NaN, or what is due; no gradient goes to dK where their dQ is 0, and none of NaN to other rows.
+    """
+    if not of_nan.any():
+        return {}
+    found = {"query_gradient": np.broadcast_to(~rows.empty[..., None], rows.call.query.shape)}
+    dq = answer.query_gradient
+    alone = dq is not None and rows.empty.any() and not dq[rows.empty].any()
+    for name in ("value_gradient",) if alone else ("key_gradient", "value_gradient"):
+        theirs = getattr(answer, name)
+        if theirs is not None:
+            found[name] = ~(of_nan[..., None, None] & np.isnan(theirs))
+    return found
