@@ -51,6 +51,17 @@ class State(StrEnum):
     """A call on other numbers lies between it and the look at its output, and before its backward pass."""
     SECOND_BACKWARD = "second backward"
     """Another upstream gradient went back through the same graph before."""
+    COMPILED = "compiled"
+    """Through ``torch.compile``, whose graphs torch itself runs, after calls of other sizes."""
+    MACHINE_CODE = "compiled to machine code"
+    """Likewise, with graphs that a C++ compiler has made code of."""
+    MANY = "thousands of times"
+    """The same call over and over, with other tensors in memory in between: each time it is looked at."""
+
+
+REPEATS = 3000
+"""Of a call that is made over and over."""
+COMPILED = (State.COMPILED, State.MACHINE_CODE)
 
 
 class Alignment(StrEnum):

@@ -7,8 +7,9 @@ changed, as far as sizes allow.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from zlib import crc32
 
 import numpy as np
@@ -39,6 +40,8 @@ EXACT_KEYS = 257
 """Of exact calls some of whose keys are hidden: ranks of all keys are different."""
 ADDED = 16
 """Rows of a group that have an upstream gradient in an exact call: sums of more are numbers of too many bits."""
+SHORT: Mapping[str, int] = MappingProxyType({State.COMPILED: 5, State.MACHINE_CODE: 5, State.MANY: 17})
+"""The longest call in a state that takes long: a loop over keys is unrolled when it is compiled."""
 LOOKED_AT = (2, 2, 6)
 """Batch entries, groups and rows that have an upstream gradient in a large call."""
 
@@ -53,7 +56,7 @@ def build_call(plan: Plan, declares: Collection[str], seed: int, number: int = 0
         number: of the plan in its array; some calls have more than 65536 keys.
     """
     drawing = _Drawing(dict(plan), frozenset(declares), seed)
-    huge = number % 48 == 23
+    huge = number % 48 == 23 and plan["state"] not in SHORT
     of = drawing.sizes(HUGE + 1 + number if huge else 0)
     call = drawing.numbers(of, "ranks" if huge else drawing.plan["numbers"])
     for step in STEPS:
@@ -100,22 +103,26 @@ class _Drawing:
             L, T = (int(rng.choice(some)) for some in (LONGER, longest))
         if lengths != "decode":
             L, T = _in_relation(L, T, relation, rng)
+        most = SHORT.get(plan["state"], 0)
+        if most:  # axes of size 1 are another story to a compiler
+            L, T = (min(max(size, 2 + (size >= other)), most - (size < other)) for size, other in ((L, T), (T, L)))
+            L = 1 if lengths == "decode" else L
         widths = {"narrow": SMALL, "block": BLOCKS, "between": BETWEEN}
         E = int(rng.choice(widths.get(plan["width"]) or (int(plan["width"]),)))
         wider, narrower = E + 1 if E < 128 else E + 32, max(1, E // 2 + 1 - E % 2)
         values = plan["values"]
         M = int(values) if values.isdigit() else {"same": E, "wider": wider}.get(values, narrower)
-        many = plan["heads"] != "few"
-        H = int(rng.choice(MANY_HEADS if many else (1, 2, 3)))
-        H = int(plan["heads"]) if plan["heads"].isdigit() else H
+        many = plan["heads"] != "few" and not most
+        H = int(rng.choice(MANY_HEADS if many else (2, 3) if most else (1, 2, 3)))
+        H = int(plan["heads"]) if plan["heads"].isdigit() and not most else H
         group = {"single": 1, "grouped": int(rng.choice((2, 3, 4))), "one of keys": H if many else 4}[plan["group"]]
         G = 1 if plan["group"] == "one of keys" else max(1, round(H / group)) if many else H
-        B = int(rng.choice((4, 5, 8) if plan["batch"] == "many" else (1, 2, 3)))
+        B = int(rng.choice((2, 3) if most else (4, 5, 8) if plan["batch"] == "many" else (1, 2, 3)))
         if plan["scale"] == "own":
             E = max(E, 2)  # 1/√E is not 1
         of = Sizes(B, G * group, G, L, T, E, M)
         if keys and plan["dropout"] == "none":
-            return Sizes(1, group, 1, 1, keys, min(E, 4), min(M, 3))
+            return Sizes(1, group, 1, 1, keys, min(E, 4), min(M, 4 if M == E else 3))
         if plan["dropout"] != "none":
             T = max(16, min(T, 65))
             L = T if L == of.T or relation == "L = T" else max(8, min(L, 65))
@@ -132,7 +139,7 @@ class _Drawing:
             T = min(of.T, EXACT_KEYS)
             return replace(of, E=E, M=M, T=T, L=T if of.L == of.T else of.L)
         if self.plan["numbers"] == "sums":
-            T = 2 ** max(4, min(12, round(math.log2(of.T))))
+            T = 2 ** max(2 if self.plan["state"] in SHORT else 4, min(12, round(math.log2(of.T))))
             return replace(of, E=E, M=M, T=T, L=of.L if of.L != of.T else T)
         return replace(of, E=E, M=M)
 

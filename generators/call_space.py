@@ -51,6 +51,10 @@ def _with(capability: str, *levels: str, neutral: str = "none") -> Mapping[str, 
     return MappingProxyType({neutral: ""} | dict.fromkeys(levels, capability))
 
 
+DEAR: Mapping[str, str] = MappingProxyType(
+    {State.COMPILED: "compiled", State.MACHINE_CODE: "machine-code", State.MANY: "thousands"}
+)
+"""States that take long, with what asks for each: they are as rare as the cover lets them."""
 MASK_SHAPES = ("B, H, L, T", "L, T", "1, H, L, T", "B, 1, L, T", "B, 1, 1, T")
 FACTORS = (
     Factor("lengths", _free("short", "keys", "queries", "both", "decode", "long")),
@@ -101,7 +105,7 @@ FACTORS = (
         "upstream", _free(*(Memory.CONTIGUOUS, Memory.TRANSPOSED, Memory.LAST_STRIDE, Memory.OFFSET, Memory.SINGLE))
     ),
     Factor("mask memory", _free(*(Memory.CONTIGUOUS, Memory.BROADCAST, Memory.TRANSPOSED, Memory.SLICED))),
-    Factor("state", _free(*State)),
+    Factor("state", MappingProxyType({**dict.fromkeys(State, ""), **DEAR})),
     Factor("wants", _free("qkv", "q", "k", "v", "kv", "nothing")),
 )
 """What a call is made of."""
@@ -153,6 +157,7 @@ def _array(declares: frozenset[str], seed: int, strength: int) -> list[Plan]:
     rng = np.random.default_rng(seed)
     kept = SPECIAL if strength == 2 else options
     _vary(made, {name: one for name, one in free.items() if name not in kept}, rng)
+    _make_rare(made, by_kind=strength == 2)
     plain = [
         dict(NEUTRAL_PLAN)
         | {name: str(rng.choice(levels[name])) for name in SIZED}
@@ -167,6 +172,28 @@ def _array(declares: frozenset[str], seed: int, strength: int) -> list[Plan]:
         *common,
         *sorted((made[k] for k in rng.permutation(len(made))), key=lambda row: COSTS[row["lengths"]]),
     ]
+
+
+def _make_rare(rows: list[dict[str, str]], by_kind: bool) -> None:
+    """Leave out the states that take long, in place, where another row has each of their pairs with an option.
+
+    Args:
+        rows: plans.
+        by_kind: whether masks of all shapes are one.
+    """
+    names = {one.name for one in FACTORS if one.is_option or one.name == "wants"}
+
+    def pairs_of(row: Mapping[str, str]) -> list[tuple[str, str, str]]:
+        kinds = {name: level.split(" (")[0] if by_kind else level for name, level in row.items() if name in names}
+        return [(row["state"], name, level) for name, level in kinds.items()]
+
+    dear = [row for row in rows if row["state"] in DEAR]
+    pairs = Counter(pair for row in dear for pair in pairs_of(row))
+    for row in dear:
+        own = pairs_of(row)
+        if all(pairs[pair] > 1 for pair in own):
+            pairs.subtract(own)
+            row["state"] = State.ONCE
 
 
 def _vary(rows: list[dict[str, str]], free: Mapping[str, list[str]], rng: np.random.Generator) -> None:

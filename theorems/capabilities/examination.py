@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from theorems.capabilities.agreement import (
 )
 from theorems.capabilities.empty_rows import claimed_gradients, convention_of, groups_of_nan
 from theorems.capabilities.hidden_keys import exchange_hidden_keys
+from theorems.capabilities.long_states import LONG_STATES, RESULTS, each_time, through_compiler, unchanged
 from theorems.capabilities.same_again import CHANCE, LEAST_WEIGHT, drop_others, same_alone, same_rescaled
 from theorems.core.claim import Claim, Form, Verdict, at_least
 from theorems.core.on_kernel import Answer, OnKernel
@@ -32,14 +34,12 @@ from theorems.core.tolerances import EXACT
 from theorems.rounding.further_rows import FurtherRows
 
 WEIGHTS = "weights-are-softmax"
-UNCHANGED = "inputs-are-unchanged"
 NO_GRADIENT = "rows-without-upstream-add-nothing"
 DROPPED = "each-weight-is-kept-or-dropped"
 IGNORED = "parameters-have-an-effect"
 SHARE = "share-of-dropped-weights"
 NEUTRAL = "parts-that-see-nothing"
 SINK_GRADIENT, BIAS_GRADIENT = "sink-gradient", "bias-gradient"
-RESULTS = [one.name for one in fields(Answer) if one.name != "changed"]
 Groups = Bool[np.ndarray, "B G"]
 About = tuple[str, Claim]
 """The capability that a claim is about, whatever other options are on; empty for agreement with the formula, which is
@@ -52,11 +52,17 @@ def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
     Raises:
         Refused: the kernel raises.
     """
+    if call.state in LONG_STATES:
+        plain = list(examine(call.replace(state=State.ONCE), under_test))
+        yield from plain
+        if not any(claim.verdict is Verdict.FALSIFIED for _, claim in plain):
+            yield from _in_long_state(call, under_test)
+        return
     rows = rows_of(call, under_test)
     own = rows.call
     first = under_test.attend(own) if call.state is State.TWICE else None
     answer = under_test.attend(own)
-    yield "memory", at_least(UNCHANGED, Form.EXACT, -float(len(answer.changed)), 0.0, rounding=0.0, why=EXACT)
+    yield "memory", unchanged(answer)
     if "parameters" in under_test.kernel.declares:
         ignored = [name for name, one in under_test.kernel.accounts.items() if one == "ignored"]
         claim = at_least(IGNORED, Form.EXACT, -float(len(ignored)), 0.0, rounding=0.0, why=EXACT)
@@ -77,22 +83,40 @@ def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
             yield "hidden-keys", claim
 
 
+def _in_long_state(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
+    """Of a call that is right without its state."""
+    rows = rows_of(call, under_test)
+    answer = under_test.attend(rows.call)
+    claims = partial(_of_rows, replace(rows, call=with_factors(rows.call)))
+    if call.state is State.MANY:
+        for claim in each_time(answer, claims, "same-bits" in under_test.kernel.declares):
+            yield "repeated-calls", claim
+    else:
+        for claim in through_compiler(answer, claims, call.state):
+            yield "compiled", claim
+
+
 def _of_rows(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None) -> Iterator[About]:
     """Of all rows, or of some that are a call of their own."""
-    if rows.call.dropout:
-        rows = yield from _of_dropout(rows, answer)
     if rows.call.scale is not None:
-        yield from _comparisons(rows, answer, of_nan)
+        yield from _of_weights_that_are_left(rows, answer, of_nan)
         return
-    usual = list(_comparisons(rows, answer, of_nan))
+    usual = list(_of_weights_that_are_left(rows, answer, of_nan))
     if all(claim.verdict is Verdict.UPHELD for _, claim in usual):
         found, scale = usual, "1/√E"
     else:
-        papers = list(_comparisons(replace(rows, call=rows.call.replace(scale=1.0)), answer, of_nan))
+        papers = list(_of_weights_that_are_left(replace(rows, call=rows.call.replace(scale=1.0)), answer, of_nan))
         is_papers = all(claim.verdict is Verdict.UPHELD for _, claim in papers)
         found, scale = (papers, "1") if is_papers else (usual, "1/√E")
     for about, claim in found:
         yield about, replace(claim, branch=scale) if claim.name == OUTPUT else claim
+
+
+def _of_weights_that_are_left(rows: FurtherRows, answer: Answer, of_nan: Groups | None) -> Iterator[About]:
+    """Which weights were dropped is read from the output, under the scale of the rows; the rest follows."""
+    if rows.call.dropout:
+        rows = yield from _of_dropout(rows, answer)
+    yield from _comparisons(rows, answer, of_nan)
 
 
 def _comparisons(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None) -> Iterator[About]:
@@ -185,7 +209,7 @@ def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, Fur
     s: Any = rows.weights
     nonzero = s.value > LEAST_WEIGHT
     kept = answer.output != 0
-    rows = replace(rows, factor=np.where(kept, 1 / (1 - p), 0.0))
+    rows = with_what_was_dropped(rows, answer)
     if not rows.empty.all():
         yield "dropout", same(DROPPED, answer.output, rows.output, ~rows.empty)
     n = int(nonzero.sum())
@@ -195,6 +219,11 @@ def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, Fur
         off = abs(float(kept[nonzero].mean()) - (1 - p))
         yield "dropout", at_least(SHARE, Form.EFFECTIVE, far, off, rounding=0.0, why=EXACT)
     return rows
+
+
+def with_what_was_dropped(rows: FurtherRows, answer: Answer) -> FurtherRows:
+    """The formula with the weights dropped that are 0 in an output whose values are the identity."""
+    return replace(rows, factor=np.where(answer.output != 0, 1 / (1 - rows.call.dropout), 0.0))
 
 
 GRADIENT_CLAIMS = (*GRADIENTS, NO_GRADIENT)

@@ -9,9 +9,12 @@ import numpy as np
 
 from generators.attention_call import AXES as FURTHER
 from generators.attention_call import PLAIN, AttentionCall
+from theorems.capabilities.long_states import LONG_STATES
 
 TRIALS, WORK = 150, 1 << 25
 """Calls that are tried at most, and multiplications in their matrix products: a time limit would not be repeatable."""
+DEAR = 1 << 20
+"""What a call in one of the states that take long counts for beside its own work: 32 of these are tried."""
 FEW_PLACES = 4
 """Places of an axis of which each is left out by itself."""
 FEW = 1 << 16
@@ -37,7 +40,7 @@ def smallest_failing(call: AttentionCall, fails: Callable[[AttentionCall], bool]
             while again:
                 again = False
                 for candidate in step(call):
-                    left, work = left - 1, work - work_of(candidate)
+                    left, work = left - 1, work - work_of(candidate) - (DEAR if candidate.state in LONG_STATES else 0)
                     if left < 0 or work < 0:
                         return call.replace(name="generated")
                     if fails(candidate):

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from generators.attention_call import AttentionCall, Memory, State
+from generators.attention_call import COMPILED, AttentionCall, Memory, State
 from theorems.capabilities.agreement import GRADIENTS, OUTPUT
 from theorems.capabilities.empty_rows import EMPTY
 from theorems.capabilities.examination import (
@@ -20,9 +20,9 @@ from theorems.capabilities.examination import (
     NO_GRADIENT,
     SHARE,
     SINK_GRADIENT,
-    UNCHANGED,
     WEIGHTS,
 )
+from theorems.capabilities.long_states import EACH_TIME, RETURNS, UNCHANGED
 from theorems.capabilities.same_again import ALONE, REDRAWN, RESCALED
 
 BACKWARD = "where the kernel has a backward pass"
@@ -400,9 +400,33 @@ CAPABILITIES: tuple[Capability, ...] = (
         """Nothing of a call is left over for the next one: the same call again, other numbers in the same place of
         memory before it, another call between its forward and its backward pass (which leaves its output as it was),
         two backward passes through one graph. A kernel that may add up in another order every time is as right as one
-        that does not; one that declares to be deterministic returns the same bits, forward and backward.""",
-        lambda call: call.state is not State.ONCE,
-        own=MappingProxyType({"same-bits": "of the same call twice, where the kernel declares it"}),
+        that does not; one that declares to be deterministic returns the same bits, forward and backward. With
+        ``--profile deep`` a small call is made 3000 times, with other tensors in memory in between and on 1, 2 and 4
+        threads of PyTorch: each time its numbers are within the bounds.""",
+        lambda call: call.state not in (State.ONCE, *COMPILED),
+        own=MappingProxyType(
+            {
+                "same-bits": "of the same call twice, where the kernel declares it",
+                EACH_TIME: "of a call that is made 3000 times, in the deep profile",
+            }
+        ),
+    ),
+    Capability(
+        "compiled",
+        "Through torch.compile",
+        "what torch.compile makes of it, with sizes that change from call to call, gives the same numbers",
+        """What holds of a call holds of it through ``torch.compile``, forward and backward, after calls of other sizes
+        with the same options: the first makes a graph of its sizes, the second one of any sizes, which the call
+        itself meets. By default graphs are traced, freed of mutation and differentiated ahead of time, and torch runs
+        them (``aot_eager``); with ``--profile deep`` they are compiled to machine code, too (``inductor``), where there
+        is a C++ compiler. What PyTorch cannot compile is refused.""",
+        lambda call: call.state in COMPILED,
+        own=MappingProxyType(
+            {RETURNS: "on every call", UNCHANGED: "on every call"}
+            | {name: when for name, when in AGREEMENT.items() if name != NO_GRADIENT}
+            | dict.fromkeys(("log-sum-exp", EMPTY, SINK_GRADIENT, BIAS_GRADIENT, DROPPED, SHARE, NEUTRAL), "likewise")
+        ),
+        agrees=MappingProxyType({}),
     ),
     Capability(
         "parameters",

@@ -12,13 +12,14 @@ import numpy as np
 
 from generators.attention_call import AttentionCall, State
 from generators.call_building import build_call
+from generators.call_space import DEAR as DEAR_STATES
 from generators.call_space import FACTORS, NEUTRAL_PLAN, SIZED, Plan, plans, size_of_array
 from generators.drawing import seed_from
 from theorems.capabilities.examination import About, examine
 from theorems.capabilities.smaller import NEUTRAL, smallest_failing, work_of
 from theorems.capabilities.table import CAPABILITIES, Capability
 from theorems.core.claim import Verdict
-from theorems.core.on_kernel import OnKernel, Refused
+from theorems.core.on_kernel import NotCompiled, OnKernel, Refused
 
 PAIRS, TRIPLES = 25, 50
 """Examples from which on every pair of options, and every triple, is met."""
@@ -37,12 +38,14 @@ class Trial:
         call: as the kernel takes it.
         claims: each with what it is about.
         refused: why the kernel refuses it.
+        not_compiled: why PyTorch cannot compile it.
         broke: what was raised instead.
     """
 
     call: AttentionCall
     claims: tuple[About, ...] = ()
     refused: str = ""
+    not_compiled: str = ""
     broke: BaseException | None = None
 
 
@@ -141,8 +144,13 @@ class Trials:
     def _examine(self, number: int, call: AttentionCall) -> Trial:
         plan = self._plan(number)
         for _ in FACTORS:
+            claims: list[About] = []
             try:
-                return Trial(call, tuple(examine(call, self.under_test)))
+                for one in examine(call, self.under_test):
+                    claims.append(one)
+                return Trial(call, tuple(claims))
+            except NotCompiled as refusal:
+                return Trial(call, tuple(claims), not_compiled=str(refusal))
             except Refused as refusal:
                 without = self._without_what_is_refused(plan, number)
                 if without is None:
@@ -170,7 +178,9 @@ class Trials:
     def _small(self, plan: Plan) -> dict[str, str]:
         """The plan with what makes a call large, or its numbers unusual, at its first level."""
         sized = {name for name in SIZED if name not in ("values", "relation")}
-        return {name: NEUTRAL_PLAN[name] if name in sized else level for name, level in plan.items()}
+        return {
+            name: NEUTRAL_PLAN[name] if name in sized or level in DEAR_STATES else level for name, level in plan.items()
+        }
 
     def _small_calls(self, plan: Plan) -> Iterator[AttentionCall]:
         """Some calls of it: of a single key or query anything may be taken."""

@@ -96,13 +96,20 @@ def request_of(options: VerifyOptions) -> Request:
     profile = profile_named(options.profile)
     if options.attention is None or request.ids or given:
         raise InvalidInput("--profile: says what is tried on a kernel; give --attention, and neither ids nor --data.")
-    return replace(request, examples=profile.examples, cases=profile.cases, left_out=profile.left_out)
+    return replace(
+        request,
+        examples=profile.examples,
+        cases=profile.cases,
+        left_out=profile.left_out,
+        patience=max(request.patience, profile.patience),
+    )
 
 
 def _kernel(options: VerifyOptions) -> KernelSource | None:
     if options.attention is None:
         return None
-    return KernelSource(options.attention, options.dtype, options.interface, options.device)
+    deep = options.profile is not None and profile_named(options.profile).deep
+    return KernelSource(options.attention, options.dtype, options.interface, options.device, deep)
 
 
 class Report:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from generators.attention_call import AttentionCall
 from generators.case import Case
@@ -68,6 +68,8 @@ class Answer:
         weights: shape (B, H, L, T), where the kernel returns them.
         sink_gradient, bias_gradient: of sinks and bias, where the kernel differentiates them.
         changed: the names of the tensors that it wrote to, and of those beside which it wrote.
+        failed: what it raised, where it returns something in another state.
+        others: of a call that is made over and over, what came of it later in other bits, each with how often.
     """
 
     output: Array
@@ -79,10 +81,16 @@ class Answer:
     sink_gradient: Array | None = None
     bias_gradient: Array | None = None
     changed: tuple[str, ...] = ()
+    failed: str = ""
+    others: tuple[tuple[Answer, int], ...] = ()
 
 
 class Refused(Exception):
     """The kernel raised on a call that it may refuse: sizes or options that it says it does not support."""
+
+
+class NotCompiled(Refused):
+    """PyTorch cannot compile it."""
 
 
 def no_kernel(call: AttentionCall) -> Answer:
@@ -90,9 +98,23 @@ def no_kernel(call: AttentionCall) -> Answer:
     raise Refused("nothing to call")
 
 
-def not_explained(*given: Any) -> tuple[str, str]:
+class Explanation(NamedTuple):
+    """What a maintainer of a kernel is told of a failure.
+
+    Attributes:
+        line: where it is wrong, by how much, perhaps why.
+        test: the source of a test function that fails for it.
+        no_test: why there is none.
+    """
+
+    line: str = ""
+    test: str = ""
+    no_test: str = ""
+
+
+def not_explained(*given: Any) -> Explanation:
     """Nothing is said of a failure but the failure."""
-    return "", ""
+    return Explanation()
 
 
 @dataclass(frozen=True)
@@ -124,7 +146,7 @@ class OnKernel(Implementation):
     Attributes:
         kernel: the :class:`theorems.kernel.kernel.Kernel`.
         attend: one call of it, forward and backward.
-        explained: (statement, falsifying call, this) → a line for a maintainer, and the source of a test.
+        explained: (statement, falsifying call, this) → what a maintainer is told.
         on_queries: (factors, keys vec(x zᵀ)) → its weights, risk and scaled gradient where it is given W z as queries.
         described: → what is to be said of it.
         hints: → what may be wrong with it, once it is falsified.
@@ -132,7 +154,7 @@ class OnKernel(Implementation):
 
     kernel: Any = None
     attend: Callable[[AttentionCall], Answer] = no_kernel
-    explained: Callable[..., tuple[str, str]] = not_explained
+    explained: Callable[..., Explanation] = not_explained
     on_queries: Callable[[OuterKeys, Array], Any] | None = None
     described: Callable[[], KernelDescription] = no_description
     hints: Callable[[], Sequence[str]] = tuple

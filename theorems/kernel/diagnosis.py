@@ -9,33 +9,36 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Bool, Float64
 
-from generators.attention_call import AttentionCall
-from theorems.capabilities.agreement import GRADIENTS, OUTPUT, rows_of, with_factors
-from theorems.capabilities.empty_rows import claimed_gradients, groups_of_nan
-from theorems.capabilities.same_again import ALONE, RESCALED
+from generators.attention_call import REPEATS, AttentionCall
+from theorems.capabilities.agreement import GRADIENTS, rows_of, with_factors
+from theorems.capabilities.empty_rows import claimed_gradients, convention_of, groups_of_nan
+from theorems.capabilities.examination import WEIGHTS, with_what_was_dropped
+from theorems.capabilities.long_states import EACH_TIME, RETURNS
+from theorems.capabilities.same_again import ALONE, REDRAWN, RESCALED
 from theorems.capabilities.table import options_on
 from theorems.core.claim import Verdict
-from theorems.core.on_kernel import Answer, OnKernel, Refused
+from theorems.core.on_kernel import Answer, Explanation, OnKernel, Refused
 from theorems.core.statement import Statement
 from theorems.kernel.reproducer import reproducer
-from theorems.kernel.trace import QUANTITIES, Entry, Trace
+from theorems.kernel.trace import QUANTITIES, Entry, Quantity, Trace
+from theorems.rounding.further_rows import FurtherRows
 
 BEYOND = 1e300
 """Where rounding may lose everything, any number is allowed, but NaN."""
 
 
-def diagnose(statement: Statement, call: AttentionCall, under_test: OnKernel) -> tuple[str, str]:
+def diagnose(statement: Statement, call: AttentionCall, under_test: OnKernel) -> Explanation:
     """A line about the failing call, and the source of a test function; both empty if it does not fail again.
 
     The kernel is called again, as often as the statement calls it.
     """
     found = trace_failure(statement, call, under_test)
     if found is None:
-        return "", ""
+        return Explanation(no_test="called again the kernel is right: what it returns depends on what was before")
     line = f"{statement.id}: {'; '.join(filter(None, (_where(found), _together(call) or _cause(found))))}."
-    return line, reproducer(found, line)
+    return Explanation(line, *reproducer(found, line))
 
 
 def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKernel) -> Trace | None:
@@ -62,34 +65,58 @@ def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKerne
         return None
     assert statement.kernel is not None
     capability = statement.kernel.capability
-    made = Trace(capability, under_test.kernel, tuple(calls[:at]), tuple(answers[:at]), tuple(falsified), ())
-    return made.replace(entries=tuple(_entries(made, under_test)))
+    # The last of the calls on hidden keys has NaN in them.
+    rows = None if capability == "hidden-keys" else _rows(calls[at - 1], answers[at - 1], under_test)
+    made = Trace(capability, under_test.kernel, tuple(calls[:at]), tuple(answers[:at]), tuple(falsified), (), rows)
+    return made.replace(entries=tuple(_entries(made)))
 
 
-def _entries(found: Trace, under_test: OnKernel) -> Iterator[Entry]:
-    """Of each falsified claim about numbers that are due, the entries and where the worst is."""
-    if found.capability == "hidden-keys":
-        return
-    rows, answer = rows_of(found.call, under_test), found.answer
+def _rows(call: AttentionCall, answer: Answer | None, under_test: OnKernel) -> FurtherRows:
+    """The formula on a call, under the conventions that an answer to it follows."""
+    rows = rows_of(call, under_test)
     rows = replace(rows, call=with_factors(rows.call))
+    if answer is None:
+        return rows
+    if call.dropout:
+        return with_what_was_dropped(rows, answer)
+    return convention_of(rows, answer).rows if (rows.empty & ~rows.call.absent).any() else rows
+
+
+def _entries(found: Trace) -> Iterator[Entry]:
+    """Of each falsified claim about numbers that are due, the entries and where the worst is."""
+    if found.rows is None:
+        return
+    rows, answer = found.rows, found.answer
     known = claimed_gradients(rows, answer, groups_of_nan(rows, answer.output))
     for name in found.falsified:
         if name not in QUANTITIES:
             continue
         what = QUANTITIES[name]
-        due, theirs = getattr(rows, what.name), np.asarray(getattr(answer, what.name))
+        of_rows = "returned_weights_after_dropout" if name == WEIGHTS and rows.call.dropout else what.name
+        due, theirs = getattr(rows, of_rows), np.asarray(what.of_answer(answer))
         allowed = 2 * np.where(np.isfinite(due.error), due.error, BEYOND)
-        claimed = known.get(what.name)
-        if name == OUTPUT:
-            claimed = ~rows.empty[..., None]
-        if claimed is not None:
-            allowed, theirs = np.where(claimed, allowed, np.inf), np.where(claimed, theirs, due.value)
-        yield Entry(name, rows.call, what, theirs, due.value, allowed)
+        claimed = known.get(what.name, np.ones(allowed.shape, dtype=bool)) & _where_claimed(what, rows, due)
+        yield Entry(
+            name, rows.call, what, np.where(claimed, theirs, due.value), due.value, np.where(claimed, allowed, np.inf)
+        )
+
+
+def _where_claimed(what: Quantity, rows: FurtherRows, due: Any) -> Bool[np.ndarray, "..."]:
+    """Where something is: nothing of rows that see nothing, hidden entries of a bias, and what no format holds."""
+    if what.name in ("output", "log_sum_exp", "returned_weights"):
+        return np.asarray(~rows.empty.reshape(rows.empty.shape + (1,) * (due.ndim - 3)))
+    if what.name == "bias_gradient":
+        bias: Any = rows.call.bias
+        return np.asarray(~np.isneginf(bias))
+    fits = np.abs(due.value) < (rows.stored or rows.numbers).largest / 2
+    return np.asarray(fits | (what.name == "sink_gradient"))
 
 
 def _together(call: AttentionCall) -> str:
     """The options that have to meet, which is more than a guess; empty if one is enough."""
     options = list(options_on(call))
+    if "empty-rows" in options:
+        options.remove("boolean-mask")  # it is on wherever there are such rows
     return f"only where {' and '.join(options)} meet, as far as was found" if len(options) > 1 else ""
 
 
@@ -104,7 +131,7 @@ def _where(found: Trace) -> str:
 
 def _of_entry(entry: Entry) -> str:
     at = entry.worst
-    axes = ", ".join(entry.what.axes)
+    axes = ", ".join(entry.what.axes[-len(at) :])
     place = ", ".join(map(str, at))
     theirs, due, allowed = entry.theirs[at], entry.due[at], entry.allowed[at]
     times = abs(theirs - due) / allowed if allowed > 0 else math.inf
@@ -121,9 +148,12 @@ OTHERWISE: Mapping[str, str] = MappingProxyType(
         "hidden-keys-have-no-gradient": "keys that no row sees have a gradient",
         "same-bits": "the same call twice gives other bits",
         ALONE: "an entry of a batch has other bits than alone",
+        REDRAWN: "another seed drops the same weights",
         RESCALED: "half the data and double the factor give other bits",
         "parameters-have-an-effect": "it takes parameters, and ignores them",
         "inputs-are-unchanged": "it writes to its arguments, or beside them",
+        RETURNS: "through torch.compile it raises, where it returns by itself",
+        EACH_TIME: f"of {REPEATS} equal calls some are wrong",
         "query-gradient": "other numbers in keys that a row does not see change its dQ",
         "key-gradient": "other numbers in keys that no row sees change dK of other keys",
         "value-gradient": "other numbers in keys that no row sees change dV of other keys",
@@ -140,6 +170,7 @@ BY_CLAIM: Mapping[str, str] = MappingProxyType(
         "hidden-keys-have-no-gradient": "the backward pass does not mask",
         "same-bits": "the order of a sum depends on scheduling, as with atomic additions",
         "inputs-are-unchanged": "it works in place where it should on a copy",
+        EACH_TIME: "a race, memory that is not cleared, or something that is counted",
     }
 )
 BY_CAPABILITY: Mapping[str, str] = MappingProxyType(
@@ -148,6 +179,8 @@ BY_CAPABILITY: Mapping[str, str] = MappingProxyType(
         "memory": "strides are taken for those of a contiguous tensor",
         "causal-rectangle": "the diagonal of L ≠ T is where that of L = T would be",
         "default-scale": "the scale that it takes by itself is neither 1/√E nor 1",
+        "compiled": "something that was traced is taken for constant, an operator has another shape, other strides or"
+        " another effect than it says, or there is a branch for compiled code",
         "repeated-calls": "something of the first call is left over: a buffer that is not cleared",
     }
 )
@@ -178,6 +211,8 @@ def _by_claims(found: Trace) -> Iterator[str]:
         yield "the backward pass does not mask"
     if "log-sum-exp" in claims and len(claims) == 1:
         yield from _of_log_sum_exp(found)
+    if found.capability == "compiled":
+        yield BY_CAPABILITY["compiled"]
     yield from _by_size(found.call)
     if found.capability in BY_CAPABILITY:
         yield BY_CAPABILITY[found.capability]

@@ -26,18 +26,22 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from generators.attention_call import Alignment, AttentionCall, Memory, State
+from generators.attention_call import COMPILED, REPEATS, Alignment, AttentionCall, Memory, State
 from generators.further_tensors import with_columns_beyond
 from reference_attention.errors import InvalidInput
 from reference_attention.loss import Array, Loss
 from theorems.bounded.formats import FORMATS, HALF, Format
 from theorems.core.on_kernel import Answer, KernelUse, OnKernel, Refused
+from theorems.kernel.compiling import answer_compiled
 from theorems.kernel.diagnosis import diagnose
 from theorems.kernel.importing import import_callable
 from theorems.kernel.interfaces import ALWAYS, INTERFACES
+from theorems.kernel.interfaces.by_name import interface_of
 from theorems.kernel.interfaces.interface import Interface, Parameters, Request, Returned, parameters_of
-from theorems.kernel.placing import Placed, place_mask, place_tensor
+from theorems.kernel.interfaces.reading import Reading
+from theorems.kernel.placing import FURTHER_LEAVES, Placed, memory_of, place_mask, place_tensor, with_other_options
 from theorems.kernel.queries import OuterKernel, PromptKernel
+from theorems.kernel.repeating import answer_repeatedly
 from theorems.kernel.report import describe_kernel, hints
 from theorems.kernel.sizes import Taken, is_power_of_four
 from theorems.kernel.with_torch import torch
@@ -46,8 +50,6 @@ DTYPES: Mapping[str, torch.dtype] = MappingProxyType({name: getattr(torch, name)
 """What a kernel may be given."""
 
 TENSORS = ("query", "key", "value")
-FURTHER_LEAVES: Mapping[str, str] = MappingProxyType({"sinks": "sink-gradient", "bias": "bias-gradient"})
-"""Tensors whose gradient a kernel may have, and the capability that says so."""
 Gradients = Mapping[str, Array]
 """By the name of a tensor."""
 """dQ, dK, dV."""
@@ -120,8 +122,10 @@ class Kernel:
         skips_below: weights smaller than this share of the largest may be left out, as the callable declares.
         many_queries: whether it takes more than one query to an input; else each gets a copy of the keys.
         differentiable: whether it has a backward pass.
+        not_compiled: why ``torch.compile`` does not take it; empty if it does, or was not asked.
         device: where its tensors live.
         accounts: what becomes of each of its parameters, :class:`theorems.kernel.parameters.Account`.
+        reading: how it is called, where its interface was found out.
     """
 
     call: Callable[..., Any]
@@ -140,8 +144,10 @@ class Kernel:
     skips_below: float = 0.0
     many_queries: bool = True
     differentiable: bool = True
+    not_compiled: str = ""
     device: str = "cpu"
     accounts: Mapping[str, str] = field(default_factory=dict)
+    reading: Reading | None = None
     _last: dict[str, Held] = field(default_factory=dict, init=False, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -194,8 +200,7 @@ class Kernel:
         query = query.expand(*query.shape[:-2], rows, width)
         piece = width if self.layout.square else self.taken.value_width(m)
         if piece != m:
-            pieces = values.new_zeros((*values.shape[:-1], -(-m // piece) * piece))
-            pieces[..., :m] = values
+            pieces = torch.nn.functional.pad(values, (0, -m % piece))
             parts = [self._outputs(query, keys, v) for v in torch.split(pieces, piece, dim=-1)]
             return torch.cat(parts, dim=-1)[..., :1, :m]
         return self._outputs(query, keys, values)[..., :1, :]
@@ -259,24 +264,32 @@ class Kernel:
             Refused: the kernel raises.
             InvalidInput: it returns something that is no tensor of the shape or dtype that is due.
         """
-        held = {name: place_tensor(self.tensor(getattr(call, name)), _memory_of(name, call)) for name in TENSORS}
+        if call.state in COMPILED:
+            return answer_compiled(self, call)
+        held = {name: place_tensor(self.tensor(getattr(call, name)), memory_of(name, call)) for name in TENSORS}
         upstream = place_tensor(self.tensor(call.upstream), call.upstream_memory)
-        masks = self._masks(call)
+        masks = self.masks(call)
         everything = held | {"upstream": upstream} | masks
         before = {name: one.bits() for name, one in everything.items()}
-        if call.dropout:
-            torch.manual_seed(call.seed)
-        try:
+
+        def once() -> Answer:
+            if call.dropout:
+                torch.manual_seed(call.seed)
             found, gradients = self._in_its_state(call, held, masks, upstream.tensor)
             dq, dk, dv = (gradients.get(name) for name in TENSORS)
+            lse, weights = (None if x is None else _float64(x) for x in found[1:])
+            sinks, bias = gradients.get("sinks"), gradients.get("bias")
+            return Answer(_float64(found.output), dq, dk, dv, lse, weights, sinks, bias)
+
+        try:
+            answer = answer_repeatedly(once, REPEATS, call) if call.state is State.MANY else once()
         except KernelError as error:
             raise Refused(str(error).removeprefix("--attention: ")) from None
         changed = tuple(name for name, one in everything.items() if not torch.equal(one.bits(), before[name]))
-        lse, weights = (None if x is None else _float64(x) for x in found[1:])
-        sinks, bias = gradients.get("sinks"), gradients.get("bias")
-        return Answer(_float64(found.output), dq, dk, dv, lse, weights, sinks, bias, changed)
+        return replace(answer, changed=changed)
 
-    def _masks(self, call: AttentionCall) -> dict[str, Placed]:
+    def masks(self, call: AttentionCall) -> dict[str, Placed]:
+        """Masks, sinks and slopes as they lie in memory."""
         B, H, L, T = (call.sizes[axis] for axis in "BHLT")
         given = {name: getattr(call, name) for name in ("visible", "bias") if getattr(call, name) is not None}
         placed = {}
@@ -294,8 +307,9 @@ class Kernel:
     ) -> tuple[Returned, Gradients]:
         """What the kernel returned and the gradients, with what else happens around the call."""
         wants = call.wants if self.differentiable else ""
-        others = {name: -held[name].tensor.flip(2) for name in TENSORS}
-        other_masks = {name: masks[name].tensor.flip(-1) for name in ("visible", "bias") if name in masks}
+        busy = call.state in (State.OVERWRITTEN, State.INTERLEAVED)
+        others = {name: -held[name].tensor.flip(2) for name in TENSORS if busy}
+        other_masks = {name: masks[name].tensor.flip(-1) for name in ("visible", "bias") if busy and name in masks}
         own_masks = {name: one.tensor for name, one in masks.items()}
         # Upstream of the output, and of the log-sum-exp where that is differentiated.
         upstreams = (upstream, None if call.lse_upstream is None else self.tensor(call.lse_upstream))
@@ -312,7 +326,7 @@ class Kernel:
                     leaves[name] = own_masks[name].detach().requires_grad_(wanted)
             with torch.set_grad_enabled(bool(wants)):
                 tensors = {name: leaves[name] for name in TENSORS}
-                return self._of(self.request(call, tensors, own_masks | leaves)), leaves
+                return self.of_request(self.request(call, tensors, own_masks | leaves)), leaves
 
         own = {name: one.tensor for name, one in held.items()}
         if call.state is State.OVERWRITTEN:
@@ -325,7 +339,7 @@ class Kernel:
                 there[name].fill(x)
         found, leaves = forward(own)
         if call.state is State.INTERLEAVED:
-            forward(others, _with_other_options(call))
+            forward(others, with_other_options(call))
         if call.state is State.SECOND_BACKWARD:
             self._gradients(found, leaves, -upstream.flip(2), None, again=True)
         return found, self._gradients(found, leaves, *upstreams)
@@ -369,7 +383,7 @@ class Kernel:
         each = zip(leaves.items(), found, strict=True)
         return {name: _float64(torch.full_like(x, torch.nan) if one is None else one) for (name, x), one in each}
 
-    def _of(self, request: Request) -> Returned:
+    def of_request(self, request: Request) -> Returned:
         """The kernel on a request; in shapes that it takes, if it takes no others."""
         B, H, L, E = request.query.shape
         M = request.value.shape[-1]
@@ -412,7 +426,7 @@ class Kernel:
             splits=call.splits,
             page=call.page,
             seed=call.seed,
-            deterministic=call.state is State.TWICE,
+            deterministic=call.state in (State.TWICE, State.MANY),
         )
 
     def suit(self, call: AttentionCall) -> AttentionCall:
@@ -546,23 +560,14 @@ class Kernel:
         return replace(self, **changed)
 
 
-def _with_other_options(call: AttentionCall) -> AttentionCall:
-    """The call with another scale, and fewer of its options: whatever takes the call takes that."""
-    scale = None if call.scale is None else 2 * call.scale
-    return call.replace(scale=scale, causal=False, window=None, softcap=0.0)
-
-
-def _memory_of(name: str, call: AttentionCall) -> Memory:
-    return call.memory if name[0] in call.placed else Memory.CONTIGUOUS
-
-
 class KernelError(InvalidInput):
     """The kernel raised."""
 
 
 def _restore(held: dict[str, Any]) -> Kernel:
     call = import_callable(held["source"]) if held["call"] is None else held["call"]
-    found = {"call": call, "interface": INTERFACES[held["interface"]], "parameters": parameters_of(call)}
+    interface = INTERFACES[held["interface"]] if held["reading"] is None else interface_of(held["reading"])
+    found = {"call": call, "interface": interface, "parameters": parameters_of(call)}
     return Kernel(**held | found)
 
 

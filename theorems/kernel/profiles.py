@@ -1,4 +1,4 @@
-"""How much of a kernel is looked at: everything, or what fits into a minute."""
+"""How much of a kernel is looked at: what fits into a minute, everything, or what takes long, too."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from generators.attention_call import REPEATS
 from reference_attention.errors import InvalidInput
 
 
@@ -19,15 +20,24 @@ class Profile:
             :data:`theorems.capabilities.trials.PAIRS` on.
         cases: of each statement of the papers.
         left_out: statements that are not tried.
+        deep: whether small calls are made over and over, and compiled to machine code.
+        patience: seconds for a case at least.
     """
 
     name: str
     examples: int
     cases: int
-    left_out: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    deep: bool = False
+    patience: float = 0.0
 
     def says(self) -> str:
-        """What it leaves out, for a reader."""
+        """What it leaves out, or adds, for a reader."""
+        if self.deep:
+            return (
+                f"profile {self.name}: small calls {REPEATS} times, and compiled to machine code where there is a C++"
+                " compiler, beside all that is tried without it"
+            )
         left = ", ".join(self.left_out)
         return (
             f"profile {self.name}: calls in which every pair of options meets, {self.cases} cases of each statement;"
@@ -36,7 +46,9 @@ class Profile:
 
 
 LONG = ("lemma-1", "lemma-6", "theorem-2", "tsvm-no-stationary-point")
-PROFILES: Mapping[str, Profile] = MappingProxyType({one.name: one for one in (Profile("minute", 25, 8, LONG),)})
+PROFILES: Mapping[str, Profile] = MappingProxyType(
+    {one.name: one for one in (Profile("minute", 25, 8, LONG), Profile("deep", 50, 50, deep=True, patience=600.0))}
+)
 """By name. A case of the statements that are left out follows a run of gradient descent."""
 
 
@@ -47,5 +59,7 @@ def profile_named(name: str) -> Profile:
         InvalidInput: there is none.
     """
     if name not in PROFILES:
-        raise InvalidInput(f"--profile: {name!r} is not one of {', '.join(PROFILES)}; leave it out for everything.")
+        raise InvalidInput(
+            f"--profile: {name!r} is not one of {', '.join(PROFILES)}; leave it out for what lies between."
+        )
     return PROFILES[name]

@@ -36,6 +36,8 @@ def headline(kernel: Any) -> str:
 
 def contract_lines(kernel: Any) -> Iterator[str]:
     """What a report says of the contract of a kernel."""
+    if kernel.reading is not None:
+        yield from kernel.reading.lines()
     if "causal-rectangle" in kernel.declares:
         yield f"causal masks of L ≠ T are aligned at the {kernel.alignment}"
     if "longer-masks" in kernel.declares:
@@ -46,6 +48,8 @@ def contract_lines(kernel: Any) -> Iterator[str]:
         yield "its scale is 1/√E, and no parameter says otherwise"
     if kernel.lse_multiple > 1:
         yield f"its log-sum-exps are padded to multiples of {kernel.lse_multiple} rows"
+    if kernel.not_compiled:
+        yield f"torch.compile does not take it: {kernel.not_compiled}"
     if kernel.skips_below:
         yield f"weights below {kernel.skips_below:.2g} of the largest may be left out, as it declares"
 

@@ -21,6 +21,7 @@ class KernelSource:
     dtype: str | None = None
     interface: str | None = None
     device: str | None = None
+    deep: bool = False
 
     def prepare(self) -> None:
         """Import what is ours, and torch."""
@@ -50,7 +51,7 @@ def _load(source: KernelSource) -> OnKernel:
     from theorems.kernel.loading import kernel_named  # imports torch
 
     return kernel_named(
-        source.source, source.dtype, interface=source.interface, device=source.device
+        source.source, source.dtype, interface=source.interface, device=source.device, deep=source.deep
     ).as_implementation()
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Float64
 
 from generators.attention_call import AttentionCall
 from theorems.capabilities.agreement import GRADIENTS, OUTPUT
-from theorems.capabilities.examination import SINK_GRADIENT
+from theorems.capabilities.examination import BIAS_GRADIENT, DROPPED, SINK_GRADIENT, WEIGHTS
 from theorems.core.on_kernel import Answer
 
 
@@ -21,7 +21,7 @@ class Quantity:
     """Numbers that a kernel returns.
 
     Attributes:
-        name: in :class:`theorems.core.on_kernel.Answer`.
+        name: in :class:`theorems.rounding.further_rows.FurtherRows`.
         symbol: for a reader.
         axes: of its entries.
     """
@@ -29,6 +29,10 @@ class Quantity:
     name: str
     symbol: str
     axes: str
+
+    def of_answer(self, answer: Answer) -> Any:
+        """What the kernel returned of it."""
+        return getattr(answer, "weights" if self.name == "returned_weights" else self.name)
 
 
 QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
@@ -39,6 +43,9 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
         GRADIENTS[2]: Quantity("value_gradient", "dV", "bgtm"),
         "log-sum-exp": Quantity("log_sum_exp", "log-sum-exp", "bhl"),
         SINK_GRADIENT: Quantity("sink_gradient", "dσ", "h"),
+        BIAS_GRADIENT: Quantity("bias_gradient", "db", "bhlt"),
+        WEIGHTS: Quantity("returned_weights", "weights", "bhlt"),
+        DROPPED: Quantity("output", "output", "bhlm"),
     }
 )
 """By the claim that is about them."""
@@ -81,6 +88,8 @@ class Trace:
         calls, answers: up to the one that falsifies; no answer to one that was refused.
         falsified: names of claims.
         entries: of each that is about numbers that are due.
+        rows: the formula on that call, a :class:`theorems.rounding.further_rows.FurtherRows`, under the conventions
+            that the kernel follows.
     """
 
     capability: str
@@ -89,6 +98,7 @@ class Trace:
     answers: tuple[Answer | None, ...]
     falsified: tuple[str, ...]
     entries: tuple[Entry, ...]
+    rows: Any = None
 
     @property
     def call(self) -> AttentionCall:

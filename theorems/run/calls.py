@@ -59,9 +59,11 @@ class View:
 
     def _outcome(self, number: int, trial: Trial) -> tuple[Outcome, AttentionCall] | None:
         call = trial.call
-        if trial.refused:
-            reason = f"the kernel refuses it: {trial.refused}"
-            return Outcome(Verdict.NOT_APPLICABLE, reason=reason), call
+        refused = trial.refused and f"the kernel refuses it: {trial.refused}"
+        if trial.not_compiled and self.capability.name == "compiled":
+            refused = f"torch.compile does not take it: {trial.not_compiled}"
+        if refused:
+            return Outcome(Verdict.NOT_APPLICABLE, reason=refused), call
         if trial.broke is not None:
             outcome = error_outcome(self.statement, trial.broke)
             return Outcome(outcome.verdict, (), outcome.reason, outcome.error, TOUCHED), call
