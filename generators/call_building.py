@@ -122,7 +122,7 @@ class _Drawing:
             E = max(E, 2)  # 1/√E is not 1
         of = Sizes(B, G * group, G, L, T, E, M)
         if keys and plan["dropout"] == "none":
-            return Sizes(1, group, 1, 1, keys, min(E, 4), min(M, 3))
+            return Sizes(1, group, 1, 1, keys, min(E, 4), min(M, 4 if M == E else 3))
         if plan["dropout"] != "none":
             T = max(16, min(T, 65))
             L = T if L == of.T or relation == "L = T" else max(8, min(L, 65))

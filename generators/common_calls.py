@@ -52,6 +52,8 @@ def common_plans(
         yield {**neutral, **row, **{name: next(walk) for name, walk in walks.items()}}
     for keys in CACHED:
         yield {**neutral, "lengths": str(keys), "numbers": "normal"}
+    # A sum of weights that half precision has no room for.
+    yield {**neutral, "lengths": "4097", "numbers": "sums"}
     for causal in levels["causal"]:  # with more than 512 queries and keys
         yield {**neutral, "lengths": "long", "width": "narrow", "causal": causal}
     if len(levels["rows"]) > 1:

@@ -98,20 +98,25 @@ def _in_long_state(call: AttentionCall, under_test: OnKernel) -> Iterator[About]
 
 def _of_rows(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None) -> Iterator[About]:
     """Of all rows, or of some that are a call of their own."""
-    if rows.call.dropout:
-        rows = yield from _of_dropout(rows, answer)
     if rows.call.scale is not None:
-        yield from _comparisons(rows, answer, of_nan)
+        yield from _of_weights_that_are_left(rows, answer, of_nan)
         return
-    usual = list(_comparisons(rows, answer, of_nan))
+    usual = list(_of_weights_that_are_left(rows, answer, of_nan))
     if all(claim.verdict is Verdict.UPHELD for _, claim in usual):
         found, scale = usual, "1/√E"
     else:
-        papers = list(_comparisons(replace(rows, call=rows.call.replace(scale=1.0)), answer, of_nan))
+        papers = list(_of_weights_that_are_left(replace(rows, call=rows.call.replace(scale=1.0)), answer, of_nan))
         is_papers = all(claim.verdict is Verdict.UPHELD for _, claim in papers)
         found, scale = (papers, "1") if is_papers else (usual, "1/√E")
     for about, claim in found:
         yield about, replace(claim, branch=scale) if claim.name == OUTPUT else claim
+
+
+def _of_weights_that_are_left(rows: FurtherRows, answer: Answer, of_nan: Groups | None) -> Iterator[About]:
+    """Which weights were dropped is read from the output, under the scale of the rows; the rest follows."""
+    if rows.call.dropout:
+        rows = yield from _of_dropout(rows, answer)
+    yield from _comparisons(rows, answer, of_nan)
 
 
 def _comparisons(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None) -> Iterator[About]:
@@ -204,9 +209,9 @@ def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, Fur
     s: Any = rows.weights
     nonzero = s.value > LEAST_WEIGHT
     kept = answer.output != 0
-    rows = replace(rows, factor=np.where(kept, 1 / (1 - p), 0.0))
+    rows = with_what_was_dropped(rows, answer)
     if not rows.empty.all():
-        yield "dropout", same(DROPPED, answer.output, rows.output, ~rows.empty if rows.empty.any() else None)
+        yield "dropout", same(DROPPED, answer.output, rows.output, ~rows.empty)
     n = int(nonzero.sum())
     if n:
         # Hoeffding's inequality for n independent draws.
@@ -214,6 +219,11 @@ def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, Fur
         off = abs(float(kept[nonzero].mean()) - (1 - p))
         yield "dropout", at_least(SHARE, Form.EFFECTIVE, far, off, rounding=0.0, why=EXACT)
     return rows
+
+
+def with_what_was_dropped(rows: FurtherRows, answer: Answer) -> FurtherRows:
+    """The formula with the weights dropped that are 0 in an output whose values are the identity."""
+    return replace(rows, factor=np.where(answer.output != 0, 1 / (1 - rows.call.dropout), 0.0))
 
 
 GRADIENT_CLAIMS = (*GRADIENTS, NO_GRADIENT)

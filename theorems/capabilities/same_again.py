@@ -69,8 +69,9 @@ def drop_others(call: AttentionCall, before: Answer, under_test: OnKernel) -> It
     """
     if not call.dropout:
         return
-    after = under_test.attend(call.replace(seed=call.seed + 1, state=State.ONCE, wants=""))
-    kept = np.maximum(before.output, after.output) > LEAST_WEIGHT
+    after = under_test.attend(call.replace(seed=call.seed + 1, state=State.ONCE))
+    sees = call.visibility(under_test.kernel.alignment).any(axis=-1, keepdims=True)
+    kept = sees & (np.maximum(before.output, after.output) > LEAST_WEIGHT)
     alike = math.log((1 - call.dropout) / (1 + call.dropout))
     if int(kept.sum()) * alike < math.log(CHANCE):
         apart = float(((before.output == 0) != (after.output == 0))[kept].sum())

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from generators.attention_call import AttentionCall
 from generators.case import Case
@@ -98,9 +98,23 @@ def no_kernel(call: AttentionCall) -> Answer:
     raise Refused("nothing to call")
 
 
-def not_explained(*given: Any) -> tuple[str, str]:
+class Explanation(NamedTuple):
+    """What a maintainer of a kernel is told of a failure.
+
+    Attributes:
+        line: where it is wrong, by how much, perhaps why.
+        test: the source of a test function that fails for it.
+        no_test: why there is none.
+    """
+
+    line: str = ""
+    test: str = ""
+    no_test: str = ""
+
+
+def not_explained(*given: Any) -> Explanation:
     """Nothing is said of a failure but the failure."""
-    return "", ""
+    return Explanation()
 
 
 @dataclass(frozen=True)
@@ -132,7 +146,7 @@ class OnKernel(Implementation):
     Attributes:
         kernel: the :class:`theorems.kernel.kernel.Kernel`.
         attend: one call of it, forward and backward.
-        explained: (statement, falsifying call, this) → a line for a maintainer, and the source of a test.
+        explained: (statement, falsifying call, this) → what a maintainer is told.
         on_queries: (factors, keys vec(x zᵀ)) → its weights, risk and scaled gradient where it is given W z as queries.
         described: → what is to be said of it.
         hints: → what may be wrong with it, once it is falsified.
@@ -140,7 +154,7 @@ class OnKernel(Implementation):
 
     kernel: Any = None
     attend: Callable[[AttentionCall], Answer] = no_kernel
-    explained: Callable[..., tuple[str, str]] = not_explained
+    explained: Callable[..., Explanation] = not_explained
     on_queries: Callable[[OuterKeys, Array], Any] | None = None
     described: Callable[[], KernelDescription] = no_description
     hints: Callable[[], Sequence[str]] = tuple

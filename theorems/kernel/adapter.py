@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from theorems.kernel.interfaces.interface import Mark, Parameters
+from theorems.kernel.interfaces.reading import ROLES, roles_of
 
 TEMPLATE = '''from {module} import {root}
 
@@ -14,9 +15,11 @@ def attention(query, key, value{options}):
     return {path}({arguments})
 '''
 SAME: dict[str, str] = (
-    dict.fromkeys(("attn_mask", "mask", "attention_mask", "attn_bias"), "attn_mask")
-    | dict.fromkeys(("is_causal", "causal"), "is_causal")
-    | dict.fromkeys(("scale", "scaling", "sm_scale", "softmax_scale"), "scale")
+    dict.fromkeys(ROLES["mask"], "attn_mask")
+    | dict.fromkeys(ROLES["causal"], "is_causal")
+    | dict.fromkeys(ROLES["scale"], "scale")
+    | dict.fromkeys(ROLES["heads"], "query.shape[1]")
+    | dict.fromkeys(ROLES["groups"], "key.shape[1]")
     | {"enable_gqa": "enable_gqa"}
 )
 """What options of kernels are under PyTorch's signature."""
@@ -30,13 +33,17 @@ def adapter_to_paste(source: str, parameters: Parameters) -> str:
     module = module.rpartition(":")[2]
     module = Path(module).stem if module.endswith(".py") else module
     names = [name for name in parameters if name != "**"]
-    arguments = [f"{name}={tensor}" for name, tensor in zip(names, TENSORS, strict=False)]
-    for name in names[len(TENSORS) :]:
+    roles = roles_of(names)
+    tensors = [roles[role][0] for role in TENSORS if roles[role]]
+    tensors = tensors if len(tensors) == len(TENSORS) else names[: len(TENSORS)]
+    arguments = [f"{name}={tensor}" for name, tensor in zip(tensors, TENSORS, strict=False)]
+    names = [name for name in names if name not in tensors]
+    for name in names:
         if name in SAME:
             arguments.append(f"{name}={SAME[name]}")
         elif parameters[name] is Mark.REQUIRED:
             arguments.append(f"{name}=...")
-    has = {SAME[name] for name in names if name in SAME}
+    has = {SAME.get(name) for name in names}
     options = "".join(f", {name}={default}" for name, default in DEFAULTS.items() if name in has)
     return TEMPLATE.format(
         module=module or "my_package",

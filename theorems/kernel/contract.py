@@ -175,6 +175,9 @@ def _with_fixed_scale(kernel: Kernel, has: set[str]) -> Kernel:
     """The kernel; one without a word for the scale whose scale is 1/√E is given calls that leave it so."""
     if "scale" in has or kernel.interface.name == "plain":
         return kernel
+    if kernel.fixed_scale:  # found out with how it is called
+        has.add("default-scale")
+        return kernel
     call = small_call()
     found, own = _output(kernel, call), _output(kernel, call.replace(scale=None))
     if found is None or own is None or not np.array_equal(found, own):

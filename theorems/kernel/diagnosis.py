@@ -3,41 +3,55 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Bool, Float64
 
 from generators.attention_call import REPEATS, AttentionCall
-from theorems.capabilities.agreement import GRADIENTS, OUTPUT, rows_of, with_factors
-from theorems.capabilities.empty_rows import claimed_gradients, groups_of_nan
+from theorems.capabilities.agreement import GRADIENTS, rows_of, with_factors
+from theorems.capabilities.empty_rows import claimed_gradients, convention_of, groups_of_nan
+from theorems.capabilities.examination import BIAS_GRADIENT, DROPPED, WEIGHTS, with_what_was_dropped
 from theorems.capabilities.long_states import EACH_TIME, RETURNS
-from theorems.capabilities.same_again import ALONE, RESCALED
+from theorems.capabilities.same_again import ALONE, REDRAWN, RESCALED
 from theorems.capabilities.table import options_on
 from theorems.core.claim import Verdict
-from theorems.core.on_kernel import Answer, OnKernel, Refused
+from theorems.core.on_kernel import Answer, Explanation, OnKernel, Refused
 from theorems.core.statement import Statement
-from theorems.kernel.reproducer import reproducer
-from theorems.kernel.trace import QUANTITIES, Entry, Trace
+from theorems.kernel.reproducer import numbers_of, reproducer
+from theorems.kernel.reproducing.drawn_numbers import MANY, with_drawn_numbers
+from theorems.kernel.trace import QUANTITIES, Entry, Quantity, Trace
 from theorems.rounding.further_rows import FurtherRows
 
 BEYOND = 1e300
 """Where rounding may lose everything, any number is allowed, but NaN."""
 
 
-def diagnose(statement: Statement, call: AttentionCall, under_test: OnKernel) -> tuple[str, str]:
+def diagnose(statement: Statement, call: AttentionCall, under_test: OnKernel) -> Explanation:
     """A line about the failing call, and the source of a test function; both empty if it does not fail again.
 
     The kernel is called again, as often as the statement calls it.
     """
     found = trace_failure(statement, call, under_test)
     if found is None:
-        return "", ""
-    line = f"{statement.id}: {'; '.join(filter(None, (_where(found), _together(call) or _cause(found))))}."
-    return line, reproducer(found, line)
+        return Explanation(no_test="called again the kernel is right: what it returns depends on what was before")
+    line = _line(statement, call, found)
+    if numbers_of(found.call) > MANY:
+        other, lines = with_drawn_numbers(call)
+        drawn = trace_failure(statement, other, under_test) if lines else None
+        if drawn is not None:
+            test, _ = reproducer(drawn.replace(drawn=lines), _line(statement, other, drawn))
+            if test:
+                return Explanation(line, test)
+    return Explanation(line, *reproducer(found, line))
+
+
+def _line(statement: Statement, call: AttentionCall, found: Trace) -> str:
+    return f"{statement.id}: {'; '.join(filter(None, (_where(found), _together(call) or _cause(found))))}."
 
 
 def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKernel) -> Trace | None:
@@ -64,46 +78,73 @@ def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKerne
         return None
     assert statement.kernel is not None
     capability = statement.kernel.capability
-    made = Trace(capability, under_test.kernel, tuple(calls[:at]), tuple(answers[:at]), tuple(falsified), ())
-    return made.replace(entries=tuple(_entries(made, under_test)))
+    # The last of the calls on hidden keys has NaN in them.
+    rows = None if capability == "hidden-keys" else _rows(calls[at - 1], answers[at - 1], under_test)
+    made = Trace(capability, under_test.kernel, tuple(calls[:at]), tuple(answers[:at]), tuple(falsified), (), rows)
+    return made.replace(entries=tuple(_entries(made)))
 
 
-def _entries(found: Trace, under_test: OnKernel) -> Iterator[Entry]:
-    """Of each falsified claim about numbers that are due, the entries and where the worst is."""
-    if found.capability == "hidden-keys":
-        return
-    rows = rows_of(found.call, under_test)
+def _rows(call: AttentionCall, answer: Answer | None, under_test: OnKernel) -> FurtherRows:
+    """The formula on a call, under the conventions that an answer to it follows."""
+    rows = rows_of(call, under_test)
     rows = replace(rows, call=with_factors(rows.call))
-    if EACH_TIME not in found.falsified:
-        yield from _of_answer(found.falsified, rows, found.answer)
+    if answer is None:
+        return rows
+    if call.dropout:
+        return with_what_was_dropped(rows, answer)
+    return convention_of(rows, answer).rows if (rows.empty & ~rows.call.absent).any() else rows
+
+
+def _entries(found: Trace) -> Iterator[Entry]:
+    """Of each falsified claim about numbers that are due, the entries and where the worst is."""
+    if found.rows is None:
         return
-    for one, _ in found.answer.others:
-        off = [entry for entry in _of_answer(tuple(QUANTITIES), rows, one) if entry.is_off]
-        if off:
-            yield from off
-            return
+    if EACH_TIME in found.falsified:
+        yield from _entries_of_others(found.rows, found.answer)
+        return
+    for name in found.falsified:
+        if name in QUANTITIES:
+            yield _entry(name, found.rows, found.answer)
 
 
-def _of_answer(names: Sequence[str], rows: FurtherRows, answer: Answer) -> Iterator[Entry]:
-    """The entries of claims about numbers that an answer has."""
-    known = claimed_gradients(rows, answer, groups_of_nan(rows, answer.output))
-    for name in names:
-        if name not in QUANTITIES or getattr(answer, QUANTITIES[name].name) is None:
-            continue
-        what = QUANTITIES[name]
-        due, theirs = getattr(rows, what.name), np.asarray(getattr(answer, what.name))
-        allowed = 2 * np.where(np.isfinite(due.error), due.error, BEYOND)
-        claimed = known.get(what.name)
-        if name == OUTPUT:
-            claimed = ~rows.empty[..., None]
-        if claimed is not None:
-            allowed, theirs = np.where(claimed, allowed, np.inf), np.where(claimed, theirs, due.value)
-        yield Entry(name, rows.call, what, theirs, due.value, allowed)
+def _entries_of_others(rows: FurtherRows, answer: Answer) -> Iterator[Entry]:
+    """Of a call that is made over and over, what was wrong some time."""
+    for name in QUANTITIES:
+        if QUANTITIES[name].of_answer(answer) is not None and name not in (DROPPED, BIAS_GRADIENT, WEIGHTS):
+            entries = (_entry(name, rows, one) for one, _ in answer.others)
+            wrong = (one for one in entries if not (np.abs(one.theirs - one.due) <= one.allowed).all())
+            yield from islice(wrong, 1)
+
+
+def _entry(name: str, rows: FurtherRows, answer: Answer) -> Entry:
+    what = QUANTITIES[name]
+    of_rows = "returned_weights_after_dropout" if name == WEIGHTS and rows.call.dropout else what.name
+    due, theirs = getattr(rows, of_rows), np.asarray(what.of_answer(answer))
+    allowed = 2 * np.where(np.isfinite(due.error), due.error, BEYOND)
+    known = claimed_gradients(rows, answer, groups_of_nan(rows, answer.output)).get(what.name)
+    claimed = _where_claimed(what, rows, due)
+    if known is not None:
+        claimed = claimed & known
+    theirs, allowed = np.where(claimed, theirs, due.value), np.where(claimed, allowed, np.inf)
+    return Entry(name, rows.call, what, theirs, due.value, allowed)
+
+
+def _where_claimed(what: Quantity, rows: FurtherRows, due: Any) -> Bool[np.ndarray, "..."]:
+    """Where something is: nothing of rows that see nothing, hidden entries of a bias, and what no format holds."""
+    if what.name in ("output", "log_sum_exp", "returned_weights"):
+        return np.asarray(~rows.empty.reshape(rows.empty.shape + (1,) * (due.ndim - 3)))
+    if what.name == "bias_gradient":
+        bias: Any = rows.call.bias
+        return np.asarray(~np.isneginf(bias))
+    fits = np.abs(due.value) < (rows.stored or rows.numbers).largest / 2
+    return np.asarray(fits | (what.name == "sink_gradient"))
 
 
 def _together(call: AttentionCall) -> str:
     """The options that have to meet, which is more than a guess; empty if one is enough."""
     options = list(options_on(call))
+    if "empty-rows" in options:
+        options.remove("boolean-mask")  # it is on wherever there are such rows
     return f"only where {' and '.join(options)} meet, as far as was found" if len(options) > 1 else ""
 
 
@@ -111,21 +152,14 @@ def _where(found: Trace) -> str:
     """The worst entry, what it is and what it should be."""
     if not found.entries:
         return OTHERWISE.get(found.falsified[0], f"{found.falsified[0]} does not hold")
-    before = f"{OTHERWISE[EACH_TIME]}: " if EACH_TIME in found.falsified else ""
-    return (
-        before
-        + _of_entry(found.entries[0])
-        + (
-            f"; {', '.join(entry.what.symbol for entry in found.entries[1:])} likewise"
-            if len(found.entries) > 1
-            else ""
-        )
+    return " and ".join(_of_entry(entry) for entry in found.entries[:1]) + (
+        f"; {', '.join(entry.what.symbol for entry in found.entries[1:])} likewise" if len(found.entries) > 1 else ""
     )
 
 
 def _of_entry(entry: Entry) -> str:
     at = entry.worst
-    axes = ", ".join(entry.what.axes)
+    axes = ", ".join(entry.what.axes[-len(at) :])
     place = ", ".join(map(str, at))
     theirs, due, allowed = entry.theirs[at], entry.due[at], entry.allowed[at]
     times = abs(theirs - due) / allowed if allowed > 0 else math.inf
@@ -142,6 +176,7 @@ OTHERWISE: Mapping[str, str] = MappingProxyType(
         "hidden-keys-have-no-gradient": "keys that no row sees have a gradient",
         "same-bits": "the same call twice gives other bits",
         ALONE: "an entry of a batch has other bits than alone",
+        REDRAWN: "another seed drops the same weights",
         RESCALED: "half the data and double the factor give other bits",
         "parameters-have-an-effect": "it takes parameters, and ignores them",
         "inputs-are-unchanged": "it writes to its arguments, or beside them",

@@ -36,8 +36,10 @@ from theorems.kernel.compiling import answer_compiled
 from theorems.kernel.diagnosis import diagnose
 from theorems.kernel.importing import import_callable
 from theorems.kernel.interfaces import ALWAYS, INTERFACES
+from theorems.kernel.interfaces.by_name import interface_of
 from theorems.kernel.interfaces.interface import Interface, Parameters, Request, Returned, parameters_of
-from theorems.kernel.placing import Placed, place_mask, place_tensor
+from theorems.kernel.interfaces.reading import Reading
+from theorems.kernel.placing import FURTHER_LEAVES, Placed, memory_of, place_mask, place_tensor, with_other_options
 from theorems.kernel.queries import OuterKernel, PromptKernel
 from theorems.kernel.repeating import answer_repeatedly
 from theorems.kernel.report import describe_kernel, hints
@@ -48,8 +50,6 @@ DTYPES: Mapping[str, torch.dtype] = MappingProxyType({name: getattr(torch, name)
 """What a kernel may be given."""
 
 TENSORS = ("query", "key", "value")
-FURTHER_LEAVES: Mapping[str, str] = MappingProxyType({"sinks": "sink-gradient", "bias": "bias-gradient"})
-"""Tensors whose gradient a kernel may have, and the capability that says so."""
 Gradients = Mapping[str, Array]
 """By the name of a tensor."""
 """dQ, dK, dV."""
@@ -125,6 +125,7 @@ class Kernel:
         not_compiled: why ``torch.compile`` does not take it; empty if it does, or was not asked.
         device: where its tensors live.
         accounts: what becomes of each of its parameters, :class:`theorems.kernel.parameters.Account`.
+        reading: how it is called, where its interface was found out.
     """
 
     call: Callable[..., Any]
@@ -146,6 +147,7 @@ class Kernel:
     not_compiled: str = ""
     device: str = "cpu"
     accounts: Mapping[str, str] = field(default_factory=dict)
+    reading: Reading | None = None
     _last: dict[str, Held] = field(default_factory=dict, init=False, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -198,8 +200,7 @@ class Kernel:
         query = query.expand(*query.shape[:-2], rows, width)
         piece = width if self.layout.square else self.taken.value_width(m)
         if piece != m:
-            pieces = values.new_zeros((*values.shape[:-1], -(-m // piece) * piece))
-            pieces[..., :m] = values
+            pieces = torch.nn.functional.pad(values, (0, -m % piece))
             parts = [self._outputs(query, keys, v) for v in torch.split(pieces, piece, dim=-1)]
             return torch.cat(parts, dim=-1)[..., :1, :m]
         return self._outputs(query, keys, values)[..., :1, :]
@@ -265,9 +266,9 @@ class Kernel:
         """
         if call.state in COMPILED:
             return answer_compiled(self, call)
-        held = {name: place_tensor(self.tensor(getattr(call, name)), _memory_of(name, call)) for name in TENSORS}
+        held = {name: place_tensor(self.tensor(getattr(call, name)), memory_of(name, call)) for name in TENSORS}
         upstream = place_tensor(self.tensor(call.upstream), call.upstream_memory)
-        masks = self._masks(call)
+        masks = self.masks(call)
         everything = held | {"upstream": upstream} | masks
         before = {name: one.bits() for name, one in everything.items()}
 
@@ -287,7 +288,8 @@ class Kernel:
         changed = tuple(name for name, one in everything.items() if not torch.equal(one.bits(), before[name]))
         return replace(answer, changed=changed)
 
-    def _masks(self, call: AttentionCall) -> dict[str, Placed]:
+    def masks(self, call: AttentionCall) -> dict[str, Placed]:
+        """Masks, sinks and slopes as they lie in memory."""
         B, H, L, T = (call.sizes[axis] for axis in "BHLT")
         given = {name: getattr(call, name) for name in ("visible", "bias") if getattr(call, name) is not None}
         placed = {}
@@ -324,7 +326,7 @@ class Kernel:
                     leaves[name] = own_masks[name].detach().requires_grad_(wanted)
             with torch.set_grad_enabled(bool(wants)):
                 tensors = {name: leaves[name] for name in TENSORS}
-                return self._of(self.request(call, tensors, own_masks | leaves)), leaves
+                return self.of_request(self.request(call, tensors, own_masks | leaves)), leaves
 
         own = {name: one.tensor for name, one in held.items()}
         if call.state is State.OVERWRITTEN:
@@ -337,7 +339,7 @@ class Kernel:
                 there[name].fill(x)
         found, leaves = forward(own)
         if call.state is State.INTERLEAVED:
-            forward(others, _with_other_options(call))
+            forward(others, with_other_options(call))
         if call.state is State.SECOND_BACKWARD:
             self._gradients(found, leaves, -upstream.flip(2), None, again=True)
         return found, self._gradients(found, leaves, *upstreams)
@@ -381,7 +383,7 @@ class Kernel:
         each = zip(leaves.items(), found, strict=True)
         return {name: _float64(torch.full_like(x, torch.nan) if one is None else one) for (name, x), one in each}
 
-    def _of(self, request: Request) -> Returned:
+    def of_request(self, request: Request) -> Returned:
         """The kernel on a request; in shapes that it takes, if it takes no others."""
         B, H, L, E = request.query.shape
         M = request.value.shape[-1]
@@ -558,23 +560,14 @@ class Kernel:
         return replace(self, **changed)
 
 
-def _with_other_options(call: AttentionCall) -> AttentionCall:
-    """The call with another scale, and fewer of its options: whatever takes the call takes that."""
-    scale = None if call.scale is None else 2 * call.scale
-    return call.replace(scale=scale, causal=False, window=None, softcap=0.0)
-
-
-def _memory_of(name: str, call: AttentionCall) -> Memory:
-    return call.memory if name[0] in call.placed else Memory.CONTIGUOUS
-
-
 class KernelError(InvalidInput):
     """The kernel raised."""
 
 
 def _restore(held: dict[str, Any]) -> Kernel:
     call = import_callable(held["source"]) if held["call"] is None else held["call"]
-    found = {"call": call, "interface": INTERFACES[held["interface"]], "parameters": parameters_of(call)}
+    interface = INTERFACES[held["interface"]] if held["reading"] is None else interface_of(held["reading"])
+    found = {"call": call, "interface": interface, "parameters": parameters_of(call)}
     return Kernel(**held | found)
 
 

@@ -19,13 +19,16 @@ from reference_attention.errors import InvalidInput
 from theorems.bounded.formats import FORMATS
 from theorems.core.on_kernel import Refused
 from theorems.kernel.adapter import adapter_to_paste
+from theorems.kernel.choosing import is_better, may_be_read_otherwise
 from theorems.kernel.compiling import with_compiler
 from theorems.kernel.contract import small_call, with_capabilities, with_taken_sizes, with_wide_sizes
-from theorems.kernel.importing import SIGNATURE, check_callable, import_callable
+from theorems.kernel.finding import find_reading
+from theorems.kernel.importing import LIBRARIES, SIGNATURE, check_callable, import_callable
 from theorems.kernel.interfaces import INTERFACES, recognise
+from theorems.kernel.interfaces.by_name import BY_NAME, interface_of
 from theorems.kernel.interfaces.interface import Interface, Parameters, parameters_of
 from theorems.kernel.kernel import DTYPES, LAYOUTS, Kernel
-from theorems.kernel.parameters import SAID_BY_NAME, Account, accounts
+from theorems.kernel.parameters import SAID_BY_NAME, Account, accounts, call_to_exercise
 from theorems.kernel.with_torch import torch
 from theorems.rounding.attention_rows import AttentionRows
 
@@ -91,10 +94,57 @@ def probe(
         raise InvalidInput(f"--dtype: {dtype!r} is not one of {AUTO}, {', '.join(DTYPES)}.")
     parameters = parameters_of(call)
     chosen = _interface(interface, parameters)
-    _refuse_what_nobody_knows(chosen, parameters, name, source)
-    there = _device(device)
+    bare = Kernel(call, name, source, "float64", LAYOUTS[0], chosen, parameters, device=_device(device))
+    if chosen is BY_NAME:
+        found = _read(bare, dtype)
+        if found is None:
+            raise InvalidInput(f"--attention: {name} returns attention's shape for no order of axes and no mask.")
+        return _complete(found, deep=deep)
+    try:
+        kernel: Kernel | InvalidInput = _as_it_is_known(bare, dtype)
+    except InvalidInput as error:
+        kernel = error
+    if interface is None and source.partition(":")[0] not in LIBRARIES and may_be_read_otherwise(kernel):
+        found = _read(bare, dtype)
+        if found is not None and is_better(found, kernel):
+            kernel = found
+    if isinstance(kernel, InvalidInput):
+        raise kernel
+    return _complete(kernel, deep=deep)
+
+
+def _read(bare: Kernel, dtype: str | None) -> Kernel | None:
+    """The kernel as names of its parameters and small calls say that it is called; None if it returns nothing."""
+    for wanted in DTYPES if dtype in (None, AUTO) else [str(dtype)]:
+        found = find_reading(bare.call, bare.parameters, DTYPES[wanted], bare.device)
+        if found is None or found.off > 1:
+            continue
+        try:
+            return _as_it_is_known(
+                bare.replace(
+                    interface=interface_of(found.reading),
+                    reading=found.reading,
+                    alignment=found.alignment,
+                    fixed_scale=found.reading.fixed_scale,
+                ),
+                dtype,
+            )
+        except InvalidInput:
+            continue
+    return None
+
+
+def _as_it_is_known(bare: Kernel, dtype: str | None) -> Kernel:
+    """The kernel under its interface, in the first dtype and layout that it takes.
+
+    Raises:
+        InvalidInput: it takes none; the sentence is about the first dtype in the layout that it came furthest in.
+    """
+    chosen = bare.interface
+    if bare.reading is None:
+        _refuse_what_nobody_knows(chosen, bare.parameters, bare.name, bare.source)
     made = [
-        Kernel(call, name, source, wanted, layout, chosen, parameters, computes_in=wanted, device=there)
+        bare.replace(dtype=wanted, layout=layout, computes_in=wanted)
         for wanted in (DTYPES if dtype in (None, AUTO) else [str(dtype)])
         for layout in (LAYOUTS if chosen.name == "plain" else LAYOUTS[:2])
     ]
@@ -106,13 +156,13 @@ def probe(
         tried = kernel.dtype
         step, refusal = _refusal(kernel)
         if not refusal:
-            return _complete(with_capabilities(with_wide_sizes(kernel)), insist=dtype in DTYPES, deep=deep)
+            return _with_accounts(_in_its_numbers(with_capabilities(with_wide_sizes(kernel)), insist=dtype in DTYPES))
         refusals.append((step, refusal))
     if max(refusals)[0] == 0:
         for kernel in made:
             sized = with_taken_sizes(kernel)
             if sized is not None and not _refusal(sized)[1]:
-                return _complete(with_capabilities(sized), insist=dtype in DTYPES, deep=deep)
+                return _with_accounts(_in_its_numbers(with_capabilities(sized), insist=dtype in DTYPES))
     raise InvalidInput(max(refusals, key=lambda found: found[0])[1])
 
 
@@ -187,15 +237,15 @@ def _refusal(kernel: Kernel) -> tuple[int, str]:
     return 2, ""
 
 
-def _complete(kernel: Kernel, *, insist: bool, deep: bool) -> Kernel:
-    """The kernel in the numbers that it computes in, with what is claimed beside what its parameters declare."""
-    kernel = with_compiler(_with_accounts(_in_its_numbers(kernel, insist=insist)), small_call(), machine_code=deep)
+def _complete(kernel: Kernel, *, deep: bool) -> Kernel:
+    """The kernel with what is claimed beside what its parameters declare."""
+    kernel = with_compiler(kernel, small_call(), machine_code=deep)
     return kernel.replace(declares=kernel.declares | {"thousands"}) if deep else kernel
 
 
 def _with_accounts(kernel: Kernel) -> Kernel:
     """The kernel with what becomes of its parameters."""
-    found = accounts(kernel, kernel.in_own_numbers(small_call(L=3)))
+    found = accounts(kernel, kernel.in_own_numbers(call_to_exercise()))
     ignored = any(SAID_BY_NAME.search(name) for name in found if found[name] in (Account.IGNORED, Account.NOT_TESTED))
     return kernel.replace(accounts=found, declares=kernel.declares | ({"parameters"} if ignored else frozenset()))
 

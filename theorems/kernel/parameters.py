@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from generators.attention_call import AttentionCall
+from generators.attention_calls import Numbers, Sizes, tensors
 from reference_attention.errors import InvalidInput
 from theorems.core.on_kernel import Refused
 from theorems.kernel.interfaces.interface import UNTESTED, Mark
@@ -31,8 +32,17 @@ class Account(StrEnum):
     """It takes values that should change the output, and the output is the same, bit for bit."""
 
 
-SAID_BY_NAME = re.compile(r"mask|bias|slope|window|cap$|softcap|scale|temperature|dropout")
-"""Names of parameters that change the output."""
+SAID_BY_NAME = re.compile(
+    r"^(?!return_|use_|gen_|dropout_mask)"
+    r".*(mask|bias|slopes?|window(_size)?|cap|scale|scaling|temperature|dropout(_p|_rate)?)$"
+)
+"""Names of parameters that change the output. What is to be returned or made use of, and which weights a dropout that
+is off would drop, may do nothing."""
+
+
+def call_to_exercise() -> AttentionCall:
+    """The one that parameters are exercised on."""
+    return tensors(Sizes(B=2, H=2, G=2, L=3, T=5, E=8, M=8), Numbers.INTEGERS, seed=0)
 
 
 def accounts(kernel: Any, call: AttentionCall) -> dict[str, str]:
@@ -72,7 +82,7 @@ def _is_ignored(kernel: Any, name: str, call: AttentionCall) -> bool:
     except (Refused, InvalidInput):
         return False
     taken = False
-    for value in _values(name, kernel.parameters[name], call, before, kernel):
+    for value in values_of(name, kernel.parameters[name], call, kernel):
         try:
             with_it = bare.replace(call=partial(kernel.call, **{name: value}))
             after = with_it.answer(call).output
@@ -84,7 +94,7 @@ def _is_ignored(kernel: Any, name: str, call: AttentionCall) -> bool:
     return taken
 
 
-def _values(name: str, default: Any, call: AttentionCall, output: Any, kernel: Any) -> Iterator[Any]:
+def values_of(name: str, default: Any, call: AttentionCall, kernel: Any) -> Iterator[Any]:
     """Values that should change the output of a call, by the name of the parameter."""
     B, H, L, T = (call.sizes[axis] for axis in "BHLT")
     shapes = ((B, H, L, T), (L, T), (B, T), (B, 1, 1, T))

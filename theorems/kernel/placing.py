@@ -9,11 +9,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from generators.attention_call import Memory
+from generators.attention_call import AttentionCall, Memory
 from theorems.kernel.with_torch import torch
 
 GUARD = 64
 """Entries before and after a tensor; a multiple of what kernels align to."""
+
+FURTHER_LEAVES: Mapping[str, str] = MappingProxyType({"sinks": "sink-gradient", "bias": "bias-gradient"})
+"""Tensors whose gradient a kernel may have, and the capability that says so."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,3 +105,14 @@ def _place(x: torch.Tensor, place: _Place, offset: int) -> Placed:
     own = place.cut(storage[GUARD + offset : GUARD + offset + size].view(whole))
     own.copy_(x[tuple(slice(0, n) for n in own.shape)])
     return Placed(own.expand(x.shape), own, storage)
+
+
+def with_other_options(call: AttentionCall) -> AttentionCall:
+    """The call with another scale, and fewer of its options: whatever takes the call takes that."""
+    scale = None if call.scale is None else 2 * call.scale
+    return call.replace(scale=scale, causal=False, window=None, softcap=0.0)
+
+
+def memory_of(name: str, call: AttentionCall) -> Memory:
+    """How query, key or value of a call lies."""
+    return call.memory if name[0] in call.placed else Memory.CONTIGUOUS

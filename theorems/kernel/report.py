@@ -36,6 +36,8 @@ def headline(kernel: Any) -> str:
 
 def contract_lines(kernel: Any) -> Iterator[str]:
     """What a report says of the contract of a kernel."""
+    if kernel.reading is not None:
+        yield from kernel.reading.lines()
     if "causal-rectangle" in kernel.declares:
         yield f"causal masks of L ≠ T are aligned at the {kernel.alignment}"
     if "longer-masks" in kernel.declares:

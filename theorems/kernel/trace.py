@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -12,7 +12,7 @@ from jaxtyping import Float64
 
 from generators.attention_call import AttentionCall
 from theorems.capabilities.agreement import GRADIENTS, OUTPUT
-from theorems.capabilities.examination import SINK_GRADIENT
+from theorems.capabilities.examination import BIAS_GRADIENT, DROPPED, SINK_GRADIENT, WEIGHTS
 from theorems.core.on_kernel import Answer
 
 
@@ -21,7 +21,7 @@ class Quantity:
     """Numbers that a kernel returns.
 
     Attributes:
-        name: in :class:`theorems.core.on_kernel.Answer`.
+        name: in :class:`theorems.rounding.further_rows.FurtherRows`.
         symbol: for a reader.
         axes: of its entries.
     """
@@ -29,6 +29,10 @@ class Quantity:
     name: str
     symbol: str
     axes: str
+
+    def of_answer(self, answer: Answer) -> Any:
+        """What the kernel returned of it."""
+        return getattr(answer, "weights" if self.name == "returned_weights" else self.name)
 
 
 QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
@@ -39,6 +43,9 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
         GRADIENTS[2]: Quantity("value_gradient", "dV", "bgtm"),
         "log-sum-exp": Quantity("log_sum_exp", "log-sum-exp", "bhl"),
         SINK_GRADIENT: Quantity("sink_gradient", "dσ", "h"),
+        BIAS_GRADIENT: Quantity("bias_gradient", "db", "bhlt"),
+        WEIGHTS: Quantity("returned_weights", "weights", "bhlt"),
+        DROPPED: Quantity("output", "output", "bhlm"),
     }
 )
 """By the claim that is about them."""
@@ -63,12 +70,6 @@ class Entry:
     allowed: Float64[np.ndarray, "..."]
 
     @property
-    def is_off(self) -> bool:
-        """Whether one is wrong, or no number."""
-        with np.errstate(invalid="ignore"):
-            return not bool((np.abs(self.theirs - self.due) <= self.allowed).all())
-
-    @property
     def worst(self) -> tuple[int, ...]:
         """Of the wrong entries the one that is furthest off; the first that is no number."""
         with np.errstate(invalid="ignore"):
@@ -87,6 +88,9 @@ class Trace:
         calls, answers: up to the one that falsifies; no answer to one that was refused.
         falsified: names of claims.
         entries: of each that is about numbers that are due.
+        rows: the formula on that call, a :class:`theorems.rounding.further_rows.FurtherRows`, under the conventions
+            that the kernel follows.
+        drawn: lines of a test that make tensors, by name; of others their numbers are written down.
     """
 
     capability: str
@@ -95,6 +99,8 @@ class Trace:
     answers: tuple[Answer | None, ...]
     falsified: tuple[str, ...]
     entries: tuple[Entry, ...]
+    rows: Any = None
+    drawn: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def call(self) -> AttentionCall:

@@ -117,6 +117,7 @@ class Failure:
         shrunk: whether a smaller failing case was looked for.
         line: of a capability of an attention kernel: where it is wrong, by how much, perhaps why.
         test: the source of a test function that fails for it.
+        no_test: why there is none.
         parts: whose claims failed on it, and whose did not.
     """
 
@@ -126,6 +127,7 @@ class Failure:
     shrunk: bool = False
     line: str = ""
     test: str = ""
+    no_test: str = ""
     parts: Parts | None = None
 
     @property
@@ -287,6 +289,7 @@ class Result:
             "reason": self.reason,
             **({"conclusion": self.conclusion.as_json()} if self.conclusion else {}),
             **({"diagnosis": self.failure.line} if self.failure and self.failure.line else {}),
+            **({"no_test": self.failure.no_test} if self.failure and self.failure.no_test else {}),
         }
 
 

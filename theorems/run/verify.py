@@ -24,7 +24,7 @@ from reference_attention.files import from_json
 from theorems.core.check import Outcome, check, error_outcome, sentence, whose
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.core.on_kernel import KERNEL_UNTOUCHED, OnKernel, out_of_reach
+from theorems.core.on_kernel import KERNEL_UNTOUCHED, Explanation, OnKernel, out_of_reach
 from theorems.core.statement import Statement
 from theorems.run.calls import view_of
 from theorems.run.registry.lookup import statement_named
@@ -364,7 +364,8 @@ def _explain(statement: Statement, result: Result, under_test: Implementation) -
     if not isinstance(call, AttentionCall):
         return result
     try:
-        line, test = under_test.explained(statement, call, under_test)
+        said = under_test.explained(statement, call, under_test)
     except Exception as error:  # an untrusted kernel is called once more
-        line, test = f"{statement.id}: called again on its failing case it raised {type(error).__name__}", ""
-    return replace(result, failure=replace(failure, line=line, test=test))
+        raised = f"called again on its failing case it raised {type(error).__name__}"
+        said = Explanation(f"{statement.id}: {raised}", no_test=raised)
+    return replace(result, failure=replace(failure, line=said.line, test=said.test, no_test=said.no_test))

@@ -101,7 +101,7 @@ FURTHER_GALLERY = (
     ),
     FurtherFault("gradient_of_keys_alone", "ROCm/aiter PR #4766", "shared-keys-values", "key-gradient", "mla"),
     FurtherFault("half_of_the_values", "gittensor-ai-lab/sparkinfer #425", "output", OUTPUT, "flash_mla"),
-    FurtherFault("whole_steps_of_columns", "", "output", OUTPUT, "flash_mla"),
+    FurtherFault("whole_steps_of_columns", "", "shared-keys-values", OUTPUT, "flash_mla"),
     FurtherFault("causal_of_long_queries", "ml-explore/mlx #2835", "causal-rectangle", OUTPUT, "mlx"),
     FurtherFault("causal_of_few_keys", "pytorch/executorch PR #22443", "causal-rectangle", OUTPUT, "mlx"),
     FurtherFault(

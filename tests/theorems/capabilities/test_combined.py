@@ -7,7 +7,7 @@ from itertools import chain
 
 import pytest
 
-from tests.theorems.capabilities.combined_faults import FAULTS
+from tests.theorems.capabilities.held_out_faults import FAULTS, IN_BFLOAT16
 from tests.theorems.capabilities.unusual_kernels import UNUSUAL
 from theorems.capabilities.examination import About
 from theorems.capabilities.table import CAPABILITIES
@@ -29,8 +29,9 @@ def claims_of(kernel: object, dtype: str) -> Iterator[About]:
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [
-        *((name, "float64") for name in FAULTS if name not in IN_HALF),
+        *((name, "float64") for name in FAULTS if name not in IN_HALF + IN_BFLOAT16),
         *((name, dtype) for name in IN_HALF for dtype in ("bfloat16", "float16")),
+        *((name, "bfloat16") for name in IN_BFLOAT16),
     ],
 )
 def test_a_fault_is_caught_among_the_calls_of_the_minute(name: str, dtype: str) -> None:

@@ -84,7 +84,7 @@ def test_each_fault_breaks_the_capability_that_it_names(fault: FurtherFault) -> 
     assert result.verdict is Verdict.FALSIFIED, result.reason
     falsified = {claim.name for claim in result.claims if claim.verdict is Verdict.FALSIFIED}
     # What of a call is looked at first is drawn.
-    assert falsified & {fault.claim, SINK_GRADIENT, *GRADIENTS}
+    assert falsified & {fault.claim, SINK_GRADIENT, WEIGHTS, *GRADIENTS}
     assert fault.right in RIGHT
     assert fault.capability in (
         *OWN[fault.right],

@@ -147,3 +147,25 @@ def online_over_keys(
         top = new
     out = (mean / total[..., None]).to(q.dtype).transpose(1, 2)
     return (out, (top + total.log()).detach()) if return_lse else out
+
+
+@unusual
+def mean_where_nothing_is_seen(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> Tensor:
+    """Hidden logits are a large negative number: a row without keys has equal weights, and drops some, too."""
+    chosen = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    wide = torch.promote_types(query.dtype, torch.float32)
+    z = query.to(wide) @ key.to(wide).mT * chosen
+    if is_causal:
+        z = z.masked_fill(~near(query.shape[2], key.shape[2], causal=True), -math.inf)
+    if attn_mask is not None:
+        z = z.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else z + attn_mask.to(wide)
+    weights = torch.softmax(z.masked_fill((z == -math.inf).all(dim=-1, keepdim=True), 0.0), dim=-1)
+    return (torch.dropout(weights, dropout_p, train=True) @ value.to(wide)).to(query.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,12 @@ import torch
 from generators.attention_call import AttentionCall
 from generators.attention_calls import Numbers, Sizes, tensors
 from theorems.capabilities.agreement import GRADIENTS, OUTPUT
+from theorems.kernel.kernel import Kernel
 from theorems.kernel.loading import kernel_named
-from theorems.kernel.reproducer import LARGEST, _check_line, _forward, reproducer
+from theorems.kernel.reproducer import LARGEST, reproducer
 from theorems.kernel.reproducer_file import file_of
+from theorems.kernel.reproducing.calling import Calling
+from theorems.kernel.reproducing.checks import check_lines
 from theorems.kernel.trace import QUANTITIES, Entry, Trace
 
 
@@ -35,9 +39,18 @@ def call(T: int = 3, **further: Any) -> AttentionCall:
     return tensors(Sizes(B=1, H=2, G=2, L=2, T=T, E=2, M=2), Numbers.NORMAL, seed=0).replace(**further)
 
 
-def found(function: str, given: AttentionCall, *entries: Entry) -> Trace:
-    kernel = kernel_named(f"{__name__}:{function}", "float64")
-    return Trace("output", kernel, (given,), (kernel.answer(given),), tuple(x.claim for x in entries), entries)
+def kernel_of(function: str) -> Kernel:
+    return kernel_named(f"{__name__}:{function}", "float64")
+
+
+def found(function: str, given: AttentionCall, *entries: Entry, falsified: tuple[str, ...] = ()) -> Trace:
+    kernel = kernel_of(function)
+    claims = falsified or tuple(x.claim for x in entries)
+    return Trace("output", kernel, (given,), (kernel.answer(given),), claims, entries)
+
+
+def forward(function: str, given: AttentionCall) -> Sequence[str]:
+    return Calling(kernel_of(function), given).forward
 
 
 def entry(claim: str, apart: float, allowed: list[float]) -> Entry:
@@ -45,15 +58,48 @@ def entry(claim: str, apart: float, allowed: list[float]) -> Entry:
     return Entry(claim, call(), QUANTITIES[claim], due + apart, due, np.array(allowed))
 
 
-def test_a_call_that_nobody_can_read_is_not_written_down() -> None:
-    small = call()
-    assert reproducer(found("plain", small, entry(OUTPUT, 1.0, [1e-9])), "a line").startswith("def test_output():\n")
-    assert reproducer(found("plain", call(T=LARGEST // 4), entry(OUTPUT, 1.0, [1e-9])), "a line") == ""
+def written(trace: Trace, line: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The test, on a kernel that is right: it is not asked whether it fails."""
+    monkeypatch.setattr("theorems.kernel.reproducer.why_not", lambda *given: "")
+    return reproducer(trace, line)[0]
+
+
+def test_a_call_that_nobody_can_read_is_not_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = entry(OUTPUT, 1.0, [1e-9])
+    assert written(found("plain", call(), wrong), "a line", monkeypatch).startswith("def test_output():\n")
+    large = found("plain", call(T=LARGEST // 4), wrong)
+    assert reproducer(large, "a line") == ("", "the call has 100,016 numbers, more than 50,000")
+
+
+def test_a_test_that_passes_is_none() -> None:
+    given = call()
+    right = Entry(
+        OUTPUT, given, QUANTITIES[OUTPUT], *(np.zeros((1, 2, 2, 2)) for _ in range(2)), np.full((1, 2, 2, 2), 9.0)
+    )
+    assert reproducer(found("plain", given, right), "a line") == (
+        "",
+        "written as a test the call passes: what the kernel returns depends on what was called before",
+    )
+
+
+def test_nor_is_one_whose_formula_is_another() -> None:
+    wrong = Entry(OUTPUT, call(), QUANTITIES[OUTPUT], *(np.full((1, 2, 2, 2), x) for x in (0.0, 7.0, 1e-9)))
+    _, why = reproducer(found("plain", call(), wrong), "a line")
+    assert why == "its formula of output is not this suite's, which is a fault of ours"
+
+
+def test_what_cannot_be_imported_is_said() -> None:
+    handed_over = found("plain", call(), entry(OUTPUT, 1.0, [1e-9]))
+    for source, why in (("", "has to import it by MODULE:CALLABLE"), ("jax:a:b", "takes arrays of jax")):
+        text, said = reproducer(handed_over.replace(kernel=handed_over.kernel.replace(source=source)), "a line")
+        assert text == ""
+        assert why in said
 
 
 @pytest.mark.parametrize(("words", "lines"), [(3, 1), (40, 3)])
-def test_the_line_is_the_docstring(words: int, lines: int) -> None:
-    text = reproducer(found("plain", call(), entry(OUTPUT, 1.0, [1e-9])), " ".join(f"word{k}" for k in range(words)))
+def test_the_line_is_the_docstring(words: int, lines: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = " ".join(f"word{k}" for k in range(words))
+    text = written(found("plain", call(), entry(OUTPUT, 1.0, [1e-9])), line, monkeypatch)
     _, doc, *_ = text.split('"""')
     assert text.split("\n")[1].startswith('    """word0 word1')
     assert doc.split() == [f"word{k}" for k in range(words)]
@@ -62,32 +108,36 @@ def test_the_line_is_the_docstring(words: int, lines: int) -> None:
 
 @pytest.mark.parametrize("asked", [True, False])
 def test_an_output_in_other_axes_is_brought_into_ours(asked: bool) -> None:
-    lines = _forward(found("flash", call(scale=1.0, log_sum_exp=asked)))
-    written = "kernel(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)"
+    lines = forward("flash", call(scale=1.0, log_sum_exp=asked))
+    written = "kernel(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), softmax_scale=1.0"
     assert written in " ".join(" ".join(lines).split())
     if asked:
-        assert lines[-2].startswith("output, lse = kernel(")
-        assert lines[-1] == "output = output.transpose(1, 2)"
+        assert lines[0].startswith("found = kernel(")
+        assert lines[1:] == ["lse = found[1]", "output = found[0].transpose(1, 2)"]
     else:
         assert lines[-1].endswith(".transpose(1, 2)")
-    usual = _forward(found("plain", call()))
-    assert usual == ["output = first(kernel(query, key, value))"]
+    assert forward("plain", call()) == ["output = kernel(query, key, value)"]
 
 
 def test_what_is_allowed_is_short_where_that_tells_as_well() -> None:
-    """A number for all entries where they are equal; said once what it is."""
+    """The most of all entries, where that tells; else a few digits of each; said once what it is."""
     first, other = entry(OUTPUT, 1e-3, [1.23456e-9] * 2), entry(GRADIENTS[0], 1e-3, [1.23456e-9, 2.5e-9])
     both = found("plain", call(), first, other)
-    said = list(_check_line(both, first))
+    said = list(check_lines(both, first))
     assert said[0].startswith("# Twice what rounding")
+    assert said[0].endswith("may lose, at most.")
     assert said[1] == "allowed = 1.24e-09"
     assert said[2].startswith('check("output", output, due["output"], allowed)')
-    again = list(_check_line(both, other))
-    assert not again[0].startswith("#")
-    assert again[0].startswith("allowed = numbers([1.24e-09, 2.52e-09], 2)")
+    again = list(check_lines(both, other))
+    assert again[0] == "allowed = 2.52e-09"
+    # The most is more than the difference.
+    some = entry(OUTPUT, 2e-9, [1.23456e-9, 2.5e-9])
+    said = list(check_lines(found("plain", call(), some), some))
+    assert said[0].endswith("entry by entry.")
+    assert said[1].startswith("allowed = numbers([1.24e-09, 2.52e-09], 2)")
     # 1.23456e-9 is less than the difference, and its short form is not.
     near = entry(OUTPUT, 1.236e-9, [1.23456e-9])
-    assert list(_check_line(found("plain", call(), near), near))[1] == "allowed = 1.23456e-09"
+    assert list(check_lines(found("plain", call(), near), near))[1] == "allowed = 1.23456e-09"
 
 
 def mean_of_all(
@@ -102,11 +152,10 @@ def mean_of_all(
 
 def test_rows_that_see_no_key_are_named_where_no_mask_is_given() -> None:
     given = tensors(Sizes(B=1, H=1, G=1, L=3, T=2, E=2, M=2), Numbers.NORMAL, seed=0).replace(causal=True)
-    kernel = kernel_named(f"{__name__}:mean_of_all", "float64")
-    claims = ("rows-that-see-nothing",)
-    text = reproducer(Trace("causal-rectangle", kernel, (given,), (kernel.answer(given),), claims, ()), "a line")
+    wrong = found("mean_of_all", given, falsified=("rows-that-see-nothing",))
+    text, _ = reproducer(wrong.replace(capability="causal-rectangle"), "a line")
     assert "empty = torch.tensor([[[True, False, False]]])" in text
     made: dict[str, Any] = {}
-    exec(file_of(kernel.source, [text], "test.py"), made)
+    exec(file_of(wrong.kernel.source, [text], "test.py"), made)
     with pytest.raises(AssertionError, match="neither all 0 nor all NaN"):
         made["test_causal_rectangle"]()

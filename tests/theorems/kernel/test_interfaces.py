@@ -45,14 +45,20 @@ CALLS = 52
 """Of a cover of pairs of options; their lengths are those of a block or two."""
 
 
-def falsified_claims(kernel: Kernel, calls: int = CALLS, seed: int = 0) -> set[str]:
+def falsified_claims(kernel: Kernel, calls: int = CALLS, seed: int = 0, *, start: int = 0) -> set[str]:
     """The names of claims that some call falsifies.
+
+    Args:
+        kernel: it.
+        calls: the number of the last one.
+        seed: of the plans.
+        start: the number of the first one; the first ones are without options.
 
     Raises:
         Refused: the kernel refuses a call.
     """
     under_test, found = kernel.as_implementation(), set()
-    for number, plan in enumerate(islice(plans(kernel.declares, seed, 2), calls)):
+    for number, plan in islice(enumerate(plans(kernel.declares, seed, 2)), start, calls):
         lengths = plan["lengths"] if plan["lengths"] not in ("long", "decode") else "keys"
         call = kernel.suit(build_call({**plan, "lengths": lengths}, kernel.declares, number))
         found |= {claim.name for _, claim in examine(call, under_test) if claim.verdict is Verdict.FALSIFIED}
@@ -73,7 +79,8 @@ def test_a_fault_is_caught_under_every_signature(signature: Signature) -> None:
 
 
 def test_each_interface_has_a_signature_that_is_recognised() -> None:
-    others = {"merge-state", "combine", "nested"}  # tests/theorems/capabilities/test_further.py
+    # tests/theorems/capabilities/test_further.py, test_read_signatures.py
+    others = {"merge-state", "combine", "nested", "by-name"}
     assert {one.interface for one in SIGNATURES.values()} | {"plain"} | others == {*INTERFACES}
     assert recognise(("x", "y", "z")).name == "plain"
 
@@ -315,8 +322,9 @@ def test_an_emitted_test_fails_on_the_fault_and_passes_on_a_right_kernel(
     source = f"{emitted_signatures.__name__}:{name}"
     under_test = kernel_named(source, "float64").as_implementation()
     call = tensors(Sizes(B=2, H=4, G=2, L=3, T=5, E=8, M=8), Numbers.NORMAL, seed=0).replace(**options)
-    line, test = under_test.explained(statement_named(f"kernel-{capability}"), call, under_test)
+    line, test, no_test = under_test.explained(statement_named(f"kernel-{capability}"), call, under_test)
     assert line
+    assert not no_test
     namespace: dict[str, Any] = {"__name__": "emitted"}
     exec(file_of(source, [test], "test_mine.py"), namespace)
     (function,) = (one for key, one in namespace.items() if key.startswith("test_"))

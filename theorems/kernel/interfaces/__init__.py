@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
+from theorems.kernel.interfaces.by_name import BY_NAME
 from theorems.kernel.interfaces.equinox import EQUINOX
 from theorems.kernel.interfaces.flash import FLASH
 from theorems.kernel.interfaces.flash_kvcache import FLASH_KVCACHE
@@ -56,6 +57,7 @@ INTERFACES: Mapping[str, Interface] = MappingProxyType(
             FLASH,
             PLAIN,
             NESTED,
+            BY_NAME,
         )
     }
 )

@@ -39,12 +39,16 @@ def parts_of(request: Request) -> list[Part]:
     T = value.shape[-2]
     part = 2 * torch.arange(T, device=value.device) >= T + T % 2 if request.parts is None else request.parts
     return [
-        _rounded_part(logits[..., part == k], value[..., part == k, :], request.query.dtype)
+        part_of(logits[..., part == k], value[..., part == k, :], request.query.dtype)
         for k in range(request.number_of_parts)
     ]
 
 
-def _rounded_part(logits: torch.Tensor, value: torch.Tensor, dtype: torch.dtype) -> Part:
+def part_of(logits: torch.Tensor, value: torch.Tensor, dtype: torch.dtype) -> Part:
+    """The part of the keys with these logits and values; for who records what happens, one step."""
+    if torch.overrides.has_torch_function((logits, value)):
+        found: Part = torch.overrides.handle_torch_function(part_of, (logits, value), logits, value, dtype)
+        return found
     top = logits.new_full((*logits.shape[:-1], 1), -math.inf)
     top = torch.cat([logits.detach(), top], dim=-1).amax(dim=-1, keepdim=True)
     weights = torch.exp(logits - torch.where(top == -math.inf, 0.0, top))

@@ -1,0 +1,147 @@
+"""Faults that kernels written without a look at the suite had, and that its calls missed at first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tests.theorems.capabilities.combined_faults import (
+    FAULTS,
+    _only,
+    flash,
+    near,
+    right_flash,
+    right_sdpa,
+    sdpa,
+    textbook,
+)
+from theorems.kernel.placing import GUARD
+
+__all__ = ["FAULTS", "IN_BFLOAT16"]
+IN_BFLOAT16 = ("sum_of_weights_in_half",)
+"""Wrong in that precision alone: in float16 there is room for sums of so many weights."""
+
+# ---- sizes: each of them alone -------------------------------------------------------------------------------------
+
+head_of_160 = _only(lambda q, k, v: q.shape[-1] == 160, "head_of_160")
+head_of_224 = _only(lambda q, k, v: q.shape[-1] == 224, "head_of_224")
+forty_heads = _only(lambda q, k, v: q.shape[1] == 40, "forty_heads")
+
+
+@sdpa
+def keys_beyond_16_bits(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
+    """llama.cpp #7903: the last keys of a cache are not there, which shows where one of them counts."""
+    if mask is not None or p:
+        return right_sdpa(q, k, v, mask, causal, scale, p)
+    return right_sdpa(q, k[:, :, : 1 << 16], v[:, :, : 1 << 16], mask, causal, scale, p)
+
+
+@sdpa
+def last_row_of_groups(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
+    """Heads of a group side by side: with an odd number of queries the last one is masked as that before it."""
+    L, T = q.shape[2], k.shape[2]
+    if not causal or mask is not None or q.shape[1] == k.shape[1] or L % 2 == 0 or L == 1:
+        return right_sdpa(q, k, v, mask, causal, scale, p)
+    seen = near(L, T, causal=True)
+    seen[-1] = seen[-2]
+    return right_sdpa(q, k, v, seen, False, scale, p)
+
+
+# ---- memory --------------------------------------------------------------------------------------------------------
+
+
+@flash
+def keys_in_steps_of_values(q: Any, k: Any, v: Any, causal: bool, window: Any, softcap: float, scale: float) -> Any:
+    """FlagAttention #45: K is read with the strides of V, which are its own in all tests."""
+    if k.shape == v.shape:
+        k = k.as_strided(k.shape, v.stride())
+    return right_flash(q, k, v, causal, window, softcap, scale)
+
+
+@flash
+def projection_from_its_start(q: Any, k: Any, v: Any, causal: bool, window: Any, softcap: float, scale: float) -> Any:
+    """flash-attention #2541, TransformerEngine #1195: slices of one fused projection begin where it begins."""
+    if not k.is_contiguous() and k.storage_offset() > GUARD:
+        k = k.as_strided(k.shape, k.stride(), GUARD)
+    return right_flash(q, k, v, causal, window, softcap, scale)
+
+
+@sdpa
+def layout_by_strides(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
+    """With as many heads as queries, a query whose heads lie closer than its rows is taken for (B, L, H, E)."""
+    if q.shape[1] == q.shape[2] and 0 < q.stride(1) < q.stride(2):
+        q = q.transpose(1, 2)
+    return right_sdpa(q, k, v, mask, causal, scale, p)
+
+
+# ---- states --------------------------------------------------------------------------------------------------------
+
+_remembered: dict[Any, Any] = {}
+
+
+@sdpa
+def mask_remembered_by_its_pointer(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
+    """ik_llama.cpp PR #2136: a mask that was changed in place, as that of a static cache is, is the one of before."""
+    if mask is not None and not mask.requires_grad:
+        mask = _remembered.setdefault((mask.data_ptr(), tuple(mask.shape), mask.dtype), mask.clone())
+    return right_sdpa(q, k, v, mask, causal, scale, p)
+
+
+@flash
+def mask_of_the_last_length(q: Any, k: Any, v: Any, causal: bool, window: Any, softcap: float, scale: float) -> Any:
+    """Model-Optimizer PR #1296: the causal mask is kept by the number of keys, and cut to the queries."""
+    if not causal or max(window) >= 0:
+        return right_flash(q, k, v, causal, window, softcap, scale)
+    L, T = q.shape[2], k.shape[2]
+    seen = _remembered.get(T)
+    if seen is None or len(seen) < L:
+        seen = _remembered[T] = near(L, T, causal=True, corner=True)
+    return textbook(q, k, v, visible=seen[:L], scale=scale, softcap=softcap)
+
+
+class ScaledByTheLast(torch.autograd.Function):
+    """Identity whose gradient is multiplied by the scale of whichever call was the last, over its own."""
+
+    last = 1.0
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: float) -> Tensor:
+        ctx.scale = ScaledByTheLast.last = scale
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> Any:
+        return upstream[0] * (ScaledByTheLast.last / ctx.scale), None
+
+
+@sdpa
+def scale_of_the_last_call(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
+    """An option is kept beside the graph: another call before the backward pass changes it."""
+    own: Any = ScaledByTheLast.apply(q, scale)  # type: ignore[no-untyped-call]
+    return right_sdpa(own, k, v, mask, causal, scale, p)
+
+
+@sdpa
+def dropout_of_one_seed(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
+    """flash-attention #2088: seed and offset are constants, and the same weights are dropped in every call."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0x1BF58)
+        return right_sdpa(q, k, v, mask, causal, scale, p)
+
+
+# ---- half precision ------------------------------------------------------------------------------------------------
+
+
+@sdpa
+def sum_of_weights_in_half(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
+    """SageAttention: the sum that the weights are divided by is kept in half precision, block after block of keys."""
+    if mask is not None or causal or p or q.shape[1] != k.shape[1]:
+        return right_sdpa(q, k, v, mask, causal, scale, p)
+    z = q.float() @ k.float().mT * scale
+    e = torch.exp(z - z.detach().amax(dim=-1, keepdim=True))
+    total = torch.zeros(*e.shape[:-1], 1, dtype=q.dtype)
+    for block in e.split(8, dim=-1):
+        total = total + block.sum(dim=-1, keepdim=True).to(q.dtype)
+    return (e @ v.float() / total.float()).to(q.dtype)

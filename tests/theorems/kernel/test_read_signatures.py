@@ -1,0 +1,97 @@
+"""Signatures that no interface is like: how they are called is found out, none is refused or misread, faults are."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.theorems.kernel.read_signatures import READ
+from tests.theorems.kernel.signatures import SIGNATURES, Signature, attend, sdpa
+from tests.theorems.kernel.test_interfaces import falsified_claims
+from theorems.kernel.loading import kernel_named, kernel_of
+from theorems.kernel.report import headline
+
+OPTIONS = {"start": 24, "calls": 44}
+"""Of a cover of pairs of options those after the plain calls."""
+cases = pytest.mark.parametrize("signature", READ.values(), ids=list(READ))
+
+
+@cases
+def test_a_right_kernel_is_neither_refused_nor_misread_nor_falsified(signature: Signature) -> None:
+    kernel = kernel_of(signature.make(attend))
+    assert kernel.interface.name == signature.interface
+    assert {*signature.claims} <= kernel.declares
+    assert falsified_claims(kernel, **OPTIONS) == set()
+
+
+@cases
+def test_a_fault_is_caught_under_every_signature(signature: Signature) -> None:
+    assert falsified_claims(kernel_of(signature.make(signature.fault)), **OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("paddle", "tensors are (B, L, H, E); attn_mask: True shows a key; attn_mask: is added to the logits"),
+        ("Megatron", "tensors are (L, B, H, E); attention_mask: True hides a key"),
+        ("true hides", "tensors are (B, H, L, E); attn_mask: True hides a key"),
+        ("of keys alone", "tensors are (B, H, L, E); mask: True shows a key, of shape (B, T)"),
+        ("hf flash", "tensors are (B, H, L, E); its output is (B, L, H, E); attention_mask: True shows a key"),
+        ("nanoGPT", "tensors are (B, H, L, E); every call is causal"),
+    ],
+)
+def test_what_was_found_out_is_said(name: str, said: str) -> None:
+    assert f"found out by small calls: {said}" in headline(kernel_of(READ[name].make(attend)))
+
+
+def test_what_is_given_in_every_call_is_said() -> None:
+    assert "given in every call: input_layout='BSND'" in headline(kernel_of(READ["npu"].make(attend)))
+
+
+def into_nothing(q: Tensor, k: Tensor, v: Tensor, mask: Any = None, causal: bool = False) -> Tensor:
+    """A mask and causality are taken, and ignored."""
+    return attend(q, k, v, scale=None)[0]
+
+
+def always_causal(query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, is_causal: bool = False) -> Tensor:
+    """It is causal when it is told not to be."""
+    return attend(query, key, value, scale=None, mask=attn_mask, causal=True)[0]
+
+
+@pytest.mark.parametrize("kernel", [into_nothing, always_causal])
+def test_a_fault_is_not_read_as_a_convention(kernel: Any) -> None:
+    assert falsified_claims(kernel_of(kernel), **OPTIONS)
+
+
+def test_what_an_interface_is_like_is_called_as_it_says() -> None:
+    names = {name: kernel_of(one.make(attend)).interface.name for name, one in SIGNATURES.items()}
+    assert names == {name: one.interface for name, one in SIGNATURES.items()}
+
+
+def test_a_reading_travels_to_other_processes() -> None:
+    kernel = kernel_named(f"{__name__}:into_nothing")
+    again = pickle.loads(pickle.dumps(kernel))
+    assert again.reading == kernel.reading
+    assert again.interface.name == "by-name"
+    assert again.interface.declared_capabilities(again.parameters) >= {"boolean-mask", "causal", "causal-rectangle"}
+
+
+def test_it_can_be_asked_for() -> None:
+    kernel = kernel_of(sdpa(attend), interface="by-name")
+    assert {"boolean-mask", "additive-mask", "causal", "scale", "default-scale"} <= kernel.declares
+    found = kernel.run(kernel.request(_call(), _tensors(), {}))
+    assert torch.equal(found.output, sdpa(attend)(*_tensors().values(), scale=1.0))
+
+
+def _call() -> Any:
+    from theorems.kernel.contract import small_call
+
+    return small_call(L=3)
+
+
+def _tensors() -> dict[str, Tensor]:
+    return {name: torch.tensor(getattr(_call(), name)) for name in ("query", "key", "value")}
