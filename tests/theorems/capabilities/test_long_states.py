@@ -111,10 +111,10 @@ def test_the_plan_has_each_state_that_takes_long_only_where_it_is_asked_for() ->
 def test_the_emitted_test_fails_as_the_call_did(kernel: str, capability: str, state: State, tmp_path: Path) -> None:
     source = f"tests.theorems.capabilities.{kernel}"
     under_test = kernel_named(source, deep=True).as_implementation()
-    said = diagnose(capability_statements()[f"kernel-{capability}"], small_call(state), under_test)
-    assert "is due" in said.line
+    line, test, _ = diagnose(capability_statements()[f"kernel-{capability}"], small_call(state), under_test)
+    assert "is due" in line
     file = tmp_path / "test_emitted.py"
-    file.write_text(file_of(source, [said.test], file.name))
+    file.write_text(file_of(source, [test], file.name))
     done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "AssertionError: output at" in done.stdout
