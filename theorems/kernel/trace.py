@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -90,6 +90,7 @@ class Trace:
         entries: of each that is about numbers that are due.
         rows: the formula on that call, a :class:`theorems.rounding.further_rows.FurtherRows`, under the conventions
             that the kernel follows.
+        drawn: lines of a test that make tensors, by name; of others their numbers are written down.
     """
 
     capability: str
@@ -99,6 +100,7 @@ class Trace:
     falsified: tuple[str, ...]
     entries: tuple[Entry, ...]
     rows: Any = None
+    drawn: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def call(self) -> AttentionCall:

@@ -46,6 +46,7 @@ class Calling:
         answer: what it returned.
         renamed: what tensors are called that are not called by their own names.
         further: text of arguments that the kernel is given beside.
+        callee: what the kernel is called.
         weights: whether the weights that it returns matter.
         is_forward: whether nobody looks at gradients.
         looked_at: names of gradients, of sinks and a bias among them, that somebody looks at.
@@ -56,6 +57,7 @@ class Calling:
     answer: Answer | None = None
     renamed: tuple[tuple[str, str], ...] = ()
     further: str = ""
+    callee: str = "kernel"
     weights: bool = False
     is_forward: bool = False
     looked_at: tuple[str, ...] = ()
@@ -74,7 +76,7 @@ class Calling:
         named = {name: name for name in (*OWN, *OPTIONS) if name not in ("lengths", "lse_upstream")}
         if call.dropout:
             torch.manual_seed(call.seed)
-        return record(kernel, request, named | dict(self.renamed), self.further)
+        return record(kernel, request, named | dict(self.renamed), self.further, self.callee)
 
     @property
     def wanted(self) -> str:
@@ -149,11 +151,13 @@ class Calling:
         grad = f"torch.autograd.grad({results}, {leaves}, {upstreams}{retain}{unused})"
         yield wrap(grad if again else f"{names(self.leaves)} = {grad}")
 
+    def further_leaves(self) -> Iterator[str]:
+        """Sinks and a bias, where somebody looks at their gradients."""
+        return (f"{name}.requires_grad_()" for name in self.leaves.values() if name not in OWN)
+
     def inline(self) -> Iterator[str]:
         """One call, and nothing around it."""
-        for name in self.leaves.values():
-            if name not in OWN:
-                yield f"{name}.requires_grad_()"
+        yield from self.further_leaves()
         own = [name for name in self.leaves.values() if name in OWN]
         if own:
             yield for_each(own, "x.requires_grad_()")
@@ -195,9 +199,7 @@ class Calling:
         if state is State.ONCE or (state is State.SECOND_BACKWARD and not self.leaves):
             yield from self.inline()
             return
-        for name in self.leaves.values():
-            if name not in OWN:
-                yield f"{name}.requires_grad_()"
+        yield from self.further_leaves()
         if state is State.TWICE:
             yield from self.run()
             yield "run(query, key, value)"
