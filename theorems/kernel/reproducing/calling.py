@@ -12,6 +12,7 @@ import numpy as np
 
 from generators.attention_call import AttentionCall, Memory, State
 from theorems.core.on_kernel import Answer
+from theorems.kernel.answering import masks_of
 from theorems.kernel.interfaces.hf import AT_REST
 from theorems.kernel.placing import FURTHER_LEAVES, memory_of, place_tensor, with_other_options
 from theorems.kernel.reproducing.flex_text import flex_lines
@@ -71,7 +72,7 @@ class Calling:
             )
             for name in OWN
         }
-        masks = {name: one.tensor for name, one in kernel.masks(call).items()}
+        masks = {name: one.tensor for name, one in masks_of(kernel, call).items()}
         request = kernel.request(call, held, masks)
         named = {name: name for name in (*OWN, *OPTIONS) if name not in ("lengths", "lse_upstream")}
         if call.dropout:
