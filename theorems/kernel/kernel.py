@@ -339,7 +339,7 @@ class Kernel:
                 there[name].fill(x)
         found, leaves = forward(own)
         if call.state is State.INTERLEAVED:
-            forward(others, with_other_options(call))
+            forward(others, self.interface.expressible(with_other_options(call)))
         if call.state is State.SECOND_BACKWARD:
             self._gradients(found, leaves, -upstream.flip(2), None, again=True)
         return found, self._gradients(found, leaves, *upstreams)
