@@ -112,7 +112,7 @@ def _entries_of_others(rows: FurtherRows, answer: Answer) -> Iterator[Entry]:
     for name in QUANTITIES:
         if QUANTITIES[name].of_answer(answer) is not None and name not in (DROPPED, BIAS_GRADIENT, WEIGHTS):
             entries = (_entry(name, rows, one) for one, _ in answer.others)
-            wrong = (one for one in entries if not (np.abs(one.theirs - one.due) <= one.allowed).all())
+            wrong = (one for one in entries if one.is_off)
             yield from islice(wrong, 1)
 
 

@@ -70,6 +70,12 @@ class Entry:
     allowed: Float64[np.ndarray, "..."]
 
     @property
+    def is_off(self) -> bool:
+        """Whether one is wrong, or no number."""
+        with np.errstate(invalid="ignore"):
+            return not bool((np.abs(self.theirs - self.due) <= self.allowed).all())
+
+    @property
     def worst(self) -> tuple[int, ...]:
         """Of the wrong entries the one that is furthest off; the first that is no number."""
         with np.errstate(invalid="ignore"):

@@ -29,7 +29,7 @@ def with_drawn_numbers(call: AttentionCall) -> tuple[AttentionCall, Mapping[str,
         del lines["value"]
     namespace: dict[str, Any] = {"torch": torch}
     exec(DRAWN + "\n".join(lines.values()), namespace)
-    held = {name: namespace[name].numpy() for name in lines}
+    held = {name: np.asarray(namespace[name]) for name in lines}
     if call.shared and lines:
         held["value"] = held["key"][..., : call.sizes["M"]]
     return call.replace(**held), lines
