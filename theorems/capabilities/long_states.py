@@ -56,7 +56,9 @@ def each_time(answer: Answer, claims: Claims, same_each_time: bool) -> Iterator[
     later = {name: np.stack([getattr(one, name) for one, _ in answer.others] or [x]) for name, x in first.items()}
     # What lies between two numbers that are within the bounds is, too.
     ends = [replace(answer, **{name: end(x, axis=0) for name, x in later.items()}) for end in (np.min, np.max)]
-    suspect = any(map(falsified_claims, ends)) or any((np.isnan(later[name]) != np.isnan(first[name])).any() for name in first)
+    suspect = any(map(falsified_claims, ends)) or any(
+        (np.isnan(later[name]) != np.isnan(first[name])).any() for name in first
+    )
     wrong = [(often, found) for one, often in answer.others if suspect and (found := falsified_claims(one))]
     times = sum(often for often, _ in wrong)
     claim = at_least(EACH_TIME, Form.EXACT, -float(times), 0.0, rounding=0.0, why=EXACT)

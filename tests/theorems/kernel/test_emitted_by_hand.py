@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from generators.attention_call import AttentionCall
+from generators.attention_call import AttentionCall, Memory, State
 from generators.attention_calls import Numbers, Sizes, tensors
 from theorems.capabilities.agreement import GRADIENTS, OUTPUT
+from theorems.core.claim import Verdict
 from theorems.kernel.kernel import Kernel
 from theorems.kernel.loading import kernel_named
 from theorems.kernel.reproducer import LARGEST, reproducer
-from theorems.kernel.reproducer_file import file_of
+from theorems.kernel.reproducer_file import describe_tests, file_of
 from theorems.kernel.reproducing.calling import Calling
 from theorems.kernel.reproducing.checks import check_lines
+from theorems.kernel.reproducing.drawn_numbers import DRAWN, with_drawn_numbers
+from theorems.kernel.reproducing.textbook import textbook_of
 from theorems.kernel.trace import QUANTITIES, Entry, Trace
+from theorems.run.registry.lookup import statement_named
+from theorems.run.result import Failure, Result
 
 
 def plain(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
@@ -159,3 +165,50 @@ def test_rows_that_see_no_key_are_named_where_no_mask_is_given() -> None:
     exec(file_of(wrong.kernel.source, [text], "test.py"), made)
     with pytest.raises(AssertionError, match="neither all 0 nor all NaN"):
         made["test_causal_rectangle"]()
+
+
+def test_what_has_no_test_is_said_in_the_report_and_in_json() -> None:
+    failure = Failure(Verdict.FALSIFIED, "a claim fails", "{}", no_test="the call has 60,000 numbers, more than 50,000")
+    results = [
+        Result("kernel-output", "a", {Verdict.FALSIFIED: 1}, failure=failure),
+        Result("lemma-3", "b", {Verdict.FALSIFIED: 1}, failure=Failure(Verdict.FALSIFIED, "a claim fails", "{}")),
+    ]
+    assert describe_tests(results, Path("test_mine.py")).splitlines() == [
+        "test_mine.py: not written.",
+        "no test of kernel-output: the call has 60,000 numbers, more than 50,000.",
+        "no test of lemma-3: a statement of the paper, of which a test would need this package.",
+    ]
+    assert results[0].as_json()["no_test"] == failure.no_test
+    assert "no_test" not in results[1].as_json()
+
+
+@pytest.mark.parametrize("memory", [Memory.CONTIGUOUS, Memory.BROADCAST, Memory.HEADS])
+def test_drawn_numbers_are_those_that_their_lines_make(memory: Memory) -> None:
+    given = call(T=5).replace(memory=memory)
+    other, lines = with_drawn_numbers(given)
+    assert list(lines) == ["query", "key", "value", "upstream"]
+    made: dict[str, Any] = {"torch": torch}
+    exec(DRAWN + "\n".join(lines.values()), made)
+    for name in lines:
+        assert np.array_equal(np.asarray(made[name]), getattr(other, name))
+        assert getattr(other, name).shape == getattr(given, name).shape
+
+
+def test_nothing_is_drawn_where_numbers_have_to_be_what_they_are() -> None:
+    assert with_drawn_numbers(call().replace(exact=True))[1] == {}
+    assert with_drawn_numbers(call().replace(dropout=0.5))[1] == {}
+
+
+@pytest.mark.parametrize("options", [(), ("scale",), ("bias", "visible", "causal", "window", "softcap", "sinks")])
+def test_the_textbook_holds_what_is_asked_for_alone(options: tuple[str, ...]) -> None:
+    asked = ", ".join(f"{name}=1" for name in options)
+    text = textbook_of([f"textbook(query, key, value, upstream, {asked})"])
+    for name in ("bias", "visible", "window", "softcap", "sinks", "mask_mod", "kept"):
+        assert (name in text) is (name in options)
+    compile(text, "textbook.py", "exec")
+
+
+def test_a_call_that_is_wrong_once_in_a_thousand_times_is_made_as_often() -> None:
+    under_test = kernel_named("tests.theorems.capabilities.forgetful_kernels:one_in_a_thousand").as_implementation()
+    said = under_test.explained(statement_named("kernel-repeated-calls"), call().replace(state=State.MANY), under_test)
+    assert "for number in range(3000):" in said.test, said.no_test

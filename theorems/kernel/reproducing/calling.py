@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,25 +12,17 @@ import numpy as np
 from generators.attention_call import AttentionCall, Memory, State
 from theorems.core.on_kernel import Answer
 from theorems.kernel.answering import masks_of
-from theorems.kernel.interfaces.hf import AT_REST
 from theorems.kernel.placing import FURTHER_LEAVES, memory_of, place_tensor, with_other_options
 from theorems.kernel.reproducing.flex_text import flex_lines
+from theorems.kernel.reproducing.module_text import module_lines
 from theorems.kernel.reproducing.placement import OPTIONS
 from theorems.kernel.reproducing.recording import Recorder, record
 from theorems.kernel.reproducing.steps import lines_of
 from theorems.kernel.reproducing.text import for_each, indent, names, wrap
 from theorems.kernel.reproducing.wording import NotWritten
+from theorems.kernel.trace import Trace
 from theorems.kernel.with_torch import torch
 
-MODULE = """class Module(torch.nn.Module):
-    num_key_value_groups, is_causal, layer_idx = {groups}, {causal}, 0
-    head_dim, scaling, sliding_window = {width}, {scaling!r}, None
-    attn_logit_softcapping, attention_dropout = {softcap}, {dropout}
-
-module = Module().train({training})
-module.sinks = {sinks}
-module.config = type("Config", (), {{"_attn_implementation": "eager", "sliding_window": None}})"""
-"""What transformers hands to an attention function."""
 OWN = ("query", "key", "value")
 INDEX = {Memory.BROADCAST: "[:1]", Memory.HEADS: "[:, :1]"}
 """Of an expanded tensor, what is there in memory."""
@@ -102,13 +93,7 @@ class Calling:
         if objects - known:
             raise NotWritten(f"its argument {min(objects - known)}")
         if "module" in objects:
-            sizes = call.sizes
-            scaling = 1 / math.sqrt(sizes["E"]) if call.scale is None else call.scale
-            sinks = "sinks" if call.sinks is not None else f"query.new_full(({sizes['H']},), -inf)"
-            values: dict[str, Any] = {"groups": sizes["H"] // sizes["G"], "causal": call.causal, "width": sizes["E"]}
-            values |= {"dropout": call.dropout or AT_REST, "training": call.dropout > 0}
-            softcap = call.softcap or None
-            yield from MODULE.format(scaling=scaling, sinks=sinks, softcap=softcap, **values).splitlines()
+            yield from module_lines(call)
         if self.renamed and objects & {"score_mod", "mask_mod", "block_mask"}:
             raise NotWritten("functions of places for one entry of a batch alone")
         yield from flex_lines(call, objects)
@@ -260,3 +245,10 @@ class Calling:
 
 
 GRADIENTS = ("query_gradient", "key_gradient", "value_gradient", "sink_gradient", "bias_gradient")
+
+
+def calling_of(found: Trace, call: AttentionCall | None = None, **further: Any) -> Calling:
+    """The call that falsifies, or another one of those, written down."""
+    answer = next((a for a in reversed(found.answers) if a is not None), None)
+    looked_at = tuple(entry.claim for entry in found.entries)
+    return Calling(found.kernel, found.call if call is None else call, answer, looked_at=looked_at, **further)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
-from generators.attention_call import COMPILED, REPEATS, AttentionCall, Memory, State
+from generators.attention_call import COMPILED, REPEATS, Memory, State
 from theorems.capabilities.empty_rows import EMPTY
-from theorems.capabilities.examination import IGNORED, NEUTRAL, SHARE, WEIGHTS
+from theorems.capabilities.examination import IGNORED, NEUTRAL, WEIGHTS
 from theorems.capabilities.long_states import EACH_TIME, UNCHANGED
-from theorems.capabilities.same_again import ALONE, CHANCE, LEAST_WEIGHT, REDRAWN, RESCALED
+from theorems.capabilities.same_again import ALONE, REDRAWN, RESCALED
 from theorems.kernel.parameters import Account, call_to_exercise, of_kind, values_of
-from theorems.kernel.reproducing.calling import OWN, Calling
+from theorems.kernel.reproducing.calling import OWN, Calling, calling_of
 from theorems.kernel.reproducing.checks import check_lines
+from theorems.kernel.reproducing.dropout_forms import dropout, redrawn
 from theorems.kernel.reproducing.long_forms import each_time, through_compiler
 from theorems.kernel.reproducing.placement import MASKS, placed_lines, tensor_lines
 from theorems.kernel.reproducing.steps import constant
@@ -48,23 +47,17 @@ def form_of(found: Trace, guards: bool = False, backward: bool = True) -> Iterat
     if RESCALED in claims:
         return _of_rescaled_data(found, guards)
     if REDRAWN in claims:
-        return _redrawn(found, guards)
+        return redrawn(found, guards)
     if found.capability == "hidden-keys":
         return _hidden_keys(found, guards)
-    return _dropout(found, guards) if found.call.dropout else _comparison(found, guards, backward)
-
-
-def _calling(found: Trace, call: AttentionCall | None = None, **further: Any) -> Calling:
-    answer = next((a for a in reversed(found.answers) if a is not None), None)
-    looked_at = tuple(entry.claim for entry in found.entries)
-    return Calling(found.kernel, found.call if call is None else call, answer, looked_at=looked_at, **further)
+    return dropout(found, guards) if found.call.dropout else _comparison(found, guards, backward)
 
 
 def _comparison(found: Trace, guards: bool, backward: bool) -> Iterator[str]:
     """One call, with what happens around it, compared with the formula."""
     kernel, call, claims = found.kernel, found.call, found.falsified
     looks_back = backward or any(entry.what.name.endswith("gradient") for entry in found.entries) or EMPTY in claims
-    calling = _calling(found, weights=WEIGHTS in claims, is_forward=not looks_back)
+    calling = calling_of(found, weights=WEIGHTS in claims, is_forward=not looks_back)
     yield from tensor_lines(call, found.drawn)
     empty = ~call.visibility(kernel.alignment).any(axis=-1) & ~call.absent
     # Gradients of rows that see nothing are those of the convention that the kernel follows.
@@ -87,7 +80,10 @@ def _comparison(found: Trace, guards: bool, backward: bool) -> Iterator[str]:
             yield "if output[empty].isnan().all():"
             yield "    return  # then gradients are, too"
         yield "is_mean = bool(output[empty].any())  # the mean of all values, or zeros"
-        yield from due_lines(call, kernel.alignment, mean="is_mean")
+        through = "dq" in calling.leaves
+        if through:
+            yield "is_through = is_mean and bool(dq[empty].any())  # with its gradient"
+        yield from due_lines(call, kernel.alignment, mean="is_mean", through="is_through" if through else "")
     for entry in found.entries:
         yield from check_lines(found, entry)
 
@@ -104,55 +100,9 @@ def _rows_that_see_nothing(found: Trace, calling: Calling) -> Iterator[str]:
         yield 'assert (output[empty] == 0).all() and (lse[empty] == -inf).all(), "no key seen: not (0, -inf)"'
 
 
-def _dropout(found: Trace, guards: bool) -> Iterator[str]:
-    """Values are the identity, so that the output shows which weights were dropped."""
-    call = found.call
-    calling = _calling(found, weights=WEIGHTS in found.falsified)
-    yield from tensor_lines(call, found.drawn)
-    yield from placed_lines(call, found.kernel, guards)
-    yield f"torch.manual_seed({call.seed})"
-    yield from calling.in_its_state()
-    yield "kept = output.detach().cpu() != 0  # the values are the identity: the output is the weights"
-    if SHARE in found.falsified:
-        yield from due_lines(call, found.kernel.alignment)
-        yield f'large = due["weights"] > {LEAST_WEIGHT!r}  # 0 only where it was dropped'
-        rows = found.rows
-        large = rows.weights.value > LEAST_WEIGHT
-        far = math.sqrt(math.log(2 / CHANCE) / (2 * int(large.sum())))
-        yield "share = float(kept[large].double().mean())"
-        yield f"# Hoeffding's inequality: further off with probability {CHANCE:.0e}."
-        yield f'assert abs(share - {1 - call.dropout!r}) <= {far:.4g}, f"{{share:.3g}} of the weights are kept"'
-    if found.entries:
-        yield f"factor = kept.double() / {1 - call.dropout!r}"
-        if calling.weights:
-            yield from due_lines(call, found.kernel.alignment)
-            yield 'before = due["weights"]  # that it returns these, too, is right'
-        yield from due_lines(call, found.kernel.alignment, kept="factor")
-    for entry in found.entries:
-        *lines, check = check_lines(found, entry)
-        yield from lines
-        if entry.claim == WEIGHTS:
-            yield "if not ((weights.detach().cpu().double() - before).abs() <= allowed).all():"
-        yield f"    {check}" if entry.claim == WEIGHTS else check
-
-
-def _redrawn(found: Trace, guards: bool) -> Iterator[str]:
-    """Another seed drops other weights."""
-    first, second = (call.replace(state=State.ONCE, wants="") for call in found.calls[-2:])
-    yield from tensor_lines(first, found.drawn)
-    yield from placed_lines(first, found.kernel, guards)
-    yield from _calling(found, first).function("forward")
-    results = "[0]" if first.log_sum_exp else ""
-    for name, call in (("once", first), ("again", second)):
-        yield f"torch.manual_seed({call.seed})"
-        yield f"{name} = forward(query, key, value){results}"
-    yield "kept = torch.maximum(once, again) > 1e-4  # the values are the identity: the output is the weights"
-    yield 'assert ((once == 0) != (again == 0))[kept].any(), "another seed drops the same weights"'
-
-
 def _same_bits(found: Trace, guards: bool) -> Iterator[str]:
     """The same call twice."""
-    calling = _calling(found)
+    calling = calling_of(found)
     yield from tensor_lines(found.call, found.drawn)
     yield from placed_lines(found.call, found.kernel, guards)
     yield from calling.run()
@@ -173,7 +123,7 @@ def _alone(found: Trace, guards: bool) -> Iterator[str]:
         for name in (*MASKS, "descales")
         if np.shape(getattr(whole, name)) != np.shape(getattr(alone, name))
     )
-    in_batch, by_itself = _calling(found, whole), _calling(found, alone, renamed=renamed)
+    in_batch, by_itself = calling_of(found, whole), calling_of(found, alone, renamed=renamed)
     yield from tensor_lines(whole, found.drawn)
     yield from placed_lines(whole, found.kernel, guards)
     arguments = "query, key, value, upstream" + (", lse_upstream" if whole.lse_upstream is not None else "")
@@ -192,7 +142,7 @@ def _alone(found: Trace, guards: bool) -> Iterator[str]:
 def _of_rescaled_data(found: Trace, guards: bool) -> Iterator[str]:
     """Half the data and double the factor, of some groups."""
     own, other = (call.replace(memory=Memory.CONTIGUOUS) for call in found.calls[-2:])
-    calling = _calling(found, own)
+    calling = calling_of(found, own)
     yield from tensor_lines(own, found.drawn)
     for name in (*OWN, "descales"):
         yield tensor(f"other_{name}", getattr(other, name))
@@ -213,7 +163,7 @@ def _of_rescaled_data(found: Trace, guards: bool) -> Iterator[str]:
 def _hidden_keys(found: Trace, guards: bool) -> Iterator[str]:
     """The same call with other numbers in keys that are hidden: the rows that do not see them are what they were."""
     clean, poisoned = (call.replace(memory=Memory.CONTIGUOUS) for call in found.calls[-3:-1])
-    calling = _calling(found, clean)
+    calling = calling_of(found, clean)
     seen = clean.visibility(found.kernel.alignment)
     changed = (poisoned.key != clean.key).any(axis=(0, 1, 3)) | (poisoned.value != clean.value).any(axis=(0, 1, 3))
     at = np.flatnonzero(changed)
@@ -251,7 +201,7 @@ def _parameters(found: Trace, guards: bool) -> Iterator[str]:
     kernel = found.kernel
     call = kernel.in_own_numbers(call_to_exercise()).replace(wants="")
     name = of_kind(kernel.accounts, Account.IGNORED)[0]
-    calling = _calling(found, call, further="**given")
+    calling = calling_of(found, call, further="**given")
     yield from tensor_lines(call, {})
     yield from placed_lines(call, kernel, guards)
     yield "settings = ["

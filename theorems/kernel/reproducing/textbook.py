@@ -29,6 +29,7 @@ keys, values = (x.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for x
 logits = factor * logits + slope * (j - i) + shift""",
     ),
     ("softcap", "logits = softcap * torch.tanh(logits / softcap)"),
+    ("through", "scores = logits  # before anything hides"),
     (
         "bias",
         """bias = bias.detach().cpu().double().requires_grad_()
@@ -68,6 +69,11 @@ keys_alone = torch.where(empty, -inf, logits)
 weights = torch.where(seen, torch.softmax(torch.cat([keys_alone, column], dim=-1), dim=-1)[..., :-1], 0.0)""",
     ),
     ("mean", "weights = torch.where(empty, 1 / key.shape[2], weights)"),
+    (
+        "through",
+        """equal = torch.softmax(scores - scores.detach(), dim=-1)  # the mean, with its gradient
+weights = torch.where(empty, equal, weights)""",
+    ),
     ("kept", "weights = kept * weights"),
     (
         "",
@@ -87,11 +93,18 @@ return found | dict(zip(leaves, gradients))""",
     ),
 )
 """Lines, each with the options that ask for it, none for all."""
-DEFAULTS = {"causal": "False", "diagonal": "0", "softcap": "0.0", "shared": "False", "mean": "False"}
+DEFAULTS = {
+    "causal": "False",
+    "diagonal": "0",
+    "softcap": "0.0",
+    "shared": "False",
+    "mean": "False",
+    "through": "False",
+}
 """Of options that not every test of a file has; None for others."""
 ORDER = (
     *("score_mod", "softcap", "bias", "slopes", "visible", "mask_mod", "causal", "window", "diagonal", "lengths"),
-    *("sinks", "lse_upstream", "kept", "shared", "mean"),
+    *("sinks", "lse_upstream", "kept", "shared", "mean", "through"),
 )
 DIAGONAL = " - diagonal  # row i stands at key i + diagonal"
 
@@ -111,7 +124,9 @@ def textbook_of(tests: Sequence[str]) -> str:
             continue
         lines = (block if "diagonal" in asked else block.replace(DIAGONAL, "")).splitlines()
         # Whether a row that sees nothing is a mean is known when the kernel was called.
-        sometimes = len(names.split()) == 1 and (names == "mean" or not all(wanted[0] in one for one in calls))
+        sometimes = len(names.split()) == 1 and (
+            names in ("mean", "through") or not all(wanted[0] in one for one in calls)
+        )
         if sometimes:
             name = wanted[0]
             lines = [f"if {name}:" if name in DEFAULTS else f"if {name} is not None:", *(f"    {x}" for x in lines)]
@@ -127,13 +142,14 @@ def _calls(tests: Sequence[str]) -> Iterator[set[str]]:
                 yield {one.arg for one in node.keywords if one.arg}
 
 
-def due_lines(call: AttentionCall, alignment: Any, kept: str = "", mean: str = "") -> Iterator[str]:
+def due_lines(call: AttentionCall, alignment: Any, kept: str = "", mean: str = "", through: str = "") -> Iterator[str]:
     """``due``: what the formula returns of a call.
 
     Args:
         alignment: of the diagonal.
         kept: text of the factors of weights, where some are dropped.
         mean: text of whether rows that see no key are the mean of all values.
+        through: text of whether a gradient goes through the weights of that.
     """
     sizes = call.sizes
     scale = f"1 / math.sqrt({sizes['E']})" if call.scale is None else repr(call.scale)
@@ -160,6 +176,7 @@ def due_lines(call: AttentionCall, alignment: Any, kept: str = "", mean: str = "
     options += ["shared=True"] if call.shared else []
     options += [f"kept={kept}"] if kept else []
     options += [f"mean={mean}"] if mean else []
+    options += [f"through={through}"] if through else []
     tensors = ["query", "key", "value"]
     if call.descales is not None:
         yield "# Each group of heads has its factors."
