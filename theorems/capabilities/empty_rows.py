@@ -1,10 +1,10 @@
 """Rows that see nothing follow one convention, and what it leaves to be claimed of gradients.
 
 Softmax over no keys is not defined, so that is a contract, which is found out and reported: zeros, forward and
-backward; the mean of all values, through which no gradient goes to the logits; or NaN. Of NaN there are two. Where −∞
-is added to the logits, dQ of the row is NaN, and so are dK and dV of its group, which are sums over its rows. Where
-hidden logits are exchanged for −∞, as by ``masked_fill``, no gradient goes to them: dQ is 0 and dK what other rows
-give, and dV alone is NaN, a sum of weights that are.
+backward; the mean of all values; or NaN. Of the last two there are two each. Where a number is added to hidden logits,
+a gradient goes to them: through a mean to all logits, which that number has made equal; and of −∞ dQ of the row is NaN,
+and so are dK and dV of its group, which are sums over its rows. Where hidden logits are exchanged for a number, as by
+``masked_fill``, none does: dQ is 0 and dK what other rows give, and of −∞ dV alone is NaN, a sum of weights that are.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from theorems.capabilities.agreement import same, same_bits
-from theorems.core.claim import Claim
+from theorems.core.claim import Claim, Verdict
 from theorems.core.on_kernel import Answer
 from theorems.rounding.further_rows import FurtherRows
 
 EMPTY = "rows-that-see-nothing"
 ZEROS, MEAN, NAN, NAN_ALONE = "zeros", "mean", "NaN", "NaN, without a gradient"
+MEAN_THROUGH = "mean, with its gradient"
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,9 @@ def convention_of(rows: FurtherRows, answer: Answer) -> Convention:
     output = answer.output[empty]
     rows = _with_means(rows, empty, output)
     if rows.uniform:
-        return Convention(replace(same(EMPTY, answer.output, rows.output, empty), branch=MEAN), rows)
+        rows = replace(rows, through=_goes_through(rows, empty, answer))
+        claim = same(EMPTY, answer.output, rows.output, empty)
+        return Convention(replace(claim, branch=MEAN_THROUGH if rows.through else MEAN), rows)
     name = NAN if np.isnan(output).all() else ZEROS
     theirs = [output.ravel()]
     due = [np.full(output.size, 0.0 if name == ZEROS else np.nan)]
@@ -65,6 +68,14 @@ def _with_means(
     due: Any = mean.output[empty]
     is_mean = found.any() and (np.abs(found - due.value) <= 2 * due.error).all()
     return mean if is_mean else rows
+
+
+def _goes_through(rows: FurtherRows, empty: Bool[np.ndarray, "B H L"], answer: Answer) -> bool:
+    """Whether a gradient goes through the weights of such means: dQ of theirs is not 0, or dK is not without it."""
+    dq, dk = answer.query_gradient, answer.key_gradient
+    if dq is not None and dq[empty].any():
+        return True
+    return dk is not None and same("", dk, rows.key_gradient).verdict is Verdict.FALSIFIED
 
 
 def groups_of_nan(rows: FurtherRows, output: Float64[np.ndarray, "B H L M"]) -> Bool[np.ndarray, "B G"]:

@@ -34,7 +34,8 @@ def smallest_failing(call: AttentionCall, fails: Callable[[AttentionCall], bool]
     changed = True
     while changed:
         changed = False
-        steps = (_shorter, _without_options) if work_of(call) > FEW else (_without_options, _shorter)
+        large = work_of(call) > FEW and call.state not in LONG_STATES
+        steps = (_shorter, _without_options) if large else (_without_options, _shorter)
         for step in (*steps, _with_less_hidden, _rounder):
             again = True
             while again:
@@ -62,6 +63,8 @@ def _without_options(call: AttentionCall) -> Iterator[AttentionCall]:
     without = [name for name in on if name != "exact"]
     if len(without) > 1:
         yield call.replace(**{name: NEUTRAL[name] for name in without})
+    if call.state in LONG_STATES:
+        yield call.replace(**{name: NEUTRAL[name] for name in without if name != "state"})
     for name in on:
         yield call.replace(**{name: NEUTRAL[name]})
 

@@ -224,9 +224,10 @@ CAPABILITIES: tuple[Capability, ...] = (
         "Rows that see no key",
         "they are all zeros, all means, or all NaN; other rows are right",
         """Softmax over no keys is not defined. A kernel follows one convention in all such rows of a call: zeros, then
-        dQ is 0 there and the rows add nothing to dK and dV; the mean of all values; NaN, forward and backward; or NaN
-        without a gradient, as of ``masked_fill`` and softmax, where dQ is 0 and dK finite. NaN may be in dK and dV of
-        the groups of such rows. Other rows, and other groups, are right either way.""",
+        dQ is 0 there and the rows add nothing to dK and dV; the mean of all values, with a gradient to logits that are
+        equal or without one; NaN, forward and backward; or NaN without a gradient, as of ``masked_fill`` and softmax,
+        where dQ is 0 and dK finite. NaN may be in dK and dV of the groups of such rows. Other rows, and other groups,
+        are right either way.""",
         _sees_nothing,
         own=MappingProxyType({EMPTY: "on every call"}),
     ),

@@ -16,6 +16,7 @@ from generators.call_space import DEAR as DEAR_STATES
 from generators.call_space import FACTORS, NEUTRAL_PLAN, SIZED, Plan, plans, size_of_array
 from generators.drawing import seed_from
 from theorems.capabilities.examination import About, examine
+from theorems.capabilities.long_states import LONG_STATES
 from theorems.capabilities.smaller import NEUTRAL, smallest_failing, work_of
 from theorems.capabilities.table import CAPABILITIES, Capability
 from theorems.core.claim import Verdict
@@ -88,6 +89,8 @@ class Trials:
         if at not in self._smallest:
             own, plan = self._made[number].call, self._plan(number)
             small = [one for one in self._small_calls(self._small(plan)) if work_of(one) < work_of(own)]
+            if own.state in LONG_STATES:
+                small = [one.replace(state=own.state) for one in small]
             fresh = [one.replace(state=State.ONCE) for one in (*small, self._build_another(plan, number))]
             # Of a kernel that remembers, the call alone fails once its numbers were there before.
             remembers = own.state is not State.ONCE and not any(

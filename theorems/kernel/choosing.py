@@ -34,7 +34,7 @@ def is_better(found: Kernel, kernel: Kernel | InvalidInput) -> bool:
     more = bool(found.declares - kernel.declares - {"default-scale", "parameters", "grouped-heads"})
     more |= found.reading.weights is not None and kernel.interface.name in LIKE_OTHERS
     more |= "dtype" in found.reading.names
-    if kernel.interface.name == "plain" and not more and len(kernel.parameters) == 3:
+    if kernel.interface.name == "plain" and len(kernel.parameters) == 3:
         # Three tensors alone are the paper's: the scale is 1, and all keys are seen.
         reading = found.reading
         other = reading.axes not in ("BHLE", "NLE") or bool(reading.output)

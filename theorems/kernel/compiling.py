@@ -45,7 +45,7 @@ def answer_compiled(kernel: Any, call: AttentionCall) -> Answer:
     once = call.replace(state=State.ONCE)
     with _compile(kernel.call, BACKENDS[call.state]) as compiled:
         through = kernel.replace(call=compiled)
-        for other in _of_other_sizes(once):
+        for other in calls_of_other_sizes(once):
             with suppress(Refused, InvalidInput):  # of these sizes it may refuse some
                 through.answer(kernel.suit(other))
         try:
@@ -73,7 +73,7 @@ def _compile(call: Callable[..., Any], backend: str) -> Iterator[Callable[..., A
         torch._dynamo.reset()
 
 
-def _of_other_sizes(call: AttentionCall) -> Iterator[AttentionCall]:
+def calls_of_other_sizes(call: AttentionCall) -> Iterator[AttentionCall]:
     """Half of its queries and keys, then one less of them and of the batch."""
     sizes = call.sizes
     for axes, halved in (("TL", True), ("TLB", False)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from types import MappingProxyType
 from typing import Any
 
@@ -14,14 +15,15 @@ from jaxtyping import Bool, Float64
 from generators.attention_call import REPEATS, AttentionCall
 from theorems.capabilities.agreement import GRADIENTS, rows_of, with_factors
 from theorems.capabilities.empty_rows import claimed_gradients, convention_of, groups_of_nan
-from theorems.capabilities.examination import WEIGHTS, with_what_was_dropped
+from theorems.capabilities.examination import BIAS_GRADIENT, DROPPED, WEIGHTS, with_what_was_dropped
 from theorems.capabilities.long_states import EACH_TIME, RETURNS
 from theorems.capabilities.same_again import ALONE, REDRAWN, RESCALED
 from theorems.capabilities.table import options_on
 from theorems.core.claim import Verdict
 from theorems.core.on_kernel import Answer, Explanation, OnKernel, Refused
 from theorems.core.statement import Statement
-from theorems.kernel.reproducer import reproducer
+from theorems.kernel.reproducer import numbers_of, reproducer
+from theorems.kernel.reproducing.drawn_numbers import MANY, with_drawn_numbers
 from theorems.kernel.trace import QUANTITIES, Entry, Quantity, Trace
 from theorems.rounding.further_rows import FurtherRows
 
@@ -37,8 +39,19 @@ def diagnose(statement: Statement, call: AttentionCall, under_test: OnKernel) ->
     found = trace_failure(statement, call, under_test)
     if found is None:
         return Explanation(no_test="called again the kernel is right: what it returns depends on what was before")
-    line = f"{statement.id}: {'; '.join(filter(None, (_where(found), _together(call) or _cause(found))))}."
+    line = _line(statement, call, found)
+    if numbers_of(found.call) > MANY:
+        other, lines = with_drawn_numbers(call)
+        drawn = trace_failure(statement, other, under_test) if lines else None
+        if drawn is not None:
+            test, _ = reproducer(drawn.replace(drawn=lines), _line(statement, other, drawn))
+            if test:
+                return Explanation(line, test)
     return Explanation(line, *reproducer(found, line))
+
+
+def _line(statement: Statement, call: AttentionCall, found: Trace) -> str:
+    return f"{statement.id}: {'; '.join(filter(None, (_where(found), _together(call) or _cause(found))))}."
 
 
 def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKernel) -> Trace | None:
@@ -86,19 +99,34 @@ def _entries(found: Trace) -> Iterator[Entry]:
     """Of each falsified claim about numbers that are due, the entries and where the worst is."""
     if found.rows is None:
         return
-    rows, answer = found.rows, found.answer
-    known = claimed_gradients(rows, answer, groups_of_nan(rows, answer.output))
+    if EACH_TIME in found.falsified:
+        yield from _entries_of_others(found.rows, found.answer)
+        return
     for name in found.falsified:
-        if name not in QUANTITIES:
-            continue
-        what = QUANTITIES[name]
-        of_rows = "returned_weights_after_dropout" if name == WEIGHTS and rows.call.dropout else what.name
-        due, theirs = getattr(rows, of_rows), np.asarray(what.of_answer(answer))
-        allowed = 2 * np.where(np.isfinite(due.error), due.error, BEYOND)
-        claimed = known.get(what.name, np.ones(allowed.shape, dtype=bool)) & _where_claimed(what, rows, due)
-        yield Entry(
-            name, rows.call, what, np.where(claimed, theirs, due.value), due.value, np.where(claimed, allowed, np.inf)
-        )
+        if name in QUANTITIES:
+            yield _entry(name, found.rows, found.answer)
+
+
+def _entries_of_others(rows: FurtherRows, answer: Answer) -> Iterator[Entry]:
+    """Of a call that is made over and over, what was wrong some time."""
+    for name in QUANTITIES:
+        if QUANTITIES[name].of_answer(answer) is not None and name not in (DROPPED, BIAS_GRADIENT, WEIGHTS):
+            entries = (_entry(name, rows, one) for one, _ in answer.others)
+            wrong = (one for one in entries if one.is_off)
+            yield from islice(wrong, 1)
+
+
+def _entry(name: str, rows: FurtherRows, answer: Answer) -> Entry:
+    what = QUANTITIES[name]
+    of_rows = "returned_weights_after_dropout" if name == WEIGHTS and rows.call.dropout else what.name
+    due, theirs = getattr(rows, of_rows), np.asarray(what.of_answer(answer))
+    allowed = 2 * np.where(np.isfinite(due.error), due.error, BEYOND)
+    known = claimed_gradients(rows, answer, groups_of_nan(rows, answer.output)).get(what.name)
+    claimed = _where_claimed(what, rows, due)
+    if known is not None:
+        claimed = claimed & known
+    theirs, allowed = np.where(claimed, theirs, due.value), np.where(claimed, allowed, np.inf)
+    return Entry(name, rows.call, what, theirs, due.value, allowed)
 
 
 def _where_claimed(what: Quantity, rows: FurtherRows, due: Any) -> Bool[np.ndarray, "..."]:

@@ -27,7 +27,8 @@ from theorems.kernel.importing import LIBRARIES, SIGNATURE, check_callable, impo
 from theorems.kernel.interfaces import INTERFACES, recognise
 from theorems.kernel.interfaces.by_name import BY_NAME, interface_of
 from theorems.kernel.interfaces.interface import Interface, Parameters, parameters_of
-from theorems.kernel.kernel import DTYPES, LAYOUTS, Kernel
+from theorems.kernel.kernel import DTYPES, Kernel
+from theorems.kernel.layout import LAYOUTS
 from theorems.kernel.parameters import SAID_BY_NAME, Account, accounts, call_to_exercise
 from theorems.kernel.with_torch import torch
 from theorems.rounding.attention_rows import AttentionRows

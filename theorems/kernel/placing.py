@@ -9,6 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+import numpy as np
+from jaxtyping import Float64
+
 from generators.attention_call import AttentionCall, Memory
 from theorems.kernel.with_torch import torch
 
@@ -116,3 +119,8 @@ def with_other_options(call: AttentionCall) -> AttentionCall:
 def memory_of(name: str, call: AttentionCall) -> Memory:
     """How query, key or value of a call lies."""
     return call.memory if name[0] in call.placed else Memory.CONTIGUOUS
+
+
+def float64_of(x: torch.Tensor) -> Float64[np.ndarray, "..."]:
+    """Its numbers."""
+    return np.asarray(x.detach().to("cpu", torch.float64).numpy())

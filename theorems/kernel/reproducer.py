@@ -7,8 +7,11 @@ A test is run where it is written, and is one only if it fails.
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Collection
 
+from generators.attention_call import AttentionCall
 from theorems.kernel.reproducing.forms import form_of
+from theorems.kernel.reproducing.placement import OPTIONS, TENSORS
 from theorems.kernel.reproducing.text import WIDTH, indent
 from theorems.kernel.reproducing.trying import why_not
 from theorems.kernel.reproducing.wording import NotWritten
@@ -16,6 +19,8 @@ from theorems.kernel.trace import Trace
 
 LARGEST = 50_000
 """Numbers in a test at most: more are a file that nobody opens."""
+LONGEST = 1_000_000
+"""Characters of one."""
 
 
 def reproducer(found: Trace, line: str) -> tuple[str, str]:
@@ -24,8 +29,7 @@ def reproducer(found: Trace, line: str) -> tuple[str, str]:
     Args:
         line: what is said of the failure; its docstring.
     """
-    call = found.call
-    size = sum(x.size for x in (call.query, call.key, call.value, call.upstream))
+    size = numbers_of(found.call, found.drawn)
     source = found.kernel.source
     if not source:
         return "", "the kernel was handed over as an object, and a test has to import it by MODULE:CALLABLE"
@@ -41,8 +45,14 @@ def reproducer(found: Trace, line: str) -> tuple[str, str]:
             return "", f"a test cannot say {error}"
         why = why_not(found, test)
         if not why:
-            return test, ""
+            return (test, "") if len(test) <= LONGEST else ("", f"it would be {len(test):,} characters long")
     return "", why
+
+
+def numbers_of(call: AttentionCall, drawn: Collection[str] = ()) -> int:
+    """How many numbers a test of the call has, but for those of the tensors that are drawn."""
+    names = [name for name in (*TENSORS, *OPTIONS) if name not in drawn and getattr(call, name) is not None]
+    return sum(getattr(call, name).size for name in names)
 
 
 def _function(found: Trace, line: str, guards: bool, backward: bool) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -70,6 +70,12 @@ class Entry:
     allowed: Float64[np.ndarray, "..."]
 
     @property
+    def is_off(self) -> bool:
+        """Whether one is wrong, or no number."""
+        with np.errstate(invalid="ignore"):
+            return not bool((np.abs(self.theirs - self.due) <= self.allowed).all())
+
+    @property
     def worst(self) -> tuple[int, ...]:
         """Of the wrong entries the one that is furthest off; the first that is no number."""
         with np.errstate(invalid="ignore"):
@@ -90,6 +96,7 @@ class Trace:
         entries: of each that is about numbers that are due.
         rows: the formula on that call, a :class:`theorems.rounding.further_rows.FurtherRows`, under the conventions
             that the kernel follows.
+        drawn: lines of a test that make tensors, by name; of others their numbers are written down.
     """
 
     capability: str
@@ -99,6 +106,7 @@ class Trace:
     falsified: tuple[str, ...]
     entries: tuple[Entry, ...]
     rows: Any = None
+    drawn: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def call(self) -> AttentionCall:

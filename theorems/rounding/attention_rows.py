@@ -44,8 +44,8 @@ class AttentionRows:
         numbers: what the kernel computes in.
         alignment: of causality and windows.
         stored: the format of what is returned, where that is coarser than what it computes in.
-        uniform: whether rows that see nothing have the same weight for each key, through which no gradient goes to
-            logits; else they have none.
+        uniform: whether rows that see nothing have the same weight for each key; else they have none.
+        through: whether a gradient goes through these weights to the logits.
         skips: weights smaller than this share of the largest of their row may be left out.
         factor: of each weight, (B, H, L, T), where some are dropped and the others larger; the softmax is not theirs.
     """
@@ -55,6 +55,7 @@ class AttentionRows:
     alignment: Alignment = Alignment.TOP_LEFT
     stored: Format | None = None
     uniform: bool = False
+    through: bool = False
     skips: float = 0.0
     factor: Float64[np.ndarray, "B H L T"] | None = None
 
@@ -207,7 +208,7 @@ class AttentionRows:
             flash: Any = np.sum(upstream * self.output, axis=-1, keepdims=True)
             apart = np.abs(mean.value - flash.value) + flash.error - mean.error
             dz: Any = s * (scores - self._after_lse(mean.widen(np.maximum(apart, 0.0))))
-            dz = np.where(self.empty[..., None], 0.0, dz)
+            dz = dz if self.through else np.where(self.empty[..., None], 0.0, dz)
             return dz.widen(self._stray(dz))
 
     def _after_lse(self, mean: Any) -> Any:
@@ -225,10 +226,10 @@ class AttentionRows:
         """A maximum subtracted within the differentiated graph has the gradient −Σ dz, zero but for rounding: it falls
         on whichever logit was the largest."""
         z = self.logits
-        reach = np.where(self.visibility, z.value + z.error, -np.inf)
-        least = np.max(np.where(self.visibility, z.value - z.error, -np.inf), axis=-1, keepdims=True)
+        reach = np.where(self._has_weight, z.value + z.error, -np.inf)
+        least = np.max(np.where(self._has_weight, z.value - z.error, -np.inf), axis=-1, keepdims=True)
         total: Any = np.sum(dz, axis=-1, keepdims=True)
-        return np.where((reach >= least) & self.visibility, np.abs(total.value) + total.error, 0.0)
+        return np.where((reach >= least) & self._has_weight, np.abs(total.value) + total.error, 0.0)
 
     @cached_property
     def query_gradient(self) -> Any:

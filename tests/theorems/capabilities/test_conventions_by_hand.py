@@ -9,7 +9,7 @@ import torch
 from generators.attention_calls import Numbers, Sizes, tensors
 from tests.theorems.capabilities.planted_kernels import formula
 from theorems.bounded.formats import FORMATS
-from theorems.capabilities.empty_rows import EMPTY, NAN, NAN_ALONE
+from theorems.capabilities.empty_rows import EMPTY, MEAN, MEAN_THROUGH, NAN, NAN_ALONE
 from theorems.capabilities.examination import _comparisons, examine
 from theorems.capabilities.hidden_keys import keys_to_poison
 from theorems.core.claim import Verdict
@@ -62,6 +62,47 @@ def test_rows_that_see_nothing_hold_one_of_two(held: float, named: str) -> None:
     wrong = output.copy()
     wrong[0, 0, 0, 0] += 1.0
     assert next(x for _, x in _comparisons(rows, Answer(wrong)) if x.name != EMPTY).verdict is Verdict.FALSIFIED
+
+
+def with_means(query: X, key: X, value: X, attn_mask: X | None = None, scale: float | None = None) -> X:
+    """The least number in place of hidden logits."""
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    logits = factor * query @ key.mT
+    if attn_mask is not None:
+        logits = logits.masked_fill(~attn_mask, torch.finfo(logits.dtype).min)
+    return torch.softmax(logits, dim=-1) @ value
+
+
+def with_means_of_added(query: X, key: X, value: X, attn_mask: X | None = None, scale: float | None = None) -> X:
+    """It is added to them."""
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    logits = factor * query @ key.mT
+    if attn_mask is not None:
+        logits = logits + (~attn_mask).to(logits.dtype) * (torch.finfo(logits.dtype).min / 2)
+    return torch.softmax(logits, dim=-1) @ value
+
+
+def with_half_of_the_gradient(query: X, key: X, value: X, attn_mask: X | None = None, scale: float | None = None) -> X:
+    """Of rows that see nothing, half of it goes to the keys."""
+    if attn_mask is None:
+        return with_means(query, key, value, None, scale)
+    empty = ~attn_mask.expand(*query.shape[:3], key.shape[2]).any(dim=-1, keepdim=True)
+    stopped = 0.5 * query + 0.5 * query.detach()
+    return with_means_of_added(torch.where(empty, stopped, query), key, value, attn_mask, scale)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(("kernel", "named"), [(with_means, MEAN), (with_means_of_added, MEAN_THROUGH)])
+def test_means_may_have_a_gradient_or_none(kernel: object, named: str, dtype: str) -> None:
+    ids = ["kernel-empty-rows", "kernel-boolean-mask"]
+    rows, mask = verify_kernel(kernel, statements=ids, examples=25, dtype=dtype)
+    assert (rows.verdict, mask.verdict) == (Verdict.UPHELD, Verdict.UPHELD)
+    assert {name for claim in rows.claims if claim.name == EMPTY for name, _ in claim.branches} >= {named}
+
+
+def test_half_a_gradient_is_neither() -> None:
+    (result,) = verify_kernel(with_half_of_the_gradient, statements=["kernel-empty-rows"], examples=25)
+    assert result.verdict is Verdict.FALSIFIED
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])

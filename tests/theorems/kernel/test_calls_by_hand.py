@@ -16,9 +16,10 @@ from theorems.kernel import check
 from theorems.kernel.importing import import_callable
 from theorems.kernel.interfaces import INTERFACES
 from theorems.kernel.interfaces.interface import Request, swap_axes
-from theorems.kernel.kernel import Kernel, _unit
+from theorems.kernel.kernel import Kernel
 from theorems.kernel.loading import kernel_named, kernel_of
 from theorems.kernel.placing import GUARD, place_mask, place_tensor
+from theorems.kernel.points import _unit
 from theorems.kernel.report import headline
 from theorems.run.description import Description
 from theorems.run.events import Finished

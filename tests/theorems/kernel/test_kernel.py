@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
-import theorems.kernel.kernel
+import theorems.kernel.points
 import theorems.run.verify
 from examples import kernels
 from examples.real_faults.attention import tiled, tiled_sdpa
@@ -37,7 +37,7 @@ from theorems.core.on_kernel import (
 from theorems.core.statement import Statement
 from theorems.kernel.check import assert_kernel, verify_kernel
 from theorems.kernel.interfaces import ALWAYS
-from theorems.kernel.kernel import LAYOUTS, Layout
+from theorems.kernel.layout import LAYOUTS, Layout
 from theorems.kernel.loading import kernel_named, kernel_of
 from theorems.kernel.report import headline, hints, precision_hint, scale_hint
 from theorems.rounding.attention_at import AttentionAt
@@ -89,7 +89,7 @@ def test_stacked_problems_and_blocks_give_the_same(monkeypatch: pytest.MonkeyPat
     seen, loss = kernel_of(kernels.handwritten).as_implementation(), LOSSES["logistic"]
     whole = seen.scaled_gradient(keys, scores, loss, p)
     single = [seen.scaled_gradient(keys[b], scores[b], loss, p[b]) for b in range(5)]
-    monkeypatch.setattr(theorems.kernel.kernel, "ENTRIES", 1)
+    monkeypatch.setattr(theorems.kernel.points, "ENTRIES", 1)
     pieces = seen.scaled_gradient(keys, scores, loss, p)
     for b in range(5):
         for found in (whole, pieces):
@@ -236,9 +236,9 @@ def test_an_interface_is_recognised_by_its_parameters() -> None:
     assert seen[sdpa].parameters == seen[tiled_sdpa].parameters
     assert {"causal", "boolean-mask", "grouped-heads", "hidden-keys", "empty-rows"} <= seen[sdpa].declares
     assert {"window", "softcap", "log-sum-exp", "grouped-heads"} <= seen[tiled].declares
-    assert seen[kernels.handwritten].declares == {*ALWAYS}
+    assert seen[kernels.handwritten].declares == {*ALWAYS, "compiled"}
     assert [str(seen[kernel].alignment) for kernel in (sdpa, tiled)] == ["top-left", "bottom-right"]
-    with pytest.raises(InvalidInput, match=r"--interface: 'torch' is not one of merge-state, .*, plain, nested\."):
+    with pytest.raises(InvalidInput, match=r"--interface: 'torch' is not one of merge-state, .*, nested, by-name\."):
         kernel_of(sdpa, interface="torch")
 
 

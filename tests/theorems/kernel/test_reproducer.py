@@ -179,7 +179,7 @@ def test_where_there_is_nothing_to_write(
             "float64",
             "it writes to its arguments, or beside them; perhaps it works in place",
         ),
-        ("nan_forward_alone", "empty-rows", "float64", "rows that see no key are neither all 0 nor all NaN; perhaps"),
+        ("nan_forward_alone", "empty-rows", "float64", "rows that see no key are neither all 0 nor all NaN; "),
         ("scale_of_keys_forgotten", "scale", "float64", "dK at (b, g, t, e) = ("),
         ("scale_of_keys_forgotten", "scale", "float64", "perhaps how dK is added up over the queries, or a scale that"),
         ("one_unit_off", "exact-weights", "bfloat16", "output at (b, h, l, m) = (0, 0, 0, "),

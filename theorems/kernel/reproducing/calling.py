@@ -12,6 +12,7 @@ import numpy as np
 
 from generators.attention_call import AttentionCall, Memory, State
 from theorems.core.on_kernel import Answer
+from theorems.kernel.answering import masks_of
 from theorems.kernel.interfaces.hf import AT_REST
 from theorems.kernel.placing import FURTHER_LEAVES, memory_of, place_tensor, with_other_options
 from theorems.kernel.reproducing.flex_text import flex_lines
@@ -46,6 +47,7 @@ class Calling:
         answer: what it returned.
         renamed: what tensors are called that are not called by their own names.
         further: text of arguments that the kernel is given beside.
+        callee: what the kernel is called.
         weights: whether the weights that it returns matter.
         is_forward: whether nobody looks at gradients.
         looked_at: names of gradients, of sinks and a bias among them, that somebody looks at.
@@ -56,6 +58,7 @@ class Calling:
     answer: Answer | None = None
     renamed: tuple[tuple[str, str], ...] = ()
     further: str = ""
+    callee: str = "kernel"
     weights: bool = False
     is_forward: bool = False
     looked_at: tuple[str, ...] = ()
@@ -69,12 +72,12 @@ class Calling:
             )
             for name in OWN
         }
-        masks = {name: one.tensor for name, one in kernel.masks(call).items()}
+        masks = {name: one.tensor for name, one in masks_of(kernel, call).items()}
         request = kernel.request(call, held, masks)
         named = {name: name for name in (*OWN, *OPTIONS) if name not in ("lengths", "lse_upstream")}
         if call.dropout:
             torch.manual_seed(call.seed)
-        return record(kernel, request, named | dict(self.renamed), self.further)
+        return record(kernel, request, named | dict(self.renamed), self.further, self.callee)
 
     @property
     def wanted(self) -> str:
@@ -149,11 +152,13 @@ class Calling:
         grad = f"torch.autograd.grad({results}, {leaves}, {upstreams}{retain}{unused})"
         yield wrap(grad if again else f"{names(self.leaves)} = {grad}")
 
+    def further_leaves(self) -> Iterator[str]:
+        """Sinks and a bias, where somebody looks at their gradients."""
+        return (f"{name}.requires_grad_()" for name in self.leaves.values() if name not in OWN)
+
     def inline(self) -> Iterator[str]:
         """One call, and nothing around it."""
-        for name in self.leaves.values():
-            if name not in OWN:
-                yield f"{name}.requires_grad_()"
+        yield from self.further_leaves()
         own = [name for name in self.leaves.values() if name in OWN]
         if own:
             yield for_each(own, "x.requires_grad_()")
@@ -195,9 +200,7 @@ class Calling:
         if state is State.ONCE or (state is State.SECOND_BACKWARD and not self.leaves):
             yield from self.inline()
             return
-        for name in self.leaves.values():
-            if name not in OWN:
-                yield f"{name}.requires_grad_()"
+        yield from self.further_leaves()
         if state is State.TWICE:
             yield from self.run()
             yield "run(query, key, value)"

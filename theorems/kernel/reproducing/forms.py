@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from generators.attention_call import AttentionCall, Memory, State
+from generators.attention_call import COMPILED, REPEATS, AttentionCall, Memory, State
 from theorems.capabilities.empty_rows import EMPTY
 from theorems.capabilities.examination import IGNORED, NEUTRAL, SHARE, WEIGHTS
-from theorems.capabilities.long_states import UNCHANGED
+from theorems.capabilities.long_states import EACH_TIME, UNCHANGED
 from theorems.capabilities.same_again import ALONE, CHANCE, LEAST_WEIGHT, REDRAWN, RESCALED
 from theorems.kernel.parameters import Account, call_to_exercise, of_kind, values_of
 from theorems.kernel.reproducing.calling import OWN, Calling
 from theorems.kernel.reproducing.checks import check_lines
+from theorems.kernel.reproducing.long_forms import compiled, each_time
 from theorems.kernel.reproducing.placement import MASKS, placed_lines, tensor_lines
 from theorems.kernel.reproducing.steps import constant
 from theorems.kernel.reproducing.text import names, quoted, tensor, wrap
@@ -36,6 +37,10 @@ def form_of(found: Trace, guards: bool = False, backward: bool = True) -> Iterat
     claims = found.falsified
     if IGNORED in claims:
         return _parameters(found, guards)
+    if found.call.state in COMPILED:
+        return compiled(found, guards)
+    if EACH_TIME in claims:
+        return each_time(found, guards)
     if "same-bits" in claims:
         return _same_bits(found, guards)
     if ALONE in claims:
@@ -60,7 +65,7 @@ def _comparison(found: Trace, guards: bool, backward: bool) -> Iterator[str]:
     kernel, call, claims = found.kernel, found.call, found.falsified
     looks_back = backward or any(entry.what.name.endswith("gradient") for entry in found.entries) or EMPTY in claims
     calling = _calling(found, weights=WEIGHTS in claims, is_forward=not looks_back)
-    yield from tensor_lines(call)
+    yield from tensor_lines(call, found.drawn)
     empty = ~call.visibility(kernel.alignment).any(axis=-1) & ~call.absent
     # Gradients of rows that see nothing are those of the convention that the kernel follows.
     follows = empty.any() and any(entry.what.name in ("key_gradient", "value_gradient") for entry in found.entries)
@@ -103,7 +108,7 @@ def _dropout(found: Trace, guards: bool) -> Iterator[str]:
     """Values are the identity, so that the output shows which weights were dropped."""
     call = found.call
     calling = _calling(found, weights=WEIGHTS in found.falsified)
-    yield from tensor_lines(call)
+    yield from tensor_lines(call, found.drawn)
     yield from placed_lines(call, found.kernel, guards)
     yield f"torch.manual_seed({call.seed})"
     yield from calling.in_its_state()
@@ -134,7 +139,7 @@ def _dropout(found: Trace, guards: bool) -> Iterator[str]:
 def _redrawn(found: Trace, guards: bool) -> Iterator[str]:
     """Another seed drops other weights."""
     first, second = (call.replace(state=State.ONCE, wants="") for call in found.calls[-2:])
-    yield from tensor_lines(first)
+    yield from tensor_lines(first, found.drawn)
     yield from placed_lines(first, found.kernel, guards)
     yield from _calling(found, first).function("forward")
     results = "[0]" if first.log_sum_exp else ""
@@ -148,12 +153,14 @@ def _redrawn(found: Trace, guards: bool) -> Iterator[str]:
 def _same_bits(found: Trace, guards: bool) -> Iterator[str]:
     """The same call twice."""
     calling = _calling(found)
-    yield from tensor_lines(found.call)
+    yield from tensor_lines(found.call, found.drawn)
     yield from placed_lines(found.call, found.kernel, guards)
     yield from calling.run()
-    yield "once, again = run(query, key, value), run(query, key, value)"
-    yield f"for name, x, was in zip({quoted(calling.results)}, again, once):"
-    yield "    check_same(name, x, was)"
+    yield "once = run(query, key, value)"
+    yield f"for number in range({REPEATS if found.call.state is State.MANY else 1}):"
+    yield "    again = run(query, key, value)"
+    yield f"    for name, x, was in zip({quoted(calling.results)}, again, once):"
+    yield "        check_same(name, x, was)"
 
 
 def _alone(found: Trace, guards: bool) -> Iterator[str]:
@@ -167,7 +174,7 @@ def _alone(found: Trace, guards: bool) -> Iterator[str]:
         if np.shape(getattr(whole, name)) != np.shape(getattr(alone, name))
     )
     in_batch, by_itself = _calling(found, whole), _calling(found, alone, renamed=renamed)
-    yield from tensor_lines(whole)
+    yield from tensor_lines(whole, found.drawn)
     yield from placed_lines(whole, found.kernel, guards)
     arguments = "query, key, value, upstream" + (", lse_upstream" if whole.lse_upstream is not None else "")
     by_itself_as = "run" if in_batch.forward == by_itself.forward else "run_alone"
@@ -186,7 +193,7 @@ def _rescaled(found: Trace, guards: bool) -> Iterator[str]:
     """Half the data and double the factor, of some groups."""
     own, other = (call.replace(memory=Memory.CONTIGUOUS) for call in found.calls[-2:])
     calling = _calling(found, own)
-    yield from tensor_lines(own)
+    yield from tensor_lines(own, found.drawn)
     for name in (*OWN, "descales"):
         yield tensor(f"other_{name}", getattr(other, name))
     yield from placed_lines(own, found.kernel, guards)
@@ -211,7 +218,7 @@ def _hidden_keys(found: Trace, guards: bool) -> Iterator[str]:
     changed = (poisoned.key != clean.key).any(axis=(0, 1, 3)) | (poisoned.value != clean.value).any(axis=(0, 1, 3))
     at = np.flatnonzero(changed)
     clear = ~seen[..., at].any(axis=-1) & seen.any(axis=-1)
-    yield from tensor_lines(clean)
+    yield from tensor_lines(clean, found.drawn)
     yield f"hidden = {at.tolist()}  # keys that hold other numbers in the second call"
     yield "other_key, other_value = key.clone(), value.clone()"
     yield tensor("other_key[:, :, hidden]", poisoned.key[:, :, at])
@@ -245,7 +252,7 @@ def _parameters(found: Trace, guards: bool) -> Iterator[str]:
     call = kernel.in_own_numbers(call_to_exercise()).replace(wants="")
     name = of_kind(kernel.accounts, Account.IGNORED)[0]
     calling = _calling(found, call, further="**given")
-    yield from tensor_lines(call)
+    yield from tensor_lines(call, {})
     yield from placed_lines(call, kernel, guards)
     yield "settings = ["
     for value in values_of(name, kernel.parameters[name], call, kernel):

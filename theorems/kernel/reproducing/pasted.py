@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from theorems.kernel.reproducing.checks import CHECK, CHECK_SAME
+from theorems.kernel.reproducing.drawn_numbers import DRAWN
 from theorems.kernel.reproducing.placement import BITS, GUARDED
 from theorems.kernel.reproducing.textbook import textbook_of
 
@@ -29,7 +30,7 @@ PART = '''def part_of(logits, value, dtype):
     return output.to(dtype), lse.to(torch.promote_types(dtype, torch.float32))
 '''
 PASTED: Mapping[str, str] = MappingProxyType(
-    {"guarded": GUARDED, "memory_of": BITS, "part_of": PART, "check": CHECK, "check_same": CHECK_SAME}
+    {"drawn": DRAWN, "guarded": GUARDED, "memory_of": BITS, "part_of": PART, "check": CHECK, "check_same": CHECK_SAME}
 )
 """Functions of a file, those that its tests call."""
 

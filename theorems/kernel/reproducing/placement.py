@@ -56,11 +56,18 @@ LAID_MASKS: Mapping[Memory, str] = MappingProxyType(
 """Of masks, which are of any rank from two on."""
 
 
-def tensor_lines(call: AttentionCall) -> Iterator[str]:
-    """Its arrays in float64, rounded to the kernel's numbers already."""
+def tensor_lines(call: AttentionCall, drawn: Mapping[str, str]) -> Iterator[str]:
+    """Its arrays in float64, rounded to the kernel's numbers already.
+
+    Args:
+        drawn: lines that make some of them.
+    """
     for name in (*TENSORS, *OPTIONS):
         x = getattr(call, name)
         if x is None or (name == "value" and call.shared):
+            continue
+        if name in drawn:
+            yield drawn[name]
             continue
         yield tensor(name, with_columns_beyond(call, x) if name in ("visible", "bias") else x)
     if call.shared:

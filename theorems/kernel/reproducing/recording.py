@@ -31,10 +31,12 @@ class Recorder(TorchFunctionMode):
     Attributes:
         kernel: what is called; what happens in it is not looked at.
         further: text of arguments that every call of it has.
+        callee: what it is called.
     """
 
     kernel: Callable[..., Any]
     further: str = ""
+    callee: str = "kernel"
     steps: dict[int, tuple[Any, Step]] = field(default_factory=dict)
     constants: dict[int, tuple[Any, Step]] = field(default_factory=dict)
     numbers: Iterator[int] = field(default_factory=count)
@@ -85,7 +87,7 @@ class Recorder(TorchFunctionMode):
             parts += [f"{name}=" if name else "", *self.words.of(x, name or ""), ", "]
             if name and is_tensor(x) and id(x) in self.constants:
                 self.constants[id(x)][1].name = name
-        return ["kernel(", *([*parts, self.further] if self.further else parts[:-1]), ")"]
+        return [f"{self.callee}(", *([*parts, self.further] if self.further else parts[:-1]), ")"]
 
     def _note(self, func: Any, args: Any, kwargs: Mapping[str, Any], found: Any, root: Any) -> None:
         name = (resolve_name(func) or func.__name__).rpartition(".")
@@ -162,7 +164,9 @@ def _tensors(held: Any) -> Iterator[Any]:
             yield from _tensors(one)
 
 
-def record(kernel: Any, request: Request, named: Mapping[str, str], further: str = "") -> tuple[Recorder, Returned]:
+def record(
+    kernel: Any, request: Request, named: Mapping[str, str], further: str = "", callee: str = "kernel"
+) -> tuple[Recorder, Returned]:
     """A kernel called as it always is, and what happened.
 
     Args:
@@ -170,8 +174,9 @@ def record(kernel: Any, request: Request, named: Mapping[str, str], further: str
         request: with the tensors of a call.
         named: what they are called in the test, by the names of the request; those without are numbers.
         further: text of arguments that the kernel is given beside.
+        callee: what it is called in the test.
     """
-    recorder = Recorder(kernel.call, further)
+    recorder = Recorder(kernel.call, further, callee)
     for one in fields(request):
         x = getattr(request, one.name)
         if isinstance(x, torch.Tensor) and one.name in named:

@@ -67,7 +67,7 @@ def lines_of(results: Mapping[str, Step]) -> list[str]:
         said[step] = text
         if id(step) in own:
             said[step] = own[id(step)]
-        elif len(text) > (SHORT if uses[step] > 1 else LONG) and (uses[step] > 1 or not text.startswith("kernel(")):
+        elif len(text) > (SHORT if uses[step] > 1 else LONG) and (uses[step] > 1 or step.name != "found"):
             base = step.name.rstrip("_0123456789")
             said[step] = next(x for k in count() if (x := f"{base}_{k}" if k else base) not in taken)
             taken.add(said[step])

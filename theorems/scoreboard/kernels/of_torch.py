@@ -53,7 +53,7 @@ def flash_with_lse(
     return (found.transpose(1, 2), lse) if return_lse else found.transpose(1, 2)
 
 
-RECOMPILED = 512
+RECOMPILED = 128
 """Programs of one function: sizes of one and options each have their own. Beyond its limit PyTorch would go on without
 compiling, and something else would be tested."""
 
