@@ -26,7 +26,7 @@ from theorems.capabilities.agreement import (
 )
 from theorems.capabilities.empty_rows import claimed_gradients, convention_of, groups_of_nan
 from theorems.capabilities.hidden_keys import exchange_hidden_keys
-from theorems.capabilities.long_states import LONG_STATES, RESULTS, each_time, through_compiler, unchanged
+from theorems.capabilities.long_states import LONG_STATES, RESULTS, each_time, through_compiler, writes_nothing
 from theorems.capabilities.same_again import CHANCE, LEAST_WEIGHT, drop_others, same_alone, same_rescaled
 from theorems.core.claim import Claim, Form, Verdict, at_least
 from theorems.core.on_kernel import Answer, OnKernel
@@ -62,7 +62,7 @@ def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
     own = rows.call
     first = under_test.attend(own) if call.state is State.TWICE else None
     answer = under_test.attend(own)
-    yield "memory", unchanged(answer)
+    yield "memory", writes_nothing(answer)
     if "parameters" in under_test.kernel.declares:
         ignored = [name for name, one in under_test.kernel.accounts.items() if one == "ignored"]
         claim = at_least(IGNORED, Form.EXACT, -float(len(ignored)), 0.0, rounding=0.0, why=EXACT)

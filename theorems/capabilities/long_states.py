@@ -33,7 +33,7 @@ def through_compiler(answer: Answer, claims: Claims, state: State) -> Iterator[C
     """
     returned = at_least(RETURNS, Form.EXACT, -float(bool(answer.failed)), 0.0, rounding=0.0, why=EXACT)
     yield replace(returned, detail=answer.failed)
-    yield unchanged(answer)
+    yield writes_nothing(answer)
     if not answer.failed:
         backend = f"backend {'aot_eager' if state is State.COMPILED else 'inductor'}"
         for _, claim in claims(answer):
@@ -49,15 +49,15 @@ def each_time(answer: Answer, claims: Claims, same_each_time: bool) -> Iterator[
         same_each_time: whether all have the same bits, as the kernel declares.
     """
 
-    def falsified(one: Answer) -> list[Claim]:
+    def falsified_claims(one: Answer) -> list[Claim]:
         return [claim for _, claim in claims(one) if claim.verdict is Verdict.FALSIFIED]
 
     first = {name: x for name in RESULTS if (x := getattr(answer, name)) is not None}
     later = {name: np.stack([getattr(one, name) for one, _ in answer.others] or [x]) for name, x in first.items()}
     # What lies between two numbers that are within the bounds is, too.
     ends = [replace(answer, **{name: end(x, axis=0) for name, x in later.items()}) for end in (np.min, np.max)]
-    suspect = any(map(falsified, ends)) or any((np.isnan(later[name]) != np.isnan(first[name])).any() for name in first)
-    wrong = [(often, found) for one, often in answer.others if suspect and (found := falsified(one))]
+    suspect = any(map(falsified_claims, ends)) or any((np.isnan(later[name]) != np.isnan(first[name])).any() for name in first)
+    wrong = [(often, found) for one, often in answer.others if suspect and (found := falsified_claims(one))]
     times = sum(often for often, _ in wrong)
     claim = at_least(EACH_TIME, Form.EXACT, -float(times), 0.0, rounding=0.0, why=EXACT)
     if wrong:
@@ -66,13 +66,13 @@ def each_time(answer: Answer, claims: Claims, same_each_time: bool) -> Iterator[
         said = f"{times} of {REPEATS} equal calls are wrong, the worst by {-worst.slack:.3g} in {worst.name}{how}"
         claim = replace(claim, detail=said)
     yield claim
-    yield unchanged(answer)
+    yield writes_nothing(answer)
     for name, x in later.items():
         if same_each_time:
             yield same_bits("same-bits", x, np.broadcast_to(first[name], x.shape))
 
 
-def unchanged(answer: Answer) -> Claim:
+def writes_nothing(answer: Answer) -> Claim:
     """Nothing was written to what the kernel was given, or beside it."""
     return at_least(UNCHANGED, Form.EXACT, -float(len(answer.changed)), 0.0, rounding=0.0, why=EXACT)
 

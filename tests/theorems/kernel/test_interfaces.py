@@ -15,7 +15,7 @@ from torch import Tensor
 from generators.attention_call import Alignment, State
 from generators.attention_calls import Numbers, Sizes, tensors
 from generators.call_building import build_call
-from generators.call_space import plans
+from generators.call_space import FACTORS, NEUTRAL_PLAN, plans
 from reference_attention.errors import InvalidInput
 from tests.theorems.kernel import emitted_signatures
 from tests.theorems.kernel.signatures import (
@@ -45,20 +45,25 @@ CALLS = 52
 """Of a cover of pairs of options; their lengths are those of a block or two."""
 
 
-def falsified_claims(kernel: Kernel, calls: int = CALLS, seed: int = 0, *, start: int = 0) -> set[str]:
+def falsified_claims(kernel: Kernel, calls: int = CALLS, seed: int = 0, *, optional: bool = False) -> set[str]:
     """The names of claims that some call falsifies.
 
     Args:
         kernel: it.
-        calls: the number of the last one.
+        calls: so many.
         seed: of the plans.
-        start: the number of the first one; the first ones are without options.
+        optional: whether calls have one option at least, every fourth of these.
 
     Raises:
         Refused: the kernel refuses a call.
     """
     under_test, found = kernel.as_implementation(), set()
-    for number, plan in islice(enumerate(plans(kernel.declares, seed, 2)), start, calls):
+    numbered = enumerate(plans(kernel.declares, seed, 2))
+    names = [one.name for one in FACTORS if one.is_option]
+    if optional and kernel.declares & {level for one in FACTORS if one.is_option for level in one.levels.values()}:
+        numbered = (pair for pair in numbered if any(pair[1][name] != NEUTRAL_PLAN[name] for name in names))
+    step = 4 if optional else 1
+    for number, plan in islice(numbered, 0, step * calls, step):
         lengths = plan["lengths"] if plan["lengths"] not in ("long", "decode") else "keys"
         call = kernel.suit(build_call({**plan, "lengths": lengths}, kernel.declares, number))
         found |= {claim.name for _, claim in examine(call, under_test) if claim.verdict is Verdict.FALSIFIED}

@@ -64,11 +64,11 @@ class Calling:
     looked_at: tuple[str, ...] = ()
 
     @cached_property
-    def _recorded(self) -> tuple[Recorder, Any]:
+    def _record(self) -> tuple[Recorder, Any]:
         kernel, call = self.kernel, self.call
         held = {
             name: place_tensor(kernel.tensor(getattr(call, name)), memory_of(name, call)).tensor.requires_grad_(
-                name[0] in self.wanted
+                name[0] in self.wants
             )
             for name in OWN
         }
@@ -80,18 +80,18 @@ class Calling:
         return record(kernel, request, named | dict(self.renamed), self.further, self.callee)
 
     @property
-    def wanted(self) -> str:
+    def wants(self) -> str:
         """Of q, k and v, those whose gradients are asked for."""
         return self.call.wants if self.kernel.differentiable else ""
 
     @cached_property
     def forward(self) -> Sequence[str]:
         """Lines that make :attr:`made` of query, key and value."""
-        recorder, returned = self._recorded
+        recorder, returned = self._record
         steps = {"output": recorder.step_of(returned.output)}
-        if "lse" in self.made:
+        if "lse" in self.returns:
             steps["lse"] = recorder.step_of(returned.log_sum_exp)
-        if "weights" in self.made:
+        if "weights" in self.returns:
             steps["weights"] = recorder.step_of(returned.weights)
         return [*self._before(recorder.words.objects), *lines_of(steps)]
 
@@ -114,7 +114,7 @@ class Calling:
         yield from flex_lines(call, objects)
 
     @cached_property
-    def made(self) -> Sequence[str]:
+    def returns(self) -> Sequence[str]:
         """What a forward pass makes."""
         lse = self.call.log_sum_exp or self.call.lse_upstream is not None
         return ["output", *(["lse"] if lse else []), *(["weights"] if self.weights else [])]
@@ -122,9 +122,9 @@ class Calling:
     @cached_property
     def leaves(self) -> dict[str, str]:
         """The names of gradients, and of what has them."""
-        if not self.wanted or self.is_forward:
+        if not self.wants or self.is_forward:
             return {}
-        found = {f"d{name[0]}": name for name in OWN if name[0] in self.wanted}
+        found = {f"d{name[0]}": name for name in OWN if name[0] in self.wants}
         looked_at = (name for name, gradient in FURTHER_LEAVES.items() if gradient in self.looked_at)
         return found | {f"d{name}": name for name in looked_at}
 
@@ -138,7 +138,7 @@ class Calling:
         if not self.leaves:
             return
         results, upstreams = "output", upstream
-        if self.call.lse_upstream is not None and not again and self._recorded[1].log_sum_exp.requires_grad:
+        if self.call.lse_upstream is not None and not again and self._record[1].log_sum_exp.requires_grad:
             to = "" if self.kernel.dtype == "float64" else ".to(lse.dtype)"
             results, upstreams = "(output, lse)", f"({upstream}, lse_upstream{to})"
         gradients = [getattr(self.answer, name, None) for name in GRADIENTS]
@@ -166,7 +166,7 @@ class Calling:
         yield from self.backward()
 
     def _without_gradients(self, lines: Sequence[str]) -> Iterator[str]:
-        if self.wanted or not self.kernel.differentiable:
+        if self.wants or not self.kernel.differentiable:
             yield from lines
         else:
             yield "with torch.no_grad():"
@@ -175,7 +175,7 @@ class Calling:
     def function(self, name: str, arguments: str = "query, key, value") -> Iterator[str]:
         """A function that makes a forward pass."""
         yield f"\ndef {name}({arguments}):"
-        yield indent([*self._without_gradients(self.forward), f"return {', '.join(self.made)}"])
+        yield indent([*self._without_gradients(self.forward), f"return {', '.join(self.returns)}"])
         yield ""
 
     def run(self, name: str = "run", arguments: str = "query, key, value") -> Iterator[str]:
@@ -192,11 +192,11 @@ class Calling:
     @property
     def results(self) -> list[str]:
         """What a forward and a backward pass make."""
-        return [*self.made, *self.leaves]
+        return [*self.returns, *self.leaves]
 
     def in_its_state(self) -> Iterator[str]:
         """Lines that make :attr:`results`, with what else happens around the call."""
-        state, made = self.call.state, ", ".join(self.made)
+        state, made = self.call.state, ", ".join(self.returns)
         if state is State.ONCE or (state is State.SECOND_BACKWARD and not self.leaves):
             yield from self.inline()
             return

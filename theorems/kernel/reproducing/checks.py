@@ -46,7 +46,7 @@ CHECK_SAME = '''def check_same(name, found, due):
 
 def check_lines(found: Trace, entry: Entry) -> Iterator[str]:
     """Numbers of which one at least is wrong, against those that are due."""
-    name, allowed, is_one = RESULTS[entry.what.name], *_allowed(entry)
+    name, allowed, is_one = RESULTS[entry.what.name], *_allowance(entry)
     if entry is found.entries[0]:
         stored = f" and its result in {found.kernel.dtype}" if entry.call.exact and found.kernel.dtype in HALF else ""
         numbers = "float32" if stored else found.kernel.computes_in
@@ -59,7 +59,7 @@ def check_lines(found: Trace, entry: Entry) -> Iterator[str]:
     yield f'check("{entry.what.symbol}", {name}, due["{name}"], allowed)'
 
 
-def _allowed(entry: Entry) -> tuple[Float64[np.ndarray, "..."], bool]:
+def _allowance(entry: Entry) -> tuple[Float64[np.ndarray, "..."], bool]:
     """How far each entry may be off: the most of all, or a few digits of each, if one is still too far; and whether it
     is the most of all. What is infinite is not looked at.
     """

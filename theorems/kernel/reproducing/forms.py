@@ -16,10 +16,10 @@ from theorems.capabilities.same_again import ALONE, CHANCE, LEAST_WEIGHT, REDRAW
 from theorems.kernel.parameters import Account, call_to_exercise, of_kind, values_of
 from theorems.kernel.reproducing.calling import OWN, Calling
 from theorems.kernel.reproducing.checks import check_lines
-from theorems.kernel.reproducing.long_forms import compiled, each_time
+from theorems.kernel.reproducing.long_forms import each_time, through_compiler
 from theorems.kernel.reproducing.placement import MASKS, placed_lines, tensor_lines
 from theorems.kernel.reproducing.steps import constant
-from theorems.kernel.reproducing.text import names, quoted, tensor, wrap
+from theorems.kernel.reproducing.text import names, quote_all, tensor, wrap
 from theorems.kernel.reproducing.textbook import due_lines
 from theorems.kernel.trace import Trace
 
@@ -38,7 +38,7 @@ def form_of(found: Trace, guards: bool = False, backward: bool = True) -> Iterat
     if IGNORED in claims:
         return _parameters(found, guards)
     if found.call.state in COMPILED:
-        return compiled(found, guards)
+        return through_compiler(found, guards)
     if EACH_TIME in claims:
         return each_time(found, guards)
     if "same-bits" in claims:
@@ -46,7 +46,7 @@ def form_of(found: Trace, guards: bool = False, backward: bool = True) -> Iterat
     if ALONE in claims:
         return _alone(found, guards)
     if RESCALED in claims:
-        return _rescaled(found, guards)
+        return _of_rescaled_data(found, guards)
     if REDRAWN in claims:
         return _redrawn(found, guards)
     if found.capability == "hidden-keys":
@@ -77,7 +77,7 @@ def _comparison(found: Trace, guards: bool, backward: bool) -> Iterator[str]:
         yield f"before = [memory_of(x) for x in ({names(changed)})]"
     yield from calling.in_its_state()
     if changed:
-        yield f"for name, x, was in zip({quoted(changed)}, ({names(changed)}), before):"
+        yield f"for name, x, was in zip({quote_all(changed)}, ({names(changed)}), before):"
         yield "    check_same(name, memory_of(x), was)"
     if follows or {EMPTY, NEUTRAL} & {*claims}:
         yield tensor("empty", empty) + "  # rows that see no key"
@@ -159,7 +159,7 @@ def _same_bits(found: Trace, guards: bool) -> Iterator[str]:
     yield "once = run(query, key, value)"
     yield f"for number in range({REPEATS if found.call.state is State.MANY else 1}):"
     yield "    again = run(query, key, value)"
-    yield f"    for name, x, was in zip({quoted(calling.results)}, again, once):"
+    yield f"    for name, x, was in zip({quote_all(calling.results)}, again, once):"
     yield "        check_same(name, x, was)"
 
 
@@ -181,7 +181,7 @@ def _alone(found: Trace, guards: bool) -> Iterator[str]:
     yield from in_batch.run("run", arguments)
     if by_itself_as != "run":
         yield from by_itself.run(by_itself_as, arguments)
-    names_of = quoted(in_batch.results)
+    names_of = quote_all(in_batch.results)
     yield f"whole = dict(zip({names_of}, run({arguments})))"
     given = ", ".join(f"{name}{cut}" for name in arguments.split(", "))
     yield wrap(f"alone = dict(zip({names_of}, {by_itself_as}({given})))")
@@ -189,7 +189,7 @@ def _alone(found: Trace, guards: bool) -> Iterator[str]:
     yield f"    check_same(name, alone[name], whole[name]{cut})"
 
 
-def _rescaled(found: Trace, guards: bool) -> Iterator[str]:
+def _of_rescaled_data(found: Trace, guards: bool) -> Iterator[str]:
     """Half the data and double the factor, of some groups."""
     own, other = (call.replace(memory=Memory.CONTIGUOUS) for call in found.calls[-2:])
     calling = _calling(found, own)
@@ -204,9 +204,9 @@ def _rescaled(found: Trace, guards: bool) -> Iterator[str]:
     yield from calling.function("forward", "query, key, value, descales")
     yield "once = forward(query, key, value, descales)"
     yield "again = forward(other_query, other_key, other_value, other_descales)"
-    if len(calling.made) == 1:
+    if len(calling.returns) == 1:
         yield "once, again = (once,), (again,)"
-    yield f"for name, x, was in zip({quoted(calling.made)}, again, once):"
+    yield f"for name, x, was in zip({quote_all(calling.returns)}, again, once):"
     yield "    check_same(name, x, was)"
 
 
@@ -228,8 +228,8 @@ def _hidden_keys(found: Trace, guards: bool) -> Iterator[str]:
     if (found.kernel.dtype, found.kernel.device) != ("float64", "cpu"):
         yield "other_key, other_value = other_key.to(key), other_value.to(value)"
     yield from calling.run(arguments="key, value, query=query")
-    yield f"once = dict(zip({quoted(calling.results)}, run(key, value)))"
-    yield f"again = dict(zip({quoted(calling.results)}, run(other_key, other_value)))"
+    yield f"once = dict(zip({quote_all(calling.results)}, run(key, value)))"
+    yield f"again = dict(zip({quote_all(calling.results)}, run(other_key, other_value)))"
     rows = {"hidden-keys-change-no-output": "output", "query-gradient": "dq"}
     keys = {"key-gradient": "dk", "value-gradient": "dv"}
     if {*keys} & {*found.falsified}:
@@ -242,7 +242,7 @@ def _hidden_keys(found: Trace, guards: bool) -> Iterator[str]:
             name = keys[claim]
             yield f'check_same("{name}", again["{name}"][:, :, others], once["{name}"][:, :, others])'
         else:
-            yield f"for name in {quoted(one for one in ('dk', 'dv') if one in calling.leaves)}:"
+            yield f"for name in {quote_all(one for one in ('dk', 'dv') if one in calling.leaves)}:"
             yield '    assert (again[name][:, :, hidden] == 0).all(), f"{name} of hidden keys is not 0"'
 
 

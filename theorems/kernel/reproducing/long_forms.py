@@ -18,7 +18,7 @@ from theorems.kernel.reproducing.textbook import due_lines
 from theorems.kernel.trace import Trace
 
 
-def compiled(found: Trace, guards: bool) -> Iterator[str]:
+def through_compiler(found: Trace, guards: bool) -> Iterator[str]:
     """Calls of other sizes, then the call, through ``torch.compile``."""
     call = found.call
     once = call.replace(state=State.ONCE)

@@ -54,7 +54,7 @@ def _nested_list(held: Any) -> str:
 
 def lines_of(results: Mapping[str, Step]) -> list[str]:
     """The statements that make the results, by name, in the order of what happened."""
-    order, uses = _reached(results.values())
+    order, uses = _order_of(results.values())
     said: dict[Step, str] = {}
     taken = {*results, *(step.parts[0] for step in order if step.leaf)}
     lines: list[str] = []
@@ -81,7 +81,7 @@ def _operand(step: Step, tight: bool, said: Mapping[Step, str]) -> str:
     return f"({text})" if tight and step.loose and not text.isidentifier() else text
 
 
-def _reached(results: Any) -> tuple[Sequence[Step], dict[Step, int]]:
+def _order_of(results: Any) -> tuple[Sequence[Step], dict[Step, int]]:
     """What the results are made of, in the order of what happened, and how often each is used."""
     uses: dict[Step, int] = {}
     left = list(results)

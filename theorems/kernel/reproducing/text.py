@@ -81,6 +81,6 @@ def for_each(of: Sequence[str], does: str) -> str:
     return wrap(f"{', '.join(of)} = ({does} for x in ({', '.join(of)}))")
 
 
-def quoted(of: Iterable[str]) -> str:
+def quote_all(of: Iterable[str]) -> str:
     """A tuple of strings."""
     return "(" + names(f'"{one}"' for one in of) + ")"
