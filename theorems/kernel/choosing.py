@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from reference_attention.errors import InvalidInput
-from theorems.kernel.interfaces.reading import roles_of
+from theorems.kernel.interfaces.reading import HIDES, roles_of
 from theorems.kernel.kernel import Kernel
 from theorems.kernel.parameters import Account, of_kind
 from theorems.kernel.small_calls import returns_more, rightness
 
 LIKE_OTHERS = ("plain", "sdpa", "flash", "triton", "mlx", "hf", "xformers")
 """Interfaces that a signature may be like without being it."""
+
+
+PYTORCH_SAYS = frozenset({"dropout_p", "is_causal", "scale", "enable_gqa"})
+"""With two of these a function has PyTorch's signature, whose documentation says what True in ``attn_mask`` means."""
 
 
 def may_be_read_otherwise(kernel: Kernel | InvalidInput) -> bool:
@@ -30,6 +34,10 @@ def is_better(found: Kernel, kernel: Kernel | InvalidInput) -> bool:
     if isinstance(kernel, InvalidInput):
         return True
     assert found.reading is not None
+    mask = found.reading.mask
+    hides = mask is not None and mask.name == "attn_mask" and mask.sense == HIDES
+    if hides and len(PYTORCH_SAYS & {*kernel.parameters}) > 1:
+        return False
     theirs, own = rightness(found), rightness(kernel)
     more = bool(found.declares - kernel.declares - {"default-scale", "parameters", "grouped-heads"})
     more |= found.reading.weights is not None and kernel.interface.name in LIKE_OTHERS

@@ -62,7 +62,15 @@ def always_causal(query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = No
     return attend(query, key, value, scale=None, mask=attn_mask, causal=True)[0]
 
 
-@pytest.mark.parametrize("kernel", [into_nothing, always_causal])
+def inverted(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False
+) -> Tensor:
+    """Under PyTorch's names, where True shows a key."""
+    hides = attn_mask is not None and attn_mask.dtype == torch.bool
+    return attend(query, key, value, scale=None, mask=~attn_mask if hides else attn_mask, causal=is_causal)[0]
+
+
+@pytest.mark.parametrize("kernel", [into_nothing, always_causal, inverted])
 def test_a_fault_is_not_read_as_a_convention(kernel: Any) -> None:
     assert falsified_claims(kernel_of(kernel), CALLS, optional=True)
 
