@@ -5,6 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
+
+import pytest
 
 from tests.shapes import check_shapes
 
@@ -24,3 +27,11 @@ def pytest_collection_finish() -> None:
     """What is imported and collected stays to the end; a search for garbage in it takes a third of a second."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _without_the_compiler(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether PyTorch can compile a kernel takes a second to find out: tests that are about it alone are marked."""
+    loading = sys.modules.get("theorems.kernel.loading")
+    if loading is not None and request.node.get_closest_marker("compiler") is None:
+        monkeypatch.setattr(loading, "with_compiler", lambda kernel, *call, **options: kernel)

@@ -146,7 +146,7 @@ def _in_its_state(
             there[name].fill(x)
     found, leaves = forward(own)
     if call.state is State.INTERLEAVED:
-        forward(others, with_other_options(call))
+        forward(others, kernel.interface.expressible(with_other_options(call)))
     if call.state is State.SECOND_BACKWARD:
         _gradients(kernel, found, leaves, -upstream.flip(2), None, again=True)
     return found, _gradients(kernel, found, leaves, *upstreams)

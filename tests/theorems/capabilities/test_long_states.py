@@ -23,6 +23,8 @@ from theorems.kernel.diagnosis import diagnose
 from theorems.kernel.loading import kernel_named, kernel_of
 from theorems.kernel.reproducer_file import file_of
 
+pytestmark = pytest.mark.compiler
+
 SDPA = torch.nn.functional.scaled_dot_product_attention
 
 

@@ -16,6 +16,8 @@ from theorems.kernel.importing import import_callable
 from theorems.kernel.loading import kernel_named
 from theorems.kernel.reproducer_file import file_of
 
+pytestmark = pytest.mark.compiler
+
 FAULTS, FURTHER = "examples.real_faults.", "examples.real_faults.further."
 PLANTED = "tests.theorems.capabilities.planted_kernels:"
 COMBINED = "tests.theorems.capabilities.combined_faults:"

@@ -236,7 +236,7 @@ def test_an_interface_is_recognised_by_its_parameters() -> None:
     assert seen[sdpa].parameters == seen[tiled_sdpa].parameters
     assert {"causal", "boolean-mask", "grouped-heads", "hidden-keys", "empty-rows"} <= seen[sdpa].declares
     assert {"window", "softcap", "log-sum-exp", "grouped-heads"} <= seen[tiled].declares
-    assert seen[kernels.handwritten].declares == {*ALWAYS, "compiled"}
+    assert seen[kernels.handwritten].declares == {*ALWAYS}
     assert [str(seen[kernel].alignment) for kernel in (sdpa, tiled)] == ["top-left", "bottom-right"]
     with pytest.raises(InvalidInput, match=r"--interface: 'torch' is not one of merge-state, .*, nested, by-name\."):
         kernel_of(sdpa, interface="torch")

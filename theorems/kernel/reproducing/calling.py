@@ -231,7 +231,7 @@ class Calling:
             yield for_each(own, "x.detach().requires_grad_()")
         yield f"{made} = forward(query, key, value)"
         if state is State.INTERLEAVED:
-            other = Calling(self.kernel, with_other_options(self.call))
+            other = Calling(self.kernel, self.kernel.interface.expressible(with_other_options(self.call)))
             name = "forward" if other.forward == self.forward else "with_other_options"
             if name != "forward":
                 yield from other.function(name)
