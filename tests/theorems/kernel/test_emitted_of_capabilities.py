@@ -16,8 +16,6 @@ from theorems.kernel.importing import import_callable
 from theorems.kernel.loading import kernel_named
 from theorems.kernel.reproducer_file import file_of
 
-pytestmark = pytest.mark.compiler
-
 FAULTS, FURTHER = "examples.real_faults.", "examples.real_faults.further."
 PLANTED = "tests.theorems.capabilities.planted_kernels:"
 COMBINED = "tests.theorems.capabilities.combined_faults:"
@@ -133,7 +131,10 @@ def run(text: str, kernel: Any = None) -> None:
     function()
 
 
-@pytest.mark.parametrize("row", ROWS, ids=str)
+@pytest.mark.parametrize(
+    "row",
+    [pytest.param(row, marks=[pytest.mark.compiler] * (row.capability == "compiled"), id=str(row)) for row in ROWS],
+)
 def test_it_fails_says_what_is_off_and_passes_on_a_right_kernel(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(theorems.capabilities.smaller, "TRIALS", 40)
     text = emitted(row)
