@@ -36,7 +36,7 @@ def through_compiler(found: Trace, guards: bool) -> Iterator[str]:
     yield from own.run("run", ", ".join(arguments))
     for number, other in enumerate(calls_of_other_sizes(once)):
         renamed = tuple((name, _cut(name, once, other)) for name in MASKS if getattr(once, name) is not None)
-        calling = Calling(found.kernel, other, callee="compiled", renamed=renamed, looked_at=looked_at)
+        calling = Calling(found.kernel, other, answer, callee="compiled", renamed=renamed, looked_at=looked_at)
         name = "run" if calling.forward == own.forward else f"run_{number}"
         if name != "run":
             yield from calling.run(name, ", ".join(arguments))
