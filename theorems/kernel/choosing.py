@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reference_attention.errors import InvalidInput
-from theorems.kernel.interfaces.reading import HIDES, roles_of
+from theorems.kernel.interfaces.reading import HIDES, Reading, roles_of
 from theorems.kernel.kernel import Kernel
 from theorems.kernel.parameters import Account, of_kind
 from theorems.kernel.small_calls import returns_more, rightness
@@ -13,7 +13,7 @@ LIKE_OTHERS = ("plain", "sdpa", "flash", "triton", "mlx", "hf", "xformers")
 
 
 PYTORCH_SAYS = frozenset({"dropout_p", "is_causal", "scale", "enable_gqa"})
-"""With two of these a function has PyTorch's signature, whose documentation says what True in ``attn_mask`` means."""
+"""With two of these a function has PyTorch's signature, whose documentation says what ``attn_mask`` means."""
 
 
 def may_be_read_otherwise(kernel: Kernel | InvalidInput) -> bool:
@@ -34,9 +34,7 @@ def is_better(found: Kernel, kernel: Kernel | InvalidInput) -> bool:
     if isinstance(kernel, InvalidInput):
         return True
     assert found.reading is not None
-    mask = found.reading.mask
-    hides = mask is not None and mask.name == "attn_mask" and mask.sense == HIDES
-    if hides and len(PYTORCH_SAYS & {*kernel.parameters}) > 1:
+    if len(PYTORCH_SAYS & {*kernel.parameters}) > 1 and not _takes_masks_as_pytorch(found.reading):
         return False
     theirs, own = rightness(found), rightness(kernel)
     more = bool(found.declares - kernel.declares - {"default-scale", "parameters", "grouped-heads"})
@@ -48,3 +46,9 @@ def is_better(found: Kernel, kernel: Kernel | InvalidInput) -> bool:
         other = reading.axes not in ("BHLE", "NLE") or bool(reading.output)
         return own < theirs and (other or (reading.always_causal and reading.fixed_scale))
     return own < theirs or (own == theirs and more and kernel.declares - {"parameters"} <= found.declares)
+
+
+def _takes_masks_as_pytorch(reading: Reading) -> bool:
+    """Whether True in ``attn_mask`` shows a key, and masks have any shape that can be broadcast."""
+    masks = [one for one in (reading.mask, reading.bias) if one is not None]
+    return all(one.sense != HIDES and not one.shape for one in masks if one.name == "attn_mask")

@@ -21,6 +21,7 @@ from reference_attention.errors import InvalidInput
 from tests.places import ROOT
 from theorems.capabilities.agreement import GRADIENTS
 from theorems.capabilities.examination import NEUTRAL, SINK_GRADIENT, WEIGHTS, examine
+from theorems.capabilities.same_again import RESCALED
 from theorems.core.claim import Verdict
 from theorems.kernel.check import verify_kernel
 from theorems.kernel.loading import kernel_of
@@ -84,7 +85,7 @@ def test_each_fault_breaks_the_capability_that_it_names(fault: FurtherFault) -> 
     assert result.verdict is Verdict.FALSIFIED, result.reason
     falsified = {claim.name for claim in result.claims if claim.verdict is Verdict.FALSIFIED}
     # What of a call is looked at first is drawn.
-    assert falsified & {fault.claim, SINK_GRADIENT, WEIGHTS, *GRADIENTS}
+    assert falsified & {fault.claim, SINK_GRADIENT, WEIGHTS, NEUTRAL, RESCALED, *GRADIENTS}
     assert fault.right in RIGHT
     assert fault.capability in (
         *OWN[fault.right],

@@ -80,7 +80,7 @@ def test_a_right_kernel_is_neither_refused_nor_misread_nor_falsified(signature: 
 
 @pytest.mark.parametrize("signature", SIGNATURES.values(), ids=list(SIGNATURES))
 def test_a_fault_is_caught_under_every_signature(signature: Signature) -> None:
-    assert falsified_claims(kernel_of(signature.make(signature.fault)))
+    assert falsified_claims(kernel_of(signature.make(signature.fault)), optional=True)
 
 
 def test_each_interface_has_a_signature_that_is_recognised() -> None:
@@ -281,7 +281,7 @@ def test_rows_that_see_nothing_follow_a_convention(empty: str) -> None:
 
 def test_rows_that_see_nothing_and_follow_none_are_falsified() -> None:
     kernel = under_sdpa(lambda output, options: output if options["mask"] is None else output * 0.9, empty="mean")
-    assert "rows-that-see-nothing" in falsified_claims(kernel)
+    assert "rows-that-see-nothing" in falsified_claims(kernel, optional=True)
 
 
 def of_noise(at_all_times: bool) -> Any:

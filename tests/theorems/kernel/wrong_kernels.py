@@ -192,11 +192,6 @@ def blind(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     return values.requires_grad_().mean(dim=-2, keepdim=True)
 
 
-def tuple_of(query: Tensor, keys: Tensor, values: Tensor) -> Any:
-    """Result and weights, like nn.MultiheadAttention."""
-    return handwritten(query, keys, values), None
-
-
 def raising(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """A kernel for another device."""
     raise RuntimeError("expected a CUDA tensor")
@@ -233,7 +228,6 @@ REFUSED: dict[Call, str] = {
     leaves: "raised SystemExit",
     other_shape: "returned shape",
     nan_everywhere: "NaN",
-    tuple_of: "returned a tuple",
     raising: "expected a CUDA tensor",
 }
 """No kernels, and what the sentence says."""

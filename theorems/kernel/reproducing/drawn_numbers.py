@@ -9,14 +9,11 @@ import numpy as np
 
 from generators.attention_call import AttentionCall, Memory
 from theorems.kernel.placing import memory_of
+from theorems.kernel.reproducing.text import DRAWN
 from theorems.kernel.with_torch import torch
 
 MANY = 100
 """Numbers from which on they are drawn, if the call still fails."""
-DRAWN = '''def drawn(seed, *shape):
-    """Whole numbers from -3 to 3, in float64."""
-    return torch.randint(-3, 4, shape, generator=torch.Generator().manual_seed(seed)).double()
-'''
 NAMES = ("query", "key", "value", "upstream")
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from theorems.kernel.reproducing.checks import CHECK, CHECK_SAME
-from theorems.kernel.reproducing.drawn_numbers import DRAWN
 from theorems.kernel.reproducing.placement import BITS, GUARDED
+from theorems.kernel.reproducing.text import DRAWN
 from theorems.kernel.reproducing.textbook import textbook_of
 
 NUMBERS = '''inf, nan = math.inf, math.nan

@@ -10,6 +10,12 @@ from typing import Any
 
 import numpy as np
 
+DRAWN = '''def drawn(seed, *shape):
+    """Whole numbers from -3 to 3, in float64."""
+    return torch.randint(-3, 4, shape, generator=torch.Generator().manual_seed(seed)).double()
+'''
+"""The function by which a test draws its numbers."""
+
 WIDTH = 116
 
 
