@@ -310,6 +310,7 @@ def at_night(shown: Shown) -> Any:
     return pytest.param(shown, id=shown.name, marks=[pytest.mark.documents] * (shown.command in AT_NIGHT))
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("shown", [at_night(shown) for shown in SHOWN])
 @pytest.mark.usefixtures("desk")
 def test_commands_do_what_is_shown(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:

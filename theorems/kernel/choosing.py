@@ -34,8 +34,10 @@ def is_better(found: Kernel, kernel: Kernel | InvalidInput) -> bool:
     if isinstance(kernel, InvalidInput):
         return True
     assert found.reading is not None
-    if len(PYTORCH_SAYS & {*kernel.parameters}) > 1 and not _takes_masks_as_pytorch(found.reading):
-        return False
+    if len(PYTORCH_SAYS & {*kernel.parameters}) > 1:
+        lost = kernel.declares & {"boolean-mask", "additive-mask", "causal"} - found.declares
+        if lost or not _takes_masks_as_pytorch(found.reading):
+            return False
     theirs, own = rightness(found), rightness(kernel)
     more = bool(found.declares - kernel.declares - {"default-scale", "parameters", "grouped-heads"})
     more |= found.reading.weights is not None and kernel.interface.name in LIKE_OTHERS

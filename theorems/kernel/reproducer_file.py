@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from theorems.core.claim import Verdict
-from theorems.kernel.reproducing.pasted import functions_of
 from theorems.run.result import Result
 
 HEAD = '''"""Calls on which {source} is wrong, as theorems verify --attention found them.
@@ -67,6 +66,8 @@ def file_of(source: str, tests: Sequence[str], file: str) -> str:
         source: MODULE:CALLABLE, or path.py:CALLABLE.
         file: what it is called, for its docstring.
     """
+    from theorems.kernel.reproducing.pasted import functions_of  # needs torch, which the rest does not
+
     module, _, path = source.partition(":")
     named = f"from {module} import {path} as kernel  # noqa: E402"
     within = f"import {module} as where  # noqa: E402\n\nkernel = where.{path}"
