@@ -59,7 +59,7 @@ def build_call(plan: Plan, declares: Collection[str], seed: int, number: int = 0
     huge = number % 48 == 23 and plan["state"] not in SHORT
     of = drawing.sizes(HUGE + 1 + number if huge else 0)
     call = drawing.numbers(of, "ranks" if huge else drawing.plan["numbers"])
-    if huge:  # a value of zero would show no fault
+    if huge and drawing.plan["dropout"] == "none":  # a value of zero would show no fault
         call = call.replace(value=np.where(call.value == 0, 1.0, call.value))
     for step in STEPS:
         call = step(drawing, call)
