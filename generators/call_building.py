@@ -59,8 +59,8 @@ def build_call(plan: Plan, declares: Collection[str], seed: int, number: int = 0
     huge = number % 48 == 23 and plan["state"] not in SHORT
     of = drawing.sizes(HUGE + 1 + number if huge else 0)
     call = drawing.numbers(of, "ranks" if huge else drawing.plan["numbers"])
-    if huge and drawing.plan["dropout"] == "none":  # a value of zero would show no fault
-        call = call.replace(value=np.where(call.value == 0, 1.0, call.value))
+    if huge and drawing.plan["dropout"] == "none":  # a mean of zero would show no fault
+        call = call.replace(value=np.maximum(np.abs(call.value), 1.0))
     for step in STEPS:
         call = step(drawing, call)
     call = _look_at_some(call, drawing.rng("looked at"))
