@@ -62,6 +62,8 @@ class State(StrEnum):
 REPEATS = 3000
 """Of a call that is made over and over."""
 COMPILED = (State.COMPILED, State.MACHINE_CODE)
+LONG_STATES = (*COMPILED, State.MANY)
+"""States that take long."""
 
 
 class Alignment(StrEnum):

@@ -17,7 +17,7 @@ from types import MappingProxyType
 import numpy as np
 from covertable import make
 
-from generators.attention_call import Memory, State
+from generators.attention_call import LONG_STATES, Memory, State
 from generators.common_calls import common_plans
 
 Plan = Mapping[str, str]
@@ -51,7 +51,7 @@ def _with(capability: str, *levels: str, neutral: str = "none") -> Mapping[str, 
     return MappingProxyType({neutral: ""} | dict.fromkeys(levels, capability))
 
 
-DEAR: Mapping[str, str] = MappingProxyType(
+CAPABILITY_OF_STATE: Mapping[str, str] = MappingProxyType(
     {State.COMPILED: "compiled", State.MACHINE_CODE: "machine-code", State.MANY: "thousands"}
 )
 """States that take long, with what asks for each: they are as rare as the cover lets them."""
@@ -105,7 +105,7 @@ FACTORS = (
         "upstream", _free(*(Memory.CONTIGUOUS, Memory.TRANSPOSED, Memory.LAST_STRIDE, Memory.OFFSET, Memory.SINGLE))
     ),
     Factor("mask memory", _free(*(Memory.CONTIGUOUS, Memory.BROADCAST, Memory.TRANSPOSED, Memory.SLICED))),
-    Factor("state", MappingProxyType({**dict.fromkeys(State, ""), **DEAR})),
+    Factor("state", MappingProxyType({**dict.fromkeys(State, ""), **CAPABILITY_OF_STATE})),
     Factor("wants", _free("qkv", "q", "k", "v", "kv", "nothing")),
 )
 """What a call is made of."""
@@ -187,9 +187,9 @@ def _make_rare(rows: list[dict[str, str]], by_kind: bool) -> None:
         kinds = {name: level.split(" (")[0] if by_kind else level for name, level in row.items() if name in names}
         return [(row["state"], name, level) for name, level in kinds.items()]
 
-    dear = [row for row in rows if row["state"] in DEAR]
-    pairs = Counter(pair for row in dear for pair in pairs_of(row))
-    for row in dear:
+    long = [row for row in rows if row["state"] in LONG_STATES]
+    pairs = Counter(pair for row in long for pair in pairs_of(row))
+    for row in long:
         own = pairs_of(row)
         if all(pairs[pair] > 1 for pair in own):
             pairs.subtract(own)

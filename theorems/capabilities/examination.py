@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from generators.attention_call import AttentionCall, State
+from generators.attention_call import LONG_STATES, AttentionCall, State
 from generators.call_building import attended_rows
 from theorems.bounded import exact
 from theorems.capabilities.agreement import (
@@ -26,7 +26,7 @@ from theorems.capabilities.agreement import (
 )
 from theorems.capabilities.empty_rows import claimed_gradients, convention_of, groups_of_nan
 from theorems.capabilities.hidden_keys import exchange_hidden_keys
-from theorems.capabilities.long_states import LONG_STATES, RESULTS, each_time, through_compiler, writes_nothing
+from theorems.capabilities.long_states import RESULTS, each_time, through_compiler, writes_nothing
 from theorems.capabilities.same_again import CHANCE, LEAST_WEIGHT, drop_others, same_alone, same_rescaled
 from theorems.core.claim import Claim, Form, Verdict, at_least
 from theorems.core.on_kernel import Answer, OnKernel

@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from generators.attention_call import COMPILED, REPEATS, State
+from generators.attention_call import REPEATS, State
 from theorems.capabilities.agreement import OUTPUT, same_bits
 from theorems.core.claim import Claim, Form, Verdict, at_least
 from theorems.core.on_kernel import Answer
@@ -18,7 +18,6 @@ from theorems.core.tolerances import EXACT
 
 RETURNS, EACH_TIME, UNCHANGED = "compiled-code-returns", "right-each-time", "inputs-are-unchanged"
 RESULTS = [one.name for one in fields(Answer) if one.name not in ("changed", "failed", "others")]
-LONG_STATES = (*COMPILED, State.MANY)
 Claims = Callable[[Answer], Iterator[tuple[str, Claim]]]
 """All that is claimed of the numbers of an answer, each with what it is about."""
 

@@ -8,12 +8,11 @@ from dataclasses import fields
 import numpy as np
 
 from generators.attention_call import AXES as FURTHER
-from generators.attention_call import PLAIN, AttentionCall
-from theorems.capabilities.long_states import LONG_STATES
+from generators.attention_call import LONG_STATES, PLAIN, AttentionCall
 
 TRIALS, WORK = 150, 1 << 25
 """Calls that are tried at most, and multiplications in their matrix products: a time limit would not be repeatable."""
-DEAR = 1 << 20
+WORK_OF_LONG_STATE = 1 << 20
 """What a call in one of the states that take long counts for beside its own work: 32 of these are tried."""
 FEW_PLACES = 4
 """Places of an axis of which each is left out by itself."""
@@ -41,7 +40,8 @@ def smallest_failing(call: AttentionCall, fails: Callable[[AttentionCall], bool]
             while again:
                 again = False
                 for candidate in step(call):
-                    left, work = left - 1, work - work_of(candidate) - (DEAR if candidate.state in LONG_STATES else 0)
+                    left, work = left - 1, work - work_of(candidate)
+                    work -= WORK_OF_LONG_STATE if candidate.state in LONG_STATES else 0
                     if left < 0 or work < 0:
                         return call.replace(name="generated")
                     if fails(candidate):

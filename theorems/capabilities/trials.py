@@ -10,13 +10,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from generators.attention_call import AttentionCall, State
+from generators.attention_call import LONG_STATES, AttentionCall, State
 from generators.call_building import build_call
-from generators.call_space import DEAR as DEAR_STATES
 from generators.call_space import FACTORS, NEUTRAL_PLAN, SIZED, Plan, plans, size_of_array
 from generators.drawing import seed_from
 from theorems.capabilities.examination import About, examine
-from theorems.capabilities.long_states import LONG_STATES
 from theorems.capabilities.smaller import NEUTRAL, smallest_failing, work_of
 from theorems.capabilities.table import CAPABILITIES, Capability
 from theorems.core.claim import Verdict
@@ -182,7 +180,7 @@ class Trials:
         """The plan with what makes a call large, or its numbers unusual, at its first level."""
         sized = {name for name in SIZED if name not in ("values", "relation")}
         return {
-            name: NEUTRAL_PLAN[name] if name in sized or level in DEAR_STATES else level for name, level in plan.items()
+            name: NEUTRAL_PLAN[name] if name in sized or level in LONG_STATES else level for name, level in plan.items()
         }
 
     def _small_calls(self, plan: Plan) -> Iterator[AttentionCall]:

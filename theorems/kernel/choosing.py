@@ -10,8 +10,6 @@ from theorems.kernel.small_calls import returns_more, rightness
 
 LIKE_OTHERS = ("plain", "sdpa", "flash", "triton", "mlx", "hf", "xformers")
 """Interfaces that a signature may be like without being it."""
-
-
 PYTORCH_SAYS = frozenset({"dropout_p", "is_causal", "scale", "enable_gqa"})
 """With two of these a function has PyTorch's signature, whose documentation says what ``attn_mask`` means."""
 

@@ -54,7 +54,7 @@ class Try:
         given: dict[str, Any] = {name: self.tensor(getattr(made, name)) for name in ("query", "key", "value")}
         seen: list[Any] = []
 
-        def heard(*args: Any, **named: Any) -> Any:
+        def recorder(*args: Any, **named: Any) -> Any:
             seen.append(self.call(*args, **named))
             return seen[-1]
 
@@ -62,7 +62,7 @@ class Try:
             with torch.no_grad():
                 interface = interface_of(reading)
                 request = Request(**given, **{"scale": None, "causal": made.causal, **options})
-                output = interface.call(heard, request, self.has).output
+                output = interface.call(recorder, request, self.has).output
         except (Exception, SystemExit):
             return None, None
         due = (*made.query.shape[:3], made.value.shape[-1])
@@ -143,13 +143,13 @@ def returns_more(kernel: Any) -> bool:
     """Whether it returns more than a tensor, without being asked for it."""
     seen: list[Any] = []
 
-    def heard(*args: Any, **options: Any) -> Any:
+    def recorder(*args: Any, **options: Any) -> Any:
         seen.append(kernel.call(*args, **options))
         return seen[-1]
 
     call = kernel.in_own_numbers(tensors(SIZES[0], Numbers.NORMAL, seed=0))
     with suppress(Refused, InvalidInput):
-        kernel.replace(call=heard, differentiable=False).answer(call)
+        kernel.replace(call=recorder, differentiable=False).answer(call)
     return any(not isinstance(found, torch.Tensor) for found in seen)
 
 

@@ -251,7 +251,6 @@ def interface_of(reading: Reading) -> Interface:
         by_place=by_place,
         found_out=("grouped-heads",),
         expressible=partial(_expressible, reading),
-        is_one_expression=False,
     )
 
 

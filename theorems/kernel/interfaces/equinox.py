@@ -46,5 +46,4 @@ EQUINOX = Interface(
         }
     ),
     _put,
-    is_one_expression=False,
 )

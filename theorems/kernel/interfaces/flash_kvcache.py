@@ -67,5 +67,4 @@ FLASH_KVCACHE = Interface(
     _put,
     found_out=("grouped-heads",),
     expressible=with_all_queries,
-    is_one_expression=False,
 )

@@ -63,5 +63,4 @@ FLASH_VARLEN = Interface(
     ),
     _put,
     found_out=("grouped-heads", "ragged-batch"),
-    is_one_expression=False,
 )

@@ -84,5 +84,4 @@ FLASHINFER = Interface(
     _put,
     found_out=("grouped-heads",),
     expressible=_expressible,
-    is_one_expression=False,
 )

@@ -119,5 +119,4 @@ FLEX = Interface(
         }
     ),
     _put,
-    is_one_expression=False,
 )

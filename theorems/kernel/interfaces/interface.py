@@ -169,7 +169,6 @@ class Interface:
         of_effect: the same, declared if a call of the kind returns something else than one that is not.
         expressible: a call → the nearest that the signature can say.
         sizes: at which a kernel that refuses usual ones is tried.
-        is_one_expression: whether its call is one, of the tensors of the call alone, that a test can hold.
     """
 
     name: str
@@ -182,7 +181,6 @@ class Interface:
     of_effect: tuple[str, ...] = ()
     expressible: Callable[[AttentionCall], AttentionCall] = same
     sizes: tuple[Taken, ...] = ()
-    is_one_expression: bool = True
 
     def call(self, kernel: Callable[..., Any], request: Request, has: Parameters) -> Returned:
         """What the kernel with those parameters returns for the request."""

@@ -113,7 +113,6 @@ MERGE_STATE = Interface(
     MappingProxyType({"v_a": option_of(*DECLARES)} | dict.fromkeys(("s_a", "v_b", "s_b"), GIVEN)),
     put_into_merge_state,
     by_place=4,
-    is_one_expression=False,
 )
 COMBINE = Interface(
     "combine",
@@ -126,5 +125,4 @@ COMBINE = Interface(
     ),
     put_into_combine,
     by_place=2,
-    is_one_expression=False,
 )

@@ -82,5 +82,4 @@ MLA = Interface(
     found_out=("grouped-heads", "log-sum-exp"),
     expressible=_expressible,
     sizes=(FLASH_MLA,),
-    is_one_expression=False,
 )

@@ -47,5 +47,4 @@ NESTED = Interface(
     ),
     _put,
     found_out=("causal", "grouped-heads", "ragged-batch"),
-    is_one_expression=False,
 )

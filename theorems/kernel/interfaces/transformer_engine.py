@@ -62,5 +62,4 @@ TRANSFORMER_ENGINE = Interface(
     _put,
     found_out=("grouped-heads",),
     expressible=lambda call: with_mask_or_causal(with_one_mask(call)),
-    is_one_expression=False,
 )
