@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from reference_attention.files import to_json
 from theorems.core.claim import Verdict
-from theorems.kernel.table import was_tried
 from theorems.run.registry.suite import capabilities
 from theorems.run.result import Result
 
@@ -16,7 +15,7 @@ def badge_text(results: Sequence[Result]) -> str:
 
     https://shields.io/badges/endpoint-badge has the schema.
     """
-    tried = [result.verdict for result in results if result.id in capabilities() and was_tried(result)]
+    tried = [result.verdict for result in results if result.id in capabilities() and result.was_tried]
     upheld = tried.count(Verdict.UPHELD)
     message = f"{upheld} of {len(tried)} capabilities" if tried else "not tested"
     colour = "lightgrey" if not tried else "red" if Verdict.FALSIFIED in tried else "yellow"

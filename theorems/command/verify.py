@@ -23,7 +23,7 @@ from theorems.kernel.combinations import failing_combinations, in_words
 from theorems.kernel.profiles import profile_named
 from theorems.kernel.reproducer_file import describe_tests, reproducer_file
 from theorems.kernel.source import KernelSource
-from theorems.kernel.table import kernel_table, summary, was_tried
+from theorems.kernel.table import kernel_table, summary
 from theorems.library.results import Results
 from theorems.run.description import Description
 from theorems.run.events import Event, Finished, Started, Stopped
@@ -183,7 +183,7 @@ class Report:
 
     def _print(self, found: Results, reproduce: Mapping[str, str]) -> None:
         kernel = self._about.kernel
-        tried = [result for result in found if kernel is None or was_tried(result)]
+        tried = [result for result in found if kernel is None or result.was_tried]
         self.out.print(results_table(tried))
         if kernel is not None:
             self.out.print(kernel_table(found.results, {one.id: one.kernel for one in self._about.statements}))

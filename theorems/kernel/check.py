@@ -17,7 +17,6 @@ from theorems.core.on_kernel import KernelDescription, out_of_reach
 from theorems.kernel.kernel import Kernel
 from theorems.kernel.loading import kernel_named, kernel_of
 from theorems.kernel.source import under_test_of
-from theorems.kernel.table import was_tried
 from theorems.run.opening import UnderTest
 from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.suite import kernel_statement_ids
@@ -90,7 +89,7 @@ def assert_kernel(
     results = [result for result in last.results if result.stopped != NOT_TRIED]
     if {result.verdict for result in results} == {Verdict.NOT_APPLICABLE}:
         raise NotApplicable("; ".join(f"{result.id}: {result.reason}" for result in results))
-    if {result.verdict for result in results if was_tried(result) or statements} != {Verdict.UPHELD}:
+    if {result.verdict for result in results if result.was_tried or statements} != {Verdict.UPHELD}:
         assert session.about.kernel is not None
         raise AssertionError(_text(session.about.kernel, results, last.hints, examples, seed))
     return results
@@ -131,5 +130,5 @@ def _text(kernel: KernelDescription, results: Sequence[Result], hints: Sequence[
         options = f"statements={[result.id]!r}, examples={examples}, seed={seed}, dtype={kernel.dtype!r}"
         return f"Reproduce with: assert_kernel(…, {options})"
 
-    tried = [result for result in results if was_tried(result)]
+    tried = [result for result in results if result.was_tried]
     return text_report(results, again=again, tried=tried, before=kernel.headline, after=hints)

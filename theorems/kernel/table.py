@@ -15,11 +15,6 @@ from theorems.run.result import Result
 from theorems.run.tables import column_table
 
 
-def was_tried(result: Result) -> bool:
-    """Whether the kernel was called, or something else than not-applicable came out."""
-    return bool(result.touched) or result.verdict is not Verdict.NOT_APPLICABLE
-
-
 def kernel_table(results: Sequence[Result], uses: Mapping[str, KernelUse | None]) -> Table:
     """Statement, what is checked on the kernel; then what is not, one row per reason.
 
@@ -27,12 +22,12 @@ def kernel_table(results: Sequence[Result], uses: Mapping[str, KernelUse | None]
         uses: what statements call of a kernel, by id.
     """
     table = column_table("statement", "on this kernel")
-    for result in filter(was_tried, results):
+    for result in (one for one in results if one.was_tried):
         use = uses.get(result.id)
         table.add_row(Text(result.id, no_wrap=True), use.says if use and use.called else "")
     reasons: dict[str, list[str]] = {}
     for result in results:
-        if not was_tried(result):
+        if not result.was_tried:
             reasons.setdefault(result.reason, []).append(result.id)
     for reason, ids in reasons.items():
         table.add_row(Text(", ".join(ids), "dim"), f"not applicable: {reason}")
@@ -41,7 +36,7 @@ def kernel_table(results: Sequence[Result], uses: Mapping[str, KernelUse | None]
 
 def summary(results: Sequence[Result], kernel: Mapping[str, Any]) -> str:
     """The verdict on the kernel in a line, with what it computes in."""
-    tried = [result for result in results if was_tried(result)]
+    tried = [result for result in results if result.was_tried]
     verdict = next((v for v in WORST_FIRST if any(r.verdict is v for r in tried)), Verdict.NOT_APPLICABLE)
     able = sum(result.id in capabilities() for result in tried)
     counts = f"{able} capabilities and {len(tried) - able} statements"

@@ -17,7 +17,7 @@ from theorems.core.exit_rule import exit_of
 from theorems.core.on_kernel import KernelDescription
 from theorems.core.version import version
 from theorems.kernel.combinations import failing_combinations
-from theorems.kernel.table import capabilities_json, was_tried
+from theorems.kernel.table import capabilities_json
 from theorems.run.description import Description
 from theorems.run.findings import NamedFinding
 from theorems.run.findings import as_json as findings_json
@@ -179,7 +179,7 @@ class Results:
         """Table, reasons, failing cases: the report of the command."""
         if self.kernel is None:
             return text_report(self.results, again=self._again)
-        tried = [result for result in self.results if was_tried(result)]
+        tried = [result for result in self.results if result.was_tried]
         before = self.kernel.headline
         return text_report(self.results, tried=tried, before=before, after=self.hints, again=self._again)
 

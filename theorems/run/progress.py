@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from theorems.core.claim import Verdict
 from theorems.run.events import CaseDone, Event, Handler, Notice, Started, UnitDone
 
 PATIENCE = 30.0
@@ -37,7 +36,7 @@ class Lines:
             case UnitDone(result):
                 self._done += 1
                 # What says nothing of a kernel is not done; the report lists it, with reasons.
-                if not self._on_kernel or result.touched or result.verdict is not Verdict.NOT_APPLICABLE:
+                if result.was_tried or not self._on_kernel:
                     self._line(f"[{self._done}/{self._total}] {result.id}: {result.summary}")
             case Notice(sentence):
                 self._out.print(f"theorems: {sentence}", soft_wrap=True)

@@ -192,6 +192,11 @@ class Result:
         return sum(self.counts.values())
 
     @property
+    def was_tried(self) -> bool:
+        """Whether the kernel under test was called, or something else than not-applicable came out."""
+        return bool(self.touched) or self.verdict is not Verdict.NOT_APPLICABLE
+
+    @property
     def verdict(self) -> Verdict:
         """Falsified, inconclusive, upheld or not-applicable, in this order of precedence.
 

@@ -77,7 +77,7 @@ class Calling:
 
     @cached_property
     def forward(self) -> Sequence[str]:
-        """Lines that make :attr:`made` of query, key and value."""
+        """Lines that make :attr:`returns` of query, key and value."""
         recorder, returned = self._record
         steps = {"output": recorder.step_of(returned.output)}
         if "lse" in self.returns:
