@@ -20,6 +20,8 @@ IMPATIENT = 2.0
 
 _keeping = False
 _raising = False
+_interruptible = False
+_shields = 0
 _asked = 0
 _since = 0.0
 
@@ -53,26 +55,30 @@ def exit_code() -> int:
 @contextmanager
 def interruptible() -> Iterator[None]:
     """Within it a signal, also one noted before, raises KeyboardInterrupt: for work in this process."""
-    global _raising
+    global _raising, _interruptible
     keep()
-    _raising = True
+    _raising = _interruptible = True
     try:
         _raise_noted()
         yield
     finally:
-        _raising = False
+        _raising = _interruptible = False
 
 
 @contextmanager
 def shield_from_signals() -> Iterator[None]:
-    """Within :func:`interruptible`, something that must be done whole; the signal is raised at its end."""
-    global _raising
-    before, _raising = _raising, False
+    """Within :func:`interruptible`, something that must be done whole; the signal is raised at its end.
+
+    It is raised there again if it has been raised before: Python drops an exception within a callback of its garbage
+    collector, or a finalizer.
+    """
+    global _raising, _shields
+    before, _raising, _shields = _raising, False, _shields + 1
     try:
         yield
     finally:
-        _raising = before
-    if before:
+        _raising, _shields = before, _shields - 1
+    if _interruptible and not _shields:
         _raise_noted()
 
 
