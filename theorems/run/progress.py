@@ -36,7 +36,7 @@ class Lines:
             case UnitDone(result):
                 self._done += 1
                 # What says nothing of a kernel is not done; the report lists it, with reasons.
-                if result.was_tried or not self._on_kernel:
+                if not self._on_kernel or result.was_tried:
                     self._line(f"[{self._done}/{self._total}] {result.id}: {result.summary}")
             case Notice(sentence):
                 self._out.print(f"theorems: {sentence}", soft_wrap=True)
