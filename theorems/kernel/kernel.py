@@ -67,6 +67,7 @@ class Kernel:
         fixed_scale: whether its scale is 1/√E, and nobody can say otherwise.
         lse_multiple: its log-sum-exps have lengths that are multiples of that.
         skips_below: weights smaller than this share of the largest may be left out, as the callable declares.
+        queries_to_a_sum: over so many dK and dV are summed before they are rounded to ``dtype``; 0 for all of them.
         many_queries: whether it takes more than one query to an input; else each gets a copy of the keys.
         differentiable: whether it has a backward pass.
         not_compiled: why ``torch.compile`` does not take it; empty if it does, or was not asked.
@@ -89,6 +90,7 @@ class Kernel:
     fixed_scale: bool = False
     lse_multiple: int = 1
     skips_below: float = 0.0
+    queries_to_a_sum: int = 0
     many_queries: bool = True
     differentiable: bool = True
     not_compiled: str = ""

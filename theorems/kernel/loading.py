@@ -21,14 +21,16 @@ from theorems.core.on_kernel import Refused
 from theorems.kernel.adapter import adapter_to_paste
 from theorems.kernel.choosing import is_better, may_be_read_otherwise
 from theorems.kernel.compiling import with_compiler
-from theorems.kernel.contract import small_call, with_capabilities, with_taken_sizes, with_wide_sizes
+from theorems.kernel.contract import small_call, with_capabilities
 from theorems.kernel.finding import find_reading
+from theorems.kernel.gradient_sums import queries_to_a_sum
 from theorems.kernel.importing import LIBRARIES, SIGNATURE, check_callable, import_callable
 from theorems.kernel.interfaces import INTERFACES, recognise
 from theorems.kernel.interfaces.by_name import BY_NAME, interface_of
 from theorems.kernel.interfaces.interface import Interface, Parameters, parameters_of
 from theorems.kernel.kernel import DTYPES, Kernel
 from theorems.kernel.layout import LAYOUTS
+from theorems.kernel.limits import with_taken_sizes, with_wide_sizes
 from theorems.kernel.parameters import SAID_BY_NAME, Account, accounts, call_to_exercise
 from theorems.kernel.with_torch import torch
 from theorems.rounding.attention_rows import AttentionRows
@@ -240,7 +242,7 @@ def _refusal(kernel: Kernel) -> tuple[int, str]:
 
 def _complete(kernel: Kernel, *, deep: bool) -> Kernel:
     """The kernel with what is claimed beside what its parameters declare."""
-    kernel = with_compiler(kernel, small_call(), machine_code=deep)
+    kernel = with_compiler(kernel.replace(queries_to_a_sum=queries_to_a_sum(kernel)), small_call(), machine_code=deep)
     return kernel.replace(declares=kernel.declares | {"thousands"}) if deep else kernel
 
 

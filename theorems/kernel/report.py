@@ -48,6 +48,8 @@ def contract_lines(kernel: Any) -> Iterator[str]:
         yield "its scale is 1/√E, and no parameter says otherwise"
     if kernel.lse_multiple > 1:
         yield f"its log-sum-exps are padded to multiples of {kernel.lse_multiple} rows"
+    if kernel.queries_to_a_sum:
+        yield f"dK and dV are summed over queries in {kernel.dtype}, at most {kernel.queries_to_a_sum} at a time"
     if kernel.not_compiled:
         yield f"torch.compile does not take it: {kernel.not_compiled}"
     if kernel.skips_below:
