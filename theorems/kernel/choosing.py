@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from reference_attention.errors import InvalidInput
-from theorems.kernel.interfaces.reading import HIDES, Reading, roles_of
+from theorems.kernel.interfaces.reading import HIDES, Reading, is_pytorchs, roles_of
 from theorems.kernel.kernel import Kernel
 from theorems.kernel.parameters import Account, of_kind
 from theorems.kernel.small_calls import returns_more, rightness
 
 LIKE_OTHERS = ("plain", "sdpa", "flash", "triton", "mlx", "hf", "xformers")
 """Interfaces that a signature may be like without being it."""
-PYTORCH_SAYS = frozenset({"dropout_p", "is_causal", "scale", "enable_gqa"})
-"""With two of these a function has PyTorch's signature, whose documentation says what ``attn_mask`` means."""
 
 
 def may_be_read_otherwise(kernel: Kernel | InvalidInput) -> bool:
@@ -32,7 +30,7 @@ def is_better(found: Kernel, kernel: Kernel | InvalidInput) -> bool:
     if isinstance(kernel, InvalidInput):
         return True
     assert found.reading is not None
-    if len(PYTORCH_SAYS & {*kernel.parameters}) > 1:
+    if is_pytorchs(kernel.parameters):
         lost = kernel.declares & {"boolean-mask", "additive-mask", "causal"} - found.declares
         if lost or not _takes_masks_as_pytorch(found.reading):
             return False

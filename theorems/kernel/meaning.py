@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import numpy as np
 
+from generators.attention_call import AttentionCall
 from theorems.kernel.interfaces.by_name import interface_of
 from theorems.kernel.interfaces.reading import (
     ADDED,
@@ -21,6 +21,7 @@ from theorems.kernel.interfaces.reading import (
     Mask,
     Reading,
     flatten,
+    is_pytorchs,
     roles_of,
 )
 from theorems.kernel.small_calls import NEAR, Found, Try, distance, due_rows, random_bias, random_mask, square_call
@@ -75,35 +76,63 @@ def _has_an_effect(tried: Try, reading: Reading, **options: Any) -> bool:
 
 def _senses(tried: Try, found: Found, name: str) -> tuple[Mask | None, Mask | None]:
     """What a parameter for masks takes booleans as, and numbers."""
-    boolean = _nearest(tried, found, name, random_mask(found.made), (SHOWS, HIDES, ADDED, ONES_HIDE))
-    return boolean, _nearest(tried, found, name, random_bias(found.made), (ADDED,))
+    mask = random_mask(found.made)
+    senses = (SHOWS, HIDES, ADDED, ONES_HIDE) if _adds_booleans(tried, found, name, mask) else (SHOWS, HIDES, ONES_HIDE)
+    return _nearest(tried, found, name, mask, senses), _nearest(tried, found, name, random_bias(found.made), (ADDED,))
+
+
+def _shapes(found: Found) -> tuple[str, ...]:
+    return FOLDED if found.reading.axes == "NLE" else MASK_SHAPES
+
+
+def _adds_booleans(tried: Try, found: Found, name: str, mask: Any) -> bool:
+    """Whether it may be for numbers alone: booleans are refused in all shapes, or added as ones and zeros are.
+
+    Under PyTorch's names they are no numbers.
+    """
+    one = found.made.replace(bias=mask.astype(np.float64))
+    off = [_off(tried, found, Mask(name, SHOWS, shape), mask, due=one) for shape in _shapes(found)]
+    return min(off) == math.inf or (min(off) < NEAR and not is_pytorchs(tried.has))
+
+
+def _off(tried: Try, found: Found, one: Mask, mask: Any, due: AttentionCall | None = None) -> float:
+    """How far the output with a mask is from what is due, infinite if it is refused.
+
+    Args:
+        one: how it is given.
+        due: the call of which the output is due, if not of that with the mask.
+    """
+    kind, key = ("mask", "visible") if mask.dtype == bool else ("bias", "bias")
+    reading = replace(found.reading, **{kind: one})  # type: ignore[arg-type]
+    made = found.made.replace(causal=found.reading.always_causal, **{key: mask})
+    made = interface_of(reading).expressible(made)
+    output, _ = tried.of(reading, made, **{key: tried.tensor(getattr(made, key))})
+    return distance(output, made if due is None else due.replace(causal=made.causal), found.scale, found.alignment)
 
 
 def _nearest(tried: Try, found: Found, name: str, mask: Any, senses: tuple[str, ...]) -> Mask | None:
     """The sense and the shape in which a mask has the effect that is due; of none, those of the nearest with which a
-    mask that hides nothing, or next to nothing, changes nothing."""
-    kind, key = ("mask", "visible") if mask.dtype == bool else ("bias", "bias")
+    mask that hides nothing, or next to nothing, changes nothing.
+
+    What takes a mask of one shape, and is wrong, is not asked for a poorer one: that it looks at the first head alone
+    is no convention.
+    """
     # A mask that is not added may take any number but 0, or large ones alone, as it takes 1.
     nothing = (np.ones_like(mask),) if mask.dtype == bool else (0 * mask, 1e-6 * mask)
-
-    def off(one: Mask, mask: Any) -> float:
-        reading = replace(found.reading, **{kind: one})  # type: ignore[arg-type]
-        made = found.made.replace(causal=found.reading.always_causal, **{key: mask})
-        made = interface_of(reading).expressible(made)
-        output, _ = tried.of(reading, made, **{key: tried.tensor(getattr(made, key))})
-        return distance(output, made, found.scale, found.alignment)
-
-    far: list[tuple[float, Mask]] = []
-    for shape, sense in product(FOLDED if found.reading.axes == "NLE" else MASK_SHAPES, senses):
-        one = Mask(name, sense, shape)
-        apart = off(one, mask)
-        if apart < NEAR:
+    for shape in _shapes(found):
+        among = [Mask(name, sense, shape) for sense in senses]
+        far = [(apart, place) for place, one in enumerate(among) if (apart := _off(tried, found, one, mask)) < math.inf]
+        if not far:
+            continue
+        one = among[min(far)[1]]
+        if min(far)[0] < NEAR:
             free = replace(one, shape="")
             small = (mask[0, 0], mask[:1], mask[:, :1], mask[:, :1, :1])
-            return free if shape == MASK_SHAPES[0] and all(off(free, x) < NEAR for x in small) else one
-        if apart < math.inf and all(off(one, x) < NEAR for x in nothing):
-            far.append((apart, one))
-    return min(far, key=lambda pair: pair[0])[1] if far else None
+            takes_all = shape == MASK_SHAPES[0] and all(_off(tried, found, free, x) < NEAR for x in small)
+            return free if takes_all else one
+        harmless = [pair for pair in far if all(_off(tried, found, among[pair[1]], x) < NEAR for x in nothing)]
+        return among[min(harmless)[1]] if harmless else None
+    return None
 
 
 def with_returned(tried: Try, found: Found, reading: Reading) -> Reading:

@@ -125,6 +125,15 @@ class Reading:
             yield f"given in every call: {', '.join(given)}"
 
 
+PYTORCH_SAYS = frozenset({"dropout_p", "is_causal", "scale", "enable_gqa"})
+"""With two of these a function has PyTorch's signature, whose documentation says what ``attn_mask`` means."""
+
+
+def is_pytorchs(parameters: Collection[str]) -> bool:
+    """Whether these are the names of PyTorch's function."""
+    return len(PYTORCH_SAYS & {*parameters}) > 1
+
+
 def roles_of(names: Collection[str]) -> dict[str, list[str]]:
     """The parameters of a callable by role, the best name first; an upper-case Q is a q."""
     lower = {name.lower(): name for name in names}
