@@ -25,6 +25,8 @@ PAIRS, TRIPLES = 25, 50
 
 
 SMALL_CALLS = 4
+OTHERS = 8
+"""Calls of the same plan that are asked whether they fail without its state."""
 MANY = 400
 """Calls among which a few are looked for."""
 
@@ -89,11 +91,7 @@ class Trials:
             small = [one for one in self._small_calls(self._small(plan)) if work_of(one) < work_of(own)]
             if own.state in LONG_STATES:
                 small = [one.replace(state=own.state) for one in small]
-            fresh = [one.replace(state=State.ONCE) for one in (*small, self._build_another(plan, number))]
-            # Of a kernel that remembers, the call alone fails once its numbers were there before.
-            remembers = own.state is not State.ONCE and not any(
-                self.falsifies(reduce_to(one, own.replace(state=State.ONCE)), about, claim) for one in fresh
-            )
+            remembers = own.state is not State.ONCE and self._fails_in_its_state_alone(number, small, own, about, claim)
 
             def fails(call: AttentionCall) -> bool:
                 if remembers and call.state is State.ONCE:
@@ -105,13 +103,39 @@ class Trials:
             self._smallest[at] = self.under_test.kernel.suit(smallest_failing(begun, fails))
         return self._smallest[at]
 
+    def _fails_in_its_state_alone(
+        self, number: int, small: list[AttentionCall], own: AttentionCall, about: str, claim: str
+    ) -> bool:
+        """Whether it is the state of a call that fails, and not its numbers.
+
+        Of a kernel that remembers, the call alone fails once its numbers were there before: so others are asked, until
+        one of them fails, first without the state.
+        """
+        plan = self._plan(number)
+        others = (self._build_another(plan, f"{number} {one}") for one in range(OTHERS))
+        for one in (*small, *others):
+            there = reduce_to(one, own)
+            if self.falsifies(there.replace(state=State.ONCE), about, claim):
+                return False
+            if self.falsifies(there, about, claim):
+                return True
+        return True
+
     def falsifies(self, call: AttentionCall, about: str, claim: str) -> bool:
         """Whether that claim is falsified on a call."""
+        return (about, claim) in self._falsified(call)
+
+    def disagrees(self, call: AttentionCall) -> str:
+        """The first claim of agreement with the formula that is falsified on a call; empty for none."""
+        return next((claim for about, claim in self._falsified(call) if not about), "")
+
+    def _falsified(self, call: AttentionCall) -> list[tuple[str, str]]:
+        """What is falsified on a call: what it is about, and its name."""
         try:
             made = list(examine(call, self.under_test))
         except Exception:
-            return False
-        return any(a == about and c.name == claim and c.verdict is Verdict.FALSIFIED for a, c in made)
+            return []
+        return [(about, one.name) for about, one in made if one.verdict is Verdict.FALSIFIED]
 
     def _trial(self, number: int, capability: Capability, few: bool) -> Trial | None:
         """That of a number; None if it is not about the capability."""
@@ -138,9 +162,9 @@ class Trials:
         call: AttentionCall = kernel.suit(built)
         return call
 
-    def _build_another(self, plan: Plan, number: int) -> AttentionCall:
+    def _build_another(self, plan: Plan, name: str) -> AttentionCall:
         """A call of the same plan with other numbers."""
-        return build_call(plan, self.under_test.kernel.declares, seed_from(f"another {number}") % 2**32)
+        return build_call(plan, self.under_test.kernel.declares, seed_from(f"another {name}") % 2**32)
 
     def _examine(self, number: int, call: AttentionCall) -> Trial:
         plan = self._plan(number)
