@@ -106,10 +106,10 @@ def _best(tried: Try, reading: Reading, made: AttentionCall) -> Found | None:
         output, _ = tried.of(one, made)
         if output is None:
             continue
-        # Every call is causal only where nobody can say so.
-        ways = (True, Alignment.TOP_LEFT), (True, Alignment.BOTTOM_RIGHT)
-        among = ((False, Alignment.TOP_LEFT), *(() if "causal" in reading.names else ways))
-        for scale, (causal, alignment) in product((None, 1.0), among):
+        # Every call is causal only where nobody can say so; where one can, it is wrong, but its tensors are told apart.
+        ways = ((False, Alignment.TOP_LEFT), (True, Alignment.TOP_LEFT), (True, Alignment.BOTTOM_RIGHT))
+        for scale, (causal, alignment) in product((None, 1.0), ways):
             off = distance(output, made.replace(causal=causal), scale, alignment)
-            found.append(Found(off, replace(one, always_causal=causal), scale, alignment, made))
+            always = causal and "causal" not in reading.names
+            found.append(Found(off, replace(one, always_causal=always), scale, alignment, made))
     return min(found, key=lambda one: one.off, default=None)

@@ -27,6 +27,9 @@ from theorems.kernel.interfaces.reading import (
 from theorems.kernel.small_calls import NEAR, Found, Try, distance, due_rows, random_bias, random_mask, square_call
 from theorems.kernel.with_torch import torch
 
+ONE_FOR_ALL_HEADS = "attention_mask"
+"""Of transformers and of Megatron-LM; it is (B, 1, L, T) there, and heads that it may have are nobody's business."""
+
 
 def with_options(tried: Try, found: Found) -> Reading:
     """The reading with what its masks mean, and without parameters that it has not."""
@@ -60,9 +63,11 @@ def _through_keywords(tried: Try, found: Found, reading: Reading) -> Reading:
                 break
     for name in ROLES["mask"][:3] if reading.mask is None is reading.bias else ():
         mask, bias = _senses(tried, replace(found, reading=reading), name)
-        visible = random_mask(square_call(causal=False))
-        if mask is not None and _has_an_effect(tried, replace(reading, mask=mask), visible=tried.tensor(visible)):
-            return replace(reading, mask=mask, bias=bias)
+        of = {"visible": tried.tensor(random_mask(square_call(causal=False)))} if mask is not None else {}
+        of |= {"bias": tried.tensor(random_bias(square_call(causal=False)))} if bias is not None else {}
+        one = replace(reading, mask=mask, bias=bias)
+        if of and all(_has_an_effect(tried, one, **{key: value}) for key, value in of.items()):
+            return one
     return reading
 
 
@@ -130,6 +135,8 @@ def _nearest(tried: Try, found: Found, name: str, mask: Any, senses: tuple[str, 
             small = (mask[0, 0], mask[:1], mask[:, :1], mask[:, :1, :1])
             takes_all = shape == MASK_SHAPES[0] and all(_off(tried, found, free, x) < NEAR for x in small)
             return free if takes_all else one
+        if name == ONE_FOR_ALL_HEADS and shape == MASK_SHAPES[0]:
+            continue
         harmless = [pair for pair in far if all(_off(tried, found, among[pair[1]], x) < NEAR for x in nothing)]
         return among[min(harmless)[1]] if harmless else None
     return None

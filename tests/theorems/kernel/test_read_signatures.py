@@ -75,6 +75,56 @@ def test_a_fault_is_not_read_as_a_convention(kernel: Any) -> None:
     assert falsified_claims(kernel_of(kernel), CALLS, optional=True)
 
 
+def with_changed(change: Any) -> Any:
+    """A core that changes its mask, (·, ·, ·, T), first."""
+
+    def core(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Any:
+        mask = options.get("mask")
+        whole = None if mask is None else mask.reshape((1,) * (4 - mask.dim()) + tuple(mask.shape))
+        return attend(q, k, v, **options | {"mask": whole if whole is None else change(whole)})
+
+    return core
+
+
+CHANGED = {
+    "first head": lambda mask: mask[:, :1],
+    "first entry": lambda mask: mask[:1],
+    "first row": lambda mask: mask[..., :1, :],
+    "all booleans are true": lambda mask: mask | True if mask.dtype == torch.bool else mask,
+}
+
+
+@pytest.mark.parametrize(
+    ("signature", "change"),
+    [
+        (SIGNATURES["torch"], "all booleans are true"),
+        (SIGNATURES["gpt2"], "first entry"),
+        (SIGNATURES["gpt2"], "first row"),
+        (READ["paddle"], "first head"),
+        (READ["paddle"], "all booleans are true"),
+        (READ["LLaMA"], "first entry"),
+        (READ["bias and mask"], "first row"),
+    ],
+)
+def test_a_mask_of_which_only_a_part_is_looked_at_is_not_read_as_a_smaller_one(signature: Any, change: str) -> None:
+    kernel = kernel_of(signature.make(with_changed(CHANGED[change])))
+    assert {"boolean-mask", "additive-mask"} <= kernel.declares
+    assert falsified_claims(kernel, CALLS, optional=True)
+
+
+def test_one_mask_for_all_heads_is_what_transformers_hands_over() -> None:
+    kernel = kernel_of(SIGNATURES["gpt2"].make(with_changed(CHANGED["first head"])))
+    assert "attention_mask: True shows a key, of shape (B, 1, L, T)" in headline(kernel)
+    assert falsified_claims(kernel, CALLS, optional=True) == set()
+
+
+def test_what_is_always_causal_is_not_refused_for_it() -> None:
+    def core(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Any:
+        return attend(q, k, v, **options | {"causal": True})
+
+    assert falsified_claims(kernel_of(READ["paddle"].make(core)), CALLS, optional=True)
+
+
 def test_what_an_interface_is_like_is_called_as_it_says() -> None:
     names = {name: kernel_of(one.make(attend)).interface.name for name, one in SIGNATURES.items()}
     assert names == {name: one.interface for name, one in SIGNATURES.items()}
