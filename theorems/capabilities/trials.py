@@ -37,6 +37,7 @@ class Trial:
 
     Attributes:
         call: as the kernel takes it.
+        plan: of it, without the options that the kernel refuses.
         claims: each with what it is about.
         refused: why the kernel refuses it.
         not_compiled: why PyTorch cannot compile it.
@@ -44,6 +45,7 @@ class Trial:
     """
 
     call: AttentionCall
+    plan: Plan
     claims: tuple[About, ...] = ()
     refused: str = ""
     not_compiled: str = ""
@@ -87,7 +89,7 @@ class Trials:
         """The smallest call like that of this number on which the claim is falsified; found once."""
         at = (number, about, claim)
         if at not in self._smallest:
-            own, plan = self._made[number].call, self._plan(number)
+            own, plan = self._made[number].call, self._made[number].plan
             small = [one for one in self._small_calls(self._small(plan)) if work_of(one) < work_of(own)]
             if own.state in LONG_STATES:
                 small = [one.replace(state=own.state) for one in small]
@@ -111,7 +113,7 @@ class Trials:
         Of a kernel that remembers, the call alone fails once its numbers were there before: so others are asked, until
         one of them fails, first without the state.
         """
-        plan = self._plan(number)
+        plan = self._made[number].plan
         others = (self._build_another(plan, f"{number} {one}") for one in range(OTHERS))
         for one in (*small, *others):
             there = reduce_to(one, own)
@@ -173,18 +175,18 @@ class Trials:
             try:
                 for one in examine(call, self.under_test):
                     claims.append(one)
-                return Trial(call, tuple(claims))
+                return Trial(call, plan, tuple(claims))
             except NotCompiled as refusal:
-                return Trial(call, tuple(claims), not_compiled=str(refusal))
+                return Trial(call, plan, tuple(claims), not_compiled=str(refusal))
             except Refused as refusal:
                 without = self._without_what_is_refused(plan, number)
                 if without is None:
-                    return Trial(call, refused=str(refusal))
+                    return Trial(call, plan, refused=str(refusal))
                 plan = without
                 call = self._build(plan, number)
             except (Exception, SystemExit) as error:
-                return Trial(call, broke=error)
-        return Trial(call, refused="one option after the other")
+                return Trial(call, plan, broke=error)
+        return Trial(call, plan, refused="one option after the other")
 
     def _without_what_is_refused(self, plan: Plan, number: int) -> Plan | None:
         """The plan with one option less of those that the kernel refuses together; None if that cannot be said."""

@@ -109,11 +109,31 @@ def without_causality_under_a_mask(
     )
 
 
+def without_masks(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    return scaled_dot_product_attention(query, key, value, None, dropout_p, is_causal, scale=scale)
+
+
 @cache
-def results() -> dict[str, Result]:
-    ids = tuple(capabilities())
-    found = verify_kernel(without_causality_under_a_mask, statements=ids, examples=25, dtype="float64")
+def results(kernel: Any = without_causality_under_a_mask) -> dict[str, Result]:
+    found = verify_kernel(kernel, statements=tuple(capabilities()), examples=25, dtype="float64")
     return {one.id.removeprefix("kernel-"): one for one in found}
+
+
+def test_a_mask_that_does_nothing_is_no_fault_of_states_and_dropout() -> None:
+    found = results(without_masks)
+    wrong = {name for name, one in found.items() if one.verdict is Verdict.FALSIFIED}
+    assert {"boolean-mask", "additive-mask"} <= wrong
+    assert found["repeated-calls"].verdict is Verdict.UPHELD
+    assert found["dropout"].verdict is Verdict.UPHELD
 
 
 def test_a_fault_of_two_options_is_found_to_be_one_of_them() -> None:
