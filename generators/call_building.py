@@ -56,7 +56,8 @@ def build_call(plan: Plan, declares: Collection[str], seed: int, number: int = 0
         number: of the plan in its array; some calls have more than 65536 keys.
     """
     drawing = _Drawing(dict(plan), frozenset(declares), seed)
-    huge = number % 48 == 23 and plan["state"] not in SHORT
+    sized = any(plan[name].isdigit() for name in ("values", "batch"))  # it is about these sizes
+    huge = number % 48 == 23 and plan["state"] not in SHORT and not sized
     of = drawing.sizes(HUGE + 1 + number if huge else 0)
     call = drawing.numbers(of, "ranks" if huge else drawing.plan["numbers"])
     if huge and drawing.plan["dropout"] == "none":  # a mean of zero would show no fault
@@ -120,6 +121,7 @@ class _Drawing:
         group = {"single": 1, "grouped": int(rng.choice((2, 3, 4))), "one of keys": H if many else 4}[plan["group"]]
         G = 1 if plan["group"] == "one of keys" else max(1, round(H / group)) if many else H
         B = int(rng.choice((2, 3) if most else (4, 5, 8) if plan["batch"] == "many" else (1, 2, 3)))
+        B = int(plan["batch"]) if plan["batch"].isdigit() else B
         if plan["scale"] == "own":
             E = max(E, 2)  # 1/√E is not 1
         of = Sizes(B, G * group, G, L, T, E, M)

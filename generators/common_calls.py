@@ -1,7 +1,8 @@
 """Calls as most programs make them: no state, every triple of the options without a mask, and size by size.
 
 A cover of all options has a mask in nearly all of its calls, and draws a size in few: what is wrong without a mask, or
-at one width of heads alone, is met here.
+at one width of heads alone, is met here. So is what no chance is to be left to: each multiple of 8 as a width, and
+masks of as many entries as heads.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from covertable import make
 
 BETWEEN = (12, 24, 40, 72, 80, 96, 100, 112, 136, 144, 160, 192, 200, 224)
 """Widths of heads that are no powers of two: kernels have blocks of 32, 64, 128 and 256."""
+MULTIPLES = tuple(range(8, 257, 8))
+"""Widths that a kernel may have code for: each is that of keys and values, and of either with another one."""
 MANY_HEADS = (17, 20, 24, 32, 40)
 CACHED = (513, 1025, 4097, 8192)
 """Keys of a single query, just above the blocks of caches and splits."""
@@ -58,6 +61,8 @@ def common_plans(
         yield {**neutral, "lengths": "long", "width": "narrow", "causal": causal}
     if len(levels["rows"]) > 1:
         yield from _plans_of_empty_rows(neutral, levels)
+    yield from _plans_of_as_many_entries_as_heads(neutral, levels)
+    yield from _plans_of_widths(neutral, levels)
 
 
 def _plans_of_empty_rows(neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
@@ -66,3 +71,26 @@ def _plans_of_empty_rows(neutral: Mapping[str, str], levels: Mapping[str, Sequen
     for mask in masks:
         for batch in levels["batch"]:
             yield {**neutral, "rows": levels["rows"][-1], "mask": mask, "batch": batch}
+
+
+def _plans_of_as_many_entries_as_heads(
+    neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]
+) -> Iterator[dict[str, str]]:
+    """Masks of each shape with one of these axes, or both: the sizes do not say which is which."""
+    masks = [mask for mask in levels["mask"] if "B" in mask or "H" in mask]
+    for mask, many in zip(masks, cycle("23"), strict=False):
+        # Of so many rows and keys no two entries are masked alike, and the weights of many keys are felt.
+        yield {**neutral, "lengths": "both", "width": "8", "mask": mask, "batch": many, "heads": many}
+
+
+def _plans_of_widths(neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
+    """Each multiple of 8 with values as wide as keys, then with others.
+
+    Where the scale is the kernel's own, logits are about one, so that half precision shows what is wrong; where it is
+    1, it shows that of exact numbers alone.
+    """
+    scale = "own" if "own" in levels["scale"] else "1"
+    for width in MULTIPLES:
+        yield {**neutral, "width": str(width), "values": str(width), "scale": scale, "numbers": "normal"}
+    for width, values in zip(MULTIPLES, reversed(MULTIPLES), strict=True):
+        yield {**neutral, "lengths": "keys", "width": str(width), "values": str(values), "numbers": "ranks"}

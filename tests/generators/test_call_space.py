@@ -100,6 +100,27 @@ def test_calls_are_affordable_and_of_many_sizes() -> None:
     assert any(one["T"] > 65536 for one in sizes)
 
 
+@pytest.mark.parametrize("calls", [CALLS, [build_call(plan, (), 0, k) for k, plan in enumerate(array(frozenset(), 2))]])
+def test_each_multiple_of_8_is_a_width_and_another_one_than_that_of_values(calls: list[AttentionCall]) -> None:
+    multiples, sizes = set(range(8, 257, 8)), [call.sizes for call in calls]
+    assert {one["E"] for one in sizes if one["E"] == one["M"]} >= multiples
+    assert {one["E"] for one in sizes if one["E"] != one["M"]} >= multiples
+    assert {one["M"] for one in sizes if one["E"] != one["M"]} >= multiples
+
+
+def test_masks_of_all_shapes_differ_between_entries_and_heads_where_these_are_as_many() -> None:
+    met = set()
+    for call in CALLS:
+        mask = call.visible if call.visible is not None else call.bias
+        B, H = call.query.shape[:2]
+        if mask is not None and mask.ndim == 4 and B == H > 1:
+            whole = np.broadcast_to(mask, (B, H, *mask.shape[2:]))
+            if (whole != np.swapaxes(whole, 0, 1)).any(axis=(2, 3))[~np.eye(B, dtype=bool)].all():
+                met.add((mask.dtype.kind, *(size > 1 for size in mask.shape)))
+    shapes = {(True, True, True), (False, True, True), (True, False, True), (True, False, False)}
+    assert met >= {(kind, *shape, True) for kind in "bf" for shape in shapes}
+
+
 @pytest.mark.parametrize("space", ["sdpa", "flash"])
 def test_some_calls_of_several_queries_have_more_than_a_thousand_of_them_or_of_keys(space: str) -> None:
     """In each cover of pairs; they cost half of what others may."""

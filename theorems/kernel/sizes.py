@@ -11,8 +11,9 @@ import numpy as np
 
 from generators.attention_call import AttentionCall, Memory
 from generators.call_space import Plan
+from generators.common_calls import MULTIPLES
 
-WIDTHS = (1, 2, 3, 4, 5, 6, 8, 16, 24, 32, 33, 40, 48, 64, 65, 72, 80, 96, 128, 160, 192, 224, 256)
+WIDTHS = tuple(sorted((1, 2, 3, 4, 5, 6, 33, 65, *MULTIPLES)))
 """At which a kernel that refuses some widths is tried."""
 MOST = 512
 """Queries, as many as keys, in the place of one query of many keys."""

@@ -18,7 +18,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -50,6 +50,7 @@ class _Worker:
 
     Attributes:
         unit: what it works on; None while it has nothing to do.
+        holds: groups of units that share what it computes for them.
         untrusted: whether that is untrusted code.
         began: when it began with it; None while it still imports what it needs.
         active: when it last sent something.
@@ -62,6 +63,7 @@ class _Worker:
     began: float | None = None
     active: float = 0.0
     ended: float | None = None
+    holds: set[str] = field(default_factory=set)
 
     def kill(self) -> None:
         """With the processes that were started in it, which may hold our output open."""
@@ -108,8 +110,8 @@ class Pool:
             while waiting or any(worker.unit is not None for worker in self._workers):
                 if signals.signal_received():
                     raise KeyboardInterrupt
-                while _is_needed(waiting, unit) and (worker := self._idle()) is not None:
-                    self._send(worker, waiting.popleft(), unit, tell)
+                while (found := self._next(waiting, unit)) is not None:
+                    self._send(*found, unit, tell)
                 for worker, message in self._receive():
                     number = self._take(worker, message, tell)
                     if number is not None:
@@ -143,12 +145,26 @@ class Pool:
                 _reap(worker)
             self._workers.clear()
 
-    def _idle(self) -> _Worker | None:
-        free = next((worker for worker in self._workers if worker.unit is None and worker.ended is None), None)
-        if free is None and len(self._workers) < self._size:
-            free = self._spawn()
-            self._workers.append(free)
-        return free
+    def _next(self, waiting: deque[int], unit: Callable[[int], Any]) -> tuple[_Worker, int] | None:
+        """An idle process and what it is to do, which waits no more; what need not be done is left out.
+
+        A group of units stays with the process that began it: another one would compute again what they share.
+        """
+        free = [worker for worker in self._workers if worker.unit is None and worker.ended is None]
+        if not free and len(self._workers) >= self._size:
+            return None
+        for number in tuple(waiting):
+            one = unit(number)
+            group = getattr(one, "together", "")
+            holder = next((worker for worker in self._workers if group in worker.holds), None)
+            if one is not None and holder is not None and holder not in free:
+                continue
+            waiting.remove(number)
+            if one is not None:
+                worker = holder or (free[0] if free else self._spawn())
+                worker.holds |= {group} if group else set()
+                return worker, number
+        return None
 
     def _spawn(self) -> _Worker:
         # A signal that the terminal sends to all is for this process to handle, not for them.
@@ -158,6 +174,7 @@ class Pool:
             process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **group)
         worker = _Worker(process)
         threading.Thread(target=_read, args=(worker, self._inbox), daemon=True).start()
+        self._workers.append(worker)
         return worker
 
     def _send(self, worker: _Worker, number: int, unit: Callable[[int], Any], tell: Tell) -> None:
@@ -262,13 +279,6 @@ def _read(worker: _Worker, inbox: SimpleQueue[tuple[_Worker, _Message]]) -> None
         except Exception as error:
             why = f"sent what cannot be read ({type(error).__name__}: {error})"
     inbox.put((worker, why))
-
-
-def _is_needed(waiting: deque[int], unit: Callable[[int], Any]) -> bool:
-    """Whether there is more to do; what need not be done is left out."""
-    while waiting and unit(waiting[0]) is None:
-        waiting.popleft()
-    return bool(waiting)
 
 
 def _reap(worker: _Worker) -> int:

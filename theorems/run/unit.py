@@ -54,6 +54,11 @@ class Unit:
         """Whether it runs untrusted code, in a process that may die of it."""
         return self.isolated and (is_in_a_file(self.id) or isinstance(self.under_test, KernelByName))
 
+    @property
+    def together(self) -> str:
+        """Capabilities of a kernel are views of the same calls, each examined once in a process."""
+        return f"calls {self.part}" if self.first else ""
+
     def where(self, done: int | None) -> str:
         """Where it is when so many cases are done."""
         if done is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -26,6 +27,8 @@ IN_BFLOAT16 = ("sum_of_weights_in_half",)
 # ---- sizes: each of them alone -------------------------------------------------------------------------------------
 
 head_of_160 = _only(lambda q, k, v: q.shape[-1] == 160, "head_of_160")
+head_of_48 = _only(lambda q, k, v: q.shape[-1] == 48, "head_of_48")
+values_of_88 = _only(lambda q, k, v: v.shape[-1] == 88 != q.shape[-1], "values_of_88")
 head_of_224 = _only(lambda q, k, v: q.shape[-1] == 224, "head_of_224")
 forty_heads = _only(lambda q, k, v: q.shape[1] == 40, "forty_heads")
 
@@ -48,6 +51,23 @@ def last_row_of_groups(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: f
     seen[-1] = seen[-2]
     return right_sdpa(q, k, v, seen, False, scale, p)
 
+
+def _of_heads_in_place_of_entries(lies: Callable[[Tensor], bool], name: str) -> None:
+    """A mask with these axes is taken for one with axes of entries and heads exchanged, where they are as long."""
+
+    def body(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
+        if mask is not None and mask.ndim == 4 and q.shape[0] == q.shape[1] > 1 and lies(mask):
+            mask = mask.transpose(0, 1)
+        return right_sdpa(q, k, v, mask, causal, scale, p)
+
+    body.__name__ = name
+    sdpa(body)
+
+
+_of_heads_in_place_of_entries(lambda x: x.shape[1] == 1 < x.shape[0] and x.dtype == torch.bool, "entries_as_heads")
+_of_heads_in_place_of_entries(lambda x: x.shape[1] == 1 < x.shape[0] and x.dtype != torch.bool, "bias_of_entries")
+_of_heads_in_place_of_entries(lambda x: x.shape[0] == 1 < x.shape[1] and x.dtype == torch.bool, "heads_as_entries")
+_of_heads_in_place_of_entries(lambda x: x.shape[0] == 1 < x.shape[1] and x.dtype != torch.bool, "bias_of_heads")
 
 # ---- memory --------------------------------------------------------------------------------------------------------
 

@@ -56,6 +56,13 @@ def test_results_are_in_their_order_and_no_process_is_left() -> None:
     assert alive() <= before  # another test's children may end meanwhile
 
 
+def test_a_group_stays_with_one_process_and_the_other_does_the_rest() -> None:
+    found = run([Adding(str(k), together="" if k % 2 else "even") for k in range(8)], 2, Listening())
+    assert [one.value for one in found] == [10] * 8
+    assert len({one.process for one in found[::2]}) == 1
+    assert len({one.process for one in found}) == 2
+
+
 @pytest.mark.parametrize(
     ("manner", "why"),
     [

@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,13 @@ from reference_attention.errors import InvalidInput
 
 @dataclass(frozen=True)
 class Sum:
-    """A result: the sum of the steps."""
+    """A result: the sum of the steps, and the process in which they were added up."""
 
     id: str
     value: int = 0
     steps: int = 0
     failed: str = ""
+    process: int = field(default_factory=os.getpid, compare=False)
 
     @property
     def summary(self) -> str:
@@ -41,6 +42,7 @@ class Adding:
     folder: str = ""
     so_far: Sum | None = None
     foreign: bool = False
+    together: str = ""
 
     def where(self, done: int | None) -> str:
         return f"at step {(done or 0) + 1}"
