@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from generators.attention_calls import Numbers, Sizes, tensors
+from generators.call_building import ranks
 from tests.theorems.capabilities.planted_kernels import formula
 from theorems.bounded.formats import FORMATS
+from theorems.capabilities.agreement import rows_of
 from theorems.capabilities.empty_rows import EMPTY, MEAN, MEAN_THROUGH, NAN, NAN_ALONE
 from theorems.capabilities.examination import _comparisons, examine
 from theorems.capabilities.hidden_keys import keys_to_poison
@@ -173,6 +175,14 @@ def test_a_tensor_that_autograd_does_not_know_of_has_no_gradient_where_something
     claims = [claim for _, claim in examine(call, kernel_of(attention, "float64").as_implementation())]
     falsified = {claim.name for claim in claims if claim.verdict is Verdict.FALSIFIED}
     assert falsified == (set() if keys == 1 else {"key-gradient"})
+
+
+@pytest.mark.parametrize(("scale", "stored"), [(1.0, True), (0.25, False)])
+def test_numbers_are_exact_where_half_precision_has_room_for_their_weights(scale: float, stored: bool) -> None:
+    """Queries are made smaller for the range of float16: times a quarter the second weight is e⁻¹⁶, not 0."""
+    call = ranks(Sizes(B=1, H=1, G=1, L=5, T=129, E=63, M=63), seed=0).replace(scale=scale)
+    rows = rows_of(call, kernel_of(scaled, "float16").as_implementation())
+    assert (rows.stored is not None) is stored
 
 
 def test_poison_lies_where_nothing_is_seen() -> None:
