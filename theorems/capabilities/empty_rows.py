@@ -56,7 +56,8 @@ def convention_of(rows: FurtherRows, answer: Answer) -> Convention:
         if name == NAN and not gradient.any():
             name = NAN_ALONE
         theirs.append(gradient)
-        due.append(np.full(gradient.size, np.nan if name == NAN else 0.0))
+        own = np.isnan(gradient) if _differentiates_log_zero(rows) else False
+        due.append(np.where(own | (name == NAN), np.nan, 0.0) * np.ones(gradient.size))
     return Convention(replace(same_bits(EMPTY, np.concatenate(theirs), np.concatenate(due)), branch=name), rows)
 
 
@@ -78,10 +79,17 @@ def _goes_through(rows: FurtherRows, empty: Bool[np.ndarray, "B H L"], answer: A
     return dk is not None and same("", dk, rows.key_gradient).verdict is Verdict.FALSIFIED
 
 
+def _differentiates_log_zero(rows: FurtherRows) -> bool:
+    """Whether a log-sum-exp of rows that see nothing has an upstream gradient, if only of 0: log 0 has no derivative,
+    and what a kernel makes of it may be 0/0.
+    """
+    return rows.call.lse_upstream is not None and rows.call.sinks is None
+
+
 def groups_of_nan(rows: FurtherRows, output: Float64[np.ndarray, "B H L M"]) -> Bool[np.ndarray, "B G"]:
-    """The groups with a row that sees nothing and is NaN."""
+    """The groups with a row that sees nothing and is NaN, or whose log-sum-exp, −∞, is differentiated."""
     sizes = rows.call.sizes
-    there = rows.empty & ~rows.call.absent & np.isnan(output).all(axis=-1)
+    there = rows.empty & ~rows.call.absent & (np.isnan(output).all(axis=-1) | _differentiates_log_zero(rows))
     return np.asarray(there.reshape(sizes["B"], sizes["G"], -1).any(axis=-1))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from generators.attention_call import COMPILED, REPEATS, AttentionCall, Memory, State
+from generators.attention_call import COMPILED, REPEATS, Alignment, AttentionCall, Memory, State
 from generators.further_tensors import with_columns_beyond
 from reference_attention.errors import InvalidInput
 from reference_attention.loss import Array
@@ -141,26 +141,28 @@ def _in_its_state(
         numbers = {name: one.tensor.clone() for name, one in there.items()}
         for name, x in (others | other_masks).items():
             there[name].fill(x)
-        _gradients(kernel, *forward(own), *upstreams)
+        _gradients(kernel, call, *forward(own), *upstreams)
         for name, x in numbers.items():
             there[name].fill(x)
     found, leaves = forward(own)
     if call.state is State.INTERLEAVED:
         forward(others, kernel.interface.expressible(with_other_options(call)))
     if call.state is State.SECOND_BACKWARD:
-        _gradients(kernel, found, leaves, -upstream.flip(2), None, again=True)
-    return found, _gradients(kernel, found, leaves, *upstreams)
+        _gradients(kernel, call, found, leaves, -upstream.flip(2), None, again=True)
+    return found, _gradients(kernel, call, found, leaves, *upstreams)
 
 
 def _gradients(
     kernel: Any,
+    call: AttentionCall,
     returned: Returned,
     given: Mapping[str, torch.Tensor],
     upstream: torch.Tensor,
     lse_upstream: torch.Tensor | None,
     again: bool = False,
 ) -> Gradients:
-    """By the name of a tensor; NaN for one that autograd does not know of, and none for those that are not wanted.
+    """By the name of a tensor; none for those that are not wanted. One that autograd does not know of has the gradient
+    zero if nothing that is returned depends on it, else NaN.
 
     The gradient of ⟨output, upstream⟩ gives the kernel the upstream gradient exactly. Handed over as
     ``grad_outputs``, where its place in memory matters, it costs each process a quarter of a second: torch then
@@ -176,7 +178,7 @@ def _gradients(
     if lse_upstream is not None:
         pairs.append((returned.log_sum_exp, lse_upstream.to(returned.log_sum_exp.dtype)))
     pairs = [(x, u) for x, u in pairs if x.requires_grad]
-    if not pairs and len(leaves) == len(given):
+    if not pairs and len(leaves) == len(given) and any(depends_on(call, kernel.alignment, name) for name in leaves):
         raise InvalidInput(f"--attention: {kernel.name} has a backward pass for some calls and none for others.")
     found: Any = [None] * len(leaves)
     try:
@@ -188,5 +190,18 @@ def _gradients(
     except (Exception, SystemExit) as error:
         said = " ".join(str(error).split())[:200].rstrip(".")
         raise KernelError(f"{kernel.name} raised {type(error).__name__} in its backward pass: {said}.") from None
-    each = zip(leaves.items(), found, strict=True)
-    return {name: float64_of(torch.full_like(x, torch.nan) if one is None else one) for (name, x), one in each}
+
+    def nothing(name: str) -> torch.Tensor:
+        return torch.full_like(leaves[name], torch.nan if depends_on(call, kernel.alignment, name) else 0.0)
+
+    each = zip(leaves, found, strict=True)
+    return {name: float64_of(nothing(name) if one is None else one) for name, one in each}
+
+
+def depends_on(call: AttentionCall, alignment: Alignment, name: str) -> bool:
+    """Whether what is returned depends on a tensor: on none where no row sees a key, and where none sees more than one
+    not on what weights are made of, for then they are 1. A kernel need not read such a tensor.
+    """
+    most = int(call.visibility(alignment).sum(axis=-1).max(initial=0))
+    is_one = most == 1 and call.sinks is None and call.lse_upstream is None
+    return most > (1 if is_one and name != "value" else 0)

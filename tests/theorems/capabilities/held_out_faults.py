@@ -69,6 +69,77 @@ _of_heads_in_place_of_entries(lambda x: x.shape[1] == 1 < x.shape[0] and x.dtype
 _of_heads_in_place_of_entries(lambda x: x.shape[0] == 1 < x.shape[1] and x.dtype == torch.bool, "heads_as_entries")
 _of_heads_in_place_of_entries(lambda x: x.shape[0] == 1 < x.shape[1] and x.dtype != torch.bool, "bias_of_heads")
 
+
+# ---- sizes and options together ------------------------------------------------------------------------------------
+
+
+@sdpa
+def values_in_steps_of_their_width(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
+    """ik_llama.cpp PR #2031: decoding walks keys in blocks of their width, and values in blocks of theirs."""
+    E, M, T = q.shape[-1], v.shape[-1], k.shape[2]
+    if q.shape[2] == 1 and M < E < T:
+        j = torch.arange(T)
+        v = v[:, :, j // E * M + j % E]
+    return right_sdpa(q, k, v, mask, causal, scale, p)
+
+
+@flash
+def window_of_a_single_query(q: Any, k: Any, v: Any, causal: bool, window: Any, softcap: float, scale: float) -> Any:
+    """ROCm/flash-attention #158: with a window, the one query of decoding is at the first key, not the last."""
+    if q.shape[2] > 1 or window[0] < 0:
+        return right_flash(q, k, v, causal, window, softcap, scale)
+    seen = near(1, k.shape[2], causal=causal, window=window)
+    return textbook(q, k, v, visible=seen, scale=scale, softcap=softcap)
+
+
+@flash
+def late_heads_at_half_the_rate(q: Any, k: Any, v: Any, causal: bool, window: Any, softcap: float, scale: float) -> Any:
+    """mlir-air PR #1428: the counter of causal rows wraps too late; heads from the ninth on see half as far."""
+    H, L, T = q.shape[1], q.shape[2], k.shape[2]
+    if not causal or H < 12 or max(window) >= 0:
+        return right_flash(q, k, v, causal, window, softcap, scale)
+    slow = torch.arange(T) <= torch.arange(L)[:, None] // 2 + T - L
+    seen = near(L, T, causal=True, corner=True) & ((torch.arange(H) < 8)[:, None, None] | slow)
+    return textbook(q, k, v, visible=seen, scale=scale, softcap=softcap)
+
+
+# ---- gradients ------------------------------------------------------------------------------------------------------
+
+
+def _with_hook(x: Tensor, hook: Any) -> Tensor:
+    own = x.clone()
+    if own.requires_grad:
+        own.register_hook(hook)
+    return own
+
+
+@sdpa
+def rows_of_the_head_before(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
+    """FlagGems PR #898: queries padded to 64 are rows of the next head, and add to dV of its first keys."""
+    n = -q.shape[2] % 64
+
+    def spoil(g: Tensor) -> Tensor:
+        g = g.clone()
+        g[:, 1:, :n] += g[:, :-1, -n:].clone()
+        return g
+
+    if q.shape[2] > 64 and n and 1 < q.shape[1] == k.shape[1] and k.shape[2] >= n:
+        v = _with_hook(v, spoil)
+    return right_sdpa(q, k, v, mask, causal, scale, p)
+
+
+@sdpa
+def upstream_in_the_outputs_strides(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
+    """pytorch #133671: an output lies rows before heads, and a contiguous gradient is read as if it did, too."""
+
+    def read(g: Tensor) -> Tensor:
+        _, H, L, M = g.shape
+        lies = (L * H * M, M, H * M, 1)
+        return g.as_strided(g.shape, lies, g.storage_offset()) if g.is_contiguous() else g
+
+    return _with_hook(right_sdpa(q, k, v, mask, causal, scale, p), read)
+
+
 # ---- memory --------------------------------------------------------------------------------------------------------
 
 

@@ -7,8 +7,10 @@ import pytest
 import torch
 
 from generators.attention_calls import Numbers, Sizes, tensors
+from generators.call_building import ranks
 from tests.theorems.capabilities.planted_kernels import formula
 from theorems.bounded.formats import FORMATS
+from theorems.capabilities.agreement import rows_of
 from theorems.capabilities.empty_rows import EMPTY, MEAN, MEAN_THROUGH, NAN, NAN_ALONE
 from theorems.capabilities.examination import _comparisons, examine
 from theorems.capabilities.hidden_keys import keys_to_poison
@@ -121,6 +123,24 @@ def test_the_plain_formula_is_right_with_rows_that_see_nothing(added: bool, name
     assert branches <= {NAN, NAN_ALONE}  # of a call that does not ask for dQ it is NaN
 
 
+@pytest.mark.parametrize(("wrong", "falsified"), [(False, set()), (True, {"key-gradient"})])
+def test_the_logarithm_of_zero_has_no_derivative(wrong: bool, falsified: set[str]) -> None:
+    """What 0/0 a kernel makes of it stays in its group: other groups, and finite numbers, are what is due."""
+    call = tensors(Sizes(B=1, H=2, G=2, L=3, T=5, E=4, M=4), Numbers.NORMAL, seed=0)
+    bias = np.zeros((1, 2, 3, 5))
+    bias[0, 1, 2] = -np.inf
+    upstream = np.random.default_rng(0).standard_normal((1, 2, 3))
+    call = call.replace(bias=bias, scale=1.0, log_sum_exp=True, lse_upstream=upstream)
+    rows = FurtherRows(call, FORMATS["float64"])
+    dq, dk = rows.query_gradient.value.copy(), rows.key_gradient.value.copy()
+    dq[0, 1, 2], dk[0, 1] = np.nan, np.nan
+    if wrong:
+        dk[0, 0, 0, 0] = np.nan
+    found = Answer(rows.output.value, dq, dk, rows.value_gradient.value, rows.log_sum_exp.value)
+    claims = [claim for _, claim in _comparisons(rows, found)]
+    assert {claim.name for claim in claims if claim.verdict is not Verdict.UPHELD} == falsified
+
+
 @pytest.mark.parametrize("added", [True, False])
 def test_rows_of_nan_that_are_not_looked_at_spoil_the_gradients_of_their_groups(added: bool) -> None:
     """And no others: of a large call some rows have an upstream gradient."""
@@ -142,6 +162,27 @@ def test_rows_of_nan_that_are_not_looked_at_spoil_the_gradients_of_their_groups(
     claims = [claim for _, claim in examine(call, under_test)]
     assert {"value-gradient", "key-gradient", "query-gradient"} <= {claim.name for claim in claims}
     assert {claim.verdict for claim in claims} == {Verdict.UPHELD}
+
+
+@pytest.mark.parametrize("keys", [1, 5])
+def test_a_tensor_that_autograd_does_not_know_of_has_no_gradient_where_something_is_due(keys: int) -> None:
+    """With a single key weights are 1 whatever it is, and a kernel need not read it."""
+
+    def attention(query: X, key: X, value: X, scale: float | None = None) -> X:
+        return scaled(query, key.detach() if key.shape[2] == keys else key, value, None, scale)
+
+    call = tensors(Sizes(B=1, H=1, G=1, L=3, T=keys, E=4, M=4), Numbers.NORMAL, seed=0)
+    claims = [claim for _, claim in examine(call, kernel_of(attention, "float64").as_implementation())]
+    falsified = {claim.name for claim in claims if claim.verdict is Verdict.FALSIFIED}
+    assert falsified == (set() if keys == 1 else {"key-gradient"})
+
+
+@pytest.mark.parametrize(("scale", "stored"), [(1.0, True), (0.25, False)])
+def test_numbers_are_exact_where_half_precision_has_room_for_their_weights(scale: float, stored: bool) -> None:
+    """Queries are made smaller for the range of float16: times a quarter the second weight is e⁻¹⁶, not 0."""
+    call = ranks(Sizes(B=1, H=1, G=1, L=5, T=129, E=63, M=63), seed=0).replace(scale=scale)
+    rows = rows_of(call, kernel_of(scaled, "float16").as_implementation())
+    assert (rows.stored is not None) is stored
 
 
 def test_poison_lies_where_nothing_is_seen() -> None:

@@ -169,3 +169,19 @@ def mean_where_nothing_is_seen(
         z = z.masked_fill(~attn_mask, -math.inf) if attn_mask.dtype == torch.bool else z + attn_mask.to(wide)
     weights = torch.softmax(z.masked_fill((z == -math.inf).all(dim=-1, keepdim=True), 0.0), dim=-1)
     return (torch.dropout(weights, dropout_p, train=True) @ value.to(wide)).to(query.dtype)
+
+
+@unusual
+def reads_what_is_seen(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, scale: float | None = None
+) -> Tensor:
+    """Without a key in sight nothing is read, and of a single key only its value: autograd knows of no more."""
+    everything = torch.ones(1, dtype=torch.bool)
+    mask = everything if attn_mask is None else attn_mask
+    seen = mask if mask.dtype == torch.bool else mask > -math.inf
+    if not seen.any():
+        return torch.zeros(*query.shape[:3], value.shape[3], dtype=query.dtype)
+    if key.shape[2] == 1 and seen.all():
+        return value.repeat_interleave(query.shape[1] // key.shape[1], dim=1).expand(-1, -1, query.shape[2], -1)
+    chosen = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    return right_sdpa(query, key, value, attn_mask, False, chosen, 0.0)

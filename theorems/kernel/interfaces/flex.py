@@ -25,7 +25,8 @@ Mod = Callable[..., Any]
 def score_mod_of(request: Request) -> Mod | None:
     """(score, entry, head, query, key) → score, of all that changes scores; None where nothing does."""
     B, H, L, _ = request.query.shape
-    affine, bias, slopes, cap = request.score_mod, None, request.slopes, request.softcap
+    affine, slopes = (None if x is None else _wide(x) for x in (request.score_mod, request.slopes))
+    bias, cap = None, request.softcap
     if request.bias is not None and request.mask is not None:
         bias = request.mask.expand(B, H, L, request.key.shape[2])
     if affine is None and bias is None and slopes is None and not cap:
@@ -41,6 +42,11 @@ def score_mod_of(request: Request) -> Mod | None:
         return score if slopes is None else score - slopes[b, h] * (j - i).abs()
 
     return mod
+
+
+def _wide(x: Any) -> Any:
+    """In float32 at least, as scores are: in half a place beyond 2048 is rounded, and one beyond 65504 infinite."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def mask_mod_of(request: Request) -> Mod | None:

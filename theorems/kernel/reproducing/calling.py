@@ -131,7 +131,7 @@ class Calling:
         nan = self.answer is not None and np.isnan(self.answer.output).all()
         if given and all(np.isnan(x).all() for x in given) and not nan:
             yield 'assert output.requires_grad, "no gradient: autograd does not know of its inputs"'
-        unused = ", allow_unused=True" if any(np.isnan(x).all() for x in given) else ""
+        unused = ", allow_unused=True" if any(np.isnan(x).all() or not x.any() for x in given) else ""
         retain = ", retain_graph=True" if again else ""
         leaves = f"({names(self.leaves.values())})"
         grad = f"torch.autograd.grad({results}, {leaves}, {upstreams}{retain}{unused})"

@@ -27,13 +27,13 @@ def flex_lines(call: AttentionCall, objects: Set[str]) -> Iterator[str]:
             yield ""
         yield "def score_of(score, b, h, i, j):"
         if call.score_mod is not None:
-            yield "    score = score * score_mod[h, 0] + score_mod[h, 1] * (j - i) + score_mod[h, 2]"
+            yield "    score = score * score_mod[h, 0] + score_mod[h, 1] * (j - i).to(score.dtype) + score_mod[h, 2]"
         if call.softcap:
             yield f"    score = {call.softcap!r} * torch.tanh(score / {call.softcap!r})"
         if call.bias is not None:
             yield "    score = score + bias_of[b, h, i, j]"
         if call.slopes is not None:
-            yield "    score = score - slopes[b, h] * (j - i).abs()"
+            yield "    score = score - slopes[b, h] * (j - i).abs().to(score.dtype)"
         yield "    return score"
         yield ""
     if objects & {"mask_mod", "block_mask"}:
