@@ -50,13 +50,13 @@ class Parts(Generic[R]):
                 handle(UnitDone(one.result))
 
     def order(self, *, backwards: bool) -> list[int]:
-        """The parts that are to be done: unit after unit, the last unit first if ``backwards``, but for those that
-        say that they are first.
+        """The parts that are to be done: unit after unit, the most urgent ones first; then the last first if
+        ``backwards``.
         """
-        units = list(self._joining)
-        if backwards:
-            early = [one for one in units if getattr(one.unit, "first", False)]
-            units = [*early, *(one for one in reversed(units) if one not in early)]
+        units = sorted(reversed(self._joining) if backwards else self._joining, key=lambda one: _urgency(one) == 0)
+        # Of those that are urgent the order is their own, whichever way the others go.
+        early = [one for one in self._joining if _urgency(one)]
+        units[: len(early)] = sorted(early, key=_urgency, reverse=True)
         return [k for one in units for k in range(one.next, one.end) if not self.needless(k)]
 
     def part_to_do(self, k: int) -> Work[R] | None:
@@ -173,3 +173,8 @@ class _Joining(Generic[R]):
 
     def _conclude(self, result: R) -> R:
         return result if self._whole is None else self._whole.conclude(result)
+
+
+def _urgency(one: _Joining[Any]) -> int:
+    """How much its results are waited for."""
+    return int(getattr(one.unit, "urgency", 0))

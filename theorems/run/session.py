@@ -204,7 +204,7 @@ class Session:
                 isolated=request.isolate,
                 title=one.title,
                 realistic=request.realistic,
-                first=_is_capability(one),
+                urgency=_urgency(one),
             )
             for one in chosen
         ]
@@ -212,6 +212,13 @@ class Session:
     def _hints(self, results: list[Result], sandbox: Sandbox) -> tuple[str, ...]:
         falsified = any(result.verdict is Verdict.FALSIFIED for result in results)
         return hints_on(self.request.under_test, sandbox) if falsified else ()
+
+
+def _urgency(heading: Heading) -> int:
+    """What a kernel is able to do is looked at before what follows from it, gradients first: where an output is wrong
+    they are, too, and most of what is wrong is found at the first calls.
+    """
+    return _is_capability(heading) + (heading.id == "kernel-gradients")
 
 
 def _is_capability(heading: Heading) -> bool:

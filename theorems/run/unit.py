@@ -32,7 +32,7 @@ class Unit:
         isolated: whether untrusted code, if it is some, must run in another process.
         title: of the statement, for a result without a case.
         realistic: whether only cases as users have them are generated.
-        first: whether it is done before others: what a kernel is able to do is known sooner than what follows from it.
+        urgency: the larger, the sooner it is done; 0 for what follows from what a kernel is able to do.
         part: which :data:`PART` cases of a statement these are; a unit that is not cut has all of them.
     """
 
@@ -47,7 +47,7 @@ class Unit:
     part: int = 0
     title: str = ""
     realistic: bool = False
-    first: bool = False
+    urgency: int = 0
 
     @property
     def foreign(self) -> bool:
@@ -57,7 +57,7 @@ class Unit:
     @property
     def together(self) -> str:
         """Capabilities of a kernel are views of the same calls, each examined once in a process."""
-        return f"calls {self.part}" if self.first else ""
+        return f"calls {self.part}" if self.urgency else ""
 
     def where(self, done: int | None) -> str:
         """Where it is when so many cases are done."""

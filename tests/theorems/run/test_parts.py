@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from theorems.core.statement import Statement
 from theorems.run import unit as units_of_verify
 from theorems.run import verify as runner
 from theorems.run.journal import Journal
+from theorems.run.parts import Parts
 from theorems.run.result import Result, merge_results
 from theorems.run.schedule import run
 from theorems.run.unit import Unit
@@ -31,6 +32,18 @@ def test_parts_are_joined_in_their_order(jobs: int) -> None:
     assert found == [Text("one", "<abcde>"), Text("two", "x"), Text("three", "<fg>")]
     assert sorted(one.id for one in steps.results) == ["one", "three", "two"]  # units, not parts
     assert [done for id, done in steps.steps if id == "one"] == [1, 2, 3, 4, 5]
+
+
+@dataclass(frozen=True)
+class Urgent(Letters):
+    urgency: int = 0
+
+
+def test_what_is_urgent_is_done_first_in_its_own_order() -> None:
+    units = [Urgent(id, "x", urgency=n) for id, n in (("a", 0), ("b", 1), ("c", 1), ("d", 2), ("e", 0))]
+    parts = Parts(units, lambda event: None, None, None)
+    assert parts.order(backwards=False) == [3, 1, 2, 0, 4]
+    assert parts.order(backwards=True) == [3, 1, 2, 4, 0]
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
