@@ -49,6 +49,8 @@ class State(StrEnum):
     """The same tensors held other numbers in a call before it."""
     INTERLEAVED = "interleaved"
     """A call on other numbers lies between it and the look at its output, and before its backward pass."""
+    AFTER_ANOTHER = "after another"
+    """A call of the same sizes before it, on other numbers, without gradients, and with a mask if it has none."""
     SECOND_BACKWARD = "second backward"
     """Another upstream gradient went back through the same graph before."""
     COMPILED = "compiled"

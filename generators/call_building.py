@@ -348,7 +348,7 @@ def _mask(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
     named = {"B": B, "H": H, "L": L, "T": T, "1": 1}
     shape = tuple(named[axis] for axis in axes.removesuffix(")").split(", "))
     seen = rng.random(shape) < rng.choice((0.1, 0.5, 0.9))
-    if rng.random() < 0.3:  # padding: what is hidden is at the end
+    if rng.random() < (0.6 if shape[1:3] == (1, 1) else 0.3):  # padding: what is hidden is at the end
         seen = np.broadcast_to(np.arange(T) < rng.integers(1, T + 1, (*shape[:-1], 1)), shape).copy()
     if T > 1 and plan["poison"] != "none":
         seen[..., rng.permutation(T)[: max(1, T // 4)]] = False

@@ -8,7 +8,7 @@ masks of as many entries as heads.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import cycle
+from itertools import cycle, product
 
 import numpy as np
 from covertable import make
@@ -22,6 +22,8 @@ CACHED = (513, 1025, 4097, 8192)
 """Keys of a single query, just above the blocks of caches and splits."""
 OPTIONS = ("relation", "group", "scale", "causal", "window", "softcap", "log-sum-exp")
 """Of which every triple meets."""
+ALONE = ("causal", "window", "softcap", "sinks", "slopes")
+"""Of which each is met without any other, too."""
 CYCLES: Mapping[str, Sequence[str]] = {
     "width": (*map(str, BETWEEN), "64", "128", "256"),
     "heads": ("few", *map(str, MANY_HEADS[:2]), "few", *map(str, MANY_HEADS[2:])),
@@ -61,6 +63,7 @@ def common_plans(
         yield {**neutral, "lengths": "long", "width": "narrow", "causal": causal}
     if len(levels["rows"]) > 1:
         yield from _plans_of_empty_rows(neutral, levels)
+    yield from _plans_of_single_options(neutral, levels)
     yield from _plans_of_as_many_entries_as_heads(neutral, levels)
     yield from _plans_of_widths(neutral, levels)
 
@@ -71,6 +74,17 @@ def _plans_of_empty_rows(neutral: Mapping[str, str], levels: Mapping[str, Sequen
     for mask in masks:
         for batch in levels["batch"]:
             yield {**neutral, "rows": levels["rows"][-1], "mask": mask, "batch": batch}
+
+
+def _plans_of_single_options(
+    neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]
+) -> Iterator[dict[str, str]]:
+    """One option alone, at numbers of keys around those of blocks, and masks of keys of many entries."""
+    for name in ALONE:
+        for level, _ in product(levels[name][1:], range(3)):
+            yield {**neutral, name: level, "lengths": "keys", "numbers": "normal"}
+    for mask, _ in product([one for one in levels["mask"] if one.endswith("(B, 1, 1, T)")], range(3)):
+        yield {**neutral, "mask": mask, "lengths": "keys", "batch": "many", "numbers": "normal"}
 
 
 def _plans_of_as_many_entries_as_heads(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +21,7 @@ from theorems.kernel.placing import (
     memory_of,
     place_mask,
     place_tensor,
+    with_a_mask,
     with_other_options,
 )
 from theorems.kernel.repeating import answer_repeatedly
@@ -114,7 +116,7 @@ def _in_its_state(
 ) -> tuple[Returned, Gradients]:
     """What the kernel returned and the gradients, with what else happens around the call."""
     wants = call.wants if kernel.differentiable else ""
-    busy = call.state in (State.OVERWRITTEN, State.INTERLEAVED)
+    busy = call.state in (State.OVERWRITTEN, State.INTERLEAVED, State.AFTER_ANOTHER)
     others = {name: -held[name].tensor.flip(2) for name in TENSORS if busy}
     other_masks = {name: masks[name].tensor.flip(-1) for name in ("visible", "bias") if busy and name in masks}
     own_masks = {name: one.tensor for name, one in masks.items()}
@@ -136,6 +138,11 @@ def _in_its_state(
             return kernel.of_request(kernel.request(call, tensors, own_masks | leaves)), leaves
 
     own = {name: one.tensor for name, one in held.items()}
+    if call.state is State.AFTER_ANOTHER:
+        other = kernel.interface.expressible(with_a_mask(call, kernel.declares))
+        placed = {name: one.tensor for name, one in masks_of(kernel, other).items()}
+        with torch.no_grad(), suppress(KernelError):
+            kernel.of_request(kernel.request(other, others, placed))
     if call.state is State.OVERWRITTEN:
         there = dict(held) | {name: masks[name] for name in other_masks}
         numbers = {name: one.tensor.clone() for name, one in there.items()}

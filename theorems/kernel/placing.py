@@ -5,7 +5,7 @@ A kernel that reads beside a tensor returns NaN; one that writes there, or into 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -114,6 +114,13 @@ def with_other_options(call: AttentionCall) -> AttentionCall:
     """The call with another scale, and fewer of its options: whatever takes the call takes that."""
     scale = None if call.scale is None else 2 * call.scale
     return call.replace(scale=scale, causal=False, window=None, softcap=0.0)
+
+
+def with_a_mask(call: AttentionCall, declares: Collection[str]) -> AttentionCall:
+    """The call with a mask of (L, T), if it has none and the kernel takes some: row i sees the first i + 1 keys."""
+    if call.visible is not None or call.bias is not None or "boolean-mask" not in declares:
+        return call
+    return call.replace(visible=np.tri(call.sizes["L"], call.sizes["T"], dtype=bool), causal=False, window=None)
 
 
 def memory_of(name: str, call: AttentionCall) -> Memory:

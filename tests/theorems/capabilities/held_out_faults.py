@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -101,6 +102,27 @@ def late_heads_at_half_the_rate(q: Any, k: Any, v: Any, causal: bool, window: An
     slow = torch.arange(T) <= torch.arange(L)[:, None] // 2 + T - L
     seen = near(L, T, causal=True, corner=True) & ((torch.arange(H) < 8)[:, None, None] | slow)
     return textbook(q, k, v, visible=seen, scale=scale, softcap=softcap)
+
+
+@flash
+def cap_of_padded_keys(q: Any, k: Any, v: Any, causal: bool, window: Any, softcap: float, scale: float) -> Any:
+    """llama.cpp PR #29034: keys that pad a tile of 64 are hidden before the cap, which makes −cap of −∞."""
+    pad = -k.shape[2] % 64
+    if not softcap or causal or max(window) >= 0 or k.shape[2] < 64 or not pad:
+        return right_flash(q, k, v, causal, window, softcap, scale)
+    output, lse = textbook(q, k, v, scale=scale, softcap=softcap)
+    more = torch.logaddexp(lse, torch.full_like(lse, -softcap + math.log(pad)))
+    return output * torch.exp(lse - more)[..., None].to(output.dtype), more
+
+
+@sdpa
+def keys_of_the_first_entry(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
+    """llama.cpp #24912: how many keys are there is read off the mask of the first entry, in blocks of 32."""
+    if mask is not None and mask.ndim == 4 and mask.shape[0] > 1 and mask.dtype == torch.bool:
+        first = mask[0].flatten(0, -2).any(0).nonzero()
+        last = int(first.max()) if len(first) else k.shape[2]
+        mask = mask & (torch.arange(mask.shape[-1]) < (last // 32 + 1) * 32)
+    return right_sdpa(q, k, v, mask, causal, scale, p)
 
 
 # ---- gradients ------------------------------------------------------------------------------------------------------
@@ -220,6 +242,28 @@ def dropout_of_one_seed(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: 
     with torch.random.fork_rng():
         torch.manual_seed(0x1BF58)
         return right_sdpa(q, k, v, mask, causal, scale, p)
+
+
+@sdpa
+def mask_of_the_call_before(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
+    """flashinfer PR #1028: a custom mask stays for calls of the same lengths that have none."""
+    at = (q.shape[2], k.shape[2])
+    if mask is not None:
+        MASKS[at] = mask.clone()
+    elif not causal and at in MASKS and MASKS[at].ndim == 2:
+        mask = MASKS[at]
+    return right_sdpa(q, k, v, mask, causal, scale, p)
+
+
+@sdpa
+def sizes_of_inference(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
+    """pytorch #134050: sizes first seen without gradients have no log-sum-exp in later backward passes."""
+    trained = TRAINED.setdefault((*q.shape, k.shape[2]), torch.is_grad_enabled() and q.requires_grad)
+    return right_sdpa(q if trained else _with_hook(q, lambda g: g / 2), k, v, mask, causal, scale, p)
+
+
+MASKS: dict[tuple[int, ...], Tensor] = {}
+TRAINED: dict[tuple[int, ...], bool] = {}
 
 
 # ---- half precision ------------------------------------------------------------------------------------------------

@@ -212,3 +212,13 @@ def test_a_call_that_is_wrong_once_in_a_thousand_times_is_made_as_often() -> Non
     under_test = kernel_named("tests.theorems.capabilities.forgetful_kernels:one_in_a_thousand").as_implementation()
     said = under_test.explained(statement_named("kernel-repeated-calls"), call().replace(state=State.MANY), under_test)
     assert "for number in range(3000):" in said.test, said.no_test
+
+
+@pytest.mark.parametrize("fault", ["mask_of_the_call_before", "sizes_of_inference"])
+def test_a_call_of_the_same_sizes_is_made_before(fault: str) -> None:
+    under_test = kernel_named(f"tests.theorems.capabilities.held_out_faults:{fault}", "float64").as_implementation()
+    given = call().replace(state=State.AFTER_ANOTHER)
+    said = under_test.explained(statement_named("kernel-repeated-calls"), given, under_test)
+    assert "before(*(-x.detach().flip(2) for x in (query, key, value)))" in said.test, said.no_test
+    assert "visible = torch.ones(2, 3, dtype=torch.bool).tril()" in said.test
+    assert said.test.count("def run(") == 1

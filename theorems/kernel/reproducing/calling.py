@@ -12,7 +12,7 @@ import numpy as np
 from generators.attention_call import AttentionCall, Memory, State
 from theorems.core.on_kernel import Answer
 from theorems.kernel.answering import masks_of
-from theorems.kernel.placing import FURTHER_LEAVES, memory_of, place_tensor, with_other_options
+from theorems.kernel.placing import FURTHER_LEAVES, memory_of, place_tensor, with_a_mask, with_other_options
 from theorems.kernel.reproducing.flex_text import flex_lines
 from theorems.kernel.reproducing.module_text import module_lines
 from theorems.kernel.reproducing.placement import OPTIONS
@@ -191,8 +191,9 @@ class Calling:
             yield "run(query, key, value)"
             yield f"{names(self.results)} = run(query, key, value)"
         elif state is State.OVERWRITTEN:
-            yield from self.run()
             yield from self._overwritten()
+        elif state is State.AFTER_ANOTHER:
+            yield from self._after_another()
         else:
             yield from self._around_the_backward_pass(state, made)
 
@@ -215,6 +216,17 @@ class Calling:
         yield "run(query, key, value)"
         yield "for x, own in zip(there, numbers_of):"
         yield "    x.copy_(own)"
+        yield f"{names(self.results)} = run(query, key, value)"
+
+    def _after_another(self) -> Iterator[str]:
+        """A call of the same sizes before it."""
+        other = self.kernel.interface.expressible(with_a_mask(self.call, self.kernel.declares))
+        if other.visible is not self.call.visible:
+            L, T = other.visible.shape[-2:]
+            yield f"visible = torch.ones({L}, {T}, dtype=torch.bool).tril()"
+        yield from self.run()
+        yield from Calling(self.kernel, other.replace(wants="")).function("before")
+        yield "before(*(-x.detach().flip(2) for x in (query, key, value)))"
         yield f"{names(self.results)} = run(query, key, value)"
 
     def _own_part(self, mask: str) -> str:
