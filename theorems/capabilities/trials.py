@@ -125,13 +125,13 @@ class Trials:
 
     def falsifies(self, call: AttentionCall, about: str, claim: str) -> bool:
         """Whether that claim is falsified on a call."""
-        return (about, claim) in self._falsified(call)
+        return (about, claim) in self._falsified_claims(call)
 
     def disagrees(self, call: AttentionCall) -> str:
         """The first claim of agreement with the formula that is falsified on a call; empty for none."""
-        return next((claim for about, claim in self._falsified(call) if not about), "")
+        return next((claim for about, claim in self._falsified_claims(call) if not about), "")
 
-    def _falsified(self, call: AttentionCall) -> list[tuple[str, str]]:
+    def _falsified_claims(self, call: AttentionCall) -> list[tuple[str, str]]:
         """What is falsified on a call: what it is about, and its name."""
         try:
             made = list(examine(call, self.under_test))
