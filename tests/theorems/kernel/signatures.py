@@ -785,7 +785,7 @@ def mlx(core: Core) -> Callable[..., Any]:
     ) -> Tensor:
         causal = isinstance(mask, str)
         own = None if causal else mask
-        return core(q, k, v, scale=scale, mask=own, causal=causal, diagonal=LONGER)[0]
+        return core(q, k, v, scale=scale, mask=own, causal=causal, diagonal=LONGER, sinks=sinks)[0]
 
     return scaled_dot_product_attention
 
@@ -857,6 +857,6 @@ SIGNATURES = {
     "flax linen": Signature(flax_linen, "flax", without_the_last_column, ("output",)),
     "flax nnx": Signature(flax_nnx, "flax", with_other_diagonal, ("causal",)),
     "equinox": Signature(equinox, "equinox", without_mask, ("boolean-mask",)),
-    "mlx": Signature(mlx, "mlx", with_scale_of_keys, ("scale", "causal-rectangle")),
+    "mlx": Signature(mlx, "mlx", with_scale_of_keys, ("scale", "causal-rectangle", "sinks", "sink-gradient")),
     "onnx": Signature(onnx, "onnxruntime", with_cap_on_mask, ("softcap",)),
 }

@@ -11,7 +11,6 @@ from theorems.kernel.interfaces.interface import (
     Parameters,
     Request,
     Returned,
-    neutral_option,
     option_of,
     others,
 )
@@ -23,6 +22,8 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
     options["scale"] = request.scale if request.scale is not None else request.query.shape[-1] ** -0.5
     if request.mask is not None or request.causal:
         options["mask"] = request.mask if request.mask is not None else "causal"
+    if request.sinks is not None:
+        options["sinks"] = request.sinks
     return Returned(kernel(request.query, request.key, request.value, **options))
 
 
@@ -34,7 +35,7 @@ MLX = Interface(
         {
             "scale": option_of("scale"),
             "mask": option_of("boolean-mask", "additive-mask", "causal-rectangle"),
-            "sinks": neutral_option(None),
+            "sinks": option_of("sinks", neutral=None),
             **others("stream"),
         }
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import mlx.core as mx
@@ -18,6 +19,7 @@ def attention(
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
+    sinks: Tensor | None = None,
 ) -> Any:
     """mlx.core.fast.scaled_dot_product_attention, whose scale has no default; heads are grouped by their numbers."""
     if is_causal and attn_mask is not None:  # one parameter says either
@@ -26,26 +28,31 @@ def attention(
         boolean = attn_mask.dtype == torch.bool
         attn_mask, is_causal = attn_mask & sees if boolean else attn_mask.masked_fill(~sees, -torch.inf), False
     mask = "causal" if is_causal else None if attn_mask is None else _array(attn_mask)
-    return _Called.apply(query, key, value, mask, query.shape[-1] ** -0.5 if scale is None else scale)
+    return _Called.apply(query, key, value, sinks, mask, query.shape[-1] ** -0.5 if scale is None else scale)
 
 
 class _Called(torch.autograd.Function):
     """One call."""
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, scale: float) -> Tensor:
-        q, k, v = ctx.given = [_array(x) for x in (query, key, value)]
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, sinks: Tensor | None, mask: Any, scale: float
+    ) -> Tensor:
+        ctx.given = [_array(x) for x in (query, key, value, sinks) if x is not None]
         ctx.mask, ctx.scale = mask, scale
-        return _tensor(_attend(q, k, v, mask, scale))
+        return _tensor(_attend(*ctx.given, mask=mask, scale=scale))
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        _, found = mx.vjp(lambda q, k, v: [_attend(q, k, v, ctx.mask, ctx.scale)], ctx.given, [_array(upstream)])
-        return *map(_tensor, found), None, None
+        _, found = mx.vjp(
+            lambda *given: [_attend(*given, mask=ctx.mask, scale=ctx.scale)], ctx.given, [_array(upstream)]
+        )
+        gradients = [_tensor(x) for x in found]
+        return *gradients[:3], gradients[3] if len(gradients) > 3 else None, None, None
 
 
-def _attend(query: Any, key: Any, value: Any, mask: Any, scale: float) -> Any:
-    return mx.fast.scaled_dot_product_attention(query, key, value, scale=scale, mask=mask)
+def _attend(query: Any, key: Any, value: Any, sinks: Any = None, *, mask: Any, scale: float) -> Any:
+    return mx.fast.scaled_dot_product_attention(query, key, value, scale=scale, mask=mask, sinks=sinks)
 
 
 def _array(x: Tensor) -> Any:
