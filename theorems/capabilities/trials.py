@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -225,13 +223,10 @@ class Trials:
         return False
 
 
-_TRIALS: WeakKeyDictionary[Any, dict[tuple[int, int], Trials]] = WeakKeyDictionary()
-
-
 def trials_of(under_test: OnKernel, examples: int, seed: int) -> Trials:
-    """Those of a kernel, the same for all capabilities."""
+    """Those of a kernel, the same for all capabilities; it holds them, so that they go with it."""
     strength = 3 if examples >= TRIPLES else 2
-    held = _TRIALS.setdefault(under_test.kernel, {})
+    held: dict[tuple[int, int], Trials] = under_test.kernel.trials
     return held.setdefault((seed, strength), Trials(under_test, seed, strength))
 
 

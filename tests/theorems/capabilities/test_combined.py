@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from itertools import chain
+from weakref import ref
 
 import pytest
 
@@ -49,3 +51,13 @@ def test_which_is_none_where_half_precision_is_not_used(name: str) -> None:
 def test_a_right_kernel_is_upheld_however_it_goes_about_it(name: str, dtype: str) -> None:
     for about, claim in claims_of(UNUSUAL[name], dtype):
         assert claim.verdict is not Verdict.FALSIFIED, (about, claim)
+
+
+def test_what_came_of_the_calls_of_a_kernel_goes_with_it() -> None:
+    kernel = kernel_of(UNUSUAL[next(iter(UNUSUAL))], "float64")
+    first = next(trials_of(kernel.as_implementation(), 2, 0).about(CAPABILITIES[0], 2))[1]
+    assert next(trials_of(kernel.as_implementation(), 2, 0).about(CAPABILITIES[0], 2))[1] is first
+    trial = ref(first)
+    del kernel, first
+    gc.collect()
+    assert trial() is None
