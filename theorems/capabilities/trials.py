@@ -223,11 +223,16 @@ class Trials:
         return False
 
 
+_LATEST: dict[tuple[int, int], Trials] = {}
+"""Of one kernel: calls are large, and those of many would fill the memory."""
+
+
 def trials_of(under_test: OnKernel, examples: int, seed: int) -> Trials:
-    """Those of a kernel, the same for all capabilities; it holds them, so that they go with it."""
+    """Those of a kernel, the same for all capabilities, until another kernel is asked."""
+    if any(one.under_test.kernel is not under_test.kernel for one in _LATEST.values()):
+        _LATEST.clear()
     strength = 3 if examples >= TRIPLES else 2
-    held: dict[tuple[int, int], Trials] = under_test.kernel.trials
-    return held.setdefault((seed, strength), Trials(under_test, seed, strength))
+    return _LATEST.setdefault((seed, strength), Trials(under_test, seed, strength))
 
 
 def owns(capability: Capability, smallest: AttentionCall, about: str, claim: str) -> bool:

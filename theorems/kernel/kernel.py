@@ -98,7 +98,6 @@ class Kernel:
     accounts: Mapping[str, str] = field(default_factory=dict)
     reading: Reading | None = None
     last: dict[str, Held] = field(default_factory=dict, init=False, repr=False)
-    trials: dict[tuple[int, int], Any] = field(default_factory=dict, init=False, repr=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # An interface is a constant, and holds functions; it travels by name.
