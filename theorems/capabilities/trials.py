@@ -113,7 +113,9 @@ class Trials:
         """
         plan = self._made[number].plan
         others = (self._build_another(plan, f"{number} {one}") for one in range(OTHERS))
-        for one in (*small, *others):
+        # The same logits of other numbers.
+        mirrored = [] if own.shared else [own.replace(query=-own.query, key=-own.key)]
+        for one in (*mirrored, *small, *others):
             there = reduce_to(one, own)
             if self.falsifies(there.replace(state=State.ONCE), about, claim):
                 return False
@@ -124,10 +126,6 @@ class Trials:
     def falsifies(self, call: AttentionCall, about: str, claim: str) -> bool:
         """Whether that claim is falsified on a call."""
         return (about, claim) in self._falsified_claims(call)
-
-    def disagrees(self, call: AttentionCall) -> str:
-        """The first claim of agreement with the formula that is falsified on a call; empty for none."""
-        return next((claim for about, claim in self._falsified_claims(call) if not about), "")
 
     def _falsified_claims(self, call: AttentionCall) -> list[tuple[str, str]]:
         """What is falsified on a call: what it is about, and its name."""

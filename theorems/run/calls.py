@@ -121,10 +121,6 @@ class View:
         if len(self.elsewhere) >= ENOUGH:
             return None
         smallest = self.trials.smallest(number, about, claim.name)
-        wrong = smallest.dropout and self.trials.disagrees(smallest.replace(dropout=0.0))
-        if wrong:  # the weights that are dropped, or kept, are others
-            self.elsewhere.append(("", wrong, smallest.replace(dropout=0.0)))
-            return None
         if owns(self.capability, smallest, about, claim.name):
             return smallest
         self.elsewhere.append((about, claim.name, smallest))

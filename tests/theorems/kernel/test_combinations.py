@@ -128,18 +128,17 @@ def results(kernel: Any = without_causality_under_a_mask) -> dict[str, Result]:
     return {one.id.removeprefix("kernel-"): one for one in found}
 
 
-def test_a_mask_that_does_nothing_is_no_fault_of_states_and_dropout() -> None:
+def test_a_mask_that_does_nothing_is_no_fault_of_states() -> None:
     found = results(without_masks)
     wrong = {name for name, one in found.items() if one.verdict is Verdict.FALSIFIED}
     assert {"boolean-mask", "additive-mask"} <= wrong
     assert found["repeated-calls"].verdict is Verdict.UPHELD
-    assert found["dropout"].verdict is Verdict.UPHELD
 
 
 def test_a_fault_of_two_options_is_found_to_be_one_of_them() -> None:
     combinations = failing_combinations(results().values())
-    assert ["causal", "boolean-mask"] in combinations
-    assert ["causal", "additive-mask"] in combinations
+    for mask in ("boolean-mask", "additive-mask"):
+        assert any(mask in one and len(one) == 2 for one in combinations)
     for one in combinations:
         assert {"causal", "causal-rectangle"} & set(one)
         assert {"boolean-mask", "additive-mask"} & set(one)
