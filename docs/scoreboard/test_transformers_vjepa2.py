@@ -20,7 +20,7 @@ def numbers(entries, *shape):
     return torch.tensor(entries, dtype=torch.float64).reshape(shape)
 
 
-def textbook(query, key, value, upstream, *, scale, bias=None, visible=None):
+def textbook(query, key, value, upstream, *, scale, bias=None, visible=None, kept=None):
     """softmax(scale · q kᵀ) v in float64, its log-sum-exp and gradients; a row that sees no key is 0."""
     query, key, value = (x.detach().cpu().double().requires_grad_() for x in (query, key, value))
     keys, values = (x.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for x in (key, value))
@@ -34,6 +34,8 @@ def textbook(query, key, value, upstream, *, scale, bias=None, visible=None):
     empty = ~seen.any(dim=-1, keepdim=True)
     logits = torch.where(seen, logits, torch.where(empty, 0.0, -inf))
     weights = torch.where(seen, torch.softmax(logits, dim=-1), 0.0)
+    if kept is not None:
+        weights = kept * weights
     output = weights @ values
     lse = torch.logsumexp(logits, dim=-1)
     loss = (output * upstream.detach().cpu().double()).sum()
@@ -126,6 +128,59 @@ def test_additive_mask():
     allowed = 0.000192
     check("dK", dk, due["dk"], allowed)
     allowed = 1.49e-05
+    check("dV", dv, due["dv"], allowed)
+
+
+def test_dropout():
+    """kernel-dropout: output at (b, h, l, m) = (0, 0, 0, 15) is 0.00957387 where 0.0201066 is due, 1.9e+04 times what
+    rounding allows; output, weights, dQ, dK, dV likewise; only where additive-mask and dropout meet, as far as was
+    found.
+    """
+    query = numbers([-1], 1, 1, 1, 1)
+    key = numbers([1, 0, 1, 0, 0, -1, 0, 0, 1, 1, 1, -1, -1, -1, 0, 2], 1, 1, 16, 1)
+    value = numbers([1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0,
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0,
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0,
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0,
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        0, 0, 0, 0, 0, 0, 0, 1], 1, 1, 16, 16)
+    upstream = numbers([-1, -1, -1, 0, 1, 1, -1, 0, -1, 0, 0, -1, -1, -1, -1, 0], 1, 1, 1, 16)
+    bias = numbers([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.75], 1, 16)
+    query, key, value, upstream, bias = (x.to(torch.float32) for x in (query, key, value, upstream, bias))
+    torch.manual_seed(585907877)
+    query, key, value = (x.requires_grad_() for x in (query, key, value))
+    class Module(torch.nn.Module):
+        num_key_value_groups, is_causal, layer_idx = 1, False, 0
+        head_dim, scaling, sliding_window = 1, 1.0, None
+        attn_logit_softcapping, attention_dropout = None, 0.25
+
+    module = Module().train(True)
+    module.sinks = query.new_full((1,), -inf)
+    module.config = type("Config", (), {"_attn_implementation": "eager", "sliding_window": None})
+    found = kernel(module, query, key, value, bias.reshape((1, 1, 1, 16)), dropout=0.25, scaling=1.0)
+    weights = found[1]
+    output = found[0].transpose(1, 2)
+    dq, dk, dv = torch.autograd.grad(output, (query, key, value), upstream)
+    kept = output.detach().cpu() != 0  # the values are the identity: the output is the weights
+    factor = kept.double() / 0.75
+    due = textbook(query, key, value, upstream, scale=1.0, bias=bias)
+    before = due["weights"]  # that it returns these, too, is right
+    due = textbook(query, key, value, upstream, scale=1.0, bias=bias, kept=factor)
+    # Twice what rounding the textbook formula in float32 may lose, at most.
+    allowed = 5.23e-06
+    check("output", output, due["output"], allowed)
+    allowed = 5.23e-06
+    check("output", output, due["output"], allowed)
+    allowed = 5.2e-06
+    if not ((weights.detach().cpu().double() - before).abs() <= allowed).all():
+        check("weights", weights, due["weights"], allowed)
+    allowed = 0.000249
+    check("dQ", dq, due["dq"], allowed)
+    allowed = 6.39e-05
+    check("dK", dk, due["dk"], allowed)
+    allowed = 5.36e-06
     check("dV", dv, due["dv"], allowed)
 
 
