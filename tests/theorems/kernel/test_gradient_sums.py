@@ -66,7 +66,7 @@ def test_complete_sums_are_rounded_once(dtype: str) -> None:
 
 
 @halves
-def test_pytorch_s_flash_path_on_cpus_sums_in_half(dtype: str) -> None:
+def test_the_flash_path_of_pytorch_sums_in_half(dtype: str) -> None:
     def flash(query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False, scale: Any = None) -> Tensor:
         with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
             return torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=is_causal, scale=scale)
