@@ -56,8 +56,8 @@ def convention_of(rows: FurtherRows, answer: Answer) -> Convention:
         if name == NAN and not gradient.any():
             name = NAN_ALONE
         theirs.append(gradient)
-        own = np.isnan(gradient) if _differentiates_log_zero(rows) else False
-        due.append(np.where(own | (name == NAN), np.nan, 0.0) * np.ones(gradient.size))
+        may_be_nan = np.isnan(gradient) & _differentiates_log_zero(rows)
+        due.append(np.where(may_be_nan | (name == NAN), np.nan, 0.0))
     return Convention(replace(same_bits(EMPTY, np.concatenate(theirs), np.concatenate(due)), branch=name), rows)
 
 

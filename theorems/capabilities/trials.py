@@ -87,14 +87,15 @@ class Trials:
         """The smallest call like that of this number on which the claim is falsified; found once."""
         at = (number, about, claim)
         if at not in self._smallest:
-            own, plan = self._made[number].call, self._made[number].plan
-            small = [one for one in self._small_calls(self._small(plan)) if work_of(one) < work_of(own)]
+            trial = self._made[number]
+            own = trial.call
+            small = [one for one in self._small_calls(self._small(trial.plan)) if work_of(one) < work_of(own)]
             if own.state in LONG_STATES:
                 small = [one.replace(state=own.state) for one in small]
-            remembers = own.state is not State.ONCE and self._fails_in_its_state_alone(number, small, own, about, claim)
+            needs_state = own.state is not State.ONCE and self._fails_in_its_state_alone(number, small, about, claim)
 
             def fails(call: AttentionCall) -> bool:
-                if remembers and call.state is State.ONCE:
+                if needs_state and call.state is State.ONCE:
                     return False
                 return self.falsifies(call, about, claim)
 
@@ -103,16 +104,15 @@ class Trials:
             self._smallest[at] = self.under_test.kernel.suit(smallest_failing(begun, fails))
         return self._smallest[at]
 
-    def _fails_in_its_state_alone(
-        self, number: int, small: list[AttentionCall], own: AttentionCall, about: str, claim: str
-    ) -> bool:
-        """Whether it is the state of a call that fails, and not its numbers.
+    def _fails_in_its_state_alone(self, number: int, small: list[AttentionCall], about: str, claim: str) -> bool:
+        """Whether a call fails because of its state; also where none of the calls that are asked fails.
 
-        Of a kernel that remembers, the call alone fails once its numbers were there before: so others are asked, until
-        one of them fails, first without the state.
+        A kernel that remembers fails without the state, too, once the numbers of the call were there before. So calls
+        of other numbers are asked, each first without the state, until one fails.
         """
-        plan = self._made[number].plan
-        others = (self._build_another(plan, f"{number} {one}") for one in range(OTHERS))
+        trial = self._made[number]
+        own = trial.call
+        others = (self._build_another(trial.plan, f"{number} {one}") for one in range(OTHERS))
         # The same logits of other numbers.
         mirrored = [] if own.shared else [own.replace(query=-own.query, key=-own.key)]
         for one in (*mirrored, *small, *others):
@@ -125,15 +125,11 @@ class Trials:
 
     def falsifies(self, call: AttentionCall, about: str, claim: str) -> bool:
         """Whether that claim is falsified on a call."""
-        return (about, claim) in self._falsified_claims(call)
-
-    def _falsified_claims(self, call: AttentionCall) -> list[tuple[str, str]]:
-        """What is falsified on a call: what it is about, and its name."""
         try:
             made = list(examine(call, self.under_test))
         except Exception:
-            return []
-        return [(about, one.name) for about, one in made if one.verdict is Verdict.FALSIFIED]
+            return False
+        return any(a == about and c.name == claim and c.verdict is Verdict.FALSIFIED for a, c in made)
 
     def _trial(self, number: int, capability: Capability, few: bool) -> Trial | None:
         """That of a number; None if it is not about the capability."""

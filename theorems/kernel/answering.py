@@ -206,9 +206,11 @@ def _gradients(
 
 
 def depends_on(call: AttentionCall, alignment: Alignment, name: str) -> bool:
-    """Whether what is returned depends on a tensor: on none where no row sees a key, and where none sees more than one
-    not on what weights are made of, for then they are 1. A kernel need not read such a tensor.
+    """Whether what is returned depends on a tensor; a kernel need not read one on which nothing does.
+
+    Where no row sees a key nothing depends on any; where each sees one at most, its weight is 1, and only values count.
     """
     most = int(call.visibility(alignment).sum(axis=-1).max(initial=0))
-    is_one = most == 1 and call.sinks is None and call.lse_upstream is None
-    return most > (1 if is_one and name != "value" else 0)
+    if most == 1 and call.sinks is None and call.lse_upstream is None:
+        return name == "value"
+    return most > 0

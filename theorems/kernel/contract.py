@@ -1,7 +1,7 @@
 """What a kernel is able to do, and what it means where nobody has said so: found out by a few small calls.
 
-A contract may differ from library to library and is no fault: which sizes are taken, where the diagonal of L ≠ T is,
-what rows that see nothing return, how long log-sum-exps are. It is found out once, reported, and then held to.
+A contract may differ from library to library and is no fault: where the diagonal of L ≠ T is, what rows that see no key
+return, how long log-sum-exps are, which sizes are taken (:mod:`.limits`). It is found out once, reported, and held to.
 """
 
 from __future__ import annotations

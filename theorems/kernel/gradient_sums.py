@@ -24,9 +24,9 @@ from theorems.core.on_kernel import Refused
 from theorems.kernel.kernel import Kernel
 
 LENGTHS = (2, 8, 16, 32, 64, 128, 256, 512)
-"""Numbers of queries; sums of two u_i are no rounding's business, those of four are."""
+"""Numbers of queries. Of two, u and −u, there is nothing to round."""
 ORDERS = 8
-"""Of upstream gradients at each length: what is rounded in one may come to zero all the same."""
+"""Of upstream gradients at each length: rounded sums of one order may be zero by chance."""
 WIDTHS = (16, 64)
 """Of which the root is a power of two."""
 

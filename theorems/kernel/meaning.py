@@ -28,7 +28,7 @@ from theorems.kernel.small_calls import NEAR, Found, Try, distance, due_rows, ra
 from theorems.kernel.with_torch import torch
 
 ONE_FOR_ALL_HEADS = "attention_mask"
-"""Of transformers and of Megatron-LM; it is (B, 1, L, T) there, and heads that it may have are nobody's business."""
+"""Transformers and Megatron-LM make it (B, 1, L, T): a kernel need not look at more heads."""
 
 
 def with_options(tried: Try, found: Found) -> Reading:
@@ -61,12 +61,13 @@ def _through_keywords(tried: Try, found: Found, reading: Reading) -> Reading:
             if _has_an_effect(tried, one, **options):
                 reading = one if role == "causal" else replace(one, fixed_scale=False)
                 break
+    made = square_call(causal=False)
     for name in ROLES["mask"][:3] if reading.mask is None is reading.bias else ():
         mask, bias = _senses(tried, replace(found, reading=reading), name)
-        of = {"visible": tried.tensor(random_mask(square_call(causal=False)))} if mask is not None else {}
-        of |= {"bias": tried.tensor(random_bias(square_call(causal=False)))} if bias is not None else {}
+        given = {"visible": random_mask(made)} if mask is not None else {}
+        given |= {"bias": random_bias(made)} if bias is not None else {}
         one = replace(reading, mask=mask, bias=bias)
-        if of and all(_has_an_effect(tried, one, **{key: value}) for key, value in of.items()):
+        if given and all(_has_an_effect(tried, one, **{key: tried.tensor(x)}) for key, x in given.items()):
             return one
     return reading
 
@@ -119,26 +120,26 @@ def _nearest(tried: Try, found: Found, name: str, mask: Any, senses: tuple[str, 
     """The sense and the shape in which a mask has the effect that is due; of none, those of the nearest with which a
     mask that hides nothing, or next to nothing, changes nothing.
 
-    What takes a mask of one shape, and is wrong, is not asked for a poorer one: that it looks at the first head alone
-    is no convention.
+    Poorer shapes are tried where richer ones are refused: a kernel that takes a mask of all heads, and looks at that of
+    the first alone, is wrong.
     """
     # A mask that is not added may take any number but 0, or large ones alone, as it takes 1.
     nothing = (np.ones_like(mask),) if mask.dtype == bool else (0 * mask, 1e-6 * mask)
     for shape in _shapes(found):
-        among = [Mask(name, sense, shape) for sense in senses]
-        far = [(apart, place) for place, one in enumerate(among) if (apart := _off(tried, found, one, mask)) < math.inf]
-        if not far:
+        off = {one: _off(tried, found, one, mask) for one in (Mask(name, sense, shape) for sense in senses)}
+        taken = [one for one in off if off[one] < math.inf]
+        if not taken:
             continue
-        one = among[min(far)[1]]
-        if min(far)[0] < NEAR:
-            free = replace(one, shape="")
+        best = min(taken, key=off.__getitem__)
+        if off[best] < NEAR:
+            free = replace(best, shape="")
             small = (mask[0, 0], mask[:1], mask[:, :1], mask[:, :1, :1])
             takes_all = shape == MASK_SHAPES[0] and all(_off(tried, found, free, x) < NEAR for x in small)
-            return free if takes_all else one
+            return free if takes_all else best
         if name == ONE_FOR_ALL_HEADS and shape == MASK_SHAPES[0]:
             continue
-        harmless = [pair for pair in far if all(_off(tried, found, among[pair[1]], x) < NEAR for x in nothing)]
-        return among[min(harmless)[1]] if harmless else None
+        harmless = [one for one in taken if all(_off(tried, found, one, x) < NEAR for x in nothing)]
+        return min(harmless, key=off.__getitem__, default=None)
     return None
 
 

@@ -53,10 +53,9 @@ class Parts(Generic[R]):
         """The parts that are to be done: unit after unit, the most urgent ones first; then the last first if
         ``backwards``.
         """
-        units = sorted(reversed(self._joining) if backwards else self._joining, key=lambda one: _urgency(one) == 0)
-        # Of those that are urgent the order is their own, whichever way the others go.
-        early = [one for one in self._joining if _urgency(one)]
-        units[: len(early)] = sorted(early, key=_urgency, reverse=True)
+        urgent = sorted((one for one in self._joining if _urgency(one)), key=_urgency, reverse=True)
+        others = [one for one in self._joining if not _urgency(one)]
+        units = [*urgent, *(reversed(others) if backwards else others)]
         return [k for one in units for k in range(one.next, one.end) if not self.needless(k)]
 
     def part_to_do(self, k: int) -> Work[R] | None:

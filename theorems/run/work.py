@@ -30,8 +30,9 @@ class Work(Protocol[R_co]):
     """A unit of work: a pure function of its fields, which can be sent to another process.
 
     It may have ``foreign``, whether it runs untrusted code, with ``where(done)``, which says where that is; ``lost``,
-    why it cannot be tried; ``prepare()``, which imports what it needs before its time runs; and ``together``, a group
-    of units that share what one of them computes first, so that they are done in one process.
+    why it cannot be tried; ``prepare()``, which imports what it needs before its time runs; ``urgency``, the larger the
+    sooner it is done; and ``together``, a group of units that share what one of them computes first, so that they are
+    done in one process.
     """
 
     @property

@@ -46,8 +46,8 @@ class _Called(torch.autograd.Function):
         _, found = mx.vjp(
             lambda *given: [_attend(*given, mask=ctx.mask, scale=ctx.scale)], ctx.given, [_array(upstream)]
         )
-        gradients = [_tensor(x) for x in found]
-        return *gradients[:3], gradients[3] if len(gradients) > 3 else None, None, None
+        dq, dk, dv, *dsinks = map(_tensor, found)
+        return dq, dk, dv, dsinks[0] if dsinks else None, None, None
 
 
 def _attend(query: Any, key: Any, value: Any, sinks: Any = None, *, mask: Any, scale: float) -> Any:
