@@ -12,7 +12,7 @@ export OMP_NUM_THREADS = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verify test lint types unit shapes documents mutants deep realistic bench docs adapters scoreboard clean
+.PHONY: help setup verify test lint types unit shapes documents mutants deep realistic bench docs records adapters scoreboard clean
 
 help:
 	@echo "make verify   set everything up and verify the theorems on generated data"
@@ -20,6 +20,7 @@ help:
 	@echo "make bench    timings: the runs of theorems bench, flows, paths, ATT-SVM against cvxpy, Dask against processes"
 	@echo "make facts    how large and how plain the project is, as a table for CONTRIBUTING.md"
 	@echo "make docs     the documentation site, in build/docs"
+	@echo "make records  faults, draws, slacks and costs as tables in build/records, which the site shows (every night)"
 	@echo "make adapters the tests on other libraries' attention, which it installs"
 	@echo "make scoreboard  docs/scoreboard.md anew, with the libraries, which it installs; goes on where it stopped"
 	@echo "make shapes   the tests with shapes and dtypes checked at every call (every night)"
@@ -87,6 +88,15 @@ bench: $(READY)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,bench,benchopt]"
 	@$(BIN)/python -m pytest benchmarks -o python_files='bench_*.py' --benchmark-only --benchmark-columns=min,median,rounds --benchmark-sort=name
 	@$(BIN)/python -m pytest tests/test_benchopt.py
+
+# An hour on two cores; the site shows what it prints.
+RECORDS := build/records
+records: $(READY)
+	@mkdir -p $(RECORDS)
+	@$(BIN)/theorems verify --json $(RECORDS)/verify.json --resume $(RECORDS)/verify.jsonl
+	@$(BIN)/theorems drawn --markdown > $(RECORDS)/drawn.md
+	@$(BIN)/python -m benchmarks.planning > $(RECORDS)/planning.md
+	@$(BIN)/theorems power --examples 5 --markdown --resume $(RECORDS)/power.jsonl > $(RECORDS)/power.md
 
 docs: $(READY)
 	@$(BIN)/python -m theorems.site build/docs/source

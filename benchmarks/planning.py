@@ -1,7 +1,7 @@
 """What large runs cost on 1, 10 and 1,000 cores: ``python benchmarks/planning.py`` prints the tables of the page.
 
-Unit costs are the seconds of docs/verify.json. Parts go to cores as the coordinator hands them out: in its order, each
-to the first core that is free.
+Unit costs are the seconds of build/records/verify.json, which ``make records`` measures. Parts go to cores as the
+coordinator hands them out: in its order, each to the first core that is free.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from theorems.hunting.table import pairs
 from theorems.run.verify import PART, part_sizes
 
 CORES = (1, 10, 1000)
-MEASURED = Path(__file__).parents[1] / "docs" / "verify.json"
+MEASURED = Path(__file__).parents[1] / "build" / "records" / "verify.json"
 
 
 def costs(path: Path = MEASURED) -> dict[str, float]:
@@ -58,9 +58,8 @@ def row(what: str, parts: Sequence[float]) -> str:
     return f"| {what} | {format_duration(sum(parts))} | {times} | {format_duration(max(parts))} |"
 
 
-def tables() -> str:
-    """Markdown."""
-    cost = costs()
+def tables(cost: Mapping[str, float]) -> str:
+    """Return the tables as Markdown, given the seconds of a case by statement."""
     dear = sorted(cost, key=cost.__getitem__, reverse=True)[:5]
     million = 10**6
     heads = " | ".join(f"{cores:,} core{'s' if cores > 1 else ''}" for cores in CORES)
@@ -88,4 +87,4 @@ def tables() -> str:
 
 
 if __name__ == "__main__":
-    print(tables())
+    print(tables(costs()))

@@ -17,9 +17,7 @@ from generators.shares import PROPERTIES, Drawn, drawn_shares
 from reference_attention.errors import InvalidInput
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
-from tests.places import ROOT
 from theorems.command.app import main
-from theorems.faults.power.table import short
 from theorems.run import verify
 from theorems.run.registry.lookup import statement_named
 
@@ -128,14 +126,6 @@ def test_joint_properties_are_those_of_a_figure() -> None:
     assert drawn_shares("some", [dataset_named("figure-3a")]).shares["p_relax parallel to p_mm"].of == 0
 
 
-def test_the_document_has_every_statement_and_no_other_property() -> None:
-    shares, _, _ = (ROOT / "docs" / "drawn.md").read_text().partition("## Data as users have them")
-    head, _, *rows = [x for x in shares.splitlines() if x.startswith("|")]
-    assert head.strip("| ").split(" | ") == ["of the cases drawn", *(short(id) for id in theorems.statements())]
-    assert {row.split(" | ")[0].strip("| ") for row in rows} <= {*"nTdkmVK", *PROPERTIES}
-    assert all(len(row.split(" | ")) == len(head.split(" | ")) for row in rows)
-
-
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "drawn.json"
     assert main(["drawn", "lemma-9", "lemma-5", "--examples", "10", "--json", str(path)]) == 0
@@ -146,6 +136,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     rows = capsys.readouterr().out.splitlines()
     assert rows[0] == "| of the cases drawn | L9 | L5 |"
     assert all(row.split(" | ")[0].strip("| ") in printed for row in rows[2:])
+    assert {row.split(" | ")[0].strip("| ") for row in rows[2:]} <= {*"nTdkmVK", *PROPERTIES}
+    assert all(len(row.split(" | ")) == 3 for row in rows)
     held = json.loads(path.read_text())["statements"]
     assert [one["id"] for one in held] == ["lemma-9", "lemma-5"]
     assert held[1]["shares"]["n = 1"] == {"count": 10, "of": 10}

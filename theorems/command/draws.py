@@ -1,4 +1,4 @@
-"""``theorems drawn``: what the strategies draw, as a table, as JSON, or as the document docs/drawn.md has it."""
+"""``theorems drawn``: what the strategies draw, as a table, as JSON, or as Markdown for the site."""
 
 from __future__ import annotations
 

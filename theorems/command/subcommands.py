@@ -185,7 +185,7 @@ class DrawnOptions:
     examples: options.Examples = 50
     seed: Annotated[int, options.same_seed("cases; those of verify")] = 0
     json: options.Json = None
-    markdown: Annotated[bool, options.as_markdown("docs/drawn.md has it")] = False
+    markdown: Annotated[bool, options.as_markdown("the site has it")] = False
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,7 @@ class PowerOptions:
     seed: Annotated[int, options.same_seed("table")] = 0
     jobs: Annotated[int, options.processes("the table does")] = options.JOBS
     sizes: Annotated[bool, typer.Option(help="Also how small a fault is still caught.")] = True
-    markdown: Annotated[bool, options.as_markdown("the document docs/power.md")] = False
+    markdown: Annotated[bool, options.as_markdown("the site has it")] = False
     json: Annotated[Path | None, options.file("Write the table as JSON.")] = None
     engine: options.Engine = options.LOCAL
     resume: options.Resume = None

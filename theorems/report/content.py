@@ -29,7 +29,7 @@ from theorems.report.document import (
     Text,
     paragraph,
 )
-from theorems.report.evidence import ASSUMPTIONS_DOCUMENT, POWER_DOCUMENT, HuntRecord, Power
+from theorems.report.evidence import ASSUMPTIONS_DOCUMENT, HuntRecord, Power
 from theorems.report.limits import LIMITS
 from theorems.report.pictures import headroom, limit_picture, share_of_tolerance
 from theorems.report.record import RunRecord, StatementRecord
@@ -301,18 +301,13 @@ def _assumptions(hunted: Sequence[HuntRecord] | None) -> Iterator[Block]:
 
 
 def _power(power: Power | None, known: Iterable[str]) -> Iterator[Block]:
-    where = Link(str(POWER_DOCUMENT), str(POWER_DOCUMENT))
     if power is None:
-        yield paragraph(
-            "The table of planted faults is not part of an installed package; see ", where, " of the repository."
-        )
+        yield paragraph("No table of planted faults is at hand; ", Code("theorems power"), " prints it, in an hour.")
         return
     yield paragraph(
-        f"{power.caught} of {power.faults} planted faults are caught by some statement, as recorded in ",
-        where,
-        " (",
+        f"{power.caught} of {power.faults} planted faults are caught by some statement, as ",
         Code("theorems power"),
-        " prints it).",
+        " printed when records were last made.",
     )
     yield paragraph(
         "Of the faults of a kind that a statement was tried on and that touch it, how many it catches; empty: none"

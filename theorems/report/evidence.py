@@ -1,7 +1,7 @@
-"""What the repository holds besides a run: counterexamples to every statement without an assumption, and its power.
+"""Records beside a run: counterexamples to statements without an assumption, and tables of planted faults.
 
-Both are read as they were recorded, nothing is replayed here:
-``theorems counterexamples`` and ``theorems power`` do that.
+Both are read as they were recorded, nothing is replayed: ``theorems counterexamples`` and ``theorems power`` do that.
+Counterexamples are in the repository; ``make records`` prints the tables into a folder that is not.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from theorems.run.registry.suite import folder_of, statements
 
 COUNTEREXAMPLES = Path("counterexamples")
 ASSUMPTIONS_DOCUMENT = Path("docs/assumptions.md")
-POWER_DOCUMENT = Path("docs/power.md")
-"""The first of those with its name and an ending, of which a paper may have its own."""
+RECORDS = Path("build/records")
+"""The folder that ``make records`` prints into."""
 POWER = "power*.md"
+"""Tables of planted faults there, and in the folder of a paper's own records."""
 UNTOUCHED = ("", "…")
 """What the power tables have where a statement does not call what is faulty, or did not face the fault."""
 
@@ -86,7 +87,7 @@ class Power:
 
 
 def power(chosen: Iterable[Statement], root: Path = RECORDED) -> Power | None:
-    """The tables fault × statement, counted; ``None`` where there are none."""
+    """Count the tables fault × statement; ``None`` where there are none."""
     known = {statement.id for statement in chosen if not statement.file}
     table = signs(root)
     if table is None:
@@ -102,8 +103,8 @@ def power(chosen: Iterable[Statement], root: Path = RECORDED) -> Power | None:
 
 
 def signs(root: Path = RECORDED) -> dict[str, dict[str, str]] | None:
-    """What is printed for each planted fault, by statement; ``None`` where there is no such table."""
-    folders = [root / POWER_DOCUMENT.parent, *(one.recorded for one in papers() if one.recorded)]
+    """Return what is printed for each planted fault, by statement; ``None`` where there is no such table."""
+    folders = [root / RECORDS, *(paper.recorded for paper in papers() if paper.recorded)]
     tables = [table for folder in folders for path in sorted(folder.glob(POWER)) for table in _tables(path)]
     found: dict[str, dict[str, str]] = {}
     for table in tables:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from reference_attention.errors import InvalidInput
 from theorems.core.recorded_files import RECORDED
-from theorems.report.evidence import signs
+from theorems.report.evidence import RECORDS, signs
 from theorems.report.record import RunRecord, read
 from theorems.run.registry.suite import statements
 from theorems.site.derivations import derivations
@@ -27,10 +27,10 @@ from theorems.site.statement_page import Evidence, statement_page
 
 START = "README.md"
 """The document that is the site's first page."""
-MEASURED = Path("docs/verify.json")
+MEASURED = RECORDS / "verify.json"
 """The run of verify that slacks are taken from; a statement that it lacks has a page without."""
 REFERENCE = ("docs/library.md", "docs/glossary.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
-FINDINGS = ("FINDINGS.md", "docs/assumptions.md", "docs/power*.md", "docs/regime_map.md", "docs/constants.md")
+FINDINGS = ("FINDINGS.md", "docs/assumptions.md", "docs/regime_map.md", "docs/constants.md", f"{RECORDS}/*.md")
 FIRST = ("docs/trust.md", "docs/verify.md", "docs/kernels.md", "docs/drawn.md", "docs/hunting.md")
 """Of the guides, which are all other documents."""
 LINK = re.compile(r"(?P<text>!?\[(?:[^\[\]]|\[[^\]]*\])*\])\((?P<target>[^)\s]+)\)|<img src=\"(?P<image>[^\"]+)\"")
@@ -107,7 +107,8 @@ def _toctree(caption: str, names: Iterable[str], shown: bool = False) -> str:
 def _documents(root: Path) -> list[str]:
     return [
         path.relative_to(root).as_posix()
-        for path in (*sorted(root.glob("*.md")), *sorted((root / "docs").glob("*.md")))
+        for folder in (root, root / "docs", root / RECORDS)
+        for path in sorted(folder.glob("*.md"))
     ]
 
 

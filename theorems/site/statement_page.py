@@ -17,7 +17,7 @@ from theorems.hunting.entries import droppable
 from theorems.hunting.record import load
 from theorems.hunting.table import Status
 from theorems.report.document import Block, Code, Heading, Link, Listing, Paragraph, Table, Text, paragraph
-from theorems.report.evidence import COUNTEREXAMPLES, UNTOUCHED, is_caught, status_of
+from theorems.report.evidence import COUNTEREXAMPLES, RECORDS, UNTOUCHED, is_caught, status_of
 from theorems.report.markdown import markdown
 from theorems.report.record import RunRecord, StatementRecord
 from theorems.run.registry.suite import folder_of, paper_of, tolerances, tolerances_of
@@ -34,7 +34,7 @@ class Evidence:
 
     Attributes:
         measured: the run of verify that slacks are taken from; None where none is kept.
-        power: fault → statement → what docs/power.md prints.
+        power: fault → statement → what ``theorems power`` prints; empty where no table is recorded.
         root: the folder of the records.
     """
 
@@ -190,13 +190,19 @@ def _tolerances(statement: Statement, measured: RunRecord | None) -> Iterator[Bl
 
 def _faults(statement: Statement, power: Mapping[str, Mapping[str, str]]) -> Iterator[Block]:
     yield Heading(2, "Planted faults")
+    if not power:
+        named = tuple((Code(name), fault.says) for name, fault in FAULTS.items() if fault.caught_by == statement.id)
+        yield Paragraph((f"{len(named)} faults name this statement as one that catches them. ", _kernel(statement)))
+        if named:
+            yield Table(("caught", "is"), named)
+        return
     column = {fault: row[statement.id] for fault, row in power.items() if statement.id in row and fault in FAULTS}
     caught = {fault: sign for fault, sign in column.items() if is_caught(sign)}
     faced = [sign for sign in column.values() if sign not in UNTOUCHED]
     yield Paragraph(
         (
             f"It catches {len(caught)} of the {len(faced)} planted faults of ",
-            Link("the power table", "../docs/power.md"),
+            Link("the power table", f"../{RECORDS}/power.md"),
             " that it was faced with and that touch what it calls.",
             f" {_kernel(statement)}",
         )

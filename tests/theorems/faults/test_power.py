@@ -1,14 +1,12 @@
-"""Planted faults: each is caught, none is caught for nothing, and the table of them in docs/ is
-that of the registries."""
+"""Planted faults: the statement that a fault names catches it, and none is caught for nothing."""
 
 from __future__ import annotations
 
 import pickle
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import dropwhile
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -16,14 +14,13 @@ import torch
 
 from generators.case import Case
 from reference_attention.losses import loss_named
-from tests.places import ROOT
 from theorems.command.app import main
 from theorems.core.exit_code import Exit
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.faults import FAULTS, Fault, Kind, fault_named
 from theorems.faults.attention_faults import OnOtherKeys
 from theorems.faults.fault import right
-from theorems.faults.power.table import _spared_rows, short
+from theorems.faults.power.table import _spared_rows
 from theorems.faults.power.trial import Baseline, FaultOutcome, baseline, replaced_functions, smallest_caught, try_fault
 from theorems.faults.power.work import FaultTrials, Shrunk
 from theorems.faults.size_faults import SIZE_FAULTS
@@ -33,41 +30,10 @@ from theorems.run.registry.suite import statements
 from theorems.run.schedule import run
 from theorems.run.verify import draw_cases
 
-LATER = tuple(dropwhile(lambda id: id != "descent-from-a-margin", statements()))
-BEYOND = tuple(dropwhile(lambda id: id != "steepest-one-input", statements()))
-DOCUMENTS = {
-    "power.md": tuple(id for id in statements() if id not in LATER),
-    "power_tsvm.md": tuple(id for id in LATER if id not in BEYOND),
-    "power_beyond.md": BEYOND,
-}
-"""The statements whose columns each has."""
-EXAMPLES_OF = dict.fromkeys(DOCUMENTS["power_tsvm.md"], 3)
-"""What a document was printed with, where it is not 10: other numbers of examples are other cases."""
-
 EXAMPLES = 10
 
 LEMMAS = ("lemma-1", "lemma-3", "lemma-4", "lemma-5", "lemma-6", "lemma-11")
 """The cheap ones."""
-
-DEAR = (
-    "lemma-13",
-    "theorem-1",
-    "theorem-2",
-    "theorem-3",
-    "theorem-5",
-    "theorem-6",
-    "conjecture-joint-descent",
-    "descent-from-a-margin",
-    "tsvm-frobenius-path",
-    "tsvm-first-step",
-    "tsvm-no-stationary-point",
-    "tsvm-local-descent",
-    "tsvm-local-path",
-    "tsvm-sequence",
-    "conjecture-mixing",
-    "conjecture-independent-rows",
-)
-"""A case of these takes seconds: the faults that name them stand for the others of their column, or else one of it."""
 
 NAMED_IN_THE_PLAN = {
     "temperature",
@@ -96,7 +62,7 @@ class Lazily(Sequence[Baseline]):
 
     def __init__(self, id: str) -> None:
         self._statement = statement_named(id)
-        self._cases = draw_cases(self._statement, EXAMPLES_OF.get(id, EXAMPLES), 0, every=False)
+        self._cases = draw_cases(self._statement, EXAMPLES, 0, every=False)
         self._made: dict[int, Baseline] = {}
 
     def __len__(self) -> int:
@@ -121,67 +87,32 @@ def _unchanged(keys, size):  # type: ignore[no-untyped-def]
     return keys
 
 
-def documented() -> dict[str, dict[str, str]]:
-    """Statement → fault → what the first table of the document has there."""
-    found = {}
-    for name, ids in DOCUMENTS.items():
-        table = printed(name).partition("| fault | in | ")[2].partition("\n\n")[0].splitlines()
-        rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table[2:]]
-        found |= {id: {row[0].strip("`"): row[2 + k] for row in rows} for k, id in enumerate(ids)}
-    return found
-
-
-def printed(name: str) -> str:
-    """A document."""
-    return (ROOT / "docs" / name).read_text(encoding="utf-8")
-
-
-def not_as_documented(id: str, faults: Mapping[str, Fault], said: Mapping[str, str]) -> list[str]:
-    """The faults that the statement does not catch on the very case that the document says."""
-    return [
-        name
-        for name, fault in faults.items()
-        if said[name].isdigit() or fault.caught_by == id
-        if not said[name].isdigit()
-        or try_fault(statement_named(id), fault, [baselines(id)[int(said[name]) - 1]]).found is not FaultOutcome.CAUGHT
-    ]
+def missed(id: str, faults: Iterable[Fault]) -> list[str]:
+    """Return the names of the faults that the statement catches on none of its first cases."""
+    return [fault.name for fault in faults if found(id, fault) is not FaultOutcome.CAUGHT]
 
 
 @pytest.mark.parametrize("id", statements())
-def test_a_statement_catches_the_faults_that_name_it_and_those_of_its_column(id: str) -> None:
-    said = documented()[id]
-    caught = {name: fault for name, fault in FAULTS.items() if said[name].isdigit()}
-    naming = {name: fault for name, fault in FAULTS.items() if fault.caught_by == id}
-    looked = FAULTS if id not in DEAR else naming or dict(list(caught.items())[:1])
-    assert looked
-    assert not_as_documented(id, looked, said) == []
+def test_a_statement_catches_the_faults_that_name_it(id: str) -> None:
+    assert missed(id, [fault for fault in FAULTS.values() if fault.caught_by == id]) == []
+
+
+@pytest.mark.parametrize("id", sorted(set(statements()) - {fault.caught_by for fault in FAULTS.values()}))
+def test_a_statement_that_no_fault_names_catches_three(id: str) -> None:
+    caught = (fault for fault in FAULTS.values() if found(id, fault) is FaultOutcome.CAUGHT)
+    assert len(list(islice(caught, 3))) == 3
 
 
 def test_a_fault_that_names_a_statement_that_does_not_catch_it_is_noticed() -> None:
     assert {fault.caught_by for fault in FAULTS.values()} <= set(statements())
-    said = documented()["lemma-11"]
-    one = {name: FAULTS[name] for name in ("svm-with-bias", "neighbour-lost", "temperature")}
-    assert not_as_documented("lemma-11", one, said) == []
-    wrong = {name: replace(fault, caught_by="lemma-11") for name, fault in one.items()}
-    assert not_as_documented("lemma-11", wrong, said) == ["neighbour-lost", "temperature"]
-    assert not_as_documented("lemma-11", one, said | {"temperature": "1"}) == ["temperature"]
-
-
-@pytest.mark.parametrize("id", [*LEMMAS, "lemma-14"])
-def test_a_lemma_catches_no_other_faults(id: str) -> None:
-    """On the first few cases: the document has them all."""
-    others = [FAULTS[name] for name, said in documented()[id].items() if not said.isdigit()]
-    assert [fault.name for fault in others if found(id, fault, cases=3) is FaultOutcome.CAUGHT] == []
+    wrong = [FAULTS[name] for name in ("svm-with-bias", "neighbour-lost", "temperature")]
+    assert missed("lemma-11", wrong) == ["neighbour-lost", "temperature"]
 
 
 def test_each_fault_of_attention_and_gradient_is_caught_by_some_cheap_lemma() -> None:
-    table = documented()
-    wanted = {
-        name
-        for name, fault in FAULTS.items()
-        if fault.kind in (Kind.SOFTMAX, Kind.GRADIENT) and not fault.implementation.own
-    }
-    assert wanted <= {name for id in LEMMAS for name, said in table[id].items() if said.isdigit()}
+    kinds = (Kind.SOFTMAX, Kind.GRADIENT)
+    asked = [fault for fault in FAULTS.values() if fault.kind in kinds and not fault.implementation.own]
+    assert [fault.name for fault in asked if all(missed(id, [fault]) for id in LEMMAS)] == []
 
 
 def test_a_fault_that_is_none_is_caught_by_no_one() -> None:
@@ -369,18 +300,6 @@ def test_the_table_does_not_depend_on_the_number_of_processes(capsys: pytest.Cap
         printed.append(capsys.readouterr().out)
     assert printed[0] == printed[1]
     assert "| `svm-with-bias` | svm | " in printed[0]
-
-
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_the_documents_have_all_faults_and_statements(name: str) -> None:
-    table = printed(name).partition("| fault | in | ")[2]
-    head, rows = table.partition(" |\n")[0].split(" | "), re.findall(r"^\| `([a-z0-9-]+)` \|", table, re.MULTILINE)
-    assert head == [short(id) for id in DOCUMENTS[name]]
-    assert rows[: len(FAULTS)] == list(FAULTS)
-    caught = {row.split("`")[1] for row in table.partition("\n\n")[0].splitlines() if re.match(r"\| `.*\| \d", row)}
-    sized = [name for name, fault in FAULTS.items() if fault.unit and name in caught]
-    if name == "power.md":
-        assert rows[len(FAULTS) : len(FAULTS) + len(sized)] == sized
 
 
 def test_faults_that_the_same_statements_survive_share_a_row() -> None:

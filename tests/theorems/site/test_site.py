@@ -21,11 +21,11 @@ from theorems.command.app import main
 from theorems.core.exit_code import Exit
 from theorems.faults import FAULTS
 from theorems.hunting.entries import droppable
-from theorems.report.evidence import signs
+from theorems.report.evidence import RECORDS, signs
 from theorems.report.record import read
-from theorems.run.registry.suite import statements, tolerances
+from theorems.run.registry.suite import statements
 from theorems.site.__main__ import main as write_site
-from theorems.site.source import MEASURED, contents, write_source
+from theorems.site.source import contents, write_source
 from theorems.site.statement_page import Evidence, statement_page
 
 SHOWN = ("figure-1b", "tsvm-paths-3", "theorem-2-without-single-input")
@@ -156,25 +156,25 @@ def test_a_page_has_the_slacks_that_were_measured(tmp_path: Path, capsys: pytest
     )
 
 
-def test_what_was_measured_are_claims_and_tolerances_of_this_version() -> None:
-    run = read(ROOT / MEASURED)
-    for one in run.statements:
-        assert {claim.name for claim in one.claims} <= set(statements()[one.id].claims), one.id
-        assert {claim.why for claim in one.claims} <= set(tolerances()), one.id
-    assert run.data == ""
-    assert run.implementation == "reference"
-
-
 def test_a_page_shows_the_counterexample_and_the_faults(made: dict[str, str]) -> None:
     shown = made["statements/theorem-2.md"]
     assert "| 1 | 0 |  | 0.0 | (-1.0, -2.0) |" in shown
     assert "$ theorems replay counterexamples/theorem-2-without-single-input.json" in shown
-    table = signs() or {}
-    caught = [fault for fault, row in table.items() if row["lemma-3"].isdigit()]
-    assert len(caught) > 20
-    lemma = made["statements/lemma-3.md"]
-    assert [fault for fault in caught if f"| `{fault}` |" not in lemma] == []
-    assert set(table) <= set(FAULTS)
+    named = [fault.name for fault in FAULTS.values() if fault.caught_by == "lemma-3"]
+    assert len(named) > 5
+    assert [name for name in named if f"| `{name}` |" not in made["statements/lemma-3.md"]] == []
+
+
+def test_a_page_shows_the_recorded_table_of_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--faults", "sparsemax", "--faults", "svm-with-bias", "--examples", "2", "--no-sizes", "--markdown"]
+    assert main(["power", "lemma-3", "lemma-11", *options]) == Exit.UPHELD
+    (tmp_path / RECORDS).mkdir(parents=True)
+    (tmp_path / RECORDS / "power.md").write_text(capsys.readouterr().out, encoding="utf-8")
+    table = signs(tmp_path) or {}
+    assert {name: row["lemma-3"] for name, row in table.items()} == {"sparsemax": "1", "svm-with-bias": ""}
+    shown = statement_page(statements()["lemma-3"], Evidence(None, table))
+    assert "It catches 1 of the 1 planted faults" in shown
+    assert "| `sparsemax` |" in shown
 
 
 def test_commands_of_the_pages_are_commands(made: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
