@@ -106,12 +106,15 @@ def offending_choice(keys: Keys) -> Choice | None:
 
 
 def general_position(case: Case) -> Finding:
-    """Differences of keys are in general position, for every choice α of selected tokens."""
+    """Decide whether differences of keys are in general position, for every choice α of selected tokens.
+
+    Where W is trained, keys are products rounded to float64: Definition 3 speaks of the directions of these numbers.
+    """
     n, tokens, d = case.problem.keys.shape
     count = matrices(n, tokens, d)
     if count > MOST_MATRICES:
         return Finding(None, f"more than {MOST_MATRICES} matrices to try at n = {n}, T = {tokens}, d = {d}")
-    offending = offending_choice(case.problem.exact_keys)
+    offending = offending_choice(case.problem.keys)
     if offending is None:
         return Finding(True, f"all {count} matrices of {' and '.join(map(str, sizes(n, tokens, d)))} rows pass")
     rows = ", ".join(f"k_{i},{alpha} − k_{i},{t}" for i, alpha, t in offending)

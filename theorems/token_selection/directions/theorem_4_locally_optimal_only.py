@@ -202,13 +202,17 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
 def better_direction(
     found: Direction, costs: Costs, kind: type[Region], under_test: Implementation, mu: float
 ) -> tuple[Direction | None, str]:
-    """x*, in a cone of that width around q, and which case of the proof it is of."""
+    """Return x*, in a cone of that width around q, and its case of the proof.
+
+    All margins compared are exact ones of the same numbers, those of ``problem.keys``: with the unrounded products of
+    tokens and queries p_mm would be that of another problem, and could have a smaller margin than q.
+    """
     keys, alpha = costs.problem.keys, costs.alpha
     if kind is Outdone:
         return leaving_only_higher(keys, found, costs.problem.scores, alpha, mu), "(A2)"
     if not found.unique:
         return selecting_best(keys, found, alpha, mu), "(B)"
-    solution = under_test.max_margin(costs.problem.exact_keys, alpha)
+    solution = under_test.max_margin(keys, alpha)
     return tilted_direction(keys, found, solution.exact.p, mu) if isinstance(solution, MaxMargin) else None, "(A1)"
 
 

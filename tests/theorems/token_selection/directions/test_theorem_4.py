@@ -26,6 +26,7 @@ from reference_attention.directions import (
 from reference_attention.exact import rational
 from reference_attention.losses import loss_named
 from reference_attention.problem import Problem
+from reference_attention.query_dataset import QueryDataset
 from tests.theorems import oracle
 from tests.theorems.token_selection.faults import FAULTS
 from theorems.core.check import check
@@ -176,6 +177,17 @@ def test_directions_a_millionth_away_are_handled_and_the_lmm_direction_is_refuse
     assert outcome([1.0, 0.0]) is Verdict.NOT_APPLICABLE
     for distance in (1e-3, 1e-6, 1e-9, 1e-12):
         assert outcome([1.0, distance]) is Verdict.UPHELD
+
+
+def test_margins_are_compared_on_rounded_keys_where_tokens_nearly_coincide() -> None:
+    """p_mm of the unrounded products x zᵀ has a smaller margin on the rounded keys than a direction near it."""
+    tokens = [[[1.000000001257, 0.999999998679], [1.000000006404, 1.000000001049], [0.999999994643, 1.000000003616]]]
+    data = QueryDataset(tokens, [[1.3, 0.9]], [1], [1.0, 0.5])
+    statement = statement_named("theorem-4")
+    cases = list(statement.from_data(Case(data.problem, queried=data)))
+    outcomes = [check(statement, case, REFERENCE) for case in cases]
+    assert [outcome.reason for outcome in outcomes if outcome.verdict is Verdict.FALSIFIED] == []
+    assert sum(outcome.verdict is Verdict.UPHELD for outcome in outcomes) >= 5
 
 
 def test_the_preimage_is_orthogonal_where_rows_vanish() -> None:
