@@ -7,6 +7,7 @@ from functools import cache
 import pytest
 
 from generators.case import Case
+from reference_attention.problem import Problem
 from tests.theorems.token_selection.path_cases import statement
 from theorems.core.check import check
 from theorems.core.claim import Verdict
@@ -85,3 +86,10 @@ def test_faults_in_mirror_descent_are_caught(id: str, fault: str) -> None:
 
 def test_plain_steps_for_normalized_ones_are_caught() -> None:
     assert falsifies(MIRRORS[0], FAULTS["mirror-otherwise-normalized"].implementation, "iterate-is-a-mirror-step")
+
+
+def test_a_start_that_floats_do_not_resolve_is_said_by_a_claim_of_its_own_statement() -> None:
+    problem = Problem([[[1.0, 0.0], [0.0, 0.0]], [[0.0, 1.0], [0.0, 0.0]]], [[1e5, 0.0], [1.0, 0.0]])
+    outcome = check(statement("mirror-from-a-margin"), Case(problem), REFERENCE)
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert outcome.reason.startswith("dual-climbs: the start needs a margin of 1e+05")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float64
@@ -39,10 +39,12 @@ class MarginConstants:
     Attributes:
         problem: keys, scores, loss.
         svm: p_mm.
+        claim: the name of the claim that is undecided where no start of sufficient margin can be resolved.
     """
 
     problem: Problem
     svm: MaxMargin
+    claim: ClassVar[str] = KEPT
 
     @cached_property
     def others(self) -> Bool[np.ndarray, "n T"]:
@@ -116,11 +118,11 @@ class MarginConstants:
         Raises:
             Undecided: beyond what floats resolve.
         """
-        found = self.kappa + self.region
-        if not (float(value_of(found)) < LARGEST and float(np.max(found.error)) < 1):
-            why = f"the start needs a margin of {float(value_of(found)):.3g}, where float64 resolves no step"
-            raise Undecided(KEPT, why, Form.EFFECTIVE)
-        return found
+        margin = self.kappa + self.region
+        if not (float(value_of(margin)) < LARGEST and float(np.max(margin.error)) < 1):
+            why = f"the start needs a margin of {float(value_of(margin)):.3g}, where float64 resolves no step"
+            raise Undecided(self.claim, why, Form.EFFECTIVE)
+        return margin
 
     def margins(self, p: Any) -> Numbers:
         """m(p) = min g_it·p, (*b,) for points (*b, d)."""
