@@ -136,7 +136,9 @@ def loss_from_logits(limits: Limits, theta: Numbers) -> Numbers:
     problem = limits.problem
     there = problem.alternatives
     log_times = np.where(there, np.log(exact(np.maximum(problem.multiplicities, 1))), -np.inf)
-    levels = np.einsum("kd,jvd->kjv", theta, exact(problem.vectors))
+    # Products of factors are rounded once.
+    vectors: Any = exact(problem.vectors) if problem.factors is None else with_rounding(problem.vectors)
+    levels = np.einsum("kd,jvd->kjv", theta, vectors)
     logits: Any = levels + log_times
     attained = np.sum(limits.targets * (levels + np.where(there, log_times, 0.0)), axis=-1)
     return np.sum(
