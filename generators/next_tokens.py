@@ -107,7 +107,7 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
         return made.replace(vocabulary=found.vocabulary, windows=found.windows)
 
     def normalise(self) -> NextTokens:
-        """Return the same in units in which max |embedding| lies in [1, 2): a power of two, by which nothing is rounded.
+        """Return the same in units in which max |embedding| lies in [1, 2), a power of two: nothing is rounded.
 
         With embeddings e/s the a_jv are divided by s (of sequences by s², as they are products of two), θ is multiplied
         by it and η by its square.

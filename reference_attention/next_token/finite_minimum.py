@@ -1,9 +1,8 @@
 """θ_⋆, the only minimiser on F of the loss among alternatives of extended supports: where P_Fθ ends; enclosed.
 
 L_fin(θ) = Σ π_j [log Σ_{v∈Ŝ_j} e^{ℓ_jv} − Σ p_jv ℓ_jv]. Newton's method finds a rational point θ̂ of F. Along a step h
-each context has |φ_j'''| ≤ R φ_j'', R the largest range of a_jv·h over one Ŝ_j: a step of h log(1 + R)/R decreases L_fin,
-in whatever units contexts are. With D_F the
-largest diameter of a set {a_jv : v ∈ Ŝ_j}, λ the least eigenvalue of H = ∇²L_fin(θ̂) on F and φ(s) = L_fin(θ̂ + s h), ‖h‖
+each context has |φ_j'''| ≤ R φ_j'', R the largest range of a_jv·h over one Ŝ_j: a step of h log(1 + R)/R decreases
+L_fin, in whatever units contexts are. With D_F the largest diameter of a set {a_jv : v ∈ Ŝ_j}, λ the least eigenvalue of H = ∇²L_fin(θ̂) on F and φ(s) = L_fin(θ̂ + s h), ‖h‖
 = 1, self-concordance |φ'''| ≤ D_F φ'' gives φ'(s) ≥ −‖∇L_fin(θ̂)‖ + λ(1 − e^{−D_F s})/D_F. So
 
     ‖θ̂ − θ_⋆‖ ≤ −log(1 − D_F‖∇L_fin(θ̂)‖/λ)/D_F,
@@ -25,7 +24,7 @@ from jaxtyping import Float64
 from reference_attention.exact import products, rational, to_float
 from reference_attention.next_token.master_problem import Vector
 from reference_attention.next_token.split import BITS, Split
-from reference_attention.svm.balls import above, below, least_eigenvalue
+from reference_attention.svm.balls import above, below, least_eigenvalue, multiply
 
 STEPS = 100
 """Of Newton's method in floats, at most: damped, it takes about ten."""
@@ -71,11 +70,21 @@ class FiniteMinimum:
 
     @cached_property
     def curvature_below(self) -> float:
-        """A float below λ_H; infinite where F = 0."""
+        """A float below λ_H = 1/λ_max(H⁻¹), 0 if nothing is proven; infinite where F = 0.
+
+        H is a sum of squares. Of its inverse the largest eigenvalue is known to all digits, whatever its condition is.
+        """
         if self.split.dimension == 0:
             return float("inf")
         with ctx.workprec(BITS):
-            return max(below(least_eigenvalue(self.at.hessian)), 0.0)
+            try:
+                inverse = self.at.hessian.inv()
+            except ZeroDivisionError:
+                return 0.0
+            if not all(x.is_finite() for x in inverse.entries()):
+                return 0.0
+            largest = -least_eigenvalue(multiply(inverse, arb(-1)))
+            return max(below(1 / largest), 0.0) if largest > 0 else 0.0
 
     @cached_property
     def floats(self) -> Float64[np.ndarray, "D"]:
@@ -217,9 +226,7 @@ def _ball_step(found: FiniteMinimum) -> list[fmpq] | None:
             ends = [0.0, *(float(x.mid()) for x in moved)]
             ranges.append(max(ends) - min(ends))
         scale = arb(damping(max(ranges)))
-        return [
-            _dyadic(scale * c * arb(s).rsqrt()) for c, s in zip(step, split.squares[:r], strict=True)
-        ]
+        return [_dyadic(scale * c * arb(s).rsqrt()) for c, s in zip(step, split.squares[:r], strict=True)]
 
 
 def damping(moved: float) -> float:

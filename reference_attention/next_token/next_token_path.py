@@ -32,8 +32,8 @@ def next_token_path(minimum: FiniteMinimum, svm: NextTokenSvm, multipliers: Floa
     """
     split, loss = minimum.split, SplitLoss(minimum)
     r = split.dimension
-    origin = split.coordinates_of(minimum.floats)[:r]
-    along = split.coordinates_of(svm.floats)[r:]
+    origin = split.coordinates_of_exact(minimum.point)[:r]
+    along = split.coordinates_of_exact(svm.point)[r:]
     logs = np.log(multipliers)
     x, y = np.zeros(r), along * max(0.0, -float(logs[0]))
     points, lost = [], {}

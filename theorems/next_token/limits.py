@@ -103,22 +103,12 @@ class Limits:
     @cached_property
     def ray(self) -> Numbers:
         """θ_mm, coordinates of F^⊥."""
-        rows = self.split.orthogonal[self.split.dimension :]
-        along = products(rows, self.svm.point)
-        squares = self.split.squares[self.split.dimension :]
-        with ctx.workprec(BITS):
-            scaled = [float((arb(x) * arb(s).rsqrt()).mid()) for x, s in zip(along, squares, strict=True)]
-        return with_rounding(np.array(scaled))
+        return with_rounding(self.split.coordinates_of_exact(self.svm.point)[self.split.dimension :])
 
     @cached_property
     def origin(self) -> Numbers:
         """θ_⋆, coordinates of F."""
-        rows, r = self.split.orthogonal, self.split.dimension
-        along = products(rows[:r], self.minimum.point)
-        with ctx.workprec(BITS):
-            pairs = zip(along, self.split.squares, strict=False)
-            scaled = [float((arb(x) * arb(s).rsqrt()).mid()) for x, s in pairs]
-        return with_rounding(np.array(scaled))
+        return with_rounding(self.split.coordinates_of_exact(self.minimum.point)[: self.split.dimension])
 
     @cached_property
     def ray_norm(self) -> Numbers:
@@ -174,15 +164,16 @@ class Limits:
         return with_rounding(float(self.minimum.value.mid()))
 
     @cached_property
-    def total(self) -> Numbers:
-        """ω = Σ π_j w⋆_jv, v ∉ Ŝ_j."""
-        return np.sum(self.weights[:, None] * np.exp(self.log_outer))
+    def log_total(self) -> Numbers:
+        """log ω, ω = Σ π_j w⋆_jv, v ∉ Ŝ_j, which need be no float."""
+        logs: Any = np.log(self.weights)[:, None] + self.log_outer
+        return np.logaddexp.reduce(np.logaddexp.reduce(logs, axis=-1), axis=-1)
 
     def excess_on_ray(self, r: Float64[np.ndarray, "*b"]) -> Numbers:
         """E(r) = L(θ_⋆ + rθ_mm) − L_⋆ = Σ π_j log(1 + Σ_v w⋆_jv e^{−r g_jv·θ_mm})."""
         margins = with_rounding(self.exact_margins)
         logs: Any = self.log_outer - exact(r)[..., None, None] * margins
-        return np.sum(self.weights * np.log1p(np.exp(np.logaddexp.reduce(logs, axis=-1))), axis=-1)
+        return np.sum(self.weights * np.logaddexp(0.0, np.logaddexp.reduce(logs, axis=-1)), axis=-1)
 
     @cached_property
     def exact_margins(self) -> Float64[np.ndarray, "m K"]:

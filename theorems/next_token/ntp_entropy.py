@@ -122,7 +122,9 @@ def approached_claim(limits: Limits, own: Float64[np.ndarray, "s"], apart: Float
     """L(W^p + γW^d) − H = Σ π_j log(1 + Σ_v w⋆_jv e^{−g_jv·own − γ apart_jv}) against its bound, W^p = θ_⋆ + own."""
     margins: Any = np.where(limits.others, limits.outside @ exact(own), 0.0)
     logs = np.where(limits.others, limits.log_outer - margins, -np.inf)
-    scale = np.sum(np.exp(np.log(limits.weights)[:, None] + logs))
+    weighed: Any = np.log(limits.weights)[:, None] + logs
+    scale = np.logaddexp.reduce(np.logaddexp.reduce(weighed, axis=-1), axis=-1)
     falling = logs - exact(GAMMAS)[:, None, None] * with_rounding(apart)
-    excess = np.sum(limits.weights * np.log1p(np.exp(np.logaddexp.reduce(falling, axis=-1))), axis=-1)
-    return at_least(APPROACHED, Form.EFFECTIVE, scale * np.exp(-exact(GAMMAS)), excess, points="γ")
+    excess = np.sum(limits.weights * np.logaddexp(0.0, np.logaddexp.reduce(falling, axis=-1)), axis=-1)
+    # In logarithms: what is approached from far above need be no float.
+    return at_least(APPROACHED, Form.EFFECTIVE, scale - exact(GAMMAS), np.log(excess), points="γ")

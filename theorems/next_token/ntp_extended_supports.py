@@ -103,7 +103,7 @@ def ntp_extended_supports(case: NextTokens, under_test: Implementation) -> Itera
     r = np.linspace(0.0, FARTHEST, 13)
     ray = LossAt(limits, np.zeros((len(r), x.shape[1])), r[:, None] * value_of(limits.ray))
     # The floats of the ray are within rounding of it: E is compared at margins, the loss at points.
-    yield at_least(ON_RAY, Form.EFFECTIVE, limits.total * np.exp(-exact(r)), limits.excess_on_ray(r), points="r")
+    yield at_least(ON_RAY, Form.EFFECTIVE, limits.log_total - exact(r), np.log(limits.excess_on_ray(r)), points="r")
     yield from correlation_claims(at)
     yield from correlation_claims(ray)
 

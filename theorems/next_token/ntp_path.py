@@ -51,7 +51,11 @@ POINTS = 40
     "ntp-path",
     "The regularization path of next tokens",
     source="2402.18551, Theorem 1, Lemma 4",
-    claims=(*LIMIT_PREMISES, IS_MINIMAL, IS_ASKED_FOR, BELOW_RAY, SETTLES, TURNS, SEPARATES, SUBLEVEL_F, SUBLEVEL_M, SUBLEVEL_C),
+    claims=(
+        *LIMIT_PREMISES,
+        *(IS_MINIMAL, IS_ASKED_FOR, BELOW_RAY, SETTLES, TURNS, SEPARATES),
+        *(SUBLEVEL_F, SUBLEVEL_M, SUBLEVEL_C),
+    ),
     assumptions=(SOMETHING_APART,),
     about=NextTokens,
     cases=cases_with_something_apart,
