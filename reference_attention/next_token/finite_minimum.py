@@ -14,8 +14,10 @@ References: Bach, *Self-concordant analysis for logistic regression*, 2010; F. J
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from flint import arb, arb_mat, ctx, fmpq
@@ -34,6 +36,8 @@ UNDAMPED = 1e-3
 """A step that moves no logit by more is taken as it is."""
 CLOSE = 2.0**-200
 """θ_⋆ is enclosed to that, relative to 1 + its norm; everything made of it is then what rounding to floats leaves."""
+DOUBLED = 30
+"""How often a share of a step is doubled, at most."""
 ENOUGH = -250
 """θ̂ is close enough at a distance below 2 to this power."""
 
@@ -229,9 +233,22 @@ def _ball_step(found: FiniteMinimum) -> list[fmpq] | None:
         return [_dyadic(scale * c * arb(s).rsqrt()) for c, s in zip(step, split.squares[:r], strict=True)]
 
 
-def damping(moved: float) -> float:
-    """Return the share log(1 + R)/R of a step that moves logits of one context apart by R at most."""
-    return float(np.log1p(moved)) / moved if moved > UNDAMPED else 1.0
+def damping(moved: float, slope: Callable[[float], float] | None = None) -> float:
+    """Return the share log(1 + R)/R of a step that moves logits of one context apart by R at most.
+
+    Args:
+        moved: R.
+        slope: the derivative along the step, by the share taken: the share is doubled as long as it goes down there.
+    """
+    if not moved > UNDAMPED:
+        return 1.0
+    share = float(np.log1p(moved)) / moved
+    for _ in range(DOUBLED if slope else 0):
+        assert slope is not None
+        if not slope(2 * share) < 0:
+            break
+        share *= 2
+    return share
 
 
 def _newton(split: Split) -> Float64[np.ndarray, "r"]:
@@ -243,10 +260,14 @@ def _newton(split: Split) -> Float64[np.ndarray, "r"]:
     total = problem.counts.sum()
     pi, p = problem.counts.sum(axis=1) / total, problem.counts / problem.counts.sum(axis=1, keepdims=True)
     x = np.zeros(split.dimension)
-    for _ in range(STEPS):
-        logits = rows @ x + logs
+
+    def shares(at: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "m K"]:
+        logits = rows @ at + logs
         q = np.exp(logits - logits.max(axis=1, keepdims=True))
-        q /= q.sum(axis=1, keepdims=True)
+        return np.asarray(q / q.sum(axis=1, keepdims=True))
+
+    for _ in range(STEPS):
+        q = shares(x)
         centred = rows - np.einsum("jv,jvr->jr", q, rows)[:, None]
         gradient = np.einsum("j,jv,jvr->r", pi, q - p, rows)
         hessian = np.einsum("j,jv,jvr,jvs->rs", pi, q, centred, centred)
@@ -259,7 +280,12 @@ def _newton(split: Split) -> Float64[np.ndarray, "r"]:
         size = float((moved.max(axis=1) - moved.min(axis=1)).max())
         if not np.isfinite(size):
             break
-        x = x - step * damping(size)
+        ahead = -moved
+
+        def slope(s: float, x: Any = x, step: Any = step, ahead: Any = ahead) -> float:
+            return float(pi @ ((shares(x - s * step) - p) * ahead).sum(axis=1))
+
+        x = x - step * damping(size, slope)
         if size < 1e-12:
             break
     return np.asarray(x)

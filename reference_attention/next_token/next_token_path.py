@@ -8,6 +8,8 @@ Reference: arXiv 2402.18551, (8) and Theorem 1.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Float64
 
@@ -16,10 +18,10 @@ from reference_attention.next_token.next_token_descent import SplitRun
 from reference_attention.next_token.next_token_svm import NextTokenSvm
 from reference_attention.next_token.split_loss import SplitLoss
 
-STEPS = 200
+STEPS = 60
 SETTLED = 1e-12
 """By how much the last step moves a logit, at most: one more squares it."""
-RESIDUAL = 1e-7
+RESIDUAL = 4e-7
 """The length of ∇L + μθ that a point may have, relative to μ‖θ‖, and times 2‖θ‖ relative to L − L_⋆."""
 
 
@@ -73,7 +75,11 @@ def _minimise(
         logits = rows @ step
         ranges = np.where(there, logits, -np.inf).max(axis=1) - np.where(there, logits, np.inf).min(axis=1)
         moved = float(ranges.max())
-        scale = damping(moved)
+
+        def slope(s: float, x: Any = x, y: Any = y, step: Any = step) -> float:
+            return -float(_gradient(loss, origin, mu, x - s * step[: len(x)], y - s * step[len(x) :]) @ step)
+
+        scale = damping(moved, slope)
         x, y = x - scale * step[: len(x)], y - scale * step[len(x) :]
         if not moved > SETTLED:
             break

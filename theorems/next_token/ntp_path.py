@@ -145,6 +145,9 @@ def path_claims(at: LossAt) -> Iterator[Claim]:
     limits = at.limits
     square: Any = at.norm**2 - limits.origin_norm**2
     large = np.flatnonzero(value_of(square) > np.asarray(square.error))
+    if not len(large):
+        yield replace(undecided_claim(BELOW_RAY, "no ball that was followed contains θ_⋆"), not_found=True)
+        return
     at = LossAt(limits, at.x[large], at.y[large])
     # A smaller r is a weaker claim: the ray's point then lies within the ball.
     upper = np.sqrt(square[large]) / limits.ray_norm
