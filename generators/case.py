@@ -78,11 +78,11 @@ class Case(Subject):
         scale = self.problem.key_scale
         if scale == 1.0:
             return self
-        arrays = {name: _scale(name, value, scale ** _degree(name)) for name, value in self.arrays.items()}
+        arrays = {name: scale_exactly(name, value, scale ** _degree(name)) for name, value in self.arrays.items()}
         dataset = self.dataset and replace(self.dataset, W=self.dataset.key_query / scale)
         queried = self.queried and self.queried.with_queries_scaled(1 / scale)
         sequence = self.sequence and self.sequence.with_queries_scaled(1 / scale)
-        start = None if self.start is None else _scale("start", self.start, scale)
+        start = None if self.start is None else scale_exactly("start", self.start, scale)
         problem = self.problem.with_keys_scaled(1 / scale)
         held = MappingProxyType(arrays)
         data = {"dataset": dataset, "queried": queried, "sequence": sequence}
@@ -100,7 +100,12 @@ def _degree(name: str) -> int:
     return int("head" not in words and bool(words & _PROMPTS))
 
 
-def _scale(name: str, value: Float64[np.ndarray, "..."], factor: float) -> Float64[np.ndarray, "..."]:
+def scale_exactly(name: str, value: Float64[np.ndarray, "..."], factor: float) -> Float64[np.ndarray, "..."]:
+    """Return the values times a power of two.
+
+    Raises:
+        InvalidInput: one of them would be rounded.
+    """
     with np.errstate(over="ignore", under="ignore"):
         scaled = np.asarray(value * factor)
         exact = bool(np.array_equal(scaled / factor, value, equal_nan=True))

@@ -5,6 +5,7 @@ References: arXiv 2402.18551, Section 2; arXiv 2403.08081, Section 2.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from generators.case import scale_exactly
 from generators.corpus import WINDOW, windows_of
 from generators.next_token_ends import NextTokenEnds
 from generators.subject import RECORD, Subject
@@ -103,6 +105,25 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
         found = windows_of(corpus, window, name)
         made = cls(found.embeddings, found.counts, seed=seed, name=name)
         return made.replace(vocabulary=found.vocabulary, windows=found.windows)
+
+    def normalise(self) -> NextTokens:
+        """Return the same in units in which max |embedding| lies in [1, 2), a power of two: nothing is rounded.
+
+        With embeddings e/s the a_jv are divided by s (of sequences by s², as they are products of two), θ is multiplied
+        by it and η by its square.
+
+        Raises:
+            InvalidInput: a magnitude would leave the range in which scaling is exact.
+        """
+        largest = float(np.abs(self.embeddings).max())
+        power = math.frexp(largest)[1] - 1 if largest > 0 else 0
+        if power == 0:
+            return self
+        unit = power if self.samples is None else 2 * power
+        start = None if self.start is None else scale_exactly("start", self.start, np.ldexp(1.0, unit))
+        step = float(scale_exactly("step", np.array(self.step), np.ldexp(1.0, 2 * unit)))
+        embeddings = scale_exactly("embeddings", self.embeddings, np.ldexp(1.0, -power))
+        return self.replace(embeddings=embeddings, start=start, step=step)
 
     @property
     def tokens(self) -> int:

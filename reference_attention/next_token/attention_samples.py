@@ -16,6 +16,7 @@ from scipy.sparse.csgraph import connected_components
 
 from reference_attention.errors import InvalidInput
 from reference_attention.next_token.master_problem import MasterProblem
+from reference_attention.outer_keys import OuterKeys
 from reference_attention.problem import checked_array
 
 ABSENT = -1
@@ -42,15 +43,15 @@ def attention_problem(
     for i, ((own, _), label) in enumerate(zip(found, labels.tolist(), strict=True)):
         if label not in own:
             raise InvalidInput(f"labels: {label} does not occur in sequence {i}, which can never predict it.")
-    most, d = max(len(tokens) for tokens, _ in found), e.shape[1]
-    vectors = np.zeros((len(rows), most, d * d))
+    most = max(len(tokens) for tokens, _ in found)
+    vectors = np.zeros((len(rows), most, e.shape[1]))
     counts = np.zeros((len(rows), most), dtype=np.int64)
     times = np.zeros_like(counts)
     for i, (tokens, repeats) in enumerate(found):
-        vectors[i, : len(tokens)] = np.einsum("va,b->vab", e[tokens], e[rows[i][-1]]).reshape(len(tokens), -1)
+        vectors[i, : len(tokens)] = e[tokens]
         times[i, : len(tokens)] = repeats
         counts[i, int(np.searchsorted(tokens, labels[i]))] = 1
-    return MasterProblem(vectors, counts, times)
+    return MasterProblem(OuterKeys(vectors, e[[row[-1] for row in rows]]), counts, times)
 
 
 def component_sets(samples: Int64[np.ndarray, "n T"], labels: Int64[np.ndarray, "n"]) -> Bool[np.ndarray, "n K"]:

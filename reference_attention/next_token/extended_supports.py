@@ -181,11 +181,10 @@ def separate_pairs(
 
     ATT-SVM of inputs with two tokens: an alternative is one of required margin 1 or 0, an equality two of 0.
     """
-    at, tied = problem.vectors, problem.supports if level is None else level
-    rows = signed_rows(problem, tied)
-    keys = [(at[j, problem.first[j]], at[j, v])[::sign] for (j, v), sign in rows]
+    rows = signed_rows(problem, problem.supports if level is None else level)
+    keys = problem.pair_keys([pair for pair, _ in rows], [sign for _, sign in rows])
     required = [int(pair in asked) for pair, _ in rows]
-    return max_margin(np.array(keys), np.zeros(len(keys), dtype=np.int64), required=required)
+    return max_margin(keys, np.zeros(len(rows), dtype=np.int64), required=required)
 
 
 def signed_rows(problem: MasterProblem, level: Bool[np.ndarray, "m K"]) -> list[tuple[Pair, int]]:

@@ -1,7 +1,8 @@
 """θ_⋆, the only minimiser on F of the loss among alternatives of extended supports: where P_Fθ ends; enclosed.
 
-L_fin(θ) = Σ π_j [log Σ_{v∈Ŝ_j} e^{ℓ_jv} − Σ p_jv ℓ_jv]. Newton's method finds a rational point θ̂ of F. With D_F the
-largest diameter of a set {a_jv : v ∈ Ŝ_j}, λ the least eigenvalue of H = ∇²L_fin(θ̂) on F and φ(s) = L_fin(θ̂ + s h), ‖h‖
+L_fin(θ) = Σ π_j [log Σ_{v∈Ŝ_j} e^{ℓ_jv} − Σ p_jv ℓ_jv]. Newton's method finds a rational point θ̂ of F. Along a step h
+each context has |φ_j'''| ≤ R φ_j'', R the largest range of a_jv·h over one Ŝ_j: a step of h log(1 + R)/R decreases
+L_fin, in whatever units contexts are. With D_F the largest diameter of a set {a_jv : v ∈ Ŝ_j}, λ the least eigenvalue of H = ∇²L_fin(θ̂) on F and φ(s) = L_fin(θ̂ + s h), ‖h‖
 = 1, self-concordance |φ'''| ≤ D_F φ'' gives φ'(s) ≥ −‖∇L_fin(θ̂)‖ + λ(1 − e^{−D_F s})/D_F. So
 
     ‖θ̂ − θ_⋆‖ ≤ −log(1 − D_F‖∇L_fin(θ̂)‖/λ)/D_F,
@@ -13,8 +14,10 @@ References: Bach, *Self-concordant analysis for logistic regression*, 2010; F. J
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from flint import arb, arb_mat, ctx, fmpq
@@ -23,12 +26,18 @@ from jaxtyping import Float64
 from reference_attention.exact import products, rational, to_float
 from reference_attention.next_token.master_problem import Vector
 from reference_attention.next_token.split import BITS, Split
-from reference_attention.svm.balls import above, below, least_eigenvalue
+from reference_attention.svm.balls import above, below, least_eigenvalue, multiply
 
 STEPS = 100
 """Of Newton's method in floats, at most: damped, it takes about ten."""
-POLISHED = 6
-"""Further ones in balls; each doubles the digits."""
+POLISHED = 40
+"""Further ones in balls, at most; each doubles the digits, once floats have found some."""
+UNDAMPED = 1e-3
+"""A step that moves no logit by more is taken as it is."""
+CLOSE = 2.0**-200
+"""θ_⋆ is enclosed to that, relative to 1 + its norm; everything made of it is then what rounding to floats leaves."""
+DOUBLED = 30
+"""How often a share of a step is doubled, at most."""
 ENOUGH = -250
 """θ̂ is close enough at a distance below 2 to this power."""
 
@@ -40,10 +49,12 @@ class FiniteMinimum:
     Attributes:
         split: F.
         point: θ̂ ∈ F, D rationals.
+        lost: why the search ended before it found θ_⋆, with what is left of the gradient; empty where it found it.
     """
 
     split: Split
     point: Vector
+    lost: str = ""
 
     @cached_property
     def at(self) -> Softmax:
@@ -63,11 +74,21 @@ class FiniteMinimum:
 
     @cached_property
     def curvature_below(self) -> float:
-        """A float below λ_H; infinite where F = 0."""
+        """A float below λ_H = 1/λ_max(H⁻¹), 0 if nothing is proven; infinite where F = 0.
+
+        H is a sum of squares. Of its inverse the largest eigenvalue is known to all digits, whatever its condition is.
+        """
         if self.split.dimension == 0:
             return float("inf")
         with ctx.workprec(BITS):
-            return max(below(least_eigenvalue(self.at.hessian)), 0.0)
+            try:
+                inverse = self.at.hessian.inv()
+            except ZeroDivisionError:
+                return 0.0
+            if not all(x.is_finite() for x in inverse.entries()):
+                return 0.0
+            largest = -least_eigenvalue(multiply(inverse, arb(-1)))
+            return max(below(1 / largest), 0.0) if largest > 0 else 0.0
 
     @cached_property
     def floats(self) -> Float64[np.ndarray, "D"]:
@@ -170,36 +191,101 @@ def finite_minimum(split: Split) -> FiniteMinimum:
     lengths = [rational(to_float(s) ** 0.5) for s in split.squares[:r]]
     weights = [rational(c) / size for c, size in zip(x.tolist(), lengths, strict=True)]
     found = FiniteMinimum(split, _combine(basis, weights))
+    radii: list[arb] = []
     for _ in range(POLISHED):
-        if found.radius < arb(2) ** ENOUGH:
+        radii.append(found.radius)
+        if radii[-1] < arb(2) ** ENOUGH or _is_at_rest(radii):
             break
-        with ctx.workprec(BITS):
-            step = found.at.hessian.solve(arb_mat(r, 1, found.at.gradient)).entries()
-            scaled = [c * arb(s).rsqrt() for c, s in zip(step, split.squares[:r], strict=True)]
-            weights = [w - _dyadic(c) for w, c in zip(weights, scaled, strict=True)]
+        step = _ball_step(found)
+        if step is None:
+            break
+        weights = [w - c for w, c in zip(weights, step, strict=True)]
         found = FiniteMinimum(split, _combine(basis, weights))
-    return found
+    if found.radius < CLOSE * (1 + found.norm):
+        return found
+    left = float(norm_of(found.at.gradient).mid())
+    return replace(found, lost=f"Newton's method ended at a gradient of length {left:.3g}, from which nothing follows")
+
+
+def _is_at_rest(radii: list[arb]) -> bool:
+    """Whether a finite radius was not halved by the last step: what is left is the rounding of balls."""
+    return len(radii) > 1 and radii[-1].is_finite() and bool(not radii[-1] < radii[-2] / 2)
+
+
+def _ball_step(found: FiniteMinimum) -> list[fmpq] | None:
+    """Return a damped step in balls, as weights of the rational basis; None where H may be singular."""
+    split = found.split
+    r, rows = split.dimension, split.in_balls
+    with ctx.workprec(BITS):
+        try:
+            step = found.at.hessian.solve(arb_mat(r, 1, found.at.gradient)).entries()
+        except ZeroDivisionError:
+            return None
+        if not all(c.is_finite() for c in step):
+            return None
+        ranges = [0.0]
+        for j in range(split.problem.contexts):
+            inside = [rows[j, v] for v in np.flatnonzero(split.sets[j]).tolist() if (j, v) in rows]
+            moved = [sum((c * x for c, x in zip(step, row[:r], strict=True)), arb(0)) for row in inside]
+            ends = [0.0, *(float(x.mid()) for x in moved)]
+            ranges.append(max(ends) - min(ends))
+        scale = arb(damping(max(ranges)))
+        return [_dyadic(scale * c * arb(s).rsqrt()) for c, s in zip(step, split.squares[:r], strict=True)]
+
+
+def damping(moved: float, slope: Callable[[float], float] | None = None) -> float:
+    """Return the share log(1 + R)/R of a step that moves logits of one context apart by R at most.
+
+    Args:
+        moved: R.
+        slope: the derivative along the step, by the share taken: the share is doubled as long as it goes down there.
+    """
+    if not moved > UNDAMPED:
+        return 1.0
+    share = float(np.log1p(moved)) / moved
+    for _ in range(DOUBLED if slope else 0):
+        assert slope is not None
+        if not slope(2 * share) < 0:
+            break
+        share *= 2
+    return share
 
 
 def _newton(split: Split) -> Float64[np.ndarray, "r"]:
-    """In floats, damped: steps of H⁻¹∇ divided by 1 + D_F‖H⁻¹∇‖, which decrease a self-concordant function."""
+    """Return where damped steps end, in floats; the last finite point where there are none further."""
     problem, sets = split.problem, split.sets
     rows = np.where(sets[..., None], split.inside, 0.0)
     with np.errstate(divide="ignore"):
         logs = np.where(sets, np.log(problem.multiplicities), -np.inf)
     total = problem.counts.sum()
     pi, p = problem.counts.sum(axis=1) / total, problem.counts / problem.counts.sum(axis=1, keepdims=True)
-    x, span = np.zeros(split.dimension), float(diameter(split).mid())
-    for _ in range(STEPS):
-        logits = rows @ x + logs
+    x = np.zeros(split.dimension)
+
+    def shares(at: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "m K"]:
+        logits = rows @ at + logs
         q = np.exp(logits - logits.max(axis=1, keepdims=True))
-        q /= q.sum(axis=1, keepdims=True)
+        return np.asarray(q / q.sum(axis=1, keepdims=True))
+
+    for _ in range(STEPS):
+        q = shares(x)
         centred = rows - np.einsum("jv,jvr->jr", q, rows)[:, None]
         gradient = np.einsum("j,jv,jvr->r", pi, q - p, rows)
         hessian = np.einsum("j,jv,jvr,jvs->rs", pi, q, centred, centred)
-        step = np.linalg.lstsq(hessian, gradient, rcond=None)[0]
-        size = span * float(np.linalg.norm(step))
-        x = x - step / (1 + size if size > 0.1 else 1)
+        # In units in which the Hessian's diagonal is 1.
+        unit = np.diag(hessian) ** -0.5
+        if not np.isfinite(unit).all() or not np.isfinite(hessian).all():
+            break
+        step = unit * np.linalg.lstsq(hessian * unit[:, None] * unit, gradient * unit, rcond=None)[0]
+        moved = np.where(sets, rows @ step, 0.0)
+        size = float((moved.max(axis=1) - moved.min(axis=1)).max())
+        if not np.isfinite(size):
+            break
+        ahead = -moved
+
+        def slope(s: float, x: Any = x, step: Any = step, ahead: Any = ahead) -> float:
+            return float(pi @ ((shares(x - s * step) - p) * ahead).sum(axis=1))
+
+        x = x - step * damping(size, slope)
         if size < 1e-12:
             break
     return np.asarray(x)

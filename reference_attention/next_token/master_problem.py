@@ -25,9 +25,12 @@ from numpy.typing import ArrayLike
 
 from reference_attention.errors import InvalidInput
 from reference_attention.exact import rational
+from reference_attention.outer_keys import OuterKeys
 from reference_attention.problem import as_array, checked_array, refuse_truth_values
 
 Vector = list[fmpq]
+LEAST_EXPONENT = -1022
+"""Integers of 53 bits times 2 to this power are floats."""
 MOST_COUNTED = 2**40
 """The sum of all counts is below it: sums and products of two are exact in machine integers and floats."""
 
@@ -37,7 +40,8 @@ class MasterProblem:
     """Contexts, their alternatives and what followed.
 
     Args:
-        vectors: a_jv, shape (m, K, D); zero where there is no such alternative.
+        vectors: a_jv, shape (m, K, D), or their factors x_jv and z_j if they are vec(x_jv z_jᵀ), which floats round;
+            zero where there is no such alternative.
         counts: how often v followed context j, whole numbers, shape (m, K); some of each context is positive.
         multiplicities: m_jv ≥ 1, whole numbers, 0 where there is no such alternative, shape (m, K); 1 if left out.
         embeddings: h_j, shape (m, d), if the vectors are vec(e_v h_jᵀ): :meth:`of_tokens` gives them.
@@ -54,16 +58,20 @@ class MasterProblem:
     counts: Int64[np.ndarray, "m K"]
     multiplicities: Int64[np.ndarray, "m K"]
     embeddings: Float64[np.ndarray, "m d"] | None
+    factors: OuterKeys | None
 
     def __init__(
         self,
-        vectors: ArrayLike,
+        vectors: ArrayLike | OuterKeys,
         counts: ArrayLike,
         multiplicities: ArrayLike | None = None,
         *,
         embeddings: Float64[np.ndarray, "m d"] | None = None,
     ) -> None:
-        held = checked_array("vectors", vectors, ("m", "K", "D"))
+        factors = vectors if isinstance(vectors, OuterKeys) else None
+        held = checked_array("vectors", vectors if factors is None else factors.floats, ("m", "K", "D"))
+        if factors is not None and factors.short and factors.exponent >= LEAST_EXPONENT:
+            factors = None
         m, most, _ = held.shape
         counted = whole_numbers("counts", counts, (m, most))
         repeated = (
@@ -80,6 +88,7 @@ class MasterProblem:
             value.setflags(write=False)
             object.__setattr__(self, name, value)
         object.__setattr__(self, "embeddings", embeddings)
+        object.__setattr__(self, "factors", factors)
 
     @classmethod
     def of_tokens(cls, embeddings: ArrayLike, counts: ArrayLike) -> MasterProblem:
@@ -110,6 +119,16 @@ class MasterProblem:
         if (y >= classes).any():
             raise InvalidInput(f"labels: {int(y.max())} is none of {classes} classes; give 0 to {classes - 1}.")
         return cls.of_tokens(h, np.eye(classes, dtype=np.int64)[y])
+
+    def with_counts(self, counts: ArrayLike, multiplicities: ArrayLike | None = None) -> MasterProblem:
+        """Return the problem of these contexts with other counts, and other multiplicities if they are given.
+
+        Raises:
+            InvalidInput: see the class.
+        """
+        times = self.multiplicities if multiplicities is None else multiplicities
+        vectors = self.vectors if self.factors is None else self.factors
+        return MasterProblem(vectors, counts, times, embeddings=self.embeddings)
 
     def __repr__(self) -> str:
         m, named = len(self.counts), int(self.alternatives.sum())
@@ -164,11 +183,24 @@ class MasterProblem:
     @cached_property
     def differences(self) -> dict[tuple[int, int], Vector]:
         """a_jz − a_jv over the rationals, z = z_j, by :attr:`pairs`; D numbers each."""
-        exact: list[list[Vector]] = [[[rational(x) for x in row] for row in rows] for rows in self.vectors.tolist()]
-        return {
-            (j, v): [x - y for x, y in zip(exact[j][int(self.first[j])], exact[j][v], strict=True)]
-            for j, v in self.pairs
-        }
+        return {(j, v): self._difference(j, v) for j, v in self.pairs}
+
+    def _difference(self, j: int, v: int) -> Vector:
+        """a_jz − a_jv; of factors (x_z − x_v) z_jᵀ, of which no product was rounded."""
+        at = self.vectors if self.factors is None else self.factors.tokens
+        ends = zip(at[j, self.first[j]].tolist(), at[j, v].tolist(), strict=True)
+        row = [rational(x) - rational(y) for x, y in ends]
+        if self.factors is None:
+            return row
+        query = [rational(x) for x in self.factors.queries[j].tolist()]
+        return [x * y for x in row for y in query]
+
+    def pair_keys(self, pairs: list[tuple[int, int]], signs: list[int]) -> Float64[np.ndarray, "N 2 D"] | OuterKeys:
+        """Return a_jz and a_jv of each pair (j, v), the other way round where the sign is −1; exact."""
+        at = self.vectors if self.factors is None else self.factors.tokens
+        both = zip(pairs, signs, strict=True)
+        ends = np.array([(at[j, self.first[j]], at[j, v])[::sign] for (j, v), sign in both])
+        return ends if self.factors is None else OuterKeys(ends, self.factors.queries[[j for j, _ in pairs]])
 
 
 def whole_numbers(name: str, value: Any, shape: tuple[int | str, ...]) -> Int64[np.ndarray, "..."]:

@@ -5,7 +5,9 @@ Reference: arXiv 2402.18551, Theorem 2 and Figure 5.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 from flint import arb, arb_mat, fmpq
@@ -25,10 +27,12 @@ class SplitRun:
     Attributes:
         x: of u_k, (k + 1, b, r).
         y: of θ_⊥,k, (k + 1, b, s).
+        lost: of points that were searched for, by their number, why one was not found.
     """
 
     x: Float64[np.ndarray, "t b r"]
     y: Float64[np.ndarray, "t b s"]
+    lost: Mapping[int, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def next_token_descent(
@@ -54,8 +58,13 @@ def next_token_descent(
         along, away = loss.gradient(*at)
         length: float | Float64[np.ndarray, "b 1"] = step
         if normalized:
-            squares = (along**2).sum(axis=1, keepdims=True) + (away**2).sum(axis=1, keepdims=True)
-            length = step / np.sqrt(squares)
+            # In units of the largest entry: squares of tiny ones are 0. A gradient that is 0 moves nothing.
+            both = np.concatenate([along, away], axis=1)
+            unit = np.abs(both).max(axis=1, keepdims=True)
+            unit = np.where(unit > 0, unit, 1.0)
+            along, away = along / unit, away / unit
+            size = np.linalg.norm(both / unit, axis=1, keepdims=True)
+            length = step / np.where(size > 0, size, 1.0)
         at = at[0] - length * along, at[1] - length * away
         points.append(at)
     return SplitRun(np.array([p[0] for p in points]), np.array([p[1] for p in points]))

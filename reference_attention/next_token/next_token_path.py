@@ -1,43 +1,52 @@
 """The regularization path of next-token prediction: argmin of L over balls, by the multiplier of ‖θ‖²/2.
 
-argmin L(θ) + (μ/2)‖θ‖² minimises L over the ball of its own radius B; B → ∞ as μ → 0. Newton's method, damped, in units
-in which the Hessian's diagonal is 1: that of F is of size 1, that of F^⊥ of size μ.
+argmin L(θ) + (μ/2)‖θ‖² minimises L over the ball of its own radius B; B → ∞ as μ → 0. Newton's method, in units in
+which the Hessian's diagonal is 1: that of F is of size 1, that of F^⊥ of size μ. Steps are damped as those to θ_⋆ are.
 
 Reference: arXiv 2402.18551, (8) and Theorem 1.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Float64
 
-from reference_attention.next_token.finite_minimum import FiniteMinimum
+from reference_attention.next_token.finite_minimum import FiniteMinimum, damping
 from reference_attention.next_token.next_token_descent import SplitRun
 from reference_attention.next_token.next_token_svm import NextTokenSvm
 from reference_attention.next_token.split_loss import SplitLoss
 
-STEPS = 200
-SETTLED = 1e-13
-"""The size of a step, relative to that of θ, after which there is none: one more squares it."""
+STEPS = 60
+SETTLED = 1e-12
+"""By how much the last step moves a logit, at most: one more squares it."""
+RESIDUAL = 4e-7
+"""The length of ∇L + μθ that a point may have, relative to μ‖θ‖, and times 2‖θ‖ relative to L − L_⋆."""
 
 
 def next_token_path(minimum: FiniteMinimum, svm: NextTokenSvm, multipliers: Float64[np.ndarray, "b"]) -> SplitRun:
-    """The path's points for multipliers μ > 0, one after another, (b, 1, ·).
+    """Return the path's points for multipliers μ > 0, one after another, (b, 1, ·), and which were not found.
 
     Args:
-        minimum, svm: θ_⋆ and θ_mm, whose ray is where the search starts.
-        multipliers: μ.
+        minimum, svm: θ_⋆ and θ_mm, along which the search goes on from one point to the next.
+        multipliers: μ, falling.
     """
     split, loss = minimum.split, SplitLoss(minimum)
     r = split.dimension
-    origin = split.coordinates_of(minimum.floats)[:r]
-    along = split.coordinates_of(svm.floats)[r:]
-    x, y = np.zeros(r), along * max(0.0, -float(np.log(multipliers[0])))
-    points = []
-    for mu in multipliers.tolist():
-        x, y = _minimise(loss, origin, mu, x, y)
+    origin = split.coordinates_of_exact(minimum.point)[:r]
+    along = split.coordinates_of_exact(svm.point)[r:]
+    logs = np.log(multipliers)
+    x, y = np.zeros(r), along * max(0.0, -float(logs[0]))
+    points, lost = [], {}
+    for k, mu in enumerate(multipliers.tolist()):
+        x, y, residual = _minimise(loss, origin, mu, x, y)
         points.append((x, y))
-    return SplitRun(np.array([[p[0]] for p in points]), np.array([[p[1]] for p in points]))
+        if not residual <= RESIDUAL:
+            lost[k] = f"at μ = {mu:.3g} Newton's method ended with a residual of {residual:.3g}"
+        if k + 1 < len(logs):
+            y = y + along * (logs[k] - logs[k + 1])
+    return SplitRun(np.array([[p[0]] for p in points]), np.array([[p[1]] for p in points]), lost)
 
 
 def _minimise(
@@ -46,24 +55,47 @@ def _minimise(
     mu: float,
     x: Float64[np.ndarray, "r"],
     y: Float64[np.ndarray, "s"],
-) -> tuple[Float64[np.ndarray, "r"], Float64[np.ndarray, "s"]]:
+) -> tuple[Float64[np.ndarray, "r"], Float64[np.ndarray, "s"], float]:
+    """Return u, θ_⊥ and the residual in the units of :data:`RESIDUAL`."""
     split = loss.minimum.split
     rows = np.concatenate([loss.inside, -split.outside], axis=2)
-    # A step that moves no logit by more than one decreases a function of this curvature.
+    there = split.problem.alternatives
     for _ in range(STEPS):
         change, _ = loss.changes(x, y)
         shares = np.where(split.sets, loss.inner, 0.0) + change
-        ahead, beside = loss.gradient(x, y)
-        gradient = np.concatenate([ahead + mu * (origin + x), beside + mu * y])
+        gradient = _gradient(loss, origin, mu, x, y)
         mean = np.einsum("jv,jvd->jd", shares, rows)
         # Less the mean, with the part of F^⊥ made of what is off Ŝ alone, nothing cancels.
         centred = rows - mean[:, None]
         hessian = np.einsum("j,jv,jvd,jve->de", loss.weights, shares, centred, centred) + mu * np.eye(rows.shape[2])
         unit = 1 / np.sqrt(np.diag(hessian))
-        step = unit * np.linalg.solve(hessian * unit[:, None] * unit, gradient * unit)
-        turned = float(np.abs(np.einsum("jvd,d->jv", rows, step)[split.problem.alternatives]).max(initial=0.0))
-        scale = 1 / max(1.0, turned)
-        x, y = x - scale * step[: len(x)], y - scale * step[len(x) :]
-        if scale == 1 and np.linalg.norm(step) <= SETTLED * (1 + np.linalg.norm(y)):
+        if not (np.isfinite(hessian).all() and np.isfinite(unit).all() and np.isfinite(gradient).all()):
             break
-    return x, y
+        step = unit * np.linalg.lstsq(hessian * unit[:, None] * unit, gradient * unit, rcond=None)[0]
+        logits = rows @ step
+        ranges = np.where(there, logits, -np.inf).max(axis=1) - np.where(there, logits, np.inf).min(axis=1)
+        moved = float(ranges.max())
+
+        def slope(s: float, x: Any = x, y: Any = y, step: Any = step) -> float:
+            return -float(_gradient(loss, origin, mu, x - s * step[: len(x)], y - s * step[len(x) :]) @ step)
+
+        scale = damping(moved, slope)
+        x, y = x - scale * step[: len(x)], y - scale * step[len(x) :]
+        if not moved > SETTLED:
+            break
+    theta = np.concatenate([origin + x, y])
+    size, left = float(np.linalg.norm(theta)), float(np.linalg.norm(_gradient(loss, origin, mu, x, y)))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return x, y, float(np.maximum(left / np.float64(mu * size), 2 * size * left / loss.excess(x, y)))
+
+
+def _gradient(
+    loss: SplitLoss,
+    origin: Float64[np.ndarray, "r"],
+    mu: float,
+    x: Float64[np.ndarray, "r"],
+    y: Float64[np.ndarray, "s"],
+) -> Float64[np.ndarray, "D"]:
+    """Return ∇L + μθ."""
+    ahead, beside = loss.gradient(x, y)
+    return np.concatenate([ahead + mu * (origin + x), beside + mu * y])

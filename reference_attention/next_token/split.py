@@ -20,7 +20,7 @@ from reference_attention.exact import products
 from reference_attention.next_token.extended_supports import Pair
 from reference_attention.next_token.master_problem import MasterProblem, Vector
 
-BITS = 320
+BITS = 512
 """Of balls: coordinates, θ_⋆ and what is made of them, before they are rounded to floats."""
 
 
@@ -109,6 +109,13 @@ class Split:
             scaled = [c * arb(s).rsqrt() for c, s in zip(at, self.squares, strict=True)]
             rows = arb_mat(len(at), len(at), [arb(x) for row in self.orthogonal for x in row])
             return rows.transpose() * arb_mat(len(at), 1, scaled)
+
+    def coordinates_of_exact(self, point: Vector) -> Float64[np.ndarray, "D"]:
+        """Return those of a rational point, each rounded once: floats of a long point would be off by more."""
+        along = products(self.orthogonal, point)
+        with ctx.workprec(BITS):
+            scaled = [float((arb(x) * arb(s).rsqrt()).mid()) for x, s in zip(along, self.squares, strict=True)]
+        return np.array(scaled)
 
     def coordinates_of(self, theta: Float64[np.ndarray, "*b D"]) -> Float64[np.ndarray, "*b D"]:
         """Of points in floats."""

@@ -45,8 +45,7 @@ class InPlaceOf:
 
 
 def _change(problem: MasterProblem, **changed: Any) -> MasterProblem:
-    held = {"counts": problem.counts, "multiplicities": problem.multiplicities} | changed
-    return MasterProblem(problem.vectors, **held)
+    return problem.with_counts(**({"counts": problem.counts} | changed))
 
 
 def _equal_weights(problem: MasterProblem) -> MasterProblem:

@@ -166,7 +166,7 @@ def _euclidean_duals(right: NormMaxMargin, keys: Any, size: float) -> NormMaxMar
 
 def _equal_weights(problem: MasterProblem, theta: Array) -> ScaledGradient:
     """Every feature counts once."""
-    once = MasterProblem(problem.vectors, np.sign(problem.counts), problem.multiplicities)
+    once = problem.with_counts(np.sign(problem.counts))
     return label_gradient(once, theta)
 
 

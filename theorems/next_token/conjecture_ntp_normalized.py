@@ -8,7 +8,7 @@ Reference: own; arXiv 2402.18551, Figure 5 (normalized descent is faster early o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 
@@ -16,19 +16,25 @@ from generators.next_token_assumptions import FINITE_PART
 from generators.next_token_cases import finite_part_cases
 from generators.next_tokens import NextTokens
 from theorems.bounded import exact, value_of
-from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim import Claim, Form, at_least, undecided_claim
 from theorems.core.claim_name import sharper
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
-from theorems.next_token.followed import RUN_PREMISES, follow, starts
+from theorems.next_token.followed import RUN_PREMISES, Followed, follow, starts
 from theorems.next_token.limits import LIMIT_PREMISES, certify_limits
 
 LONG = sharper("effective-step-is-long")
-CHATTERS = sharper("part-in-f-does-not-settle")
+TURNS = sharper("gradient-turns-into-f")
 
 STEPS = 4000
+STRETCHES = 3
+"""How often as many further steps are taken, at most, until the run is past its transient."""
+NEAR = 2.0
+"""‖u‖ in units of η below which the part in F is in its cycle: the cycle's is below 1."""
+PAST = 20.0
+"""Steps in units of (‖θ_mm‖ + ‖θ_⊥(0)‖)/η after which θ_⊥ moves little beside u: by ‖θ_mm‖/k a step."""
 WINDOW = 1000
 """Steps, an even number, over which effective steps are averaged; the last ones."""
 LENGTH = 0.1
@@ -40,12 +46,18 @@ CYCLE_RATE = tolerance(
     " steps is its change over n: below 1 %; and H differs by up to η D_F = 10 % along the cycle, less in the mean",
 )
 
+TURN_RATE = tolerance(
+    "normalized-turn",
+    "‖θ_mm‖/(ηk) once more",
+    "θ_⊥ moves by ‖θ_mm‖/k a step once margins grow, and by at most twice that after twice the steps that they take to",
+)
+
 
 @statement(
     "conjecture-ntp-normalized",
     "Normalized descent on next tokens ends with effective steps of 2/λ_max(H) or more, and does not settle",
     source="own",
-    claims=(*LIMIT_PREMISES, *RUN_PREMISES, LONG, CHATTERS),
+    claims=(*LIMIT_PREMISES, *RUN_PREMISES, LONG, TURNS),
     assumptions=(FINITE_PART,),
     about=NextTokens,
     cases=finite_part_cases,
@@ -56,24 +68,57 @@ def conjecture_ntp_normalized(case: NextTokens, under_test: Implementation) -> I
     """With the notation of ntp-finite-part, F ≠ 0, θ_{k+1} = θ_k − η∇L/‖∇L‖ with constant η, from any start:
 
         lim inf of the mean of η/‖∇L(θ_k)‖ over k is at least 2/λ_max(H);
-        ‖u_k‖ + ‖u_{k+1}‖ ≥ η‖P_F∇L(θ_k)‖/‖∇L(θ_k)‖ → η: P_F θ_k does not converge.
+        ‖P_F∇L(θ_k)‖/‖∇L(θ_k)‖ → 1: steps in F stay η long, and P_F θ_k does not converge.
 
     So θ_⊥ moves as under gradient descent of about that step, ‖θ_⊥‖ grows like log k, and nothing is gained in the end.
 
     **Linearisation.** Once θ_⊥ is far out ∇L ≈ Hu, and u⁺ = (I − s_kH)u with s_k = η/‖Hu‖. Along the top eigenvector
     ‖u‖ alternates between a and η − a, s between η/(λ_max a) and η/(λ_max(η − a)), whose mean is at least 2/λ_max, with
     equality for a = η/2; along another eigenvector λ_i the multiplier 1 − 2λ_max/λ_i is unstable. No proof.
-    **Second.** u_{k+1} − u_k = −ηP_F∇L/‖∇L‖, exactly. (ηk‖P_⊥∇L‖ stays bounded, ‖Hu‖ does not tend to 0.)
+    **Second.** ‖θ_⊥‖ grows like ‖θ_mm‖ log k, so that it moves by η‖P_⊥∇L‖/‖∇L‖ ≈ ‖θ_mm‖/k at step k. Both are judged
+    once ‖u‖ ≤ 2η and k ≥ 20(‖θ_mm‖ + ‖θ_⊥(0)‖)/η: before that a run is in a transient, of which nothing is said.
     """
     rng = case.rng()
     limits = yield from certify_limits(case.problem, under_test)
     x, y = starts(limits, case.start, rng)
     step = LENGTH / float(value_of(limits.span))
-    run = yield from follow(limits, under_test, x[1:2], y[1:2], step, STEPS, normalized=True)
-    at, norm = run.at, run.at.gradient_norm[:-1]
-    moved: Any = exact(step) * np.linalg.norm(at.gradient_inside[:-1], axis=-1) / norm
-    there = at.inside_norm
-    yield at_least(CHATTERS, Form.EFFECTIVE, there[:-1] + there[1:] + run.off, moved, points="step")
-    mean = value_of(exact(step) / norm[-WINDOW:]).mean()
+    at, far = (x[1:2], y[1:2]), float(np.linalg.norm(y[1])) + float(value_of(limits.ray_norm))
+    why = ""
+    for taken in range(STEPS, (STRETCHES + 1) * STEPS, STEPS):
+        run = yield from follow(limits, under_test, *at, step, STEPS, normalized=True)
+        why = transient(run, taken - WINDOW, far)
+        if not why:
+            yield from cycle_claims(run, taken - WINDOW)
+            return
+        at = run.at.x[-1], run.at.y[-1]
+    for name in (TURNS, LONG):
+        yield replace(undecided_claim(name, why, Form.LIMIT), not_found=True)
+
+
+def transient(run: Followed, before: int, far: float) -> str:
+    """Return why the last steps are not those of the cycle yet; empty if they are.
+
+    Args:
+        run: the last :data:`STEPS` steps.
+        before: how many steps were taken before the window.
+        far: ‖θ_mm‖ + ‖θ_⊥(0)‖.
+    """
+    largest = float(value_of(run.at.inside_norm[-WINDOW:]).max()) / run.step
+    if not largest <= NEAR:
+        return f"after {before} steps P_Fθ is {largest:.3g} steps away from θ_⋆, a transient"
+    if not before * run.step >= PAST * far:
+        return f"{before} steps are too few for θ_⊥, of which {PAST * far / run.step:.3g} are a transient"
+    return ""
+
+
+def cycle_claims(run: Followed, before: int) -> Iterator[Claim]:
+    """Yield the two claims of the last :data:`WINDOW` steps, that many steps from the start."""
+    at, limits, step = run.at, run.limits, exact(run.step)
+    norm = at.gradient_norm[-WINDOW - 1 : -1]
+    outside = np.linalg.norm(at.gradient_outside[-WINDOW - 1 : -1], axis=-1)
+    moved = float(value_of(outside / norm).mean())
+    most = float(value_of(limits.ray_norm)) / (run.step * before)
+    yield at_least(TURNS, Form.LIMIT, most, moved, rounding=most, why=TURN_RATE, points="window")
+    mean = value_of(step / norm).mean()
     least = 2 / float(value_of(limits.top_curvature))
     yield at_least(LONG, Form.LIMIT, mean, least, rounding=0.05 * least, why=CYCLE_RATE, scale=least, points="window")

@@ -16,13 +16,13 @@ from jaxtyping import Bool, Float64
 
 from reference_attention.exact import products, to_floats
 from reference_attention.next_token.extended_supports import ExtendedSupports, extended_supports
-from reference_attention.next_token.finite_minimum import FiniteMinimum, diameter, finite_minimum, norm_of
+from reference_attention.next_token.finite_minimum import CLOSE, FiniteMinimum, diameter, finite_minimum, norm_of
 from reference_attention.next_token.master_problem import MasterProblem
 from reference_attention.next_token.next_token_svm import NextTokenSvm, next_token_svm
 from reference_attention.next_token.split import BITS, Split
 from reference_attention.svm.balls import above, least_eigenvalue, multiply
 from theorems.bounded import exact, with_rounding
-from theorems.core.claim import Claim, Ended, Form, Verdict
+from theorems.core.claim import Claim, Ended, Form, Undecided, Verdict
 from theorems.core.claim_name import premise
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT
@@ -32,9 +32,6 @@ SUPPORTS_ARE_PROVEN = premise("extended-supports-are-proven")
 SVM_IS_OPTIMAL = premise("ntp-svm-is-optimal")
 MINIMUM_IS_ENCLOSED = premise("finite-part-is-enclosed")
 LIMIT_PREMISES = (SUPPORTS_ARE_PROVEN, SVM_IS_OPTIMAL, MINIMUM_IS_ENCLOSED)
-
-CLOSE = 2.0**-200
-"""θ_⋆ is enclosed to that, relative to 1 + its norm; everything made of it is then what rounding to floats leaves."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,22 +103,12 @@ class Limits:
     @cached_property
     def ray(self) -> Numbers:
         """θ_mm, coordinates of F^⊥."""
-        rows = self.split.orthogonal[self.split.dimension :]
-        along = products(rows, self.svm.point)
-        squares = self.split.squares[self.split.dimension :]
-        with ctx.workprec(BITS):
-            scaled = [float((arb(x) * arb(s).rsqrt()).mid()) for x, s in zip(along, squares, strict=True)]
-        return with_rounding(np.array(scaled))
+        return with_rounding(self.split.coordinates_of_exact(self.svm.point)[self.split.dimension :])
 
     @cached_property
     def origin(self) -> Numbers:
         """θ_⋆, coordinates of F."""
-        rows, r = self.split.orthogonal, self.split.dimension
-        along = products(rows[:r], self.minimum.point)
-        with ctx.workprec(BITS):
-            pairs = zip(along, self.split.squares, strict=False)
-            scaled = [float((arb(x) * arb(s).rsqrt()).mid()) for x, s in pairs]
-        return with_rounding(np.array(scaled))
+        return with_rounding(self.split.coordinates_of_exact(self.minimum.point)[: self.split.dimension])
 
     @cached_property
     def ray_norm(self) -> Numbers:
@@ -177,15 +164,16 @@ class Limits:
         return with_rounding(float(self.minimum.value.mid()))
 
     @cached_property
-    def total(self) -> Numbers:
-        """ω = Σ π_j w⋆_jv, v ∉ Ŝ_j."""
-        return np.sum(self.weights[:, None] * np.exp(self.log_outer))
+    def log_total(self) -> Numbers:
+        """log ω, ω = Σ π_j w⋆_jv, v ∉ Ŝ_j, which need be no float."""
+        logs: Any = np.log(self.weights)[:, None] + self.log_outer
+        return np.logaddexp.reduce(np.logaddexp.reduce(logs, axis=-1), axis=-1)
 
     def excess_on_ray(self, r: Float64[np.ndarray, "*b"]) -> Numbers:
         """E(r) = L(θ_⋆ + rθ_mm) − L_⋆ = Σ π_j log(1 + Σ_v w⋆_jv e^{−r g_jv·θ_mm})."""
         margins = with_rounding(self.exact_margins)
         logs: Any = self.log_outer - exact(r)[..., None, None] * margins
-        return np.sum(self.weights * np.log1p(np.exp(np.logaddexp.reduce(logs, axis=-1))), axis=-1)
+        return np.sum(self.weights * np.logaddexp(0.0, np.logaddexp.reduce(logs, axis=-1)), axis=-1)
 
     @cached_property
     def exact_margins(self) -> Float64[np.ndarray, "m K"]:
@@ -200,7 +188,7 @@ def certify_limits(problem: MasterProblem, under_test: Implementation) -> Genera
     """Ŝ, θ_mm and θ_⋆ of what is under test, once it is claimed that they are.
 
     Raises:
-        Ended: one of them is not.
+        Ended: one of them is not; undecided where the search for θ_⋆ says that it did not find it.
     """
     supports = under_test.in_place_of(extended_supports)(problem)
     yield from _require(SUPPORTS_ARE_PROVEN, supports.error(problem))
@@ -209,6 +197,8 @@ def certify_limits(problem: MasterProblem, under_test: Implementation) -> Genera
     yield from _require(SVM_IS_OPTIMAL, wrong)
     assert isinstance(svm, NextTokenSvm)
     minimum = under_test.in_place_of(finite_minimum)(Split.of(problem, supports.sets))
+    if minimum.lost:
+        raise Undecided(MINIMUM_IS_ENCLOSED, minimum.lost, not_found=True)
     yield from _require(MINIMUM_IS_ENCLOSED, _minimum_error(minimum, problem, supports))
     return Limits(supports, svm, minimum)
 

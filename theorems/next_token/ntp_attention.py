@@ -32,6 +32,7 @@ from theorems.core.on_kernel import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
 from theorems.next_token.limits import LIMIT_PREMISES, certify_limits
+from theorems.next_token.ntp_extended_supports import loss_from_logits
 from theorems.rounding.attention_at import Numbers
 
 MASS = premise("loss-is-that-of-the-attention-on-the-label")
@@ -77,7 +78,8 @@ def ntp_attention(case: NextTokens, under_test: Implementation) -> Iterator[Clai
     W = rng.normal(size=(POINTS, case.problem.dimension)) * rng.choice([0.1, 1.0, 5.0], (POINTS, 1))
     mass = loss_by_attention(case, W)
     given = np.asarray(under_test.in_place_of(next_token_loss)(case.problem, W))
-    yield equal(MASS, exact(given).widen(2 * mass.error + 8 * EPS * np.abs(given)), mass)
+    carried = 2 * loss_from_logits(limits, exact(W)).error
+    yield equal(MASS, exact(given).widen(carried + 8 * EPS * np.abs(given)), mass)
     components = under_test.in_place_of(component_sets)(case.samples, case.labels)
     same = components.shape == limits.supports.sets.shape and bool((components == limits.supports.sets).all())
     both = f"components {components.astype(int).tolist()}, Ŝ {limits.supports.sets.astype(int).tolist()}"

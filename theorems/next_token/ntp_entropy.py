@@ -11,15 +11,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from flint import fmpq
 from jaxtyping import Float64
 
 from generators.next_token_assumptions import COMPATIBLE, SEPARABLE, SOMETHING_APART
 from generators.next_token_cases import compatible_cases
 from generators.next_tokens import NextTokens
-from reference_attention.exact import to_floats
+from reference_attention.exact import products, rational, to_floats
 from reference_attention.floats import EPS
 from reference_attention.next_token.split_loss import next_token_loss
-from theorems.bounded import exact, value_of
+from theorems.bounded import exact, value_of, with_rounding
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.claim_name import premise, stated_claim
 from theorems.core.equality import equal
@@ -39,8 +40,6 @@ APPROACHED = stated_claim("entropy-is-approached")
 POINTS = 40
 FARTHEST = 60.0
 GAMMAS = np.arange(0.0, 41.0, 4.0)
-DIRECTIONS = 3
-"""W^d that are tried, and as many W^p."""
 
 
 @statement(
@@ -82,9 +81,9 @@ def ntp_entropy(case: NextTokens, under_test: Implementation) -> Iterator[Claim]
         carried = 2 * loss_from_logits(limits, theta).error + 8 * EPS * np.abs(given)
         least = entropy + np.sum(limits.weights * at.log_kept[near], axis=-1)
         yield at_least(ABOVE, Form.EXACT, exact(given).widen(carried), least, why=LOSS_ROUNDING)
-    for apart in separators(limits, rng):
+    for margins in separators(limits, rng):
         own = rng.normal(size=y.shape[1]) * rng.choice([0.0, 1.0])
-        yield approached_claim(limits, own, apart)
+        yield approached_claim(limits, own, margins)
 
 
 def spread(x: Numbers) -> Float64[np.ndarray, "k"]:
@@ -100,20 +99,32 @@ def entropy_of(limits: Limits) -> Numbers:
     return -np.sum(limits.weights * np.sum(p * logs, axis=-1))
 
 
-def separators(limits: Limits, rng: np.random.Generator) -> Iterator[Float64[np.ndarray, "s"]]:
-    """W^d: θ_mm, the separator of the linear program, and sums of both, with margins of at least 1."""
-    split = limits.split
-    other = split.coordinates_of(to_floats(limits.supports.separator))[split.dimension :]
+def separators(limits: Limits, rng: np.random.Generator) -> Iterator[Float64[np.ndarray, "m K"]]:
+    """Yield the margins of W^d, each rounded once: of θ_mm, the separator of the linear program, and a sum of both.
+
+    W^d is divided by its least margin over the rationals: floats of it would have margins below 1 where it is long.
+    """
+    rows = limits.problem.differences
+    apart = [pair for pair in rows if limits.others[pair]]
+    exactly = [rows[pair] for pair in apart]
+    ray, other = products(exactly, limits.svm.point), products(exactly, limits.supports.separator)
     for share in (0.0, 1.0, float(rng.uniform(0.1, 0.9))):
-        along = (1 - share) * value_of(limits.ray) + share * other
-        least = (split.outside @ along)[limits.others].min()
-        yield along / least * (1 + 1e-9)
+        s = rational(share)
+        both = [(1 - s) * x + s * y for x, y in zip(ray, other, strict=True)]
+        least = min(both, default=fmpq(1))
+        margins = np.zeros(limits.others.shape)
+        for pair, margin in zip(apart, both, strict=True):
+            margins[pair] = to_floats([margin / least])[0]
+        yield margins
 
 
-def approached_claim(limits: Limits, own: Float64[np.ndarray, "s"], apart: Float64[np.ndarray, "s"]) -> Claim:
-    """L(W^p + γW^d) − H against its bound, W^p = θ_⋆ + own."""
-    at = LossAt(limits, np.zeros((len(GAMMAS), limits.split.dimension)), own + GAMMAS[:, None] * apart)
+def approached_claim(limits: Limits, own: Float64[np.ndarray, "s"], apart: Float64[np.ndarray, "m K"]) -> Claim:
+    """L(W^p + γW^d) − H = Σ π_j log(1 + Σ_v w⋆_jv e^{−g_jv·own − γ apart_jv}) against its bound, W^p = θ_⋆ + own."""
     margins: Any = np.where(limits.others, limits.outside @ exact(own), 0.0)
-    logs = np.log(limits.weights)[:, None] + np.where(limits.others, limits.log_outer - margins, -np.inf)
-    scale = np.sum(np.exp(logs))
-    return at_least(APPROACHED, Form.EFFECTIVE, scale * np.exp(-exact(GAMMAS)), at.excess, points="γ")
+    logs = np.where(limits.others, limits.log_outer - margins, -np.inf)
+    weighed: Any = np.log(limits.weights)[:, None] + logs
+    scale = np.logaddexp.reduce(np.logaddexp.reduce(weighed, axis=-1), axis=-1)
+    falling = logs - exact(GAMMAS)[:, None, None] * with_rounding(apart)
+    excess = np.sum(limits.weights * np.logaddexp(0.0, np.logaddexp.reduce(falling, axis=-1)), axis=-1)
+    # In logarithms: what is approached from far above need be no float.
+    return at_least(APPROACHED, Form.EFFECTIVE, scale - exact(GAMMAS), np.log(excess), points="γ")

@@ -103,7 +103,7 @@ def ntp_extended_supports(case: NextTokens, under_test: Implementation) -> Itera
     r = np.linspace(0.0, FARTHEST, 13)
     ray = LossAt(limits, np.zeros((len(r), x.shape[1])), r[:, None] * value_of(limits.ray))
     # The floats of the ray are within rounding of it: E is compared at margins, the loss at points.
-    yield at_least(ON_RAY, Form.EFFECTIVE, limits.total * np.exp(-exact(r)), limits.excess_on_ray(r), points="r")
+    yield at_least(ON_RAY, Form.EFFECTIVE, limits.log_total - exact(r), np.log(limits.excess_on_ray(r)), points="r")
     yield from correlation_claims(at)
     yield from correlation_claims(ray)
 
@@ -136,7 +136,9 @@ def loss_from_logits(limits: Limits, theta: Numbers) -> Numbers:
     problem = limits.problem
     there = problem.alternatives
     log_times = np.where(there, np.log(exact(np.maximum(problem.multiplicities, 1))), -np.inf)
-    levels = np.einsum("kd,jvd->kjv", theta, exact(problem.vectors))
+    # Products of factors are rounded once.
+    vectors: Any = exact(problem.vectors) if problem.factors is None else with_rounding(problem.vectors)
+    levels = np.einsum("kd,jvd->kjv", theta, vectors)
     logits: Any = levels + log_times
     attained = np.sum(limits.targets * (levels + np.where(there, log_times, 0.0)), axis=-1)
     return np.sum(

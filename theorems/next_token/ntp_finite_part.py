@@ -26,7 +26,7 @@ from theorems.next_token.limits import LIMIT_PREMISES, certify_limits
 from theorems.rounding.attention_at import Numbers
 
 CONTRACTS = sharper("part-in-f-contracts", when="where F ≠ 0")
-FOLLOWS = sharper("part-in-f-follows-the-tokens-ruled-out", when="where F ≠ 0 and something is ruled out")
+FOLLOWS = sharper("part-in-f-follows-the-tokens-ruled-out", when="where F ≠ 0, something is ruled out, u is small")
 FAR = 30.0
 """Beyond this D_F‖u‖ the bound of the second claim is above e^30 of what it bounds, and left out."""
 
@@ -69,7 +69,7 @@ def ntp_finite_part(case: NextTokens, under_test: Implementation) -> Iterator[Cl
         return
     yield contracts_claim(run)
     if limits.apart:
-        yield follows_claim(run)
+        yield from follows_claim(run)
 
 
 def contracts_claim(run: Followed) -> Claim:
@@ -85,8 +85,8 @@ def share_kept(t: Any) -> Numbers:
     return -np.expm1(-t)
 
 
-def follows_claim(run: Followed) -> Claim:
-    """The second inequality, at steps from points where D_F‖u‖ is at most :data:`FAR`."""
+def follows_claim(run: Followed) -> Iterator[Claim]:
+    """Yield the second inequality, at steps from points where D_F‖u‖ is at most :data:`FAR`."""
     limits, at, step = run.limits, run.at, exact(run.step)
     masked = limits.others
     logs: Any = np.log(limits.weights)[:, None] + limits.log_outer - np.where(masked, at.margins, 0.0)
@@ -109,4 +109,5 @@ def follows_claim(run: Followed) -> Claim:
     bound = kept * gap[:-1] + shift + step * rest[:-1] + run.off
     near = (value_of(limits.span * size) < FAR) & (value_of(limits.reach * size) < FAR)
     near &= (value_of(at.log_lost) < FAR).all(axis=-1)
-    return at_least(FOLLOWS, Form.SHARP, bound[near[:-1]], gap[1:][near[:-1]], points="step")
+    if near[:-1].any():
+        yield at_least(FOLLOWS, Form.SHARP, bound[near[:-1]], gap[1:][near[:-1]], points="step")

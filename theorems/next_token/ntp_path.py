@@ -7,26 +7,29 @@ Reference: arXiv 2402.18551, (8), Theorem 1, Lemma 4.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float64
 
 from generators.next_token_assumptions import SOMETHING_APART
 from generators.next_token_cases import cases_with_something_apart
 from generators.next_tokens import NextTokens
 from reference_attention.next_token.next_token_path import next_token_path
 from theorems.bounded import exact, value_of
-from theorems.core.claim import Claim, Ended, Form, NotANumber, Verdict, at_least
+from theorems.core.claim import Claim, Ended, Form, NotANumber, Refuted, Verdict, at_least, undecided_claim
 from theorems.core.claim_name import premise, sharper, stated_claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SVM_ONLY
 from theorems.core.statement import statement
-from theorems.next_token.limits import LIMIT_PREMISES, certify_limits
+from theorems.next_token.limits import LIMIT_PREMISES, Limits, certify_limits
 from theorems.next_token.loss_at import LossAt
 from theorems.next_token.sublevel import finite_bound, kappa, least_margin_bound, margin_bound, probe_points
 
 IS_MINIMAL = premise("path-point-minimises-over-its-ball")
+IS_ASKED_FOR = premise("path-point-has-the-multiplier-asked-for")
 BELOW_RAY = sharper("path-is-below-the-ray")
 SETTLES = stated_claim("part-in-f-comes-to-its-limit", when="where F ≠ 0")
 TURNS = stated_claim("path-turns-to-theta-mm", when="where the ball is so large that all margins are positive")
@@ -38,8 +41,9 @@ SUBLEVEL_C = sharper("sublevel-set-bounds-the-angle", when="where a point has ma
 GAP = 1e-6
 """A path's point may have a loss above the least over its ball by that share of its excess: Newton's method ends with
 1e-11, and the bounds below have more room than that."""
-LOGS = np.arange(1.0, 44.0, 3.0)
-"""−log μ of the points that are followed: the loss is then below e^−43 of what it was."""
+LOGS = np.arange(-4.0, 42.0, 3.0)
+"""−log μ of the points that are followed, each with up to 2 more: from a ball in which the loss has hardly fallen to
+one in which it is below e^−41 of what it was."""
 POINTS = 40
 
 
@@ -47,7 +51,11 @@ POINTS = 40
     "ntp-path",
     "The regularization path of next tokens",
     source="2402.18551, Theorem 1, Lemma 4",
-    claims=(*LIMIT_PREMISES, IS_MINIMAL, BELOW_RAY, SETTLES, TURNS, SEPARATES, SUBLEVEL_F, SUBLEVEL_M, SUBLEVEL_C),
+    claims=(
+        *LIMIT_PREMISES,
+        *(IS_MINIMAL, IS_ASKED_FOR, BELOW_RAY, SETTLES, TURNS, SEPARATES),
+        *(SUBLEVEL_F, SUBLEVEL_M, SUBLEVEL_C),
+    ),
     assumptions=(SOMETHING_APART,),
     about=NextTokens,
     cases=cases_with_something_apart,
@@ -76,17 +84,49 @@ def ntp_path(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
     convex: a minimiser lies on the sphere and orthogonal to CE's kernel.)
     """
     limits = yield from certify_limits(case.problem, under_test)
-    x, y = probe_points(limits, case.rng(), POINTS)
+    rng = case.rng()
+    x, y = probe_points(limits, rng, POINTS)
     yield from sublevel_claims(LossAt(limits, x, y))
-    run = under_test.in_place_of(next_token_path)(limits.minimum, limits.svm, np.exp(-LOGS))
-    if not (np.isfinite(run.x).all() and np.isfinite(run.y).all()) or len(run.x) != len(LOGS):
-        raise NotANumber(IS_MINIMAL, "a point of the path is missing or not finite")
-    at = LossAt(limits, run.x[:, 0], run.y[:, 0])
-    claim = minimal_claim(at)
-    yield claim
-    if claim.verdict is Verdict.FALSIFIED:
-        raise Ended(claim.name)
+    multipliers = np.exp(-LOGS - rng.uniform(0.0, 2.0, len(LOGS)))
+    at = yield from follow_path(limits, under_test, multipliers)
     yield from path_claims(at)
+
+
+def follow_path(
+    limits: Limits, under_test: Implementation, multipliers: Float64[np.ndarray, "b"]
+) -> Generator[Claim, None, LossAt]:
+    """Return the path under test, once its points are claimed to be those of the multipliers; without what it lost.
+
+    Raises:
+        Ended: they are others, or none was found.
+    """
+    run = under_test.in_place_of(next_token_path)(limits.minimum, limits.svm, multipliers)
+    split, points = limits.split, len(multipliers)
+    if run.x.shape != (points, 1, split.dimension) or run.y.shape[:2] != (points, 1):
+        raise Refuted(IS_ASKED_FOR, f"points of shape {run.x.shape} and {run.y.shape} for {points} multipliers")
+    kept = np.array([k for k in range(points) if k not in run.lost], dtype=np.int64)
+    if not (np.isfinite(run.x[kept]).all() and np.isfinite(run.y[kept]).all()):
+        raise NotANumber(IS_MINIMAL, "a point of the path is not finite")
+    for why in list(run.lost.values())[:1]:
+        yield replace(undecided_claim(IS_MINIMAL, f"{len(run.lost)} of {points} points: {why}"), not_found=True)
+    if not len(kept):
+        raise Ended(IS_MINIMAL)
+    at = LossAt(limits, run.x[kept, 0], run.y[kept, 0])
+    for claim in (minimal_claim(at), multiplier_claim(at, multipliers[kept])):
+        yield claim
+        if claim.verdict is Verdict.FALSIFIED:
+            raise Ended(claim.name)
+    return at
+
+
+def multiplier_claim(at: LossAt, multipliers: Float64[np.ndarray, "b"]) -> Claim:
+    """−⟨∇L, θ⟩/‖θ‖² is the multiplier that was asked for, to :data:`GAP`; the radius follows from it.
+
+    L + (μ/2)‖θ‖² is strongly convex: θ of another radius is no minimiser of it.
+    """
+    own: Any = -np.vecdot(at.gradient, at.theta) / at.norm**2
+    asked: Any = exact(multipliers)
+    return at_least(IS_ASKED_FOR, Form.EXACT, GAP * asked, np.abs(own - asked), points="multiplier")
 
 
 def minimal_claim(at: LossAt) -> Claim:
@@ -105,6 +145,9 @@ def path_claims(at: LossAt) -> Iterator[Claim]:
     limits = at.limits
     square: Any = at.norm**2 - limits.origin_norm**2
     large = np.flatnonzero(value_of(square) > np.asarray(square.error))
+    if not len(large):
+        yield replace(undecided_claim(BELOW_RAY, "no ball that was followed contains θ_⋆"), not_found=True)
+        return
     at = LossAt(limits, at.x[large], at.y[large])
     # A smaller r is a weaker claim: the ray's point then lies within the ball.
     upper = np.sqrt(square[large]) / limits.ray_norm

@@ -56,7 +56,7 @@ def log_of_expm1(x: Any) -> Numbers:
 def kappa(limits: Limits, excess: Any) -> Numbers:
     """κ = log((e − 1)ω/(π_min w⋆_min)) + (D_c/D_F)τ: margins are ≥ r − κ where L − L_⋆ ≤ E(r) ≤ π_min."""
     least = np.min(np.where(limits.others, limits.log_outer, np.inf))
-    scale = np.log(np.expm1(exact(1.0)) * limits.total / np.min(limits.weights))
+    scale = np.log(np.expm1(exact(1.0)) / np.min(limits.weights)) + limits.log_total
     return scale - least + shift_bound(limits, excess)
 
 

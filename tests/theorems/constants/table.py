@@ -312,7 +312,7 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant(("steepest-multiclass",), "D", "D/2", RowGeometry, "reach", scaled(0.5)),
     Constant(("steepest-momentum",), "D", "D/2", RowGeometry, "reach", scaled(0.5), SHORTENED),
     Constant(("steepest-momentum",), "τ", "0", steepest_momentum, "momentum_lag", faded),
-    Constant(NEXT, "ω", "ω/2", Limits, "total", scaled(0.5)),
+    Constant(NEXT, "ω", "ω/2", Limits, "log_total", lowered(half)),
     Constant(NEXT, "K", "0", LossAt, "soft_margin", _least_margin),
     Constant(NEXT_PATH, "τ(s) ≈ √(2s)", "√s", sublevel, "turn", scaled(0.5**0.5)),
     Constant(NEXT_PATH, "(D_c/D_F)τ", "0", sublevel, "shift_bound", faded),
