@@ -14,7 +14,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from generators.labelled import SEPARABLE_LABELS, Labelled, label_cases
+from generators.embeddings import label_or_embedded_cases
+from generators.labelled import SEPARABLE_LABELS, Labelled
 from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
@@ -43,7 +44,7 @@ MOMENTA = (0.5, 0.9, 0.95)
     claims=(NORM_MARGIN, *RUN_PREMISES, *RUN_CLAIMS),
     assumptions=(SEPARABLE_LABELS,),
     about=Labelled,
-    cases=label_cases,
+    cases=label_or_embedded_cases,
     kernel=SVM_ONLY,
 )
 def steepest_momentum(case: Labelled, under_test: Implementation) -> Iterator[Claim]:

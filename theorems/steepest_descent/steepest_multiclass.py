@@ -15,7 +15,8 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float64
 
-from generators.labelled import SEPARABLE_LABELS, Labelled, label_cases
+from generators.embeddings import label_or_embedded_cases
+from generators.labelled import SEPARABLE_LABELS, Labelled
 from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
@@ -47,7 +48,7 @@ NEEDS = {SEPARABLE_LABELS.id: "there is a largest margin, and it is positive, on
     claims=(NORM_MARGIN, *POINT_CLAIMS, *RUN_PREMISES, *RUN_CLAIMS),
     assumptions=(SEPARABLE_LABELS,),
     about=Labelled,
-    cases=label_cases,
+    cases=label_or_embedded_cases,
     kernel=SVM_ONLY,
 )
 def steepest_multiclass(case: Labelled, under_test: Implementation) -> Iterator[Claim]:

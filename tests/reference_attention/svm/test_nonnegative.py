@@ -43,7 +43,6 @@ def test_what_is_not_found_has_an_infinite_residual(monkeypatch: pytest.MonkeyPa
 def test_it_is_the_only_caller() -> None:
     packages = (reference_attention, generators, theorems)
     files = [path for package in packages for path in Path(package.__path__[0]).rglob("*.py")]
-    users = [
-        path.name for path in files if re.search(r"^from scipy.*\bnnls\b|optimize\.nnls\(", path.read_text(), re.M)
-    ]
+    call = re.compile(r"^from scipy.*\bnnls\b|optimize\.nnls\(", re.MULTILINE)
+    users = [path.name for path in files if call.search(path.read_text())]
     assert users == ["nonnegative.py"]
