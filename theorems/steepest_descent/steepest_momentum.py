@@ -72,7 +72,7 @@ def steepest_momentum(case: Labelled, under_test: Implementation) -> Iterator[Cl
         geometry = yield from certify_labels(case, norm, under_test)
         asked, lag = remembering_steps(geometry, rng)
         run = yield from follow_labels(geometry, under_test, starts_of(geometry, rng), asked)
-        yield from run_claims(geometry, run, lag)
+        yield from run_claims(geometry, run, geometry.gain(exact(asked.lengths), lag)[:, None])
 
 
 def remembering_steps(geometry: LabelGeometry, rng: np.random.Generator) -> tuple[Asked, Numbers]:
