@@ -10,12 +10,14 @@ This is not in the paper; see :mod:`.joint_limit` for the argument and the regim
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from jaxtyping import Float64
-from scipy.optimize import nnls
 
 from reference_attention.paths.joint import Joint
 from reference_attention.svm.max_margin import MaxMargin
+from reference_attention.svm.nonnegative import nonnegative_least_squares
 
 BISECTIONS = 60
 """Halvings of the interval of τ: its last digit."""
@@ -52,13 +54,13 @@ def scheduled_direction(joint: Joint, ratio: float) -> Float64[np.ndarray, "k"]:
 
 
 def least_norm(rows: Float64[np.ndarray, "m k"], bounds: Float64[np.ndarray, "m"]) -> Float64[np.ndarray, "k"] | None:
-    """argmin ‖p‖ subject to rows·p ≥ bounds: the least-distance program as non-negative least squares; None if there is
-    no such p."""
+    """Return argmin ‖p‖ subject to rows·p ≥ bounds, by non-negative least squares; None if there is no such p, or it is
+    not found."""
     k = rows.shape[1]
     system = np.vstack([rows.T, bounds])
     target = np.append(np.zeros(k), 1.0)
-    u, residual = nnls(system, target)
-    if residual == 0:
+    u, residual = nonnegative_least_squares(system, target)
+    if not 0 < residual < math.inf:
         return None
     r = system @ u - target
     return np.asarray(-r[:k] / r[k])

@@ -9,7 +9,8 @@ from functools import cached_property
 import daqp
 import numpy as np
 from jaxtyping import Float64, Int64
-from scipy.optimize import nnls
+
+from reference_attention.svm.nonnegative import nonnegative_least_squares
 
 TOLERANCE = 1e-11
 """How far margins may miss what is asked, in rows of size one; closer ones are told apart by the exact method."""
@@ -60,10 +61,7 @@ def float_solution(rows: Float64[np.ndarray, "m d"], bounds: Int64[np.ndarray, "
     target[-1] = 1.0
     u = _by_dual_active_set(design)
     if u is None:
-        try:
-            u, _ = nnls(design, target)
-        except (RuntimeError, ValueError):  # too many iterations; the exact method then starts from nothing
-            u = np.zeros(len(rows))
+        u, _ = nonnegative_least_squares(design, target)  # not found, the exact method starts from nothing
     return FloatSolution(u, design, target - design @ u)
 
 

@@ -2,8 +2,8 @@
 
 For 1 < q < ∞ it is the limit of mirror descent with the potential ‖p‖_q^q/q. The solution is found by SLSQP on the
 strictly convex program min ‖p‖_q^q/q, refined by Newton's method on the equations of its support, and accepted by the
-residual of its KKT conditions alone. For q = ∞ it is a linear program, whose solutions need not be unique: only the
-margin is.
+residual of its KKT conditions and the gap to the dual value. For q = ∞ it is a linear program, whose solutions need not
+be unique: only the margin is.
 
 References: Sun, Gatmiry, Ahn, Azizan, *A Unified Approach to Controlling Implicit Regularization via Mirror Descent*,
 JMLR 2023; scipy.optimize (SLSQP, nnls, HiGHS).
@@ -16,9 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float64, Int64
-from scipy.optimize import linprog, minimize, nnls
+from scipy.optimize import linprog, minimize
 
 from reference_attention.errors import InvalidInput
+from reference_attention.svm.nonnegative import nonnegative_least_squares
 
 ACCEPTED = 1e-9
 """The largest KKT residual: it moves the direction by about as much, far below what is measured against it, and is far
@@ -40,7 +41,8 @@ class LeastPowerNorm:
         p: shape (d,).
         norm: q.
         margin: 1/‖p‖_q, the largest least margin of a point of ‖p‖_q = 1.
-        residual: of the KKT conditions at p, relative to them; of a linear program the largest violation.
+        residual: of the KKT conditions at p, relative to them, or the duality gap if that is larger; of a linear
+            program the largest violation.
     """
 
     p: Vector
@@ -89,6 +91,9 @@ def least_power_norm(
     p, residual = (
         _program(rows * unit, norm) if math.isinf(norm) else _power(rows * unit, norm, feasible / least / unit)
     )
+    if math.isfinite(norm):
+        # Of rows of very different sizes the conditions hold to many digits far from the solution.
+        residual = max(residual, duality_gap(rows * unit, norm, p))
     if not residual <= accepted:
         return None
     return LeastPowerNorm(p * unit, norm, 1 / float(np.linalg.norm(p * unit, ord=norm)), residual)
@@ -106,8 +111,23 @@ def kkt_residual(rows: Rows, norm: float, p: Vector) -> float:
     tight = margins <= 1 + NEAR
     if not tight.any() or not np.isfinite(slope).all() or size == 0:
         return math.inf
-    duals, apart = nnls(rows[tight].T, slope / size)
-    return max(float(apart), float((1 - margins).max()), float((duals * np.abs(margins[tight] - 1)).max()))
+    duals, apart = nonnegative_least_squares(rows[tight].T, slope / size)
+    return max(apart, float((1 - margins).max()), float((duals * np.abs(margins[tight] - 1)).max()))
+
+
+def duality_gap(rows: Rows, norm: float, p: Vector) -> float:
+    """Return by how much ‖p‖_q is above what weak duality proves of the least one, relatively: ‖Σλ row‖_q'/Σλ ≥ γ.
+
+    λ is that of :func:`kkt_residual`, p in units of its least margin; ∞ where nothing is proven.
+    """
+    margins, slope = rows @ p, _slope(p, norm)
+    tight, least = margins <= 1 + NEAR, float(margins.min())
+    duals, apart = nonnegative_least_squares(rows[tight].T, slope)
+    total = float(duals.sum())
+    if not (least > 0 and total > 0 and math.isfinite(apart)):
+        return math.inf
+    above = float(np.linalg.norm(duals @ rows[tight], ord=norm / (norm - 1))) / total
+    return above * float(np.linalg.norm(p, ord=norm)) / least - 1
 
 
 def _slope(p: Vector, norm: float) -> Vector:
@@ -133,9 +153,9 @@ def _refine(rows: Rows, norm: float, p: Vector, near: float) -> tuple[Vector, fl
     Either way the unknown is the one in which the other is differentiable.
     """
     tight = rows[rows @ p <= 1 + near]
-    if not len(tight):
+    duals, apart = nonnegative_least_squares(tight.T, _slope(p, norm))
+    if not len(tight) or math.isinf(apart):
         return p, math.inf
-    duals = nnls(tight.T, _slope(p, norm))[0]
     tight, duals = tight[duals > 0], duals[duals > 0]
     conjugate, d = norm / (norm - 1), len(p)
     unknown = p if norm >= 2 else _slope(p, norm)
@@ -147,7 +167,10 @@ def _refine(rows: Rows, norm: float, p: Vector, near: float) -> tuple[Vector, fl
         lower = tight if norm >= 2 else tight @ bent
         matrix = np.block([upper, [lower, np.zeros((len(tight), len(tight)))]])
         wrong = np.concatenate([slope - tight.T @ duals, tight @ at - 1])
-        step = np.linalg.lstsq(matrix, -wrong, rcond=None)[0]
+        try:
+            step = np.linalg.lstsq(matrix, -wrong, rcond=None)[0]
+        except np.linalg.LinAlgError:  # entries that are no numbers
+            return p, math.inf
         unknown, duals = unknown + step[:d], duals + step[d:]
         if not np.isfinite(unknown).all():
             return p, math.inf

@@ -1,11 +1,12 @@
 """The largest margin of chosen tokens among prompts of ‖p‖ ≤ 1: γ = max min_it (k_iα − k_it)·p, with a proof.
 
-For q = 1 and q = ∞ it is a linear program, solved over the rationals, and γ is exact. For other q, and for the nuclear
-and the spectral norm of W, floats p and λ are taken as rationals. Either way, whatever p and λ ≥ 0 are found,
+For q = 1 and q = ∞ it is a linear program, solved over the rationals, and γ is exact, as for q = 2. For other q, and
+for the nuclear and the spectral norm of W, p and λ are those of a barrier. Whatever p and λ ≥ 0 are found,
 
     min_j g_j·p/‖p‖ ≤ γ ≤ ‖Σ_j λ_j g_j‖_*/Σ_j λ_j,  ‖·‖_* the dual norm, ‖·‖_{q'} of ‖·‖_q with 1/q + 1/q' = 1,
 
-so a wrong guess widens the enclosure and never falsifies it. Solutions need not be unique for q = 1, ∞; γ is.
+so a wrong guess widens the enclosure and never falsifies it: what is wider than :data:`ACCEPTED` is no solution.
+Solutions need not be unique for q = 1, ∞; γ is.
 
 References: Gunasekar, Lee, Soudry, Srebro, *Characterizing Implicit Bias in Terms of Optimization Geometry*, ICML 2018;
 scipy.optimize (HiGHS).
@@ -20,13 +21,12 @@ from functools import cached_property
 import numpy as np
 from flint import fmpq
 from jaxtyping import Float64, Int64
-from scipy.optimize import minimize, nnls
 
 from reference_attention.errors import InvalidInput
 from reference_attention.exact import combination, products, rational, to_float, to_floats
 from reference_attention.norms import Norm, Schatten, conjugate, conjugate_power, length
 from reference_attention.outer_keys import Keys, OuterKeys, rational_keys
-from reference_attention.svm.least_power_norm import NEAR, LeastPowerNorm, least_power_norm
+from reference_attention.svm import barriers
 from reference_attention.svm.linear_max_margin import linear_max_margin
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear_max_margin
@@ -36,11 +36,8 @@ Rational = list[fmpq]
 LINEAR = (1.0, math.inf)
 """The norms of which the largest margin is that of a linear program."""
 ACCEPTED = 1e-7
-"""The largest KKT residual of a solution for 1 < q < ∞: what it costs is known from the enclosure of γ."""
-WIDEST = 1e-5
-"""The largest duality gap of a W of nearly the largest margin in a norm of matrices; mostly it is below 1e-8."""
-SMALL = 1e-5
-"""A dual of that share of the largest is taken for none; the enclosure tells whether rightly."""
+"""The largest duality gap of a solution, relative to γ; mostly it is below 1e-8 of matrices in floats, below 1e-12
+where numbers of many digits are taken, and 0 for q = 1, 2 and ∞."""
 
 
 def dual_point(p: Float64[np.ndarray, "*b d"], norm: float) -> Float64[np.ndarray, "*b d"]:
@@ -107,7 +104,7 @@ def exact_norm(x: Rational, norm: float) -> fmpq:
 
 
 def norm_max_margin(keys: Keys, alpha: Int64[np.ndarray, "n"], norm: Norm) -> NormMaxMargin | None:
-    """The largest margin of α in a norm; ``None`` if α cannot be separated, or the solver found no solution.
+    """Return the largest margin of α in a norm; ``None`` if α cannot be separated, or no solution was found.
 
     Raises:
         InvalidInput: a norm below 1, or one of matrices of another shape; the nuclear norm without the keys' factors.
@@ -126,12 +123,18 @@ def norm_max_margin(keys: Keys, alpha: Int64[np.ndarray, "n"], norm: Norm) -> No
         solved = linear_max_margin(rows, norm) if norm in LINEAR else _power(keys, alpha, rows, norm)
     if solved is None:
         return None
-    p, duals = solved
+    return _accepted(alpha, norm, rows, *solved)
+
+
+def _accepted(
+    alpha: Int64[np.ndarray, "n"], norm: Norm, rows: list[Rational], p: Rational, duals: Rational
+) -> NormMaxMargin | None:
+    """Return the solution, p scaled to a least margin of 1; None if p and λ do not prove it to :data:`ACCEPTED`."""
     least = min(products(rows, p))
     if not least > 0 or not sum(duals, fmpq(0)) > 0:
         return None
-    found = NormMaxMargin(alpha, norm, [x / least for x in p], duals, rows)
-    return None if isinstance(norm, Schatten) and not found.duality_gap <= WIDEST else found
+    solution = NormMaxMargin(alpha, norm, [x / least for x in p], duals, rows)
+    return solution if solution.duality_gap <= ACCEPTED else None
 
 
 def rational_rows(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> list[Rational]:
@@ -150,25 +153,44 @@ def rational_rows(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> list[Rational]:
 def _of_matrices(
     keys: Keys, alpha: Int64[np.ndarray, "n"], rows: list[Rational], norm: Schatten
 ) -> tuple[Rational, Rational] | None:
+    """Return W and λ in floats; where these prove too little, in numbers of many digits."""
     if math.prod(norm.shape) != keys.shape[2]:
         raise InvalidInput(f"norm: of matrices of shape {norm.shape}, where vec(W) has {keys.shape[2]} entries.")
+    if norm.power == 1 and not isinstance(keys, OuterKeys):
+        raise InvalidInput("keys: the nuclear norm needs the factors of keys; give OuterKeys(tokens, queries).")
+    svm = max_margin(keys, alpha)
+    if not isinstance(svm, MaxMargin):
+        return None
+    solved = _matrix_in_floats(keys, svm, rows, norm)
+    if solved is not None and _accepted(alpha, norm, rows, *solved) is not None:
+        return solved
     if norm.power == 1:
-        if not isinstance(keys, OuterKeys):
-            raise InvalidInput("keys: the nuclear norm needs the factors of keys; give OuterKeys(tokens, queries).")
-        nuclear = nuclear_max_margin(keys, alpha)
+        return barriers.nuclear_max_margin(rows, norm.shape, list(svm.exact.p), exact_duals_of(svm))
+    return barriers.spectral_max_margin(rows, norm.shape, list(svm.exact.p))
+
+
+def _matrix_in_floats(
+    keys: Keys, svm: MaxMargin, rows: list[Rational], norm: Schatten
+) -> tuple[Rational, Rational] | None:
+    if norm.power == 1:
+        assert isinstance(keys, OuterKeys)
+        nuclear = nuclear_max_margin(keys, svm.alpha)
         if not isinstance(nuclear, NuclearMaxMargin):
             return None
-        others = np.arange(keys.shape[1]) != np.asarray(alpha)[:, None]
+        others = np.arange(keys.shape[1]) != np.asarray(svm.alpha)[:, None]
         W, duals = nuclear.W, nuclear.duals[others]
     else:
-        svm = max_margin(keys, alpha)
-        if not isinstance(svm, MaxMargin):
+        spectral = spectral_max_margin(np.array([to_floats(row) for row in rows]), norm.matrices(svm.p))
+        if spectral is None:
             return None
-        found = spectral_max_margin(np.array([to_floats(row) for row in rows]), norm.matrices(svm.p))
-        if found is None:
-            return None
-        W, duals = found
+        W, duals = spectral
     return [rational(x) for x in W.ravel().tolist()], [rational(x) for x in duals.tolist()]
+
+
+def exact_duals_of(svm: MaxMargin) -> Rational:
+    """Return λ of ATT-SVM for each row g_it, t ≠ α_i, input by input, (n (T−1),)."""
+    others = [(i, t) for i, t in np.ndindex(*svm.duals.shape) if t != int(svm.alpha[i])]
+    return [svm.exact.duals.get(pair, fmpq(0)) for pair in others]
 
 
 def _power(
@@ -178,40 +200,5 @@ def _power(
     if not isinstance(svm, MaxMargin):
         return None
     if norm == 2:
-        others = [(i, t) for i, t in np.ndindex(*svm.duals.shape) if t != int(alpha[i])]
-        return list(svm.exact.p), [svm.exact.duals.get(pair, fmpq(0)) for pair in others]
-    floats = np.array([to_floats(row) for row in rows])
-    found = _least(floats, norm, svm.p) or _least(floats[_near_support(floats, norm)], norm, svm.p)
-    if found is None:
-        return None
-    p = found.p / float(np.linalg.norm(found.p, ord=norm))
-    margins = floats @ p
-    tight = margins <= margins.min() * (1 + NEAR)
-    duals = np.zeros(len(rows))
-    duals[tight] = nnls(floats[tight].T / np.abs(floats).max(), dual_point(p, norm))[0]
-    return [rational(x) for x in p.tolist()], [rational(x) for x in duals.tolist()]
-
-
-def _least(rows: Float64[np.ndarray, "m d"], norm: float, feasible: Float64[np.ndarray, "d"]) -> LeastPowerNorm | None:
-    """Of the rows as differences of one input."""
-    keys = np.concatenate([np.zeros((1, rows.shape[1])), -rows])[None]
-    return least_power_norm(keys, np.zeros(1, dtype=np.int64), norm, feasible, ACCEPTED)
-
-
-def _near_support(rows: Float64[np.ndarray, "m d"], norm: float) -> Int64[np.ndarray, "k"]:
-    """The rows of a dual that is not negligible: min ‖Σλg‖_q'^2/2 − Σλ over λ ≥ 0, to a few digits.
-
-    Among rows that nearly coincide the solver of the primal does not find which ones matter.
-    """
-    unit, power = np.abs(rows).max(), conjugate_power(norm)
-
-    def value(weights: Float64[np.ndarray, "m"]) -> tuple[float, Float64[np.ndarray, "m"]]:
-        z = weights @ rows / unit
-        size = float(np.linalg.norm(z, ord=power))
-        slope = dual_point(z / max(size, 1e-300), power) * size
-        return size * size / 2 - float(weights.sum()), rows @ slope / unit - 1
-
-    found = minimize(
-        value, np.full(len(rows), 1 / len(rows)), jac=True, method="L-BFGS-B", bounds=[(0, None)] * len(rows)
-    )
-    return np.flatnonzero(found.x > SMALL * found.x.max())
+        return list(svm.exact.p), exact_duals_of(svm)
+    return barriers.least_power(rows, norm, list(svm.exact.p))

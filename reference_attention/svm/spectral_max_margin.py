@@ -31,7 +31,7 @@ CENTRED = 0.3
 
 
 def spectral_max_margin(rows: Float64[np.ndarray, "N k"], feasible: Matrix) -> tuple[Matrix, Duals] | None:
-    """W and λ ≥ 0; None where rounding leads out of the barrier's domain before it is of use.
+    """Return W and λ ≥ 0; None where rounding leads out of the barrier's domain before it is of use, or at once.
 
     Args:
         rows: vec(g_j).
@@ -39,6 +39,8 @@ def spectral_max_margin(rows: Float64[np.ndarray, "N k"], feasible: Matrix) -> t
     """
     W = INSIDE * feasible / np.linalg.norm(feasible, ord=2)
     unit = float((rows @ W.ravel()).min())
+    if not unit > 0:
+        return None
     barrier, point, mu = _Barrier(rows / unit, feasible.shape), np.append(W.ravel(), 0.5), FIRST
     found, least = None, np.inf
     while mu >= LAST:

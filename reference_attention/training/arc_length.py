@@ -243,6 +243,8 @@ class Tracer:
             log_scale, direction, curvature = self._newton(found)
             if log_scale == -math.inf or not direction.any():
                 return found
+            if not np.isfinite(curvature).all():
+                return None
             step = np.linalg.lstsq(curvature, -direction, rcond=UNSEEN)[0]
             found = found + step
             if not np.isfinite(found).all() or np.linalg.norm(found - p) > 10 * reach + 10 * SHORT * unit:

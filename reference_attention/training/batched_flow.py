@@ -175,7 +175,11 @@ class _Run:
         eye, row = np.eye(p.shape[1]), list[Batch]()
         for parts in SUBSTEPS:
             part = h / parts
-            inverse = np.linalg.inv(eye - part[:, None, None] * jacobian)
+            matrices = eye - part[:, None, None] * jacobian
+            try:
+                inverse = np.linalg.inv(matrices)
+            except np.linalg.LinAlgError:  # singular; what is then off is seen in what the last column changes
+                inverse = np.linalg.pinv(matrices)
             y = p
             for k in range(parts):
                 _, direction = field(y)

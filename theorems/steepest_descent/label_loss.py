@@ -22,7 +22,7 @@ from reference_attention.norms import Norm, Schatten
 from reference_attention.svm.norm_max_margin import NormMaxMargin, Rational
 from theorems.bounded import exact, value_of, with_rounding
 from theorems.core.claim import Claim, Form, at_least
-from theorems.core.claim_name import sharper, stated_claim
+from theorems.core.claim_name import ClaimName, sharper, stated_claim
 from theorems.core.implementation import Implementation
 from theorems.rounding.approximate import approximate
 from theorems.rounding.attention_at import Numbers
@@ -32,6 +32,7 @@ from theorems.steepest_descent.geometry import RowGeometry, certify_norm_margin
 LONG, SHORT = stated_claim("gradient-is-long"), sharper("gradient-is-short")
 PROXY = stated_claim("proxy-follows-loss")
 POINT_CLAIMS = (LONG, SHORT, PROXY)
+FALLS_FURTHER = sharper("log-excess-falls-by-curvature", when="weights are equal")
 FALLS, LOSS, GROWS = sharper("log-excess-falls"), sharper("loss-is-small"), sharper("margin-grows")
 GAP = stated_claim("margin-gap", when="the bound on the margin becomes positive")
 RUN_CLAIMS = (FALLS, LOSS, GROWS, GAP)
@@ -102,6 +103,24 @@ class LabelGeometry(RowGeometry):
         moved = self.reach * step
         return step * (self.margin - self.diameter * lag) - (np.expm1(moved) - moved)
 
+    @cached_property
+    def has_equal_weights(self) -> bool:
+        """Whether all π_i are 1/n."""
+        return len(set(self.case.counts.tolist())) == 1
+
+    def curvature(self, u: Any) -> Numbers:
+        """Return V(u) ≥ Y'' along any ‖Δ‖ = 1, if weights are equal; D'²/4 as u falls to 0, and always where n = 1."""
+        n, D, apart = float(len(self.case.features)), self.reach, self.diameter
+        drawn = -np.expm1(-u / n) * n
+        size = drawn / -np.expm1(-u)
+        near = apart * apart / 4 + apart * D * (size - 1) + D * D * size * drawn * (1 - exact(1.0) / n)
+        return np.minimum(D * D * size, near)
+
+    def curved_gain(self, step: Numbers, W: Any) -> Numbers:
+        """Return b = ηγ − η²V(u)/2 at W, if weights are equal; of use where it is not negative."""
+        u = self.loss(W) / self.least_weight
+        return step * self.margin - step * step * self.curvature(u) / 2
+
     @property
     def steepness(self) -> float:
         """By how much Y may change by a unit of D·length: G/(π_min(1 − e^{−u})) ≤ (1/π_min)/(1 − e^{−1/π_min})."""
@@ -160,13 +179,12 @@ def follow_labels(
     return (yield from claim_steps(geometry, points, gradient.widen(gradient.error), log_scale, asked))
 
 
-def run_claims(geometry: LabelGeometry, run: Followed, lag: Numbers) -> Iterator[Claim]:
-    """What b_t, (t,), gives at every step and iterate, less what steps are off."""
+def run_claims(geometry: LabelGeometry, run: Followed, gain: Numbers, falls: ClaimName = FALLS) -> Iterator[Claim]:
+    """Claim what b_t, (t, 1) or (t, b), gives at every step and iterate, less what steps are off."""
     named: dict[str, Any] = {"why": STEEPEST_ROUNDING, "points": "step"}
     off = value_of(geometry.reach * run.off) * geometry.steepness * (1 + 1e-12)
-    gain: Any = geometry.gain(exact(run.asked.lengths), lag)[:, None]
     Y = geometry.log_excess(run.p)
-    yield at_least(FALLS, Form.EFFECTIVE, Y[:-1] - Y[1:] + off, gain, **named)
+    yield at_least(falls, Form.EFFECTIVE, Y[:-1] - Y[1:] + off, gain, **named)
     gained = np.cumsum(gain + np.zeros_like(off), axis=0) - np.cumsum(exact(off), axis=0)
     most = geometry.least_weight * softplus(Y[0] - gained)
     yield at_least(LOSS, Form.EFFECTIVE, most, geometry.loss(run.p[1:]), **named)

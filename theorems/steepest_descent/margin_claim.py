@@ -14,7 +14,7 @@ from jaxtyping import Int64
 from reference_attention.exact import combination, products, to_floats
 from reference_attention.norms import Norm, Schatten, conjugate
 from reference_attention.outer_keys import Keys
-from reference_attention.svm.norm_max_margin import LINEAR, NormMaxMargin, Rational, exact_norm, rational_rows
+from reference_attention.svm.norm_max_margin import ACCEPTED, LINEAR, NormMaxMargin, Rational, exact_norm, rational_rows
 from theorems.bounded import with_rounding
 from theorems.core.claim import Claim, Form
 from theorems.core.claim_name import premise
@@ -22,15 +22,15 @@ from theorems.core.matrix_norms import nuclear_norm_above, spectral_norm_above
 from theorems.core.tolerances import EXACT, tolerance
 from theorems.steepest_descent.lengths import length_of
 
-ENCLOSED = 1e-5
-"""What an enclosure of γ may be wide by, relatively: KKT residuals of 1e-7 that the solver accepts, and duals that are
-fitted to them; of matrices the end of a central path, which mostly is at 1e-8. For q = 1 and ∞ it is 0."""
+ENCLOSED = 2 * ACCEPTED
+"""What an enclosure of γ may be wide by, relatively: the gap to which the solver accepts a solution, and as much for
+bounds of norms of matrices; for q = 1 and ∞ it is 0."""
 MARGIN_WIDTH = tolerance(
     "norm-margin-width",
-    "1e-5 γ for 1 < q < ∞ and norms of matrices, 0 for q = 1, ∞",
-    "for q = 1, ∞ both bounds of γ are rational and equal; otherwise they meet up to the residual of 1e-7 to which the"
-    " KKT conditions are solved in floats, and of matrices up to the end of a central path, (N + 2 min(d, e)) 1e-7;"
-    " everything that is claimed uses the lower bound",
+    "2e-7 γ for 1 < q < ∞ and norms of matrices, 0 for q = 1, ∞",
+    "for q = 1, ∞ both bounds of γ are rational and equal; otherwise the solver hands out nothing of a duality gap"
+    " above 1e-7, as much is left to rational bounds of norms of matrices; everything that is claimed uses the lower"
+    " bound of γ",
 )
 NORM_MARGIN = premise("norm-margin-is-largest")
 

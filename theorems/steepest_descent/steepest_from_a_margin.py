@@ -21,6 +21,7 @@ from hypothesis.strategies import SearchStrategy
 from jaxtyping import Float64
 
 from generators.case import Case
+from generators.embeddings import embedded_cases, embedded_query_cases, or_embedded
 from generators.problems import cases
 from generators.query_cases import query_cases
 from reference_attention.floats import EPS
@@ -114,13 +115,14 @@ class SteepestConstants(MarginConstants):
 
 
 def margin_cases() -> SearchStrategy[Case]:
-    """Two dimensions and more in half of the cases: in one all norms are the same."""
-    return st.one_of(cases(assumptions=ASSUMPTIONS, d=(2, 5)), cases(assumptions=ASSUMPTIONS))
+    """Return cases of two dimensions and more in half of the cases: in one all norms are the same."""
+    ordinary = st.one_of(cases(assumptions=ASSUMPTIONS, d=(2, 5)), cases(assumptions=ASSUMPTIONS))
+    return or_embedded(ordinary, embedded_cases())
 
 
 def _cases() -> SearchStrategy[Case]:
     """One in three trains W."""
-    return st.one_of(margin_cases(), query_cases())
+    return st.one_of(margin_cases(), or_embedded(query_cases(), embedded_query_cases()))
 
 
 @statement(

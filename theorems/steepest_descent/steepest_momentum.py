@@ -14,7 +14,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from generators.labelled import SEPARABLE_LABELS, Labelled, label_cases
+from generators.embeddings import label_or_embedded_cases
+from generators.labelled import SEPARABLE_LABELS, Labelled
 from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
@@ -43,7 +44,7 @@ MOMENTA = (0.5, 0.9, 0.95)
     claims=(NORM_MARGIN, *RUN_PREMISES, *RUN_CLAIMS),
     assumptions=(SEPARABLE_LABELS,),
     about=Labelled,
-    cases=label_cases,
+    cases=label_or_embedded_cases,
     kernel=SVM_ONLY,
 )
 def steepest_momentum(case: Labelled, under_test: Implementation) -> Iterator[Claim]:
@@ -71,7 +72,7 @@ def steepest_momentum(case: Labelled, under_test: Implementation) -> Iterator[Cl
         geometry = yield from certify_labels(case, norm, under_test)
         asked, lag = remembering_steps(geometry, rng)
         run = yield from follow_labels(geometry, under_test, starts_of(geometry, rng), asked)
-        yield from run_claims(geometry, run, lag)
+        yield from run_claims(geometry, run, geometry.gain(exact(asked.lengths), lag)[:, None])
 
 
 def remembering_steps(geometry: LabelGeometry, rng: np.random.Generator) -> tuple[Asked, Numbers]:

@@ -13,9 +13,10 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Bool, Float64
 
-from generators.labelled import SEPARABLE_LABELS, Labelled, label_cases
+from generators.embeddings import label_or_embedded_cases
+from generators.labelled import SEPARABLE_LABELS, Labelled
 from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
@@ -24,6 +25,7 @@ from theorems.core.statement import statement
 from theorems.rounding.attention_at import Numbers
 from theorems.steepest_descent.followed import RUN_PREMISES, Asked
 from theorems.steepest_descent.label_loss import (
+    FALLS_FURTHER,
     POINT_CLAIMS,
     RUN_CLAIMS,
     LabelGeometry,
@@ -37,6 +39,8 @@ from theorems.steepest_descent.margin_claim import NORM_MARGIN
 
 STEPS = 150
 POINTS = 40
+LONGEST = 4.0
+"""Length of a step, at most, in units of 1/D."""
 NEEDS = {SEPARABLE_LABELS.id: "there is a largest margin, and it is positive, only if labels can be told apart"}
 
 
@@ -44,10 +48,10 @@ NEEDS = {SEPARABLE_LABELS.id: "there is a largest margin, and it is positive, on
     "steepest-multiclass",
     "Steepest descent in any norm, multiclass data",
     source="arXiv 2502.04664, Lemmas 1 and 3, Theorem 1; constants are our own",
-    claims=(NORM_MARGIN, *POINT_CLAIMS, *RUN_PREMISES, *RUN_CLAIMS),
+    claims=(NORM_MARGIN, *POINT_CLAIMS, *RUN_PREMISES, *RUN_CLAIMS, FALLS_FURTHER),
     assumptions=(SEPARABLE_LABELS,),
     about=Labelled,
-    cases=label_cases,
+    cases=label_or_embedded_cases,
     kernel=SVM_ONLY,
 )
 def steepest_multiclass(case: Labelled, under_test: Implementation) -> Iterator[Claim]:
@@ -77,6 +81,25 @@ def steepest_multiclass(case: Labelled, under_test: Implementation) -> Iterator[
     falls by at least ηγG less the double integral of D²e^{Dτ}G, which is Gb; hence u by at least b(1 − e^{−u}), and Y,
     which is increasing and concave in u with slope 1/(1 − e^{−u}), by b. Last, e^u − 1 ≥ max x_i ≥ e^{−m}.
 
+    **Equal weights.** Then e^Y = Π(1 + x_i) − 1 = Σ e^{−g_S·W} over all S that take one wrong class in each of a
+    nonempty set of inputs, g_S the sum of their rows: Y is a log-sum-exp, convex, and −∇Y = E g_S for P(S) ∝ e^{−g_S·W}
+    is a positive multiple of −∇L. As g_S·W_γ ≥ γ, ‖∇Y‖_* ≥ γ at once. Y''[Δ, Δ] is the variance of g_S·Δ. Without
+    the condition S ≠ ∅ inputs are independent, input i takes v with probability s_iv, and something is taken with
+    probability r = 1 − e^{−u}; for Z = g_S·Δ, 0 where S is empty, that of Z given S ≠ ∅ is Var Z/r − (1 − r)(E Z/r)²,
+    at most Σ_i E Z_i²/r ≤ D²nG/r. With K = |S| and c the middle of the numbers g·Δ over all rows, which lie within D',
+    it is at most E(Z − c)² ≤ E(D'/2 + (K − 1)D)², too, and E K = nG/r, E(K − 1)² ≤ E K(K − 1) ≤ (1 − 1/n)(nG)²/r. As
+    1 − e^{−ℓ} is concave, nG ≤ n(1 − e^{−u/n}) = a. So with h = a/(1 − e^{−u}), which rises from 1 to n as u does,
+
+        Y''[Δ, Δ] ≤ V(u) = min(D²h, D'²/4 + D'D(h − 1) + D²(1 − 1/n)a h),
+
+    which rises in u, too, from D'²/4, where it stays if n = 1. From any W(0), as long as η_t ≤ 2γ/V(u_t), towards
+    8γ/D'² in place of 2γ/D², all of the above holds with
+
+        b_t = η_tγ − η_t²V(u_t)/2:
+
+    where Y has not risen yet along a step, V is at most V(u_t), so that Y ≤ Y(W(t)) − τγ + τ²V(u_t)/2 < Y(W(t)) after
+    0 < τ < η_t of it; hence Y does not rise at all. The next steps may be as long, for u falls with Y.
+
     Computed steps are steepest for the gradient as computed; Y changes by at most D G/(π_min(1 − e^{−u})) per length,
     by which their errors enter.
     """
@@ -86,7 +109,13 @@ def steepest_multiclass(case: Labelled, under_test: Implementation) -> Iterator[
         yield from point_claims(geometry, under_test, probe_labels(geometry, rng))
         asked, lag = short_steps(geometry, rng)
         run = yield from follow_labels(geometry, under_test, starts_of(geometry, rng), asked)
-        yield from run_claims(geometry, run, lag)
+        yield from run_claims(geometry, run, geometry.gain(exact(asked.lengths), lag)[:, None])
+        if geometry.has_equal_weights:
+            starts, asked = curved_run(geometry, rng)
+            run = yield from follow_labels(geometry, under_test, starts, asked)
+            gain = geometry.curved_gain(exact(asked.lengths)[:, None], run.p[:-1])
+            if steps := steps_that_gain(gain):
+                yield from run_claims(geometry, run.first(steps), gain[:steps], FALLS_FURTHER)
 
 
 def probe_labels(geometry: LabelGeometry, rng: np.random.Generator) -> Float64[np.ndarray, "m D"]:
@@ -95,6 +124,26 @@ def probe_labels(geometry: LabelGeometry, rng: np.random.Generator) -> Float64[n
     p = geometry.solution.p
     along = np.where(rng.random((POINTS, 1)) < 0.5, p / np.abs(p).max(), 0.0)
     return np.asarray(sizes * (along + rng.normal(size=(POINTS, len(p))) * rng.choice([0.1, 1.0], (POINTS, 1))))
+
+
+def curved_run(geometry: LabelGeometry, rng: np.random.Generator) -> tuple[Float64[np.ndarray, "b D"], Asked]:
+    """Return starts on the side of the largest margin, whose excess is small, and steps of up to 2γ/V(u) there."""
+    p = geometry.solution.p
+    near = rng.choice([0.0, 1e-3, 0.1], (2, 1)) * np.abs(p).max() * rng.normal(size=(2, len(p)))
+    starts = np.asarray(rng.choice([1.0, 5.0, 12.0]) * (p + near))
+    u = geometry.loss(exact(starts)) / geometry.least_weight
+    margin, reach = float(value_of(geometry.margin)), float(value_of(geometry.reach))
+    curvature = float(value_of(geometry.curvature(u)).max())
+    # Where V is 0, any step will do.
+    longest = min(2 * margin / max(curvature, 1e-300), LONGEST / reach) * (1 - 1e-6)
+    shape = 1 / np.sqrt(np.arange(1.0, STEPS + 1)) if rng.random() < 0.5 else np.ones(STEPS)
+    return starts, Asked(longest * float(rng.choice([0.1, 0.5, 1.0])) * shape, 0.0)
+
+
+def steps_that_gain(gain: Numbers) -> int:
+    """Return how many of the first steps are no longer than 2γ/V(u), whatever is rounded, from every start."""
+    gains: Bool[np.ndarray, "t"] = np.all(gain.value - gain.error >= 0, axis=1)
+    return len(gains) if gains.all() else int(np.argmin(gains))
 
 
 def starts_of(geometry: LabelGeometry, rng: np.random.Generator) -> Float64[np.ndarray, "b D"]:

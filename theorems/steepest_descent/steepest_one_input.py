@@ -20,6 +20,7 @@ from hypothesis.strategies import SearchStrategy
 from jaxtyping import Float64
 
 from generators.case import Case
+from generators.embeddings import embedded_cases, embedded_query_cases, or_embedded
 from generators.problems import cases
 from generators.query_cases import query_cases
 from reference_attention.norms import Norm, Schatten
@@ -50,12 +51,14 @@ EVALUATIONS = 300_000
 
 
 def one_input_cases() -> SearchStrategy[Case]:
-    return cases(assumptions=ASSUMPTIONS)
+    """Return cases of prompts, embeddings among them."""
+    return or_embedded(cases(assumptions=ASSUMPTIONS), embedded_cases(single=True, equal=True))
 
 
 def _cases() -> SearchStrategy[Case]:
     """One in three trains W."""
-    return st.one_of(one_input_cases(), one_input_cases(), query_cases(single=True, equal=True))
+    trained = or_embedded(query_cases(single=True, equal=True), embedded_query_cases(single=True, equal=True))
+    return st.one_of(one_input_cases(), one_input_cases(), trained)
 
 
 @statement(

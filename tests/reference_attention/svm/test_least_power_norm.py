@@ -14,6 +14,7 @@ from reference_attention.errors import InvalidInput
 from reference_attention.svm import least_power_norm as module
 from reference_attention.svm.least_power_norm import _program, _refine, difference_rows, kkt_residual, least_power_norm
 from reference_attention.svm.max_margin import MaxMargin, max_margin
+from reference_attention.svm.norm_max_margin import norm_max_margin
 
 NORMS = (1.1, 1.5, 2.0, 2.5, 3.0, 8.0, np.inf)
 
@@ -164,3 +165,15 @@ def test_bad_input() -> None:
     for point in ([0.0, -1.0], [0.0, 0.0], [0.0, -(2.0**-20)]):
         with pytest.raises(InvalidInput, match="the least margin of alpha is"):
             least_power_norm(problem.keys, problem.optimal, 3.0, np.array(point))
+
+
+def test_a_residual_that_misses_the_gap_is_not_accepted() -> None:
+    """A row a hundred thousand million times smaller than another one: the conditions seem to hold far from p."""
+    keys, alpha = np.array([[[0.0, 0.0], [-3e-11, -3e-11], [-3.0, 6.0]]]), np.array([0])
+    svm = max_margin(keys, alpha)
+    assert isinstance(svm, MaxMargin)
+    for norm in (1.5, 3.0):
+        found = least_power_norm(keys, alpha, norm, svm.p)
+        right = norm_max_margin(keys, alpha, norm)
+        assert right is not None
+        assert found is None or found.margin == pytest.approx(right.margin, rel=1e-8)

@@ -11,6 +11,7 @@ from flint import fmpq
 
 from reference_attention.errors import InvalidInput
 from reference_attention.norms import conjugate
+from reference_attention.svm import barriers
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.svm.norm_max_margin import NormMaxMargin, exact_norm, norm_max_margin
 
@@ -57,6 +58,54 @@ def test_what_floats_tell_tight_wrongly_is_exchanged(norm: float) -> None:
     ties = [[0.3125, -0.017000000000000002, -0.4925], [0.31249999999999994, 0.26187500000000002, 1.3]]
     for rows in (ties, [[1e6, 1.0], [1e-3, 2e-3], [1e-3, 2e-3 + 1e-12]]):
         assert of_rows(rows, norm).duality_gap == 0
+
+
+NEAR_TIES: list[list[list[float]]] = [
+    [[1e-10, 1e-10], [1, -2]],
+    [[3e-11, 3e-11], [3, -6]],
+    [[1, 1e-13], [-1, 1e-13]],
+    [[1, 2, 3], [1, 2, 3 + 1e-9], [1, 2 + 1e-13, 3], [-1e-6, 1e-6, 1e-6]],
+    [[1, 0.1], [1, 0.1]],
+    [[1e6, -1e6], [-1e6, 1e6 + 1e-4], [1e-6, 0]],
+]
+
+
+@pytest.mark.parametrize("norm", [1.0, 1.25, 1.5, 3.0, 4.0, math.inf])
+@pytest.mark.parametrize("rows", NEAR_TIES)
+def test_near_ties_are_solved(rows: list[list[float]], norm: float) -> None:
+    """Rows of very different sizes, and rows that nearly coincide or nearly cancel."""
+    assert abs(of_rows(rows, norm).duality_gap) <= 1e-11
+
+
+@pytest.mark.parametrize("norm", [1.0, 1.5, 3.0, math.inf])
+def test_what_changes_nothing_changes_nothing(norm: float) -> None:
+    """Units, signed permutations, coordinates of zero, a row that is there twice."""
+    rows = np.array([[1e-10, 1e-10, 0.3], [1, -2, 0.1], [1, -2, 0.1 + 1e-12]])
+    margin = of_rows(rows.tolist(), norm).margin
+    other = [rows[::-1], rows[:, ::-1], rows * [1, -1, 1], np.hstack([rows, np.zeros((3, 1))]), rows[[0, 1, 2, 1]]]
+    for changed in other:
+        assert of_rows(changed.tolist(), norm).margin == pytest.approx(margin, rel=1e-11)
+    for unit in (2.0**-60, 2.0**60):
+        assert of_rows((rows * unit).tolist(), norm).margin == pytest.approx(margin * unit, rel=1e-12)
+
+
+def test_more_coordinates_than_rows_by_other_equations() -> None:
+    """Many coordinates, as of features: the barrier then solves as many equations as there are rows."""
+    rows = np.random.default_rng(3).normal(size=(3, 60))
+    assert of_rows(rows.tolist(), 1.5).duality_gap <= 1e-11
+
+
+@pytest.mark.parametrize("norm", [1.5, 3.0])
+def test_what_is_not_proven_is_not_handed_out(monkeypatch: pytest.MonkeyPatch, norm: float) -> None:
+    """Duals of a solver that stops early, the largest a tenth or two too large."""
+    rows = [[1.0, 2.0], [2.0, 1.0], [1.0, -0.5]]
+    right = of_rows(rows, norm)
+    off = [x * (1 + fmpq(j, 10)) for j, x in enumerate(right.exact_duals)]
+    monkeypatch.setattr(barriers, "least_power", lambda *given: (right.exact_p, off))
+    keys = np.array([[[0.0, 0.0], *(-np.array(row) for row in rows)]])
+    assert norm_max_margin(keys, FIRST, norm) is None
+    monkeypatch.setattr(barriers, "least_power", lambda *given: (right.exact_p, right.exact_duals))
+    assert norm_max_margin(keys, FIRST, norm) is not None
 
 
 def test_a_wrong_point_has_a_gap() -> None:

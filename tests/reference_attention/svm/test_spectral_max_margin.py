@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
+from flint import fmpq
 
 from reference_attention.errors import InvalidInput
+from reference_attention.exact import to_floats
 from reference_attention.norms import Schatten, conjugate, length, name_of
 from reference_attention.outer_keys import OuterKeys
+from reference_attention.svm import barriers
+from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.svm.norm_max_margin import norm_max_margin
 
 FIRST = np.zeros(2, dtype=np.int64)
@@ -67,3 +72,34 @@ def test_bad_input_is_refused() -> None:
         norm_max_margin(ORTHOGONAL, FIRST, Schatten(math.inf, (2, 3)))
     with pytest.raises(InvalidInput, match="factors"):
         norm_max_margin(ORTHOGONAL.floats, FIRST, NUCLEAR)
+
+
+@pytest.mark.parametrize("power", [1.0, math.inf])
+@pytest.mark.parametrize("tie", [1e-9, 1e-13])
+def test_near_ties_are_solved(power: float, tie: float) -> None:
+    """Queries and tokens that nearly coincide, rows that nearly cancel: floats then mostly find nothing."""
+    rng = np.random.default_rng(5)
+    for _ in range(6):
+        tokens, queries = rng.normal(size=(2, 3, 2)), rng.normal(size=(2, 3))
+        tokens[0, 1] = tokens[0, 0] - tie * np.array([1.0, 0.0])
+        tokens[1, 2] = tokens[1, 1] + tie
+        queries[1] = queries[0] * (1 + tie)
+        keys = OuterKeys(tokens, queries)
+        feasible = isinstance(max_margin(keys, FIRST), MaxMargin)
+        found = norm_max_margin(keys, FIRST, Schatten(power, (2, 3)))
+        assert (found is not None) == feasible
+        if found is not None:
+            assert abs(found.duality_gap) <= 1e-7
+
+
+@pytest.mark.parametrize("solve", [barriers.spectral_max_margin, barriers.nuclear_max_margin])
+def test_barriers_find_what_floats_find(solve: Any) -> None:
+    """Two orthogonal rows by numbers of many digits; more entries than are taken on are refused."""
+    rows = [[fmpq(1), fmpq(0), fmpq(0), fmpq(0)], [fmpq(0), fmpq(0), fmpq(0), fmpq(1)]]
+    duals = [[fmpq(1), fmpq(1)]] if solve is barriers.nuclear_max_margin else []
+    solved = solve(rows, (2, 2), [fmpq(1), fmpq(0), fmpq(0), fmpq(1)], *duals)
+    W, multipliers = (to_floats(x) for x in solved)
+    assert W / W[0] == pytest.approx([1, 0, 0, 1], abs=1e-6)
+    assert multipliers[1] == pytest.approx(multipliers[0], rel=1e-9)
+    many = [fmpq(1)] * (barriers.MOST + 1)
+    assert solve([many], (1, len(many)), many, *([[fmpq(1)]] if duals else [])) is None

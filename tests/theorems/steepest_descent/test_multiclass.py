@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from generators.labelled import Labelled, separable_labels
 from reference_attention.errors import InvalidInput
 from reference_attention.next_token.label_descent import label_descent, label_gradient, label_loss
-from reference_attention.norms import Schatten
+from reference_attention.norms import Schatten, conjugate_power
 from tests.theorems.token_selection.path_cases import statement
 from theorems.bounded import exact, value_of
 from theorems.core.check import check
@@ -20,7 +21,7 @@ from theorems.core.implementation import REFERENCE, Implementation
 from theorems.faults import FAULTS
 from theorems.run.verify import draw_cases
 from theorems.steepest_descent.followed import Asked, Followed
-from theorems.steepest_descent.label_loss import LabelGeometry, run_claims, softplus
+from theorems.steepest_descent.label_loss import FALLS_FURTHER, LabelGeometry, run_claims, softplus
 from theorems.without.steepest_multiclass import inseparable_labels, inseparable_with_momentum
 
 PLAIN, MOMENTUM = "steepest-multiclass", "steepest-momentum"
@@ -115,7 +116,123 @@ def test_the_bound_fails_for_steps_that_are_none() -> None:
     for norm, verdict in ((math.inf, Verdict.UPHELD), (1.0, Verdict.FALSIFIED)):
         p = label_descent(TWO.problem, np.zeros((1, 2)), lengths=asked.lengths, norm=norm)
         run = Followed(asked, exact(p), np.zeros((50, 1)))
-        assert next(iter(run_claims(geometry, run, exact(np.zeros(50))))).verdict is verdict
+        gain = geometry.gain(exact(asked.lengths), exact(np.zeros(50)))[:, None]
+        assert next(iter(run_claims(geometry, run, gain))).verdict is verdict
+
+
+def every_choice(rows: np.ndarray) -> np.ndarray:
+    """Sums of rows over every nonempty set of inputs, one row of each; rows of shape (n, k − 1, d)."""
+    options = [[np.zeros(rows.shape[2]), *own] for own in rows]
+    return np.array([np.sum(chosen, axis=0) for chosen in product(*options)][1:])
+
+
+@pytest.mark.parametrize("norm", [1.0, 2.0, math.inf])
+def test_equal_weights_make_a_log_sum_exp(norm: float) -> None:
+    """By enumeration, from what the docstring says alone: Y, its gradient, its variance in directions below V(u)."""
+    rng, q = np.random.default_rng(0), conjugate_power(norm)
+    for _ in range(40):
+        n, k, d = int(rng.integers(1, 4)), int(rng.integers(2, 4)), int(rng.integers(1, 4))
+        case = data(rng.normal(size=(n, d)).tolist(), rng.integers(k, size=n).tolist(), k)
+        W = rng.normal(size=(k, d)) * rng.choice([0.1, 1.0, 5.0])
+        rows = np.array(
+            [
+                [np.outer(np.eye(k)[y] - np.eye(k)[v], h).ravel() for v in range(k) if v != y]
+                for h, y in zip(case.features, case.labels, strict=True)
+            ]
+        )
+        flat = rows.reshape(-1, k * d)
+        loss = np.log1p(np.exp(-rows @ W.ravel()).sum(axis=1)).sum()
+        sums = every_choice(rows)
+        exponents = -sums @ W.ravel()
+        Y = np.logaddexp.reduce(exponents)
+        assert pytest.approx(math.log(math.expm1(loss)), rel=1e-9, abs=1e-9) == Y
+        share = np.exp(exponents - Y)
+        # The gradient of Y is a positive multiple of that of L.
+        slope = label_gradient(case.problem, W.reshape(1, -1)).direction[0]
+        mean = share @ sums
+        cosine = -(slope @ mean) / np.linalg.norm(slope) / np.linalg.norm(mean)
+        assert cosine == pytest.approx(1, abs=1e-9)
+        reach = np.linalg.norm(flat, ord=q, axis=1).max()
+        apart = max(np.linalg.norm(g - h, ord=q) for g in flat for h in flat)
+        for u in (loss, loss + 1.0):
+            drawn = n * -math.expm1(-u / n)
+            h = drawn / -math.expm1(-u)
+            near = apart**2 / 4 + apart * reach * (h - 1) + reach**2 * (1 - 1 / n) * drawn * h
+            bound = min(reach**2 * h, near)
+            directions = rng.normal(size=(50, k * d))
+            directions /= np.linalg.norm(directions, ord=norm, axis=1, keepdims=True)
+            along = sums @ directions.T
+            variance = share @ along**2 - (share @ along) ** 2
+            assert variance.max() <= bound * (1 + 1e-9)
+            geometry = fabricated(case, norm)
+            assert float(value_of(geometry.curvature(exact(u)))) == pytest.approx(bound, rel=1e-9)
+
+
+def fabricated(case: Labelled, norm: float | Schatten) -> LabelGeometry:
+    """Its geometry, with the reference's solution or, where classes cannot be told apart, that of other classes."""
+    found = REFERENCE.norm_max_margin(case.keys, case.labels, norm)
+    if found is None:
+        found = REFERENCE.norm_max_margin(TWO.keys, TWO.labels, norm)
+    assert found is not None
+    return LabelGeometry(case, found)
+
+
+OPPOSED = data([[1.0, 0.3], [1.0, -0.3]], [0, 0], 2)
+"""Two inputs whose rows differ in one coordinate alone, in which sign descent goes to and fro."""
+
+
+def test_long_steps_gain_where_the_excess_is_small() -> None:
+    """Of 8γ/D'² nearly: many times 2γ/D², at which b is already negative."""
+    found = REFERENCE.norm_max_margin(OPPOSED.keys, OPPOSED.labels, math.inf)
+    assert found is not None
+    geometry = LabelGeometry(OPPOSED, found)
+    margin, reach, apart = (float(value_of(x)) for x in (geometry.margin, geometry.reach, geometry.diameter))
+    W = 12 * found.p / np.abs(found.p).max()
+    far = exact(W)[None]
+    limit = float(value_of(geometry.curvature(geometry.loss(far) / geometry.least_weight))[0])
+    assert limit == pytest.approx(apart**2 / 4, rel=0.01)
+    step = exact(0.99 * 2 * margin / limit)
+    assert float(value_of(step)) > 3 * 2 * margin / reach**2
+    assert float(value_of(geometry.curved_gain(step, far))[0]) > 0 > float(value_of(geometry.gain(step, exact(0.0))))
+
+
+@pytest.mark.parametrize("share", [0.25, 0.9])
+def test_less_curvature_is_falsified(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
+    """Sign descent that goes to and fro at a small excess loses D'²η²/8 of a step nearly: V cannot be a tenth less."""
+    found = REFERENCE.norm_max_margin(OPPOSED.keys, OPPOSED.labels, math.inf)
+    assert found is not None
+    geometry = LabelGeometry(OPPOSED, found)
+    # In the coordinate in which rows differ, weights are to be equal half way along a step.
+    start = (12 * found.p / np.abs(found.p).max()).reshape(2, 2)
+    asked = Asked(np.full(1, 0.05), 0.0)
+    start[:, 1] = [1e-6, -1e-6]
+    points = label_descent(OPPOSED.problem, start.reshape(1, -1), lengths=asked.lengths, norm=math.inf)
+    run = Followed(asked, exact(points), np.zeros((1, 1)))
+
+    def falls() -> float:
+        gain = geometry.curved_gain(exact(asked.lengths)[:, None], run.p[:-1])
+        claim = next(iter(run_claims(geometry, run, gain, FALLS_FURTHER)))
+        return claim.slack + claim.tolerance
+
+    assert falls() >= 0
+    right = LabelGeometry.curvature
+    monkeypatch.setattr(LabelGeometry, "curvature", lambda self, u: right(self, u) * share)
+    assert falls() < 0
+
+
+def test_a_run_that_gains_less_is_falsified() -> None:
+    """Sign descent of half the steps, taken for the whole ones: the bound is that of the new claim."""
+    case = data([[1.0, 0.0], [0.0, 1.0]], [0, 0], 2)
+    found = REFERENCE.norm_max_margin(case.keys, case.labels, math.inf)
+    assert found is not None
+    geometry = LabelGeometry(case, found)
+    start = 12 * found.p[None] / np.abs(found.p).max()
+    lengths = np.full(20, 0.05)
+    points = label_descent(case.problem, start, lengths=lengths / 2, norm=math.inf)
+    run = Followed(Asked(lengths, 0.0), exact(points), np.zeros((20, 1)))
+    gain = geometry.curved_gain(exact(lengths)[:, None], run.p[:-1])
+    verdicts = {claim.name: claim.verdict for claim in run_claims(geometry, run, gain, FALLS_FURTHER)}
+    assert verdicts["log-excess-falls-by-curvature"] is Verdict.FALSIFIED
 
 
 def test_softplus_keeps_its_digits() -> None:

@@ -54,10 +54,10 @@ from functools import cached_property
 import numpy as np
 from flint import fmpq_mat
 from jaxtyping import Bool, Float64
-from scipy.optimize import nnls
 
 from reference_attention.floats import EPS
 from reference_attention.svm.max_margin import MaxMargin
+from reference_attention.svm.nonnegative import nonnegative_least_squares
 from theorems.curves.constraints import Constraints
 from theorems.curves.reduced import FAR, Reduced
 
@@ -183,10 +183,10 @@ class FlowOffset:
         target = np.zeros(rows.shape[1] + 1)
         target[-1] = 1.0
         stacked = np.vstack([rows.T, np.ones(len(rows))])
-        try:
-            residual = target - stacked @ nnls(stacked, target)[0]
-        except RuntimeError:  # it did not converge
+        u, apart = nonnegative_least_squares(stacked, target)
+        if math.isinf(apart):
             return None
+        residual = target - stacked @ u
         if not residual[-1] > 1e-9:
             return None
         h = -residual[:-1] / residual[-1]

@@ -1,0 +1,336 @@
+"""Barriers of norms in numbers of many digits: nearly the largest margin in ‖·‖_q, 1 < q < ∞, and in norms of matrices.
+
+Newton's method on τ c·x + F(x), F a self-concordant barrier of parameter ν, for growing τ; its minimum is within ν/τ of
+the least c·x. Neither rows of very different sizes nor rows that nearly coincide change that, but they take digits, of
+which :data:`BITS` are kept. Where steps end early there is no solution.
+
+References: R. Chares, *Cones and Interior-Point Algorithms for Structured Convex Optimization* (2009), the power cone;
+Y. Nesterov and A. Nemirovskii, *Interior-Point Polynomial Algorithms in Convex Programming* (1994).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+from flint import arb, arb_mat, ctx, fmpq
+
+from reference_attention.exact import times_power_of_two
+
+Rational = list[fmpq]
+Point = list[arb]
+"""x, midpoints: without error bounds."""
+
+BITS = 384
+"""Digits of what is computed; conditions of 1e30 leave more than half of them."""
+FACTOR, LAST = 16, 2.0**48
+"""What τ is multiplied with, and the last one: what ν/τ leaves is about 1e-13."""
+STEPS = 400
+"""Newton steps per τ, of which about ten are taken unless the start is far off."""
+APPROXIMATE: Literal["approx"] = "approx"
+"""How equations are solved: error bounds grow with every elimination, and midpoints are kept to these alone."""
+MOST = 256
+"""Entries of W, at most; of more, second derivatives take minutes."""
+CENTRED, EXACT = 0.2, 1e-12
+"""Newton decrement below which full steps are taken and τ grows: there Newton's method converges quadratically. And the
+one to which the last minimum is found: rows that nearly cancel magnify what duals are off."""
+
+
+class Barrier(ABC):
+    """τ c·x + F(x)."""
+
+    @abstractmethod
+    def newton(self, point: Point, tau: float) -> tuple[Point, Point]:
+        """Return the gradient and Newton's step.
+
+        Raises:
+            ZeroDivisionError: the second derivative is singular, as far as these digits tell.
+        """
+
+    def minimise(self, point: Point) -> Point | None:
+        """Return the minimum for the last τ from a point inside; None where steps end before it."""
+        tau = 1.0
+        while True:
+            centre = self._centre(point, tau, CENTRED if tau < LAST else EXACT)
+            if centre is None or tau >= LAST:
+                return centre
+            point, tau = centre, tau * FACTOR
+
+    def _centre(self, point: Point, tau: float, enough: float) -> Point | None:
+        """Return the minimum for one τ, to a step of that decrement; None where steps end before it."""
+        for _ in range(STEPS):
+            try:
+                gradient, step = self.newton(point, tau)
+            except ZeroDivisionError:
+                return None
+            decrement = float(abs(dot(gradient, step))) ** 0.5
+            if not math.isfinite(decrement):
+                return None
+            # A step of 1/(1 + decrement) stays inside, and lowers a self-concordant function by a constant.
+            length = 1.0 if decrement < CENTRED else 1 / (1 + decrement)
+            point = [(x + length * y).mid() for x, y in zip(point, step, strict=True)]
+            if decrement < enough:
+                return point
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class PowerBarrier(Barrier):
+    """At (p, t): τ Σ t_k − Σ log(t_k^{2/q} − p_k²) − (1 − 1/q) Σ log t_k − Σ log(g_j·p − 1); |p_k|^q < t_k.
+
+    Attributes:
+        rows: g_j, (N, d).
+        norm: q.
+    """
+
+    rows: list[Point]
+    norm: arb
+
+    def raised(self, x: arb) -> arb:
+        """Return |x|^q."""
+        return (abs(x) ** self.norm).mid() if x != 0 else arb(0)
+
+    def slacks(self, p: Point) -> Point:
+        """Return g_j·p − 1, (N,)."""
+        return [(dot(row, p) - 1).mid() for row in self.rows]
+
+    def newton(self, point: Point, tau: float) -> tuple[Point, Point]:
+        """Return the gradient and the step, for which every t_k is eliminated; see :class:`Barrier`."""
+        p, t = _halves(point)
+        a = 2 / self.norm
+        by_p, by_t, pp, pt, tt = [], [], [], [], []
+        for x, y in zip(p, t, strict=True):
+            # With r = t^{2/q}, room r − p²: derivatives of −log(r − p²) − (1 − 1/q) log t + τ t.
+            r = (y**a).mid()
+            room = (r - x * x).mid()
+            first, second = a * r / y, a * (a - 1) * r / (y * y)
+            by_p.append((2 * x / room).mid())
+            by_t.append((tau - first / room - (1 - a / 2) / y).mid())
+            pp.append((2 / room + 4 * x * x / room**2).mid())
+            pt.append((-2 * x * first / room**2).mid())
+            tt.append((first**2 / room**2 - second / room + (1 - a / 2) / (y * y)).mid())
+        table, pulled = _of_slacks(self.rows, self.slacks(p))
+        slope = [(g + h).mid() for g, h in zip(by_p, pulled, strict=True)]
+        diagonal = [(own - both**2 / other).mid() for own, both, other in zip(pp, pt, tt, strict=True)]
+        right = [-(g - both * h / other) for g, h, both, other in zip(slope, by_t, pt, tt, strict=True)]
+        in_p = _solve_diagonal(diagonal, table, right)
+        in_t = [((-h - both * x) / other).mid() for h, both, other, x in zip(by_t, pt, tt, in_p, strict=True)]
+        return slope + by_t, in_p + in_t
+
+
+@dataclass(frozen=True, eq=False)
+class SpectralBarrier(Barrier):
+    """At (vec W, s): −τ s − log det(I − WᵀW) − Σ log(g_j·W − s); ‖W‖_op < 1.
+
+    Attributes:
+        rows: (vec g_j, −1), (N, k + 1).
+        shape: of W.
+    """
+
+    rows: list[Point]
+    shape: tuple[int, int]
+
+    def slacks(self, point: Point) -> Point:
+        """Return g_j·W − s, (N,)."""
+        return [dot(row, point).mid() for row in self.rows]
+
+    def newton(self, point: Point, tau: float) -> tuple[Point, Point]:
+        """Return the gradient and the step; see :class:`Barrier`."""
+        first, second = _log_det(arb_mat(*self.shape, point[:-1]))
+        table, slope = _of_slacks(self.rows, self.slacks(point))
+        hessian = (table.transpose() * table).mid()
+        for i in range(len(first)):
+            for j in range(len(first)):
+                hessian[i, j] += second[i, j]
+        slope = [(g + h).mid() for g, h in zip(slope, [*first, arb(-tau)], strict=True)]
+        return slope, _solve(hessian, [-g for g in slope])
+
+
+@dataclass(frozen=True, eq=False)
+class NuclearBarrier(Barrier):
+    """At λ > 0: −τ Σλ_j − log det(I − ZᵀZ) − Σ log λ_j, Z = Σλ_jg_j; ‖Z‖_op < 1.
+
+    Attributes:
+        rows: vec g_j, (N, k).
+        shape: of Z.
+    """
+
+    rows: list[Point]
+    shape: tuple[int, int]
+
+    def combination(self, point: Point) -> arb_mat:
+        """Return Z."""
+        return arb_mat(*self.shape, (arb_mat(1, len(point), point) * arb_mat(self.rows)).mid().entries())
+
+    def newton(self, point: Point, tau: float) -> tuple[Point, Point]:
+        """Return the gradient and the step; see :class:`Barrier`."""
+        first, second = _log_det(self.combination(point))
+        table = arb_mat(self.rows)
+        hessian = (table * second * table.transpose()).mid()
+        for j, x in enumerate(point):
+            hessian[j, j] += 1 / (x * x)
+        slope = [(dot(row, first) - tau - 1 / x).mid() for row, x in zip(self.rows, point, strict=True)]
+        return slope, _solve(hessian, [-g for g in slope])
+
+
+def least_power(rows: list[Rational], norm: float, feasible: Rational) -> tuple[Rational, Rational] | None:
+    """Return p of nearly the least ‖p‖_q with g_j·p ≥ 1, and λ ≥ 0; None where Newton's method ends before it.
+
+    λ_j = 1/(τ(g_j·p − 1)), and Σ t_k is within (N + 3d)/τ of the least one.
+
+    Args:
+        rows: g_j, (N, d).
+        norm: q, 1 < q < ∞.
+        feasible: that of q = 2, (d,): margins of at least 1.
+    """
+    with ctx.workprec(BITS):
+        unit = _power_of_two_near(max(map(abs, feasible)))
+        barrier = PowerBarrier(_numbers(rows, unit), arb(norm))
+        # Twice a point of margins of at least 1 has margins above 1.
+        start = [arb(2 * x / unit) for x in feasible]
+        point = barrier.minimise([*start, *(2 * barrier.raised(x) + 1 for x in start)])
+        if point is None:
+            return None
+        p = point[: len(feasible)]
+        return [_rational(x) * unit for x in p], [_rational(1 / s) for s in barrier.slacks(p)]
+
+
+def spectral_max_margin(
+    rows: list[Rational], shape: tuple[int, int], feasible: Rational
+) -> tuple[Rational, Rational] | None:
+    """Return W of nearly the largest margin in ‖W‖_op ≤ 1, and λ ≥ 0; None where Newton's method ends before it,
+    or W has more than :data:`MOST` entries.
+
+    λ_j = 1/(τ(g_j·W − s)), and ‖Σλ_jg_j‖_⋆/Σλ_j is within (N + 2 min(d, e))/τ of the margin.
+
+    Args:
+        rows: vec g_j, (N, d e).
+        shape: (d, e).
+        feasible: vec W of the largest margin in ‖·‖_F and of least margin 1, (d e,).
+    """
+    if len(feasible) > MOST:
+        return None
+    with ctx.workprec(BITS):
+        unit = _length_above(feasible)
+        barrier = SpectralBarrier([[*row, arb(-1)] for row in _numbers(rows, unit)], shape)
+        point = barrier.minimise([*(arb(x / unit / 2) for x in feasible), arb(1) / 4])
+        if point is None:
+            return None
+        return [_rational(x) for x in point[:-1]], [_rational(1 / s) for s in barrier.slacks(point)]
+
+
+def nuclear_max_margin(
+    rows: list[Rational], shape: tuple[int, int], feasible: Rational, duals: Rational
+) -> tuple[Rational, Rational] | None:
+    """Return W of nearly the largest margin in ‖W‖_⋆ ≤ 1, and λ ≥ 0; None where Newton's method ends before it,
+    or W has more than :data:`MOST` entries.
+
+    λ has nearly the largest sum at ‖Σλ_jg_j‖_op ≤ 1, and W is the gradient of −log det there, of margins 1 + 1/(τλ_j).
+
+    Args:
+        rows: vec g_j, (N, d e).
+        shape: (d, e).
+        feasible: vec W of the largest margin in ‖·‖_F and of least margin 1, (d e,).
+        duals: its λ ≥ 0, W = Σλ_jg_j, (N,).
+    """
+    if len(feasible) > MOST:
+        return None
+    with ctx.workprec(BITS):
+        unit = _length_above(feasible)
+        table = _numbers(rows, unit)
+        barrier = NuclearBarrier(table, shape)
+        # In these units ‖Σλg‖_F is at most ½ of the duals, and at most ¼ of a little of each row.
+        little = 1 / (4 * sum((abs(x) for row in table for x in row), arb(0)))
+        point = barrier.minimise([arb(x / unit / unit / 2) + little.mid() for x in duals])
+        if point is None:
+            return None
+        first, _ = _log_det(barrier.combination(point))
+        return [_rational(x) for x in first], [_rational(x) for x in point]
+
+
+def dot(a: Point, b: Point) -> arb:
+    """Return Σ a_k b_k."""
+    return sum((x * y for x, y in zip(a, b, strict=True)), arb(0))
+
+
+def _log_det(W: arb_mat) -> tuple[Point, arb_mat]:
+    """Return the first and the second derivative of −log det(I − WᵀW) in vec W.
+
+    With E = (I − WᵀW)⁻¹, A = E Wᵀ and L = I + W A = (I − W Wᵀ)⁻¹ they are 2 tr(A H) and 2 tr(E Hᵀ L H) + 2 tr(A H A H).
+    """
+    d, e = W.nrows(), W.ncols()
+    E = (_eye(e) - W.transpose() * W).mid().solve(_eye(e), algorithm=APPROXIMATE)
+    A = (E * W.transpose()).mid()
+    L = (_eye(d) + W * A).mid()
+    places = [(a, b) for a in range(d) for b in range(e)]
+    first = [2 * A[b, a] for a, b in places]
+    return first, arb_mat([[(2 * (E[b, k] * L[a, j] + A[b, j] * A[k, a])).mid() for j, k in places] for a, b in places])
+
+
+def _of_slacks(rows: list[Point], slacks: Point) -> tuple[arb_mat, Point]:
+    """Return T, of which TᵀT is the second derivative of −Σ log(g_j·x − b_j), and the first, given the slacks."""
+    table = arb_mat([[(x / s).mid() for x in row] for row, s in zip(rows, slacks, strict=True)])
+    pulled = table.transpose() * arb_mat(len(rows), 1, [-1] * len(rows))
+    return table, pulled.mid().entries()
+
+
+def _solve_diagonal(diagonal: Point, table: arb_mat, right: Point) -> Point:
+    """Return x with (D + TᵀT) x = right, D > 0: of as many equations as T has rows, or columns if these are fewer.
+
+    x = D⁻¹(right − Tᵀy), (I + T D⁻¹ Tᵀ) y = T D⁻¹ right.
+    """
+    d, n = len(diagonal), table.nrows()
+    if d <= n:
+        matrix = (table.transpose() * table).mid()
+        for k, x in enumerate(diagonal):
+            matrix[k, k] += x
+        return _solve(matrix, right)
+    alone = [(x / y).mid() for x, y in zip(right, diagonal, strict=True)]
+    spread = arb_mat([[(table[j, k] / y).mid() for k, y in enumerate(diagonal)] for j in range(n)])
+    y = _solve((_eye(n) + spread * table.transpose()).mid(), (table * arb_mat(d, 1, alone)).mid().entries())
+    pulled = (spread.transpose() * arb_mat(n, 1, y)).mid().entries()
+    return [(a - b).mid() for a, b in zip(alone, pulled, strict=True)]
+
+
+def _solve(matrix: arb_mat, right: Point) -> Point:
+    """Return x with matrix·x = right, scaled to a diagonal of ones; ZeroDivisionError where digits tell no solution."""
+    scale = [(1 / matrix[k, k].sqrt()).mid() for k in range(matrix.nrows())]
+    scaled = arb_mat([[(matrix[i, j] * a * b).mid() for j, b in enumerate(scale)] for i, a in enumerate(scale)])
+    scaled_right = arb_mat(len(right), 1, [(x * a).mid() for x, a in zip(right, scale, strict=True)])
+    solved = scaled.solve(scaled_right, algorithm=APPROXIMATE)
+    return [(x * a).mid() for x, a in zip(solved.entries(), scale, strict=True)]
+
+
+def _halves(point: Point) -> tuple[Point, Point]:
+    """Return p and t."""
+    return point[: len(point) // 2], point[len(point) // 2 :]
+
+
+def _eye(k: int) -> arb_mat:
+    """Return the unit matrix."""
+    return arb_mat([[int(i == j) for j in range(k)] for i in range(k)])
+
+
+def _numbers(rows: list[Rational], unit: fmpq) -> list[Point]:
+    """Return the rows times that."""
+    return [[arb(x * unit).mid() for x in row] for row in rows]
+
+
+def _length_above(x: Rational) -> fmpq:
+    """Return a rational number between ‖x‖_2 and twice that, about."""
+    unit = _power_of_two_near(max(map(abs, x)))
+    square = sum((y * y / unit / unit for y in x), fmpq(0))
+    return unit * _rational(arb(square).sqrt()) * fmpq(1001, 1000)
+
+
+def _power_of_two_near(x: fmpq) -> fmpq:
+    """Return a power of two between x/2 and 2x, for x > 0."""
+    return times_power_of_two(fmpq(1), int(x.p).bit_length() - int(x.q).bit_length())
+
+
+def _rational(x: arb) -> fmpq:
+    """Return the rational number that a midpoint is."""
+    mantissa, exponent = x.mid().man_exp()
+    return times_power_of_two(fmpq(mantissa), int(exponent))

@@ -1,0 +1,48 @@
+"""Non-negative least squares where SciPy's ends the interpreter, or raises."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import generators
+import reference_attention
+import theorems
+from reference_attention.svm import nonnegative
+from reference_attention.svm.nonnegative import nonnegative_least_squares
+
+
+def test_it_is_solved_by_hand() -> None:
+    u, residual = nonnegative_least_squares(np.eye(2), np.array([3.0, -4.0]))
+    assert u == pytest.approx([3, 0])
+    assert residual == pytest.approx(4)
+
+
+@pytest.mark.parametrize("columns", [0, 1, 5])
+@pytest.mark.parametrize("rows", [0, 1, 5])
+def test_no_rows_or_no_columns_leave_the_target(rows: int, columns: int) -> None:
+    u, residual = nonnegative_least_squares(np.zeros((rows, columns)), np.full(rows, 2.0))
+    assert u.tolist() == [0.0] * columns
+    assert residual == pytest.approx(2 * math.sqrt(rows))
+
+
+def test_what_is_not_found_has_an_infinite_residual(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert nonnegative_least_squares(np.full((2, 2), np.nan), np.ones(2))[1] == math.inf
+
+    def stop(*given: object) -> None:
+        raise RuntimeError("too many iterations")
+
+    monkeypatch.setattr(nonnegative, "nnls", stop)
+    assert nonnegative_least_squares(np.eye(2), np.ones(2))[1] == math.inf
+
+
+def test_it_is_the_only_caller() -> None:
+    packages = (reference_attention, generators, theorems)
+    files = [path for package in packages for path in Path(package.__path__[0]).rglob("*.py")]
+    call = re.compile(r"^from scipy.*\bnnls\b|optimize\.nnls\(", re.MULTILINE)
+    users = [path.name for path in files if call.search(path.read_text())]
+    assert users == ["nonnegative.py"]
