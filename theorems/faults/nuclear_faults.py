@@ -159,6 +159,21 @@ def _half_the_radius(path: NuclearPath, problem: Problem, svm: NuclearMaxMargin,
     return _with_points(path, svm, other.K @ np.swapaxes(other.Q, -1, -2))
 
 
+def _twice_the_radius(path: NuclearPath, problem: Problem, svm: NuclearMaxMargin, size: float) -> NuclearPath:
+    other = nuclear_path(problem, svm, path.rho * 2)
+    return _with_points(path, svm, other.K @ np.swapaxes(other.Q, -1, -2))
+
+
+def _at_one_radius(path: NuclearPath, problem: Problem, svm: NuclearMaxMargin, size: float) -> NuclearPath:
+    W = path.K[:1] @ np.swapaxes(path.Q[:1], -1, -2)
+    return _with_points(path, svm, np.repeat(W, len(path.rho), axis=0))
+
+
+def _leaves_radii_out(path: NuclearPath, problem: Problem, svm: NuclearMaxMargin, size: float) -> NuclearPath:
+    """The last point alone is said to be found."""
+    return replace(path, reasons=(*("it was given up" for _ in path.reasons[1:]), path.reasons[-1]))
+
+
 def _other_scores(path: NuclearPath, problem: Problem, svm: NuclearMaxMargin, size: float) -> NuclearPath:
     """The first non-optimal score falls by a share of its gap."""
     scores, (i, t) = np.array(problem.scores), (int(svm.rows.inputs[0]), int(svm.rows.tokens[0]))
@@ -235,6 +250,21 @@ NUCLEAR_FAULTS = (
     ),
     Fault("nuclear-path-on-the-ray", Kind.RUN, "ρW_⋆ instead of the path", SVM, ChangedNuclearPath(_on_the_ray)),
     Fault("nuclear-path-at-half-the-radius", Kind.RUN, "the path at R/2", SVM, ChangedNuclearPath(_half_the_radius)),
+    Fault("nuclear-path-at-twice-the-radius", Kind.RUN, "the path at 2R", SVM, ChangedNuclearPath(_twice_the_radius)),
+    Fault(
+        "nuclear-path-at-one-radius",
+        Kind.RUN,
+        "the point at the first radius is returned for all",
+        SVM,
+        ChangedNuclearPath(_at_one_radius),
+    ),
+    Fault(
+        "nuclear-path-leaves-radii-out",
+        Kind.RUN,
+        "a point at the largest radius alone",
+        SVM,
+        ChangedNuclearPath(_leaves_radii_out),
+    ),
     Fault("nuclear-path-of-another-loss", Kind.RUN, "the path of another loss", SVM, ChangedNuclearPath(_another_loss)),
     Fault(
         "nuclear-path-of-other-scores",

@@ -22,15 +22,16 @@ from reference_attention.paths.nuclear_path import log_costs_of
 from reference_attention.svm.max_margin import Infeasible
 from theorems.bounded import exact
 from theorems.core.att_svm import end_as_infeasible
-from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict, at_least, undecided_claim
+from theorems.core.claim import Claim, Ended, Form, NotANumber, Refuted, Undecided, Verdict, at_least, undecided_claim
 from theorems.core.claim_name import premise, premises, sharper, stated_claim
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
-from theorems.core.implementation import Implementation
+from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.nuclear_certificate import NuclearCertificate, nuclear_claim
 from theorems.core.on_kernel import FAR
 from theorems.core.statement import statement
-from theorems.core.tolerances import EXACT, tolerance
+from theorems.core.tolerances import tolerance
 from theorems.curves.constraints import exact_to_rounding
+from theorems.curves.missing_points import missing_claim
 from theorems.curves.nuclear_bounds import NUCLEAR_ROUNDING, NuclearBounds
 from theorems.curves.nuclear_limit import corrections, offset_in_closed_form
 from theorems.curves.nuclear_points import half_squares, nuclear_points
@@ -217,9 +218,14 @@ def _on_the_path(
     (d, e), r = svm.W.shape, len(radii)
     if path.K.shape[:2] != (r, d) or path.Q.shape[:2] != (r, e) or path.K.shape[2] != path.Q.shape[2]:
         raise NotANumber(IN_BALL, "the path has no factors at each radius", Form.EXACT)
+    if not np.array_equal(path.rho, radii) or len(path.reasons) != r:
+        raise Refuted(IN_BALL, f"the path is of ρ = {path.rho}, asked for at {radii}", Form.EXACT)
+    other = under_test.nuclear_path is not REFERENCE.nuclear_path
+    reference = (lambda: REFERENCE.nuclear_path(problem, svm, radii).reasons) if other else None
+    if missing := missing_claim(IN_BALL, path.reasons, reference):
+        yield missing
     there = np.array([not why for why in path.reasons])
     if not there.any():
-        yield Claim(TURNS, Form.LIMIT, 0.0, 0.0, EXACT, undecided=f"no minimiser: {path.reasons[-1]}", not_found=True)
         return
     rho, K, Q = radii[there], path.K[there], path.Q[there]
     if not (np.isfinite(K).all() and np.isfinite(Q).all()):
