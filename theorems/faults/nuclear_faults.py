@@ -125,6 +125,16 @@ def _more_injective(right: NuclearMaxMargin, keys: OuterKeys, size: float) -> So
     return replace(right, exact=replace(right.exact, injectivity=right.exact.injectivity * (1 + size)))
 
 
+def _tenth_of_gap(right: NuclearMaxMargin, keys: OuterKeys, size: float) -> Solution:
+    return right if right.exact is None else replace(right, exact=replace(right.exact, gap=right.exact.gap / 10))
+
+
+def _tenth_of_tau(right: NuclearMaxMargin, keys: OuterKeys, size: float) -> Solution:
+    if right.exact is None:
+        return right
+    return replace(right, exact=replace(right.exact, injectivity=right.exact.injectivity / 10))
+
+
 def _support_lost(right: NuclearMaxMargin, keys: OuterKeys, size: float) -> Solution:
     if right.exact is None:
         return right
@@ -237,6 +247,8 @@ NUCLEAR_FAULTS = (
     ),
     Fault("nuclear-gap-of-one", Kind.SVM, "g = 1", "tsvm-rank", ChangedNuclear(_wider_gap)),
     Fault("nuclear-tau-off", Kind.SVM, "τ is off by a factor 1 + ε", SVM, ChangedNuclear(_more_injective), 1e-3, "ε"),
+    Fault("nuclear-gap-too-small", Kind.SVM, "g/10 for g", SVM, ChangedNuclear(_tenth_of_gap)),
+    Fault("nuclear-tau-too-small", Kind.SVM, "τ/10 for τ", SVM, ChangedNuclear(_tenth_of_tau)),
     Fault("nuclear-support-lost", Kind.SVM, "a constraint is left out of S", SVM, ChangedNuclear(_support_lost)),
     Fault(
         "nuclear-without-a-constraint",

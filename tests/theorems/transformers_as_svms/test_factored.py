@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from generators.assumptions import assumption_named
 from generators.case import Case
 from reference_attention.query_dataset import QueryDataset
-from reference_attention.training.factored import Layout, factored_slope
+from reference_attention.training.factored import Layout, factored_slope, safe_step_of
 from reference_attention.training.factored_flow import FactoredFlow, factored_flow
 from tests.theorems.token_selection.faults import planted
 from tests.theorems.token_selection.global_paths.test_descent_from_a_margin import seen
@@ -53,6 +53,7 @@ CAUGHT_BY = {
     "factors-at-two-speeds": {"imbalance-changes-by"},
     "factors-of-rank-one": {"run-is-the-one-asked-for"},
     "factors-rotated": {"imbalance-changes-by"},
+    "factored-descent-stands-still": {"step-is-as-long-as-is-safe"},
 }
 FLOW_CATCHES = {
     "factor-frozen": {"imbalance-is-conserved", "flow-chords"},
@@ -104,6 +105,15 @@ def test_a_step_without_the_square_ascends_from_uneven_factors() -> None:
 
 def _upheld(case: Case, implementation: Any) -> bool:
     return check(statement(DESCENT), case, implementation).verdict is Verdict.UPHELD
+
+
+def test_steps_of_half_the_safe_length_are_seen_and_safe_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At every step of two runs, from far and from near; ln 2 is what is lacking."""
+    module = "reference_attention.training.factored_descent.safe_step_of"
+    monkeypatch.setattr(module, lambda *of: safe_step_of(*of) - np.log(2.0))
+    claim = claims_of(DESCENT, CASE, REFERENCE)["step-is-as-long-as-is-safe"]
+    assert claim.verdict is Verdict.FALSIFIED
+    assert claim.slack == pytest.approx(-np.log(2.0), rel=1e-9)
 
 
 def test_a_start_of_ones_own_is_taken_if_it_is_definite() -> None:
