@@ -266,11 +266,11 @@ def _in_units(
     gap: arb,
 ) -> NuclearEnclosure:
     """What was found in the units of ``rows``, in those of the data."""
-    root = arb(2) ** (rows.unit // 2)
-    value = squared_norm(K) * root * root
+    unit = arb(2) ** rows.unit
+    root, value = unit.sqrt(), squared_norm(K) * unit
     sizes = [arb(2) ** int(k) for k in rows.p + rows.q]
     own = [x / size for x, size in zip(duals, sizes, strict=True)]
-    real = [x * size * root * root for x, size in zip(margins, sizes, strict=True)]
+    real = [x * size * unit for x, size in zip(margins, sizes, strict=True)]
     for j in which:
         real[j] = arb(1)
     injective = _least_singular_value(_images(rows.a_balls * U1, rows.z_balls * V1, sizes, which))

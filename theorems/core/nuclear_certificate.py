@@ -32,6 +32,7 @@ NUCLEAR_GAP = tolerance(
     "each entry of K, Q and λ is rounded once, which moves a margin, 1, by the first and ‖M‖_op, 1, by the second sum"
     " times eps; σ is 1 + 2^−46 times a float singular value, or a few times as much",
 )
+NOT_SEPARATING = "KQᵀ does not separate α"
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +111,7 @@ class NuclearCertificate:
         if (svm.duals < 0).any() or svm.duals[np.arange(n), self.alpha].any():
             return "a dual is negative, or not zero at α"
         if self.upper is None:
-            return "KQᵀ does not separate α"
+            return NOT_SEPARATING
         low, high = svm.bounds
         least, most = to_float(self.lower), to_float(self.upper)
         room = self.rounding * most
@@ -168,6 +169,9 @@ def nuclear_claim(certificate: NuclearCertificate, name: str = "nuclear-svm-is-o
     wrong = certificate.wrong_bounds()
     if not wrong and certificate.svm.exact is not None:
         wrong = certificate.wrong_face()
+    if wrong == NOT_SEPARATING and certificate.rounding >= 1:
+        why = "rounding each entry of K and Q once may change a margin of 1 by more than 1"
+        return Claim(name, Form.EXACT, 0.0, 0.0, NUCLEAR_GAP, undecided=f"{wrong}: {why}")
     if wrong:
         return Claim(name, Form.EXACT, -math.inf, 0.0, NUCLEAR_GAP, wrong)
     assert certificate.upper is not None

@@ -70,7 +70,7 @@ def nuclear_local_claims(case: Case, under_test: Implementation) -> Iterator[Cla
     certificate = NuclearCertificate(data, alpha, found)
     optimal = nuclear_claim(certificate, SVM_IS_OPTIMAL)
     yield from premises(optimal)
-    if optimal.verdict is Verdict.FALSIFIED:
+    if optimal.verdict is not Verdict.UPHELD:
         raise Ended(optimal.name)
     local = NuclearLocalBounds(NuclearBounds(problem, certificate), under_test)
     if found.exact is None or not local.is_locally_optimal or not local.is_resolvable:
