@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from generators.assumptions import assumption_named
 from generators.case import Case
 from reference_attention.query_dataset import QueryDataset
+from reference_attention.training.descent import Stop
 from reference_attention.training.factored import Layout, factored_slope, safe_step_of
 from reference_attention.training.factored_flow import FactoredFlow, factored_flow
 from tests.theorems.token_selection.faults import planted
@@ -138,6 +139,18 @@ def test_a_curve_of_straight_pieces_is_no_flow() -> None:
     claims = claims_of(FLOW, CASE, faulty)
     assert claims["flow-chords"].verdict is Verdict.FALSIFIED
     assert claims["imbalance-is-conserved"].verdict is Verdict.FALSIFIED
+
+
+def test_a_flow_that_our_solver_gives_up_is_undecided_and_that_of_another_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def gives_up(*given: Any, **asked: Any) -> FactoredFlow:
+        return replace(factored_flow(*given, **asked), stop=Stop.STATIONARY)
+
+    other = REFERENCE.replace("other", factored_flow=gives_up)
+    assert claims_of(FLOW, CASE, other)["norm-diverges"].verdict is Verdict.FALSIFIED
+    monkeypatch.setattr("theorems.curves.followed_factors.REFERENCE", other)
+    assert claims_of(FLOW, CASE, other)["norm-diverges"].verdict is Verdict.INCONCLUSIVE
 
 
 def test_curvature_of_a_piece_is_that_of_the_risk() -> None:

@@ -184,3 +184,15 @@ def test_the_certificate_says_what_is_wrong() -> None:
     other = nuclear_claim(NuclearCertificate(data, (data.problem.optimal + 1) % 3, svm))
     assert other.verdict is Verdict.FALSIFIED
     assert other.detail == "K, Q, duals or α do not fit the data"
+
+
+def test_a_limit_that_floats_do_not_solve_is_not_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def singular(*given: Any) -> Any:
+        raise np.linalg.LinAlgError
+
+    bounds = bounds_of(on_the_sphere(0))
+    costs = log_costs_of(bounds.problem, bounds.svm)
+    system = NuclearOffsets.of(bounds.svm, costs)
+    monkeypatch.setattr(np.linalg, "solve", singular)
+    assert np.isnan(offset_in_closed_form(bounds, costs).value).all()
+    assert corrections(system, 1e5) == (np.inf, np.inf)
