@@ -27,16 +27,18 @@ class MixingPoint:
     """A point of the path.
 
     Attributes:
-        rho: about ‖W‖/‖W^mm‖.
+        rho: ‖W‖/‖W^mm‖.
         point: vec(W), numbers (balls of radius 0).
         multiplier: η with ∇ nL(W) + ηW = 0.
         bits: of these numbers.
+        reason: why it is no point of the path, with Newton's last step; empty where it is one.
     """
 
     rho: float
     point: Balls
     multiplier: arb
     bits: int
+    reason: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,16 +92,13 @@ def _softmax(logits: Balls) -> Balls:
 def mixing_path(
     keys: OuterKeys, attention: OptimalAttention, penalty: fmpq, svm: GeneralSvm, rhos: list[float]
 ) -> list[MixingPoint]:
-    """Stationary points of L on the spheres through ρ W^mm + o + o₂/ρ, by Newton's method from there.
+    """Return stationary points of L on the spheres ‖W‖ = ρ‖W^mm‖, by Newton's method from the ray with its offset.
 
     Args:
         keys: of orthonormal tokens.
         attention, penalty: s⋆ and λ.
         svm: W^mm, with independent rows and positive duals at all tokens of margin 1.
-        rhos: ρ.
-
-    Raises:
-        RuntimeError: Newton's method does not settle.
+        rhos: ρ, one point for each; a point that was not found says why.
     """
     risk = MixingRisk.of(keys, attention, penalty)
     offset, correction = mixing_offset(svm, attention), offset_correction(svm, attention)
@@ -109,12 +108,14 @@ def mixing_path(
 def _point(risk: MixingRisk, svm: GeneralSvm, offset: Balls, correction: Balls, rho: float) -> MixingPoint:
     bits = 128 + int(4 * rho / np.log(2))
     with ctx.workprec(bits):
-        parts = zip(svm.point, offset, correction, strict=True)
-        W = arb_mat([[(rho * arb(w) + a + b / rho).mid()] for w, a, b in parts])
-        square = (W.transpose() * W)[0, 0]
+        square = arb(rho) ** 2 * arb(svm.norm_squared)
+        # o and o₂ are orthogonal to W^mm: ρ' W^mm + o + o₂/ρ of that norm.
+        across = [a + b / arb(rho) for a, b in zip(offset, correction, strict=True)]
+        along = (1 - sum((x * x for x in across), arb(0)) / square).nonnegative_part().sqrt() * arb(rho)
+        W = arb_mat([[(along * arb(w) + x).mid()] for w, x in zip(svm.point, across, strict=True)])
         gradient, hessian = risk.derivatives(W)
-        eta = -(W.transpose() * gradient)[0, 0] / square
-        k = W.nrows()
+        eta = (-(W.transpose() * gradient)[0, 0] / square).mid()
+        k, size, left = W.nrows(), square.sqrt(), arb(1)
         for _ in range(STEPS):
             system = arb_mat(k + 1, k + 1)
             for a in range(k):
@@ -123,9 +124,17 @@ def _point(risk: MixingRisk, svm: GeneralSvm, offset: Balls, correction: Balls, 
                 system[a, k] = system[k, a] = W[a, 0]
             lacking = (square - (W.transpose() * W)[0, 0]) / 2
             right = arb_mat([[-(gradient[a, 0] + eta * W[a, 0])] for a in range(k)] + [[lacking]])
-            step = system.mid().solve(right.mid(), algorithm="approx").mid()
+            try:
+                step = system.mid().solve(right.mid(), algorithm="approx").mid()
+            except ZeroDivisionError:
+                return MixingPoint(rho, list(W.entries()), eta, bits, "Newton's method meets a singular system")
             W, eta = (W + arb_mat(step.tolist()[:k])).mid(), (eta + step[k, 0]).mid()
-            if all(abs(x) < arb(2) ** (-bits // 2) for x in step.entries()[:k]):
+            left = max(abs(x) for x in step.entries()[:k]) / size
+            # Steps converge quadratically: after one of half the digits all of them are right.
+            if left < arb(2) ** (-bits // 2) and abs(step[k, 0]) < arb(2) ** -64 * abs(eta):
                 return MixingPoint(rho, list(W.entries()), eta, bits)
+            if not (left.is_finite() and eta.is_finite()):
+                break
             gradient, hessian = risk.derivatives(W)
-    raise RuntimeError(f"mixing_path: Newton's method does not settle at ρ = {rho:g}")
+    why = f"Newton's method does not settle: its last step is {float(left):.3g} of ‖W‖"
+    return MixingPoint(rho, list(W.entries()), eta, bits, why)

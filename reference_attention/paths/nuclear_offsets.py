@@ -42,7 +42,7 @@ class NuclearOffsets:
         beyond: m_j − 1, shape (N,).
         log_costs: log c_j, shape (N,).
         support: S.
-        unit: W = 2^unit W' of the data; even.
+        unit: W = 2^unit W' of the data.
     """
 
     K: Float64[np.ndarray, "d r"]
@@ -65,7 +65,8 @@ class NuclearOffsets:
         exact, rows = svm.exact, svm.rows
         assert exact is not None
         with precision():
-            root, one = arb(2) ** (-(rows.unit // 2)), arb(2) ** -rows.unit
+            one = arb(2) ** -rows.unit
+            root = one.sqrt()
             K, Q = (midpoints(multiply(m, root)) for m in (exact.K, exact.Q))
             duals = np.array([float((x * one).mid()) for x in exact.duals])
             beyond = np.array([float((x - 1).mid()) for x in exact.margins])

@@ -26,8 +26,6 @@ STEPS = 40
 """Newton steps per radius, of which five do."""
 HALVINGS, FIRST_STEP = 6, 1e-4
 """How often the logarithm of a step in 1/ρ is halved; the first step from 0, in units of one that was too long."""
-CERTIFIED = 1e-9
-"""A gap of more than that and its rounding is one to a minimiser of another rank."""
 STALLED = 1e-9
 """Steps that no longer shrink and are below it, of unknowns of about size one, are rounding."""
 
@@ -99,7 +97,7 @@ def nuclear_path(
     gaps = [_gap(offsets, x, one) for x, one in points]
     moved = [np.array([offsets.factors(x)[side] / one for x, one in points]) for side in (0, 1)]
     K, Q = (
-        (side + part) * (np.sqrt(rho) * 2.0 ** (offsets.unit // 2))[:, None, None]
+        (side + part) * (np.sqrt(rho) * 2.0 ** (offsets.unit / 2))[:, None, None]
         for side, part in zip((offsets.K, offsets.Q), moved, strict=True)
     )
     return NuclearPath(
@@ -154,11 +152,29 @@ def _gap(offsets: NuclearOffsets, x: Vector, rho: float) -> tuple[float, float]:
     # ⟨M, W⟩ = ρ + Σ ω_j (ρ(m_j − 1) + ⟨G_j, o⟩).
     gap = rho * (offsets.value * np.linalg.norm(M, ord=2) - 1) - weights @ (offsets.beyond * rho + beside)
     sizes = np.linalg.norm(offsets.a, axis=1) * np.linalg.norm(offsets.z, axis=1)
-    return float(gap), float(16 * sum(M.shape) * EPS * rho * offsets.value * (weights @ sizes))
+    o = float(np.linalg.norm(offsets.offset(x, 1 / rho)))
+    return float(gap), gap_rounding(weights, sizes, sum(M.shape), rho * offsets.value, o)
+
+
+def gap_rounding(
+    weights: Float64[np.ndarray, "N"], sizes: Float64[np.ndarray, "N"], entries: int, R: float, offset: float
+) -> float:
+    """Return what float64 makes of a gap that is 0: 16 (d + e) eps R Σ_j ω_j‖G_j‖ (1 + ‖G_j‖‖o‖).
+
+    The first part is that of the sums. For the second, o is known to its own rounding, and h_j to ‖G_j‖ times that:
+    weights ω_j are off by such a share, and R‖M‖_op by R Σ_j ω_j‖G_j‖ times it.
+
+    Args:
+        weights, sizes: ω_j and ‖G_j‖.
+        entries: d + e.
+        R: the radius.
+        offset: ‖o‖.
+    """
+    return float(16 * entries * EPS * R * (weights @ (sizes * (1 + sizes * offset))))
 
 
 def _reason(gap: float, rounding: float) -> str:
     """Why a point with that gap is none of the path."""
     if gap == math.inf:
         return "Newton's method does not converge"
-    return "" if gap <= CERTIFIED + rounding else f"the minimiser is of larger rank: a gap of {gap:.2g}"
+    return "" if gap <= rounding else f"the minimiser may be of larger rank: a gap of {gap:.2g}"

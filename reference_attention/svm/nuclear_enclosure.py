@@ -21,7 +21,7 @@ from flint import arb, arb_mat
 from jaxtyping import Float64, Int64
 
 from reference_attention.floats import EPS
-from reference_attention.svm.balls import cholesky, identity, least_eigenvalue, precision, squared_norm
+from reference_attention.svm.balls import cholesky, identity, least_eigenvalue, multiply, precision, squared_norm
 from reference_attention.svm.nuclear_bounds import dual_matrix, margins_of
 from reference_attention.svm.nuclear_system import NuclearSystem
 from reference_attention.svm.outer_rows import OuterRows
@@ -247,7 +247,8 @@ def _proven(
     within = M.transpose() * M - V1 * V1.transpose() if e <= d else M * M.transpose() - U1 * U1.transpose()
     # Its eigenvalues are 1 on the face and 1 − σ² beside it.
     least = least_eigenvalue(identity(min(d, e)) - within)
-    if not least > 0:
+    # From below to a factor 2, as everything that is made of g.
+    if not 2 * least.lower() > least.upper():
         raise NotDecided("a further singular value of Σ λ_j a_j z_jᵀ may be 1")
     gap = arb(1) if r == min(d, e) else 1 - (1 - least).nonnegative_part().sqrt()
     return _in_units(rows, which, K, Q, duals, margins, U1, V1, gap)
@@ -265,17 +266,32 @@ def _in_units(
     gap: arb,
 ) -> NuclearEnclosure:
     """What was found in the units of ``rows``, in those of the data."""
-    root = arb(2) ** (rows.unit // 2)
-    value = squared_norm(K) * root * root
+    unit = arb(2) ** rows.unit
+    root, value = unit.sqrt(), squared_norm(K) * unit
     sizes = [arb(2) ** int(k) for k in rows.p + rows.q]
     own = [x / size for x, size in zip(duals, sizes, strict=True)]
-    real = [x * size * root * root for x, size in zip(margins, sizes, strict=True)]
+    real = [x * size * unit for x, size in zip(margins, sizes, strict=True)]
     for j in which:
         real[j] = arb(1)
-    images = _images(rows.a_balls * U1, rows.z_balls * V1, sizes, which)
-    injective = least_eigenvalue(images.transpose() * images).nonnegative_part().sqrt()
+    injective = _least_singular_value(_images(rows.a_balls * U1, rows.z_balls * V1, sizes, which))
     times = [arb_mat(m.nrows(), m.ncols(), [x * root for x in m.entries()]) for m in (K, Q)]
     return NuclearEnclosure(times[0], times[1], own, which, real, value, U1, V1, gap, injective)
+
+
+def _least_singular_value(images: arb_mat) -> arb:
+    """τ, to a relative precision, whatever the scales of the rows: 1/τ² is the largest eigenvalue of (AᵀA)⁻¹.
+
+    Raises:
+        NotDecided: it may be zero.
+    """
+    try:
+        inverse = (images.transpose() * images).inv()
+    except ZeroDivisionError:
+        raise NotDecided("the map of the face to the margins may be singular") from None
+    largest = -least_eigenvalue(multiply(inverse, arb(-1)))
+    if not 2 * largest.lower() > largest.upper():
+        raise NotDecided("the map of the face to the margins may be singular")
+    return 1 / largest.sqrt()
 
 
 def _images(aU: arb_mat, zV: arb_mat, sizes: list[arb], which: list[int]) -> arb_mat:

@@ -209,7 +209,7 @@ def _from_point(rows: OuterRows, K: Matrix, Q: Matrix, duals: Float64[np.ndarray
     """What weak duality says of a point in the units of ``rows``."""
     least = float(np.min(np.vecdot(rows.a @ K, rows.z @ Q) / rows.b))
     # A margin of one, where it is positive.
-    root = 2.0 ** (rows.unit // 2) / math.sqrt(least if least > 0 else 1.0)
+    root = 2.0 ** (rows.unit / 2) / math.sqrt(least if least > 0 else 1.0)
     K, Q, duals = K * root, Q * root, np.ldexp(np.maximum(duals, 0.0), -rows.p - rows.q)
     low, high = _weak_duality(rows, K, Q, duals)
     with precision():

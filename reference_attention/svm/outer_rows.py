@@ -31,7 +31,7 @@ class OuterRows:
         a: a'_j, each entry of x_iα − x_it rounded once, shape (N, d).
         z: z'_j, shape (N, e).
         p, q: their exponents, shape (N,).
-        unit: t, even.
+        unit: t.
     """
 
     keys: OuterKeys
@@ -54,7 +54,7 @@ class OuterRows:
             return None
         p, q = (np.frexp(one)[1].astype(np.int64) for one in largest)
         a, z = np.ldexp(a, -p[:, None]), np.ldexp(z, -q[:, None])
-        return cls(keys, alpha, inputs, tokens, a, z, p, q, _even(int(np.max(-p - q))))
+        return cls(keys, alpha, inputs, tokens, a, z, p, q, int(np.max(-p - q)))
 
     @property
     def exponents(self) -> Int64[np.ndarray, "N"]:
@@ -68,7 +68,7 @@ class OuterRows:
 
     def in_units_of(self, value: float) -> OuterRows:
         """The same rows, where that value of the problem becomes one of about 1."""
-        return replace(self, unit=_even(self.unit + int(np.frexp(value)[1])))
+        return replace(self, unit=self.unit + int(np.frexp(value)[1]))
 
     @cached_property
     def a_balls(self) -> arb_mat:
@@ -104,7 +104,3 @@ class OuterRows:
         out[self.inputs, self.tokens] = values
         out.setflags(write=False)
         return out
-
-
-def _even(k: int) -> int:
-    return k + k % 2

@@ -117,7 +117,7 @@ class Implementation:
             none.
         finite_part: (solution of Gen-SVM, s⋆) → vec(W_fin), as balls.
         mixing_offset: (solution of Gen-SVM, s⋆) → the limit of the path's offset from the ray of W^mm, as balls.
-        mixing_path: (factors of keys, s⋆, λ, solution of Gen-SVM, ρ) → argmin of L over balls of about these radii.
+        mixing_path: (factors of keys, s⋆, λ, solution of Gen-SVM, ρ) → argmin of L over ‖W‖ ≤ ρ‖W^mm‖.
         joint_minimiser: (joint, schedule, R, starts) → argmin of L(v, p) over both balls, and how it was found.
         joint_gradient: (joint, log r, w, p) → log L + rΓ at the head r v̄_mm + w, its derivatives in w and p.
         joint_descent: (signed tokens, keys, head, prompt, *, steps, …, weights, gradient, by_head) → the iterates.

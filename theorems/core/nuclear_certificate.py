@@ -3,7 +3,7 @@
 K, Q and λ ≥ 0 are floats, hence rationals. Every margin of KQᵀ is at least a rational m > 0, and σ²I − MᵀM is positive
 definite for a rational σ, M = Σ λ_it (x_iα − x_it) z_iᵀ; so Σλ/σ ≤ C_⋆ ≤ ½(‖K‖² + ‖Q‖²)/m, whoever found them. No
 eigenvalue, no singular value and no tolerance is needed for that; one is for how near both lie, as K, Q and λ are
-rounded. Face, gap and support are compared with those of M in floats.
+rounded. Face, gap and support are compared with those of M in floats, the gap and τ from both sides.
 
 References: *Transformers as Support Vector Machines*, (Att-SVM⋆).
 """
@@ -32,6 +32,7 @@ NUCLEAR_GAP = tolerance(
     "each entry of K, Q and λ is rounded once, which moves a margin, 1, by the first and ‖M‖_op, 1, by the second sum"
     " times eps; σ is 1 + 2^−46 times a float singular value, or a few times as much",
 )
+NOT_SEPARATING = "KQᵀ does not separate α"
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +111,7 @@ class NuclearCertificate:
         if (svm.duals < 0).any() or svm.duals[np.arange(n), self.alpha].any():
             return "a dual is negative, or not zero at α"
         if self.upper is None:
-            return "KQᵀ does not separate α"
+            return NOT_SEPARATING
         low, high = svm.bounds
         least, most = to_float(self.lower), to_float(self.upper)
         room = self.rounding * most
@@ -135,7 +136,12 @@ class NuclearCertificate:
             return "W is no U1 P V1ᵀ with P ≻ 0 and M V1 = U1"
         values = np.linalg.svd(M, compute_uv=False)
         following = float(values[r]) if r < len(values) else 0.0
-        if not 0 < svm.gap <= 1 - following + off or not values[0] <= 1 + off:
+        # Bounds that use g and τ grow as they fall: from below they are told to a factor 2, and what floats leave.
+        if (
+            not (1 - following - off) / 2 <= svm.gap <= 1 - following + off
+            or not svm.gap > 0
+            or not values[0] <= 1 + off
+        ):
             return f"the singular values of M are {values}, its gap is said to be {svm.gap:.17g}"
         positive = duals > 0
         margins = np.array([svm.margins[pair] for pair in self.pairs])
@@ -145,7 +151,8 @@ class NuclearCertificate:
             return "a margin is not that of W, or not above 1 off the support"
         images = images_of(a[positive] @ U1, z[positive] @ V1)
         least = float(np.linalg.svd(images, compute_uv=False)[-1]) if len(images) >= images.shape[1] else 0.0
-        if not 0 < svm.injectivity <= least + off * float(np.linalg.norm(images)):
+        room = off * float(np.linalg.norm(images))
+        if not (least - room) / 2 <= svm.injectivity <= least + room or not svm.injectivity > 0:
             return f"τ is {least:.17g}, said to be {svm.injectivity:.17g}"
         return ""
 
@@ -162,6 +169,9 @@ def nuclear_claim(certificate: NuclearCertificate, name: str = "nuclear-svm-is-o
     wrong = certificate.wrong_bounds()
     if not wrong and certificate.svm.exact is not None:
         wrong = certificate.wrong_face()
+    if wrong == NOT_SEPARATING and certificate.rounding >= 1:
+        why = "rounding each entry of K and Q once may change a margin of 1 by more than 1"
+        return Claim(name, Form.EXACT, 0.0, 0.0, NUCLEAR_GAP, undecided=f"{wrong}: {why}")
     if wrong:
         return Claim(name, Form.EXACT, -math.inf, 0.0, NUCLEAR_GAP, wrong)
     assert certificate.upper is not None

@@ -22,8 +22,9 @@ from reference_attention.query_dataset import QueryDataset
 from reference_attention.training.descent import Stop
 from reference_attention.training.factored import Keys, Layout, Queries
 from reference_attention.training.factored_flow import FactoredFlow
+from theorems.bounded import value_of
 from theorems.core.claim import Claim, Ended, Form, Undecided, Verdict, at_least, undecided_claim
-from theorems.core.implementation import Implementation
+from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.tolerances import EXACT
 from theorems.curves.factored_points import FactoredPoints
 from theorems.curves.flow_chords import ArcFlow, Point, chords_of, start_and_norms
@@ -136,8 +137,14 @@ class FollowedFactors:
 
         Raises:
             Ended: it did not.
+            Undecided: our own solver calls a point stationary at which ∇L is not zero.
         """
         flow = self.flow
+        if not flow.reached_norm and self.under_test.factored_flow is REFERENCE.factored_flow:
+            last = self.points.joint(self.points.at.gradient)[-1]
+            if np.any(np.abs(value_of(last)) > last.error):
+                why = f"the flow was given up at ‖(K, Q)‖ = {flow.norms[-1]:.6g}, where ∇L is not zero"
+                raise Undecided(self.claim, why, Form.LIMIT, not_found=True)
         reached = f"‖(K, Q)‖ = {flow.norms[-1]:.6g} after an arc of {flow.arc_length[-1]:.6g}, {flow.stop.value}"
         yield Claim(self.claim, Form.LIMIT, 0.0 if flow.reached_norm else -1.0, 0.0, EXACT, reached)
         if not flow.reached_norm:

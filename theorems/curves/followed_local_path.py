@@ -17,7 +17,8 @@ from reference_attention.floats import EPS
 from reference_attention.paths.local_path import Excess, LocalPath, SignedLog, order
 from reference_attention.problem import Problem
 from reference_attention.risk import ScaledGradient
-from theorems.core.claim import Claim, Form, at_least
+from theorems.bounded import exact, with_rounding
+from theorems.core.claim import Claim, Form, NotANumber, Refuted, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import tolerance
 
@@ -36,9 +37,11 @@ class FollowedLocalPath:
         problem, alpha, under_test: what it is a path of, L_α, and what followed it.
         axis: q̄.
         mu, radius: ε and R0.
+        norms: the radii that it was asked for, (r,).
         seeds: points that the search is given, (s, d).
         path: what came back.
         noise: the rounding of a logarithm of an excess at each radius, (r,).
+        in_cone: the name of the claim that it lies in the cone, within these radii.
         lowest: the name of the claim that it is no higher than the seeds.
     """
 
@@ -48,9 +51,11 @@ class FollowedLocalPath:
     axis: Float64[np.ndarray, "d"]
     mu: float
     radius: float
+    norms: Float64[np.ndarray, "r"]
     seeds: Float64[np.ndarray, "s d"]
     path: LocalPath
     noise: Float64[np.ndarray, "r"]
+    in_cone: str
     lowest: str
 
     @classmethod
@@ -66,9 +71,14 @@ class FollowedLocalPath:
         seeds: Float64[np.ndarray, "s d"],
         reach: float,
         seed: int,
+        in_cone: str,
         lowest: str,
     ) -> FollowedLocalPath:
-        """To these norms; ``reach`` is B = max ‖k_iα_i − k_it‖."""
+        """Follow it to these norms, increasing; ``reach`` is B = max ‖k_iα_i − k_it‖.
+
+        Raises:
+            Refuted: what came back has no finite point at each of them.
+        """
 
         def gradient(p: Float64[np.ndarray, "*b d"]) -> ScaledGradient:
             return under_test.scaled_gradient(problem.keys, problem.scores, problem.loss, p)
@@ -85,17 +95,23 @@ class FollowedLocalPath:
             excess=signed_excess(problem, alpha, under_test),
             gradient=gradient,
         )
-        noise = 8 * (problem.d + 8) * EPS * path.norms * reach
-        return cls(problem, alpha, under_test, axis, mu, radius, seeds, path, noise, lowest)
+        if path.points.shape != (len(norms), problem.d) or not np.array_equal(path.norms, norms):
+            raise Refuted(in_cone, f"points of shape {path.points.shape} at the radii {path.norms}", Form.EXACT)
+        if not np.isfinite(path.points).all():
+            raise NotANumber(in_cone, "the path has no finite point at each radius", Form.EXACT)
+        noise = 8 * (problem.d + 8) * EPS * norms * reach
+        return cls(problem, alpha, under_test, axis, mu, radius, norms, seeds, path, noise, in_cone, lowest)
 
     def premises(self) -> Iterator[Claim]:
-        """The path is no higher than its seeds; and whether the optimiser has found better points by itself.
+        """The path lies in the cone and is no higher than its seeds; and whether the optimiser has found better points
+        by itself.
 
-        Nothing where the cone is too narrow for any of them.
+        Nothing of seeds where the cone is too narrow for any of them.
         """
+        yield self._lies_in_the_cone()
         sizes = norm(self.seeds, axis=1)
         inside = (self.seeds @ self.axis >= (1 - self.mu) * sizes) & (sizes >= self.radius)
-        known = inside[:, None] & (sizes[:, None] <= self.path.norms)
+        known = inside[:, None] & (sizes[:, None] <= self.norms)
         radii = np.flatnonzero(known.any(axis=0))
         if radii.size == 0:
             return
@@ -109,10 +125,21 @@ class FollowedLocalPath:
         said = "at every radius" if better == radii.size else "at some radii" if better else "at no radius"
         yield replace(claim, branch=f"the optimiser improved on its seeds {said}")
 
+    def _lies_in_the_cone(self) -> Claim:
+        """R0 ≤ ‖p̄(R)‖ ≤ R and ‖p̄(R)/‖p̄(R)‖ − q̄‖ ≤ √(2ε), to the rounding of a point that is made on the boundary."""
+        points, axis = exact(self.path.points), with_rounding(self.axis)
+        size = norm(points, axis=1)
+        apart = norm(points / size[:, None] - axis / norm(axis), axis=1)
+        room = 64 * self.problem.d * EPS
+        across = np.sqrt(2 * self.mu) * (1 + 1e-6) + room
+        left = np.stack([across - apart, self.norms * (1 + room) - size, size - self.radius * (1 - room)])
+        scale = np.stack([np.full(len(self.norms), across), self.norms, np.full(len(self.norms), self.radius)])
+        return at_least(self.in_cone, Form.EXACT, left, 0.0, scale=scale, points="radius")
+
     @cached_property
     def grows(self) -> bool:
         """Whether its norm is about as large as it may be at the end."""
-        return bool(self.path.sizes[-1] > 0.5 * self.path.norms[-1])
+        return bool(self.path.sizes[-1] > 0.5 * self.norms[-1])
 
 
 def signed_excess(problem: Problem, alpha: Int64[np.ndarray, "n"], under_test: Implementation) -> Excess:

@@ -12,18 +12,20 @@ from functools import cached_property
 
 import numpy as np
 from jaxtyping import Bool, Float64
+from numpy.linalg import norm
 
 from reference_attention.floats import EPS
 from reference_attention.paths.joint import Joint, excess_gradient, head_drops, relative_log_risk
 from reference_attention.paths.joint_path import JointPath, Schedule
 from theorems.bounded import exact
-from theorems.core.claim import Claim, Ended, Form, Undecided, undecided_claim
+from theorems.core.claim import Claim, Ended, Form, NotANumber, Refuted, Undecided, Verdict, at_least, undecided_claim
 from theorems.core.claim_name import premise
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.tolerances import EXACT
 from theorems.curves.joint_setup import JointSetup, competitors
 from theorems.rounding.attention_at import Numbers
 
+IN_THE_BALLS = premise("path-is-in-the-balls")
 PATH_IS_LOWEST = premise("path-is-lowest")
 
 LARGEST_UNITS = 2.0**28
@@ -74,12 +76,17 @@ class JointMinimiser:
         return cls(setup, under_test, schedule, R, starts, path, claim)
 
     def premises(self) -> Iterator[Claim]:
-        """No competitor has less risk, and float64 knows the outputs and drops of its head.
+        """It lies in the balls asked for, no competitor has less risk, and float64 knows the outputs and drops of its
+        head.
 
         Raises:
-            Ended: the pair found is no minimiser.
+            Ended: the pair found is no minimiser, or of other balls.
             Undecided: no digits are left of its head's outputs, or its head prefers another token.
         """
+        inside = self._lies_in_the_balls()
+        yield inside
+        if inside.verdict is Verdict.FALSIFIED:
+            raise Ended(IN_THE_BALLS)
         above = self.above
         if above and self.under_test.joint_minimiser is not REFERENCE.joint_minimiser:
             search = REFERENCE.joint_minimiser(self.setup.joint, self.schedule, self.R, self.starts).path
@@ -99,6 +106,21 @@ class JointMinimiser:
         if (sign[self.setup.joint.others] <= 0).any():
             why = "at the head found some token scores no less than the chosen one: α is not what the path selects"
             raise Undecided(self.claim, why, Form.LIMIT)
+
+    def _lies_in_the_balls(self) -> Claim:
+        """‖p‖ ≤ R and ‖v‖ ≤ r, v = r v̄_mm + w: ⟨v̄_mm, w⟩/r + ‖w‖²/(2r²) ≤ 0, to the rounding of a point of a sphere."""
+        path, asked = self.path, (self.R, self.log_r)
+        shapes = path.prompts.shape, path.offsets.shape
+        has = (float(path.radii[0]), float(path.log_head_radii[0])) if len(path.radii) == 1 else ()
+        if shapes != ((1, self.starts.shape[1]), (1, self.setup.joint.tokens.shape[2])) or has != asked:
+            raise Refuted(IN_THE_BALLS, f"a pair of shapes {shapes} at {has}, asked for at {asked}", Form.EXACT)
+        if not (np.isfinite(self.p).all() and np.isfinite(self.w).all()):
+            raise NotANumber(IN_THE_BALLS, "the pair is not finite", Form.EXACT)
+        share = exact(self.w) * math.exp(-self.log_r)
+        beyond = np.vecdot(exact(self.setup.joint.svm.direction), share) + np.vecdot(share, share) / 2
+        longer = norm(exact(self.p) / self.R) - 1
+        room = 16 * (self.p.size + self.w.size) * EPS
+        return at_least(IN_THE_BALLS, Form.EXACT, room, np.stack([longer, beyond]), scale=1.0, points="ball")
 
     @property
     def log_r(self) -> float:

@@ -21,9 +21,10 @@ from reference_attention.paths.regularization_path import Path
 from theorems.bounded import exact
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict, at_least
 from theorems.core.claim_name import premise
-from theorems.core.implementation import Implementation
+from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.tolerances import EXACT, tolerance
 from theorems.curves.followed_path import Followed
+from theorems.curves.missing_points import missing_claim
 
 PATH_VALUE = tolerance(
     "path-value",
@@ -48,10 +49,12 @@ class MinimisedPath:
     Attributes:
         asked: the path there.
         path: what the optimiser found.
+        under_test: whose optimiser it is.
     """
 
     asked: list[Followed]
     path: Path
+    under_test: Implementation
 
     @classmethod
     def of(cls, followed: list[Followed], under_test: Implementation) -> MinimisedPath:
@@ -64,24 +67,33 @@ class MinimisedPath:
         if not usable:
             raise Undecided(ON_THE_SPHERE, followed[0].why_undecided, Form.EXACT)
         asked = [usable[0], usable[len(usable) // 2]][: min(RADII, len(usable))]
+        return cls(asked, cls._path_of(asked, under_test), under_test)
+
+    @staticmethod
+    def _path_of(asked: list[Followed], implementation: Implementation) -> Path:
         problem, svm = asked[0].sphere.problem, asked[0].sphere.svm
         radii = np.array([f.rho * svm.norm for f in asked])
-        return cls(asked, under_test.regularization_path(problem, radii, max_margin=svm))
+        return implementation.regularization_path(problem, radii, max_margin=svm)
 
     def premises(self) -> Iterator[Claim]:
-        """On the sphere, and no higher than R p̄_mm and the path followed.
+        """On the spheres asked for, and no higher than R p̄_mm and the path followed.
 
         Raises:
-            Ended: it is not on the sphere.
+            Ended: it is not on these spheres, or leaves one out where the reference finds a point.
             Undecided: the optimiser says that it found none.
         """
         radii, path = self._radii, self.path
-        if path.points.shape != (len(radii), self.asked[0].sphere.problem.d):
-            why = f"points of shape {path.points.shape} at {len(radii)} radii"
+        if path.points.shape != (len(radii), self.asked[0].sphere.problem.d) or not np.array_equal(path.norms, radii):
+            why = f"points of shape {path.points.shape} at the radii {path.norms}, asked for at {radii}"
             yield Claim(ON_THE_SPHERE, Form.EXACT, -1.0, 0.0, EXACT, why)
             raise Ended(ON_THE_SPHERE)
         if not np.isfinite(path.points).all():
             raise NotANumber(ON_THE_SPHERE, "a point of the path is not finite", Form.EXACT)
+        if self.under_test.regularization_path is not REFERENCE.regularization_path:
+            missing = missing_claim(ON_THE_SPHERE, path.reasons, lambda: self._path_of(self.asked, REFERENCE).reasons)
+            if missing is not None and missing.verdict is Verdict.FALSIFIED:
+                yield missing
+                raise Ended(ON_THE_SPHERE)
         if not self.good.size:
             why = f"the optimiser found no minimum: {path.reasons[0]} at R = {radii[0]:.3g}"
             raise Undecided(ON_THE_SPHERE, why, Form.EXACT)

@@ -1,8 +1,17 @@
 """The face of a dual of ATT-SVM⋆, and how far a matrix of large margins can lie from it and from the solution.
 
-Notation: λ ≥ 0 with ‖M‖_op = 1, M = Σ λ_j G_j, C = Σ λ_j ≤ C_⋆; U1, V1 (r columns) the singular vectors of M for the
-singular value 1, g = 1 − σ_{r+1}(M); F = {U1 P V1ᵀ : P ⪰ 0}. Of W with ‖W‖_⋆ ≤ R and all margins at least a > 0 let
-e = R − Ca; then R − ⟨M, W⟩ ≤ e. ``tsvm-nuclear-path`` derives all that.
+Notation: λ ≥ 0 with ‖M‖_op = 1, M = Σ λ_j G_j, C = Σ λ_j ≤ C_⋆; U1, V1 (r columns) the singular vectors of M for its
+r largest singular values, g = 1 − σ_{r+1}(M); F = {U1 P V1ᵀ : P ⪰ 0}. Of W with ‖W‖_⋆ ≤ R and all margins at least
+a > 0 let e = R − Ca; then R − ⟨M, W⟩ ≤ e. ``tsvm-nuclear-path`` derives all that, where the r singular values are 1.
+
+They need not be: dist_⋆(W, F) ≤ 2√(Re/g) for *every* r with g > 0. *Derivation.* Let the r singular values be Σ1 =
+I − D, 0 ⪯ D ⪯ I, and u = U1a + U2b, v = V1c + V2d unit vectors. Then ½(|a|² + |c|²) − aᵀΣ1c is ½(a − c)ᵀΣ1(a − c) +
+½(aᵀDa + cᵀDc) ≥ ½(a − c)ᵀ(Σ1 + D/2)(a − c) ≥ ¼|a − c|², as aᵀDa + cᵀDc ≥ ½(a − c)ᵀD(a − c); and ½(|b|² + |d|²) − bᵀMd
+is at least (g/2)(|b|² + |d|²). So 1 − uᵀMv ≥ e_k = ¼|a − c|² + (g/2)(|b|² + |d|²), and as g ≤ 1 still
+
+    ‖uvᵀ − U1 μμᵀ V1ᵀ‖_⋆ ≤ √2 (½|a − c|² + |b|² + |d|²)^½ ≤ 2√(e_k/g).
+
+Which singular values count as 1 is hence a choice, which makes the claim stronger or weaker, and none is proven.
 
 References: *Transformers as Support Vector Machines*, Theorem 2 (KQ-ERM).
 """
@@ -33,7 +42,9 @@ NUCLEAR_ROUNDING = tolerance(
     " eps ‖W‖ (d + e), and the nuclear norm sums min(d, e) of them; the same of Gram matrices of factors",
 )
 VISIBLE = 1e-6
-"""Singular values of M within it of 1 count as 1, where the solution is not decided: weak duality leaves about 1e-8."""
+"""Singular values of M within it of 1 count as 1, where the solution is not decided: weak duality leaves about 1e-8 of
+them. The bounds hold whichever count; with a gap that is smaller they would say nothing.
+"""
 
 Matrices = Float64[np.ndarray, "m d e"]
 
@@ -84,14 +95,14 @@ class NuclearBounds:
         return self.svm.bounds[1]
 
     @cached_property
-    def face(self) -> tuple[Float64[np.ndarray, "d r"], Float64[np.ndarray, "e r"], float] | None:
-        """U1, V1 and g; None where the singular values of M that are about 1 are not told from others."""
+    def face(self) -> tuple[Float64[np.ndarray, "d r"], Float64[np.ndarray, "e r"], float]:
+        """U1, V1 and g, from below."""
         if self.svm.face is not None and self.svm.gap is not None:
             return *self.svm.face, self.svm.gap
         u, s, vt = np.linalg.svd(self.M, full_matrices=False)
         r = int(np.sum(s > 1 - VISIBLE))
         following = float(s[r]) if r < len(s) else 0.0
-        return None if following > 1 - 10 * VISIBLE else (u[:, :r], vt[:r].T, 1 - following)
+        return u[:, :r], vt[:r].T, 1 - following - 4 * sum(self.M.shape) * EPS
 
     def margins(self, W: Matrices) -> Numbers:
         """h_j(W), (m, N)."""
@@ -103,7 +114,6 @@ class NuclearBounds:
 
     def face_distance(self, W: Matrices) -> Float64[np.ndarray, "m"]:
         """‖W − U1 (Σ_k σ_k μ_k μ_kᵀ) V1ᵀ‖_⋆, W = Σ_k σ_k u_k v_kᵀ, μ_k = ½(U1ᵀu_k + V1ᵀv_k); (m,)."""
-        assert self.face is not None
         U1, V1, _ = self.face
         u, s, vt = np.linalg.svd(W, full_matrices=False)
         mu = (U1.T @ u + V1.T @ vt.mT) / 2
@@ -111,9 +121,8 @@ class NuclearBounds:
         return np.asarray(np.linalg.svd(W - near, compute_uv=False).sum(axis=-1))
 
     def from_face(self, R: Any, e: Any) -> Any:
-        """2√(R e/g)."""
-        assert self.face is not None
-        return 2 * np.sqrt(R * np.maximum(e, 0.0) / self.face[2])
+        """2√(R e/g), of the M whose singular vectors the floats U1 and V1 are: 8 (d + e) eps beside M at most."""
+        return 2 * np.sqrt(R * (np.maximum(e, 0.0) + 8 * sum(self.M.shape) * EPS * R) / self.face[2])
 
     def from_solution(self, R: Any, e: Any, beyond: Any) -> Any:
         """B + [(Σ_S ‖G_j‖²)^½ B + e/min_S λ + √s b]/τ with B = 2√(Re/g): a bound of ‖W − ρW_⋆‖_F where the solution is

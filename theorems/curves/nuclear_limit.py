@@ -33,7 +33,7 @@ class Offset:
 
     Attributes:
         value: o, shape (d, e).
-        rounding: its error, in the Frobenius norm.
+        rounding: its error, in the Frobenius norm; ∞ where floats do not solve the system, and o is NaN.
     """
 
     value: Float64[np.ndarray, "d e"]
@@ -48,7 +48,11 @@ def offset_in_closed_form(bounds: NuclearBounds, log_costs: Float64[np.ndarray, 
     (d, e), r, s = svm.W.shape, svm.K.shape[1], len(used)
     (U, V), (U1, V1) = (_complete_basis(x) for x in svm.face), svm.face
     P, Sigma = U1.T @ svm.W @ V1, (U.T @ bounds.M @ V)[r:, r:]
-    P, inverse = (P + P.T) / 2, np.linalg.inv((P + P.T) / 2)
+    unsolved = Offset(np.full((d, e), np.nan), np.inf)
+    try:
+        P, inverse = (P + P.T) / 2, np.linalg.inv((P + P.T) / 2)
+    except np.linalg.LinAlgError:
+        return unsolved
     # In units in which o, δ and t are of one size.
     unit = bounds.duals[used].sum()
     G = np.einsum("ja,jb->jab", a[used] @ U, z[used] @ V)
@@ -74,7 +78,10 @@ def offset_in_closed_form(bounds: NuclearBounds, log_costs: Float64[np.ndarray, 
     A = np.array([equations(one) for one in np.eye(size)]).T
     right = np.zeros(size)
     right[:s] = log_costs[used] - np.log(bounds.duals[used])
-    x = np.linalg.solve(A, right)
+    try:
+        x = np.linalg.solve(A, right)
+    except np.linalg.LinAlgError:
+        return unsolved
     o = U @ x[: d * e].reshape(d, e) @ V.T
     return Offset(o, 8 * size * EPS * float(np.linalg.cond(A)) * float(np.linalg.norm(x)))
 
@@ -91,7 +98,10 @@ def corrections(offsets: NuclearOffsets, rho: float) -> tuple[float, float]:
         F, J = offsets.system(x, 1 / rho)
         if not np.isfinite(F).all():
             return np.inf, np.inf
-        x = x - np.linalg.solve(J, F)
+        try:
+            x = x - np.linalg.solve(J, F)
+        except np.linalg.LinAlgError:
+            return np.inf, np.inf
         at.append(offsets.offset(x, 1 / rho))
     first, second = (float(np.linalg.norm(b - a)) * 2.0**offsets.unit for a, b in pairwise(at))
     return first, second

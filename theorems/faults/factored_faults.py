@@ -140,6 +140,17 @@ def _longer(data: QueryDataset, K: ArrayLike, Q: ArrayLike, **asked: Any) -> Fac
     return factored_gradient_descent(data, K, Q, **asked)
 
 
+def _still(data: QueryDataset, K: ArrayLike, Q: ArrayLike, **asked: Any) -> FactoredTrajectory:
+    """η = e^{−700}: iterates are what the start is."""
+    if asked.get("length") is None:
+        asked |= {"length": None, "log_step": -700.0}
+    return factored_gradient_descent(data, K, Q, **asked)
+
+
+def _stands_still(size: float) -> Implementation:
+    return REFERENCE.replace("", factored_gradient_descent=_still)
+
+
 def _long_steps(size: float) -> Implementation:
     return REFERENCE.replace("", factored_gradient_descent=_longer)
 
@@ -177,6 +188,7 @@ FACTORED_FAULTS = (
         1e-3,
         "ε",
     ),
+    Fault("factored-descent-stands-still", Kind.STEP, "η = e^{−700} in place of the safe step", DESCENT, _stands_still),
     Fault("factored-step-without-square", Kind.STEP, "η = 1/(2 L̂ M + c) in place of M²", DESCENT, _long_steps),
 )
 """Faults in training (K, Q)."""

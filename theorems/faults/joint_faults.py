@@ -73,6 +73,12 @@ def prompt_too_short(joint: Joint, schedule: Schedule, R: float, starts: Array) 
     return replace(found, path=replace(found.path, prompts=found.path.prompts / 2))
 
 
+def prompt_too_long(joint: Joint, schedule: Schedule, R: float, starts: Array) -> JointMinimum:
+    """The minimiser with twice its prompt."""
+    found = joint_minimiser(joint, schedule, R, starts)
+    return replace(found, path=replace(found.path, prompts=found.path.prompts * 2))
+
+
 def first_label_flipped(joint: Joint, schedule: Schedule, R: float, starts: Array) -> JointMinimum:
     """The minimiser where the other tokens of input 0 count with the wrong label."""
     tokens = np.array(joint.tokens)
@@ -209,6 +215,7 @@ JOINT_FAULTS = (
     _fault("path-unminimised", "the joint path ends at its start", "theorem-6", "joint_minimiser", first_start),
     _fault("path-picks-a-start", "the lowest start, no descent", "theorem-6", "joint_minimiser", lowest_start),
     _fault("path-too-short", "‖p‖ = R/2 for ‖p‖ = R", "theorem-6", "joint_minimiser", prompt_too_short),
+    _fault("path-too-long", "‖p‖ = 2R for ‖p‖ = R", "theorem-6", "joint_minimiser", prompt_too_long),
     _fault(
         "path-of-a-wrong-label",
         "the other tokens of one input count with the wrong sign",

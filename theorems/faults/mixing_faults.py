@@ -136,6 +136,30 @@ def predict_path(keys: Any, attention: Any, penalty: Any, svm: GeneralSvm, rhos:
     ]
 
 
+def stay_at_one_radius(keys: Any, attention: Any, penalty: Any, svm: GeneralSvm, rhos: Any) -> Any:
+    """The point at the first radius in the place of all."""
+    (point,) = mixing_path(keys, attention, penalty, svm, rhos[:1])
+    return [replace(point, rho=rho) for rho in rhos]
+
+
+def double_radii(keys: Any, attention: Any, penalty: Any, svm: GeneralSvm, rhos: Any) -> Any:
+    """The path at twice the radii."""
+    points = mixing_path(keys, attention, penalty, svm, [2 * rho for rho in rhos])
+    return [replace(point, rho=rho) for point, rho in zip(points, rhos, strict=True)]
+
+
+def double_multipliers(keys: Any, attention: Any, penalty: Any, svm: GeneralSvm, rhos: Any) -> Any:
+    """2η for η, as of ½‖W‖² ≤ R."""
+    points = mixing_path(keys, attention, penalty, svm, rhos)
+    return [replace(point, multiplier=2 * point.multiplier) for point in points]
+
+
+def leave_out_radii(keys: Any, attention: Any, penalty: Any, svm: GeneralSvm, rhos: Any) -> Any:
+    """The last point alone is said to be found."""
+    *others, last = mixing_path(keys, attention, penalty, svm, rhos)
+    return [*(replace(point, reason="it was given up") for point in others), last]
+
+
 def forget_duals(svm: GeneralSvm, attention: OptimalAttention) -> Any:
     """log c_j for log(c_j/λ_j)."""
     return mixing_offset(_with_equal_duals(svm), attention)
@@ -215,6 +239,34 @@ MIXING_FAULTS = (
         "ρ W^mm + o in the place of the minimiser",
         "tsvm-mixing",
         Replaced("mixing_path", predict_path),
+    ),
+    Fault(
+        "mixing-path-at-one-radius",
+        Kind.MIXING,
+        "the point at the first radius is returned for all",
+        "tsvm-mixing",
+        Replaced("mixing_path", stay_at_one_radius),
+    ),
+    Fault(
+        "mixing-path-at-twice-the-radius",
+        Kind.MIXING,
+        "the path at 2R",
+        "tsvm-mixing",
+        Replaced("mixing_path", double_radii),
+    ),
+    Fault(
+        "mixing-path-multipliers-doubled",
+        Kind.MIXING,
+        "multipliers of the path are twice as large",
+        "tsvm-mixing",
+        Replaced("mixing_path", double_multipliers),
+    ),
+    Fault(
+        "mixing-path-leaves-radii-out",
+        Kind.MIXING,
+        "a point at the largest radius alone",
+        "tsvm-mixing",
+        Replaced("mixing_path", leave_out_radii),
     ),
     Fault(
         "mixing-offset-is-finite-part",

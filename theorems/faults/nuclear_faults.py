@@ -125,6 +125,16 @@ def _more_injective(right: NuclearMaxMargin, keys: OuterKeys, size: float) -> So
     return replace(right, exact=replace(right.exact, injectivity=right.exact.injectivity * (1 + size)))
 
 
+def _tenth_of_gap(right: NuclearMaxMargin, keys: OuterKeys, size: float) -> Solution:
+    return right if right.exact is None else replace(right, exact=replace(right.exact, gap=right.exact.gap / 10))
+
+
+def _tenth_of_tau(right: NuclearMaxMargin, keys: OuterKeys, size: float) -> Solution:
+    if right.exact is None:
+        return right
+    return replace(right, exact=replace(right.exact, injectivity=right.exact.injectivity / 10))
+
+
 def _support_lost(right: NuclearMaxMargin, keys: OuterKeys, size: float) -> Solution:
     if right.exact is None:
         return right
@@ -157,6 +167,21 @@ def _on_the_ray(path: NuclearPath, problem: Problem, svm: NuclearMaxMargin, size
 def _half_the_radius(path: NuclearPath, problem: Problem, svm: NuclearMaxMargin, size: float) -> NuclearPath:
     other = nuclear_path(problem, svm, path.rho / 2)
     return _with_points(path, svm, other.K @ np.swapaxes(other.Q, -1, -2))
+
+
+def _twice_the_radius(path: NuclearPath, problem: Problem, svm: NuclearMaxMargin, size: float) -> NuclearPath:
+    other = nuclear_path(problem, svm, path.rho * 2)
+    return _with_points(path, svm, other.K @ np.swapaxes(other.Q, -1, -2))
+
+
+def _at_one_radius(path: NuclearPath, problem: Problem, svm: NuclearMaxMargin, size: float) -> NuclearPath:
+    W = path.K[:1] @ np.swapaxes(path.Q[:1], -1, -2)
+    return _with_points(path, svm, np.repeat(W, len(path.rho), axis=0))
+
+
+def _leaves_radii_out(path: NuclearPath, problem: Problem, svm: NuclearMaxMargin, size: float) -> NuclearPath:
+    """The last point alone is said to be found."""
+    return replace(path, reasons=(*("it was given up" for _ in path.reasons[1:]), path.reasons[-1]))
 
 
 def _other_scores(path: NuclearPath, problem: Problem, svm: NuclearMaxMargin, size: float) -> NuclearPath:
@@ -222,6 +247,8 @@ NUCLEAR_FAULTS = (
     ),
     Fault("nuclear-gap-of-one", Kind.SVM, "g = 1", "tsvm-rank", ChangedNuclear(_wider_gap)),
     Fault("nuclear-tau-off", Kind.SVM, "τ is off by a factor 1 + ε", SVM, ChangedNuclear(_more_injective), 1e-3, "ε"),
+    Fault("nuclear-gap-too-small", Kind.SVM, "g/10 for g", SVM, ChangedNuclear(_tenth_of_gap)),
+    Fault("nuclear-tau-too-small", Kind.SVM, "τ/10 for τ", SVM, ChangedNuclear(_tenth_of_tau)),
     Fault("nuclear-support-lost", Kind.SVM, "a constraint is left out of S", SVM, ChangedNuclear(_support_lost)),
     Fault(
         "nuclear-without-a-constraint",
@@ -235,6 +262,21 @@ NUCLEAR_FAULTS = (
     ),
     Fault("nuclear-path-on-the-ray", Kind.RUN, "ρW_⋆ instead of the path", SVM, ChangedNuclearPath(_on_the_ray)),
     Fault("nuclear-path-at-half-the-radius", Kind.RUN, "the path at R/2", SVM, ChangedNuclearPath(_half_the_radius)),
+    Fault("nuclear-path-at-twice-the-radius", Kind.RUN, "the path at 2R", SVM, ChangedNuclearPath(_twice_the_radius)),
+    Fault(
+        "nuclear-path-at-one-radius",
+        Kind.RUN,
+        "the point at the first radius is returned for all",
+        SVM,
+        ChangedNuclearPath(_at_one_radius),
+    ),
+    Fault(
+        "nuclear-path-leaves-radii-out",
+        Kind.RUN,
+        "a point at the largest radius alone",
+        SVM,
+        ChangedNuclearPath(_leaves_radii_out),
+    ),
     Fault("nuclear-path-of-another-loss", Kind.RUN, "the path of another loss", SVM, ChangedNuclearPath(_another_loss)),
     Fault(
         "nuclear-path-of-other-scores",

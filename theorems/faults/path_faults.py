@@ -58,6 +58,22 @@ class OtherPath:
 
 
 @dataclass(frozen=True)
+class LeavesRadiiOut:
+    """The right path, of which one point alone is said to have converged."""
+
+    def path(self, problem: Problem, norms: Any, **asked: Any) -> Path:
+        """As :func:`reference_attention.paths.regularization_path.regularization_path`."""
+        right = reference.regularization_path(problem, norms, **asked)
+        last = np.arange(len(right.norms)) == len(right.norms) - 1
+        reasons = tuple(reason if kept else "it was given up" for reason, kept in zip(right.reasons, last, strict=True))
+        return replace(right, converged=right.converged & last, reasons=reasons)
+
+    def __call__(self, size: float) -> Implementation:
+        """The implementation."""
+        return REFERENCE.replace("", regularization_path=self.path)
+
+
+@dataclass(frozen=True)
 class LocalPathOf:
     """The local path with other points: (path, q) → points. Called with a size it makes the fault."""
 
@@ -100,6 +116,15 @@ def _half_the_radius(problem: Problem, norms: Array, size: float) -> tuple[Probl
     return problem, norms / 2
 
 
+def _twice_the_radius(path: Path, size: float) -> Array:
+    """The right directions."""
+    return 2 * path.points
+
+
+def _at_one_radius(path: Path, size: float) -> Array:
+    return np.repeat(path.points[:1], len(path.points), axis=0)
+
+
 def _another_loss(problem: Problem, norms: Array, size: float) -> tuple[Problem, Array]:
     name = "correlation" if problem.loss.name != "correlation" else "exponential"
     return Problem(problem.keys, problem.scores, loss_named(name)), norms
@@ -115,9 +140,22 @@ def _on_q(path: LocalPath, q: Array) -> Array:
     return path.norms[:, None] * (q / np.linalg.norm(q))
 
 
+def _local_at_twice_the_radius(path: LocalPath, q: Array) -> Array:
+    return 2 * path.points
+
+
+def _local_at_one_radius(path: LocalPath, q: Array) -> Array:
+    return np.repeat(path.points[-1:], len(path.points), axis=0)
+
+
 PATH_FAULTS = (
     Fault("path-unminimised", Kind.RUN, "a random start is returned as it is", "theorem-1", MovedPath(_start_returned)),
     Fault("path-at-half-the-radius", Kind.RUN, "the path at R/2", "theorem-1", OtherPath(_half_the_radius)),
+    Fault("path-at-twice-the-radius", Kind.RUN, "2p̄(R) for p̄(R)", "theorem-1", MovedPath(_twice_the_radius)),
+    Fault(
+        "path-at-one-radius", Kind.RUN, "the first point is returned for all", "theorem-1", MovedPath(_at_one_radius)
+    ),
+    Fault("path-leaves-radii-out", Kind.RUN, "a point at the largest radius alone", "theorem-1", LeavesRadiiOut()),
     Fault("path-of-another-loss", Kind.RUN, "the path of another loss", "theorem-1", OtherPath(_another_loss)),
     Fault(
         "path-of-other-scores",
@@ -143,6 +181,20 @@ PATH_FAULTS = (
         MovedPath(_move_along_the_sphere),
         1e-6,
         "ε",
+    ),
+    Fault(
+        "local-path-at-twice-the-radius",
+        Kind.RUN,
+        "2p̄(R) for p̄(R)",
+        "theorem-4",
+        LocalPathOf(_local_at_twice_the_radius),
+    ),
+    Fault(
+        "local-path-at-one-radius",
+        Kind.RUN,
+        "the last point is returned for all",
+        "theorem-4",
+        LocalPathOf(_local_at_one_radius),
     ),
     Fault("local-path-stays-on-q", Kind.RUN, "R q instead of the local path", "theorem-4", LocalPathOf(_on_q)),
 )

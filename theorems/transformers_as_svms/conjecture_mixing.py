@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from flint import fmpq
 from hypothesis.strategies import SearchStrategy
+from jaxtyping import Bool, Float64
 
 from generators.case import Case
 from generators.optimal_sets import head_of
@@ -32,9 +33,10 @@ from theorems.transformers_as_svms.mixing_premises import general_svm_claim
 
 MIXING_DRIFT = tolerance(
     "mixing-drift",
-    "a tenth of the growth along W^mm, and two steps",
+    "a tenth of the growth along W^mm, and two steps; the growth itself at least ½ log 4 ‖W^mm‖",
     "argued rate of a conjecture: what stays finite moves by O(1/‖W‖) while W grows; steps across a kink go back and"
-    " forth by one",
+    " forth by one; of them a share of c e^{−r} leads along W^mm, so that r = log(e^{r_0} + ck) grows by log 4 while k"
+    " does by 4, once ck is large, and faster where nothing goes back and forth",
 )
 
 KEYS = premise("keys-are-outer-products")
@@ -46,6 +48,8 @@ GROWS = sharper("grows-along-general-svm")
 
 MUCH = 0.02
 """What all of O_i have if none of them is on its way to 0."""
+LEAST_GROWTH = float(np.log(2.0))
+"""½ log 4, in units of ‖W^mm‖."""
 TRIED = 5
 """Steps that are held to the gradient."""
 
@@ -72,7 +76,9 @@ def conjecture_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]
     O_i is read off the run, at weights of more than 1e-3, as the authors do. The evidence is that from a quarter of the
     run to its end W grows along W^mm, and moves across it by at most a tenth of that and two steps. Steps go back and
     forth across the kinks of h that pin the ratios inside O_i, so means over a hundred iterates are compared; norms
-    grow like log k, and a token whose weight is still on its way to 0 says nothing: such a run is undecided.
+    grow like log k, and a token whose weight is still on its way to 0 says nothing: such a run is undecided. So is one
+    that has gone so far at once that log k has not caught up: it grew by less than half of log 4 ‖W^mm‖ from a quarter
+    of the run on, and of log 2 from an eighth to a quarter. Growth like log(e^{r_0} + ck) never falls behind.
 
     Masked tokens have to cost something where the run ends, by the units that are on there. A token that costs nothing
     is no constraint: one that ties, and all of an input whose units attention has turned off, whose risk is constant.
@@ -104,12 +110,22 @@ def growth_claims(case: Case, run: ReluRun, under_test: Implementation) -> Itera
     W = to_floats(svm.point)
     unit = W / np.linalg.norm(W)
     moved = run.mean(STEPS, WIDTH) - run.mean(STEPS // 4, WIDTH)
-    along = float(moved @ unit)
+    along, least = float(moved @ unit), LEAST_GROWTH * float(np.linalg.norm(W))
+    if along < least and not _grew_before(run, sets, unit, least):
+        why = f"W moves by {along:.3g} along W^mm, too far out for growth like log k to show in {STEPS} steps"
+        yield Claim(**{**vars(undecided_claim(GROWS, why, Form.LIMIT)), "not_found": True})
+        return
     across = float(np.linalg.norm(moved - along * unit))
-    allowed = along / 10 + 2 * run.step
+    sides = np.array([along / 10 + 2 * run.step, along]), np.array([across, least])
     sizes = [int(size) for size in sorted(set(sets.sum(axis=1).tolist()))]
-    claim = at_least(GROWS, Form.LIMIT, allowed, across, rounding=0.0, why=MIXING_DRIFT, points="run")
+    claim = at_least(GROWS, Form.LIMIT, *sides, rounding=0.0, why=MIXING_DRIFT, points="side")
     yield Claim(**{**vars(claim), "branch": f"sets of {', '.join(map(str, sizes))}"})
+
+
+def _grew_before(run: ReluRun, sets: Bool[np.ndarray, "n T"], unit: Float64[np.ndarray, "d"], least: float) -> bool:
+    """Return whether W grew by half as much from an eighth of the run to its quarter, with the same tokens selected."""
+    before = run.mean(STEPS // 4, WIDTH) - run.mean(STEPS // 8, WIDTH)
+    return bool(np.array_equal(run.weights(STEPS // 8) > SELECTED, sets) and before @ unit >= least / 2)
 
 
 def _uniform(sets: np.ndarray) -> OptimalAttention:

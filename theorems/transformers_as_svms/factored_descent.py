@@ -15,13 +15,15 @@ from numpy.linalg import norm
 
 from generators.case import Case
 from generators.query_cases import query_cases
+from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.label_svm import LabelSvm, label_svm
+from reference_attention.training.factored import log_curvatures
 from theorems.bounded import exact, value_of
 from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, at_least
-from theorems.core.claim_name import premises, sharper
+from theorems.core.claim_name import premise, premises, sharper
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
@@ -39,6 +41,7 @@ from theorems.curves.factored_starts import (
     margin_needed,
     uneven_factors,
 )
+from theorems.rounding.approximate import approximate
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.risk_change import risk_change
 from theorems.rounding.singular_values import nuclear_norm, singular_values
@@ -47,6 +50,7 @@ from theorems.token_selection.global_paths.margin_constants import MarginConstan
 from theorems.transformers_as_svms.factored_flow import SEPARATING
 
 SMOOTH, DESCENDS = sharper("smoothness"), sharper("descends")
+SAFE = premise("step-is-as-long-as-is-safe")
 CHANGE, DRIFT = sharper("imbalance-changes-by"), sharper("imbalance-drifts-at-most")
 KEPT = sharper("margin-is-kept", when="where steps are rounded by less than they move the risk")
 CERTIFICATE = sharper("certificate", when="where optimal tokens lead and all others score below the output")
@@ -71,7 +75,7 @@ def _cases() -> SearchStrategy[Case]:
     source="own; T-SVM proves nothing of it",
     claims=(
         *(*QUERY_CLAIMS, SVM_IS_OPTIMAL, SMOOTH, HEAD_IN_RANGE, QUERY_IN_RANGE),
-        *(*DESCENT_PREMISES, CHANGE, DRIFT, DESCENDS, KEPT),
+        *(*DESCENT_PREMISES, SAFE, CHANGE, DRIFT, DESCENDS, KEPT),
         *(*NORMALIZED_PREMISES, CERTIFICATE),
     ),
     assumptions=("queries-given", "well-behaved-loss", "strict-optimum", "separable"),
@@ -107,6 +111,7 @@ def tsvm_factored_descent(case: Case, under_test: Implementation) -> Iterator[Cl
 
         L(K⁺, Q⁺) ≤ L(K, Q) − (η/2) ‖∇L(K, Q)‖².
 
+    It is the step that the run is asked to take: a shorter one would do, and a run that stands still says nothing.
     From m(W(0)) ≥ κ + max(1, log(2(T − 1))) every m(W(t)) is hence at least m(W(0)) − κ, as for the flow.
 
     **No stationary point.** If v = K u then ∇_Q u = ∇Lᵀv, and if q = Q u separates the labels, c_q = min Y_i qᵀz_i > 0,
@@ -136,6 +141,7 @@ def tsvm_factored_descent(case: Case, under_test: Implementation) -> Iterator[Cl
         yield equal(CHANGE, *run.change, points="entry of a step")
         yield _drift(run)
     for run in runs:
+        yield _is_long(run)
         descent = run.steps_squared / 2
         moved = risk_change(run.before.at, run.weights_moved.reshape(len(descent), -1))
         yield at_least(DESCENDS, Form.EFFECTIVE, -moved.widen(run.risk_rounding), descent, points="step")
@@ -157,6 +163,23 @@ def _smoothness(data: QueryDataset, under_test: Implementation, rng: np.random.G
         found.append((lipschitz(data.problem, size + h) * h, norm(gradients[1] - gradients[0])))
     right, left = (np.stack(side) for side in zip(*found, strict=True))
     return at_least(SMOOTH, Form.EFFECTIVE, right, left, points="pair")
+
+
+def _is_long(run: FactoredRun) -> Claim:
+    """η (2 L̂ (M + r)² + c) ≥ 1, r = ‖∇L(K, Q)‖/(2 L̂ M² + c), at every iterate."""
+    points, problem = run.before, run.data.problem
+    M = np.maximum(singular_values(points.K)[:, 0], singular_values(points.Q)[:, 0])
+    at_point = lipschitz(problem, M)
+    moving = np.asarray(value_of(at_point) > 0)
+    # Where ∇L = 0 throughout, any step will do.
+    at_point, M = at_point[moving], M[moving]
+    r = norm(run.joint, axis=-1)[moving] * np.exp(exact(points.at.log_scale[moving])) / at_point
+    log_steps, constants = run.run.log_steps[:-1][moving], np.abs(log_curvatures(problem))
+    # The run adds logarithms of these sizes, each with its own rounding.
+    logs = np.abs(log_steps) + np.abs(points.at.log_scale[moving]) + 4 * np.abs(np.log(np.maximum(value_of(M), 1e-300)))
+    logs += 1 + constants[np.isfinite(constants)].sum()
+    left = approximate(log_steps, 16 * EPS * logs) + np.log(lipschitz(problem, M + r))
+    return at_least(SAFE, Form.EXACT, left, 0.0, scale=1.0, points="step")
 
 
 def lipschitz(problem: Problem, size: Numbers) -> Numbers:

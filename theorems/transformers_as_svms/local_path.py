@@ -20,7 +20,7 @@ from reference_attention.paths.local_path import LocalPath, SignedLog
 from reference_attention.risk import ScaledGradient
 from theorems.bounded import exact, value_of
 from theorems.core.att_svm import certify
-from theorems.core.claim import Claim, Form, NotANumber, Undecided, at_least, undecided_claim
+from theorems.core.claim import Claim, Form, NotANumber, Refuted, Undecided, at_least, undecided_claim
 from theorems.core.claim_name import premise, premises, sharper, stated_claim
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
@@ -177,6 +177,8 @@ def _path(bounds: LocalPathBounds, radii: Float64[np.ndarray, "r"], seed: int) -
     inside = (value_of(nu) <= (1 - INSIDE) * constants.mu) & (value_of(sizes) >= bounds.first)
     rays[~inside, 1] = rays[~inside, 0]
     path = follow_local_path(bounds, norms, rays.reshape(-1, constants.problem.d), seed)
+    if not np.array_equal(path.norms, norms):
+        raise Refuted(IN_THE_CONE, f"the path is of the radii {path.norms}, asked for at {norms}", Form.EXACT)
     if path.points.shape != (len(radii), constants.problem.d) or not np.isfinite(path.points).all():
         raise NotANumber(IN_THE_CONE, "the path has no finite point at each radius", Form.EXACT)
     rho, along, nu = bounds.sizes(path.points)

@@ -14,13 +14,14 @@ from generators.case import Case
 from generators.mixing_assumptions import exact_scores, penalty_of
 from generators.mixing_cases import MIXING, mixing_cases
 from reference_attention.svm.general_svm import GeneralSvm
-from theorems.core.claim import Claim, Ended, Form, Undecided, Verdict
+from theorems.core.claim import Claim, Ended, Form, Refuted, Undecided, Verdict
 from theorems.core.claim_name import premise, sharper, stated_claim
 from theorems.core.dataset_claims import query_claims
-from theorems.core.implementation import Implementation
+from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import calls
 from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
+from theorems.curves.missing_points import missing_claim
 from theorems.transformers_as_svms.attention_claims import RISK_IS_QUADRATIC, attention_claim, quadratic_risk_claim
 from theorems.transformers_as_svms.ball_claims import balls_at_least
 from theorems.transformers_as_svms.mixing_numbers import Lower, Mixing, balls, inner
@@ -43,6 +44,8 @@ RATIOS = sharper("sublevel-ratios", when="a set O_i has two tokens")
 MARGINS = sharper("sublevel-masked-margins")
 ALONG = sharper("sublevel-length-from-duals")
 CORRELATION = sharper("sublevel-correlation")
+RADII = premise("path-has-the-radii-asked-for", when=FOLLOWED)
+MULTIPLIERS = premise("path-has-its-multipliers", when=FOLLOWED)
 LOWEST = premise("path-is-lowest", when=FOLLOWED)
 PATH = stated_claim("path-correlation", when=FOLLOWED)
 OFFSET = sharper("offset-limit", when=FOLLOWED)
@@ -55,7 +58,8 @@ OFFSET_RATE = tolerance(
     "argued rate: the next term is O(1/ρ²), so that ρ²e stays bounded; a wrong limit makes it grow sixteenfold",
 )
 NEAR = 2.0**-20
-"""‖W̄_R − the point found‖ at most, in units of ‖W^mm‖; as a rule it is e^{−ρ/4}."""
+"""‖W̄_R − the point found‖ at most, in units of ‖W^mm‖, R the norm of the point; as a rule it is e^{−ρ/4}. No more than
+that may R be off, and a multiplier relatively: Newton's method leaves far less, and the claims allow more."""
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -80,6 +84,8 @@ def _cases() -> SearchStrategy[Case]:
         MARGINS,
         ALONG,
         CORRELATION,
+        RADII,
+        MULTIPLIERS,
         LOWEST,
         PATH,
         OFFSET,
@@ -130,7 +136,8 @@ def tsvm_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     **The path, enclosed.** The same with any shares w and P in place of W^mm, Σ w_j G_j = θP + Eᵀm + rest, bounds
     log n(L − L_⋆) from below on the whole ball; with w_j ∝ ν_j s_j(P) the bound meets P up to O(e^{−ρ/2}). And ⟨P, W⟩ ≤
-    R² − ‖W − P‖²/2: every minimiser lies within (2 gap/θ)^½ of P. No convexity of L is used.
+    R² − ‖W − P‖²/2: every minimiser lies within (2 gap/θ)^½ of P. No convexity of L is used. The path is asked for at
+    R = ρ‖W^mm‖ for several ρ, and has these radii; its multipliers η are those of ∇ nL(W) + ηW = 0.
 
     **Sharp.** Let the tokens S of margin 1 have unique duals λ_j > 0. W̄_R less its component along W^mm tends to
 
@@ -215,14 +222,33 @@ def _path_claims(mixing: Mixing, under_test: Implementation) -> Iterator[Claim]:
         return
     keys, svm, attention = mixing.data.keys, mixing.svm, mixing.attention
     points = under_test.mixing_path(keys, attention, mixing.lam, svm, rhos)
-    with ctx.workprec(max(one.bits for one in points)):
-        on_path = [OnPath(mixing, one.point) for one in points]
+    if len(points) != len(rhos):
+        raise Refuted(RADII, f"{len(points)} points at {len(rhos)} radii", Form.EXACT)
+
+    def of_the_reference() -> list[str]:
+        return [point.reason for point in REFERENCE.mixing_path(keys, attention, mixing.lam, svm, rhos)]
+
+    other = under_test.mixing_path is not REFERENCE.mixing_path
+    missing = missing_claim(RADII, [point.reason for point in points], of_the_reference if other else None)
+    if missing is not None:
+        yield missing
+        return
+    with ctx.workprec(max(point.bits for point in points)):
+        on_path = [OnPath(mixing, point.point) for point in points]
         size = arb(mixing.norm_squared).sqrt()
-        lowest = [(NEAR * size, one.distance) for one in on_path]
-        claims = [balls_at_least(LOWEST, Form.EFFECTIVE, lowest, points="radius")]
-        claims.append(balls_at_least(PATH, Form.LIMIT, [one.correlation for one in on_path], points="radius"))
+        radii = [(NEAR * size, abs(at.radius - arb(rho) * size)) for at, rho in zip(on_path, rhos, strict=True)]
+        radii += [(arb(0), abs(arb(point.rho) - arb(rho))) for point, rho in zip(points, rhos, strict=True)]
+        claims = [balls_at_least(RADII, Form.EXACT, radii, points="radius")]
+        multipliers = [
+            (NEAR * at.multiplier, abs(at.multiplier - point.multiplier))
+            for at, point in zip(on_path, points, strict=True)
+        ]
+        claims.append(balls_at_least(MULTIPLIERS, Form.EXACT, multipliers, points="radius"))
+        lowest = [(NEAR * size, at.distance) for at in on_path]
+        claims.append(balls_at_least(LOWEST, Form.EFFECTIVE, lowest, points="radius"))
+        claims.append(balls_at_least(PATH, Form.LIMIT, [at.correlation for at in on_path], points="radius"))
         offset = under_test.mixing_offset(svm, attention)
-        near, far = (one.offset_error(offset) for one in on_path)
+        near, far = (at.offset_error(offset) for at in on_path)
         unit = max(inner(balls(row), balls(row)) for row in mixing.masked_rows.values()).rsqrt()
         allowed = 2 * max(near * rhos[0] ** 2, unit) / rhos[1] ** 2
         limit = balls_at_least(OFFSET, Form.SHARP, [(allowed, far)], points="radius")

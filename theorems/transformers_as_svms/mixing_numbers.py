@@ -147,6 +147,10 @@ class Mixing:
         """δ = 2√2 ε/s⋆_min, by which no logit difference inside a set is further from its log-ratio; ε ≤ s⋆_min/2."""
         return arb(8).sqrt() * epsilon / arb(self.least_weight)
 
+    def lost_by_ratios(self, m: Balls, epsilon: arb) -> arb:
+        """‖m‖₁δ, by which mᵀEW may be above mᵀb."""
+        return sum((abs(x) for x in m), arb(0)) * self.deviation(epsilon)
+
     @cached_property
     def independent(self) -> list[Pair]:
         """Of the rows E, a maximal independent part."""
@@ -198,5 +202,5 @@ class Mixing:
         for j, w in shares.items():
             value += w * (arb(self.cost(j)) * (arb(self.best(j)) - epsilon) / w).log()
         value -= sum((a * self.log_ratio(pair) for a, pair in zip(m, self.independent, strict=True)), arb(0))
-        value -= sum((abs(a) for a in m), arb(0)) * self.deviation(epsilon)
+        value -= self.lost_by_ratios(m, epsilon)
         return Lower(value - inner(rest, rest).abs_upper().sqrt() * radius, slope)

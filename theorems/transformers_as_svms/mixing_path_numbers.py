@@ -61,6 +61,18 @@ class OnPath:
     point: Balls
 
     @cached_property
+    def multiplier(self) -> arb:
+        """η = −⟨∇ nL(W), W⟩/‖W‖², of ∇ nL(W) + ηW = 0: the covariance of ν + 2λ(s − s⋆) with the margins, by input."""
+        mixing, slope = self.mixing, arb(0)
+        margins = mixing.margins(self.point)
+        for i, shares in enumerate(mixing.weights(self.point)):
+            best = mixing.attention.weights[i]
+            lost = {t: arb(mixing.cost((i, t))) + 2 * arb(mixing.lam) * (s - arb(best[t])) for t, s in shares.items()}
+            mean = sum((s * lost[t] for t, s in shares.items()), arb(0))
+            slope += sum((s * (lost[t] - mean) * margins.get((i, t), arb(0)) for t, s in shares.items()), arb(0))
+        return slope / self.radius**2
+
+    @cached_property
     def excess(self) -> arb:
         """n(L − L_⋆)."""
         return self.mixing.excess(self.point)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from flint import arb
 
-from generators.margin_assumptions import Vector
+from generators.margin_assumptions import Vector, dot
 from reference_attention.svm.finite_part import Balls, mixing_offset
 from theorems.transformers_as_svms.mixing_numbers import Mixing, inner
 from theorems.transformers_as_svms.mixing_path_numbers import has_closed_form
@@ -18,7 +18,9 @@ from theorems.transformers_as_svms.mixing_path_numbers import has_closed_form
 BEYOND = (0.125, 3.0, 40.0)
 """r, beyond the least depth at which the bounds hold."""
 KICKS = (0.0, 0.01, 0.3)
-"""Moves along the rows of E, where the excess is quadratic; another is e^{−r/2}, which loses as much as the masked."""
+"""Moves along the rows of E, in logits, where the excess is quadratic; another is e^{−r/2}, which loses as much as the
+masked.
+"""
 WANDER = (0.0, 0.3, 2.0)
 """Moves in any direction that E does not see, in units of ‖W^mm‖."""
 
@@ -76,9 +78,13 @@ def _move(mixing: Mixing, W: Balls, kick: arb, wander: float, rng: np.random.Gen
     shift = rng.normal(size=len(W)).tolist()
     for pair in mixing.independent:
         row = mixing.level_rows[pair]
-        W = _add(W, row, kick * rng.normal())
+        # In logits: whatever the unit of the row.
+        W = _add(W, row, kick * rng.normal() / arb(dot(row, row)))
     flat = mixing.across([arb(x) for x in shift])[1]
-    size = arb(mixing.norm_squared).sqrt() / max(inner(flat, flat).sqrt(), arb(2) ** -20)
+    length = inner(flat, flat).sqrt()
+    if not length > 0:
+        return W
+    size = arb(mixing.norm_squared).sqrt() / length
     return [(a + wander * size * b).mid() for a, b in zip(W, flat, strict=True)]
 
 

@@ -18,11 +18,12 @@ from reference_attention.paths.nuclear_path import log_costs_of
 from reference_attention.svm.max_margin import Infeasible
 from theorems.bounded import exact, value_of
 from theorems.core.att_svm import end_as_infeasible
-from theorems.core.claim import Claim, Ended, Form, NotANumber, Verdict, at_least, section
+from theorems.core.claim import Claim, Ended, Form, NotANumber, Refuted, Verdict, at_least, section
 from theorems.core.claim_name import premise, premises, sharper, stated_claim
-from theorems.core.implementation import Implementation
+from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.nuclear_certificate import NuclearCertificate, nuclear_claim
-from theorems.core.tolerances import EXACT, tolerance
+from theorems.core.tolerances import tolerance
+from theorems.curves.missing_points import missing_claim
 from theorems.curves.nuclear_bounds import NUCLEAR_ROUNDING, NuclearBounds
 from theorems.curves.nuclear_limit import corrections, offset_in_closed_form
 from theorems.curves.nuclear_local_bounds import NuclearLocalBounds
@@ -69,7 +70,7 @@ def nuclear_local_claims(case: Case, under_test: Implementation) -> Iterator[Cla
     certificate = NuclearCertificate(data, alpha, found)
     optimal = nuclear_claim(certificate, SVM_IS_OPTIMAL)
     yield from premises(optimal)
-    if optimal.verdict is Verdict.FALSIFIED:
+    if optimal.verdict is not Verdict.UPHELD:
         raise Ended(optimal.name)
     local = NuclearLocalBounds(NuclearBounds(problem, certificate), under_test)
     if found.exact is None or not local.is_locally_optimal or not local.is_resolvable:
@@ -128,9 +129,14 @@ def _on_the_path(local: NuclearLocalBounds, begin: float) -> Iterator[Claim]:
     W = path.K @ np.swapaxes(path.Q, 1, 2)
     if W.shape != (len(radii), *svm.W.shape) or not np.isfinite(W[[not why for why in path.reasons]]).all():
         raise NotANumber(IN_CONE, "the path has no finite point at each radius", Form.EXACT)
+    if not np.array_equal(path.rho, radii) or len(path.reasons) != len(radii):
+        raise Refuted(IN_CONE, f"the path is of ρ = {path.rho}, asked for at {radii}", Form.EXACT)
+    other = local.under_test.nuclear_path is not REFERENCE.nuclear_path
+    reference = (lambda: REFERENCE.nuclear_path(problem, svm, radii).reasons) if other else None
+    if missing := missing_claim(IN_CONE, path.reasons, reference):
+        yield missing
     there = np.array([not why for why in path.reasons])
     if not there.any():
-        yield Claim(TURNS, Form.LIMIT, 0.0, 0.0, EXACT, undecided=f"no minimiser: {path.reasons[-1]}", not_found=True)
         return
     W, radii = W[there], radii[there]
     size, nu = local.sizes(W)

@@ -67,5 +67,18 @@ def test_newton_that_does_not_settle_says_so(monkeypatch: pytest.MonkeyPatch) ->
     svm = general_svm(KEYS, attention.sets, attention.first)
     assert isinstance(svm, GeneralSvm)
     monkeypatch.setattr("reference_attention.paths.mixing_path.STEPS", 1)
-    with pytest.raises(RuntimeError, match="does not settle at ρ = 12"):
-        mixing_path(KEYS, attention, PENALTY, svm, [12.0])
+    (point,) = mixing_path(KEYS, attention, PENALTY, svm, [12.0])
+    assert "does not settle: its last step is" in point.reason
+
+
+@pytest.mark.parametrize("unit", [1.0, 2.0**-80, 2.0**80])
+def test_points_have_the_radii_asked_for_in_any_unit(unit: float) -> None:
+    keys = OuterKeys(KEYS.tokens, KEYS.queries * unit)
+    attention = optimal_attention(SCORES, PENALTY)
+    svm = general_svm(keys, attention.sets, attention.first)
+    assert isinstance(svm, GeneralSvm)
+    for point, rho in zip(mixing_path(keys, attention, PENALTY, svm, [12.0, 40.0]), (12.0, 40.0), strict=True):
+        assert not point.reason
+        with ctx.workprec(point.bits):
+            square = sum((x * x for x in point.point), arb(0)) / (rho * rho * arb(svm.norm_squared))
+            assert abs(square - 1) < arb(2) ** -100

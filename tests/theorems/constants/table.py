@@ -12,6 +12,7 @@ from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.sequence_dataset import SequenceDataset
 from tests.theorems.constants.weakening import Constant, faded, lowered, scaled
+from tests.theorems.transformers_as_svms.mixing_examples import CASES as MIXING_CASES
 from theorems.bounded import exact
 from theorems.curves.joint_setup import JointSetup
 from theorems.curves.nuclear_bounds import NuclearBounds
@@ -286,6 +287,7 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant(LOCAL, "c_max H", "0", LocalPathBounds, "log_harm", _fewer_harm),
     Constant(LOCAL, "b min(x, 1)", "0", local_path_bounds, "bend", faded, AT_LESS),
     Constant(LOCAL, "κ_α of the nuclear norm", "0", NuclearLocalBounds, "kappa", scaled(1e-3)),
+    Constant(LOCAL, "R0 of the nuclear norm", "R0/2", NuclearLocalBounds, "first", scaled(0.5)),
     Constant(NUCLEAR, "κ with 2", "1", nuclear_path, "log_kappa", lowered(half)),
     Constant(NUCLEAR, "κ with n(T − 1)", "1", nuclear_path, "log_kappa", lowered(_log_rows)),
     Constant(NUCLEAR, "κ with c_max/c_min", "1", nuclear_path, "log_kappa", lowered(_log_slopes)),
@@ -305,6 +307,7 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant(MIXING, "log B", "log B/2", Mixing, "log_ceiling", lowered(half)),
     Constant(MIXING, "2√2 ε/s⋆_min", "a tenth", Mixing, "deviation", scaled(0.1)),
     Constant(MIXING, "(D/λ)^½", "a tenth", Mixing, "spread", scaled(0.1)),
+    Constant(MIXING, "‖m‖₁δ of the length", "0", Mixing, "lost_by_ratios", faded),
     Constant(STEEPEST, "γ", "1.5 γ", RowGeometry, "margin", scaled(1.5)),
     Constant(STEEPEST, "D'", "D'/4", RowGeometry, "diameter", scaled(0.25)),
     Constant(("steepest-one-input",), "τ", "0", steepest_one_input, "momentum_lag", faded),
@@ -421,6 +424,7 @@ WITNESSES: dict[str, dict[str, Case]] = {
     },
     "tsvm-frobenius-path": {"idle neighbours": _idle_queries(), "slopes apart": _slopes_apart()},
     "tsvm-nuclear-path": {"idle neighbours": _idle_queries().replace(seed=2), "slopes apart": _slopes_apart()},
+    "tsvm-mixing": {"a short query": MIXING_CASES["a-short-query"]},
     "tsvm-sequence": {"slopes apart": _sequence_with_slopes_apart()},
     "tsvm-local-path": {"eight equal rows": _equal_queries(4), "a far better token": _far_better_token()},
     "tsvm-no-stationary-point": {"the middle token selected": _middle_token()},

@@ -30,6 +30,7 @@ CASES: dict[str, Case] = {
     "two-tokens": mixing_case([np.eye(2)], [[1.0]], [8, 0], 1.0),
     "tied": mixing_case([np.eye(3)], [[1.0]], [2, 2, 0], 1.0),
     "twins": mixing_case([np.eye(3)] * 2, [[1.0]] * 2, [2, 1.5, 0], 0.5),
+    "a-short-query": mixing_case([np.eye(3)[[0, 1]], np.eye(3)[[0, 2]]], [[1.0, 1.0], [2.0**-7, 0.0]], [4, 0, 4], 1.0),
     "turned": mixing_case([np.eye(4) - 0.5], [[1.0, -2.0]], [1, 0, -3, 4], 1.25),
 }
 """By what is particular about them."""

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 
 from generators.case import Case
 from generators.optimal_sets import HEAD_ARRAYS, head_of
-from generators.relu_heads import RELU, capped_head_cases, masked_tokens_cost, relu_head
+from generators.relu_heads import RELU, STEP, STEPS, capped_head_cases, masked_tokens_cost, relu_head
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.training.relu_descent import ReluRun
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.faults import fault_named
-from theorems.transformers_as_svms.conjecture_mixing import conjecture_mixing
+from theorems.transformers_as_svms.conjecture_mixing import conjecture_mixing, growth_claims
 
 
 def relu_case(X: Any, queries: Any, units: Any, weights: Any, Y: Any = None) -> Case:
@@ -81,6 +81,17 @@ def test_growth_along_another_svm_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
     assert (late > 0.505).sum() <= 1
     found = check(conjecture_mixing, CAPPED, REFERENCE)
     assert found.verdict in (Verdict.FALSIFIED, Verdict.INCONCLUSIVE)
+
+
+@pytest.mark.parametrize(
+    ("from_step", "verdict"), [(500, Verdict.FALSIFIED), (100, Verdict.INCONCLUSIVE), (0, Verdict.INCONCLUSIVE)]
+)
+def test_weights_that_do_not_move_do_not_grow(from_step: int, verdict: Verdict) -> None:
+    """From a quarter of the run on, when it had grown before; from earlier on there is nothing to compare with."""
+    run = ReluRun.of(CAPPED.problem, head_of(CAPPED), STEP / CAPPED.problem.key_scale, STEPS)
+    run.points[from_step:] = run.points[from_step]
+    *_, claim = growth_claims(CAPPED, run, REFERENCE)
+    assert (claim.name, claim.verdict) == ("grows-along-general-svm", verdict)
 
 
 def test_an_input_that_is_turned_off_costs_nothing() -> None:

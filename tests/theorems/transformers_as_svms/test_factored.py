@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from generators.assumptions import assumption_named
 from generators.case import Case
 from reference_attention.query_dataset import QueryDataset
-from reference_attention.training.factored import Layout, factored_slope
+from reference_attention.training.descent import Stop
+from reference_attention.training.factored import Layout, factored_slope, safe_step_of
 from reference_attention.training.factored_flow import FactoredFlow, factored_flow
 from tests.theorems.token_selection.faults import planted
 from tests.theorems.token_selection.global_paths.test_descent_from_a_margin import seen
@@ -53,6 +54,7 @@ CAUGHT_BY = {
     "factors-at-two-speeds": {"imbalance-changes-by"},
     "factors-of-rank-one": {"run-is-the-one-asked-for"},
     "factors-rotated": {"imbalance-changes-by"},
+    "factored-descent-stands-still": {"step-is-as-long-as-is-safe"},
 }
 FLOW_CATCHES = {
     "factor-frozen": {"imbalance-is-conserved", "flow-chords"},
@@ -106,6 +108,15 @@ def _upheld(case: Case, implementation: Any) -> bool:
     return check(statement(DESCENT), case, implementation).verdict is Verdict.UPHELD
 
 
+def test_steps_of_half_the_safe_length_are_seen_and_safe_ones_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At every step of two runs, from far and from near; ln 2 is what is lacking."""
+    module = "reference_attention.training.factored_descent.safe_step_of"
+    monkeypatch.setattr(module, lambda *of: safe_step_of(*of) - np.log(2.0))
+    claim = claims_of(DESCENT, CASE, REFERENCE)["step-is-as-long-as-is-safe"]
+    assert claim.verdict is Verdict.FALSIFIED
+    assert claim.slack == pytest.approx(-np.log(2.0), rel=1e-9)
+
+
 def test_a_start_of_ones_own_is_taken_if_it_is_definite() -> None:
     assumption = assumption_named("definite-imbalance")
     definite = queried(*TWO, K0=[[2, 0], [0, 2]], Q0=[[1, 0], [0, 1]])
@@ -128,6 +139,18 @@ def test_a_curve_of_straight_pieces_is_no_flow() -> None:
     claims = claims_of(FLOW, CASE, faulty)
     assert claims["flow-chords"].verdict is Verdict.FALSIFIED
     assert claims["imbalance-is-conserved"].verdict is Verdict.FALSIFIED
+
+
+def test_a_flow_that_our_solver_gives_up_is_undecided_and_that_of_another_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def gives_up(*given: Any, **asked: Any) -> FactoredFlow:
+        return replace(factored_flow(*given, **asked), stop=Stop.STATIONARY)
+
+    other = REFERENCE.replace("other", factored_flow=gives_up)
+    assert claims_of(FLOW, CASE, other)["norm-diverges"].verdict is Verdict.FALSIFIED
+    monkeypatch.setattr("theorems.curves.followed_factors.REFERENCE", other)
+    assert claims_of(FLOW, CASE, other)["norm-diverges"].verdict is Verdict.INCONCLUSIVE
 
 
 def test_curvature_of_a_piece_is_that_of_the_risk() -> None:

@@ -57,6 +57,10 @@ CAUGHT = {
     "finite-part-not-the-least": "finite-part-is-least",
     "mixing-path-on-the-ray": "path-is-lowest",
     "mixing-path-predicted": "path-is-lowest",
+    "mixing-path-at-one-radius": "path-has-the-radii-asked-for",
+    "mixing-path-at-twice-the-radius": "path-has-the-radii-asked-for",
+    "mixing-path-multipliers-doubled": "path-has-its-multipliers",
+    "mixing-path-leaves-radii-out": "path-has-the-radii-asked-for",
     "mixing-offset-is-finite-part": "offset-limit",
     "mixing-offset-without-duals": "offset-limit",
     "temperature": "ratios-on-the-ray",
@@ -112,6 +116,13 @@ def test_the_lower_bound_meets_the_path_and_no_point_of_the_ball_is_below_it() -
             moved = [x + (arb(1) / 8 if k == j else 0) for j, x in enumerate(found.point)]
             scale = on_path.radius / inner(moved, moved).sqrt()
             assert mixing.excess([scale * x for x in moved]) > on_path.excess
+
+
+def test_a_path_that_our_newton_does_not_find_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reference_attention.paths.mixing_path.STEPS", 1)
+    outcome = check(tsvm_mixing, CASES["two-inputs"], REFERENCE)
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert "path-has-the-radii-asked-for: points at 0 of 2 radii: Newton's method does not settle" in outcome.reason
 
 
 def test_a_ball_that_is_no_number_decides_nothing_and_a_failure_is_told_before_it() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,6 +43,13 @@ def bounds_of(data: QueryDataset) -> NuclearBounds:
     svm = nuclear_max_margin(data.keys, data.problem.optimal)
     assert isinstance(svm, NuclearMaxMargin)
     return NuclearBounds(data.problem, NuclearCertificate(data, data.problem.optimal, svm))
+
+
+class Faced(NuclearBounds):
+    """The bounds of a given M and face."""
+
+    def __init__(self, M: Any, face: Any) -> None:
+        self.__dict__.update(M=M, face=face)
 
 
 @lru_cache
@@ -90,13 +99,74 @@ def test_the_offset_in_closed_form_is_that_of_the_path(seed: int) -> None:
 
 def test_points_of_the_face_are_at_no_distance_from_it() -> None:
     bounds = bounds_of(on_the_sphere(1, 4, 6, 10))
-    assert bounds.face is not None
     U1, V1, _ = bounds.face
     root = np.random.default_rng(0).standard_normal((5, U1.shape[1], U1.shape[1]))
     on_it = U1 @ (root @ root.mT) @ V1.T
     assert bounds.face_distance(on_it) == pytest.approx(0.0, abs=1e-12)
     off_it = on_it - 3 * U1[:, :1] @ V1[:, :1].T
     assert (bounds.face_distance(off_it) > 1e-3).any()
+
+
+@pytest.mark.parametrize("below", [0.0, 5e-7, 2e-6, 0.5])
+def test_the_face_is_near_whatever_its_singular_values_are(below: float) -> None:
+    """M = diag(1, 1 − below, 0.4) and every r: ‖W − F‖_⋆ ≤ 2√(R(R − ⟨M, W⟩)/g), R = ‖W‖_⋆.
+
+    The signs of W = −e₂e₂ᵀ and of what is near it are where e is used up.
+    """
+    rng = np.random.default_rng(0)
+    near = np.diag([1.0, -1.0, 0.0]) + 1e-3 * rng.standard_normal((200, 3, 3))
+    drawn = rng.standard_normal((400, 3, 1)) @ rng.standard_normal((400, 1, 3))
+    askew = rng.standard_normal((400, 3, 3)) * [1.0, 1.0, 0.05] * np.array([1.0, 1.0, 0.05])[:, None]
+    W = np.concatenate([near, drawn, askew, np.diag([1.0, 1.0, 1.0])[None], np.diag([0.0, -1.0, 0.0])[None]])
+    M = np.diag([1.0, 1 - below, 0.4])
+    R = np.linalg.svd(W, compute_uv=False).sum(axis=1)
+    for r in (1, 2, 3):
+        bounds = Faced(M, (np.eye(3)[:, :r], np.eye(3)[:, :r], 1 - np.append(np.diag(M), 0.0)[r]))
+        if bounds.face[2] > 0:
+            e = R - np.einsum("ab,mab->m", M, W)
+            assert (bounds.face_distance(W) <= bounds.from_face(R, e)).all()
+
+
+def test_singular_values_that_are_nearly_one_are_in_the_face() -> None:
+    """G_1 = e1e1ᵀ and G_2 = (1 − 5e-7) e2e2ᵀ with λ = (1, 1): not proven, σ_2 = 1 − 5e-7, and g = 1."""
+    data = QueryDataset([[[1.0, 0], [0, 0]], [[0, 1 - 5e-7], [0, 0]]], np.eye(2), [1, 1], [1, 1])
+    svm = bounds_of(data).svm
+    assert svm.exact is None
+    bounds = NuclearBounds(
+        data.problem, NuclearCertificate(data, svm.alpha, replace(svm, duals=np.array([[0.0, 1], [0, 1]])))
+    )
+    assert np.linalg.svd(bounds.M, compute_uv=False)[1] == pytest.approx(1 - 5e-7, abs=1e-15)
+    U1, _, g = bounds.face
+    assert (U1.shape[1], g) == (2, pytest.approx(1.0))
+    assert check(tsvm_nuclear_path, case_of(data), REFERENCE).verdict is Verdict.UPHELD
+
+
+@pytest.mark.parametrize("exponent", [-8, -16, -20, -26])
+@pytest.mark.parametrize("seed", [5, 6, 10, 16])
+def test_inputs_of_mixed_scale_raise_no_false_alarm(seed: int, exponent: int) -> None:
+    """The first input's tokens and query are so many times shorter: τ is that of the shortest rows."""
+    data = on_the_sphere(seed)
+    X, z = np.array(data.X), np.array(data.queries)
+    X[0], z[0] = np.ldexp(X[0], exponent), np.ldexp(z[0], exponent)
+    outcome = check(tsvm_nuclear_path, case_of(QueryDataset(X, z, data.Y, data.v)), REFERENCE)
+    assert outcome.verdict is not Verdict.FALSIFIED, outcome.reason
+
+
+@pytest.mark.parametrize("seed", [0, 10, 17])
+def test_a_unit_of_keys_by_a_power_of_two_changes_no_digit(seed: int) -> None:
+    data = on_the_sphere(seed)
+    X = np.array(data.X)
+    X[0] /= 256
+    first, second = (
+        nuclear_max_margin(QueryDataset(X * unit, data.queries, data.Y, data.v).keys, data.problem.optimal)
+        for unit in (1.0, 2.0)
+    )
+    assert isinstance(first, NuclearMaxMargin)
+    assert isinstance(second, NuclearMaxMargin)
+    assert (first.rank, first.undecided) == (second.rank, second.undecided)
+    if first.exact is not None:
+        assert (first.W == 2 * second.W).all()
+        assert (first.gap, first.margins.tolist()) == (second.gap, second.margins.tolist())
 
 
 def test_images_of_symmetric_matrices() -> None:
@@ -114,3 +184,15 @@ def test_the_certificate_says_what_is_wrong() -> None:
     other = nuclear_claim(NuclearCertificate(data, (data.problem.optimal + 1) % 3, svm))
     assert other.verdict is Verdict.FALSIFIED
     assert other.detail == "K, Q, duals or α do not fit the data"
+
+
+def test_a_limit_that_floats_do_not_solve_is_not_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def singular(*given: Any) -> Any:
+        raise np.linalg.LinAlgError
+
+    bounds = bounds_of(on_the_sphere(0))
+    costs = log_costs_of(bounds.problem, bounds.svm)
+    system = NuclearOffsets.of(bounds.svm, costs)
+    monkeypatch.setattr(np.linalg, "solve", singular)
+    assert np.isnan(offset_in_closed_form(bounds, costs).value).all()
+    assert corrections(system, 1e5) == (np.inf, np.inf)

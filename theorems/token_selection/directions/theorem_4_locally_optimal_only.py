@@ -67,6 +67,8 @@ POINT_IS_BELOW = sharper("finite-point-is-below", when=AT_R_AND_BEYOND)
 IS_OUTDONE = sharper("neighbourhood-is-outdone", when=AT_R_AND_BEYOND)
 LEAVES = stated_claim("path-leaves-or-stays-bounded", when=WIDE)
 NARROW_LEAVES = stated_claim("narrow-path-leaves-or-stays-bounded", when=NARROW)
+IN_CONE = premise("path-is-in-the-cone", when=WIDE)
+NARROW_IN_CONE = premise("narrow-path-is-in-the-cone", when=NARROW)
 IS_LOWEST = premise("path-is-no-higher-than-its-seeds", when=WIDE)
 NARROW_IS_LOWEST = premise("narrow-path-is-no-higher-than-its-seeds", when=NARROW)
 NORM_GROWS = sharper("narrow-path-norm-grows", when="the same, in case (A1) or (B)")
@@ -109,6 +111,8 @@ def _cases() -> SearchStrategy[Case]:
         IS_OUTDONE,
         LEAVES,
         NARROW_LEAVES,
+        IN_CONE,
+        NARROW_IN_CONE,
         IS_LOWEST,
         NARROW_IS_LOWEST,
         NORM_GROWS,
@@ -191,8 +195,9 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
         yield from in_a_beaten_neighbourhood(region, under_test, case.rng())
     elif isinstance(region, Outdone):
         yield from in_an_outdone_neighbourhood(region, under_test, case.rng())
-    for within, leaves, lowest in ((cone, LEAVES, IS_LOWEST), (region.narrow, NARROW_LEAVES, NARROW_IS_LOWEST)):
-        path = local_path(region, within, under_test, case.seed, lowest)
+    paths = ((cone, LEAVES, IN_CONE, IS_LOWEST), (region.narrow, NARROW_LEAVES, NARROW_IN_CONE, NARROW_IS_LOWEST))
+    for within, leaves, in_cone, lowest in paths:
+        path = local_path(region, within, under_test, case.seed, in_cone, lowest)
         if path is not None:
             yield from on_the_path(region, path, leaves)
             if within is region.narrow:
@@ -283,7 +288,9 @@ def on_the_path(region: Region, followed: FollowedLocalPath, leaves: str) -> Ite
     either = np.maximum(apart / region.delta, region.radius / size)
     claim = at_least(leaves, Form.LIMIT, either, 1.0, points="radius")
     branch = "the norm grows, the direction stays away" if followed.grows else "the norm stays bounded"
-    last = f"‖p̄(R)‖ = {path.sizes[-1]:.6g} and ‖p̄(R)/‖p̄(R)‖ − q‖ = {apart.value[-1]:.3g} at R = {path.norms[-1]:.6g}"
+    last = (
+        f"‖p̄(R)‖ = {path.sizes[-1]:.6g} and ‖p̄(R)/‖p̄(R)‖ − q‖ = {apart.value[-1]:.3g} at R = {followed.norms[-1]:.6g}"
+    )
     yield replace(claim, detail=f"{branch}: {last}", branch=branch) if math.isfinite(claim.slack) else claim
     yield from premises(followed)
 
@@ -293,16 +300,16 @@ def in_the_narrow_cone(region: Region, followed: FollowedLocalPath) -> Claim:
     path = followed.path
     if isinstance(region, Beaten):
         # ‖p̄(R)‖ ≥ (Rθ* − log(2T S_low/w))/(μ + Bδ').
-        least, noise = region.norm_at_least(path.norms), followed.noise * (1 + 1 / region.near)
-        rounding = noise / path.norms + 8 * EPS
-        shares = path.sizes / path.norms, least / path.norms
+        least, noise = region.norm_at_least(followed.norms), followed.noise * (1 + 1 / region.near)
+        rounding = noise / followed.norms + 8 * EPS
+        shares = path.sizes / followed.norms, least / followed.norms
         return at_least(NORM_GROWS, Form.LIMIT, *shares, rounding=rounding, why=PATH_NORM, points="radius")
     # ‖p̄(R)‖ ≤ R_q.
     return at_least(NORM_BOUNDED, Form.LIMIT, region.radius, norm(exact(path.points), axis=1), points="radius")
 
 
 def local_path(
-    region: Region, cone: Cone, under_test: Implementation, seed: int, lowest: str
+    region: Region, cone: Cone, under_test: Implementation, seed: int, in_cone: str, lowest: str
 ) -> FollowedLocalPath | None:
     """The local path in that cone, seeded with R x*; None if rounding hides what is compared at all radii."""
     costs, unit = region.costs, 1 / region.better.margin
@@ -316,5 +323,16 @@ def local_path(
     seeds = np.array([region.better.unit * size for size in (*norms, region.first) if size > 0])
     axis = region.found.unit
     return FollowedLocalPath.of(
-        costs.problem, costs.alpha, under_test, axis, cone.mu, cone.radius, norms, seeds, costs.reach, seed, lowest
+        costs.problem,
+        costs.alpha,
+        under_test,
+        axis,
+        cone.mu,
+        cone.radius,
+        np.unique(norms),
+        seeds,
+        costs.reach,
+        seed,
+        in_cone,
+        lowest,
     )

@@ -65,7 +65,7 @@ from theorems.core.claim import Claim, Form, at_least
 from theorems.core.claim_name import sharper, stated_claim
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import tolerance
-from theorems.curves.joint_minimiser import PATH_IS_LOWEST, JointMinimiser
+from theorems.curves.joint_minimiser import IN_THE_BALLS, PATH_IS_LOWEST, JointMinimiser
 from theorems.curves.joint_sets import LARGEST_EXPONENT, NEGLIGIBLE, Points, SublevelSet, with_series
 from theorems.curves.joint_setup import NON_OPTIMALITY, JointSetup, competitors, nonoptimality_bounds, rounded_often
 from theorems.rounding.attention_at import Numbers
@@ -92,7 +92,7 @@ LIMIT_MARGINS = sharper("limit-margins")
 LIMIT_DIRECTION = stated_claim("limit-direction")
 LIMIT_REACHED = sharper("limit-reached", when="the radius is large enough to see the limit")
 LIMIT_HEAD = stated_claim("limit-head", when="the bound on 1 − cos(v, v_mm) is at most 1")
-LIMIT_CLAIMS = (PATH_IS_LOWEST, LIMIT_MARGINS, LIMIT_DIRECTION, LIMIT_REACHED, LIMIT_HEAD)
+LIMIT_CLAIMS = (IN_THE_BALLS, PATH_IS_LOWEST, LIMIT_MARGINS, LIMIT_DIRECTION, LIMIT_REACHED, LIMIT_HEAD)
 """What is claimed of a minimiser."""
 
 VISIBLE = 1e-6

@@ -28,7 +28,7 @@ from reference_attention.losses import loss_named
 from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
 from tests.theorems import oracle
-from tests.theorems.token_selection.faults import FAULTS
+from tests.theorems.token_selection.faults import FAULTS, planted
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
@@ -62,6 +62,16 @@ def test_the_alias_and_the_definitions() -> None:
     assert list(DEFINITIONS) == ["definition-1", "definition-2", "definition-3"]
     for one in DEFINITIONS.values():
         assert one.resolve()
+
+
+@pytest.mark.parametrize("fault", ["local-path-at-twice-the-radius", "local-path-at-one-radius"])
+def test_a_local_path_without_the_radii_asked_for_is_caught(fault: str) -> None:
+    under_test = planted(fault)[fault]
+    cases = draw_cases(statement_named("theorem-4"), 6, 0, every=False)
+    claims = [claim for case in cases for claim in check(statement_named("theorem-4"), case, under_test).claims]
+    seen = {claim.name for claim in claims if claim.verdict is Verdict.FALSIFIED}
+    assert seen & {"path-is-in-the-cone", "path-is-no-higher-than-its-seeds"}
+    assert seen & {"narrow-path-is-in-the-cone", "narrow-path-is-no-higher-than-its-seeds"}
 
 
 # Where the paper is not exact.

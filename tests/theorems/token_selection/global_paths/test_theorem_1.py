@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from generators.case import Case
 from reference_attention.paths.regularization_path import regularization_path
 from reference_attention.svm.max_margin import MaxMargin, max_margin
-from tests.theorems.token_selection.faults import FAULTS
+from tests.theorems.token_selection.faults import FAULTS, planted
 from tests.theorems.token_selection.path_cases import (
     BEYOND_FLOAT,
     CORNERS,
@@ -64,6 +64,9 @@ CAUGHT_BY: dict[str, str] = {
 }
 """A claim that each fault falsifies."""
 
+PATHS = ("path-at-twice-the-radius", "path-at-half-the-radius", "path-at-one-radius", "path-leaves-radii-out")
+"""Faults in the radii of the optimiser's path."""
+
 MISSED = {
     "gradient-too-long": "the path minimises a risk; twice its gradient vanishes at the same points",
 }
@@ -81,6 +84,12 @@ def test_reference_upholds_generated_cases(given_case: Case) -> None:
 def test_reference_upholds_the_corners(name: str) -> None:
     outcome = check(statement("theorem-1"), CORNERS[name], REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+
+@pytest.mark.parametrize("fault", PATHS)
+def test_a_path_without_the_radii_asked_for_is_caught(fault: str) -> None:
+    under_test = planted(fault)[fault]
+    assert "minimised-path-is-on-the-sphere" in falsified("theorem-1", CORNERS["several-inputs"], under_test)
 
 
 def test_what_lies_beyond_float64_is_undecided_with_a_reason() -> None:

@@ -14,7 +14,7 @@ from reference_attention.paths.joint import Joint, head_drops
 from reference_attention.paths.joint_search import JointMinimum
 from reference_attention.training.joint_descent import JointTrajectory
 from theorems.bounded import exact
-from theorems.core.claim import Claim, NotANumber, Verdict
+from theorems.core.claim import Claim, NotANumber, Refuted, Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.curves.joint_minimiser import JointMinimiser, has_digits
 from theorems.curves.joint_sets import _log_losses
@@ -130,7 +130,7 @@ def test_a_minimiser_that_is_not_lowest_is_refuted_by_one_that_is() -> None:
         found = REFERENCE.joint_minimiser(*given)
         return replace(found, path=replace(found.path, prompts=-found.path.prompts))
 
-    [claim] = limits_of(setup_3b(), joint_minimiser=lost)
+    *_, claim = limits_of(setup_3b(), joint_minimiser=lost)
     assert (claim.name, claim.verdict) == ("path-is-lowest", Verdict.FALSIFIED)
     assert "a search finds a lower one" in claim.detail
 
@@ -179,3 +179,25 @@ def test_losses_over_the_whole_range() -> None:
     u = np.array([-800.0, -1.0, 0.0, 1.0, 500.0])
     found = _log_losses(exact(np.zeros(5)), exact(u))
     assert found.value == pytest.approx([math.log(math.log1p(math.exp(-x))) if x > -700 else math.log(-x) for x in u])
+
+
+@pytest.mark.parametrize("part", ["prompts", "offsets"])
+def test_a_pair_beyond_its_balls_is_no_minimiser(part: str) -> None:
+    """A prompt of norm 2R, and a head of norm 2r."""
+
+    def longer(*given: Any) -> JointMinimum:
+        found = REFERENCE.joint_minimiser(*given)
+        direction = given[0].svm.direction * np.exp(found.path.log_head_radii[0])
+        by = {"prompts": 2 * found.path.prompts, "offsets": 2 * found.path.offsets + direction}
+        return replace(found, path=replace(found.path, **{part: by[part]}))
+
+    [claim] = limits_of(setup_3b(), joint_minimiser=longer)
+    assert (claim.name, claim.verdict) == ("path-is-in-the-balls", Verdict.FALSIFIED)
+
+
+def test_a_pair_of_another_radius_is_not_the_one_asked_for() -> None:
+    def nearer(joint: Joint, schedule: Any, R: float, starts: Any) -> JointMinimum:
+        return REFERENCE.joint_minimiser(joint, schedule, R / 2, starts)
+
+    with pytest.raises(Refuted, match="asked for at"):
+        limits_of(setup_3b(), joint_minimiser=nearer)
