@@ -26,9 +26,9 @@ from reference_attention.floats import EPS
 from reference_attention.svm.label_svm import LabelSvm, label_svm
 from reference_attention.svm.max_margin import Infeasible
 
-NOISE = 2.0**-40
-"""Share of the largest singular value of the k_iα − k_it below which one is rounding: no prompt of length R moves a logit
-along its direction by more than that share of R max‖k_iα − k_it‖, up to the number of rows."""
+NOISE = 2.0**-46
+"""Share of the largest singular value of the k_iα − k_it below which one is rounding: no prompt of length R moves a
+logit along its direction by more than that share of R max‖k_iα − k_it‖, up to the number of rows."""
 Drops = tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n T"]]
 """Sign and logarithm of what an output loses with each token in place of α, :func:`head_drops`."""
 

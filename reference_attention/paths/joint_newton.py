@@ -86,7 +86,8 @@ class Local:
     Attributes:
         y, p: the pair.
         value, slope, second: the function, its gradient and second derivative.
-        across: an orthonormal basis Q of the moves across p that the risk sees, (k, t); p moves along R(p + Qτ)/‖p + Qτ‖.
+        across: an orthonormal basis Q of the moves across p that the risk sees, (k, t); p moves along
+            R(p + Qτ)/‖p + Qτ‖.
     """
 
     y: Float64[np.ndarray, "e"]

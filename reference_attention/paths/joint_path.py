@@ -134,7 +134,9 @@ def begin_branch(
 ) -> Branch:
     """The local minimiser at R that descent reaches from the head r v̄_mm and the prompt R·start/‖start‖."""
     spheres = Spheres(joint, schedule(R), R, basis)
-    return Branch(spheres, *_minimise(spheres, np.zeros(basis.shape[1]), R * joint.unit_prompt(start), *(ends or ON_THE_WAY)))
+    return Branch(
+        spheres, *_minimise(spheres, np.zeros(basis.shape[1]), R * joint.unit_prompt(start), *(ends or ON_THE_WAY))
+    )
 
 
 def advance_branch(
@@ -176,7 +178,9 @@ def descend_at_radius(
     """The local minimiser at one radius that descent reaches from the prompt R·start/‖start‖
     and the offset ``heads``."""
     spheres = Spheres(joint, schedule(R), R, complement(joint.svm.direction))
-    return path_of([Branch(spheres, *_minimise(spheres, spheres.basis.T @ heads, R * joint.unit_prompt(start), GRADIENT))])
+    return path_of(
+        [Branch(spheres, *_minimise(spheres, spheres.basis.T @ heads, R * joint.unit_prompt(start), GRADIENT))]
+    )
 
 
 def head_at(joint: Joint, log_r: float, p: Float64[np.ndarray, "dk"]) -> Float64[np.ndarray, "d"]:

@@ -148,9 +148,7 @@ def joint_setup(
     return JointSetup(case.problem, Joint(tokens, case.problem.keys, alpha, svm), optimality.nu, separator, target)
 
 
-def margin_rounding(
-    keys: Float64[np.ndarray, "n T k"], alpha: Int64[np.ndarray, "n"], separator: MaxMargin
-) -> float:
+def margin_rounding(keys: Float64[np.ndarray, "n T k"], alpha: Int64[np.ndarray, "n"], separator: MaxMargin) -> float:
     """How far rounding moves the margins of p_mm, eps max Σ|k_iα − k_it||p_mm|."""
     rows = chosen_rows(keys, alpha)[:, None] - keys
     return float(EPS * np.max(np.abs(rows) @ np.abs(separator.p)))
