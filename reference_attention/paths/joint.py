@@ -22,9 +22,13 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
+from reference_attention.floats import EPS
 from reference_attention.svm.label_svm import LabelSvm, label_svm
 from reference_attention.svm.max_margin import Infeasible
 
+NOISE = 2.0**-46
+"""Share of the largest singular value of the k_iα − k_it below which one is rounding: no prompt of length R moves a
+logit along its direction by more than that share of R max‖k_iα − k_it‖, up to the number of rows."""
 Drops = tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n T"]]
 """Sign and logarithm of what an output loses with each token in place of α, :func:`head_drops`."""
 
@@ -69,6 +73,34 @@ class Joint:
     def longest_row(self) -> float:
         """max ‖k_iα − k_it‖: no prompt of length R has a logit beyond R times it."""
         return float(np.max(np.linalg.norm(self.rows, axis=-1)))
+
+    def output_rounding(self, w: Float64[np.ndarray, "d"]) -> float:
+        """How far the rounding of v̄_mm and of sums moves an output w·z_it.
+
+        Far enough across v̄_mm a head has outputs, and a risk, that are nothing else: a support has a slope of one
+        rounding there, and at r = e^{10⁸} nothing bounds how far a solver follows it.
+        """
+        return float(np.linalg.norm(w) * np.max(np.linalg.norm(self.tokens, axis=-1))) * (w.size + 8) * EPS
+
+    @cached_property
+    def seen(self) -> Float64[np.ndarray, "k m"] | None:
+        """An orthonormal basis of the span of the k_iα − k_it, as columns; None where they span everything, or nothing.
+
+        The risk depends on the part of p there alone, so its minimisers of a given norm lie there. Directions are left
+        out if along them the rows are below :data:`NOISE` of the largest: a null space, and what the rounding of keys
+        makes of it.
+        """
+        rows = self.rows[self.others]
+        _, sizes, directions = np.linalg.svd(rows, full_matrices=False)
+        kept = directions[sizes > NOISE * float(sizes.max(initial=0.0))]
+        return None if len(kept) in (0, rows.shape[1]) else np.asarray(kept.T)
+
+    def unit_prompt(self, q: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "k"]:
+        """The direction of the part of q in that span; any direction of the span where q has no such part."""
+        if self.seen is not None:
+            part = self.seen.T @ q
+            q = self.seen @ part if part.any() else self.seen[:, 0]
+        return np.asarray(q / float(np.linalg.norm(q)))
 
     @cached_property
     def drops(self) -> Float64[np.ndarray, "n T"]:

@@ -46,8 +46,9 @@ class Pair:
 
     @property
     def rank(self) -> float:
-        """The risk, lower is better; one that is no number is worst."""
-        return self.risk if math.isfinite(self.risk) else math.inf
+        """The most that the risk may be, given the rounding of outputs; lower is better, no number is worst."""
+        most = self.risk + self.joint.output_rounding(self.w)
+        return most if math.isfinite(most) else math.inf
 
     @property
     def lowest_margin(self) -> float:

@@ -58,6 +58,14 @@ class Spheres:
         """The largest ‖z_it‖."""
         return float(np.max(np.linalg.norm(self.joint.tokens, axis=-1)))
 
+    def across(self, p: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "k t"]:
+        """An orthonormal basis of the moves of a prompt across itself that the risk sees, as columns."""
+        seen = self.joint.seen
+        if seen is None:
+            return complement(p / self.R)
+        part = seen.T @ p
+        return np.asarray(seen @ complement(part / float(np.linalg.norm(part))))
+
     def offset(self, y: Float64[np.ndarray, "*b e"]) -> Float64[np.ndarray, "*b d"]:
         """The w with ‖r v̄_mm + w‖ = r whose part across v̄_mm is y."""
         size = np.linalg.norm(y, axis=-1, keepdims=True)
@@ -78,7 +86,8 @@ class Local:
     Attributes:
         y, p: the pair.
         value, slope, second: the function, its gradient and second derivative.
-        across: an orthonormal basis Q of the complement of p, (k, k − 1); p moves along R(p + Qτ)/‖p + Qτ‖.
+        across: an orthonormal basis Q of the moves across p that the risk sees, (k, t); p moves along
+            R(p + Qτ)/‖p + Qτ‖.
     """
 
     y: Float64[np.ndarray, "e"]
@@ -112,7 +121,7 @@ class Together:
         s = self.spheres
         value, gradient, second = joint_curvature(s.joint, s.log_r, s.offset(y), p)
         d, e, u = s.basis.shape[0], y.size, s.joint.svm.direction
-        across = complement(p / s.R) if self.moves else np.zeros((p.size, 0))
+        across = s.across(p) if self.moves else np.zeros((p.size, 0))
         inverse = math.exp(-min(s.log_r, 690.0))
         ratio = y * inverse
         root = math.sqrt(max(1 - float(ratio @ ratio), 1e-2))
@@ -151,7 +160,7 @@ class PromptAlone:
         """With derivatives."""
         s = self.spheres
         value, gradient, second = excess_curvature(s.joint, s.log_r, self.w, self.drops, p)
-        across = complement(p / s.R)
+        across = s.across(p)
         if self.kept is not None:
             _, sizes, basis = np.linalg.svd(self.kept @ across)
             across = across @ basis[int(np.sum(sizes > 1e-9 * s.joint.longest_row)) :].T

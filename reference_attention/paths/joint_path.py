@@ -117,8 +117,10 @@ class Branch:
 
     @cached_property
     def rank(self) -> float:
-        """log L + rΓ, lower is better; one that is no number is worst."""
-        value = float(Together(self.spheres).values(self.y, self.p))
+        """The most that log L + rΓ may be, given the rounding of outputs; lower is better, no number is worst."""
+        spheres = self.spheres
+        value = float(Together(spheres).values(self.y, self.p))
+        value += spheres.joint.output_rounding(spheres.offset(self.y))
         return value if math.isfinite(value) else math.inf
 
 
@@ -132,7 +134,9 @@ def begin_branch(
 ) -> Branch:
     """The local minimiser at R that descent reaches from the head r v̄_mm and the prompt R·start/‖start‖."""
     spheres = Spheres(joint, schedule(R), R, basis)
-    return Branch(spheres, *_minimise(spheres, np.zeros(basis.shape[1]), _on_sphere(start, R), *(ends or ON_THE_WAY)))
+    return Branch(
+        spheres, *_minimise(spheres, np.zeros(basis.shape[1]), R * joint.unit_prompt(start), *(ends or ON_THE_WAY))
+    )
 
 
 def advance_branch(
@@ -174,7 +178,9 @@ def descend_at_radius(
     """The local minimiser at one radius that descent reaches from the prompt R·start/‖start‖
     and the offset ``heads``."""
     spheres = Spheres(joint, schedule(R), R, complement(joint.svm.direction))
-    return path_of([Branch(spheres, *_minimise(spheres, spheres.basis.T @ heads, _on_sphere(start, R), GRADIENT))])
+    return path_of(
+        [Branch(spheres, *_minimise(spheres, spheres.basis.T @ heads, R * joint.unit_prompt(start), GRADIENT))]
+    )
 
 
 def head_at(joint: Joint, log_r: float, p: Float64[np.ndarray, "dk"]) -> Float64[np.ndarray, "d"]:
@@ -190,7 +196,7 @@ def prompt_at(
     """The prompt of norm R that descent on the log-excess risk reaches from ``start`` for a fixed head;
     never a worse one."""
     spheres = Spheres(joint, log_r, R, complement(joint.svm.direction))
-    return descend(PromptAlone(spheres, w), np.zeros(0), _on_sphere(start, R), GRADIENT)[1]
+    return descend(PromptAlone(spheres, w), np.zeros(0), R * joint.unit_prompt(start), GRADIENT)[1]
 
 
 def path_of(branches: list[Branch]) -> JointPath:
@@ -272,8 +278,3 @@ def _minimise(
         if still or enough or _coupling(spheres, y, p) < -40.0:
             break
     return y, p, residual
-
-
-def _on_sphere(q: Float64[np.ndarray, "dk"], R: float) -> Float64[np.ndarray, "dk"]:
-    """R q/‖q‖."""
-    return np.asarray(R / float(np.linalg.norm(q)) * q)

@@ -65,7 +65,7 @@ def joint_minimiser(joint: Joint, schedule: Schedule, R: float, starts: Float64[
     """
     basis = complement(joint.svm.direction)
     unit = joint.longest_row
-    units = starts / np.linalg.norm(starts, axis=1, keepdims=True)
+    units = np.array([joint.unit_prompt(start) for start in starts])
     inward = np.concatenate([selecting(joint, u) for u in units[:INWARD]])
     branches: list[Branch] = []
     for level in LEVELS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import wraps
@@ -209,6 +209,51 @@ def until_undecided(conclusion: Callable[..., Any]) -> Callable[..., Any]:
         return claims(made) if isinstance(made, Iterable) else made
 
     return wrapper
+
+
+def unless_limit_is_open(conclusion: Callable[..., Any], refines: Mapping[str, str]) -> Callable[..., Any]:
+    """Return the conclusion with every claim undecided whose limit is.
+
+    What says more about a limit speaks of a path or flow that goes there. Where it was not followed there, what the
+    claim compares is not what it is about, and says nothing about what is under test.
+
+    Args:
+        conclusion: yields claims.
+        refines: by the name of a claim, that of the limit.
+    """
+    if not refines:
+        return conclusion
+
+    def claims(made: Iterable[Any]) -> Iterator[Any]:
+        limits: dict[str, Verdict] = {}
+        early: list[Claim] = []
+        for claim in made:
+            if not isinstance(claim, Claim):
+                yield claim
+                continue
+            if claim.name in refines and refines[claim.name] not in limits:
+                early.append(claim)
+                continue
+            if limits.get(claim.name) is not Verdict.INCONCLUSIVE:
+                limits[claim.name] = claim.verdict
+            yield _unless_open(claim, refines, limits)
+        for claim in early:
+            yield _unless_open(claim, refines, limits)
+
+    @wraps(conclusion)
+    def wrapper(*given: Any) -> Any:
+        made = conclusion(*given)
+        return claims(made) if isinstance(made, Iterable) else made
+
+    return wrapper
+
+
+def _unless_open(claim: Claim, refines: Mapping[str, str], limits: Mapping[str, Verdict]) -> Claim:
+    limit = refines.get(claim.name, "")
+    if not limit or claim.undecided or limits.get(limit) in (Verdict.UPHELD, Verdict.FALSIFIED):
+        return claim
+    state = "undecided" if limit in limits else "not established"
+    return replace(claim, undecided=f"the limit that it refines, {limit}, is {state}")
 
 
 def section(claims: Callable[..., Iterator[Claim]]) -> Callable[..., Iterator[Claim]]:

@@ -29,15 +29,17 @@ class ClaimName(str):
     Attributes:
         part: a premise, the stated conclusion, or a sharper form of ours.
         when: on which cases, in words; a :class:`theorems.core.parts.Condition` can be decided.
+        refines: the claim of the limit that it says more about, empty if none: where that one is undecided, so is this.
     """
 
     part: Part
     when: str
+    refines: str
 
-    def __new__(cls, name: str, part: Part, when: str = ALWAYS) -> ClaimName:
-        """The name itself is the string."""
+    def __new__(cls, name: str, part: Part, when: str = ALWAYS, refines: str = "") -> ClaimName:
+        """Make the string with its attributes."""
         made = super().__new__(cls, name)
-        made.part, made.when = part, when
+        made.part, made.when, made.refines = part, when, refines
         return made
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
@@ -46,7 +48,7 @@ class ClaimName(str):
 
     def only(self, when: str) -> ClaimName:
         """The same claim, of a statement that makes it on fewer cases."""
-        return ClaimName(self, self.part, when if self.when == ALWAYS else f"{when}; {self.when}")
+        return ClaimName(self, self.part, when if self.when == ALWAYS else f"{when}; {self.when}", self.refines)
 
 
 def stated_claim(name: str, *, when: str = ALWAYS) -> ClaimName:
@@ -59,9 +61,16 @@ def premise(name: str, *, when: str = ALWAYS) -> ClaimName:
     return ClaimName(name, Part.PREMISE, when)
 
 
-def sharper(name: str, *, when: str = ALWAYS) -> ClaimName:
-    """A claim that says more than the source does."""
-    return ClaimName(name, Part.SHARPER, when)
+def sharper(name: str, *, when: str = ALWAYS, refines: str = "") -> ClaimName:
+    """Declare a claim that says more than the source does.
+
+    Args:
+        name: kebab-case.
+        when: on which cases it is made.
+        refines: the claim of a limit whose rate or next-order term it is. Where that limit was not found, or is not
+            decided, the claim is not judged: :func:`theorems.core.claim.unless_limit_is_open`.
+    """
+    return ClaimName(name, Part.SHARPER, when, refines)
 
 
 @runtime_checkable

@@ -21,7 +21,7 @@ from generators.case import Case
 from generators.problems import cases as cases_with
 from generators.subject import Subject
 from reference_attention.errors import InvalidInput
-from theorems.core.claim import Claim, until_undecided
+from theorems.core.claim import Claim, unless_limit_is_open, until_undecided
 from theorems.core.claim_name import ALWAYS, ClaimName
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import KernelUse
@@ -58,6 +58,7 @@ class Statement:
         premises: the claims that data, solutions and runs are those that the conclusion speaks of. What is neither is
             a sharper form of the suite's own.
         about: the class of its cases.
+        refines: by the name of a claim, that of the limit without which it is not judged.
     """
 
     id: str
@@ -78,6 +79,7 @@ class Statement:
     states: tuple[str, ...] | None = None
     premises: tuple[str, ...] = ()
     about: type[Subject] = Case
+    refines: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def says_whose(self) -> bool:
@@ -93,7 +95,9 @@ class Statement:
     @property
     def declarations(self) -> tuple[ClaimName, ...]:
         """Its claims, as a statement lists them that makes them on its own data."""
-        return tuple(ClaimName(name, self.part_of(name), when) for name, when in self.claims.items())
+        return tuple(
+            ClaimName(name, self.part_of(name), when, self.refines.get(name, "")) for name, when in self.claims.items()
+        )
 
     @property
     def own_id(self) -> str:
@@ -175,6 +179,7 @@ def statement(
         builds, a name in ``states`` or ``premises`` that is not among ``claims``, or in both.
     """
     _check_id(id)
+    refines = {} if isinstance(claims, Mapping) else _limits_refined(id, claims)
     if not isinstance(claims, Mapping):
         claims, states, premises = _read_declarations(id, claims, states, premises)
     _check_parts(id, claims, states, premises)
@@ -197,7 +202,7 @@ def statement(
             source or "own",
             ids,
             strategy,
-            until_undecided(conclusion),
+            unless_limit_is_open(until_undecided(conclusion), refines),
             text,
             from_data or alone,
             aliases,
@@ -209,6 +214,7 @@ def statement(
             states=None if states is None else tuple(states),
             premises=tuple(premises),
             about=about,
+            refines=MappingProxyType(refines),
         )
 
     return decorate
@@ -237,6 +243,15 @@ def _read_declarations(
         raise InvalidInput(f"statement {id}: the claim {twice!r} is declared twice.")
     of = {part: tuple(str(name) for name in claims if name.part is part) for part in Part}
     return {str(name): name.when for name in claims}, of[Part.STATED], of[Part.PREMISE]
+
+
+def _limits_refined(id: str, claims: Sequence[ClaimName]) -> dict[str, str]:
+    """By the name of a claim, the limit that it refines."""
+    refines = {str(name): str(name.refines) for name in claims if isinstance(name, ClaimName) and name.refines}
+    for name, limit in refines.items():
+        if limit not in claims or limit in refines:
+            raise InvalidInput(f"statement {id}: {name!r} refines {limit!r}, which is no limit among its claims.")
+    return refines
 
 
 def _check_parts(id: str, claims: Mapping[str, str], states: Sequence[str] | None, premises: Sequence[str]) -> None:

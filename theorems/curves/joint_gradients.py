@@ -11,6 +11,7 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, (ERM
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64
@@ -51,7 +52,7 @@ def joint_gradients(setup: JointSetup, under_test: Implementation, rng: np.rando
     ):
         if not np.isfinite(part).all():
             raise NotANumber(name, "the joint gradient under test is not finite", Form.EXACT)
-        # Theirs may be another formula, which loses as much.
+        # What is under test may add up in another order, which loses as much.
         gap = np.abs(right.widen(right.error) - part)
         yield at_least(name, Form.EXACT, 0.0, gap, scale=1.0 + np.abs(part), points="entry")
 
@@ -59,7 +60,11 @@ def joint_gradients(setup: JointSetup, under_test: Implementation, rng: np.rando
 def _formulas(
     setup: JointSetup, r: float, w: Float64[np.ndarray, "m d"], p: Float64[np.ndarray, "m k"]
 ) -> tuple[Numbers, Numbers, Numbers]:
-    """log L + rΓ, (m,), and its derivatives in w, (m, d), and p, (m, k)."""
+    """Return log L + rΓ, (m,), and its derivatives in w, (m, d), and p, (m, k).
+
+    Features and pulls also carry what is lost where they are formed in differences to α, Σ_t s_it z_it = z_iα −
+    Σ_t s_it (z_iα − z_it): where α has little weight that is a rounding of z_iα, not of the sum.
+    """
     tokens, keys = exact(setup.joint.tokens), exact(setup.joint.keys)
     s = AttentionAt(setup.problem, p).weights
     v = r * setup.u + exact(w)
@@ -70,5 +75,12 @@ def _formulas(
     shares = slopes / np.sum(losses, axis=-1, keepdims=True)
     features = np.einsum("mnt,ntd->mnd", s, tokens)
     pulls = np.einsum("mnt,ntk->mnk", s * (outputs - u[..., None]), keys)
+    off = np.where(setup.joint.others, s, 0.0)
+    differences: Any = exact(setup.joint.chosen_tokens) - np.einsum("mnt,ntd->mnd", off, setup.sides)
+    features = features.widen(differences.error)
+    drops = off * np.vecdot(setup.sides, v[:, None, None])
+    mean = np.einsum("mnt,ntk->mnk", off, setup.rows)
+    differences = np.einsum("mnt,ntk->mnk", drops, setup.rows) - np.sum(drops, axis=-1)[..., None] * mean
+    pulls = pulls.widen(differences.error)
     value = np.log(np.sum(losses, axis=-1)) - np.log(exact(setup.problem.n)) + r * setup.margin
     return value, -np.sum(shares[..., None] * features, axis=1), -np.sum(shares[..., None] * pulls, axis=1)

@@ -219,9 +219,5 @@ class JointMinimiser:
 
 
 def has_digits(joint: Joint, w: Float64[np.ndarray, "d"]) -> bool:
-    """Whether outputs w·z are known to six bits.
-
-    v̄_mm is rounded: across it a support has a slope of one rounding, and at r = e^{10⁸} nothing bounds how far a
-    solver follows it.
-    """
-    return float(np.linalg.norm(w) * np.max(np.linalg.norm(joint.tokens, axis=-1))) * (w.size + 8) * EPS <= 2.0**-6
+    """Whether outputs w·z are known to six bits."""
+    return joint.output_rounding(w) <= 2.0**-6

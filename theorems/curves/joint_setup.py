@@ -10,10 +10,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 
 from generators.case import Case
 from generators.optimal_tokens import token_optimality
+from reference_attention.floats import EPS
 from reference_attention.paths.joint import Joint, chosen_rows
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import Infeasible, MaxMargin
@@ -26,6 +27,12 @@ from theorems.rounding.attention_at import Numbers
 
 NON_OPTIMALITY = sharper("non-optimality")
 """Undecided where v_mm, p_mm or p_relax do not exist; fails where the weights under test are no numbers."""
+
+
+RESOLVED_MARGIN = 2.0**-10
+"""Rounding of a margin of 1 of p_mm up to which it can serve as a competitor: premises look at it at RΘ = 600, where
+rounding must not move a logit by one. Keys that are separable by their own rounding alone, say products of a W of low
+rank, are beyond it."""
 
 
 def rounded_often(x: Any, roundings: int) -> Numbers:
@@ -129,6 +136,9 @@ def joint_setup(
     separator = under_test.max_margin(case.problem.keys, alpha)
     if isinstance(svm, Infeasible) or isinstance(separator, Infeasible):
         raise Undecided(claim, "v_mm or p_mm does not exist", form)
+    hidden = margin_rounding(case.problem.keys, alpha, separator)
+    if not hidden < RESOLVED_MARGIN:
+        raise Undecided(claim, f"p_mm is so long that rounding moves its margins of 1 by {hidden:.3g}", form)
     target = separator
     if not svm.support.all():
         relaxed = under_test.relaxed_max_margin(case.problem.keys, alpha, svm.support)
@@ -136,6 +146,12 @@ def joint_setup(
             raise Undecided(claim, "p_relax does not exist", form)
         target = relaxed
     return JointSetup(case.problem, Joint(tokens, case.problem.keys, alpha, svm), optimality.nu, separator, target)
+
+
+def margin_rounding(keys: Float64[np.ndarray, "n T k"], alpha: Int64[np.ndarray, "n"], separator: MaxMargin) -> float:
+    """How far rounding moves the margins of p_mm, eps max Σ|k_iα − k_it||p_mm|."""
+    rows = chosen_rows(keys, alpha)[:, None] - keys
+    return float(EPS * np.max(np.abs(rows) @ np.abs(separator.p)))
 
 
 def competitors(setup: JointSetup, R: float) -> list[Float64[np.ndarray, "k"]]:

@@ -48,7 +48,7 @@ RADII = premise("path-has-the-radii-asked-for", when=FOLLOWED)
 MULTIPLIERS = premise("path-has-its-multipliers", when=FOLLOWED)
 LOWEST = premise("path-is-lowest", when=FOLLOWED)
 PATH = stated_claim("path-correlation", when=FOLLOWED)
-OFFSET = sharper("offset-limit", when=FOLLOWED)
+OFFSET = sharper("offset-limit", when=FOLLOWED, refines=PATH)
 
 DEPTHS = (0.0, 1.0, 5.0, 50.0)
 """r along the ray; beyond the least at which a bound holds."""

@@ -69,7 +69,7 @@ IN_BALL = premise("path-in-the-ball", when=FOLLOWED)
 MINIMAL = premise("path-is-minimal", when=FOLLOWED)
 PATH_MARGIN = sharper("path-margin", when=FOLLOWED)
 TURNS = stated_claim("path-turns", when=FOLLOWED)
-OFFSET = sharper("path-offset-closed-form", when=LIMIT_NEAR)
+OFFSET = sharper("path-offset-closed-form", when=LIMIT_NEAR, refines=TURNS)
 
 SUBLEVEL_RADII = (1.01, 2.0, 10.0, 1e3, 1e6)
 """RΘ_⋆/κ of the sublevel sets."""

@@ -80,7 +80,8 @@ def test_tokens_and_keys_need_not_have_the_same_dimension() -> None:
         assert path[-1].p.shape == (6,)
     branch = begin_branch(given, complement(given.svm.direction), math.log1p, 2.0, starts[0])
     w = branch.spheres.offset(branch.y)
-    assert branch.rank == relative_log_risk(given, branch.spheres.log_r, w, given.log_weights(branch.p))
+    lowest = relative_log_risk(given, branch.spheres.log_r, w, given.log_weights(branch.p))
+    assert branch.rank == lowest + given.output_rounding(w)
 
 
 @pytest.mark.parametrize(
@@ -107,3 +108,31 @@ def test_of_equal_branches_the_lowest_that_came_to_rest_is_taken(
     found = joint_minimiser(joint, math.log, R, np.eye(2))
     assert found.path.prompts[0].tolist() == [taken, taken]
     assert found.risks == ranks
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_prompts_that_no_logit_sees_are_not_searched(seed: int) -> None:
+    joint, R = figure_3((0.5, 1.5)), 2.0**24
+    keys = np.concatenate([joint.keys, np.zeros((*joint.keys.shape[:2], 2))], axis=-1)
+    turned = keys @ np.linalg.qr(np.random.default_rng(seed).normal(size=(4, 4)))[0]
+    starts = np.random.default_rng(seed).normal(size=(16, 4))
+    least = joint_minimiser(joint, math.log, R, starts[:, :2]).risks[0]
+    for wider in (keys, turned):
+        above = Joint(joint.tokens, wider, joint.alpha, joint.svm)
+        seen = above.seen
+        assert seen is not None
+        path = joint_minimiser(above, math.log, R, starts).path
+        assert path.prompts[0] @ seen @ seen.T / R == pytest.approx(path.prompts[0] / R, abs=1e-14)
+        assert joint_minimiser(above, math.log, R, starts).risks[0] == pytest.approx(least, abs=1e-6)
+
+
+def test_a_head_without_digits_is_not_the_lowest() -> None:
+    """Far across v̄_mm a support's output is its rounding, −1e14 say, and so is the risk."""
+    joint = figure_3((0.5, 1.5))
+    basis = complement(joint.svm.direction)
+    spheres = Spheres(joint, 200.0, 2.0**20, basis)
+    prompt = spheres.R * joint.unit_prompt(np.array([1.0, 0.1]))
+    assert (joint.rows[joint.others] @ prompt > 0).all()
+    far = [Branch(spheres, sign * 1e25 * np.ones(basis.shape[1]), prompt, 0.0) for sign in (1.0, -1.0)]
+    near = Branch(spheres, np.zeros(basis.shape[1]), prompt, 0.0)
+    assert all(branch.rank > near.rank for branch in far)

@@ -21,7 +21,17 @@ from reference_attention.errors import InvalidInput
 from reference_attention.floats import EPS
 from tests.theorems.fake_statements import small_cases
 from theorems.bounded import Bounded
-from theorems.core.claim import Claim, Form, NotANumber, Undecided, Verdict, at_least
+from theorems.core.claim import (
+    Claim,
+    Form,
+    NotANumber,
+    Undecided,
+    Verdict,
+    at_least,
+    undecided_claim,
+    unless_limit_is_open,
+)
+from theorems.core.claim_name import sharper, stated_claim
 from theorems.core.implementation import Implementation
 from theorems.core.statement import Statement, statement
 from theorems.core.tolerances import TOLERANCES
@@ -219,3 +229,38 @@ def test_nothing_tried_is_undecided_without_a_tolerance() -> None:
     claim = at_least("a", Form.EFFECTIVE, [], 0.0, rounding=0.0, why="rounding")
     assert claim.verdict is Verdict.INCONCLUSIVE
     assert (claim.slack, claim.tolerance) == (0.0, 0.0)
+
+
+def verdict_of_refinement(*claims: Claim) -> Verdict:
+    """Verdict on the claim "offset", which refines "direction", when a conclusion makes those claims."""
+    conclusion = unless_limit_is_open(lambda: iter(claims), {"offset": "direction"})
+    return next(claim.verdict for claim in conclusion() if claim.name == "offset")
+
+
+def test_a_sharper_claim_is_not_judged_where_its_limit_is_open() -> None:
+    limit = Claim("direction", Form.LIMIT, 0.0, 0.0, "exact")
+    open_limit = undecided_claim("direction", "no minimiser was found", Form.LIMIT)
+    wrong = Claim("offset", Form.SHARP, -1.0, 0.0, "exact")
+    assert verdict_of_refinement(limit, wrong) is Verdict.FALSIFIED
+    assert verdict_of_refinement(wrong, limit) is Verdict.FALSIFIED
+    assert verdict_of_refinement(replace(limit, slack=-1.0), wrong) is Verdict.FALSIFIED
+    assert verdict_of_refinement(open_limit, wrong) is Verdict.INCONCLUSIVE
+    assert verdict_of_refinement(wrong, open_limit) is Verdict.INCONCLUSIVE
+    assert verdict_of_refinement(limit, open_limit, wrong) is Verdict.INCONCLUSIVE
+    assert verdict_of_refinement(open_limit, limit, wrong) is Verdict.INCONCLUSIVE
+    assert verdict_of_refinement(wrong) is Verdict.INCONCLUSIVE
+
+
+def test_a_statement_lists_the_limits_that_its_claims_refine() -> None:
+    limit, offset = stated_claim("direction"), sharper("offset", refines="direction")
+
+    @statement("x", claims=(limit, offset), cases=small_cases)
+    def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
+        """x."""
+        yield undecided_claim(limit, "no path", Form.LIMIT)
+        yield Claim(offset, Form.SHARP, -1.0, 0.0, "exact")
+
+    assert conclusion.refines == {"offset": "direction"}
+    assert conclusion.declarations[1].refines == "direction"
+    with pytest.raises(InvalidInput, match="refines 'direction', which is no limit"):
+        statement("x", claims=(offset,), cases=small_cases)

@@ -71,7 +71,7 @@ NORM_GROWS = sharper("normalized-norm-grows")
 LONG_CLIMBS, LONG_TURNS = sharper("long-steps-climb"), sharper("long-steps-turn")
 NORM_DIVERGES = sharper("norm-diverges", when=RESOLVED_FLOW)
 FLOW_KEPT, FLOW_TURNS = (sharper(name, when=RESOLVED_FLOW) for name in ("flow-margin-is-kept", "flow-turns"))
-OFFSET_KEPT = sharper("flow-offset-is-kept", when=RESOLVED_FLOW)
+OFFSET_KEPT = sharper("flow-offset-is-kept", when=RESOLVED_FLOW, refines=FLOW_TURNS)
 MARGIN_CLAIMS = (
     SVM_IS_OPTIMAL,
     *(CLIMBS_ALONG, SHORT, SOFTMIN, CORRELATION),

@@ -72,14 +72,24 @@ MARGIN = sharper("sublevel-margin")
 CORRELATION = sharper("sublevel-correlation")
 FROM_DUALS = sharper("sublevel-correlation-from-duals")
 PATH_CORRELATION = stated_claim("path-correlation", when=FOLLOWED)
-AT_RADIUS = sharper("offset-at-radius", when=FOLLOWED)
-CLOSED_FORM = sharper("offset-closed-form", when="the neighbours are independent with positive duals, d > 1")
-OFFSET_LIMIT = sharper("offset-limit", when="the neighbours are dependent with positive duals, d > 1")
-CORRECTION = sharper("offset-first-correction", when="the neighbours have positive duals, d > 1")
-RATE = sharper("path-rate", when="the offset is known to half its size at two radii")
-LOG_RATE = sharper("path-rate-with-logarithm", when="some neighbour has dual zero in every dual solution")
+AT_RADIUS = sharper("offset-at-radius", when=FOLLOWED, refines=PATH_CORRELATION)
+CLOSED_FORM = sharper(
+    "offset-closed-form", when="the neighbours are independent with positive duals, d > 1", refines=PATH_CORRELATION
+)
+OFFSET_LIMIT = sharper(
+    "offset-limit", when="the neighbours are dependent with positive duals, d > 1", refines=PATH_CORRELATION
+)
+CORRECTION = sharper(
+    "offset-first-correction", when="the neighbours have positive duals, d > 1", refines=PATH_CORRELATION
+)
+RATE = sharper("path-rate", when="the offset is known to half its size at two radii", refines=PATH_CORRELATION)
+LOG_RATE = sharper(
+    "path-rate-with-logarithm", when="some neighbour has dual zero in every dual solution", refines=PATH_CORRELATION
+)
 MINIMISED_OFFSET = sharper(
-    "minimised-path-offset", when="the same, at a radius where the reduced program predicts the offset"
+    "minimised-path-offset",
+    when="the same, at a radius where the reduced program predicts the offset",
+    refines=PATH_CORRELATION,
 )
 PATH_CLAIMS = (
     *PATH_PREMISES,

@@ -73,8 +73,8 @@ NORMALIZED_CLIMBS = sharper("normalized-run-climbs")
 NORM_DIVERGES = stated_claim("norm-diverges")
 ARC_CLIMBS = sharper("arc-climbs")
 FLOW_CORRELATION = stated_claim("flow-correlation", when=ONE_INPUT)
-OFFSET_KEPT = sharper("flow-offset-is-kept", when=ONE_INPUT)
-OFFSET_CLOSED_FORM = sharper("flow-offset-closed-form", when=ONE_INPUT)
+OFFSET_KEPT = sharper("flow-offset-is-kept", when=ONE_INPUT, refines=FLOW_CORRELATION)
+OFFSET_CLOSED_FORM = sharper("flow-offset-closed-form", when=ONE_INPUT, refines=FLOW_CORRELATION)
 
 ASSUMPTIONS = ("well-behaved-loss", "equal-non-optimal-scores", "separable")
 

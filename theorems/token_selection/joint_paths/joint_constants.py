@@ -90,7 +90,7 @@ EFFECTIVE_CLAIMS = (NON_OPTIMALITY, PROMPT_MARGIN, QUADRANT, PROMPT_DIRECTION, H
 """What is claimed of pairs in sublevel sets."""
 LIMIT_MARGINS = sharper("limit-margins")
 LIMIT_DIRECTION = stated_claim("limit-direction")
-LIMIT_REACHED = sharper("limit-reached", when="the radius is large enough to see the limit")
+LIMIT_REACHED = sharper("limit-reached", when="the radius is large enough to see the limit", refines=LIMIT_DIRECTION)
 LIMIT_HEAD = stated_claim("limit-head", when="the bound on 1 − cos(v, v_mm) is at most 1")
 LIMIT_CLAIMS = (IN_THE_BALLS, PATH_IS_LOWEST, LIMIT_MARGINS, LIMIT_DIRECTION, LIMIT_REACHED, LIMIT_HEAD)
 """What is claimed of a minimiser."""

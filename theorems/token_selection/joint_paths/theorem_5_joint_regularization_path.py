@@ -58,6 +58,7 @@ JOINT_SHARP = tolerance(
 SHARP_OFFSET = sharper(
     "sharp-offset",
     when="all inputs are supports, neighbours independent with positive duals, the radius within 2^24",
+    refines=LIMIT_DIRECTION,
 )
 
 LEVELS = ((6.0, 0.5), (6.0, 1.0), (30.0, 1.0), (30.0, 2.0), (120.0, 0.5), (120.0, 2.0))

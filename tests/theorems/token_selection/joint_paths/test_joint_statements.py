@@ -333,3 +333,21 @@ def remembered(descent: Callable[..., JointTrajectory]) -> Callable[..., JointTr
 def _turned(direction: np.ndarray, beside: float) -> np.ndarray:
     moved = direction + beside * np.eye(len(direction))[1]
     return np.asarray(moved / np.linalg.norm(moved))
+
+
+NULL_SPACES = {
+    "zero row": [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]],
+    "two rows": [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]],
+    "zero column": [[1.0, 1.0, 0.0], [0.0, 1.0, 0.0], [2.0, 1.0, 0.0]],
+    "rank two": [[1.0, 0.0, 1.0], [0.0, 1.0, 1.0], [1.0, 1.0, 2.0]],
+}
+"""Key-query weights of which keys span a plane at most."""
+
+
+@pytest.mark.parametrize("W", NULL_SPACES.values(), ids=NULL_SPACES)
+@pytest.mark.parametrize("seed", range(2))
+def test_keys_with_a_null_space(W: list[list[float]], seed: int) -> None:
+    X = np.array([[[-0.1, 1.0, 1.0], [1.0, 0.0, 0.9], [0.0, 0.0, 0.0]]], dtype=np.float32).astype(np.float64)
+    data = Dataset(X, np.array([1.0]), np.array([0.0, 0.0, 1.0]), np.array(W), LOSSES["logistic"])
+    outcome = check(statement_named("theorem-5"), Case(data.problem, dataset=data, seed=seed), REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason

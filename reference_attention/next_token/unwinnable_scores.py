@@ -1,0 +1,342 @@
+"""Attention where no prompt selects all optimal tokens: which of them are tied for good, and where the prompt goes.
+
+C = {p : (k_iα − k_it)·p ≥ 0 for all t} are the prompts that lose no optimal token α_i. Where ATT-SVM of α is infeasible,
+some tokens tie with α on all of C and one U ∈ C separates the others: the extended supports Ŝ_i of next-token
+prediction (:mod:`.extended_supports`), with a_it = k_it and α_i as what followed; exact, with weights that prove it.
+
+With F the span of the k_iα − k_it, t ∈ Ŝ_i, let x = P_F p and L_F(x) be the risk of attention to Ŝ_i alone. Weights
+within Ŝ_i relative to each other depend on x only, and those off Ŝ_i vanish along U, which leaves x as it is. So
+
+    L(x + rU) → L_F(x) as r → ∞,  and  L(p) ≥ L_F(P_F p) for every p
+
+if no token off Ŝ_i scores more than the lowest of Ŝ_i: without them the mixture of scores is no lower, and ℓ decreases.
+Then inf L = inf L_F. L_F need not be convex, and its infimum may lie at infinity; it is convex in σ(x), hence a minimum
+where its slope is zero, if F is a line, each Ŝ_i has at most one token besides α_i, all at one distance, and ℓ is
+convex (:attr:`ScoreSplit.convex`).
+
+Along a flow p = x + y with y across F: x comes to rest where ∇L_F = 0 while y grows without bound, and what is left
+of the gradient of y is far below the rounding of that of x. Both are therefore followed apart. With x at rest each
+token t ∉ Ŝ_i costs |ℓ'| s_it (o_i − γ_it) > 0, o_i the score of the mixture, which is the gradient of separable data, so
+y/‖y‖ is looked for at the max-margin direction on F^⊥.
+
+Reference: own; arXiv 2402.18551 for next-token prediction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from flint import fmpq
+from jaxtyping import Bool, Float64
+
+from reference_attention.exact import products, to_float, to_floats
+from reference_attention.next_token.extended_supports import ExtendedSupports, extended_supports
+from reference_attention.next_token.master_problem import MasterProblem, Vector
+from reference_attention.next_token.next_token_svm import NextTokenSvm, next_token_svm
+from reference_attention.next_token.split import orthogonalize
+from reference_attention.problem import Problem
+from reference_attention.risk import ScaledGradient, log_excess_risk
+from reference_attention.svm.max_margin import Infeasible
+from reference_attention.training.descent import Stop
+from reference_attention.training.flow import Flow, gradient_flow
+
+GONE = 1e-6
+"""Weight of tokens off Ŝ_i from which on the two parts are followed apart: x moves by about as much from there on."""
+AT_REST = 2.0**-6
+"""By how many logits x may still be away from rest there."""
+STEPS = 60
+"""Of Newton's method, from that point."""
+SETTLED = 1e-12
+"""Logits that its last step moves."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreSplit:
+    """The tokens tied with α on all of C, and those that some prompt of C separates.
+
+    Attributes:
+        problem: keys and scores; one token of each input has the highest score.
+        master: its rows k_iα − k_it.
+        supports: Ŝ_i with its proof.
+        svm: the least U that ties Ŝ_i and gives all other tokens margin 1, exact; 0 if there are none.
+    """
+
+    problem: Problem
+    master: MasterProblem
+    supports: ExtendedSupports
+    svm: NextTokenSvm
+
+    @property
+    def sets(self) -> Bool[np.ndarray, "n T"]:
+        """Ŝ_i as a mask."""
+        return np.asarray(self.supports.sets)
+
+    @property
+    def error(self) -> str:
+        """What is wrong with the proof; empty if nothing is."""
+        return self.supports.error(self.master) or self.svm.error(self.master)
+
+    @cached_property
+    def tied_inputs(self) -> list[int]:
+        """The inputs of which α_i does not win."""
+        return np.flatnonzero(self.sets.sum(axis=1) > 1).tolist()
+
+    @cached_property
+    def bounds_risk(self) -> bool:
+        """Whether no token off Ŝ_i scores more than the lowest of Ŝ_i, so that L(p) ≥ L_F(P_F p)."""
+        lowest = np.min(np.where(self.sets, self.problem.scores, np.inf), axis=1)
+        return bool(np.all(self.sets | (self.problem.scores <= lowest[:, None])))
+
+    @cached_property
+    def convex(self) -> bool:
+        """Whether L_F is proven convex in σ(x): a rest point is then its minimum."""
+        rows = [self.master.differences[pair] for pair in self.master.pairs if self.sets[pair]]
+        one_rival = bool((self.sets.sum(axis=1) <= 2).all())
+        same = all(row == rows[0] or [-c for c in row] == rows[0] for row in rows)
+        return one_rival and same and self.problem.loss.steepening(*self.problem.score_range) == 0
+
+    @cached_property
+    def _bases(self) -> tuple[list[Vector], list[Vector]]:
+        rows = self.master.differences
+        level = orthogonalize([row for pair, row in rows.items() if self.sets[pair]], [])
+        both = orthogonalize([row for pair, row in rows.items() if not self.sets[pair]], level)
+        return level, both[len(level) :]
+
+    @cached_property
+    def level(self) -> Float64[np.ndarray, "r d"]:
+        """An orthonormal basis of F, as rows."""
+        return _unit_rows(self._bases[0], self.problem.d)
+
+    @cached_property
+    def across(self) -> Float64[np.ndarray, "s d"]:
+        """One of what the other rows add to it."""
+        return _unit_rows(self._bases[1], self.problem.d)
+
+    @cached_property
+    def inside(self) -> Float64[np.ndarray, "n T r"]:
+        """Coordinates of P_F(k_iα − k_it); each the exact one, rounded."""
+        return self._coordinates(self._bases[0])
+
+    @cached_property
+    def outside(self) -> Float64[np.ndarray, "n T s"]:
+        """Coordinates of P_⊥(k_iα − k_it), exactly 0 on Ŝ_i."""
+        return self._coordinates(self._bases[1])
+
+    @cached_property
+    def direction(self) -> Float64[np.ndarray, "d"]:
+        """The max-margin direction on F^⊥."""
+        return np.asarray(self.svm.floats / (float(np.linalg.norm(self.svm.floats)) or 1.0))
+
+    def _coordinates(self, basis: list[Vector]) -> Float64[np.ndarray, "n T m"]:
+        out = np.zeros((*self.sets.shape, len(basis)))
+        sizes = np.array([to_float(sum((x * x for x in b), fmpq(0))) ** 0.5 for b in basis])
+        for pair, row in self.master.differences.items():
+            out[pair] = to_floats(products(basis, row)) / sizes
+        return out
+
+    def weights_within(self, x: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "n T"]:
+        """The softmax over Ŝ_i alone at x, 0 elsewhere."""
+        logits = np.where(self.sets, -(self.inside @ x), -np.inf)
+        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+    def risk_within(self, x: Float64[np.ndarray, "r"]) -> float:
+        """L_F(x)."""
+        mixture = np.sum(self.weights_within(x) * self.problem.scores, axis=1)
+        return float(np.mean(self.problem.loss.value(mixture)))
+
+    def derivatives_within(
+        self, x: Float64[np.ndarray, "r"]
+    ) -> tuple[Float64[np.ndarray, "r"], Float64[np.ndarray, "r r"]]:
+        """∇L_F and its derivative."""
+        loss, weights = self.problem.loss, self.weights_within(x)
+        mixture = np.sum(weights * self.problem.scores, axis=1)
+        moved = weights * (self.problem.scores - mixture[:, None])
+        centred = self.inside - np.einsum("nt,ntr->nr", weights, self.inside)[:, None]
+        slopes = np.asarray(loss.derivative(mixture)) / self.problem.n
+        by_x = -np.einsum("nt,ntr->nr", moved, self.inside)
+        bends = np.asarray(loss.relative_curvature(mixture)) * np.abs(slopes)
+        second = np.einsum("n,nt,ntr,nts->rs", slopes, moved, centred, centred)
+        return slopes @ by_x, second + np.einsum("n,nr,ns->rs", bends, by_x, by_x)
+
+    def rest_near(self, x: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"] | None:
+        """The minimum of L_F that Newton's method finds from x; None if it finds none."""
+        reach = float(np.linalg.norm(self.inside, axis=-1).max())
+        for _ in range(STEPS):
+            slope, second = self.derivatives_within(x)
+            values, vectors = np.linalg.eigh(second)
+            if not (np.isfinite(second).all() and values.min() > 0):
+                return None
+            step = vectors @ ((vectors.T @ slope) / values)
+            size = reach * float(np.linalg.norm(step))
+            x = x - step / max(1.0, size)
+            if size < SETTLED:
+                return x
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class SplitFlow:
+    """A flow p = x + y whose part in F came to rest.
+
+    Attributes:
+        split: F, and what is tied.
+        flow: p at the recorded norms.
+        rest: x, in coordinates of F.
+        apart_from: ‖p‖ from which on the parts were followed apart.
+        one_minus_cosine: between y and the max-margin direction on F^⊥ at the end; what does not move is no part of y.
+    """
+
+    split: ScoreSplit
+    flow: Flow
+    rest: Float64[np.ndarray, "r"]
+    apart_from: float
+    one_minus_cosine: float
+
+    @property
+    def finite_part(self) -> Float64[np.ndarray, "d"]:
+        """x as a prompt."""
+        return np.asarray(self.rest @ self.split.level)
+
+    @property
+    def weights(self) -> Float64[np.ndarray, "n T"]:
+        """The softmax weights in the limit, 0 off Ŝ_i."""
+        return self.split.weights_within(self.rest)
+
+    @property
+    def risk(self) -> float:
+        """L_F(x), the limit of the risk."""
+        return self.split.risk_within(self.rest)
+
+
+def score_split(problem: Problem) -> ScoreSplit | None:
+    """Return Ŝ and F of the optimal tokens.
+
+    None where several tokens of an input have the highest score, where keys are products that were rounded, where all
+    optimal tokens can be selected at once, or where no weights prove what the solver says.
+    """
+    highest = problem.scores == problem.scores.max(axis=1, keepdims=True)
+    rounded = problem.factors is not None and not problem.factors.short
+    if rounded or (highest.sum(axis=1) > 1).any():
+        return None
+    master = MasterProblem(problem.keys, highest.astype(np.int64))
+    supports = extended_supports(master)
+    if (supports.sets == highest).all():
+        return None
+    svm = next_token_svm(master, supports.sets)
+    if isinstance(svm, Infeasible):
+        return None
+    split = ScoreSplit(problem, master, supports, svm)
+    return None if split.error else split
+
+
+def follow_apart(split: ScoreSplit, flow: Flow, records: Float64[np.ndarray, "m"], norm: float) -> SplitFlow | str:
+    """Follow a flow on from where tokens off Ŝ_i have lost their weight, in two parts.
+
+    Args:
+        flow: from p(0); it may have failed later.
+        records: norms at which p is wanted.
+        norm: where to stop.
+
+    Returns:
+        The flow to that norm, or why it is not known.
+    """
+    weights = np.where(split.sets, 0.0, _weights(split, flow.points)).sum(axis=-1).max(axis=-1)
+    gone = np.flatnonzero((weights <= GONE) & (np.arange(len(weights)) > 0))
+    if not split.across.size or not gone.size:
+        return "tokens that could be ruled out keep their weight"
+    first = int(gone[0])
+    p = flow.points[first]
+    x = split.rest_near(p @ split.level.T)
+    logits = np.inf if x is None else float(np.abs(split.inside @ (x - p @ split.level.T)).max())
+    if x is None or not logits <= AT_REST:
+        return "between tied tokens the flow has not come to rest"
+    y = p @ split.across.T
+    still = p - (p @ split.level.T) @ split.level - y @ split.across
+    kept = x @ split.level + still
+    mixture = np.sum(split.weights_within(x) * split.problem.scores, axis=1)
+    if not (split.sets | (split.problem.scores < mixture[:, None])).all():
+        return "a token that could be ruled out scores as much as the tied ones do together"
+    # The norm of p is that of x + y + what never moves, which are orthogonal.
+    square = float(kept @ kept)
+    beyond = np.sqrt(np.maximum(np.append(records, norm) ** 2 - square, 0.0))
+    begin = float(np.linalg.norm(y))
+    beyond = beyond[beyond > begin * (1 + 1e-9)]
+    if not beyond.size:
+        return "the finite part is beyond the norm asked for"
+    keys = -split.outside
+    moving = Problem(keys, split.problem.scores, split.problem.loss)
+    further = gradient_flow(
+        moving, y, norm=float(beyond.max()), record=np.unique(beyond), gradient=_gradient_across(split, x)
+    )
+    if not further.reached_norm:
+        return f"across the tied tokens {further.reason}"
+    points = np.concatenate([flow.points[: first + 1], kept + further.points @ split.across])
+    problem = split.problem
+    sign, log_risk = log_excess_risk(problem.keys, problem.scores, problem.loss, points, problem.optimal)
+    whole = Flow(
+        points=points,
+        norms=np.linalg.norm(points, axis=1),
+        arc_length=np.append(flow.arc_length[: first + 1], flow.arc_length[first] + further.arc_length),
+        log_gradient_norm=np.append(flow.log_gradient_norm[: first + 1], further.log_gradient_norm),
+        sign=np.asarray(sign),
+        log_risk=np.asarray(log_risk),
+        stop=Stop.NORM,
+        reason="",
+        method=further.method,
+        relative=further.relative,
+        absolute=further.absolute,
+        evaluations=flow.evaluations + further.evaluations,
+        _times=lambda: np.append(
+            flow.log_time[: first + 1], np.logaddexp(flow.log_time[first], further.log_time)
+        ),
+    )
+    end = further.final
+    target = split.across @ split.direction
+    cosine = float(end @ target) / float(np.linalg.norm(end) * (np.linalg.norm(target) or 1.0))
+    apart = end / float(np.linalg.norm(end)) - target
+    return SplitFlow(split, whole, x, float(flow.norms[first]), float(apart @ apart) / 2 if cosine > 0 else 1 - cosine)
+
+
+def _weights(split: ScoreSplit, points: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m n T"]:
+    """The softmax weights, in coordinates in which a tie is one."""
+    logits = -np.einsum("ntr,mr->mnt", split.inside, points @ split.level.T)
+    logits -= np.einsum("nts,ms->mnt", split.outside, points @ split.across.T)
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
+
+
+def _gradient_across(split: ScoreSplit, x: Float64[np.ndarray, "r"]) -> Any:
+    """∇L along F^⊥ with x at rest, from the tokens off Ŝ_i alone: nothing cancels as their weights vanish."""
+    problem, sets = split.problem, split.sets
+    level = np.logaddexp.reduce(np.where(sets, -(split.inside @ x), -np.inf), axis=1)
+    lead = -(split.inside @ x) - level[:, None]
+    within = split.weights_within(x)
+    mixture = np.sum(within * problem.scores, axis=1)
+    with np.errstate(divide="ignore"):
+        sizes = np.log(np.where(sets, 1.0, np.linalg.norm(split.outside, axis=-1)))
+
+    def gradient(keys: Any, scores: Any, loss: Any, y: Any) -> ScaledGradient:
+        logs = np.where(sets, -np.inf, lead + np.einsum("nts,...s->...nt", keys, y))
+        total = np.logaddexp(0.0, np.logaddexp.reduce(logs, axis=-1))
+        logs = logs - total[..., None]
+        shares = np.exp(logs)
+        out = mixture + np.sum(shares * (scores - mixture[:, None]), axis=-1)
+        gaps = out[..., None] - scores
+        slope = np.asarray(loss.log_slope(out)) - np.log(len(scores))
+        with np.errstate(divide="ignore"):
+            terms = np.where(sets, -np.inf, logs + np.log(np.abs(gaps)) + slope[..., None])
+        log_scale = np.max(terms + sizes, axis=(-2, -1))
+        shift = np.maximum(log_scale, -1e300)
+        coefficients = np.sign(gaps) * np.exp(terms - shift[..., None, None])
+        return ScaledGradient(log_scale, np.einsum("...nt,nts->...s", coefficients, keys))
+
+    return gradient
+
+
+def _unit_rows(basis: list[Vector], d: int) -> Float64[np.ndarray, "m d"]:
+    rows = np.array([to_floats(row) for row in basis]).reshape(len(basis), d)
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True))
