@@ -12,6 +12,7 @@ import math
 import os
 import tempfile
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -140,14 +141,28 @@ def write_bytes(path: Path, content: bytes) -> None:
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
             mode = path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask()
             os.chmod(name, mode)
             os.replace(name, path.resolve())
         except BaseException:
-            os.unlink(name)
+            with suppress(OSError):
+                os.unlink(name)
             raise
+        flush_directory(path.resolve().parent)
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be written ({error.strerror or error}).") from None
+
+
+def flush_directory(directory: Path) -> None:
+    """Bring the names of a directory to the disk, where the system can."""
+    with suppress(OSError):
+        handle = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _umask() -> int:

@@ -6,6 +6,7 @@ import platform
 from collections.abc import Sequence
 from datetime import date
 
+from reference_attention.errors import InvalidInput
 from reference_attention.files import check_directory, write_in
 from theorems.command.common import check_targets, complain, write_report
 from theorems.command.subcommands import ScoreboardOptions
@@ -66,7 +67,10 @@ def _row(entry: Entry, options: ScoreboardOptions, journal: Journal | None, numb
     err = console(stderr=True)
     for record in journal.records if journal else ():
         if record.get("kernel") == entry.name:
-            return decode(record["row"], Row)
+            try:
+                return decode(record.get("row"), Row)
+            except ValueError:
+                raise InvalidInput(f"--resume: {options.resume} {entry.name} has no row; give another file.") from None
     request = request_of(entry, options.examples, options.seed, options.jobs, options.timeout, options.case_timeout)
     with show_progress(err) as progress:
         row = row_of(entry, request, progress if err.is_terminal else lambda event: None)

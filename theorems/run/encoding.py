@@ -45,11 +45,26 @@ def decode(held: Any, kind: Any) -> Any:
     return found
 
 
-def result_kind(unit: Any) -> Any:
-    """The type of a unit's result."""
-    return get_type_hints(type(unit).run)["return"]
+def decode_result(unit: Any, stored: Any) -> Any:
+    """Return the result of a unit from its JSON.
+
+    Raises:
+        ValueError: it is none, is that of another unit, or its numbers do not fit each other.
+    """
+    return _fitting(unit, decode(stored, get_type_hints(type(unit).run)["return"]))
 
 
-def so_far_kind(unit: Any) -> Any:
-    """The type of what need not be done again of a unit."""
-    return get_type_hints(type(unit))["so_far"]
+def decode_so_far(unit: Any, stored: Any) -> Any:
+    """Return what need not be done again of a unit from its JSON.
+
+    Raises:
+        ValueError: as :func:`decode_result`.
+    """
+    return _fitting(unit, decode(stored, get_type_hints(type(unit))["so_far"]))
+
+
+def _fitting(unit: Any, decoded: Any) -> Any:
+    check = getattr(decoded, "misfit", None)
+    if check is not None and (why := check(unit.id, unit.total)):
+        raise ValueError(f"holds a result whose numbers do not fit ({why})")
+    return decoded

@@ -1,29 +1,31 @@
 """The journal of a long run: JSON lines, one for every unit of work as it finishes, on the disk before the next.
 
-The first line says which run it is of, and a journal of another run is refused. A line that was cut off is cut away.
+The first line says which run it is of, and a journal of another run is refused. Each line has a digest of all before it
+(:mod:`theorems.run.chain`): what is damaged is refused with its line, only a last line that was cut off is cut away.
 Numbers are exact; nothing is pickled.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import stat
 import sys
 import time
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from reference_attention.errors import InvalidInput
-from reference_attention.files import to_json
-from theorems.run.encoding import decode, encode, result_kind, so_far_kind
+from reference_attention.files import flush_directory, from_json, to_json
+from theorems.run.chain import BEGIN, is_whole, seal, unseal
+from theorems.run.encoding import decode_result, decode_so_far, encode
 
 EVERY = 1.0
 """Seconds between two lines about a unit that is under way."""
+ANOTHER = "give another file"
 
 
 class Journal:
@@ -45,10 +47,11 @@ class Journal:
         """
         self.path = path
         self.records: list[dict[str, Any]] = []
-        self._results: dict[str, Any] = {}
-        self._so_far: dict[str, Any] = {}
+        self._results: dict[str, tuple[int, Any]] = {}
+        self._so_far: dict[str, tuple[int, Any]] = {}
         self._said: dict[str, float] = {}
-        first = to_json({"journal": dict(run)}) + "\n"
+        self._digest = BEGIN
+        first = to_json({"journal": dict(run)})
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
             self.close = weakref.finalize(self, os.close, self._file)
@@ -59,6 +62,7 @@ class Journal:
             os.ftruncate(self._file, self._size)
             if not self._size:
                 self._write(first)
+                flush_directory(path.absolute().parent)
         except OSError as error:
             raise InvalidInput(f"--resume: {path} cannot be written ({error.strerror or error}).") from None
 
@@ -69,7 +73,7 @@ class Journal:
         if self._size < 0:
             return
         try:
-            self._write(to_json(record) + "\n")
+            self._write(to_json(record))
         except OSError as error:
             with suppress(OSError):
                 os.ftruncate(self._file, self._size)
@@ -80,15 +84,13 @@ class Journal:
 
     def result_of(self, unit: Any) -> Any:
         """The result of a unit that is finished; None if it is not."""
-        held = self._results.get(key_of(unit))
-        return None if held is None else self._structure(held, result_kind(unit))
+        line, stored = self._results.get(key_of(unit), (0, None))
+        return None if stored is None else self._decode(decode_result, unit, stored, line)
 
     def resume(self, unit: Any) -> Any:
         """The unit with what need not be done again."""
-        held = self._so_far.get(key_of(unit))
-        if held is None:
-            return unit
-        return replace(unit, so_far=self._structure(held, so_far_kind(unit)))
+        line, stored = self._so_far.get(key_of(unit), (0, None))
+        return unit if stored is None else replace(unit, so_far=self._decode(decode_so_far, unit, stored, line))
 
     def keep_result(self, unit: Any, result: Any) -> None:
         """Keep the result of a unit."""
@@ -103,18 +105,20 @@ class Journal:
         self._said[key] = now
         self.append({"unit": key, "so_far": encode(held)})
 
-    def _write(self, line: str) -> None:
-        left = content = line.encode()
+    def _write(self, content: str) -> None:
+        line, digest = seal(content, self._digest)
+        left = encoded = f"{line}\n".encode()
         while left:
             left = left[os.write(self._file, left) :]
         os.fsync(self._file)
-        self._size += len(content)
+        self._size += len(encoded)
+        self._digest = digest
 
-    def _structure(self, held: Any, kind: Any) -> Any:
+    def _decode(self, decode: Callable[[Any, Any], Any], unit: Any, stored: Any, line: int) -> Any:
         try:
-            return decode(held, kind)
+            return decode(unit, stored)
         except ValueError as error:
-            raise self._damage_error(str(error)) from None
+            raise self._damage_error(f"{error} in line {line}", line) from None
 
     def _lock(self) -> None:
         with suppress(ImportError):
@@ -132,41 +136,45 @@ class Journal:
         *lines, rest = content.split(b"\n")
         if not lines:
             # Killed within its first line, or somebody's file without an end of line.
-            if not first.encode().startswith(rest):
+            if not seal(first, BEGIN)[0].encode().startswith(rest):
                 raise self._damage_error("is no journal")
             return 0
-        self._compare(_object(lines[0]), json.loads(first))
-        length = len(lines[0]) + 1
-        for number, line in enumerate(lines[1:], start=2):
-            record = _object(line)
-            if record is None:
-                if number == len(lines):
+        length = 0
+        for number, line in enumerate(lines, start=1):
+            read = unseal(line, self._digest)
+            if read is None:
+                if number == len(lines) > 1 and not is_whole(line):
                     break  # a machine that lost its power may leave anything at the end
-                raise self._damage_error(f"is damaged in line {number}")
-            self._remember(record)
+                raise self._damage_error(_damage(line, number), number)
+            record, self._digest = read
+            if number == 1:
+                self._compare(record, first)
+            else:
+                self._remember(record, number)
             length += len(line) + 1
         return length
 
-    def _remember(self, record: dict[str, Any]) -> None:
+    def _remember(self, record: dict[str, Any], number: int) -> None:
         key = record.get("unit")
         if isinstance(key, str) and "result" in record:
-            self._results[key] = record["result"]
+            self._results[key] = number, record["result"]
         elif isinstance(key, str) and "so_far" in record:
-            self._so_far[key] = record["so_far"]
+            self._so_far[key] = number, record["so_far"]
         else:
             self.records.append(record)
 
-    def _compare(self, there: dict[str, Any] | None, here: dict[str, Any]) -> None:
-        if there is None or not isinstance(there.get("journal"), dict):
+    def _compare(self, there: dict[str, Any], first: str) -> None:
+        if not isinstance(there.get("journal"), dict):
             raise self._damage_error("is no journal")
-        held, run = there["journal"], here["journal"]
-        for name in (*run, *held):
-            if held.get(name) != run.get(name):
-                said = f"{name}: {_short(held.get(name))} there, {_short(run.get(name))} here"
+        stored, run = there["journal"], from_json(first)["journal"]
+        for name in (*run, *stored):
+            if stored.get(name) != run.get(name):
+                said = f"{name}: {_short(stored.get(name))} there, {_short(run.get(name))} here"
                 raise InvalidInput(f"--resume: {self.path} is the journal of another run ({said}); give another file.")
 
-    def _damage_error(self, what: str) -> InvalidInput:
-        return InvalidInput(f"--resume: {self.path} {what}; give another file.")
+    def _damage_error(self, what: str, line: int = 0) -> InvalidInput:
+        remedy = f"delete that line and all after it to go on from there, or {ANOTHER}" if line > 1 else ANOTHER
+        return InvalidInput(f"--resume: {self.path} {what}; {remedy}.")
 
 
 @contextmanager
@@ -186,12 +194,16 @@ def key_of(unit: Any) -> str:
     return f"{type(unit).__name__} {unit.id}" + (f", part {part}" if part else "")
 
 
-def _object(line: bytes) -> dict[str, Any] | None:
-    try:
-        held = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return held if isinstance(held, dict) else None
+def _damage(line: bytes, number: int) -> str:
+    """What is wrong with a line whose digest is not right."""
+    begins = line.startswith(b'{"journal":')
+    if number == 1:
+        if begins:
+            return "was written by an earlier version, whose lines do not prove what they say"
+        return "is damaged in line 1" if is_whole(line) else "is no journal"
+    if begins or b'", "journal": {' in line[:60]:
+        return f"has the first line of another journal as line {number}"
+    return f"is damaged in line {number}"
 
 
 def _short(value: Any) -> str:

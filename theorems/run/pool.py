@@ -34,6 +34,8 @@ PATIENCE = 60.0
 for a first call that compiles."""
 STARTING = 60.0
 """Seconds that a process may take to import what it needs, on a busy machine."""
+NO_RESULT = "sent something that is no result"
+"""What a process did that sent anything but the messages of :func:`theorems.run.worker.serve`."""
 CLOSING = 1.0
 """Seconds after the end of a process in which all that it has sent is read."""
 PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from theorems.run.worker import serve; serve()"

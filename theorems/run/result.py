@@ -173,6 +173,26 @@ class Result:
     listed: tuple[str, ...] = ()
     parts: Parts | None = None
 
+    def misfit(self, id: str, total: int | None) -> str:
+        """Return what cannot be of a unit with that id and so many cases; empty if nothing is.
+
+        A case more than the unit has is the strategy's that broke down.
+        """
+        if self.id != id:
+            return f"it is of {self.id!r}"
+        examples = self.examples
+        if min(self.counts.values(), default=0) < 0 or not 0 <= self.not_found <= examples:
+            return "a number of cases is negative, or larger than all of them"
+        if total is not None and examples > total + 1:
+            return f"{examples} cases of {total}"
+        names = [claim.name for claim in self.claims]
+        if len(names) > len({*names}) or not all(1 <= claim.cases <= examples for claim in self.claims):
+            return "a claim is there twice, or was made on more cases than were tried"
+        if not 0 <= self.seconds < math.inf:
+            return f"it took {self.seconds} s"
+        falsified = any(claim.verdict is Verdict.FALSIFIED for claim in self.claims)
+        return "a claim is falsified, and no case" if falsified and not self.counts.get(Verdict.FALSIFIED) else ""
+
     @property
     def conclusion(self) -> Parts | None:
         """Whose claims failed, and whose did not: on the cases on which it was falsified, and on the smallest one that

@@ -54,6 +54,10 @@ class SoFar:
     error: str = ""
     at_error: int = 0
 
+    def misfit(self, id: str, total: int | None) -> str:
+        """As :meth:`theorems.run.result.Result.misfit`."""
+        return self.tried.misfit(id, total) or (self.falsified.misfit(id, total) if self.falsified else "")
+
     @property
     def result(self) -> Result:
         """Of all of them."""

@@ -6,6 +6,13 @@ import errno
 import json
 import math
 import os
+import random
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +30,8 @@ from theorems.faults.power.trial import Cell, FaultOutcome
 from theorems.faults.power.work import Column, FaultTrials
 from theorems.figures.figure import Settings
 from theorems.figures.work import Computed, Sheet
-from theorems.run.journal import Journal
+from theorems.run.chain import BEGIN, seal
+from theorems.run.journal import Journal, open_journal
 from theorems.run.result import ClaimSummary, Failure, Result
 from theorems.run.unit import Unit
 from theorems.run.verify import SoFar
@@ -34,6 +42,10 @@ RUN = {"command": "add", "seed": 1}
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "run.jsonl"
+
+
+def sealed(content: str) -> bytes:
+    return seal(content, BEGIN)[0].encode() + b"\n"
 
 
 def filled(path: Path, count: int = 3) -> bytes:
@@ -74,11 +86,13 @@ def test_what_a_lost_power_supply_leaves_at_the_end_is_cut_away(path: Path) -> N
     [
         (b"notes\n", "is no journal"),
         (b"no end of line", "is no journal"),
-        (b'{"journal": 3}\n', "is no journal"),
         (b"[]\n", "is no journal"),
-        (b'{"journal": {"command": "add", "seed": 2}}\n', "another run (seed: 2 there, 1 here)"),
-        (b'{"journal": {"seed": 1}}\n', "another run (command: nothing there, add here)"),
-        (b'{"journal": {"command": "add", "seed": 1, "more": 1}}\n', "another run (more: 1 there, nothing here)"),
+        (sealed('{"journal": 3}'), "is no journal"),
+        (sealed('{"journal": {"command": "add", "seed": 2}}'), "another run (seed: 2 there, 1 here)"),
+        (sealed('{"journal": {"seed": 1}}'), "another run (command: nothing there, add here)"),
+        (sealed('{"journal": {"command": "add", "seed": 1, "more": 1}}'), "another run (more: 1 there, nothing here)"),
+        (sealed('{"journal": {"command": "add", "seed": 1}}').replace(b"1", b"2"), "is damaged in line 1"),
+        (b'{"journal": {"command": "add", "seed": 1}}\n', "was written by an earlier version"),
     ],
 )
 def test_what_is_not_its_own_is_refused_and_left_as_it_is(path: Path, content: bytes, said: str) -> None:
@@ -97,9 +111,12 @@ def test_a_damaged_line_is_named(path: Path) -> None:
 
 
 def test_a_result_that_is_none_is_damage(path: Path) -> None:
-    path.write_bytes(filled(path) + b'{"unit": "Adding 1", "result": {"id": []}}\n')
+    filled(path)
     journal = Journal(path, RUN)
-    with pytest.raises(InvalidInput, match="holds a result that is none"):
+    journal.append({"unit": "Adding 1", "result": {"id": []}})
+    journal.close()
+    journal = Journal(path, RUN)
+    with pytest.raises(InvalidInput, match="holds a result that is none in line 5; delete that line and all after it"):
         journal.result_of(Adding("1"))
     journal.close()
 
@@ -155,15 +172,15 @@ def test_what_the_system_writes_in_pieces_is_a_whole_line(path: Path, monkeypatc
 
 
 CLAIMS = tuple(
-    ClaimSummary("a", Form.LIMIT, slack, 0.1, "why", Verdict.UPHELD, (("left", 2),), 7)
+    ClaimSummary(f"a{slack}", Form.LIMIT, slack, 0.1, "why", Verdict.UPHELD, (("left", 2),), 3)
     for slack in (math.inf, -math.inf, 5e-324, 0.1 + 0.2, -0.0)
 )
 RESULT = Result(
     "lemma-3", "Title", {Verdict.FALSIFIED: 2, Verdict.UPHELD: 1}, CLAIMS, {Verdict.FALSIFIED: "so „it“ is"}
 )
 RESULTS = [
-    (Unit("lemma-3", 1, 0), RESULT),
-    (Unit("lemma-3", 1, 0), Result("b", "c", failure=Failure(Verdict.FALSIFIED, "s", '{"a": 1}', True), listed=("x",))),
+    (Unit("lemma-3", 3, 0), RESULT),
+    (Unit("b", 1, 0), Result("b", "c", failure=Failure(Verdict.FALSIFIED, "s", '{"a": 1}', True), listed=("x",))),
     (
         FaultTrials("lemma-3", ("a",), 1, 0),
         Column("lemma-3", 3, 4, "", {"a": Cell(FaultOutcome.CAUGHT, 2, "claim")}, seconds=0.5),
@@ -220,11 +237,11 @@ def test_results_come_back_as_they_were(path: Path, unit: object, result: object
 def test_what_is_under_way_comes_back_too(path: Path) -> None:
     so_far = SoFar(RESULT, Result("lemma-3", "Title"), "ZeroDivisionError", 3)
     journal = Journal(path, RUN)
-    journal.so_far(Unit("lemma-3", 1, 0, so_far=so_far))  # not at once
-    journal.so_far(Unit("lemma-3", 1, 0, so_far=so_far), at_once=True)
+    journal.so_far(Unit("lemma-3", 3, 0, so_far=so_far))  # not at once
+    journal.so_far(Unit("lemma-3", 3, 0, so_far=so_far), at_once=True)
     journal.close()
     assert len(path.read_bytes().splitlines()) == 2
-    assert Journal(path, RUN).resume(Unit("lemma-3", 1, 0)).so_far == so_far
+    assert Journal(path, RUN).resume(Unit("lemma-3", 3, 0)).so_far == so_far
 
 
 def test_numpy_numbers_are_numbers(path: Path) -> None:
@@ -233,3 +250,107 @@ def test_numpy_numbers_are_numbers(path: Path) -> None:
     journal.keep_result(unit, Computed("8", {"x": np.float64(0.1), "y": np.arange(2.0)}))
     journal.close()
     assert Journal(path, RUN).result_of(unit).numbers == {"x": 0.1, "y": [0.0, 1.0]}
+
+
+def damages(content: bytes, other: bytes, chance: random.Random) -> Iterator[bytes]:
+    """Journals that were damaged, without end; ``other`` is of another run."""
+    lines, others = content.splitlines(keepends=True), other.splitlines(keepends=True)
+    digits = [k for k, byte in enumerate(content) if chr(byte).isdigit()]
+
+    def within(count: int) -> list[int]:
+        return sorted(chance.sample(range(len(lines)), count))
+
+    while True:
+        flipped, k = bytearray(content), chance.randrange(len(content))
+        flipped[k] ^= 1 << chance.randrange(8)
+        yield bytes(flipped)
+        k = chance.choice(digits)
+        yield content[:k] + str((int(content[k : k + 1]) + chance.randint(1, 9)) % 10).encode() + content[k + 1 :]
+        i, j = within(2)
+        yield b"".join([*lines[:i], lines[j], *lines[i + 1 : j], lines[i], *lines[j + 1 :]])
+        [i] = within(1)
+        yield b"".join([*lines[: i + 1], lines[i], *lines[i + 1 :]])
+        yield b"".join([*lines[:i], *lines[i + 1 :]])
+        yield b"".join([*lines[:i], others[i], *lines[i + 1 :]])
+        yield content + b"".join(others[chance.randrange(len(others)) :])
+        yield other + content
+        yield content[: chance.randrange(len(content))]
+        i, j = sorted((chance.randrange(len(content)), chance.randrange(len(content))))
+        yield content[:i] + content[j:]
+
+
+def test_of_damaged_journals_none_is_believed(path: Path) -> None:
+    count, chance, refused = 6, random.Random(0), 0
+    written = []
+    for seed in (1, 2):
+        path.unlink(missing_ok=True)
+        with open_journal(path, {**RUN, "seed": seed}) as journal:
+            assert journal is not None
+            for k in range(count):
+                journal.so_far(Adding(str(k), so_far=Sum(str(k), 10 * seed + k, 2)), at_once=True)
+                journal.keep_result(Adding(str(k)), Sum(str(k), 100 * seed + k, 4))
+        written.append(path.read_bytes())
+    for content in islice(damages(*written, chance), 300):
+        path.write_bytes(content)
+        sentence = ""
+        try:
+            with open_journal(path, RUN) as journal:
+                assert journal is not None
+                results = [journal.result_of(Adding(str(k))) for k in range(count)]
+        except InvalidInput as error:
+            sentence = str(error)
+            refused += 1
+        if sentence:
+            assert re.search(r"is no journal; |another run|line \d+; ", sentence), sentence
+            assert path.read_bytes() == content
+        else:
+            # What is left is the beginning, and true.
+            assert written[0].startswith(path.read_bytes())
+            assert [one.value for one in results if one] == [100 + k for k in range(sum(map(bool, results)))]
+    assert refused >= 150
+
+
+def test_another_process_is_refused(path: Path) -> None:
+    lock = "f = os.open(sys.argv[1], os.O_RDWR); fcntl.flock(f, fcntl.LOCK_EX)"
+    script = f"import fcntl, os, sys; {lock}; print(1, flush=True); input()"
+    filled(path)
+    command = [sys.executable, "-c", script, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(InvalidInput, match="in use by another run"):
+            Journal(path, RUN)
+        other.communicate(b"\n")
+    assert held(path) == [0, 1, 2]
+
+
+RESULT_OF_ONE = Result("b", "c", {Verdict.UPHELD: 1}, (replace(CLAIMS[2], cases=1),))
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        replace(RESULT_OF_ONE, id="another"),
+        replace(RESULT_OF_ONE, counts={Verdict.UPHELD: 9}),
+        replace(RESULT_OF_ONE, counts={Verdict.UPHELD: -1}),
+        replace(RESULT_OF_ONE, not_found=2),
+        replace(RESULT_OF_ONE, seconds=math.nan),
+        replace(RESULT_OF_ONE, claims=(replace(CLAIMS[2], cases=2),)),
+        replace(RESULT_OF_ONE, claims=RESULT_OF_ONE.claims * 2),
+        replace(RESULT_OF_ONE, claims=(replace(CLAIMS[2], cases=1, verdict=Verdict.FALSIFIED),)),
+    ],
+)
+def test_numbers_that_do_not_fit_are_refused(path: Path, result: Result) -> None:
+    unit = Unit("b", 1, 0)
+    for kept, fits in ((RESULT_OF_ONE, True), (result, False)):
+        path.unlink(missing_ok=True)
+        with open_journal(path, RUN) as journal:
+            assert journal is not None
+            journal.keep_result(unit, kept)
+        with open_journal(path, RUN) as journal:
+            assert journal is not None
+            if fits:
+                assert journal.result_of(unit) == kept
+            else:
+                with pytest.raises(InvalidInput, match=r"numbers do not fit \(.*\) in line 2; delete that line"):
+                    journal.result_of(unit)

@@ -18,13 +18,13 @@ from typing import Any
 from max_margin_theorems import signals
 from reference_attention.errors import InvalidInput
 from reference_attention.files import to_json
-from theorems.run.encoding import decode, result_kind, so_far_kind
+from theorems.run.encoding import decode_result, decode_so_far
 from theorems.run.engines.dask_task import Answer
 from theorems.run.engines.on_dask import OnDask
 from theorems.run.engines.task import Message, Task
 from theorems.run.engines.union import folder_of, union
 from theorems.run.identity import SHARED, address
-from theorems.run.pool import LOOK, PATIENCE, TRIES, Tell
+from theorems.run.pool import LOOK, NO_RESULT, PATIENCE, TRIES, Tell
 from theorems.run.work import StopRun
 
 OVER = "out of time"
@@ -119,13 +119,17 @@ class Coordinator:
         """What is to be sent; None where it need not be done, or a journal has its result."""
         if unit is None:
             return None
-        found = self._addresses.setdefault(k, address(unit, self._run))
-        if (held := self._known.get(found)) is not None:
-            tell(k, "finished", decode(held, result_kind(unit)))
-            return None
+        its_address = self._addresses.setdefault(k, address(unit, self._run))
+        if (stored := self._known.get(its_address)) is not None:
+            result = None
+            with suppress(ValueError):  # it is none, and is done again
+                result = decode_result(unit, stored)
+            if result is not None:
+                tell(k, "finished", result)
+                return None
         foreign = getattr(unit, "foreign", False)
         journals = str(self._folder or "")
-        sent = pickle.dumps(unit), found, foreign
+        sent = pickle.dumps(unit), its_address, foreign
         return Task(*sent, timeout, patience, self._surroundings, os.getcwd(), journals)
 
     def _take(self, k: int, message: Message, unit: Any, tell: Tell) -> None:
@@ -134,12 +138,17 @@ class Coordinator:
             return
         if done >= 0:
             tell(k, "progressed", done)
+        if word == "finished" and "refused" in value:
+            raise InvalidInput(f"--engine: {value['refused']}.")
+        try:
+            if so_far is not None:
+                so_far = decode_so_far(unit, so_far)
+            if word == "finished":
+                value = decode_result(unit, value["result"])
+        except ValueError:
+            word, value, so_far = "died", NO_RESULT, None
         if so_far is not None:
-            tell(k, "so far", decode(so_far, so_far_kind(unit)))
-        if word == "finished":
-            if "refused" in value:
-                raise InvalidInput(f"--engine: {value['refused']}.")
-            value = decode(value["result"], result_kind(unit))
+            tell(k, "so far", so_far)
         tell(k, word, value)
 
     def _again(self, lost: Mapping[int, str], tell: Tell) -> list[int]:

@@ -63,14 +63,14 @@ class _Opened:
     def run(self, progress: Any) -> dict[str, Any]:
         """The result as JSON has it, or why it is refused."""
         from reference_attention.files import to_json
-        from theorems.run.encoding import decode, encode, so_far_kind
+        from theorems.run.encoding import decode_so_far, encode
         from theorems.run.identity import difference
 
         if why := difference(json.loads(self.task.surroundings)):
             return {"refused": f"the worker {socket.gethostname()} {why}"}
         unit = pickle.loads(self.task.content)
         if self.so_far is not None:
-            unit = replace(unit, so_far=decode(self.so_far, so_far_kind(unit)))
+            unit = replace(unit, so_far=decode_so_far(unit, self.so_far))
 
         def plain(value: Any) -> Any:
             return json.loads(to_json(encode(value)))
@@ -102,7 +102,7 @@ def work(task: Task) -> Message:
         elif word != "again":
             last = (word, value, steps, None if word == "finished" else so_far)
             if word == "finished" and "result" in value and task.journals:
-                append(task.journals, json.dumps({"address": task.address, **value}))
+                append(task.journals, task.address, value["result"])
 
     if not hasattr(_OWN, "pool"):
         _OWN.pool = Pool(1)

@@ -1,7 +1,7 @@
 """The journals of workers: each appends to its own, and what is known is the union of all of them.
 
-A line is a result and its address. Lines of other runs and lines that cannot be read do no harm: nobody asks for their
-address.
+A line is a result, its address and a digest of both. Lines of other runs do no harm, nobody asks for their address;
+what is damaged is left out, and done again.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from theorems.run.chain import BEGIN, seal, unseal
+
 _LOCK = threading.Lock()
 
 
@@ -22,20 +24,23 @@ def folder_of(journal: Path) -> Path:
     return journal.with_name(f"{journal.name}.workers")
 
 
-def append(folder: str, line: str) -> None:
+def append(folder: str, address: str, result: Any) -> None:
     """A line more in the journal of this worker, on the disk when this returns.
 
     Nothing is written where the folder is not there: a worker that does not see the coordinator's disk sends its
     results only.
     """
     path = Path(folder) / f"{socket.gethostname()}-{os.getpid()}.jsonl"
+    line, _ = seal(json.dumps({"address": address, "result": result}), BEGIN)
     with _LOCK, suppress(OSError):
         if not path.parent.is_dir():
             return
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         try:
             # Its own end of line first: what an earlier writer left may have none.
-            os.write(file, f"\n{line}\n".encode())
+            left = f"\n{line}\n".encode()
+            while left:
+                left = left[os.write(file, left) :]
             os.fsync(file)
         finally:
             os.close(file)
@@ -43,11 +48,11 @@ def append(folder: str, line: str) -> None:
 
 def union(folder: Path | None) -> dict[str, Any]:
     """The results of all journals in a folder, by address; of several the first file's, which differ in seconds."""
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for path in sorted(folder.glob("*.jsonl")) if folder and folder.is_dir() else ():
         with suppress(OSError):
             for line in path.read_bytes().split(b"\n"):
-                with suppress(ValueError, RecursionError, KeyError, TypeError):
-                    held = json.loads(line)
-                    found.setdefault(held["address"], held["result"])
-    return found
+                content, _ = unseal(line, BEGIN) or ({}, "")
+                if isinstance(content.get("address"), str) and "result" in content:
+                    results.setdefault(content["address"], content["result"])
+    return results

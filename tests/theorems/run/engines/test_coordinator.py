@@ -158,16 +158,29 @@ def test_a_worker_with_other_sources_is_refused(name: str, engine: OnExecutor) -
 def test_journals_are_a_union(tmp_path: Path) -> None:
     folder = tmp_path / "j.workers"
     assert folder == folder_of(tmp_path / "j")
-    append(str(folder), '{"address": "a", "result": 1}')
+    append(str(folder), "a", 1)
     assert union(folder) == {}  # not there: nothing is made
     folder.mkdir()
-    append(str(folder), '{"address": "a", "result": 1}')
-    append(str(folder), '{"address": "b", "result": 2}')
+    append(str(folder), "a", 1)
+    append(str(folder), "b", 2)
     [path] = folder.glob("*.jsonl")
-    path.write_bytes(path.read_bytes() + b'{"address": "c", "res')
-    append(str(folder), '{"address": "d", "result": 4}')  # after a line that was cut off
-    (folder / "zz.jsonl").write_text('{"address": "a", "result": 1}\n[]\n{"address": "e", "result": 5}\n')
-    assert union(folder) == {"a": 1, "b": 2, "d": 4, "e": 5}
+    path.write_bytes(path.read_bytes() + b'{"digest": "c", "res')
+    append(str(folder), "d", 4)  # after a line that was cut off
+    (folder / "zz.jsonl").write_bytes(path.read_bytes() + b'[]\n{"address": "e", "result": 5}\n')
+    assert union(folder) == {"a": 1, "b": 2, "d": 4}
+
+
+def test_a_digit_that_was_flipped_in_a_worker_s_journal_is_not_believed(tmp_path: Path, engine: OnExecutor) -> None:
+    unit, journal = Adding("a"), tmp_path / "j"
+    [result] = run([unit], 1, Listening(), engine=Coordinator(engine, RUN, journal))
+    [path] = folder_of(journal).glob("*.jsonl")
+    path.write_text(path.read_text().replace('"value": 10', '"value": 70'))
+    assert union(folder_of(journal)) == {}
+    assert run([unit], 1, Listening(), engine=Coordinator(engine, RUN, journal)) == [result]
+    # What has a digest and is no result is done again, too.
+    path.write_text("")
+    append(str(folder_of(journal)), address(unit, RUN), {"value": "70"})
+    assert run([unit], 1, Listening(), engine=Coordinator(engine, RUN, journal)) == [result]
 
 
 def test_until_ends_it_with_what_there_is(engine: OnExecutor) -> None:
