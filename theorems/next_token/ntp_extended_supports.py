@@ -120,8 +120,8 @@ def ntp_extended_supports(case: NextTokens, under_test: Implementation) -> Itera
 def compatible_claim(limits: Limits, under_test: Implementation) -> Iterator[Claim]:
     """What is said by integers, against log q⋆_jv − log p_jv on S_j, q⋆ of the minimiser of the loss among S_j.
 
-    That is enclosed to 2^−200: a difference above :data:`ATTAINED` proves that no θ has the log-odds, a smaller one proves
-    nothing by itself: "no" is then undecided.
+    It is enclosed to 2^−200: a difference above :data:`ATTAINED` proves that no θ has the log-odds, a smaller one
+    proves nothing by itself: "no" is then undecided.
     """
     problem = limits.problem
     minimum = limits.minimum
