@@ -11,7 +11,7 @@ from generators.finding import Assumption, Finding
 from generators.next_tokens import NextTokens
 from reference_attention.exact import rank_of, rational, rational_matrix, to_float
 from reference_attention.next_token.compatibility import compatible
-from reference_attention.next_token.extended_supports import separate_pairs, supports_by_exclusion
+from reference_attention.next_token.extended_supports import extended_supports, separate_pairs
 from reference_attention.svm.max_margin import MaxMargin
 
 
@@ -37,14 +37,14 @@ def _compatible(case: NextTokens) -> Finding:
 
 def _something_apart(case: NextTokens) -> Finding:
     """Some alternative is not tied to what followed by everything that keeps the loss bounded."""
-    sets, there = supports_by_exclusion(case.problem).sets, case.problem.alternatives
+    sets, there = extended_supports(case.problem).sets, case.problem.alternatives
     apart = int((there & ~sets).sum())
     return Finding(apart > 0, f"{apart} of {int(there.sum())} alternatives can be ruled out")
 
 
 def _finite_part(case: NextTokens) -> Finding:
     """Some context is followed by two alternatives of different vectors, or extended to two."""
-    sets, problem = supports_by_exclusion(case.problem).sets, case.problem
+    sets, problem = extended_supports(case.problem).sets, case.problem
     apart = sum(any(x != 0 for x in row) for pair, row in problem.differences.items() if sets[pair])
     return Finding(apart > 0, f"{apart} rows span F")
 

@@ -3,7 +3,9 @@
 *planted*: S_j = argmax_v (W_d h_j)_v and p_jz ∝ 2^{(W_p h_j)_z} of small integer matrices: separable and compatible
 by construction, with ties, in any dimension. *incompatible*: such supports, any counts. *over*: as many dimensions as
 contexts, independent. *orthogonal*. *random*: anything. *repeated*: contexts of the same embedding, followed by
-different tokens. *independent* and *dependent*: sequences for attention, by their embeddings.
+different tokens. *independent* and *dependent*: sequences for attention, by their embeddings. As users have them
+(:func:`generators.realistic.is_realistic`) embeddings are floats of mixed scale, nearly parallel, or unit vectors beside
+their originals, counts go to 10⁴, and some data are windows of a text; see :mod:`generators.next_token_numbers`.
 
 Reference: own.
 """
@@ -17,10 +19,12 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 from jaxtyping import Bool, Float64
 
+from generators.next_token_numbers import LARGEST_COUNT, exact_argmax, realistic_rows, realistic_sizes, text_windows
 from generators.next_tokens import NextTokens
 from generators.numbers import integers, one_in
+from generators.realistic import is_realistic
 from reference_attention.next_token.attention_samples import ABSENT
-from reference_attention.next_token.extended_supports import supports_by_exclusion
+from reference_attention.next_token.extended_supports import extended_supports
 
 TOKENS = ("planted", "incompatible", "over", "orthogonal", "random", "repeated")
 SEQUENCES = ("independent", "dependent")
@@ -75,7 +79,7 @@ def independent_sequences() -> SearchStrategy[NextTokens]:
 def with_something_apart(case: NextTokens) -> NextTokens:
     """The case, or one with a token that never follows, and a coordinate by which it is told."""
     problem = case.problem
-    if (problem.alternatives & ~supports_by_exclusion(problem).sets).any():
+    if (problem.alternatives & ~extended_supports(problem).sets).any():
         return case
     if case.counts is not None:
         h = np.hstack([case.embeddings, np.ones((len(case.embeddings), 1))])
@@ -97,6 +101,8 @@ def with_something_apart(case: NextTokens) -> NextTokens:
 @st.composite
 def contexts(draw: DrawFn, kind: str) -> NextTokens:
     """Embeddings and counts of that kind."""
+    if draw(is_realistic()):
+        return draw(_realistic_contexts(kind))
     m, V, d = (draw(st.integers(*sizes)) for sizes in (CONTEXTS, VOCABULARY, DIMENSIONS))
     h = draw(_embeddings(kind, m, d))
     d = h.shape[1]
@@ -111,6 +117,31 @@ def contexts(draw: DrawFn, kind: str) -> NextTokens:
     counts = counts * draw(integers((m, 1), 1, 3))
     start = draw(integers((V * d,), -2, 2)) if draw(one_in(3)) else None
     return NextTokens(h, counts, start=None if start is None else start.astype(np.float64), seed=draw(SEEDS))
+
+
+@st.composite
+def _realistic_contexts(draw: DrawFn, kind: str) -> NextTokens:
+    """The same as users have them.
+
+    *planted* supports are ties of a small integer W over the rationals, followed equally often: so W itself separates,
+    and W = 0 has the log-odds. *over* and *orthogonal* are triangular, with a diagonal that is not 0.
+    """
+    if kind == "random" and draw(one_in(3)):
+        return draw(text_windows())
+    m, V, d = draw(realistic_sizes(CONTEXTS, VOCABULARY, DIMENSIONS))
+    independent = kind in ("over", "orthogonal")
+    m = min(m, d) if independent else m
+    h = draw(realistic_rows(m, d, independent=independent, diagonal=kind == "orthogonal"))
+    if kind == "repeated":
+        h = h[draw(integers((m,), 0, max(0, m // 2)))]
+    if kind in ("planted", "incompatible"):
+        supports = exact_argmax(draw(integers((V, d), -1, 1)), h)
+    else:
+        supports = draw(_supports(kind, h, V))
+    most = LARGEST_COUNT if draw(st.booleans()) else 4
+    counts = np.where(supports, 1 if kind == "planted" else draw(integers((m, V), 1, most)), 0)
+    counts = counts * draw(integers((m, 1), 1, 3 if kind != "planted" else most))
+    return NextTokens(h, counts, seed=draw(SEEDS))
 
 
 @st.composite
@@ -152,6 +183,9 @@ def sequences(draw: DrawFn, kind: str) -> NextTokens:
     samples[np.arange(n), lengths - 1] = draw(integers((n,), 0, 1))
     labels = samples[np.arange(n), draw(integers((n,), 0, T - 1)) % lengths]
     samples = np.where(np.arange(T) < lengths[:, None], samples, ABSENT)
+    if draw(is_realistic()):
+        rows = draw(realistic_rows(K, K if kind == "independent" else d, independent=kind == "independent"))
+        return NextTokens(rows, samples=samples, labels=labels, seed=draw(SEEDS))
     if kind == "independent":
         return NextTokens(draw(_independent(K)), samples=samples, labels=labels, seed=draw(SEEDS))
     e = draw(integers((K, min(d, K - 1)), -2, 2)).astype(np.float64)

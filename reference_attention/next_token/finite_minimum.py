@@ -2,8 +2,9 @@
 
 L_fin(θ) = Σ π_j [log Σ_{v∈Ŝ_j} e^{ℓ_jv} − Σ p_jv ℓ_jv]. Newton's method finds a rational point θ̂ of F. Along a step h
 each context has |φ_j'''| ≤ R φ_j'', R the largest range of a_jv·h over one Ŝ_j: a step of h log(1 + R)/R decreases
-L_fin, in whatever units contexts are. With D_F the largest diameter of a set {a_jv : v ∈ Ŝ_j}, λ the least eigenvalue of H = ∇²L_fin(θ̂) on F and φ(s) = L_fin(θ̂ + s h), ‖h‖
-= 1, self-concordance |φ'''| ≤ D_F φ'' gives φ'(s) ≥ −‖∇L_fin(θ̂)‖ + λ(1 − e^{−D_F s})/D_F. So
+L_fin, in whatever units contexts are. With D_F the largest diameter of a set {a_jv : v ∈ Ŝ_j}, λ the least eigenvalue
+of H = ∇²L_fin(θ̂) on F and φ(s) = L_fin(θ̂ + s h), ‖h‖ = 1, self-concordance |φ'''| ≤ D_F φ'' gives φ'(s) ≥
+−‖∇L_fin(θ̂)‖ + λ(1 − e^{−D_F s})/D_F. So
 
     ‖θ̂ − θ_⋆‖ ≤ −log(1 − D_F‖∇L_fin(θ̂)‖/λ)/D_F,
 

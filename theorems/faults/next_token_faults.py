@@ -179,6 +179,20 @@ def _path_off(size: float, minimum: FiniteMinimum, svm: NextTokenSvm, multiplier
     return SplitRun(run.x, run.y + off)
 
 
+def _path_at_one_radius(size: float, minimum: FiniteMinimum, svm: NextTokenSvm, multipliers: Any) -> SplitRun:
+    """The point of the least multiplier, over and over."""
+    run = next_token_path(minimum, svm, multipliers)
+    return replace(run, x=np.repeat(run.x[-1:], len(run.x), axis=0), y=np.repeat(run.y[-1:], len(run.y), axis=0))
+
+
+def _path_of_other_multipliers(size: float, minimum: FiniteMinimum, svm: NextTokenSvm, multipliers: Any) -> SplitRun:
+    return next_token_path(minimum, svm, multipliers / (1 + size))
+
+
+def _always_compatible(size: float, problem: MasterProblem) -> bool:
+    return True
+
+
 def _weak_components(
     size: float, samples: Int64[np.ndarray, "n T"], labels: Int64[np.ndarray, "n"]
 ) -> Bool[np.ndarray, "n K"]:
@@ -243,12 +257,23 @@ NEXT_TOKEN_FAULTS = (
     _fault("theta-star-without-multiplicities", "θ_⋆ of m = 1", ATTENTION, finite_minimum, _minimum_without_times),
     _fault("theta-star-off", "θ_⋆ is 1 + ε of itself", "ntp-entropy", finite_minimum, _minimum_off, 1e-6, "ε"),
     _fault("compatible-if-uniform", "only equal counts are compatible", OVER, compatible, _compatible_if_uniform),
+    _fault("compatible-always", "any counts are compatible", NEXT, compatible, _always_compatible),
     _fault("next-token-step-too-long", "steps of (1 + ε) η", DESCENT, next_token_descent, _longer_step, 1e-6, "ε"),
     _fault("next-token-steps-normalized", "steps of length η", DESCENT, next_token_descent, _normalize),
     _fault("next-token-run-short", "the last iterate is missing", DESCENT, next_token_descent, _one_short),
     _fault("finite-part-frozen", "P_Fθ stays where it was", FINITE, next_token_descent, _finite_part_frozen),
     _fault("next-token-path-on-ray", "the ray of θ_mm for the path", PATH, next_token_path, _path_on_ray),
     _fault("next-token-path-off", "turned by ε", PATH, next_token_path, _path_off, 1e-2, "ε"),
+    _fault("next-token-path-at-one-radius", "one point for all radii", PATH, next_token_path, _path_at_one_radius),
+    _fault(
+        "next-token-path-of-other-multipliers",
+        "the path at μ/(1 + ε)",
+        PATH,
+        next_token_path,
+        _path_of_other_multipliers,
+        1e-2,
+        "ε",
+    ),
     _fault("components-weak", "weakly connected components", ATTENTION, component_sets, _weak_components),
     _fault("components-of-one-graph", "one graph for all last tokens", ATTENTION, component_sets, _one_graph),
     Fault(

@@ -90,6 +90,9 @@ def conjecture_ntp_normalized(case: NextTokens, under_test: Implementation) -> I
         if not why:
             yield from cycle_claims(run, taken - WINDOW)
             return
+        left = (STRETCHES * STEPS - taken) * run.step
+        if far * PAST > STRETCHES * STEPS * run.step or float(value_of(run.at.inside_norm[-1]).max()) > 2 * left:
+            break
         at = run.at.x[-1], run.at.y[-1]
     for name in (TURNS, LONG):
         yield replace(undecided_claim(name, why, Form.LIMIT), not_found=True)
@@ -115,8 +118,8 @@ def cycle_claims(run: Followed, before: int) -> Iterator[Claim]:
     """Yield the two claims of the last :data:`WINDOW` steps, that many steps from the start."""
     at, limits, step = run.at, run.limits, exact(run.step)
     norm = at.gradient_norm[-WINDOW - 1 : -1]
-    outside = np.linalg.norm(at.gradient_outside[-WINDOW - 1 : -1], axis=-1)
-    moved = float(value_of(outside / norm).mean())
+    outside = np.linalg.norm(value_of(at.gradient_outside[-WINDOW - 1 : -1]), axis=-1)
+    moved = float((outside / value_of(norm)).mean())
     most = float(value_of(limits.ray_norm)) / (run.step * before)
     yield at_least(TURNS, Form.LIMIT, most, moved, rounding=most, why=TURN_RATE, points="window")
     mean = value_of(step / norm).mean()

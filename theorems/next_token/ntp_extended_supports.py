@@ -11,16 +11,20 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from flint import arb, ctx
 
 from generators.next_token_cases import next_token_cases
 from generators.next_tokens import NextTokens
 from reference_attention.exact import to_floats
 from reference_attention.floats import EPS
+from reference_attention.next_token.compatibility import compatible
 from reference_attention.next_token.extended_supports import supports_by_exclusion
+from reference_attention.next_token.finite_minimum import finite_minimum
 from reference_attention.next_token.next_token_svm import NextTokenSvm, next_token_svm
+from reference_attention.next_token.split import BITS, Split
 from reference_attention.next_token.split_loss import next_token_loss, split_gradient
 from theorems.bounded import exact, value_of, with_rounding
-from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim import Claim, Form, at_least, undecided_claim
 from theorems.core.claim_name import sharper
 from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
@@ -34,6 +38,7 @@ from theorems.rounding.attention_at import Numbers
 
 SAME_SETS = sharper("extended-supports-by-exclusion")
 SEPARABLE = sharper("separable-iff-supports-are-extended")
+COMPATIBLE = sharper("compatible-iff-log-odds-are-attained", when="where what followed has a certified minimiser")
 TWO_PARTS = sharper("loss-is-taken-apart")
 GRADIENT = sharper("gradient-is-that-of-the-two-parts")
 APART = "where something can be ruled out"
@@ -47,6 +52,8 @@ LOSS_ROUNDING = tolerance(
     "a right one is computed by these formulas in floats, in another order at most",
 )
 POINTS = 40
+ATTAINED = 2.0**-100
+"""Log-odds that are missed by less are met, as far as can be seen."""
 FARTHEST = 60.0
 """The largest ‖θ‖ at which the loss is taken from logits: there it is more than its rounding."""
 
@@ -55,7 +62,7 @@ FARTHEST = 60.0
     "ntp-extended-supports",
     "Extended supports, and the loss of next-token prediction in two parts",
     source="own",
-    claims=(*LIMIT_PREMISES, SAME_SETS, SEPARABLE, TWO_PARTS, GRADIENT, ON_RAY, CORRELATES, NO_MORE),
+    claims=(*LIMIT_PREMISES, SAME_SETS, SEPARABLE, COMPATIBLE, TWO_PARTS, GRADIENT, ON_RAY, CORRELATES, NO_MORE),
     about=NextTokens,
     cases=next_token_cases,
     kernel=SVM_ONLY,
@@ -70,7 +77,8 @@ def ntp_extended_supports(case: NextTokens, under_test: Implementation) -> Itera
     ≥ 1 off Ŝ; L_fin(θ) = Σπ_j[lse_{Ŝ_j} ℓ − Σpℓ], θ_⋆ its minimiser on F. Then
 
     1. one linear program decides Ŝ: max Σt, (a_jz − a_jv)·U ≥ t_jv ∈ [0, 1]; and so does each alternative alone;
-    2. Ŝ = S if and only if some U has (a_jz − a_jv)·U = 0 on S_j and ≥ 1 off it (NTP-separability);
+    2. Ŝ = S if and only if some U has (a_jz − a_jv)·U = 0 on S_j and ≥ 1 off it (NTP-separability); and some θ has the
+       log-odds of what followed (NTP-compatibility) if and only if the loss among S_j alone has the minimum H;
     3. L(θ) = L_fin(P_F θ) + Σπ_j log(1 + x_j), x_j = Σ_{v∉Ŝ_j} w_jv e^{−g_jv·θ_⊥}, and log w_jv = ℓ_jv − lse_{Ŝ_j} at
        P_F θ;
     4. L_⋆ = inf L = L_fin(θ_⋆), and L(θ_⋆ + rθ_mm) − L_⋆ ≤ ωe^{−r}, ω = Σπ_j w_jv(θ_⋆);
@@ -95,6 +103,7 @@ def ntp_extended_supports(case: NextTokens, under_test: Implementation) -> Itera
     if isinstance(narrow, NextTokenSvm):
         right = right and not narrow.error(problem)
     yield Claim(SEPARABLE, Form.EXACT, 0.0 if right else -1.0, 0.0, EXACT, f"Ŝ has {int(sets.sum())} alternatives")
+    yield from compatible_claim(limits, under_test)
     x, y = probe_points(limits, case.rng(), POINTS)
     at = LossAt(limits, x, y)
     yield from loss_claims(at, under_test)
@@ -106,6 +115,32 @@ def ntp_extended_supports(case: NextTokens, under_test: Implementation) -> Itera
     yield at_least(ON_RAY, Form.EFFECTIVE, limits.log_total - exact(r), np.log(limits.excess_on_ray(r)), points="r")
     yield from correlation_claims(at)
     yield from correlation_claims(ray)
+
+
+def compatible_claim(limits: Limits, under_test: Implementation) -> Iterator[Claim]:
+    """What is said by integers, against log q⋆_jv − log p_jv on S_j, q⋆ of the minimiser of the loss among S_j.
+
+    It is enclosed to 2^−200: a difference above :data:`ATTAINED` proves that no θ has the log-odds, a smaller one
+    proves nothing by itself: "no" is then undecided.
+    """
+    problem = limits.problem
+    minimum = limits.minimum
+    if not limits.supports.separable(problem):
+        minimum = finite_minimum(Split.of(problem, problem.supports))
+    if minimum.lost:
+        return
+    said = under_test.in_place_of(compatible)(problem)
+    with ctx.workprec(BITS):
+        gaps = [
+            abs(minimum.at.log_shares[j, v] - arb(problem.targets[j][v]).log())
+            for j, v in np.argwhere(problem.supports).tolist()
+        ]
+        largest = max(float(gap.lower()) for gap in gaps)
+    if not said and largest <= ATTAINED:
+        yield undecided_claim(COMPATIBLE, f"it is said to be incompatible, and log-odds are met to {largest:.3g}")
+        return
+    right = said == (largest <= ATTAINED)
+    yield Claim(COMPATIBLE, Form.EXACT, 0.0 if right else -1.0, 0.0, EXACT, f"log-odds are missed by {largest:.3g}")
 
 
 def loss_claims(at: LossAt, under_test: Implementation) -> Iterator[Claim]:

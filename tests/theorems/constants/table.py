@@ -60,6 +60,7 @@ SAFE = "safe steps lower the risk by far more than it could rise by with κ less
 SHORTENED = "steps are made short until b ≥ 0 by the same D, and τ leaves more room than the second order takes"
 ANY_SHARE = "the bounds hold wherever Aq < 1; that Aq ≤ ½ only makes β explicit"
 
+UNDER_THE_LOSS = "E is the bound (G1) of the loss there, far above the loss itself: margins exceed their bound by more than (D_c/D_F)τ"
 AT_ONE_RADIUS = "e^x − 1 ≤ (e − 1)x is an equality at x = E/π_min = 1 alone, and radii of the path are few"
 
 LOG_2 = float(np.log(2.0))
@@ -323,6 +324,8 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant(
         NEXT_PATH, "κ with e − 1", "1", ntp_path, "kappa", lowered(lambda *of: np.log(np.expm1(1.0))), AT_ONE_RADIUS
     ),
+    Constant(NEXT_PATH, "D_c", "0", Limits, "reach", faded),
+    Constant(NEXT_DESCENT, "D_c", "0", Limits, "reach", faded, UNDER_THE_LOSS),
     Constant(NEXT_DESCENT, "‖θ_0 − ϑ_r‖²", "½ of it", Followed, "start_to_ray", scaled(0.5)),
     Constant(NEXT_DESCENT, "K", "0", LossAt, "soft_margin", _least_margin),
     Constant(FINITE, "λ_H", "2λ_H", Limits, "curvature", scaled(2.0)),
