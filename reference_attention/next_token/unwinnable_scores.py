@@ -50,7 +50,7 @@ AT_REST = 2.0**-6
 STEPS = 60
 """Of Newton's method, from that point."""
 SETTLED = 1e-12
-"""Logits that its last step moves."""
+"""Logits that its last step moves at most; coordinates that move none by so much are 0 as far as they are known."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,7 +174,7 @@ class ScoreSplit:
             size = reach * float(np.linalg.norm(step))
             x = x - step / max(1.0, size)
             if size < SETTLED:
-                return x
+                return np.asarray(np.where(reach * np.abs(x) < SETTLED, 0.0, x))
         return None
 
 
@@ -262,7 +262,7 @@ def follow_apart(split: ScoreSplit, flow: Flow, records: Float64[np.ndarray, "m"
         return "a token that could be ruled out scores as much as the tied ones do together"
     # The norm of p is that of x + y + what never moves, which are orthogonal.
     square = float(kept @ kept)
-    beyond = np.sqrt(np.maximum(np.append(records, norm) ** 2 - square, 0.0))
+    beyond = np.sqrt(np.maximum(np.append(records[records < norm], norm) ** 2 - square, 0.0))
     begin = float(np.linalg.norm(y))
     beyond = beyond[beyond > begin * (1 + 1e-9)]
     if not beyond.size:

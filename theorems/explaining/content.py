@@ -38,7 +38,7 @@ class Section:
 
 def sections(it: Facts) -> list[Section]:
     """Tokens, directions, solutions in W, the flow, where W and (K, Q) end, other starts, assumptions."""
-    made = [_tokens(it), _directions(it), *_weights(it), _flow(it), *_ends(it)]
+    made = [_tokens(it), _directions(it), *_tied(it), *_weights(it), _flow(it), *_ends(it)]
     if it.others:
         made.append(_starts(it))
     return [*made, *_assumptions(it)]
@@ -131,6 +131,21 @@ def _direction(it: Facts, one: Chosen) -> tuple[str, ...]:
     return name, format_tokens(one.alpha, TOKENS), norm, margin, near, str(one.svm.supports), word, apart
 
 
+def _tied(it: Facts) -> list[Section]:
+    """Return the tokens that no prompt puts behind the optimal ones without losing another."""
+    if it.split is None:
+        return []
+    split, parts = it.split, it.path.parts
+    rows = []
+    for i, t in [pair for pair in np.argwhere(split.sets).tolist() if pair[0] in split.tied_inputs[:MOST_INPUTS]]:
+        weight = split.supports.tying.get((i, t))
+        score = f"{it.case.problem.scores[i, t]:.5g}"
+        limit = () if parts is None else (f"{parts.weights[i, t]:.6g}",)
+        rows.append((str(i), str(t), score, "optimal" if weight is None else str(weight), *limit))
+    columns = ("input", "token", "score", "λ", *([] if parts is None else ["weight in the limit"]))
+    return [Section("Tied with the optimal token wherever none is lost: Σ λ (k_opt − k_t) = 0", columns, tuple(rows))]
+
+
 def decades(it: Facts) -> list[int]:
     """The records of the flow nearest to whole decades of the norm, and its last."""
     norms = it.path.flow.norms
@@ -174,6 +189,9 @@ def _starts(it: Facts) -> Section:
 
 def _start(number: int, one: FollowedFlow) -> tuple[str, ...]:
     size = f"{float(np.linalg.norm(one.start)):.3g}"
+    if one.parts is not None:
+        end = f"norm {one.flow.norms[-1]:.3g}"
+        return str(number), size, end, "a finite part and a direction", f"{one.parts.one_minus_cosine:.2g}"
     if isinstance(one.limit, str):
         return str(number), size, f"norm {one.flow.norms[-1]:.3g}", "stationary" if one.stationary else one.limit, ""
     apart = float(one.flow.one_minus_cosine(one.limit.svm.direction)[-1])

@@ -14,6 +14,7 @@ from jaxtyping import Float64
 
 from generators.case import Case
 from reference_attention.former_name import FormerName
+from reference_attention.next_token.unwinnable_scores import ScoreSplit, score_split
 from reference_attention.risk import softmax_weights
 from theorems.core.points import directions
 from theorems.explaining.applying import Applicability, CheckedAssumptions, check_assumptions
@@ -87,6 +88,8 @@ class Facts:
         weights: of the separable ones among ``choices`` the solutions of least Frobenius and nuclear norm, if W is
             trained.
         ends: where training of W and of (K, Q) ends; empty without queries.
+        split: which optimal tokens are tied with others on every prompt that loses none; None where all can be selected
+            at once, or that was not decided.
     """
 
     name: str
@@ -104,6 +107,7 @@ class Facts:
     seed: int
     weights: tuple[TrainedWeights, ...] = ()
     ends: tuple[TrainedEnd, ...] = ()
+    split: ScoreSplit | None = None
 
     @property
     def optimal(self) -> Chosen:
@@ -143,9 +147,10 @@ def _facts_of(case: Case, name: str, starts: int, seed: int) -> Facts:
     best = chosen_tokens(problem, "optimal", problem.optimal)
     start = np.zeros(problem.d) if case.start is None else np.array(case.start)
     record = _norms_to_record(case, best, start)
-    path = follow_flow(problem, start, record)
+    split = score_split(problem) if best.solution is None else None
+    path = follow_flow(problem, start, record, split)
     drawn = START * size_of(case, best) * directions(np.random.default_rng(seed), starts, problem.d)
-    others = tuple(follow_flow(problem, p, record) for p in drawn)
+    others = tuple(follow_flow(problem, p, record, split) for p in drawn)
     choices = [best]
     for which, alpha in (("selected", path.selects), ("given", case.alpha)):
         if alpha is not None and not any(np.array_equal(alpha, one.alpha) for one in choices):
@@ -173,6 +178,7 @@ def _facts_of(case: Case, name: str, starts: int, seed: int) -> Facts:
         seed,
         trained_weights(case, choices),
         trained_ends(case, path),
+        split,
     )
 
 
@@ -245,4 +251,7 @@ def _selects(path: FollowedFlow, i: int, t: int) -> bool | None:
         return False
     if path.selects is not None:
         return int(path.selects[i]) == t
+    if path.parts is not None:
+        own = path.parts.split.sets[i]
+        return bool(own[t] and own.sum() == 1)
     return bool(path.largest[i, t]) if path.is_decided else None

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from reference_attention.files import to_json
+from reference_attention.next_token.unwinnable_scores import SplitFlow
 from reference_attention.svm.max_margin import Infeasible
 from theorems.benchmark.measure import Limit
 from theorems.core.version import version
@@ -43,6 +44,7 @@ def as_json(it: Facts) -> str:
         "tokens": [vars(one) for one in it.tokens],
         "directions": [_direction(one) for one in it.choices],
         "weights": [one.as_json() for one in it.weights],
+        "tied": _tied(it),
         "locally_optimal": None if it.locally_optimal is None else [one.alpha for one in it.locally_optimal],
         "ends": [vars(one) for one in it.ends],
         "other_starts": [_end_of_path(one) for one in it.others],
@@ -66,6 +68,33 @@ def _end_of_path(path: FollowedFlow) -> dict[str, Any]:
         "kind": None if limit is None else str(limit.kind),
         "one_minus_cosine": None if limit is None else path.flow.one_minus_cosine(limit.svm.direction)[-1],
         "undecided": None if path.is_decided else path.limit,
+        "parts": None if path.parts is None else _parts(path.parts),
+    }
+
+
+def _parts(parts: SplitFlow) -> dict[str, Any]:
+    return {
+        "finite_part": parts.finite_part,
+        "direction": parts.split.direction,
+        "weights": parts.weights,
+        "risk": parts.risk,
+        "apart_from": parts.apart_from,
+        "one_minus_cosine": parts.one_minus_cosine,
+    }
+
+
+def _tied(it: Facts) -> dict[str, Any] | None:
+    """Return which tokens are tied with the optimal ones, with the proof; None where all can be selected."""
+    split = it.split
+    if split is None:
+        return None
+    return {
+        "tokens": np.argwhere(split.sets),
+        "dimension": len(split.level),
+        "tying": _by_pair(split.supports.tying),
+        "separator": [str(x) for x in split.svm.point],
+        "bounds_risk": split.bounds_risk,
+        "convex": split.convex,
     }
 
 

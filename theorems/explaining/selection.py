@@ -15,6 +15,7 @@ from generators.case import Case
 from generators.chosen_tokens import separable_choices
 from generators.margin_assumptions import in_cone
 from reference_attention.directions import direction
+from reference_attention.next_token.unwinnable_scores import ScoreSplit, SplitFlow, follow_apart
 from reference_attention.problem import Problem
 from reference_attention.risk import softmax_weights
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, locally_optimal, max_margin
@@ -69,12 +70,14 @@ class FollowedFlow:
         flow: to norm 1e6 in units of the keys, unless it ends before.
         largest: the tokens of largest weight at its end, ties included, shape (n, T); exact for that point.
         limit: p_mm of the tokens that it selects; or why it selects none, or none that could be decided.
+        parts: its finite part and its direction, where no prompt selects all optimal tokens and it has both.
     """
 
     start: Float64[np.ndarray, "d"]
     flow: Flow
     largest: Bool[np.ndarray, "n T"]
     limit: Limit | str
+    parts: SplitFlow | None = None
 
     @property
     def selects(self) -> Int64[np.ndarray, "n"] | None:
@@ -105,20 +108,37 @@ class FollowedFlow:
     @property
     def is_decided(self) -> bool:
         """Whether it is known where it goes."""
-        return self.stationary or isinstance(self.limit, Limit) or self.tied_inputs.size > 0
+        known = isinstance(self.limit, Limit) or self.parts is not None
+        return self.stationary or known or self.tied_inputs.size > 0
 
 
 def follow_flow(
-    problem: Problem, start: Float64[np.ndarray, "d"], record: Float64[np.ndarray, "r"] | None = None
+    problem: Problem,
+    start: Float64[np.ndarray, "d"],
+    record: Float64[np.ndarray, "r"] | None = None,
+    split: ScoreSplit | None = None,
 ) -> FollowedFlow:
-    """The flow from ``start``; ``record`` are norms at which its points are wanted, besides eight per decade."""
+    """Follow the flow from a start.
+
+    Args:
+        record: norms at which its points are wanted, besides eight per decade.
+        split: what is tied where no prompt selects all optimal tokens; a flow that selects no tokens is then followed
+            in two parts.
+    """
     norm = far(problem, start)
     steps = np.geomspace(norm / 1e9, norm, 73)
     records = steps if record is None else np.union1d(steps, record)
     flow = gradient_flow(problem, start, norm=norm, record=records)
     p = flow.final
     largest = direction(problem.keys, p).selected if p.any() else np.ones(problem.scores.shape, dtype=bool)
-    return FollowedFlow(start, flow, largest, limit_of_flow(problem, flow))
+    limit = limit_of_flow(problem, flow)
+    if split is None or isinstance(limit, Limit) or flow.stop is Stop.STATIONARY:
+        return FollowedFlow(start, flow, largest, limit)
+    parts = follow_apart(split, flow, records, norm)
+    if isinstance(parts, str):
+        return FollowedFlow(start, flow, largest, f"no prompt selects all optimal tokens, and {parts}")
+    heaviest = parts.weights == parts.weights.max(axis=1, keepdims=True)
+    return FollowedFlow(start, parts.flow, heaviest, limit, parts)
 
 
 def locally_optimal_choices(problem: Problem) -> list[Chosen] | None:

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from generators.finding import format_tokens, number, vector
+from reference_attention.next_token.unwinnable_scores import SplitFlow
 from reference_attention.training.descent import Stop
 from theorems.explaining.applying import Applicability
 from theorems.explaining.factored_ends import ends_in_words
@@ -30,6 +31,8 @@ SINGLE = {"theorem-2": "from every start gradient descent with η ≤ 1/L_p turn
 """The same where there is one input."""
 AT_ZERO = 1e-9
 """A stationary point nearer to 0 than this, in units of the keys, is called 0."""
+MOST_TIED = 4
+"""Inputs or tokens that are named where some cannot be won."""
 TOKENS = 16
 """Up to so many chosen tokens are all named."""
 
@@ -39,6 +42,8 @@ def headline(it: Facts) -> str:
     path, origin = it.path, _origin(it)
     if path.stationary:
         return f"from {origin} the flow {_rests(it)} and selects nothing"
+    if path.parts is not None:
+        return f"from {origin} the flow {_divides(path.parts)}"
     if path.selects is None:
         if path.tied_inputs.size:
             return f"from {origin} the flow ties {_tied_inputs(path)}, exactly"
@@ -47,10 +52,10 @@ def headline(it: Facts) -> str:
 
 
 def paragraphs(it: Facts) -> list[str]:
-    """The headline with its reasons, then the theorems."""
+    """Return the headline with its reasons, what is proven of tied tokens, where training ends, the theorems."""
     first = f"{headline(it)[0].upper()}{headline(it)[1:]}."
     trained = ends_in_words(it.ends)
-    return [" ".join([first, *_reasons(it)]), *[trained] * bool(trained), *_theorems(it.speaks, it.case.problem.n)]
+    return [" ".join([first, *_reasons(it)]), *_tied_words(it), *[trained] * bool(trained), *_theorems(it.speaks, it.case.problem.n)]
 
 
 def _origin(it: Facts) -> str:
@@ -67,6 +72,58 @@ def _rests(it: Facts) -> str:
 
 def _size(norm: float) -> str:
     return f"{norm:.3g}"
+
+
+def _divides(parts: SplitFlow) -> str:
+    """Return what a flow with a finite part and a direction does at the inputs."""
+    won = [i for i in range(parts.split.problem.n) if i not in parts.split.tied_inputs]
+    said = []
+    for i in parts.split.tied_inputs[:MOST_TIED]:
+        tied = np.flatnonzero(parts.split.sets[i])
+        weights = ", ".join(f"{weight:.3g}" for weight in parts.weights[i, tied])
+        said.append(f"tokens {format_tokens(tied)} of input {i} at weights {weights}")
+    if (left := len(parts.split.tied_inputs) - MOST_TIED) > 0:
+        said.append(f"tokens of {left} more inputs")
+    kept = " and ".join(([", ".join(said[:-1])] if said[:-1] else []) + said[-1:])
+    if not won:
+        return f"keeps {kept}, and rules out their other tokens"
+    of = f"input {won[0]}" if len(won) == 1 else f"inputs {format_tokens(np.array(won), TOKENS)}"
+    return f"selects the optimal token of {of}, and keeps {kept}"
+
+
+def _tied_words(it: Facts) -> Iterator[str]:
+    """Yield what is proven where no prompt selects all optimal tokens, and what is only seen along the flow."""
+    split, parts = it.split, it.path.parts
+    if split is None:
+        return
+    rank = len(split.level)
+    pairs = [pair for pair in split.master.pairs if split.sets[pair]]
+    named = ", ".join(f"({i},{t})" for i, t in pairs[:MOST_TIED]) + (", …" if len(pairs) > MOST_TIED else "")
+    said = (
+        f"Proven: every prompt that loses no optimal token ties these tokens (input,token) with it: {named}; their"
+        f" differences to it, weighted by positive λ, add up to 0. They span a space F of dimension {rank}."
+    )
+    if len(split.across):
+        said += f" One prompt, U = {vector(split.svm.floats)}, ties these alone and puts all others behind."
+    else:
+        said += " No other token is left to be ruled out, so the risk depends on the part of p in F alone."
+    if split.bounds_risk and len(split.across):
+        said += (
+            " The risk is nowhere below that of the tied tokens alone, L_F, at the part of p in F, and comes down to it"
+            " along U: inf L = inf L_F, which no finite prompt attains."
+        )
+    elif len(split.across):
+        said += " Some of the others score more than a tied token, so the least risk may lie elsewhere."
+    yield said
+    if parts is None:
+        return
+    least = "its least value, as L_F is convex in the weights" if split.convex else "which is not proven to be the least"
+    yield (
+        f"Seen along the flow: from norm {_size(parts.apart_from)} on its part in F stays at {vector(parts.finite_part)},"
+        f" where the slope of L_F is 0 and L_F = {parts.risk:.6g}, {least}; the rest grows without bound towards the"
+        f" max-margin direction across F, {vector(split.direction)}: at norm {_size(it.path.flow.norms[-1])},"
+        f" 1 − cos = {parts.one_minus_cosine:.2g}."
+    )
 
 
 def _tied_inputs(path: FollowedFlow) -> str:
@@ -141,6 +198,8 @@ def _count_ends(others: Iterable[FollowedFlow]) -> str:
         ends = (
             "a finite prompt"
             if one.stationary
+            else "a finite part and a direction"
+            if one.parts is not None
             else "undecided"
             if one.selects is None
             else format_tokens(one.selects, TOKENS)

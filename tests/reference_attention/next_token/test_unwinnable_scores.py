@@ -1,0 +1,213 @@
+"""Attention where no prompt selects all optimal tokens: the split is proven, and a flow has a finite part in it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from flint import fmpq
+from jaxtyping import Float64
+
+from reference_attention.next_token.unwinnable_scores import ScoreSplit, SplitFlow, follow_apart, score_split
+from reference_attention.problem import Problem
+from reference_attention.risk import log_excess_risk, scaled_gradient, softmax_weights
+from reference_attention.training.flow import gradient_flow
+
+TWO = [[[1.0, 0.0], [0.0, 0.0]], [[-1.0, 0.0], [0.0, 0.0]], [[0.0, 1.0], [0.0, 0.0]]]
+"""Two opposed inputs and a free one."""
+THREE = [[[1.0, 0.0, 0.0], [0.0] * 3], [[-1.0, 1.0, 0.0], [0.0] * 3], [[0.0, -1.0, 0.0], [0.0] * 3]]
+"""Three opposed inputs, rows of which add up to 0."""
+FREE = [[0.0, 0.5, 1.0], [0.0] * 3]
+SHORTER = [[[2.0, 1.0], [0.0, 0.0]], [[-1.0, -0.5], [0.0, 0.0]], [[0.3, 1.0], [0.0, 0.0]]]
+"""Opposed rows of different lengths, oblique to the axes."""
+PROBLEMS = {
+    "two": Problem(TWO, [[1.0, 0.0]] * 3),
+    "scores": Problem(TWO, [[2.0, 0.0], [1.0, 0.0], [1.0, 0.0]]),
+    "lengths": Problem(SHORTER, [[1.0, 0.0]] * 3),
+    "three": Problem([*THREE, FREE], [[1.0, 0.0]] * 4),
+    "third token": Problem(
+        [[*rows, [extra, -1.0]] for rows, extra in zip(TWO, (0.5, 0.25, 0.0), strict=True)], [[1.0, 0.0, 0.0]] * 3
+    ),
+}
+
+
+def split_of(problem: Problem) -> ScoreSplit:
+    """The split of a problem that has one."""
+    split = score_split(problem)
+    assert split is not None
+    return split
+
+
+def parts_of(problem: Problem, start: Float64[np.ndarray, "d"] | None = None) -> SplitFlow:
+    """The flow in two parts, to norm 10⁶."""
+    begin = np.zeros(problem.d) if start is None else start
+    records = np.geomspace(1e-3, 1e6, 73)
+    parts = follow_apart(split_of(problem), gradient_flow(problem, begin, norm=1e6, record=records), records, 1e6)
+    assert isinstance(parts, SplitFlow), parts
+    return parts
+
+
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
+def test_the_risk_is_that_of_tied_tokens_at_least_and_comes_down_to_it(problem: Problem) -> None:
+    split = split_of(problem)
+    assert split.error == ""
+    assert split.bounds_risk
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(200, problem.d)) * np.exp(rng.uniform(-3, 3, (200, 1)))
+    losses = problem.loss.value(np.sum(softmax_weights(problem.keys, points) * problem.scores, axis=-1)).mean(axis=-1)
+    within = np.array([split.risk_within(p @ split.level.T) for p in points])
+    assert (losses >= within * (1 - 1e-14)).all()
+    out = points[:10] + 400 * split.svm.floats
+    losses = problem.loss.value(np.sum(softmax_weights(problem.keys, out) * problem.scores, axis=-1)).mean(axis=-1)
+    assert losses == pytest.approx(within[:10], rel=1e-12)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
+def test_derivatives_within_are_those_of_the_risk_within(problem: Problem) -> None:
+    split = split_of(problem)
+    x = np.random.default_rng(1).normal(size=len(split.level))
+    slope, second = split.derivatives_within(x)
+    for k, e in enumerate(np.eye(len(x)) * 1e-5):
+        assert (split.risk_within(x + e) - split.risk_within(x - e)) / 2e-5 == pytest.approx(slope[k], abs=1e-9)
+        by = (split.derivatives_within(x + e)[0] - split.derivatives_within(x - e)[0]) / 2e-5
+        assert by == pytest.approx(second[k], abs=1e-9)
+
+
+def test_two_opposed_inputs_stay_at_one_half() -> None:
+    parts = parts_of(PROBLEMS["two"])
+    assert parts.split.tied_inputs == [0, 1]
+    assert parts.split.convex
+    assert np.array_equal(parts.weights, [[0.5, 0.5], [0.5, 0.5], [1.0, 0.0]])
+    assert np.array_equal(parts.finite_part, [0.0, 0.0])
+    assert np.array_equal(parts.split.direction, [0.0, 1.0])
+    assert parts.flow.final == pytest.approx([0.0, 1e6])
+
+
+def test_unequal_scores_have_a_finite_part_that_is_the_least_risk() -> None:
+    parts = parts_of(PROBLEMS["scores"])
+    s = np.linspace(0.0, 1.0, 100_001)
+    risks = (np.log1p(np.exp(-2 * s)) + np.log1p(np.exp(s - 1)) + math.log1p(math.exp(-1))) / 3
+    assert parts.split.convex
+    assert parts.risk == pytest.approx(risks.min(), abs=1e-10)
+    assert parts.weights[0, 0] == pytest.approx(s[risks.argmin()], abs=1e-4)
+    assert parts.weights[0, 0] == pytest.approx(1 - parts.weights[1, 0])
+    assert parts.one_minus_cosine < 1e-9
+
+
+def test_rows_of_different_lengths_have_a_finite_part_not_called_least() -> None:
+    parts = parts_of(PROBLEMS["lengths"])
+    assert not parts.split.convex
+    assert parts.split.derivatives_within(parts.rest)[0] == pytest.approx([0.0], abs=1e-15)
+    assert abs(parts.weights[0, 0] + parts.weights[1, 0] - 1) > 0.1
+    assert parts.one_minus_cosine < 1e-9
+
+
+def test_three_opposed_inputs() -> None:
+    parts = parts_of(PROBLEMS["three"])
+    assert len(parts.split.level) == 2
+    assert parts.split.tied_inputs == [0, 1, 2]
+    assert parts.weights[:3] == pytest.approx(np.full((3, 2), 0.5))
+    assert parts.split.direction == pytest.approx([0.0, 0.0, 1.0])
+
+
+def test_a_token_of_a_tied_input_is_ruled_out() -> None:
+    """The third tokens of both opposed inputs are behind along (0, 1), and change neither their tie nor F."""
+    parts = parts_of(PROBLEMS["third token"])
+    assert np.array_equal(parts.weights, [[0.5, 0.5, 0.0], [0.5, 0.5, 0.0], [1.0, 0.0, 0.0]])
+    assert parts.one_minus_cosine < 1e-9
+
+
+def test_where_all_are_opposed_nothing_diverges() -> None:
+    split = split_of(Problem(TWO[:2], [[1.0, 0.0]] * 2))
+    assert split.sets.all()
+    assert not split.svm.floats.any()
+    assert len(split.across) == 0
+    assert split.rest_near(np.array([0.3])) == pytest.approx([0.0], abs=1e-12)
+
+
+def test_an_input_that_is_worth_losing_has_no_rest() -> None:
+    """L_F falls for ever where the second input gains less than the first: σ|ℓ'(1)| > 0.3 |ℓ'(0)|."""
+    split = split_of(Problem(TWO, [[1.0, 0.0], [0.3, 0.0], [1.0, 0.0]]))
+    assert split.rest_near(np.array([0.0])) is None
+
+
+def test_no_split_where_all_can_be_selected_or_scores_tie() -> None:
+    assert score_split(Problem(TWO[1:], [[1.0, 0.0]] * 2)) is None
+    assert score_split(Problem(TWO, [[1.0, 1.0], [1.0, 0.0], [1.0, 0.0]])) is None
+
+
+def test_a_token_better_than_a_tied_one_bounds_nothing() -> None:
+    keys = [[*rows, [0.5, -1.0]] for rows in TWO]
+    better = split_of(Problem(keys, [[1.0, 0.0, 0.9], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]))
+    assert not better.bounds_risk
+
+
+@pytest.mark.parametrize("change", ["supports", "multipliers", "separator", "svm"])
+def test_a_wrong_proof_is_seen(change: str) -> None:
+    split = split_of(PROBLEMS["third token"])
+    supports, svm = split.supports, split.svm
+    wrong = {
+        "supports": replace(split, supports=replace(supports, sets=split.master.supports)),
+        "multipliers": replace(split, supports=replace(supports, tying={pair: fmpq(0) for pair in supports.tying})),
+        "separator": replace(split, supports=replace(supports, separator=[-x for x in supports.separator])),
+        "svm": replace(split, svm=replace(svm, point=[2 * x for x in svm.point])),
+    }
+    assert wrong[change].error
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_the_parts_together_are_the_flow_where_floats_resolve_it(name: str) -> None:
+    """From p(0) to norm 30 the ordinary flow is still good: the two agree there, and so do their gradients."""
+    problem, parts = PROBLEMS[name], parts_of(PROBLEMS[name])
+    start = np.zeros(problem.d)
+    beyond = np.flatnonzero((parts.flow.norms > parts.apart_from * 1.05) & (parts.flow.norms < 26))
+    assert beyond.size
+    for k in beyond.tolist():
+        norm = float(parts.flow.norms[k])
+        plain = gradient_flow(problem, start, norm=norm, record=np.array([norm]), relative=1e-11)
+        assert plain.final == pytest.approx(parts.flow.points[k], abs=1e-5 * norm)
+        found = scaled_gradient(problem.keys, problem.scores, problem.loss, parts.flow.points[k])
+        size = float(found.log_scale) + math.log(np.linalg.norm(found.direction @ parts.split.across.T))
+        assert size == pytest.approx(parts.flow.log_gradient_norm[k], abs=1e-3)
+    sign, _ = log_excess_risk(problem.keys, problem.scores, problem.loss, parts.flow.final, problem.optimal)
+    assert sign == 1
+
+
+def invariants(parts: SplitFlow) -> tuple[float, float, Float64[np.ndarray, "n T"]]:
+    """What no change of coordinates moves."""
+    return parts.risk, float(np.linalg.norm(parts.finite_part)), parts.weights
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_what_changes_nothing_changes_nothing(name: str) -> None:
+    problem = PROBLEMS[name]
+    keys, scores = np.array(problem.keys), np.array(problem.scores)
+    risk, size, weights = invariants(parts_of(problem))
+    rng = np.random.default_rng(3)
+    signs, axes = rng.choice([-1.0, 1.0], problem.d), rng.permutation(problem.d)
+    inputs, tokens = rng.permutation(problem.n), rng.permutation(problem.T)
+    shift = rng.integers(-4, 5, size=(problem.n, 1, problem.d)) / 8
+    changed = {
+        "axes": (keys[..., axes] * signs, scores, weights),
+        "zeros": (np.pad(keys, ((0, 0), (0, 0), (0, 2))), scores, weights),
+        "shift": (keys + shift, scores, weights),
+        "inputs": (keys[inputs], scores[inputs], weights[inputs]),
+        "tokens": (keys[:, tokens], scores[:, tokens], weights[:, tokens]),
+        "twice": (np.tile(keys, (2, 1, 1)), np.tile(scores, (2, 1)), np.tile(weights, (2, 1))),
+    }
+    for what, (k, s, expected) in changed.items():
+        moved = invariants(parts_of(Problem(k, s)))
+        assert moved[0] == pytest.approx(risk, rel=1e-12), what
+        assert moved[1] == pytest.approx(size, abs=1e-9), what
+        assert moved[2] == pytest.approx(expected, abs=1e-9), what
+    for unit in (2.0**-9, 2.0**7):
+        scaled = Problem(keys * unit, scores)
+        records = np.geomspace(1e-3, 1e6, 73) / unit
+        flow = gradient_flow(scaled, np.zeros(problem.d), norm=1e6 / unit, record=records)
+        parts = follow_apart(split_of(scaled), flow, records, 1e6 / unit)
+        assert isinstance(parts, SplitFlow)
+        assert parts.risk == pytest.approx(risk, rel=1e-12)
+        assert parts.weights == pytest.approx(weights, abs=1e-9)
+        assert np.linalg.norm(parts.finite_part) * unit == pytest.approx(size, abs=1e-9)
