@@ -18,6 +18,7 @@ from theorems.core.check import sentence
 from theorems.core.claim import Verdict
 from theorems.hunting.entries import droppable, weakened_named
 from theorems.hunting.examine import examine
+from theorems.run.encoding import decoding
 from theorems.run.findings import NamedFinding, findings
 from theorems.run.pool import Pool
 from theorems.run.registry.lookup import select_statements
@@ -135,7 +136,7 @@ def work_through(
             ready.append((number, units[number].unfinished_result(f"the process {value}")))
 
     since = None
-    steps = pool.work(range(len(units)), lambda k: None if cancelled() else units[k], tell)
+    steps = pool.work(range(len(units)), lambda k: None if cancelled() else units[k], decoding(units.__getitem__, tell))
     for _ in steps:
         if ready and not cancelled():
             yield ready.copy()

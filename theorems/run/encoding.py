@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any, get_type_hints
 
 from cattrs.gen import make_dict_unstructure_fn, override
 from cattrs.preconf.json import make_converter
 
 from reference_attention.files import to_json
+from theorems.run.findings import NamedFinding
+from theorems.run.pool import NoResult, Tell
 from theorems.run.result import Failure, Result
 
 _CONVERTER = make_converter()
+_CONVERTER.register_structure_hook(type(None), lambda value, _: None)
+_CONVERTER.register_structure_hook_func(lambda kind: kind is object, lambda value, _: value)
+
+
+def _finding(value: Any, _: Any) -> NamedFinding:
+    id, title, holds, evidence, exact = value
+    if not (all(isinstance(text, str) for text in (id, title, evidence)) and holds in (True, False, None)):
+        raise ValueError("no finding")
+    return NamedFinding(id, title, holds, evidence, dict(exact))
+
+
+_CONVERTER.register_structure_hook(NamedFinding, _finding)
 
 
 def _omit_defaults(kind: type, *names: str) -> None:
@@ -29,20 +45,25 @@ def encode(result: Any) -> Any:
     return _CONVERTER.unstructure(result)
 
 
-def decode(held: Any, kind: Any) -> Any:
-    """The dataclass of that type.
+def plain(result: Any) -> Any:
+    """Return a dataclass as JSON has it: its numbers are Python's, those that are not finite are texts."""
+    return json.loads(to_json(encode(result)))
+
+
+def decode(stored: Any, kind: Any) -> Any:
+    """The value of that type.
 
     Raises:
         ValueError: it is none.
     """
     try:
-        found = _CONVERTER.structure(held, kind)
+        structured = _CONVERTER.structure(stored, kind)
+        # The converter makes text of numbers, and fills in what is missing.
+        if plain(structured) == stored:
+            return structured
     except Exception:
-        raise ValueError("holds a result that is none") from None
-    # The converter makes text of numbers, and fills in what is missing.
-    if to_json(_CONVERTER.unstructure(found)) != to_json(held):
-        raise ValueError("holds a result that is none")
-    return found
+        pass
+    raise ValueError("holds a result that is none")
 
 
 def decode_result(unit: Any, stored: Any) -> Any:
@@ -67,4 +88,24 @@ def _fitting(unit: Any, decoded: Any) -> Any:
     check = getattr(decoded, "misfit", None)
     if check is not None and (why := check(unit.id, unit.total)):
         raise ValueError(f"holds a result whose numbers do not fit ({why})")
+    return decoded
+
+
+def decoding(unit: Callable[[int], Any], tell: Tell) -> Tell:
+    """Return what is told the words of a pool about units, with results in place of their JSON.
+
+    Raises:
+        NoResult: by what is returned, where a process sent none.
+    """
+
+    def decoded(number: int, word: str, value: Any) -> None:
+        try:
+            if word == "so far":
+                value = decode_so_far(unit(number), value)
+            elif word == "finished":
+                value = decode_result(unit(number), value)
+        except ValueError:
+            raise NoResult from None
+        tell(number, word, value)
+
     return decoded

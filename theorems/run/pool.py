@@ -8,6 +8,7 @@ within a message leaves in pieces for the others. What is needed is small: a ``s
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import signal
@@ -19,8 +20,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from queue import Empty, SimpleQueue
-from typing import Any
+from queue import Empty, Full, Queue
+from typing import Any, NoReturn
 
 from max_margin_theorems import signals
 
@@ -38,12 +39,28 @@ NO_RESULT = "sent something that is no result"
 """What a process did that sent anything but the messages of :func:`theorems.run.worker.serve`."""
 CLOSING = 1.0
 """Seconds after the end of a process in which all that it has sent is read."""
+ENDING = 5.0
+"""Seconds in which a process ends those that it has started, before it is killed itself."""
+LARGEST_MESSAGE = 1 << 25
+"""Bytes of a message of a process that runs untrusted code: JSON takes up to thirty times its length in memory."""
+MOST_MESSAGES = 50_000
+"""Messages of a unit of untrusted code without a step forward: making a case smaller takes some hundreds."""
+PER_SECOND = 10_000
+"""Messages for every second of such a unit: the steps of ours take longer."""
+AT_A_LOOK = 1000
+"""Messages that are taken between two looks at signals and clocks."""
+WAITING = 16
+"""Messages that wait to be taken; a process that sends more waits, too."""
 PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from theorems.run.worker import serve; serve()"
 """What a process runs, given the id of this one: it imports what this one would."""
 
 Tell = Callable[[int, str, Any], None]
-_Message = tuple[str, Any] | str
-"""A word and its value; or that nothing more comes, and why if that is not the end of the process."""
+_Message = tuple[int, str, Any] | str
+"""A number, a word and its value; or that nothing more comes, and why if that is not the end of the process."""
+
+
+class NoResult(Exception):
+    """What a process sent is no result of its unit."""
 
 
 @dataclass(eq=False)
@@ -53,22 +70,36 @@ class _Worker:
     Attributes:
         unit: what it works on; None while it has nothing to do.
         holds: groups of units that share what it computes for them.
+        number: of what it was sent last, which every message about that has: late ones are of no interest.
+        messages: about that, by now.
+        steps, stepped: the most steps of it that were done, and how many messages there were then.
         untrusted: whether that is untrusted code.
+        tainted: whether it ever ran some, which may still do what it likes there.
         began: when it began with it; None while it still imports what it needs.
         active: when it last sent something.
         ended: when it was found to have ended, while what it sent is still being read.
+        is_removed: whether nobody takes what it sends.
     """
 
     process: subprocess.Popen[bytes]
     unit: int | None = None
+    number: int = 0
+    messages: int = 0
+    stepped: int = 0
+    steps: int = -1
     untrusted: bool = False
+    tainted: bool = False
     began: float | None = None
     active: float = 0.0
     ended: float | None = None
     holds: set[str] = field(default_factory=set)
+    is_removed: bool = False
 
     def kill(self) -> None:
-        """With the processes that were started in it, which may hold our output open."""
+        """With the processes that were started in it, which may hold our output open; on Linux it ends those itself."""
+        if sys.platform == "linux":
+            self.process.terminate()
+            return
         with suppress(OSError):
             if hasattr(os, "killpg"):
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -82,7 +113,7 @@ class Pool:
         self._size = size
         self._workers: list[_Worker] = []
         self._deaths: Counter[int] = Counter()
-        self._inbox: SimpleQueue[tuple[_Worker, _Message]] = SimpleQueue()
+        self._inbox: Queue[tuple[_Worker, _Message]] = Queue(WAITING)
 
     def work(
         self,
@@ -99,7 +130,8 @@ class Pool:
             order: their numbers.
             unit: the unit of a number, as it is now: with what it need not do again; None if it need not be done.
             tell: called with the number, a word and a value: those of :func:`theorems.run.worker.serve`,
-                ``out of time`` (None), ``out of patience`` (None), ``again`` or ``died`` (how).
+                ``out of time`` (None), ``out of patience`` (None), ``again`` or ``died`` (how). It raises
+                :class:`NoResult` for an object that is none.
             timeout: seconds after which a unit is ended.
             patience: seconds without a message after which a unit that is ``foreign`` is ended.
 
@@ -118,7 +150,7 @@ class Pool:
                     number = self._take(worker, message, tell)
                     if number is not None:
                         waiting.appendleft(number)
-                self._look_at_processes()
+                waiting.extendleft(self._look_at_processes(tell))
                 self._end_late_ones(tell, timeout, patience)
                 yield
         except KeyboardInterrupt:
@@ -136,7 +168,7 @@ class Pool:
         while any(worker.unit is not None for worker in self._workers) and time.monotonic() < until:
             for worker, message in self._receive():
                 self._take(worker, message, tell)
-            self._look_at_processes()
+            self._look_at_processes(tell)
 
     def close(self) -> None:
         """End all processes."""
@@ -163,10 +195,20 @@ class Pool:
                 continue
             waiting.remove(number)
             if one is not None:
-                worker = holder or (free[0] if free else self._spawn())
+                # What is trusted does not run where untrusted code ran before, which may have changed anything.
+                fit = [worker for worker in free if getattr(one, "foreign", False) or not worker.tainted]
+                if not fit and len(self._workers) >= self._size:
+                    self._end(free[0])
+                worker = holder or (fit[0] if fit else self._spawn())
                 worker.holds |= {group} if group else set()
                 return worker, number
         return None
+
+    def _end(self, worker: _Worker) -> int:
+        """Remove a process; the code that it ends with."""
+        self._workers.remove(worker)
+        worker.kill()
+        return _reap(worker)
 
     def _spawn(self) -> _Worker:
         # A signal that the terminal sends to all is for this process to handle, not for them.
@@ -181,10 +223,13 @@ class Pool:
 
     def _send(self, worker: _Worker, number: int, unit: Callable[[int], Any], tell: Tell) -> None:
         worker.unit, worker.began, worker.active = number, None, time.monotonic()
+        worker.number += 1
+        worker.messages, worker.stepped, worker.steps = 0, 0, -1
         try:
             sent = unit(number)
             worker.untrusted = getattr(sent, "foreign", False)
-            content = pickle.dumps((pickle.dumps(sent), worker.untrusted))
+            worker.tainted |= worker.untrusted
+            content = pickle.dumps((worker.number, pickle.dumps(sent), worker.untrusted))
         except Exception as error:
             worker.unit = None
             tell(number, "failed", f"{type(error).__name__}: {error}")
@@ -198,38 +243,51 @@ class Pool:
         """What is sent by now, of processes that are still of this pool."""
         with suppress(Empty):
             found = self._inbox.get(timeout=LOOK)
-            while True:
+            for _ in range(AT_A_LOOK):
                 if found[0] in self._workers:
                     yield found
                 found = self._inbox.get_nowait()
+            if found[0] in self._workers:
+                yield found
 
     def _take(self, worker: _Worker, message: _Message, tell: Tell) -> int | None:
         """Take one message; the number of the unit if the process died and the unit has to begin again."""
         if isinstance(message, str):
             return self._remove(worker, tell, message)
-        number, (word, value) = worker.unit, message
-        if number is None:
-            return None
-        worker.active = time.monotonic()
+        about, word, value = message
+        number = worker.unit
+        if number is None or about < worker.number:
+            return None  # late: perhaps of a copy of the process
+        now = time.monotonic()
+        worker.active, worker.messages = now, worker.messages + 1
+        if word == "progressed" and value > worker.steps:
+            worker.steps, worker.stepped = value, worker.messages
+        seconds = 1.0 + now - (worker.began or now)
+        many = worker.messages - worker.stepped > MOST_MESSAGES or worker.messages > PER_SECOND * seconds
+        if about > worker.number or (worker.untrusted and many):
+            return self._remove(worker, tell, NO_RESULT)
         if word == "begun":
-            worker.began = time.monotonic()
+            worker.began = now
             return None
+        try:
+            if word in ("finished", "failed"):
+                worker.unit = None
+            tell(number, word, value)
+        except NoResult:
+            worker.unit = number
+            return self._remove(worker, tell, NO_RESULT)
         if word == "so far":
             self._deaths.pop(number, None)  # it gets on
-        if word in ("finished", "failed"):
-            worker.unit = None
-        tell(number, word, value)
         return None
 
     def _remove(self, worker: _Worker, tell: Tell, why: str) -> int | None:
         """A process has ended, or is of no use any more."""
-        self._workers.remove(worker)
-        with suppress(subprocess.TimeoutExpired):
-            worker.process.wait(LOOK)
-        # One that is killed within a message leaves it in pieces: what ended it is to be said, not that.
-        why = (why or "closed its connection") if worker.process.poll() is None else ""
-        worker.kill()
-        code = _reap(worker)
+        if why != NO_RESULT:
+            with suppress(subprocess.TimeoutExpired):
+                worker.process.wait(LOOK)
+            # One that is killed within a message leaves it in pieces: what ended it is to be said, not that.
+            why = (why or "closed its connection") if worker.process.poll() is None else ""
+        code = self._end(worker)
         number = worker.unit
         if number is None:
             return None
@@ -243,15 +301,20 @@ class Pool:
         tell(number, "died", f"{why or _how(code)}, {TRIES} times at the same place")
         return None
 
-    def _look_at_processes(self) -> None:
-        """Of one that has ended what it sent is read to its end; those that it started may hold that open."""
+    def _look_at_processes(self, tell: Tell) -> list[int]:
+        """Of one that has ended what it sent is read to its end; those that it started may hold that open.
+
+        Returns:
+            The units that begin again.
+        """
         now = time.monotonic()
         for worker in self._workers:
             if worker.ended is None and worker.process.poll() is not None:
                 worker.ended = now
                 worker.kill()
-            elif worker.ended is not None and now - worker.ended > CLOSING:
-                self._inbox.put((worker, ""))
+        late = [worker for worker in self._workers if worker.ended is not None and now - worker.ended > CLOSING]
+        again = [self._remove(worker, tell, "") for worker in late]
+        return [number for number in again if number is not None]
 
     def _end_late_ones(self, tell: Tell, timeout: float | None, patience: float) -> None:
         for worker in list(self._workers):
@@ -261,31 +324,64 @@ class Pool:
             late = timeout is not None and worker.began is not None and now - worker.began > timeout
             limit = patience if worker.began is not None else max(patience, STARTING)
             if late or (worker.untrusted and now - worker.active > limit):
-                self._workers.remove(worker)
-                worker.kill()
-                _reap(worker)
+                self._end(worker)
                 tell(worker.unit, "out of time" if late else "out of patience", None)
 
 
-def _read(worker: _Worker, inbox: SimpleQueue[tuple[_Worker, _Message]]) -> None:
-    """In a thread of its own: untrusted code may send half a message, and nobody waits for the other half."""
+def _read(worker: _Worker, inbox: Queue[tuple[_Worker, _Message]]) -> None:
+    """In a thread of its own: untrusted code may send half a message, and nobody waits for the other half.
+
+    Nothing that comes is unpickled or evaluated: a message is a line of JSON, and what is none ends the process.
+    """
     assert worker.process.stdout is not None
     why = ""
     with worker.process.stdout as stream:
         try:
-            while True:
-                word, value = pickle.load(stream)
-                inbox.put((worker, (word, value)))
-        except (EOFError, OSError):
+            while content := stream.readline(LARGEST_MESSAGE if worker.tainted else -1):
+                _put(inbox, worker, _parse(content))
+        except OSError:
             pass
-        except Exception as error:
-            why = f"sent what cannot be read ({type(error).__name__}: {error})"
-    inbox.put((worker, why))
+        except (ValueError, RecursionError, MemoryError):
+            why = NO_RESULT if content.endswith(b"\n") or len(content) >= LARGEST_MESSAGE else ""
+    _put(inbox, worker, why)
+
+
+def _put(inbox: Queue[tuple[_Worker, _Message]], worker: _Worker, message: _Message) -> None:
+    """Wait until it is taken, or nobody takes anything of that process any more."""
+    while not worker.is_removed:
+        with suppress(Full):
+            inbox.put((worker, message), timeout=1.0)
+            return
+
+
+def _parse(content: bytes) -> _Message:
+    """The message that a line is.
+
+    Raises:
+        ValueError, RecursionError: it is none.
+    """
+    message = json.loads(content, parse_constant=_refuse)
+    if not (isinstance(message, list) and len(message) == 3 and type(message[0]) is int and type(message[1]) is str):
+        raise ValueError("no message")
+    number, word, value = message
+    kinds = {"begun": type(None), "progressed": int, "so far": dict, "finished": dict, "failed": str}
+    if type(value) is not kinds.get(word) or (word == "progressed" and not 0 <= value < 1 << 53):
+        raise ValueError("no message")
+    return number, word, value
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number")
 
 
 def _reap(worker: _Worker) -> int:
     """The exit code of a process that was killed or has ended, which leaves the table of processes."""
-    code = worker.process.wait()
+    worker.is_removed = True
+    try:
+        code = worker.process.wait(ENDING)
+    except subprocess.TimeoutExpired:
+        worker.process.kill()
+        code = worker.process.wait()
     assert worker.process.stdin is not None
     with suppress(OSError):
         worker.process.stdin.close()

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
 
 from max_margin_theorems import signals
 from reference_attention.errors import InvalidInput
 from theorems.core.on_kernel import KernelByName
-from theorems.run.pool import PATIENCE, Pool
+from theorems.run.encoding import decode, plain
+from theorems.run.pool import PATIENCE, NoResult, Pool
 from theorems.run.registry.suite import statements
 from theorems.run.verify import Progress
 
@@ -39,10 +40,18 @@ class ProcessDied(InvalidInput):
 
 @dataclass(frozen=True)
 class _Answer:
-    """What a call returned, or the sentence of the InvalidInput that it raised."""
+    """What a call returned, as JSON has it; or the sentence of the InvalidInput that it raised."""
 
     value: Any = None
     refused: str = ""
+
+    def of(self, function: Callable[..., Any]) -> Any:
+        """The value of that function, which its annotation gives a type.
+
+        Raises:
+            ValueError: it has none.
+        """
+        return decode(self.value, get_type_hints(function)["return"])
 
 
 @dataclass(frozen=True)
@@ -64,7 +73,7 @@ class _Call:
     def run(self, progress: Progress) -> _Answer:
         """The answer."""
         try:
-            return _Answer(self.function(*self.arguments, **({"progress": progress} if self.long else {})))
+            return _Answer(plain(self.function(*self.arguments, **({"progress": progress} if self.long else {}))))
         except InvalidInput as error:
             return _Answer(refused=str(error))
 
@@ -90,7 +99,8 @@ class Sandbox:
         *arguments: Any,
         long: bool = False,
     ) -> T:
-        """The value of a function of ours, which can be pickled as its arguments and its value can.
+        """The value of a function of ours, which can be pickled as its arguments can; its value comes back as JSON, and
+        its annotation says what it is.
 
         Args:
             where: what a sentence calls it; or its next step, when so many are done.
@@ -102,13 +112,20 @@ class Sandbox:
         """
         if not self.isolates:
             return function(*arguments)
-        steps, word = 0, ""
+        steps, word, refused = 0, "", False
         value: Any = None
 
         def tell(_: int, said: str, of: Any) -> None:
-            nonlocal steps, word, value
+            nonlocal steps, word, value, refused
             if said == "progressed":
                 steps = of
+            elif said == "finished":
+                try:
+                    answer = decode(of, _Answer)
+                    word, value = said, answer.refused or answer.of(function)
+                    refused = bool(answer.refused)
+                except ValueError:
+                    raise NoResult from None
             else:
                 word, value = said, of
 
@@ -124,9 +141,9 @@ class Sandbox:
             if not word:
                 raise
         if word == "finished":
-            if value.refused:
-                raise InvalidInput(value.refused)
-            found: T = value.value
+            if refused:
+                raise InvalidInput(value)
+            found: T = value
             return found
         said = where if isinstance(where, str) else where(steps)
         if word == "out of patience":

@@ -9,6 +9,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from max_margin_theorems import signals
+from theorems.run.encoding import decoding
 from theorems.run.engines.coordinator import Coordinator
 from theorems.run.events import Handler, Notice
 from theorems.run.journal import Journal
@@ -89,7 +90,7 @@ def run_stepwise(
         elif order:
             given: Any = engine or pool
             with nullcontext(given) if given else closing(Pool(min(jobs, len(order)))) as workers:
-                tell = _message_handler(parts, timeout, patience)
+                tell = decoding(parts.left.__getitem__, _message_handler(parts, timeout, patience))
                 yield from workers.work(order, parts.part_to_do, tell, timeout=timeout, patience=patience)
     except KeyboardInterrupt:
         raise Interrupted(parts.results("")) from None

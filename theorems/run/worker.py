@@ -1,12 +1,15 @@
 """A process that works on the units that it is sent, one after another, and does not outlive the one that sends them.
 
-Units come on standard input and messages go to standard output, pickled. Only the standard library is imported here:
-what is imported with a unit takes a second or more, and a process whose parent is killed meanwhile must end, too.
+Units come on standard input, pickled by a process that is trusted. What goes back on standard output is plain data, a
+line of JSON each, because a unit may run untrusted code. On Linux a second process, which never runs a unit, waits for
+the one that does, and ends whatever that leaves behind. Only the standard library is imported here: what is imported
+with a unit takes a second or more, and a process whose parent is killed meanwhile must end, too.
 """
 
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import pickle
 import signal
@@ -15,14 +18,17 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 OFTEN = 0.1
 """Seconds between two messages about the progress of a unit: more often nobody looks."""
 KEPT = 0.5
 """Seconds of work that are lost at most when a process is killed; of untrusted code none, every step is sent."""
-_PR_SET_PDEATHSIG = 1
+LONGEST_REASON = 10_000
+"""Characters of why a unit failed."""
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 Send = Callable[[str, Any], None]
 
@@ -46,19 +52,22 @@ class Heartbeat:
 
 
 def serve() -> None:
-    """Receive units until standard input is closed, each pickled, with whether it is untrusted code.
+    """Receive units until standard input is closed, each pickled, with its number and whether it is untrusted code.
 
-    What becomes of one is sent as (word, value). The words are ``begun`` (what it needs is imported), ``progressed``
-    (steps done), ``so far`` (what the unit need not do again), and at last ``finished`` (the result) or ``failed``
-    (why).
+    What becomes of one is sent as [number, word, value], a line of JSON. The words are ``begun`` (what it needs is
+    imported, null), ``progressed`` (steps done), ``so far`` (what the unit need not do again, an object), and at last
+    ``finished`` (the result, an object) or ``failed`` (why, a text).
     """
-    end_with_parent()
+    watch_over_itself()
     incoming, outgoing = _channel()
-    received: SimpleQueue[tuple[bytes, bool]] = SimpleQueue()
+    received: SimpleQueue[tuple[int, bytes, bool]] = SimpleQueue()
     threading.Thread(target=_receive, args=(incoming, received), daemon=True).start()
+    this_process, number = os.getpid(), 0
 
     def send(word: str, value: Any) -> None:
-        content = pickle.dumps((word, value))
+        if os.getpid() != this_process:  # a copy of this process that untrusted code made, and let return
+            os._exit(0)
+        content = _line(number, word, value)
         try:
             outgoing.write(content)
             outgoing.flush()
@@ -68,16 +77,26 @@ def serve() -> None:
     environment = _Environment()
     while True:
         environment.restore()
-        content, untrusted = received.get()
+        number, content, untrusted = received.get()
         try:
             unit = pickle.loads(content)
             if hasattr(unit, "prepare"):
                 unit.prepare()
+            import theorems.run.encoding  # noqa: F401 - before its time runs
+
             single_threaded()
             send("begun", None)
             send("finished", unit.run(Heartbeat(send, always=untrusted)))
         except BaseException as error:
-            send("failed", f"{type(error).__name__}: {error}".removesuffix(": "))
+            send("failed", f"{type(error).__name__}: {error}".removesuffix(": ")[:LONGEST_REASON])
+
+
+def _line(number: int, word: str, value: Any) -> bytes:
+    if hasattr(type(value), "__dataclass_fields__"):
+        from theorems.run.encoding import plain
+
+        value = plain(value)
+    return json.dumps([number, word, value], allow_nan=False).encode() + b"\n"
 
 
 def _channel() -> tuple[BinaryIO, BinaryIO]:
@@ -92,7 +111,7 @@ def _channel() -> tuple[BinaryIO, BinaryIO]:
     return incoming, outgoing
 
 
-def _receive(incoming: BinaryIO, received: SimpleQueue[tuple[bytes, bool]]) -> None:
+def _receive(incoming: BinaryIO, received: SimpleQueue[tuple[int, bytes, bool]]) -> None:
     """Take what is sent; at its end the parent is gone, or wants this process to be."""
     try:
         while True:
@@ -105,7 +124,9 @@ class _Environment:
     """What a unit may have changed for the next one: the working directory and the standard streams."""
 
     def __init__(self) -> None:
-        self._folder = os.getcwd()
+        self._folder = ""
+        with suppress(OSError):  # it is deleted
+            self._folder = os.getcwd()
         self._stderr = os.dup(1)
 
     def restore(self) -> None:
@@ -127,13 +148,75 @@ def single_threaded() -> None:
         torch.set_num_threads(1)
 
 
-def end_with_parent() -> None:
-    """Linux ends this process when its parent ends, whatever it does; elsewhere the end of its input does.
+def watch_over_itself() -> None:
+    """End with the parent, whatever is done here, and with it all processes that were started here.
+
+    Linux only: this process becomes two, of which the caller is the one that works. The other one adopts whatever
+    outlives its parent there, also in a session of its own, and ends as the one that works ends. Elsewhere the end of
+    its input ends the process, and the parent ends its group.
 
     The first argument of the process is the id of its parent, which may be gone already.
     """
-    if sys.platform == "linux":
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != int(sys.argv[1]):
-            os._exit(1)
+    if sys.platform != "linux":
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    _end_with_parent(int(sys.argv[1]), signal.SIGTERM)
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    watcher, child = os.getpid(), os.fork()
+    if child:
+        _watch(child)
+    os.setpgid(0, 0)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    _end_with_parent(watcher, signal.SIGKILL)
+
+
+_WATCHED = {getattr(signal, name) for name in ("SIGCHLD", "SIGINT", "SIGTERM") if hasattr(signal, name)}
+
+
+def _watch(child: int) -> NoReturn:
+    """Wait for the process that works: hand on an interrupt, end it when asked to, and end as it does."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1):
+        os.dup2(nothing, number)
+    code: int | None = None
+    while code is None:
+        number = signal.sigwait(_WATCHED)
+        if number == signal.SIGCHLD:
+            with suppress(ChildProcessError):
+                while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                    code = os.waitstatus_to_exitcode(ended[1]) if ended[0] == child else code
+        else:
+            os.kill(child, signal.SIGINT if number == signal.SIGINT else signal.SIGKILL)
+    with suppress(ChildProcessError):
+        while True:
+            for pid in _children():
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            os.waitpid(-1, 0)  # what an ended one leaves is a child of this process now
+    if code < 0:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with suppress(OSError):  # of SIGKILL there is no other action
+            signal.signal(-code, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {-code})
+        os.kill(os.getpid(), -code)
+    os._exit(code if code >= 0 else 1)
+
+
+def _children() -> list[int]:
+    """The processes whose parent is this one, running or not."""
+    children = []
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError, IndexError):
+            if int(path.read_text(errors="replace").rpartition(")")[2].split()[1]) == os.getpid():
+                children.append(int(path.parent.name))
+    return children
+
+
+def _end_with_parent(parent: int, how: int) -> None:
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, how)
+    if os.getppid() != parent:
+        os._exit(1)

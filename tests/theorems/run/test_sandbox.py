@@ -15,8 +15,9 @@ import pytest
 
 from reference_attention.errors import InvalidInput
 from tests.places import ROOT
+from tests.theorems.run.deeds import DEEDS, Doing, no_sleepers
 from tests.theorems.run.units import Adding, double, doubling
-from theorems.run.events import ignore
+from theorems.run.events import Event, ignore
 from theorems.run.sandbox import ProcessDied, Sandbox, open_sandbox
 from theorems.run.schedule import run
 
@@ -124,7 +125,7 @@ def test_from_a_script_without_a_guard(tmp_path: Path) -> None:
         ("hangs", "out of time after 0.5 s at step 3"),
         # Its own heartbeat may notice before it is waited for, and end it.
         ("closes everything", "the process that worked on it (closed its connection|ended with code 1) at step 3"),
-        ("sends rubbish", "the process that worked on it sent what cannot be read"),
+        ("sends rubbish", "the process that worked on it sent something that is no result at step 3"),
     ],
 )
 def test_a_unit_of_somebody_else_ends_at_a_step(manner: str, why: str) -> None:
@@ -175,3 +176,24 @@ def test_a_call_without_a_value_says_where_it_ended(messages: list[tuple[str, An
     sandbox.pool, sandbox.patience, sandbox.isolates = Answering(*messages), 7.0, True
     with pytest.raises(ProcessDied, match=f"^{re.escape(said)}"):
         sandbox.call(doubling, double, 1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes that leave their session are ended on Linux")
+def test_whatever_untrusted_code_does_it_is_not_run_here_and_nothing_is_left(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    units: list[Any] = [Doing(name, str(mark)) for name in DEEDS]
+    notices: list[Event] = []
+    with no_sleepers():
+        *results, right = run([*units, Adding("right")], 2, notices.append, patience=2.0)
+    assert not mark.exists()
+    assert right.value == 10
+    assert [one.id for one in results] == list(DEEDS)
+    for one in results:
+        assert (one.value, one.failed) == (4, "") or one.failed.startswith(
+            ("the process that worked on it ", "out of time after 2 s")
+        ), one
+    forged = ("pickles as lines", "results of other units", "a result that is none", "words of its own", "deep")
+    said = {one.id: one.failed for one in results}
+    for name in (*forged, "a flood of messages", "a flood without an end of line", "patched JSON"):
+        assert "sent something that is no result" in said[name], (name, said[name])
+    assert said["forks and returns twice"] == said["an old message"] == said["leaves a session"] == ""

@@ -18,13 +18,12 @@ from typing import Any
 from max_margin_theorems import signals
 from reference_attention.errors import InvalidInput
 from reference_attention.files import to_json
-from theorems.run.encoding import decode_result, decode_so_far
 from theorems.run.engines.dask_task import Answer
 from theorems.run.engines.on_dask import OnDask
 from theorems.run.engines.task import Message, Task
 from theorems.run.engines.union import folder_of, union
 from theorems.run.identity import SHARED, address
-from theorems.run.pool import LOOK, NO_RESULT, PATIENCE, TRIES, Tell
+from theorems.run.pool import LOOK, NO_RESULT, PATIENCE, TRIES, NoResult, Tell
 from theorems.run.work import StopRun
 
 OVER = "out of time"
@@ -121,11 +120,8 @@ class Coordinator:
             return None
         its_address = self._addresses.setdefault(k, address(unit, self._run))
         if (stored := self._known.get(its_address)) is not None:
-            result = None
-            with suppress(ValueError):  # it is none, and is done again
-                result = decode_result(unit, stored)
-            if result is not None:
-                tell(k, "finished", result)
+            with suppress(NoResult):  # it is none, and is done again
+                tell(k, "finished", stored)
                 return None
         foreign = getattr(unit, "foreign", False)
         journals = str(self._folder or "")
@@ -142,14 +138,10 @@ class Coordinator:
             raise InvalidInput(f"--engine: {value['refused']}.")
         try:
             if so_far is not None:
-                so_far = decode_so_far(unit, so_far)
-            if word == "finished":
-                value = decode_result(unit, value["result"])
-        except ValueError:
-            word, value, so_far = "died", NO_RESULT, None
-        if so_far is not None:
-            tell(k, "so far", so_far)
-        tell(k, word, value)
+                tell(k, "so far", so_far)
+            tell(k, word, value["result"] if word == "finished" else value)
+        except NoResult:
+            tell(k, "died", NO_RESULT)
 
     def _again(self, lost: Mapping[int, str], tell: Tell) -> list[int]:
         """Of the units without an answer those that begin again.

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from theorems.run.engines.union import append
-from theorems.run.pool import Pool
+from theorems.run.pool import NoResult, Pool
 
 Message = tuple[str, Any, int, Any]
 """The last word on a unit, its value, how many steps were done, and what need not be done again as JSON has it."""
@@ -62,8 +62,7 @@ class _Opened:
 
     def run(self, progress: Any) -> dict[str, Any]:
         """The result as JSON has it, or why it is refused."""
-        from reference_attention.files import to_json
-        from theorems.run.encoding import decode_so_far, encode
+        from theorems.run.encoding import decode_so_far, plain
         from theorems.run.identity import difference
 
         if why := difference(json.loads(self.task.surroundings)):
@@ -71,9 +70,6 @@ class _Opened:
         unit = pickle.loads(self.task.content)
         if self.so_far is not None:
             unit = replace(unit, so_far=decode_so_far(unit, self.so_far))
-
-        def plain(value: Any) -> Any:
-            return json.loads(to_json(encode(value)))
 
         def send(done: int, so_far: Any = None) -> None:
             progress(done, None if so_far is None else plain(so_far))
@@ -100,6 +96,8 @@ def work(task: Task) -> Message:
         elif word == "so far":
             so_far = value
         elif word != "again":
+            if word == "finished" and value.keys() not in ({"result"}, {"refused"}):
+                raise NoResult
             last = (word, value, steps, None if word == "finished" else so_far)
             if word == "finished" and "result" in value and task.journals:
                 append(task.journals, task.address, value["result"])

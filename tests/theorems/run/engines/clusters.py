@@ -25,7 +25,8 @@ def free_port() -> int:
 class Cluster:
     """A scheduler, and workers of one thread each without a nanny: one that is killed does not come back."""
 
-    def __init__(self, folder: Path, workers: int) -> None:
+    def __init__(self, folder: Path, workers: int, **settings: str) -> None:
+        self._settings = settings
         self.address = f"127.0.0.1:{free_port()}"
         self._folder = folder
         self._scheduler = self._started()
@@ -46,6 +47,10 @@ class Cluster:
         """The first one, with signal 9; another takes its place."""
         self._kill(self.workers.pop(0))
         self.workers.append(self.worker())
+
+    def stop_worker(self) -> None:
+        """The first one does nothing from now on, and has not ended."""
+        os.kill(self.workers[0].pid, signal.SIGSTOP)
 
     def restart(self) -> None:
         """Kill the scheduler, and start it at the same address with as many workers."""
@@ -71,7 +76,7 @@ class Cluster:
 
     def _start(self, module: str, *options: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", f"distributed.cli.{module}", *options, "--no-dashboard"]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **self._settings}
         return subprocess.Popen(command, cwd=self._folder, env=environment, start_new_session=True, **QUIET)
 
     def _kill(self, process: subprocess.Popen[bytes]) -> None:

@@ -78,6 +78,21 @@ def test_workers_that_are_killed_cost_nothing_but_time(cluster: Cluster, tmp_pat
     assert len(done) <= len(text) + 2 * 2  # what was under way when they died
 
 
+def test_the_units_of_a_worker_that_is_stopped_go_to_another(tmp_path: Path) -> None:
+    stopping = Cluster(tmp_path, 2, DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL="5 s")
+    try:
+        stopping.wait()
+        engine = OnDask(stopping.address)
+        units = [Letters("cut", "abcdefghij", folder=str(tmp_path), seconds=0.1)]
+        moments = {2: stopping.stop_worker}
+        found = run(units, 1, Killing(moments), engine=hang_fails(engine))
+        engine.close()
+    finally:
+        stopping.stop()
+    assert not moments
+    assert found == run([Letters("cut", "abcdefghij")], 1, Listening())
+
+
 def hang_fails(engine: OnDask, journal: Path | None = None) -> Coordinator:
     """A run takes seconds; the limit only makes one that waits forever fail, on the slowest machine."""
     coordinator = Coordinator(engine, RUN, journal)
