@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float64, Int64
 from reference_attention import risk
 from reference_attention.loss import Array, Loss
 from reference_attention.risk import ScaledGradient
+from reference_attention.span import Span
 from reference_attention.training.batched import BatchedGradient
 from reference_attention.training.derivatives import (
     BatchField,
@@ -35,10 +36,17 @@ Iterates = tuple[
 
 
 def single_field(
-    keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarray, "n T"], loss: Loss, gradient: Gradient
+    keys: Float64[np.ndarray, "n T d"],
+    scores: Float64[np.ndarray, "n T"],
+    loss: Loss,
+    gradient: Gradient,
+    span: Span | None = None,
 ) -> GradientField:
+    """Return the gradient of one problem as a function of p (d,), or of its coordinates in ``span``."""
     if gradient is risk.scaled_gradient:
-        return gradient_field(keys, scores, loss)
+        return gradient_field(keys, scores, loss, span)
+    if span is not None:
+        raise ValueError("span: only the reference's own gradient is known to stay in it; give no span.")
 
     def field(p: Point) -> tuple[float, Point]:
         found = gradient(keys, scores, loss, p)
