@@ -95,20 +95,25 @@ class ExactRows:
         Raises:
             KeyError: a weight of no row.
         """
-        d = self.numerators.ncols()
         if not weights:
-            return fmpz_mat(d, 1), fmpq(1)
-        place = {pair: j for j, pair in enumerate(self.pairs)}
+            return fmpz_mat(self.numerators.ncols(), 1), fmpq(1)
         numerators, over = fmpq_mat(len(weights), 1, list(weights.values())).numer_denom()
-        entries = self.numerators.tolist()
-        used = fmpz_mat([entries[place[pair]] for pair in weights])
-        return used.transpose() * numerators, fmpq(1, over * self.over)
+        return self._rows_of(weights).transpose() * numerators, fmpq(1, over * self.over)
 
     def products(self, weights: Mapping[tuple[int, int], fmpq]) -> dict[tuple[int, int], fmpq]:
         """Return g_j·Σ w_k g_k by (i, t); KeyError as :meth:`combine`."""
-        point, unit = self.combine(weights)
-        values = (self.numerators * point).entries()
-        return {pair: x * unit / self.over for pair, x in zip(self.pairs, values, strict=True)}
+        if not weights:
+            return dict.fromkeys(self.pairs, fmpq(0))
+        numerators, over = fmpq_mat(len(weights), 1, list(weights.values())).numer_denom()
+        # Products of rows first: their numbers are far shorter than those of p.
+        values = ((self.numerators * self._rows_of(weights).transpose()) * numerators).entries()
+        unit = fmpq(1, over * self.over * self.over)
+        return {pair: x * unit for pair, x in zip(self.pairs, values, strict=True)}
+
+    def _rows_of(self, weights: Mapping[tuple[int, int], fmpq]) -> fmpz_mat:
+        place = {pair: j for j, pair in enumerate(self.pairs)}
+        entries = self.numerators.tolist()
+        return fmpz_mat([entries[place[pair]] for pair in weights])
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from scipy.optimize import nnls
 
+from reference_attention.span import span_of_rows
+
 TOLERANCE = 1e-11
 """How far margins may miss what is asked, in rows of size one; closer ones are told apart by the exact method."""
 UNBOUNDED = 1e30
@@ -50,18 +52,21 @@ def float_solution(rows: Float64[np.ndarray, "m d"], bounds: Int64[np.ndarray, "
     """Solve min ‖p‖ subject to g_j·p ≥ h_j by daqp, rows brought to one size, or by NNLS where it finds no point.
 
     Without that, inputs of very different key scales leave only the largest visible in floats. Where there is no
-    point, the residual of scipy's NNLS (Lawson–Hanson) is zero, and its u is what proves it.
+    point, the residual of scipy's NNLS (Lawson–Hanson) is zero, and its u is what proves it. Both see inner products of
+    rows alone, and are given coordinates in their span where these are fewer.
     """
     sizes = np.abs(rows).max(axis=1)
     exponents = np.frexp(sizes)[1]
     smallest = int(exponents[sizes > 0].min()) if (sizes > 0).any() else 0
     design = np.vstack([np.ldexp(rows.T, -exponents), np.ldexp(bounds.astype(np.float64), smallest - exponents)])
+    span = span_of_rows(design[:-1].T)
+    narrow = design if span is None else np.vstack([span.coordinates(design[:-1].T).T, design[-1:]])
     target = np.zeros(len(design))
     target[-1] = 1.0
-    u = _by_dual_active_set(design)
+    u = _by_dual_active_set(narrow)
     if u is None:
         try:
-            u, _ = nnls(design, target)
+            u, _ = nnls(narrow, target[-len(narrow) :])
         except (RuntimeError, ValueError):  # too many iterations; the exact method then starts from nothing
             u = np.zeros(len(rows))
     return FloatSolution(u, design, target - design @ u)
