@@ -21,7 +21,7 @@ from jaxtyping import Float64, Int64
 
 from generators.case import Case
 from generators.finding import Finding, entries, format_tokens, fraction, number
-from reference_attention.exact import LIMB, Dyadic, combination, from_limbs, rational
+from reference_attention.exact import LIMB, Dyadic, combination, from_limbs, products, rational
 from reference_attention.outer_keys import Keys, OuterKeys, rational_keys
 from reference_attention.svm.certificate import MOST_LIMBS
 from reference_attention.svm.max_margin import Infeasible, max_margin
@@ -30,8 +30,8 @@ Vector = list[fmpq]
 
 
 def dot(a: Vector, b: Vector) -> fmpq:
-    """a·b over the rationals."""
-    return sum((x * y for x, y in zip(a, b, strict=True)), fmpq(0))
+    """Return a·b over the rationals."""
+    return products([a], b)[0]
 
 
 def exact_vector(values: Float64[np.ndarray, "d"]) -> Vector:
@@ -111,6 +111,8 @@ class ExactRows:
         return {pair: x * unit for pair, x in zip(self.pairs, values, strict=True)}
 
     def _rows_of(self, weights: Mapping[tuple[int, int], fmpq]) -> fmpz_mat:
+        if list(weights) == self.pairs:
+            return self.numerators
         place = {pair: j for j, pair in enumerate(self.pairs)}
         entries = self.numerators.tolist()
         return fmpz_mat([entries[place[pair]] for pair in weights])

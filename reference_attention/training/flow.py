@@ -26,7 +26,7 @@ from reference_attention.span import span_of
 from reference_attention.training.arc_length import ABSOLUTE, UNRESOLVED, Tracer
 from reference_attention.training.derivatives import Point
 from reference_attention.training.descent import Stop
-from reference_attention.training.iteration import Gradient
+from reference_attention.training.iteration import Gradient, signed_excess
 from reference_attention.training.slope import slope_of
 
 __all__ = ["ABSOLUTE", "METHODS", "RELATIVE", "Flow", "gradient_flow"]
@@ -145,7 +145,7 @@ def gradient_flow(
     points = np.array(tracer.points)
     if span is not None:
         points = span.moved(start, points)
-    sign, log_risk = risk.log_excess_risk(problem.keys, problem.scores, problem.loss, points, chosen)
+    sign, log_risk = signed_excess(problem.keys, problem.scores, problem.loss, points, alpha=chosen)
     return Flow(
         points=points,
         norms=np.linalg.norm(points, axis=1),
