@@ -44,7 +44,9 @@ def head_in_key_range(case: Case) -> Finding:
     """v ∈ range(Wᵀ), decided over the rationals; if not, a z with W z = 0 and v·z ≠ 0 proves it."""
     if case.dataset is None:
         return Finding(None, NO_DATASET)
-    W, v = rational_matrix(case.dataset.key_query), exact_vector(case.dataset.v)
+    if case.dataset.W is None:
+        return Finding(True, "v is orthogonal to the kernel of W, which has dimension 0")
+    W, v = rational_matrix(case.dataset.W), exact_vector(case.dataset.v)
     reduced, rank = W.rref()
     for z in _kernel(reduced, int(rank)):
         if dot(v, z) != 0:

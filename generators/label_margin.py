@@ -14,7 +14,7 @@ import numpy as np
 from flint import fmpq, fmpq_mat
 from jaxtyping import Float64
 
-from generators.margin_assumptions import Vector, checked_margins, dot, exact_vector
+from generators.margin_assumptions import CheckedMargins, Vector, checked_margins, exact_vector
 from reference_attention.exact import rational
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 
@@ -24,19 +24,25 @@ class LabelMargin:
     """v_mm, its margins v_mm·f_i ≥ 1 and duals λ with v_mm = Σ λ_i f_i, all exact.
 
     Attributes:
-        v: v_mm, d rationals.
+        checked: ATT-SVM on the features as two tokens each, of which v_mm is the solution.
         margins: v_mm·f_i, n rationals; 1 exactly at supports.
         duals: λ_i ≥ 0, n rationals; positive at every support if some dual solution is.
     """
 
-    v: Vector
+    checked: CheckedMargins
     margins: list[fmpq]
     duals: list[fmpq]
 
     @property
+    def v(self) -> Vector:
+        """v_mm, d rationals."""
+        assert self.checked.p is not None
+        return self.checked.p
+
+    @property
     def norm_squared(self) -> fmpq:
-        """‖v_mm‖² = 1/Γ²."""
-        return dot(self.v, self.v)
+        """‖v_mm‖² = 1/Γ², which is Σ λ_i f_i·v_mm = Σ λ_i."""
+        return sum(self.duals, fmpq(0))
 
 
 def label_margin(features: Float64[np.ndarray, "n d"]) -> LabelMargin | None:
@@ -44,17 +50,17 @@ def label_margin(features: Float64[np.ndarray, "n d"]) -> LabelMargin | None:
     keys = np.stack([features, np.zeros_like(features)], axis=1)
     alpha = np.zeros(len(features), dtype=np.int64)
     checked = checked_margins(keys, alpha)
-    if checked.p is None:
+    if not checked.feasible:
         return None
     solution = max_margin(keys, alpha)
     assert isinstance(solution, MaxMargin)
     margins = [checked.margins[i, 1] for i in range(len(features))]
     duals = [solution.exact.duals.get((i, 1), fmpq(0)) for i in range(len(features))]
     tight = [i for i, m in enumerate(margins) if m == 1]
-    if any(duals[i] == 0 for i in tight) and solution.positive_duals is not None:
+    if any(duals[i] == 0 for i in tight) and checked.p is not None and solution.positive_duals is not None:
         better = _complete_solution(features, checked.p, tight, solution.positive_duals[:, 1])
         duals = better if better is not None else duals
-    return LabelMargin(checked.p, margins, duals)
+    return LabelMargin(checked, margins, duals)
 
 
 def _complete_solution(

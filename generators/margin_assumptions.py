@@ -10,26 +10,28 @@ References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM), Defi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-from flint import fmpq
+from flint import fmpq, fmpq_mat, fmpz, fmpz_mat
 from jaxtyping import Float64, Int64
 
 from generators.case import Case
 from generators.finding import Finding, entries, format_tokens, fraction, number
-from reference_attention.exact import combination, products, rational
-from reference_attention.outer_keys import Keys, rational_keys
+from reference_attention.exact import LIMB, Dyadic, combination, from_limbs, products, rational
+from reference_attention.outer_keys import Keys, OuterKeys, rational_keys
+from reference_attention.svm.certificate import MOST_LIMBS
 from reference_attention.svm.max_margin import Infeasible, max_margin
 
 Vector = list[fmpq]
 
 
 def dot(a: Vector, b: Vector) -> fmpq:
-    """a·b over the rationals."""
-    return sum((x * y for x, y in zip(a, b, strict=True)), fmpq(0))
+    """Return a·b over the rationals."""
+    return products([a], b)[0]
 
 
 def exact_vector(values: Float64[np.ndarray, "d"]) -> Vector:
@@ -56,53 +58,133 @@ def is_farkas_proof(rows: Mapping[Any, Vector], weights: Mapping[Any, fmpq]) -> 
     return not any(combination([rows[at] for at in weights], list(weights.values()), d))
 
 
+@dataclass(frozen=True, eq=False)
+class ExactRows:
+    """The rows k_iα_i − k_it, t ≠ α_i, as integers over one denominator: cheap however long they are.
+
+    Attributes:
+        pairs: (i, t) of each row.
+        numerators: (m, d).
+        over: the denominator.
+    """
+
+    pairs: list[tuple[int, int]]
+    numerators: fmpz_mat
+    over: fmpz
+
+    @classmethod
+    def of(cls, keys: Keys, alpha: Int64[np.ndarray, "n"]) -> ExactRows:
+        """Return the rows of keys, (n, T, d), or of their factors."""
+        n, T, _ = keys.shape
+        pairs = [(i, t) for i in range(n) for t in range(T) if t != alpha[i]]
+        if not isinstance(keys, OuterKeys):
+            whole = Dyadic.of(keys)
+            if whole.shifts.max() <= MOST_LIMBS * LIMB:
+                limbs, (i, t) = whole.limbs(), np.array(pairs).T
+                numerators = from_limbs(limbs[:, i, alpha[i]] - limbs[:, i, t])
+                unit = fmpz(1) << abs(whole.exponent)
+                return cls(
+                    pairs, numerators * (unit if whole.exponent > 0 else 1), unit if whole.exponent < 0 else fmpz(1)
+                )
+        rows = difference_rows(keys, alpha)
+        return cls(pairs, *fmpq_mat([rows[pair] for pair in pairs]).numer_denom())
+
+    def combine(self, weights: Mapping[tuple[int, int], fmpq]) -> tuple[fmpz_mat, fmpq]:
+        """Return Σ w_j g_j as integers, (d, 1), and the rational that they are to be multiplied by.
+
+        Raises:
+            KeyError: a weight of no row.
+        """
+        if not weights:
+            return fmpz_mat(self.numerators.ncols(), 1), fmpq(1)
+        numerators, over = fmpq_mat(len(weights), 1, list(weights.values())).numer_denom()
+        return self._rows_of(weights).transpose() * numerators, fmpq(1, over * self.over)
+
+    def products(self, weights: Mapping[tuple[int, int], fmpq]) -> dict[tuple[int, int], fmpq]:
+        """Return g_j·Σ w_k g_k by (i, t); KeyError as :meth:`combine`."""
+        if not weights:
+            return dict.fromkeys(self.pairs, fmpq(0))
+        numerators, over = fmpq_mat(len(weights), 1, list(weights.values())).numer_denom()
+        # Products of rows first: their numbers are far shorter than those of p.
+        values = ((self.numerators * self._rows_of(weights).transpose()) * numerators).entries()
+        unit = fmpq(1, over * self.over * self.over)
+        return {pair: x * unit for pair, x in zip(self.pairs, values, strict=True)}
+
+    def _rows_of(self, weights: Mapping[tuple[int, int], fmpq]) -> fmpz_mat:
+        if list(weights) == self.pairs:
+            return self.numerators
+        place = {pair: j for j, pair in enumerate(self.pairs)}
+        entries = self.numerators.tolist()
+        return fmpz_mat([entries[place[pair]] for pair in weights])
+
+
 @dataclass(frozen=True)
 class CheckedMargins:
     """ATT-SVM(α) after its solution was checked exactly.
 
     Attributes:
-        p: p_mm(α); ``None`` when infeasible.
         margins: (k_iα_i − k_it)·p_mm by (i, t), exact; empty when infeasible.
         evidence: ‖p_mm‖ and the number of neighbours, or the largest Farkas multipliers; rounded.
         exact: ‖p_mm‖², or the Farkas multipliers, as JSON has it.
         proven: whether the check succeeded; ``False`` means the solver is wrong.
     """
 
-    p: Vector | None
     margins: dict[tuple[int, int], fmpq]
     evidence: str
     proven: bool = True
     exact: Mapping[str, Any] = field(default_factory=dict)
+    _point: Callable[[], Vector] | None = None
+
+    @property
+    def feasible(self) -> bool:
+        """Whether there is a p_mm(α)."""
+        return self._point is not None
+
+    @cached_property
+    def p(self) -> Vector | None:
+        """p_mm(α), d rationals; ``None`` when infeasible. Long when d is large, and made when asked for."""
+        return None if self._point is None else self._point()
 
 
 def checked_margins(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> CheckedMargins:
-    """Solve ATT-SVM(α) and check the answer over the rationals."""
-    rows = difference_rows(keys, alpha)
+    """Solve ATT-SVM(α) and check the answer over the rationals.
+
+    That p = Σ λ_j g_j with λ ≥ 0, all margins at least 1, and exactly 1 where λ > 0, makes it p_mm; these are checked
+    on products of rows, so that p itself need not be written out.
+    """
+    rows = ExactRows.of(keys, alpha)
     solution = max_margin(keys, alpha)
     if isinstance(solution, Infeasible):
         weights = solution.exact
-        proven = is_farkas_proof(rows, weights)
+        known = set(weights) <= set(rows.pairs) and all(w >= 0 for w in weights.values()) and any(weights.values())
+        proven = known and not any(rows.combine(weights)[0].entries())
         used = {pair: w for pair, w in weights.items() if w != 0}
         named = entries([f"({i},{t}): {fraction(w)}" for (i, t), w in sorted(used.items(), key=lambda one: -one[1])])
         evidence = f"the differences k_iα − k_it weighted by λ = {{{named}}} add up to 0, so no p separates"
         if not proven:
             evidence = "the solver says infeasible, but its Farkas multipliers do not prove it"
-        return CheckedMargins(None, {}, evidence, proven, {"λ": {f"{i},{t}": str(w) for (i, t), w in used.items()}})
-    p, duals = list(solution.exact.p), solution.exact.duals
-    margins = dict(zip(rows, products(list(rows.values()), p), strict=True))
-    used = {pair: w for pair, w in duals.items() if w != 0}
+        return CheckedMargins({}, evidence, proven, {"λ": {f"{i},{t}": str(w) for (i, t), w in used.items()}})
+    used = {pair: w for pair, w in solution.exact.duals.items() if w != 0}
+    margins = rows.products(used) if set(used) <= set(rows.pairs) else {}
     optimal = (
-        all(m >= 1 for m in margins.values())
-        and all(w >= 0 for w in duals.values())
+        bool(margins)
+        and all(m >= 1 for m in margins.values())
+        and all(w >= 0 for w in used.values())
         and all(margins[pair] == 1 for pair in used)
-        and combination([rows[pair] for pair in used], list(used.values()), keys.shape[2]) == p
     )
     if not optimal:
-        return CheckedMargins(None, {}, "the solver's p_mm does not satisfy the KKT conditions exactly", False)
-    norm = math.sqrt(float(dot(p, p)))
+        return CheckedMargins({}, "the solver's p_mm does not satisfy the KKT conditions exactly", False)
+
+    def point() -> Vector:
+        numerators, unit = rows.combine(used)
+        return [x * unit for x in numerators.entries()]
+
+    # ‖p‖² = Σ λ_j g_j·p = Σ λ_j.
+    square = sum(used.values(), fmpq(0))
+    norm = math.sqrt(float(square))
     tight = sum(m == 1 for m in margins.values())
     evidence = f"‖p_mm‖ = {norm:.6g}, {tight} of {len(margins)} tokens are SVM-neighbours"
-    return CheckedMargins(p, margins, evidence, exact={"‖p_mm‖²": str(dot(p, p))})
+    return CheckedMargins(margins, evidence, exact={"‖p_mm‖²": str(square)}, _point=point)
 
 
 def separable(case: Case) -> Finding:
@@ -110,7 +192,7 @@ def separable(case: Case) -> Finding:
     checked = checked_margins(case.problem.exact_keys, case.chosen_tokens)
     if not checked.proven:
         return Finding(None, checked.evidence)
-    return Finding(checked.p is not None, checked.evidence, checked.exact)
+    return Finding(checked.feasible, checked.evidence, checked.exact)
 
 
 def locally_optimal(case: Case) -> Finding:
@@ -119,7 +201,7 @@ def locally_optimal(case: Case) -> Finding:
     checked = checked_margins(case.problem.exact_keys, alpha)
     if not checked.proven:
         return Finding(None, checked.evidence)
-    if checked.p is None:
+    if not checked.feasible:
         return Finding(False, checked.evidence, checked.exact)
     gaps = {}
     for (i, t), margin in checked.margins.items():
@@ -155,7 +237,7 @@ def separable_optimal_sets(case: Case) -> Finding:
         alpha = np.array([np.flatnonzero(row)[c] for row, c in zip(best, code, strict=True)], dtype=np.int64)
         kept = only_non_optimal(keys, scores, alpha)
         checked = checked_margins(*kept)
-        if checked.proven and checked.p is not None:
+        if checked.proven and checked.feasible:
             return Finding(True, f"α = {format_tokens(alpha)}: {checked.evidence}", checked.exact)
         if not checked.proven:
             return Finding(None, checked.evidence)

@@ -67,7 +67,7 @@ def label_separating_queries(case: Case) -> Finding:
     checked = checked_margins(keys, np.zeros(len(keys), dtype=np.int64))
     if not checked.proven:
         return Finding(None, checked.evidence)
-    return Finding(checked.p is not None, f"of the queries and labels: {checked.evidence}", checked.exact)
+    return Finding(checked.feasible, f"of the queries and labels: {checked.evidence}", checked.exact)
 
 
 def orthogonal_queries(case: Case) -> Finding:

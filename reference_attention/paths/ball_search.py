@@ -16,6 +16,7 @@ from scipy.optimize import minimize
 from reference_attention.floats import EPS
 from reference_attention.paths.excess import Excess, Logits
 from reference_attention.problem import Problem
+from reference_attention.span import Span
 from reference_attention.training.derivatives import Point, newton_field
 
 if TYPE_CHECKING:
@@ -55,14 +56,24 @@ class Minimum:
 
 
 class BallSearch:
-    """Minimisation over one sphere or ball."""
+    """Minimisation over one sphere or ball; points are coordinates in ``span`` if there is one."""
 
-    def __init__(self, problem: Problem, chosen: Int64[np.ndarray, "n"], max_margin: MaxMargin | None) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        chosen: Int64[np.ndarray, "n"],
+        max_margin: MaxMargin | None,
+        span: Span | None = None,
+    ) -> None:
         self.problem, self._chosen, self._max_margin = problem, chosen, max_margin
-        self._excess = Excess(problem, chosen)
-        self._newton_at = newton_field(problem.keys, problem.scores, problem.loss)
+        self._excess = Excess(problem, chosen, span)
+        self._newton_at = newton_field(problem.keys, problem.scores, problem.loss, span)
         self._scale = self._excess.scale
+        self._d = problem.d if span is None else span.basis.shape[1]
         self._ray = None if max_margin is None else max_margin.direction
+        if self._ray is not None and span is not None:
+            ray = span.coordinates(self._ray)
+            self._ray = ray / np.linalg.norm(ray)
 
     def best(self, R: float, directions: list[Point], previous: Minimum | None) -> Minimum:
         """The lowest minimum found from the ray of p_mm, the previous minimum and ``directions``."""
@@ -71,7 +82,7 @@ class BallSearch:
             candidates.append(self._newton(R, self._ray, np.zeros_like(self._ray), self._exact_margins(R)))
         if previous is not None:
             candidates.append(previous if previous.interior else self._polish(R, previous.p))
-        candidates.append(self._inside(R, np.zeros(self.problem.d)))
+        candidates.append(self._inside(R, np.zeros(self._d)))
         found = [m for m in candidates if m is not None]
         for start in directions:
             rough, value = self._on_sphere(R, start / float(np.linalg.norm(start)))

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from reference_attention.problem import Problem
+from reference_attention.span import Span
 from reference_attention.training.derivatives import Point, Selected, differences_to, hessian, terms
 
 NEGLIGIBLE = -40.0
@@ -28,17 +29,18 @@ class Excess:
 
     Args:
         chosen: those tokens, (n,).
+        span: where points and slopes are coordinates, if there is one.
 
     Attributes:
         scale: the largest |entry| of the keys, what slopes are compared with.
     """
 
-    def __init__(self, problem: Problem, chosen: Int64[np.ndarray, "n"]) -> None:
+    def __init__(self, problem: Problem, chosen: Int64[np.ndarray, "n"], span: Span | None = None) -> None:
         self.problem = problem
-        self.differences = differences_to(problem.keys, problem.scores, chosen)
+        self.differences = differences_to(problem.keys, problem.scores, chosen, span)
         self.scale = float(np.abs(problem.keys).max()) or 1.0
         self._best = problem.scores[np.arange(problem.n), chosen]
-        self._selected = Selected(problem.keys, problem.scores)
+        self._selected = Selected(problem.keys, problem.scores, span)
 
     def value_and_slope(self, p: Point) -> tuple[float, Point]:
         """log excess and its gradient, whatever tokens are selected at p."""

@@ -21,6 +21,7 @@ from reference_attention import risk
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Problem
 from reference_attention.risk import ScaledGradient
+from reference_attention.span import differences_to_first, tangential, thin_tangents
 
 SCANNED_NORMS, SCANNED_DIRECTIONS = 12, 24
 POLISHED = 1
@@ -61,11 +62,19 @@ def order(sign: Float64[np.ndarray, "*b"], log_size: Float64[np.ndarray, "*b"]) 
 
 
 class _Cone:
-    """The parametrisation of a cone of half-angle below a right angle."""
+    """The parametrisation of a cone of half-angle below a right angle.
 
-    def __init__(self, q: Float64[np.ndarray, "d"], mu: float) -> None:
+    Args:
+        q: the axis.
+        mu: the width of the cone.
+        rows: what sees a point of it, beside its norm; a few rows of a large space leave most directions alike.
+    """
+
+    def __init__(self, q: Float64[np.ndarray, "d"], mu: float, rows: Float64[np.ndarray, "m d"]) -> None:
         self.axis = q / np.linalg.norm(q)
-        self.basis = np.linalg.qr(np.column_stack([self.axis, np.eye(q.size)]))[0][:, 1 : q.size]
+        thin = thin_tangents(self.axis, rows)
+        full = np.linalg.qr(np.column_stack([self.axis, np.eye(q.size)]))[0][:, 1 : q.size] if thin is None else thin
+        self.basis: Float64[np.ndarray, "d k"] = full
         # tan of the angle whose cosine is 1 − μ; the last factor keeps rounding inside.
         self.tangent = math.sqrt(mu * (2 - mu)) / (1 - mu) * (1 - 2.0**-40)
 
@@ -76,14 +85,17 @@ class _Cone:
         v = self.raw(y)
         return np.asarray(v / np.linalg.norm(v, axis=-1, keepdims=True))
 
+    def _across(self, x: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b k"]:
+        return tangential(x, self.axis, self.basis)
+
     def contains(self, x: Float64[np.ndarray, "*b d"]) -> Bool[np.ndarray, "*b"]:
-        along, across = x @ self.axis, np.linalg.norm(x @ self.basis, axis=-1)
+        along, across = x @ self.axis, np.linalg.norm(self._across(x), axis=-1)
         return np.asarray((along > 0) & (across <= self.tangent * along))
 
     def coordinates(self, x: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b k"]:
         """y of the direction of x, moved into the cone where it lies outside."""
         along = np.maximum(x @ self.axis, 1e-100)[..., None]
-        y = (x @ self.basis) / along / self.tangent
+        y = self._across(x) / along / self.tangent
         size = np.linalg.norm(y, axis=-1, keepdims=True)
         return np.asarray(y / np.maximum(size, 1.0))
 
@@ -134,9 +146,9 @@ def local_path(
         def gradient(p: Float64[np.ndarray, "*b d"]) -> ScaledGradient:
             return risk.scaled_gradient(problem.keys, problem.scores, problem.loss, p)
 
-    cone = _Cone(q, mu)
+    cone = _Cone(q, mu, differences_to_first(problem.keys))
     rng = np.random.default_rng(seed)
-    k = problem.d - 1
+    k = cone.basis.shape[1]
     anywhere = rng.standard_normal((SCANNED_DIRECTIONS, k))
     anywhere /= np.maximum(np.linalg.norm(anywhere, axis=1, keepdims=True), 1e-300)
     anywhere *= np.where(np.arange(SCANNED_DIRECTIONS) % 2 == 0, 1.0, rng.uniform(0, 1, SCANNED_DIRECTIONS))[:, None]
@@ -194,7 +206,7 @@ def _polish(
         v = cone.raw(z[:-1])
         length = float(np.linalg.norm(v))
         across = slope - (slope @ p) * p / (p @ p)
-        dy = float(np.linalg.norm(p)) / length * cone.tangent * (cone.basis.T @ across)
+        dy = float(np.linalg.norm(p)) / length * cone.tangent * tangential(across, cone.axis, cone.basis)
         return wanted * l / scale, np.append(dy, reach * (slope @ p)) * (1 / scale)
 
     y = cone.coordinates(start)

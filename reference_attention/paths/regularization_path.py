@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float64, Int64
 from reference_attention.errors import InvalidInput
 from reference_attention.paths.ball_search import BallSearch, Minimum
 from reference_attention.problem import Problem
+from reference_attention.span import Span, span_of
 
 if TYPE_CHECKING:
     from reference_attention.svm.max_margin import MaxMargin
@@ -86,11 +87,16 @@ def regularization_path(
     chosen = problem.optimal if alpha is None else np.asarray(alpha)
     if chosen.shape != (problem.n,) or (problem.gaps(chosen) < 0).any():
         raise InvalidInput("alpha: the path is relative to the tokens of highest score; give one of those per input.")
-    search = BallSearch(problem, chosen, max_margin)
+    span = span_of(problem.keys)
+    search = BallSearch(problem, chosen, max_margin, span)
     rng = np.random.default_rng(seed)
-    directions = [] if starts is None else [np.asarray(x, dtype=np.float64) for x in starts]
-    given = len(directions)
-    directions += list(rng.standard_normal((RANDOM_STARTS, problem.d)))
+    wanted = np.zeros((0, problem.d)) if starts is None else np.asarray(starts, dtype=np.float64)
+    among = rng.standard_normal((RANDOM_STARTS, problem.d))
+    if span is not None:
+        # What lies outside the span costs norm and wins nothing.
+        wanted, among = span.coordinates(wanted), span.coordinates(among)
+        wanted = wanted[wanted.any(axis=1)]
+    given, directions = len(wanted), [*wanted, *among]
     found: list[Minimum] = []
     for R in radii.tolist():
         few = max_margin is not None and R * problem.key_scale > LARGE_LOGITS
@@ -99,6 +105,8 @@ def regularization_path(
     unit = None if max_margin is None else max_margin.direction
     points = np.array([m.p for m in found])
     offsets = np.array([m.offset for m in found])
+    if span is not None:
+        points, offsets = _expanded(span, points, offsets, max_margin)
     if unit is None:
         one_minus = np.full(len(radii), math.nan)
     else:
@@ -117,3 +125,17 @@ def regularization_path(
         converged=np.array([not m.reason for m in found]),
         reasons=tuple(m.reason for m in found),
     )
+
+
+def _expanded(
+    span: Span,
+    points: Float64[np.ndarray, "r k"],
+    offsets: Float64[np.ndarray, "r k"],
+    max_margin: MaxMargin | None,
+) -> tuple[Float64[np.ndarray, "r d"], Float64[np.ndarray, "r d"]]:
+    """Return points and their offsets from p̄_mm for their coordinates, with p̄_mm itself in place of its image."""
+    if max_margin is None:
+        return span.points(points), span.points(offsets)
+    ray = span.coordinates(max_margin.direction)
+    along, across = (points @ ray / (ray @ ray))[:, None], span.points(offsets)
+    return along * max_margin.direction + across, across

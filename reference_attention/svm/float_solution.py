@@ -10,6 +10,7 @@ import daqp
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from reference_attention.span import span_of_rows
 from reference_attention.svm.nonnegative import nonnegative_least_squares
 
 TOLERANCE = 1e-11
@@ -51,17 +52,20 @@ def float_solution(rows: Float64[np.ndarray, "m d"], bounds: Int64[np.ndarray, "
     """Solve min ‖p‖ subject to g_j·p ≥ h_j by daqp, rows brought to one size, or by NNLS where it finds no point.
 
     Without that, inputs of very different key scales leave only the largest visible in floats. Where there is no
-    point, the residual of scipy's NNLS (Lawson–Hanson) is zero, and its u is what proves it.
+    point, the residual of scipy's NNLS (Lawson–Hanson) is zero, and its u is what proves it. Both see inner products of
+    rows alone, and are given coordinates in their span where these are fewer.
     """
     sizes = np.abs(rows).max(axis=1)
     exponents = np.frexp(sizes)[1]
     smallest = int(exponents[sizes > 0].min()) if (sizes > 0).any() else 0
     design = np.vstack([np.ldexp(rows.T, -exponents), np.ldexp(bounds.astype(np.float64), smallest - exponents)])
+    span = span_of_rows(design[:-1].T)
+    narrow = design if span is None else np.vstack([span.coordinates(design[:-1].T).T, design[-1:]])
     target = np.zeros(len(design))
     target[-1] = 1.0
-    u = _by_dual_active_set(design)
+    u = _by_dual_active_set(narrow)
     if u is None:
-        u, _ = nonnegative_least_squares(design, target)  # not found, the exact method starts from nothing
+        u, _ = nonnegative_least_squares(narrow, target[-len(narrow) :])  # not found, the exact method starts from nothing
     return FloatSolution(u, design, target - design @ u)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from reference_attention.problem import Problem
+from reference_attention.span import Span
 from reference_attention.training.derivatives import Differences, Point, Selected
 
 ROOM = 5.0
@@ -20,10 +21,10 @@ ROOM = 5.0
 
 
 class Ahead:
-    """The walls ahead of points of one problem."""
+    """The walls ahead of points of one problem, given by their coordinates in ``span`` if there is one."""
 
-    def __init__(self, problem: Problem) -> None:
-        self._selected = Selected(problem.keys, problem.scores)
+    def __init__(self, problem: Problem, span: Span | None = None) -> None:
+        self._selected = Selected(problem.keys, problem.scores, span)
         self._loss = problem.loss
         self._seen: Differences | None = None
         self._fixed: Float64[np.ndarray, "n others"]

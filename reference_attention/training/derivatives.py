@@ -18,6 +18,7 @@ from jaxtyping import Float64, Int64
 
 from reference_attention.loss import Loss
 from reference_attention.risk import MISSED
+from reference_attention.span import Span
 
 Point = Float64[np.ndarray, "d"]
 Square = Float64[np.ndarray, "d d"]
@@ -57,9 +58,15 @@ class Differences:
 
 
 def differences_to(
-    keys: Float64[np.ndarray, "*b n T d"], scores: Float64[np.ndarray, "*b n T"], token: Int64[np.ndarray, "*b n"]
+    keys: Float64[np.ndarray, "*b n T d"],
+    scores: Float64[np.ndarray, "*b n T"],
+    token: Int64[np.ndarray, "*b n"],
+    span: Span | None = None,
 ) -> Differences:
-    """The :class:`Differences` to ``token``; the batch axes of all three are those of ``token``."""
+    """Return the :class:`Differences` to ``token``, in coordinates of ``span`` if there is one.
+
+    The batch axes of keys, scores and tokens are those of ``token``.
+    """
     *batch, n, tokens, d = keys.shape
     others = np.arange(tokens) != token[..., None]
     chosen = np.take_along_axis(keys, token[..., None, None], axis=-2)
@@ -69,7 +76,7 @@ def differences_to(
     size = np.vecdot(rows, rows).reshape(gaps.shape)  # entries of at least 1e-140 square without underflow
     zero = size == 0
     return Differences(
-        rows=rows,
+        rows=rows if span is None else span.coordinates(rows),
         gaps=gaps,
         log_sizes=np.log(np.where(zero, 1.0, size)) / 2,
         silent=np.where(zero, -math.inf, 0.0),
@@ -177,12 +184,16 @@ def cancellation_threshold(
     return np.asarray(np.maximum((CANCELS * longest * widest) ** 2, NORMAL))
 
 
-def gradient_field(keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarray, "n T"], loss: Loss) -> GradientField:
-    """:func:`reference_attention.risk.scaled_gradient` of one problem as a fast function of p (d,).
+def gradient_field(
+    keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarray, "n T"], loss: Loss, span: Span | None = None
+) -> GradientField:
+    """Return :func:`reference_attention.risk.scaled_gradient` of one problem as a fast function of p (d,).
+
+    Given a span, p and the gradient are coordinates of it.
 
     With exponentials relative to the largest term where they do not cancel, with :func:`terms` elsewhere.
     """
-    at = Selected(keys, scores)
+    at = Selected(keys, scores, span)
     least = cancellation_threshold(keys, scores).item()
     log_n = math.log(len(keys))
 
@@ -206,9 +217,11 @@ def gradient_field(keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarra
     return field
 
 
-def newton_field(keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarray, "n T"], loss: Loss) -> NewtonField:
-    """Gradient and Hessian of one problem as a function of p (d,)."""
-    at = Selected(keys, scores)
+def newton_field(
+    keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarray, "n T"], loss: Loss, span: Span | None = None
+) -> NewtonField:
+    """Return gradient and Hessian of one problem as a function of p (d,), or of its coordinates in ``span``."""
+    at = Selected(keys, scores, span)
 
     def field(p: Point) -> tuple[float, Point, Square]:
         differences, relative = at(p)
@@ -220,11 +233,20 @@ def newton_field(keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarray,
 
 
 class Selected:
-    """p (d,) ↦ differences to the tokens selected at p, and the logits relative to them."""
+    """p (d,) ↦ differences to the tokens selected at p, and the logits relative to them.
 
-    def __init__(self, keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarray, "n T"]) -> None:
-        self._keys, self._scores = np.ascontiguousarray(keys), scores
-        self._flat = self._keys.reshape(-1, keys.shape[-1])
+    Args:
+        keys, scores: those of one problem.
+        span: where p and the differences are coordinates, (k,).
+    """
+
+    def __init__(
+        self, keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarray, "n T"], span: Span | None = None
+    ) -> None:
+        self._keys, self._scores, self._span = np.ascontiguousarray(keys), scores, span
+        # A shift of the keys of an input leaves the largest of its logits the largest.
+        shown = self._keys if span is None else span.coordinates(self._keys - self._keys[:, :1])
+        self._flat = shown.reshape(-1, shown.shape[-1])
         self._selection = b""
         self.token: Int64[np.ndarray, "n"]
         self._differences: Differences
@@ -243,7 +265,7 @@ class Selected:
     def _take(self, token: Int64[np.ndarray, "n"]) -> None:
         selection = token.tobytes()
         if selection != self._selection:
-            self._differences = differences_to(self._keys, self._scores, token)
+            self._differences = differences_to(self._keys, self._scores, token, self._span)
             self._selection, self.token = selection, token
 
 

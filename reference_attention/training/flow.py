@@ -22,10 +22,11 @@ from reference_attention.angles import one_minus_cosine_along
 from reference_attention.errors import InvalidInput
 from reference_attention.former_name import FormerName
 from reference_attention.problem import Problem
+from reference_attention.span import span_of
 from reference_attention.training.arc_length import ABSOLUTE, UNRESOLVED, Tracer
 from reference_attention.training.derivatives import Point
 from reference_attention.training.descent import Stop
-from reference_attention.training.iteration import Gradient
+from reference_attention.training.iteration import Gradient, signed_excess
 from reference_attention.training.slope import slope_of
 
 __all__ = ["ABSOLUTE", "METHODS", "RELATIVE", "Flow", "gradient_flow"]
@@ -131,11 +132,20 @@ def gradient_flow(
         low = max(begin, min(1e-3 / kappa, norm / 10))
         record = np.geomspace(low, norm, 1 + math.ceil(8 * math.log10(norm / low)))[1:]
     targets = np.unique(np.append(record[(record > begin) & (record < norm)], norm))
-    tracer = Tracer(slope_of(problem, gradient), start, targets, relative, axis, absolute)
+    own = gradient is risk.scaled_gradient
+    span = span_of(problem.keys, start, *([] if axis is None else [axis])) if own else None
+    if span is None:
+        tracer = Tracer(slope_of(problem, gradient), start, targets, relative, axis, absolute)
+    else:
+        along = None if axis is None else span.coordinates(axis)
+        slope = slope_of(problem, gradient, span)
+        tracer = Tracer(slope, span.coordinates(start), targets, relative, along, absolute)
     name, stop, reason = follow(tracer)
     chosen = problem.optimal if alpha is None else alpha
     points = np.array(tracer.points)
-    sign, log_risk = risk.log_excess_risk(problem.keys, problem.scores, problem.loss, points, chosen)
+    if span is not None:
+        points = span.moved(start, points)
+    sign, log_risk = signed_excess(problem.keys, problem.scores, problem.loss, points, alpha=chosen)
     return Flow(
         points=points,
         norms=np.linalg.norm(points, axis=1),

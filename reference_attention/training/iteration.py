@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float64, Int64
 from reference_attention import risk
 from reference_attention.loss import Array, Loss
 from reference_attention.risk import ScaledGradient
+from reference_attention.span import Span
 from reference_attention.training.batched import BatchedGradient
 from reference_attention.training.derivatives import (
     BatchField,
@@ -35,10 +36,17 @@ Iterates = tuple[
 
 
 def single_field(
-    keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarray, "n T"], loss: Loss, gradient: Gradient
+    keys: Float64[np.ndarray, "n T d"],
+    scores: Float64[np.ndarray, "n T"],
+    loss: Loss,
+    gradient: Gradient,
+    span: Span | None = None,
 ) -> GradientField:
+    """Return the gradient of one problem as a function of p (d,), or of its coordinates in ``span``."""
     if gradient is risk.scaled_gradient:
-        return gradient_field(keys, scores, loss)
+        return gradient_field(keys, scores, loss, span)
+    if span is not None:
+        raise ValueError("span: only the reference's own gradient is known to stay in it; give no span.")
 
     def field(p: Point) -> tuple[float, Point]:
         found = gradient(keys, scores, loss, p)
@@ -141,9 +149,17 @@ def signed_excess(
     loss: Loss,
     points: Float64[np.ndarray, "r *b d"],
     budget: int = 2_000_000,
+    alpha: Int64[np.ndarray, "... n"] | None = None,
 ) -> tuple[Float64[np.ndarray, "r *b"], Float64[np.ndarray, "r *b"]]:
-    """Sign and logarithm of L(p) − L_opt at every recorded point, in blocks of at most ``budget`` entries."""
-    optimal = scores.argmax(axis=-1)
+    """Return sign and logarithm of L(p) − L_α at every recorded point, in blocks of at most ``budget`` entries.
+
+    Args:
+        keys, scores, loss: one problem, or several whose batch axes are those of the points.
+        points: the recorded ones.
+        budget: what differences of keys to the selected ones may take.
+        alpha: the tokens that are compared with, the optimal ones by default.
+    """
+    optimal = scores.argmax(axis=-1) if alpha is None else alpha
     at_once = max(1, budget * len(points) // max(1, points.size * keys.shape[-3] * keys.shape[-2]))
     parts = [
         risk.log_excess_risk(keys, scores, loss, points[k : k + at_once], optimal)

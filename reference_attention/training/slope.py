@@ -9,6 +9,7 @@ import numpy as np
 
 from reference_attention import risk
 from reference_attention.problem import Problem
+from reference_attention.span import Span
 from reference_attention.training.ahead import Ahead
 from reference_attention.training.derivatives import GradientField, NewtonField, Point, newton_field
 from reference_attention.training.iteration import Gradient, single_field
@@ -38,14 +39,14 @@ class Slope:
     rank: Callable[[Point], int]
 
 
-def slope_of(problem: Problem, gradient: Gradient = risk.scaled_gradient) -> Slope:
-    """That of the risk of a problem, by a gradient of the same form."""
+def slope_of(problem: Problem, gradient: Gradient = risk.scaled_gradient, span: Span | None = None) -> Slope:
+    """Return the slope of the risk of a problem, by a gradient of the same form; in coordinates of ``span``, if any."""
     rank = int(np.linalg.matrix_rank((problem.keys - problem.keys[:, :1]).reshape(-1, problem.d), rtol=UNSEEN))
     own = gradient is risk.scaled_gradient
     return Slope(
-        field=single_field(problem.keys, problem.scores, problem.loss, gradient),
-        newton=newton_field(problem.keys, problem.scores, problem.loss) if own else None,
-        arc=Ahead(problem).arc,
+        field=single_field(problem.keys, problem.scores, problem.loss, gradient, span),
+        newton=newton_field(problem.keys, problem.scores, problem.loss, span) if own else None,
+        arc=Ahead(problem, span).arc,
         scale=float(np.abs(problem.keys).max()) or 1.0,
         unit=problem.key_scale,
         rank=lambda p: rank,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -21,6 +22,7 @@ from scipy.integrate import Radau
 
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
+from reference_attention.span import Span, differences_to_first, span_of_rows
 from reference_attention.training.factored_flow import FactoredFlow
 from reference_attention.training.flow import Flow
 from theorems.bounded import in_floats
@@ -97,24 +99,38 @@ class ArcFlow:
     def piece(self, p: Point, begin: float, end: float, relative: float, absolute: float) -> Piece:
         """From p, at arc length ``begin``, to arc length ``end``; the tolerances are those of the coordinates."""
         u, u_end = math.log1p(self._kappa * begin), math.log1p(self._kappa * end)
+        span = self._span_at(p)
+        y = p if span is None else span.coordinates(p)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             first = (u_end - u) / FIRST
             solver = Radau(
-                self._velocity, u, p, u_end, rtol=relative, atol=absolute, jac=self._jacobian, first_step=first
+                partial(self._velocity, span=span),
+                u,
+                y,
+                u_end,
+                rtol=relative,
+                atol=absolute,
+                jac=partial(self._jacobian, span=span),
+                first_step=first,
             )
             growth, turn, steps = 0.0, 0.0, 0
-            before = self._rates(p)
+            before = self._rates(y, span)
             while solver.status == "running" and steps < MOST_STEPS:
                 steps += 1
                 s_before = math.expm1(solver.t) / self._kappa
                 solver.step()
-                arc, after = math.expm1(solver.t) / self._kappa - s_before, self._rates(solver.y)
+                arc, after = math.expm1(solver.t) / self._kappa - s_before, self._rates(solver.y, span)
                 growth, turn = growth + arc * max(before[0], after[0]), turn + arc * max(before[1], after[1])
                 before = after
         done = solver.status == "finished" and bool(np.isfinite(solver.y).all())
         failed = "" if done else f"{solver.status} after {steps} steps at arc length {begin:.3g}"
-        return Piece(solver.y, math.exp(min(growth, 700.0)) * (1 + turn), solver.nfev + steps, failed)
+        reached = solver.y if span is None else span.moved(p, solver.y)
+        return Piece(reached, math.exp(min(growth, 700.0)) * (1 + turn), solver.nfev + steps, failed)
+
+    def _span_at(self, p: Point) -> Span | None:
+        """Return the span of the key differences and p, found apart from what the flow was followed in."""
+        return span_of_rows(np.concatenate([differences_to_first(self._problem.keys), p[None]]))
 
     def _unit(self, p: Point) -> Point:
         with in_floats():
@@ -122,15 +138,16 @@ class ArcFlow:
         length = math.sqrt(direction @ direction)
         return -direction / length if length > 0 and math.isfinite(length) else np.zeros_like(p)
 
-    def _velocity(self, u: float, p: Point) -> Point:
-        return (math.exp(u) / self._kappa) * self._unit(p)
+    def _velocity(self, u: float, p: Point, span: Span | None) -> Point:
+        unit = self._unit(p) if span is None else span.coordinates(self._unit(span.points(p)))
+        return (math.exp(u) / self._kappa) * unit
 
-    def _jacobian(self, u: float, p: Point) -> Float64[np.ndarray, "d d"]:
-        unit, curvature = self._curvature(p)
+    def _jacobian(self, u: float, p: Point, span: Span | None) -> Float64[np.ndarray, "d d"]:
+        unit, curvature = self._curvature(p, span)
         return (-math.exp(u) / self._kappa) * (curvature - np.outer(unit, unit @ curvature))
 
-    def _curvature(self, p: Point) -> tuple[Point, Float64[np.ndarray, "d d"]]:
-        """∇L/‖∇L‖ and ∇²L/‖∇L‖.
+    def _curvature(self, p: Point, span: Span | None = None) -> tuple[Point, Float64[np.ndarray, "d d"]]:
+        """Return ∇L/‖∇L‖ and ∇²L/‖∇L‖, all in coordinates of ``span`` if there is one.
 
         With δk the keys relative to the token that differences refer to, h_i = Σ_t s_t (γ_t − f_i) δk_t = ∇f_i and
         m_i = Σ_t s_t δk_t, ∇²f_i = Σ_t s_t (γ_t − f_i) δk_t δk_tᵀ − h_i m_iᵀ − m_i h_iᵀ, and ∇²L = (1/n) Σ_i (ℓ''_i
@@ -138,8 +155,10 @@ class ArcFlow:
         """
         problem = self._problem
         with in_floats():
-            at = AttentionAt(problem, p[None])
+            at = AttentionAt(problem, (p if span is None else span.points(p))[None])
             direction, c, keys = at.gradient[0], at.coefficients[0], at.key_differences[0]
+            if span is not None:
+                direction, keys = span.coordinates(direction), span.coordinates(keys)
             steep = np.einsum("nt,ntd->nd", c, keys)
             means = np.einsum("nt,ntd->nd", at.weights[0], keys)
             slopes = np.exp(np.minimum(at.log_scale[0] - at.log_slopes[0], 700.0))
@@ -151,11 +170,11 @@ class ArcFlow:
             return np.zeros_like(p), np.zeros_like(curvature)
         return direction / length, curvature / length
 
-    def _rates(self, p: Point) -> tuple[float, float]:
-        """The logarithmic norm of the flow across itself, the largest eigenvalue of −P∇²L P/‖∇L‖ (P across ∇L) or 0;
-        and the curvature ‖P∇²L ∇L‖/‖∇L‖².
+    def _rates(self, p: Point, span: Span | None) -> tuple[float, float]:
+        """Return the logarithmic norm of the flow across itself, the largest eigenvalue of −P∇²L P/‖∇L‖ (P across ∇L)
+        or 0; and the curvature ‖P∇²L ∇L‖/‖∇L‖².
         """
-        unit, curvature = self._curvature(p)
+        unit, curvature = self._curvature(p, span)
         across = np.eye(len(p)) - np.outer(unit, unit)
         bent = across @ curvature
         return max(0.0, -float(np.linalg.eigvalsh(bent @ across)[0])), float(np.linalg.norm(bent @ unit))

@@ -19,6 +19,7 @@ from numpy.linalg import norm
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
+from reference_attention.span import Span
 from reference_attention.training.descent import Stop
 from reference_attention.training.factored import Keys, Layout, Queries
 from reference_attention.training.factored_flow import FactoredFlow
@@ -58,8 +59,11 @@ class FactoredArcFlow(ArcFlow):
         length = math.sqrt(gradient @ gradient)
         return gradient / length if length > 0 else gradient
 
-    def _curvature(self, p: Point) -> tuple[Point, Float64[np.ndarray, "k k"]]:
-        """∇L/‖∇L‖ and ∇²L/‖∇L‖: along (U, V), ∇²L(W)[dW, dW] + 2⟨∇L(W), U Vᵀ⟩ with dW = U Qᵀ + K Vᵀ."""
+    def _span_at(self, p: Point) -> None:
+        """Return None: products of factors leave every span of rows."""
+
+    def _curvature(self, p: Point, span: Span | None = None) -> tuple[Point, Float64[np.ndarray, "k k"]]:
+        """Return ∇L/‖∇L‖ and ∇²L/‖∇L‖: along (U, V), ∇²L(W)[dW, dW] + 2⟨∇L(W), U Vᵀ⟩ with dW = U Qᵀ + K Vᵀ."""
         unit, by_weights = self._of_weights._curvature(self._layout.weights(p))
         gradient, derivative = self._gradient(p, unit), self._layout.derivative(p)
         found, at = derivative.T @ by_weights @ derivative, self._layout.d * self._layout.m

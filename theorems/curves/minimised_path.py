@@ -18,6 +18,7 @@ from numpy.linalg import norm
 
 from reference_attention.floats import EPS
 from reference_attention.paths.regularization_path import Path
+from reference_attention.span import tangential
 from theorems.bounded import exact
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict, at_least
 from theorems.core.claim_name import premise
@@ -128,7 +129,7 @@ class MinimisedPath:
     def offsets(self) -> Float64[np.ndarray, "two g e"]:
         """Their offset from the ray, in units of ‖p_mm‖: as the optimiser says, and as the points have it."""
         sphere = self.asked[0].sphere
-        own = self.path.offsets[self.good] @ sphere.basis / sphere.svm.norm
+        own = tangential(self.path.offsets[self.good], sphere.svm.direction, sphere.basis) / sphere.svm.norm
         return np.stack([own, [sphere.coordinates(p) for p in self.points]])
 
     @property

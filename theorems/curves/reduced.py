@@ -25,6 +25,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from reference_attention.floats import EPS
+from reference_attention.span import thin_tangents
 from theorems.curves.constraints import Constraints
 
 QUADRATIC = 0.1
@@ -34,8 +35,14 @@ FAR = 1e13
 """A radius that stands for infinity: the curvature 1/ρ it leaves is below rounding."""
 
 
-def tangent_basis(direction: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "d e"]:
-    """An orthonormal basis of the complement of a unit vector, shape (d, d − 1)."""
+def tangent_basis(direction: Float64[np.ndarray, "d"], rows: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "d e"]:
+    """Return an orthonormal basis of the complement of a unit vector, shape (d, e), e = d − 1.
+
+    Where few rows lie in a large space, the complement is that in their span and one direction outside of it, see
+    :func:`reference_attention.span.thin_tangents`.
+    """
+    if (thin := thin_tangents(direction, rows)) is not None:
+        return thin
     d = direction.shape[0]
     sign = 1.0 if direction[0] >= 0 else -1.0
     axis = np.zeros(d)
@@ -58,7 +65,7 @@ class Reduced:
     """F_ρ for some constraints, in coordinates of a basis of the complement of p̄_mm.
 
     Attributes:
-        rows: tangential parts of ĝ_j, shape (m, e), e = d − 1.
+        rows: tangential parts of ĝ_j, shape (m, e); see :func:`tangent_basis`.
         margins: m_j, shape (m,).
         log_costs: log c_j, shape (m,).
         rho: the radius.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float64
 
+from reference_attention.span import span_of_rows
+
 
 def softest_offset(
     rows: Float64[np.ndarray, "m d"],
@@ -12,7 +14,16 @@ def softest_offset(
     penalty: float,
     start: Float64[np.ndarray, "d"],
 ) -> Float64[np.ndarray, "d"]:
-    """The minimiser of log Σ e^{log_weights − rows·w} + penalty |w|²/2, by damped Newton steps from ``start``, (d,)."""
+    """Return the minimiser of log Σ e^{log_weights − rows·w} + penalty |w|²/2, by damped Newton steps, (d,).
+
+    Args:
+        rows: (m, d).
+        log_weights: (m,).
+        penalty: positive.
+        start: where the steps begin, (d,); a minimiser lies in the span of the rows, and so do the steps from there.
+    """
+    if (span := span_of_rows(rows)) is not None:
+        return span.points(softest_offset(span.coordinates(rows), log_weights, penalty, span.coordinates(start)))
     w = start
 
     def value(w: Float64[np.ndarray, "d"]) -> float:

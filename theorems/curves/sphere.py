@@ -13,6 +13,7 @@ from jaxtyping import Float64
 
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
+from reference_attention.span import tangential
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.core.implementation import Implementation
 from theorems.curves.constraints import log_excess
@@ -42,8 +43,8 @@ class Sphere:
         return np.asarray(self.svm.norm * (self.reduced.height(y) * self.svm.direction + self.basis @ y))
 
     def coordinates(self, p: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "e"]:
-        """y of a point as it was rounded."""
-        return np.asarray(self.basis.T @ p / self.svm.norm)
+        """Return y of a point as it was rounded."""
+        return tangential(p, self.svm.direction, self.basis) / self.svm.norm
 
     def excess(self, y: Float64[np.ndarray, "e"]) -> float:
         """log(L − L_opt)."""
@@ -64,8 +65,8 @@ class Sphere:
         direction = np.asarray(found.direction)
         radial = float(self.svm.direction @ direction)
         weights, _ = self.reduced.slopes(y)
-        tangential = self.basis.T @ direction - radial * y / self.reduced.height(y)
-        return np.asarray(tangential * ((weights @ self.reduced.margins) / -radial if radial < 0 else np.nan))
+        across = tangential(direction, self.svm.direction, self.basis) - radial * y / self.reduced.height(y)
+        return np.asarray(across * ((weights @ self.reduced.margins) / -radial if radial < 0 else np.nan))
 
     def newton_step(self, y: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "e"]:
         """Where the implementation's minimiser lies from y, to first order."""

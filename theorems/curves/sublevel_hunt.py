@@ -171,7 +171,7 @@ def sublevel_points(
         short = np.linalg.norm(points, axis=-1) <= rhos[:, None] * (1 + 4 * EPS)
         return np.asarray(short & (excess <= edge[:, None]))
 
-    flat = np.zeros(problem.d - 1)
+    flat = np.zeros(basis.shape[1])
     centres = np.array([Reduced.at(constraints, basis, rho).newton(flat, 60)[0] for rho in rhos])
     size = int(np.clip(HUNT_BUDGET // (len(rhos) * problem.keys.size), 6, 32))
     found = hunt(

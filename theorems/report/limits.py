@@ -94,7 +94,8 @@ def path() -> Limit:
     """Theorem 1, on two inputs whose scores pull p apart: its offset is known."""
     problem = dataset_named("figure-5").problem
     svm = _separate(problem)
-    y, _ = closed_form(Constraints.of(problem, svm), tangent_basis(svm.direction))
+    constraints = Constraints.of(problem, svm)
+    y, _ = closed_form(constraints, tangent_basis(svm.direction, constraints.rows))
     found = regularization_path(problem, RADII, max_margin=svm)
     offset = svm.norm * float(np.linalg.norm(y))
     return Limit("regularization path", "p_mm", "figure-5", found.points, svm.direction, offset)

@@ -132,7 +132,7 @@ def test_what_is_zero_ranks_as_zero_and_nothing_else_does() -> None:
 
 def test_coordinates_of_a_cone_are_those_of_the_direction_or_of_the_nearest_border() -> None:
     rng, mu = np.random.default_rng(0), 0.2
-    cone = _Cone(np.array([1.0, -2.0, 0.5, 1.0]), mu)
+    cone = _Cone(np.array([1.0, -2.0, 0.5, 1.0]), mu, np.eye(4))
     x = 0.1 * (cone.axis + 0.6 * rng.normal(size=(3, 40, 4)))
     along, across = x @ cone.axis, np.linalg.norm(x @ cone.basis, axis=-1)
     inside = along > (1 - mu) * np.linalg.norm(x, axis=-1)

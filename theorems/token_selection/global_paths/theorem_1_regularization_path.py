@@ -172,7 +172,8 @@ def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     problem = case.problem
     svm = yield from certify(problem, problem.optimal, under_test)
-    constraints, basis, kappa = Constraints.of(problem, svm), tangent_basis(svm.direction), log_kappa(problem)
+    constraints, kappa = Constraints.of(problem, svm), log_kappa(problem)
+    basis = tangent_basis(svm.direction, constraints.rows)
     if not kappa.value < 1 / EPS:
         why = f"κ = {kappa.value:.3g}: at RΘ = κ the rounding of a logit is larger than a logit"
         raise Undecided(MARGIN, why, Form.EFFECTIVE)

@@ -19,6 +19,7 @@ from generators.optimal_sets import LinearMixing
 from reference_attention.floats import EPS
 from reference_attention.loss import Loss
 from reference_attention.problem import Problem
+from reference_attention.span import differences_to_first, tangential
 from reference_attention.svm.max_margin_sets import ChoiceSolution, MaxMarginSets, exact_logits
 from theorems.bounded import exact
 from theorems.core.claim import Form, NotANumber
@@ -164,8 +165,8 @@ def sublevel_points(
     found = [(ray[:, None], np.ones((len(rhos), 1), dtype=np.bool_))]
     for rounds, choice in zip((1, 0), origins, strict=False):
         constraints = constraints_of(problem, mixing, choice, np.ones(problem.n))
-        basis = tangent_basis(choice.svm.direction)
-        flat = np.zeros(problem.d - 1)
+        basis = tangent_basis(choice.svm.direction, differences_to_first(problem.keys))
+        flat = np.zeros(basis.shape[1])
         centres = np.array([Reduced.at(constraints, basis, rho).newton(flat, 30)[0] for rho in rhos])
         found += hunt(
             inside,
@@ -189,8 +190,8 @@ def minimisers(
     """On spheres, descended from the ray of each solution; and where the rays meet the spheres. By solution."""
     rays, points = [], []
     for solution in sets.solutions[:MOST_FOLLOWED]:
-        basis = tangent_basis(solution.svm.direction)
-        y = np.zeros(problem.d - 1)
+        basis = tangent_basis(solution.svm.direction, differences_to_first(problem.keys))
+        y = np.zeros(basis.shape[1])
         for rho in rhos.tolist():
             y, point = descend(problem, seen, sets.norm, solution, basis, rho, y)
             rays.append(sets.norm * (rho * solution.svm.direction))
@@ -224,7 +225,7 @@ def descend(
         value = float(log_excess(seen, problem, p))
         found = seen.scaled_gradient(problem.keys, problem.scores, problem.loss, p)
         slope = unit * math.exp(min(float(found.log_scale) - value, 600.0)) * np.asarray(found.direction)
-        return value + rho, basis.T @ slope - (slope @ axis) * y / height
+        return value + rho, tangential(slope, axis, basis) - (slope @ axis) * y / height
 
     tries = [np.zeros_like(start), start]
     if start.size:
@@ -250,7 +251,7 @@ def path_to_the_lowest(
     """
     lowest, best = math.inf, None
     for solution in sets.solutions[:MOST_FOLLOWED]:
-        basis = tangent_basis(solution.svm.direction)
+        basis = tangent_basis(solution.svm.direction, differences_to_first(problem.keys))
         ahead, multiplicity = separation(problem, sets, solution)
         constraints = constraints_of(problem, mixing, solution, multiplicity)
         radii = [
@@ -259,12 +260,13 @@ def path_to_the_lowest(
         spheres = []
         for rho in radii:
             reduced = Reduced.at(constraints, basis, rho)
-            y, _ = reduced.newton(np.zeros(problem.d - 1))
+            y, _ = reduced.newton(np.zeros(basis.shape[1]))
             if first_order_is_exact(problem, mixing, solution, kappa, rho, ahead, float(np.linalg.norm(y))):
                 spheres.append(Sphere(problem, solution.svm, basis, reduced, seen))
         if not spheres:
             return None
-        value = spheres[-1].reduced.value(spheres[-1].reduced.newton(np.zeros(problem.d - 1))[0]) + constraints.log_unit
+        far = spheres[-1].reduced
+        value = far.value(far.newton(np.zeros(basis.shape[1]))[0]) + constraints.log_unit
         if value < lowest:
             lowest, best = value, (constraints, basis, solution, spheres)
     if best is None:

@@ -133,7 +133,8 @@ def test_the_first_correction_is_off_by_no_more_than_it_says(rho: float) -> None
 def test_what_rounding_moves_is_little() -> None:
     """A path on the ray of two opposite rows: a few hundred roundings of its radius."""
     problem, svm = posed([[[0.0, 0], [-1, 0], [-1, -1], [-1, 1]]], [[1.0, 0, 0, 0]])
-    constraints, basis = Constraints.of(problem, svm), tangent_basis(svm.direction)
+    constraints = Constraints.of(problem, svm)
+    basis = tangent_basis(svm.direction, constraints.rows)
     sphere = Sphere(problem, svm, basis, Reduced.at(constraints, basis, 64.0), REFERENCE)
     followed = Followed.at(sphere, constraints)
     assert followed.solved

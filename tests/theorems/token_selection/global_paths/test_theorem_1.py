@@ -155,7 +155,8 @@ def test_a_quarter_of_kappa_is_falsified() -> None:
     keys[:, 0] = np.eye(2)
     given_case = case(keys, np.array([[1.0, 0.0], [1e-6, 0.0]]), "correlation")
     problem, svm = given_case.problem, _svm(given_case)
-    constraints, basis = Constraints.of(problem, svm), tangent_basis(svm.direction)
+    constraints = Constraints.of(problem, svm)
+    basis = tangent_basis(svm.direction, constraints.rows)
     kappa = log_kappa(problem)
 
     def wrong(kappa: Bounded) -> set[str]:
@@ -173,7 +174,8 @@ def test_reduced_program_agrees_with_the_global_search(name: str) -> None:
     """The path found by L-BFGS from several starts and polished on the risk itself has the predicted offset."""
     given_case = CORNERS[name]
     problem, svm = given_case.problem, _svm(given_case)
-    constraints, basis = Constraints.of(problem, svm), tangent_basis(svm.direction)
+    constraints = Constraints.of(problem, svm)
+    basis = tangent_basis(svm.direction, constraints.rows)
     for rho in (1e3, 1e5):
         assert exact_to_rounding(problem, float(log_kappa(problem).value), rho)
         y, solved = Reduced.at(constraints, basis, rho).newton(np.zeros(problem.d - 1))
@@ -187,7 +189,8 @@ def test_closed_form_by_hand() -> None:
     """Rows (1, 0) and (0, 2) with costs 1 and 3: p_mm = (1, ½), λ = (1, ¼), G o = log(c/λ) less its part along p_mm."""
     given_case = case([[[0, 0], [-1, 0], [0, -2]]], [[3.0, 2.0, 0.0]], "correlation")
     svm = _svm(given_case)
-    constraints, basis = Constraints.of(given_case.problem, svm), tangent_basis(svm.direction)
+    constraints = Constraints.of(given_case.problem, svm)
+    basis = tangent_basis(svm.direction, constraints.rows)
     y, _ = closed_form(constraints, basis)
     factor = given_case.problem.keys[0, 1, 0] / -1.0
     b = np.array([np.log(1 / 1.0), np.log(3 / 0.25)])
@@ -200,7 +203,8 @@ def test_closed_form_by_hand() -> None:
 def test_closed_form_has_five_digits_at_radius_1e6_and_its_error_falls_like_1_over_radius() -> None:
     given_case = random_cases(2, equal=False)[1]
     problem, svm = given_case.problem, _svm(given_case)
-    constraints, basis = Constraints.of(problem, svm), tangent_basis(svm.direction)
+    constraints = Constraints.of(problem, svm)
+    basis = tangent_basis(svm.direction, constraints.rows)
     limit, _ = closed_form(constraints, basis)
     errors = []
     for rho in (1e4, 1e5, 1e6):
@@ -213,7 +217,8 @@ def test_closed_form_has_five_digits_at_radius_1e6_and_its_error_falls_like_1_ov
 def test_offset_grows_like_log_radius_where_a_neighbour_has_no_dual() -> None:
     given_case = CORNERS["zero-dual"]
     problem, svm = given_case.problem, _svm(given_case)
-    constraints, basis = Constraints.of(problem, svm), tangent_basis(svm.direction)
+    constraints = Constraints.of(problem, svm)
+    basis = tangent_basis(svm.direction, constraints.rows)
     sizes = [
         float(np.linalg.norm(Reduced.at(constraints, basis, rho).newton(np.zeros(1))[0])) for rho in (1e4, 1e6, 1e8)
     ]
@@ -246,7 +251,8 @@ def test_a_gradient_turned_by_1e_11_is_seen() -> None:
 def _path_claims(given_case: Case, **changed: Any) -> dict[str, Verdict]:
     """The claims about the path at two radii, with what is predicted at the second replaced."""
     problem, svm = given_case.problem, _svm(given_case)
-    constraints, basis = Constraints.of(problem, svm), tangent_basis(svm.direction)
+    constraints = Constraints.of(problem, svm)
+    basis = tangent_basis(svm.direction, constraints.rows)
     spheres = [Sphere(problem, svm, basis, Reduced.at(constraints, basis, rho), REFERENCE) for rho in (1e3, 1e5)]
     first, second = (Followed.at(sphere, constraints) for sphere in spheres)
     at = [first, replace(second, **changed)]

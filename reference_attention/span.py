@@ -1,0 +1,131 @@
+"""The span of the key differences, in which everything happens that training does to a prompt.
+
+Risk and gradient see p through the logit differences (k_it − k_iu)·p, and every gradient is a combination of the rows
+k_it − k_iu. So a flow, a path or Newton's method never leaves p(0) + span of these, whatever d: :func:`span_of` gives
+coordinates of it, in which matrices are k × k instead of d × d. Only searches and integrations use them; what is
+claimed of the points that they find is evaluated on the keys themselves, so that no claim depends on a basis.
+
+Source: the update of gradient descent, *Max-Margin Token Selection in Attention Mechanism*, (GD); A. Björck, *Numerical
+Methods for Least Squares Problems*, 1996 (Householder's method bounds the error of each column by its own length).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+
+WIDE = 64
+"""Dimensions up to which d × d matrices cost no more than the calls that handle them: a basis would save nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Span:
+    """Coordinates y of the points p = Q y + rest, for a rest orthogonal to the columns of Q.
+
+    Attributes:
+        basis: Q, orthonormal columns that span the key differences, (d, k).
+    """
+
+    basis: Float64[np.ndarray, "d k"]
+
+    def coordinates(self, points: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b k"]:
+        """Return Qᵀp, (*b, k)."""
+        return np.asarray(points @ self.basis)
+
+    def points(self, coordinates: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b d"]:
+        """Return Q y, (*b, d)."""
+        return np.asarray(coordinates @ self.basis.T)
+
+    def moved(
+        self, start: Float64[np.ndarray, "d"], coordinates: Float64[np.ndarray, "*b k"]
+    ) -> Float64[np.ndarray, "*b d"]:
+        """Return where ``start`` is after its coordinates became these, (*b, d); what is outside the span stays."""
+        return np.asarray(start + self.points(coordinates - self.coordinates(start)))
+
+
+def span_of(keys: Float64[np.ndarray, "n T d"], *further: Float64[np.ndarray, "d"]) -> Span | None:
+    """Return the span of the key differences and of further vectors; None where it is no smaller than the space.
+
+    No rank is decided: a row that depends on others leaves a residual of rounding, and the column that stands for that
+    keeps what the others had lost. Rows are the edges of a shortest spanning tree of each input's keys, so that a
+    difference of two near ties is a sum of differences no longer than itself, and keeps its relative precision.
+
+    Args:
+        keys: (n, T, d).
+        further: vectors that the span is to contain, a start or an axis.
+    """
+    n, tokens, d = keys.shape
+    if not is_thin(n * (tokens - 1) + len(further), d):
+        return None
+    return span_of_rows(np.concatenate([_shortest_edges(keys).reshape(-1, d), *(x[None] for x in further)]))
+
+
+def span_of_rows(rows: Float64[np.ndarray, "m d"]) -> Span | None:
+    """Return the span of these rows; None where it is no smaller than the space, see :func:`span_of`."""
+    if not is_thin(*rows.shape):
+        return None
+    sizes = np.abs(rows).max(axis=1)
+    return Span(np.linalg.qr((rows[sizes > 0] / sizes[sizes > 0, None]).T)[0])
+
+
+def differences_to_first(keys: Float64[np.ndarray, "n T d"]) -> Float64[np.ndarray, "m d"]:
+    """Return k_it − k_i0 for t > 0, whose span is that of all key differences, (n (T − 1), d)."""
+    return np.asarray((keys[:, 1:] - keys[:, :1]).reshape(-1, keys.shape[2]))
+
+
+def is_thin(m: int, d: int) -> bool:
+    """Return whether m rows span so little of d dimensions that coordinates of their span are worth a basis."""
+    return d > WIDE and 2 * m <= d
+
+
+def thin_tangents(
+    axis: Float64[np.ndarray, "d"], rows: Float64[np.ndarray, "m d"]
+) -> Float64[np.ndarray, "d e"] | None:
+    """Return an orthonormal basis of what lies across a unit vector in the span of rows; its last column is outside.
+
+    Whatever depends on the products with rows and on norms alone is the same for all directions outside of the span:
+    one stands for all of them. None where the span is no smaller than the space.
+    """
+    d = axis.size
+    if not is_thin(len(rows) + 2, d):
+        return None
+    sizes = np.abs(rows).max(axis=1)
+    columns = np.concatenate([axis[None], rows[sizes > 0] / sizes[sizes > 0, None]])
+    basis = np.linalg.qr(columns.T)[0]
+    # At most half of the squared norms of the d unit vectors lies in the span: of one of them at most a half does.
+    outside = np.eye(1, d, int(np.argmin(np.vecdot(basis, basis))))[0]
+    return np.asarray(np.linalg.qr(np.column_stack([basis, outside]))[0][:, 1:])
+
+
+def tangential(
+    vectors: Float64[np.ndarray, "*b d"], axis: Float64[np.ndarray, "d"], basis: Float64[np.ndarray, "d e"]
+) -> Float64[np.ndarray, "*b e"]:
+    """Return coordinates across a unit vector; all of what a thin basis leaves out counts on its last coordinate."""
+    found = np.asarray(vectors @ basis)
+    if basis.shape[1] < axis.size - 1:
+        rest = vectors - (vectors @ axis)[..., None] * axis - found @ basis.T
+        found[..., -1] = np.hypot(found[..., -1], np.linalg.norm(rest, axis=-1))
+    return found
+
+
+def _shortest_edges(keys: Float64[np.ndarray, "n T d"]) -> Float64[np.ndarray, "n T-1 d"]:
+    """Return the edges of a shortest spanning tree of each input's keys, by Prim's algorithm."""
+    n, tokens, _ = keys.shape
+    each = np.arange(n)
+    last = np.zeros(n, dtype=np.int64)
+    nearest = np.zeros((n, tokens), dtype=np.int64)
+    distance = np.full((n, tokens), np.inf)
+    outside = np.ones((n, tokens), dtype=bool)
+    edges = np.empty((n, tokens - 1, keys.shape[2]))
+    for step in range(tokens - 1):
+        outside[each, last] = False
+        to_last = np.linalg.norm(keys - keys[each, last][:, None], axis=2)
+        closer = to_last < distance
+        distance, nearest = np.where(closer, to_last, distance), np.where(closer, last[:, None], nearest)
+        last = np.where(outside, distance, np.inf).argmin(axis=1)
+        # Distances of keys of 1e140 are infinite; any key that is still outside will do then.
+        last = np.where(outside[each, last], last, outside.argmax(axis=1))
+        edges[:, step] = keys[each, last] - keys[each, nearest[each, last]]
+    return edges

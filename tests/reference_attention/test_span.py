@@ -1,0 +1,216 @@
+"""Embedded in a large space, problems have the same flows, paths and solutions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from jaxtyping import Float64
+
+from reference_attention.paths.local_path import local_path
+from reference_attention.paths.regularization_path import regularization_path
+from reference_attention.problem import Problem
+from reference_attention.span import (
+    WIDE,
+    Span,
+    differences_to_first,
+    span_of,
+    span_of_rows,
+    tangential,
+    thin_tangents,
+)
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from reference_attention.training import flow as flow_module
+from reference_attention.training.derivatives import newton_field
+from reference_attention.training.flow import gradient_flow
+from theorems.core.claim import Verdict
+from theorems.curves.flow_chords import chords
+
+EPS = float(np.finfo(float).eps)
+D = 500
+
+
+def separable_problem() -> Problem:
+    """Return a problem whose first tokens are optimal and ahead along the first axis."""
+    rng = np.random.default_rng(5)
+    keys, scores = rng.normal(size=(3, 3, 4)), rng.normal(size=(3, 3))
+    keys[:, 0, 0] += 4.0
+    scores[:, 0] += 4.0
+    return Problem(keys, scores, "exponential")
+
+
+SMALL = separable_problem()
+
+
+def zeros_behind(x: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b d"]:
+    return np.concatenate([x, np.zeros((*x.shape[:-1], D - x.shape[-1]))], axis=-1)
+
+
+def signed_places(x: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b d"]:
+    rng, out = np.random.default_rng(1), np.zeros((*x.shape[:-1], D))
+    out[..., rng.permutation(D)[: x.shape[-1]]] = x * rng.choice((-1.0, 1.0), x.shape[-1])
+    return out
+
+
+def turned(x: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b d"]:
+    frame = np.linalg.qr(np.random.default_rng(2).normal(size=(D, x.shape[-1])))[0]
+    return np.asarray(x @ frame.T)
+
+
+Embedding = Callable[[Float64[np.ndarray, "..."]], Float64[np.ndarray, "..."]]
+embeddings = pytest.mark.parametrize("embed", [zeros_behind, signed_places, turned])
+
+
+def embedded(embed: Embedding) -> Problem:
+    return Problem(embed(SMALL.keys), SMALL.scores, SMALL.loss)
+
+
+def solved(problem: Problem) -> MaxMargin:
+    found = max_margin(problem.keys, problem.optimal)
+    assert isinstance(found, MaxMargin)
+    return found
+
+
+@embeddings
+def test_a_span_is_orthonormal_and_contains_all_differences(embed: Embedding) -> None:
+    problem = embedded(embed)
+    span = span_of(problem.keys)
+    assert span is not None
+    k = span.basis.shape[1]
+    assert k <= SMALL.n * (SMALL.T - 1)
+    assert np.abs(span.basis.T @ span.basis - np.eye(k)).max() <= 8 * EPS
+    for token in range(problem.T):
+        rows = (problem.keys - problem.keys[:, [token]]).reshape(-1, D)
+        lost = rows - span.points(span.coordinates(rows))
+        assert (np.linalg.norm(lost, axis=1) <= 16 * EPS * np.linalg.norm(rows, axis=1)).all()
+
+
+def test_near_ties_keep_their_relative_precision() -> None:
+    rng = np.random.default_rng(0)
+    keys = np.repeat(rng.normal(size=(2, 1, D)), 4, axis=1)
+    keys[:, 1:] += rng.normal(size=(2, 3, D)) * np.array([1.0, 1e-9, 1e-9])[:, None]
+    keys[:, 3] = keys[:, 1] + 1e-10 * rng.normal(size=(2, D))
+    span = span_of(keys)
+    assert span is not None
+    rows = keys[:, 3] - keys[:, 1]
+    lost = np.linalg.norm(rows - span.points(span.coordinates(rows)), axis=1)
+    assert (lost <= 32 * EPS * np.linalg.norm(rows, axis=1)).all()
+
+
+def test_where_nothing_is_saved_there_is_no_span() -> None:
+    rng = np.random.default_rng(0)
+    assert span_of(rng.normal(size=(1, 2, WIDE))) is None
+    assert span_of(rng.normal(size=(1, 2, WIDE + 1))) is not None
+    assert span_of(rng.normal(size=(20, 3, 79))) is None
+    assert span_of_rows(rng.normal(size=(50, 99))) is None
+    assert thin_tangents(np.eye(4)[0], np.eye(4)) is None
+
+
+@embeddings
+def test_derivatives_are_coordinates_of_those_in_the_space(embed: Embedding) -> None:
+    problem = embedded(embed)
+    span = span_of(problem.keys)
+    assert span is not None
+    p = embed(np.array([0.3, -1.0, 2.0, 0.5]))
+    scale, gradient, hessian = newton_field(problem.keys, problem.scores, problem.loss)(p)
+    narrow = newton_field(problem.keys, problem.scores, problem.loss, span)(span.coordinates(p))
+    assert narrow[0] == pytest.approx(scale, abs=1e-13)
+    np.testing.assert_allclose(span.points(narrow[1]), gradient, atol=1e-13)
+    np.testing.assert_allclose(span.basis @ narrow[2] @ span.basis.T, hessian, atol=1e-12)
+
+
+@embeddings
+def test_a_flow_is_the_embedded_one(embed: Embedding) -> None:
+    start = np.array([0.5, 0.0, -0.25, 1.0])
+    small, large = gradient_flow(SMALL, start, norm=1e4), gradient_flow(embedded(embed), embed(start), norm=1e4)
+    assert (small.stop, len(small.points)) == (large.stop, len(large.points))
+    np.testing.assert_array_equal(large.points[0], embed(start))
+    np.testing.assert_allclose(large.points, embed(small.points), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(large.log_risk, small.log_risk, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(large.log_time[1:], small.log_time[1:], rtol=1e-5)
+
+
+def test_what_lies_outside_of_the_span_stays() -> None:
+    problem, outside = embedded(zeros_behind), np.zeros(D)
+    outside[10:300] = np.random.default_rng(3).normal(size=290)
+    start = outside + zeros_behind(np.array([0.5, 0.0, -0.25, 1.0]))
+    flow = gradient_flow(problem, start, norm=1e3, axis=solved(problem).p)
+    assert flow.reached_norm
+    assert flow.norms[-1] == pytest.approx(1e3, rel=1e-14)
+    np.testing.assert_allclose(flow.points[:, 4:], np.tile(outside[4:], (len(flow.points), 1)), atol=1e-12 * 1e3)
+
+
+@embeddings
+def test_a_regularization_path_is_the_embedded_one(embed: Embedding) -> None:
+    large, radii = embedded(embed), [1.0, 30.0, 1e4]
+    svm, svm_large = solved(SMALL), solved(large)
+    path = regularization_path(SMALL, radii, max_margin=svm)
+    path_large = regularization_path(large, radii, max_margin=svm_large)
+    assert path_large.converged.all()
+    assert path.converged.all()
+    np.testing.assert_allclose(path_large.log_excess, path.log_excess, rtol=1e-9)
+    np.testing.assert_allclose(path_large.offsets, embed(path.offsets), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(path_large.points, axis=1), path.norms, rtol=4 * EPS)
+
+
+def test_a_local_path_is_the_embedded_one() -> None:
+    axis = solved(SMALL).direction
+    asked = {"mu": 0.2, "radius": 1.0}
+    small = local_path(SMALL, axis, SMALL.optimal, [10.0, 100.0], **asked)
+    large = local_path(embedded(turned), turned(axis), SMALL.optimal, [10.0, 100.0], **asked)
+    np.testing.assert_allclose(large.log_excess, small.log_excess, rtol=1e-3)
+
+
+@embeddings
+def test_the_exact_solution_is_the_embedded_one(embed: Embedding) -> None:
+    small, large = solved(SMALL), solved(embedded(embed))
+    np.testing.assert_array_equal(small.neighbours, large.neighbours)
+    assert large.norm == pytest.approx(small.norm, rel=1e-13)
+    if embed is not turned:
+        assert large.exact.norm_squared == small.exact.norm_squared
+        np.testing.assert_array_equal(large.p, embed(small.p))
+
+
+def test_tangents_are_orthonormal_and_fold_what_they_leave_out() -> None:
+    problem = embedded(turned)
+    axis = solved(problem).direction
+    basis = thin_tangents(axis, differences_to_first(problem.keys))
+    assert basis is not None
+    whole = np.column_stack([axis, basis])
+    assert np.abs(whole.T @ whole - np.eye(whole.shape[1])).max() <= 16 * EPS
+    rng = np.random.default_rng(4)
+    vectors = rng.normal(size=(5, D))
+    across = vectors - (vectors @ axis)[:, None] * axis
+    np.testing.assert_allclose(
+        np.linalg.norm(tangential(vectors, axis, basis), axis=1), np.linalg.norm(across, axis=1), rtol=1e-12
+    )
+
+
+def without_a_direction(span: Span) -> Span:
+    return Span(np.delete(span.basis, 1, axis=1))
+
+
+def not_orthonormal(span: Span) -> Span:
+    basis = span.basis.copy()
+    basis[:, 1] += 0.1 * basis[:, 0]
+    return Span(basis)
+
+
+@pytest.mark.parametrize("fault", [without_a_direction, not_orthonormal])
+def test_a_wrong_basis_is_caught(fault: Callable[[Span], Span], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The chords of the flow are integrated in coordinates that are found apart from those of the flow."""
+    problem, start = embedded(turned), turned(np.array([0.5, 0.0, -0.25, 1.0]))
+
+    def verdict() -> Verdict:
+        return chords(problem, gradient_flow(problem, start, norm=1e3), np.random.default_rng(0)).verdict
+
+    assert verdict() is Verdict.UPHELD
+
+    def wrong(*vectors: Float64[np.ndarray, "..."]) -> Span:
+        span = span_of(*vectors)
+        assert span is not None
+        return fault(span)
+
+    monkeypatch.setattr(flow_module, "span_of", wrong)
+    assert verdict() is Verdict.FALSIFIED
