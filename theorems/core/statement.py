@@ -58,6 +58,8 @@ class Statement:
         premises: the claims that data, solutions and runs are those that the conclusion speaks of. What is neither is
             a sharper form of the suite's own.
         about: the class of its cases.
+        varies: relations of :mod:`generators.relations` that may alter what it says, by name, and why; of the suite's
+            own statements the relations say it.
     """
 
     id: str
@@ -78,6 +80,7 @@ class Statement:
     states: tuple[str, ...] | None = None
     premises: tuple[str, ...] = ()
     about: type[Subject] = Case
+    varies: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def says_whose(self) -> bool:
@@ -145,6 +148,7 @@ def statement(
     states: Sequence[str] | None = None,
     premises: Sequence[str] = (),
     about: type[Subject] = Case,
+    varies: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Conclusion], Statement]:
     """Make the decorated conclusion a statement; in a paper's room, or in a file of one's own.
 
@@ -169,6 +173,7 @@ def statement(
             own. A falsified statement says whose claim failed. If ``states`` is left out, all but the premises are the
             conclusion.
         about: the class of its cases, where the paper speaks of something else than keys and scores.
+        varies: see :class:`Statement`.
 
     Raises:
         InvalidInput: an id or an assumption that cannot be used, no docstring, assumptions that no strategy here
@@ -209,6 +214,7 @@ def statement(
             states=None if states is None else tuple(states),
             premises=tuple(premises),
             about=about,
+            varies=varies,
         )
 
     return decorate

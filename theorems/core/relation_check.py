@@ -1,0 +1,80 @@
+"""A statement on a case and on the case changed by a relation: the verdict has to be the same.
+
+A difference is a fault of the suite (of a statement, a predicate, a solver, or of what is under test), never of a
+theorem: it is the falsified claim :data:`SAME_VERDICT`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from generators.relations import Relation, relation_of
+from generators.subject import Subject
+from theorems.core.check import Outcome, check
+from theorems.core.claim import WORST_FIRST, Claim, Form, Verdict
+from theorems.core.implementation import Implementation
+from theorems.core.statement import Statement
+from theorems.core.tolerances import EXACT
+
+SAME_VERDICT = "same-verdict-on-changed-data"
+"""The claim that a relation makes of a statement."""
+DIFFERS = "differs"
+"""Stands after the name of a relation in the branch of that claim."""
+
+
+def check_with_relation(statement: Statement, case: Subject, under_test: Implementation) -> Outcome:
+    """Check the statement on the case, and on the case changed by one relation, drawn by the seed of the case.
+
+    Where the verdict, the verdict on a claim or the finding on an assumption differs, the outcome is falsified by
+    :data:`SAME_VERDICT`, which names the relation; where nothing differs that claim is upheld. A statement that is
+    falsified on the case itself is not tried again.
+    """
+    outcome = check(statement, case, under_test)
+    if outcome.verdict is Verdict.FALSIFIED:
+        return outcome
+    drawn = relation_of(case, statement.own_id, statement.varies)
+    if drawn is None:
+        return outcome
+    relation, changed = drawn
+    return compare(relation, outcome, check(statement, changed, under_test))
+
+
+def compare(relation: Relation, outcome: Outcome, changed: Outcome) -> Outcome:
+    """The outcome on a case with what the relation claims of it, given the outcome on the changed case."""
+    difference = difference_of(outcome, changed)
+    if not difference and outcome.verdict is Verdict.NOT_APPLICABLE:
+        return outcome
+    said = f"{relation.name}: where {relation.says}, {difference}" if difference else ""
+    slack = -float("inf") if difference else 0.0
+    branch = f"{relation.name} {DIFFERS}" if difference else relation.name
+    claim = Claim(SAME_VERDICT, Form.EXACT, slack, 0.0, EXACT, detail=said, branch=branch)
+    claims = (*outcome.claims, claim)
+    if not difference:
+        return replace(outcome, claims=claims)
+    reason = f"{SAME_VERDICT} (no claim of the statement: the suite contradicts itself): {said}"
+    return Outcome(Verdict.FALSIFIED, claims, reason)
+
+
+def difference_of(outcome: Outcome, changed: Outcome) -> str:
+    """What differs between the outcomes on a case and on the changed case, in words; empty if nothing does."""
+    if outcome.verdict is not changed.verdict:
+        return f"the verdict is {_in_words(changed)} in place of {_in_words(outcome)}"
+    if outcome.verdict is Verdict.NOT_APPLICABLE:
+        missing, now = (one.reason.partition(": ")[0] for one in (outcome, changed))
+        return "" if missing == now else f"what does not hold is {now} in place of {missing}"
+    before, after = _by_name(outcome.claims), _by_name(changed.claims)
+    other = [name for name in before if name in after and before[name] is not after[name]]
+    return f"{other[0]} is {after[other[0]]} in place of {before[other[0]]}" if other else ""
+
+
+def _in_words(outcome: Outcome) -> str:
+    return f"{outcome.verdict} ({outcome.reason})" if outcome.reason else str(outcome.verdict)
+
+
+def _by_name(claims: Iterable[Claim]) -> dict[str, Verdict]:
+    """The worst verdict on each claim."""
+    worst: dict[str, Verdict] = {}
+    for claim in claims:
+        worst[claim.name] = min(claim.verdict, worst.get(claim.name, claim.verdict), key=WORST_FIRST.index)
+    return worst
