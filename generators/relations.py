@@ -569,6 +569,10 @@ def _as_float32(value: Any) -> Any:
     return short if array.dtype == np.float64 and np.array_equal(short, array) else value
 
 
+JOINT = "a search of the joint minimiser ends above a competitor, or not, by the last digits of where it starts"
+SEARCHES: Mapping[str, str] = MappingProxyType(dict.fromkeys(("lemma-13", "theorem-5", "theorem-6"), JOINT))
+"""Statements with a search of our own that may find what it looks for on the data and not on the changed data, or the
+other way round, by id, and why. What it finds on both has to agree all the same."""
 ALONE = "its assumption is that there is one input"
 TRAINED_HEAD = "the head is trained as well, and moving tokens moves label margins"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -23,7 +24,7 @@ from theorems.command.app import main
 from theorems.core.check import check
 from theorems.core.claim import Claim, Form, Verdict, undecided_claim
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.core.relation_check import SAME_VERDICT, check_with_relation, compare
+from theorems.core.relation_check import SAME_VERDICT, check_with_relation, compare, difference_of
 from theorems.core.tolerances import EXACT
 from theorems.library.verify import verify
 from theorems.run.registry.suite import statements
@@ -131,7 +132,8 @@ def test_what_looks_at_what_does_not_matter_is_caught(id: str, relation: str, ca
         changed = relation_named(relation).apply(case.replace(seed=seed))
         if changed is None:
             continue
-        outcome = compare(relation_named(relation), before, check(statement, changed, REFERENCE))
+        difference = difference_of(before, check(statement, changed, REFERENCE))
+        outcome = compare(relation_named(relation), before, difference)
         if outcome.verdict is Verdict.FALSIFIED:
             differing += 1
             assert SAME_VERDICT in outcome.reason
@@ -173,6 +175,23 @@ def test_a_falsified_case_is_not_tried_again() -> None:
     statement = made("by_axis", by_axis)
     outcome = check_with_relation(statement, Case(Problem(-X, X[:, :, 0])), REFERENCE)
     assert [claim.name for claim in outcome.claims] == ["positive"]
+
+
+def lost_in_order(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """A search finds nothing where the first token of the first input is the best."""
+    found = _holds("limit")
+    yield replace(found, undecided="lost", not_found=True) if case.problem.optimal[0] == 0 else found
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_search_of_a_listed_statement_may_find_it_on_one_alone(listed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    statement = made("lost-in-order", lost_in_order)
+    searches = {"lost-in-order": "by the last digit"} if listed else {}
+    monkeypatch.setattr("theorems.core.relation_check.SEARCHES", searches)
+    drawn = [ORDERED.replace(seed=seed) for seed in range(60)]
+    permuted = [case for case in drawn if _named(relation_of(case, statement.id)) == "tokens-permuted"]
+    verdicts = {check_with_relation(statement, case, REFERENCE).verdict for case in permuted}
+    assert verdicts - {Verdict.INCONCLUSIVE} == (set() if listed else {Verdict.FALSIFIED})
 
 
 def test_an_exception_of_a_statement_is_heeded() -> None:
@@ -246,7 +265,7 @@ def test_data_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsy
     assert "inputs-twice: where every input is there twice, the verdict is inconclusive" in " ".join(printed.split())
     assert "--relations" in printed.partition("Reproduce with")[2]
     [one] = json.loads(Path("r.json").read_text(encoding="utf-8"))["statements"]
-    assert one["relations"] == {"inputs-twice": {"cases": 1, "differing": 1}}
+    assert one["relations"] == {"inputs-twice": {"cases": 1, "differing": 1, "not_found": 0}}
     assert (
         main(["verify", "by_size", "--data", next(map(str, Path("falsified").iterdir())), "--relations", "--jobs", "1"])
         == 1

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from generators.relations import Relation, relation_of
+from generators.relations import SEARCHES, Relation, relation_of
 from generators.subject import Subject
 from theorems.core.check import Outcome, check
-from theorems.core.claim import WORST_FIRST, Claim, Form, Verdict
+from theorems.core.claim import WORST_FIRST, Claim, Form, Verdict, undecided_claim
 from theorems.core.implementation import Implementation
 from theorems.core.statement import Statement
 from theorems.core.tolerances import EXACT
 
 SAME_VERDICT = "same-verdict-on-changed-data"
 """The claim that a relation makes of a statement."""
-DIFFERS = "differs"
-"""Stands after the name of a relation in the branch of that claim."""
+DIFFERS, NOT_FOUND = "differs", "not-found"
+"""Stand after the name of a relation in the branch of that claim."""
 
 
 def check_with_relation(statement: Statement, case: Subject, under_test: Implementation) -> Outcome:
@@ -37,12 +37,26 @@ def check_with_relation(statement: Statement, case: Subject, under_test: Impleme
     if drawn is None:
         return outcome
     relation, changed = drawn
-    return compare(relation, outcome, check(statement, changed, under_test))
+    again = check(statement, changed, under_test)
+    if statement.own_id in SEARCHES and outcome.not_found is not again.not_found and _undecided_or_upheld(again):
+        claim = replace(undecided_claim(SAME_VERDICT, SEARCHES[statement.own_id]), not_found=True)
+        claim = replace(claim, branch=f"{relation.name} {NOT_FOUND}")
+        reason = again.reason if again.not_found else outcome.reason
+        verdict = Verdict.INCONCLUSIVE
+        return replace(outcome, verdict=verdict, claims=(*outcome.claims, claim), reason=reason, not_found=True)
+    return compare(relation, outcome, difference_of(outcome, again, same_sizes=case.sizes == changed.sizes))
 
 
-def compare(relation: Relation, outcome: Outcome, changed: Outcome) -> Outcome:
-    """The outcome on a case with what the relation claims of it, given the outcome on the changed case."""
-    difference = difference_of(outcome, changed)
+def _undecided_or_upheld(outcome: Outcome) -> bool:
+    return outcome.not_found or outcome.verdict is Verdict.UPHELD
+
+
+def compare(relation: Relation, outcome: Outcome, difference: str) -> Outcome:
+    """The outcome on a case with what the relation claims of it.
+
+    Args:
+        difference: as :func:`difference_of` has it; empty if there is none.
+    """
     if not difference and outcome.verdict is Verdict.NOT_APPLICABLE:
         return outcome
     said = f"{relation.name}: where {relation.says}, {difference}" if difference else ""
@@ -56,8 +70,13 @@ def compare(relation: Relation, outcome: Outcome, changed: Outcome) -> Outcome:
     return Outcome(Verdict.FALSIFIED, claims, reason)
 
 
-def difference_of(outcome: Outcome, changed: Outcome) -> str:
-    """What differs between the outcomes on a case and on the changed case, in words; empty if nothing does."""
+def difference_of(outcome: Outcome, changed: Outcome, *, same_sizes: bool = False) -> str:
+    """What differs between the outcomes on a case and on the changed case, in words; empty if nothing does.
+
+    Args:
+        same_sizes: whether both have as many inputs, tokens and dimensions: then the claims have to be the same, too.
+            Some are made of one input alone, say, or in more than one dimension.
+    """
     if outcome.verdict is not changed.verdict:
         return f"the verdict is {_in_words(changed)} in place of {_in_words(outcome)}"
     if outcome.verdict is Verdict.NOT_APPLICABLE:
@@ -65,7 +84,10 @@ def difference_of(outcome: Outcome, changed: Outcome) -> str:
         return "" if missing == now else f"what does not hold is {now} in place of {missing}"
     before, after = _by_name(outcome.claims), _by_name(changed.claims)
     other = [name for name in before if name in after and before[name] is not after[name]]
-    return f"{other[0]} is {after[other[0]]} in place of {before[other[0]]}" if other else ""
+    if other:
+        return f"{other[0]} is {after[other[0]]} in place of {before[other[0]]}"
+    lost = sorted({*before} ^ {*after}) if same_sizes else []
+    return f"{lost[0]} is claimed {'no more' if lost[0] in before else 'in addition'}" if lost else ""
 
 
 def _in_words(outcome: Outcome) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from theorems.core.check import Outcome
 from theorems.core.claim import WORST_FIRST, Claim, Form, Verdict
 from theorems.core.parts import Parts, merge_parts
-from theorems.core.relation_check import SAME_VERDICT
+from theorems.core.relation_check import DIFFERS, SAME_VERDICT
 from theorems.core.statement import Statement
 
 
@@ -265,14 +265,17 @@ class Result:
 
     @property
     def relations(self) -> dict[str, dict[str, int]]:
-        """By relation: on how many cases the statement was checked again, and on how many it said something else."""
+        """By relation: on how many cases the statement was checked again, on how many it said something else, and on
+        how many a search of the suite's own found something on one of the two alone.
+        """
         counts: dict[str, dict[str, int]] = {}
         for claim in self.claims:
             for branch, count in claim.branches if claim.name == SAME_VERDICT else ():
-                name, _, differs = branch.partition(" ")
-                own = counts.setdefault(name, {"cases": 0, "differing": 0})
+                name, _, end = branch.partition(" ")
+                own = counts.setdefault(name, {"cases": 0, "differing": 0, "not_found": 0})
                 own["cases"] += count
-                own["differing"] += count if differs else 0
+                if end:
+                    own["differing" if end == DIFFERS else "not_found"] += count
         return counts
 
     @property

@@ -25,7 +25,7 @@ from theorems.core.check import Outcome, check, error_outcome, sentence, whose
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import KERNEL_UNTOUCHED, Explanation, OnKernel, out_of_reach
-from theorems.core.relation_check import check_with_relation
+from theorems.core.relation_check import SAME_VERDICT, check_with_relation
 from theorems.core.statement import Statement
 from theorems.run.calls import view_of
 from theorems.run.registry.lookup import statement_named
@@ -34,9 +34,9 @@ from theorems.run.result import Failure, Result, merge_results, of_outcome
 PART = 250
 """Cases that are drawn from one seed. What Hypothesis draws depends on what it drew before, so more cases are drawn in
 parts, each from a seed of its own; that way a part can be drawn anywhere without those before it."""
-SHRINKING_CALLS, ON_A_KERNEL = 300, 40
-"""Cases tried while a failing one is made smaller, and of a kernel, whose calls are made smaller, too: a count, because
-a time limit would not be repeatable."""
+SHRINKING_CALLS, FEWER_CALLS = 300, 40
+"""Cases tried while a failing one is made smaller: a count, because a time limit would not be repeatable. Fewer of a
+kernel, whose calls are made smaller, too, and where each is checked again as changed by a relation."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,8 @@ class _Trial:
 
     def _shrinking(self, case: Subject, same: Callable[[Outcome], bool]) -> bool:
         self._calls += 1
-        if self._calls > (ON_A_KERNEL if isinstance(self.under_test, OnKernel) else SHRINKING_CALLS):
+        few = isinstance(self.under_test, OnKernel) or self._claim == SAME_VERDICT
+        if self._calls > (FEWER_CALLS if few else SHRINKING_CALLS):
             raise _ShrinkLimit
         self.progress(self.result.examples)
         outcome = self.check_case(self.statement, case, self.under_test)
