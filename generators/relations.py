@@ -673,6 +673,7 @@ RELATIONS: tuple[Relation, ...] = (
                 **dict.fromkeys(
                     ("theorem-4", "lemma-10"), "copies are in no general position: their differences vanish"
                 ),
+                "lemma-8": "an assumption is that there is one directional neighbour, and its copy is another",
                 "ntp-overparameterized": "its assumption is that contexts are independent",
                 "conjecture-independent-rows": "its assumption is that rows are independent",
             }
