@@ -19,10 +19,12 @@ from generators.user_data import Given, load
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Dataset, Problem
 from reference_attention.risk import risk
+from tests.relations import table
 from tests.theorems.fake_statements import install, made
 from theorems.command.app import main
 from theorems.core.check import check
 from theorems.core.claim import Claim, Form, Verdict, undecided_claim
+from theorems.core.claim_name import ALWAYS
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.relation_check import SAME_VERDICT, check_with_relation, compare, difference_of
 from theorems.core.tolerances import EXACT
@@ -177,6 +179,22 @@ def test_a_falsified_case_is_not_tried_again() -> None:
     assert [claim.name for claim in outcome.claims] == ["positive"]
 
 
+def fewer(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """A claim is made only where the first token of the first input is the best."""
+    yield _holds("always")
+    if case.problem.optimal[0] == 0:
+        yield _holds("more")
+
+
+@pytest.mark.parametrize(("when", "differs"), [(ALWAYS, True), ("where a start is near", False)])
+def test_a_claim_that_is_not_made_again_differs_if_it_is_always_due(when: str, differs: bool) -> None:
+    statement = replace(made("fewer", fewer), claims={"always": ALWAYS, "more": when})
+    outcomes = [check_with_relation(statement, ORDERED.replace(seed=seed), REFERENCE) for seed in range(60)]
+    reasons = [outcome.reason for outcome in outcomes if outcome.verdict is Verdict.FALSIFIED]
+    assert bool(reasons) is differs
+    assert all("more is claimed no more" in reason for reason in reasons)
+
+
 def lost_in_order(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """A search finds nothing where the first token of the first input is the best."""
     found = _holds("limit")
@@ -284,3 +302,16 @@ def test_from_python() -> None:
     results = verify("lemma-11", examples=4, relations=True)
     assert results.verdict is Verdict.UPHELD
     assert sum(one["cases"] for one in results["lemma-11"].relations.values()) == 4
+
+
+def test_the_printed_table() -> None:
+    counts = {"inputs-permuted": {"cases": 3, "differing": 0}, "rotated": {"cases": 2, "differing": 1}}
+    head, _, row = table([{"id": "lemma-11", "examples": 5, "relations": counts}]).splitlines()
+    cells = dict(zip(head.split("|"), row.split("|"), strict=True))
+    assert {name.strip(): cell.strip() for name, cell in cells.items() if cell.strip()} == {
+        "statement": "lemma-11",
+        "cases": "5",
+        "inputs-permuted": "3",
+        "rotated": "2, **1**",
+        "labels-and-head-negated": "–",
+    }

@@ -6,14 +6,16 @@ theorem: it is the falsified claim :data:`SAME_VERDICT`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from generators.relations import SEARCHES, Relation, relation_of
 from generators.subject import Subject
 from theorems.core.check import Outcome, check
 from theorems.core.claim import WORST_FIRST, Claim, Form, Verdict, undecided_claim
+from theorems.core.claim_name import ALWAYS
 from theorems.core.implementation import Implementation
+from theorems.core.parts import Condition
 from theorems.core.statement import Statement
 from theorems.core.tolerances import EXACT
 
@@ -44,7 +46,15 @@ def check_with_relation(statement: Statement, case: Subject, under_test: Impleme
         reason = again.reason if again.not_found else outcome.reason
         verdict = Verdict.INCONCLUSIVE
         return replace(outcome, verdict=verdict, claims=(*outcome.claims, claim), reason=reason, not_found=True)
-    return compare(relation, outcome, difference_of(outcome, again, same_sizes=case.sizes == changed.sizes))
+    due = _decided_by_sizes(statement) if case.sizes == changed.sizes else ()
+    return compare(relation, outcome, difference_of(outcome, again, due))
+
+
+def _decided_by_sizes(statement: Statement) -> list[str]:
+    """The claims that are made on every case, or on those that meet a condition: of others it may depend on random
+    points.
+    """
+    return [name for name, when in statement.claims.items() if when == ALWAYS or isinstance(when, Condition)]
 
 
 def _undecided_or_upheld(outcome: Outcome) -> bool:
@@ -70,12 +80,11 @@ def compare(relation: Relation, outcome: Outcome, difference: str) -> Outcome:
     return Outcome(Verdict.FALSIFIED, claims, reason)
 
 
-def difference_of(outcome: Outcome, changed: Outcome, *, same_sizes: bool = False) -> str:
+def difference_of(outcome: Outcome, changed: Outcome, due: Collection[str] = ()) -> str:
     """What differs between the outcomes on a case and on the changed case, in words; empty if nothing does.
 
     Args:
-        same_sizes: whether both have as many inputs, tokens and dimensions: then the claims have to be the same, too.
-            Some are made of one input alone, say, or in more than one dimension.
+        due: claims that have to be made of both or of neither.
     """
     if outcome.verdict is not changed.verdict:
         return f"the verdict is {_in_words(changed)} in place of {_in_words(outcome)}"
@@ -86,7 +95,7 @@ def difference_of(outcome: Outcome, changed: Outcome, *, same_sizes: bool = Fals
     other = [name for name in before if name in after and before[name] is not after[name]]
     if other:
         return f"{other[0]} is {after[other[0]]} in place of {before[other[0]]}"
-    lost = sorted({*before} ^ {*after}) if same_sizes else []
+    lost = sorted(({*before} ^ {*after}) & {*due})
     return f"{lost[0]} is claimed {'no more' if lost[0] in before else 'in addition'}" if lost else ""
 
 

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from reference_attention.better_directions import leaving_only_higher
 from generators.case import Case
+from reference_attention.better_directions import leaving_only_higher
 from reference_attention.directions import direction
 from reference_attention.problem import Problem
 from theorems.bounded import exact
