@@ -310,6 +310,9 @@ def _case_in_coordinates(
 def _case_shifted(case: Case, rng: np.random.Generator) -> Case | None:
     """All keys of an input moved by one vector: as softmax does not see it, neither does L."""
     values, data, problem = _Values(case), _Values(case).data, case.problem
+    if "eta" in case.arrays:
+        # 1/L_p of Lemma 6, which bounds it, is in terms of the keys, not of their differences.
+        return None
     if data is None:
         by = rng.integers(-3, 4, (problem.n, 1, problem.d)) * problem.key_scale
         return values.with_problem(_exact_sum(problem.keys, by), problem.scores) if by.any() else None
