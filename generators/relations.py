@@ -280,11 +280,15 @@ def _in_coordinates(case: Case, of_prompts: Linear | None, of_tokens: Linear | N
     start = None if case.start is None else prompts(case.start)
     changed = {"start": start, "arrays": values.arrays(**moved)}
     if isinstance(data, Dataset):
-        W = keys(tokens(data.key_query).T).T
-        return values.with_data(replace(data, X=tokens(data.X), v=tokens(data.v), W=np.ascontiguousarray(W)), **changed)
+        W = np.ascontiguousarray(keys(tokens(data.key_query).T).T)
+        made = values.with_data(replace(data, X=tokens(data.X), v=tokens(data.v), W=W), **changed)
+        if not np.array_equal(made.problem.keys, keys(problem.keys)):
+            # X Wᵀ is rounded, and in other coordinates it is rounded to other keys.
+            raise Inexact
+        return made
     if data is not None:
-        made = replace(data, X=tokens(data.X), v=tokens(data.v), queries=keys(data.queries))
-        return values.with_data(made, **changed)
+        others = replace(data, X=tokens(data.X), v=tokens(data.v), queries=keys(data.queries))
+        return values.with_data(others, **changed)
     return values.with_problem(keys(problem.keys), problem.scores, **changed)
 
 
