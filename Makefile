@@ -12,7 +12,7 @@ export OMP_NUM_THREADS = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verify test lint types unit shapes documents mutants deep realistic bench docs records adapters scoreboard clean
+.PHONY: help setup verify test lint types unit shapes documents mutants deep realistic relations bench docs records adapters scoreboard clean
 
 help:
 	@echo "make verify   set everything up and verify the theorems on generated data"
@@ -28,6 +28,7 @@ help:
 	@echo "make mutants  mutation testing of reference_attention, or of PART=reference_attention.svm (every night)"
 	@echo "make deep     2,000 random problems per statement (randomized; SEED=n to repeat or go on, ENGINE=dask://HOST:PORT)"
 	@echo "make realistic 2,000 or 200 cases per statement of data as users have them, an hour; goes on where it stopped"
+	@echo "make relations 500 cases per statement, each again as changed by a relation (every night; SEED=n to repeat or go on)"
 	@echo "make clean    remove the environment and the caches"
 
 $(READY): pyproject.toml setup.py constraints.txt
@@ -83,6 +84,11 @@ realistic: $(READY)
 	-@$(BIN)/theorems verify --realistic --examples 200 --seed 1 --resume realistic-200.jsonl --json realistic-200.json
 	-@$(BIN)/theorems verify $(CHEAP) --realistic --examples 2000 --seed 1 --resume realistic-2000.jsonl --json realistic-2000.json
 	@$(BIN)/python -m tests.realistic realistic-200.json realistic-2000.json
+
+relations: SEED := 1
+relations: $(READY)
+	@$(BIN)/theorems verify --relations --examples 500 --seed $(SEED) --resume relations-$(SEED).jsonl --json relations-$(SEED).json; \
+	  code=$$?; $(BIN)/python -m tests.relations relations-$(SEED).json; exit $$code
 
 bench: $(READY)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,bench,benchopt]"

@@ -58,6 +58,12 @@ class VerifyOptions:
     realistic: Annotated[
         bool, typer.Option("--realistic", help="Generate only cases as users have them: sparse, rounded, repeated, …")
     ] = False
+    relations: Annotated[
+        bool,
+        typer.Option(
+            "--relations", help="Check each case again, changed in a way that changes nothing: the verdict is the same."
+        ),
+    ] = False
     data: options.DataNotGenerated = None
     attention: Annotated[
         str | None, options.text("MODULE:CALLABLE", "Your attention kernel in place of the reference's softmax.")

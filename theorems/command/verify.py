@@ -75,6 +75,8 @@ def request_of(options: VerifyOptions) -> Request:
     for name, what in (("dtype", "computes in"), ("interface", "is called by"), ("device", "runs on")):
         if options.attention is None and getattr(options, name) is not None:
             raise InvalidInput(f"--{name}: says what a kernel {what}; give the kernel with --attention.")
+    if options.relations and options.attention is not None:
+        raise InvalidInput("--relations: cannot be combined with --attention, whose calls have relations of their own.")
     given = None if options.data is None else load(options.data, options.seed, calls=True)
     request = Request(
         tuple(options.ids or ()),
@@ -90,6 +92,7 @@ def request_of(options: VerifyOptions) -> Request:
         engine=options.engine,
         journal=options.resume,
         realistic=options.realistic,
+        relations=options.relations,
     )
     if options.profile is None:
         return request
@@ -202,9 +205,9 @@ class Report:
     def _save(self, result: Result) -> str:
         """Write the failing case of a result; a line that says how to see it again."""
         assert result.failure is not None
-        options, kernel, source = "", self._about.kernel, self._source
+        options, kernel, source = " --relations" if self._options.relations else "", self._about.kernel, self._source
         if kernel is not None and source is not None:
-            options = f" --attention {shlex.quote(kernel.source)} --dtype {kernel.dtype}"
+            options += f" --attention {shlex.quote(kernel.source)} --dtype {kernel.dtype}"
             options += f" --interface {source.interface}" if source.interface else ""
             options += f" --device {source.device}" if source.device else ""
         try:

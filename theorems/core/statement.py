@@ -59,6 +59,8 @@ class Statement:
             a sharper form of the suite's own.
         about: the class of its cases.
         refines: by the name of a claim, that of the limit without which it is not judged.
+        varies: relations of :mod:`generators.relations` that may alter what it says, by name, and why; of the suite's
+            own statements the relations say it.
     """
 
     id: str
@@ -80,6 +82,7 @@ class Statement:
     premises: tuple[str, ...] = ()
     about: type[Subject] = Case
     refines: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    varies: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def says_whose(self) -> bool:
@@ -149,6 +152,7 @@ def statement(
     states: Sequence[str] | None = None,
     premises: Sequence[str] = (),
     about: type[Subject] = Case,
+    varies: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Conclusion], Statement]:
     """Make the decorated conclusion a statement; in a paper's room, or in a file of one's own.
 
@@ -173,6 +177,7 @@ def statement(
             own. A falsified statement says whose claim failed. If ``states`` is left out, all but the premises are the
             conclusion.
         about: the class of its cases, where the paper speaks of something else than keys and scores.
+        varies: see :class:`Statement`.
 
     Raises:
         InvalidInput: an id or an assumption that cannot be used, no docstring, assumptions that no strategy here
@@ -215,6 +220,7 @@ def statement(
             premises=tuple(premises),
             about=about,
             refines=MappingProxyType(refines),
+            varies=varies,
         )
 
     return decorate

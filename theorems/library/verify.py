@@ -21,6 +21,7 @@ def verify(
     examples: int = 50,
     seed: int = 0,
     realistic: bool = False,
+    relations: bool = False,
     dtype: str | None = None,
     interface: str | None = None,
     device: str | None = None,
@@ -41,6 +42,7 @@ def verify(
         seed: of the generated cases; on data, of the points at which a "for every p" conclusion is tried. A Case has
             its own.
         realistic: generate only cases as users have them: sparse, rounded, repeated and the like.
+        relations: check each case again, changed in a way that changes nothing, for the same verdict; not of a kernel.
         dtype, interface, device: of the kernel, as for :func:`check_attention`.
 
     Raises:
@@ -57,6 +59,8 @@ def verify(
     """
     if examples < 1 or seed < 0:
         raise InvalidInput(f"examples: at least 1 and seed at least 0, not {examples} and {seed}.")
+    if relations and attention is not None:
+        raise InvalidInput("relations: cannot be combined with attention, whose calls have relations of their own.")
     source, wanted = data_and_ids(what, ids, data)
     request = Request(
         wanted,
@@ -66,6 +70,7 @@ def verify(
         implementation_of(attention, dtype, interface, device),
         isolate=attention is None or isinstance(attention, str),
         realistic=realistic,
+        relations=relations,
     )
     session = Session(request)
     last = session.finish()

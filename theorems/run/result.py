@@ -12,6 +12,7 @@ from typing import Any
 from theorems.core.check import Outcome
 from theorems.core.claim import WORST_FIRST, Claim, Form, Verdict
 from theorems.core.parts import Parts, merge_parts
+from theorems.core.relation_check import DIFFERS, SAME_VERDICT
 from theorems.core.statement import Statement
 
 
@@ -283,6 +284,21 @@ class Result:
         return self.failure.sentence if falsified and self.failure else self.reason
 
     @property
+    def relations(self) -> dict[str, dict[str, int]]:
+        """By relation: on how many cases the statement was checked again, on how many it said something else, and on
+        how many a search of the suite's own found something on one of the two alone.
+        """
+        counts: dict[str, dict[str, int]] = {}
+        for claim in self.claims:
+            for branch, count in claim.branches if claim.name == SAME_VERDICT else ():
+                name, _, end = branch.partition(" ")
+                own = counts.setdefault(name, {"cases": 0, "differing": 0, "not_found": 0})
+                own["cases"] += count
+                if end:
+                    own["differing" if end == DIFFERS else "not_found"] += count
+        return counts
+
+    @property
     def decided_claims(self) -> int:
         """How many claims were checked and decided."""
         return sum(claim.verdict is not Verdict.INCONCLUSIVE for claim in self.claims)
@@ -312,6 +328,7 @@ class Result:
             "not_found": self.not_found,
             "never_made": list(self.never_made),
             "reason": self.reason,
+            **({"relations": self.relations} if self.relations else {}),
             **({"conclusion": self.conclusion.as_json()} if self.conclusion else {}),
             **({"diagnosis": self.failure.line} if self.failure and self.failure.line else {}),
             **({"no_test": self.failure.no_test} if self.failure and self.failure.no_test else {}),

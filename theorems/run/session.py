@@ -53,6 +53,7 @@ class Request:
         journal: what is finished, to go on from.
         enough: why to stop after a result; empty to go on.
         realistic: whether only cases as users have them are generated.
+        relations: whether each case is checked again, changed by a relation.
     """
 
     ids: tuple[str, ...] = ()
@@ -70,6 +71,7 @@ class Request:
     journal: Path | None = None
     enough: Callable[[Result], str] | None = None
     realistic: bool = False
+    relations: bool = False
     cases: int | None = None
 
 
@@ -188,6 +190,7 @@ class Session:
             data=of_data(self.request.given),
             kernel=kernel,
             **({"realistic": True} if self.request.realistic else {}),
+            **({"relations": True} if self.request.relations else {}),
             **({"cases": self.request.cases} if self.request.cases else {}),
         )
 
@@ -204,6 +207,7 @@ class Session:
                 isolated=request.isolate,
                 title=one.title,
                 realistic=request.realistic,
+                relations=request.relations,
                 urgency=_urgency(one),
             )
             for one in chosen

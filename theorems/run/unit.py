@@ -32,6 +32,7 @@ class Unit:
         isolated: whether untrusted code, if it is some, must run in another process.
         title: of the statement, for a result without a case.
         realistic: whether only cases as users have them are generated.
+        relations: whether each case is checked again, changed by a relation.
         urgency: the larger, the sooner it is done; 0 for what follows from what a kernel is able to do.
         part: which :data:`PART` cases of a statement these are; a unit that is not cut has all of them.
     """
@@ -47,6 +48,7 @@ class Unit:
     part: int = 0
     title: str = ""
     realistic: bool = False
+    relations: bool = False
     urgency: int = 0
 
     @property
@@ -83,9 +85,17 @@ class Unit:
         under_test = self.under_test.load() if isinstance(self.under_test, KernelByName) else self.under_test
         progress(self.so_far.result.examples if self.so_far else 0)
         if self.data is not None:
-            return verify_data(self.id, self.data, under_test, progress, self.so_far)
+            return verify_data(self.id, self.data, under_test, progress, self.so_far, self.relations)
         return verify_generated(
-            self.id, self.examples, self.seed, under_test, progress, self.so_far, self.part, self.realistic
+            self.id,
+            self.examples,
+            self.seed,
+            under_test,
+            progress,
+            self.so_far,
+            self.part,
+            self.realistic,
+            self.relations,
         )
 
     def prepare(self) -> None:

@@ -25,6 +25,7 @@ from theorems.core.check import Outcome, check, error_outcome, sentence, whose
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.on_kernel import KERNEL_UNTOUCHED, Explanation, OnKernel, out_of_reach
+from theorems.core.relation_check import SAME_VERDICT, check_with_relation
 from theorems.core.statement import Statement
 from theorems.run.calls import view_of
 from theorems.run.registry.lookup import statement_named
@@ -33,9 +34,9 @@ from theorems.run.result import Failure, Result, merge_results, of_outcome
 PART = 250
 """Cases that are drawn from one seed. What Hypothesis draws depends on what it drew before, so more cases are drawn in
 parts, each from a seed of its own; that way a part can be drawn anywhere without those before it."""
-SHRINKING_CALLS, ON_A_KERNEL = 300, 40
-"""Cases tried while a failing one is made smaller, and of a kernel, whose calls are made smaller, too: a count, because
-a time limit would not be repeatable."""
+SHRINKING_CALLS, FEWER_CALLS = 300, 40
+"""Cases tried while a failing one is made smaller: a count, because a time limit would not be repeatable. Fewer of a
+kernel, whose calls are made smaller, too, and where each is checked again as changed by a relation."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,10 @@ class Progress(Protocol):
 
 def nothing(done: int, so_far: Any = None, /) -> None:
     """No progress is shown."""
+
+
+CheckCase = Callable[[Statement, Subject, Implementation], Outcome]
+"""Checks a statement on a case: :func:`theorems.core.check.check`, or with a relation beside it."""
 
 
 class _Reproduced(Exception):
@@ -138,9 +143,15 @@ class _Trial:
     """Checks case after case; once one is falsified, keeps the smallest with the same claim falsified."""
 
     def __init__(
-        self, statement: Statement, under_test: Implementation, progress: Progress, so_far: SoFar | None
+        self,
+        statement: Statement,
+        under_test: Implementation,
+        progress: Progress,
+        so_far: SoFar | None,
+        check_case: CheckCase,
     ) -> None:
         self.statement = statement
+        self.check_case = check_case
         self.under_test = under_test
         self.progress = progress
         self.so_far = replace(so_far or SoFar(Result(statement.id, statement.title)), falsified=None)
@@ -169,7 +180,7 @@ class _Trial:
             self._known -= 1
             self.progress(self.result.examples)
             return False
-        outcome = check(self.statement, case, self.under_test)
+        outcome = self.check_case(self.statement, case, self.under_test)
         result = of_outcome(self.statement, outcome, generated=True)
         if outcome.verdict in (Verdict.FALSIFIED, Verdict.INCONCLUSIVE) and not outcome.not_found:
             result = replace(result, failure=failure_of(self.statement, case, outcome))
@@ -201,10 +212,11 @@ class _Trial:
 
     def _shrinking(self, case: Subject, same: Callable[[Outcome], bool]) -> bool:
         self._calls += 1
-        if self._calls > (ON_A_KERNEL if isinstance(self.under_test, OnKernel) else SHRINKING_CALLS):
+        few = isinstance(self.under_test, OnKernel) or self._claim == SAME_VERDICT
+        if self._calls > (FEWER_CALLS if few else SHRINKING_CALLS):
             raise _ShrinkLimit
         self.progress(self.result.examples)
-        outcome = check(self.statement, case, self.under_test)
+        outcome = self.check_case(self.statement, case, self.under_test)
         if not same(outcome):
             return False
         self._keep(failure_of(self.statement, case, outcome, self._claim, shrunk=True))
@@ -239,6 +251,7 @@ def verify_generated(
     so_far: SoFar | None = None,
     part: int = 0,
     only_realistic: bool = False,
+    relations: bool = False,
 ) -> Result:
     """Try a statement on cases from its strategy; the first falsified one is made small and ends it.
 
@@ -253,13 +266,14 @@ def verify_generated(
         so_far: what ``progress`` was given last, of a run of the same arguments that was cut off.
         part: which part of the cases, if there are more than :data:`PART` in all.
         only_realistic: whether only cases as users have them are drawn, see :mod:`generators.realistic`.
+        relations: whether each case is checked again, changed by a relation, see :mod:`generators.relations`.
     """
     statement = statement_named(id)
     if why := out_of_reach(statement.kernel, under_test):
         return _not_about(statement, why)
     if isinstance(under_test, OnKernel) and statement.kernel is not None and statement.kernel.capability:
         return _verify_calls(statement, examples, seed_of("calls", seed, part) % 2**32, under_test, progress)
-    trial = _Trial(statement, under_test, progress, so_far)
+    trial = _Trial(statement, under_test, progress, so_far, check_with_relation if relations else check)
     drawn_from, every = seed_of(statement.own_id, seed, part), True if only_realistic else None
     stopped = _run_to_end(statement, examples, drawn_from, trial.generating, every)
     if trial.so_far.error and not stopped and trial.so_far.falsified is None:
@@ -325,6 +339,7 @@ def verify_data(
     under_test: Implementation = REFERENCE,
     progress: Progress = nothing,
     so_far: SoFar | None = None,
+    relations: bool = False,
 ) -> Result:
     """Check a statement on user data: on every case that it makes of them, where its assumptions hold.
 
@@ -334,6 +349,7 @@ def verify_data(
         under_test: the implementation that the statement is checked on.
         progress: called with the number of cases done.
         so_far: what ``progress`` was given last, of a run of the same arguments that was cut off.
+        relations: as of :func:`verify_generated`.
     """
     statement = statement_named(id)
     if why := out_of_reach(statement.kernel, under_test):
@@ -346,7 +362,7 @@ def verify_data(
     try:
         cases = [given.case] if given.failed else statement.from_data(given.case)
         for case in islice(cases, known, None):
-            outcome = check(statement, case, under_test)
+            outcome = (check_with_relation if relations else check)(statement, case, under_test)
             result = of_outcome(statement, outcome, generated=False)
             if outcome.verdict is Verdict.FALSIFIED:
                 result = replace(result, failure=failure_of(statement, case, outcome))

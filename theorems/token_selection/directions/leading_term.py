@@ -49,11 +49,12 @@ def leading_term(found: Direction, costs: Costs, radii: Float64[np.ndarray, "r"]
     terms: Any = np.exp(log_terms[near] - log_unit)
     beyond = to_units(np.array([[float_of(x - least, found) for x in row] for row in found.exact]))
     falls = radii[:, None, None] * beyond
-    vanishing: Any = np.exp(-radii * to_units(found.margin))
+    log_vanishing = -radii * to_units(found.margin)
     others = np.sum(np.exp((log_terms - log_unit - falls)[:, ~near]), axis=1)
     sizes = np.sum(np.exp(costs.log_gaps - falls), axis=2)
-    bends = np.exp(costs.log_curvature - log_unit) * sizes * sizes / 2
-    remainder = others + (np.sum(terms) * (problem.T - 1) + np.sum(bends, axis=1)) * vanishing
+    # In units in which M0 overflows what vanishes is taken into account first.
+    bends = np.exp(costs.log_curvature - log_unit + log_vanishing[:, None]) * sizes * sizes / 2
+    remainder = others + np.sum(terms) * (problem.T - 1) * np.exp(log_vanishing) + np.sum(bends, axis=1)
     return Leading(np.sum(np.sign(costs.gaps[near]) * terms), remainder, log_unit)
 
 

@@ -7,9 +7,15 @@ import math
 import numpy as np
 import pytest
 
+from generators.case import Case
 from reference_attention.better_directions import leaving_only_higher
 from reference_attention.directions import direction
+from reference_attention.problem import Problem
 from theorems.bounded import exact
+from theorems.core.check import check
+from theorems.core.claim import Verdict
+from theorems.core.implementation import REFERENCE
+from theorems.run.registry.lookup import statement_named
 from theorems.token_selection.directions.directional_risk import crossing
 
 
@@ -40,3 +46,13 @@ def test_where_all_neighbours_are_higher_the_direction_is_kept() -> None:
     tilted = leaving_only_higher(keys, found, np.array([[0.0, 1.0, -1.0]]), alpha, 0.1)
     assert tilted is not None
     assert tilted.neighbours.tolist() == [[False, True, False]]
+
+
+def test_a_loss_flat_at_the_chosen_token_and_curved_elsewhere_is_decided() -> None:
+    # M0 is e^697 times the slope at 706, times the square of a gap of e^7: beyond float64, before it vanishes.
+    keys = np.array([[[1.5e-4, 721.7], [0.7e-4, -1286.9]]])
+    case = Case(Problem(keys, [[-396.2, 706.4]], "sigmoid"), arrays={"q1": np.array([0.126, -0.132])})
+    wider = case.replace(arrays={**case.arrays, "q2": np.array([0.345, -0.861])})
+    outcome = check(statement_named("lemma-8"), wider, REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
+    assert "leading-term-of-first" in {claim.name for claim in outcome.claims}

@@ -1,0 +1,696 @@
+"""Changes of data that change nothing: what a statement says of the changed data is what it says of the data.
+
+A :class:`Relation` takes data and a random generator and returns the data changed, or None where it does not apply:
+the change would not be exact in float64, say. Nothing is rounded, so ties stay ties and neighbours neighbours. What a
+change moves besides the numbers (starts, radii, steps, directions) it moves along.
+
+A statement that a change may alter is named in ``varies``, with the reason.
+
+Reference: Chen, Cheung, Yiu, *Metamorphic Testing: A New Approach for Generating Next Test Cases*, 1998.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from generators.case import Case
+from generators.labelled import Labelled
+from generators.mixing_assumptions import PENALTY
+from generators.next_tokens import NextTokens
+from generators.optimal_sets import HEAD_ARRAYS
+from generators.subject import KIND, Subject
+from generators.user_data import as_text, subject_of
+from reference_attention.errors import InvalidInput
+from reference_attention.files import from_json, numbers
+from reference_attention.next_token.attention_samples import ABSENT
+from reference_attention.problem import Dataset, Problem
+from reference_attention.query_dataset import QueryDataset
+from reference_attention.sequence_dataset import SequenceDataset
+
+Array = Float64[np.ndarray, "..."]
+Change = Callable[[Any, np.random.Generator], Subject | None]
+Linear = Callable[[Array], Array]
+"""A linear map of the last axis; raises :class:`Inexact` where the result is no float."""
+
+PROMPTS = ("q", "q1", "q2", "q_other", "p_1", "p_2", "prompt", "start_prompts")
+"""Arrays of a case whose last axis is that of prompts."""
+LENGTHS = ("cone_radius", "prompt_radii")
+"""Lengths of prompts."""
+HEADS = ("start_head",)
+"""Vectors in the space of heads."""
+FACTORS = ("K0", "Q0")
+KNOWN = {*PROMPTS, *LENGTHS, *HEADS, *FACTORS, *HEAD_ARRAYS, PENALTY, "u", "eta", "cone_mu", "head_radii"}
+"""Arrays of which it is known how they change; a case with others is left as it is."""
+DIRECTIONS = ("q", "q1", "q2", "q_other")
+"""Prompts of which the length does not matter."""
+LINEAR_LOSS = "correlation"
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+
+class Inexact(Exception):
+    """The change cannot be made without rounding."""
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A change that changes nothing.
+
+    Attributes:
+        name: kebab-case; the report counts by it.
+        says: what is changed, after which a sentence goes on.
+        change: the data changed, given a generator; None where the change does not apply.
+        varies: the statements that it may alter, by id, and why.
+    """
+
+    name: str
+    says: str
+    change: Change
+    varies: Mapping[str, str] = field(default_factory=lambda: _NONE)
+
+    def apply(self, subject: Subject) -> Subject | None:
+        """The changed data; which change it is depends on the seed of the data alone. None where it does not apply."""
+        rng = np.random.default_rng((subject.seed, *self.name.encode()))
+        try:
+            return self.change(subject, rng)
+        except (Inexact, InvalidInput):
+            # Magnitudes leave the range, or there is nothing left to select: no such change of these data.
+            return None
+
+
+def relations_on(subject: Subject, id: str, varies: Mapping[str, str] = _NONE) -> list[tuple[Relation, Subject]]:
+    """Every relation that applies to the data and to a statement, with the changed data.
+
+    Args:
+        id: of the statement.
+        varies: relations that may alter it, beside those that say so themselves.
+    """
+    return [*_applicable(subject, id, varies, RELATIONS)]
+
+
+def relation_of(subject: Subject, id: str, varies: Mapping[str, str] = _NONE) -> tuple[Relation, Subject] | None:
+    """One of :func:`relations_on`, drawn by the seed of the data; None where none applies."""
+    order = np.random.default_rng((subject.seed, len(RELATIONS))).permutation(len(RELATIONS))
+    return next(_applicable(subject, id, varies, [RELATIONS[k] for k in order]), None)
+
+
+def _applicable(
+    subject: Subject, id: str, varies: Mapping[str, str], relations: Iterable[Relation]
+) -> Iterator[tuple[Relation, Subject]]:
+    for relation in relations:
+        if relation.name not in varies and id not in relation.varies:
+            changed = relation.apply(subject)
+            if changed is not None:
+                yield relation, changed
+
+
+def relation_named(name: str) -> Relation:
+    """The relation of that name.
+
+    Raises:
+        InvalidInput: there is none.
+    """
+    found = next((one for one in RELATIONS if one.name == name), None)
+    if found is None:
+        raise InvalidInput(f"{name!r} is no relation; known are {', '.join(one.name for one in RELATIONS)}.")
+    return found
+
+
+# Exact arithmetic on arrays of floats.
+
+
+def _exact_sum(a: Array, b: Array) -> Array:
+    total = a + b
+    part = total - a
+    if ((a - (total - part)) + (b - part)).any() or not np.isfinite(total).all():
+        raise Inexact
+    return np.asarray(total)
+
+
+def _scale(value: Array, factor: float) -> Array:
+    """The value times a power of two."""
+    with np.errstate(over="ignore", under="ignore"):
+        scaled = np.asarray(value * factor)
+        if not np.array_equal(scaled / factor, value):
+            raise Inexact
+    return scaled
+
+
+def _signed_permutation(d: int, rng: np.random.Generator) -> Linear:
+    order, signs = rng.permutation(d), rng.choice((1.0, -1.0), d)
+    return lambda x: np.asarray(x[..., order] * signs + 0.0)
+
+
+def _with_zero(x: Array) -> Array:
+    return np.concatenate([x, np.zeros((*x.shape[:-1], 1))], axis=-1)
+
+
+def _rotation(d: int, rng: np.random.Generator) -> Linear:
+    """5 times the rotation by (3/5, 4/5) in the plane of two axes."""
+    if d < 2:
+        raise Inexact
+    i, j = rng.permutation(d)[:2]
+
+    def rotate(x: Array) -> Array:
+        a, b = x[..., i], x[..., j]
+        made = _exact_sum(_exact_sum(x, x), _exact_sum(x, x))
+        made = _exact_sum(made, x)
+        three_a, three_b = _exact_sum(2 * a, a), _exact_sum(2 * b, b)
+        made[..., i], made[..., j] = _exact_sum(three_a, -4 * b), _exact_sum(4 * a, three_b)
+        return np.asarray(made + 0.0)
+
+    return rotate
+
+
+def _reflection(d: int, rng: np.random.Generator) -> Linear:
+    """I − ½uuᵀ on four axes, u = (±1, ±1, ±1, ±1), with coordinates of zero added where there are fewer: orthogonal."""
+    size = max(d, 4)
+    axes, signs = rng.permutation(size)[:4], rng.choice((1.0, -1.0), 4)
+
+    def reflect(x: Array) -> Array:
+        made = np.concatenate([x, np.zeros((*x.shape[:-1], size - d))], axis=-1)
+        a, b, c, e = np.moveaxis(made[..., axes] * signs, -1, 0)
+        half = _scale(_exact_sum(_exact_sum(a, b), _exact_sum(c, e)), 0.5)
+        for axis, sign in zip(axes, signs, strict=True):
+            made[..., axis] = _exact_sum(made[..., axis], -sign * half)
+        return np.asarray(made + 0.0)
+
+    return reflect
+
+
+# Changes of a case of attention.
+
+
+@dataclass(frozen=True, eq=False)
+class _Values:
+    """What a case holds, by role, to be changed and put together again."""
+
+    case: Case
+
+    def __post_init__(self) -> None:
+        case = self.case
+        unknown = {*case.arrays} - KNOWN
+        data = self.data
+        made = None if data is None else data.problem
+        same = made is None or (
+            np.array_equal(made.keys, case.problem.keys) and np.array_equal(made.scores, case.problem.scores)
+        )
+        if unknown or not same or (data is None and case.problem.factors is not None):
+            raise Inexact
+
+    @property
+    def data(self) -> Dataset | QueryDataset | SequenceDataset | None:
+        return self.case.queried or self.case.sequence or self.case.dataset
+
+    def with_data(self, data: Dataset | QueryDataset | SequenceDataset, **changed: Any) -> Case:
+        """The case with other tokens, and the problem that they make."""
+        name = "sequence" if isinstance(data, SequenceDataset) else "dataset"
+        name = "queried" if isinstance(data, QueryDataset) else name
+        return self.case.replace(**{name: data, "problem": data.problem}, **changed)
+
+    def with_problem(self, keys: Array, scores: Array, **changed: Any) -> Case:
+        return self.case.replace(problem=Problem(keys, scores, self.case.problem.loss), **changed)
+
+    def arrays(self, **by_name: Linear) -> Mapping[str, Array]:
+        """The arrays of the case, each changed by the function of its name."""
+        made = {name: np.asarray(x) for name, x in self.case.arrays.items()}
+        return MappingProxyType({name: by_name[name](x) if name in by_name else x for name, x in made.items()})
+
+
+def _of_inputs(case: Case, order: Int64[np.ndarray, "m"]) -> Case:
+    """The inputs in that order, any number of times each."""
+    values, data, problem = _Values(case), _Values(case).data, case.problem
+    alpha = None if case.alpha is None else case.alpha[order]
+    of_inputs = {name: (lambda x: x[order]) for name in ("head_features", "head_labels")}
+    changed = {"alpha": alpha, "arrays": values.arrays(**of_inputs)}
+    if isinstance(data, Dataset):
+        return values.with_data(replace(data, X=data.X[order], Y=data.Y[order]), **changed)
+    if isinstance(data, QueryDataset):
+        return values.with_data(replace(data, X=data.X[order], queries=data.queries[order], Y=data.Y[order]), **changed)
+    if isinstance(data, SequenceDataset):
+        made = replace(data, X=data.X[order], queries=data.queries[order], Y=data.Y[order], mask=data.mask[order])
+        return values.with_data(made, **changed)
+    return values.with_problem(problem.keys[order], problem.scores[order], **changed)
+
+
+def _of_tokens(case: Case, order: Int64[np.ndarray, "n T"]) -> Case:
+    """The tokens of each input in that order."""
+    values, data, problem = _Values(case), _Values(case).data, case.problem
+    rows = np.arange(len(order))[:, None]
+    alpha = None if case.alpha is None else np.argmax(order == case.alpha[:, None], axis=1).astype(np.int64)
+    changed: dict[str, Any] = {"alpha": alpha, "arrays": values.arrays(head_features=lambda x: x[rows, order])}
+    if isinstance(data, SequenceDataset):
+        mask = np.take_along_axis(data.mask, order[:, None, :], axis=2)
+        return values.with_data(replace(data, X=data.X[rows, order], mask=mask), **changed)
+    if data is not None:
+        return values.with_data(replace(data, X=data.X[rows, order]), **changed)
+    return values.with_problem(problem.keys[rows, order], problem.scores[rows, order], **changed)
+
+
+def _in_coordinates(case: Case, of_prompts: Linear | None, of_tokens: Linear | None, unit: float = 1.0) -> Case:
+    """Orthogonal changes of the coordinates of keys and of tokens; the first may be ``unit`` times one.
+
+    Prompts then have the same change, divided by unit².
+    """
+    values, data, problem = _Values(case), _Values(case).data, case.problem
+    keys, tokens = of_prompts or (lambda x: x), of_tokens or (lambda x: x)
+    if unit != 1.0:
+        given = {"eta", *LENGTHS, *FACTORS, *PROMPTS} - {*DIRECTIONS}
+        if given & {*case.arrays} or (case.start is not None and case.start.any()):
+            raise Inexact
+
+    prompts, heads = keys, tokens
+    if isinstance(data, QueryDataset | SequenceDataset):
+        d, e = data.shape
+
+        def prompts(x: Array) -> Array:
+            W = keys(x.reshape(*x.shape[:-1], d, e))
+            W = np.swapaxes(tokens(np.swapaxes(W, -1, -2)), -1, -2)
+            return np.ascontiguousarray(W).reshape(*x.shape[:-1], -1)
+
+    elif isinstance(data, Dataset) and data.W is None and of_tokens is None:
+        heads = lambda x: x  # noqa: E731  W is written down, so that only keys are turned
+    moved = dict.fromkeys(PROMPTS, prompts) | dict.fromkeys(HEADS, heads)
+    moved |= {"K0": lambda x: tokens(x.T).T, "Q0": lambda x: keys(x.T).T}
+    start = None if case.start is None else prompts(case.start)
+    changed = {"start": start, "arrays": values.arrays(**moved)}
+    if isinstance(data, Dataset):
+        W = np.ascontiguousarray(keys(tokens(data.key_query).T).T)
+        made = values.with_data(replace(data, X=tokens(data.X), v=tokens(data.v), W=W), **changed)
+        if not np.array_equal(made.problem.keys, keys(problem.keys)):
+            # X Wᵀ is rounded, and in other coordinates it is rounded to other keys.
+            raise Inexact
+        return made
+    if data is not None:
+        others = replace(data, X=tokens(data.X), v=tokens(data.v), queries=keys(data.queries))
+        return values.with_data(others, **changed)
+    return values.with_problem(keys(problem.keys), problem.scores, **changed)
+
+
+def _sizes(case: Case) -> tuple[int, int]:
+    """How many coordinates keys (or queries) and tokens have; 0 where the case has no tokens."""
+    data = _Values(case).data
+    if data is None:
+        return case.problem.d, 0
+    return (len(data.key_query) if isinstance(data, Dataset) else data.shape[1]), data.X.shape[2]
+
+
+def _case_in_coordinates(
+    case: Case, rng: np.random.Generator, made: Callable[[int, np.random.Generator], Linear], unit: float = 1.0
+) -> Case:
+    """Another basis for keys, for tokens, or for both."""
+    d, own = _sizes(case)
+    which = int(rng.integers(3)) if own and unit == 1.0 else 0
+    of_prompts = made(d, rng) if which != 1 else None
+    of_tokens = made(own, rng) if which != 0 else None
+    return _in_coordinates(case, of_prompts, of_tokens, unit)
+
+
+def _case_shifted(case: Case, rng: np.random.Generator) -> Case | None:
+    """All keys of an input moved by one vector: as softmax does not see it, neither does L."""
+    values, data, problem = _Values(case), _Values(case).data, case.problem
+    if "eta" in case.arrays:
+        # 1/L_p of Lemma 6, which bounds it, is in terms of the keys, not of their differences.
+        return None
+    if data is None:
+        by = rng.integers(-3, 4, (problem.n, 1, problem.d)) * problem.key_scale
+        return values.with_problem(_exact_sum(problem.keys, by), problem.scores) if by.any() else None
+    scale = 2.0 ** np.floor(np.log2(max(np.abs(data.X).max(), 1e-300)))
+    # Where the head is zero no score is changed.
+    by = np.where(data.v == 0, rng.integers(-3, 4, (len(data.X), 1, data.X.shape[2])) * scale, 0.0)
+    if not by.any():
+        return None
+    made = values.with_data(replace(data, X=_exact_sum(data.X, by)))
+    # The products X Wᵀ are rounded, the keys of an input no longer differ by what they did.
+    old, new = ((one - one[:, :1]) for one in (problem.keys, made.problem.keys))
+    return made if np.array_equal(old, new) and problem.factors is None else None
+
+
+def _in_units(case: Case, keys: float, tokens: float = 1.0, scores: float = 1.0) -> Case:
+    """Keys, tokens and scores times powers of two."""
+    values, data, problem = _Values(case), _Values(case).data, case.problem
+    if scores != 1.0 and any(name in case.arrays for name in HEAD_ARRAYS):
+        raise Inexact
+    by = dict.fromkeys((*LENGTHS, *PROMPTS), 1 / keys) | {"eta": 1 / keys**2 / scores, "Q0": 1 / keys}
+    by |= dict.fromkeys(("head_radii", *HEADS), scores / tokens) | {PENALTY: scores / tokens**2}
+    # A direction has no unit.
+    arrays = values.arrays(
+        **{name: (lambda x, f=factor: _scale(x, f)) for name, factor in by.items() if name not in DIRECTIONS}
+    )
+    changed = {"arrays": arrays, "start": None if case.start is None else _scale(case.start, 1 / keys)}
+    if data is None:
+        return values.with_problem(_scale(problem.keys, keys), _scale(problem.scores, scores), **changed)
+    X, v = _scale(data.X, tokens), _scale(data.v, scores / tokens)
+    if isinstance(data, Dataset):
+        W = None if data.W is None and keys == tokens else _scale(data.key_query, keys / tokens)
+        return values.with_data(replace(data, X=X, v=v, W=W), **changed)
+    return values.with_data(replace(data, X=X, v=v, queries=_scale(data.queries, keys / tokens)), **changed)
+
+
+def _power(rng: np.random.Generator) -> float:
+    return float(2.0 ** (rng.choice((-1, 1)) * rng.integers(1, 21)))
+
+
+# The relations, each for every kind of data to which it applies.
+
+
+def _inputs_permuted(subject: Subject, rng: np.random.Generator) -> Subject | None:
+    if isinstance(subject, Case):
+        order = _shuffled(_inputs(subject), rng)
+        return None if order is None else _of_inputs(subject, order)
+    if isinstance(subject, Labelled):
+        order = _shuffled(len(subject.features), rng)
+        return None if order is None else _labelled_inputs(subject, order)
+    if isinstance(subject, NextTokens):
+        order = _shuffled(len(subject.problem_rows), rng)
+        return None if order is None else _contexts(subject, order)
+    return None
+
+
+def _input_twice(subject: Subject, rng: np.random.Generator) -> Subject | None:
+    def twice(n: int) -> Int64[np.ndarray, "m"]:
+        every = np.arange(n)
+        return np.tile(every, 2) if rng.random() < 0.5 else np.repeat(every, 2)
+
+    if isinstance(subject, Case):
+        return _of_inputs(subject, twice(_inputs(subject)))
+    if isinstance(subject, Labelled):
+        return _labelled_inputs(subject, twice(len(subject.features)))
+    if isinstance(subject, NextTokens):
+        return _contexts(subject, twice(len(subject.problem_rows)))
+    return None
+
+
+def _inputs(case: Case) -> int:
+    data = case.queried or case.sequence or case.dataset
+    return case.problem.n if data is None else len(data.X)
+
+
+def _shuffled(n: int, rng: np.random.Generator) -> Int64[np.ndarray, "n"] | None:
+    order = rng.permutation(n)
+    if n < 2:
+        return None
+    return order if (order != np.arange(n)).any() else np.roll(order, 1)
+
+
+def _labelled_inputs(case: Labelled, order: Int64[np.ndarray, "m"]) -> Labelled:
+    return case.replace(features=case.features[order], labels=case.labels[order], counts=case.counts[order])
+
+
+def _contexts(case: NextTokens, order: Int64[np.ndarray, "m"]) -> NextTokens:
+    windows = tuple(case.windows[k] for k in order) if case.windows else ()
+    if case.samples is not None and case.labels is not None:
+        made = case.replace(samples=case.samples[order], labels=case.labels[order], windows=windows)
+    else:
+        assert case.counts is not None
+        made = case.replace(embeddings=case.embeddings[order], counts=case.counts[order], windows=windows)
+    return made
+
+
+def _tokens_permuted(subject: Subject, rng: np.random.Generator) -> Subject | None:
+    if isinstance(subject, Case):
+        # Of equal scores the first is the optimal token: those keep their order, and so do the best of each query.
+        data = subject.sequence
+        X = subject.problem.keys if subject.sequence is None else subject.sequence.X
+        scores = subject.problem.scores if data is None else Dataset(X, np.ones(len(X)), data.v).problem.scores
+        order = np.array([rng.permutation(X.shape[1]) for _ in X])
+        for row, own in zip(order, scores, strict=True):
+            for value in np.unique(own):
+                at = np.flatnonzero(own[row] == value)
+                row[at] = np.sort(row[at])
+        return None if (order == np.arange(X.shape[1])).all() else _of_tokens(subject, order)
+    if isinstance(subject, NextTokens) and subject.samples is not None:
+        samples = subject.samples.copy()
+        for row in samples:
+            # The last one asks; attention does not see the order of the others.
+            last = int(np.flatnonzero(row != ABSENT)[-1])
+            row[:last] = rng.permutation(row[:last])
+        return None if (samples == subject.samples).all() else subject.replace(samples=samples)
+    return None
+
+
+def _classes_permuted(subject: Subject, rng: np.random.Generator) -> Subject | None:
+    if isinstance(subject, Labelled):
+        k, d = subject.shape
+        order = _shuffled(k, rng)
+        if order is None:
+            return None
+        start = None if subject.start is None else subject.start.reshape(k, d)[order].ravel()
+        return subject.replace(labels=np.argsort(order)[subject.labels].astype(np.int64), start=start)
+    if isinstance(subject, NextTokens):
+        order = _shuffled(subject.tokens, rng)
+        if order is None:
+            return None
+        names = tuple(subject.vocabulary[v] for v in order) if subject.vocabulary else ()
+        if subject.samples is None or subject.labels is None:
+            assert subject.counts is not None
+            d = subject.embeddings.shape[1]
+            start = None if subject.start is None else subject.start.reshape(-1, d)[order].ravel()
+            return subject.replace(counts=subject.counts[:, order], start=start, vocabulary=names)
+        place = np.argsort(order).astype(np.int64)
+        samples = np.where(subject.samples == ABSENT, ABSENT, place[subject.samples])
+        embeddings, labels = subject.embeddings[order], place[subject.labels]
+        return subject.replace(embeddings=embeddings, samples=samples, labels=labels, vocabulary=names)
+    return None
+
+
+def _labels_negated(subject: Subject, rng: np.random.Generator) -> Subject | None:
+    if not isinstance(subject, Case):
+        return None
+    values = _Values(subject)
+    data = values.data
+    minus: Callable[[Array], Array] = lambda x: np.asarray(0.0 - x)  # noqa: E731
+    arrays = values.arrays(head_labels=minus, head_weights=minus, start_head=minus)
+    headed = "head_weights" in subject.arrays
+    if headed and "head_labels" not in subject.arrays:
+        arrays = MappingProxyType({**arrays, "head_labels": -np.ones(subject.problem.n)})
+    if data is None:
+        return subject.replace(arrays=arrays) if headed else None
+    if PENALTY in subject.arrays:
+        return None
+    return values.with_data(replace(data, Y=-data.Y, v=minus(data.v)), arrays=arrays)
+
+
+def _linear_change(
+    subject: Subject,
+    rng: np.random.Generator,
+    made: Callable[[int, np.random.Generator], Linear],
+    unit: float = 1.0,
+) -> Subject | None:
+    if isinstance(subject, Case):
+        return _case_in_coordinates(subject, rng, made, unit)
+    if not isinstance(subject, Labelled | NextTokens):
+        return None
+    start, step = subject.start, getattr(subject, "step", 0.0)
+    if unit != 1.0 and (step or (start is not None and start.any())):
+        return None
+    held = subject.features if isinstance(subject, Labelled) else subject.embeddings
+    d = held.shape[1]
+    change = made(d, rng)
+    if isinstance(subject, Labelled):
+        moved = None if start is None else change(start.reshape(-1, d)).ravel()
+        return subject.replace(features=change(held), start=moved)
+    if start is not None:
+        start = change(start.reshape(-1, d))
+        if subject.samples is not None:
+            start = change(start.T.copy()).T
+        start = np.ascontiguousarray(start).ravel()
+    return subject.replace(embeddings=change(held), start=start)
+
+
+def _axes_exchanged(subject: Subject, rng: np.random.Generator) -> Subject | None:
+    return _linear_change(subject, rng, _signed_permutation)
+
+
+def _reflected(subject: Subject, rng: np.random.Generator) -> Subject | None:
+    return _linear_change(subject, rng, _reflection)
+
+
+def _rotated(subject: Subject, rng: np.random.Generator) -> Subject | None:
+    return _linear_change(subject, rng, _rotation, 5.0)
+
+
+def _coordinate_of_zero(subject: Subject, rng: np.random.Generator) -> Subject | None:
+    return _linear_change(subject, rng, lambda d, rng: _with_zero)
+
+
+def _keys_shifted(subject: Subject, rng: np.random.Generator) -> Subject | None:
+    return _case_shifted(subject, rng) if isinstance(subject, Case) else None
+
+
+def _unit_of_keys(subject: Subject, rng: np.random.Generator) -> Subject | None:
+    factor = _power(rng)
+    if isinstance(subject, Case):
+        return _in_units(subject, factor)
+    if isinstance(subject, Labelled):
+        start = None if subject.start is None else _scale(subject.start, 1 / factor)
+        return subject.replace(features=_scale(subject.features, factor), start=start)
+    if isinstance(subject, NextTokens):
+        logits = factor if subject.samples is None else factor**2
+        start = None if subject.start is None else _scale(subject.start, 1 / logits)
+        step = float(_scale(np.array(subject.step), 1 / logits**2))
+        return subject.replace(embeddings=_scale(subject.embeddings, factor), start=start, step=step)
+    return None
+
+
+def _unit_of_tokens(subject: Subject, rng: np.random.Generator) -> Subject | None:
+    if not isinstance(subject, Case) or _Values(subject).data is None:
+        return None
+    return _in_units(subject, 1.0, tokens=_power(rng))
+
+
+def _unit_of_scores(subject: Subject, rng: np.random.Generator) -> Subject | None:
+    if not isinstance(subject, Case) or subject.problem.loss.name != LINEAR_LOSS:
+        return None
+    return _in_units(subject, 1.0, scores=_power(rng))
+
+
+def _counts_doubled(subject: Subject, rng: np.random.Generator) -> Subject | None:
+    if not isinstance(subject, Labelled | NextTokens) or subject.counts is None:
+        return None
+    return subject.replace(counts=2 * subject.counts)
+
+
+def _written_and_read(subject: Subject, rng: np.random.Generator) -> Subject | None:
+    """As decimals; arrays of numbers that float32 has as float32."""
+    if not (isinstance(subject, Case) or subject.kind):
+        return None
+    held = from_json(as_text(subject))
+    floats = {"arrays"} | {key for key, value in held.items() if isinstance(value, str | int | bool) or key == KIND}
+    made = {key: value if key in floats else _as_float32(value) for key, value in held.items()}
+    return subject_of(made)
+
+
+def _as_float32(value: Any) -> Any:
+    held = numbers(value)
+    if not isinstance(held, np.ndarray | list):
+        return value
+    array = np.asarray(held)
+    with np.errstate(over="ignore"):
+        short = array.astype(np.float32)
+    return short if array.dtype == np.float64 and np.array_equal(short, array) else value
+
+
+JOINT = "a search of the joint minimiser ends above a competitor, or not, by the last digits of where it starts"
+SEARCHES: Mapping[str, str] = MappingProxyType(dict.fromkeys(("lemma-13", "theorem-5", "theorem-6"), JOINT))
+"""Statements with a search of our own that may find what it looks for on the data and not on the changed data, or the
+other way round, by id, and why. What it finds on both has to agree all the same."""
+ALONE = "its assumption is that there is one input"
+TRAINED_HEAD = "the head is trained as well, and moving tokens moves label margins"
+
+RELATIONS: tuple[Relation, ...] = (
+    Relation(
+        "inputs-permuted",
+        "inputs are in another order",
+        _inputs_permuted,
+    ),
+    Relation(
+        "tokens-permuted",
+        "the tokens of each input are in another order",
+        _tokens_permuted,
+    ),
+    Relation(
+        "classes-permuted",
+        "classes, or tokens of the vocabulary, have other numbers",
+        _classes_permuted,
+    ),
+    Relation(
+        "labels-and-head-negated",
+        "labels and head have the other sign",
+        _labels_negated,
+        MappingProxyType({"lemma-11": "it is stated for labels +1"}),
+    ),
+    Relation(
+        "axes-exchanged",
+        "axes are exchanged and some have the other sign",
+        _axes_exchanged,
+    ),
+    Relation(
+        "reflected",
+        "data are reflected",
+        _reflected,
+        MappingProxyType(
+            {
+                "lemma-10": "it counts dimensions, and the reflection adds some",
+                "theorem-4": "general position is a property of keys in as many dimensions as they have",
+            }
+        ),
+    ),
+    Relation(
+        "rotated",
+        "data are rotated, in a unit a fifth as large",
+        _rotated,
+    ),
+    Relation(
+        "coordinate-of-zero",
+        "there is one more coordinate, which is zero",
+        _coordinate_of_zero,
+        MappingProxyType(
+            {
+                "lemma-10": "it counts dimensions",
+                "theorem-4": "general position is a property of keys in as many dimensions as they have",
+            }
+        ),
+    ),
+    Relation(
+        "keys-shifted",
+        "the keys of each input are moved by one vector",
+        _keys_shifted,
+        MappingProxyType(
+            {
+                **dict.fromkeys(
+                    ("theorem-5", "theorem-6", "lemma-12", "lemma-13", "conjecture-joint-descent"), TRAINED_HEAD
+                ),
+                **dict.fromkeys(("tsvm-exact-support", "tsvm-mixing"), "tokens are orthonormal"),
+                "conjecture-mixing": "features are affine functions of tokens",
+            }
+        ),
+    ),
+    Relation(
+        "unit-of-keys",
+        "keys are in another unit",
+        _unit_of_keys,
+        MappingProxyType(
+            {"tsvm-factored-flow": "KᵀK − QᵀQ, which it is about, has no unit unless those of tokens and queries agree"}
+        ),
+    ),
+    Relation(
+        "unit-of-tokens",
+        "tokens are in another unit, and head and key-query weights in its inverse",
+        _unit_of_tokens,
+        MappingProxyType(dict.fromkeys(("tsvm-exact-support", "tsvm-mixing"), "tokens are of length one")),
+    ),
+    Relation(
+        "unit-of-scores",
+        "the loss is linear and scores are in another unit",
+        _unit_of_scores,
+    ),
+    Relation(
+        "inputs-twice",
+        "every input is there twice",
+        _input_twice,
+        MappingProxyType(
+            {
+                **dict.fromkeys(("lemma-5", "steepest-one-input", "mirror-one-input"), ALONE),
+                **dict.fromkeys(
+                    ("theorem-4", "lemma-10"), "copies are in no general position: their differences vanish"
+                ),
+                "lemma-8": "an assumption is that there is one directional neighbour, and its copy is another",
+                "ntp-overparameterized": "its assumption is that contexts are independent",
+                "conjecture-independent-rows": "its assumption is that rows are independent",
+            }
+        ),
+    ),
+    Relation("counts-doubled", "everything was seen twice as often", _counts_doubled),
+    Relation(
+        "written-and-read",
+        "data are written as decimals and read again, as float32 where that has them",
+        _written_and_read,
+    ),
+)
+"""Every relation."""

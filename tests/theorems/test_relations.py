@@ -1,0 +1,317 @@
+"""Statements hold still under changes of data that change nothing, and what does not is caught."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from generators.case import Case
+from generators.relations import RELATIONS, relation_named, relation_of, relations_on
+from generators.subject import Subject
+from generators.user_data import Given, load
+from reference_attention.errors import InvalidInput
+from reference_attention.problem import Dataset, Problem
+from reference_attention.risk import risk
+from tests.relations import table
+from tests.theorems.fake_statements import install, made
+from theorems.command.app import main
+from theorems.core.check import check
+from theorems.core.claim import Claim, Form, Verdict, undecided_claim
+from theorems.core.claim_name import ALWAYS
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.core.relation_check import SAME_VERDICT, check_with_relation, compare, difference_of
+from theorems.core.tolerances import EXACT
+from theorems.library.verify import verify
+from theorems.run.registry.suite import statements
+from theorems.run.verify import draw_cases, verify_data, verify_generated
+
+CASES = 8
+"""Of each statement here; 500 every night, ``make relations``."""
+
+
+@pytest.mark.parametrize("id", list(statements()))
+def test_the_verdict_is_that_on_the_changed_case(id: str) -> None:
+    result = verify_generated(id, CASES, 0, relations=True)
+    assert result.verdict is not Verdict.FALSIFIED, result.failure and result.failure.sentence
+    assert sum(one["cases"] for one in result.relations.values()) >= CASES // 2
+
+
+def test_every_relation_applies_to_some_statement_and_its_exceptions_are_statements() -> None:
+    applied = {one.name for id in ("lemma-3", "tsvm-rank", "theorem-5", "ntp-entropy") for one in _relations_of(id)}
+    assert applied == {one.name for one in RELATIONS}
+    for one in RELATIONS:
+        assert {*one.varies} <= {*statements()}, one.name
+        assert all(one.varies.values())
+
+
+def _relations_of(id: str) -> Iterator[Any]:
+    for case in draw_cases(statements()[id], 30, 0):
+        yield from (relation for relation, _ in relations_on(case, id))
+
+
+# What a statement or an implementation gets wrong that looks at what does not matter.
+
+
+def by_order(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """It is falsified where the first input does not score highest."""
+    best = case.problem.scores.max(axis=1)
+    yield Claim("first", Form.EXACT, float(best[0] - best.max()), 0.0, EXACT)
+
+
+def by_unit(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """It is undecided where tokens are large."""
+    assert case.dataset is not None
+    yield undecided_claim("small", "large") if np.abs(case.dataset.X).max() > 8 else _holds("small")
+
+
+def by_axis(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """It is falsified where a coordinate is negative."""
+    yield Claim("positive", Form.EXACT, float(case.problem.keys.min()), 0.0, EXACT)
+
+
+def by_size(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """It breaks down with two inputs."""
+    assert case.problem.n == 1
+    yield _holds("one")
+
+
+def by_claim(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """It is undecided on another claim where the first token is the best."""
+    first = bool((case.problem.optimal == 0).all())
+    yield undecided_claim("a", "first") if first else _holds("a")
+    yield _holds("b") if first else undecided_claim("b", "not first")
+
+
+def by_nothing(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """It holds."""
+    yield _holds("holds")
+
+
+FAULTS = (by_order, by_unit, by_axis, by_size, by_claim, by_nothing)
+
+
+fakes = pytest.mark.usefixtures("_fakes")
+
+
+def _holds(name: str) -> Claim:
+    return Claim(name, Form.EXACT, 0.0, 0.0, EXACT)
+
+
+@pytest.fixture
+def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch.setattr, {one.__name__: made(one.__name__, one) for one in FAULTS})
+
+
+X = np.array([[[4.0, 1.0], [1.0, 2.0], [1.0, 1.0]], [[2.0, 3.0], [1.0, 1.0], [2.0, 1.0]]])
+TOKENS = Dataset(X, [1.0, 1.0], [1.0, 0.0])
+ORDERED = Case(TOKENS.problem, dataset=TOKENS)
+ONE = Case(Problem(X[:1], TOKENS.problem.scores[:1]))
+
+
+@pytest.mark.parametrize(
+    ("id", "relation", "case"),
+    [
+        ("by_order", "inputs-permuted", ORDERED),
+        ("by_unit", "unit-of-tokens", ORDERED),
+        ("by_axis", "axes-exchanged", ORDERED),
+        ("by_axis", "reflected", ORDERED),
+        ("by_axis", "rotated", ONE),
+        ("by_size", "inputs-twice", ONE),
+        ("by_claim", "tokens-permuted", ORDERED),
+    ],
+)
+def test_what_looks_at_what_does_not_matter_is_caught(id: str, relation: str, case: Case) -> None:
+    statement = made(id, next(one for one in FAULTS if one.__name__ == id))
+    before, differing = check(statement, case, REFERENCE), 0
+    for seed in range(20):
+        changed = relation_named(relation).apply(case.replace(seed=seed))
+        if changed is None:
+            continue
+        difference = difference_of(before, check(statement, changed, REFERENCE))
+        outcome = compare(relation_named(relation), before, difference)
+        if outcome.verdict is Verdict.FALSIFIED:
+            differing += 1
+            assert SAME_VERDICT in outcome.reason
+            assert relation in outcome.reason
+    assert differing
+
+
+@fakes
+def test_such_a_statement_is_caught_on_generated_cases_and_what_is_right_is_not() -> None:
+    for id in ("by_size", "by_claim"):
+        result = verify_generated(id, 60, 0, relations=True)
+        assert result.verdict is Verdict.FALSIFIED, id
+        assert result.failure is not None
+        assert result.failure.shrunk
+        assert "the suite contradicts itself" in result.reason
+        assert sum(one["differing"] for one in result.relations.values()) == 1
+    result = verify_generated("by_nothing", 60, 0, relations=True)
+    assert result.verdict is Verdict.UPHELD
+    assert sum(one["cases"] for one in result.relations.values()) == 60
+    assert sum(one["differing"] for one in result.relations.values()) == 0
+    assert verify_generated("by_nothing", 5, 0).relations == {}
+
+
+def _first_input_doubled(keys: Any, p: Any) -> Any:
+    """The weights; at twice the prompt where the first input has the smallest key of all."""
+    return REFERENCE.weights(keys, 2 * p if keys[0].min() == keys.min() else p)
+
+
+def test_an_implementation_that_depends_on_the_order_of_inputs_is_caught() -> None:
+    wrong, statement = REFERENCE.replace("depends on the order", weights=_first_input_doubled), statements()["lemma-3"]
+    cases = [case for case in draw_cases(statement, 60, 1) if check(statement, case, wrong).verdict is Verdict.UPHELD]
+    assert cases, "the statement alone does not see it on these"
+    outcomes = [check_with_relation(statement, case, wrong) for case in cases]
+    caught = [outcome.reason for outcome in outcomes if outcome.verdict is Verdict.FALSIFIED]
+    assert any("inputs-permuted" in reason for reason in caught)
+
+
+def test_a_falsified_case_is_not_tried_again() -> None:
+    statement = made("by_axis", by_axis)
+    outcome = check_with_relation(statement, Case(Problem(-X, X[:, :, 0])), REFERENCE)
+    assert [claim.name for claim in outcome.claims] == ["positive"]
+
+
+def fewer(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """A claim is made only where the first token of the first input is the best."""
+    yield _holds("always")
+    if case.problem.optimal[0] == 0:
+        yield _holds("more")
+
+
+@pytest.mark.parametrize(("when", "differs"), [(ALWAYS, True), ("where a start is near", False)])
+def test_a_claim_that_is_not_made_again_differs_if_it_is_always_due(when: str, differs: bool) -> None:
+    statement = replace(made("fewer", fewer), claims={"always": ALWAYS, "more": when})
+    outcomes = [check_with_relation(statement, ORDERED.replace(seed=seed), REFERENCE) for seed in range(60)]
+    reasons = [outcome.reason for outcome in outcomes if outcome.verdict is Verdict.FALSIFIED]
+    assert bool(reasons) is differs
+    assert all("more is claimed no more" in reason for reason in reasons)
+
+
+def lost_in_order(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """A search finds nothing where the first token of the first input is the best."""
+    found = _holds("limit")
+    yield replace(found, undecided="lost", not_found=True) if case.problem.optimal[0] == 0 else found
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_search_of_a_listed_statement_may_find_it_on_one_alone(listed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    statement = made("lost-in-order", lost_in_order)
+    searches = {"lost-in-order": "by the last digit"} if listed else {}
+    monkeypatch.setattr("theorems.core.relation_check.SEARCHES", searches)
+    drawn = [ORDERED.replace(seed=seed) for seed in range(60)]
+    permuted = [case for case in drawn if _named(relation_of(case, statement.id)) == "tokens-permuted"]
+    verdicts = {check_with_relation(statement, case, REFERENCE).verdict for case in permuted}
+    assert verdicts - {Verdict.INCONCLUSIVE} == (set() if listed else {Verdict.FALSIFIED})
+
+
+def test_an_exception_of_a_statement_is_heeded() -> None:
+    every = {one.name: "why" for one in RELATIONS}
+    assert relation_of(ORDERED, "by_size", every) is None
+    assert not relations_on(ORDERED, "by_size", every)
+    assert relation_of(ORDERED, "by_size") is not None
+
+
+# The changes themselves.
+
+
+@pytest.mark.parametrize("id", ["theorem-1", "theorem-5", "tsvm-frobenius-path", "theorem-3", "lemma-8"])
+def test_the_risk_at_the_changed_prompt_is_the_same(id: str) -> None:
+    tried = set()
+    for case in draw_cases(statements()[id], 12, 3):
+        start = np.round(64 * case.rng().normal(size=case.problem.d)) / 64 / case.problem.key_scale
+        given = case.replace(start=start)
+        for relation, changed in relations_on(given, id):
+            assert isinstance(changed, Case)
+            assert changed.start is not None
+            if relation.name == "unit-of-scores":
+                continue
+            tried.add(relation.name)
+            before, after = _risk(case.problem, start), _risk(changed.problem, changed.start)
+            np.testing.assert_allclose(after, before, rtol=1e-9, err_msg=relation.name)
+    assert len(tried) >= 7
+
+
+def _risk(problem: Problem, p: Any) -> float:
+    return float(risk(problem.keys, problem.scores, problem.loss, p))
+
+
+def test_a_change_that_would_be_rounded_is_not_made() -> None:
+    third = Case(Problem(np.full((1, 2, 2), 1 / 3) * [[[1.0], [2.0]]], [[1.0, 0.0]]))
+    assert relation_named("rotated").apply(third) is None
+    assert relation_named("reflected").apply(third.replace(problem=Problem(X + 1e-17 + 1 / 3, X[:, :, 0]))) is None
+    assert relation_named("keys-shifted").apply(third) is None
+    far = Case(Problem(X * 1e135, X[:, :, 0]))
+    changed = [relation_named("unit-of-keys").apply(far.replace(seed=seed)) for seed in range(40)]
+    assert None in changed, "magnitudes leave the range"
+
+
+def test_an_array_of_which_nothing_is_known_is_not_changed() -> None:
+    odd = ONE.replace(arrays=MappingProxyType({"odd": np.ones(2)}))
+    assert [one.name for one, _ in relations_on(odd, "lemma-1")] == ["written-and-read"]
+
+
+def test_which_change_it_is_depends_on_the_seed_of_the_case_alone() -> None:
+    drawn = [_named(relation_of(ORDERED.replace(seed=seed), "theorem-1")) for seed in range(40)]
+    assert drawn == [_named(relation_of(ORDERED.replace(seed=seed, name="other"), "theorem-1")) for seed in range(40)]
+    assert len(set(drawn)) > 6
+
+
+def _named(drawn: tuple[Any, Subject] | None) -> str:
+    return "" if drawn is None else str(drawn[0].name)
+
+
+# The command, and the function.
+
+
+@fakes
+def test_data_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez("one.npz", keys=ONE.problem.keys, scores=ONE.problem.scores)
+    seeds = [seed for seed in range(60) if _named(relation_of(load("one.npz", seed).case, "by_size")) == "inputs-twice"]
+    options = ["--data", "one.npz", "--seed", str(seeds[0]), "--jobs", "1", "--json", "r.json"]
+    assert main(["verify", "by_size", *options]) == 0
+    assert main(["verify", "by_size", *options, "--relations"]) == 1
+    printed = capsys.readouterr().out
+    assert "inputs-twice: where every input is there twice, the verdict is inconclusive" in " ".join(printed.split())
+    assert "--relations" in printed.partition("Reproduce with")[2]
+    [one] = json.loads(Path("r.json").read_text(encoding="utf-8"))["statements"]
+    assert one["relations"] == {"inputs-twice": {"cases": 1, "differing": 1, "not_found": 0}}
+    assert (
+        main(["verify", "by_size", "--data", next(map(str, Path("falsified").iterdir())), "--relations", "--jobs", "1"])
+        == 1
+    )
+    assert verify_data("by_size", Given(ONE.replace(seed=seeds[0])), relations=True).verdict is Verdict.FALSIFIED
+
+
+def test_a_kernel_has_relations_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", "--relations", "--attention", "torch.nn.functional:scaled_dot_product_attention"]) == 2
+    assert "--relations: cannot be combined with --attention" in capsys.readouterr().err
+    with pytest.raises(InvalidInput, match="cannot be combined with attention"):
+        verify("lemma-3", relations=True, attention="m:f")
+
+
+def test_from_python() -> None:
+    results = verify("lemma-11", examples=4, relations=True)
+    assert results.verdict is Verdict.UPHELD
+    assert sum(one["cases"] for one in results["lemma-11"].relations.values()) == 4
+
+
+def test_the_printed_table() -> None:
+    counts = {"inputs-permuted": {"cases": 3, "differing": 0}, "rotated": {"cases": 2, "differing": 1}}
+    head, _, row = table([{"id": "lemma-11", "examples": 5, "relations": counts}]).splitlines()
+    cells = dict(zip(head.split("|"), row.split("|"), strict=True))
+    assert {name.strip(): cell.strip() for name, cell in cells.items() if cell.strip()} == {
+        "statement": "lemma-11",
+        "cases": "5",
+        "inputs-permuted": "3",
+        "rotated": "2, **1**",
+        "labels-and-head-negated": "–",
+    }

@@ -1,0 +1,111 @@
+"""A statement on a case and on the case changed by a relation: the verdict has to be the same.
+
+A difference is a fault of the suite (of a statement, a predicate, a solver, or of what is under test), never of a
+theorem: it is the falsified claim :data:`SAME_VERDICT`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+
+from generators.relations import SEARCHES, Relation, relation_of
+from generators.subject import Subject
+from theorems.core.check import Outcome, check
+from theorems.core.claim import WORST_FIRST, Claim, Form, Verdict, undecided_claim
+from theorems.core.claim_name import ALWAYS
+from theorems.core.implementation import Implementation
+from theorems.core.parts import Condition
+from theorems.core.statement import Statement
+from theorems.core.tolerances import EXACT
+
+SAME_VERDICT = "same-verdict-on-changed-data"
+"""The claim that a relation makes of a statement."""
+DIFFERS, NOT_FOUND = "differs", "not-found"
+"""Stand after the name of a relation in the branch of that claim."""
+
+
+def check_with_relation(statement: Statement, case: Subject, under_test: Implementation) -> Outcome:
+    """Check the statement on the case, and on the case changed by one relation, drawn by the seed of the case.
+
+    Where the verdict, the verdict on a claim or the finding on an assumption differs, the outcome is falsified by
+    :data:`SAME_VERDICT`, which names the relation; where nothing differs that claim is upheld. A statement that is
+    falsified on the case itself is not tried again.
+    """
+    outcome = check(statement, case, under_test)
+    if outcome.verdict is Verdict.FALSIFIED:
+        return outcome
+    drawn = relation_of(case, statement.own_id, statement.varies)
+    if drawn is None:
+        return outcome
+    relation, changed = drawn
+    again = check(statement, changed, under_test)
+    if statement.own_id in SEARCHES and outcome.not_found is not again.not_found and _undecided_or_upheld(again):
+        claim = replace(undecided_claim(SAME_VERDICT, SEARCHES[statement.own_id]), not_found=True)
+        claim = replace(claim, branch=f"{relation.name} {NOT_FOUND}")
+        reason = again.reason if again.not_found else outcome.reason
+        verdict = Verdict.INCONCLUSIVE
+        return replace(outcome, verdict=verdict, claims=(*outcome.claims, claim), reason=reason, not_found=True)
+    due = _decided_by_sizes(statement) if case.sizes == changed.sizes else ()
+    return compare(relation, outcome, difference_of(outcome, again, due))
+
+
+def _decided_by_sizes(statement: Statement) -> list[str]:
+    """The claims that are made on every case, or on those that meet a condition: of others it may depend on random
+    points.
+    """
+    return [name for name, when in statement.claims.items() if when == ALWAYS or isinstance(when, Condition)]
+
+
+def _undecided_or_upheld(outcome: Outcome) -> bool:
+    return outcome.not_found or outcome.verdict is Verdict.UPHELD
+
+
+def compare(relation: Relation, outcome: Outcome, difference: str) -> Outcome:
+    """The outcome on a case with what the relation claims of it.
+
+    Args:
+        difference: as :func:`difference_of` has it; empty if there is none.
+    """
+    if not difference and outcome.verdict is Verdict.NOT_APPLICABLE:
+        return outcome
+    said = f"{relation.name}: where {relation.says}, {difference}" if difference else ""
+    slack = -float("inf") if difference else 0.0
+    branch = f"{relation.name} {DIFFERS}" if difference else relation.name
+    claim = Claim(SAME_VERDICT, Form.EXACT, slack, 0.0, EXACT, detail=said, branch=branch)
+    claims = (*outcome.claims, claim)
+    if not difference:
+        return replace(outcome, claims=claims)
+    reason = f"{SAME_VERDICT} (no claim of the statement: the suite contradicts itself): {said}"
+    return Outcome(Verdict.FALSIFIED, claims, reason)
+
+
+def difference_of(outcome: Outcome, changed: Outcome, due: Collection[str] = ()) -> str:
+    """What differs between the outcomes on a case and on the changed case, in words; empty if nothing does.
+
+    Args:
+        due: claims that have to be made of both or of neither.
+    """
+    if outcome.verdict is not changed.verdict:
+        return f"the verdict is {_in_words(changed)} in place of {_in_words(outcome)}"
+    if outcome.verdict is Verdict.NOT_APPLICABLE:
+        missing, now = (one.reason.partition(": ")[0] for one in (outcome, changed))
+        return "" if missing == now else f"what does not hold is {now} in place of {missing}"
+    before, after = _by_name(outcome.claims), _by_name(changed.claims)
+    other = [name for name in before if name in after and before[name] is not after[name]]
+    if other:
+        return f"{other[0]} is {after[other[0]]} in place of {before[other[0]]}"
+    lost = sorted(({*before} ^ {*after}) & {*due})
+    return f"{lost[0]} is claimed {'no more' if lost[0] in before else 'in addition'}" if lost else ""
+
+
+def _in_words(outcome: Outcome) -> str:
+    return f"{outcome.verdict} ({outcome.reason})" if outcome.reason else str(outcome.verdict)
+
+
+def _by_name(claims: Iterable[Claim]) -> dict[str, Verdict]:
+    """The worst verdict on each claim."""
+    worst: dict[str, Verdict] = {}
+    for claim in claims:
+        worst[claim.name] = min(claim.verdict, worst.get(claim.name, claim.verdict), key=WORST_FIRST.index)
+    return worst
