@@ -1,6 +1,8 @@
 """Few inputs in a large space: d = 11,000, as in papers on benign overfitting, beside d = 200.
 
-Everything happens in the span of the key differences, so that the ratio is to be below 3.
+Searches and integrations happen in the span of the key differences, whatever d; exact products of rows remain, which
+take time in proportion to d. The command ``theorems explain``, its start included, is to take at most three times as
+long.
 """
 
 from __future__ import annotations
