@@ -21,7 +21,7 @@ from reference_attention.svm.label_svm import LabelSvm, label_svm
 from reference_attention.svm.max_margin import Infeasible
 from theorems.bounded import exact, value_of
 from theorems.core.att_svm import certify, end_as_infeasible
-from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim import Claim, Form, at_least, undecided_claim
 from theorems.core.claim_name import premise, premises, sharper
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
@@ -185,6 +185,8 @@ def _outward(constants: MarginConstants, under_test: Implementation, rng: np.ran
     points = points_with_margin(constants, rng)
     m = constants.margins(exact(points))
     points = points[np.asarray(m >= 1.0)]
+    if not len(points):
+        return undecided_claim(CLIMBS_OUTWARD, "rounding leaves no point a margin of 1", Form.EFFECTIVE)
     at, m = AttentionAt(constants.problem, points), m[np.asarray(m >= 1.0)]
     outward = -np.vecdot(at.gradient_of(under_test, CLIMBS_OUTWARD), exact(points))
     return at_least(CLIMBS_OUTWARD, Form.EFFECTIVE, outward, m * (1 - constants.odds_bound(m)) * constants.omega(at))

@@ -153,6 +153,14 @@ def test_a_flow_that_our_solver_gives_up_is_undecided_and_that_of_another_wrong(
     assert claims_of(FLOW, CASE, other)["norm-diverges"].verdict is Verdict.INCONCLUSIVE
 
 
+def test_where_rounding_leaves_no_point_a_margin_of_1_nothing_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of queries that differ by 1e-12 of their size."""
+    module = "theorems.transformers_as_svms.factored_flow.points_with_margin"
+    monkeypatch.setattr(module, lambda *of: np.zeros((3, CASE.problem.d)))
+    claim = claims_of(FLOW, CASE, REFERENCE)["climbs-outward"]
+    assert (claim.verdict, claim.undecided) == (Verdict.INCONCLUSIVE, "rounding leaves no point a margin of 1")
+
+
 def test_curvature_of_a_piece_is_that_of_the_risk() -> None:
     problem, layout = CASE.problem, Layout(2, 2, 3)
     point = np.random.default_rng(3).normal(size=12)

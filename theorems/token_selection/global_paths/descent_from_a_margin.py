@@ -219,6 +219,9 @@ def at_points(constants: MarginConstants, under_test: Implementation, rng: np.ra
 
     points = climb(rng, points, violation)
     inside = np.asarray(constants.margins(exact(points)) > constants.edge)
+    if not inside.any():
+        yield undecided_claim(CLIMBS_ALONG, "rounding leaves no point a margin beyond log((T − 1)A)", Form.EFFECTIVE)
+        return
     for name, (left, right) in sides_at(constants, under_test, points[inside]).items():
         yield at_least(name, Form.EFFECTIVE, left, right)
 

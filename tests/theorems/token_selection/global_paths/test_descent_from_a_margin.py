@@ -196,3 +196,12 @@ def test_long_steps_that_are_none_are_seen(fault: str) -> None:
     starts = starts_with_margin(UNEVEN, constants, np.random.default_rng(0))
     claims = list(until_undecided(along_long_steps)(constants, under_test, starts))
     assert Verdict.FALSIFIED in {claim.verdict for claim in claims}
+
+
+def test_where_rounding_leaves_no_point_beyond_the_edge_nothing_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = "theorems.token_selection.global_paths.descent_from_a_margin"
+    monkeypatch.setattr(f"{module}.points_with_margin", lambda *of: np.zeros((3, UNEVEN.problem.d)))
+    monkeypatch.setattr(f"{module}.climb", lambda rng, points, violation: points)
+    claim = claims_of("descent-from-a-margin", UNEVEN, REFERENCE)["climbs-along-p_mm"]
+    assert claim.verdict is Verdict.INCONCLUSIVE
+    assert "rounding leaves no point a margin" in claim.undecided
