@@ -59,7 +59,7 @@ SAFE = "safe steps lower the risk by far more than it could rise by with κ less
 SHORTENED = "steps are made short until b ≥ 0 by the same D, and τ leaves more room than the second order takes"
 ANY_SHARE = "the bounds hold wherever Aq < 1; that Aq ≤ ½ only makes β explicit"
 
-UNDER_THE_LOSS = "E is the bound (G1) of the loss there, far above the loss itself: margins exceed their bound by more than (D_c/D_F)τ"
+UNDER_THE_LOSS = "E is the bound (G1), far above the loss itself: margins exceed their bound by more than (D_c/D_F)τ"
 AT_ONE_RADIUS = "e^x − 1 ≤ (e − 1)x is an equality at x = E/π_min = 1 alone, and radii of the path are few"
 
 LOG_2 = float(np.log(2.0))
