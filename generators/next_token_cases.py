@@ -4,8 +4,8 @@
 by construction, with ties, in any dimension. *incompatible*: such supports, any counts. *over*: as many dimensions as
 contexts, independent. *orthogonal*. *random*: anything. *repeated*: contexts of the same embedding, followed by
 different tokens. *independent* and *dependent*: sequences for attention, by their embeddings. As users have them
-(:func:`generators.realistic.is_realistic`) embeddings are floats of mixed scale, nearly parallel, or unit vectors beside
-their originals, counts go to 10⁴, and some data are windows of a text; see :mod:`generators.next_token_numbers`.
+(:func:`generators.realistic.is_realistic`) embeddings are floats of mixed scale, nearly parallel, or unit vectors
+beside their originals, counts go to 10⁴, and some data are windows of a text: :mod:`generators.next_token_numbers`.
 
 Reference: own.
 """

@@ -21,7 +21,7 @@ from reference_attention.next_token.split_loss import SplitLoss
 STEPS = 60
 SETTLED = 1e-12
 """By how much the last step moves a logit, at most: one more squares it."""
-RESIDUAL = 4e-7
+RESIDUAL = 8e-7
 """The length of ∇L + μθ that a point may have, relative to μ‖θ‖, and times 2‖θ‖ relative to L − L_⋆."""
 
 

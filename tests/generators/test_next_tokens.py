@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from flint import fmpq
-from hypothesis import given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 
+from generators.drawing import drive
 from generators.next_token_assumptions import (
     COMPATIBLE,
+    FINITE_PART,
     INDEPENDENT_CONTEXTS,
     INDEPENDENT_TOKENS,
     LABELS_WITHIN,
@@ -22,12 +25,14 @@ from generators.next_token_assumptions import (
 from generators.next_token_cases import (
     cases_with_something_apart,
     compatible_cases,
+    finite_part_cases,
     independent_contexts,
     independent_sequences,
     next_token_cases,
 )
 from generators.next_token_ends import NextTokenEnds
 from generators.next_tokens import NextTokens
+from generators.realistic import realistic
 from generators.user_data import as_text, load, subject_of
 from reference_attention.errors import InvalidInput
 from reference_attention.files import from_json
@@ -59,6 +64,43 @@ def test_contexts_are_independent(case: NextTokens) -> None:
 def test_sequences_predict_one_of_their_tokens(case: NextTokens) -> None:
     assert INDEPENDENT_TOKENS.check(case).holds
     assert LABELS_WITHIN.check(case).holds
+
+
+@pytest.mark.parametrize(
+    ("strategy", "assumptions"),
+    [
+        (compatible_cases, (COMPATIBLE, SEPARABLE, SOMETHING_APART)),
+        (cases_with_something_apart, (SOMETHING_APART, SHORT_STEPS)),
+        (independent_contexts, (INDEPENDENT_CONTEXTS,)),
+        (finite_part_cases, (FINITE_PART,)),
+        (independent_sequences, (INDEPENDENT_TOKENS, LABELS_WITHIN)),
+    ],
+)
+def test_assumptions_hold_on_numbers_as_people_have_them(strategy: Any, assumptions: Any) -> None:
+    for case in draw(strategy):
+        assert all(one.check(case.normalise()).holds for one in assumptions)
+
+
+def test_numbers_as_people_have_them_are_reached() -> None:
+    drawn = draw(next_token_cases)
+    with_counts = [case for case in drawn if case.counts is not None]
+    sizes = [np.abs(case.embeddings).max(axis=1) for case in drawn]
+    assert max(int(case.counts.max()) for case in with_counts) > 5000
+    assert max(len(case.embeddings) for case in with_counts) > 8
+    assert max(case.tokens for case in with_counts) > 8
+    assert any(case.windows for case in drawn)
+    assert max(size.max() / size[size > 0].min(initial=np.inf) for size in sizes) > 1000
+    assert any(not COMPATIBLE.check(case).holds for case in with_counts)
+
+
+def draw(strategy: Any) -> list[NextTokens]:
+    """Realistic cases of a strategy."""
+    cases: list[NextTokens] = []
+    with realistic(True):
+        unchecked = tuple(HealthCheck)
+        phases = (Phase.generate,)
+        drive(strategy(), cases.append, examples=60, seed=1, phases=phases, unchecked=unchecked, near_copies=False)
+    return cases
 
 
 @settings(max_examples=40, deadline=None, database=None)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from generators.case import Case
+from generators.next_tokens import NextTokens
 from reference_attention.losses import loss_named
 from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
@@ -60,7 +61,7 @@ SAFE = "safe steps lower the risk by far more than it could rise by with κ less
 SHORTENED = "steps are made short until b ≥ 0 by the same D, and τ leaves more room than the second order takes"
 ANY_SHARE = "the bounds hold wherever Aq < 1; that Aq ≤ ½ only makes β explicit"
 
-UNDER_THE_LOSS = "E is the bound (G1) of the loss there, far above the loss itself: margins exceed their bound by more than (D_c/D_F)τ"
+UNDER_THE_LOSS = "E is the bound (G1), far above the loss itself: margins exceed their bound by more than (D_c/D_F)τ"
 AT_ONE_RADIUS = "e^x − 1 ≤ (e − 1)x is an equality at x = E/π_min = 1 alone, and radii of the path are few"
 
 LOG_2 = float(np.log(2.0))
@@ -408,7 +409,7 @@ def _far_better_token() -> Case:
     return Case(data.problem, queried=data, alpha=np.array([0]), seed=1)
 
 
-WITNESSES: dict[str, dict[str, Case]] = {
+WITNESSES: dict[str, dict[str, Case | NextTokens]] = {
     "descent-from-a-margin": {
         "weight and gap apart": _case([[1.0, 0.0], [20.0, 5.0]], [1.0, 0.0, 1 - 1e-6], "correlation"),
         "gap and weight apart": _case([[1.0, 0.0], [20.0, 5.0]], [1.0, 1 - 1e-6, 0.0], "correlation"),
@@ -420,6 +421,14 @@ WITNESSES: dict[str, dict[str, Case]] = {
         "gaps apart, from elsewhere": _two_inputs([[1.0, 0.0], [1.0, 1 - 1e-6]], "correlation", 3),
     },
     "lemma-6": {"wide scores": Case(Problem(np.array([[[1.0], [-1.0]]]), np.array([[1e3, -1e3]])), seed=1)},
+    "ntp-path": {
+        "attention with repeats": NextTokens(
+            np.eye(3),
+            samples=np.array([[0, 1, 0, -1], [1, 1, 1, 0], [0, 0, 0, -1], [0, -1, -1, -1], [2, 1, 0, -1]]),
+            labels=np.array([0, 0, 0, 0, 1]),
+            seed=1600,
+        )
+    },
     "theorem-2": {"a row that does not support": _case([[1.0, 0.0], [2.0, 1.0]], [1.0, 0.0, 0.0], "logistic")},
     "theorem-1": {
         "idle neighbours": Case(_idle_rows(), seed=1),

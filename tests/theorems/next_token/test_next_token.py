@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from dataclasses import replace
 from functools import cache
+from typing import TypeVar
 
 import numpy as np
 import pytest
 
 from generators.next_tokens import NextTokens
+from reference_attention.next_token.finite_minimum import FiniteMinimum, finite_minimum
+from reference_attention.next_token.next_token_descent import SplitRun
+from reference_attention.next_token.next_token_path import next_token_path
+from reference_attention.next_token.split import Split
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.faults import FAULTS
 from theorems.faults.next_token_faults import NEXT_TOKEN_FAULTS
+from theorems.next_token.conjecture_ntp_normalized import TURNS, cycle_claims
+from theorems.next_token.followed import follow
+from theorems.next_token.limits import certify_limits
 from theorems.run.registry.lookup import statement_named
 from theorems.run.verify import draw_cases
 from theorems.without.ntp_entropy import contradictions, everything_follows, free_counts
@@ -27,6 +37,7 @@ from theorems.without.ntp_training import (
 )
 from theorems.without.weakened import Weakened
 
+Result = TypeVar("Result")
 IDS = (
     "ntp-extended-supports",
     "ntp-entropy",
@@ -71,7 +82,7 @@ CAUGHT_BY = {
 
 @cache
 def drawn(id: str) -> tuple[NextTokens, ...]:
-    return tuple(draw_cases(statement_named(id), 2 * EXAMPLES, 3))
+    return tuple(draw_cases(statement_named(id), 4 * EXAMPLES, 3))
 
 
 @pytest.mark.parametrize("id", IDS)
@@ -131,3 +142,97 @@ def test_shorter_steps_do_not_cycle() -> None:
     """η = 3.9 < 2/λ_max(H) = 4, though above 1/β = 2, still comes to W⋆."""
     case = tokens([[1]], [[1, 1, 0]], 3.9)
     assert all(claim.verdict is Verdict.UPHELD for claim in long_steps.conclusion(case, REFERENCE))
+
+
+FROM_ISSUES = {
+    "products that floats round": (
+        "ntp-attention",
+        NextTokens(
+            np.array([[0.1, 0.2, 0.3], [0.3, 0.7, 0.1], [0.2, 0.9, 0.6]]),
+            samples=np.array([[0, 1, 2], [1, 0, 2]]),
+            labels=np.array([0, 1]),
+        ),
+    ),
+    "contexts 300 apart in scale": ("ntp-finite-part", tokens([[1, 0], [0, 300]], [[2, 1, 0], [1, 3, 0]])),
+    "contexts 1e6 apart in scale": ("ntp-path", tokens([[1e-3, 0], [2, 1e3]], [[2, 1, 0], [1, 3, 0]])),
+    "a margin of thousands of logits": (
+        "ntp-path",
+        tokens(
+            [
+                [-3, 0, -1, 4, -5],
+                [1, 4, -5, 5, 2],
+                [2, -3, -3, 3, 0],
+                [-1, -1, -3, 2, -4],
+                [-3, 4, 1, -5, -3],
+                [0, 4, 2, 3, 1],
+            ],
+            [[1, 1], [0, 1], [1, 1], [1, 0], [0, 1], [1, 1]],
+        ),
+    ),
+    "a unit vector beside its original": (
+        "ntp-entropy",
+        tokens([[0.2683281572999748, 0.4472135954999579], [0.6, 1.0]], [[1, 0], [0, 1]]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FROM_ISSUES)
+def test_upheld_on_numbers_as_people_have_them(name: str) -> None:
+    id, case = FROM_ISSUES[name]
+    assert check(statement_named(id), case, REFERENCE).verdict is Verdict.UPHELD
+
+
+def test_a_transient_is_no_counterexample() -> None:
+    """Nearly parallel contexts: P_Fθ is hundreds of steps away from θ_⋆; effective steps are short on the way."""
+    outcome = check(
+        statement_named("conjecture-ntp-normalized"), tokens([[1, 0], [1, 0.01]], [[2, 1, 0], [1, 2, 0]]), REFERENCE
+    )
+    assert (outcome.verdict, outcome.not_found) == (Verdict.INCONCLUSIVE, True)
+
+
+def test_steps_of_plain_descent_do_not_turn_into_f() -> None:
+    """There u follows what is ruled out, so that ‖P_F∇L‖ falls with ‖P_⊥∇L‖."""
+    limits = ended(certify_limits(tokens([[1]], [[2, 1, 0]]).problem, REFERENCE))
+    x, y = np.array([[0.5]]), np.zeros((1, 2))
+    step = 0.1
+    run = ended(follow(limits, REFERENCE, x, y, step, 2000))
+    assert [claim.name for claim in cycle_claims(run, 1000) if claim.verdict is Verdict.FALSIFIED] == [TURNS]
+    run = ended(follow(limits, REFERENCE, x, y, step, 2000, normalized=True))
+    assert {claim.verdict for claim in cycle_claims(run, 1000)} == {Verdict.UPHELD}
+
+
+def test_a_search_that_ended_early_leaves_the_claim_undecided() -> None:
+    """Whether it is Newton's method to θ_⋆ or that of the path; the points that were found are judged all the same."""
+
+    def lose_minimum(split: Split) -> FiniteMinimum:
+        return replace(finite_minimum(split), lost="ended at a gradient of length 1")
+
+    def lose_last(*given: object) -> SplitRun:
+        run = next_token_path(*given)  # type: ignore[arg-type]
+        return replace(run, lost={len(run.x) - 1: "ended early"})
+
+    case = tokens([[1]], [[2, 1, 0]])
+    for id, own in (("ntp-finite-part", {finite_minimum: lose_minimum}), ("ntp-path", {next_token_path: lose_last})):
+        made = list(statement_named(id).conclusion(case, REFERENCE.replace("", own=own)))
+        open_ones = [claim for claim in made if claim.verdict is not Verdict.UPHELD]
+        assert [(claim.verdict, claim.not_found) for claim in open_ones] == [(Verdict.INCONCLUSIVE, True)]
+
+
+@pytest.mark.parametrize("power", [-40, 7])
+@pytest.mark.parametrize("id", ["ntp-descent", "ntp-attention"])
+def test_the_unit_of_embeddings_changes_nothing(id: str, power: int) -> None:
+    for case in drawn(id)[:4]:
+        scaled = case.replace(embeddings=np.ldexp(case.embeddings, power))
+        kept, changed = (check(statement_named(id), one, REFERENCE) for one in (case, scaled))
+        assert kept.verdict is changed.verdict
+        assert [claim.slack for claim in kept.claims] == [claim.slack for claim in changed.claims]
+
+
+def ended(made: Generator[object, None, Result]) -> Result:
+    """What a part of a conclusion returns once it has made its claims."""
+    while True:
+        try:
+            next(made)
+        except StopIteration as stop:
+            result: Result = stop.value
+            return result
