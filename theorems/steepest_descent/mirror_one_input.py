@@ -20,7 +20,8 @@ from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.core.on_kernel import SATURATED
 from theorems.core.statement import statement
-from theorems.steepest_descent.geometry import certify_margin
+from theorems.rounding.attention_at import Numbers
+from theorems.steepest_descent.geometry import Geometry, certify_margin
 from theorems.steepest_descent.margin_claim import NORM_MARGIN
 from theorems.steepest_descent.mirrored import MIRROR_CLAIMS, MIRROR_PREMISES, first_length, follow_mirrored
 from theorems.steepest_descent.steepest_one_input import ASSUMPTIONS, affordable_steps, one_input_cases
@@ -78,5 +79,10 @@ def mirror_one_input(case: Case, under_test: Implementation) -> Iterator[Claim]:
     logs = (at.log_weights + (slopes + at.log_weight_of(problem.optimal))[..., None])[:, others] + np.log(gaps[others])
     size = np.logaddexp.reduce(logs, axis=-1).reshape(run.log_step.shape) - np.log(exact(float(problem.n)))
     sigma = np.exp(np.minimum(run.log_step + size, 700.0))
-    outward = sigma * (geometry.margins(run.p[:-1]) + np.log(exact(float(len(geometry.rows)))))
+    outward = sigma * (geometry.margins(run.p[:-1]) + log_rows(geometry))
     yield from run.claims(sigma * geometry.margin, outward, np.ones(sigma.shape, dtype=bool))
+
+
+def log_rows(geometry: Geometry) -> Numbers:
+    """Return log(T − 1), the largest entropy of weights of rows."""
+    return np.log(exact(float(len(geometry.rows))))

@@ -74,6 +74,11 @@ class Potential:
 
 
 def step_gain(geometry: Geometry, step: Numbers, lag: Numbers) -> Numbers:
-    """b = η(γ − D'τ) − D'²η²/8."""
-    apart = geometry.diameter
-    return step * (geometry.margin - apart * lag) - (apart * step) * (apart * step) / 8
+    """Return b = η(γ − D'τ) − D'²η²/8."""
+    return step * (geometry.margin - geometry.diameter * lag) - second_order(geometry, step)
+
+
+def second_order(geometry: Geometry, step: Numbers) -> Numbers:
+    """Return D'²η²/8: half of η² times the largest variance of numbers that lie within D'."""
+    moved = geometry.diameter * step
+    return moved * moved / 8

@@ -62,7 +62,7 @@ def cases_of(id: str, examples: int) -> Iterator[tuple[str, Any]]:
     yield from ((f"drawn {k + 1}", case) for k, case in enumerate(drawn))
 
 
-def measure(constant: Constant, id: str, examples: int, most: int = 3) -> Witness | None:
+def measure(constant: Constant, id: str, examples: int, most: int = 4) -> Witness | None:
     """The witness of the smallest share among the first few cases that fail at all; None if none does."""
     found: list[tuple[str, Any, str]] = []
     for place, case in cases_of(id, examples):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from generators.case import Case
+from generators.labelled import Labelled
 from generators.next_tokens import NextTokens
+from generators.subject import Subject
 from reference_attention.losses import loss_named
 from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
@@ -22,8 +25,11 @@ from theorems.next_token import ntp_finite_part, ntp_path, sublevel
 from theorems.next_token.followed import Followed
 from theorems.next_token.limits import Limits
 from theorems.next_token.loss_at import LossAt
-from theorems.steepest_descent import steepest_momentum, steepest_one_input
+from theorems.steepest_descent import mirror_one_input, mirrored, potential, steepest_momentum, steepest_one_input
 from theorems.steepest_descent.geometry import RowGeometry
+from theorems.steepest_descent.label_loss import LabelGeometry
+from theorems.steepest_descent.mirrored import Mirrored
+from theorems.steepest_descent.steepest_from_a_margin import SteepestConstants
 from theorems.token_selection.global_paths import (
     descent_from_a_margin,
     lemma_05_gradient_correlation,
@@ -69,6 +75,7 @@ DESCENT, JOINT = ("descent-from-a-margin",), ("theorem-5", "theorem-6")
 PATH, LOCAL, SEQUENCE = ("theorem-1", "tsvm-frobenius-path"), ("tsvm-local-path",), ("tsvm-sequence",)
 NUCLEAR = ("tsvm-nuclear-path",)
 FACTORED, MIXING = ("tsvm-factored-flow",), ("tsvm-mixing",)
+MIRROR = ("mirror-one-input", "mirror-from-a-margin")
 STEEPEST, LABELS = ("steepest-one-input", "steepest-from-a-margin"), ("steepest-multiclass", "steepest-momentum")
 NEXT, NEXT_PATH, NEXT_DESCENT, FINITE = (
     (f"ntp-{name}",) for name in ("extended-supports", "path", "descent", "finite-part")
@@ -131,6 +138,16 @@ def _without_lag(held: Any, share: float) -> Any:
 
 def _without_change(held: Any, share: float) -> Any:
     return lambda constants, later: np.where(held(constants, later) < 1, held(constants, later) * (1 - share), np.inf)
+
+
+def _without_coefficients(held: Any, share: float) -> Any:
+    """χ less, where it is finite."""
+
+    def change(constants: Any, margin: float) -> float:
+        value = float(held(constants, margin))
+        return value * (1 - share) if math.isfinite(value) else value
+
+    return change
 
 
 def _scaled_constant(factor: float) -> Any:
@@ -312,9 +329,18 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant(MIXING, "‖m‖₁δ of the length", "0", Mixing, "lost_by_ratios", faded),
     Constant(STEEPEST, "γ", "1.5 γ", RowGeometry, "margin", scaled(1.5)),
     Constant(STEEPEST, "D'", "D'/4", RowGeometry, "diameter", scaled(0.25)),
-    Constant(("steepest-one-input",), "τ", "0", steepest_one_input, "momentum_lag", faded),
+    Constant(("steepest-one-input",), "D'²η²/8", "D'²η²/8.5", potential, "second_order", scaled(8 / 8.5)),
+    Constant(("steepest-one-input",), "τ", "3τ/4", steepest_one_input, "momentum_lag", scaled(0.75)),
+    Constant(("steepest-from-a-margin",), "χ", "0", SteepestConstants, "change", _without_coefficients),
+    Constant(MIRROR, "γ", "1.5 γ", RowGeometry, "margin", scaled(1.5)),
+    Constant(MIRROR, "B", "0", Mirrored, "remainder", faded),
+    Constant(MIRROR, "distance of directions", "half of it", mirrored, "distance", scaled(0.5)),
+    Constant(("mirror-one-input",), "log(T − 1)", "0", mirror_one_input, "log_rows", faded),
+    Constant(("mirror-from-a-margin",), "1 − Aq", "1", MarginConstants, "share", _less_share),
+    Constant(("mirror-from-a-margin",), "K = κ − log 2", "0", MarginConstants, "spread", faded),
     Constant(LABELS, "γ", "1.5 γ", RowGeometry, "margin", scaled(1.5)),
     Constant(("steepest-multiclass",), "D", "D/2", RowGeometry, "reach", scaled(0.5)),
+    Constant(("steepest-multiclass",), "V(u)", "V(u)/2", LabelGeometry, "curvature", scaled(0.5)),
     Constant(("steepest-momentum",), "D", "D/2", RowGeometry, "reach", scaled(0.5), SHORTENED),
     Constant(("steepest-momentum",), "τ", "0", steepest_momentum, "momentum_lag", faded),
     Constant(NEXT, "ω", "ω/2", Limits, "log_total", lowered(half)),
@@ -346,6 +372,17 @@ def _two_inputs(scores: list[list[float]], loss: str, seed: int = 1) -> Case:
     """The row of the first is (1, 0), that of the second (0, 1)."""
     keys = np.array([[[0.0, 0.0], [-1.0, 0.0]], [[0.0, 0.0], [0.0, -1.0]]])
     return Case(Problem(keys, np.array(scores), loss_named(loss)), seed=seed)
+
+
+def _from(case: Case, start: list[float], seed: int) -> Case:
+    """From that start, with the norms and steps of that seed."""
+    return case.replace(start=np.array(start), seed=seed)
+
+
+def _opposed_features() -> Labelled:
+    """Rows that differ in one coordinate alone, in which sign descent goes to and fro."""
+    ones = np.ones(2, dtype=np.int64)
+    return Labelled(np.array([[1.0, 0.3], [1.0, -0.3]]), 0 * ones, ones, 2, seed=0)
 
 
 def _middle_token() -> Case:
@@ -409,7 +446,7 @@ def _far_better_token() -> Case:
     return Case(data.problem, queried=data, alpha=np.array([0]), seed=1)
 
 
-WITNESSES: dict[str, dict[str, Case | NextTokens]] = {
+WITNESSES: dict[str, dict[str, Subject]] = {
     "descent-from-a-margin": {
         "weight and gap apart": _case([[1.0, 0.0], [20.0, 5.0]], [1.0, 0.0, 1 - 1e-6], "correlation"),
         "gap and weight apart": _case([[1.0, 0.0], [20.0, 5.0]], [1.0, 1 - 1e-6, 0.0], "correlation"),
@@ -439,6 +476,16 @@ WITNESSES: dict[str, dict[str, Case | NextTokens]] = {
     "tsvm-mixing": {"a short query": MIXING_CASES["a-short-query"]},
     "tsvm-sequence": {"slopes apart": _sequence_with_slopes_apart()},
     "tsvm-local-path": {"eight equal rows": _equal_queries(4), "a far better token": _far_better_token()},
+    "steepest-one-input": {
+        "to and fro": _from(_case([[1.0, 1.0], [1.0, -1.0]], [1.0, 0.0, 0.0], "logistic"), [0.0, 1e-3], 4),
+        "far to and fro": _from(_case([[1.0, 3.0], [1.0, -3.0]], [1.0, 0.0, 0.0], "correlation"), [0.0, 0.01], 0),
+    },
+    "steepest-from-a-margin": {
+        "equal but for coefficients": _from(
+            _case([[1.0, 2.0], [1.0, -2.0]], [1.0, 0.0, 0.5], "correlation"), [4.69427712, 0.1765209], 0
+        )
+    },
+    "steepest-multiclass": {"opposed features": _opposed_features()},
     "tsvm-no-stationary-point": {"the middle token selected": _middle_token()},
 }
 for _id, _made in _idle_inputs().items():
