@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from reference_attention.errors import InvalidInput
+from reference_attention.files import read_bytes
 from theorems.core.check import line_in
 from theorems.core.statement import Statement
 from theorems.run.registry.suite import statements
@@ -85,14 +86,7 @@ class _File:
 
 
 def _text(path: Path, what: str) -> bytes:
-    try:
-        if path.is_dir():
-            raise InvalidInput(f"{path}: is a directory; give the path of a Python file.")
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise InvalidInput(f"{path}: there is no such file; give PATH.py:NAME of {what}.") from None
-    except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read ({error.strerror or error}).") from None
+    return read_bytes(path, f"PATH.py:NAME of {what}")
 
 
 @lru_cache(maxsize=32)
