@@ -22,13 +22,12 @@ def printable(text: str, *, lines: bool = False) -> str:
     """
     if lines:
         return "\n".join(map(printable, text.split("\n")))
-    if len(text) > LONGEST_LINE:
-        text = f"{text[: LONGEST_LINE - 1]}…"
+    text = text[: 100 * LONGEST_LINE]
+    if not text.isprintable():
+        text = "".join(map(_visible, text))
     if len(text) > LONGEST_WORD:
         text = re.sub(rf"\S{{{LONGEST_WORD + 1},}}", _shortened, text)
-    if text.isprintable():
-        return text
-    return "".join(_visible(character) for character in text)
+    return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 1]}…"
 
 
 def _shortened(word: re.Match[str]) -> str:

@@ -36,7 +36,8 @@ def statement_in_file(id: str) -> Statement:
         InvalidInput: no such file; it cannot be run (with the line); no such name, or one that is no statement.
     """
     shown, name = parts_of(id)
-    file = _load(shown, str(Path(shown).resolve()), _text(Path(shown), "a statement"))
+    text = _text(Path(shown), "a statement")
+    file = _load(shown, str(Path(shown).resolve()), text)
     found = file.find(name)
     return replace(found, id=f"{shown}:{found.id}", file=shown)
 
@@ -57,7 +58,8 @@ def names_in_file(shown: str, what: str) -> dict[str, Any]:
     Raises:
         InvalidInput: no such file, or it cannot be run (with the line).
     """
-    return vars(_module(shown, str(Path(shown).resolve()), _text(Path(shown), what)))
+    text = _text(Path(shown), what)
+    return vars(_module(shown, str(Path(shown).resolve()), text))
 
 
 @dataclass(frozen=True)
