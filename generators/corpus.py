@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from reference_attention.errors import InvalidInput
+from reference_attention.files import read_text
 
 WINDOW = 2
 LARGEST_FILE = 1 << 16
@@ -87,18 +88,10 @@ def windows_of(corpus: Sequence[int] | str, window: int = WINDOW, name: str = "c
     return Windows(h, counts, names, windows)
 
 
-def read_text(path: Path) -> str:
+def read_corpus(path: Path) -> str:
     """A text file; line ends count as spaces, runs of them as one.
 
     Raises:
         InvalidInput: there is no such file, it is no UTF-8 text, or too long.
     """
-    try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise InvalidInput(f"{path.name}: is longer than {LARGEST_FILE} bytes; give the text of a tiny language.")
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise InvalidInput(f"{path.name}: cannot be read ({error.strerror}); give a text file.") from None
-    except UnicodeDecodeError:
-        raise InvalidInput(f"{path.name}: is not UTF-8 text; save it as UTF-8.") from None
-    return " ".join(text.split())
+    return " ".join(read_text(path, "a text file", LARGEST_FILE, "give the text of a tiny language").split())

@@ -24,7 +24,7 @@ from jaxtyping import Int64
 from generators.attention_call import AttentionCall
 from generators.call_text import call_of, text_of
 from generators.case import Case
-from generators.corpus import read_text
+from generators.corpus import read_corpus
 from generators.mixing_assumptions import PENALTY
 from generators.next_tokens import NextTokens
 from generators.optimal_sets import HEAD_ARRAYS
@@ -88,7 +88,7 @@ def load(source: str, seed: int, *, calls: bool = False) -> Given:
     if path.suffix in (".npz", ".json"):
         return parse_given(read_named_values(path, partial(check_names, path.name)), seed, path.name, calls=calls)
     if path.suffix == ".txt":
-        return Given(NextTokens.of_corpus(read_text(path), seed=seed, name=path.name))
+        return Given(NextTokens.of_corpus(read_corpus(path), seed=seed, name=path.name))
     from generators.datasets import NAMES, all_data, dataset_named
 
     if source not in NAMES and source not in all_data():

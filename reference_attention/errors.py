@@ -1,6 +1,44 @@
-"""The one error that bad input raises."""
+"""The one error that bad input raises, and how what others have named is shown in a sentence."""
 
 from __future__ import annotations
+
+import re
+import unicodedata
+
+LONGEST_WORD, LONGEST_LINE = 400, 8000
+"""Characters that are shown of a word, as a path is one, and of a line."""
+_HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+"""Unicode's categories of what a terminal obeys or does not show."""
+
+
+def printable(text: str, *, lines: bool = False) -> str:
+    """Return foreign text (a name, a path, a reason) as a reader can see it: no controls, nothing endless.
+
+    Args:
+        lines: whether ends of lines are kept; otherwise the text is one line.
+
+    >>> printable("a\\x1b[2Jb\\udc80")
+    'a\\\\x1b[2Jb\\\\udc80'
+    """
+    if lines:
+        return "\n".join(map(printable, text.split("\n")))
+    text = text[: 100 * LONGEST_LINE]
+    if not text.isprintable():
+        text = "".join(map(_visible, text))
+    if len(text) > LONGEST_WORD:
+        text = re.sub(rf"\S{{{LONGEST_WORD + 1},}}", _shortened, text)
+    return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 1]}…"
+
+
+def _shortened(word: re.Match[str]) -> str:
+    half = LONGEST_WORD // 2
+    return f"{word[0][:half]}…{word[0][-half + 1 :]}"
+
+
+def _visible(character: str) -> str:
+    if character.isprintable() or unicodedata.category(character) not in _HIDDEN:
+        return character
+    return character.encode("unicode_escape").decode()
 
 
 class InvalidInput(ValueError):
@@ -9,3 +47,6 @@ class InvalidInput(ValueError):
     The message is one sentence that names the array (or argument) and the fix; the command prints it
     without a traceback and exits with code 2.
     """
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(printable(message, lines=True))

@@ -10,11 +10,12 @@ import hashlib
 import json
 import math
 import os
+import stat
 import tempfile
-from collections.abc import Collection, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -44,33 +45,79 @@ def read_named_values(path: Path, check_names: Names = _any_names) -> dict[str, 
     """
     if path.suffix not in (".npz", ".json"):
         raise InvalidInput(f"{path}: the name must end in .npz or .json.")
+    if path.suffix == ".json":
+        values = _read_json(path)
+        check_names(list(values))
+        return values
+    with opened(path, "a .npz or .json file", LARGEST_FILE, "give fewer inputs or tokens") as file:
+        return read_npz(path, file, check_names)
+
+
+@contextmanager
+def opened(path: Path, what: str, largest: int, otherwise: str) -> Iterator[BinaryIO]:
+    """A file of the user's, open: a regular one of bounded size, whatever its name is a link to.
+
+    Args:
+        what: what it should be, as in "a text file".
+        largest: bytes that it may have.
+        otherwise: what to do if it has more.
+
+    Raises:
+        InvalidInput: no such file, a directory, a device or a pipe, too large, or it cannot be read, here or within
+            the block; there is not enough memory for it.
+    """
     try:
-        if path.is_dir():
-            raise InvalidInput(f"{path}: is a directory; give a .npz or .json file.")
-        if not path.exists():
-            raise InvalidInput(f"{path}: there is no such file.")
-        if not path.is_file():
-            raise InvalidInput(f"{path}: is not a regular file; give a .npz or .json file.")
-        if path.stat().st_size > LARGEST_FILE:
-            raise InvalidInput(f"{path}: is larger than {LARGEST_FILE} bytes; give fewer inputs or tokens.")
-        if path.suffix == ".npz":
-            return read_npz(path, check_names)
-        if path.stat().st_size > LARGEST_TEXT:
-            raise InvalidInput(f"{path}: is larger than {LARGEST_TEXT} bytes of JSON; write it as .npz.")
-        held = _read_json(path)
-        check_names(list(held))
-        return held
-    except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read ({error.strerror or error}).") from None
+        # A pipe that nobody writes to would be waited for.
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        with os.fdopen(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise InvalidInput(f"{path}: is not a regular file; give {what}.")
+            if os.fstat(handle).st_size > largest:
+                raise InvalidInput(f"{path}: is larger than {largest} bytes; {otherwise}.")
+            yield file
+    except FileNotFoundError:
+        raise InvalidInput(f"{path}: there is no such file; give {what}.") from None
+    except IsADirectoryError:
+        raise InvalidInput(f"{path}: is a directory; give {what}.") from None
     except MemoryError:
-        raise InvalidInput(f"{path}: does not fit into memory; give fewer inputs or tokens.") from None
+        raise InvalidInput(f"{path}: does not fit into memory; {otherwise}.") from None
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read ({error.strerror or error}); give {what}.") from None
+    except ValueError as error:  # a name that no file can have
+        if isinstance(error, InvalidInput) or "null" not in str(error):
+            raise
+        raise InvalidInput(f"{path}: cannot be read ({error}); give {what}.") from None
+
+
+def read_bytes(path: Path, what: str, largest: int = LARGEST_TEXT, otherwise: str = "give a smaller file") -> bytes:
+    """What a file of the user's holds.
+
+    Raises:
+        InvalidInput: as :func:`opened`.
+    """
+    with opened(path, what, largest, otherwise) as file:
+        return file.read(largest)
+
+
+def read_text(path: Path, what: str, largest: int = LARGEST_TEXT, otherwise: str = "give a smaller file") -> str:
+    """What a text file of the user's holds.
+
+    Raises:
+        InvalidInput: as :func:`opened`, or it is no UTF-8.
+    """
+    content = read_bytes(path, what, largest, otherwise)
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{path}: is not UTF-8 text; save it as UTF-8, or give {what}.") from None
 
 
 def _read_json(path: Path) -> dict[str, Any]:
+    text = read_text(path, "a .npz or .json file", LARGEST_TEXT, "write it as .npz")
     try:
-        return from_json(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError:
-        raise InvalidInput(f"{path}: is not UTF-8 text; write it as JSON.") from None
+        return from_json(text)
+    except MemoryError:
+        raise InvalidInput(f"{path}: does not fit into memory; give fewer inputs or tokens.") from None
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise InvalidInput(f"{path}: is not a JSON object of named arrays ({reason}).") from None
@@ -97,7 +144,8 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def to_json(value: Any, *, indent: int | None = None) -> str:
     """Strict JSON of arrays, numbers, text, lists and mappings; ends without a newline."""
-    return json.dumps(_plain(value), allow_nan=False, ensure_ascii=False, indent=indent)
+    text = json.dumps(_plain(value), allow_nan=False, ensure_ascii=False, indent=indent)
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def _plain(value: Any) -> Any:
@@ -127,7 +175,8 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         InvalidInput: the target cannot be written.
     """
-    write_bytes(path, text.encode("utf-8"))
+    # Names of files that are no UTF-8 hold halves of characters, which no UTF-8 does.
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -137,7 +186,7 @@ def write_bytes(path: Path, content: bytes) -> None:
             path.write_bytes(content)
             return
         check_writable(path)
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".theorems-")
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(content)
@@ -177,14 +226,17 @@ def check_writable(path: Path) -> None:
     Raises:
         InvalidInput: a directory, in a directory that does not exist, or without permission.
     """
-    if path.is_dir():
-        raise InvalidInput(f"{path}: is a directory; give the name of a file.")
-    if not path.parent.is_dir():
-        raise InvalidInput(f"{path}: there is no directory {path.parent}; make it first.")
-    if path.exists():
-        writable = os.access(path, os.W_OK) and (not path.is_file() or _accepts_files(path.parent))
-    else:
-        writable = _accepts_files(path.parent)
+    try:
+        if path.is_dir():
+            raise InvalidInput(f"{path}: is a directory; give the name of a file.")
+        if not path.parent.is_dir():
+            raise InvalidInput(f"{path}: there is no directory {path.parent}; make it first.")
+        if path.exists():
+            writable = os.access(path, os.W_OK) and (not path.is_file() or _accepts_files(path.parent))
+        else:
+            writable = _accepts_files(path.parent)
+    except OSError as error:  # a name that is too long
+        raise InvalidInput(f"{path}: cannot be written ({error.strerror or error}); give another name.") from None
     if not writable:
         raise InvalidInput(f"{path}: cannot be written; check the permissions of {path.parent}.")
 
@@ -195,7 +247,11 @@ def check_directory(directory: Path, what: str) -> None:
     Raises:
         InvalidInput: it exists and is no directory.
     """
-    if directory.exists() and not directory.is_dir():
+    try:
+        is_usable = directory.is_dir() or not directory.exists()
+    except OSError as error:
+        raise InvalidInput(f"{directory}: cannot be used for {what} ({error.strerror or error}).") from None
+    if not is_usable:
         raise InvalidInput(f"{directory}: is not a directory; give another one for {what}.")
 
 

@@ -12,7 +12,7 @@ import math
 import zipfile
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
@@ -31,17 +31,17 @@ Names = Callable[[Collection[str]], None]
 """Refuses names, before anything is unpacked."""
 
 
-def read_npz(path: Path, check_names: Names) -> dict[str, Any]:
-    """The arrays by name.
+def read_npz(path: Path, file: BinaryIO, check_names: Names) -> dict[str, Any]:
+    """The arrays by name, of an open file that sentences call by its path.
 
     Raises:
         InvalidInput: damaged, pickled, too large, or refused by ``check_names``.
         OSError: the file cannot be read.
     """
-    if not zipfile.is_zipfile(path):
+    if not zipfile.is_zipfile(file):
         raise InvalidInput(f"{path}: is damaged or no .npz file; write it with numpy.savez.")
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(file) as archive:
             members = _members(path, archive)
             check_names(list(members))
             shapes = {name: _header(path, name, archive.open(one), one.file_size) for name, one in members.items()}

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from reference_attention import files, npz
-from reference_attention.errors import InvalidInput
+from reference_attention.errors import LONGEST_LINE, InvalidInput, printable
 from reference_attention.files import check_writable, from_json, numbers, read_named_values, to_json, write_text
 
 
@@ -332,3 +332,46 @@ def test_a_directory_that_takes_no_files_is_seen_before_the_work(
 
 def test_an_array_of_text_is_written_as_text() -> None:
     assert to_json(np.array(["a", "b"])) == '["a", "b"]'
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("step", ["tempfile.mkstemp", "os.fdopen", "os.fsync", "os.chmod", "os.replace"])
+def test_a_file_is_the_old_one_or_the_new_one_whatever_fails(
+    tmp_path: Path, step: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("old")
+
+    def failing(*given: object, **named: object) -> object:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(f"reference_attention.files.{step}", failing)
+        with pytest.raises(InvalidInput, match=rf"a\.json: cannot be written \({os.strerror(number)}\)\."):
+            write_text(path, "new")
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+    write_text(path, "new")
+    assert path.read_text() == "new"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("a b.json", "a b.json"),
+        ("α\u00a0β", "α\u00a0β"),
+        ("\x1b[2J\r\n", "\\x1b[2J\\r\\n"),
+        ("a\udcff\u202e\u2028", "a\\udcff\\u202e\\u2028"),
+        ("x" * 100_000, "x" * 200 + "…" + "x" * 199),
+    ],
+)
+def test_foreign_names_are_printable_and_short(name: str, shown: str) -> None:
+    assert printable(name) == shown
+    assert str(InvalidInput(f"{name}: no.")) == printable(f"{name}: no.", lines=True)
+    assert len(printable(f"{name} " * 1000)) <= LONGEST_LINE
+
+
+def test_names_that_are_no_utf_8_are_written_so_that_they_are_read_again(tmp_path: Path) -> None:
+    value = {"name": "a\udcffb", "α": 1}
+    write_text(tmp_path / "a.json", to_json(value))
+    assert read_named_values(tmp_path / "a.json") == value

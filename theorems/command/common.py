@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from reference_attention.errors import InvalidInput
 from reference_attention.files import check_writable, to_json, write_text
 from theorems.command.subcommands import FiguresOptions, HuntOptions, PowerOptions
 from theorems.core.version import version
@@ -53,6 +54,17 @@ def resumable(options: FiguresOptions | HuntOptions | PowerOptions, run: Mapping
     """
     with open_journal(options.resume, run) as journal, coordinator(options.engine, run, options.resume) as engine:
         yield {"journal": journal, "engine": engine}
+
+
+def write_files(texts: Iterable[tuple[Path, str]]) -> list[str]:
+    """Write files; a sentence for each that could not be written after all."""
+    sentences = []
+    for path, text in texts:
+        try:
+            write_text(path, text)
+        except InvalidInput as error:
+            sentences.append(str(error))
+    return sentences
 
 
 def write_report(path: Path | None, **content: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import sys
 import time
 from contextlib import redirect_stdout
 from dataclasses import replace
@@ -54,29 +53,16 @@ def hunt_and_report(options: HuntOptions) -> int:
         spent = time.monotonic() - began
     if is_in_a_file(options.id) and options.isolate:
         with open_sandbox(1, options.case_timeout) as sandbox:
-            how = (options, sys.stdout.isatty(), seen, spent)
+            how = (options, seen, spent)
             code, text = sandbox.call(
                 lambda done: f"hunting {options.id}, case {done + 1}", hunt_there, *how, long=True
             )
-        sys.stdout.write(text)
-        return code
+        console().print(text, soft_wrap=True, end="")
+        return Exit(code)
     return hunt_here(options, seen=seen, spent=spent)
 
 
-class _Text(io.StringIO):
-    """What is printed, for a terminal if that is where it goes in the end."""
-
-    def __init__(self, terminal: bool) -> None:
-        super().__init__()
-        self._terminal = terminal
-
-    def isatty(self) -> bool:
-        return self._terminal
-
-
-def hunt_there(
-    options: HuntOptions, terminal: bool, seen: RoundsResult | None, spent: float, progress: Progress
-) -> tuple[int, str]:
+def hunt_there(options: HuntOptions, seen: RoundsResult | None, spent: float, progress: Progress) -> tuple[int, str]:
     """A hunt as a whole in another process, which has the statement and its cases.
 
     Returns:
@@ -84,7 +70,7 @@ def hunt_there(
     """
     signals.listen()
     signals.let_through()
-    with redirect_stdout(_Text(terminal)) as said:
+    with redirect_stdout(io.StringIO()) as said:
         return hunt_here(options, progress, seen, spent), said.getvalue()
 
 

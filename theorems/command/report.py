@@ -7,8 +7,8 @@ from pathlib import Path
 
 from generators.user_data import load
 from reference_attention.errors import InvalidInput
-from reference_attention.files import from_json, write_text
-from theorems.command.common import check_targets, complain
+from reference_attention.files import from_json
+from theorems.command.common import check_targets, complain, write_files
 from theorems.command.subcommands import ReportOptions
 from theorems.command.verify import exit_code_of, exit_code_said
 from theorems.core.exit_code import Exit
@@ -51,7 +51,10 @@ def _from_results(options: ReportOptions, results: Path) -> int:
     chosen = [every[one.id] for one in run.statements if one.id in every]
     known = {one.id: heading_of(one) for one in chosen}
     whole = set(every) == {one.id for one in run.statements}
-    _write(options, Contents(run, known, hunt_records(chosen), power(chosen), all_statements=whole))
+    unwritten = _write(options, Contents(run, known, hunt_records(chosen), power(chosen), all_statements=whole))
+    complain(*unwritten)
+    if unwritten:
+        return Exit.BAD_INPUT
     return exit_code_said({one.verdict for one in run.statements}, "no statement of the file is upheld")
 
 
@@ -90,15 +93,17 @@ def _from_run(options: ReportOptions) -> int:
     whole = not options.ids and given is None
     own = {key: one for heading in about.statements for key, one in heading.tolerances.items()}
     run = parse(from_json(text), "report")
-    _write(options, Contents(run, known, *evidence, failures, about.findings, installed_versions(), whole, own))
-    if options.json is not None:
-        write_text(options.json, text)
-    return exit_code_of(last.results)
+    contents = Contents(run, known, *evidence, failures, about.findings, installed_versions(), whole, own)
+    unwritten = [] if options.json is None else write_files([(options.json, text)])
+    unwritten += _write(options, contents)
+    complain(*unwritten)
+    return Exit.BAD_INPUT if unwritten else exit_code_of(last.results)
 
 
-def _write(options: ReportOptions, contents: Contents) -> None:
+def _write(options: ReportOptions, contents: Contents) -> list[str]:
+    """Write or print the document; a sentence if its file could not be written after all."""
     document = blocks(contents)
     if options.out is None:
         print(markdown(document), end="")
-    else:
-        write_text(options.out, RENDERERS[options.out.suffix](document))
+        return []
+    return write_files([(options.out, RENDERERS[options.out.suffix](document))])

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 
 from generators.user_data import load
 from reference_attention.errors import InvalidInput
-from reference_attention.files import check_directory, write_text
+from reference_attention.files import check_directory
 from theorems.command.badge import badge_text
-from theorems.command.common import check_targets, complain
+from theorems.command.common import check_targets, complain, write_files
 from theorems.command.junit import junit_xml
 from theorems.command.sarif import sarif_text
 from theorems.command.subcommands import VerifyOptions
@@ -169,7 +169,7 @@ class Report:
             data = options.data or f"{self._examples} examples, seed {options.seed}"
             known = file_text(last.results, f"{kernel or 'theorems verify'} on {data}", self._known.reasons)
             texts.append((options.write_known_failures, known))
-        unwritten = _write((path, text) for path, text in texts if path is not None and text)
+        unwritten = write_files((path, text) for path, text in texts if path is not None and text)
         self._print(found, reproduce)
         if options.emit_test is not None:
             self.out.print(describe_tests(unknown, options.emit_test), soft_wrap=True)
@@ -215,17 +215,6 @@ class Report:
         except InvalidInput as error:
             return f"The case could not be written: {error}"
         return f"Reproduce with: theorems verify {shlex.quote(result.id)} --data {shlex.quote(str(path))}{options}"
-
-
-def _write(texts: Iterable[tuple[Path, str]]) -> list[str]:
-    """Write files; a sentence for each that could not be written after all."""
-    sentences = []
-    for path, text in texts:
-        try:
-            write_text(path, text)
-        except InvalidInput as error:
-            sentences.append(str(error))
-    return sentences
 
 
 def exit_code_of(results: Sequence[Result]) -> int:

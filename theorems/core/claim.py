@@ -41,6 +41,10 @@ class Form(StrEnum):
     """The next-order term, predicted in closed form."""
 
 
+UNBOUNDED = "the bound of its rounding is infinite, which allows everything"
+"""Why a claim with an infinite tolerance is undecided."""
+
+
 @dataclass(frozen=True)
 class Claim:
     """One named inequality or limit: it holds when ``slack ≥ −tolerance``.
@@ -77,13 +81,15 @@ class Claim:
             raise ValueError(f"claim {self.name}: no tolerance named {self.why!r} is declared")
         if self.tolerance < 0:
             raise ValueError(f"claim {self.name}: its tolerance is {self.tolerance:.6g}; none is negative")
+        if np.isposinf(self.tolerance) and not self.undecided:
+            object.__setattr__(self, "undecided", UNBOUNDED)
 
     @property
     def verdict(self) -> Verdict:
-        """Upheld, falsified or inconclusive. A NaN says nothing, nor does an infinite tolerance: it allows everything.
+        """Upheld, falsified or inconclusive. A NaN says nothing.
         What is under test and returns none where a number is due is falsified by :class:`NotANumber`.
         """
-        if self.undecided or np.isposinf(self.tolerance) or np.isnan(self.slack) or np.isnan(self.tolerance):
+        if self.undecided or np.isnan(self.slack) or np.isnan(self.tolerance):
             return Verdict.INCONCLUSIVE
         return Verdict.UPHELD if self.slack >= -self.tolerance else Verdict.FALSIFIED
 

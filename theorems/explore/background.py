@@ -89,7 +89,8 @@ class Latest:
                 else:
                     self._hand_on(ticket, take, done)
             except Exception as error:
-                self._hand_on(ticket, failed, error)
+                if not self._ended:
+                    self._hand_on(ticket, failed, error)
 
     def _hand_on(self, ticket: int, take: Callable[[Any], None], result: Any) -> None:
         def call() -> None:

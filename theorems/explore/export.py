@@ -17,6 +17,22 @@ from theorems.explore.verdicts import assumptions_of, plan
 from theorems.run.findings import NamedFinding
 from theorems.run.verify import nothing
 
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'unsafe-inline' 'unsafe-eval'",  # Bokeh's own, and callbacks, which it compiles
+        "style-src 'unsafe-inline'",
+        "img-src data: blob:",
+        "font-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    )
+)
+"""A browser that reads it loads nothing and sends nothing, whatever stands in the data."""
+EXPORTED = TEMPLATE.replace(
+    "preamble %}", f'preamble %}}<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+)
+
 
 def document_of(state: State, assumptions: Sequence[NamedFinding], verdicts: str = "", said: str = "") -> Document:
     """The page as a Bokeh document.
@@ -44,4 +60,4 @@ def page_html(state: State) -> str:
     units = plan(state.case)
     verdicts = statements_html(units, {k: unit.run(nothing) for k, unit in enumerate(units)})
     document = document_of(state, assumptions_of(state.case), verdicts)
-    return file_html(document, INLINE, document.title, template=TEMPLATE, suppress_callback_warning=True)
+    return file_html(document, INLINE, document.title, template=EXPORTED, suppress_callback_warning=True)

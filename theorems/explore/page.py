@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -52,8 +52,7 @@ class Page:
         self._units: list[StatementOnData] = []
         self._said: dict[int, Said] = {}
         self._pool = Pool(1)
-        deliver = document.add_next_tick_callback
-        self._pictures, self._statements = Latest(deliver), Latest(deliver, PAUSE)
+        self._pictures, self._statements = Latest(self._deliver), Latest(self._deliver, PAUSE)
         part, solved = next(parts_of(state))
         self.view: View = solved.view
         self._draw(part, solved)
@@ -100,6 +99,11 @@ class Page:
     def refuse(self, error: InvalidInput) -> None:
         """Stay as it was, with a sentence on what cannot be done."""
         self.change(self.state, str(error))
+
+    def _deliver(self, call: Callable[[], None]) -> None:
+        """Have something done in the thread of the document; a tab that was closed meanwhile has none."""
+        with suppress(AttributeError, RuntimeError):
+            self.document.add_next_tick_callback(call)
 
     def close(self) -> None:
         """The tab is gone: nothing works on."""

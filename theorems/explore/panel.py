@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 
 from theorems.core.claim import Verdict
 from theorems.explore.look import KIND_COLORS, RULE_COLORS
 from theorems.explore.verdicts import OPEN, Said, StatementOnData
+from theorems.report.html import escape
 from theorems.run.findings import NamedFinding
 from theorems.run.registry.suite import statements
 from theorems.run.tables import HOLDS

@@ -6,6 +6,7 @@ could have a browser make, are refused before anything reads them, and web socke
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,9 @@ from bokeh.document import Document
 from bokeh.resources import Resources
 from bokeh.server.server import BaseServer
 from bokeh.server.tornado import BokehTornado
+from bokeh.util.token import get_session_id, get_token_payload
 from tornado.httpserver import HTTPServer
+from tornado.httputil import HTTPServerRequest
 from tornado.ioloop import IOLoop
 from tornado.netutil import bind_sockets
 from tornado.routing import HostMatches, Rule, RuleRouter
@@ -43,6 +46,24 @@ class _Server(BokehTornado):  # type: ignore[misc]  # bokeh is not looked into
         return found
 
 
+class _Ours(HostMatches):
+    """Requests for this host; those of a web socket with the token of a session, or what looks like one."""
+
+    def __init__(self) -> None:
+        super().__init__(f"^({'|'.join(map(re.escape, (HOST, 'localhost')))})$")
+
+    def match(self, request: HTTPServerRequest) -> dict[str, Any] | None:
+        """Return what the router needs; None for what is not answered."""
+        for protocol in request.headers.get("Sec-WebSocket-Protocol", "").split(",")[1:]:
+            try:
+                get_session_id(protocol.strip())
+                get_token_payload(protocol.strip())
+            except Exception:  # bokeh raises what it likes
+                return None
+        found: dict[str, Any] | None = super().match(request)
+        return found
+
+
 class ExploreServer:
     """A server of pages on a state; one for each tab.
 
@@ -63,7 +84,7 @@ class ExploreServer:
         origins = [f"{HOST}:{port}", f"localhost:{port}"]
         application = Application(FunctionHandler(_page_maker(state)))
         inner = _Server({"/": application}, prefix=token, extra_websocket_origins=origins, use_index=False)
-        hosts = RuleRouter([Rule(HostMatches(rf"^({'|'.join((HOST, 'localhost'))})$"), inner)])
+        hosts = RuleRouter([Rule(_Ours(), inner)])
         http = HTTPServer(hosts)
         http.add_sockets(sockets)
         self.loop = IOLoop.current()

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float64, Int64, UInt8
 
 from reference_attention.errors import InvalidInput
+from reference_attention.files import read_bytes
 
 PATCH = 2
 """Side of a patch: 4×4 patches of a digit, 16×16 of an image of CIFAR-10, as in the paper."""
@@ -95,10 +96,7 @@ def cifar_10(folder: Path) -> Images:
 
 
 def _batch(path: Path) -> tuple[UInt8[np.ndarray, "n s s c"], Int64[np.ndarray, "n"]]:
-    try:
-        held = np.fromfile(path, dtype=np.uint8)
-    except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read ({error.strerror or error}).") from None
+    held = np.frombuffer(read_bytes(path, "a batch of CIFAR-10"), dtype=np.uint8)
     if held.size == 0 or held.size % RECORD or (held[::RECORD] > 9).any():
         raise InvalidInput(
             f"{path}: is no batch of CIFAR-10, records of {RECORD} bytes that begin with a class 0 to 9."

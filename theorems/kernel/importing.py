@@ -16,6 +16,7 @@ from typing import Any
 
 from max_margin_theorems.hidden import shadowing_warning
 from reference_attention.errors import InvalidInput
+from reference_attention.files import read_bytes
 
 SIGNATURE = "(query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m)"
 LIBRARIES = ("jax", "numpy")
@@ -63,10 +64,10 @@ def _module_in(file: Path) -> ModuleType:
     """The module of a file, run once as long as it is the same.
 
     Raises:
-        FileNotFoundError: there is none.
+        InvalidInput: it cannot be read.
     """
     path = file.resolve()
-    name = f"attention_in_{hashlib.sha256(path.read_bytes() + str(path).encode()).hexdigest()[:16]}"
+    name = f"attention_in_{hashlib.sha256(read_bytes(path, 'a Python file') + os.fsencode(path)).hexdigest()[:16]}"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, path)
         assert spec is not None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import html as markup
 import re
-from html import escape
 
+from reference_attention.errors import printable
 from theorems.core.claim import Verdict
 from theorems.report.document import (
     Block,
@@ -99,6 +100,11 @@ def _inline(text: Text) -> str:
     if isinstance(text, Reference):
         return f'<a href="#{_anchor(text)}"><code>{escape(text)}</code></a>'
     return f"<code>{escape(text)}</code>" if isinstance(text, Code) and text else escape(text)
+
+
+def escape(text: str) -> str:
+    """Nothing in the text is markup, or hidden."""
+    return markup.escape(printable(text, lines=True))
 
 
 def _anchor(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from reference_attention.errors import printable
 from theorems.report.document import (
     Block,
     Code,
@@ -34,7 +35,7 @@ def _block(block: Block) -> str:
     if isinstance(block, Listing):
         longest = max((len(run) for run in re.findall("`+", block.text)), default=0)
         fence = "`" * max(3, longest + 1)
-        return f"{fence}{block.language}\n{block.text.rstrip()}\n{fence}"
+        return f"{fence}{block.language}\n{printable(block.text.rstrip(), lines=True)}\n{fence}"
     if isinstance(block, Picture):
         return _escape(block.caption)
     if isinstance(block, Folded):
@@ -56,7 +57,7 @@ def _inline(text: Text) -> str:
 
 
 def _code(text: str) -> str:
-    one_line = " ".join(text.split())
+    one_line = printable(" ".join(text.split()))
     longest = max((len(run) for run in re.findall("`+", one_line)), default=0)
     marks = "`" * (longest + 1)
     space = " " if longest else ""
@@ -65,5 +66,5 @@ def _code(text: str) -> str:
 
 def _escape(text: str) -> str:
     """Nothing in the text is markup; underscores within a word are none to begin with. Spaces at its ends stay."""
-    marked = re.sub(r"([\\`*<>\[\]])", r"\\\1", re.sub(r"\s+", " ", text))
+    marked = re.sub(r"([\\`*<>\[\]])", r"\\\1", printable(re.sub(r"\s+", " ", text)))
     return re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", marked)

@@ -133,9 +133,16 @@ class AttentionAt:
 
     @cached_property
     def _log_factors(self) -> Any:
-        """log(|ℓ'_i| s_t e^m), −∞ at the token that keys are taken relative to and at its duplicates; (b, n, T)."""
+        """log(|ℓ'_i| s_t e^m), −∞ at the token that keys are taken relative to and at its duplicates; (b, n, T).
+
+        Likewise where all scores of an input are equal: its terms are 0 exactly, and in the unit of others that are far
+        smaller this factor overflows.
+        """
         slopes: Any = self.log_slopes
-        return np.where(self.distinct_keys, self.log_weights + slopes[..., None] + self._spreads[0], -np.inf)
+        one_score = np.ptp(self.problem.scores, axis=-1)[:, None] == 0
+        return np.where(
+            self.distinct_keys & ~one_score, self.log_weights + slopes[..., None] + self._spreads[0], -np.inf
+        )
 
     @cached_property
     def log_scale(self) -> Float64[np.ndarray, "b"]:

@@ -21,6 +21,7 @@ class Heading:
         id, title, source, assumptions, kernel, file, survives: as of the :class:`theorems.core.statement.Statement`.
         own_assumptions: titles of the assumptions that are not the suite's, by id.
         tolerances: those that its file declares; of a statement in a file only.
+        about: what its cases are.
         lost: why its file could not be read, where reading it ended the process.
     """
 
@@ -34,6 +35,7 @@ class Heading:
     own_assumptions: Mapping[str, str] = field(default_factory=dict)
     tolerances: Mapping[str, Tolerance] = field(default_factory=dict)
     lost: str = ""
+    about: str = ""
 
 
 def heading_of(statement: Statement) -> Heading:
@@ -49,6 +51,7 @@ def heading_of(statement: Statement) -> Heading:
         dict(statement.survives),
         own,
         tolerances_of(statement) if statement.file else {},
+        about=statement.about.noun,
     )
 
 

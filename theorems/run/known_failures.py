@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from reference_attention.errors import InvalidInput
+from reference_attention.files import read_text
 from theorems.core.claim import Verdict
 from theorems.run.registry.suite import capabilities, statements
 from theorems.run.result import Result
@@ -77,10 +78,9 @@ def read(path: Path, ids: Iterable[str]) -> KnownFailures:
         InvalidInput: it cannot be read; a line with an unknown id, one without a reason, two of the same id.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise InvalidInput(f"--known-failures: {path} cannot be read ({why}); give a text file.") from None
+        text = read_text(path, "a text file")
+    except InvalidInput as error:
+        raise InvalidInput(f"--known-failures: {error}") from None
     known = set(ids)
     reasons: dict[str, str] = {}
     claims: dict[str, int] = {}

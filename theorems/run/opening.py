@@ -76,6 +76,7 @@ def headings(ids: Sequence[str], sandbox: Sandbox) -> list[Heading]:
 
 def findings_on(given: Given, chosen: Sequence[Heading], sandbox: Sandbox) -> list[NamedFinding]:
     """Which assumptions of the statements hold on data; of predicates that end their process, how."""
+    chosen = [one for one in chosen if one.about == given.case.noun]
     found = findings(given, (), {id for one in chosen for id in one.assumptions})
     seen: set[tuple[str, str]] = set()  # of an installed paper one assumption is that of several statements
     for one in chosen:

@@ -365,7 +365,7 @@ def _parse(content: bytes) -> _Message:
         raise ValueError("no message")
     number, word, value = message
     kinds = {"begun": type(None), "progressed": int, "so far": dict, "finished": dict, "failed": str}
-    if type(value) is not kinds.get(word) or (word == "progressed" and not 0 <= value < 1 << 53):
+    if type(value) is not kinds.get(word) or (type(value) is int and not 0 <= value < 1 << 53):
         raise ValueError("no message")
     return number, word, value
 

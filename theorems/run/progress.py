@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+from reference_attention.errors import printable
 from theorems.run.events import CaseDone, Event, Handler, Notice, Started, UnitDone
 
 PATIENCE = 30.0
@@ -64,7 +65,7 @@ class Bars:
                 self._bars.start()
             case CaseDone(id, done):
                 if id not in self._tasks:
-                    self._tasks[id] = self._bars.add_task(id, total=self._of[id])
+                    self._tasks[id] = self._bars.add_task(printable(id), total=self._of[id])
                 self._bars.update(self._tasks[id], completed=done)
             case UnitDone(result):
                 if result.id in self._tasks:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from generators.user_data import Given
+from reference_attention.errors import InvalidInput
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.run.description import Description, Heading
@@ -178,7 +179,13 @@ class Session:
         if not ids:
             known = select_statements((), of_kernels=request.capabilities, subject=given.case if given else None)
             ids = tuple(one.id for one in known if one.id not in request.left_out)
-        return headings(ids, sandbox)
+        chosen = headings(ids, sandbox)
+        if given and request.ids and not any(one.lost or one.about == given.case.noun for one in chosen):
+            raise InvalidInput(
+                f"--data: {given.case.name} holds {given.case.noun}, and {chosen[0].id} is about {chosen[0].about};"
+                " give data of that kind, or another statement."
+            )
+        return chosen
 
     def _identity(self, chosen: list[Heading], kernel: str | None) -> dict[str, Any]:
         """What the results depend on."""

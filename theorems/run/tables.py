@@ -17,7 +17,7 @@ from generators.attention_call import AXES, AttentionCall
 from generators.case import Case
 from generators.subject import Subject, shown_array
 from generators.user_data import subject_of
-from reference_attention.errors import InvalidInput
+from reference_attention.errors import InvalidInput, printable
 from reference_attention.files import from_json
 from theorems.core.claim import Verdict
 from theorems.run.findings import NamedFinding
@@ -57,13 +57,29 @@ class _Forgiving:
         return getattr(self._stream, name)
 
 
+class PlainConsole(Console):
+    """A console on which foreign names are seen and do nothing, whoever prints them."""
+
+    def print(self, *objects: Any, **how: Any) -> None:
+        """Print as rich does, without control characters in texts."""
+        super().print(*(_visible(one) for one in objects), **how)
+
+
+def _visible(shown: Any) -> Any:
+    if isinstance(shown, str):
+        return printable(shown, lines=True)
+    if isinstance(shown, Text) and (plain := printable(shown.plain, lines=True)) != shown.plain:
+        return Text(plain, shown.style, no_wrap=shown.no_wrap)
+    return shown
+
+
 def console(*, stderr: bool = False) -> Console:
     """A console that prints brackets and numbers as they are, without control characters when piped."""
     stream: Any = _Forgiving(sys.stderr) if stderr else sys.stdout
     plain: dict[str, Any] = {"file": stream, "markup": False, "emoji": False, "highlight": False}
-    made = Console(**plain)
+    made = PlainConsole(**plain)
     # Nobody's window is 80 columns wide in a log file.
-    return made if made.is_terminal else Console(**plain, width=160, no_color=True, force_terminal=False)
+    return made if made.is_terminal else PlainConsole(**plain, width=160, no_color=True, force_terminal=False)
 
 
 def column_table(
@@ -80,14 +96,14 @@ def column_table(
         side: Any = "right" if column in right else "left"
         table.add_column(column, justify=side, overflow="fold", no_wrap=column in whole)
     for row in rows:
-        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+        table.add_row(*(Text(printable(cell)) if isinstance(cell, str) else _visible(cell) for cell in row))
     return table
 
 
 def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]], rule: Sequence[str] = ()) -> str:
     """The same for a document; ``rule`` says where columns are aligned, if not left."""
     lines = [columns, rule or ("---",) * len(columns), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(printable(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def results_table(results: Sequence[Result]) -> Table:
@@ -144,7 +160,7 @@ def print_counts(out: Console, results: Iterable[Result]) -> None:
 
 def _print_lines(out: Console, lines: Iterable[str]) -> None:
     for line in lines:
-        out.print(Text(line), soft_wrap=True)
+        out.print(line, soft_wrap=True)
 
 
 def print_failures(out: Console, results: Iterable[Result], reproduce: Callable[[Result], str]) -> None:

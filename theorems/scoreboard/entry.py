@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from reference_attention.errors import InvalidInput
+from reference_attention.files import read_text
 from theorems.kernel.source import KernelSource
 
 OURS = Path(__file__).parent / "kernels.toml"
@@ -85,9 +86,9 @@ def read_entries(path: Path = OURS) -> list[Entry]:
         InvalidInput: it cannot be read, is no TOML, or lists no kernels in the form above.
     """
     try:
-        held = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidInput(f"--kernels: {path} cannot be read ({error.strerror or error}).") from None
+        held = tomllib.loads(read_text(path, "a TOML file"))
+    except InvalidInput as error:
+        raise InvalidInput(f"--kernels: {error}") from None
     except ValueError as error:
         raise InvalidInput(f"--kernels: {path} is no TOML ({error}).") from None
     listed = held.get("kernel")

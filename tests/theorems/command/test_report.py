@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import signal
 from dataclasses import replace
@@ -338,3 +340,31 @@ def test_ctrl_c_writes_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     assert main(["report", "true", *QUICK, "--out", "report.md"]) == 130
     assert "interrupted; no report is written" in capsys.readouterr().err
     assert not Path("report.md").exists()
+
+
+@fakes
+def test_what_can_be_written_is_where_the_document_cannot(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usual = os.replace
+
+    def full(source: str, target: Path) -> None:
+        if Path(target).suffix == ".md":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        usual(source, target)
+
+    monkeypatch.setattr("reference_attention.files.os.replace", full)
+    assert main(["report", "true", *QUICK, "--out", "r.md", "--json", "r.json"]) == 2
+    assert capsys.readouterr().err.endswith("theorems: r.md: cannot be written (No space left on device).\n")
+    assert json.loads(Path("r.json").read_text())["statements"][0]["verdict"] == "upheld"
+    assert sorted(path.name for path in Path().iterdir()) == ["r.json"]
+
+
+def test_foreign_names_are_seen_and_do_nothing() -> None:
+    name = "\x1b[31m" + "x" * 100_000 + "\u202e"
+    document = [Heading(1, name), paragraph(name, Code(name)), Table((name,), ((name,),)), Listing(name)]
+    for text in (html(document), markdown(document)):
+        assert "\x1b" not in text
+        assert "\u202e" not in text
+        assert "\\x1b[31m" in text.replace("\\\\", "\\").replace("\\[", "[")
+        assert len(text) < 10_000

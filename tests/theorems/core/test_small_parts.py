@@ -12,7 +12,7 @@ from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
 from tests.places import ROOT
 from theorems.core.check import _not_found
-from theorems.core.claim import Claim, Form
+from theorems.core.claim import UNBOUNDED, Claim, Form, Verdict, at_least
 from theorems.core.dataset_claims import query_claims
 from theorems.core.implementation import REFERENCE
 from theorems.core.key_rows import key_rows
@@ -74,3 +74,9 @@ def test_where_counterexamples_lie_in_a_checkout() -> None:
 def test_what_calls_no_kernel_says_so(use: KernelUse) -> None:
     assert not use.called
     assert calls("somewhere", turn=1).called
+
+
+def test_a_claim_with_an_infinite_tolerance_is_undecided_and_says_why() -> None:
+    claim = at_least("any", Form.EXACT, [1.0], [2.0], rounding=[math.inf])
+    assert claim.verdict is Verdict.INCONCLUSIVE
+    assert claim.undecided == UNBOUNDED

@@ -42,7 +42,7 @@ def test_the_right_address_answers_and_no_other_does(address: str) -> None:
         assert answer(address, path)[0] == 404, path
 
 
-@pytest.mark.parametrize("host", ["evil.org", "evil.org:80", "127.0.0.1.evil.org", "192.168.0.1", ""])
+@pytest.mark.parametrize("host", ["evil.org", "evil.org:80", "127.0.0.1.evil.org", "192.168.0.1", "127x0x0x1", ""])
 def test_a_request_for_another_host_is_refused(address: str, host: str) -> None:
     """As a page elsewhere makes it, whose name has been pointed here."""
     status, text = answer(address, Host=host)
@@ -69,6 +69,17 @@ def test_a_web_socket_is_opened_from_its_own_page_alone(address: str, origin: st
     with socket.create_connection((parts.hostname, parts.port), timeout=60) as held:
         held.sendall("\r\n".join(lines).encode())
         assert int(held.recv(100).split()[1]) == status
+
+
+@pytest.mark.parametrize(
+    "token", ["", "junk", "e30", "!", "bnVsbA", "eyJzZXNzaW9uX2lkIjogMSwgIl9femxpYiI6IDN9", "x" * 60000]
+)
+def test_a_token_that_is_none_is_answered_by_nothing(address: str, token: str) -> None:
+    status, text = answer(
+        address, f"{urlsplit(address).path}ws", **{"Sec-WebSocket-Protocol": f"bokeh, {token}", "Upgrade": "websocket"}
+    )
+    assert status in (400, 404)
+    assert "Traceback" not in text
 
 
 def test_it_listens_on_this_machine_alone(address: str) -> None:

@@ -340,3 +340,15 @@ def test_the_reference_is_right_at_scores_of_any_size(loss: str) -> None:
         off = np.abs(at.gradient.value) * 2**14 * EPS * max(1.0, size)
         wrong = equal("gradient", at.gradient_of(REFERENCE, "gradient") + off, at.gradient)
         assert wrong.verdict is Verdict.FALSIFIED
+
+
+def test_terms_that_are_zero_exactly_do_not_overflow_in_the_unit_of_those_that_are_tiny() -> None:
+    """Input 0 has one score, and a slope of 1/2; input 1 has a slope of e⁻⁴⁰⁹⁶, and all of the gradient."""
+    problem = Problem(
+        np.array([[[3.0, -3.0], [-2.5, 0.0]], [[0.0, -1.0], [-2.5, 2.5]]]), np.array([[0.0, 0], [4096, 8192]])
+    )
+    at = AttentionAt(problem, np.array([[0.1, 0.2]]))
+    assert np.isfinite(at.gradient.error).all()
+    claim = equal("gradient", at.gradient_of(REFERENCE, "gradient"), at.gradient)
+    assert claim.verdict is Verdict.UPHELD
+    assert math.isfinite(claim.tolerance)

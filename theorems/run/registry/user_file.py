@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 from reference_attention.errors import InvalidInput
+from reference_attention.files import read_bytes
 from theorems.core.check import line_in
 from theorems.core.statement import Statement
 from theorems.run.registry.suite import statements
@@ -35,7 +36,8 @@ def statement_in_file(id: str) -> Statement:
         InvalidInput: no such file; it cannot be run (with the line); no such name, or one that is no statement.
     """
     shown, name = parts_of(id)
-    file = _load(shown, str(Path(shown).resolve()), _text(Path(shown), "a statement"))
+    text = _text(Path(shown), "a statement")
+    file = _load(shown, str(Path(shown).resolve()), text)
     found = file.find(name)
     return replace(found, id=f"{shown}:{found.id}", file=shown)
 
@@ -56,7 +58,8 @@ def names_in_file(shown: str, what: str) -> dict[str, Any]:
     Raises:
         InvalidInput: no such file, or it cannot be run (with the line).
     """
-    return vars(_module(shown, str(Path(shown).resolve()), _text(Path(shown), what)))
+    text = _text(Path(shown), what)
+    return vars(_module(shown, str(Path(shown).resolve()), text))
 
 
 @dataclass(frozen=True)
@@ -85,14 +88,7 @@ class _File:
 
 
 def _text(path: Path, what: str) -> bytes:
-    try:
-        if path.is_dir():
-            raise InvalidInput(f"{path}: is a directory; give the path of a Python file.")
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise InvalidInput(f"{path}: there is no such file; give PATH.py:NAME of {what}.") from None
-    except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read ({error.strerror or error}).") from None
+    return read_bytes(path, f"PATH.py:NAME of {what}")
 
 
 @lru_cache(maxsize=32)

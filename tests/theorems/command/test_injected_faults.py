@@ -1,0 +1,159 @@
+"""Files that are none, memory that is not there, disks that are full or broken: a sentence, and nothing finished is lost."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from generators.corpus import read_corpus
+from reference_attention.errors import InvalidInput
+from reference_attention.files import read_named_values
+from tests.theorems.fake_statements import install
+from theorems.command.app import main
+from theorems.core.exit_code import Exit
+from theorems.run import known_failures
+from theorems.run.registry.user_file import statement_in_file
+from theorems.scoreboard.entry import read_entries
+
+SPECIAL = {
+    "a device": lambda path: path.symlink_to("/dev/zero"),
+    "a pipe": os.mkfifo,
+    "a directory": Path.mkdir,
+    "a loop": lambda path: path.symlink_to(path),
+    "nothing": lambda path: None,
+    "large": lambda path: path.open("wb").truncate(1 << 34),
+}
+READERS = {
+    ".json": read_named_values,
+    ".npz": read_named_values,
+    ".txt": read_corpus,
+    ".toml": read_entries,
+    ".known": lambda path: known_failures.read(path, ()),
+    ".py": lambda path: statement_in_file(f"{path}:any"),
+}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has other special files")
+@pytest.mark.parametrize("kind", SPECIAL)
+@pytest.mark.parametrize("suffix", READERS)
+def test_every_reader_refuses_what_is_no_file_of_its_kind(tmp_path: Path, kind: str, suffix: str) -> None:
+    path = tmp_path / f"a{suffix}"
+    SPECIAL[kind](path)
+    with pytest.raises(InvalidInput, match=r"a\.\w+: (is |there is no|cannot be read|does not)") as refused:
+        READERS[suffix](path)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("suffix", READERS)
+def test_every_reader_says_that_there_is_no_memory(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / f"a{suffix}"
+    path.write_bytes(b"{}")
+
+    def exhausted(*given: object, **named: object) -> object:
+        raise MemoryError
+
+    with monkeypatch.context() as patch, pytest.raises(InvalidInput, match="does not fit into memory"):
+        patch.setattr("reference_attention.files.os.fstat", exhausted)
+        READERS[suffix](path)
+
+
+STEPS = (
+    "reference_attention.files.tempfile.mkstemp",
+    *(f"os.{name}" for name in ("open", "write", "fsync", "replace")),
+)
+"""What a write is made of."""
+FILES = ["--json", "r.json", "--junit-xml", "r.xml", "--sarif", "r.sarif", "--resume", "r.jsonl"]
+
+
+class Failing:
+    """Calls of a function, one of which fails."""
+
+    def __init__(self, usual: Callable[..., Any], at: int, number: int) -> None:
+        self.usual, self.at, self.number, self.calls = usual, at, number, 0
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        self.calls += 1
+        if self.calls == self.at:
+            raise OSError(self.number, os.strerror(self.number))
+        return self.usual(*given, **named)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("step", STEPS)
+def test_whichever_write_fails_what_is_finished_is_kept(
+    step: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    install(monkeypatch.setattr)
+    command = ["verify", "true", "--examples", "2", "--jobs", "1", *FILES]
+    # The first call is that of a file that cannot be written, which is found out before anything runs.
+    for at in range(1, 30):
+        for path in tmp_path.iterdir():
+            path.unlink()
+        with monkeypatch.context() as patch:
+            failing = Failing(os.open if step == "os.open" else _at(step), at, number)
+            patch.setattr(step, failing)
+            code = main(command)
+        said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("theorems: ")]
+        if failing.calls < at:
+            assert code == Exit.UPHELD
+            assert at > 1
+            return
+        assert code in (Exit.UPHELD, Exit.BAD_INPUT), said
+        assert len(said) <= 1, said
+        assert said or code == Exit.UPHELD
+        there = {path.name for path in tmp_path.iterdir()}
+        assert there <= {"r.json", "r.xml", "r.sarif", "r.jsonl"}, there
+        if said and "before" not in said[0] and code == Exit.BAD_INPUT and "r.jsonl" not in said[0]:
+            assert len(there) >= 1
+        for name in there & {"r.json", "r.sarif"}:
+            json.loads((tmp_path / name).read_text())
+        if "r.xml" in there:
+            ElementTree.parse(tmp_path / "r.xml")
+        assert main(command) == Exit.UPHELD
+        assert capsys.readouterr().err.count("cannot") == 0
+    raise AssertionError(f"{step} is called without end")
+
+
+def _at(step: str) -> Callable[..., Any]:
+    if step.startswith("os."):
+        found: Callable[..., Any] = getattr(os, step.removeprefix("os."))
+        return found
+    import tempfile
+
+    return tempfile.mkstemp
+
+
+def test_data_of_another_kind_are_refused_in_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("corpus.txt").write_text("the cat sat on the mat")
+    assert main(["verify", "theorem-2", "--data", "corpus.txt", "--jobs", "1"]) == Exit.BAD_INPUT
+    said = "theorems: --data: corpus.txt holds contexts with next tokens, and theorem-2 is about a problem; "
+    assert capsys.readouterr().err == f"{said}give data of that kind, or another statement.\n"
+
+
+@pytest.mark.parametrize("option", ["--json", "--junit-xml", "--resume", "--out", "--data"])
+def test_names_that_no_file_can_have(
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("x" * 300, os.fsdecode(b"\xff/\x1b[31m.json")):
+        code = main(["verify", "lemma-11", "--examples", "1", "--jobs", "1", option, name])
+        err = capsys.readouterr().err
+        assert "internal error" not in err
+        assert "\x1b" not in err
+        if code != Exit.UPHELD:
+            assert code == Exit.BAD_INPUT
+            assert len(err.splitlines()) == 1
