@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from functools import cache
 
+import numpy as np
 import pytest
 
 from generators.case import Case
 from tests.theorems.token_selection.path_cases import statement
+from theorems.bounded import exact
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.faults import FAULTS
 from theorems.run.verify import draw_cases
+from theorems.steepest_descent.lengths import length_of
 
 ONE, MARGIN = "steepest-one-input", "steepest-from-a-margin"
 MIRRORS = ("mirror-one-input", "mirror-from-a-margin")
@@ -85,3 +88,12 @@ def test_faults_in_mirror_descent_are_caught(id: str, fault: str) -> None:
 
 def test_plain_steps_for_normalized_ones_are_caught() -> None:
     assert falsifies(MIRRORS[0], FAULTS["mirror-otherwise-normalized"].implementation, "iterate-is-a-mirror-step")
+
+
+@pytest.mark.parametrize("norm", [1.25, 1.5, 3.0])
+def test_lengths_are_known_with_subnormal_entries(norm: float) -> None:
+    """As the errors of coordinates of zero are."""
+    for small in (0.0, 5e-324, 1e-310, 1e-290):
+        length = length_of(exact(np.array([3.0, small, -4.0])), norm)
+        assert float(length.value) == pytest.approx(np.linalg.norm([3, 4], ord=norm), rel=1e-14)
+        assert float(length.error) < 1e-13
