@@ -12,6 +12,9 @@ from theorems.bounded import Bounded, exact, value_of
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.singular_values import nuclear_norm, singular_values
 
+NEGLIGIBLE = 2.0**-900
+"""Entries below that share of the largest count for nothing but an error."""
+
 
 def length_of(x: Any, norm: Norm) -> Numbers:
     """‖x‖ over the last axis; of numbers with an error, that of their values, and that of the errors as its error."""
@@ -30,8 +33,14 @@ def length_of(x: Any, norm: Norm) -> Numbers:
         return np.linalg.norm(x, axis=-1)
     # In units of the largest entry, a float taken as exact: nothing overflows.
     unit = np.max(value_of(size), axis=-1)
-    scaled = np.log(size / np.where(unit > 0, unit, 1.0)[..., None]) * norm
-    total = np.maximum(np.sum(np.exp(scaled), axis=-1), 1.0)
+    share: Any = size / np.where(unit > 0, unit, 1.0)[..., None]
+    # Of a subnormal number the logarithm is not known; what it adds to the sum is.
+    negligible = np.asarray((value_of(size) > 0) & (value_of(size) < NEGLIGIBLE * unit[..., None]))
+    scaled = np.log(np.where(negligible, 1.0, share)) * norm
+    terms: Any = np.where(negligible, 0.0, np.exp(scaled))
+    total = np.maximum(np.sum(terms, axis=-1), 1.0)
+    if negligible.any():
+        total = total.widen(NEGLIGIBLE * np.sum(negligible, axis=-1))
     return np.exp(np.log(total) / norm) * unit
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from functools import cache
 
+import numpy as np
 import pytest
 
 from generators.case import Case
 from reference_attention.problem import Problem
 from tests.theorems.token_selection.path_cases import statement
+from theorems.bounded import exact
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.faults import FAULTS
 from theorems.run.verify import draw_cases
+from theorems.steepest_descent.lengths import length_of
 
 ONE, MARGIN = "steepest-one-input", "steepest-from-a-margin"
 MIRRORS = ("mirror-one-input", "mirror-from-a-margin")
@@ -93,3 +96,12 @@ def test_a_start_that_floats_do_not_resolve_is_said_by_a_claim_of_its_own_statem
     outcome = check(statement("mirror-from-a-margin"), Case(problem), REFERENCE)
     assert outcome.verdict is Verdict.INCONCLUSIVE
     assert outcome.reason.startswith("dual-climbs: the start needs a margin of 1e+05")
+
+
+@pytest.mark.parametrize("norm", [1.25, 1.5, 3.0])
+def test_lengths_are_known_with_subnormal_entries(norm: float) -> None:
+    """As the errors of coordinates of zero are."""
+    for small in (0.0, 5e-324, 1e-310, 1e-290):
+        length = length_of(exact(np.array([3.0, small, -4.0])), norm)
+        assert float(length.value) == pytest.approx(np.linalg.norm([3, 4], ord=norm), rel=1e-14)
+        assert float(length.error) < 1e-13
