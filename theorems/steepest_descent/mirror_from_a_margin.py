@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -47,6 +48,7 @@ class MirrorConstants(MarginConstants):
     """
 
     geometry: Geometry
+    unresolved: ClassVar[str] = CLIMBS
 
     @cached_property
     def p_mm(self) -> Numbers:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float64
@@ -39,10 +39,12 @@ class MarginConstants:
     Attributes:
         problem: keys, scores, loss.
         svm: p_mm.
+        unresolved: the claim that is undecided where floats do not resolve the margin that a start needs.
     """
 
     problem: Problem
     svm: MaxMargin
+    unresolved: ClassVar[str] = KEPT
 
     @cached_property
     def others(self) -> Bool[np.ndarray, "n T"]:
@@ -119,7 +121,7 @@ class MarginConstants:
         found = self.kappa + self.region
         if not (float(value_of(found)) < LARGEST and float(np.max(found.error)) < 1):
             why = f"the start needs a margin of {float(value_of(found)):.3g}, where float64 resolves no step"
-            raise Undecided(KEPT, why, Form.EFFECTIVE)
+            raise Undecided(self.unresolved, why, Form.EFFECTIVE)
         return found
 
     def margins(self, p: Any) -> Numbers:
