@@ -23,6 +23,7 @@ from theorems.core.claim import Claim, Verdict, until_undecided
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.curves.followed_flow import FLOW_PREMISES
 from theorems.curves.margin_points import starts_with_margin, with_least_margin
+from theorems.run.registry.lookup import statement_named
 from theorems.token_selection.global_paths.descent_from_a_margin import (
     CLIMBS_ALONG,
     CORRELATION,
@@ -205,3 +206,13 @@ def test_where_rounding_leaves_no_point_beyond_the_edge_nothing_is_decided(monke
     claim = claims_of("descent-from-a-margin", UNEVEN, REFERENCE)["climbs-along-p_mm"]
     assert claim.verdict is Verdict.INCONCLUSIVE
     assert "rounding leaves no point a margin" in claim.undecided
+
+
+@pytest.mark.parametrize(
+    ("id", "claim"), [("descent-from-a-margin", "margin-is-kept"), ("mirror-from-a-margin", "dual-climbs")]
+)
+def test_a_margin_that_no_float_resolves_leaves_a_claim_of_the_statement_undecided(id: str, claim: str) -> None:
+    keys = [[[1.0, 0.0], [0.0, 0.0]], [[1.0, 0.5], [0.0, 0.0]]]
+    problem = Problem(keys, [[4e4, -1.0], [1.0, 0.0]], "logistic")
+    outcome = check(statement_named(id), Case(problem), REFERENCE)
+    assert outcome.reason.startswith(f"{claim}: the start needs a margin of 4e+04"), outcome.reason
