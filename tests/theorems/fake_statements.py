@@ -121,8 +121,8 @@ def install(put: Callable[[object, str, object], object] = setattr, fakes: dict[
 
 WORKER = """
 import sys; sys.path[:] = sys.argv[2:]
-from theorems.run.worker import end_with_parent, serve
-end_with_parent()  # what follows takes longer to import than an orphan may live
+from theorems.run.worker import serve, watch
+watch()  # what follows takes longer to import than an orphan may live
 from tests.theorems.fake_statements import install; install(); serve()
 """
 

@@ -51,7 +51,7 @@ AT_A_LOOK = 1000
 """Messages that are taken between two looks at signals and clocks."""
 WAITING = 16
 """Messages that wait to be taken; a process that sends more waits, too."""
-PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from theorems.run.worker import serve; serve()"
+PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from theorems.run.worker import serve, watch; watch(); serve()"
 """What a process runs, given the id of this one: it imports what this one would."""
 
 Tell = Callable[[int, str, Any], None]

@@ -58,7 +58,6 @@ def serve() -> None:
     imported, null), ``progressed`` (steps done), ``so far`` (what the unit need not do again, an object), and at last
     ``finished`` (the result, an object) or ``failed`` (why, a text).
     """
-    watch_over_itself()
     incoming, outgoing = _channel()
     received: SimpleQueue[tuple[int, bytes, bool]] = SimpleQueue()
     threading.Thread(target=_receive, args=(incoming, received), daemon=True).start()
@@ -148,7 +147,7 @@ def single_threaded() -> None:
         torch.set_num_threads(1)
 
 
-def watch_over_itself() -> None:
+def watch() -> None:
     """End with the parent, whatever is done here, and with it all processes that were started here.
 
     Linux only: this process becomes two, of which the caller is the one that works. The other one adopts whatever

@@ -1,4 +1,4 @@
-"""Files that are none, memory that is not there, disks that are full or broken: a sentence, and nothing finished is lost."""
+"""Files that are none, memory that is gone, disks that are full or broken: a sentence, and nothing finished is lost."""
 
 from __future__ import annotations
 
@@ -62,9 +62,10 @@ def test_every_reader_says_that_there_is_no_memory(
     def exhausted(*given: object, **named: object) -> object:
         raise MemoryError
 
-    with monkeypatch.context() as patch, pytest.raises(InvalidInput, match="does not fit into memory"):
+    with monkeypatch.context() as patch:
         patch.setattr("reference_attention.files.os.fstat", exhausted)
-        READERS[suffix](path)
+        with pytest.raises(InvalidInput, match="does not fit into memory"):
+            READERS[suffix](path)
 
 
 STEPS = (

@@ -146,3 +146,21 @@ def test_a_pause_waits_for_the_last_of_many_requests() -> None:
     assert done.wait(10)
     latest.close()
     assert begun == [4]
+
+
+def test_a_page_whose_tab_is_closed_before_its_work_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("bokeh")
+    from bokeh.document import Document
+
+    from theorems.explore.page import Page
+
+    failures: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", failures.append)
+    document = Document()
+    page = Page(document, state_named("figure-1a"))
+    document.callbacks.destroy()  # what the server does first
+    page.change(page.state)
+    page.close()
+    page._pictures.join(30.0)
+    page._statements.join(30.0)
+    assert not failures

@@ -222,7 +222,7 @@ def test_a_failure_is_told_by_its_sentence_and_what_is_open_by_its_reason() -> N
 def test_a_list_in_another_encoding_is_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "known.txt"
     path.write_bytes(b"\xff\xfe lemma-3")
-    with pytest.raises(InvalidInput, match=r"cannot be read \('utf-8' codec"):
+    with pytest.raises(InvalidInput, match=r"is not UTF-8 text; save it as UTF-8"):
         read(path, ["lemma-3"])
 
 

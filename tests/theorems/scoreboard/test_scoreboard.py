@@ -145,7 +145,7 @@ def test_a_list_that_cannot_be_used_is_one_sentence(text: str, said: str, tmp_pa
     (tmp_path / "k.toml").write_text(text, encoding="utf-8")
     with pytest.raises(InvalidInput, match=rf"--kernels: .*{said}"):
         read_entries(tmp_path / "k.toml")
-    with pytest.raises(InvalidInput, match="cannot be read"):
+    with pytest.raises(InvalidInput, match="there is no such file"):
         read_entries(tmp_path / "absent.toml")
 
 
