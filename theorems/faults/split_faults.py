@@ -33,9 +33,15 @@ class OtherSplit:
         return REFERENCE.replace("", own={score_split: OtherSplit(self.change, size).split})
 
 
-def _as(kind: type[ScoreSplit], split: ScoreSplit) -> Any:
-    """The split as one of another class."""
-    return kind(*(getattr(split, field.name) for field in fields(ScoreSplit)))
+@dataclass(frozen=True)
+class As:
+    """The split with another method, which a class of splits has."""
+
+    kind: type[ScoreSplit]
+
+    def __call__(self, split: ScoreSplit, size: float) -> ScoreSplit:
+        """The changed split."""
+        return self.kind(*(getattr(split, field.name) for field in fields(ScoreSplit)))
 
 
 def _weight_negated(split: ScoreSplit, size: float) -> ScoreSplit:
@@ -121,30 +127,6 @@ class _BoundsAlways(ScoreSplit):
         return True
 
 
-def _of_all_tokens(split: ScoreSplit, size: float) -> ScoreSplit:
-    return _as(_OfAllTokens, split)
-
-
-def _copies_once(split: ScoreSplit, size: float) -> ScoreSplit:
-    return _as(_CopiesOnce, split)
-
-
-def _tied_inputs_alone(split: ScoreSplit, size: float) -> ScoreSplit:
-    return _as(_TiedInputsAlone, split)
-
-
-def _rest_at_zero(split: ScoreSplit, size: float) -> ScoreSplit:
-    return _as(_RestAtZero, split)
-
-
-def _slope_without_loss(split: ScoreSplit, size: float) -> ScoreSplit:
-    return _as(_SlopeWithoutLoss, split)
-
-
-def _bounds_always(split: ScoreSplit, size: float) -> ScoreSplit:
-    return _as(_BoundsAlways, split)
-
-
 def _fault(name: str, kind: Kind, says: str, change: Any, size: float = 0.0, unit: str = "") -> Fault:
     return Fault(name, kind, says, "unwinnable-scores", OtherSplit(change), size, unit)
 
@@ -155,11 +137,11 @@ SPLIT_FAULTS = (
     _fault("all-tokens-tied", Kind.SETS, "every token is said to tie", _all_tied),
     _fault("direction-not-across-ties", Kind.SVM, "U moves by ε of a row in F", _direction_tilted, 1e-6, "ε"),
     _fault("direction-across-ties-scaled", Kind.SVM, "U is 1 + ε of itself", _direction_scaled, 1e-6, "ε"),
-    _fault("risk-within-of-all-tokens", Kind.RISK, "separated tokens keep their weight in L_F", _of_all_tokens),
-    _fault("risk-within-counts-copies-once", Kind.RISK, "inputs alike count once in L_F", _copies_once),
-    _fault("risk-within-of-tied-inputs", Kind.RISK, "inputs that are won do not count in L_F", _tied_inputs_alone),
-    _fault("finite-part-at-zero", Kind.RUN, "tied tokens are taken to stay at equal weights", _rest_at_zero),
-    _fault("slope-within-without-loss", Kind.GRADIENT, "∇L_F as if ℓ' were −1", _slope_without_loss),
-    _fault("risk-within-always-below", Kind.RISK, "L ≥ L_F whatever separated tokens score", _bounds_always),
+    _fault("risk-within-of-all-tokens", Kind.RISK, "separated tokens keep their weight in L_F", As(_OfAllTokens)),
+    _fault("risk-within-counts-copies-once", Kind.RISK, "inputs alike count once in L_F", As(_CopiesOnce)),
+    _fault("risk-within-of-tied-inputs", Kind.RISK, "inputs that are won do not count in L_F", As(_TiedInputsAlone)),
+    _fault("finite-part-at-zero", Kind.RUN, "tied tokens are taken to stay at equal weights", As(_RestAtZero)),
+    _fault("slope-within-without-loss", Kind.GRADIENT, "∇L_F as if ℓ' were −1", As(_SlopeWithoutLoss)),
+    _fault("risk-within-always-below", Kind.RISK, "L ≥ L_F whatever separated tokens score", As(_BoundsAlways)),
 )
 """Faults in the split of data whose scores cannot all be won."""

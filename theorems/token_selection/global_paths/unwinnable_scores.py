@@ -282,7 +282,8 @@ def share_off(log_odds: Numbers) -> Numbers:
 def rest_claims(at: Within) -> Iterator[Claim]:
     """5., the last of the points being the finite part."""
     split, problem = at.split, at.split.problem
-    slope = np.linalg.norm(at.gradient[-1])
+    # The split's own slope is rounded as well.
+    slope = np.linalg.norm(at.gradient[-1].widen(at.gradient[-1].error))
     reach = np.max(np.linalg.norm(at.rows, axis=-1))
     step = (1 + len(split.level) ** 0.5) * SETTLED
     yield at_least(AT_REST, Form.EFFECTIVE, step * reach * curvature(at)[-1], slope, points="finite part")
