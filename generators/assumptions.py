@@ -26,7 +26,13 @@ from generators.factor_assumptions import definite_imbalance
 from generators.finding import Assumption, Finding
 from generators.general_position import general_position
 from generators.joint_run import descent_selects
-from generators.margin_assumptions import in_cone, locally_optimal, separable, separable_optimal_sets
+from generators.margin_assumptions import (
+    in_cone,
+    locally_optimal,
+    optimal_tokens_tied,
+    separable,
+    separable_optimal_sets,
+)
 from generators.mixing_assumptions import (
     attainable_attention,
     decided_attention,
@@ -76,6 +82,12 @@ ASSUMPTIONS: dict[str, Assumption] = {
             equal_non_optimal_scores,
         ),
         Assumption("separable", "ATT-SVM of the chosen tokens is feasible", "(ATT-SVM)", separable),
+        Assumption(
+            "optimal-tokens-tied",
+            "one token of each input scores strictly highest, and no prompt selects all of these",
+            "added here",
+            optimal_tokens_tied,
+        ),
         Assumption(
             "separable-optimal-sets",
             "ATT-SVM' is feasible: optimal sets are separable from the non-optimal tokens",

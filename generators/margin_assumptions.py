@@ -21,6 +21,7 @@ from jaxtyping import Float64, Int64
 
 from generators.case import Case
 from generators.finding import Finding, entries, format_tokens, fraction, number
+from generators.score_assumptions import strict_optimum
 from reference_attention.exact import LIMB, Dyadic, combination, from_limbs, products, rational
 from reference_attention.outer_keys import Keys, OuterKeys, rational_keys
 from reference_attention.svm.certificate import MOST_LIMBS
@@ -193,6 +194,15 @@ def separable(case: Case) -> Finding:
     if not checked.proven:
         return Finding(None, checked.evidence)
     return Finding(checked.feasible, checked.evidence, checked.exact)
+
+
+def optimal_tokens_tied(case: Case) -> Finding:
+    """One token of each input scores highest, and ATT-SVM of these is infeasible."""
+    strict = strict_optimum(case)
+    if strict.holds is not True:
+        return strict
+    checked = checked_margins(case.problem.exact_keys, case.problem.optimal)
+    return Finding(not checked.feasible if checked.proven else None, checked.evidence, checked.exact)
 
 
 def locally_optimal(case: Case) -> Finding:

@@ -1,8 +1,9 @@
 """Attention where no prompt selects all optimal tokens: which of them are tied for good, and where the prompt goes.
 
-C = {p : (k_iα − k_it)·p ≥ 0 for all t} are the prompts that lose no optimal token α_i. Where ATT-SVM of α is infeasible,
-some tokens tie with α on all of C and one U ∈ C separates the others: the extended supports Ŝ_i of next-token
-prediction (:mod:`.extended_supports`), with a_it = k_it and α_i as what followed; exact, with weights that prove it.
+C = {p : (k_iα − k_it)·p ≥ 0 for all t} are the prompts that lose no optimal token α_i. Where ATT-SVM of α is
+infeasible, some tokens tie with α on all of C and one U ∈ C separates the others: the extended supports Ŝ_i of
+next-token prediction (:mod:`.extended_supports`), with a_it = k_it and α_i as what followed; exact, with weights that
+prove it.
 
 With F the span of the k_iα − k_it, t ∈ Ŝ_i, let x = P_F p and L_F(x) be the risk of attention to Ŝ_i alone. Weights
 within Ŝ_i relative to each other depend on x only, and those off Ŝ_i vanish along U, which leaves x as it is. So
@@ -16,8 +17,8 @@ convex (:attr:`ScoreSplit.convex`).
 
 Along a flow p = x + y with y across F: x comes to rest where ∇L_F = 0 while y grows without bound, and what is left
 of the gradient of y is far below the rounding of that of x. Both are therefore followed apart. With x at rest each
-token t ∉ Ŝ_i costs |ℓ'| s_it (o_i − γ_it) > 0, o_i the score of the mixture, which is the gradient of separable data, so
-y/‖y‖ is looked for at the max-margin direction on F^⊥.
+token t ∉ Ŝ_i costs |ℓ'| s_it (o_i − γ_it) > 0, o_i the score of the mixture, which is the gradient of separable data,
+so y/‖y‖ is looked for at the max-margin direction on F^⊥.
 
 Reference: own; arXiv 2402.18551 for next-token prediction.
 """
@@ -168,7 +169,7 @@ class ScoreSplit:
         for _ in range(STEPS):
             slope, second = self.derivatives_within(x)
             values, vectors = np.linalg.eigh(second)
-            if not (np.isfinite(second).all() and values.min() > 0):
+            if not (np.isfinite(second).all() and (values > 0).all()):
                 return None
             step = vectors @ ((vectors.T @ slope) / values)
             size = reach * float(np.linalg.norm(step))
@@ -290,9 +291,7 @@ def follow_apart(split: ScoreSplit, flow: Flow, records: Float64[np.ndarray, "m"
         relative=further.relative,
         absolute=further.absolute,
         evaluations=flow.evaluations + further.evaluations,
-        _times=lambda: np.append(
-            flow.log_time[: first + 1], np.logaddexp(flow.log_time[first], further.log_time)
-        ),
+        _times=lambda: np.append(flow.log_time[: first + 1], np.logaddexp(flow.log_time[first], further.log_time)),
     )
     end = further.final
     target = split.across @ split.direction

@@ -132,6 +132,7 @@ NEED_OWN_CASES = {
     "decided-neighbours": "generators.direction_cases.pair_cases()",
     "prompt-selects": "generators.joint_cases.joint_cases(non_supports=True)",
     "descent-selects": "generators.joint_cases.joint_cases(non_supports=True)",
+    "optimal-tokens-tied": "generators.tied_cases.tied_cases()",
 }
 """Assumptions that :func:`generators.problems.cases` does not build, and what does."""
 

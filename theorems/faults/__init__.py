@@ -31,6 +31,7 @@ from theorems.faults.path_faults import PATH_FAULTS
 from theorems.faults.risk_faults import RISK_FAULTS
 from theorems.faults.set_faults import SET_FAULTS
 from theorems.faults.size_faults import SIZE_FAULTS
+from theorems.faults.split_faults import SPLIT_FAULTS
 from theorems.faults.svm_faults import SVM_FAULTS
 from theorems.faults.token_faults import TOKEN_FAULTS
 
@@ -55,6 +56,7 @@ _OURS: dict[str, Fault] = {
         *NUCLEAR_FAULTS,
         *JOINT_FAULTS,
         *MIXING_FAULTS,
+        *SPLIT_FAULTS,
     )
 }
 """In attention and in what is made of it, which no paper has to itself."""

@@ -36,6 +36,7 @@ from theorems.token_selection.global_paths import (
     margin_constants,
     theorem_1_regularization_path,
     theorem_2_global_convergence,
+    unwinnable_scores,
 )
 from theorems.token_selection.global_paths.margin_constants import MarginConstants
 from theorems.token_selection.joint_paths import joint_constants
@@ -69,13 +70,14 @@ ANY_SHARE = "the bounds hold wherever Aq < 1; that Aq ≤ ½ only makes β expli
 
 UNDER_THE_LOSS = "E is the bound (G1), far above the loss itself: margins exceed their bound by more than (D_c/D_F)τ"
 AT_ONE_RADIUS = "e^x − 1 ≤ (e − 1)x is an equality at x = E/π_min = 1 alone, and radii of the path are few"
+AT_REST = "Newton's last step is the square of the one before: far shorter than it may be, and so is the slope"
 
 LOG_2 = float(np.log(2.0))
 DESCENT, JOINT = ("descent-from-a-margin",), ("theorem-5", "theorem-6")
 PATH, LOCAL, SEQUENCE = ("theorem-1", "tsvm-frobenius-path"), ("tsvm-local-path",), ("tsvm-sequence",)
 NUCLEAR = ("tsvm-nuclear-path",)
 FACTORED, MIXING = ("tsvm-factored-flow",), ("tsvm-mixing",)
-MIRROR = ("mirror-one-input", "mirror-from-a-margin")
+MIRROR, UNWINNABLE = ("mirror-one-input", "mirror-from-a-margin"), ("unwinnable-scores",)
 STEEPEST, LABELS = ("steepest-one-input", "steepest-from-a-margin"), ("steepest-multiclass", "steepest-momentum")
 NEXT, NEXT_PATH, NEXT_DESCENT, FINITE = (
     (f"ntp-{name}",) for name in ("extended-supports", "path", "descent", "finite-part")
@@ -358,6 +360,9 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant(FINITE, "λ_H", "2λ_H", Limits, "curvature", scaled(2.0)),
     Constant(FINITE, "(1 − e^{−t})/t", "1", ntp_finite_part, "share_kept", _itself),
     Constant(FINITE, "D_c", "0", Limits, "reach", faded),
+    Constant(UNWINNABLE, "c_iΓ_i", "c_iΓ_i/2", unwinnable_scores, "losses_across", scaled(0.5)),
+    Constant(UNWINNABLE, "x/(1 + x)", "half of it", unwinnable_scores, "share_off", scaled(0.5)),
+    Constant(UNWINNABLE, "the bound of ‖∇²L_F‖", "a tenth", unwinnable_scores, "curvature", scaled(0.1), AT_REST),
 )
 """Of all statements that have effective bounds with constants of their own."""
 

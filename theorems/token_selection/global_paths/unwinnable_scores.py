@@ -1,0 +1,301 @@
+"""Attention where no prompt selects all optimal tokens: which tie for good, what stays finite, and where p can go.
+
+Main result: rational weights prove the ties, and the risk comes down to that of attention to tied tokens alone, with a
+bound at every radius.
+
+References: own; Farkas' lemma; arXiv 2402.18551 for next-token prediction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from generators.case import Case
+from generators.tied_cases import tied_cases
+from reference_attention.exact import to_floats
+from reference_attention.floats import EPS
+from reference_attention.next_token.master_problem import MasterProblem
+from reference_attention.next_token.unwinnable_scores import SETTLED, ScoreSplit, score_split
+from reference_attention.problem import Problem
+from theorems.bounded import exact, value_of, with_rounding
+from theorems.core.claim import Claim, Ended, Form, Refuted, Undecided, Verdict, at_least
+from theorems.core.claim_name import premise, sharper
+from theorems.core.equality import equal
+from theorems.core.implementation import Implementation
+from theorems.core.on_kernel import BELOW_ROUNDING
+from theorems.core.points import affordable, probe_points
+from theorems.core.statement import statement
+from theorems.core.tolerances import EXACT
+from theorems.rounding.attention_at import AttentionAt, Numbers
+
+TIED = premise("tied-tokens-are-proven")
+SVM = premise("direction-solves-its-svm")
+DIRECTION = premise("direction-is-of-length-one")
+WITHIN = sharper("risk-within-is-a-function-of-the-part-in-f")
+SLOPE = sharper("slope-within-lies-in-f", when="where F ≠ {0}")
+COMES_DOWN = sharper("risk-comes-to-that-within")
+AT_LEAST = sharper(
+    "risk-is-at-least-that-within", when="where no separated token scores above the lowest of those tied"
+)
+AT_REST = sharper("finite-part-is-at-rest", when="where Newton's method finds a minimum from 0")
+LEAST = sharper(
+    "finite-part-has-the-least-risk", when="where a minimum is found, F is a line and the risk convex in σ along it"
+)
+
+POINTS = 30
+RADII = np.array([0.0, 0.25, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
+
+
+@statement(
+    "unwinnable-scores",
+    "Where scores cannot all be won: a finite part and a direction",
+    source="own",
+    claims=(TIED, SVM, DIRECTION, WITHIN, SLOPE, COMES_DOWN, AT_LEAST, AT_REST, LEAST),
+    assumptions=("well-behaved-loss", "optimal-tokens-tied"),
+    cases=tied_cases,
+    kernel=BELOW_ROUNDING,
+    needs={
+        "well-behaved-loss": "the bound at every radius is made of the largest |ℓ'|",
+        "optimal-tokens-tied": "rows refer to one best token of each input, and where all are selected F = {0}",
+    },
+)
+def unwinnable_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Let each input have one best token α_i, and ATT-SVM(α) be infeasible. With g_it = k_iα − k_it and C = {p : g_it·p
+    ≥ 0 for all i, t}, let Ŝ_i be α_i and all t with g_it·p = 0 on all of C, F = span{g_it : t ∈ Ŝ_i}, U = argmin ‖p‖
+    over g_it·p = 0 on Ŝ, g_it·p ≥ 1 off Ŝ, and L_F(p) the risk of attention to the tokens of Ŝ alone. Then
+
+    1. Ŝ is not {α}; some λ_it > 0 on all of Ŝ∖α have Σλg = 0, and some p ∈ C separates the others: U exists, lies in
+       F^⊥, and solves its SVM;
+    2. L_F depends on P_F p alone, and its gradient (1/n)Σ|ℓ'(õ_i)|Σ_{t∈Ŝ_i} s̃_it(γ_it − õ_i)g_it lies in F, s̃ the
+       softmax on Ŝ_i, õ = Σs̃γ;
+    3. at every p and r ≥ 0, with x_i = Σ_{t∉Ŝ_i} s_it/Σ_{t∈Ŝ_i} s_it at p, c_i the largest |ℓ'| on the scores of input
+       i and Γ_i their range,
+
+           |L(p + rU) − L_F(p)| ≤ (1/n)Σc_iΓ_i x_i e^{−r}/(1 + x_i e^{−r});
+
+    4. L(p) ≥ L_F(p) at every p, and so inf L = inf L_F, if no token off Ŝ_i scores more than the lowest of Ŝ_i;
+    5. if L_F is convex in σ(D·) along F, a line, with slope L_F'(x) at x, then at every p
+
+           L_F(p) ≥ L_F(x) − |L_F'(x)|/(D σ(1 − σ)),
+
+       and x, found by Newton's method from 0, is at rest to what its last step may be, SETTLED logits.
+
+    **1.** C is a cone: sums of what separates single pairs separate all that can be. Farkas' λ tie the others: each
+    g·p ≥ 0 and Σλg·p = 0. The KKT conditions of U, which is convex, are checked over the rationals like these sums.
+    **2.** Logits of Ŝ_i relative to each other are products with rows of F. **3.** U leaves them as they are and
+    multiplies x_i's terms by e^{−r g·U} ≤ e^{−r}. With ε the weight off Ŝ_i, o_i = (1 − ε)õ_i + ε·(a mean of other
+    scores), |o_i − õ_i| ≤ εΓ_i. **4.** Then that mean is at most õ_i, and ℓ decreases. **5.** All rows of F are ±g, D =
+    ‖g‖; the tangent in σ bounds L_F from below, and σ moves by less than 1. With δ the last step, |∇L_F| ≤ ‖∇²L_F‖‖δ‖,
+    ‖δ‖ ≤ SETTLED/G, G = max‖g‖ over Ŝ; coordinates of less than that may be put to 0. ‖∇²L_F‖ ≤ G²·mean of c̃A(4 +
+    |ℓ''/ℓ'|A), c̃ = |ℓ'(õ_i)|, A_i = Σs̃|γ − õ_i|, as centred rows are at most 2G long.
+
+    Not claimed: that a flow's part in F comes to rest, or at this x, and its part across F turns to U. L_F need not be
+    convex.
+    """
+    split = yield from certify_split(case.problem, under_test)
+    problem, rng = case.problem, case.rng()
+    points = probe_points(rng, problem, split.svm.floats, m=affordable(problem, POINTS))
+    rest = None if not len(split.level) else split.rest_near(np.zeros(len(split.level)))
+    if rest is not None:
+        points = np.concatenate([points, [finite(rest, "finite part") @ split.level]])
+    at = Within(split, points)
+    yield from within_claims(at)
+    yield from risk_claims(at)
+    if rest is not None:
+        yield from rest_claims(at)
+
+
+def certify_split(problem: Problem, under_test: Implementation) -> Generator[Claim, None, ScoreSplit]:
+    """Yield the claims that Ŝ and U are what they are said to be; return the split.
+
+    Raises:
+        Ended: one of them is not, or there is none.
+    """
+    split: ScoreSplit | None = under_test.in_place_of(score_split)(problem)
+    if split is None:
+        raise Undecided(TIED, "no split was found: keys are rounded products, or no weights prove it", not_found=True)
+    best = (problem.scores == problem.scores.max(axis=1, keepdims=True)).astype(np.int64)
+    master = MasterProblem(problem.keys, best)
+    wrong = split.supports.error(master)
+    if not wrong and split.supports.separable(master):
+        wrong = "nothing ties with the optimal tokens"
+    yield from _require(TIED, wrong)
+    other = "it is of other tokens" if not np.array_equal(split.svm.sets, split.sets) else ""
+    yield from _require(SVM, other or split.svm.error(master))
+    length: Any = np.linalg.norm(with_rounding(split.svm.floats))
+    unit = with_rounding(split.svm.floats) / length if any(split.svm.point) else exact(np.zeros(problem.d))
+    yield equal(DIRECTION, exact(finite(split.direction, "direction")).widen(2 * unit.error), unit, points="coordinate")
+    return split
+
+
+def _require(name: str, wrong: str) -> Iterator[Claim]:
+    claim = Claim(name, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
+    yield claim
+    if claim.verdict is Verdict.FALSIFIED:
+        raise Ended(name)
+
+
+def finite(value: Any, what: str) -> Float64[np.ndarray, "..."]:
+    """The numbers of what is under test.
+
+    Raises:
+        Refuted: they are none.
+    """
+    array = np.asarray(value, dtype=np.float64)
+    if not np.isfinite(array).all():
+        raise Refuted(WITHIN, f"the {what} is not finite")
+    return array
+
+
+@dataclass(frozen=True, eq=False)
+class Within:
+    """Attention to Ŝ alone at points p, from the keys; with what float64 loses of it.
+
+    Attributes:
+        split: Ŝ, F, U.
+        points: p, (b, d).
+    """
+
+    split: ScoreSplit
+    points: Float64[np.ndarray, "b d"]
+
+    @cached_property
+    def attention(self) -> AttentionAt:
+        """Attention to all tokens."""
+        return AttentionAt(self.split.problem, exact(self.points))
+
+    @cached_property
+    def log_tied(self) -> Numbers:
+        """log of the weight of Ŝ_i, (b, n)."""
+        return np.logaddexp.reduce(np.where(self.split.sets, self.attention.log_weights, -np.inf), axis=-1)
+
+    @cached_property
+    def log_odds(self) -> Numbers:
+        """log x_i, −∞ where nothing is off Ŝ_i; (b, n)."""
+        off: Any = np.where(self.split.sets, -np.inf, self.attention.log_weights)
+        return np.logaddexp.reduce(off, axis=-1) - self.log_tied
+
+    @cached_property
+    def weights(self) -> Numbers:
+        """s̃, (b, n, T)."""
+        logs: Any = np.where(self.split.sets, self.attention.log_weights - self.log_tied[..., None], -np.inf)
+        return np.exp(logs)
+
+    @cached_property
+    def outputs(self) -> Numbers:
+        """õ, (b, n)."""
+        return mixture(self.split.problem, self.weights)
+
+    @cached_property
+    def risk(self) -> Numbers:
+        """L_F, (b,)."""
+        return np.mean(self.split.problem.loss.value(self.outputs), axis=-1)
+
+    @cached_property
+    def rows(self) -> Numbers:
+        """g_it on Ŝ, 0 elsewhere; (n, T, d)."""
+        out = np.zeros(self.split.problem.keys.shape)
+        for pair, row in self.split.master.differences.items():
+            out[pair] = to_floats(row) if self.split.sets[pair] else 0.0
+        return with_rounding(out)
+
+    @cached_property
+    def slopes(self) -> Numbers:
+        """|ℓ'(õ_i)|, (b, n)."""
+        return np.exp(self.split.problem.loss.log_slope(self.outputs))
+
+    @cached_property
+    def shares(self) -> Numbers:
+        """s̃(γ − õ), (b, n, T)."""
+        return self.weights * (exact(self.split.problem.scores) - self.outputs[..., None])
+
+    @cached_property
+    def gradient(self) -> Numbers:
+        """∇L_F, (b, d)."""
+        return np.einsum("bnt,ntd->bd", self.slopes[..., None] * self.shares, self.rows) / self.split.problem.n
+
+
+def mixture(problem: Problem, weights: Numbers) -> Numbers:
+    """Σ_t s_it γ_it, (b, n), from the best score down."""
+    best = problem.scores.max(axis=1)
+    return best + np.sum(weights * (exact(problem.scores) - best[:, None]), axis=-1)
+
+
+def within_claims(at: Within) -> Iterator[Claim]:
+    """2.: the risk and the slope of the split in coordinates of F, against those from the keys.
+
+    The same formulas as the split's, on its own rows and basis, say what it may lose.
+    """
+    split, problem = at.split, at.split.problem
+    relative = (problem.d + 8) * EPS
+    basis, inside = (exact(rows).widen(relative * np.abs(rows)) for rows in (split.level, split.inside))
+    x = at.points @ split.level.T
+    logits: Any = -np.einsum("ntr,br->bnt", inside, exact(at.points) @ basis.T)
+    logs: Any = np.where(split.sets, logits, -np.inf)
+    weights = np.exp(logs - np.logaddexp.reduce(logs, axis=-1, keepdims=True))
+    outputs = mixture(problem, weights)
+    lost = np.mean(problem.loss.value(outputs), axis=-1).error
+    given = finite([split.risk_within(one) for one in x], "risk within")
+    yield equal(WITHIN, exact(given).widen(2 * lost), at.risk)
+    if not len(split.level):
+        return
+    moved = weights * (exact(problem.scores) - outputs[..., None])
+    slopes: Any = np.exp(problem.loss.log_slope(outputs))[..., None] * moved
+    lost = (np.einsum("bnt,ntr->br", slopes, inside) / problem.n).error
+    slope = finite([split.derivatives_within(one)[0] for one in x], "slope within")
+    # As a prompt, against all of the gradient: what it has across F would be missing.
+    whole = exact(slope).widen(2 * lost) @ basis
+    yield equal(SLOPE, whole, at.gradient, points="coordinate")
+
+
+def risk_claims(at: Within) -> Iterator[Claim]:
+    """3. and 4., at the points and out along U."""
+    split, problem = at.split, at.split.problem
+    out = exact(at.points)[:, None] + RADII[:, None] * with_rounding(split.svm.floats)
+    risk = AttentionAt(problem, out.reshape(-1, problem.d)).risk.reshape(len(at.points), len(RADII))
+    within: Any = at.risk[:, None]
+    bound: Any = np.mean(losses_across(problem) * share_off(at.log_odds[:, None] - exact(RADII)[:, None]), axis=-1)
+    yield at_least(COMES_DOWN, Form.EFFECTIVE, bound, np.abs(risk - within))
+    if split.bounds_risk:
+        yield at_least(AT_LEAST, Form.EFFECTIVE, risk, within)
+
+
+def losses_across(problem: Problem) -> Numbers:
+    """c_iΓ_i, (n,)."""
+    low, high = problem.scores.min(axis=1), problem.scores.max(axis=1)
+    steepest = [problem.loss.log_bound(*ends) for ends in zip(low.tolist(), high.tolist(), strict=True)]
+    return np.exp(with_rounding(steepest)) * (exact(high) - low)
+
+
+def share_off(log_odds: Numbers) -> Numbers:
+    """x/(1 + x) by log x."""
+    share: Numbers = np.exp(log_odds - np.logaddexp(0.0, log_odds))
+    return share
+
+
+def rest_claims(at: Within) -> Iterator[Claim]:
+    """5., the last of the points being the finite part."""
+    split, problem = at.split, at.split.problem
+    # The split's own slope is rounded as well.
+    slope = np.linalg.norm(at.gradient[-1].widen(at.gradient[-1].error))
+    reach = np.max(np.linalg.norm(at.rows, axis=-1))
+    step = (1 + len(split.level) ** 0.5) * SETTLED
+    yield at_least(AT_REST, Form.EFFECTIVE, step * reach * curvature(at)[-1], slope, points="finite part")
+    if split.convex:
+        pair = next(pair for pair in split.master.pairs if split.sets[pair])
+        chances = at.weights[-1, pair[0]]
+        moves: Any = reach * chances[pair[1]] * chances[int(problem.optimal[pair[0]])]
+        yield at_least(LEAST, Form.EFFECTIVE, at.risk, at.risk[-1] - slope / moves)
+
+
+def curvature(at: Within) -> Numbers:
+    """The bound of ‖∇²L_F‖/G², (b,)."""
+    spread = np.sum(np.abs(at.shares), axis=-1)
+    bend = np.abs(at.split.problem.loss.relative_curvature(value_of(at.outputs)))
+    return np.mean(at.slopes * spread * (4 + bend * spread), axis=-1)
