@@ -14,8 +14,8 @@ import numpy as np
 from flint import fmpq, fmpq_mat
 from jaxtyping import Bool, Float64, Int64
 
-from reference_attention.directions import Direction, exact_direction, inner, within_cone
-from reference_attention.exact import rational, to_float
+from reference_attention.directions import Direction, exact_direction, within_cone
+from reference_attention.exact import inner, rational, to_float
 
 HALVINGS = 200
 """A perturbation is halved until it lies in the cone."""

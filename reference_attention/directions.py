@@ -19,7 +19,7 @@ from flint import fmpq, fmpq_mat
 from jaxtyping import Bool, Float64, Int64
 
 from reference_attention.errors import InvalidInput
-from reference_attention.exact import Dyadic, rational, times_power_of_two, to_float, to_floats
+from reference_attention.exact import Dyadic, inner, rational, times_power_of_two, to_float, to_floats
 from reference_attention.former_name import FormerName
 from reference_attention.problem import checked_array
 
@@ -142,11 +142,6 @@ def _direction_of_weights(
         least=None if least is None else times_power_of_two(fmpq(least), unit),
         neighbours=np.array([[x == least for x in row] for row in rows]),
     )
-
-
-def inner(a: Sequence[fmpq], b: Sequence[fmpq]) -> fmpq:
-    """a·b over the rationals."""
-    return sum((x * y for x, y in zip(a, b, strict=True)), fmpq(0))
 
 
 def not_below(found: Direction, scores: Float64[np.ndarray, "n T"]) -> list[tuple[int, int]]:

@@ -35,6 +35,11 @@ def rational_matrix(rows: Float64[np.ndarray, "m k"]) -> fmpq_mat:
     return fmpq_mat(m, k, [rational(x) for x in rows.ravel().tolist()])
 
 
+def inner(a: Sequence[fmpq], b: Sequence[fmpq]) -> fmpq:
+    """Return a·b over the rationals."""
+    return products([a], b)[0] if len(a) >= MANY_TERMS else sum((x * y for x, y in zip(a, b, strict=True)), fmpq(0))
+
+
 def products(rows: Sequence[Sequence[fmpq]], p: Sequence[fmpq]) -> list[fmpq]:
     """row·p of every row; with one common denominator, where fractions of p are reduced at every term of a loop."""
     if not rows:
@@ -96,6 +101,9 @@ PRIME = 2**61 - 1
 
 LIMB = 50
 """Bits of a limb."""
+
+MANY_TERMS = 65
+"""Terms of a sum from which on a product of matrices beats a loop."""
 
 
 def from_limbs(limbs: Int64[np.ndarray, "l m k"]) -> fmpz_mat:

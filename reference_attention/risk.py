@@ -19,6 +19,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from reference_attention.loss import Array, Loss
+from reference_attention.span import is_thin
 
 
 class _NumPy:
@@ -75,40 +76,114 @@ class Selection:
 
     Attributes:
         token: (*b, n) integer, the selected token.
-        key_differences: k_t − k_selected, (*b, n, T, d).
+        rows: k_t − k_selected, which may be kept once for all points.
         log_weights: log s_t, (*b, n, T).
     """
 
     token: Array
-    key_differences: Array
+    rows: _Rows | _Pairs
     log_weights: Array
+
+    @property
+    def key_differences(self) -> Array:
+        """k_t − k_selected, (*b, n, T, d)."""
+        return self.rows.of(self.token)
 
 
 def select(keys: Array, p: Array) -> Selection:
     """Softmax weights of K p in logarithms; logits are differences to the selected token, never raw."""
     xp = _namespace(keys, p)
     token = xp.argmax(_logits(xp, keys, p), axis=-1)
-    differences, relative = _relative_to(xp, token, keys, p)
+    rows = _Pairs(keys) if _pays(xp, keys, p) else _Rows(xp, keys)
+    relative = rows.dot(token, p)
     top = xp.max(relative, axis=-1, keepdims=True)
     if bool(xp.any(top > MISSED)):
         # Raw logits cancelled: select by the differences instead.
         token = xp.argmax(relative, axis=-1)
-        differences, relative = _relative_to(xp, token, keys, p)
+        relative = rows.dot(token, p)
         top = xp.max(relative, axis=-1, keepdims=True)
     relative = relative - top
     log_weights = relative - xp.log(xp.sum(xp.exp(relative), axis=-1, keepdims=True))
-    return Selection(token, differences, log_weights)
+    return Selection(token, rows, log_weights)
 
 
-def _relative_to(xp: Any, token: Array, keys: Array, p: Array) -> tuple[Array, Array]:
-    """Differences of keys to those of the given tokens, and the logits of these differences."""
-    if xp is _NumPy and keys.ndim == 3:
-        differences: Any = keys - keys[np.arange(len(keys)), token][..., None, :]
-    else:
+class _Rows:
+    """Differences of keys to those of the tokens that each point selects, (*b, n, T, d)."""
+
+    def __init__(self, xp: Any, keys: Array) -> None:
+        self._xp, self._keys = xp, keys
+        self._token: Array | None = None
+        self._differences: Any = None
+
+    def of(self, token: Array) -> Array:
+        """Return k_t − k_token, (*b, n, T, d)."""
+        if token is not self._token:
+            self._token, self._differences = token, self._relative_to(token)
+        return self._differences
+
+    def _relative_to(self, token: Array) -> Array:
+        xp, keys = self._xp, self._keys
+        if xp is _NumPy and keys.ndim == 3:
+            return np.asarray(keys - keys[np.arange(len(keys)), token][..., None, :])
         index = xp.broadcast_to(token[..., None, None], (*token.shape, 1, keys.shape[-1]))
         full = xp.broadcast_to(keys, (*token.shape, *keys.shape[-2:]))
-        differences = full - xp.take_along_axis(full, index, axis=-2)
-    return differences, _dot(xp, differences, p[..., None, None, :])
+        return full - xp.take_along_axis(full, index, axis=-2)
+
+    def dot(self, token: Array, p: Array) -> Array:
+        """Return (k_t − k_token)·p, (*b, n, T)."""
+        return _dot(self._xp, self.of(token), p[..., None, None, :])
+
+    def squares(self, token: Array) -> Array:
+        """Return ‖k_t − k_token‖², (*b, n, T)."""
+        differences = self.of(token)
+        return _dot(self._xp, differences, differences)
+
+    def combine(self, token: Array, coefficients: Array) -> Array:
+        """Return Σ c_it (k_it − k_i,token), (*b, d), of coefficients (*b, n, T)."""
+        xp, leading = self._xp, coefficients.shape[:-2]
+        flat = xp.reshape(coefficients, (*leading, 1, -1))
+        rows = xp.reshape(self.of(token), (*leading, -1, self._keys.shape[-1]))
+        return xp.matmul(flat, rows)[..., 0, :]
+
+
+class _Pairs:
+    """Differences of all pairs of keys of each input, for many points in a large space: none is copied per point.
+
+    Rows are k_it − k_iu at place (i, u, t).
+    """
+
+    def __init__(self, keys: Array) -> None:
+        n, tokens, d = keys.shape
+        self._shape = (n, tokens, tokens)
+        self._each = np.arange(n)
+        self._flat = np.asarray(keys[:, None] - keys[:, :, None]).reshape(-1, d)
+
+    def of(self, token: Array) -> Array:
+        """Return k_t − k_token, (*b, n, T, d)."""
+        return np.asarray(self._flat.reshape(*self._shape, -1)[self._each, token])
+
+    def dot(self, token: Array, p: Array) -> Array:
+        """Return (k_t − k_token)·p, (*b, n, T)."""
+        products = (p @ self._flat.T).reshape(*p.shape[:-1], *self._shape)
+        return np.asarray(np.take_along_axis(products, token[..., None, None], axis=-2)[..., 0, :])
+
+    def squares(self, token: Array) -> Array:
+        """Return ‖k_t − k_token‖², (*b, n, T)."""
+        return np.asarray(np.vecdot(self._flat, self._flat).reshape(self._shape)[self._each, token])
+
+    def combine(self, token: Array, coefficients: Array) -> Array:
+        """Return Σ c_it (k_it − k_i,token), (*b, d), of coefficients (*b, n, T)."""
+        placed = np.zeros((*token.shape[:-1], *self._shape))
+        np.put_along_axis(placed, token[..., None, None], coefficients[..., None, :], axis=-2)
+        return np.asarray(placed.reshape(*token.shape[:-1], -1) @ self._flat)
+
+
+def _pays(xp: Any, keys: Array, p: Array) -> bool:
+    """Return whether differences of all pairs are fewer than one for each point and token, of keys in a large space."""
+    if xp is not _NumPy or keys.ndim != 3:
+        return False
+    n, tokens, d = keys.shape
+    return is_thin(n * (tokens - 1), d) and p.size > tokens * d
 
 
 def _of_tokens(xp: Any, scores: Array, token: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
@@ -188,7 +263,7 @@ def scaled_gradient(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledG
     centred = xp.where(ties, -mean_sign[..., None], differences - mean)
     log_centred = xp.where(ties, log_mean[..., None], _log(xp, xp.abs(centred)))
     slope = loss.log_slope((best + mean)[..., 0]) - math.log(keys.shape[-3])
-    size = _dot(xp, chosen.key_differences, chosen.key_differences)
+    size = chosen.rows.squares(chosen.token)
     log_terms = chosen.log_weights + log_centred + slope[..., None]
     apart = size > 0
     log_terms = _or(xp, apart, log_terms, -math.inf)
@@ -196,9 +271,7 @@ def scaled_gradient(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledG
     log_scale = xp.max(xp.reshape(log_sized, (*log_terms.shape[:-2], -1)), axis=-1)
     shift = xp.clip(log_scale, min=-1e300)  # −inf − (−inf) would be NaN
     coefficients = -xp.sign(centred) * xp.exp(log_terms - shift[..., None, None])
-    flat = xp.reshape(coefficients, (*log_terms.shape[:-2], 1, -1))
-    rows = xp.reshape(chosen.key_differences, (*log_terms.shape[:-2], -1, keys.shape[-1]))
-    return ScaledGradient(log_scale, xp.matmul(flat, rows)[..., 0, :])
+    return ScaledGradient(log_scale, chosen.rows.combine(chosen.token, coefficients))
 
 
 def log_excess_risk(keys: Array, scores: Array, loss: Loss, p: Array, alpha: Array) -> tuple[Array, Array]:

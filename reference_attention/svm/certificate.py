@@ -12,7 +12,7 @@ from flint import fmpq, fmpz, fmpz_mat
 from jaxtyping import Float64, Int64
 from numpy.typing import NDArray
 
-from reference_attention.exact import LIMB, Dyadic, from_limbs, ratio, times_power_of_two
+from reference_attention.exact import LIMB, Dyadic, from_limbs, inner, ratio, times_power_of_two
 from reference_attention.outer_keys import Keys, OuterKeys
 from reference_attention.svm.least_norm import Outcome
 from reference_attention.svm.sliced import Twice, two_sum
@@ -147,7 +147,7 @@ class Certificate:
     @cached_property
     def norm_squared(self) -> fmpq:
         """‖p_mm‖²."""
-        return sum((x * x for x in self.p), fmpq(0))
+        return inner(self.p, self.p)
 
     def row(self, i: int, t: int) -> list[fmpq]:
         """k_iα_i − k_it, d rationals."""
@@ -155,4 +155,4 @@ class Certificate:
 
     def margin(self, i: int, t: int) -> fmpq:
         """(k_iα_i − k_it)·p_mm, exactly (0 at t = α_i)."""
-        return sum((a * b for a, b in zip(self.row(i, t), self.p, strict=True)), fmpq(0))
+        return inner(self.row(i, t), self.p)

@@ -21,7 +21,7 @@ from flint import fmpq
 from jaxtyping import Bool, Float64, Int64
 
 from reference_attention.errors import InvalidInput
-from reference_attention.exact import rational
+from reference_attention.exact import products, rational_matrix
 from reference_attention.problem import checked_array
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 
@@ -202,8 +202,7 @@ class _Search:
 
 def exact_logits(keys: Float64[np.ndarray, "T d"], svm: MaxMargin) -> list[fmpq]:
     """k_t·p over the rationals, one per token."""
-    p = svm.exact.p
-    return [sum((rational(x) * y for x, y in zip(row, p, strict=True)), fmpq(0)) for row in keys.tolist()]
+    return products(rational_matrix(keys).tolist(), svm.exact.p)
 
 
 def _selected_logit(choice: ChoiceSolution) -> fmpq:

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
 from reference_attention.loss import Loss
+from reference_attention.span import Span
 from reference_attention.training.ahead import ROOM
 from reference_attention.training.derivatives import (
     FAR_BELOW,
@@ -59,11 +60,19 @@ class BatchedGradient:
     Args:
         keys: (b, n, T, d).
         scores: (b, n, T).
+        span: that of all problems, if p and the gradient are to be coordinates of it, (b, k).
     """
 
-    def __init__(self, keys: Float64[np.ndarray, "b n T d"], scores: Float64[np.ndarray, "b n T"], loss: Loss) -> None:
+    def __init__(
+        self,
+        keys: Float64[np.ndarray, "b n T d"],
+        scores: Float64[np.ndarray, "b n T"],
+        loss: Loss,
+        span: Span | None = None,
+    ) -> None:
         b, n, tokens, d = keys.shape
-        self._keys, self._scores, self._loss = keys, scores, loss
+        d = d if span is None else span.basis.shape[1]
+        self._keys, self._scores, self._loss, self._span = keys, scores, loss, span
         self._token = np.zeros((b, n), dtype=np.int64)
         self._by_blas = n * (tokens - 1) * d > SMALL
         self._rows = np.empty((b, n, tokens - 1, d) if self._by_blas else (n, tokens - 1, d, b))
@@ -79,6 +88,8 @@ class BatchedGradient:
         token = self._token[b, i]
         others = (token[:, None] + np.arange(1, self._scores.shape[2])) % self._scores.shape[2]
         rows = self._keys[b[:, None], i[:, None], others] - self._keys[b, i, token][:, None]
+        if self._span is not None:
+            rows = self._span.coordinates(rows)
         if self._by_blas:
             self._rows[b, i] = rows
         else:
@@ -178,13 +189,15 @@ class BatchedGradient:
         cross = gradients.mT @ means
         curvature = flat.mT @ (stacked.reshape(b, -1, 1) * flat) - cross - cross.mT + curved
         for k in np.flatnonzero(at.unsure):
-            log_scale[k], direction[k], curvature[k] = newton_field(self._keys[k], self._scores[k], self._loss)(p[k])
+            log_scale[k], direction[k], curvature[k] = newton_field(
+                self._keys[k], self._scores[k], self._loss, self._span
+            )(p[k])
         return log_scale, direction, curvature
 
     def _by_logarithms(
         self, p: Float64[np.ndarray, "b d"], which: Bool[np.ndarray, "b"]
     ) -> tuple[Float64[np.ndarray, "k"], Float64[np.ndarray, "k d"]]:
-        differences = differences_to(self._keys[which], self._scores[which], self._token[which])
+        differences = differences_to(self._keys[which], self._scores[which], self._token[which], self._span)
         relative = (differences.rows @ p[which][:, :, None]).reshape(differences.gaps.shape)
         found = terms(differences, self._loss, relative)
         return np.asarray(found.log_scale), np.vecmat(found.coefficients.reshape(len(relative), -1), differences.rows)

@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float64, Int64
 from reference_attention.angles import one_minus_cosine_along
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Problem
+from reference_attention.span import Span, span_of
 from reference_attention.training.arc_length import ABSOLUTE, ROUNDINGS
 from reference_attention.training.batched import BatchedGradient
 from reference_attention.training.descent import Stop
@@ -85,19 +86,30 @@ def gradient_flows(
         raise InvalidInput(f"starts: give {(len(problems), problems[0].d)} of them, and as many norms as problems.")
     if not (np.isfinite(norms) & (norms > np.linalg.norm(starts, axis=1))).all():
         raise InvalidInput("norms: give finite norms beyond those of the starts.")
-    run = _Run(problems, starts, norms, relative)
+    alike = all(problem is problems[0] for problem in problems)
+    span = span_of(problems[0].keys, *starts) if alike else None
+    run = _Run(problems, starts if span is None else span.coordinates(starts), norms, relative, span)
     run.follow()
+    points = run.p if span is None else span.moved(starts, run.p)
     stops, reasons = [Stop.NORM] * len(problems), [""] * len(problems)
     for k in np.flatnonzero(run.left).tolist():
-        flow = gradient_flow(problems[k], run.p[k], norm=float(norms[k]), relative=relative)
-        run.p[k], stops[k], reasons[k] = flow.final, flow.stop, flow.reason
-    return Flows(run.p, tuple(stops), tuple(reasons), run.left, run.steps)
+        flow = gradient_flow(problems[k], points[k], norm=float(norms[k]), relative=relative)
+        points[k], stops[k], reasons[k] = flow.final, flow.stop, flow.reason
+    return Flows(points, tuple(stops), tuple(reasons), run.left, run.steps)
 
 
 class _Run:
     """The state of all flows; those that are under way are worked on together."""
 
-    def __init__(self, problems: Sequence[Problem], p: Batch, norms: Float64[np.ndarray, "b"], relative: float) -> None:
+    def __init__(
+        self,
+        problems: Sequence[Problem],
+        p: Batch,
+        norms: Float64[np.ndarray, "b"],
+        relative: float,
+        span: Span | None = None,
+    ) -> None:
+        self._span = span
         self._keys = np.stack([problem.keys for problem in problems])
         self._scores = np.stack([problem.scores for problem in problems])
         self._loss = problems[0].loss
@@ -114,7 +126,7 @@ class _Run:
     def follow(self) -> None:
         """Until every flow has reached its norm or is left to be followed by itself."""
         on = np.arange(len(self.p))
-        field = BatchedGradient(self._keys, self._scores, self._loss)
+        field = BatchedGradient(self._keys, self._scores, self._loss, self._span)
         while len(on):
             there = self._advance(field, on)
             self.steps[on] += 1
@@ -126,7 +138,7 @@ class _Run:
             if not keep.all():
                 on = on[keep]
                 if len(on):
-                    field = BatchedGradient(self._keys[on], self._scores[on], self._loss)
+                    field = BatchedGradient(self._keys[on], self._scores[on], self._loss, self._span)
 
     def _advance(self, field: BatchedGradient, on: Int64[np.ndarray, "k"]) -> Bool[np.ndarray, "k"]:
         """One step of these flows, where it is accurate enough; which of them have arrived."""

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from jaxtyping import Float64
 
+from reference_attention import risk
 from reference_attention.paths.local_path import local_path
 from reference_attention.paths.regularization_path import regularization_path
 from reference_attention.problem import Problem
@@ -22,6 +23,7 @@ from reference_attention.span import (
 )
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.training import flow as flow_module
+from reference_attention.training.batched_flow import gradient_flows
 from reference_attention.training.derivatives import newton_field
 from reference_attention.training.flow import gradient_flow
 from theorems.core.claim import Verdict
@@ -214,3 +216,29 @@ def test_a_wrong_basis_is_caught(fault: Callable[[Span], Span], monkeypatch: pyt
 
     monkeypatch.setattr(flow_module, "span_of", wrong)
     assert verdict() is Verdict.FALSIFIED
+
+
+@embeddings
+def test_many_points_have_the_risks_and_gradients_of_each_alone(embed: Embedding) -> None:
+    keys = SMALL.keys.copy()
+    keys[0, 1] = keys[0, 0]
+    scores, loss = SMALL.scores, SMALL.loss
+    points = np.random.default_rng(3).normal(size=(4, 2, SMALL.d)) * np.array([1e-3, 1.0, 10.0, 300.0])[:, None, None]
+    large, there = embed(keys), embed(points)
+    found = risk.scaled_gradient(large, scores, loss, there)
+    assert risk.select(large, there).key_differences.shape == (4, 2, *large.shape)
+    for place in np.ndindex(4, 2):
+        alone = risk.scaled_gradient(large, scores, loss, there[place])
+        np.testing.assert_allclose(found.log_scale[place], alone.log_scale, atol=1e-10)
+        np.testing.assert_allclose(found.direction[place], alone.direction, atol=1e-10)
+        value = risk.risk(large, scores, loss, there)[place]
+        np.testing.assert_allclose(value, risk.risk(large, scores, loss, there[place]), rtol=1e-10)
+
+
+@embeddings
+def test_flows_together_end_where_they_do_in_few_dimensions(embed: Embedding) -> None:
+    starts, norms = np.random.default_rng(4).normal(size=(3, SMALL.d)), np.full(3, 50.0)
+    few = gradient_flows([SMALL] * 3, starts, norms=norms, relative=1e-8)
+    many = gradient_flows([embedded(embed)] * 3, embed(starts), norms=norms, relative=1e-8)
+    assert many.stops == few.stops
+    np.testing.assert_allclose(many.points, embed(few.points), atol=1e-5)

@@ -55,7 +55,12 @@ def paragraphs(it: Facts) -> list[str]:
     """Return the headline with its reasons, what is proven of tied tokens, where training ends, the theorems."""
     first = f"{headline(it)[0].upper()}{headline(it)[1:]}."
     trained = ends_in_words(it.ends)
-    return [" ".join([first, *_reasons(it)]), *_tied_words(it), *[trained] * bool(trained), *_theorems(it.speaks, it.case.problem.n)]
+    return [
+        " ".join([first, *_reasons(it)]),
+        *_tied_words(it),
+        *[trained] * bool(trained),
+        *_theorems(it.speaks, it.case.problem.n),
+    ]
 
 
 def _origin(it: Facts) -> str:
@@ -117,9 +122,12 @@ def _tied_words(it: Facts) -> Iterator[str]:
     yield said
     if parts is None:
         return
-    least = "its least value, as L_F is convex in the weights" if split.convex else "which is not proven to be the least"
+    least = (
+        "its least value, as L_F is convex in the weights" if split.convex else "which is not proven to be the least"
+    )
     yield (
-        f"Seen along the flow: from norm {_size(parts.apart_from)} on its part in F stays at {vector(parts.finite_part)},"
+        f"Seen along the flow: from norm {_size(parts.apart_from)} on its part in F stays at"
+        f" {vector(parts.finite_part)},"
         f" where the slope of L_F is 0 and L_F = {parts.risk:.6g}, {least}; the rest grows without bound towards the"
         f" max-margin direction across F, {vector(split.direction)}: at norm {_size(it.path.flow.norms[-1])},"
         f" 1 − cos = {parts.one_minus_cosine:.2g}."

@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
+from reference_attention.span import is_thin
 from theorems.bounded import Bounded, exact, in_floats, spacing, value_of, with_rounding
 from theorems.core.claim import Form, NotANumber
 from theorems.core.implementation import Implementation
@@ -58,7 +59,13 @@ class AttentionAt:
     @cached_property
     def token(self) -> Int64[np.ndarray, "b n"]:
         """The token of about the largest logit, which differences refer to."""
-        return np.argmax(np.vecdot(self.problem.keys, value_of(self.points)[:, None, None]), axis=-1)
+        points = value_of(self.points)
+        n, tokens, d = self.problem.keys.shape
+        if len(points) > 1 and is_thin(n * (tokens - 1), d):
+            logits = (points @ self.problem.keys.reshape(-1, d).T).reshape(-1, n, tokens)
+        else:
+            logits = np.vecdot(self.problem.keys, points[:, None, None])
+        return np.argmax(logits, axis=-1)
 
     @cached_property
     def key_differences(self) -> Numbers:
@@ -66,9 +73,42 @@ class AttentionAt:
         return -key_rows(self.problem, self.token)
 
     @cached_property
+    def _pairs(self) -> Numbers | None:
+        """k_it − k_iu at place (i, u, t), (n, T, T, d); None where differences for each point are no more.
+
+        In a large space no difference is copied for each point then.
+        """
+        n, tokens, d = self.problem.keys.shape
+        if not (len(self.points) > tokens and is_thin(n * (tokens - 1), d)):
+            return None
+        of_each = np.broadcast_to(np.arange(tokens)[:, None], (tokens, n))
+        pairs: Any = -key_rows(self.problem, of_each)
+        return np.moveaxis(pairs, 0, 1)
+
+    def products(self, vectors: Numbers) -> Numbers:
+        """(k_t − k_token)·x of a vector x for each point, (b, n, T)."""
+        finite = np.isfinite(value_of(vectors)).all() and not (
+            isinstance(vectors, Bounded) and np.isinf(vectors.error).any()
+        )
+        if self._pairs is None or not finite:
+            return np.vecdot(self.key_differences, vectors[:, None, None])
+        n, tokens, d = self.problem.keys.shape
+        products: Any = np.matmul(vectors, self._pairs.reshape(-1, d).T).reshape(len(vectors), n, tokens, tokens)
+        each = np.arange(len(vectors))[:, None]
+        return products[each, np.arange(n), self.token]
+
+    def _combine(self, coefficients: Numbers, size: Callable[[Any], Any] = lambda rows: rows) -> Numbers:
+        """Σ_i Σ_t c_it size(k_it − k_i,token), (b, d)."""
+        if self._pairs is None:
+            return np.einsum("bnt,bntd->bd", coefficients, size(self.key_differences))
+        selected = np.arange(self.problem.T) == self.token[..., None]
+        placed: Any = np.where(selected[..., None], coefficients[:, :, None, :], 0.0)
+        return np.matmul(placed.reshape(len(self.token), -1), size(self._pairs).reshape(-1, self.problem.d))
+
+    @cached_property
     def log_weights(self) -> Numbers:
         """log s_t, (b, n, T)."""
-        logits: Any = np.vecdot(self.key_differences, self.points[:, None, None])
+        logits: Any = self.products(self.points)
         log_weights: Any = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
         return log_weights
 
@@ -129,7 +169,10 @@ class AttentionAt:
     @cached_property
     def distinct_keys(self) -> Bool[np.ndarray, "b n T"]:
         """Other keys than that of the token which differences refer to: what moves a weight."""
-        return np.any(value_of(self.key_differences) != 0, axis=-1)
+        if self._pairs is None:
+            return np.any(value_of(self.key_differences) != 0, axis=-1)
+        distinct = np.any(value_of(self._pairs) != 0, axis=-1)
+        return np.asarray(distinct[np.arange(self.problem.n), self.token])
 
     @cached_property
     def _log_factors(self) -> Any:
@@ -168,7 +211,7 @@ class AttentionAt:
     @cached_property
     def gradient(self) -> Numbers:
         """∇L e^{−log_scale} = −(1/n) Σ_i Σ_t c_t δk_t, (b, d)."""
-        gradient: Any = -np.einsum("bnt,bntd->bd", self.coefficients, self.key_differences) / self.problem.n
+        gradient: Any = -self._combine(self.coefficients) / self.problem.n
         return gradient
 
     @cached_property
@@ -216,7 +259,7 @@ class AttentionAt:
         with np.errstate(over="ignore", invalid="ignore"):
             lost = np.expm1(2 * EPS * np.abs(value_of(self.log_slopes)))[..., None]
             lost = np.where(sizes > 0, sizes * lost, 0.0)
-            return np.einsum("bnt,bntd->bd", lost, np.abs(value_of(self.key_differences))) / self.problem.n
+            return np.asarray(self._combine(lost, lambda rows: np.abs(value_of(rows))) / self.problem.n)
 
     def gradient_of(self, under_test: Implementation, claim: str, form: Form = Form.EFFECTIVE) -> Any:
         """The gradient under test e^{−log_scale}, with what a right one may be off by; (b, d).

@@ -19,7 +19,7 @@ def risk_change(at: AttentionAt, steps: Numbers) -> Bounded:
     Steps that move a logit difference by more than e^x has digits for leave nothing known.
     """
     loss = at.problem.loss
-    grown: Any = np.expm1(np.vecdot(at.key_differences, steps[:, None, None]))
+    grown: Any = np.expm1(at.products(steps))
     total = 1 + np.sum(at.weights * grown, axis=-1)
     largest, spreads = at._spreads
     log_sizes: Any = np.where(at.distinct_keys, at.log_weights + largest, -np.inf)

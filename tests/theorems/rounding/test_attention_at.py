@@ -352,3 +352,29 @@ def test_terms_that_are_zero_exactly_do_not_overflow_in_the_unit_of_those_that_a
     claim = equal("gradient", at.gradient_of(REFERENCE, "gradient"), at.gradient)
     assert claim.verdict is Verdict.UPHELD
     assert math.isfinite(claim.tolerance)
+
+
+def test_many_points_in_a_large_space_are_enclosed_as_each_alone() -> None:
+    rng = np.random.default_rng(0)
+    keys = rng.normal(size=(3, 3, 300))
+    keys[1, 2] = keys[1, 0]
+    keys[2, 1] = keys[2, 0] * (1 + 1e-13)
+    problem = Problem(keys, rng.normal(size=(3, 3)))
+    points = rng.normal(size=(8, 300)) * np.array([1e-6, 1e-3, 0.1, 1.0, 3.0, 10.0, 100.0, 1e4])[:, None]
+    together = AttentionAt(problem, points)
+    assert together._pairs is not None
+    for k, p in enumerate(points):
+        alone = AttentionAt(problem, p[None])
+        assert alone._pairs is None
+        assert (together.distinct_keys[k] == alone.distinct_keys[0]).all()
+        scale = np.exp(together.log_scale[k] - alone.log_scale[0])
+        for name, factor in (("log_weights", 1.0), ("weights", 1.0), ("risk", 1.0), ("gradient", scale)):
+            mine, theirs = getattr(together, name)[k], getattr(alone, name)[0]
+            apart = np.abs(mine.value * factor - theirs.value)
+            assert (apart <= mine.error * factor + theirs.error).all(), name
+            assert (mine.error * factor <= 2 * theirs.error + 1e-300).all(), name
+        step = rng.normal(size=(8, 300))
+        apart = np.abs(
+            together.products(step)[k].value - np.vecdot(alone.key_differences, step[k][None, None, None])[0].value
+        )
+        assert (apart <= 1e-10).all()

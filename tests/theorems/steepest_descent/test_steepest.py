@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from generators.case import Case
-from reference_attention.problem import Problem
 from tests.theorems.token_selection.path_cases import statement
 from theorems.bounded import exact
 from theorems.core.check import check
