@@ -26,11 +26,11 @@ def printable(text: str, *, lines: bool = False) -> str:
     if not text.isprintable():
         text = "".join(map(_visible, text))
     if len(text) > LONGEST_WORD:
-        text = re.sub(rf"\S{{{LONGEST_WORD + 1},}}", _shortened, text)
+        text = re.sub(rf"\S{{{LONGEST_WORD + 1},}}", _shorten, text)
     return text if len(text) <= LONGEST_LINE else f"{text[: LONGEST_LINE - 1]}…"
 
 
-def _shortened(word: re.Match[str]) -> str:
+def _shorten(word: re.Match[str]) -> str:
     half = LONGEST_WORD // 2
     return f"{word[0][:half]}…{word[0][-half + 1 :]}"
 

@@ -49,12 +49,12 @@ def read_named_values(path: Path, check_names: Names = _any_names) -> dict[str, 
         values = _read_json(path)
         check_names(list(values))
         return values
-    with opened(path, "a .npz or .json file", LARGEST_FILE, "give fewer inputs or tokens") as file:
+    with open_regular(path, "a .npz or .json file", LARGEST_FILE, "give fewer inputs or tokens") as file:
         return read_npz(path, file, check_names)
 
 
 @contextmanager
-def opened(path: Path, what: str, largest: int, otherwise: str) -> Iterator[BinaryIO]:
+def open_regular(path: Path, what: str, largest: int, otherwise: str) -> Iterator[BinaryIO]:
     """A file of the user's, open: a regular one of bounded size, whatever its name is a link to.
 
     Args:
@@ -93,9 +93,9 @@ def read_bytes(path: Path, what: str, largest: int = LARGEST_TEXT, otherwise: st
     """What a file of the user's holds.
 
     Raises:
-        InvalidInput: as :func:`opened`.
+        InvalidInput: as :func:`open_regular`.
     """
-    with opened(path, what, largest, otherwise) as file:
+    with open_regular(path, what, largest, otherwise) as file:
         return file.read(largest)
 
 
@@ -103,7 +103,7 @@ def read_text(path: Path, what: str, largest: int = LARGEST_TEXT, otherwise: str
     """What a text file of the user's holds.
 
     Raises:
-        InvalidInput: as :func:`opened`, or it is no UTF-8.
+        InvalidInput: as :func:`open_regular`, or it is no UTF-8.
     """
     content = read_bytes(path, what, largest, otherwise)
     try:

@@ -98,7 +98,7 @@ def decoding(unit: Callable[[int], Any], tell: Tell) -> Tell:
         NoResult: by what is returned, where a process sent none.
     """
 
-    def decoded(number: int, word: str, value: Any) -> None:
+    def tell_decoded(number: int, word: str, value: Any) -> None:
         try:
             if word == "so far":
                 value = decode_so_far(unit(number), value)
@@ -108,4 +108,4 @@ def decoding(unit: Callable[[int], Any], tell: Tell) -> Tell:
             raise NoResult from None
         tell(number, word, value)
 
-    return decoded
+    return tell_decoded
