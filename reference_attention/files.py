@@ -27,7 +27,7 @@ LARGEST_FILE = 2**28
 LARGEST_TEXT = 2**25
 """Bytes of JSON, which takes up to thirty times its length in memory (``[],`` does)."""
 
-_NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def _any_names(names: Collection[str]) -> None:
@@ -166,7 +166,7 @@ def numbers(value: Any) -> Any:
     """``value`` from JSON with the strings "NaN", "Infinity" and "-Infinity" as the floats they stand for."""
     if isinstance(value, list):
         return [numbers(entry) for entry in value]
-    return _NOT_FINITE.get(value, value) if isinstance(value, str) else value
+    return NOT_FINITE.get(value, value) if isinstance(value, str) else value
 
 
 def write_text(path: Path, text: str) -> None:

@@ -77,9 +77,8 @@ def test_a_statement_and_data_of_another_kind() -> None:
     results = verify("lemma-3", "lemma-4", "kernel-output", data=CALL, attention=SDPA)
     assert [one.verdict for one in results] == [Verdict.NOT_APPLICABLE] * 2 + [Verdict.UPHELD]
     assert "the data are a call of an attention kernel" in results["lemma-3"].reason
-    of_problem = verify("kernel-output", data="figure-1a", attention=SDPA)["kernel-output"]
-    assert of_problem.verdict is Verdict.NOT_APPLICABLE
-    assert "the data are a problem" in of_problem.reason
+    with pytest.raises(InvalidInput, match="figure-1a holds a problem, and kernel-output is about a call"):
+        verify("kernel-output", data="figure-1a", attention=SDPA)
 
 
 def test_a_failing_call_is_at_hand() -> None:

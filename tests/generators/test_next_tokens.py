@@ -169,7 +169,7 @@ def test_what_is_no_data_is_refused_in_a_sentence(held: dict[str, object], says:
 def test_a_bad_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.txt").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "long.txt").write_text("ab" * 40_000, encoding="utf-8")
-    for name, says in (("bad.txt", "UTF-8"), ("long.txt", "longer than"), ("none.txt", "cannot be read")):
+    for name, says in (("bad.txt", "UTF-8"), ("long.txt", "larger than"), ("none.txt", "there is no such file")):
         with pytest.raises(InvalidInput, match=says):
             load(str(tmp_path / name), 0)
 

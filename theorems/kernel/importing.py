@@ -46,6 +46,8 @@ def import_callable(source: str) -> Callable[..., Any]:
     _look_in_the_working_directory_first()
     try:
         found: Any = _module_in(Path(module)) if is_file else importlib.import_module(module)
+    except InvalidInput as error:
+        raise InvalidInput(f"--attention: {error}") from None
     except (Exception, SystemExit) as error:
         said = " ".join(str(error).split()).rstrip(".")
         raise InvalidInput(

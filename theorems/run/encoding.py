@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any, get_type_hints
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from cattrs.gen import make_dict_unstructure_fn, override
 from cattrs.preconf.json import make_converter
 
-from reference_attention.files import to_json
+from reference_attention.files import NOT_FINITE, to_json
 from theorems.run.findings import NamedFinding
 from theorems.run.pool import NoResult, Tell
 from theorems.run.result import Failure, Result
@@ -27,6 +28,25 @@ def _finding(value: Any, _: Any) -> NamedFinding:
 
 
 _CONVERTER.register_structure_hook(NamedFinding, _finding)
+
+
+def _holds_numbers(kind: Any) -> bool:
+    return get_origin(kind) in (Union, UnionType) and float in get_args(kind)
+
+
+def _number(value: Any, kind: Any) -> Any:
+    """Return a number or another member of a union; numbers that are not finite are texts in JSON."""
+    others = [member for member in get_args(kind) if member not in (int, float, type(None))]
+    if isinstance(value, str) and value in NOT_FINITE:
+        return NOT_FINITE[value]
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+        return value
+    if len(others) != 1:
+        raise ValueError("no number")
+    return _CONVERTER.structure(value, others[0])
+
+
+_CONVERTER.register_structure_hook_func(_holds_numbers, _number)
 
 
 def _omit_defaults(kind: type, *names: str) -> None:

@@ -36,7 +36,7 @@ def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
         (["--attention", "kernel"], "is not MODULE:CALLABLE"),
         (["--attention", "no_such_module_anywhere:kernel"], "does not import, ModuleNotFoundError"),
         (["--attention", "broken_module:kernel"], "does not import, ZeroDivisionError"),
-        (["--attention", "here.py:kernel"], "module 'here.py' does not import, FileNotFoundError"),
+        (["--attention", "here.py:kernel"], "here.py: there is no such file; give a Python file"),
         (["--attention", "math:no_such_thing"], "'math' has no 'no_such_thing'"),
         (["--attention", "math:pi"], "is of type float and cannot be called"),
         (["--attention", "torch.nn:MultiheadAttention"], "is a class; give a function"),

@@ -21,7 +21,9 @@ from generators.subject import shown_array
 from generators.user_data import Given, as_text, case_of, load
 from reference_attention.errors import InvalidInput
 from reference_attention.losses import LOSSES, loss_named
+from reference_attention.norms import Schatten
 from reference_attention.problem import Dataset, Problem
+from theorems.benchmark.steepest_gap import Gap
 from theorems.core.check import Outcome
 from theorems.core.claim import Claim, Form, Verdict
 from theorems.core.implementation import REFERENCE
@@ -29,6 +31,7 @@ from theorems.core.tolerances import EXACT
 from theorems.faults import fault_named
 from theorems.run import progress
 from theorems.run.description import heading_of
+from theorems.run.encoding import decode, plain
 from theorems.run.events import CaseDone
 from theorems.run.identity import of_headings
 from theorems.run.journal import Journal
@@ -290,3 +293,12 @@ def test_data_and_the_reference_are_the_same_in_another_process() -> None:
     there = pickle.loads(pickle.dumps(given))
     assert as_text(there.case) == as_text(given.case)
     assert (there.failed, there.case.seed, there.case.name) == ("", 3, "figure-1b")
+
+
+@pytest.mark.parametrize("norm", [math.inf, -math.inf, 2.0, Schatten(math.inf, (2, 3))])
+def test_numbers_that_are_not_finite_come_back(norm: float | Schatten) -> None:
+    """Strict JSON has texts for them, also where a field may hold something else."""
+    gap = Gap(norm, "steepest-one-input", 0.5, 0.25)
+    assert decode(plain(gap), Gap) == gap
+    with pytest.raises(ValueError, match="holds a result that is none"):
+        decode(plain(gap) | {"norm": "Endless"}, Gap)

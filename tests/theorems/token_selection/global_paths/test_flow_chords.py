@@ -145,7 +145,10 @@ def last_input_forgotten(keys: Any, scores: Any, loss: Any) -> tuple[Any, Any, A
 def test_a_fault_in_our_own_derivatives_is_seen(monkeypatch: pytest.MonkeyPatch, change: Any) -> None:
     """Gradient and Hessian from which the flow is made are wrong, consistently and everywhere."""
     gradient, newton = derivatives.gradient_field, derivatives.newton_field
-    wrong = {"gradient_field": lambda *of: gradient(*change(*of)), "newton_field": lambda *of: newton(*change(*of))}
+    wrong = {
+        "gradient_field": lambda *of: gradient(*change(*of[:3]), *of[3:]),
+        "newton_field": lambda *of: newton(*change(*of[:3]), *of[3:]),
+    }
     for module in (derivatives, iteration, slope, arc_length, flow_chords):
         for name, field in wrong.items():
             monkeypatch.setattr(module, name, field, raising=False)
@@ -155,8 +158,8 @@ def test_a_fault_in_our_own_derivatives_is_seen(monkeypatch: pytest.MonkeyPatch,
 def test_a_jacobian_without_its_off_diagonal_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """diag(s) for diag(s) − s sᵀ, in differences to a token that is selected: right where the softmax saturates."""
 
-    def wrong(keys: Any, scores: Any, loss: Any) -> Any:
-        at = derivatives.Selected(keys, scores)
+    def wrong(keys: Any, scores: Any, loss: Any, span: Any = None) -> Any:
+        at = derivatives.Selected(keys, scores, span)
 
         def field(p: Any) -> Any:
             differences, relative = at(p)
