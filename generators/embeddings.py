@@ -36,7 +36,7 @@ TIES = (1e-9, 1e-13, 1e-11, 1e-6, 0.0)
 SCALES = (-3.0, 3.0)
 """Powers of ten of the scales of embeddings of one data set."""
 COUNTS = 10_000
-"""How often a feature was seen, at most."""
+"""The largest count of a feature."""
 
 
 def or_embedded(ordinary: SearchStrategy[C], embedded: SearchStrategy[C]) -> SearchStrategy[C]:

@@ -138,7 +138,7 @@ class CheckedMargins:
 
     @property
     def feasible(self) -> bool:
-        """Whether there is a p_mm(α)."""
+        """Return whether there is a p_mm(α)."""
         return self._point is not None
 
     @cached_property

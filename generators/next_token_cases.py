@@ -121,7 +121,7 @@ def contexts(draw: DrawFn, kind: str) -> NextTokens:
 
 @st.composite
 def _realistic_contexts(draw: DrawFn, kind: str) -> NextTokens:
-    """The same as users have them.
+    """Draw such cases as users have them.
 
     *planted* supports are ties of a small integer W over the rationals, followed equally often: so W itself separates,
     and W = 0 has the log-odds. *over* and *orthogonal* are triangular, with a diagonal that is not 0.

@@ -17,9 +17,9 @@ from reference_attention.exact import rational
 LARGEST_COUNT = 10**4
 MOST_CONTEXTS, MOST_TOKENS = 12, 12
 MOST_ENTRIES = 36
-"""Of W: what is decided over the rationals grows fast with it."""
+"""The largest number of entries of W: exact decisions grow fast with it."""
 LOOKS = ("decimals", "gaussian", "scaled", "columns", "unit", "unit beside", "near", "float32")
-"""What rows look like: decimals, Gaussian; rows, or columns, in units up to 10⁶ apart; of norm one; the last one of
+"""Looks of rows: decimals, Gaussian; rows, or columns, in units up to 10⁶ apart; of norm one; the last one of
 norm one beside its original; the last one near a multiple of the first, up to 1e-13; rounded to float32."""
 TEXTS = (
     "to be or not to be that is the question",

@@ -115,10 +115,10 @@ def relation_named(name: str) -> Relation:
     Raises:
         InvalidInput: there is none.
     """
-    found = next((one for one in RELATIONS if one.name == name), None)
-    if found is None:
-        raise InvalidInput(f"{name!r} is no relation; known are {', '.join(one.name for one in RELATIONS)}.")
-    return found
+    named = {relation.name: relation for relation in RELATIONS}
+    if name not in named:
+        raise InvalidInput(f"{name!r} is no relation; known are {', '.join(named)}.")
+    return named[name]
 
 
 # Exact arithmetic on arrays of floats.
@@ -188,7 +188,7 @@ def _reflection(d: int, rng: np.random.Generator) -> Linear:
 
 @dataclass(frozen=True, eq=False)
 class _Values:
-    """What a case holds, by role, to be changed and put together again."""
+    """The parts of a case by role, to be changed and put together again."""
 
     case: Case
 
@@ -293,7 +293,7 @@ def _in_coordinates(case: Case, of_prompts: Linear | None, of_tokens: Linear | N
 
 
 def _sizes(case: Case) -> tuple[int, int]:
-    """How many coordinates keys (or queries) and tokens have; 0 where the case has no tokens."""
+    """Count the coordinates of keys (or queries) and of tokens; 0 where the case has no tokens."""
     data = _Values(case).data
     if data is None:
         return case.problem.d, 0
@@ -327,7 +327,7 @@ def _case_shifted(case: Case, rng: np.random.Generator) -> Case | None:
         return None
     made = values.with_data(replace(data, X=_exact_sum(data.X, by)))
     # The products X Wᵀ are rounded, the keys of an input no longer differ by what they did.
-    old, new = ((one - one[:, :1]) for one in (problem.keys, made.problem.keys))
+    old, new = ((keys - keys[:, :1]) for keys in (problem.keys, made.problem.keys))
     return made if np.array_equal(old, new) and problem.factors is None else None
 
 
@@ -489,18 +489,18 @@ def _linear_change(
     start, step = subject.start, getattr(subject, "step", 0.0)
     if unit != 1.0 and (step or (start is not None and start.any())):
         return None
-    held = subject.features if isinstance(subject, Labelled) else subject.embeddings
-    d = held.shape[1]
+    vectors = subject.features if isinstance(subject, Labelled) else subject.embeddings
+    d = vectors.shape[1]
     change = made(d, rng)
     if isinstance(subject, Labelled):
         moved = None if start is None else change(start.reshape(-1, d)).ravel()
-        return subject.replace(features=change(held), start=moved)
+        return subject.replace(features=change(vectors), start=moved)
     if start is not None:
         start = change(start.reshape(-1, d))
         if subject.samples is not None:
             start = change(start.T.copy()).T
         start = np.ascontiguousarray(start).ravel()
-    return subject.replace(embeddings=change(held), start=start)
+    return subject.replace(embeddings=change(vectors), start=start)
 
 
 def _axes_exchanged(subject: Subject, rng: np.random.Generator) -> Subject | None:
@@ -560,17 +560,17 @@ def _written_and_read(subject: Subject, rng: np.random.Generator) -> Subject | N
     """As decimals; arrays of numbers that float32 has as float32."""
     if not (isinstance(subject, Case) or subject.kind):
         return None
-    held = from_json(as_text(subject))
-    floats = {"arrays"} | {key for key, value in held.items() if isinstance(value, str | int | bool) or key == KIND}
-    made = {key: value if key in floats else _as_float32(value) for key, value in held.items()}
+    values = from_json(as_text(subject))
+    floats = {"arrays"} | {key for key, value in values.items() if isinstance(value, str | int | bool) or key == KIND}
+    made = {key: value if key in floats else _as_float32(value) for key, value in values.items()}
     return subject_of(made)
 
 
 def _as_float32(value: Any) -> Any:
-    held = numbers(value)
-    if not isinstance(held, np.ndarray | list):
+    parsed = numbers(value)
+    if not isinstance(parsed, np.ndarray | list):
         return value
-    array = np.asarray(held)
+    array = np.asarray(parsed)
     with np.errstate(over="ignore"):
         short = array.astype(np.float32)
     return short if array.dtype == np.float64 and np.array_equal(short, array) else value

@@ -90,7 +90,7 @@ def open_regular(path: Path, what: str, largest: int, otherwise: str) -> Iterato
 
 
 def read_bytes(path: Path, what: str, largest: int = LARGEST_TEXT, otherwise: str = "give a smaller file") -> bytes:
-    """What a file of the user's holds.
+    """Return the bytes of a user's file.
 
     Raises:
         InvalidInput: as :func:`open_regular`.
@@ -100,7 +100,7 @@ def read_bytes(path: Path, what: str, largest: int = LARGEST_TEXT, otherwise: st
 
 
 def read_text(path: Path, what: str, largest: int = LARGEST_TEXT, otherwise: str = "give a smaller file") -> str:
-    """What a text file of the user's holds.
+    """Return the text of a user's file.
 
     Raises:
         InvalidInput: as :func:`open_regular`, or it is no UTF-8.

@@ -103,11 +103,11 @@ def tangential(
     vectors: Float64[np.ndarray, "*b d"], axis: Float64[np.ndarray, "d"], basis: Float64[np.ndarray, "d e"]
 ) -> Float64[np.ndarray, "*b e"]:
     """Return coordinates across a unit vector; all of what a thin basis leaves out counts on its last coordinate."""
-    found = np.asarray(vectors @ basis)
+    coordinates = np.asarray(vectors @ basis)
     if basis.shape[1] < axis.size - 1:
-        rest = vectors - (vectors @ axis)[..., None] * axis - found @ basis.T
-        found[..., -1] = np.hypot(found[..., -1], np.linalg.norm(rest, axis=-1))
-    return found
+        rest = vectors - (vectors @ axis)[..., None] * axis - coordinates @ basis.T
+        coordinates[..., -1] = np.hypot(coordinates[..., -1], np.linalg.norm(rest, axis=-1))
+    return coordinates
 
 
 def _shortest_edges(keys: Float64[np.ndarray, "n T d"]) -> Float64[np.ndarray, "n T-1 d"]:

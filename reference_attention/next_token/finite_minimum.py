@@ -38,7 +38,7 @@ UNDAMPED = 1e-3
 CLOSE = 2.0**-200
 """θ_⋆ is enclosed to that, relative to 1 + its norm; everything made of it is then what rounding to floats leaves."""
 DOUBLED = 30
-"""How often a share of a step is doubled, at most."""
+"""The largest number of times that a share of a step is doubled."""
 ENOUGH = -250
 """θ̂ is close enough at a distance below 2 to this power."""
 
@@ -209,7 +209,7 @@ def finite_minimum(split: Split) -> FiniteMinimum:
 
 
 def _is_at_rest(radii: list[arb]) -> bool:
-    """Whether a finite radius was not halved by the last step: what is left is the rounding of balls."""
+    """Return whether the last step did not halve a finite radius: then the rounding of balls is left."""
     return len(radii) > 1 and radii[-1].is_finite() and bool(not radii[-1] < radii[-2] / 2)
 
 

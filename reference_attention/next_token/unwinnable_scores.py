@@ -49,7 +49,7 @@ GONE = 1e-6
 AT_REST = 2.0**-6
 """By how many logits x may still be away from rest there."""
 STEPS = 60
-"""Of Newton's method, from that point."""
+"""Steps of Newton's method from that point."""
 SETTLED = 1e-12
 """Logits that its last step moves at most; coordinates that move none by so much are 0 as far as they are known."""
 
@@ -77,7 +77,7 @@ class ScoreSplit:
 
     @property
     def error(self) -> str:
-        """What is wrong with the proof; empty if nothing is."""
+        """Return what is wrong with the proof; empty if nothing is."""
         return self.supports.error(self.master) or self.svm.error(self.master)
 
     @cached_property
@@ -87,13 +87,13 @@ class ScoreSplit:
 
     @cached_property
     def bounds_risk(self) -> bool:
-        """Whether no token off Ŝ_i scores more than the lowest of Ŝ_i, so that L(p) ≥ L_F(P_F p)."""
+        """Return whether no token off Ŝ_i scores more than the lowest of Ŝ_i, so that L(p) ≥ L_F(P_F p)."""
         lowest = np.min(np.where(self.sets, self.problem.scores, np.inf), axis=1)
         return bool(np.all(self.sets | (self.problem.scores <= lowest[:, None])))
 
     @cached_property
     def convex(self) -> bool:
-        """Whether L_F is proven convex in σ(x): a rest point is then its minimum."""
+        """Return whether L_F is proven convex in σ(x): a rest point is then its minimum."""
         rows = [self.master.differences[pair] for pair in self.master.pairs if self.sets[pair]]
         one_rival = bool((self.sets.sum(axis=1) <= 2).all())
         same = all(row == rows[0] or [-c for c in row] == rows[0] for row in rows)

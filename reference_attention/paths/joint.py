@@ -75,7 +75,7 @@ class Joint:
         return float(np.max(np.linalg.norm(self.rows, axis=-1)))
 
     def output_rounding(self, w: Float64[np.ndarray, "d"]) -> float:
-        """How far the rounding of v̄_mm and of sums moves an output w·z_it.
+        """Bound how far the rounding of v̄_mm and of sums moves an output w·z_it.
 
         Far enough across v̄_mm a head has outputs, and a risk, that are nothing else: a support has a slope of one
         rounding there, and at r = e^{10⁸} nothing bounds how far a solver follows it.

@@ -65,10 +65,10 @@ class NuclearOffsets:
         exact, rows = svm.exact, svm.rows
         assert exact is not None
         with precision():
-            one = arb(2) ** -rows.unit
-            root = one.sqrt()
+            unit = arb(2) ** -rows.unit
+            root = unit.sqrt()
             K, Q = (midpoints(multiply(m, root)) for m in (exact.K, exact.Q))
-            duals = np.array([float((x * one).mid()) for x in exact.duals])
+            duals = np.array([float((x * unit).mid()) for x in exact.duals])
             beyond = np.array([float((x - 1).mid()) for x in exact.margins])
         return cls(K, Q, rows.a / rows.b[:, None], rows.z, duals, beyond, log_costs, np.array(exact.support), rows.unit)
 

@@ -26,11 +26,11 @@ Point = list[arb]
 BITS = 384
 """Digits of what is computed; conditions of 1e30 leave more than half of them."""
 FACTOR, LAST = 16, 2.0**48
-"""What τ is multiplied with, and the last one: what ν/τ leaves is about 1e-13."""
+"""The factor by which τ grows, and its last value: ν/τ is then about 1e-13."""
 STEPS = 400
 """Newton steps per τ, of which about ten are taken unless the start is far off."""
 APPROXIMATE: Literal["approx"] = "approx"
-"""How equations are solved: error bounds grow with every elimination, and midpoints are kept to these alone."""
+"""The algorithm for linear equations: midpoints alone are kept, as error bounds grow with every elimination."""
 MOST = 256
 """Entries of W, at most; of more, second derivatives take minutes."""
 CENTRED, EXACT = 0.2, 1e-12

@@ -33,7 +33,7 @@ from theorems.run.registry.suite import statements
 from theorems.run.verify import draw_cases, verify_data, verify_generated
 
 CASES = 8
-"""Of each statement here; 500 every night, ``make relations``."""
+"""Cases of each statement here; 500 every night, ``make relations``."""
 
 
 @pytest.mark.parametrize("id", list(statements()))

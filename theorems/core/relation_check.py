@@ -81,7 +81,7 @@ def compare(relation: Relation, outcome: Outcome, difference: str) -> Outcome:
 
 
 def difference_of(outcome: Outcome, changed: Outcome, due: Collection[str] = ()) -> str:
-    """What differs between the outcomes on a case and on the changed case, in words; empty if nothing does.
+    """Return what differs between the outcomes on a case and on the changed case, in words; empty if nothing does.
 
     Args:
         due: claims that have to be made of both or of neither.

@@ -219,5 +219,5 @@ class JointMinimiser:
 
 
 def has_digits(joint: Joint, w: Float64[np.ndarray, "d"]) -> bool:
-    """Whether outputs w·z are known to six bits."""
+    """Return whether outputs w·z are known to six bits."""
     return joint.output_rounding(w) <= 2.0**-6

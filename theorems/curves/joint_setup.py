@@ -149,7 +149,7 @@ def joint_setup(
 
 
 def margin_rounding(keys: Float64[np.ndarray, "n T k"], alpha: Int64[np.ndarray, "n"], separator: MaxMargin) -> float:
-    """How far rounding moves the margins of p_mm, eps max Σ|k_iα − k_it||p_mm|."""
+    """Bound how far rounding moves the margins of p_mm, eps max Σ|k_iα − k_it||p_mm|."""
     rows = chosen_rows(keys, alpha)[:, None] - keys
     return float(EPS * np.max(np.abs(rows) @ np.abs(separator.p)))
 

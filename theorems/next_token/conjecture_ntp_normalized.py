@@ -30,7 +30,7 @@ TURNS = sharper("gradient-turns-into-f")
 
 STEPS = 4000
 STRETCHES = 3
-"""How often as many further steps are taken, at most, until the run is past its transient."""
+"""The largest number of stretches of as many steps that are added until the run is past its transient."""
 NEAR = 2.0
 """‖u‖ in units of η below which the part in F is in its cycle: the cycle's is below 1."""
 PAST = 20.0

@@ -118,7 +118,7 @@ def ntp_extended_supports(case: NextTokens, under_test: Implementation) -> Itera
 
 
 def compatible_claim(limits: Limits, under_test: Implementation) -> Iterator[Claim]:
-    """What is said by integers, against log q⋆_jv − log p_jv on S_j, q⋆ of the minimiser of the loss among S_j.
+    """Claim the decision by integers, against log q⋆_jv − log p_jv on S_j, q⋆ of the minimiser of the loss among S_j.
 
     It is enclosed to 2^−200: a difference above :data:`ATTAINED` proves that no θ has the log-odds, a smaller one
     proves nothing by itself: "no" is then undecided.
@@ -129,17 +129,17 @@ def compatible_claim(limits: Limits, under_test: Implementation) -> Iterator[Cla
         minimum = finite_minimum(Split.of(problem, problem.supports))
     if minimum.lost:
         return
-    said = under_test.in_place_of(compatible)(problem)
+    answer = under_test.in_place_of(compatible)(problem)
     with ctx.workprec(BITS):
         gaps = [
             abs(minimum.at.log_shares[j, v] - arb(problem.targets[j][v]).log())
             for j, v in np.argwhere(problem.supports).tolist()
         ]
         largest = max(float(gap.lower()) for gap in gaps)
-    if not said and largest <= ATTAINED:
+    if not answer and largest <= ATTAINED:
         yield undecided_claim(COMPATIBLE, f"it is said to be incompatible, and log-odds are met to {largest:.3g}")
         return
-    right = said == (largest <= ATTAINED)
+    right = answer == (largest <= ATTAINED)
     yield Claim(COMPATIBLE, Form.EXACT, 0.0 if right else -1.0, 0.0, EXACT, f"log-odds are missed by {largest:.3g}")
 
 

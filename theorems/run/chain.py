@@ -13,7 +13,7 @@ import re
 from typing import Any
 
 BEGIN = ""
-"""What stands before the first line."""
+"""The digest before the first line."""
 _LINE = re.compile(rb'\{"digest": "([0-9a-f]{32})", (.*)\}', re.DOTALL)
 
 
@@ -29,7 +29,7 @@ def seal(content: str, before: str) -> tuple[str, str]:
 
 
 def is_whole(line: bytes) -> bool:
-    """Whether a line has a digest, right or wrong, and an object after it: what is torn off has none."""
+    """Return whether a line has a digest, right or wrong, and an object after it: what is torn off has none."""
     return _LINE.fullmatch(line) is not None and _object(line) is not None
 
 

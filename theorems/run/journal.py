@@ -195,7 +195,7 @@ def key_of(unit: Any) -> str:
 
 
 def _damage(line: bytes, number: int) -> str:
-    """What is wrong with a line whose digest is not right."""
+    """Say what is wrong with a line whose digest does not fit."""
     begins = line.startswith(b'{"journal":')
     if number == 1:
         if begins:

@@ -36,7 +36,7 @@ for a first call that compiles."""
 STARTING = 60.0
 """Seconds that a process may take to import what it needs, on a busy machine."""
 NO_RESULT = "sent something that is no result"
-"""What a process did that sent anything but the messages of :func:`theorems.run.worker.serve`."""
+"""The reason given where a process sends anything but the messages of :func:`theorems.run.worker.serve`."""
 CLOSING = 1.0
 """Seconds after the end of a process in which all that it has sent is read."""
 ENDING = 5.0
@@ -60,7 +60,7 @@ _Message = tuple[int, str, Any] | str
 
 
 class NoResult(Exception):
-    """What a process sent is no result of its unit."""
+    """A message of a process is no result of its unit."""
 
 
 @dataclass(eq=False)
@@ -302,7 +302,7 @@ class Pool:
         return None
 
     def _look_at_processes(self, tell: Tell) -> list[int]:
-        """Of one that has ended what it sent is read to its end; those that it started may hold that open.
+        """Read to the end what an ended process sent; processes that it started may hold its pipe open.
 
         Returns:
             The units that begin again.

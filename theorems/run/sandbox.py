@@ -40,7 +40,7 @@ class ProcessDied(InvalidInput):
 
 @dataclass(frozen=True)
 class _Answer:
-    """What a call returned, as JSON has it; or the sentence of the InvalidInput that it raised."""
+    """The value that a call returned, as JSON; or the sentence of the InvalidInput that it raised."""
 
     value: Any = None
     refused: str = ""

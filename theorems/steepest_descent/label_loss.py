@@ -105,7 +105,7 @@ class LabelGeometry(RowGeometry):
 
     @cached_property
     def has_equal_weights(self) -> bool:
-        """Whether all π_i are 1/n."""
+        """Return whether all π_i are 1/n."""
         return len(set(self.case.counts.tolist())) == 1
 
     def curvature(self, u: Any) -> Numbers:

@@ -23,7 +23,7 @@ from theorems.core.tolerances import EXACT, tolerance
 from theorems.steepest_descent.lengths import length_of
 
 ENCLOSED = 2 * ACCEPTED
-"""What an enclosure of γ may be wide by, relatively: the gap to which the solver accepts a solution, and as much for
+"""The largest relative width of an enclosure of γ: the gap to which the solver accepts a solution, and as much for
 bounds of norms of matrices; for q = 1 and ∞ it is 0."""
 MARGIN_WIDTH = tolerance(
     "norm-margin-width",

@@ -176,7 +176,7 @@ def test_the_parts_together_are_the_flow_where_floats_resolve_it(name: str) -> N
 
 
 def invariants(parts: SplitFlow) -> tuple[float, float, Float64[np.ndarray, "n T"]]:
-    """What no change of coordinates moves."""
+    """Return the numbers that no change of coordinates moves."""
     return parts.risk, float(np.linalg.norm(parts.finite_part)), parts.weights
 
 

@@ -72,7 +72,7 @@ STEPS = (
     "reference_attention.files.tempfile.mkstemp",
     *(f"os.{name}" for name in ("open", "write", "fsync", "replace")),
 )
-"""What a write is made of."""
+"""The calls that make up a write."""
 FILES = ["--json", "r.json", "--junit-xml", "r.xml", "--sarif", "r.sarif", "--resume", "r.jsonl"]
 
 

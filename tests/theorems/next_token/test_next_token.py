@@ -202,7 +202,7 @@ def test_steps_of_plain_descent_do_not_turn_into_f() -> None:
 
 
 def test_a_search_that_ended_early_leaves_the_claim_undecided() -> None:
-    """Whether it is Newton's method to θ_⋆ or that of the path; the points that were found are judged all the same."""
+    """Newton's method to θ_⋆ or that of the path ends early; the points that were found are judged all the same."""
 
     def lose_minimum(split: Split) -> FiniteMinimum:
         return replace(finite_minimum(split), lost="ended at a gradient of length 1")
@@ -229,7 +229,7 @@ def test_the_unit_of_embeddings_changes_nothing(id: str, power: int) -> None:
 
 
 def ended(made: Generator[object, None, Result]) -> Result:
-    """What a part of a conclusion returns once it has made its claims."""
+    """Return the value of a part of a conclusion once it has made its claims."""
     while True:
         try:
             next(made)

@@ -1,4 +1,4 @@
-"""What untrusted code may do to the process that it runs in, and try to do to the one that supervises that."""
+"""Deeds of untrusted code: to the process that it runs in, and attempts on the one that supervises that."""
 
 from __future__ import annotations
 

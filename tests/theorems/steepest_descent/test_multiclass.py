@@ -182,7 +182,7 @@ OPPOSED = data([[1.0, 0.3], [1.0, -0.3]], [0, 0], 2)
 
 
 def test_long_steps_gain_where_the_excess_is_small() -> None:
-    """Of 8γ/D'² nearly: many times 2γ/D², at which b is already negative."""
+    """Take steps of nearly 8γ/D'²: many times 2γ/D², at which b is already negative."""
     found = REFERENCE.norm_max_margin(OPPOSED.keys, OPPOSED.labels, math.inf)
     assert found is not None
     geometry = LabelGeometry(OPPOSED, found)
