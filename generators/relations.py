@@ -577,9 +577,12 @@ def _as_float32(value: Any) -> Any:
 
 
 JOINT = "a search of the joint minimiser ends above a competitor, or not, by the last digits of where it starts"
-SEARCHES: Mapping[str, str] = MappingProxyType(dict.fromkeys(("lemma-13", "theorem-5", "theorem-6"), JOINT))
-"""Statements with a search of our own that may find what it looks for on the data and not on the changed data, or the
-other way round, by id, and why. What it finds on both has to agree all the same."""
+KINKS = "steps go back and forth across the kinks of the head, so that the last digits decide where a run ends"
+SEARCHES: Mapping[str, str] = MappingProxyType(
+    {**dict.fromkeys(("lemma-13", "theorem-5", "theorem-6"), JOINT), "conjecture-mixing": KINKS}
+)
+"""Statements with a search or a run that may be decided on the data and not on the changed data, or the other way
+round, by id, and why. What is decided on both has to agree all the same."""
 ALONE = "its assumption is that there is one input"
 TRAINED_HEAD = "the head is trained as well, and moving tokens moves label margins"
 
