@@ -105,8 +105,9 @@ def _tied_words(it: Facts) -> Iterator[str]:
     pairs = [pair for pair in split.master.pairs if split.sets[pair]]
     named = ", ".join(f"({i},{t})" for i, t in pairs[:MOST_TIED]) + (", …" if len(pairs) > MOST_TIED else "")
     said = (
-        f"Proven: every prompt that loses no optimal token ties these tokens (input,token) with it: {named}; their"
-        f" differences to it, weighted by positive λ, add up to 0. They span a space F of dimension {rank}."
+        "Proven (unwinnable-scores): every prompt that loses no optimal token ties these tokens (input,token) with it:"
+        f" {named}; their differences to it, weighted by positive λ, add up to 0. They span a space F of dimension"
+        f" {rank}."
     )
     if len(split.across):
         said += f" One prompt, U = {vector(split.svm.floats)}, ties these alone and puts all others behind."
