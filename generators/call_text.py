@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from generators.attention_call import AXES, PLAIN, AttentionCall, Memory, State
-from reference_attention.errors import InvalidInput
+from reference_attention.errors import InvalidInput, suggest
 from reference_attention.files import numbers, to_json
 from reference_attention.problem import checked_array, refuse_truth_values
 
@@ -46,7 +46,10 @@ def call_of(held: Mapping[str, Any], name: str = "data") -> AttentionCall:
     """
     unknown = sorted({*held} - {*TENSORS, *OPTIONS, "case_of", "claim"})
     if unknown:
-        raise InvalidInput(f"{name}: {unknown[0]!r} is not one of the names {', '.join((*TENSORS, *OPTIONS))}.")
+        raise InvalidInput(
+            f"{name}: unknown name {unknown[0]!r}.{suggest(unknown[0], (*TENSORS, *OPTIONS))} Those of a call are"
+            f" {', '.join((*TENSORS, *OPTIONS))}."
+        )
     missing = [key for key in TENSORS if key not in held]
     if missing:
         raise InvalidInput(f"{name}: {missing[0]} is missing; a call has {', '.join(TENSORS)}.")

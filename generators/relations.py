@@ -26,7 +26,7 @@ from generators.next_tokens import NextTokens
 from generators.optimal_sets import HEAD_ARRAYS
 from generators.subject import KIND, Subject
 from generators.user_data import as_text, subject_of
-from reference_attention.errors import InvalidInput
+from reference_attention.errors import InvalidInput, suggest
 from reference_attention.files import from_json, numbers
 from reference_attention.next_token.attention_samples import ABSENT
 from reference_attention.problem import Dataset, Problem
@@ -117,7 +117,7 @@ def relation_named(name: str) -> Relation:
     """
     named = {relation.name: relation for relation in RELATIONS}
     if name not in named:
-        raise InvalidInput(f"{name!r} is no relation; known are {', '.join(named)}.")
+        raise InvalidInput(f"{name!r} is not a relation.{suggest(name, named)} They are {', '.join(named)}.")
     return named[name]
 
 

@@ -16,14 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields, replace
-from difflib import get_close_matches
 from types import MappingProxyType, UnionType
 from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from max_margin_theorems.papers import import_kinds
-from reference_attention.errors import InvalidInput
+from reference_attention.errors import InvalidInput, suggest
 from reference_attention.files import numbers
 from reference_attention.npz import MOST_AXES
 from reference_attention.problem import as_array, refuse_truth_values
@@ -102,9 +101,10 @@ class Subject:
         known = {one.name: one for one in _fields(cls)}
         unknown = next((one for one in sorted({*held} - {*known, *RECORD})), None)
         if unknown is not None:
-            near = get_close_matches(unknown, known, n=1)
-            meant = f" Is {near[0]!r} meant?" if near else ""
-            raise InvalidInput(f"{name}: {unknown!r} is not one of the names {', '.join(known)}.{meant}")
+            raise InvalidInput(
+                f"{name}: unknown name {unknown!r}.{suggest(unknown, known)} The names in {cls.noun} are"
+                f" {', '.join(known)}."
+            )
         needed = [one.name for one in known.values() if one.default is MISSING and one.default_factory is MISSING]
         missing = next((one for one in needed if one not in held), None)
         if missing is not None:

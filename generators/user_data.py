@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -30,7 +29,7 @@ from generators.next_tokens import NextTokens
 from generators.optimal_sets import HEAD_ARRAYS
 from generators.query_data import FACTORS, QUERIES, check_query_names, query_dataset_of, start_of
 from generators.subject import KIND, Subject, empty_array, kind_named, written_array
-from reference_attention.errors import InvalidInput
+from reference_attention.errors import InvalidInput, suggest
 from reference_attention.files import from_json, numbers, read_named_values, to_json
 from reference_attention.loss import Loss
 from reference_attention.losses import loss_named
@@ -93,8 +92,8 @@ def load(source: str, seed: int, *, calls: bool = False) -> Given:
 
     if source not in NAMES and source not in all_data():
         raise InvalidInput(
-            f"--data: {source!r} is neither a file that ends in .npz, .json or .txt nor one of the datasets"
-            f" {', '.join(all_data())}."
+            f"--data: {source!r} is neither a file that ends in .npz, .json or .txt nor a named dataset."
+            f"{suggest(source, all_data())} `theorems list --data` shows the datasets."
         )
     return Given(dataset_named(source).replace(seed=seed))
 
@@ -159,9 +158,10 @@ def check_names(name: str, names: Collection[str]) -> None:
     known = (*TOKENS, *QUERIES, *PAIR, *OPTIONAL, *FURTHER, *RECORD)
     unknown = sorted(set(names) - set(known))
     if unknown:
-        near = get_close_matches(unknown[0], known, n=1)
-        meant = f" Is {near[0]!r} meant?" if near else ""
-        raise InvalidInput(f"{name}: {unknown[0]!r} is not one of the names {', '.join(known)}.{meant}")
+        raise InvalidInput(
+            f"{name}: unknown name {unknown[0]!r}.{suggest(unknown[0], known)} Give X, Y, v (and W), or"
+            " keys and scores; docs/verify.md names what else there may be."
+        )
     for given, together, said in ((TOKENS, TOKENS[:3], "X, Y and v"), (PAIR, PAIR, "keys and scores")):
         missing = [key for key in together if key not in names]
         if missing and {*given} & {*names}:

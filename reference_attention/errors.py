@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 LONGEST_WORD, LONGEST_LINE = 400, 8000
 """Characters that are shown of a word, as a path is one, and of a line."""
@@ -39,6 +41,21 @@ def _visible(character: str) -> str:
     if character.isprintable() or unicodedata.category(character) not in _HIDDEN:
         return character
     return character.encode("unicode_escape").decode()
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Return a sentence with the nearest three known names, after a space; empty where none is near.
+
+    Case is ignored.
+
+    >>> suggest("theorem2", ["theorem-1", "theorem-2", "lemma-3"])
+    " Did you mean 'theorem-2' or 'theorem-1'?"
+    """
+    spelled = {each.lower(): each for each in known}
+    near = [repr(spelled[each]) for each in get_close_matches(name.lower(), spelled, n=3)]
+    if not near:
+        return ""
+    return f" Did you mean {', '.join(near[:-1])}{' or ' if near[:-1] else ''}{near[-1]}?"
 
 
 class InvalidInput(ValueError):

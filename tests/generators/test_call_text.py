@@ -53,7 +53,7 @@ def test_what_is_written_is_read_again(id: str) -> None:
         ({"seed": 0.5}, "seed: must be a whole number"),
         ({"name": 3}, "name: must be text"),
         ({"visible": [[1.0, 0.0, 1.0]]}, "visible: does not broadcast"),
-        ({"queries": 1}, "'queries' is not one of the names"),
+        ({"queries": 1}, "unknown name 'queries'. Did you mean 'query'?"),
         ({"key": [[[[1.0, 2.0]]]]}, "key: "),
     ],
 )

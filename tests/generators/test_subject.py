@@ -58,7 +58,7 @@ def test_a_file_of_arrays_is_read_as_well(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("held", "said"),
     [
-        ({"values": [1.0], "counts": [1], "cuonts": [1]}, "'cuonts' is not one of the names"),
+        ({"values": [1.0], "counts": [1], "cuonts": [1]}, "unknown name 'cuonts'. Did you mean 'counts'?"),
         ({"values": [1.0]}, "counts is missing; logits have values, counts"),
         ({"values": [[1.0], [1.0, 2.0]], "counts": [1]}, "values: the rows have different lengths"),
         ({"values": [True], "counts": [1]}, "values: true and false are no numbers"),

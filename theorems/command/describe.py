@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from reference_attention.errors import InvalidInput
+from reference_attention.errors import InvalidInput, suggest
 from theorems.command.subcommands import ListOptions, TolerancesOptions
 from theorems.core.statement import Statement
 from theorems.core.tolerances import Tolerance
@@ -138,8 +138,10 @@ def show(id: str) -> None:
 def _statement(id: str) -> Statement:
     try:
         return statement_named(id)
-    except InvalidInput as error:
+    except InvalidInput:
         if is_in_a_file(id):
             raise
-        others = f"definitions are {', '.join(definitions())}; assumptions are {', '.join(assumptions())}."
-        raise InvalidInput(f"{str(error)[:-1]}; {others}") from None
+        near = suggest(id, [*statements(), *capabilities(), *definitions(), *assumptions()])
+        raise InvalidInput(
+            f"id: {id!r} is not a statement, a definition or an assumption.{near} `theorems list` shows all."
+        ) from None

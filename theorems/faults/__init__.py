@@ -13,7 +13,7 @@ from types import MappingProxyType, ModuleType
 from typing import Any
 
 from max_margin_theorems.papers import Paper, check_only, papers
-from reference_attention.errors import InvalidInput
+from reference_attention.errors import InvalidInput, suggest
 from theorems.faults.attention_faults import ATTENTION_FAULTS
 from theorems.faults.data_faults import DATA_FAULTS
 from theorems.faults.descent_faults import DESCENT_FAULTS
@@ -99,7 +99,9 @@ def fault_named(name: str) -> Fault:
     """
     known = _all_faults()
     if name not in known:
-        raise InvalidInput(f"faults: {name!r} is not a planted fault; known are {', '.join(known)}.")
+        raise InvalidInput(
+            f"faults: {name!r} is not a planted fault.{suggest(name, known)} `theorems power` tabulates them all."
+        )
     return known[name]
 
 

@@ -15,10 +15,10 @@ from generators.case import Case
 from generators.finding import Finding
 from generators.problems import cases as cases_with
 from max_margin_theorems.papers import Paper
-from reference_attention.errors import InvalidInput
+from reference_attention.errors import InvalidInput, suggest
 from theorems.core.statement import Statement
 from theorems.run.registry.lookup import statement_named
-from theorems.run.registry.suite import assumptions, definitions_in, modules_without
+from theorems.run.registry.suite import definitions_in, modules_without
 from theorems.without.query_drawing import plain_query_cases
 from theorems.without.weakened import Weakened, others, statement_assumption
 
@@ -66,11 +66,10 @@ def weakened_named(id: str, without: str) -> Weakened:
     if found is not None:
         return found
     if without not in statement.assumptions:
-        if without not in assumptions():
-            raise InvalidInput(f"--without: {without!r} is no assumption; known are {', '.join(assumptions())}.")
+        own = droppable(statement)
         raise InvalidInput(
-            f"--without: {statement.id} does not assume {without}; take one of"
-            f" {', '.join(droppable(statement)) or 'none: it has no assumption'}."
+            f"--without: {statement.id} does not assume {without!r}.{suggest(without, own)} It assumes"
+            f" {', '.join(own) or 'nothing that can be dropped'}."
         )
     return _generic(statement, without)
 

@@ -115,7 +115,7 @@ def bad_files() -> None:
     ("arguments", "said"),
     [
         (["verify", "lemma-0"], "'lemma-0' is not a statement"),
-        (["show", "lemma-0"], "'lemma-0' is not a statement"),
+        (["show", "lemma-0"], "'lemma-0' is not a statement, a definition or an assumption"),
         (["verify", "true", "--examples", "0"], "--examples"),
         (["verify", "true", "--examples", "-3"], "--examples"),
         (["verify", "true", "--examples", "many"], "--examples"),
@@ -129,7 +129,7 @@ def bad_files() -> None:
         (["verify", "true", "--data", "renamed.npz"], "numpy.savez"),
         (["verify", "true", "--data", "truncated.npz"], "damaged"),
         (["verify", "true", "--data", "pickled.npz"], "pickled"),
-        (["verify", "true", "--data", "names.npz"], "'tokens' is not one of the names"),
+        (["verify", "true", "--data", "names.npz"], "unknown name 'tokens'"),
         (["verify", "true", "--data", "shapes.npz"], "Y: shape"),
         (["verify", "true", "--data", "single.npz"], "T = 1"),
         (["verify", "true", "--data", "labels.npz"], "give 2*Y - 1"),

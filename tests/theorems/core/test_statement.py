@@ -172,8 +172,10 @@ def test_a_conclusion_that_cannot_go_on_ends_with_an_undecided_claim() -> None:
     assert second.verdict is Verdict.INCONCLUSIVE
 
 
-def test_unknown_ids_are_refused_with_the_known_ones() -> None:
-    with pytest.raises(InvalidInput, match=r"'lemma-0' is not a statement; known are .*lemma-3"):
+def test_unknown_ids_are_refused_with_the_nearest_three() -> None:
+    with pytest.raises(
+        InvalidInput, match=r"'lemma-0' is not a statement\. Did you mean 'lemma-[0-9]+', .* or 'lemma-[0-9]+'\?"
+    ):
         statement_named("lemma-0")
 
 

@@ -239,7 +239,7 @@ def test_drawings_in_the_plane_and_beyond_repeat(name: str, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--data", "no-such"], "neither a file that ends in .npz, .json or .txt nor one of the datasets"),
+        (["--data", "no-such"], "neither a file that ends in .npz, .json or .txt nor a named dataset"),
         (["--data", "figure-1a", "--plot", "a.gif"], "--plot: 'gif' is no kind of drawing"),
         (["--data", "figure-1a", "--plot", "nowhere/a.svg"], "there is no directory nowhere"),
         (["--data", "figure-1a", "--json", "nowhere/a.json"], "there is no directory nowhere"),

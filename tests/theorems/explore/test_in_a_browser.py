@@ -122,7 +122,7 @@ def test_a_bad_file_gets_its_sentence_on_the_page(seen: Seen, tmp_path: Path) ->
     bad.write_text(json.dumps({"keys": [[[1, 2], [3, 4]]], "skores": [[1, 0]]}), encoding="utf-8")
     seen.page.locator("input[type=file]").set_input_files(str(bad))
     seen.page.get_by_role("alert").wait_for()
-    assert "'skores' is not one of the names" in seen.page.get_by_role("alert").inner_text()
+    assert "unknown name 'skores'. Did you mean 'scores'?" in seen.page.get_by_role("alert").inner_text()
     good = tmp_path / "good.json"
     good.write_text(json.dumps({"keys": [[[1, 2], [3, 4], [0, 1]]], "scores": [[1, 0, 0]]}), encoding="utf-8")
     seen.page.locator("input[type=file]").set_input_files(str(good))

@@ -361,7 +361,7 @@ X, Y, V = np.arange(12.0).reshape(2, 3, 2), np.array([1.0, -1.0]), np.array([1.0
 GOOD = {"X": X, "Y": Y, "v": V}
 BAD = {
     "empty": ({}, "holds no data"),
-    "unknown name": ({**GOOD, "Z": X}, "'Z' is not one of the names X, Y, v, W"),
+    "unknown name": ({**GOOD, "Z": X}, "unknown name 'Z'"),
     "no labels": ({"X": X, "v": V}, "Y is missing"),
     "no scores": ({"keys": X}, "scores is missing"),
     "both": ({**GOOD, "keys": X, "scores": X[:, :, 0]}, "not those that"),

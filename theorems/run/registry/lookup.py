@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 from generators.case import Case
 from generators.subject import Subject
-from reference_attention.errors import InvalidInput
+from reference_attention.errors import InvalidInput, suggest
 from theorems.core.statement import Statement
 from theorems.run.registry.suite import capabilities, statements
 from theorems.run.registry.user_file import is_in_a_file, statement_in_file
@@ -28,9 +27,10 @@ def statement_named(id: str) -> Statement:
         if id == candidate.id or id in candidate.aliases:
             return candidate
     known = (*statements(), *capabilities())
-    near = get_close_matches(id, known, n=1)
-    meant = f" Is {near[0]!r} meant?" if near else ""
-    raise InvalidInput(f"id: {id!r} is not a statement; known are {', '.join(known)}, PATH.py:NAME.{meant}")
+    raise InvalidInput(
+        f"id: {id!r} is not a statement.{suggest(id, known)} `theorems list` shows all; one in your own file is"
+        " PATH.py:NAME."
+    )
 
 
 def select_statements(
