@@ -74,6 +74,24 @@ def _holds_truth_values(value: Any) -> bool:
     return False
 
 
+def refuse_sequence_first(tokens: Float64[np.ndarray, "n T d"], labels: tuple[int, ...]) -> None:
+    """Refuse tokens whose second axis, not the first, has the length of the labels.
+
+    Args:
+        tokens: X.
+        labels: the shape of Y.
+
+    Raises:
+        InvalidInput: X looks like (T, n, d).
+    """
+    n, tokens_per_input, _ = tokens.shape
+    if n != tokens_per_input and labels == (tokens_per_input,):
+        raise InvalidInput(
+            f"X: shape {tokens.shape} is not (n, T, d) with one of the {labels[0]} labels for each input; if its first"
+            " axis is the token, give X.transpose(1, 0, 2)."
+        )
+
+
 def checked_array(name: str, value: Any, shape: tuple[int | str, ...]) -> Float64[np.ndarray, "..."]:
     """``value`` as a read-only float64 array of that shape (letters stand for any length), or a clear refusal.
 
@@ -268,6 +286,7 @@ class Dataset:
         n, T, d = tokens.shape
         if T < 2:
             raise InvalidInput("X: T = 1 leaves nothing to select; give at least two tokens per input.")
+        refuse_sequence_first(tokens, np.shape(Y))
         labels = checked_array("Y", Y, (n,))
         if not (np.abs(labels) == 1).all():
             bad = int(np.argmax(np.abs(labels) != 1))

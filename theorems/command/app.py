@@ -201,15 +201,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _close_output(Exit.BROKEN_PIPE)
     except Exception as error:
-        return _complaint(error)
+        return _complaint(error, given)
 
 
-def _complaint(error: Exception) -> int:
+def _complaint(error: Exception, given: Sequence[str]) -> int:
     from reference_attention.errors import InvalidInput
 
     message = getattr(error, "format_message", None)  # the usage errors of typer, whichever click it carries
     if isinstance(error, InvalidInput) or callable(message):
-        _say(message() if callable(message) else str(error))
+        sentence = message() if callable(message) else str(error)
+        missing = re.fullmatch(r"Missing option '(--[a-z-]+)'\.", sentence)
+        if missing and given[1:] and not given[1].startswith("-"):
+            sentence = f"{sentence[:-1]}; give {missing[1]} {given[1]}."
+        _say(sentence)
         return Exit.INCONCLUSIVE if _is_process_death(error) else Exit.BAD_INPUT
     if isinstance(error, OSError) and error.filename is None:
         # Every file of ours that cannot be written is an InvalidInput.

@@ -239,6 +239,7 @@ def test_drawings_in_the_plane_and_beyond_repeat(name: str, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        (["figure-8"], "Missing option '--data'; give --data figure-8."),
         (["--data", "no-such"], "neither a file that ends in .npz, .json or .txt nor a named dataset"),
         (["--data", "figure-1a", "--plot", "a.gif"], "--plot: 'gif' is no kind of drawing"),
         (["--data", "figure-1a", "--plot", "nowhere/a.svg"], "there is no directory nowhere"),

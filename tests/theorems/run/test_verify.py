@@ -361,6 +361,7 @@ X, Y, V = np.arange(12.0).reshape(2, 3, 2), np.array([1.0, -1.0]), np.array([1.0
 GOOD = {"X": X, "Y": Y, "v": V}
 BAD = {
     "empty": ({}, "holds no data"),
+    "the token's axis first": ({**GOOD, "X": np.ones((7, 2, 3)), "v": np.ones(3)}, "X.transpose(1, 0, 2)"),
     "unknown name": ({**GOOD, "Z": X}, "unknown name 'Z'"),
     "no labels": ({"X": X, "v": V}, "Y is missing"),
     "no scores": ({"keys": X}, "scores is missing"),
