@@ -683,6 +683,7 @@ RELATIONS: tuple[Relation, ...] = (
                 **dict.fromkeys(
                     ("theorem-4", "lemma-10"), "copies are in no general position: their differences vanish"
                 ),
+                "theorem-3": "R grows with the number of inputs, so a given start may be in the cone of the data alone",
                 "lemma-8": "an assumption is that there is one directional neighbour, and its copy is another",
                 "ntp-overparameterized": "its assumption is that contexts are independent",
                 "conjecture-independent-rows": "its assumption is that rows are independent",

@@ -55,7 +55,8 @@ def joint_solutions(setup: JointSetup, under_test: Implementation) -> Iterator[C
     yield at_least(LABEL_MARGIN, Form.EFFECTIVE, outputs - setup.slack, setup.margin, points="input")
     yield at_least(LABEL_SUPPORTS, Form.EFFECTIVE, setup.margin, outputs[support], points="support")
     yield _duals_claim(setup)
-    level = SublevelSet(setup, under_test, 0.0, 600.0 * target.norm, 600.0 * target.p)
+    # The ball is larger than needed: a point on its sphere would be shortened by some units in the last place.
+    level = SublevelSet(setup, under_test, 0.0, 601.0 * target.norm, 600.0 * target.p)
     RTheta = np.array([4.0, 60.0, 600.0])
     points = level.points(np.zeros((3, joint.tokens.shape[2])), RTheta[:, None] * target.p)
     # Entries of p are rounded twice: margins, and so logarithms of q, move by at most EPS Σ|δk p|.

@@ -100,7 +100,7 @@ def bad_files() -> None:
     np.save("array.npy", np.ones(3))
     np.savez("pickled.npz", X=np.array([{}], dtype=object), Y=np.ones(1), v=np.ones(1))
     np.savez("names.npz", tokens=np.ones((1, 2, 2)))
-    np.savez("shapes.npz", X=np.ones((2, 3, 2)), Y=np.ones(3), v=np.ones(2))
+    np.savez("shapes.npz", X=np.ones((2, 3, 2)), Y=np.ones(5), v=np.ones(2))
     np.savez("single.npz", X=np.ones((2, 1, 2)), Y=np.ones(2), v=np.ones(2))
     np.savez("labels.npz", X=np.ones((2, 3, 2)), Y=np.array([0, 1]), v=np.ones(2))
     whole = Path("names.npz").read_bytes()

@@ -366,7 +366,7 @@ BAD = {
     "no labels": ({"X": X, "v": V}, "Y is missing"),
     "no scores": ({"keys": X}, "scores is missing"),
     "both": ({**GOOD, "keys": X, "scores": X[:, :, 0]}, "not those that"),
-    "shapes": ({**GOOD, "Y": np.ones(3)}, "Y: shape"),
+    "shapes": ({**GOOD, "Y": np.ones(5)}, "Y: shape"),
     "one token": ({**GOOD, "X": X[:, :1]}, "T = 1"),
     "labels 0 and 1": ({**GOOD, "Y": np.array([0, 1])}, "give 2*Y - 1"),
     "labels true and false": ({**GOOD, "Y": np.array([True, False])}, "write 1 for true"),

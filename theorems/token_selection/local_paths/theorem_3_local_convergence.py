@@ -209,10 +209,11 @@ def in_the_cone(
 ) -> Iterator[Claim]:
     """The claims in this cone; a test passes a wrong one."""
     yield no_stationary_point(cone, under_test, rng)
-    if given is not None and not (cone.contains(given) and is_resolvable(cone.constants, rho_of(cone, given))):
-        reason = f"float64 resolves no logits at the given start, of norm {norm(given):.3g}"
-        yield undecided_claim(STAYS_IN_CONE, reason, Form.EFFECTIVE)
-        given = None
+    if given is not None:
+        reason = _not_followed(cone, given)
+        if reason:
+            yield undecided_claim(STAYS_IN_CONE, reason, Form.EFFECTIVE)
+            given = None
     starts = starts_in(cone, rng, given)
     steps, most = affordable_steps(cone, starts)
     gd = ConeDescent.of(cone.constants, cone.tip, under_test, starts, log_step, steps, STAYS_IN_CONE)
@@ -225,6 +226,15 @@ def in_the_cone(
     if not any(claim.verdict is Verdict.FALSIFIED for claim in claims):
         factor = max(10.0, 2 * math.sqrt(cone.start_mu / VISIBLE))
         yield from along_a_flow(cone.constants, under_test, starts, factor, of_the_flow(cone), FLOW_RATE)
+
+
+def _not_followed(cone: InvariantCone, start: Float64[np.ndarray, "d"]) -> str:
+    """Return why the descent from a given start is not followed; empty if it is."""
+    if not cone.contains(start):
+        return f"the given start, of norm {norm(start):.3g}, is outside the cone of radius {cone.radius:.3g}"
+    if not is_resolvable(cone.constants, rho_of(cone, start)):
+        return f"float64 resolves no logits at the given start, of norm {norm(start):.3g}"
+    return ""
 
 
 def no_stationary_point(cone: InvariantCone, under_test: Implementation, rng: np.random.Generator) -> Claim:
