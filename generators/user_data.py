@@ -176,7 +176,7 @@ def _dataset(values: Mapping[str, Any], loss: Loss) -> Dataset | None:
         return None
     X = checked_array("X", values["X"], ("n", "T", "d"))
     n, _, d = X.shape
-    refuse_sequence_first(X, np.shape(values["Y"]))
+    refuse_sequence_first(X, values["Y"])
     Y, v = checked_array("Y", values["Y"], (n,)), checked_array("v", values["v"], (d,))
     W = checked_array("W", values["W"], ("d'", d)) if "W" in values else None
     return Dataset(X, Y, v, W, loss)

@@ -74,20 +74,21 @@ def _holds_truth_values(value: Any) -> bool:
     return False
 
 
-def refuse_sequence_first(tokens: Float64[np.ndarray, "n T d"], labels: tuple[int, ...]) -> None:
+def refuse_sequence_first(tokens: Float64[np.ndarray, "n T d"], labels: Any) -> None:
     """Refuse tokens whose second axis, not the first, has the length of the labels.
 
     Args:
         tokens: X.
-        labels: the shape of Y.
+        labels: Y, not checked yet.
 
     Raises:
         InvalidInput: X looks like (T, n, d).
     """
     n, tokens_per_input, _ = tokens.shape
-    if n != tokens_per_input and labels == (tokens_per_input,):
+    length = next(iter(getattr(labels, "shape", ())), None) if not isinstance(labels, list | tuple) else len(labels)
+    if n != tokens_per_input and length == tokens_per_input:
         raise InvalidInput(
-            f"X: shape {tokens.shape} is not (n, T, d) with one of the {labels[0]} labels for each input; if its first"
+            f"X: shape {tokens.shape} is not (n, T, d) with one of the {length} labels for each input; if its first"
             " axis is the token, give X.transpose(1, 0, 2)."
         )
 
@@ -286,7 +287,7 @@ class Dataset:
         n, T, d = tokens.shape
         if T < 2:
             raise InvalidInput("X: T = 1 leaves nothing to select; give at least two tokens per input.")
-        refuse_sequence_first(tokens, np.shape(Y))
+        refuse_sequence_first(tokens, Y)
         labels = checked_array("Y", Y, (n,))
         if not (np.abs(labels) == 1).all():
             bad = int(np.argmax(np.abs(labels) != 1))

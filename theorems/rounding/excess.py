@@ -86,7 +86,11 @@ def excess_of_at(under_test: Implementation, at: AttentionAt, alpha: Int64[np.nd
     x: Bounded = sign * np.exp(exact(log_size) - unit)
     known = np.isfinite(error)
     allowed = 2 * (np.where(known, error, 0.0) * np.exp(exact(scale) - unit))
-    reported = np.abs(x.value) * np.expm1(_report_rounding(log_size))
+    lost = _report_rounding(log_size)
+    with np.errstate(over="ignore"):
+        # Beyond 1 what is lost may bring back a size that has underflowed to 0.
+        widest = np.exp(log_size - unit + 2 * lost)
+        reported = np.where(lost < 1, np.abs(x.value) * np.expm1(np.minimum(lost, 1.0)), widest)
     return Sized.of(x.widen(np.where(known, allowed.value + allowed.error + reported, np.inf)), unit)
 
 

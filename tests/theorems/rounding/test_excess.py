@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from generators.user_data import load
+from generators.user_data import Given, load, subject_of
 from reference_attention.floats import EPS
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
@@ -135,3 +135,17 @@ def test_what_rounding_hides_is_undecided() -> None:
 def test_where_logits_have_no_digits_nothing_is_known_and_nothing_breaks_down() -> None:
     # Norms of 1e19 along a direction whose margins are known to 1e-16 of it.
     assert verify_data("lemma-8", load("figure-1b", 0)).verdict is Verdict.UPHELD
+
+
+def test_an_excess_of_two_scales_beyond_the_range_of_exp_is_a_number() -> None:
+    """Keys that differ by 4e-9 and directions by 9e-13: the two excesses are e^{-1e18} and far less."""
+    data = {
+        "keys": [
+            [[0.0, 0.0], [-1.0, -1.0], [-2.0, 0.0], [-1.0000000037252903, 3.0]],
+            [[0.0, 0.0], [-1.0, -1.0], [-2.0, 0.0], [-2.25, 0.0]],
+        ],
+        "scores": [[-1.0, -2.0, 0.0, -2.0], [0.0, -1.0, 1.0, 1.0]],
+        "loss": "sigmoid",
+        "arrays": {"q1": [1.0, 0.0], "q2": [1.0, 9.094947017729282e-13]},
+    }
+    assert verify_data("lemma-8", Given(subject_of(data))).verdict is Verdict.UPHELD
