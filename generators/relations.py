@@ -578,8 +578,15 @@ def _as_float32(value: Any) -> Any:
 
 JOINT = "a search of the joint minimiser ends above a competitor, or not, by the last digits of where it starts"
 KINKS = "steps go back and forth across the kinks of the head, so that the last digits decide where a run ends"
+CONE = "R is derived from constants that depend on n and on whether d = 1, so a given start may be in one cone alone"
+FLOW = "the solver takes other steps in other coordinates, and only on some of them two solvers can be compared"
 SEARCHES: Mapping[str, str] = MappingProxyType(
-    {**dict.fromkeys(("lemma-13", "theorem-5", "theorem-6"), JOINT), "conjecture-mixing": KINKS}
+    {
+        **dict.fromkeys(("lemma-13", "theorem-5", "theorem-6"), JOINT),
+        **dict.fromkeys(("theorem-2", "descent-from-a-margin", "tsvm-no-stationary-point", "tsvm-factored-flow"), FLOW),
+        "theorem-3": CONE,
+        "conjecture-mixing": KINKS,
+    }
 )
 """Statements with a search or a run that may be decided on the data and not on the changed data, or the other way
 round, by id, and why. What is decided on both has to agree all the same."""
@@ -683,7 +690,6 @@ RELATIONS: tuple[Relation, ...] = (
                 **dict.fromkeys(
                     ("theorem-4", "lemma-10"), "copies are in no general position: their differences vanish"
                 ),
-                "theorem-3": "R grows with the number of inputs, so a given start may be in the cone of the data alone",
                 "lemma-8": "an assumption is that there is one directional neighbour, and its copy is another",
                 "ntp-overparameterized": "its assumption is that contexts are independent",
                 "conjecture-independent-rows": "its assumption is that rows are independent",

@@ -212,7 +212,8 @@ def in_the_cone(
     if given is not None:
         reason = _not_followed(cone, given)
         if reason:
-            yield undecided_claim(STAYS_IN_CONE, reason, Form.EFFECTIVE)
+            outside = undecided_claim(STAYS_IN_CONE, reason, Form.EFFECTIVE)
+            yield Claim(**{**vars(outside), "not_found": not cone.contains(given)})
             given = None
     starts = starts_in(cone, rng, given)
     steps, most = affordable_steps(cone, starts)
@@ -230,10 +231,10 @@ def in_the_cone(
 
 def _not_followed(cone: InvariantCone, start: Float64[np.ndarray, "d"]) -> str:
     """Return why the descent from a given start is not followed; empty if it is."""
-    if not cone.contains(start):
-        return f"the given start, of norm {norm(start):.3g}, is outside the cone of radius {cone.radius:.3g}"
     if not is_resolvable(cone.constants, rho_of(cone, start)):
         return f"float64 resolves no logits at the given start, of norm {norm(start):.3g}"
+    if not cone.contains(start):
+        return f"the given start, of norm {norm(start):.3g}, is outside the cone of radius {cone.radius:.3g}"
     return ""
 
 

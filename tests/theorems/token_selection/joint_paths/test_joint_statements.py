@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from generators.assumptions import assumption_named
 from generators.case import Case
 from generators.datasets import DATASETS
+from generators.user_data import subject_of
 from reference_attention.losses import LOSSES
 from reference_attention.paths.joint_path import linear_schedule
 from reference_attention.paths.scheduled_direction import critical_ratio, scheduled_direction
@@ -59,6 +60,25 @@ def test_reference_is_upheld(id: str) -> None:
 def test_figures(id: str) -> None:
     name = "figure-3a" if id == "theorem-5" else "figure-3b"
     outcome = check(statement_named(id), DATASETS[name](), REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+
+def test_points_on_the_sphere_are_not_shortened() -> None:
+    """Margins of 600 along p_mm = (4/7, 0, 3/7), with a norm that floats round up."""
+    X = [
+        [[1.0, 0.0, 0.0, 0.0], [0.0, -0.875, 0.0, 0.0]],
+        [[-1.0, 0.0, 0.0, 0.5], [0.0, -0.5, 0.0, 0.0]],
+        [[1.0, 0.0, 0.0, 0.5], [0.0, -0.5, 0.0, 0.0]],
+        [[1.5, 0.0, 0.0, 0.0], [0.0, -0.25, 0.0, 0.0]],
+    ]
+    data = {
+        "X": X,
+        "Y": [1.0, -1.0, 1.0, 1.0],
+        "v": [1.0, 0.0, 0.0, 0.0],
+        "W": np.eye(4)[1:].tolist(),
+        "alpha": [0] * 4,
+    }
+    outcome = check(statement_named("theorem-6"), subject_of(data), REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
 
 
