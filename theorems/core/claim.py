@@ -231,7 +231,7 @@ def unless_limit_is_open(conclusion: Callable[..., Any], refines: Mapping[str, s
         return conclusion
 
     def claims(made: Iterable[Any]) -> Iterator[Any]:
-        limits: dict[str, Verdict] = {}
+        limits: dict[str, Claim] = {}
         early: list[Claim] = []
         for claim in made:
             if not isinstance(claim, Claim):
@@ -240,8 +240,10 @@ def unless_limit_is_open(conclusion: Callable[..., Any], refines: Mapping[str, s
             if claim.name in refines and refines[claim.name] not in limits:
                 early.append(claim)
                 continue
-            if limits.get(claim.name) is not Verdict.INCONCLUSIVE:
-                limits[claim.name] = claim.verdict
+            previous = limits.get(claim.name)
+            undecided = claim.verdict is Verdict.INCONCLUSIVE and not claim.not_found
+            if previous is None or previous.verdict is not Verdict.INCONCLUSIVE or undecided:
+                limits[claim.name] = claim
             yield _unless_open(claim, refines, limits)
         for claim in early:
             yield _unless_open(claim, refines, limits)
@@ -254,12 +256,17 @@ def unless_limit_is_open(conclusion: Callable[..., Any], refines: Mapping[str, s
     return wrapper
 
 
-def _unless_open(claim: Claim, refines: Mapping[str, str], limits: Mapping[str, Verdict]) -> Claim:
+def _unless_open(claim: Claim, refines: Mapping[str, str], limits: Mapping[str, Claim]) -> Claim:
+    """Return the claim, undecided where the limit that it refines is; for the same reason, a search that ended early
+    included.
+    """
     limit = refines.get(claim.name, "")
-    if not limit or claim.undecided or limits.get(limit) in (Verdict.UPHELD, Verdict.FALSIFIED):
+    of_limit = limits.get(limit)
+    if not limit or claim.undecided or (of_limit and of_limit.verdict in (Verdict.UPHELD, Verdict.FALSIFIED)):
         return claim
-    state = "undecided" if limit in limits else "not established"
-    return replace(claim, undecided=f"the limit that it refines, {limit}, is {state}")
+    state = "undecided" if of_limit else "not established"
+    reason = f"the limit that it refines, {limit}, is {state}"
+    return replace(claim, undecided=reason, not_found=bool(of_limit and of_limit.not_found))
 
 
 def section(claims: Callable[..., Iterator[Claim]]) -> Callable[..., Iterator[Claim]]:
