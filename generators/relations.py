@@ -578,7 +578,7 @@ def _as_float32(value: Any) -> Any:
 
 JOINT = "a search of the joint minimiser ends above a competitor, or not, by the last digits of where it starts"
 KINKS = "steps go back and forth across the kinks of the head, so that the last digits decide where a run ends"
-CONE = "R is derived from constants that depend on n and on whether d = 1, so a given start may be in one cone alone"
+CONE = "R is derived from constants that depend on n and on whether d = 1; a start may be in one of the two cones alone"
 FLOW = "the solver takes other steps in other coordinates, and only on some of them two solvers can be compared"
 SEARCHES: Mapping[str, str] = MappingProxyType(
     {

@@ -194,7 +194,7 @@ def theorem_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
     constants, log_step = local_constants(problem, svm), log_step_of(case)
     cone = None if constants is None else invariant_cone(constants, log_step)
     if constants is None or cone is None or not is_resolvable(constants, cone.height):
-        raise Undecided(NO_STATIONARY_POINT, too_thin(constants), Form.EFFECTIVE)
+        raise Undecided(NO_STATIONARY_POINT, too_thin(constants), Form.EFFECTIVE, not_found=True)
     # The cone is that of the theorem's step size; the descent in it takes the implementation's.
     taken = log_step if "eta" in case.arrays else -under_test.log_smoothness(problem)
     yield from in_the_cone(cone, under_test, taken, case.rng(), case.start)
