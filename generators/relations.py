@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from generators.case import Case
+from generators.case import Case, scale_exactly
 from generators.labelled import Labelled
 from generators.mixing_assumptions import PENALTY
 from generators.next_tokens import NextTokens
@@ -133,12 +133,8 @@ def _exact_sum(a: Array, b: Array) -> Array:
 
 
 def _scale(value: Array, factor: float) -> Array:
-    """The value times a power of two."""
-    with np.errstate(over="ignore", under="ignore"):
-        scaled = np.asarray(value * factor)
-        if not np.array_equal(scaled / factor, value):
-            raise Inexact
-    return scaled
+    """Return the value times a power of two; refused as bad input where that rounds."""
+    return scale_exactly("data", value, factor)
 
 
 def _signed_permutation(d: int, rng: np.random.Generator) -> Linear:
@@ -186,6 +182,11 @@ def _reflection(d: int, rng: np.random.Generator) -> Linear:
 # Changes of a case of attention.
 
 
+def _data_of(case: Case) -> Dataset | QueryDataset | SequenceDataset | None:
+    """Return the tokens that keys and scores are made of, if the case has any."""
+    return case.queried or case.sequence or case.dataset
+
+
 @dataclass(frozen=True, eq=False)
 class _Values:
     """The parts of a case by role, to be changed and put together again."""
@@ -195,17 +196,13 @@ class _Values:
     def __post_init__(self) -> None:
         case = self.case
         unknown = {*case.arrays} - KNOWN
-        data = self.data
+        data = _data_of(case)
         made = None if data is None else data.problem
         same = made is None or (
             np.array_equal(made.keys, case.problem.keys) and np.array_equal(made.scores, case.problem.scores)
         )
         if unknown or not same or (data is None and case.problem.factors is not None):
             raise Inexact
-
-    @property
-    def data(self) -> Dataset | QueryDataset | SequenceDataset | None:
-        return self.case.queried or self.case.sequence or self.case.dataset
 
     def with_data(self, data: Dataset | QueryDataset | SequenceDataset, **changed: Any) -> Case:
         """The case with other tokens, and the problem that they make."""
@@ -224,7 +221,7 @@ class _Values:
 
 def _of_inputs(case: Case, order: Int64[np.ndarray, "m"]) -> Case:
     """The inputs in that order, any number of times each."""
-    values, data, problem = _Values(case), _Values(case).data, case.problem
+    values, data, problem = _Values(case), _data_of(case), case.problem
     alpha = None if case.alpha is None else case.alpha[order]
     of_inputs = {name: (lambda x: x[order]) for name in ("head_features", "head_labels")}
     changed = {"alpha": alpha, "arrays": values.arrays(**of_inputs)}
@@ -240,7 +237,7 @@ def _of_inputs(case: Case, order: Int64[np.ndarray, "m"]) -> Case:
 
 def _of_tokens(case: Case, order: Int64[np.ndarray, "n T"]) -> Case:
     """The tokens of each input in that order."""
-    values, data, problem = _Values(case), _Values(case).data, case.problem
+    values, data, problem = _Values(case), _data_of(case), case.problem
     rows = np.arange(len(order))[:, None]
     alpha = None if case.alpha is None else np.argmax(order == case.alpha[:, None], axis=1).astype(np.int64)
     changed: dict[str, Any] = {"alpha": alpha, "arrays": values.arrays(head_features=lambda x: x[rows, order])}
@@ -257,7 +254,7 @@ def _in_coordinates(case: Case, of_prompts: Linear | None, of_tokens: Linear | N
 
     Prompts then have the same change, divided by unit².
     """
-    values, data, problem = _Values(case), _Values(case).data, case.problem
+    values, data, problem = _Values(case), _data_of(case), case.problem
     keys, tokens = of_prompts or (lambda x: x), of_tokens or (lambda x: x)
     if unit != 1.0:
         given = {"eta", *LENGTHS, *FACTORS, *PROMPTS} - {*DIRECTIONS}
@@ -294,7 +291,7 @@ def _in_coordinates(case: Case, of_prompts: Linear | None, of_tokens: Linear | N
 
 def _sizes(case: Case) -> tuple[int, int]:
     """Count the coordinates of keys (or queries) and of tokens; 0 where the case has no tokens."""
-    data = _Values(case).data
+    data = _data_of(case)
     if data is None:
         return case.problem.d, 0
     return (len(data.key_query) if isinstance(data, Dataset) else data.shape[1]), data.X.shape[2]
@@ -313,7 +310,7 @@ def _case_in_coordinates(
 
 def _case_shifted(case: Case, rng: np.random.Generator) -> Case | None:
     """All keys of an input moved by one vector: as softmax does not see it, neither does L."""
-    values, data, problem = _Values(case), _Values(case).data, case.problem
+    values, data, problem = _Values(case), _data_of(case), case.problem
     if "eta" in case.arrays:
         # 1/L_p of Lemma 6, which bounds it, is in terms of the keys, not of their differences.
         return None
@@ -333,7 +330,7 @@ def _case_shifted(case: Case, rng: np.random.Generator) -> Case | None:
 
 def _in_units(case: Case, keys: float, tokens: float = 1.0, scores: float = 1.0) -> Case:
     """Keys, tokens and scores times powers of two."""
-    values, data, problem = _Values(case), _Values(case).data, case.problem
+    values, data, problem = _Values(case), _data_of(case), case.problem
     if scores != 1.0 and any(name in case.arrays for name in HEAD_ARRAYS):
         raise Inexact
     by = dict.fromkeys((*LENGTHS, *PROMPTS), 1 / keys) | {"eta": 1 / keys**2 / scores, "Q0": 1 / keys}
@@ -387,7 +384,7 @@ def _input_twice(subject: Subject, rng: np.random.Generator) -> Subject | None:
 
 
 def _inputs(case: Case) -> int:
-    data = case.queried or case.sequence or case.dataset
+    data = _data_of(case)
     return case.problem.n if data is None else len(data.X)
 
 
@@ -462,8 +459,7 @@ def _classes_permuted(subject: Subject, rng: np.random.Generator) -> Subject | N
 def _labels_negated(subject: Subject, rng: np.random.Generator) -> Subject | None:
     if not isinstance(subject, Case):
         return None
-    values = _Values(subject)
-    data = values.data
+    values, data = _Values(subject), _data_of(subject)
     minus: Callable[[Array], Array] = lambda x: np.asarray(0.0 - x)  # noqa: E731
     arrays = values.arrays(head_labels=minus, head_weights=minus, start_head=minus)
     headed = "head_weights" in subject.arrays
@@ -539,7 +535,7 @@ def _unit_of_keys(subject: Subject, rng: np.random.Generator) -> Subject | None:
 
 
 def _unit_of_tokens(subject: Subject, rng: np.random.Generator) -> Subject | None:
-    if not isinstance(subject, Case) or _Values(subject).data is None:
+    if not isinstance(subject, Case) or _data_of(subject) is None:
         return None
     return _in_units(subject, 1.0, tokens=_power(rng))
 
