@@ -175,7 +175,7 @@ class Undecided(Ended):
     def __init__(self, claim: str, why: str, form: Form = Form.EXACT, *, not_found: bool = False) -> None:
         super().__init__(f"{claim}: {why}")
         self.why = why
-        self.claims = (replace(undecided_claim(claim, why, form), not_found=not_found),)
+        self.claims = (undecided_claim(claim, why, form, not_found=not_found),)
 
 
 class Refuted(Ended):
@@ -287,6 +287,13 @@ def section(claims: Callable[..., Iterator[Claim]]) -> Callable[..., Iterator[Cl
     return wrapper
 
 
-def undecided_claim(claim: str, why: str, form: Form = Form.EXACT) -> Claim:
-    """A claim that could not be decided, where the conclusion goes on with others."""
-    return Claim(claim, form, 0.0, 0.0, EXACT, undecided=why)
+def undecided_claim(claim: str, why: str, form: Form = Form.EXACT, *, not_found: bool = False) -> Claim:
+    """Return a claim that could not be decided, where the conclusion goes on with others.
+
+    Args:
+        claim: its name.
+        why: what stood in the way.
+        form: of the claim.
+        not_found: a search or solver of the suite's own found nothing to judge by.
+    """
+    return Claim(claim, form, 0.0, 0.0, EXACT, undecided=why, not_found=not_found)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float64
@@ -83,4 +82,4 @@ def along_a_flow(
                 continue
             reason = f"{flow.reason or flow.stop.value} at ‖p‖ = {flow.norms[-1]:.3g}"
     # A solver of the suite's own did not get there: that says nothing about what is under test.
-    yield replace(undecided_claim(claim, f"flow: {reason}", Form.EFFECTIVE), not_found=True)
+    yield undecided_claim(claim, f"flow: {reason}", Form.EFFECTIVE, not_found=True)

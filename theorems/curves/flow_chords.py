@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
@@ -224,7 +224,7 @@ def chords_of(again: ArcFlow, flow: Flow | FactoredFlow, rng: np.random.Generato
             continue
         ends.append((float(np.linalg.norm(piece.end - points[k + 1])), rounding, end - begin))
     if not ends:
-        undecided = undecided_claim(FLOW_CHORDS, f"no piece of the flow was integrated again: {why}", Form.LIMIT)
-        return replace(undecided, not_found=True)
+        why = f"no piece of the flow was integrated again: {why}"
+        return undecided_claim(FLOW_CHORDS, why, Form.LIMIT, not_found=True)
     apart, allowed, arc = np.array(ends).T
     return at_least(FLOW_CHORDS, Form.LIMIT, 0.0, apart, rounding=allowed, scale=arc, why=CHORD, points="piece")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from theorems.core.claim import Claim, Form
+from theorems.core.claim import Claim, Form, undecided_claim
 from theorems.core.tolerances import EXACT
 
 
@@ -28,5 +28,5 @@ def missing_claim(name: str, reasons: Sequence[str], reference: Callable[[], Seq
     why = f"points at {len(reasons) - len(missing)} of {len(reasons)} radii: {reasons[missing[-1]]}"
     theirs = reasons if reference is None else reference()
     if len(theirs) != len(reasons) or all(theirs[k] for k in missing):
-        return Claim(name, Form.EXACT, 0.0, 0.0, EXACT, undecided=why, not_found=True)
+        return undecided_claim(name, why, not_found=True)
     return Claim(name, Form.EXACT, -1.0, 0.0, EXACT, f"{why}; the reference finds one there")

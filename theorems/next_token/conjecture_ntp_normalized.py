@@ -8,7 +8,6 @@ Reference: own; arXiv 2402.18551, Figure 5 (normalized descent is faster early o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import numpy as np
 
@@ -95,7 +94,7 @@ def conjecture_ntp_normalized(case: NextTokens, under_test: Implementation) -> I
             break
         at = run.at.x[-1], run.at.y[-1]
     for name in (TURNS, LONG):
-        yield replace(undecided_claim(name, why, Form.LIMIT), not_found=True)
+        yield undecided_claim(name, why, Form.LIMIT, not_found=True)
 
 
 def transient(run: Followed, before: int, far: float) -> str:

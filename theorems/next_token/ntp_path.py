@@ -8,7 +8,6 @@ Reference: arXiv 2402.18551, (8), Theorem 1, Lemma 4.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -108,7 +107,7 @@ def follow_path(
     if not (np.isfinite(run.x[kept]).all() and np.isfinite(run.y[kept]).all()):
         raise NotANumber(IS_MINIMAL, "a point of the path is not finite")
     for why in list(run.lost.values())[:1]:
-        yield replace(undecided_claim(IS_MINIMAL, f"{len(run.lost)} of {points} points: {why}"), not_found=True)
+        yield undecided_claim(IS_MINIMAL, f"{len(run.lost)} of {points} points: {why}", not_found=True)
     if not len(kept):
         raise Ended(IS_MINIMAL)
     at = LossAt(limits, run.x[kept, 0], run.y[kept, 0])
@@ -146,7 +145,7 @@ def path_claims(at: LossAt) -> Iterator[Claim]:
     square: Any = at.norm**2 - limits.origin_norm**2
     large = np.flatnonzero(value_of(square) > np.asarray(square.error))
     if not len(large):
-        yield replace(undecided_claim(BELOW_RAY, "no ball that was followed contains θ_⋆"), not_found=True)
+        yield undecided_claim(BELOW_RAY, "no ball that was followed contains θ_⋆", not_found=True)
         return
     at = LossAt(limits, at.x[large], at.y[large])
     # A smaller r is a weaker claim: the ray's point then lies within the ball.

@@ -115,7 +115,7 @@ def conjecture_independent_rows(case: Case, under_test: Implementation) -> Itera
         stalled = f"the flow stalls {reached}, {flow.stop.value}: {why}"
         # A solver that gives up says nothing about the conjecture; a point of rest would.
         gave_up = flow.stop is Stop.FAILED
-        yield replace(undecided_claim(ARE_LOCALLY_OPTIMAL, stalled, Form.LIMIT), not_found=gave_up)
+        yield undecided_claim(ARE_LOCALLY_OPTIMAL, stalled, Form.LIMIT, not_found=gave_up)
         return
     if not _selects(problem, flow, alpha):
         raise Undecided(ARE_LOCALLY_OPTIMAL, f"{reached} no token is selected in some input", Form.LIMIT)
@@ -124,7 +124,7 @@ def conjecture_independent_rows(case: Case, under_test: Implementation) -> Itera
     wrong = [(int(i), int(t)) for i, t in np.argwhere(svm.neighbours) if not _below(problem, alpha, int(i), int(t))]
     if wrong and not _outgrown(problem, start, flow, alpha):
         why = f"{reached} the logits of the start are larger than the margins of {chosen}: the flow is turning still"
-        yield replace(undecided_claim(ARE_LOCALLY_OPTIMAL, why, Form.LIMIT), not_found=True)
+        yield undecided_claim(ARE_LOCALLY_OPTIMAL, why, Form.LIMIT, not_found=True)
         return
     said = f"{reached} {chosen} are selected"
     said += f", with an SVM-neighbour of no lower score, token {wrong[0][1]} of input {wrong[0][0]}" if wrong else ""
@@ -134,7 +134,7 @@ def conjecture_independent_rows(case: Case, under_test: Implementation) -> Itera
     allowed, deviation = _deviations(problem, _limit_of_flow(problem, svm), flow)
     if deviation > allowed and not _outgrown(problem, start, flow, alpha):
         why = f"{reached} the logits of the start are larger than the margins: the flow is turning still"
-        yield replace(undecided_claim(DIRECTION_RATE, why, Form.LIMIT), not_found=True)
+        yield undecided_claim(DIRECTION_RATE, why, Form.LIMIT, not_found=True)
         return
     rate = at_least(DIRECTION_RATE, Form.LIMIT, allowed, deviation, rounding=0.0, why=INDEPENDENT_ROWS, points="norm")
     yield replace(rate, branch=_proof_branch(problem, svm, flow))

@@ -6,6 +6,7 @@ References: *Transformers as Support Vector Machines*, Section 6, figure of seve
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from flint import fmpq
@@ -95,8 +96,7 @@ def growth_claims(case: Case, run: ReluRun, under_test: Implementation) -> Itera
     sets = late > SELECTED
     if sets.all() or not np.array_equal(sets, early > SELECTED) or late[sets].min() < MUCH:
         why = "every token has weight" if sets.all() else "some weight is on its way to 0 still"
-        unsettled = undecided_claim(GROWS, f"after {STEPS} steps {why}", Form.LIMIT)
-        yield Claim(**{**vars(unsettled), "not_found": True})
+        yield undecided_claim(GROWS, f"after {STEPS} steps {why}", Form.LIMIT, not_found=True)
         return
     assert case.queried is not None
     svm = under_test.general_svm(case.queried.keys, sets, np.argmax(late, axis=1).astype(np.int64))
@@ -113,13 +113,13 @@ def growth_claims(case: Case, run: ReluRun, under_test: Implementation) -> Itera
     along, least = float(moved @ unit), LEAST_GROWTH * float(np.linalg.norm(W))
     if along < least and not _grew_before(run, sets, unit, least):
         why = f"W moves by {along:.3g} along W^mm, too far out for growth like log k to show in {STEPS} steps"
-        yield Claim(**{**vars(undecided_claim(GROWS, why, Form.LIMIT)), "not_found": True})
+        yield undecided_claim(GROWS, why, Form.LIMIT, not_found=True)
         return
     across = float(np.linalg.norm(moved - along * unit))
     sides = np.array([along / 10 + 2 * run.step, along]), np.array([across, least])
     sizes = [int(size) for size in sorted(set(sets.sum(axis=1).tolist()))]
     claim = at_least(GROWS, Form.LIMIT, *sides, rounding=0.0, why=MIXING_DRIFT, points="side")
-    yield Claim(**{**vars(claim), "branch": f"sets of {', '.join(map(str, sizes))}"})
+    yield replace(claim, branch=f"sets of {', '.join(map(str, sizes))}")
 
 
 def _grew_before(run: ReluRun, sets: Bool[np.ndarray, "n T"], unit: Float64[np.ndarray, "d"], least: float) -> bool:

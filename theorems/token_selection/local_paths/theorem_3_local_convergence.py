@@ -209,12 +209,9 @@ def in_the_cone(
 ) -> Iterator[Claim]:
     """The claims in this cone; a test passes a wrong one."""
     yield no_stationary_point(cone, under_test, rng)
-    if given is not None:
-        reason = _not_followed(cone, given)
-        if reason:
-            outside = undecided_claim(STAYS_IN_CONE, reason, Form.EFFECTIVE)
-            yield Claim(**{**vars(outside), "not_found": not cone.contains(given)})
-            given = None
+    if given is not None and (unusable := _unusable_start(cone, given)):
+        yield unusable
+        given = None
     starts = starts_in(cone, rng, given)
     steps, most = affordable_steps(cone, starts)
     gd = ConeDescent.of(cone.constants, cone.tip, under_test, starts, log_step, steps, STAYS_IN_CONE)
@@ -229,13 +226,16 @@ def in_the_cone(
         yield from along_a_flow(cone.constants, under_test, starts, factor, of_the_flow(cone), FLOW_RATE)
 
 
-def _not_followed(cone: InvariantCone, start: Float64[np.ndarray, "d"]) -> str:
-    """Return why the descent from a given start is not followed; empty if it is."""
+def _unusable_start(cone: InvariantCone, start: Float64[np.ndarray, "d"]) -> Claim | None:
+    """Return the undecided claim of a start that floats do not resolve or the cone does not contain; None of others."""
+    inside = cone.contains(start)
     if not is_resolvable(cone.constants, rho_of(cone, start)):
-        return f"float64 resolves no logits at the given start, of norm {norm(start):.3g}"
-    if not cone.contains(start):
-        return f"the given start, of norm {norm(start):.3g}, is outside the cone of radius {cone.radius:.3g}"
-    return ""
+        reason = f"float64 resolves no logits at the given start, of norm {norm(start):.3g}"
+    elif not inside:
+        reason = f"the given start, of norm {norm(start):.3g}, is outside the cone of radius {cone.radius:.3g}"
+    else:
+        return None
+    return undecided_claim(STAYS_IN_CONE, reason, Form.EFFECTIVE, not_found=not inside)
 
 
 def no_stationary_point(cone: InvariantCone, under_test: Implementation, rng: np.random.Generator) -> Claim:
