@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from generators.next_tokens import NextTokens
 from generators.numbers import Style, entries, integers, one_in
-from reference_attention.exact import rational
+from reference_attention.exact import products, rational
 
 LARGEST_COUNT = 10**4
 MOST_CONTEXTS, MOST_TOKENS = 12, 12
@@ -85,12 +85,9 @@ def realistic_rows(
 
 def exact_argmax(W: Int64[np.ndarray, "V d"], h: Float64[np.ndarray, "m d"]) -> Bool[np.ndarray, "m V"]:
     """Return where (W h_j)_v is largest, over the rationals; ties are ties."""
-    out = np.zeros((len(h), len(W)), dtype=bool)
-    for j, row in enumerate(h.tolist()):
-        exactly = [rational(x) for x in row]
-        heights = [sum((int(w) * x for w, x in zip(own, exactly, strict=True)), rational(0.0)) for own in W]
-        out[j] = [height == max(heights) for height in heights]
-    return out
+    rows = [[rational(w) for w in row] for row in W.astype(np.float64).tolist()]
+    heights = [products(rows, [rational(x) for x in row]) for row in h.tolist()]
+    return np.array([[height == max(own) for height in own] for own in heights]).reshape(len(h), len(W))
 
 
 @st.composite

@@ -33,7 +33,7 @@ from reference_attention.errors import InvalidInput, suggest
 from reference_attention.files import from_json, numbers, read_named_values, to_json
 from reference_attention.loss import Loss
 from reference_attention.losses import loss_named
-from reference_attention.problem import Dataset, Problem, checked_array, refuse_sequence_first, refuse_truth_values
+from reference_attention.problem import Dataset, Problem, checked_array, refuse_truth_values
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.sequence_dataset import SequenceDataset
 
@@ -174,12 +174,7 @@ def check_names(name: str, names: Collection[str]) -> None:
 def _dataset(values: Mapping[str, Any], loss: Loss) -> Dataset | None:
     if "X" not in values:
         return None
-    X = checked_array("X", values["X"], ("n", "T", "d"))
-    n, _, d = X.shape
-    refuse_sequence_first(X, values["Y"])
-    Y, v = checked_array("Y", values["Y"], (n,)), checked_array("v", values["v"], (d,))
-    W = checked_array("W", values["W"], ("d'", d)) if "W" in values else None
-    return Dataset(X, Y, v, W, loss)
+    return Dataset(values["X"], values["Y"], values["v"], values.get("W"), loss)
 
 
 def _problem(values: Mapping[str, Any], loss: Loss, dataset: Data | None, name: str) -> Problem:

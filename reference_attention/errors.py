@@ -43,16 +43,19 @@ def _visible(character: str) -> str:
     return character.encode("unicode_escape").decode()
 
 
+def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """Return the known names that are spelled most alike, the nearest first; case is ignored."""
+    spelled = {each.lower(): each for each in known}
+    return [spelled[each] for each in get_close_matches(name.lower(), spelled, n=most)]
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return a sentence with the nearest three known names, after a space; empty where none is near.
-
-    Case is ignored.
 
     >>> suggest("theorem2", ["theorem-1", "theorem-2", "lemma-3"])
     " Did you mean 'theorem-2' or 'theorem-1'?"
     """
-    spelled = {each.lower(): each for each in known}
-    near = [repr(spelled[each]) for each in get_close_matches(name.lower(), spelled, n=3)]
+    near = [repr(each) for each in nearest(name, known)]
     if not near:
         return ""
     return f" Did you mean {', '.join(near[:-1])}{' or ' if near[:-1] else ''}{near[-1]}?"

@@ -66,8 +66,7 @@ def span_of_rows(rows: Float64[np.ndarray, "m d"]) -> Span | None:
     """Return the span of these rows; None where it is no smaller than the space, see :func:`span_of`."""
     if not is_thin(*rows.shape):
         return None
-    sizes = np.abs(rows).max(axis=1)
-    return Span(np.linalg.qr((rows[sizes > 0] / sizes[sizes > 0, None]).T)[0])
+    return Span(np.linalg.qr(_scaled_rows(rows).T)[0])
 
 
 def differences_to_first(keys: Float64[np.ndarray, "n T d"]) -> Float64[np.ndarray, "m d"]:
@@ -91,9 +90,7 @@ def thin_tangents(
     d = axis.size
     if not is_thin(len(rows) + 2, d):
         return None
-    sizes = np.abs(rows).max(axis=1)
-    columns = np.concatenate([axis[None], rows[sizes > 0] / sizes[sizes > 0, None]])
-    basis = np.linalg.qr(columns.T)[0]
+    basis = np.linalg.qr(np.concatenate([axis[None], _scaled_rows(rows)]).T)[0]
     # At most half of the squared norms of the d unit vectors lies in the span: of one of them at most a half does.
     outside = np.eye(1, d, int(np.argmin(np.vecdot(basis, basis))))[0]
     return np.asarray(np.linalg.qr(np.column_stack([basis, outside]))[0][:, 1:])
@@ -108,6 +105,12 @@ def tangential(
         rest = vectors - (vectors @ axis)[..., None] * axis - coordinates @ basis.T
         coordinates[..., -1] = np.hypot(coordinates[..., -1], np.linalg.norm(rest, axis=-1))
     return coordinates
+
+
+def _scaled_rows(rows: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "k d"]:
+    """Return the rows that are not 0, each divided by its largest entry."""
+    sizes = np.abs(rows).max(axis=1)
+    return np.asarray(rows[sizes > 0] / sizes[sizes > 0, None])
 
 
 def _shortest_edges(keys: Float64[np.ndarray, "n T d"]) -> Float64[np.ndarray, "n T-1 d"]:

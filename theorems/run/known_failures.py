@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 
-from reference_attention.errors import InvalidInput
+from reference_attention.errors import InvalidInput, nearest
 from reference_attention.files import read_text
 from theorems.core.claim import Verdict
 from theorems.run.registry.suite import capabilities, statements
@@ -114,7 +113,7 @@ def _id_and_rest(line: str, known: Iterable[str]) -> tuple[str, str]:
 
 
 def _nearest(id: str, known: Iterable[str]) -> str:
-    near = get_close_matches(id, sorted(known), n=1)
+    near = nearest(id, sorted(known), 1)
     return f"; the nearest is {near[0]}" if near else ""
 
 
