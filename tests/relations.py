@@ -1,4 +1,4 @@
-"""Print what came of a run of ``theorems verify --relations`` as a table: ``python -m tests.relations FILE.json``."""
+"""Print the results of runs of ``theorems verify --relations`` as a table: ``python -m tests.relations FILE …``."""
 
 from __future__ import annotations
 
@@ -10,26 +10,35 @@ from typing import Any
 from generators.relations import RELATIONS
 
 
-def cell(one: dict[str, Any], name: str) -> str:
+def cell(statement: dict[str, Any], name: str) -> str:
     """On how many cases a relation was tried; where the statement said something else, on how many, in bold."""
-    counts = one.get("relations", {}).get(name)
+    counts = statement.get("relations", {}).get(name)
     if counts is None:
-        return "–" if _varies(one["id"], name) else ""
+        return "–" if _varies(statement["id"], name) else ""
     return f"{counts['cases']}, **{counts['differing']}**" if counts["differing"] else str(counts["cases"])
 
 
 def table(statements: list[dict[str, Any]]) -> str:
     """A table in Markdown, a row for each statement and a column for each relation."""
-    names = [one.name for one in RELATIONS]
+    names = [relation.name for relation in RELATIONS]
     lines = [f"| statement | cases | {' | '.join(names)} |", f"| --- | --: |{' --: |' * len(names)}"]
-    for one in statements:
-        lines.append(f"| {one['id']} | {one['examples']} | {' | '.join(cell(one, name) for name in names)} |")
+    for statement in statements:
+        cells = " | ".join(cell(statement, name) for name in names)
+        lines.append(f"| {statement['id']} | {statement['examples']} | {cells} |")
+    examples = sum(statement["examples"] for statement in statements)
+    lines.append(f"| all | {examples} | {' | '.join(_total(statements, name) for name in names)} |")
     return "\n".join(lines)
 
 
+def _total(statements: list[dict[str, Any]], name: str) -> str:
+    """Return on how many cases of all statements a relation was tried."""
+    return str(sum(statement.get("relations", {}).get(name, {}).get("cases", 0) for statement in statements))
+
+
 def _varies(id: str, name: str) -> bool:
-    return any(id in one.varies for one in RELATIONS if one.name == name)
+    return any(id in relation.varies for relation in RELATIONS if relation.name == name)
 
 
 if __name__ == "__main__":
-    print(table(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))["statements"]))
+    runs = [json.loads(Path(name).read_text(encoding="utf-8")) for name in sys.argv[1:]]
+    print(table([statement for run in runs for statement in run["statements"]]))

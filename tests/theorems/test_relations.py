@@ -40,15 +40,17 @@ CASES = 8
 def test_the_verdict_is_that_on_the_changed_case(id: str) -> None:
     result = verify_generated(id, CASES, 0, relations=True)
     assert result.verdict is not Verdict.FALSIFIED, result.failure and result.failure.sentence
-    assert sum(one["cases"] for one in result.relations.values()) >= CASES // 2
+    assert sum(counts["cases"] for counts in result.relations.values()) >= CASES // 2
 
 
 def test_every_relation_applies_to_some_statement_and_its_exceptions_are_statements() -> None:
-    applied = {one.name for id in ("lemma-3", "tsvm-rank", "theorem-5", "ntp-entropy") for one in _relations_of(id)}
-    assert applied == {one.name for one in RELATIONS}
-    for one in RELATIONS:
-        assert {*one.varies} <= {*statements()}, one.name
-        assert all(one.varies.values())
+    applied = {
+        relation.name for id in ("lemma-3", "tsvm-rank", "theorem-5", "ntp-entropy") for relation in _relations_of(id)
+    }
+    assert applied == {relation.name for relation in RELATIONS}
+    for relation in RELATIONS:
+        assert {*relation.varies} <= {*statements()}, relation.name
+        assert all(relation.varies.values())
 
 
 def _relations_of(id: str) -> Iterator[Any]:
@@ -106,7 +108,7 @@ def _holds(name: str) -> Claim:
 
 @pytest.fixture
 def _fakes(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch.setattr, {one.__name__: made(one.__name__, one) for one in FAULTS})
+    install(monkeypatch.setattr, {conclusion.__name__: made(conclusion.__name__, conclusion) for conclusion in FAULTS})
 
 
 X = np.array([[[4.0, 1.0], [1.0, 2.0], [1.0, 1.0]], [[2.0, 3.0], [1.0, 1.0], [2.0, 1.0]]])
@@ -128,7 +130,7 @@ ONE = Case(Problem(X[:1], TOKENS.problem.scores[:1]))
     ],
 )
 def test_what_looks_at_what_does_not_matter_is_caught(id: str, relation: str, case: Case) -> None:
-    statement = made(id, next(one for one in FAULTS if one.__name__ == id))
+    statement = made(id, next(conclusion for conclusion in FAULTS if conclusion.__name__ == id))
     before, differing = check(statement, case, REFERENCE), 0
     for seed in range(20):
         changed = relation_named(relation).apply(case.replace(seed=seed))
@@ -151,11 +153,11 @@ def test_such_a_statement_is_caught_on_generated_cases_and_what_is_right_is_not(
         assert result.failure is not None
         assert result.failure.shrunk
         assert "the suite contradicts itself" in result.reason
-        assert sum(one["differing"] for one in result.relations.values()) == 1
+        assert sum(counts["differing"] for counts in result.relations.values()) == 1
     result = verify_generated("by_nothing", 60, 0, relations=True)
     assert result.verdict is Verdict.UPHELD
-    assert sum(one["cases"] for one in result.relations.values()) == 60
-    assert sum(one["differing"] for one in result.relations.values()) == 0
+    assert sum(counts["cases"] for counts in result.relations.values()) == 60
+    assert sum(counts["differing"] for counts in result.relations.values()) == 0
     assert verify_generated("by_nothing", 5, 0).relations == {}
 
 
@@ -197,8 +199,8 @@ def test_a_claim_that_is_not_made_again_differs_if_it_is_always_due(when: str, d
 
 def lost_in_order(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """A search finds nothing where the first token of the first input is the best."""
-    found = _holds("limit")
-    yield replace(found, undecided="lost", not_found=True) if case.problem.optimal[0] == 0 else found
+    limit = _holds("limit")
+    yield replace(limit, undecided="lost", not_found=True) if case.problem.optimal[0] == 0 else limit
 
 
 @pytest.mark.parametrize("listed", [True, False])
@@ -213,7 +215,7 @@ def test_a_search_of_a_listed_statement_may_find_it_on_one_alone(listed: bool, m
 
 
 def test_an_exception_of_a_statement_is_heeded() -> None:
-    every = {one.name: "why" for one in RELATIONS}
+    every = {relation.name: "why" for relation in RELATIONS}
     assert relation_of(ORDERED, "by_size", every) is None
     assert not relations_on(ORDERED, "by_size", every)
     assert relation_of(ORDERED, "by_size") is not None
@@ -255,7 +257,7 @@ def test_a_change_that_would_be_rounded_is_not_made() -> None:
 
 def test_an_array_of_which_nothing_is_known_is_not_changed() -> None:
     odd = ONE.replace(arrays=MappingProxyType({"odd": np.ones(2)}))
-    assert [one.name for one, _ in relations_on(odd, "lemma-1")] == ["written-and-read"]
+    assert [relation.name for relation, _ in relations_on(odd, "lemma-1")] == ["written-and-read"]
 
 
 def test_which_change_it_is_depends_on_the_seed_of_the_case_alone() -> None:
@@ -301,12 +303,12 @@ def test_a_kernel_has_relations_of_its_own(capsys: pytest.CaptureFixture[str]) -
 def test_from_python() -> None:
     results = verify("lemma-11", examples=4, relations=True)
     assert results.verdict is Verdict.UPHELD
-    assert sum(one["cases"] for one in results["lemma-11"].relations.values()) == 4
+    assert sum(counts["cases"] for counts in results["lemma-11"].relations.values()) == 4
 
 
 def test_the_printed_table() -> None:
     counts = {"inputs-permuted": {"cases": 3, "differing": 0}, "rotated": {"cases": 2, "differing": 1}}
-    head, _, row = table([{"id": "lemma-11", "examples": 5, "relations": counts}]).splitlines()
+    head, _, row, total = table([{"id": "lemma-11", "examples": 5, "relations": counts}]).splitlines()
     cells = dict(zip(head.split("|"), row.split("|"), strict=True))
     assert {name.strip(): cell.strip() for name, cell in cells.items() if cell.strip()} == {
         "statement": "lemma-11",
@@ -315,3 +317,4 @@ def test_the_printed_table() -> None:
         "rotated": "2, **1**",
         "labels-and-head-negated": "–",
     }
+    assert {cell.strip() for cell in total.split("|")} == {"", "all", "5", "3", "2", "0"}
