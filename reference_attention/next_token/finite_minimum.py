@@ -191,21 +191,23 @@ def finite_minimum(split: Split) -> FiniteMinimum:
     # Floats in orthonormal coordinates, as weights of the rational basis.
     lengths = [rational(to_float(s) ** 0.5) for s in split.squares[:r]]
     weights = [rational(c) / size for c, size in zip(x.tolist(), lengths, strict=True)]
-    found = FiniteMinimum(split, _combine(basis, weights))
+    minimum = FiniteMinimum(split, _combine(basis, weights))
     radii: list[arb] = []
     for _ in range(POLISHED):
-        radii.append(found.radius)
+        radii.append(minimum.radius)
         if radii[-1] < arb(2) ** ENOUGH or _is_at_rest(radii):
             break
-        step = _ball_step(found)
+        step = _ball_step(minimum)
         if step is None:
             break
         weights = [w - c for w, c in zip(weights, step, strict=True)]
-        found = FiniteMinimum(split, _combine(basis, weights))
-    if found.radius < CLOSE * (1 + found.norm):
-        return found
-    left = float(norm_of(found.at.gradient).mid())
-    return replace(found, lost=f"Newton's method ended at a gradient of length {left:.3g}, from which nothing follows")
+        minimum = FiniteMinimum(split, _combine(basis, weights))
+    if minimum.radius < CLOSE * (1 + minimum.norm):
+        return minimum
+    left = float(norm_of(minimum.at.gradient).mid())
+    return replace(
+        minimum, lost=f"Newton's method ended at a gradient of length {left:.3g}, from which nothing follows"
+    )
 
 
 def _is_at_rest(radii: list[arb]) -> bool:

@@ -69,9 +69,9 @@ def embedded(embed: Embedding) -> Problem:
 
 
 def solved(problem: Problem) -> MaxMargin:
-    found = max_margin(problem.keys, problem.optimal)
-    assert isinstance(found, MaxMargin)
-    return found
+    solution = max_margin(problem.keys, problem.optimal)
+    assert isinstance(solution, MaxMargin)
+    return solution
 
 
 @embeddings
@@ -225,12 +225,12 @@ def test_many_points_have_the_risks_and_gradients_of_each_alone(embed: Embedding
     scores, loss = SMALL.scores, SMALL.loss
     points = np.random.default_rng(3).normal(size=(4, 2, SMALL.d)) * np.array([1e-3, 1.0, 10.0, 300.0])[:, None, None]
     large, there = embed(keys), embed(points)
-    found = risk.scaled_gradient(large, scores, loss, there)
+    gradient = risk.scaled_gradient(large, scores, loss, there)
     assert risk.select(large, there).key_differences.shape == (4, 2, *large.shape)
     for place in np.ndindex(4, 2):
         alone = risk.scaled_gradient(large, scores, loss, there[place])
-        np.testing.assert_allclose(found.log_scale[place], alone.log_scale, atol=1e-10)
-        np.testing.assert_allclose(found.direction[place], alone.direction, atol=1e-10)
+        np.testing.assert_allclose(gradient.log_scale[place], alone.log_scale, atol=1e-10)
+        np.testing.assert_allclose(gradient.direction[place], alone.direction, atol=1e-10)
         value = risk.risk(large, scores, loss, there)[place]
         np.testing.assert_allclose(value, risk.risk(large, scores, loss, there[place]), rtol=1e-10)
 

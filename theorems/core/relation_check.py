@@ -41,7 +41,7 @@ def check_with_relation(statement: Statement, case: Subject, under_test: Impleme
     relation, changed = drawn
     again = check(statement, changed, under_test)
     if statement.own_id in SEARCHES and outcome.not_found is not again.not_found and _undecided_or_upheld(again):
-        claim = replace(undecided_claim(SAME_VERDICT, SEARCHES[statement.own_id]), not_found=True)
+        claim = undecided_claim(SAME_VERDICT, SEARCHES[statement.own_id], not_found=True)
         claim = replace(claim, branch=f"{relation.name} {NOT_FOUND}")
         reason = again.reason if again.not_found else outcome.reason
         verdict = Verdict.INCONCLUSIVE
@@ -69,14 +69,14 @@ def compare(relation: Relation, outcome: Outcome, difference: str) -> Outcome:
     """
     if not difference and outcome.verdict is Verdict.NOT_APPLICABLE:
         return outcome
-    said = f"{relation.name}: where {relation.says}, {difference}" if difference else ""
+    detail = f"{relation.name}: where {relation.says}, {difference}" if difference else ""
     slack = -float("inf") if difference else 0.0
     branch = f"{relation.name} {DIFFERS}" if difference else relation.name
-    claim = Claim(SAME_VERDICT, Form.EXACT, slack, 0.0, EXACT, detail=said, branch=branch)
+    claim = Claim(SAME_VERDICT, Form.EXACT, slack, 0.0, EXACT, detail=detail, branch=branch)
     claims = (*outcome.claims, claim)
     if not difference:
         return replace(outcome, claims=claims)
-    reason = f"{SAME_VERDICT} (no claim of the statement: the suite contradicts itself): {said}"
+    reason = f"{SAME_VERDICT} (no claim of the statement: the suite contradicts itself): {detail}"
     return Outcome(Verdict.FALSIFIED, claims, reason)
 
 
@@ -89,7 +89,7 @@ def difference_of(outcome: Outcome, changed: Outcome, due: Collection[str] = ())
     if outcome.verdict is not changed.verdict:
         return f"the verdict is {_in_words(changed)} in place of {_in_words(outcome)}"
     if outcome.verdict is Verdict.NOT_APPLICABLE:
-        missing, now = (one.reason.partition(": ")[0] for one in (outcome, changed))
+        missing, now = (each.reason.partition(": ")[0] for each in (outcome, changed))
         return "" if missing == now else f"what does not hold is {now} in place of {missing}"
     before, after = _by_name(outcome.claims), _by_name(changed.claims)
     other = [name for name in before if name in after and before[name] is not after[name]]

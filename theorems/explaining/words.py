@@ -82,14 +82,14 @@ def _size(norm: float) -> str:
 def _divides(parts: SplitFlow) -> str:
     """Return what a flow with a finite part and a direction does at the inputs."""
     won = [i for i in range(parts.split.problem.n) if i not in parts.split.tied_inputs]
-    said = []
+    weights_kept = []
     for i in parts.split.tied_inputs[:MOST_TIED]:
         tied = np.flatnonzero(parts.split.sets[i])
         weights = ", ".join(f"{weight:.3g}" for weight in parts.weights[i, tied])
-        said.append(f"tokens {format_tokens(tied)} of input {i} at weights {weights}")
+        weights_kept.append(f"tokens {format_tokens(tied)} of input {i} at weights {weights}")
     if (left := len(parts.split.tied_inputs) - MOST_TIED) > 0:
-        said.append(f"tokens of {left} more inputs")
-    kept = " and ".join(([", ".join(said[:-1])] if said[:-1] else []) + said[-1:])
+        weights_kept.append(f"tokens of {left} more inputs")
+    kept = " and ".join(([", ".join(weights_kept[:-1])] if weights_kept[:-1] else []) + weights_kept[-1:])
     if not won:
         return f"keeps {kept}, and rules out their other tokens"
     of = f"input {won[0]}" if len(won) == 1 else f"inputs {format_tokens(np.array(won), TOKENS)}"
@@ -104,23 +104,23 @@ def _tied_words(it: Facts) -> Iterator[str]:
     rank = len(split.level)
     pairs = [pair for pair in split.master.pairs if split.sets[pair]]
     named = ", ".join(f"({i},{t})" for i, t in pairs[:MOST_TIED]) + (", …" if len(pairs) > MOST_TIED else "")
-    said = (
+    proven = (
         "Proven (unwinnable-scores): every prompt that loses no optimal token ties these tokens (input,token) with it:"
         f" {named}; their differences to it, weighted by positive λ, add up to 0. They span a space F of dimension"
         f" {rank}."
     )
     if len(split.across):
-        said += f" One prompt, U = {vector(split.svm.floats)}, ties these alone and puts all others behind."
+        proven += f" One prompt, U = {vector(split.svm.floats)}, ties these alone and puts all others behind."
     else:
-        said += " No other token is left to be ruled out, so the risk depends on the part of p in F alone."
+        proven += " No other token is left to be ruled out, so the risk depends on the part of p in F alone."
     if split.bounds_risk and len(split.across):
-        said += (
+        proven += (
             " The risk is nowhere below that of the tied tokens alone, L_F, at the part of p in F, and comes down to it"
             " along U: inf L = inf L_F, which no finite prompt attains."
         )
     elif len(split.across):
-        said += " Some of the others score more than a tied token, so the least risk may lie elsewhere."
-    yield said
+        proven += " Some of the others score more than a tied token, so the least risk may lie elsewhere."
+    yield proven
     if parts is None:
         return
     least = (

@@ -75,8 +75,8 @@ def prompt_too_short(joint: Joint, schedule: Schedule, R: float, starts: Array) 
 
 def prompt_too_long(joint: Joint, schedule: Schedule, R: float, starts: Array) -> JointMinimum:
     """The minimiser with twice its prompt."""
-    found = joint_minimiser(joint, schedule, R, starts)
-    return replace(found, path=replace(found.path, prompts=found.path.prompts * 2))
+    minimum = joint_minimiser(joint, schedule, R, starts)
+    return replace(minimum, path=replace(minimum.path, prompts=minimum.path.prompts * 2))
 
 
 def first_label_flipped(joint: Joint, schedule: Schedule, R: float, starts: Array) -> JointMinimum:

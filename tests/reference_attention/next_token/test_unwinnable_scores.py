@@ -168,8 +168,8 @@ def test_the_parts_together_are_the_flow_where_floats_resolve_it(name: str) -> N
         norm = float(parts.flow.norms[k])
         plain = gradient_flow(problem, start, norm=norm, record=np.array([norm]), relative=1e-11)
         assert plain.final == pytest.approx(parts.flow.points[k], abs=1e-5 * norm)
-        found = scaled_gradient(problem.keys, problem.scores, problem.loss, parts.flow.points[k])
-        size = float(found.log_scale) + math.log(np.linalg.norm(found.direction @ parts.split.across.T))
+        gradient = scaled_gradient(problem.keys, problem.scores, problem.loss, parts.flow.points[k])
+        size = float(gradient.log_scale) + math.log(np.linalg.norm(gradient.direction @ parts.split.across.T))
         assert size == pytest.approx(parts.flow.log_gradient_norm[k], abs=1e-3)
     sign, _ = log_excess_risk(problem.keys, problem.scores, problem.loss, parts.flow.final, problem.optimal)
     assert sign == 1

@@ -173,7 +173,7 @@ def test_a_residual_that_misses_the_gap_is_not_accepted() -> None:
     svm = max_margin(keys, alpha)
     assert isinstance(svm, MaxMargin)
     for norm in (1.5, 3.0):
-        found = least_power_norm(keys, alpha, norm, svm.p)
+        solution = least_power_norm(keys, alpha, norm, svm.p)
         right = norm_max_margin(keys, alpha, norm)
         assert right is not None
-        assert found is None or found.margin == pytest.approx(right.margin, rel=1e-8)
+        assert solution is None or solution.margin == pytest.approx(right.margin, rel=1e-8)

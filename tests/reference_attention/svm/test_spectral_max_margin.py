@@ -86,10 +86,10 @@ def test_near_ties_are_solved(power: float, tie: float) -> None:
         queries[1] = queries[0] * (1 + tie)
         keys = OuterKeys(tokens, queries)
         feasible = isinstance(max_margin(keys, FIRST), MaxMargin)
-        found = norm_max_margin(keys, FIRST, Schatten(power, (2, 3)))
-        assert (found is not None) == feasible
-        if found is not None:
-            assert abs(found.duality_gap) <= 1e-7
+        solution = norm_max_margin(keys, FIRST, Schatten(power, (2, 3)))
+        assert (solution is not None) == feasible
+        if solution is not None:
+            assert abs(solution.duality_gap) <= 1e-7
 
 
 @pytest.mark.parametrize("solve", [barriers.spectral_max_margin, barriers.nuclear_max_margin])

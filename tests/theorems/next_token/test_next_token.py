@@ -223,7 +223,7 @@ def test_a_search_that_ended_early_leaves_the_claim_undecided() -> None:
 def test_the_unit_of_embeddings_changes_nothing(id: str, power: int) -> None:
     for case in drawn(id)[:4]:
         scaled = case.replace(embeddings=np.ldexp(case.embeddings, power))
-        kept, changed = (check(statement_named(id), one, REFERENCE) for one in (case, scaled))
+        kept, changed = (check(statement_named(id), each, REFERENCE) for each in (case, scaled))
         assert kept.verdict is changed.verdict
         assert [claim.slack for claim in kept.claims] == [claim.slack for claim in changed.claims]
 

@@ -170,11 +170,11 @@ def test_equal_weights_make_a_log_sum_exp(norm: float) -> None:
 
 def fabricated(case: Labelled, norm: float | Schatten) -> LabelGeometry:
     """Its geometry, with the reference's solution or, where classes cannot be told apart, that of other classes."""
-    found = REFERENCE.norm_max_margin(case.keys, case.labels, norm)
-    if found is None:
-        found = REFERENCE.norm_max_margin(TWO.keys, TWO.labels, norm)
-    assert found is not None
-    return LabelGeometry(case, found)
+    solution = REFERENCE.norm_max_margin(case.keys, case.labels, norm)
+    if solution is None:
+        solution = REFERENCE.norm_max_margin(TWO.keys, TWO.labels, norm)
+    assert solution is not None
+    return LabelGeometry(case, solution)
 
 
 OPPOSED = data([[1.0, 0.3], [1.0, -0.3]], [0, 0], 2)
@@ -183,11 +183,11 @@ OPPOSED = data([[1.0, 0.3], [1.0, -0.3]], [0, 0], 2)
 
 def test_long_steps_gain_where_the_excess_is_small() -> None:
     """Take steps of nearly 8γ/D'²: many times 2γ/D², at which b is already negative."""
-    found = REFERENCE.norm_max_margin(OPPOSED.keys, OPPOSED.labels, math.inf)
-    assert found is not None
-    geometry = LabelGeometry(OPPOSED, found)
+    solution = REFERENCE.norm_max_margin(OPPOSED.keys, OPPOSED.labels, math.inf)
+    assert solution is not None
+    geometry = LabelGeometry(OPPOSED, solution)
     margin, reach, apart = (float(value_of(x)) for x in (geometry.margin, geometry.reach, geometry.diameter))
-    W = 12 * found.p / np.abs(found.p).max()
+    W = 12 * solution.p / np.abs(solution.p).max()
     far = exact(W)[None]
     limit = float(value_of(geometry.curvature(geometry.loss(far) / geometry.least_weight))[0])
     assert limit == pytest.approx(apart**2 / 4, rel=0.01)
@@ -199,11 +199,11 @@ def test_long_steps_gain_where_the_excess_is_small() -> None:
 @pytest.mark.parametrize("share", [0.25, 0.9])
 def test_less_curvature_is_falsified(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
     """Sign descent that goes to and fro at a small excess loses D'²η²/8 of a step nearly: V cannot be a tenth less."""
-    found = REFERENCE.norm_max_margin(OPPOSED.keys, OPPOSED.labels, math.inf)
-    assert found is not None
-    geometry = LabelGeometry(OPPOSED, found)
+    solution = REFERENCE.norm_max_margin(OPPOSED.keys, OPPOSED.labels, math.inf)
+    assert solution is not None
+    geometry = LabelGeometry(OPPOSED, solution)
     # In the coordinate in which rows differ, weights are to be equal half way along a step.
-    start = (12 * found.p / np.abs(found.p).max()).reshape(2, 2)
+    start = (12 * solution.p / np.abs(solution.p).max()).reshape(2, 2)
     asked = Asked(np.full(1, 0.05), 0.0)
     start[:, 1] = [1e-6, -1e-6]
     points = label_descent(OPPOSED.problem, start.reshape(1, -1), lengths=asked.lengths, norm=math.inf)
@@ -223,10 +223,10 @@ def test_less_curvature_is_falsified(monkeypatch: pytest.MonkeyPatch, share: flo
 def test_a_run_that_gains_less_is_falsified() -> None:
     """Sign descent of half the steps, taken for the whole ones: the bound is that of the new claim."""
     case = data([[1.0, 0.0], [0.0, 1.0]], [0, 0], 2)
-    found = REFERENCE.norm_max_margin(case.keys, case.labels, math.inf)
-    assert found is not None
-    geometry = LabelGeometry(case, found)
-    start = 12 * found.p[None] / np.abs(found.p).max()
+    solution = REFERENCE.norm_max_margin(case.keys, case.labels, math.inf)
+    assert solution is not None
+    geometry = LabelGeometry(case, solution)
+    start = 12 * solution.p[None] / np.abs(solution.p).max()
     lengths = np.full(20, 0.05)
     points = label_descent(case.problem, start, lengths=lengths / 2, norm=math.inf)
     run = Followed(Asked(lengths, 0.0), exact(points), np.zeros((20, 1)))

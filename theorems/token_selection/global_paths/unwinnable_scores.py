@@ -241,14 +241,14 @@ def within_claims(at: Within) -> Iterator[Claim]:
     weights = np.exp(logs - np.logaddexp.reduce(logs, axis=-1, keepdims=True))
     outputs = mixture(problem, weights)
     lost = np.mean(problem.loss.value(outputs), axis=-1).error
-    given = finite([split.risk_within(one) for one in x], "risk within")
+    given = finite([split.risk_within(point) for point in x], "risk within")
     yield equal(WITHIN, exact(given).widen(2 * lost), at.risk)
     if not len(split.level):
         return
     moved = weights * (exact(problem.scores) - outputs[..., None])
     slopes: Any = np.exp(problem.loss.log_slope(outputs))[..., None] * moved
     lost = (np.einsum("bnt,ntr->br", slopes, inside) / problem.n).error
-    slope = finite([split.derivatives_within(one)[0] for one in x], "slope within")
+    slope = finite([split.derivatives_within(point)[0] for point in x], "slope within")
     # As a prompt, against all of the gradient: what it has across F would be missing.
     whole = exact(slope).widen(2 * lost) @ basis
     yield equal(SLOPE, whole, at.gradient, points="coordinate")

@@ -186,10 +186,10 @@ def test_a_pair_beyond_its_balls_is_no_minimiser(part: str) -> None:
     """A prompt of norm 2R, and a head of norm 2r."""
 
     def longer(*given: Any) -> JointMinimum:
-        found = REFERENCE.joint_minimiser(*given)
-        direction = given[0].svm.direction * np.exp(found.path.log_head_radii[0])
-        by = {"prompts": 2 * found.path.prompts, "offsets": 2 * found.path.offsets + direction}
-        return replace(found, path=replace(found.path, **{part: by[part]}))
+        minimum = REFERENCE.joint_minimiser(*given)
+        direction = given[0].svm.direction * np.exp(minimum.path.log_head_radii[0])
+        by = {"prompts": 2 * minimum.path.prompts, "offsets": 2 * minimum.path.offsets + direction}
+        return replace(minimum, path=replace(minimum.path, **{part: by[part]}))
 
     [claim] = limits_of(setup_3b(), joint_minimiser=longer)
     assert (claim.name, claim.verdict) == ("path-is-in-the-balls", Verdict.FALSIFIED)
