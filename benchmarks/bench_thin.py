@@ -1,8 +1,8 @@
 """Few inputs in a large space: d = 11,000, as in papers on benign overfitting, beside d = 200.
 
-Searches and integrations happen in the span of the key differences, whatever d; exact products of rows remain, which
-take time in proportion to d. The command ``theorems explain``, its start included, is to take at most three times as
-long.
+Searches and integrations happen in the span of the key differences, whatever d; exact products of rows and claims at
+points of the whole space remain, which take time in proportion to d. A command, its start included, is to take at most
+three times as long.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from reference_attention.paths.regularization_path import regularization_path
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.training.flow import gradient_flow
+from theorems.core.check import check
+from theorems.core.implementation import REFERENCE
 from theorems.explaining.explanation import explanation_of
+from theorems.run.registry.lookup import statement_named
 
 SMALL, LARGE = 200, 11_000
 N, TOKENS, ROUNDS = 20, 2, 3
@@ -45,6 +48,8 @@ WORK: dict[str, Callable[[Problem], object]] = {
     "gradient_flow": lambda problem: gradient_flow(problem, np.zeros(problem.d), norm=1e5),
     "regularization_path": follow_path,
     "explain": lambda problem: explanation_of(Case(problem), "thin"),
+    "theorem-1": lambda problem: check(statement_named("theorem-1"), Case(problem), REFERENCE),
+    "theorem-2": lambda problem: check(statement_named("theorem-2"), Case(problem), REFERENCE),
 }
 
 

@@ -12,14 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
-from flint import fmpq, fmpq_mat
+from flint import fmpq, fmpq_mat, fmpz_mat
 from jaxtyping import Bool, Float64, Int64
 
 from reference_attention.errors import InvalidInput
-from reference_attention.exact import Dyadic, inner, rational, times_power_of_two, to_float, to_floats
+from reference_attention.exact import Dyadic, from_limbs, inner, rational, times_power_of_two, to_float, to_floats
 from reference_attention.former_name import FormerName
 from reference_attention.problem import checked_array
 
@@ -100,9 +100,9 @@ def direction(keys: Float64[np.ndarray, "n T d"], q: Float64[np.ndarray, "e"]) -
     q = checked_array("q", q, (keys.shape[2],))
     if not q.any():
         raise InvalidInput("q: the zero vector is no direction; give a non-zero one.")
-    tokens, along = Dyadic.of(keys), Dyadic.of(q)
+    along = Dyadic.of(q)
     vector = tuple(rational(x) for x in q.tolist())
-    return _direction_of_weights(tokens, along.integers(), tokens.exponent + along.exponent, q, vector)
+    return _direction_of_weights(keys, from_limbs(along.limbs()[..., None]), along.exponent, q, vector)
 
 
 def exact_direction(keys: Float64[np.ndarray, "n T d"], vector: Sequence[fmpq]) -> Direction:
@@ -114,25 +114,33 @@ def exact_direction(keys: Float64[np.ndarray, "n T d"], vector: Sequence[fmpq]) 
     if not any(x != 0 for x in vector):
         raise InvalidInput("vector: the zero vector is no direction; give a non-zero one.")
     numbers, over = fmpq_mat(len(vector), 1, list(vector)).numer_denom()
-    tokens = Dyadic.of(keys)
-    found = _direction_of_weights(
-        tokens, [int(x) for x in numbers.entries()], tokens.exponent, to_floats(vector), tuple(vector)
-    )
+    found = _direction_of_weights(keys, numbers, 0, to_floats(vector), tuple(vector))
     scaled = tuple(tuple(x / over for x in row) for row in found.exact)
     return replace(found, exact=scaled, least=None if found.least is None else found.least / over)
 
 
+@lru_cache(maxsize=2)
+def _whole_keys(entries: bytes, shape: tuple[int, int]) -> tuple[fmpz_mat, int]:
+    """Return the keys of these bytes as integers, (n T, d), and the exponent of the power of two that they count."""
+    dyadic = Dyadic.of(np.frombuffer(entries).reshape(shape))
+    return from_limbs(dyadic.limbs()), dyadic.exponent
+
+
 def _direction_of_weights(
-    tokens: Dyadic, weights: list[int], unit: int, q: Float64[np.ndarray, "d"], vector: tuple[fmpq, ...]
+    keys: Float64[np.ndarray, "n T d"],
+    weights: fmpz_mat,
+    exponent: int,
+    q: Float64[np.ndarray, "d"],
+    vector: tuple[fmpq, ...],
 ) -> Direction:
-    """The direction with integer entries ``weights``; margins are in units of 2^unit."""
-    d, rows = len(weights), []
-    for i in range(tokens.mantissas.shape[0]):
-        flat = tokens.integers((i,))
-        starts = range(0, len(flat), d)
-        logits = [sum(a * b for a, b in zip(flat[t : t + d], weights, strict=True)) for t in starts]
-        top = max(logits)
-        rows.append([top - x for x in logits])
+    """Return the direction with integer entries ``weights``, (d, 1), in units of 2^exponent."""
+    n, count, d = keys.shape
+    # A search asks for many directions of the same keys.
+    whole, unit = _whole_keys(keys.tobytes(), (n * count, d))
+    unit += exponent
+    flat = (whole * weights).entries()
+    logits = [flat[i * count : (i + 1) * count] for i in range(n)]
+    rows = [[max(of_input) - x for x in of_input] for of_input in logits]
     least = min((x for row in rows for x in row if x > 0), default=None)
     return Direction(
         q=q,

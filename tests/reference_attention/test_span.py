@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from jaxtyping import Float64
 
+from generators.case import Case
 from reference_attention import risk
+from reference_attention.directions import direction
 from reference_attention.paths.local_path import local_path
 from reference_attention.paths.regularization_path import regularization_path
 from reference_attention.problem import Problem
@@ -26,8 +28,14 @@ from reference_attention.training import flow as flow_module
 from reference_attention.training.batched_flow import gradient_flows
 from reference_attention.training.derivatives import newton_field
 from reference_attention.training.flow import gradient_flow
+from theorems.core.check import check
 from theorems.core.claim import Verdict
+from theorems.core.implementation import REFERENCE
+from theorems.curves.constraints import Constraints, log_excess
 from theorems.curves.flow_chords import chords
+from theorems.curves.reduced import tangent_basis
+from theorems.curves.sublevel_hunt import sublevel_points
+from theorems.run.registry.lookup import statement_named
 
 EPS = float(np.finfo(float).eps)
 D = 500
@@ -242,3 +250,40 @@ def test_flows_together_end_where_they_do_in_few_dimensions(embed: Embedding) ->
     many = gradient_flows([embedded(embed)] * 3, embed(starts), norms=norms, relative=1e-8)
     assert many.stops == few.stops
     np.testing.assert_allclose(many.points, embed(few.points), atol=1e-5)
+
+
+@embeddings
+@pytest.mark.parametrize("id", ["theorem-1", "theorem-2", "descent-from-a-margin"])
+def test_statements_make_the_same_claims_of_an_embedded_problem(id: str, embed: Embedding) -> None:
+    scores = SMALL.scores if id != "theorem-2" else np.array([[3.0, 1.0, 1.0], [2.5, 0.0, 0.0], [4.0, -1.0, -1.0]])
+    cases = [Case(Problem(keys, scores, SMALL.loss)) for keys in (SMALL.keys, embed(SMALL.keys))]
+    own, other = (check(statement_named(id), case, REFERENCE) for case in cases)
+    assert own.verdict is other.verdict is Verdict.UPHELD
+    assert {claim.name for claim in own.claims} == {claim.name for claim in other.claims}
+
+
+@embeddings
+def test_directions_of_an_embedded_problem_are_decided_alike(embed: Embedding) -> None:
+    q = np.random.default_rng(4).normal(size=4)
+    own, other = direction(SMALL.keys, q), direction(embedded(embed).keys, embed(q))
+    assert (own.selected == other.selected).all()
+    np.testing.assert_allclose(other.margins, own.margins, rtol=1e-12, atol=1e-14)
+
+
+@embeddings
+def test_points_of_sublevel_sets_are_searched_in_the_span(embed: Embedding) -> None:
+    lowest = []
+    for problem in (SMALL, embedded(embed)):
+        svm = solved(problem)
+        constraints = Constraints.of(problem, svm)
+        basis, rhos = tangent_basis(svm.direction, constraints.rows), np.array([20.0, 200.0])
+        points, of = sublevel_points(problem, REFERENCE, svm, constraints, basis, rhos, np.random.default_rng(0))
+        assert points.shape[1] == problem.d
+        assert (np.linalg.norm(points, axis=1) <= rhos[of] * svm.norm * (1 + 16 * EPS)).all()
+        edge = log_excess(REFERENCE, problem, rhos[:, None] * svm.p)[of]
+        assert (log_excess(REFERENCE, problem, points) <= edge + 1e-12 * rhos[of]).all()
+        least = (problem.keys[:, :1] - problem.keys[:, 1:]).reshape(-1, problem.d) @ points.T
+        lowest.append([float((least[:, of == k]).min() / rhos[k]) for k in range(2)])
+    # The least margins that are met, in units of the radius: nowhere is less tried in the large space.
+    assert lowest[1][0] <= lowest[0][0] + 0.05
+    assert lowest[1][1] <= lowest[0][1] + 0.01

@@ -6,10 +6,11 @@ References: *Max-Margin Token Selection in Attention Mechanism*, Definition 3.
 from __future__ import annotations
 
 import numpy as np
+from flint import fmpz_mat
 from jaxtyping import Bool, Float64
 
 from reference_attention.directions import Direction
-from reference_attention.exact import rational_matrix
+from reference_attention.exact import Dyadic
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.claim_name import premise
 from theorems.core.tolerances import EXACT
@@ -22,7 +23,9 @@ def by_definition(
 ) -> tuple[Bool[np.ndarray, "n T"], Bool[np.ndarray, "n T"]]:
     """Selected tokens and directional neighbours, straight from Definition 3 over the rationals."""
     n, tokens, d = keys.shape
-    logits = (rational_matrix(keys.reshape(n * tokens, d)) * rational_matrix(q[:, None])).entries()
+    # In units of powers of two, which change no order.
+    whole = fmpz_mat(n * tokens, d, Dyadic.of(keys).integers())
+    logits = (whole * fmpz_mat(d, 1, Dyadic.of(q).integers())).entries()
     rows = [logits[i * tokens : (i + 1) * tokens] for i in range(n)]
     margins = [[max(row) - x for x in row] for row in rows]
     theta = min((x for row in margins for x in row if x != 0), default=None)

@@ -87,7 +87,7 @@ def _first_error(
         _wrong_margin(problem, alpha, svm, margins, required)
         or _wrong_dual(problem, keys, alpha, svm)
         or _wrong_float(svm)
-        or wrong_flag(problem, alpha, svm)
+        or wrong_flag(problem, keys, alpha, svm)
     )
 
 

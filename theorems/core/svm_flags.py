@@ -16,7 +16,6 @@ from flint import fmpq, fmpq_mat, fmpz_mat
 from jaxtyping import Int64
 
 from reference_attention.exact import combination, products, rank_of
-from reference_attention.outer_keys import rational_keys
 from reference_attention.problem import Problem
 from reference_attention.svm.least_norm import IntegerRows, least_norm
 from reference_attention.svm.max_margin import MaxMargin
@@ -24,14 +23,21 @@ from reference_attention.svm.max_margin import MaxMargin
 Pair = tuple[int, int]
 
 
-def wrong_flag(problem: Problem, alpha: Int64[np.ndarray, "n"], svm: MaxMargin) -> str:
-    """What is said wrongly, given that p and the neighbours are right; empty if nothing is."""
+def wrong_flag(problem: Problem, keys: fmpq_mat, alpha: Int64[np.ndarray, "n"], svm: MaxMargin) -> str:
+    """Return what is said wrongly, given that p and the neighbours are right; empty if nothing is.
+
+    Args:
+        problem: keys, scores, loss.
+        keys: its keys over the rationals, (n T, d).
+        alpha: chosen tokens, (n,).
+        svm: the solution whose flags are checked.
+    """
     pairs: list[Pair] = [(int(i), int(t)) for i, t in np.argwhere(svm.neighbours)]
-    keys = rational_keys(problem.exact_keys).tolist()
-    rows = [
-        [a - b for a, b in zip(keys[i * problem.T + int(alpha[i])], keys[i * problem.T + t], strict=True)]
-        for i, t in pairs
-    ]
+    differences = fmpz_mat(len(pairs), problem.n * problem.T)
+    for j, (i, t) in enumerate(pairs):
+        differences[j, i * problem.T + int(alpha[i])] = 1
+        differences[j, i * problem.T + t] = -1
+    rows = (differences * keys).tolist() if pairs else []
     rank = rank_of(rows)
     if svm.independent != (rank == len(rows)):
         said = "independent" if svm.independent else "dependent"

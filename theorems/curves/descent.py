@@ -47,6 +47,10 @@ NORMALIZED_PREMISES = (NORMALIZED_RUN_IS_ASKED_FOR, IS_A_NORMALIZED_STEP)
 
 STEPS = 1000
 """Iterations of gradient descent at which every claim is checked."""
+RUN_SIZE, FEWEST_STEPS = 4_000_000, 50
+"""About how many floats the iterates of a run may occupy: in a large space fewer iterations are run, no fewer than
+:data:`FEWEST_STEPS`.
+"""
 KERNEL_STEPS = 200
 """The same for a kernel, whose automatic differentiation costs ten times as much."""
 EVALUATIONS = 3_000_000
@@ -110,7 +114,8 @@ class Descent:
     ) -> Descent:
         """With η = e^fractions/L_p."""
         log_step = fractions - under_test.log_smoothness(problem)
-        steps = KERNEL_STEPS if under_test.textbook_eps else STEPS
+        most = KERNEL_STEPS if under_test.textbook_eps else STEPS
+        steps = min(most, max(FEWEST_STEPS, RUN_SIZE // starts.size))
         run = under_test.gradient_descent(
             problem, starts, steps=steps, log_step=log_step, gradient=under_test.scaled_gradient
         )

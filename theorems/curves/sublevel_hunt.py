@@ -163,7 +163,14 @@ def sublevel_points(
     """Points of the sets ‖p‖ ≤ R, L(p) ≤ L(R p̄_mm), R = ρ‖p_mm‖, with as little margin and correlation as are found;
     and of which radius each is. R p̄_mm is among them.
     """
-    ray = rhos[:, None] * svm.direction
+    direction, tangents, rows, frame = svm.direction, basis, constraints.rows, None
+    if basis.shape[1] < problem.d - 1:
+        # Few inputs in a large space: coordinates along p_mm and across it, where all else is alike.
+        frame = np.column_stack([svm.direction, basis])
+        direction, tangents, rows = np.eye(len(frame.T))[0], np.eye(len(frame.T))[:, 1:], rows @ frame
+        keys = (problem.keys - problem.keys[:, :1]) @ frame
+        problem = Problem(keys, problem.scores, problem.loss)
+    ray = rhos[:, None] * direction
     edge = log_excess(under_test, problem, svm.norm * ray)
 
     def inside(points: Float64[np.ndarray, "r b d"]) -> Bool[np.ndarray, "r b"]:
@@ -176,9 +183,9 @@ def sublevel_points(
     size = int(np.clip(HUNT_BUDGET // (len(rhos) * problem.keys.size), 6, 32))
     found = hunt(
         inside,
-        svm.direction,
-        basis,
-        constraints.rows,
+        direction,
+        tangents,
+        rows,
         constraints.neighbours,
         rhos,
         centres,
@@ -188,4 +195,6 @@ def sublevel_points(
     )
     found.append((ray[:, None], np.ones((len(rhos), 1), dtype=np.bool_)))
     points = svm.norm * np.concatenate([batch[good] for batch, good in found])
+    if frame is not None:
+        points = points @ frame.T
     return points, np.concatenate([np.nonzero(good)[0] for _, good in found])

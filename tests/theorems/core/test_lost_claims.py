@@ -13,6 +13,7 @@ from flint import fmpq
 from generators.case import Case
 from generators.datasets import dataset_named
 from reference_attention.losses import LOSSES
+from reference_attention.outer_keys import rational_keys
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from theorems.core.check import check
@@ -77,7 +78,7 @@ def test_a_comparison_with_the_reference_that_breaks_down_is_no_pass() -> None:
 def test_flags_are_decided_a_second_time(problem: Problem) -> None:
     found = max_margin(problem.keys, problem.optimal)
     assert isinstance(found, MaxMargin)
-    assert not wrong_flag(problem, problem.optimal, found)
+    assert not wrong_flag(problem, rational_keys(problem.exact_keys), problem.optimal, found)
     for flags in (
         {"independent": not found.independent},
         {"exact_maximal_duals": dict(list(found.exact_maximal_duals.items())[1:])},
@@ -85,7 +86,7 @@ def test_flags_are_decided_a_second_time(problem: Problem) -> None:
     ):
         wrong = saying(**flags).max_margin(problem.keys, problem.optimal)
         assert isinstance(wrong, MaxMargin)
-        assert wrong_flag(problem, problem.optimal, wrong), flags
+        assert wrong_flag(problem, rational_keys(problem.exact_keys), problem.optimal, wrong), flags
 
 
 def test_what_the_examples_say_of_themselves() -> None:
@@ -102,4 +103,4 @@ def test_flags_of_named_data() -> None:
     problem = dataset_named("figure-1a").problem
     found = max_margin(problem.keys, problem.optimal)
     assert isinstance(found, MaxMargin)
-    assert not wrong_flag(problem, problem.optimal, found)
+    assert not wrong_flag(problem, rational_keys(problem.exact_keys), problem.optimal, found)

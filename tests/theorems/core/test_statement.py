@@ -233,10 +233,14 @@ def test_nothing_tried_is_undecided_without_a_tolerance() -> None:
     assert (claim.slack, claim.tolerance) == (0.0, 0.0)
 
 
-def verdict_of_refinement(*claims: Claim) -> Verdict:
-    """Verdict on the claim "offset", which refines "direction", when a conclusion makes those claims."""
+def refinement(*claims: Claim) -> Claim:
+    """Return the claim "offset", which refines "direction", of a conclusion that makes those claims."""
     conclusion = unless_limit_is_open(lambda: iter(claims), {"offset": "direction"})
-    return next(claim.verdict for claim in conclusion() if claim.name == "offset")
+    return next(claim for claim in conclusion() if claim.name == "offset")
+
+
+def verdict_of_refinement(*claims: Claim) -> Verdict:
+    return refinement(*claims).verdict
 
 
 def test_a_sharper_claim_is_not_judged_where_its_limit_is_open() -> None:
@@ -251,6 +255,17 @@ def test_a_sharper_claim_is_not_judged_where_its_limit_is_open() -> None:
     assert verdict_of_refinement(limit, open_limit, wrong) is Verdict.INCONCLUSIVE
     assert verdict_of_refinement(open_limit, limit, wrong) is Verdict.INCONCLUSIVE
     assert verdict_of_refinement(wrong) is Verdict.INCONCLUSIVE
+
+
+def test_a_sharper_claim_of_a_limit_that_was_not_found_is_not_found() -> None:
+    wrong = Claim("offset", Form.SHARP, -1.0, 0.0, "exact")
+    undecided = undecided_claim("direction", "float64 does not resolve it", Form.LIMIT)
+    searched = undecided_claim("direction", "no minimiser was found", Form.LIMIT, not_found=True)
+    assert refinement(searched, wrong).not_found
+    assert refinement(wrong, searched).not_found
+    assert not refinement(undecided, wrong).not_found
+    assert not refinement(searched, undecided, wrong).not_found
+    assert not refinement(wrong).not_found
 
 
 def test_a_statement_lists_the_limits_that_its_claims_refine() -> None:
