@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -147,12 +147,34 @@ class CheckedMargins:
         return None if self._point is None else self._point()
 
 
+@dataclass(frozen=True)
+class _Rows:
+    """Keys and chosen tokens, equal to others with the same bytes."""
+
+    content: tuple[bytes | tuple[int, ...], ...]
+    keys: Keys = field(compare=False)
+    alpha: Int64[np.ndarray, "n"] = field(compare=False)
+
+    @classmethod
+    def of(cls, keys: Keys, alpha: Int64[np.ndarray, "n"]) -> _Rows:
+        parts = (keys.tokens, keys.queries) if isinstance(keys, OuterKeys) else (keys,)
+        return cls((*(part.tobytes() for part in (*parts, alpha)), keys.shape), keys, alpha)
+
+
 def checked_margins(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> CheckedMargins:
     """Solve ATT-SVM(α) and check the answer over the rationals.
 
     That p = Σ λ_j g_j with λ ≥ 0, all margins at least 1, and exactly 1 where λ > 0, makes it p_mm; these are checked
-    on products of rows, so that p itself need not be written out.
+    on products of rows, so that p itself need not be written out. Several assumptions ask this of the same keys: the
+    last answers are kept.
     """
+    return solve_and_check(_Rows.of(keys, alpha))
+
+
+@lru_cache(maxsize=4)
+def solve_and_check(problem: _Rows) -> CheckedMargins:
+    """Answer :func:`checked_margins` of these keys and tokens."""
+    keys, alpha = problem.keys, problem.alpha
     rows = ExactRows.of(keys, alpha)
     solution = max_margin(keys, alpha)
     if isinstance(solution, Infeasible):

@@ -149,8 +149,10 @@ def test_a_solver_that_lies_establishes_nothing(monkeypatch: pytest.MonkeyPatch)
     other = max_margin(2 * keys, alpha)
     for answer, proven in ((honest, True), (lie, False), (other, False)):
         monkeypatch.setattr(margin_assumptions, "max_margin", lambda *_, answer=answer: answer)
+        margin_assumptions.solve_and_check.cache_clear()
         checked = margin_assumptions.checked_margins(keys, alpha)
         assert checked.proven is proven
         one = Case(Problem(keys, np.array([[1.0, 0], [1, 0]])))
         assert ASSUMPTIONS["separable"].check(one).holds is (True if proven else None)
         assert ASSUMPTIONS["locally-optimal"].check(one).holds is (True if proven else None)
+    margin_assumptions.solve_and_check.cache_clear()
