@@ -567,25 +567,41 @@ def _as_float32(value: Any) -> Any:
     if not isinstance(parsed, np.ndarray | list):
         return value
     array = np.asarray(parsed)
+    if array.dtype != np.float64:
+        return value
     with np.errstate(over="ignore"):
         short = array.astype(np.float32)
-    return short if array.dtype == np.float64 and np.array_equal(short, array) else value
+    return short if np.array_equal(short, array) else value
 
 
 JOINT = "a search of the joint minimiser ends above a competitor, or not, by the last digits of where it starts"
 KINKS = "steps go back and forth across the kinks of the head, so that the last digits decide where a run ends"
 CONE = "R is derived from constants that depend on n and on whether d = 1; a start may be in one of the two cones alone"
 FLOW = "the solver takes other steps in other coordinates, and only on some of them two solvers can be compared"
+MINIMISER = "Newton's method takes other steps in other coordinates, and ends without a minimum on some of them"
 SEARCHES: Mapping[str, str] = MappingProxyType(
     {
         **dict.fromkeys(("lemma-13", "theorem-5", "theorem-6"), JOINT),
-        **dict.fromkeys(("theorem-2", "descent-from-a-margin", "tsvm-no-stationary-point", "tsvm-factored-flow"), FLOW),
+        **dict.fromkeys(
+            (
+                *("theorem-2", "descent-from-a-margin", "tsvm-no-stationary-point", "tsvm-factored-flow"),
+                "conjecture-independent-rows",
+            ),
+            FLOW,
+        ),
+        **dict.fromkeys(("theorem-1", "tsvm-frobenius-path"), MINIMISER),
         "theorem-3": CONE,
         "conjecture-mixing": KINKS,
     }
 )
 """Statements with a search or a run that may be decided on the data and not on the changed data, or the other way
 round, by id, and why. What is decided on both has to agree all the same."""
+RUNS: Mapping[str, str] = MappingProxyType(
+    {
+        "descent-selects": "normalized steps go back and forth, so that the last digits decide where a run ends",
+    }
+)
+"""Assumptions that a run in floats decides: they may hold on the data and not on the changed data, by id, and why."""
 ALONE = "its assumption is that there is one input"
 TRAINED_HEAD = "the head is trained as well, and moving tokens moves label margins"
 

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from generators.case import Case
+from generators.finding import Assumption, Finding
+from generators.next_tokens import NextTokens
 from generators.relations import RELATIONS, relation_named, relation_of, relations_on
 from generators.subject import Subject
 from generators.user_data import Given, load
@@ -214,6 +216,18 @@ def test_a_search_of_a_listed_statement_may_find_it_on_one_alone(listed: bool, m
     assert verdicts - {Verdict.INCONCLUSIVE} == (set() if listed else {Verdict.FALSIFIED})
 
 
+@pytest.mark.parametrize("listed", [True, False])
+def test_an_assumption_that_a_run_decides_may_hold_on_one_alone(listed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = Assumption("runs", "a run ends well", "", lambda case: Finding(bool(case.problem.optimal[0] == 0), "ends"))
+    own = {"assumptions": ("runs",), "own_assumptions": {"runs": first}}
+    statement = replace(made("run-in-order", by_nothing), **own)
+    monkeypatch.setattr("theorems.core.relation_check.RUNS", {"runs": "by the last digit"} if listed else {})
+    drawn = [ORDERED.replace(seed=seed) for seed in range(60)]
+    outcomes = [check_with_relation(statement, case, REFERENCE) for case in drawn]
+    verdicts = {outcome.verdict for outcome in outcomes}
+    assert verdicts == {Verdict.UPHELD, Verdict.INCONCLUSIVE if listed else Verdict.FALSIFIED}
+
+
 def test_an_exception_of_a_statement_is_heeded() -> None:
     every = {relation.name: "why" for relation in RELATIONS}
     assert relation_of(ORDERED, "by_size", every) is None
@@ -258,6 +272,13 @@ def test_a_change_that_would_be_rounded_is_not_made() -> None:
 def test_an_array_of_which_nothing_is_known_is_not_changed() -> None:
     odd = ONE.replace(arrays=MappingProxyType({"odd": np.ones(2)}))
     assert [relation.name for relation, _ in relations_on(odd, "lemma-1")] == ["written-and-read"]
+
+
+def test_text_is_written_and_read_like_numbers() -> None:
+    windows = NextTokens(np.eye(2), np.array([[1, 1], [2, 0]]), vocabulary=(" ", "a"))
+    again = relation_named("written-and-read").apply(windows)
+    assert isinstance(again, NextTokens)
+    assert again.vocabulary == (" ", "a")
 
 
 def test_which_change_it_is_depends_on_the_seed_of_the_case_alone() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from generators.relations import SEARCHES, Relation, relation_of
+from generators.relations import RUNS, SEARCHES, Relation, relation_of
 from generators.subject import Subject
 from theorems.core.check import Outcome, check
 from theorems.core.claim import WORST_FIRST, Claim, Form, Verdict, undecided_claim
@@ -41,13 +41,25 @@ def check_with_relation(statement: Statement, case: Subject, under_test: Impleme
     relation, changed = drawn
     again = check(statement, changed, under_test)
     if statement.own_id in SEARCHES and outcome.not_found is not again.not_found and _undecided_or_upheld(again):
-        claim = undecided_claim(SAME_VERDICT, SEARCHES[statement.own_id], not_found=True)
-        claim = replace(claim, branch=f"{relation.name} {NOT_FOUND}")
         reason = again.reason if again.not_found else outcome.reason
-        verdict = Verdict.INCONCLUSIVE
-        return replace(outcome, verdict=verdict, claims=(*outcome.claims, claim), reason=reason, not_found=True)
+        return _not_compared(relation, outcome, SEARCHES[statement.own_id], reason)
+    not_applicable = [each for each in (outcome, again) if each.verdict is Verdict.NOT_APPLICABLE]
+    if len(not_applicable) == 1 and (why := RUNS.get(missing_assumption(not_applicable[0]))):
+        return _not_compared(relation, outcome, why, not_applicable[0].reason)
     due = _decided_by_sizes(statement) if case.sizes == changed.sizes else ()
     return compare(relation, outcome, difference_of(outcome, again, due))
+
+
+def _not_compared(relation: Relation, outcome: Outcome, why: str, reason: str) -> Outcome:
+    """Return the outcome, inconclusive: on one of the two cases a run or search of the suite's own ended elsewhere."""
+    claim = replace(undecided_claim(SAME_VERDICT, why, not_found=True), branch=f"{relation.name} {NOT_FOUND}")
+    claims = (*outcome.claims, claim)
+    return replace(outcome, verdict=Verdict.INCONCLUSIVE, claims=claims, reason=reason, not_found=True)
+
+
+def missing_assumption(outcome: Outcome) -> str:
+    """Return the id of the assumption for want of which a statement is not applicable."""
+    return outcome.reason.partition(": ")[0]
 
 
 def _decided_by_sizes(statement: Statement) -> list[str]:
@@ -89,7 +101,7 @@ def difference_of(outcome: Outcome, changed: Outcome, due: Collection[str] = ())
     if outcome.verdict is not changed.verdict:
         return f"the verdict is {_in_words(changed)} in place of {_in_words(outcome)}"
     if outcome.verdict is Verdict.NOT_APPLICABLE:
-        missing, now = (each.reason.partition(": ")[0] for each in (outcome, changed))
+        missing, now = (missing_assumption(each) for each in (outcome, changed))
         return "" if missing == now else f"what does not hold is {now} in place of {missing}"
     before, after = _by_name(outcome.claims), _by_name(changed.claims)
     other = [name for name in before if name in after and before[name] is not after[name]]

@@ -126,8 +126,12 @@ class FactoredRun:
 
     @cached_property
     def steps(self) -> Numbers:
-        """η∇L(K, Q), (t, k)."""
-        return np.exp(np.minimum(self.log_factor, 700.0))[:, None] * self.joint
+        """η∇L(K, Q), (t, k); where a normalized direction has no digits, all vectors up to the length asked for."""
+        steps: Any = np.exp(np.minimum(self.log_factor, 700.0))[:, None] * self.joint
+        if not self.length:
+            return steps
+        resolved = np.max(steps.error, axis=1, keepdims=True) <= 2 * self.length
+        return np.where(resolved, steps, exact(np.zeros(steps.shape)).widen(2 * self.length))
 
     @property
     def lengths(self) -> Numbers:

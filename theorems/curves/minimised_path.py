@@ -97,7 +97,7 @@ class MinimisedPath:
                 raise Ended(ON_THE_SPHERE)
         if not self.good.size:
             why = f"the optimiser found no minimum: {path.reasons[0]} at R = {radii[0]:.3g}"
-            raise Undecided(ON_THE_SPHERE, why, Form.EXACT)
+            raise Undecided(ON_THE_SPHERE, why, Form.EXACT, not_found=True)
         # What the optimiser says it has not found is claimed by nobody; the report counts how often that is.
         branch = f"a minimum found at {self.good.size} of {len(radii)} radii"
         radii = radii[self.good]

@@ -194,3 +194,17 @@ def test_variances_are_those_of_the_scores_under_the_weights() -> None:
     due = slopes * (weights * (scores - means[:, None]) ** 2).sum(axis=1)
     found = value_of(signed_variances(points.at))[0] * np.exp(points.at.log_scale[0])
     assert found == pytest.approx(due, rel=1e-12)
+
+
+def test_a_normalized_direction_without_digits_leaves_the_other_claims_decided() -> None:
+    """The first gradient of the normalized run is below its rounding; its step is as long as it is all the same."""
+    X = [
+        [[0, 0, 0], [-0.25, 0, 3], [-0.25, 0, 0]],
+        [[0, 0, 0], [0.25, 0, 2.9375], [0.25 - 2.0**-22, 0, -3]],
+        [[-(2.0**-22), 0, 0], [0, 0, 0], [-0.25, 0, 0]],
+        [[-(2.0**-22), 0, 0], [0, 0, 0], [-0.25, 0, 0]],
+    ]
+    data = QueryDataset(X, [[0, 2], [0, 4], [0, 1], [0, 1]], [1, 1, 1, 1], [1, 0, 0], "correlation")
+    case = Case(data.problem, queried=data, seed=336).normalise()
+    outcome = check(statement(DESCENT), case, REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
