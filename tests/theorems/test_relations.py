@@ -216,6 +216,23 @@ def test_a_search_of_a_listed_statement_may_find_it_on_one_alone(listed: bool, m
     assert verdicts - {Verdict.INCONCLUSIVE} == (set() if listed else {Verdict.FALSIFIED})
 
 
+def lost_besides(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """A search never finds anything, another one not where the first token of the first input is the best."""
+    yield undecided_claim("never", "lost", not_found=True)
+    yield from lost_in_order(case, under_test)
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_a_second_search_of_a_listed_statement_may_find_it_on_one_alone(
+    listed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searches = {"lost-besides": "by the last digit"} if listed else {}
+    monkeypatch.setattr("theorems.core.relation_check.SEARCHES", searches)
+    drawn = [ORDERED.replace(seed=seed) for seed in range(60)]
+    verdicts = {check_with_relation(made("lost-besides", lost_besides), case, REFERENCE).verdict for case in drawn}
+    assert (Verdict.FALSIFIED in verdicts) is not listed
+
+
 @pytest.mark.parametrize("listed", [True, False])
 def test_an_assumption_that_a_run_decides_may_hold_on_one_alone(listed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     first = Assumption("runs", "a run ends well", "", lambda case: Finding(bool(case.problem.optimal[0] == 0), "ends"))

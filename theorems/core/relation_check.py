@@ -47,7 +47,8 @@ def check_with_relation(statement: Statement, case: Subject, under_test: Impleme
     if len(not_applicable) == 1 and (why := RUNS.get(missing_assumption(not_applicable[0]))):
         return _not_compared(relation, outcome, why, not_applicable[0].reason)
     due = _decided_by_sizes(statement) if case.sizes == changed.sizes else ()
-    return compare(relation, outcome, difference_of(outcome, again, due))
+    skipped = _names_not_found(outcome, again) if statement.own_id in SEARCHES else set()
+    return compare(relation, outcome, difference_of(outcome, again, due, skipped))
 
 
 def _not_compared(relation: Relation, outcome: Outcome, why: str, reason: str) -> Outcome:
@@ -92,11 +93,21 @@ def compare(relation: Relation, outcome: Outcome, difference: str) -> Outcome:
     return Outcome(Verdict.FALSIFIED, claims, reason)
 
 
-def difference_of(outcome: Outcome, changed: Outcome, due: Collection[str] = ()) -> str:
+def _names_not_found(*outcomes: Outcome) -> set[str]:
+    """Return the claims that are undecided on a case because a search found nothing, and falsified on none."""
+    claims = [claim for outcome in outcomes for claim in outcome.claims]
+    wrong = {claim.name for claim in claims if claim.verdict is Verdict.FALSIFIED}
+    return {claim.name for claim in claims if claim.not_found} - wrong
+
+
+def difference_of(outcome: Outcome, changed: Outcome, due: Collection[str] = (), skipped: Collection[str] = ()) -> str:
     """Return what differs between the outcomes on a case and on the changed case, in words; empty if nothing does.
 
     Args:
+        outcome: on the case.
+        changed: on the changed case.
         due: claims that have to be made of both or of neither.
+        skipped: claims that are not compared.
     """
     if outcome.verdict is not changed.verdict:
         return f"the verdict is {_in_words(changed)} in place of {_in_words(outcome)}"
@@ -104,10 +115,10 @@ def difference_of(outcome: Outcome, changed: Outcome, due: Collection[str] = ())
         missing, now = (missing_assumption(each) for each in (outcome, changed))
         return "" if missing == now else f"what does not hold is {now} in place of {missing}"
     before, after = _by_name(outcome.claims), _by_name(changed.claims)
-    other = [name for name in before if name in after and before[name] is not after[name]]
+    other = [n for n in before if n in after and before[n] is not after[n] and n not in skipped]
     if other:
         return f"{other[0]} is {after[other[0]]} in place of {before[other[0]]}"
-    lost = sorted(({*before} ^ {*after}) & {*due})
+    lost = sorted(({*before} ^ {*after}) & {*due} - {*skipped})
     return f"{lost[0]} is claimed {'no more' if lost[0] in before else 'in addition'}" if lost else ""
 
 
