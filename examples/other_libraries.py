@@ -3,7 +3,8 @@
     theorems verify --attention numpy:examples.other_libraries:in_numpy
     theorems verify --attention jax:examples.other_libraries:in_jax
 
-Wrappers for flex_attention, x-transformers and others stand in ``theorems/scoreboard/kernels``. What needs none:
+Wrappers for flex_attention, x-transformers and others stand in ``attention_conformance/scoreboard/kernels``. What needs
+none:
 ``torch.nn.functional:scaled_dot_product_attention``, ``jax:jax.nn:dot_product_attention``,
 ``transformers.integrations.sdpa_attention:sdpa_attention_forward``,
 ``transformers.models.llama.modeling_llama:eager_attention_forward``.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-PACKAGES = ("theorems", "generators", "reference_attention")
+PACKAGES = ("theorems", "attention_conformance", "generators", "reference_attention")
 HOME = Path(__file__).resolve().parents[1]
 """The folder of all our packages: of the checkout, or of what is installed."""
 

@@ -81,7 +81,7 @@ def _items(config: pytest.Config, kernel: Any, **wanted: Any) -> list[Any]:
         from reference_attention.errors import InvalidInput
 
         try:
-            from theorems.kernel.check import load_with_statements
+            from attention_conformance.kernel.check import load_with_statements
         except InvalidInput as error:  # no torch
             raise AssertionError(str(error)) from None
         dtype = wanted.pop("dtype", None) or _option(config, "dtype")
@@ -127,7 +127,7 @@ def _check(config: pytest.Config, kernel: Any = None, **wanted: Any) -> Any:
     from reference_attention.errors import InvalidInput
 
     try:
-        from theorems.kernel.check import assert_kernel
+        from attention_conformance.kernel.check import assert_kernel
     except InvalidInput as error:  # no torch
         pytest.fail(str(error), pytrace=False)
     return assert_kernel(given, **wanted)

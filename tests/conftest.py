@@ -32,6 +32,6 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True)
 def _without_the_compiler(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether PyTorch can compile a kernel takes a second to find out: tests that are about it alone are marked."""
-    loading = sys.modules.get("theorems.kernel.loading")
+    loading = sys.modules.get("attention_conformance.kernel.loading")
     if loading is not None and request.node.get_closest_marker("compiler") is None:
         monkeypatch.setattr(loading, "with_compiler", lambda kernel, *call, **options: kernel)

@@ -14,7 +14,7 @@ from tests.documents import ELSEWHERE, documents, read, without_blocks
 from tests.places import ROOT
 from tests.test_layers import FILES, Graph, files_graph, room_of
 
-PLUMBING = ("theorems/run", "theorems/command", "theorems/library", "theorems/kernel/check.py")
+PLUMBING = ("theorems/run", "theorems/command", "theorems/library", "attention_conformance/kernel/check.py")
 CROSSINGS = r'\.ask\("|class (?:Described|Elsewhere)\b|\b_read_by\b'
 """A call into another process by the name of what is called, and stand-ins for objects over there."""
 ASSEMBLIES = r"\b(?:Unit|units_of)\("
@@ -103,7 +103,9 @@ def table() -> str:
     opened = ", ".join(str(to_open(theorem(number), graph)) for number in THEOREMS)
     most = max(to_open(module, graph) for module in statements())
     read_by_people = sum(words(one) for one in {*documents(), *ELSEWHERE} - NOT_COUNTED)
-    plumbing = "lines in `theorems/run`, `theorems/command`, `theorems/library` and `theorems/kernel/check.py`"
+    plumbing = (
+        "lines in `theorems/run`, `theorems/command`, `theorems/library` and `attention_conformance/kernel/check.py`"
+    )
     rows: Iterable[tuple[str, object, str]] = (
         ("rooms that a session imports, directly or not", len(rooms), "< 15"),
         (plumbing, _below(lines_of_plumbing(), 100), "< 5,500"),

@@ -47,7 +47,7 @@ INNER_LOOPS = {
 which would be wrapped: checking them too costs most of the tests' time. And one whose methods return Self, of which
 beartype makes nothing outside a class that it decorates."""
 
-PACKAGES = ("reference_attention", "generators", "theorems")
+PACKAGES = ("reference_attention", "generators", "theorems", "attention_conformance")
 
 
 def modules() -> list[str]:
@@ -67,6 +67,7 @@ def check_shapes() -> None:
 def failures() -> Iterator[str]:
     """A line for each signature that is broken when statements draw a case, or hold on their smallest kept one."""
     # Modules that are imported before check_shapes() are not checked.
+    from attention_conformance.kernel.check import verify_kernel
     from examples.kernels import handwritten
     from generators.drawing import drive
     from generators.user_data import as_text
@@ -75,7 +76,6 @@ def failures() -> Iterator[str]:
     from tests.theorems.strength.claims import ids, kept
     from theorems.core.check import check
     from theorems.core.implementation import REFERENCE
-    from theorems.kernel.check import verify_kernel
     from theorems.run.registry.lookup import statement_named
     from theorems.run.registry.suite import capabilities
 

@@ -23,6 +23,8 @@ import pytest
 import typer.main
 import yaml
 
+from attention_conformance.kernel.check import assert_kernel
+from attention_conformance.scoreboard.entry import read_entries
 from examples.kernels import handwritten
 from generators.datasets import DATASETS
 from generators.user_data import load, subject_of
@@ -38,10 +40,8 @@ from theorems.core.exit_code import Exit
 from theorems.faults import fault_named
 from theorems.figures.registry import figures_named
 from theorems.hunting.entries import weakened_named
-from theorems.kernel.check import assert_kernel
 from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.suite import statements
-from theorems.scoreboard.entry import read_entries
 
 DOCUMENTS = documents()
 EVERY = sorted({*DOCUMENTS, *documents_.ELSEWHERE})
@@ -60,16 +60,17 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
         "theorems verify kernel-gradients kernel-grouped-heads"
         " --attention transformers.models.llama.modeling_llama:eager_attention_forward": (
-            "needs transformers; tests/theorems/kernel/test_adapters.py calls it where it is installed",
+            "needs transformers; tests/attention_conformance/kernel/test_adapters.py calls it where it is installed",
             "",
         ),
         "theorems verify kernel-empty-rows --examples 5 --attention jax:jax.nn:dot_product_attention": (
-            "needs JAX; tests/theorems/kernel/test_adapters.py calls it where it is installed",
+            "needs JAX; tests/attention_conformance/kernel/test_adapters.py calls it where it is installed",
             "",
         ),
         "theorems verify kernel-causal-rectangle --attention examples.real_faults.backward_other_corner:attention"
         " --emit-test test_mine.py": (
-            "which call is the smallest depends on the checks of shapes; tests/theorems/kernel/test_reproducer.py",
+            "which call is the smallest depends on the checks of shapes;"
+            " tests/attention_conformance/kernel/test_reproducer.py",
             "",
         ),
         "theorems verify --data mine.npz": ("all statements", "theorems verify theorem-2 --data mine.npz"),

@@ -29,7 +29,7 @@ ROOMS = (
     "theorems.core",
     "theorems.rounding",
     "theorems.curves",
-    "theorems.capabilities",
+    "attention_conformance.claims",
     "theorems.token_selection.softmax",
     "theorems.token_selection.global_paths",
     "theorems.token_selection.local_paths",
@@ -47,8 +47,8 @@ ROOMS = (
     "theorems.figures",
     "theorems.regime_map",
     "theorems.explaining",
-    "theorems.kernel",
-    "theorems.scoreboard",
+    "attention_conformance",
+    "attention_conformance.scoreboard",
     "theorems.library",
     "theorems.report",
     "theorems.explore",
@@ -70,7 +70,7 @@ def name_of(path: Path) -> str:
 
 FILES = {
     name_of(path): path
-    for top in ("max_margin_theorems", "reference_attention", "generators", "theorems")
+    for top in ("max_margin_theorems", "reference_attention", "generators", "theorems", "attention_conformance")
     for path in (ROOT / top).rglob("*.py")
 }
 

@@ -1,4 +1,4 @@
-"""Calls on which theorems.scoreboard.kernels.of_onnx:by_reference is wrong, as theorems verify --attention found them.
+"""Calls on which attention_conformance.scoreboard.kernels.of_onnx:by_reference is wrong, as theorems verify --attention found them.
 
 Needs torch and the kernel alone: pytest test_onnx_reference_of_attention.py, or python test_onnx_reference_of_attention.py.
 """
@@ -10,7 +10,7 @@ import sys
 import torch
 
 sys.path.insert(0, os.getcwd())  # where the kernel was found
-from theorems.scoreboard.kernels.of_onnx import by_reference as kernel  # noqa: E402
+from attention_conformance.scoreboard.kernels.of_onnx import by_reference as kernel  # noqa: E402
 
 inf, nan = math.inf, math.nan
 

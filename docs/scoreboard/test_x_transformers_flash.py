@@ -1,4 +1,4 @@
-"""Calls on which theorems.scoreboard.kernels.of_x_transformers:attend_flash is wrong, as theorems verify --attention found them.
+"""Calls on which attention_conformance.scoreboard.kernels.of_x_transformers:attend_flash is wrong, as theorems verify --attention found them.
 
 Needs torch and the kernel alone: pytest test_x_transformers_flash.py, or python test_x_transformers_flash.py.
 """
@@ -10,7 +10,7 @@ import sys
 import torch
 
 sys.path.insert(0, os.getcwd())  # where the kernel was found
-from theorems.scoreboard.kernels.of_x_transformers import attend_flash as kernel  # noqa: E402
+from attention_conformance.scoreboard.kernels.of_x_transformers import attend_flash as kernel  # noqa: E402
 
 inf, nan = math.inf, math.nan
 

@@ -13,14 +13,14 @@ from typing import Any
 
 import torch
 
+from attention_conformance.claims.statements import capability_of
+from attention_conformance.claims.trials import trials_of
+from attention_conformance.kernel.loading import kernel_of
 from examples.real_faults.attention import tiled, tiled_sdpa
 from examples.real_faults.common_practice import failures
 from examples.real_faults.gallery import GALLERY
-from theorems.capabilities.statements import capability_of
-from theorems.capabilities.trials import trials_of
 from theorems.core.claim import Verdict
 from theorems.core.on_kernel import out_of_reach
-from theorems.kernel.loading import kernel_of
 from theorems.run.registry.suite import capabilities
 
 Claimed = tuple[str, str]

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
+from attention_conformance.kernel.profiles import profile_named
 from tests.places import ROOT
-from theorems.kernel.profiles import profile_named
 
 TEXT = (ROOT / "action.yml").read_text(encoding="utf-8")
 ACTION: dict[str, Any] = yaml.safe_load(TEXT)

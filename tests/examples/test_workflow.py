@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from attention_conformance.kernel.profiles import profile_named
 from tests.places import ROOT
 from theorems.command.app import main
-from theorems.kernel.profiles import profile_named
 
 WORKFLOW = (ROOT / "examples" / "ci" / "attention.yml").read_text(encoding="utf-8")
 

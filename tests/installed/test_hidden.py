@@ -74,7 +74,7 @@ def test_the_command_does_not_look_in_the_working_directory(installed: Installed
 
 
 def test_the_command_with_a_kernel_of_the_working_directory(installed: Installed, tmp_path: Path) -> None:
-    """tests/theorems/kernel/test_kernel_command.py has the other names."""
+    """tests/attention_conformance/kernel/test_kernel_command.py has the other names."""
     write(tmp_path, "attention.py", KERNEL)
     hiding = write(tmp_path, "theorems.py")
     done = installed.run(tmp_path, "theorems", "verify", "lemma-3", "--attention", "attention:attend")

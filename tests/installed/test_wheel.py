@@ -13,7 +13,7 @@ import pytest
 from tests.installed.conftest import Installed
 from tests.places import ROOT
 
-PACKAGES = ("max_margin_theorems", "theorems", "generators", "reference_attention")
+PACKAGES = ("max_margin_theorems", "attention_conformance", "theorems", "generators", "reference_attention")
 KEPT = ("lemma-5-without-single-input.json", "lemma-11-without-strict-optimum.json")
 RECORDED = ("counterexamples/*.json", "docs/assumptions.md")
 

@@ -12,7 +12,9 @@ from typing import Any
 from tests.instructions.arrays import allocated
 from tests.places import ROOT
 
-OURS = tuple(f"{ROOT / package}/" for package in ("reference_attention", "theorems", "generators"))
+OURS = tuple(
+    f"{ROOT / package}/" for package in ("reference_attention", "theorems", "attention_conformance", "generators")
+)
 """Libraries' own Python code is not counted, so another version of one changes nothing."""
 
 

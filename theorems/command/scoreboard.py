@@ -6,6 +6,9 @@ import platform
 from collections.abc import Sequence
 from datetime import date
 
+from attention_conformance.scoreboard.entry import OURS, Entry, read_entries
+from attention_conformance.scoreboard.page import SIGNS, file_name, is_open, page, tests_of
+from attention_conformance.scoreboard.row import PREFIX, Row, request_of, row_of
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_directory, write_in
 from theorems.command.common import check_targets, complain, write_report
@@ -19,9 +22,6 @@ from theorems.run.journal import Journal, open_journal
 from theorems.run.progress import show_progress
 from theorems.run.registry.suite import capabilities
 from theorems.run.tables import column_table, console
-from theorems.scoreboard.entry import OURS, Entry, read_entries
-from theorems.scoreboard.page import SIGNS, file_name, is_open, page, tests_of
-from theorems.scoreboard.row import PREFIX, Row, request_of, row_of
 
 
 def scoreboard_and_report(options: ScoreboardOptions) -> int:

@@ -7,6 +7,11 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 
+from attention_conformance.kernel.combinations import failing_combinations, in_words
+from attention_conformance.kernel.profiles import profile_named
+from attention_conformance.kernel.reproducer_file import describe_tests, reproducer_file
+from attention_conformance.kernel.source import KernelSource
+from attention_conformance.kernel.table import kernel_table, summary
 from generators.user_data import load
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_directory
@@ -19,11 +24,6 @@ from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
 from theorems.core.exit_rule import exit_of
 from theorems.core.implementation import REFERENCE
-from theorems.kernel.combinations import failing_combinations, in_words
-from theorems.kernel.profiles import profile_named
-from theorems.kernel.reproducer_file import describe_tests, reproducer_file
-from theorems.kernel.source import KernelSource
-from theorems.kernel.table import kernel_table, summary
 from theorems.library.results import Results
 from theorems.run.description import Description
 from theorems.run.events import Event, Finished, Started, Stopped

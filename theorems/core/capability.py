@@ -36,7 +36,7 @@ def capability_statement(
     """The statement ``kernel-NAME``.
 
     Args:
-        name: what a kernel declares, among :attr:`theorems.kernel.interfaces.interface.Interface.options`.
+        name: what a kernel declares, among :attr:`attention_conformance.interfaces.interface.Interface.options`.
         title: in a few words.
         text: what is claimed.
         calls: a strategy of calls.

@@ -122,7 +122,7 @@ class KernelDescription:
     """What is to be said of an attention kernel.
 
     Attributes:
-        name, source, dtype: as of the :class:`theorems.kernel.kernel.Kernel`.
+        name, source, dtype: as of the :class:`attention_conformance.kernel.kernel.Kernel`.
         headline: what is called, how, in which numbers.
         json: the same for ``--json``.
     """
@@ -144,7 +144,7 @@ class OnKernel(Implementation):
     """An implementation whose softmax, risk and gradient are a kernel's.
 
     Attributes:
-        kernel: the :class:`theorems.kernel.kernel.Kernel`.
+        kernel: the :class:`attention_conformance.kernel.kernel.Kernel`.
         attend: one call of it, forward and backward.
         explained: (statement, falsifying call, this) → what a maintainer is told.
         on_queries: (factors, keys vec(x zᵀ)) → its weights, risk and scaled gradient where it is given W z as queries.

@@ -7,6 +7,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from attention_conformance.kernel.source import under_test_of
 from generators.attention_call import AttentionCall
 from generators.case import Case
 from generators.datasets import NAMES, all_data
@@ -17,7 +18,6 @@ from reference_attention.problem import Dataset, Problem
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.sequence_dataset import SequenceDataset
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.kernel.source import under_test_of
 from theorems.run.opening import UnderTest
 from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.suite import statements

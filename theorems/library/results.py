@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from attention_conformance.kernel.combinations import failing_combinations
+from attention_conformance.kernel.table import capabilities_json
 from generators.user_data import subject_of
 from reference_attention.files import from_json, to_json
 from reference_attention.former_name import FormerName
@@ -16,8 +18,6 @@ from theorems.core.exit_code import Exit
 from theorems.core.exit_rule import exit_of
 from theorems.core.on_kernel import KernelDescription
 from theorems.core.version import version
-from theorems.kernel.combinations import failing_combinations
-from theorems.kernel.table import capabilities_json
 from theorems.run.description import Description
 from theorems.run.findings import NamedFinding
 from theorems.run.findings import as_json as findings_json

@@ -97,8 +97,8 @@ def check_attention(
         seed: same seed, same cases.
         dtype: "float64", "float32", "bfloat16" or "float16"; by default float64 if the kernel takes it and computes in
             it.
-        interface: a key of :data:`theorems.kernel.interfaces.INTERFACES`, such as "sdpa" or "flash"; recognised by its
-            parameters if left out.
+        interface: a key of :data:`attention_conformance.interfaces.INTERFACES`, such as "sdpa" or "flash"; recognised
+            by its parameters if left out.
         device: where its tensors live; the CPU by default.
 
     Raises:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from attention_conformance.claims.smaller import work_of
+from attention_conformance.claims.statements import capability_of
+from attention_conformance.claims.table import CAPABILITIES, Capability
+from attention_conformance.claims.trials import Trial, Trials, owns, reduce_to, trials_of
 from generators.attention_call import AttentionCall
-from theorems.capabilities.smaller import work_of
-from theorems.capabilities.statements import capability_of
-from theorems.capabilities.table import CAPABILITIES, Capability
-from theorems.capabilities.trials import Trial, Trials, owns, reduce_to, trials_of
 from theorems.core.check import Outcome, check, error_outcome, sentence
 from theorems.core.claim import Claim, Verdict
 from theorems.core.on_kernel import OnKernel

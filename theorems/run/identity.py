@@ -22,7 +22,7 @@ from theorems.run.journal import key_of
 
 LIBRARIES = ("numpy", "scipy", "hypothesis", "python-flint", "scikit-learn", "torch")
 """Another version may draw other cases, or compute other last digits."""
-PACKAGES = ("reference_attention", "generators", "theorems")
+PACKAGES = ("reference_attention", "generators", "theorems", "attention_conformance")
 OF_THE_RUN = ("statements", "examples", "faults", "figures")
 """What an identity says of all units together; each unit has its own share of it among its fields."""
 BESIDE = ("so_far", "lost", "isolated", "title")

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import attention_conformance
 import generators
 import reference_attention
 import theorems
@@ -41,7 +42,7 @@ def test_what_is_not_found_has_an_infinite_residual(monkeypatch: pytest.MonkeyPa
 
 
 def test_it_is_the_only_caller() -> None:
-    packages = (reference_attention, generators, theorems)
+    packages = (attention_conformance, reference_attention, generators, theorems)
     files = [path for package in packages for path in Path(package.__path__[0]).rglob("*.py")]
     call = re.compile(r"^from scipy.*\bnnls\b|optimize\.nnls\(", re.MULTILINE)
     users = [path.name for path in files if call.search(path.read_text())]

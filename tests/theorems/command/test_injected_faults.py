@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from attention_conformance.scoreboard.entry import read_entries
 from generators.corpus import read_corpus
 from reference_attention.errors import InvalidInput
 from reference_attention.files import read_named_values
@@ -21,7 +22,6 @@ from theorems.command.app import main
 from theorems.core.exit_code import Exit
 from theorems.run import known_failures
 from theorems.run.registry.user_file import statement_in_file
-from theorems.scoreboard.entry import read_entries
 
 SPECIAL = {
     "a device": lambda path: path.symlink_to("/dev/zero"),

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from attention_conformance.kernel.source import KernelSource
 from generators.case import Case
 from generators.datasets import DATASETS, dataset_named
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Dataset, Problem
 from theorems.core.implementation import REFERENCE
-from theorems.kernel.source import KernelSource
 from theorems.library.arguments import as_given, data_and_ids, implementation_of, name_of, names_data
 from theorems.library.hunt import hunt
 from theorems.library.verify import verify

@@ -79,7 +79,7 @@ def test_no_public_name_hides_a_room() -> None:
     assert "run" in rooms
     assert rooms.isdisjoint(theorems.__all__)
     assert imported_by(
-        "import theorems.run.verify, theorems.kernel; theorems.verify; theorems.run.verify.draw_cases"
+        "import theorems.run.verify, attention_conformance.kernel; theorems.verify; theorems.run.verify.draw_cases"
     ) >= {"numpy"}
     assert imported_by("from theorems import run; assert run.__name__ == 'theorems.run'") == set()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from attention_conformance.kernel.source import KernelSource
 from generators.datasets import dataset_named
 from generators.user_data import Given
 from reference_attention.errors import InvalidInput
@@ -16,7 +17,6 @@ from tests.places import ROOT
 from tests.theorems.fake_statements import install
 from theorems.core.claim import Verdict
 from theorems.core.on_kernel import KernelByName
-from theorems.kernel.source import KernelSource
 from theorems.run.events import CaseDone, Died, Event, Finished, Started, Stopped, UnitDone
 from theorems.run.result import Result
 from theorems.run.sandbox import ProcessDied

@@ -12,10 +12,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, cast
 
+from attention_conformance.claims.statements import capability_statements
 from generators.assumptions import ASSUMPTIONS
 from generators.finding import Assumption
 from max_margin_theorems.papers import Paper, check_only, paper_at, papers
-from theorems.capabilities.statements import capability_statements
 from theorems.core.definition import Definition
 from theorems.core.recorded_files import COUNTEREXAMPLES
 from theorems.core.statement import Statement

@@ -49,7 +49,7 @@ def lemma_99(case: Case, under_test: Implementation) -> Iterator[Claim]:
 def house(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the packages with one file more."""
     folder = tmp_path_factory.mktemp("house")
-    for package in ("max_margin_theorems", "reference_attention", "generators", "theorems"):
+    for package in ("max_margin_theorems", "reference_attention", "generators", "theorems", "attention_conformance"):
         shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", folder)
     (folder / "theorems" / "token_selection" / "softmax" / "lemma_99_sum_of_weights.py").write_text(FILE)

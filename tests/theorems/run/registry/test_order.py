@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from theorems.capabilities.table import CAPABILITIES
+from attention_conformance.claims.table import CAPABILITIES
 from theorems.run.registry.suite import _module_order, capabilities
 
 

@@ -1,0 +1,230 @@
+"""All that is claimed of one call of a kernel, whichever options are on; each claim with what it is about."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from attention_conformance.claims.agreement import (
+    GRADIENTS,
+    MERGED,
+    OUTPUT,
+    rows_of,
+    same,
+    same_bits,
+    same_gradients,
+    with_factors,
+)
+from attention_conformance.claims.empty_rows import claimed_gradients, convention_of, groups_of_nan
+from attention_conformance.claims.hidden_keys import exchange_hidden_keys
+from attention_conformance.claims.long_states import RESULTS, each_time, through_compiler, writes_nothing
+from attention_conformance.claims.same_again import CHANCE, LEAST_WEIGHT, drop_others, same_alone, same_rescaled
+from generators.attention_call import LONG_STATES, AttentionCall, State
+from generators.call_building import attended_rows
+from theorems.bounded import exact
+from theorems.core.claim import Claim, Form, Verdict, at_least
+from theorems.core.on_kernel import Answer, OnKernel
+from theorems.core.tolerances import EXACT
+from theorems.rounding.further_rows import FurtherRows
+
+WEIGHTS = "weights-are-softmax"
+NO_GRADIENT = "rows-without-upstream-add-nothing"
+DROPPED = "each-weight-is-kept-or-dropped"
+IGNORED = "parameters-have-an-effect"
+SHARE = "share-of-dropped-weights"
+NEUTRAL = "parts-that-see-nothing"
+SINK_GRADIENT, BIAS_GRADIENT = "sink-gradient", "bias-gradient"
+Groups = Bool[np.ndarray, "B G"]
+About = tuple[str, Claim]
+"""The capability that a claim is about, whatever other options are on; empty for agreement with the formula, which is
+about all of them."""
+
+
+def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
+    """Every claim about the call; the kernel is called as often as its options ask for.
+
+    Raises:
+        Refused: the kernel raises.
+    """
+    if call.state in LONG_STATES:
+        plain = list(examine(call.replace(state=State.ONCE), under_test))
+        yield from plain
+        if not any(claim.verdict is Verdict.FALSIFIED for _, claim in plain):
+            yield from _in_long_state(call, under_test)
+        return
+    rows = rows_of(call, under_test)
+    own = rows.call
+    first = under_test.attend(own) if call.state is State.TWICE else None
+    answer = under_test.attend(own)
+    yield "memory", writes_nothing(answer)
+    if "parameters" in under_test.kernel.declares:
+        ignored = [name for name, one in under_test.kernel.accounts.items() if one == "ignored"]
+        claim = at_least(IGNORED, Form.EXACT, -float(len(ignored)), 0.0, rounding=0.0, why=EXACT)
+        yield "parameters", replace(claim, detail=f"ignored: {', '.join(ignored)}" if ignored else "")
+    rows = replace(rows, call=with_factors(own))
+    if call.is_large:
+        yield from _of_some_rows(rows, answer)
+    else:
+        yield from _of_rows(rows, answer)
+    if first is not None and not call.dropout and "same-bits" in under_test.kernel.declares:
+        for name in RESULTS:
+            if getattr(first, name) is not None:
+                yield "repeated-calls", same_bits("same-bits", getattr(answer, name), getattr(first, name))
+    for again in (same_alone, same_rescaled, drop_others):
+        yield from again(own, answer, under_test)
+    if call.poison and call.hides() and not call.dropout:
+        for claim in exchange_hidden_keys(own, answer, under_test):
+            yield "hidden-keys", claim
+
+
+def _in_long_state(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
+    """Of a call that is right without its state."""
+    rows = rows_of(call, under_test)
+    answer = under_test.attend(rows.call)
+    claims = partial(_of_rows, replace(rows, call=with_factors(rows.call)))
+    if call.state is State.MANY:
+        for claim in each_time(answer, claims, "same-bits" in under_test.kernel.declares):
+            yield "repeated-calls", claim
+    else:
+        for claim in through_compiler(answer, claims, call.state):
+            yield "compiled", claim
+
+
+def _of_rows(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None) -> Iterator[About]:
+    """Of all rows, or of some that are a call of their own."""
+    if rows.call.scale is not None:
+        yield from _of_weights_that_are_left(rows, answer, of_nan)
+        return
+    usual = list(_of_weights_that_are_left(rows, answer, of_nan))
+    if all(claim.verdict is Verdict.UPHELD for _, claim in usual):
+        found, scale = usual, "1/√E"
+    else:
+        papers = list(_of_weights_that_are_left(replace(rows, call=rows.call.replace(scale=1.0)), answer, of_nan))
+        is_papers = all(claim.verdict is Verdict.UPHELD for _, claim in papers)
+        found, scale = (papers, "1") if is_papers else (usual, "1/√E")
+    for about, claim in found:
+        yield about, replace(claim, branch=scale) if claim.name == OUTPUT else claim
+
+
+def _of_weights_that_are_left(rows: FurtherRows, answer: Answer, of_nan: Groups | None) -> Iterator[About]:
+    """Which weights were dropped is read from the output, under the scale of the rows; the rest follows."""
+    if rows.call.dropout:
+        rows = yield from _of_dropout(rows, answer)
+    yield from _comparisons(rows, answer, of_nan)
+
+
+def _comparisons(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None) -> Iterator[About]:
+    """With the formula; rows that see nothing follow one convention, forward and backward alike.
+
+    Args:
+        of_nan: groups with rows of NaN that see nothing, which need not be among these rows; by default those of them.
+    """
+    empty = rows.empty & ~rows.call.absent
+    of_nan = groups_of_nan(rows, answer.output) if of_nan is None else of_nan
+    if empty.any():
+        convention = convention_of(rows, answer)
+        rows = convention.rows
+        yield "empty-rows", convention.claim
+        if rows.parts and answer.log_sum_exp is not None:
+            found = [answer.output[empty].ravel(), np.exp(answer.log_sum_exp[empty])]  # (0, −∞)
+            yield MERGED, same_bits(NEUTRAL, np.concatenate(found), np.zeros(sum(map(len, found))))
+    seeing = ~rows.empty if rows.empty.any() else None
+    if not rows.empty.all():
+        yield "", same(OUTPUT, answer.output, rows.output, seeing)
+        if answer.log_sum_exp is not None:
+            yield "log-sum-exp", same("log-sum-exp", answer.log_sum_exp, rows.log_sum_exp, seeing)
+        if answer.weights is not None:
+            yield "", _same_weights(rows, answer.weights, seeing)
+    for claim in same_gradients(rows, answer, claimed_gradients(rows, answer, of_nan)):
+        yield "", claim
+    if not of_nan.any():
+        yield from _of_further_gradients(rows, answer)
+
+
+def _same_weights(rows: FurtherRows, theirs: Float64[np.ndarray, "B H L T"], where: Any) -> Claim:
+    """Weights that are returned; of those under dropout some return what is left of them, and some all."""
+    whole = same(WEIGHTS, theirs, rows.returned_weights, where)
+    if not rows.call.dropout or whole.verdict is Verdict.UPHELD:
+        return whole
+    return same(WEIGHTS, theirs, rows.returned_weights_after_dropout, where)
+
+
+def _of_further_gradients(rows: FurtherRows, answer: Answer) -> Iterator[About]:
+    """Of sinks and of a bias."""
+    if answer.sink_gradient is not None:
+        yield "sinks", same(SINK_GRADIENT, answer.sink_gradient, rows.sink_gradient)
+    if answer.bias_gradient is not None and rows.call.bias is not None:
+        theirs = answer.bias_gradient
+        yield "bias-gradient", same(BIAS_GRADIENT, theirs, rows.bias_gradient, ~np.isneginf(rows.call.bias))
+
+
+def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
+    """Of the rows of a large call that have an upstream gradient: nothing else goes into the gradients."""
+    batch, groups, places = attended_rows(rows.call)
+    sizes = rows.call.sizes
+    size = sizes["H"] // sizes["G"]
+    heads = [g * size + h for g in groups for h in range(size)]
+    of_rows, of_keys = np.ix_(batch, heads, places), np.ix_(batch, groups)
+    names = [name for name in RESULTS if name not in ("sink_gradient", "bias_gradient")]
+    cuts = {name: of_keys if name in ("key_gradient", "value_gradient") else of_rows for name in names}
+    found = {name: getattr(answer, name) for name in names}
+    part: dict[str, Any] = {name: None if x is None else x[cuts[name]] for name, x in found.items()}
+    part["sink_gradient"] = None if answer.sink_gradient is None else answer.sink_gradient[heads]
+    part["bias_gradient"] = None  # of the shape of a bias that is cut
+    own = replace(
+        rows,
+        call=rows.call.part(rows.alignment, batch, groups, places),
+        places=rows.call.ahead(np.asarray(places), rows.alignment),
+        from_start=np.arange(sizes["T"]) - np.asarray(places)[:, None],
+    )
+    of_nan = groups_of_nan(rows, answer.output)[of_keys]
+    yield from _of_rows(own, replace(answer, **part), of_nan)
+    if own.empty.any():  # NaN of theirs may be in all gradients
+        return
+    rest = []
+    for name in ("query_gradient", "key_gradient", "value_gradient"):
+        if found[name] is not None:
+            x = found[name].copy()
+            x[cuts[name]] = 0.0
+            rest.append(x.ravel())
+    if rest and not np.isnan(answer.output).any():
+        theirs = np.concatenate(rest)
+        lost = exact(np.zeros(theirs.shape)).widen(np.full(theirs.shape, rows.numbers.lost))
+        yield "", same(NO_GRADIENT, theirs, lost)
+
+
+def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, FurtherRows]:
+    """Values are the identity, so that the output is the weights: a weight is 0, or divided by 1 − p.
+
+    Returns:
+        The formula with the weights dropped that were.
+    """
+    p = rows.call.dropout
+    s: Any = rows.weights
+    nonzero = s.value > LEAST_WEIGHT
+    kept = answer.output != 0
+    rows = with_what_was_dropped(rows, answer)
+    if not rows.empty.all():
+        yield "dropout", same(DROPPED, answer.output, rows.output, ~rows.empty)
+    n = int(nonzero.sum())
+    if n:
+        # Hoeffding's inequality for n independent draws.
+        far = math.sqrt(math.log(2 / CHANCE) / (2 * n))
+        off = abs(float(kept[nonzero].mean()) - (1 - p))
+        yield "dropout", at_least(SHARE, Form.EFFECTIVE, far, off, rounding=0.0, why=EXACT)
+    return rows
+
+
+def with_what_was_dropped(rows: FurtherRows, answer: Answer) -> FurtherRows:
+    """The formula with the weights dropped that are 0 in an output whose values are the identity."""
+    return replace(rows, factor=np.where(answer.output != 0, 1 / (1 - rows.call.dropout), 0.0))
+
+
+GRADIENT_CLAIMS = (*GRADIENTS, NO_GRADIENT)
+"""Of agreement with the formula, those about a backward pass."""

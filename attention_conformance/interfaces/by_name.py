@@ -1,0 +1,264 @@
+"""Signatures that no library's interface is like: what each parameter is for is said by its name, and the rest is found
+out by small calls, whose values tell (B, L, H, E) from (B, H, L, E), and masks that hide from masks that show.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from attention_conformance.interfaces.further import DESCALES, FURTHER, further_arguments
+from attention_conformance.interfaces.hf import Module
+from attention_conformance.interfaces.interface import (
+    GIVEN,
+    Interface,
+    Mark,
+    Option,
+    Parameters,
+    Request,
+    Returned,
+    neutral_option,
+    option_of,
+    others,
+)
+from attention_conformance.interfaces.reading import ADDED, HIDES, ONES_HIDE, SHOWS, Mask, Reading, look_up
+from attention_conformance.kernel.with_torch import torch
+from generators.attention_call import AttentionCall
+
+NAME = "by-name"
+
+
+def to_axes(x: torch.Tensor, axes: str) -> torch.Tensor:
+    """(B, H, L, E) in other axes."""
+    if axes == "NLE":
+        return x.flatten(0, 1)
+    if axes == "LBHE":
+        return x.permute(2, 0, 1, 3)
+    if axes == "BHLE":
+        return x
+    return x.transpose(1, 2) if axes == "BLHE" else x.transpose(1, 2).flatten(2)
+
+
+def from_axes(x: Any, axes: str, heads: int) -> Any:
+    """The same back; heads may be joined in what is returned alone. What is no such tensor is for others to refuse."""
+    if not isinstance(x, torch.Tensor) or x.dim() not in (3, 4):
+        return x
+    if axes == "NLE" and x.dim() == 3 and len(x) % heads == 0:
+        return x.reshape(-1, heads, *x.shape[1:])
+    if axes in ("BHLE", "NLE"):
+        return x
+    if x.dim() == 3 and x.shape[-1] % heads == 0:
+        x = x.reshape(*x.shape[:2], heads, -1)
+    return x.permute(1, 2, 0, 3) if axes == "LBHE" and x.dim() == 4 else x.transpose(1, 2)
+
+
+def mask_as_wanted(mask: torch.Tensor, wanted: Mask, request: Request) -> torch.Tensor:
+    """A mask, of booleans that show or of numbers that are added, in the sense and the shape of a parameter."""
+    B, H, L, T = *request.query.shape[:3], request.key.shape[2]
+    if mask.dtype == torch.bool and wanted.sense != SHOWS:
+        if wanted.sense == HIDES:
+            mask = ~mask
+        elif wanted.sense == ONES_HIDE:
+            mask = (~mask).to(request.query.dtype)
+        elif wanted.sense == ADDED:
+            zero = torch.zeros((), dtype=request.query.dtype, device=mask.device)
+            mask = torch.where(mask, zero, zero - math.inf)
+    if not wanted.shape:
+        return mask
+    whole = mask.reshape((1,) * (4 - mask.dim()) + tuple(mask.shape)).expand(-1, -1, L if mask.shape[-2:-1] else 1, T)
+    shapes = {
+        "B, H, L, T": lambda x: x.expand(B, H, L, T),
+        "B, 1, L, T": lambda x: x[:, :1].expand(B, 1, L, T),
+        "1, 1, L, T": lambda x: x[:1, :1],
+        "L, T": lambda x: x[0, 0],
+        "B·H, L, T": lambda x: x.expand(B, H, L, T).flatten(0, 1),
+        "B, 1, 1, T": lambda x: x[:, :1, :1].expand(B, 1, 1, T),
+        "B, T": lambda x: x[:, 0, 0].expand(B, T),
+    }
+    return shapes[wanted.shape](whole)
+
+
+def _mask_options(reading: Reading, request: Request) -> dict[str, Any]:
+    if request.visible is not None:
+        of_keys = request.visible.dim() == 4 and request.visible.shape[1:3] == (1, 1)
+        wanted = reading.key_mask if reading.mask is None or (of_keys and reading.key_mask) else reading.mask
+        return {} if wanted is None else {wanted.name: mask_as_wanted(request.visible, wanted, request)}
+    if request.bias is not None and reading.bias is not None:
+        return {reading.bias.name: mask_as_wanted(request.bias, reading.bias, request)}
+    return {}
+
+
+def options_of(reading: Reading, request: Request, has: Parameters) -> dict[str, Any]:
+    """The options of a request under the names of a callable."""
+    names, options = reading.names, dict(reading.constants)
+    own = {"heads": request.query.shape[1], "groups": request.key.shape[1], "dtype": request.query.dtype}
+    options |= {names[role]: value for role, value in own.items() if role in names}
+    if "module" in names:
+        options[names["module"]] = Module(request)
+    if "scale" in names and (request.scale is not None or has.get(names["scale"]) is Mark.REQUIRED):
+        options[names["scale"]] = request.query.shape[-1] ** -0.5 if request.scale is None else request.scale
+    if "causal" in names and (request.causal or has.get(names["causal"]) is Mark.REQUIRED):
+        options[names["causal"]] = request.causal
+    if request.dropout and "training" in names:
+        options[names["training"]] = True
+    if request.window is not None:
+        # A third number is that of keys which all rows see.
+        default = has.get(names["window"])
+        options[names["window"]] = request.window + (default[2:] if isinstance(default, tuple) else ())
+    for role, value in (("dropout", request.dropout), ("softcap", request.softcap)):
+        if role in names and (value or has.get(names[role]) is Mark.REQUIRED):
+            options[names[role]] = value
+    if request.deterministic and "deterministic" in names:
+        options[names["deterministic"]] = True
+    options |= further_arguments(request, has)
+    if "lse" in names and (request.log_sum_exp or has.get(names["lse"]) is Mark.REQUIRED):
+        options[names["lse"]] = request.log_sum_exp
+    return options | _mask_options(reading, request)
+
+
+def _tensors(reading: Reading, request: Request) -> list[torch.Tensor]:
+    tensors = [to_axes(x, reading.axes) for x in (request.query, request.key, request.value)]
+    if reading.tensors == ("qkv",):
+        return [torch.stack(tensors, dim=2)]
+    if len(reading.tensors) == 2:
+        return [tensors[0], torch.stack(tensors[1:], dim=2)]
+    return tensors
+
+
+def put(
+    reading: Reading, kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]
+) -> Returned:
+    """The call that a reading says."""
+    B, H, L, _ = request.query.shape
+    if reading.always_causal and not request.causal:
+        if L > 1:
+            raise ValueError("every call is causal")
+        # Its last row is the one that sees all keys, wherever the diagonal is.
+        query = request.query.expand(-1, -1, request.key.shape[2], -1)
+        return Returned(_output(reading, kernel, _with_query(request, query), has, options)[0][..., -1:, :])
+    output, found = _output(reading, kernel, request, has, options)
+    lse = look_up(found, reading.log_sum_exp) if request.log_sum_exp and reading.log_sum_exp is not None else None
+    if isinstance(lse, torch.Tensor) and reading.axes == "NLE":
+        lse = lse.reshape(B, H, L)
+    if isinstance(lse, torch.Tensor) and lse.shape == (B, L, H) != (B, H, L):
+        lse = lse.transpose(1, 2)
+    weights = None if reading.weights is None else look_up(found, reading.weights)
+    if isinstance(weights, torch.Tensor) and reading.axes == "NLE":
+        weights = weights.reshape(B, H, L, -1)
+    return Returned(output, lse, weights)
+
+
+def _with_query(request: Request, query: torch.Tensor) -> Request:
+    return Request(query, request.key, request.value, request.scale, causal=True)
+
+
+def _output(
+    reading: Reading, kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]
+) -> tuple[Any, Any]:
+    """The output in (B, H, L, M), and all that was returned."""
+    options = options | options_of(reading, request, has)
+    tensors = _tensors(reading, request)
+    place = None
+    if "out" in reading.names and has.get(reading.names["out"]) is Mark.REQUIRED:
+        like = (*request.query.shape[:3], request.value.shape[-1])
+        place = torch.empty_like(to_axes(request.query.new_empty(like), reading.returned_axes)).contiguous()
+        options[reading.names["out"]] = place
+    given = dict(zip(reading.tensors, tensors, strict=True)) if reading.by_keyword else {}
+    found = kernel(*([] if given else tensors), **given, **options)
+    output = place if reading.output is None else look_up(found, reading.output)
+    output = output[0] if isinstance(output, tuple | list) else output  # with a log-sum-exp, which was asked for
+    return from_axes(output, reading.returned_axes, request.query.shape[1]), found
+
+
+def _expressible(reading: Reading, call: AttentionCall) -> AttentionCall:
+    """The call with masks of a shape that it takes, causal if every call is."""
+    if reading.always_causal:
+        call = call.replace(causal=True)
+    mask = reading.mask or reading.key_mask
+    if call.visible is not None and mask is not None:
+        call = call.replace(visible=_reduce(call.visible, mask.shape))
+    if call.bias is not None and reading.bias is not None:
+        call = call.replace(bias=_reduce(call.bias, reading.bias.shape))
+    return call
+
+
+def _reduce(mask: Any, shape: str) -> Any:
+    """The mask of the first head, entry or row for all of them, where a parameter has one for all."""
+    axes = {"B, 1, L, T": (1,), "1, 1, L, T": (0, 1), "L, T": (0, 1), "B, 1, 1, T": (1, 2), "B, T": (1, 2)}
+    mask = np.asarray(mask)
+    mask = mask.reshape((1,) * (4 - mask.ndim) + mask.shape) if shape in axes else mask
+    for axis in axes.get(shape, ()):
+        mask = np.take(mask, [0], axis)
+    return mask
+
+
+def interface_of(reading: Reading) -> Interface:
+    """The interface that a reading is."""
+    names = reading.names
+    options: dict[str, Option] = dict.fromkeys(reading.tensors, GIVEN)
+    options |= {name: one for name, one in FURTHER.items() if name not in DESCALES}
+    options |= {names[role]: GIVEN for role in ("heads", "groups", "out", "dtype", "module") if role in names}
+    # What is given as a word or switched on is made use of.
+    options |= {
+        name: GIVEN if value is True or isinstance(value, str) else neutral_option(value)
+        for name, value in reading.constants.items()
+    }
+    declared: dict[str, tuple[str, ...]] = {
+        "scale": ("scale", "default-scale"),
+        "causal": ("causal", "causal-rectangle"),
+        "window": ("window",),
+        "softcap": ("softcap",),
+        "dropout": ("dropout",),
+        "deterministic": ("same-bits",),
+        "lse": ("log-sum-exp",) if reading.log_sum_exp is not None else (),
+    }
+    neutral = {"causal": False, "dropout": 0.0}
+    further: list[str] = []  # through keywords that it passes on
+    known = reading.parameters
+    for role, capabilities in declared.items():
+        if role in names and names[role] in known:
+            options[names[role]] = option_of(*capabilities, neutral=neutral.get(role, Mark.LEFT))
+        elif role in names:
+            further += capabilities
+    for mask, capability in (
+        (reading.key_mask, "boolean-mask"),
+        (reading.mask, "boolean-mask"),
+        (reading.bias, "additive-mask"),
+    ):
+        if mask is not None and mask.name in known:
+            held = options.get(mask.name, Option()).declares
+            options[mask.name] = option_of(*held, capability)
+        elif mask is not None:
+            further.append(capability)
+    by_place = 0 if reading.by_keyword else len(reading.tensors)
+    # What needs no parameter is declared by the first tensor.
+    always: tuple[str, ...] = ("causal", "causal-rectangle") if reading.always_causal else ()
+    always += ("log-sum-exp",) if reading.log_sum_exp is not None and "lse" not in names else ()
+    options[reading.tensors[0] if reading.tensors else "**"] = Option(always, given=True)
+    if further:
+        options["**"] = Option((*options.get("**", Option()).declares, *further))
+    return Interface(
+        NAME,
+        "any other, of which names of parameters and small calls say how it is called",
+        (),
+        MappingProxyType(options),
+        partial(put, reading),
+        by_place=by_place,
+        found_out=("grouped-heads",),
+        expressible=partial(_expressible, reading),
+    )
+
+
+BY_NAME = Interface(
+    NAME,
+    "any other, of which names of parameters and small calls say how it is called",
+    (),
+    MappingProxyType(others()),
+    partial(put, Reading()),
+)
+"""As ``--interface`` has it, before anything is found out."""

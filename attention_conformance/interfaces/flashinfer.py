@@ -1,0 +1,87 @@
+"""flashinfer's ``single_prefill_with_kv_cache`` and ``single_decode_with_kv_cache``: one request at a time.
+
+Each entry of a batch is a call. The log-sum-exp is to the base 2, as its documentation says; a mask is that of all
+heads, and windows go to the left.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any
+
+from attention_conformance.interfaces.interface import (
+    Interface,
+    Parameters,
+    Request,
+    Returned,
+    first_of,
+    neutral_option,
+    option_of,
+    others,
+)
+from attention_conformance.interfaces.masks import with_one_mask
+from attention_conformance.kernel.with_torch import torch
+from generators.attention_call import AttentionCall
+
+
+def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
+    if request.scale is not None:
+        options["sm_scale"] = request.scale
+    if request.causal:
+        options["causal"] = True
+    if request.window is not None:
+        left, right = request.window
+        options["window_left"] = left
+        # After a single query, the last one, there are no keys.
+        options |= {"causal": True} if right == 0 and "causal" in has else {}
+    if request.softcap:
+        options["logits_soft_cap"] = request.softcap
+    if request.log_sum_exp:
+        options["return_lse"] = True
+    B, L, T = len(request.query), request.query.shape[2], request.key.shape[2]
+    each: list[tuple[Any, Any]] = []
+    for entry, tensors in enumerate(zip(*request.lengths_first, strict=True)):
+        if request.mask is not None:
+            options["custom_mask"] = request.mask.expand(B, -1, L, T)[entry, 0]
+        # A decoding step has no axis of queries.
+        single = "causal" not in has
+        query = tensors[0][0] if single and L == 1 else tensors[0]
+        output, lse = first_of(kernel(query, *tensors[1:], **options))
+        each.append((output[None], lse[None] if lse is not None else None) if single and L == 1 else (output, lse))
+    output = torch.stack([one for one, _ in each]).transpose(1, 2)
+    if not request.log_sum_exp:
+        return Returned(output)
+    return Returned(output, torch.stack([lse for _, lse in each]).transpose(1, 2) * math.log(2))
+
+
+def _expressible(call: AttentionCall) -> AttentionCall:
+    if call.window is not None and call.window[1] > 0:
+        call = call.replace(window=(call.window[0], 0))
+    return with_one_mask(call)
+
+
+FLASHINFER = Interface(
+    "flashinfer",
+    "(q, k, v, custom_mask=None, causal=False, kv_layout='NHD', sm_scale=None, window_left=-1, logits_soft_cap=None,"
+    " return_lse=False) on (L, H, E)",
+    (frozenset({"kv_layout"}), frozenset({"window_left"}), frozenset({"sm_scale", "logits_soft_cap"})),
+    MappingProxyType(
+        {
+            "custom_mask": option_of("boolean-mask"),
+            "causal": option_of("causal", "causal-rectangle", neutral=False),
+            "sm_scale": option_of("scale", "default-scale"),
+            "window_left": option_of("window", neutral=-1),
+            "logits_soft_cap": option_of("softcap"),
+            "return_lse": option_of("log-sum-exp", neutral=False),
+            "kv_layout": neutral_option("NHD"),
+            "pos_encoding_mode": neutral_option("NONE"),
+            **others("scale_q", "scale_k", "scale_v", "q_scale", "k_scale", "v_scale", "o_dtype", "packed_custom_mask"),
+            **others("use_fp16_qk_reduction", "use_tensor_cores", "rope_scale", "rope_theta", "backend", "sinks"),
+        }
+    ),
+    _put,
+    found_out=("grouped-heads",),
+    expressible=_expressible,
+)

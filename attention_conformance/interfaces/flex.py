@@ -1,0 +1,128 @@
+"""PyTorch's ``flex_attention``: whatever is done to scores, and whatever hides keys, is a function of places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any
+
+from attention_conformance.interfaces.interface import (
+    LSE,
+    Interface,
+    Parameters,
+    Request,
+    Returned,
+    ask_for_lse,
+    first_of,
+    option_of,
+    others,
+)
+from attention_conformance.kernel.with_torch import torch
+
+Mod = Callable[..., Any]
+
+
+def score_mod_of(request: Request) -> Mod | None:
+    """(score, entry, head, query, key) → score, of all that changes scores; None where nothing does."""
+    B, H, L, _ = request.query.shape
+    affine, slopes = (None if x is None else _wide(x) for x in (request.score_mod, request.slopes))
+    bias, cap = None, request.softcap
+    if request.bias is not None and request.mask is not None:
+        bias = request.mask.expand(B, H, L, request.key.shape[2])
+    if affine is None and bias is None and slopes is None and not cap:
+        return None
+
+    def mod(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
+        if affine is not None:
+            score = score * affine[h, 0] + affine[h, 1] * (j - i) + affine[h, 2]
+        if cap:
+            score = cap * torch.tanh(score / cap)
+        if bias is not None:
+            score = score + bias[b, h, i, j]
+        return score if slopes is None else score - slopes[b, h] * (j - i).abs()
+
+    return mod
+
+
+def _wide(x: Any) -> Any:
+    """In float32 at least, as scores are: in half a place beyond 2048 is rounded, and one beyond 65504 infinite."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def mask_mod_of(request: Request) -> Mod | None:
+    """(entry, head, query, key) → whether it is seen, of all that hides keys; None where nothing does."""
+    B, H, L, _ = request.query.shape
+    half_plane, window, visible = request.mask_mod, request.window, None
+    if request.visible is not None and request.mask is not None:
+        visible = request.mask.expand(B, H, L, request.key.shape[2])
+    if half_plane is None and window is None and visible is None and not request.causal:
+        return None
+
+    def mod(b: Any, h: Any, i: Any, j: Any) -> Any:
+        seen = i >= j if request.causal else (i >= 0) & (j >= 0)
+        if window is not None:
+            left, right = window
+            seen = seen if left < 0 else seen & (j >= i - left)
+            seen = seen if right < 0 else seen & (j <= i + right)
+        if half_plane is not None:
+            seen = seen & (half_plane[b, h, 0] * j + half_plane[b, h, 1] * i <= half_plane[b, h, 2])
+        return seen if visible is None else seen & visible[b, h, i, j]
+
+    return mod
+
+
+def _block_mask(mod: Mod, request: Request) -> Any:
+    """For who records what happens, one step."""
+    if torch.overrides.has_torch_function((request.query,)):
+        return torch.overrides.handle_torch_function(_block_mask, (request.query,), mod, request)
+    from torch.nn.attention.flex_attention import create_block_mask  # half a second
+
+    B, H, L, _ = request.query.shape
+    return create_block_mask(mod, B, H, L, request.key.shape[2], device=request.query.device)
+
+
+def _auxiliary() -> Any:
+    from torch.nn.attention.flex_attention import AuxRequest
+
+    return AuxRequest(lse=True)
+
+
+def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
+    if request.scale is not None and "scale" in has:
+        options["scale"] = request.scale
+    options["score_mod"] = score_mod_of(request)
+    mask = mask_mod_of(request)
+    if mask is not None and "mask_mod" in has:
+        options["mask_mod"] = mask
+    elif mask is not None:
+        options["block_mask"] = _block_mask(mask, request)
+    if request.groups > 1 and "enable_gqa" in has:
+        options["enable_gqa"] = True
+    if request.log_sum_exp and "return_aux" in has:
+        options["return_aux"] = _auxiliary()
+    else:
+        ask_for_lse(request, has, options)
+    output, lse = first_of(kernel(request.query, request.key, request.value, **options))
+    return Returned(output, getattr(lse, "lse", lse) if request.log_sum_exp else None)
+
+
+HIDE = option_of("mask-mod", "boolean-mask", "causal", "causal-rectangle", "window")
+FLEX = Interface(
+    "flex",
+    "(query, key, value, score_mod=None, block_mask=None, scale=None, enable_gqa=False, return_lse=False)"
+    " on (B, H, L, E)",
+    (frozenset({"score_mod", "block_mask"}), frozenset({"query", "score_mod", "mask_mod"})),
+    MappingProxyType(
+        {
+            "score_mod": option_of("score-mod", "additive-mask", "softcap", "alibi"),
+            "block_mask": HIDE,
+            "mask_mod": HIDE,
+            "scale": option_of("scale", "default-scale"),
+            "enable_gqa": option_of("grouped-heads"),
+            **dict.fromkeys(LSE, option_of("log-sum-exp")),
+            "return_aux": option_of("log-sum-exp"),
+            **others("kernel_options"),
+        }
+    ),
+    _put,
+)

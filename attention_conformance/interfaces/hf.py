@@ -1,0 +1,104 @@
+"""Attention functions of transformers: eager ones of its models, and those on SDPA."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from types import MappingProxyType, SimpleNamespace
+from typing import Any
+
+from attention_conformance.interfaces.interface import (
+    Interface,
+    Parameters,
+    Request,
+    Returned,
+    first_of,
+    neutral_option,
+    option_of,
+    swap_axes,
+)
+from attention_conformance.interfaces.masks import with_mask_or_causal
+from attention_conformance.kernel.with_torch import torch
+
+AUX = "s_aux"
+"""The sinks, as attention functions of transformers are given them; eager ones look at the module."""
+
+
+AT_REST = 0.1
+"""The share of weights that a module drops in training, where it is not."""
+
+
+class Module(torch.nn.Module):
+    """What transformers hands to an attention function as ``module``, with all but sinks switched off.
+
+    A sink of logit −∞ has the weight 0. It is in training where weights are to be dropped; its own share of them says
+    nothing where it is not.
+    """
+
+    def __init__(self, request: Request) -> None:
+        super().__init__()
+        self.num_key_value_groups = request.groups
+        self.is_causal = request.causal
+        self.layer_idx = 0
+        self.head_dim = request.query.shape[-1]
+        self.scaling = scaling_of(request)
+        none = request.query.new_full((request.query.shape[1],), -math.inf)
+        self.sinks = none if request.sinks is None else request.sinks
+        self.sliding_window = None
+        self.attn_logit_softcapping = request.softcap or None
+        self.attention_dropout = request.dropout or AT_REST
+        self.config = SimpleNamespace(_attn_implementation="eager", sliding_window=None)
+        self.train(request.dropout > 0)
+
+
+def scaling_of(request: Request) -> float:
+    """Left to itself an attention function of transformers takes 1/√E or what its module says; that is the model's."""
+    return request.scale if request.scale is not None else 1 / math.sqrt(request.query.shape[-1])
+
+
+def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
+    if "**" in has:
+        options["dropout"] = 0.0
+    if request.dropout:
+        options["dropout"] = request.dropout
+    options["scaling"] = scaling_of(request)
+    if request.softcap:
+        options["softcap"] = request.softcap
+    if request.sinks is not None and (AUX in has or "**" in has):
+        options[AUX] = request.sinks
+    bias = request.mask
+    if request.visible is not None:
+        hidden = torch.tensor(torch.finfo(request.query.dtype).min, dtype=request.query.dtype)
+        bias = torch.where(request.mask, torch.zeros((), dtype=request.query.dtype), hidden.to(request.query))  # type: ignore[arg-type]
+    output, weights = first_of(kernel(Module(request), request.query, request.key, request.value, bias, **options))
+    is_square = isinstance(weights, torch.Tensor) and weights.dim() == 4
+    return Returned(swap_axes(output), weights=weights if is_square else None)
+
+
+HF = Interface(
+    "hf",
+    "(module, query, key, value, attention_mask, scaling=None, …) → (out (B, L, H, E), weights)",
+    (frozenset({"module", "attention_mask"}), frozenset({"attention_mask", "scaling"}), frozenset({"scaling"})),
+    MappingProxyType(
+        {
+            "attention_mask": option_of("boolean-mask", "additive-mask"),
+            "scaling": option_of("scale"),
+            # A single query sees all keys there, as the last of many: L = T alone is claimed.
+            "is_causal": option_of("causal"),
+            "module": option_of("grouped-heads"),
+            "softcap": option_of("softcap"),
+            "dropout": option_of("dropout", neutral=0.0),
+            "sliding_window": neutral_option(None),
+            AUX: option_of("sinks", neutral=None),
+            "head_mask": neutral_option(None),
+            "position_ids": neutral_option(None),
+        }
+    ),
+    _put,
+    by_place=4,
+    # Of a cache of a fixed length, the mask is as long as that.
+    found_out=("longer-masks",),
+    of_effect=("sinks",),
+    # Where it has a mask, causality is in it: functions look at ``is_causal`` without one alone.
+    expressible=with_mask_or_causal,
+)

@@ -1,0 +1,134 @@
+"""The theorems on an attention kernel, from Python: for a test, a notebook, another project's suite.
+
+from attention_conformance.kernel.check import assert_kernel
+
+assert_kernel(my_kernel)                          # raises AssertionError with a table and the shrunk failing case
+assert_kernel("my_package.attention:kernel", dtype="float32", examples=200)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from attention_conformance.kernel.kernel import Kernel
+from attention_conformance.kernel.loading import kernel_named, kernel_of
+from attention_conformance.kernel.source import under_test_of
+from reference_attention.errors import InvalidInput
+from theorems.core.claim import Verdict
+from theorems.core.on_kernel import KernelDescription, out_of_reach
+from theorems.run.opening import UnderTest
+from theorems.run.registry.lookup import statement_named
+from theorems.run.registry.suite import kernel_statement_ids
+from theorems.run.registry.user_file import is_in_a_file
+from theorems.run.result import Result
+from theorems.run.session import Request, Session
+from theorems.run.text_report import text_report
+
+EXAMPLES = 50
+"""Generated cases per statement unless told otherwise."""
+NOT_TRIED = "not tried"
+
+
+class NotApplicable(AssertionError):
+    """Nothing was tried: the statements are not about such a kernel."""
+
+
+def verify_kernel(
+    kernel: str | Callable[..., Any] | Kernel,
+    *,
+    statements: Sequence[str] = (),
+    examples: int = EXAMPLES,
+    seed: int = 0,
+    dtype: str | None = None,
+) -> list[Result]:
+    """One result per statement.
+
+    Args:
+        kernel: a callable on torch tensors with the signature of one of :data:`.interfaces.INTERFACES`, or
+            MODULE:CALLABLE.
+        statements: ids; by default what a kernel is able to do, and all statements that call one.
+        examples: generated cases per statement.
+        seed: same seed, same cases.
+        dtype: a key of :data:`.kernel.DTYPES`; by default float64 if the kernel takes it and computes in it.
+
+    Raises:
+        InvalidInput: no kernel, an unknown id.
+    """
+    ids = tuple(statements or kernel_statement_ids())
+    return list(Session(Request(ids, examples, seed, under_test=_under_test(kernel, dtype))).finish().results)
+
+
+def assert_kernel(
+    kernel: str | Callable[..., Any] | Kernel,
+    *,
+    statements: Sequence[str] = (),
+    examples: int = EXAMPLES,
+    seed: int = 0,
+    dtype: str | None = None,
+) -> list[Result]:
+    """As :func:`verify_kernel`, for a test: it ends with the first statement that is falsified.
+
+    Cheap statements are tried first.
+
+    Raises:
+        AssertionError: anything but upheld, with a table and the failing case; an object that is no kernel.
+        NotApplicable: the statements ask for what this kernel has no parameter for.
+    """
+    __tracebackhide__ = True
+    ids = tuple(statements or sorted(kernel_statement_ids(), key=_turn))
+    for id in ids:
+        if not is_in_a_file(id):
+            statement_named(id)
+    try:
+        under_test = _under_test(kernel, dtype)
+        session = Session(Request(ids, examples, seed, under_test=under_test, enough=_note_if_falsified))
+        last = session.finish()
+    except InvalidInput as error:
+        raise AssertionError(str(error)) from None
+    results = [result for result in last.results if result.stopped != NOT_TRIED]
+    if {result.verdict for result in results} == {Verdict.NOT_APPLICABLE}:
+        raise NotApplicable("; ".join(f"{result.id}: {result.reason}" for result in results))
+    if {result.verdict for result in results if result.was_tried or statements} != {Verdict.UPHELD}:
+        assert session.about.kernel is not None
+        raise AssertionError(_text(session.about.kernel, results, last.hints, examples, seed))
+    return results
+
+
+def load_with_statements(kernel: str | Callable[..., Any], dtype: str | None = None) -> tuple[Kernel, list[str]]:
+    """The kernel, loaded in this process, and the ids of what is asked of it: not what it has no parameter for.
+
+    Raises:
+        AssertionError: it is no kernel.
+    """
+    try:
+        found = kernel_named(kernel, dtype) if isinstance(kernel, str) else kernel_of(kernel, dtype)
+    except InvalidInput as error:
+        raise AssertionError(str(error)) from None
+    under_test = found.as_implementation()
+    return found, [id for id in kernel_statement_ids() if not out_of_reach(statement_named(id).kernel, under_test)]
+
+
+def _note_if_falsified(result: Result) -> str:
+    return NOT_TRIED if result.verdict is Verdict.FALSIFIED else ""
+
+
+def _turn(id: str) -> int:
+    """Cheap statements first: the test ends with the first that fails."""
+    use = statement_named(id).kernel
+    return use.turn if use else 0
+
+
+def _under_test(kernel: str | Callable[..., Any] | Kernel, dtype: str | None) -> UnderTest:
+    return kernel.as_implementation() if isinstance(kernel, Kernel) else under_test_of(kernel, dtype)
+
+
+def _text(kernel: KernelDescription, results: Sequence[Result], hints: Sequence[str], examples: int, seed: int) -> str:
+    """The report of the command, as text."""
+
+    def again(result: Result) -> str:
+        options = f"statements={[result.id]!r}, examples={examples}, seed={seed}, dtype={kernel.dtype!r}"
+        return f"Reproduce with: assert_kernel(…, {options})"
+
+    tried = [result for result in results if result.was_tried]
+    return text_report(results, again=again, tried=tried, before=kernel.headline, after=hints)

@@ -1,0 +1,133 @@
+"""A kernel through ``torch.compile``: calls of other sizes come first, then the one that is looked at.
+
+The first call makes a graph of its sizes, the second one of any sizes, and the call itself meets that: an int that was
+taken for a constant, a shape that an operator only claims to have, or a graph that is stale shows there. What was
+compiled before is forgotten, and so is this, so that a call is the same whatever went before it. No file is written but
+in PyTorch's own cache.
+"""
+
+from __future__ import annotations
+
+import shutil
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from attention_conformance.claims.smaller import cut_call
+from attention_conformance.kernel.with_torch import torch
+from generators.attention_call import AttentionCall, State
+from reference_attention.errors import InvalidInput
+from theorems.core.on_kernel import Answer, NotCompiled, Refused
+
+BACKENDS: Mapping[State, str] = MappingProxyType({State.COMPILED: "aot_eager", State.MACHINE_CODE: "inductor"})
+"""``aot_eager`` traces, takes mutation out and differentiates ahead of time as ``inductor`` does, and compiles nothing:
+a tenth of a second, where that takes seconds."""
+SETTINGS: Mapping[str, Any] = MappingProxyType(
+    {"suppress_errors": False, "automatic_dynamic_local_pgo": False, "automatic_dynamic_remote_pgo": False}
+)
+"""Of PyTorch's compiler: an error is one, and no earlier process says which sizes change."""
+COMPILERS = ("c++", "g++", "clang++")
+"""One of which the backend inductor calls."""
+OTHERS = ("jax", "keras", "flax", "equinox", "mlx", "onnxruntime", "tinygrad", "tensorflow")
+"""Libraries whose kernels are no torch code; as interfaces, as prefixes, and as modules that a kernel calls."""
+
+
+def answer_compiled(kernel: Any, call: AttentionCall) -> Answer:
+    """That of a :class:`attention_conformance.kernel.kernel.Kernel` to a call in one of the states of :data:`BACKENDS`.
+
+    Raises:
+        NotCompiled: PyTorch cannot compile it.
+    """
+    once = call.replace(state=State.ONCE)
+    with _compile(kernel.call, BACKENDS[call.state]) as compiled:
+        through = kernel.replace(call=compiled)
+        for other in calls_of_other_sizes(once):
+            with suppress(Refused, InvalidInput):  # of these sizes it may refuse some
+                through.answer(kernel.suit(other))
+        try:
+            found: Answer = through.answer(once)
+        except (Refused, InvalidInput) as error:
+            cause, said = _first_cause(error)
+            if isinstance(cause, torch._dynamo.exc.TorchDynamoException):
+                raise NotCompiled(said) from None
+            nothing = np.full((*call.query.shape[:3], call.value.shape[-1]), np.nan)
+            return Answer(nothing, failed=f"compiled, it raises {said}")
+    return found
+
+
+@contextmanager
+def _compile(call: Callable[..., Any], backend: str) -> Iterator[Callable[..., Any]]:
+    import torch._dynamo  # a second
+
+    torch._dynamo.reset()
+    settings = torch._dynamo.config.patch(**SETTINGS)
+    try:
+        with settings, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what it cannot trace it runs as it is
+            yield torch.compile(call, backend=backend)
+    finally:
+        torch._dynamo.reset()
+
+
+def calls_of_other_sizes(call: AttentionCall) -> Iterator[AttentionCall]:
+    """Half of its queries and keys, then one less of them and of the batch."""
+    sizes = call.sizes
+    for axes, halved in (("TL", True), ("TLB", False)):
+        other = call
+        for axis in axes:
+            kept = -(-sizes[axis] // 2) if halved else max(1, sizes[axis] - 1)
+            other = cut_call(other, axis, slice(0, kept))
+        yield other
+
+
+def _first_cause(error: BaseException) -> tuple[BaseException, str]:
+    """What was raised within, and its first line."""
+    cause = error
+    while cause.__context__ is not None and isinstance(cause, Refused | InvalidInput):
+        cause = cause.__context__
+    said = next((line.strip() for line in str(cause).splitlines() if line.strip()), "nothing")
+    return cause, f"{type(cause).__name__}: {said[:160].rstrip('.')}"
+
+
+def with_compiler(kernel: Any, call: AttentionCall, machine_code: bool = False) -> Any:
+    """The kernel with what is claimed of it through ``torch.compile``: nothing of code that is not PyTorch's, or that
+    is compiled already.
+
+    Args:
+        kernel: a :class:`attention_conformance.kernel.kernel.Kernel`.
+        call: to try it on.
+        machine_code: whether it is to be compiled to machine code, too, where there is a C++ compiler.
+    """
+    if not _is_torch_code(kernel):
+        return kernel
+    before = _frames()
+    try:
+        kernel.answer(kernel.in_own_numbers(call).replace(state=State.COMPILED))
+    except NotCompiled as error:
+        return kernel.replace(not_compiled=str(error))
+    except (Refused, InvalidInput):
+        return kernel
+    if _frames() == before:
+        return kernel
+    found = {"compiled"} | ({"machine-code"} if machine_code and any(map(shutil.which, COMPILERS)) else set())
+    return kernel.replace(declares=kernel.declares | found)
+
+
+def _is_torch_code(kernel: Any) -> bool:
+    """Whether it calls no other library, and is not compiled."""
+    if kernel.interface.name in OTHERS or kernel.source.split(":")[0] in (*OTHERS, "numpy"):
+        return False
+    names = getattr(kernel.call, "__globals__", {}).values()
+    roots = {str(getattr(one, "__name__", "")).split(".")[0] for one in names if type(one).__name__ == "module"}
+    return not roots & {*OTHERS} and not hasattr(kernel.call, "_torchdynamo_orig_callable")
+
+
+def _frames() -> int:
+    """How much was compiled in this process."""
+    import torch._dynamo.utils
+
+    return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])

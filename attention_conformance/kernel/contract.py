@@ -1,0 +1,220 @@
+"""What a kernel is able to do, and what it means where nobody has said so: found out by a few small calls.
+
+A contract may differ from library to library and is no fault: where the diagonal of L ≠ T is, what rows that see no key
+return, how long log-sum-exps are, which sizes are taken (:mod:`.limits`). It is found out once, reported, and held to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from attention_conformance.interfaces import ALWAYS
+from attention_conformance.kernel.kernel import Kernel
+from generators.attention_call import Alignment, AttentionCall
+from generators.attention_calls import Numbers, Sizes, tensors
+from generators.further_tensors import with_descales
+from reference_attention.errors import InvalidInput
+from theorems.core.on_kernel import Refused
+from theorems.rounding.attention_rows import AttentionRows
+
+HIDE = ("boolean-mask", "additive-mask", "causal", "window")
+"""Capabilities by which keys are hidden."""
+
+
+def with_capabilities(kernel: Kernel) -> Kernel:
+    """The kernel with what its parameters declare, and what is found out by a call."""
+    has = set(ALWAYS) | kernel.interface.declared_capabilities(kernel.parameters)
+    kernel = _with_fixed_scale(kernel, has)
+    kernel = kernel.replace(differentiable=_differentiable(kernel), many_queries=returns(kernel, small_call(L=3)))
+    if not kernel.many_queries and kernel.interface.name != "plain":
+        kernel = kernel.replace(taken=replace(kernel.taken, single=True), many_queries=True)
+    for name in kernel.interface.found_out:
+        (has.add if returns(kernel, FOUND_OUT[name]()) else has.discard)(name)
+    has |= {name for name in kernel.interface.of_effect if _matters(kernel, name)}
+    if "fp8-descale" in has and not returns(kernel, FOUND_OUT["fp8-descale"]()):
+        has.discard("fp8-descale")
+    if getattr(kernel.call, INVARIANT, False):
+        has.add("batch-invariance")
+    if "causal" not in has:
+        has.discard("causal-rectangle")
+    if "additive-mask" not in has:
+        has.discard("longer-masks")
+    if kernel.layout.rank == 3:
+        has.discard("grouped-heads")
+    if kernel.taken.contiguous:
+        has.discard("memory")
+    if "dropout" in has and not (_takes_all(kernel) and returns(kernel, small_call().replace(dropout=0.5))):
+        has.discard("dropout")
+    if has & {*HIDE}:
+        has.add("hidden-keys")
+    if "boolean-mask" in has and kernel.interface.name != "hf":
+        has.add("empty-rows")  # masks of transformers are finite: there no row is empty
+    if "log-sum-exp" in has:
+        kernel = kernel.replace(lse_multiple=_lse_multiple(kernel))
+    has |= _further_gradients(kernel, has)
+    if "dropout" in has and not returns(kernel, small_call().replace(dropout=0.5)):
+        has.discard("dropout")
+    kernel = kernel.replace(declares=frozenset(has), skips_below=float(getattr(kernel.call, SKIPS, 0.0)))
+    by = {"causal": True} if "causal-rectangle" in has else {"window": (1, 0)} if "window" in has else None
+    alignment = _alignment(kernel, by) if by else None
+    if alignment is None:
+        return kernel.replace(declares=frozenset(has - {"causal-rectangle"}))
+    return kernel.replace(alignment=alignment)
+
+
+INVARIANT = "batch_invariant"
+"""The attribute of a callable that gives an entry of a batch the same bits as alone."""
+STOPS = "zero_gradients_are_stopped"
+"""The attribute of a callable of a library that marks no result as not differentiable: its gradient is zero."""
+SKIPS = "skips_weights_below"
+"""The attribute of a callable that leaves out weights smaller than this share of the largest, such as 2.0 ** −24."""
+
+
+def small_call(*, H: int = 2, L: int = 1, T: int = 5, E: int = 8) -> AttentionCall:
+    """Of standard normal numbers."""
+    return tensors(Sizes(B=2, H=H, G=2, L=L, T=T, E=E, M=E), Numbers.NORMAL, seed=0)
+
+
+FOUND_OUT: dict[str, Callable[[], AttentionCall]] = {
+    "grouped-heads": lambda: small_call(H=4),
+    "causal": lambda: small_call(L=5).replace(causal=True),
+    "ragged-batch": lambda: small_call(L=3).replace(lengths=np.array([[3, 5], [1, 2]])),
+    "log-sum-exp": lambda: small_call().replace(log_sum_exp=True),
+    "longer-masks": lambda: small_call(L=3).replace(bias=np.zeros((1, 1, 3, 5)), beyond=3),
+    "sinks": lambda: small_call().replace(sinks=np.zeros(2)),
+    "fp8-descale": lambda: with_descales(small_call(), np.random.default_rng(0)),
+}
+"""A call that shows whether a kernel has a capability for which it has no keyword."""
+
+
+def returns(kernel: Kernel, call: AttentionCall) -> bool:
+    """Whether the kernel returns something for it, in sizes that it takes."""
+    return _output(kernel, call) is not None
+
+
+def _matters(kernel: Kernel, name: str) -> bool:
+    """Whether its outputs with and without something are different ones."""
+    found, without = (_output(kernel, call) for call in (FOUND_OUT[name](), small_call()))
+    return found is not None and without is not None and not np.array_equal(found, without)
+
+
+def _takes_all(kernel: Kernel) -> bool:
+    """Whether the identity may be its values, whatever the number of keys."""
+    return not kernel.layout.square and not kernel.taken.widths and kernel.taken.keys == 1
+
+
+def _output(kernel: Kernel, call: AttentionCall) -> Any:
+    try:
+        return kernel.replace(differentiable=False).answer(kernel.in_own_numbers(call)).output
+    except (Refused, InvalidInput):
+        return None
+
+
+def _rows(kernel: Kernel, call: AttentionCall, alignment: Alignment = Alignment.TOP_LEFT) -> AttentionRows:
+    return AttentionRows(kernel.in_own_numbers(call), kernel.numbers, alignment)
+
+
+def _differentiable(kernel: Kernel) -> bool:
+    """Whether autograd finds its way from the output to any of the tensors."""
+    try:
+        answer = kernel.answer(kernel.in_own_numbers(small_call()))
+    except (Refused, InvalidInput):
+        return False
+    gradients = (answer.query_gradient, answer.key_gradient, answer.value_gradient)
+    return any(one is not None and not np.isnan(one).all() for one in gradients)
+
+
+def _further_gradients(kernel: Kernel, has: set[str]) -> set[str]:
+    """What has a gradient beside query, key and value."""
+    found: set[str] = set()
+    if not kernel.differentiable:
+        return found
+    asked: dict[str, tuple[str, dict[str, Any]]] = {
+        "sinks": ("sink-gradient", {"sinks": np.zeros(2)}),
+        "additive-mask": ("bias-gradient", {"bias": np.zeros((1, 2, 1, 5))}),
+    }
+    for capability, (gradient, options) in asked.items():
+        if capability in has:
+            one = kernel.replace(declares=kernel.declares | {gradient})
+            try:
+                answer = one.answer(one.in_own_numbers(small_call().replace(**options)))
+            except (Refused, InvalidInput):
+                continue
+            gradients = [x for x in (answer.sink_gradient, answer.bias_gradient) if x is not None]
+            if gradients and not np.isnan(gradients[0]).any():
+                found.add(gradient)
+    if "log-sum-exp" in has and _has_gradient_of_lse(kernel):
+        found.add("log-sum-exp-gradient")
+    return found
+
+
+def _has_gradient_of_lse(kernel: Kernel) -> bool:
+    call = kernel.in_own_numbers(small_call().replace(log_sum_exp=True))
+    leaves = {name: kernel.tensor(getattr(call, name)).requires_grad_() for name in ("query", "key", "value")}
+    try:
+        lse = kernel.run(kernel.request(call, leaves, {})).log_sum_exp
+    except InvalidInput:
+        return False
+    if lse.requires_grad and getattr(kernel.call, STOPS, False):
+        lse.sum().backward()
+        gradient = leaves["query"].grad
+        return gradient is not None and bool(gradient.any())
+    return bool(lse.requires_grad)
+
+
+def _with_fixed_scale(kernel: Kernel, has: set[str]) -> Kernel:
+    """The kernel; one without a word for the scale whose scale is 1/√E is given calls that leave it so."""
+    if "scale" in has or kernel.interface.name == "plain":
+        return kernel
+    if kernel.fixed_scale:  # found out with how it is called
+        has.add("default-scale")
+        return kernel
+    call = small_call()
+    found, own = _output(kernel, call), _output(kernel, call.replace(scale=None))
+    if found is None or own is None or not np.array_equal(found, own):
+        return kernel
+    one, root = (
+        float(np.max(np.abs(_rows(kernel, call.replace(scale=scale)).output.value - found))) for scale in (1.0, None)
+    )
+    if not root < one:
+        return kernel
+    has.add("default-scale")
+    return kernel.replace(fixed_scale=True)
+
+
+def _alignment(kernel: Kernel, by: dict[str, Any]) -> Alignment | None:
+    """The one that its outputs with L < T and L > T are nearest to; None if it refuses them.
+
+    Args:
+        by: an option that tells where the diagonal is.
+    """
+    calls = [small_call(L=L, T=T).replace(**by) for L, T in ((3, 5), (5, 3))]
+    outputs = [_output(kernel, call) for call in calls]
+    if kernel.taken.equal or outputs[0] is None:
+        return None
+
+    def distance(alignment: Alignment) -> float:
+        apart = [0.0]
+        for call, found in zip(calls, outputs, strict=True):
+            if found is not None:
+                rows = _rows(kernel, call, alignment)
+                apart.append(np.max(np.abs(rows.output.value - found)[~rows.empty], initial=0.0))
+        return float(np.nan_to_num(np.max(apart), nan=np.inf))
+
+    return min(Alignment, key=distance)
+
+
+def _lse_multiple(kernel: Kernel) -> int:
+    """The numbers of rows that its log-sum-exps have are multiples of that."""
+    call = kernel.in_own_numbers(small_call(L=3).replace(log_sum_exp=True))
+    given = {name: kernel.tensor(getattr(call, name)) for name in ("query", "key", "value")}
+    request = kernel.request(call, given, {})
+    try:
+        length = int(kernel.interface.call(kernel.call, request, kernel.parameters).log_sum_exp.shape[-1])
+    except Exception:
+        return 1
+    return length if length > call.sizes["L"] else 1

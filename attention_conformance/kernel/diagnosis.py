@@ -1,0 +1,296 @@
+"""What a maintainer is told of a falsified capability: where, by how much, perhaps why; and a test that fails."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from attention_conformance.claims.agreement import GRADIENTS, rows_of, with_factors
+from attention_conformance.claims.empty_rows import claimed_gradients, convention_of, groups_of_nan
+from attention_conformance.claims.examination import BIAS_GRADIENT, DROPPED, WEIGHTS, with_what_was_dropped
+from attention_conformance.claims.long_states import EACH_TIME, RETURNS
+from attention_conformance.claims.same_again import ALONE, REDRAWN, RESCALED
+from attention_conformance.claims.table import options_on
+from attention_conformance.kernel.reproducer import numbers_of, reproducer
+from attention_conformance.kernel.trace import QUANTITIES, Entry, Quantity, Trace
+from attention_conformance.reproduction.drawn_numbers import MANY, with_drawn_numbers
+from generators.attention_call import REPEATS, AttentionCall
+from theorems.core.claim import Verdict
+from theorems.core.on_kernel import Answer, Explanation, OnKernel, Refused
+from theorems.core.statement import Statement
+from theorems.rounding.further_rows import FurtherRows
+
+BEYOND = 1e300
+"""Where rounding may lose everything, any number is allowed, but NaN."""
+
+
+def diagnose(statement: Statement, call: AttentionCall, under_test: OnKernel) -> Explanation:
+    """A line about the failing call, and the source of a test function; both empty if it does not fail again.
+
+    The kernel is called again, as often as the statement calls it.
+    """
+    found = trace_failure(statement, call, under_test)
+    if found is None:
+        return Explanation(no_test="called again the kernel is right: what it returns depends on what was before")
+    line = _line(statement, call, found)
+    if numbers_of(found.call) > MANY:
+        other, lines = with_drawn_numbers(call)
+        drawn = trace_failure(statement, other, under_test) if lines else None
+        if drawn is not None:
+            test, _ = reproducer(drawn.replace(drawn=lines), _line(statement, other, drawn))
+            if test:
+                return Explanation(line, test)
+    return Explanation(line, *reproducer(found, line))
+
+
+def _line(statement: Statement, call: AttentionCall, found: Trace) -> str:
+    return f"{statement.id}: {'; '.join(filter(None, (_where(found), _together(call) or _cause(found))))}."
+
+
+def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKernel) -> Trace | None:
+    """The claims that are falsified first, all by the same calls of the kernel, and these calls."""
+    calls: list[AttentionCall] = []
+    answers: list[Answer | None] = []
+
+    def attend(given: AttentionCall) -> Answer:
+        calls.append(given)
+        answers.append(None)
+        answers[-1] = answer = under_test.attend(given)
+        return answer
+
+    falsified: list[str] = []
+    at = 0
+    try:
+        for claim in statement.conclusion(call, under_test.replace(under_test.name, attend=attend)):
+            if claim.verdict is Verdict.FALSIFIED and at in (0, len(calls)):
+                at = len(calls)
+                falsified.append(claim.name)
+    except Refused:
+        pass
+    if not falsified:
+        return None
+    assert statement.kernel is not None
+    capability = statement.kernel.capability
+    # The last of the calls on hidden keys has NaN in them.
+    rows = None if capability == "hidden-keys" else _rows(calls[at - 1], answers[at - 1], under_test)
+    made = Trace(capability, under_test.kernel, tuple(calls[:at]), tuple(answers[:at]), tuple(falsified), (), rows)
+    return made.replace(entries=tuple(_entries(made)))
+
+
+def _rows(call: AttentionCall, answer: Answer | None, under_test: OnKernel) -> FurtherRows:
+    """The formula on a call, under the conventions that an answer to it follows."""
+    rows = rows_of(call, under_test)
+    rows = replace(rows, call=with_factors(rows.call))
+    if answer is None:
+        return rows
+    if call.dropout:
+        return with_what_was_dropped(rows, answer)
+    return convention_of(rows, answer).rows if (rows.empty & ~rows.call.absent).any() else rows
+
+
+def _entries(found: Trace) -> Iterator[Entry]:
+    """Of each falsified claim about numbers that are due, the entries and where the worst is."""
+    if found.rows is None:
+        return
+    if EACH_TIME in found.falsified:
+        yield from _entries_of_others(found.rows, found.answer)
+        return
+    for name in found.falsified:
+        if name in QUANTITIES:
+            yield _entry(name, found.rows, found.answer)
+
+
+def _entries_of_others(rows: FurtherRows, answer: Answer) -> Iterator[Entry]:
+    """Of a call that is made over and over, what was wrong some time."""
+    for name in QUANTITIES:
+        if QUANTITIES[name].of_answer(answer) is not None and name not in (DROPPED, BIAS_GRADIENT, WEIGHTS):
+            entries = (_entry(name, rows, one) for one, _ in answer.others)
+            wrong = (one for one in entries if one.is_off)
+            yield from islice(wrong, 1)
+
+
+def _entry(name: str, rows: FurtherRows, answer: Answer) -> Entry:
+    what = QUANTITIES[name]
+    of_rows = "returned_weights_after_dropout" if name == WEIGHTS and rows.call.dropout else what.name
+    due, theirs = getattr(rows, of_rows), np.asarray(what.of_answer(answer))
+    allowed = 2 * np.where(np.isfinite(due.error), due.error, BEYOND)
+    known = claimed_gradients(rows, answer, groups_of_nan(rows, answer.output)).get(what.name)
+    claimed = _where_claimed(what, rows, due)
+    if known is not None:
+        claimed = claimed & known
+    theirs, allowed = np.where(claimed, theirs, due.value), np.where(claimed, allowed, np.inf)
+    return Entry(name, rows.call, what, theirs, due.value, allowed)
+
+
+def _where_claimed(what: Quantity, rows: FurtherRows, due: Any) -> Bool[np.ndarray, "..."]:
+    """Where something is: nothing of rows that see nothing, hidden entries of a bias, and what no format holds."""
+    if what.name in ("output", "log_sum_exp", "returned_weights"):
+        return np.asarray(~rows.empty.reshape(rows.empty.shape + (1,) * (due.ndim - 3)))
+    if what.name == "bias_gradient":
+        bias: Any = rows.call.bias
+        return np.asarray(~np.isneginf(bias))
+    fits = np.abs(due.value) < (rows.stored or rows.numbers).largest / 2
+    return np.asarray(fits | (what.name == "sink_gradient"))
+
+
+def _together(call: AttentionCall) -> str:
+    """The options that have to meet, which is more than a guess; empty if one is enough."""
+    options = list(options_on(call))
+    if "empty-rows" in options:
+        options.remove("boolean-mask")  # it is on wherever there are such rows
+    return f"only where {' and '.join(options)} meet, as far as was found" if len(options) > 1 else ""
+
+
+def _where(found: Trace) -> str:
+    """The worst entry, what it is and what it should be."""
+    if not found.entries:
+        return OTHERWISE.get(found.falsified[0], f"{found.falsified[0]} does not hold")
+    return " and ".join(_of_entry(entry) for entry in found.entries[:1]) + (
+        f"; {', '.join(entry.what.symbol for entry in found.entries[1:])} likewise" if len(found.entries) > 1 else ""
+    )
+
+
+def _of_entry(entry: Entry) -> str:
+    at = entry.worst
+    axes = ", ".join(entry.what.axes[-len(at) :])
+    place = ", ".join(map(str, at))
+    theirs, due, allowed = entry.theirs[at], entry.due[at], entry.allowed[at]
+    times = abs(theirs - due) / allowed if allowed > 0 else math.inf
+    off = f"{times:.2g} times what rounding allows" if math.isfinite(times) else "where nothing is rounded"
+    if not math.isfinite(theirs):
+        off = "a number is due"
+    return f"{entry.what.symbol} at ({axes}) = ({place}) is {theirs:.6g} where {due:.6g} is due, {off}"
+
+
+OTHERWISE: Mapping[str, str] = MappingProxyType(
+    {
+        "rows-that-see-nothing": "rows that see no key are neither all 0 nor all NaN",
+        "hidden-keys-change-no-output": "other numbers in keys that a row does not see change its output",
+        "hidden-keys-have-no-gradient": "keys that no row sees have a gradient",
+        "same-bits": "the same call twice gives other bits",
+        ALONE: "an entry of a batch has other bits than alone",
+        REDRAWN: "another seed drops the same weights",
+        RESCALED: "half the data and double the factor give other bits",
+        "parameters-have-an-effect": "it takes parameters, and ignores them",
+        "inputs-are-unchanged": "it writes to its arguments, or beside them",
+        RETURNS: "through torch.compile it raises, where it returns by itself",
+        EACH_TIME: f"of {REPEATS} equal calls some are wrong",
+        "query-gradient": "other numbers in keys that a row does not see change its dQ",
+        "key-gradient": "other numbers in keys that no row sees change dK of other keys",
+        "value-gradient": "other numbers in keys that no row sees change dV of other keys",
+    }
+)
+"""What a falsified claim says where no number is due."""
+
+BY_CLAIM: Mapping[str, str] = MappingProxyType(
+    {
+        "rows-that-see-nothing": "hidden logits are a large finite number in place of −∞, or the backward pass follows"
+        " another convention than the forward pass",
+        "hidden-keys-change-no-output": "something is taken over all keys, hidden ones too (a maximum, a scale, a sum),"
+        " or hidden logits are finite",
+        "hidden-keys-have-no-gradient": "the backward pass does not mask",
+        "same-bits": "the order of a sum depends on scheduling, as with atomic additions",
+        "inputs-are-unchanged": "it works in place where it should on a copy",
+        EACH_TIME: "a race, memory that is not cleared, or something that is counted",
+    }
+)
+BY_CAPABILITY: Mapping[str, str] = MappingProxyType(
+    {
+        "grouped-heads": "heads belong to other groups than h // (H/G)",
+        "memory": "strides are taken for those of a contiguous tensor",
+        "causal-rectangle": "the diagonal of L ≠ T is where that of L = T would be",
+        "default-scale": "the scale that it takes by itself is neither 1/√E nor 1",
+        "compiled": "something that was traced is taken for constant, an operator has another shape, other strides or"
+        " another effect than it says, or there is a branch for compiled code",
+        "repeated-calls": "something of the first call is left over: a buffer that is not cleared",
+    }
+)
+BY_GRADIENTS: Mapping[frozenset[str], str] = MappingProxyType(
+    {
+        frozenset(GRADIENTS[:1]): "how dQ is added up over the keys",
+        frozenset(GRADIENTS[1:2]): "how dK is added up over the queries, or a scale that it lacks",
+        frozenset(GRADIENTS[2:]): "how dV is added up over the queries, or the weights that go into it",
+        frozenset(GRADIENTS[:2]): "the gradient of the logits: u·v − u·o, the scale, the derivative of a cap",
+        frozenset(GRADIENTS): "the weights of the backward pass: what is hidden there, or the log-sum-exp that they are"
+        " taken again from",
+    }
+)
+BLOCKS = (8, 16, 32, 64, 128, 256)
+
+
+def _cause(found: Trace) -> str:
+    """A guess, and said to be one."""
+    guesses = [*_by_claims(found), *_by_numbers(found)]
+    return f"perhaps {guesses[0]}" if guesses else ""
+
+
+def _by_claims(found: Trace) -> Iterator[str]:
+    first, claims = found.falsified[0], frozenset(found.falsified)
+    if first in BY_CLAIM:
+        yield BY_CLAIM[first]
+    if found.capability == "hidden-keys":
+        yield "the backward pass does not mask"
+    if "log-sum-exp" in claims and len(claims) == 1:
+        yield from _of_log_sum_exp(found)
+    if found.capability == "compiled":
+        yield BY_CAPABILITY["compiled"]
+    yield from _by_size(found.call)
+    if found.capability in BY_CAPABILITY:
+        yield BY_CAPABILITY[found.capability]
+    if claims in BY_GRADIENTS:
+        hides = found.call.causal or found.call.visible is not None or found.call.bias is not None or found.call.window
+        yield BY_GRADIENTS[claims] if claims != frozenset(GRADIENTS) or not hides else "the backward pass does not mask"
+    elif claims <= frozenset(GRADIENTS):
+        yield "the weights of the backward pass: a mask that nobody asked for, or one that is forgotten"
+
+
+def _of_log_sum_exp(found: Trace) -> Iterator[str]:
+    entry = found.entries[0]
+    known = np.isfinite(entry.theirs) & (np.abs(entry.due) > 1e-3)
+    ratio = entry.theirs[known] / entry.due[known]
+    if ratio.size and np.allclose(ratio, 1 / math.log(2), rtol=1e-3):
+        yield "the logarithm is to the base 2"
+    yield "the scale enters the log-sum-exp another time, or not at all"
+
+
+def _by_numbers(found: Trace) -> Iterator[str]:
+    if not found.entries:
+        return
+    entry, call = found.entries[0], found.call
+    if not np.isfinite(entry.theirs).all():
+        yield "an exponential overflows: the maximum is not subtracted, or is −∞ − (−∞)"
+    elif call.exact or _largest_logit(call) < -100:
+        yield "logits that are large, or all far below 0: a running maximum that does not start at −∞"
+    hides = {"causal": call.causal, "window": call.window is not None, "mask": call.visible is not None}
+    for name, is_there in hides.items():
+        if is_there:
+            yield f"which keys the {name} hides" if name != "causal" else "which keys the causal mask hides"
+    if call.bias is not None:
+        yield "how the bias is added"
+    if call.softcap:
+        yield "where the cap is applied"
+
+
+def _largest_logit(call: AttentionCall) -> float:
+    key: Float64[np.ndarray, "..."] = np.repeat(call.key, call.query.shape[1] // call.key.shape[1], axis=1)
+    return float(np.max(call.query @ np.swapaxes(key, -1, -2)))
+
+
+def _by_size(call: AttentionCall) -> Iterator[str]:
+    """Lengths next to those of blocks: a call is made small, so what is long has to be."""
+    sizes: dict[str, Any] = call.sizes
+    for axis, what in (("T", "keys"), ("L", "queries"), ("E", "a width"), ("M", "a width of values")):
+        size = sizes[axis]
+        block = next((b for b in BLOCKS if size in (b - 1, b, b + 1)), 0)
+        if block and size > 5:
+            article = "" if axis in "TL" else " of"
+            yield (
+                f"a block of {block}: no smaller failing call than one with {what}{article} {axis} = {size} was found"
+            )

@@ -1,0 +1,143 @@
+"""A JAX function as a kernel on torch tensors, with its own vjp as the backward pass."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from attention_conformance.kernel.with_torch import torch
+from reference_attention.errors import InvalidInput
+
+try:
+    import jax
+except ModuleNotFoundError as _error:
+    if _error.name != "jax":
+        raise
+    raise InvalidInput(
+        "--attention: jax:MODULE:CALLABLE needs JAX, which is not installed;"
+        ' pip install "max-margin-theorems[adapters]".'
+    ) from None
+
+
+def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with JAX arrays in place of the tensors that it is given, and its vjp for autograd.
+
+    Its parameters are those of the function, by which its interface is recognised. It is compiled by ``jax.jit`` if
+    that can be, for every shape anew; what is not a tensor is constant. float64 is switched on (``jax.enable_x64``)
+    for calls that have a tensor of it, and for no others: there a stray constant of float64 would change what the
+    function computes in.
+    """
+
+    @functools.wraps(function)
+    def wrapper(*given: Any, **options: Any) -> Any:
+        held = (*given, *options.values())
+        tensors = [one for one in held if isinstance(one, torch.Tensor)]
+        rest = tuple(_HERE if isinstance(one, torch.Tensor) else one for one in held)
+        program = _Program(function, rest, tuple(options))
+        found: tuple[Any, ...] = _Called.apply(program, *tensors)  # type: ignore[no-untyped-call]
+        return found[0] if len(found) == 1 else found
+
+    # What jax.lax.stop_gradient has stopped looks like anything else to autograd.
+    wrapper.zero_gradients_are_stopped = True  # type: ignore[attr-defined]
+    return wrapper
+
+
+_HERE = object()
+"""Where arguments have a tensor."""
+
+
+@dataclass(frozen=True)
+class _Program:
+    """A function and all of its arguments but the arrays.
+
+    Attributes:
+        function: of JAX arrays.
+        rest: its arguments, _HERE for the arrays.
+        names: of the last ones, which are given by name.
+        moved: which of the arrays are differentiated by.
+    """
+
+    function: Callable[..., Any]
+    rest: tuple[Any, ...]
+    names: tuple[str, ...]
+    moved: tuple[int, ...] = ()
+
+    def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
+        left = iter(arrays)
+        filled = [next(left) if one is _HERE else one for one in self.rest]
+        by_place = len(filled) - len(self.names)
+        found = self.function(*filled[:by_place], **dict(zip(self.names, filled[by_place:], strict=True)))
+        return tuple(found) if isinstance(found, tuple | list) else (found,)
+
+
+def _forward(program: _Program, arrays: list[Any]) -> Any:
+    return program(arrays)
+
+
+def _forward_and_vjp(program: _Program, arrays: list[Any]) -> Any:
+    def of_moved(*moved: Any) -> Any:
+        filled = list(arrays)
+        for place, array in zip(program.moved, moved, strict=True):
+            filled[place] = array
+        return program(filled)
+
+    return jax.vjp(of_moved, *(arrays[place] for place in program.moved))
+
+
+def _backward(vjp: Any, upstream: tuple[Any, ...]) -> Any:
+    return vjp(upstream)
+
+
+_jitted: Mapping[Callable[..., Any], Any] = MappingProxyType(
+    {
+        _forward: jax.jit(_forward, static_argnums=0),
+        _forward_and_vjp: jax.jit(_forward_and_vjp, static_argnums=0),
+        _backward: jax.jit(_backward),
+    }
+)
+
+
+def _run_compiled(step: Callable[..., Any], *given: Any) -> Any:
+    """The step under ``jax.jit``, or as it is: some functions do not compile, jax.nn's own in float16 on a CPU."""
+    try:
+        return _jitted[step](*given)
+    except (TypeError, ValueError, RuntimeError):
+        return step(*given)
+
+
+class _Called(torch.autograd.Function):
+    """One call on tensors; returns a tuple, whatever the function returns."""
+
+    @staticmethod
+    def forward(ctx: Any, program: _Program, *tensors: torch.Tensor) -> tuple[Any, ...]:
+        ctx.moved = tuple(place for place, needed in enumerate(ctx.needs_input_grad[1:]) if needed)
+        with _numbers_of(tensors):
+            arrays = [_array(x) for x in tensors]
+            if not ctx.moved:
+                return tuple(map(_tensor, _run_compiled(_forward, program, arrays)))
+            found, ctx.vjp = _run_compiled(_forward_and_vjp, replace(program, moved=ctx.moved), arrays)
+            return tuple(map(_tensor, found))
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        with _numbers_of(upstream):
+            found = map(_tensor, _run_compiled(_backward, ctx.vjp, tuple(map(_array, upstream))))
+        by_place = dict(zip(ctx.moved, found, strict=True))
+        return None, *(by_place.get(place) for place in range(len(ctx.needs_input_grad) - 1))
+
+
+def _numbers_of(tensors: tuple[torch.Tensor, ...]) -> Any:
+    return jax.enable_x64(True) if any(x.dtype == torch.float64 for x in tensors) else nullcontext()
+
+
+def _array(x: torch.Tensor) -> Any:
+    return jax.dlpack.from_dlpack(x.detach().contiguous())
+
+
+def _tensor(x: Any) -> Any:
+    # A copy: PyTorch may write to it, and JAX holds its arrays to be constant.
+    return torch.utils.dlpack.from_dlpack(x).clone() if isinstance(x, jax.Array) else x

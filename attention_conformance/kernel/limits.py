@@ -1,0 +1,79 @@
+"""Which sizes and tensors a kernel takes, found out by small calls: widths, multiples of lengths, equal lengths."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from attention_conformance.kernel.contract import returns, small_call
+from attention_conformance.kernel.kernel import Kernel
+from attention_conformance.kernel.sizes import LENGTHS, WIDTHS, Taken
+from generators.attention_call import Memory
+
+WIDE = ((33, 33), (256, 257))
+"""Widths and numbers of keys at which a kernel that takes the first call is tried, too."""
+LADDER = tuple((width, length) for length in (3, 16, 64, 128) for width in (8, 16, 32, 64, 128))
+"""Widths and lengths at which a kernel that refuses the first call is tried."""
+
+
+def with_taken_sizes(kernel: Kernel) -> Kernel | None:
+    """The kernel with sizes that it takes, found from one that it does; None if it takes none of them."""
+    for taken in kernel.interface.sizes:
+        if _takes(kernel, taken, 1, 5, 8):
+            return _without_limits(kernel.replace(taken=taken))
+    for contiguous in (False, True):
+        for width, length in LADDER:
+            for queries in (1, length):
+                taken = Taken(contiguous=contiguous)
+                if _takes(kernel, taken, queries, length, width):
+                    return _with_limits(kernel, taken, queries, length, width)
+    return None
+
+
+def with_wide_sizes(kernel: Kernel) -> Kernel:
+    """The kernel, which takes small sizes, with limits where it refuses others."""
+    taken = Taken()
+    small = small_call(L=2)
+    laid = (small.replace(memory=memory) for memory in (Memory.TRANSPOSED, Memory.SLICED))
+    if not all(returns(kernel, call) for call in laid) and returns(kernel, small):
+        taken = Taken(contiguous=True)
+    if all(_takes(kernel, taken, 3, length, width) for width, length in WIDE):
+        return kernel.replace(taken=taken)
+    width, length = next(
+        ((E, T) for E, T in ((8, 5), (4, 5), (8, 8), (16, 16)) if _takes(kernel, taken, 1, T, E)), (0, 0)
+    )
+    return _with_limits(kernel, taken, 1, length, width) if width else kernel.replace(taken=taken)
+
+
+def _without_limits(kernel: Kernel) -> Kernel:
+    """The kernel of a model's sizes without those that it takes others in the place of."""
+    for free in ({"one_head": False}, {"page": 0}):
+        other = kernel.replace(taken=replace(kernel.taken, **free))
+        if returns(other, small_call().replace(page=16)):
+            kernel = other
+    return kernel
+
+
+def _takes(kernel: Kernel, taken: Taken, L: int, T: int, E: int) -> bool:
+    return returns(kernel.replace(taken=taken), small_call(L=L, T=T, E=E))
+
+
+def _with_limits(kernel: Kernel, taken: Taken, L: int, T: int, E: int) -> Kernel:
+    """The kernel with what it takes around a call that it does: each size by itself."""
+    equal = L == T and not any(_takes(kernel, taken, *pair, E) for pair in ((L, 2 * T), (2 * L, T)))
+
+    def multiple(of_keys: bool) -> int:
+        """Of which so many keys, or queries, are: of both, where they are equal."""
+        for n in LENGTHS:
+            pairs = [(k * n, k * n) if equal else (L, k * n) if of_keys else (k * n, T) for k in (1, 3)]
+            if all(_takes(kernel, taken, *pair, E) for pair in pairs):
+                return n
+        return T if of_keys else L
+
+    keys, queries = multiple(True), multiple(False)
+    widths = tuple(width for width in WIDTHS if _takes(kernel, taken, L, T, width))
+    found = replace(taken, widths=() if widths == WIDTHS else widths, keys=keys, queries=queries, equal=equal)
+    sized = kernel.replace(taken=found)
+    # Whether values may be of another width, one that is taken.
+    call = small_call(L=L, T=T, E=widths[-1])
+    narrow = call.replace(value=call.value[..., : widths[0]], upstream=call.upstream[..., : widths[0]])
+    return sized if returns(sized, narrow) else sized.replace(layout=replace(kernel.layout, square=True))

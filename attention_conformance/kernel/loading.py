@@ -1,0 +1,285 @@
+"""Import ``MODULE:CALLABLE``, or take an object, and try it: a :class:`attention_conformance.kernel.kernel.Kernel`.
+
+The probe is a few tiny calls with all lengths different: does it return one finite tensor of the right shape and dtype,
+leave its arguments as they are, and return the same numbers again? What it has no parameter for it need not be able to
+do; which keys it shows where L ≠ T, and in which numbers it computes, is found out. Values are not judged; that is what
+the theorems do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from attention_conformance.interfaces import INTERFACES, recognise
+from attention_conformance.interfaces.by_name import BY_NAME, interface_of
+from attention_conformance.interfaces.interface import Interface, Parameters, parameters_of
+from attention_conformance.kernel.adapter import adapter_to_paste
+from attention_conformance.kernel.choosing import is_better, may_be_read_otherwise
+from attention_conformance.kernel.compiling import with_compiler
+from attention_conformance.kernel.contract import small_call, with_capabilities
+from attention_conformance.kernel.finding import find_reading
+from attention_conformance.kernel.gradient_sums import queries_to_a_sum
+from attention_conformance.kernel.importing import LIBRARIES, SIGNATURE, check_callable, import_callable
+from attention_conformance.kernel.kernel import DTYPES, Kernel
+from attention_conformance.kernel.layout import LAYOUTS
+from attention_conformance.kernel.limits import with_taken_sizes, with_wide_sizes
+from attention_conformance.kernel.parameters import SAID_BY_NAME, Account, accounts, call_to_exercise
+from attention_conformance.kernel.with_torch import torch
+from generators.attention_call import AttentionCall
+from generators.attention_calls import Numbers, Sizes, tensors
+from reference_attention.errors import InvalidInput
+from theorems.bounded.formats import FORMATS
+from theorems.core.on_kernel import Refused
+from theorems.rounding.attention_rows import AttentionRows
+
+SHAPE = (2, 3, 5, 4, 6)
+"""B, n, T, d, m of the probe, all different."""
+RESUMMED = 1024.0
+"""Roundings, in units of the largest value, by which two calls may differ: threads may add in another order."""
+AUTO = "auto"
+
+
+def kernel_named(
+    source: str,
+    dtype: str | None = None,
+    *,
+    interface: str | None = None,
+    device: str | None = None,
+    deep: bool = False,
+) -> Kernel:
+    """The kernel of that import name, probed.
+
+    Args:
+        source: ``MODULE:CALLABLE``; the module is looked for in the working directory first, like ``python -m``.
+        dtype: a key of :data:`DTYPES`; by default ("auto") float64 if the kernel takes it and computes in it.
+        interface: a key of :data:`.interfaces.INTERFACES`; recognised by its parameters if left out.
+        device: where its tensors live; the CPU by default.
+        deep: whether what takes long is claimed of it, too: calls over and over, machine code.
+
+    Raises:
+        InvalidInput: it cannot be imported, or is no kernel.
+    """
+    return probe(import_callable(source), source, source, dtype, interface, device, deep)
+
+
+def kernel_of(
+    call: Callable[..., Any],
+    dtype: str | None = None,
+    *,
+    interface: str | None = None,
+    device: str | None = None,
+    deep: bool = False,
+) -> Kernel:
+    """The same for an object at hand."""
+    name = getattr(call, "__qualname__", None) or type(call).__name__
+    check_callable(call, name)
+    return probe(call, name, "", dtype, interface, device, deep)
+
+
+def probe(
+    call: Callable[..., Any],
+    name: str,
+    source: str,
+    dtype: str | None = None,
+    interface: str | None = None,
+    device: str | None = None,
+    deep: bool = False,
+) -> Kernel:
+    """The kernel in the first dtype and layout that it takes, with what it is able to do.
+
+    Raises:
+        InvalidInput: it takes none; the sentence is about the first dtype in the layout that it came furthest in.
+    """
+    if dtype not in (None, AUTO, *DTYPES):
+        raise InvalidInput(f"--dtype: {dtype!r} is not one of {AUTO}, {', '.join(DTYPES)}.")
+    parameters = parameters_of(call)
+    chosen = _interface(interface, parameters)
+    bare = Kernel(call, name, source, "float64", LAYOUTS[0], chosen, parameters, device=_device(device))
+    if chosen is BY_NAME:
+        found = _read(bare, dtype)
+        if found is None:
+            raise InvalidInput(f"--attention: {name} returns attention's shape for no order of axes and no mask.")
+        return _complete(found, deep=deep)
+    try:
+        kernel: Kernel | InvalidInput = _as_it_is_known(bare, dtype)
+    except InvalidInput as error:
+        kernel = error
+    if interface is None and source.partition(":")[0] not in LIBRARIES and may_be_read_otherwise(kernel):
+        found = _read(bare, dtype)
+        if found is not None and is_better(found, kernel):
+            kernel = found
+    if isinstance(kernel, InvalidInput):
+        raise kernel
+    return _complete(kernel, deep=deep)
+
+
+def _read(bare: Kernel, dtype: str | None) -> Kernel | None:
+    """The kernel as names of its parameters and small calls say that it is called; None if it returns nothing."""
+    for wanted in DTYPES if dtype in (None, AUTO) else [str(dtype)]:
+        found = find_reading(bare.call, bare.parameters, DTYPES[wanted], bare.device)
+        if found is None or found.off > 1:
+            continue
+        try:
+            return _as_it_is_known(
+                bare.replace(
+                    interface=interface_of(found.reading),
+                    reading=found.reading,
+                    alignment=found.alignment,
+                    fixed_scale=found.reading.fixed_scale,
+                ),
+                dtype,
+            )
+        except InvalidInput:
+            continue
+    return None
+
+
+def _as_it_is_known(bare: Kernel, dtype: str | None) -> Kernel:
+    """The kernel under its interface, in the first dtype and layout that it takes.
+
+    Raises:
+        InvalidInput: it takes none; the sentence is about the first dtype in the layout that it came furthest in.
+    """
+    chosen = bare.interface
+    if bare.reading is None:
+        _refuse_what_nobody_knows(chosen, bare.parameters, bare.name, bare.source)
+    made = [
+        bare.replace(dtype=wanted, layout=layout, computes_in=wanted)
+        for wanted in (DTYPES if dtype in (None, AUTO) else [str(dtype)])
+        for layout in (LAYOUTS if chosen.name == "plain" else LAYOUTS[:2])
+    ]
+    refusals: list[tuple[int, str]] = []
+    tried = made[0].dtype
+    for kernel in made:
+        if kernel.dtype != tried and max(refusals)[0] > 0:
+            break  # it takes this dtype: what is wrong in it does not become right in a coarser one
+        tried = kernel.dtype
+        step, refusal = _refusal(kernel)
+        if not refusal:
+            return _with_accounts(_in_its_numbers(with_capabilities(with_wide_sizes(kernel)), insist=dtype in DTYPES))
+        refusals.append((step, refusal))
+    if max(refusals)[0] == 0:
+        for kernel in made:
+            sized = with_taken_sizes(kernel)
+            if sized is not None and not _refusal(sized)[1]:
+                return _with_accounts(_in_its_numbers(with_capabilities(sized), insist=dtype in DTYPES))
+    raise InvalidInput(max(refusals, key=lambda found: found[0])[1])
+
+
+def _interface(name: str | None, parameters: Parameters) -> Interface:
+    if name is None:
+        return recognise(parameters)
+    if name not in INTERFACES:
+        raise InvalidInput(f"--interface: {name!r} is not one of {', '.join(INTERFACES)}.")
+    return INTERFACES[name]
+
+
+def _refuse_what_nobody_knows(interface: Interface, parameters: Parameters, name: str, source: str) -> None:
+    """Refuse a kernel that has to be given something that no interface has.
+
+    Raises:
+        InvalidInput: it is one; with an adapter to paste.
+    """
+    unknown = interface.unknown_parameters(parameters)
+    if unknown:
+        what = f"parameter{'s' if len(unknown) > 1 else ''} {', '.join(map(repr, unknown))}"
+        raise InvalidInput(
+            f"--attention: {name} has to be given its {what}, which interface {interface.name} does not know; paste"
+            " this into a file my_adapter.py, fill it in, and give --attention my_adapter.py:attention.\n\n"
+            + adapter_to_paste(source or name, parameters)
+        )
+
+
+def _device(name: str | None) -> str:
+    """The device, once a tensor was there.
+
+    Raises:
+        InvalidInput: there is none.
+    """
+    wanted = name or "cpu"
+    try:
+        torch.zeros(1, device=wanted)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        said = " ".join(str(error).split()).partition(". ")[0].rstrip(".")
+        raise InvalidInput(f"--device: PyTorch finds no {wanted!r} here ({said}); leave it out for the CPU.") from None
+    return wanted
+
+
+def _refusal(kernel: Kernel) -> tuple[int, str]:
+    """How far the kernel came and why no further; empty if it passes."""
+    batch, n, tokens, d, m = SHAPE
+    _, tokens = kernel.taken.lengths(1, tokens)
+    made = torch.Generator().manual_seed(0)
+    query, keys, values = (
+        torch.randn(batch, n, length, width, generator=made, dtype=torch.float64).to(DTYPES[kernel.dtype])
+        for length, width in ((1, d), (tokens, d), (tokens, m))
+    )
+    given = {name: x.to(kernel.device) for name, x in (("query", query), ("keys", keys), ("values", values))}
+    before = {name: tensor.clone() for name, tensor in given.items()}
+    query, keys, values = given.values()
+    try:
+        with torch.no_grad():
+            found = kernel.attend(query, keys, values)
+    except InvalidInput as error:
+        return 0, str(error)
+    if not bool(torch.isfinite(found).all()):
+        return 1, f"--attention: {kernel.name} returned NaN or infinite entries for finite tensors; {SIGNATURE}."
+    changed = next((name for name, tensor in given.items() if not torch.equal(tensor, before[name])), "")
+    if changed:
+        return 1, f"--attention: {kernel.name} changes its {changed} in place; let it work on a copy."
+    with torch.no_grad():
+        apart = float((kernel.attend(query, keys, values) - found).abs().max())
+    if not apart <= RESUMMED * kernel.eps * float(values.abs().max()):
+        return 1, (
+            f"--attention: {kernel.name} returned different numbers for the same tensors, up to {apart:.2g} apart;"
+            " switch off dropout and whatever else is random."
+        )
+    return 2, ""
+
+
+def _complete(kernel: Kernel, *, deep: bool) -> Kernel:
+    """The kernel with what is claimed beside what its parameters declare."""
+    kernel = with_compiler(kernel.replace(queries_to_a_sum=queries_to_a_sum(kernel)), small_call(), machine_code=deep)
+    return kernel.replace(declares=kernel.declares | {"thousands"}) if deep else kernel
+
+
+def _with_accounts(kernel: Kernel) -> Kernel:
+    """The kernel with what becomes of its parameters."""
+    found = accounts(kernel, kernel.in_own_numbers(call_to_exercise()))
+    ignored = any(SAID_BY_NAME.search(name) for name in found if found[name] in (Account.IGNORED, Account.NOT_TESTED))
+    return kernel.replace(accounts=found, declares=kernel.declares | ({"parameters"} if ignored else frozenset()))
+
+
+def _in_its_numbers(kernel: Kernel, *, insist: bool) -> Kernel:
+    """The kernel; one that has no more than the digits of float32 is given float32, if it takes it.
+
+    Args:
+        insist: it has to compute in what it is given.
+    """
+    if insist or kernel.dtype != "float64" or _is_within(kernel, "float64") or not _is_within(kernel, "float32"):
+        return kernel
+    coarser = kernel.replace(dtype="float32", computes_in="float32")
+    return coarser if not _refusal(coarser)[1] else kernel.replace(computes_in="float32")
+
+
+def _is_within(kernel: Kernel, numbers: str) -> bool:
+    """Whether its output at moderate logits is within the rounding of those numbers."""
+    return all(_near(kernel, call, numbers) for call in _moderate())
+
+
+def _moderate() -> Iterator[AttentionCall]:
+    for seed in range(4):
+        yield tensors(Sizes(B=2, H=2, G=2, L=1, T=5, E=8, M=8), Numbers.NORMAL, seed)
+
+
+def _near(kernel: Kernel, call: AttentionCall, numbers: str) -> bool:
+    call = kernel.in_own_numbers(call)
+    due: Any = AttentionRows(call, FORMATS[numbers]).output
+    try:
+        found = kernel.replace(differentiable=False).answer(call).output
+    except (Refused, InvalidInput):
+        return False
+    return bool((np.abs(found - due.value) <= 2 * due.error).all())

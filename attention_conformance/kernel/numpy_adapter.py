@@ -1,0 +1,34 @@
+"""A NumPy function as a kernel on torch tensors: it has no backward pass, so what needs gradients stays unchecked."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from attention_conformance.kernel.with_torch import torch
+
+
+def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, with arrays in place of the tensors that it is given; they share memory, as tensors do.
+
+    Its parameters are those of the function, by which its interface is recognised. bfloat16, which NumPy does not
+    have, raises TypeError.
+    """
+
+    @functools.wraps(function)
+    def wrapper(*given: Any, **options: Any) -> Any:
+        found = function(*map(_array, given), **{name: _array(one) for name, one in options.items()})
+        return tuple(map(_tensor, found)) if isinstance(found, tuple | list) else _tensor(found)
+
+    return wrapper
+
+
+def _array(x: object) -> Any:
+    return x.detach().cpu().numpy() if isinstance(x, torch.Tensor) else x
+
+
+def _tensor(x: object) -> Any:
+    return torch.tensor(x) if isinstance(x, np.ndarray | np.generic) else x

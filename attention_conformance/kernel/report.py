@@ -1,0 +1,134 @@
+"""What is to be said of a :class:`attention_conformance.kernel.kernel.Kernel` under test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from attention_conformance.kernel.parameters import Account, of_kind
+from reference_attention.errors import InvalidInput
+from reference_attention.risk import softmax_weights
+from theorems.core.on_kernel import KernelDescription
+
+HINT_WIDTHS = (1, 4, 16)
+"""Dimensions in which the scale of a kernel is looked at."""
+
+
+def headline(kernel: Any) -> str:
+    """What is called, how, in which numbers, and what that decides."""
+    shapes = f", shapes {kernel.layout}" if kernel.interface.name == "plain" else ""
+    computes = "" if kernel.computes_in == kernel.dtype else f", computes in {kernel.computes_in}"
+    device = "" if kernel.device == "cpu" else f" on {kernel.device}"
+    lines = [
+        f"attention kernel {kernel.name}: interface {kernel.interface.name}, {kernel.dtype}{device}{computes}{shapes}"
+    ]
+    lines += contract_lines(kernel)
+    through = "through autograd" if kernel.differentiable else "without a backward pass: its gradients are not checked"
+    lines.append(
+        f"claims at finite points, {through}, within {kernel.computes_in}'s rounding; limits are the reference's"
+    )
+    if untested := not_tested(kernel.accounts):
+        lines.append(f"parameters that are {untested}")
+    return "\n".join(lines)
+
+
+def contract_lines(kernel: Any) -> Iterator[str]:
+    """What a report says of the contract of a kernel."""
+    if kernel.reading is not None:
+        yield from kernel.reading.lines()
+    if "causal-rectangle" in kernel.declares:
+        yield f"causal masks of L ≠ T are aligned at the {kernel.alignment}"
+    if "longer-masks" in kernel.declares:
+        yield "masks may be longer than the keys: it looks at their first columns"
+    if str(kernel.taken):
+        yield f"it takes {kernel.taken} alone: calls are made of such"
+    if kernel.fixed_scale:
+        yield "its scale is 1/√E, and no parameter says otherwise"
+    if kernel.lse_multiple > 1:
+        yield f"its log-sum-exps are padded to multiples of {kernel.lse_multiple} rows"
+    if kernel.queries_to_a_sum:
+        yield f"dK and dV are summed over queries in {kernel.dtype}, at most {kernel.queries_to_a_sum} at a time"
+    if kernel.not_compiled:
+        yield f"torch.compile does not take it: {kernel.not_compiled}"
+    if kernel.skips_below:
+        yield f"weights below {kernel.skips_below:.2g} of the largest may be left out, as it declares"
+
+
+def not_tested(accounts: Mapping[str, str]) -> str:
+    """The parameters of which nothing is known, for a reader; empty if there are none."""
+    kinds = {"switched off": Account.NEUTRAL, "left at their defaults": Account.NOT_TESTED}
+    said = [f"{how}: {', '.join(names)}" for how, kind in kinds.items() if (names := of_kind(accounts, kind))]
+    return f"not tested, {'; '.join(said)}" if said else ""
+
+
+def scale_hint(kernel: Any) -> str:
+    """A sentence if the kernel multiplies k·p by something else than 1; it is what most often goes wrong.
+
+    With keys e₁ and 0 and prompt a e₁ the odds of the first token are e^{ca}, c the scale; it is one if two a agree.
+    """
+    scales = []
+    for d in HINT_WIDTHS:
+        keys = np.zeros((1, 2, d))
+        keys[0, 0, 0] = 1.0
+        try:
+            weights = np.asarray(kernel.weights(keys, np.outer((1.0, 2.0), keys[0, 0])[:, None]))[:, 0]
+        except InvalidInput:
+            return ""
+        if not (np.isfinite(weights).all() and (weights > 0).all()):
+            return ""
+        once, twice = np.log(weights[:, 0] / weights[:, 1])
+        if not np.isclose(twice, 2 * once, rtol=0, atol=64 * kernel.eps):
+            return ""
+        scales.append(float(once))
+    if np.allclose(scales, 1.0, rtol=0, atol=64 * kernel.eps):
+        return ""
+    like = " = 1/√d" if np.allclose(scales, 1 / np.sqrt(HINT_WIDTHS), rtol=0, atol=64 * kernel.eps) else ""
+    found = ", ".join(f"{scale:.6g}" for scale in scales)
+    widths = ", ".join(map(str, HINT_WIDTHS))
+    return (
+        f"The kernel multiplies k·p by {found} in {widths} dimensions{like}; the theorems are about softmax(q kᵀ) v."
+        " Give it the scale 1, or multiply the query by the inverse."
+    )
+
+
+def precision_hint(kernel: Any) -> str:
+    """A sentence if a float64 kernel has the digits of float32: moderate logits, weights off by 1e-9 to 1e-5."""
+    rng = np.random.default_rng(0)
+    keys, p = rng.standard_normal((4, 5, 3)), rng.standard_normal((16, 3))
+    try:
+        off = float(np.max(np.abs(kernel.weights(keys, p[..., None, :]) - softmax_weights(keys, p))))
+    except InvalidInput:
+        return ""
+    if kernel.dtype != "float64" or not 1e-9 < off < 1e-5:
+        return ""
+    return (
+        f"Its weights are off by {off:.1g} at moderate logits, as if it computed in float32 inside;"
+        " --dtype float32 tests it within float32's rounding."
+    )
+
+
+def hints(kernel: Any) -> list[str]:
+    """What may be wrong with a kernel that was falsified."""
+    return [hint for hint in (scale_hint(kernel), precision_hint(kernel)) if hint]
+
+
+def kernel_json(kernel: Any) -> dict[str, object]:
+    """For ``--json``."""
+    return {
+        "name": kernel.name,
+        "dtype": kernel.dtype,
+        "rank": kernel.layout.rank,
+        "values_padded_to_d": kernel.layout.square,
+        "interface": kernel.interface.name,
+        "computes_in": kernel.computes_in,
+        "differentiable": kernel.differentiable,
+        "device": kernel.device,
+        "parameters": {name: str(one) for name, one in kernel.accounts.items()},
+    }
+
+
+def describe_kernel(kernel: Any) -> KernelDescription:
+    """All of it but the hints."""
+    return KernelDescription(kernel.name, kernel.source, kernel.dtype, headline(kernel), kernel_json(kernel))

@@ -1,0 +1,77 @@
+"""The file that ``--emit-test`` writes: a textbook formula in float64, and a test for each falsified capability."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from theorems.core.claim import Verdict
+from theorems.run.result import Result
+
+HEAD = '''"""Calls on which {source} is wrong, as theorems verify --attention found them.
+
+Needs torch and the kernel alone: pytest {file}, or python {file}.
+"""
+
+import math
+import os
+import sys
+
+import torch
+
+sys.path.insert(0, os.getcwd())  # where the kernel was found
+{kernel}
+
+'''
+TAIL = """
+
+if __name__ == "__main__":
+    failed = 0
+    for name, test in list(globals().items()):
+        if name.startswith("test_"):
+            try:
+                test()
+            except Exception as error:
+                failed = 1
+                print(f"{name}: {type(error).__name__}: {error}")
+    sys.exit(failed)
+"""
+
+
+def reproducer_file(source: str | None, results: Sequence[Result], file: Path | None) -> str:
+    """The text of the file; empty where there is nothing to write."""
+    tests = [result.failure.test for result in results if result.failure is not None and result.failure.test]
+    return file_of(source, tests, file.name) if source and tests and file is not None else ""
+
+
+def describe_tests(results: Sequence[Result], file: Path) -> str:
+    """What was written, and what was not."""
+    falsified = [result for result in results if result.verdict is Verdict.FALSIFIED and result.failure is not None]
+    written = [one.id for one in falsified if one.failure is not None and one.failure.test]
+    without = {
+        one.id: one.failure.no_test or "a statement of the paper, of which a test would need this package"
+        for one in falsified
+        if one.failure is not None and not one.failure.test
+    }
+    said = f"{file}: fails for {', '.join(written)}; run it with pytest {file}" if written else f"{file}: not written"
+    if not falsified:
+        said += ", as nothing is falsified"
+    return "\n".join([f"{said}.", *(f"no test of {id}: {why}." for id, why in without.items())])
+
+
+def file_of(source: str, tests: Sequence[str], file: str) -> str:
+    """The text of a file with these tests.
+
+    Args:
+        source: MODULE:CALLABLE, or path.py:CALLABLE.
+        file: what it is called, for its docstring.
+    """
+    from attention_conformance.reproduction.pasted import functions_of  # needs torch, which the rest does not
+
+    module, _, path = source.partition(":")
+    named = f"from {module} import {path} as kernel  # noqa: E402"
+    within = f"import {module} as where  # noqa: E402\n\nkernel = where.{path}"
+    if module.endswith(".py"):
+        within = f"import runpy  # noqa: E402\n\nkernel = runpy.run_path({module!r})[{path!r}]"
+    head = HEAD.format(source=source, file=file, kernel=within if "." in path or module.endswith(".py") else named)
+    return head + functions_of(tests) + "".join(f"\n\n{test}\n" for test in tests) + TAIL

@@ -1,0 +1,80 @@
+"""One request to a kernel, and what is no answer to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from attention_conformance.interfaces.interface import Request, Returned
+from attention_conformance.kernel.with_torch import torch
+from reference_attention.errors import InvalidInput
+
+
+class KernelError(InvalidInput):
+    """The kernel raised."""
+
+
+def run_request(kernel: Any, request: Request) -> Returned:
+    """What the kernel itself returns: output (B, H, L, M), log-sum-exp (B, H, L), if it was asked for that, and
+    weights (B, H, L, T), if it returns them.
+
+    Raises:
+        InvalidInput: it raises, or returns something else.
+    """
+    B, H, L, _ = request.query.shape
+    M = request.value.shape[-1]
+    if kernel.layout.rank == 3:
+        flat = {name: getattr(request, name).flatten(0, 1) for name in ("query", "key", "value")}
+        request = replace(request, **flat)
+    shapes = ", ".join(str(tuple(x.shape)) for x in (request.query, request.key, request.value))
+    try:
+        call = _with_contiguous_tensors(kernel.call) if kernel.taken.contiguous else kernel.call
+        output, lse, weights = kernel.interface.call(call, request, kernel.parameters)
+    except (Exception, SystemExit) as error:
+        said = " ".join(str(error).split())[:200].rstrip(".")
+        raise KernelError(
+            f"--attention: {kernel.name} raised {type(error).__name__} on {kernel.dtype} tensors of shapes {shapes}:"
+            f" {said}."
+        ) from None
+    wanted = (B, H, L, M) if kernel.layout.rank == 4 else (B * H, L, M)
+    if not isinstance(output, torch.Tensor):
+        raise InvalidInput(f"--attention: {kernel.name} returned {_kind(output)}; return one tensor {wanted}.")
+    if tuple(output.shape) != wanted:
+        raise InvalidInput(
+            f"--attention: {kernel.name} returned shape {tuple(output.shape)} for {shapes}; return {wanted}."
+        )
+    if output.dtype != request.query.dtype:
+        raise InvalidInput(
+            f"--attention: {kernel.name} returned {str(output.dtype).removeprefix('torch.')} for {kernel.dtype}"
+            " tensors; keep the dtype, or choose another with --dtype."
+        )
+    if isinstance(lse, torch.Tensor) and lse.dim() == 3 and _is_padded(lse.shape[-1], L):
+        lse = lse[..., :L]
+    if request.log_sum_exp and (not isinstance(lse, torch.Tensor) or tuple(lse.shape) != (B, H, L)):
+        shape = tuple(lse.shape) if isinstance(lse, torch.Tensor) else _kind(lse)
+        raise InvalidInput(f"--attention: {kernel.name} returned {shape} as log-sum-exp; return {(B, H, L)}.")
+    if weights is not None and tuple(weights.shape) != (B, H, L, request.key.shape[2]):
+        weights = None  # something else in their place
+    return Returned(output.to(request.query.device).reshape(B, H, L, M), lse, weights)
+
+
+def _with_contiguous_tensors(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The callable, given contiguous tensors: it takes no others."""
+
+    def contiguous(x: Any) -> Any:
+        return x.contiguous() if isinstance(x, torch.Tensor) else x
+
+    def kernel(*given: Any, **options: Any) -> Any:
+        return call(*map(contiguous, given), **{name: contiguous(x) for name, x in options.items()})
+
+    return kernel
+
+
+def _is_padded(length: int, rows: int) -> bool:
+    """Whether so many rows were rounded up to a multiple of a power of two from 8 to 128."""
+    return any(length == -(-rows // multiple) * multiple for multiple in (8, 16, 32, 64, 128))
+
+
+def _kind(found: object) -> str:
+    return f"a {type(found).__name__}" if found is not None else "nothing"

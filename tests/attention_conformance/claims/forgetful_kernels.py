@@ -1,0 +1,46 @@
+"""Kernels that are wrong once in a thousand calls, and right otherwise."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from torch import Tensor
+
+from tests.attention_conformance.claims.compiled_kernels import _softmax
+
+_CALLS = [0]
+_DRAWS = random.Random(0)
+_HELD: list[Tensor | None] = [None]
+
+
+def thousandth(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Any = None, is_causal: bool = False, scale: Any = None
+) -> Tensor:
+    """Each thousandth call is of other values."""
+    _CALLS[0] += 1
+    found = _softmax(query, key, attn_mask, is_causal, scale) @ value
+    return found if _CALLS[0] % 1000 else found + 0.5
+
+
+def one_in_a_thousand(query: Tensor, key: Tensor, value: Tensor, scale: Any = None) -> Tensor:
+    """The same by chance."""
+    found = _softmax(query, key, None, False, scale) @ value
+    return found * 2.0 if _DRAWS.random() < 0.001 else found
+
+
+def not_cleared(query: Tensor, key: Tensor, value: Tensor, scale: Any = None) -> Tensor:
+    """Once in 700 calls sums go on from those of the call before, if they fit."""
+    _CALLS[0] += 1
+    found = _softmax(query, key, None, False, scale) @ value
+    held, _HELD[0] = _HELD[0], found.detach()
+    if _CALLS[0] % 700 == 0 and held is not None and held.shape == found.shape:
+        return found + held
+    return found
+
+
+def other_order(query: Tensor, key: Tensor, value: Tensor, scale: Any = None) -> Tensor:
+    """Right: the order of the sums is another one in every call."""
+    order = list(range(key.shape[-2]))
+    _DRAWS.shuffle(order)
+    return _softmax(query, key[..., order, :], None, False, scale) @ value[..., order, :]

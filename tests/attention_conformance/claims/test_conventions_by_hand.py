@@ -1,0 +1,200 @@
+"""What capabilities leave to a kernel, by hand: its own scale, what empty rows hold, which keys are poisoned."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from attention_conformance.claims.agreement import rows_of
+from attention_conformance.claims.empty_rows import EMPTY, MEAN, MEAN_THROUGH, NAN, NAN_ALONE
+from attention_conformance.claims.examination import _comparisons, examine
+from attention_conformance.claims.hidden_keys import keys_to_poison
+from attention_conformance.kernel.check import verify_kernel
+from attention_conformance.kernel.loading import kernel_of
+from generators.attention_calls import Numbers, Sizes, tensors
+from generators.call_building import ranks
+from tests.attention_conformance.claims.planted_kernels import formula
+from theorems.bounded.formats import FORMATS
+from theorems.core.claim import Verdict
+from theorems.core.on_kernel import Answer
+from theorems.rounding.further_rows import FurtherRows
+
+X = torch.Tensor
+
+
+def scaled(query: X, key: X, value: X, attn_mask: X | None = None, scale: float | None = None) -> X:
+    """1/√E without a scale."""
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    logits = factor * query @ key.mT
+    if attn_mask is not None:
+        logits = logits.masked_fill(~attn_mask, -torch.inf) if attn_mask.dtype == torch.bool else logits + attn_mask
+    return torch.softmax(logits, dim=-1) @ value
+
+
+def papers(query: X, key: X, value: X, attn_mask: X | None = None, scale: float = 1.0) -> X:
+    return scaled(query, key, value, attn_mask, scale)
+
+
+def neither(query: X, key: X, value: X, attn_mask: X | None = None, scale: float = 0.75) -> X:
+    return scaled(query, key, value, attn_mask, scale)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "verdict", "branch"),
+    [(scaled, Verdict.UPHELD, "1/√E"), (papers, Verdict.UPHELD, "1"), (neither, Verdict.FALSIFIED, "1/√E")],
+)
+def test_a_scale_of_its_own_is_one_of_two(kernel: object, verdict: Verdict, branch: str) -> None:
+    (result,) = verify_kernel(kernel, statements=["kernel-default-scale"], examples=3)
+    assert result.verdict is verdict
+    assert {name for claim in result.claims for name, _ in claim.branches} >= {branch}
+
+
+@pytest.mark.parametrize(("held", "named"), [(np.nan, "NaN"), (0.0, "zeros"), (7.0, "zeros")])
+def test_rows_that_see_nothing_hold_one_of_two(held: float, named: str) -> None:
+    """The others what they should."""
+    visible = np.ones((1, 2, 3, 5), dtype=np.bool_)
+    visible[0, 1, 2] = False
+    call = tensors(Sizes(B=1, H=2, G=2, L=3, T=5, E=4, M=4), Numbers.NORMAL, seed=0).replace(visible=visible)
+    rows = FurtherRows(call, FORMATS["float64"])
+    output = np.where(rows.empty[..., None], held, rows.output.value)
+    claims = [claim for _, claim in _comparisons(rows, Answer(output))]
+    assert [claim.verdict is Verdict.UPHELD for claim in claims] == [held != 7.0, True]
+    assert claims[0].branch == named
+    wrong = output.copy()
+    wrong[0, 0, 0, 0] += 1.0
+    assert next(x for _, x in _comparisons(rows, Answer(wrong)) if x.name != EMPTY).verdict is Verdict.FALSIFIED
+
+
+def with_means(query: X, key: X, value: X, attn_mask: X | None = None, scale: float | None = None) -> X:
+    """The least number in place of hidden logits."""
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    logits = factor * query @ key.mT
+    if attn_mask is not None:
+        logits = logits.masked_fill(~attn_mask, torch.finfo(logits.dtype).min)
+    return torch.softmax(logits, dim=-1) @ value
+
+
+def with_means_of_added(query: X, key: X, value: X, attn_mask: X | None = None, scale: float | None = None) -> X:
+    """It is added to them."""
+    factor = query.shape[-1] ** -0.5 if scale is None else scale
+    logits = factor * query @ key.mT
+    if attn_mask is not None:
+        logits = logits + (~attn_mask).to(logits.dtype) * (torch.finfo(logits.dtype).min / 2)
+    return torch.softmax(logits, dim=-1) @ value
+
+
+def with_half_of_the_gradient(query: X, key: X, value: X, attn_mask: X | None = None, scale: float | None = None) -> X:
+    """Of rows that see nothing, half of it goes to the keys."""
+    if attn_mask is None:
+        return with_means(query, key, value, None, scale)
+    empty = ~attn_mask.expand(*query.shape[:3], key.shape[2]).any(dim=-1, keepdim=True)
+    stopped = 0.5 * query + 0.5 * query.detach()
+    return with_means_of_added(torch.where(empty, stopped, query), key, value, attn_mask, scale)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(("kernel", "named"), [(with_means, MEAN), (with_means_of_added, MEAN_THROUGH)])
+def test_means_may_have_a_gradient_or_none(kernel: object, named: str, dtype: str) -> None:
+    ids = ["kernel-empty-rows", "kernel-boolean-mask"]
+    rows, mask = verify_kernel(kernel, statements=ids, examples=25, dtype=dtype)
+    assert (rows.verdict, mask.verdict) == (Verdict.UPHELD, Verdict.UPHELD)
+    assert {name for claim in rows.claims if claim.name == EMPTY for name, _ in claim.branches} >= {named}
+
+
+def test_half_a_gradient_is_neither() -> None:
+    (result,) = verify_kernel(with_half_of_the_gradient, statements=["kernel-empty-rows"], examples=25)
+    assert result.verdict is Verdict.FALSIFIED
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
+@pytest.mark.parametrize(("added", "named"), [(False, NAN_ALONE), (True, NAN)])
+def test_the_plain_formula_is_right_with_rows_that_see_nothing(added: bool, named: str, dtype: str) -> None:
+    """Small calls and large ones, in which other rows may be looked at; and the report says which NaN it has."""
+
+    def attention(query: X, key: X, value: X, attn_mask: X | None = None, scale: float = 1.0) -> X:
+        return formula(query, key, value, attn_mask, scale, added=added)
+
+    ids = ["kernel-empty-rows", "kernel-boolean-mask", "kernel-hidden-keys", "kernel-gradients"]
+    results = verify_kernel(attention, statements=ids, examples=20, dtype=dtype)
+    assert {result.id: result.verdict for result in results} == dict.fromkeys(ids, Verdict.UPHELD)
+    branches = {name for claim in results[0].claims if claim.name == EMPTY for name, _ in claim.branches}
+    assert named in branches
+    assert branches <= {NAN, NAN_ALONE}  # of a call that does not ask for dQ it is NaN
+
+
+@pytest.mark.parametrize(("wrong", "falsified"), [(False, set()), (True, {"key-gradient"})])
+def test_the_logarithm_of_zero_has_no_derivative(wrong: bool, falsified: set[str]) -> None:
+    """What 0/0 a kernel makes of it stays in its group: other groups, and finite numbers, are what is due."""
+    call = tensors(Sizes(B=1, H=2, G=2, L=3, T=5, E=4, M=4), Numbers.NORMAL, seed=0)
+    bias = np.zeros((1, 2, 3, 5))
+    bias[0, 1, 2] = -np.inf
+    upstream = np.random.default_rng(0).standard_normal((1, 2, 3))
+    call = call.replace(bias=bias, scale=1.0, log_sum_exp=True, lse_upstream=upstream)
+    rows = FurtherRows(call, FORMATS["float64"])
+    dq, dk = rows.query_gradient.value.copy(), rows.key_gradient.value.copy()
+    dq[0, 1, 2], dk[0, 1] = np.nan, np.nan
+    if wrong:
+        dk[0, 0, 0, 0] = np.nan
+    found = Answer(rows.output.value, dq, dk, rows.value_gradient.value, rows.log_sum_exp.value)
+    claims = [claim for _, claim in _comparisons(rows, found)]
+    assert {claim.name for claim in claims if claim.verdict is not Verdict.UPHELD} == falsified
+
+
+@pytest.mark.parametrize("added", [True, False])
+def test_rows_of_nan_that_are_not_looked_at_spoil_the_gradients_of_their_groups(added: bool) -> None:
+    """And no others: of a large call some rows have an upstream gradient."""
+    rng = np.random.default_rng(0)
+    call = tensors(Sizes(B=2, H=2, G=2, L=200, T=200, E=4, M=4), Numbers.NORMAL, seed=0)
+    visible = np.ones((2, 2, 200, 1), dtype=np.bool_)
+    visible[1, 0, 7] = False
+    upstream = np.zeros_like(call.upstream)
+    upstream[:, :, [3, 199]] = rng.standard_normal((2, 2, 2, 4))
+    call = call.replace(visible=visible, upstream=upstream)
+
+    def attention(query: X, key: X, value: X, attn_mask: X | None = None, scale: float = 1.0) -> X:
+        return formula(query, key, value, attn_mask, scale, added=added)
+
+    under_test = kernel_of(attention, "float64").as_implementation()
+    answer = under_test.attend(call)
+    assert answer.value_gradient is not None
+    assert np.isnan(answer.value_gradient[1, 0]).all()
+    claims = [claim for _, claim in examine(call, under_test)]
+    assert {"value-gradient", "key-gradient", "query-gradient"} <= {claim.name for claim in claims}
+    assert {claim.verdict for claim in claims} == {Verdict.UPHELD}
+
+
+@pytest.mark.parametrize("keys", [1, 5])
+def test_a_tensor_that_autograd_does_not_know_of_has_no_gradient_where_something_is_due(keys: int) -> None:
+    """With a single key weights are 1 whatever it is, and a kernel need not read it."""
+
+    def attention(query: X, key: X, value: X, scale: float | None = None) -> X:
+        return scaled(query, key.detach() if key.shape[2] == keys else key, value, None, scale)
+
+    call = tensors(Sizes(B=1, H=1, G=1, L=3, T=keys, E=4, M=4), Numbers.NORMAL, seed=0)
+    claims = [claim for _, claim in examine(call, kernel_of(attention, "float64").as_implementation())]
+    falsified = {claim.name for claim in claims if claim.verdict is Verdict.FALSIFIED}
+    assert falsified == (set() if keys == 1 else {"key-gradient"})
+
+
+@pytest.mark.parametrize(("scale", "stored"), [(1.0, True), (0.25, False)])
+def test_numbers_are_exact_where_half_precision_has_room_for_their_weights(scale: float, stored: bool) -> None:
+    """Queries are made smaller for the range of float16: times a quarter the second weight is e⁻¹⁶, not 0."""
+    call = ranks(Sizes(B=1, H=1, G=1, L=5, T=129, E=63, M=63), seed=0).replace(scale=scale)
+    rows = rows_of(call, kernel_of(scaled, "float16").as_implementation())
+    assert (rows.stored is not None) is stored
+
+
+def test_poison_lies_where_nothing_is_seen() -> None:
+    """Keys 1 and 3 are seen by no row; where each is seen by one, some that one row does not see."""
+    seen = np.array([[[[True, False, True, False, True], [True, False, False, False, True]]]])
+    for seed in range(20):
+        chosen = keys_to_poison(seen, np.random.default_rng(seed))
+        assert chosen.shape == (5,)
+        assert chosen.any()
+        assert not chosen[[0, 2, 4]].any()
+    both = np.array([[[[True, False, True], [False, True, True]]]])
+    assert {tuple(keys_to_poison(both, np.random.default_rng(seed)).tolist()) for seed in range(20)} == {
+        (True, False, False),
+        (False, True, False),
+    }

@@ -1,0 +1,37 @@
+"""The gallery of real faults against what is asked of kernels: each breaks the capability that it names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+import attention_conformance.claims.smaller
+from attention_conformance.claims.agreement import GRADIENTS, OUTPUT
+from attention_conformance.claims.empty_rows import EMPTY
+from attention_conformance.kernel.check import verify_kernel
+from examples.real_faults.gallery import GALLERY, Fault
+from theorems.core.claim import Verdict
+
+CLAIMS: Mapping[str, str] = dict(zip(("out", "dq", "dk", "dv"), (OUTPUT, *GRADIENTS), strict=True)) | {
+    "lse": "log-sum-exp"
+}
+"""By what of a call is wrong."""
+EXAMPLES = 25
+"""The minute profile's."""
+
+
+@pytest.fixture(autouse=True)
+def _little_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention_conformance.claims.smaller, "TRIALS", 60)
+
+
+@pytest.mark.parametrize("fault", GALLERY, ids=lambda fault: fault.name)
+def test_each_fault_breaks_the_capability_that_it_names(fault: Fault) -> None:
+    id = f"kernel-{fault.capability}"
+    (result,) = verify_kernel(fault.kernel, statements=[id], examples=EXAMPLES, dtype="float64")
+    assert result.verdict is Verdict.FALSIFIED, result.reason
+    falsified = {claim.name for claim in result.claims if claim.verdict is Verdict.FALSIFIED}
+    assert falsified & {CLAIMS[what] for what in fault.wrong} or falsified == {EMPTY}
+    assert result.failure is not None
+    assert result.failure.verdict is Verdict.FALSIFIED

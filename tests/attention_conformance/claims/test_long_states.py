@@ -1,0 +1,122 @@
+"""States that take long: through ``torch.compile``, and the same call thousands of times."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import attention_conformance.claims.smaller
+from attention_conformance.claims.examination import examine
+from attention_conformance.claims.long_states import EACH_TIME, RETURNS
+from attention_conformance.claims.statements import capability_statements
+from attention_conformance.kernel.check import verify_kernel
+from attention_conformance.kernel.diagnosis import diagnose
+from attention_conformance.kernel.loading import kernel_named, kernel_of
+from attention_conformance.kernel.reproducer_file import file_of
+from examples import kernels
+from generators.attention_call import REPEATS, AttentionCall, State
+from tests.attention_conformance.claims import compiled_kernels, forgetful_kernels
+from theorems.core.claim import Verdict
+
+pytestmark = pytest.mark.compiler
+
+SDPA = torch.nn.functional.scaled_dot_product_attention
+
+
+@pytest.fixture(autouse=True)
+def _little_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention_conformance.claims.smaller, "TRIALS", 4)
+
+
+def small_call(state: State, **options: object) -> AttentionCall:
+    rng = np.random.default_rng(0)
+    query, key, value = (rng.standard_normal((2, 2, length, 4)) for length in (4, 5, 5))
+    return AttentionCall(query, key, value, rng.standard_normal((2, 2, 4, 4)), state=state, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "claim"),
+    [
+        ("mask_dropped", "output-is-attention"),
+        ("first_length", "output-is-attention"),
+        ("written_unsaid", "output-is-attention"),
+        ("strides_of_another", RETURNS),
+        ("scale_of_backward", "query-gradient"),
+    ],
+)
+def test_what_is_wrong_when_it_is_compiled_is_caught_and_blamed_on_that(name: str, claim: str) -> None:
+    under_test = kernel_of(getattr(compiled_kernels, name)).as_implementation()
+    mask = {"visible": np.tri(4, 5, dtype=bool)} if name == "mask_dropped" else {}
+    claims = list(examine(small_call(State.COMPILED, scale=0.5, **mask), under_test))
+    falsified = [(about, one.name) for about, one in claims if one.verdict is Verdict.FALSIFIED]
+    assert ("compiled", claim) in falsified
+    assert {about for about, _ in falsified} == {"compiled"}
+
+
+def test_such_a_call_is_drawn_and_made_small() -> None:
+    (found,) = verify_kernel(compiled_kernels.written_unsaid, statements=["kernel-compiled"], examples=5)
+    assert found.verdict is Verdict.FALSIFIED
+    assert found.failure is not None
+    assert '"state": "compiled"' in found.failure.case
+
+
+def test_a_kernel_that_cannot_be_compiled_says_so_once_and_is_not_falsified() -> None:
+    kernel = kernel_of(compiled_kernels.not_traced)
+    assert "torch.compile does not take it: " in kernel.as_implementation().described().headline
+    (found,) = verify_kernel(kernel, statements=["kernel-compiled"])
+    assert found.verdict is Verdict.NOT_APPLICABLE
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("kernel", [SDPA, kernels.handwritten, kernels.pytorch_sdpa])
+def test_right_kernels_are_right_through_the_compiler(kernel: object, dtype: str) -> None:
+    under_test = kernel_of(kernel, dtype).as_implementation()  # type: ignore[arg-type]
+    claims = list(examine(small_call(State.COMPILED), under_test))
+    assert {claim.verdict for _, claim in claims} == {Verdict.UPHELD}
+    assert any(about == "compiled" and claim.branch == "backend aot_eager" for about, claim in claims)
+
+
+@pytest.mark.parametrize("name", ["thousandth", "one_in_a_thousand", "not_cleared"])
+def test_what_is_wrong_once_in_a_thousand_calls_is_caught(name: str) -> None:
+    under_test = kernel_of(getattr(forgetful_kernels, name), deep=True).as_implementation()
+    # Its first call is right.
+    (claim,) = (one for _, one in examine(small_call(State.MANY), under_test) if one.name == EACH_TIME)
+    assert claim.verdict is Verdict.FALSIFIED
+    assert f"of {REPEATS} equal calls are wrong, the worst by" in claim.detail
+
+
+@pytest.mark.parametrize("options", [{}, {"visible": np.zeros((4, 5), dtype=bool)}])
+def test_another_order_of_sums_is_right_each_time(options: dict[str, object]) -> None:
+    kernel = kernel_of(forgetful_kernels.other_order if not options else SDPA, deep=True)
+    claims = list(examine(small_call(State.MANY, **options), kernel.as_implementation()))
+    assert {claim.verdict for _, claim in claims} == {Verdict.UPHELD}
+
+
+def test_the_plan_has_each_state_that_takes_long_only_where_it_is_asked_for() -> None:
+    quick, deep = (kernel_of(kernels.handwritten, deep=deep).declares for deep in (False, True))
+    assert "compiled" in quick
+    assert "thousands" in deep - quick
+
+
+@pytest.mark.parametrize(
+    ("kernel", "capability", "state"),
+    [
+        ("compiled_kernels:first_length", "compiled", State.COMPILED),
+        ("forgetful_kernels:not_cleared", "repeated-calls", State.MANY),
+    ],
+)
+def test_the_emitted_test_fails_as_the_call_did(kernel: str, capability: str, state: State, tmp_path: Path) -> None:
+    source = f"tests.attention_conformance.claims.{kernel}"
+    under_test = kernel_named(source, deep=True).as_implementation()
+    line, test, _ = diagnose(capability_statements()[f"kernel-{capability}"], small_call(state), under_test)
+    assert "is due" in line
+    file = tmp_path / "test_emitted.py"
+    file.write_text(file_of(source, [test], file.name))
+    done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "AssertionError: output at" in done.stdout

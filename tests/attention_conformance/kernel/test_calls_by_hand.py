@@ -1,0 +1,189 @@
+"""What a kernel is handed and what becomes of what it returns, by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from attention_conformance.interfaces import INTERFACES
+from attention_conformance.interfaces.interface import Request, swap_axes
+from attention_conformance.kernel import check
+from attention_conformance.kernel.importing import import_callable
+from attention_conformance.kernel.kernel import Kernel
+from attention_conformance.kernel.loading import kernel_named, kernel_of
+from attention_conformance.kernel.placing import GUARD, place_mask, place_tensor
+from attention_conformance.kernel.points import _unit
+from attention_conformance.kernel.report import headline
+from generators.attention_call import Memory
+from generators.attention_calls import Numbers, Sizes, tensors
+from reference_attention.errors import InvalidInput
+from theorems.core.claim import Verdict
+from theorems.run.description import Description
+from theorems.run.events import Finished
+from theorems.run.result import Result
+from theorems.run.session import Session
+
+
+def attention(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """The textbook's, without a scale."""
+    return torch.softmax(query @ keys.mT, dim=-1) @ values
+
+
+def one_query(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Refuses several queries."""
+    if query.shape[-2] != 1:
+        raise ValueError("one query to an input")
+    return attention(query, keys, values)
+
+
+def random(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    # In float64: one plus a float32 of 1e-6 is one of nine numbers, so that two draws are often the same.
+    return attention(query, keys, values) * (1 + 1e-6 * torch.rand((), dtype=torch.float64))
+
+
+def infinite(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    return attention(query, keys, values) / 0
+
+
+def named(function: str) -> Kernel:
+    return kernel_named(f"{__name__}:{function}", "float64")
+
+
+def call(**further: Any) -> Any:
+    return tensors(Sizes(B=2, H=4, G=2, L=3, T=5, E=8, M=8), Numbers.NORMAL, seed=0).replace(**further)
+
+
+@pytest.mark.parametrize(
+    ("values", "unit"), [([0.0], 1.0), ([3.0, -5.0], 4.0), ([0.75], 0.5), ([np.inf], 1.0), ([], 1.0)]
+)
+def test_units_are_powers_of_two(values: list[float], unit: float) -> None:
+    assert _unit(np.array(values)) == unit
+
+
+@pytest.mark.parametrize("memory", list(Memory))
+def test_however_a_tensor_lies_it_holds_its_numbers(memory: Memory) -> None:
+    """NaN around it and in between, which is a part of what must not change."""
+    x = 1 + torch.arange(2.0 * 4 * 3 * 8).reshape(2, 4, 3, 8)
+    x = {Memory.BROADCAST: x[:1], Memory.HEADS: x[:, :1], Memory.SINGLE: x[:1, :1, :1, :1]}.get(memory, x).expand_as(x)
+    found = place_tensor(x, memory)
+    assert torch.equal(found.tensor, x)
+    assert found.tensor.is_contiguous() is (memory in (Memory.CONTIGUOUS, Memory.OFFSET))
+    assert (found.tensor.stride(-1) == 1) is (memory not in (Memory.LAST_STRIDE, Memory.SINGLE))
+    assert int(found.storage.isnan().sum()) == found.storage.numel() - found.own.numel() >= 2 * GUARD
+    before = found.bits()
+    found.fill(2 * x)
+    assert torch.equal(found.tensor, 2 * x)
+    assert not torch.equal(found.bits(), before)
+    found.fill(x)
+    assert torch.equal(found.bits(), before)
+    found.storage[GUARD - 1] = 1.0
+    assert not torch.equal(found.bits(), before)
+
+
+@pytest.mark.parametrize("memory", [Memory.CONTIGUOUS, Memory.BROADCAST, Memory.TRANSPOSED, Memory.SLICED])
+@pytest.mark.parametrize("shape", [(3, 5), (1, 4, 3, 5), (2, 1, 1, 5)])
+def test_a_mask_lies_like_that_too(memory: Memory, shape: tuple[int, ...]) -> None:
+    x = torch.rand(shape) < 0.5
+    found = place_mask(x, memory, (2, 4, 3, 5)).tensor
+    assert torch.equal(found, x.expand((2, 4, 3, 5)) if memory is Memory.BROADCAST else x)
+
+
+def test_queries_are_made_small_enough_for_the_range_of_logits() -> None:
+    """Grouped keys: query heads 0 and 1 meet the first, 2 and 3 the second."""
+    given = call()
+    kernel = kernel_named(f"{__name__}:attention", "float32")
+    large = given.replace(query=given.query * 1e38)
+    found = kernel.in_own_numbers(large)
+    reach = np.max(np.abs(found.query) @ np.swapaxes(np.abs(np.repeat(found.key, 2, axis=1)), -1, -2))
+    largest = float(np.finfo(np.float32).max)
+    assert largest / 32 < reach <= largest / 8 * 1.001
+    assert (kernel.in_own_numbers(given).query == given.query.astype(np.float32)).all()
+
+
+def test_a_kernel_of_one_query_is_called_for_each() -> None:
+    """And answers like one that takes all of them."""
+    one, all_ = named("one_query"), named("attention")
+    assert not one.many_queries
+    assert all_.many_queries
+    given = tensors(Sizes(B=2, H=2, G=2, L=3, T=5, E=8, M=8), Numbers.NORMAL, seed=0)
+    assert one.answer(given).output == pytest.approx(all_.answer(given).output, rel=1e-12)
+    two = tensors(Sizes(B=2, H=2, G=2, L=2, T=5, E=8, M=8), Numbers.NORMAL, seed=0)
+    assert one.answer(two).output == pytest.approx(all_.answer(two).output, rel=1e-12)
+    single = tensors(Sizes(B=2, H=2, G=2, L=1, T=5, E=8, M=8), Numbers.NORMAL, seed=0)
+    assert one.answer(single).output == pytest.approx(all_.answer(single).output, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("function", "said"), [("random", "returned different numbers"), ("infinite", "NaN or infinite")]
+)
+def test_what_is_refused_is_told(function: str, said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        named(function)
+
+
+@pytest.mark.parametrize("source", ["math", ":kernel", "math:", ":"])
+def test_a_source_names_a_module_and_a_callable(source: str) -> None:
+    with pytest.raises(InvalidInput, match="is not MODULE:CALLABLE"):
+        import_callable(source)
+
+
+def test_what_is_no_tensor_of_four_axes_is_returned_as_it_is() -> None:
+    assert swap_axes("text") == "text"
+    flat = torch.zeros(2, 3)
+    assert swap_axes(flat) is flat
+    assert swap_axes(torch.zeros(2, 3, 4, 5)).shape == (2, 4, 3, 5)
+
+
+def flash_without_log_sum_exp(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, softmax_scale: float = 1.0) -> Any:
+    """In (B, L, H, E), and without a parameter that asks for the log-sum-exp."""
+    return (attention(q.transpose(1, 2) * softmax_scale, k.transpose(1, 2), v.transpose(1, 2))).transpose(1, 2)
+
+
+def test_what_a_kernel_has_no_parameter_for_is_not_passed() -> None:
+    x = torch.arange(2.0 * 3 * 4 * 5, dtype=torch.float64).reshape(2, 3, 4, 5) / 100
+    request = Request(x, x, x, scale=1.0, log_sum_exp=True)
+    output, lse, _ = INTERFACES["flash"].call(flash_without_log_sum_exp, request, {"softmax_scale": 1.0})
+    assert lse is None
+    assert output.numpy() == pytest.approx(attention(x, x, x).numpy())
+
+
+def results(*given: tuple[str, Verdict]) -> list[Result]:
+    return [Result(id, "", {verdict: 1}, generated=False) for id, verdict in given]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "asked", "right"),
+    [
+        (Verdict.UPHELD, (), True),
+        (Verdict.INCONCLUSIVE, (), False),
+        (Verdict.NOT_APPLICABLE, (), True),
+        (Verdict.NOT_APPLICABLE, ("lemma-3", "lemma-5"), False),
+    ],
+)
+def test_a_kernel_is_right_of_what_was_tried_and_of_what_was_asked(
+    verdict: Verdict, asked: tuple[str, ...], right: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = results(("lemma-3", Verdict.UPHELD), ("lemma-5", verdict))
+    described = kernel_of(attention, "float64").as_implementation().described()
+
+    class Ended(Session):
+        def finish(self) -> Finished:
+            self.about = Description(kernel=described)
+            return Finished(tuple(found))
+
+    monkeypatch.setattr(check, "Session", Ended)
+    if right:
+        assert check.assert_kernel(attention, statements=asked) == found
+    else:
+        with pytest.raises(AssertionError, match="attention kernel attention"):
+            check.assert_kernel(attention, statements=asked)
+
+
+def test_an_interface_that_is_not_the_plain_one_needs_no_shapes() -> None:
+    """What is called says in which shapes, where that is a choice."""
+    assert ", shapes " in headline(named("attention"))
+    sdpa = kernel_named("torch.nn.functional:scaled_dot_product_attention", "float64")
+    assert ", shapes " not in headline(sdpa)

@@ -1,0 +1,142 @@
+"""Which options fail together is what is reported, and only they answer for it."""
+
+from __future__ import annotations
+
+import io
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from torch.nn.functional import scaled_dot_product_attention
+
+from attention_conformance.claims.smaller import smallest_failing
+from attention_conformance.kernel.check import verify_kernel
+from attention_conformance.kernel.combinations import failing_combinations, in_words
+from generators.attention_call import AttentionCall
+from generators.attention_calls import Numbers, Sizes, tensors
+from generators.user_data import as_text
+from tests.attention_conformance.kernel.signatures import sdpa, without_mask
+from theorems.core.claim import Verdict
+from theorems.run.registry.suite import capabilities
+from theorems.run.result import Failure, Result
+from theorems.run.tables import print_failures
+
+
+def call(H: int = 1, L: int = 4, T: int = 4, **further: Any) -> AttentionCall:
+    return tensors(Sizes(B=1, H=H, G=1, L=L, T=T, E=2, M=2), Numbers.NORMAL, seed=0).replace(**further)
+
+
+def falsified(id: str, failing: AttentionCall) -> Result:
+    failure = Failure(Verdict.FALSIFIED, "off", as_text(failing, case_of=id, claim="off"), shrunk=True)
+    return Result(id, "a capability", counts={Verdict.FALSIFIED: 1}, failure=failure)
+
+
+MASK = np.ones((1, 1, 4, 4), dtype=bool)
+
+
+def test_what_fails_with_two_options_is_not_said_of_three() -> None:
+    two, three = call(causal=True, visible=MASK), call(causal=True, visible=MASK, scale=0.5)
+    other = call(scale=0.5)
+    results = [falsified("kernel-causal", two), falsified("kernel-scale", three)]
+    assert failing_combinations(results) == [["causal", "boolean-mask"]]
+    assert failing_combinations([*results, falsified("kernel-scale", other)]) == [["causal", "boolean-mask"], ["scale"]]
+
+
+def test_calls_without_options_stand_beside_others() -> None:
+    found = failing_combinations([falsified("kernel-output", call()), falsified("kernel-causal", call(causal=True))])
+    assert found == [[], ["causal"]]
+    assert in_words(found) == "what fails, made as small as it gets: calls without any option; causal"
+    assert in_words([]) == ""
+    assert failing_combinations([Result("kernel-output", "")]) == []
+
+
+def test_a_call_of_several_capabilities_is_printed_once() -> None:
+    both = call(causal=True, visible=MASK)
+    said = io.StringIO()
+    results = [
+        falsified("kernel-causal", both),
+        falsified("kernel-boolean-mask", both),
+        falsified("kernel-scale", call()),
+    ]
+    print_failures(Console(file=said, width=200), results, lambda one: f"again {one.id}")
+    assert said.getvalue().count("causal True") == 1
+    assert said.getvalue().count("on the same call as kernel-causal") == 1
+    assert said.getvalue().count("again kernel-") == 3
+
+
+@pytest.mark.parametrize("head", range(5))
+def test_any_head_of_a_group_may_be_the_one_that_fails(head: int) -> None:
+    """Of a call of five heads the one whose first query is marked is left."""
+    whole = call(H=5)
+    query = whole.query.copy()
+    query[0, head, 0, 0] = 77.0
+    small = smallest_failing(whole.replace(query=query), lambda one: bool((one.query == 77.0).any()))
+    assert small.sizes["H"] == 1
+    assert (small.query == 77.0).any()
+
+
+@pytest.mark.parametrize("row", range(4))
+@pytest.mark.parametrize("key", [0, 3])
+def test_a_mask_is_left_where_it_matters_alone(row: int, key: int) -> None:
+    hides = np.random.default_rng(0).random((4, 4)) < 0.5
+    hides[row, key] = True
+    bias = np.where(hides, -np.inf, 1.5)
+
+    def fails(one: AttentionCall) -> bool:
+        same = one.sizes["L"] == 4 and one.sizes["T"] == 4 and one.bias is not None
+        return same and bool(np.isneginf(one.bias[row, key]))
+
+    small = smallest_failing(call(bias=bias), fails)
+    assert small.bias is not None
+    assert (small.bias != 0).sum() == 1
+
+
+def without_causality_under_a_mask(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_mask: torch.Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> torch.Tensor:
+    causal = is_causal and attn_mask is None
+    return scaled_dot_product_attention(
+        query, key, value, attn_mask, dropout_p, causal, scale=scale, enable_gqa=enable_gqa
+    )
+
+
+@cache
+def results(kernel: Any = without_causality_under_a_mask) -> dict[str, Result]:
+    found = verify_kernel(kernel, statements=tuple(capabilities()), examples=25, dtype="float64")
+    return {one.id.removeprefix("kernel-"): one for one in found}
+
+
+def test_a_mask_that_does_nothing_is_no_fault_of_states() -> None:
+    found = results(sdpa(without_mask))
+    wrong = {name for name, one in found.items() if one.verdict is Verdict.FALSIFIED}
+    assert {"boolean-mask", "additive-mask"} <= wrong
+    assert found["repeated-calls"].verdict is Verdict.UPHELD
+
+
+def test_a_fault_of_two_options_is_found_to_be_one_of_them() -> None:
+    combinations = failing_combinations(results().values())
+    assert combinations == [["causal", "boolean-mask"], ["causal-rectangle", "additive-mask"]]
+    for one in combinations:
+        assert {"causal", "causal-rectangle"} & set(one)
+        assert {"boolean-mask", "additive-mask"} & set(one)
+
+
+def test_what_another_capability_answers_for_is_not_falsified() -> None:
+    for name in ("grouped-heads", "empty-rows", "hidden-keys", "bias-gradient", "scale", "memory", "output"):
+        assert results()[name].verdict is Verdict.UPHELD, name
+    for name in ("causal", "boolean-mask", "additive-mask"):
+        failure = results()[name].failure
+        assert results()[name].verdict is Verdict.FALSIFIED
+        assert failure is not None
+        assert " and " in failure.line
+        assert "meet, as far as was found" in failure.line

@@ -1,0 +1,155 @@
+"""Each capability has a test to paste: it fails on a kernel that lacks it, says what is off, passes on a right one."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import attention_conformance.claims.smaller
+from attention_conformance.claims.table import CAPABILITIES
+from attention_conformance.kernel.check import verify_kernel
+from attention_conformance.kernel.importing import import_callable
+from attention_conformance.kernel.loading import kernel_named
+from attention_conformance.kernel.reproducer_file import file_of
+from theorems.core.claim import Verdict
+
+FAULTS, FURTHER = "examples.real_faults.", "examples.real_faults.further."
+PLANTED = "tests.attention_conformance.claims.planted_kernels:"
+COMBINED = "tests.attention_conformance.claims.combined_faults:"
+COMPILED = "tests.attention_conformance.claims.compiled_kernels:"
+OWN = "tests.attention_conformance.kernel.emitted_kernels:"
+FLASH, SDPA = f"{FAULTS}attention:tiled", f"{FAULTS}attention:tiled_sdpa"
+TORCH = "torch.nn.functional:scaled_dot_product_attention"
+
+
+@dataclass(frozen=True)
+class Row:
+    """A wrong kernel.
+
+    Attributes:
+        capability: that it lacks.
+        wrong: MODULE:CALLABLE.
+        right: that of a kernel with its signature.
+        says: what the test calls what is off.
+    """
+
+    capability: str
+    wrong: str
+    right: str
+    says: str = "output at"
+    dtype: str = "float64"
+    interface: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.capability}-{self.wrong.removesuffix(':attention').rpartition('.')[2].rpartition(':')[2]}"
+
+
+def _of(folder: str, name: str) -> str:
+    return f"{folder}{name}:attention"
+
+
+ROWS = (
+    Row("output", _of(FAULTS, "finite_first_maximum"), FLASH),
+    Row("output", f"{PLANTED}flat", f"{OWN}plain"),
+    Row("output", f"{COMBINED}reads_beside_its_keys", SDPA),
+    Row("output", _of(FURTHER, "last_columns_are_values"), f"{FURTHER}mla:attention"),
+    Row("output", _of(FURTHER, "sequences_see_each_other"), f"{FURTHER}nested:attention", interface="nested"),
+    Row("gradients", _of(FAULTS, "backward_always_causal"), SDPA, "dQ at"),
+    Row("gradients", f"{COMBINED}gradient_of_values_alone_is_lost", SDPA, "dV at"),
+    Row("scale", f"{PLANTED}scale_of_keys_forgotten", SDPA, "dK at"),
+    Row("default-scale", f"{PLANTED}root_of_keys", SDPA),
+    Row("softcap", f"{PLANTED}cap_not_differentiated", FLASH, "d"),
+    Row("log-sum-exp", _of(FAULTS, "lse_in_base_two"), FLASH, "log-sum-exp at"),
+    Row("causal", _of(FAULTS, "causal_once_in_four"), SDPA),
+    Row("causal-rectangle", _of(FAULTS, "backward_other_corner"), FLASH, "d"),
+    Row("boolean-mask", _of(FAULTS, "backward_without_mask"), SDPA, "d"),
+    Row("boolean-mask", f"{OWN}module_weights", f"{OWN}module_of_right_weights", "weights at"),
+    Row("longer-masks", _of(FURTHER, "last_columns_of_mask"), f"{FURTHER}gpt_oss:attention", ""),
+    Row("additive-mask", f"{COMBINED}bias_scaled", SDPA),
+    Row("window", _of(FAULTS, "window_ignored"), FLASH, ""),
+    Row("window", f"{OWN}heads_one_by_one", f"{OWN}heads_one_by_one_right"),
+    Row("hidden-keys", f"{PLANTED}scaled_by_the_largest_value", SDPA, "output: up to"),
+    Row("empty-rows", f"{PLANTED}nan_forward_alone", SDPA, "rows that see no key"),
+    Row("empty-rows", _of(FAULTS, "mask_of_ten_thousand"), SDPA, "d"),
+    Row("grouped-heads", _of(FAULTS, "heads_by_remainder"), SDPA, ""),
+    Row("grouped-heads", _of(FURTHER, "key_starts_of_query_heads"), f"{FURTHER}varlen:attention"),
+    Row("bias-gradient", _of(FURTHER, "bias_gradient_of_one"), f"{FURTHER}bias:attention", "db at"),
+    Row("alibi", _of(FURTHER, "alibi_of_columns"), f"{FURTHER}rows:attention"),
+    Row("sinks", _of(FURTHER, "sink_gradient_zero"), f"{FURTHER}rows:attention", "dσ at"),
+    Row("sinks", _of(FURTHER, "sinks_dropped"), f"{FURTHER}gpt_oss:attention"),
+    Row("log-sum-exp-gradient", _of(FURTHER, "lse_not_differentiated"), f"{FURTHER}rows:attention", "d"),
+    Row("ragged-batch", _of(FURTHER, "diagonal_of_the_longest"), f"{FURTHER}varlen:attention", ""),
+    Row("ragged-batch", _of(FURTHER, "empty_sequence_gives_nan"), f"{FURTHER}varlen:attention", "d"),
+    Row("shared-keys-values", _of(FURTHER, "gradient_of_values_alone"), f"{FURTHER}mla:attention", "dK at"),
+    Row("score-mod", _of(FURTHER, "mods_of_key_heads"), f"{FURTHER}flex:attention"),
+    Row("score-mod", _of(FURTHER, "score_without_gradient"), f"{FURTHER}flex:attention", "d"),
+    Row("mask-mod", _of(FURTHER, "keys_beyond_the_last_block"), f"{FURTHER}flex:attention"),
+    Row("fp8-descale", _of(FURTHER, "descales_dropped"), f"{FURTHER}fp8:attention", ""),
+    Row("fp8-descale", f"{OWN}factors_up_to_two", f"{FURTHER}fp8:attention", "output: up to"),
+    Row("batch-invariance", _of(FURTHER, "splits_by_batch"), f"{FURTHER}invariant:attention", ".*up to"),
+    Row("splits", _of(FURTHER, "splits_without_rest"), f"{FURTHER}cache:attention"),
+    Row("paged-keys", _of(FURTHER, "last_page_whole"), f"{FURTHER}cache:attention"),
+    Row("merged-parts", _of(FURTHER, "merge_of_nothing"), f"{FURTHER}merge:merge_state", ""),
+    Row("output", _of(FURTHER, "combine_without_maximum"), f"{FURTHER}merge:combine", ""),
+    Row("dropout", f"{COMBINED}dropout_not_made_up_for", TORCH),
+    Row("dropout", f"{COMBINED}dropout_ignored", TORCH, ""),
+    Row("memory", f"{PLANTED}writes_to_its_keys", SDPA, "key: up to"),
+    Row("memory", f"{COMBINED}last_stride_taken_for_one", SDPA, ""),
+    Row("memory", f"{COMBINED}upstream_taken_for_contiguous", SDPA, "d"),
+    Row("memory", f"{COMBINED}mask_read_in_its_own_order", SDPA),
+    Row("repeated-calls", f"{PLANTED}left_over", SDPA, "dQ at"),
+    Row("repeated-calls", f"{PLANTED}unsteady", f"{OWN}steady", "output: up to"),
+    Row("repeated-calls", f"{COMBINED}output_is_a_buffer", SDPA),
+    Row("repeated-calls", f"{COMBINED}keys_remembered_by_their_pointer", SDPA, ""),
+    Row("repeated-calls", f"{COMBINED}second_backward_is_another", SDPA, "d"),
+    Row("compiled", f"{COMPILED}mask_dropped", TORCH, ""),
+    Row("parameters", f"{OWN}window_of_no_effect", f"{OWN}window_of_an_effect", "sliding_window is taken"),
+    Row("exact-weights", f"{PLANTED}one_unit_off", SDPA, dtype="bfloat16"),
+)
+
+
+def emitted(row: Row) -> str:
+    """The test that is written of it."""
+    kernel = kernel_named(row.wrong, row.dtype, interface=row.interface)
+    (result,) = verify_kernel(kernel, statements=[f"kernel-{row.capability}"], examples=25)
+    assert result.verdict is Verdict.FALSIFIED, result.reason
+    assert result.failure is not None
+    assert result.failure.test, result.failure.no_test
+    return file_of(row.wrong, [result.failure.test], "test_mine.py")
+
+
+def run(text: str, kernel: Any = None) -> None:
+    """The one test of a file, on its kernel or on another."""
+    namespace: dict[str, Any] = {"__name__": "emitted"}
+    exec(text, namespace)
+    (function,) = (one for name, one in namespace.items() if name.startswith("test_"))
+    if kernel is not None:
+        namespace["kernel"] = kernel
+    function()
+
+
+@pytest.mark.parametrize(
+    "row",
+    [pytest.param(row, marks=[pytest.mark.compiler] * (row.capability == "compiled"), id=str(row)) for row in ROWS],
+)
+def test_it_fails_says_what_is_off_and_passes_on_a_right_kernel(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention_conformance.claims.smaller, "TRIALS", 40)
+    text = emitted(row)
+    with pytest.raises(AssertionError, match=f"^{row.says}"):
+        run(text)
+    run(text, import_callable(row.right))
+    imported = {
+        name.name if isinstance(node, ast.Import) else node.module
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in node.names
+    }
+    own = row.wrong.partition(":")[0]
+    assert imported <= {"math", "os", "sys", "torch", "torch.nn.attention.flex_attention", own}
+
+
+def test_every_capability_has_one() -> None:
+    assert {row.capability for row in ROWS} == {one.name for one in CAPABILITIES}

@@ -1,0 +1,339 @@
+"""Interfaces: each library's signature is recognised, none refused or misread; a fault under each is caught."""
+
+from __future__ import annotations
+
+import math
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from attention_conformance.claims.examination import examine
+from attention_conformance.interfaces import INTERFACES, recognise
+from attention_conformance.interfaces.interface import parameters_of
+from attention_conformance.kernel.contract import SKIPS
+from attention_conformance.kernel.kernel import Kernel
+from attention_conformance.kernel.loading import kernel_named, kernel_of
+from attention_conformance.kernel.parameters import Account
+from attention_conformance.kernel.report import headline
+from attention_conformance.kernel.reproducer_file import file_of
+from attention_conformance.kernel.sizes import WIDTHS, Taken, describe_widths
+from generators.attention_call import Alignment, State
+from generators.attention_calls import Numbers, Sizes, tensors
+from generators.call_building import build_call
+from generators.call_space import FACTORS, NEUTRAL_PLAN, plans
+from reference_attention.errors import InvalidInput
+from tests.attention_conformance.kernel import emitted_signatures
+from tests.attention_conformance.kernel.signatures import (
+    SIGNATURES,
+    Signature,
+    attend,
+    flash_2,
+    mlx,
+    sdpa,
+    tinygrad,
+    triton,
+)
+from theorems.core.claim import Verdict
+from theorems.run.registry.lookup import statement_named
+
+CALLS = 52
+"""Of a cover of pairs of options; their lengths are those of a block or two."""
+
+
+def falsified_claims(kernel: Kernel, calls: int = CALLS, seed: int = 0, *, optional: bool = False) -> set[str]:
+    """The names of claims that some call falsifies.
+
+    Args:
+        kernel: it.
+        calls: so many.
+        seed: of the plans.
+        optional: whether calls have one option at least, every fourth of these.
+
+    Raises:
+        Refused: the kernel refuses a call.
+    """
+    under_test, found = kernel.as_implementation(), set()
+    numbered = enumerate(plans(kernel.declares, seed, 2))
+    names = [one.name for one in FACTORS if one.is_option]
+    if optional and kernel.declares & {level for one in FACTORS if one.is_option for level in one.levels.values()}:
+        numbered = (pair for pair in numbered if any(pair[1][name] != NEUTRAL_PLAN[name] for name in names))
+    step = 4 if optional else 1
+    for number, plan in islice(numbered, 0, step * calls, step):
+        lengths = plan["lengths"] if plan["lengths"] not in ("long", "decode") else "keys"
+        call = kernel.suit(build_call({**plan, "lengths": lengths}, kernel.declares, number))
+        found |= {claim.name for _, claim in examine(call, under_test) if claim.verdict is Verdict.FALSIFIED}
+    return found
+
+
+@pytest.mark.parametrize("signature", SIGNATURES.values(), ids=list(SIGNATURES))
+def test_a_right_kernel_is_neither_refused_nor_misread_nor_falsified(signature: Signature) -> None:
+    kernel = kernel_of(signature.make(attend))
+    assert kernel.interface.name == signature.interface
+    assert {*signature.claims} <= kernel.declares
+    assert falsified_claims(kernel) == set()
+
+
+@pytest.mark.parametrize("signature", SIGNATURES.values(), ids=list(SIGNATURES))
+def test_a_fault_is_caught_under_every_signature(signature: Signature) -> None:
+    assert falsified_claims(kernel_of(signature.make(signature.fault)), optional=True)
+
+
+def test_each_interface_has_a_signature_that_is_recognised() -> None:
+    # tests/attention_conformance/claims/test_further.py, test_read_signatures.py
+    others = {"merge-state", "combine", "nested", "by-name"}
+    assert {one.interface for one in SIGNATURES.values()} | {"plain"} | others == {*INTERFACES}
+    assert recognise(("x", "y", "z")).name == "plain"
+
+
+# ---- parameters --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_not_tested_is_named_and_switched_off() -> None:
+    kernel = kernel_of(SIGNATURES["flax linen"].make(attend))  # it has another default of dropout_rate
+    assert (kernel.accounts["dropout_rate"], kernel.accounts["precision"]) == (Account.NEUTRAL, Account.NOT_TESTED)
+    off = kernel.interface.neutral_values(kernel.parameters)
+    assert off == {"dropout_rate": 0.0, "deterministic": True}
+    assert "not tested, switched off: dropout_rate, deterministic; left at their defaults: " in headline(kernel)
+
+
+def test_a_module_is_known_by_its_forward_pass() -> None:
+    assert "attn_mask_type" in parameters_of(SIGNATURES["transformer-engine"].make(attend))
+
+
+ADAPTED = '''"""A kernel that has to be given a workspace."""
+
+
+def attend(q, k, v, workspace, causal=False):
+    if workspace is None:
+        raise ValueError("no workspace")
+    scores = q @ k.mT * (q.shape[-1] ** -0.5)
+    if causal:
+        scores = scores.masked_fill(~scores.new_ones(scores.shape[-2:]).tril().bool(), float("-inf"))
+    return scores.softmax(-1) @ v
+'''
+
+
+def test_where_no_interface_fits_an_adapter_is_printed_that_works_once_it_is_filled_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("workspace_kernel.py").write_text(ADAPTED)
+    with pytest.raises(InvalidInput, match=r"has to be given its parameter 'workspace', which interface flash") as said:
+        kernel_named("workspace_kernel:attend")
+    text = str(said.value).partition("\n\n")[2]
+    assert "workspace=..." in text
+    Path("my_adapter.py").write_text(text.replace("workspace=...", "workspace=object()"))
+    kernel = kernel_named("my_adapter.py:attention")
+    assert (kernel.interface.name, kernel.source) == ("sdpa", "my_adapter.py:attention")
+    assert {"causal", "default-scale"} <= kernel.declares
+    assert falsified_claims(kernel) == set()
+
+
+def test_a_file_is_a_source(tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text("def kernel(q, k, v):\n    return (q @ k.mT).softmax(-1) @ v\n")
+    assert kernel_named(f"{file}:kernel").interface.name == "plain"
+    with pytest.raises(InvalidInput, match="there is no such file"):
+        kernel_named(f"{tmp_path / 'other.py'}:kernel")
+
+
+# ---- sizes -------------------------------------------------------------------------------------------------------
+
+
+def of_sizes(test: Any) -> Any:
+    """A right kernel under PyTorch's signature that refuses what does not pass the test."""
+    right = sdpa(attend)
+
+    def kernel(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        is_causal: bool = False,
+        scale: float | None = None,
+    ) -> Any:
+        if not test(query, key, value):
+            raise ValueError("not of these sizes")
+        return right(query, key, value, attn_mask=attn_mask, is_causal=is_causal, scale=scale)
+
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("test", "taken"),
+    [
+        (lambda q, k, v: q.shape[-1] % 8 == 0 == v.shape[-1] % 8, "widths in multiples of 8"),
+        (lambda q, k, v: q.shape[-1] >= 32 and v.shape[-1] >= 32, "widths from 32"),
+        (lambda q, k, v: q.shape[-1] <= 128 >= v.shape[-1], "widths up to 128"),
+        (lambda q, k, v: q.shape[-1] in (64, 256) and v.shape == k.shape, "widths of 64, 256"),
+        (lambda q, k, v: k.shape[2] % 16 == 0, "T in multiples of 16"),
+        (lambda q, k, v: q.shape[2] == k.shape[2], "L = T"),
+        (
+            lambda q, k, v: q.shape[2] == k.shape[2] and k.shape[2] % 64 == 0 == q.shape[-1] % 16,
+            "widths in multiples of 16, L in multiples of 64, T in multiples of 64, L = T",
+        ),
+        (lambda q, k, v: all(x.is_contiguous() for x in (q, k, v)), "contiguous tensors"),
+    ],
+)
+def test_a_kernel_is_tried_at_sizes_that_it_takes(test: Any, taken: str) -> None:
+    kernel = kernel_of(of_sizes(test), "float64")
+    assert str(kernel.taken) == taken
+    assert f"it takes {taken} alone: calls are made of such" in headline(kernel)
+    assert falsified_claims(kernel) == set()
+
+
+def test_a_call_of_other_sizes_has_the_numbers_that_it_had() -> None:
+    call = tensors(Sizes(B=2, H=4, G=2, L=3, T=5, E=6, M=7), Numbers.NORMAL, seed=0)
+    call = call.replace(visible=np.eye(3, 5, dtype=bool)[None, None])
+    taken = Taken(widths=(8, 16, 64), queries=4, keys=16)
+    made = taken.fit(call)
+    assert [made.sizes[axis] for axis in "LTEM"] == [4, 16, 8, 8]
+    logits = made.query @ np.swapaxes(np.repeat(made.key, 2, axis=1), -1, -2)
+    own = call.query @ np.swapaxes(np.repeat(call.key, 2, axis=1), -1, -2)
+    assert logits[:, :, :3, :5] == pytest.approx(own)
+    assert not made.upstream[:, :, 3:].any()
+    assert taken.fit(made) is made
+    assert made.visible is not None
+    assert made.visible.any(axis=-1).all()
+
+
+@pytest.mark.parametrize(
+    ("widths", "said"),
+    [
+        (tuple(w for w in WIDTHS if w % 8 == 0 and w <= 128), "in multiples of 8 up to 128"),
+        (tuple(w for w in WIDTHS if 16 <= w <= 128), "from 16 up to 128"),
+        ((64, 256), "of 64, 256"),
+    ],
+)
+def test_widths_in_words(widths: tuple[int, ...], said: str) -> None:
+    assert describe_widths(widths) == said
+
+
+# ---- contracts ---------------------------------------------------------------------------------------------------
+
+
+def test_alignment_by_which_is_longer_is_found_out() -> None:
+    kernel = kernel_of(mlx(attend))
+    assert kernel.alignment is Alignment.BY_LONGER
+    assert "aligned at the bottom-right, with more queries than keys at the top-left" in headline(kernel)
+    assert [Alignment.BY_LONGER.diagonal(*pair) for pair in ((3, 5), (5, 3), (4, 4))] == [2, 0, 0]
+
+
+def test_a_scale_that_nobody_can_give_is_found_out() -> None:
+    kernel = kernel_of(tinygrad(attend))
+    assert kernel.fixed_scale
+    assert "its scale is 1/√E, and no parameter says otherwise" in headline(kernel)
+    weights = kernel.weights(np.array([[[1.0, 0.0, 2.0], [0.0, 1.0, 1.0]]]), np.array([[[1.0, 2.0, 0.5]]]))
+    due = np.exp([2.0, 2.5])
+    assert weights[0, 0] == pytest.approx(due / due.sum())
+
+
+def test_log_sum_exps_that_are_padded_are_cut() -> None:
+    kernel = kernel_of(flash_2(attend))
+    assert kernel.lse_multiple == 128
+    assert "its log-sum-exps are padded to multiples of 128 rows" in headline(kernel)
+
+
+def skipping(share: float, declared: float) -> Any:
+    """Weights below a share of the largest are left out, and as much as that is declared."""
+
+    def kernel(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        logits = query @ keys.mT
+        below = logits - logits.amax(dim=-1, keepdim=True) < math.log(share)
+        return logits.masked_fill(below, -torch.inf).softmax(dim=-1) @ values
+
+    setattr(kernel, SKIPS, declared)
+    return kernel
+
+
+def test_weights_are_left_out_as_far_as_that_is_declared() -> None:
+    kernel = kernel_of(skipping(2.0**-12, 2.0**-12), "float64")
+    assert "weights below 0.00024 of the largest may be left out, as it declares" in headline(kernel)
+    assert falsified_claims(kernel) == set()
+    assert "output-is-attention" in falsified_claims(kernel_of(skipping(2.0**-6, 2.0**-12), "float64"))
+    assert "output-is-attention" in falsified_claims(kernel_of(skipping(2.0**-12, 0.0), "float64"))
+
+
+def under_sdpa(change: Any = lambda output, options: output, **fixed: Any) -> Kernel:
+    """PyTorch's signature with a core that has some options fixed, and its output changed."""
+
+    def core(*given: Any, **options: Any) -> Any:
+        output, lse = attend(*given, **options | fixed)
+        return change(output, options), lse
+
+    return kernel_of(sdpa(core))
+
+
+@pytest.mark.parametrize("empty", ["zeros", "mean"])
+def test_rows_that_see_nothing_follow_a_convention(empty: str) -> None:
+    kernel = under_sdpa(empty=empty)
+    call = tensors(Sizes(B=2, H=2, G=2, L=4, T=4, E=8, M=8), Numbers.NORMAL, seed=0)
+    call = call.replace(visible=np.tri(4, k=-1, dtype=bool))
+    claims = {claim.name: claim for _, claim in examine(call, kernel.as_implementation())}
+    assert {claim.verdict for claim in claims.values()} == {Verdict.UPHELD}
+    assert claims["rows-that-see-nothing"].branch == empty
+
+
+def test_rows_that_see_nothing_and_follow_none_are_falsified() -> None:
+    kernel = under_sdpa(lambda output, options: output if options["mask"] is None else output * 0.9, empty="mean")
+    assert "rows-that-see-nothing" in falsified_claims(kernel, optional=True)
+
+
+def of_noise(at_all_times: bool) -> Any:
+    """flash-attn's signature; the order of sums, an ulp or so, is another every time, unless it is deterministic."""
+
+    def kernel(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, deterministic: bool = False) -> Tensor:
+        output = attend(*(x.transpose(1, 2) for x in (q, k, v)), scale=1.0, causal=causal)[0].transpose(1, 2)
+        if deterministic and not at_all_times:
+            return output
+        return output * (1 + 2.0**-52 * torch.randint(2, output.shape, dtype=output.dtype))
+
+    return kernel
+
+
+@pytest.mark.parametrize("at_all_times", [False, True])
+def test_sums_may_be_in_another_order_unless_a_kernel_is_asked_to_be_deterministic(at_all_times: bool) -> None:
+    kernel = kernel_of(of_noise(at_all_times), "float64")
+    call = tensors(Sizes(B=2, H=2, G=2, L=4, T=4, E=8, M=8), Numbers.NORMAL, seed=0).replace(state=State.TWICE)
+    claims = [claim for _, claim in examine(call, kernel.as_implementation())]
+    assert "same-bits" in {claim.name for claim in claims}
+    wrong = {claim.name for claim in claims if claim.verdict is Verdict.FALSIFIED}
+    assert wrong == ({"same-bits"} if at_all_times else set())
+
+
+def test_blocks_of_a_tutorial() -> None:
+    kernel = kernel_of(triton(attend))
+    assert (kernel.taken.widths, kernel.taken.keys, kernel.taken.equal) == ((16, 32, 64, 128, 256), 64, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "options"),
+    [
+        ("mlx", "scale", {"causal": True, "scale": 0.5}),
+        ("keras", "softcap", {"softcap": 2.0, "visible": np.tri(3, 5, dtype=bool)}),
+        ("mistral", "boolean-mask", {"visible": np.tri(3, 5, dtype=bool)}),
+        ("jax", "window", {"window": (0, 1)}),
+        ("flash", "log-sum-exp", {"log_sum_exp": True, "scale": 0.5}),
+    ],
+)
+def test_an_emitted_test_fails_on_the_fault_and_passes_on_a_right_kernel(
+    name: str, capability: str, options: dict[str, Any]
+) -> None:
+    source = f"{emitted_signatures.__name__}:{name}"
+    under_test = kernel_named(source, "float64").as_implementation()
+    call = tensors(Sizes(B=2, H=4, G=2, L=3, T=5, E=8, M=8), Numbers.NORMAL, seed=0).replace(**options)
+    line, test, no_test = under_test.explained(statement_named(f"kernel-{capability}"), call, under_test)
+    assert line
+    assert not no_test
+    namespace: dict[str, Any] = {"__name__": "emitted"}
+    exec(file_of(source, [test], "test_mine.py"), namespace)
+    (function,) = (one for key, one in namespace.items() if key.startswith("test_"))
+    with pytest.raises(AssertionError):
+        function()
+    namespace["kernel"] = emitted_signatures.RIGHT[name]
+    function()

@@ -1,0 +1,432 @@
+"""An attention kernel as an implementation: its numbers, its rounding, which statements it meets, who is caught."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import strategies as st
+
+import attention_conformance.kernel.points
+import theorems.run.verify
+from attention_conformance.interfaces import ALWAYS
+from attention_conformance.kernel.check import assert_kernel, verify_kernel
+from attention_conformance.kernel.layout import LAYOUTS, Layout
+from attention_conformance.kernel.loading import kernel_named, kernel_of
+from attention_conformance.kernel.report import headline, hints, precision_hint, scale_hint
+from examples import kernels
+from examples.real_faults.attention import tiled, tiled_sdpa
+from generators.case import Case
+from reference_attention import risk as reference
+from reference_attention.errors import InvalidInput
+from reference_attention.losses import LOSSES
+from reference_attention.problem import Problem
+from tests.attention_conformance.kernel import wrong_kernels
+from tests.theorems.rounding.nasty_problems import PROBLEMS, points_of, ratio
+from tests.theorems.rounding.test_attention_at import truths
+from tests.theorems.token_selection.path_cases import random_cases
+from theorems.bounded import Bounded
+from theorems.core.check import check
+from theorems.core.claim import Claim, Form, Verdict, at_least
+from theorems.core.implementation import REFERENCE
+from theorems.core.on_kernel import (
+    KERNEL_UNTOUCHED,
+    SVM_ONLY,
+    OnKernel,
+    record_calls,
+)
+from theorems.core.statement import Statement
+from theorems.rounding.attention_at import AttentionAt
+from theorems.rounding.weights_under_test import weights_of
+from theorems.run.registry.lookup import statement_named
+from theorems.run.registry.suite import on_a_kernel, statements
+from theorems.run.unit import Unit
+from theorems.run.verify import draw_cases, verify_generated
+
+TOUCHING = on_a_kernel()
+NOT_TOUCHING = {id: one.kernel.says for id, one in statements().items() if one.kernel and not one.kernel.called}
+
+DTYPES = ("float64", "float32")
+RIGHT = (kernels.handwritten, kernels.pytorch_sdpa, kernels.pytorch_multihead, kernels.online)
+FAST = {"lemma-1": 2, "lemma-3": 8, "lemma-4": 6, "lemma-5": 6, "lemma-6": 2, "lemma-14": 6, "theorem-2": 1}
+"""Examples per statement here; ``theorems verify --attention … --examples 1000`` tries more."""
+
+
+@pytest.fixture
+def _no_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(theorems.run.verify, "SHRINKING_CALLS", 0)
+
+
+# ---- numbers ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kernel", RIGHT, ids=lambda kernel: kernel.__name__)
+@pytest.mark.parametrize("batch", [(), (3,), (2, 3)])
+def test_weights_risk_and_gradient_are_the_references(kernel: Any, batch: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(1)
+    keys, scores, p = rng.normal(size=(2, 4, 3)), rng.normal(size=(2, 4)), rng.normal(size=(*batch, 3))
+    seen = kernel_of(kernel).as_implementation()
+    for loss in LOSSES.values():
+        ours, theirs = (f(keys, scores, loss, p) for f in (seen.scaled_gradient, reference.scaled_gradient))
+        for found in (ours, theirs):
+            assert np.shape(found.log_scale) == batch
+            assert found.direction.shape == p.shape
+        absolute = [np.exp(found.log_scale)[..., None] * found.direction for found in (ours, theirs)]
+        np.testing.assert_allclose(*absolute, rtol=1e-12, atol=1e-14)
+        values = [f(keys, scores, loss, p) for f in (seen.risk, reference.risk)]
+        assert np.shape(values[0]) == batch
+        np.testing.assert_allclose(*values, rtol=1e-13)
+    np.testing.assert_allclose(seen.weights(keys, p), reference.softmax_weights(keys, p), rtol=1e-12)
+
+
+def test_stacked_problems_and_blocks_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(2)
+    keys, scores, p = rng.normal(size=(5, 2, 4, 3)), rng.normal(size=(5, 2, 4)), rng.normal(size=(5, 3))
+    seen, loss = kernel_of(kernels.handwritten).as_implementation(), LOSSES["logistic"]
+    whole = seen.scaled_gradient(keys, scores, loss, p)
+    single = [seen.scaled_gradient(keys[b], scores[b], loss, p[b]) for b in range(5)]
+    monkeypatch.setattr(attention_conformance.kernel.points, "ENTRIES", 1)
+    pieces = seen.scaled_gradient(keys, scores, loss, p)
+    for b in range(5):
+        for found in (whole, pieces):
+            expected = np.exp(single[b].log_scale) * single[b].direction
+            np.testing.assert_allclose(np.exp(found.log_scale[b]) * found.direction[b], expected, rtol=1e-12)
+    np.testing.assert_array_equal(seen.weights(keys, p)[3], seen.weights(keys[3], p[3]))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_units_of_keys_and_scores_do_not_matter(dtype: str) -> None:
+    """Powers of two are taken out before the kernel is called, so that float32 neither over- nor underflows."""
+    rng = np.random.default_rng(3)
+    keys, scores, p = rng.normal(size=(2, 4, 3)), rng.normal(size=(2, 4)), rng.normal(size=3)
+    seen, loss = kernel_of(kernels.handwritten, dtype).as_implementation(), LOSSES["correlation"]
+    right = seen.scaled_gradient(keys, scores, loss, p)
+    other = seen.scaled_gradient(keys * 2.0**200, scores * 2.0**-300, loss, p * 2.0**-200)
+    np.testing.assert_array_equal(other.direction, right.direction)
+    assert other.log_scale == pytest.approx(right.log_scale - 100 * np.log(2), abs=1e-12)
+
+
+def test_a_slope_that_float32_cannot_hold() -> None:
+    keys, p, loss = np.array([[[1.0], [0.0]]]), np.array([0.5]), LOSSES["exponential"]
+    for shift in (400.0, -400.0):
+        scores = np.array([[1.0, 0.0]]) + shift
+        found = kernel_of(kernels.handwritten, "float32").as_implementation().scaled_gradient(keys, scores, loss, p)
+        expected = reference.scaled_gradient(keys, scores, loss, p)
+        assert np.isfinite(found.direction).all()
+        assert found.log_norm == pytest.approx(expected.log_norm, abs=1e-3)
+
+
+# ---- rounding --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "kernel", [kernels.handwritten, kernels.pytorch_sdpa, kernels.online], ids=lambda k: k.__name__
+)
+def test_rounding_bounds_against_ball_arithmetic(kernel: Any, dtype: str) -> None:
+    seen = kernel_of(kernel, dtype)
+    under_test = seen.as_implementation()
+    of_weights, of_gradient, without = [], [], []
+    for problem in PROBLEMS[:6]:
+        at = AttentionAt(problem, points_of(problem, m=8), seen.eps)
+        truth = truths(problem, at)
+        weights, gradient = weights_of(at, under_test, "x"), at.gradient_of(under_test, "x")
+        of_weights.append(used_of(weights, truth["weights"]))
+        of_gradient.append(used_of(gradient, truth["gradient"]))
+        without.append(used_of(Bounded(gradient.value, 2 * at.gradient.error), truth["gradient"]))
+    assert 1e-3 < max(of_weights) <= 1
+    assert 1e-4 < max(of_gradient) <= 1
+    assert max(without) > 1  # what careful float64 loses does not cover it
+
+
+def used_of(found: Bounded, truth: Any) -> float:
+    """The largest part of its error that a number is off by."""
+    off = np.array([abs(float(x.mid())) for x in (np.array(truth, dtype=object) - found.value).ravel()])
+    return ratio(off.reshape(found.shape), found.error)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_noise_far_above_the_gradient_is_no_violation(dtype: str) -> None:
+    """Two equal keys with different scores and a third one far below: ∇L = e^{−hundreds}, a kernel reports 1e-17."""
+    problems = [
+        Problem(np.array([[[-1.0], [-1.0], [0.0]]]), np.array([[-2.0, -3.0, 0.0]])),
+        Problem(np.array([[[0.0, 0.0], [-1.0, 0.0]], [[0.0, 0.0], [3.0, -2.0]]]), np.array([[2.0, 2.0], [1.0, 0.0]])),
+    ]
+    under_test = kernel_of(kernels.pytorch_sdpa, dtype).as_implementation()
+    for problem in problems:
+        for id in ("lemma-1", "lemma-3", "lemma-6"):
+            outcome = check(statement_named(id), Case(problem), under_test)
+            assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+
+@pytest.mark.parametrize("score", [-100.0, 400.0])
+def test_slopes_beyond_float32_are_allowed_for(score: float) -> None:
+    """e^{100} and e^{−400}: the power of two that is taken out of a kernel's slope is taken out of its bound."""
+    problem = Problem(
+        np.array([[[1.0, 0.5], [0.0, 1.0], [-1.0, 0.25]]]), score + np.array([[0.0, 1.0, 0.5]]), LOSSES["exponential"]
+    )
+    under_test = kernel_of(kernels.handwritten, "float32").as_implementation()
+    for id in ("lemma-1", "lemma-3"):
+        outcome = check(statement_named(id), Case(problem), under_test)
+        assert outcome.verdict is Verdict.UPHELD, outcome.reason
+    wrong = kernel_of(wrong_kernels.detached_normaliser, "float32").as_implementation()
+    assert check(statement_named("lemma-1"), Case(problem), wrong).verdict is Verdict.FALSIFIED
+
+
+def test_an_infinite_tolerance_does_not_hide_a_violation() -> None:
+    left, right, rounding = [-np.inf, 0.0], [0.0, 1.0], [np.inf, 0.0]
+    claim = at_least("hidden", Form.EFFECTIVE, left, right, rounding=rounding, why="rounding")
+    assert claim.verdict is Verdict.FALSIFIED
+    assert claim.slack == -1.0
+
+
+# ---- layouts ---------------------------------------------------------------------------------------------
+
+
+def rank_three_only(query: Any, keys: Any, values: Any) -> Any:
+    return torch.bmm(torch.softmax(torch.bmm(query, keys.transpose(1, 2)), dim=-1), values)
+
+
+def square_only(query: Any, keys: Any, values: Any) -> Any:
+    assert values.shape == keys.shape, "values must be as wide as keys"
+    return kernels.handwritten(query, keys, values)
+
+
+def both(query: Any, keys: Any, values: Any) -> Any:
+    return rank_three_only(query, keys, values) if values.shape == keys.shape else None
+
+
+def single_only(query: Any, keys: Any, values: Any) -> Any:
+    if query.dtype != torch.float32:
+        raise TypeError("float32 only")
+    return kernels.handwritten(query, keys, values)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "layout"),
+    [
+        (kernels.handwritten, Layout(4, False)),
+        (square_only, Layout(4, True)),
+        (rank_three_only, Layout(3, False)),
+        (both, Layout(3, True)),
+    ],
+)
+def test_layouts_are_found_and_agree(kernel: Any, layout: Layout) -> None:
+    seen = kernel_of(kernel)
+    assert seen.layout == layout
+    assert layout in LAYOUTS
+    assert {r.verdict for r in verify_kernel(kernel, statements=["lemma-3", "lemma-4"], examples=3)} == {Verdict.UPHELD}
+
+
+def test_float64_if_the_kernel_takes_it() -> None:
+    assert kernel_of(kernels.handwritten).dtype == "float64"
+    assert kernel_of(kernels.handwritten, "float32").dtype == "float32"
+    assert kernel_of(single_only).dtype == "float32"
+    assert kernel_of(single_only).eps == 2.0**-23
+
+
+def test_an_interface_is_recognised_by_its_parameters() -> None:
+    sdpa = torch.nn.functional.scaled_dot_product_attention
+    seen = {kernel: kernel_of(kernel) for kernel in (sdpa, tiled, tiled_sdpa, kernels.handwritten)}
+    assert [found.interface.name for found in seen.values()] == ["sdpa", "flash", "sdpa", "plain"]
+    assert seen[sdpa].parameters == seen[tiled_sdpa].parameters
+    assert {"causal", "boolean-mask", "grouped-heads", "hidden-keys", "empty-rows"} <= seen[sdpa].declares
+    assert {"window", "softcap", "log-sum-exp", "grouped-heads"} <= seen[tiled].declares
+    assert seen[kernels.handwritten].declares == {*ALWAYS}
+    assert [str(seen[kernel].alignment) for kernel in (sdpa, tiled)] == ["top-left", "bottom-right"]
+    with pytest.raises(InvalidInput, match=r"--interface: 'torch' is not one of merge-state, .*, nested, by-name\."):
+        kernel_of(sdpa, interface="torch")
+
+
+def test_the_scale_is_one_for_the_statements_of_the_papers() -> None:
+    sdpa = torch.nn.functional.scaled_dot_product_attention
+    for kernel in (sdpa, tiled, lambda query, keys, values, *, scale=None: sdpa(query, keys, values, scale=scale)):
+        assert "scale" in kernel_of(kernel).declares
+        assert not scale_hint(kernel_of(kernel))
+
+
+def test_what_travels_to_another_process() -> None:
+    seen = kernel_named("torch.nn.functional:scaled_dot_product_attention", "float32").as_implementation()
+    unit = pickle.loads(pickle.dumps(Unit("lemma-3", 2, 0, under_test=seen)))
+    there, here = unit.under_test.kernel, seen.kernel
+    for name in ("name", "interface", "parameters", "declares", "dtype", "computes_in", "alignment", "layout"):
+        assert getattr(there, name) == getattr(here, name)
+    assert unit.under_test.weights.__self__.kernel is there
+    first, second = unit.run(lambda done: None), Unit("lemma-3", 2, 0, under_test=seen).run(lambda done: None)
+    assert first.claims == second.claims
+
+
+def test_auto_finds_float32_inside() -> None:
+    seen = kernel_of(wrong_kernels.float32_inside)
+    assert (seen.dtype, seen.computes_in) == ("float32", "float32")
+    assert kernel_of(wrong_kernels.float32_inside, "auto").computes_in == "float32"
+    insisted = kernel_of(wrong_kernels.float32_inside, "float64")
+    assert (insisted.dtype, insisted.computes_in) == ("float64", "float64")
+
+
+@pytest.mark.parametrize("kernel", [wrong_kernels.detached, wrong_kernels.blind], ids=lambda kernel: kernel.__name__)
+def test_without_a_backward_pass_is_a_mode(kernel: Any) -> None:
+    """What needs none is checked; nothing is claimed of gradients, and a statement about them is not applicable."""
+    seen = kernel_of(kernel)
+    assert seen.differentiable == (kernel is wrong_kernels.blind)
+    verdicts = [r.verdict for r in verify_kernel(kernel, statements=["kernel-output", "kernel-gradients"], examples=8)]
+    if kernel is wrong_kernels.detached:
+        assert verdicts == [Verdict.UPHELD, Verdict.NOT_APPLICABLE]
+        assert "without a backward pass: its gradients are not checked" in headline(seen)
+    else:
+        assert verdicts == [Verdict.FALSIFIED, Verdict.FALSIFIED]
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_in_half_precision_the_papers_statements_say_nothing_and_capabilities_do(dtype: str) -> None:
+    results = verify_kernel(tiled_sdpa, statements=["lemma-3", "kernel-exact-weights"], examples=3, dtype=dtype)
+    assert [result.verdict for result in results] == [Verdict.NOT_APPLICABLE, Verdict.UPHELD]
+    assert f"the bounds of {dtype} say nothing of it" in results[0].reason
+
+
+# ---- right and wrong kernels -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kernel", RIGHT, ids=lambda kernel: kernel.__name__)
+def test_right_kernels_are_upheld(kernel: Any, dtype: str) -> None:
+    for id, examples in FAST.items():
+        (result,) = verify_kernel(kernel, statements=[id], examples=examples, dtype=dtype)
+        assert result.verdict is Verdict.UPHELD, result.reason
+        assert result.touched
+
+
+@pytest.mark.usefixtures("_no_shrinking")
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kernel", wrong_kernels.CAUGHT, ids=lambda kernel: kernel.__name__)
+def test_wrong_kernels_are_caught(kernel: Any, dtype: str) -> None:
+    """The table in what is raised has the verdict of ``verify_kernel``, so that one run shows both."""
+    # Keys of more than 64 coordinates are one case in twenty or so.
+    examples = 40 if kernel is wrong_kernels.first_64_dimensions else 20
+    with pytest.raises(AssertionError, match=r"(?m)^ *lemma-3 .* falsified "):
+        assert_kernel(kernel, statements=["lemma-3"], examples=examples, dtype=dtype)
+
+
+@pytest.mark.usefixtures("_no_shrinking")
+def test_float32_inside_is_wrong_in_float64_and_right_in_float32() -> None:
+    verdicts = [
+        verify_kernel(wrong_kernels.float32_inside, statements=["lemma-3"], examples=8, dtype=dtype)[0].verdict
+        for dtype in DTYPES
+    ]
+    assert verdicts == [Verdict.FALSIFIED, Verdict.UPHELD]
+
+
+def test_the_scale_of_a_wrong_kernel_is_named() -> None:
+    assert "1, 0.5, 0.25 in 1, 4, 16 dimensions = 1/√d" in scale_hint(kernel_of(wrong_kernels.scaled_by_root_d))
+    assert "1.01, 1.01, 1.01" in scale_hint(kernel_of(wrong_kernels.warm))
+    for other in (wrong_kernels.sigmoid_normalised, wrong_kernels.last_token_masked, kernels.online):
+        assert not scale_hint(kernel_of(other))
+
+
+def test_digits_of_float32_are_named() -> None:
+    assert "--dtype float32" in precision_hint(kernel_of(wrong_kernels.float32_inside, "float64"))
+    assert not precision_hint(kernel_of(wrong_kernels.float32_inside, "float32"))
+    for right in RIGHT:
+        assert not hints(kernel_of(right))
+
+
+def test_a_kernel_that_breaks_down_later_is_inconclusive() -> None:
+    def small_only(query: Any, keys: Any, values: Any) -> Any:
+        if len(query) > 2:
+            raise RuntimeError("no batches beyond two")
+        return kernels.handwritten(query, keys, values)
+
+    (result,) = verify_kernel(small_only, statements=["lemma-3"], examples=2)
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "no batches beyond two" in result.reason
+
+
+# ---- which statements are about a kernel -----------------------------------------------------------------
+
+
+def test_every_statement_is_about_a_kernel_or_says_why_not() -> None:
+    uses = [one.kernel for one in statements().values()]
+    assert all(use is not None and use.says for use in uses)
+    assert len({use.turn for use in uses if use and use.called}) == len(TOUCHING)
+
+
+class Watch:
+    """The reference as a kernel whose calls are seen."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+        def seen(name: str) -> Any:
+            def call(*given: Any) -> Any:
+                self.calls.append(name)
+                return getattr(REFERENCE, name)(*given)
+
+            return call
+
+        names = ("weights", "risk", "scaled_gradient")
+        kernel = kernel_of(kernels.handwritten)
+        self.implementation = OnKernel("watched", kernel=kernel, **{name: seen(name) for name in names})
+
+
+@pytest.mark.parametrize("id", TOUCHING)
+def test_those_that_touch_the_kernel_do(id: str) -> None:
+    watch = Watch()
+    result = verify_generated(id, 2, 0, watch.implementation)
+    assert set(watch.calls) == set(result.touched)
+    assert result.touched
+
+
+@pytest.mark.parametrize("id", [id for id, why in NOT_TOUCHING.items() if why == SVM_ONLY.says])
+def test_those_about_the_svm_alone_do_not(id: str) -> None:
+    watch = Watch()
+    case = draw_cases(statement_named(id), 2, 0)[0]
+    outcome = check(statement_named(id), case, watch.implementation)
+    assert not watch.calls
+    assert outcome.verdict is Verdict.NOT_APPLICABLE
+    assert outcome.reason == KERNEL_UNTOUCHED
+
+
+@pytest.mark.parametrize("id", NOT_TOUCHING)
+def test_those_that_do_not_touch_it_are_not_applicable_and_call_nothing(id: str) -> None:
+    watch = Watch()
+    result = verify_generated(id, 50, 0, watch.implementation)
+    assert not watch.calls
+    assert result.verdict is Verdict.NOT_APPLICABLE
+    assert NOT_TOUCHING[id] in result.reason
+
+
+def test_a_claim_made_before_the_kernel_is_called_is_not_its_merit() -> None:
+    """Theorem 2 certifies its SVM first; a kernel's report does not count that."""
+    (case,) = random_cases(1, equal=True)
+    on_kernel = check(statement_named("theorem-2"), case, Watch().implementation.replace("k", textbook_eps=2.0**-52))
+    assert "svm-is-optimal" not in {claim.name for claim in on_kernel.claims}
+    assert "svm-is-optimal" in {claim.name for claim in check(statement_named("theorem-2"), case, REFERENCE).claims}
+
+
+def test_a_statement_that_calls_nothing_is_not_upheld_but_falsified_if_it_is() -> None:
+    case, watch = random_cases(1, equal=True)[0], Watch()
+    for slack, verdict in ((1.0, Verdict.NOT_APPLICABLE), (-1.0, Verdict.FALSIFIED)):
+
+        def conclusion(_case: Case, _under_test: Any, slack: float = slack) -> Iterator[Claim]:
+            yield Claim("silent", Form.EXACT, slack, 0.0, "exact")
+
+        silent = Statement("silent", "", "", (), st.nothing, conclusion, "", iter)  # type: ignore[arg-type]
+        assert check(silent, case, watch.implementation).verdict is verdict
+
+
+def test_the_reference_is_not_watched() -> None:
+    same, calls = record_calls(REFERENCE)
+    assert same is REFERENCE
+    assert not calls
+
+
+def test_a_kernel_keeps_no_array_that_may_change() -> None:
+    seen = kernel_of(kernels.handwritten).as_implementation()
+    keys, p = np.array([[[1.0], [0.0]]]), np.array([1.0])
+    before = seen.weights(keys, p)
+    keys[0, 0, 0] = 1.5
+    assert seen.weights(keys, p)[0, 0] > before[0, 0]

@@ -1,0 +1,129 @@
+"""``theorems verify --attention``: what it takes, refuses, prints and writes."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.attention_conformance.kernel import wrong_kernels
+from theorems.command.app import main as whole_command
+from theorems.run.registry.suite import on_a_kernel, statements
+
+TOUCHING = on_a_kernel()
+NOT_TOUCHING = {id: one.kernel.says for id, one in statements().items() if one.kernel and not one.kernel.called}
+
+SDPA = "torch.nn.functional:scaled_dot_product_attention"
+
+
+def main(arguments: list[str]) -> int:
+    """The command in this process, which is quicker; tests/theorems/run/test_apart.py has the others."""
+    inside = ["--no-isolate", *(["--jobs", "1"] if "--jobs" not in arguments else [])]
+    return whole_command([*arguments, *inside] if arguments[0] in ("verify", "report") else arguments)
+
+
+@pytest.fixture(autouse=True)
+def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (["--attention", "kernel"], "is not MODULE:CALLABLE"),
+        (["--attention", "no_such_module_anywhere:kernel"], "does not import, ModuleNotFoundError"),
+        (["--attention", "broken_module:kernel"], "does not import, ZeroDivisionError"),
+        (["--attention", "here.py:kernel"], "here.py: there is no such file; give a Python file"),
+        (["--attention", "math:no_such_thing"], "'math' has no 'no_such_thing'"),
+        (["--attention", "math:pi"], "is of type float and cannot be called"),
+        (["--attention", "torch.nn:MultiheadAttention"], "is a class; give a function"),
+        (["--attention", SDPA, "--dtype", "float8"], "is not one of auto, float64, float32, bfloat16, float16"),
+        (
+            ["--attention", f"{wrong_kernels.__name__}:other_dtype", "--dtype", "float64"],
+            "returned float16 for float64",
+        ),
+        (["--dtype", "float32"], "give the kernel with --attention"),
+        *(
+            (["--attention", f"{wrong_kernels.__name__}:{k.__name__}"], word)
+            for k, word in wrong_kernels.REFUSED.items()
+        ),
+    ],
+)
+def test_bad_kernels_are_one_sentence(given: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("broken_module.py").write_text("1 / 0\n")
+    assert main(["verify", "lemma-3", *given]) == 2
+    printed = capsys.readouterr()
+    assert not printed.out
+    assert says in printed.err
+    assert printed.err.count("\n") == 1
+
+
+def test_a_right_kernel_in_two_processes(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--attention", SDPA, "--dtype", "float32", "--examples", "2", "--jobs", "2", "--json", "report.json"]
+    assert whole_command(["verify", "lemma-3", "lemma-4", "lemma-10", "theorem-1", *given]) == 0
+    printed = capsys.readouterr().out
+    assert f"attention kernel {SDPA}: interface sdpa, float32" in printed
+    report = json.loads(Path("report.json").read_text())
+    assert report["implementation"] == SDPA
+    assert report["kernel"]["dtype"] == "float32"
+    assert report["kernel"]["interface"] == "sdpa"
+    verdicts = {one["id"]: (one["verdict"], bool(one["touched"])) for one in report["statements"]}
+    untouched = ("not-applicable", False)
+    upheld = ("upheld", True)
+    assert verdicts == {"lemma-3": upheld, "lemma-4": upheld, "lemma-10": untouched, "theorem-1": untouched}
+    for id in ("lemma-10", "theorem-1"):
+        assert NOT_TOUCHING[id][:20] in " ".join(printed.split())
+
+
+def test_nothing_that_touches_it_is_no_pass() -> None:
+    assert main(["verify", "lemma-10", "--attention", SDPA]) == 3
+
+
+def test_on_data(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", "lemma-3", "lemma-4", "--data", "figure-1c", "--attention", SDPA]) == 0
+    assert "separable" in capsys.readouterr().out
+
+
+def test_a_wrong_kernel_is_falsified_reproduced_and_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    source = f"{wrong_kernels.__name__}:scaled_by_root_d"
+    assert whole_command(["verify", "lemma-3", "--attention", source, "--examples", "10", "--out", "failing"]) == 1
+    printed = capsys.readouterr().out
+    assert "1, 0.5, 0.25 in 1, 4, 16 dimensions = 1/√d" in printed
+    line = re.search(r"Reproduce with: theorems (.*)", printed)
+    assert line
+    assert line[1].endswith(f"--attention {source} --dtype float64")
+    assert main(line[1].split()) == 1
+
+
+def test_a_module_of_the_working_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend("")  # restores sys.path afterwards
+    (tmp_path / "kernel_of_mine.py").write_text(
+        "import torch\n\n\nclass Softmax(torch.nn.Module):\n"
+        "    def forward(self, q, k, v):\n        return torch.softmax(q @ k.mT, -1) @ v\n\n\n"
+        "class Models:\n    first = Softmax()\n"
+    )
+    assert main(["verify", "lemma-3", "--attention", "kernel_of_mine:Models.first", "--examples", "2"]) == 0
+
+
+@pytest.mark.parametrize("name", ["theorems.py", "generators.py", "reference_attention/__init__.py"])
+def test_a_file_that_hides_a_package_is_one_sentence(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    (tmp_path / "attention.py").write_text("def attend(q, k, v):\n    return v\n")
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("")
+    assert main(["verify", "lemma-3", "--attention", "attention:attend"]) == 2
+    printed = capsys.readouterr().err
+    assert f"{tmp_path / name} hides the package {name.partition('/')[0].removesuffix('.py')!r}" in printed
+    assert printed.count("\n") == 1
+    assert str(tmp_path) not in sys.path
+
+
+def test_the_options_are_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["verify", "--help"])
+    assert "--attention" in capsys.readouterr().out
+    assert len(TOUCHING) >= 7

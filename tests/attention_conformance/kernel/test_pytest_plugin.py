@@ -1,0 +1,151 @@
+"""The fixtures of the pytest plugin in a stranger's suite, in a child of this process or in one of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from attention_conformance.interfaces import ALWAYS
+from attention_conformance.kernel import check, report  # noqa: F401 - with torch: once, and not in every child
+from tests.forked import in_a_fork
+from tests.places import ROOT
+from theorems.run.registry.suite import capabilities, on_a_kernel
+
+KERNELS = """
+import torch
+
+def right(q, k, v):
+    return torch.softmax(q @ k.transpose(-2, -1), dim=-1) @ v
+
+def wrong(q, k, v):
+    return right(q / q.shape[-1] ** 0.5, k, v)
+"""
+
+
+PLUGIN = ("-p", "max_margin_theorems.pytest_plugin", "-p", "no:cacheprovider")
+"""As an installed package would bring it."""
+
+
+def suite(folder: Path, test: str, config: str) -> None:
+    """Write a suite of one file."""
+    (folder / "my_kernels.py").write_text(KERNELS)
+    (folder / "test_mine.py").write_text(test)
+    (folder / "pytest.ini").write_text(f"[pytest]\npythonpath = .\n{config}")
+
+
+def run(tmp_path: Path, test: str, *options: str, config: str = "") -> subprocess.CompletedProcess[str]:
+    """The outcome of ``pytest`` on a suite of one file, forked: it finds torch and the package imported."""
+    suite(tmp_path, test, config)
+    given = [*PLUGIN, f"--rootdir={tmp_path}", *options]
+    return in_a_fork(lambda: pytest.main(given), tmp_path, {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"})
+
+
+def run_anew(tmp_path: Path, test: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """As :func:`run`, in a process that has imported nothing."""
+    suite(tmp_path, test, "")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "pytest", *PLUGIN, *options]
+    return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
+
+
+ALL = (
+    "import my_kernels\n\ndef test_attention_is_softmax(max_margin_theorems):\n    max_margin_theorems(my_kernels.{})\n"
+)
+EACH = "import my_kernels\n\ndef test_attention(max_margin_theorem):\n    max_margin_theorem(my_kernels.{})\n"
+
+
+def test_two_lines_pass_for_a_right_kernel(tmp_path: Path) -> None:
+    done = run_anew(tmp_path, ALL.format("right"), "--max-margin-examples", "2")
+    assert done.returncode == 0, done.stdout
+    assert "1 passed" in done.stdout
+
+
+def test_two_lines_fail_for_a_wrong_one_with_a_readable_case(tmp_path: Path) -> None:
+    text = ALL.format("wrong").replace("wrong)", "wrong, statements=['lemma-3'], examples=10)")
+    done = run(tmp_path, text)
+    assert done.returncode == 1
+    for said in ("AssertionError", "lemma-3", "falsified", "the smallest failing case found", "1/√d", "assert_kernel("):
+        assert said in done.stdout
+
+
+def test_one_test_per_statement(tmp_path: Path) -> None:
+    done = run(tmp_path, EACH.format("right"), "--max-margin-examples", "1", "-v")
+    assert done.returncode == 0, done.stdout
+    assert "test_attention[lemma-3] PASSED" in done.stdout
+    assert "test_attention[kernel-output] PASSED" in done.stdout
+    assert "test_attention[kernel-causal] SKIPPED" in done.stdout
+    always = len(ALWAYS) + len(on_a_kernel())
+    assert f"{always} passed, {len(capabilities()) - len(ALWAYS)} skipped" in done.stdout
+
+
+DECORATED = """
+import my_kernels
+from max_margin_theorems import parametrize_with_statements
+
+@parametrize_with_statements({}, examples=1)
+def test_attention(check):
+    check()
+"""
+
+
+def test_the_decorator_makes_a_test_of_each_statement_that_is_asked(tmp_path: Path) -> None:
+    """What the kernel does not declare is not among them."""
+    alone = DECORATED.format("my_kernels.right").replace(", examples=1", "")
+    done = run(tmp_path, alone, "--collect-only", "-q", "--strict-markers")
+    found = [line.partition("[")[2].rstrip("]") for line in done.stdout.splitlines() if "::test_attention[" in line]
+    assert found == [*(id for id in capabilities() if id.removeprefix("kernel-") in ALWAYS), *on_a_kernel()]
+    told = run(tmp_path, DECORATED.format("my_kernels.right"), "-k", "kernel-output or kernel-memory", "-v")
+    assert told.returncode == 0, told.stdout
+    assert "test_attention[kernel-memory] PASSED" in told.stdout
+    assert "2 passed" in told.stdout
+
+
+def test_the_decorator_on_a_wrong_kernel_and_on_none(tmp_path: Path) -> None:
+    wrong = DECORATED.format("'my_kernels:wrong', statements=['kernel-output', 'kernel-gradients']").replace(
+        "=1", "=10"
+    )
+    done = run(tmp_path, wrong)
+    assert done.returncode == 1
+    assert "2 failed" in done.stdout
+    assert "output at (b, h, l, m) = " in done.stdout
+    none = run(tmp_path, DECORATED.format("3"))
+    assert none.returncode == 1
+    assert "test_attention[no-kernel]" in none.stdout
+    assert "--attention: int is of type int and cannot be called" in none.stdout
+
+
+def test_the_kernel_may_come_from_an_option_or_the_configuration(tmp_path: Path) -> None:
+    text = "def test_it(max_margin_theorems):\n    max_margin_theorems(statements=['lemma-3'])\n"
+    named = run(tmp_path, text, "--max-margin-attention", "my_kernels:right", "--max-margin-examples", "2")
+    assert named.returncode == 0, named.stdout
+    config = "max_margin_attention = my_kernels:right\nmax_margin_examples = 2\nmax_margin_dtype = float32\n"
+    assert run(tmp_path, text, config=config).returncode == 0
+    nothing = run(tmp_path, text)
+    assert nothing.returncode == 1
+    assert "give the fixture a kernel" in nothing.stdout
+
+
+@pytest.mark.parametrize("kernel", ["3", "lambda q, k, v: None", "'my_kernels:nothing'"])
+def test_what_is_no_kernel_is_a_failure(tmp_path: Path, kernel: str) -> None:
+    done = run(tmp_path, f"def test_it(max_margin_theorems):\n    max_margin_theorems({kernel})\n")
+    assert done.returncode == 1
+    assert "AssertionError: --attention:" in done.stdout
+
+
+def test_whoever_does_not_use_it_pays_nothing(tmp_path: Path) -> None:
+    text = (
+        "import sys\n\ndef test_nothing_is_imported():\n"
+        "    heavy = {'torch', 'hypothesis', 'numpy', 'reference_attention', 'generators', 'theorems',\n"
+        "             'attention_conformance'}\n"
+        "    assert not heavy & set(sys.modules)\n"
+    )
+    done = run_anew(tmp_path, text)
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_package_announces_it() -> None:
+    assert 'max_margin_theorems = "max_margin_theorems.pytest_plugin"' in (ROOT / "pyproject.toml").read_text()

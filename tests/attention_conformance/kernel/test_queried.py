@@ -1,0 +1,81 @@
+"""Where W is trained, a kernel is given the queries W z_i, an own one to each input."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from attention_conformance.kernel.loading import kernel_of
+from examples import kernels
+from generators.case import Case
+from generators.datasets import dataset_named
+from theorems.bounded import Bounded
+from theorems.core.implementation import REFERENCE
+from theorems.core.on_kernel import bind_to_case
+from theorems.rounding.attention_at import AttentionAt
+
+SHAPES: list[tuple[int, ...]] = []
+
+
+def first_query_only(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """Every input with the query of the first: right wherever one prompt is given to all."""
+    SHAPES.append(tuple(query.shape))
+    return kernels.handwritten(query[:, :1].expand_as(query), keys, values)
+
+
+def case_of(scale: float = 1.0) -> Case:
+    case = dataset_named("tsvm-sphere")
+    assert case.queried is not None
+    data = case.queried.with_queries_scaled(scale)
+    return Case(data.problem, queried=data).normalise()
+
+
+def some_weights(case: Case) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(4, case.problem.d)) * 3
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("scale", [1.0, 2.0**60])
+def test_it_is_the_attention_of_the_outer_keys(dtype: str, scale: float) -> None:
+    case = case_of(scale)
+    problem, W = case.problem, some_weights(case)
+    seen = bind_to_case(kernel_of(kernels.handwritten, dtype).as_implementation(), case)
+    at = AttentionAt(problem, W, seen.textbook_eps)
+    ours, theirs = at.gradient, at.gradient_of(seen, "gradient")
+    assert isinstance(theirs, Bounded)
+    assert (np.abs(theirs.value - ours.value) <= theirs.error).all()
+    assert np.abs(theirs.value - ours.value).max() > 0
+    ours_and_theirs = (one.weights(problem.keys, W) for one in (REFERENCE, seen))
+    assert np.abs(np.subtract(*ours_and_theirs)).max() < 1e3 * seen.textbook_eps
+    risks = [one.risk(problem.keys, problem.scores, problem.loss, W) for one in (REFERENCE, seen)]
+    assert np.abs(np.subtract(*risks)).max() < 1e3 * seen.textbook_eps
+
+
+def test_tensors_have_the_dimension_of_tokens_and_a_query_per_input() -> None:
+    """A kernel that takes the first input's query for all is right wherever all have the same, and wrong here."""
+    case = case_of()
+    problem, W = case.problem, some_weights(case)
+    plain = kernel_of(first_query_only).as_implementation()
+    SHAPES.clear()
+    asked = bind_to_case(plain, case)
+    right, wrong, prompted = (
+        one.risk(problem.keys, problem.scores, problem.loss, W) for one in (REFERENCE, asked, plain)
+    )
+    assert SHAPES[0] == (4, 6, 1, 10)
+    assert np.abs(wrong - right).max() > 1e-3
+    assert np.abs(prompted - right).max() < 1e-12
+
+
+def test_other_keys_are_asked_with_a_prompt() -> None:
+    case = case_of()
+    seen = bind_to_case(kernel_of(kernels.handwritten).as_implementation(), case)
+    keys, p = np.random.default_rng(1).normal(size=(2, 3, 4)), np.ones(4)
+    assert np.allclose(seen.weights(keys, p), REFERENCE.weights(keys, p), atol=1e-12)
+    scores = np.arange(6.0).reshape(2, 3)
+    for name in ("risk", "scaled_gradient"):
+        found, wanted = (getattr(one, name)(keys, scores, case.problem.loss, p) for one in (seen, REFERENCE))
+        if name == "scaled_gradient":
+            found, wanted = (np.exp(one.log_scale) * one.direction for one in (found, wanted))
+        assert np.allclose(found, wanted, atol=1e-12)
+    assert bind_to_case(REFERENCE, case) is REFERENCE

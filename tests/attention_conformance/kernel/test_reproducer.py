@@ -1,0 +1,203 @@
+"""``--emit-test``: a file that fails on the kernel where this package is not installed, and passes on a right one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+import theorems.run.verify
+from attention_conformance.kernel.check import verify_kernel
+from attention_conformance.kernel.loading import kernel_named
+from attention_conformance.kernel.reproducer_file import file_of
+from examples.real_faults.gallery import GALLERY
+from tests.attention_conformance.claims import planted_kernels
+from tests.attention_conformance.claims.test_planted import PLANTED as PLANTED_KERNELS
+from tests.places import ROOT
+from theorems.command.app import main
+from theorems.core.claim import Verdict
+from theorems.run.result import Result
+
+PLANTED = planted_kernels.__name__
+RIGHT = {"plain": "with_plain", "sdpa": "with_sdpa", "flash": "with_flash"}
+FAULTS = (
+    "sum_not_corrected",
+    "lse_scaled_twice",
+    "backward_without_mask",
+    "heads_by_remainder",
+    "output_strides",
+    "backward_other_corner",
+)
+"""Of the gallery: an interface or an option each."""
+REPAIRED = """
+import torch
+from examples.real_faults.attention import Tiled, with_flash, with_sdpa
+
+warm = scale_of_keys_forgotten = root_of_keys = left_over = with_sdpa(Tiled)
+writes_to_its_keys = nan_forward_alone = scaled_by_the_largest_value = one_unit_off = with_sdpa(Tiled)
+zeros_forward_alone = with_sdpa(Tiled)
+cap_not_differentiated = with_flash(Tiled)
+
+
+def nan_of_other_rows(query, key, value, attn_mask=None, scale=None):
+    logits = query @ key.mT * (query.shape[-1] ** -0.5 if scale is None else scale)
+    return torch.softmax(logits.masked_fill(~attn_mask, -torch.inf), dim=-1) @ value
+
+
+nan_of_other_entries = nan_of_other_rows  # NaN without a gradient
+
+
+def unsteady(q, k, v, softmax_scale=None, deterministic=True):
+    return cap_not_differentiated(q, k, v, softmax_scale)
+
+
+def flat(query, keys, values):
+    return torch.softmax(query @ keys.mT, dim=-1) @ values
+"""
+"""The planted kernels without their faults."""
+DECOYS = ("theorems", "generators", "reference_attention", "max_margin_theorems", "attention_conformance")
+
+
+@pytest.fixture(autouse=True)
+def _little_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(theorems.run.verify, "SHRINKING_CALLS", 4)
+
+
+def falsified(source: str, capability: str, dtype: str = "float64", examples: int = 100) -> Result:
+    """The result of a kernel that fails."""
+    kernel = kernel_named(source, dtype)
+    (result,) = verify_kernel(kernel, statements=[f"kernel-{capability}"], examples=examples)
+    assert result.verdict is Verdict.FALSIFIED, result.reason
+    assert result.failure is not None
+    return result
+
+
+def elsewhere(folder: Path, tests: Mapping[str, str], kernels: Mapping[str, str]) -> dict[str, bool]:
+    """Whether each file of tests passes, run by pytest where nothing of ours can be imported.
+
+    Args:
+        folder: to be made.
+        tests: name → text.
+        kernels: path → text of modules that the tests import, beside the gallery.
+    """
+    (folder / "examples").mkdir(parents=True)
+    shutil.copytree(ROOT / "examples" / "real_faults", folder / "examples" / "real_faults")
+    for name in DECOYS:
+        (folder / f"{name}.py").write_text("raise ImportError('not installed here')\n")
+    for path, text in {**{f"test_{name}.py": text for name, text in tests.items()}, **kernels}.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text, encoding="utf-8")
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": "", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-rA", "-p", "no:cacheprovider", *(f"test_{x}.py" for x in tests)]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    said = {
+        name: [line.startswith("PASSED") for line in done.stdout.splitlines() if f" test_{name}.py::" in line]
+        for name in tests
+    }
+    assert all(len(found) == 1 for found in said.values()), done.stdout
+    return {name: found[0] for name, found in said.items()}
+
+
+def emit(source: str, capability: str, dtype: str, file: str) -> str:
+    result = falsified(source, capability, dtype)
+    assert result.failure is not None
+    assert result.failure.line.startswith(f"kernel-{capability}: ")
+    assert result.failure.test.startswith(f"def test_{capability.replace('-', '_')}():")
+    return file_of(source, [result.failure.test], file)
+
+
+def test_it_fails_on_each_fault_and_passes_once_it_is_right(tmp_path: Path) -> None:
+    chosen = [fault for fault in GALLERY if fault.name in FAULTS]
+    tests = {
+        fault.name: emit(f"{fault.kernel.__module__}:attention", fault.capability, "float64", f"test_{fault.name}.py")
+        for fault in chosen
+    } | {
+        f"{name}_{dtype}": emit(f"{PLANTED}:{name}", capability, dtype, f"test_{name}_{dtype}.py")
+        for capability, name, _, dtype in PLANTED_KERNELS
+        if (name, dtype) != ("warm", "float64")
+    }
+    planted = Path(*PLANTED.split(".")).with_suffix(".py")
+    wrong = {planted.as_posix(): (ROOT / planted).read_text(encoding="utf-8")}
+    assert elsewhere(tmp_path / "wrong", tests, wrong) == dict.fromkeys(tests, False)
+    right = {
+        f"examples/real_faults/{fault.name}.py": (
+            f"from examples.real_faults.attention import Tiled, {RIGHT[fault.interface]}\n\n"
+            f"attention = {RIGHT[fault.interface]}(Tiled)\n"
+        )
+        for fault in chosen
+    }
+    assert elsewhere(tmp_path / "right", tests, right | {planted.as_posix(): REPAIRED}) == dict.fromkeys(tests, True)
+
+
+def test_the_command_writes_it_and_says_what_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given = ["--attention", f"{PLANTED}:one_unit_off", "--examples", "3", "--no-isolate", "--dtype", "float64"]
+    assert main(["verify", "kernel-output", "kernel-gradients", *given, "--emit-test", "test_mine.py"]) == 1
+    said = capsys.readouterr().out
+    assert "test_mine.py: fails for kernel-output, kernel-gradients; run it with pytest test_mine.py." in said
+    text = Path("test_mine.py").read_text(encoding="utf-8")
+    assert text.count("def test_") == 2
+    assert f"from {PLANTED} import one_unit_off as kernel" in text
+    compile(text, "test_mine.py", "exec")
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "test_mine.py"], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 1
+    assert [line.partition(" at ")[0] for line in done.stdout.splitlines()] == [
+        "test_output: AssertionError: output",
+        "test_gradients: AssertionError: dQ",
+    ]
+
+
+def test_where_there_is_nothing_to_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    right = ["--attention", "examples.real_faults.attention:tiled", "--examples", "1", "--no-isolate"]
+    assert main(["verify", "kernel-scale", *right, "--emit-test", "test_mine.py"]) == 0
+    assert "test_mine.py: not written, as nothing is falsified." in capsys.readouterr().out
+    assert not Path("test_mine.py").exists()
+    assert main(["verify", "kernel-scale", "--emit-test", "test_mine.py"]) == 2
+    assert "--emit-test: writes tests of a kernel; give the kernel with --attention." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "capability", "dtype", "said"),
+    [
+        ("unsteady", "repeated-calls", "float64", "the same call twice gives other bits; perhaps the order of a sum"),
+        (
+            "writes_to_its_keys",
+            "memory",
+            "float64",
+            "it writes to its arguments, or beside them; perhaps it works in place",
+        ),
+        ("nan_forward_alone", "empty-rows", "float64", "rows that see no key are neither all 0 nor all NaN; "),
+        ("scale_of_keys_forgotten", "scale", "float64", "dK at (b, g, t, e) = ("),
+        ("scale_of_keys_forgotten", "scale", "float64", "perhaps how dK is added up over the queries, or a scale that"),
+        ("one_unit_off", "exact-weights", "bfloat16", "output at (b, h, l, m) = (0, 0, 0, "),
+    ],
+)
+def test_a_line_says_where_by_how_much_and_perhaps_why(name: str, capability: str, dtype: str, said: str) -> None:
+    result = falsified(f"{PLANTED}:{name}", capability, dtype)
+    assert result.failure is not None
+    assert said in result.failure.line
+    assert result.as_json()["diagnosis"] == result.failure.line
+    assert "\n" not in result.failure.line
+
+
+def test_the_base_of_a_logarithm_and_an_overflow_are_recognised() -> None:
+    lines = []
+    for name, capability in (("lse_in_base_two", "log-sum-exp"), ("finite_first_maximum", "output")):
+        result = falsified(f"examples.real_faults.{name}:attention", capability)
+        assert result.failure is not None
+        lines.append(result.failure.line)
+    assert "perhaps the logarithm is to the base 2" in lines[0]
+    assert "all far below 0: a running maximum that does not start at −∞" in lines[1]
