@@ -12,10 +12,10 @@ export OMP_NUM_THREADS = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verify test lint types unit shapes documents mutants deep realistic relations bench docs records adapters scoreboard clean
+.PHONY: help setup verify test lint types unit shapes documents mutants deep realistic relations slices bench docs records adapters scoreboard clean
 
 help:
-	@echo "make verify   set everything up and verify the theorems on generated data"
+	@echo "make verify   set everything up and verify every statement on ten generated cases (EXAMPLES=50 for more)"
 	@echo "make test     set everything up and run lint, types and the tests"
 	@echo "make bench    timings: the runs of theorems bench, flows, paths, ATT-SVM against cvxpy, Dask against processes"
 	@echo "make facts    how large and how plain the project is, as a table for CONTRIBUTING.md"
@@ -28,6 +28,7 @@ help:
 	@echo "make mutants  mutation testing of reference_attention, or of PART=reference_attention.svm (every night)"
 	@echo "make deep     2,000 random problems per statement (randomized; SEED=n to repeat or go on, ENGINE=dask://HOST:PORT)"
 	@echo "make realistic 2,000 or 200 cases per statement of data as users have them, an hour; goes on where it stopped"
+	@echo "make slices   each later paper deleted from a clone, and all other tests run there (every night; PAPERS=next_token for one)"
 	@echo "make relations 500 cases per statement, each again as changed by a relation (every night; SEED=n to repeat or go on)"
 	@echo "make clean    remove the environment and the caches"
 
@@ -41,8 +42,10 @@ $(READY): pyproject.toml setup.py constraints.txt
 
 setup: $(READY)
 
+# About a minute on two cores; the command's own default is 50 examples.
+verify: EXAMPLES := 10
 verify: $(READY)
-	@$(BIN)/theorems verify
+	@$(BIN)/theorems verify --examples $(EXAMPLES)
 
 test: lint types unit
 
@@ -90,6 +93,12 @@ relations: $(READY)
 	@$(BIN)/theorems verify --relations --examples 500 --seed $(SEED) --resume relations-$(SEED).jsonl --json relations-$(SEED).json; \
 	  code=$$?; $(BIN)/python -m tests.relations relations-$(SEED).json; exit $$code
 
+# The tests of each of these take as long as make test; those of documents speak of all papers.
+PAPERS := transformers_as_svms steepest_descent next_token
+slices: $(READY)
+	@for paper in $(PAPERS); do \
+	  $(BIN)/python -m tests.slices $$paper -n 2 --dist worksteal --ignore=tests/attention_conformance || exit 1; done
+
 bench: $(READY)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,bench,benchopt]"
 	@$(BIN)/python -m pytest benchmarks -o python_files='bench_*.py' --benchmark-only --benchmark-columns=min,median,rounds --benchmark-sort=name
@@ -100,7 +109,7 @@ RECORDS := build/records
 records: $(READY)
 	@mkdir -p $(RECORDS)
 	@$(BIN)/theorems verify --json $(RECORDS)/verify.json --resume $(RECORDS)/verify.jsonl
-	@$(BIN)/theorems drawn --markdown > $(RECORDS)/drawn.md
+	@$(BIN)/theorems list --drawn --markdown > $(RECORDS)/drawn.md
 	@$(BIN)/python -m benchmarks.planning > $(RECORDS)/planning.md
 	@$(BIN)/theorems power --examples 5 --markdown --resume $(RECORDS)/power.jsonl > $(RECORDS)/power.md
 

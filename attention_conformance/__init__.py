@@ -1,4 +1,34 @@
-"""The conformance suite for attention kernels: interfaces, claims about calls, scoreboard.
+"""The conformance suite for attention kernels: calls, interfaces, claims, scoreboard.
 
-It imports the engine (:mod:`theorems.core`, :mod:`theorems.run`) and is what ``--attention`` leads to.
+The suite imports the engine (:mod:`theorems.core`, :mod:`theorems.run`). The engine finds the suite by its entry point
+and starts it with ``--attention``.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from max_margin_theorems.extensions import Extension
+
+if TYPE_CHECKING:
+    from attention_conformance.close import AttentionTolerance, assert_attention_close, attention_tolerance
+
+__all__ = ["EXTENSION", "AttentionTolerance", "assert_attention_close", "attention_tolerance"]
+
+EXTENSION = Extension(
+    formats="attention_conformance.calls.call_text",
+    statements="attention_conformance.claims.statements:capability_statements",
+    kernels="attention_conformance.suite",
+    commands=(
+        (
+            "attention_conformance.scoreboard.options:ScoreboardOptions",
+            "attention_conformance.scoreboard.command:scoreboard_and_report",
+        ),
+    ),
+)
+
+
+def __getattr__(name: str) -> Any:
+    """Return a function of :mod:`attention_conformance.close`, which is imported when it is first used."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("attention_conformance.close"), name)

@@ -1,7 +1,7 @@
-"""The rules of ``theorems bench``: seconds of the runs that it counts iterations of.
+"""Benchmarks of the rules of ``theorems bench``: seconds of the runs whose iterations it counts.
 
-On the paper's data of Figures 1 and 4, with that command's rules, starts, limits and levels; what a rule does not reach
-within the cap is said, not left out. Run with ``pytest benchmarks --benchmark-only``.
+They use the paper's data of Figures 1 and 4, with that command's rules, starts, limits and levels; levels that a rule
+does not reach within the cap are reported, not left out. Run with ``pytest benchmarks --benchmark-only``.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.training.descent import normalized_gradient_descent
 from reference_attention.training.flow import gradient_flow
+from theorems.benchmark.bench_units import start_of
 from theorems.benchmark.measure import LEVELS, Limit, Limits, limit_of, measure
 from theorems.benchmark.rules import DEFAULT, rule_named
-from theorems.benchmark.work import start_of
 from theorems.command.benchmark import DATA
 
 CAP = 20_000
-"""Steps of a run; longer ones gain a factor log 2 in norm per doubling."""
+"""The number of steps of a run; the norm of longer runs grows by log 2 per doubling."""
 
 
 def figure(name: str) -> tuple[Problem, np.ndarray, Limit]:
-    """The data of a figure, the start on the side that has to turn, and the limit of the flow from there."""
+    """Return the data of a figure, the start on the side that has to turn, and the limit of the flow from there."""
     case = dataset_named(name)
     start = start_of(name, case)
     limit = limit_of(case.problem, start)
@@ -37,6 +37,7 @@ def figure(name: str) -> tuple[Problem, np.ndarray, Limit]:
 @pytest.mark.parametrize("rule", DEFAULT)
 @pytest.mark.parametrize("name", DATA)
 def test_descent(benchmark: BenchmarkFixture, name: str, rule: str) -> None:
+    """Time a rule on a figure, and count its iterations to each level."""
     problem, start, limit = figure(name)
     benchmark.group = name
     chosen = rule_named(rule)
@@ -49,7 +50,7 @@ def test_descent(benchmark: BenchmarkFixture, name: str, rule: str) -> None:
 
 @pytest.mark.parametrize("starts", [1, 10, 100, 1000])
 def test_batched_normalized_descent(benchmark: BenchmarkFixture, starts: int) -> None:
-    """100 steps from many starts at (n, T, d) = (4, 6, 10), the size of the paper's random trials."""
+    """Time 100 steps from many starts at (n, T, d) = (4, 6, 10), the size of the paper's random trials."""
     rng = np.random.default_rng(0)
     problem = Problem(rng.normal(size=(4, 6, 10)), rng.normal(size=(4, 6)))
     points = rng.normal(size=(starts, 10))
@@ -59,18 +60,18 @@ def test_batched_normalized_descent(benchmark: BenchmarkFixture, starts: int) ->
 
 @pytest.mark.parametrize("name", DATA)
 def test_flow(benchmark: BenchmarkFixture, name: str) -> None:
-    """To ‖p‖ = 10⁶/Θ, where time is e^{10⁶}."""
+    """Time a flow to ‖p‖ = 10⁶/Θ, where time is e^{10⁶}."""
     problem, start, limit = figure(name)
-    found = benchmark(gradient_flow, problem, start, norm=1e6 / limit.svm.margin)
+    flow = benchmark(gradient_flow, problem, start, norm=1e6 / limit.svm.margin)
     svm = limit.svm
-    benchmark.extra_info["1 - cos"] = float(found.one_minus_cosine(svm.direction)[-1])
-    benchmark.extra_info["log time"] = float(found.log_time[-1])
-    benchmark.extra_info["stop"] = found.stop.value
+    benchmark.extra_info["1 - cos"] = float(flow.one_minus_cosine(svm.direction)[-1])
+    benchmark.extra_info["log time"] = float(flow.log_time[-1])
+    benchmark.extra_info["stop"] = flow.stop.value
 
 
 @pytest.mark.parametrize("name", DATA)
 def test_regularization_path(benchmark: BenchmarkFixture, name: str) -> None:
-    """Seven radii, to RΘ = 10⁶."""
+    """Time a path of seven radii, to RΘ = 10⁶."""
     problem, _, _ = figure(name)
     svm = max_margin(problem.keys, problem.optimal)
     assert isinstance(svm, MaxMargin)

@@ -1,4 +1,4 @@
-"""``theorems verify`` on two local Dask workers against two processes of its own: seconds of the whole command.
+"""Benchmark of ``theorems verify`` on two local Dask workers against two local processes: seconds of the whole command.
 
 The cluster is new each time, as processes are: both have to import the statements. Run side by side, in turns.
 """
@@ -24,7 +24,7 @@ ROUNDS = 3
 
 
 def seconds_of(folder: Path, *options: str) -> float:
-    """Of the command."""
+    """Run the command and return its seconds."""
     command = [sys.executable, "-m", "theorems", "verify", *IDS, "--examples", str(EXAMPLES), *options]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     began = time.perf_counter()
@@ -33,7 +33,7 @@ def seconds_of(folder: Path, *options: str) -> float:
 
 
 def test_dask_against_local(benchmark: BenchmarkFixture, tmp_path: Path) -> None:
-    """The ratio of the medians is printed at the end."""
+    """Time both; the ratio of the medians is printed at the end."""
     pytest.importorskip("distributed", reason='pip install "max-margin-theorems[dask]"')
     local: list[float] = []
     dask: list[float] = []
@@ -49,5 +49,5 @@ def test_dask_against_local(benchmark: BenchmarkFixture, tmp_path: Path) -> None
 
     benchmark.pedantic(both, rounds=ROUNDS)
     ratio = statistics.median(dask) / statistics.median(local)
-    pairs = ", ".join(f"{one:.1f} / {other:.1f}" for one, other in zip(dask, local, strict=True))
+    pairs = ", ".join(f"{seconds:.1f} / {other:.1f}" for seconds, other in zip(dask, local, strict=True))
     benchmark.extra_info["ratio"] = f"verify --engine dask, two local workers / --jobs 2: {ratio:.2f} (s: {pairs})"

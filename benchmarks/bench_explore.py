@@ -1,8 +1,8 @@
-"""``theorems explore``: from the command to a picture, from a drag to the exact SVM and all paths.
+"""Benchmarks of ``theorems explore``: from the command to a picture, from a drag to the exact SVM and all paths.
 
-``pytest benchmarks/bench_explore.py -o python_files='bench_*.py' --benchmark-only``. What has a browser in it is
-skipped where there is none, and contains the browser's own time. Meant are at most 3 s from the command to a picture,
-and 0.3 s from a drag to the exact SVM and the paths at (n, T, d) = (2, 4, 2).
+``pytest benchmarks/bench_explore.py -o python_files='bench_*.py' --benchmark-only``. Benchmarks in a browser are
+skipped where there is none, and include the browser's own time. The targets are at most 3 s from the command to a
+picture, and 0.3 s from a drag to the exact SVM and the paths at (n, T, d) = (2, 4, 2).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOVED = """() => new Promise(done => {
 
 
 def random_state(n: int, T: int, d: int) -> State:
-    """Data of a size, on multiples of 1/64, with three starts."""
+    """Return data of a size, on multiples of 1/64, with three starts."""
     rng = np.random.default_rng(0)
     problem = Problem(np.round(rng.normal(size=(n, T, d)) * 64) / 64, np.round(rng.normal(size=(n, T)) * 64) / 64)
     return state_of(Case(problem, name=f"random ({n}, {T}, {d})")).with_starts(3)
@@ -42,19 +42,20 @@ def random_state(n: int, T: int, d: int) -> State:
 
 @pytest.mark.parametrize("state", [random_state(2, 4, 2), state_of(dataset_named("digits"))], ids=["2x4x2", "digits"])
 def test_solution_and_paths(benchmark: BenchmarkFixture, state: State) -> None:
-    """Everything that is drawn: ATT-SVM of all choices over the rationals, five rules from every start, contours."""
+    """Time all that is drawn: ATT-SVM of all choices over the rationals, five rules from every start, contours."""
     benchmark(lambda: list(parts_of(state)))
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with chromium() as found:
-        yield found
+    """Open a browser for all benchmarks of the module."""
+    with chromium() as chromium_browser:
+        yield chromium_browser
 
 
 @needs_browser
 def test_from_a_drag_to_the_picture_in_a_browser(benchmark: BenchmarkFixture, browser: Any) -> None:
-    """From the change of a token in the browser to the change of the last path there."""
+    """Time from the change of a token in the browser to the change of the last path there."""
     with served("--data", "figure-8") as (address, _):
         page = Seen(browser.new_page()).open(address)
         page.until("all 31 statements tried")
@@ -63,7 +64,7 @@ def test_from_a_drag_to_the_picture_in_a_browser(benchmark: BenchmarkFixture, br
 
 @needs_browser
 def test_from_the_command_to_the_picture(benchmark: BenchmarkFixture, browser: Any) -> None:
-    """With a browser that is open already; ending the server is not counted."""
+    """Time the command in a browser that is open already; ending the server is not counted."""
     page = browser.new_page()
     took: list[float] = []
 

@@ -1,4 +1,4 @@
-"""How near the hot loops are to what is possible: each beside the best that is known, in turns, as a ratio.
+"""Hot loops beside the fastest known program for the same work, in turns, as a ratio.
 
 Run with ``make bench``, which installs numba and cvxopt.
 """
@@ -29,7 +29,7 @@ TRIALS = 1000
 
 
 def compare_seconds(benchmark: BenchmarkFixture, rounds: int, *works: Callable[[], object]) -> list[float]:
-    """The least seconds of each, run in turns."""
+    """Run the works in turns, and return the least seconds of each."""
     least = [float("inf")] * len(works)
 
     def once() -> None:
@@ -43,39 +43,39 @@ def compare_seconds(benchmark: BenchmarkFixture, rounds: int, *works: Callable[[
 
 
 def trials(count: int, d: int = 10) -> tuple[np.ndarray, np.ndarray]:
-    """Keys and scores of the paper's random trials."""
-    made = [random_trial(0, d, k).problem for k in range(count)]
-    return np.stack([one.keys for one in made]), np.stack([one.scores for one in made])
+    """Return keys and scores of the paper's random trials."""
+    problems = [random_trial(0, d, k).problem for k in range(count)]
+    return np.stack([trial.keys for trial in problems]), np.stack([trial.scores for trial in problems])
 
 
 def test_normalized_descent_against_numba(benchmark: BenchmarkFixture) -> None:
-    """1000 steps of 300 trials at (n, T, d) = (4, 6, 10)."""
+    """Compare 1000 steps of 1000 trials at (n, T, d) = (4, 6, 10) with numba."""
     numba = pytest.importorskip("benchmarks.straightforward", reason="numba, which `make bench` installs")
     keys, scores = trials(TRIALS)
     loss, start = random_trial(0, 10, 0).problem.loss, np.zeros((TRIALS, 10))
-    asked = {"steps": 1000, "log_step": 0.0, "normalized": True, "record_every": 1000}
-    few = descend(keys, scores, loss, start, **{**asked, "steps": 5}).final  # type: ignore[arg-type]
+    settings = {"steps": 1000, "log_step": 0.0, "normalized": True, "record_every": 1000}
+    few = descend(keys, scores, loss, start, **{**settings, "steps": 5}).final  # type: ignore[arg-type]
     moved = start.copy()
     numba.normalized_descents(keys, scores, moved, 5, 1.0)
     assert np.abs(few - moved).max() < 1e-9
     ours, theirs = compare_seconds(
         benchmark,
         5,
-        lambda: descend(keys, scores, loss, start, **asked),  # type: ignore[arg-type]
+        lambda: descend(keys, scores, loss, start, **settings),  # type: ignore[arg-type]
         lambda: numba.normalized_descents(keys, scores, start.copy(), 1000, 1.0),
     )
     benchmark.extra_info["ratio"] = f"1000 normalized steps, {TRIALS} trials: ours / numba {ours / theirs:.2f}"
 
 
 def test_normalized_descent_against_a_notebook(benchmark: BenchmarkFixture) -> None:
-    """The same, per trial, beside one trial as notebooks have it: a module in PyTorch, autograd, SGD, its path kept."""
+    """Compare 1000 steps, per trial, with one trial as in notebooks: a PyTorch module, autograd, SGD, its path kept."""
     notebook = pytest.importorskip("benchmarks.notebook", reason="PyTorch, the extra `kernels`")
     keys, scores = trials(TRIALS)
     loss, start = random_trial(0, 10, 0).problem.loss, np.zeros((TRIALS, 10))
 
     def batched(steps: int = 1000) -> np.ndarray:
-        asked = {"steps": steps, "log_step": 0.0, "normalized": True, "record_every": steps}
-        return descend(keys, scores, loss, start, **asked).final  # type: ignore[arg-type]
+        settings = {"steps": steps, "log_step": 0.0, "normalized": True, "record_every": steps}
+        return descend(keys, scores, loss, start, **settings).final  # type: ignore[arg-type]
 
     def loop(steps: int = 1000) -> np.ndarray:
         return notebook.path(keys[0], scores[0], steps)[-1]  # type: ignore[no-any-return]
@@ -88,7 +88,7 @@ def test_normalized_descent_against_a_notebook(benchmark: BenchmarkFixture) -> N
 
 
 def test_two_processes_descend_twice_as_much(benchmark: BenchmarkFixture) -> None:
-    """Two batches of trials, one after the other and in a process each."""
+    """Compare two batches of trials, one after the other, with the same in a process each."""
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
         in_turn, at_once = compare_seconds(
             benchmark, 3, lambda: [_batch(0), _batch(1)], lambda: list(pool.map(_batch, range(2)))
@@ -111,7 +111,7 @@ def _batch(_: int) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_exact_att_svm_against_float_solvers(benchmark: BenchmarkFixture, shape: tuple[int, int, int]) -> None:
-    """The raw call of each solver, the rows given."""
+    """Compare the exact solver with the raw calls of float solvers, given the rows."""
     cvxopt = pytest.importorskip("cvxopt", reason="cvxopt, which `make bench` installs")
     daqp = pytest.importorskip("daqp")
     cvxopt.solvers.options["show_progress"] = False
@@ -137,7 +137,7 @@ def test_exact_att_svm_against_float_solvers(benchmark: BenchmarkFixture, shape:
 
 
 def test_flows_against_a_plain_lsoda_loop(benchmark: BenchmarkFixture) -> None:
-    """Random trials at (4, 6, 10) to ‖p‖ = 10⁶, one by one and at once; the loop to 10⁴."""
+    """Compare random trials at (4, 6, 10) to ‖p‖ = 10⁶, one by one and at once, with a plain loop to 10⁴."""
     plain = pytest.importorskip("benchmarks.straightforward", reason="numba, which `make bench` installs")
     problems = [random_trial(0, 10, k).problem for k in range(TRIALS)]
     starts = np.random.default_rng(0).normal(size=(TRIALS, 10))
@@ -149,16 +149,16 @@ def test_flows_against_a_plain_lsoda_loop(benchmark: BenchmarkFixture) -> None:
         lambda: [gradient_flow(problems[k], starts[k], norm=1e6) for k in some],
         lambda: [plain.lsoda_loop(problems[k].keys, problems[k].scores, starts[k], 1e4) for k in some],
     )
-    one, single, looped = together / TRIALS, alone / len(some), loop / len(some)
+    batched, single, looped = together / TRIALS, alone / len(some), loop / len(some)
     benchmark.extra_info["ratio"] = (
-        f"flow to 1e6, per trial: {TRIALS} at once / one by one {one / single:.3f},"
-        f" at once / plain LSODA loop to 1e4 {one / looped:.3f}, one by one / that loop {single / looped:.2f}"
+        f"flow to 1e6, per trial: {TRIALS} at once / one by one {batched / single:.3f},"
+        f" at once / plain LSODA loop to 1e4 {batched / looped:.3f}, one by one / that loop {single / looped:.2f}"
     )
 
 
 @pytest.mark.parametrize("shape", [(16, 32, 128), (32, 64, 64)], ids=str)
 def test_theorem_3_on_large_data(benchmark: BenchmarkFixture, shape: tuple[int, int, int]) -> None:
-    """``verify theorem-3 --data`` on unit tokens, beside a thousand gradients by the textbook formula."""
+    """Compare ``verify theorem-3 --data`` on unit tokens with a thousand gradients by the textbook formula."""
     n, _, d = shape
     rng = np.random.default_rng(0)
     X, v = rng.normal(size=shape), rng.normal(size=d)
@@ -186,7 +186,7 @@ def test_theorem_3_on_large_data(benchmark: BenchmarkFixture, shape: tuple[int, 
 
 
 def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> str:
-    """The least-squares slope of log seconds over log size, and its standard error."""
+    """Return the least-squares slope of log seconds over log size, and its standard error."""
     x, y = np.log(sizes), np.log(seconds)
     x = x - x.mean()
     slope = float(x @ y / (x @ x))
@@ -195,7 +195,7 @@ def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> str:
 
 
 def test_scaling_of_descents(benchmark: BenchmarkFixture) -> None:
-    """Seconds of a normalized step against n, T, d and the batch, each alone, from (4, 6, 10) and 100 trials."""
+    """Measure a normalized step against n, T, d and the batch, each alone, from (4, 6, 10) and 100 trials."""
     rng = np.random.default_rng(0)
     loss = random_trial(0, 10, 0).problem.loss
     usual = {"batch": 100, "n": 4, "T": 6, "d": 10}
@@ -220,7 +220,7 @@ def _steps(work: tuple[np.ndarray, np.ndarray, np.ndarray], loss: object) -> flo
 
 
 def test_scaling_of_flows(benchmark: BenchmarkFixture) -> None:
-    """Seconds of 100 flows at once against the norm that they are followed to."""
+    """Measure 100 flows at once against the norm that they are followed to."""
     problems = [random_trial(0, 10, k).problem for k in range(100)]
     starts = np.random.default_rng(0).normal(size=(100, 10))
     norms = (1e2, 1e4, 1e6)
@@ -230,15 +230,15 @@ def test_scaling_of_flows(benchmark: BenchmarkFixture) -> None:
         gradient_flows(problems, starts, norms=np.full(100, norm))
         seconds.append(time.perf_counter() - began)
     benchmark.pedantic(lambda: None, rounds=1)
-    shares = ", ".join(f"{one / seconds[0]:.1f}" for one in seconds)
+    shares = ", ".join(f"{time_taken / seconds[0]:.1f}" for time_taken in seconds)
     benchmark.extra_info["ratio"] = f"100 flows to norms {', '.join(f'{x:g}' for x in norms)}: {shares}"
 
 
 def test_memory_of_figure_9(benchmark: BenchmarkFixture) -> None:
-    """The peak of 50 trials at d = 100 and n = T = 30, the block in which figure 9 computes its trials."""
+    """Measure the peak of 50 trials at d = 100 and n = T = 30, the block in which figure 9 computes its trials."""
     rng = np.random.default_rng(0)
     keys, scores = rng.normal(size=(50, 30, 30, 100)), rng.normal(size=(50, 30, 30))
-    loss, held = random_trial(0, 10, 0).problem.loss, keys.nbytes
+    loss, size = random_trial(0, 10, 0).problem.loss, keys.nbytes
 
     def once() -> None:
         descend(keys, scores, loss, np.zeros((50, 100)), steps=5, log_step=0.0, normalized=True, record_every=5)
@@ -247,4 +247,4 @@ def test_memory_of_figure_9(benchmark: BenchmarkFixture) -> None:
     benchmark.pedantic(once, rounds=1)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    benchmark.extra_info["ratio"] = f"50 trials at d = 100, n = T = 30: peak memory / keys {peak / held:.1f}"
+    benchmark.extra_info["ratio"] = f"50 trials at d = 100, n = T = 30: peak memory / keys {peak / size:.1f}"

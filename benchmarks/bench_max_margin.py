@@ -1,4 +1,4 @@
-"""ATT-SVM certified over the rationals, side by side with one cvxpy (Clarabel) solve that certifies nothing.
+"""Benchmarks of ATT-SVM certified over the rationals, beside one cvxpy (Clarabel) solve that certifies nothing.
 
 Run with ``pytest benchmarks/bench_max_margin.py``; groups are problem sizes (n, T, d).
 """
@@ -17,7 +17,7 @@ SHAPES = [(3, 7, 2), (4, 6, 10), (10, 10, 30), (20, 20, 50)]
 
 
 def by_cvxpy(keys: np.ndarray, alpha: np.ndarray) -> np.ndarray:
-    """One solve, the problem built as a user would."""
+    """Solve once by cvxpy, with the problem built as a user would."""
     n, tokens, d = keys.shape
     rows = (keys[np.arange(n), alpha][:, None] - keys)[np.arange(tokens) != alpha[:, None]]
     p = cvxpy.Variable(d)
@@ -28,6 +28,7 @@ def by_cvxpy(keys: np.ndarray, alpha: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_certified(benchmark: BenchmarkFixture, shape: tuple[int, int, int]) -> None:
+    """Time the certified solver."""
     benchmark.group = f"max-margin {shape}"
     keys, alpha = feasible(*shape)
     assert isinstance(benchmark(max_margin, keys, alpha), MaxMargin)
@@ -35,7 +36,7 @@ def test_certified(benchmark: BenchmarkFixture, shape: tuple[int, int, int]) -> 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_certified_with_complementarity(benchmark: BenchmarkFixture, shape: tuple[int, int, int]) -> None:
-    """Every token twice: twice as many neighbours as duals that can be independent."""
+    """Time the solver on doubled tokens: twice as many neighbours as duals that can be independent."""
     benchmark.group = f"max-margin {shape}"
     keys, alpha = feasible(*shape)
     n, tokens, d = shape
@@ -52,5 +53,6 @@ def test_certified_with_complementarity(benchmark: BenchmarkFixture, shape: tupl
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_cvxpy(benchmark: BenchmarkFixture, shape: tuple[int, int, int]) -> None:
+    """Time one solve by cvxpy."""
     benchmark.group = f"max-margin {shape}"
     benchmark(by_cvxpy, *feasible(*shape))

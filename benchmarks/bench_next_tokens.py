@@ -1,4 +1,4 @@
-"""How long it takes to decide extended supports over the rationals, and to solve for where training ends.
+"""Benchmarks of next-token data: extended supports over the rationals, and the limit of training.
 
 python -m pytest benchmarks/bench_next_tokens.py
 """
@@ -17,11 +17,11 @@ from reference_attention.next_token.next_token_svm import next_token_svm
 from reference_attention.next_token.split import Split
 
 MOST, WIDE = 14, 10
-"""Alternatives to decide, and entries of θ: a certificate is to take 5 ms at most."""
+"""The numbers of alternatives to decide, and of entries of θ, for which a certificate has to take at most 5 ms."""
 
 
 def drawn(rng: np.random.Generator) -> MasterProblem:
-    """Attention-like: up to 14 pairs of small integer vectors in R^10, supports of one or two."""
+    """Draw an attention-like problem: up to 14 pairs of small integer vectors in R^10, supports of one or two."""
     m = int(rng.integers(2, 6))
     alternatives = MOST // m + 1
     vectors = rng.integers(-2, 3, size=(m, alternatives, WIDE)).astype(float)
@@ -38,11 +38,12 @@ PROBLEMS = [drawn(np.random.default_rng(seed)) for seed in range(20)]
 
 @pytest.mark.parametrize("k", range(4))
 def test_extended_supports(benchmark: BenchmarkFixture, k: int) -> None:
+    """Time the decision of extended supports."""
     benchmark(extended_supports, PROBLEMS[k])
 
 
 def test_a_certificate_takes_five_milliseconds_at_most(benchmark: BenchmarkFixture) -> None:
-    """The mean over all of them, and that each is one of the linear program's."""
+    """Check the median time per problem, and that each certificate comes from the linear program."""
     assert all(module._by_program(problem) is not None for problem in PROBLEMS)
     benchmark(lambda: [extended_supports(problem) for problem in PROBLEMS])
     assert benchmark.stats.stats.median / len(PROBLEMS) < 5e-3
@@ -50,6 +51,7 @@ def test_a_certificate_takes_five_milliseconds_at_most(benchmark: BenchmarkFixtu
 
 @pytest.mark.parametrize("k", range(2))
 def test_ends(benchmark: BenchmarkFixture, k: int) -> None:
+    """Time the solution for the limit of training."""
     sets = extended_supports(PROBLEMS[k]).sets
 
     def solve() -> None:

@@ -1,4 +1,4 @@
-"""ATT-SVM⋆ enclosed in balls, beside one cvxpy (Clarabel) solve that encloses nothing, and ATT-SVM over the rationals.
+"""Benchmarks of ATT-SVM⋆ enclosed in balls, beside one cvxpy (Clarabel) solve that encloses nothing, and exact ATT-SVM.
 
 Run with ``pytest benchmarks/bench_nuclear_max_margin.py``; groups are problem sizes (n, T, d).
 """
@@ -17,10 +17,11 @@ from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear
 
 SHAPES = [(2, 3, 3), (4, 6, 10), (6, 8, 10), (4, 5, 20)]
 WIDTH = 1e-12
-"""Relative width of the enclosure of C_⋆ that is asked for."""
+"""The relative width of the enclosure of C_⋆ that is required."""
 
 
 def data(shape: tuple[int, int, int]) -> tuple[OuterKeys, np.ndarray]:
+    """Return keys and optimal tokens of a random problem."""
     problem = on_the_sphere(0, *shape)
     assert isinstance(problem.exact_keys, OuterKeys)
     return problem.exact_keys, problem.optimal
@@ -28,6 +29,7 @@ def data(shape: tuple[int, int, int]) -> tuple[OuterKeys, np.ndarray]:
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_enclosed(benchmark: BenchmarkFixture, shape: tuple[int, int, int]) -> None:
+    """Time the enclosure of ATT-SVM⋆."""
     benchmark.group = f"nuclear max-margin {shape}"
     svm = benchmark(nuclear_max_margin, *data(shape))
     assert isinstance(svm, NuclearMaxMargin)
@@ -37,13 +39,14 @@ def test_enclosed(benchmark: BenchmarkFixture, shape: tuple[int, int, int]) -> N
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_frobenius(benchmark: BenchmarkFixture, shape: tuple[int, int, int]) -> None:
+    """Time ATT-SVM over the rationals."""
     benchmark.group = f"nuclear max-margin {shape}"
     assert isinstance(benchmark(max_margin, *data(shape)), MaxMargin)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_cvxpy(benchmark: BenchmarkFixture, shape: tuple[int, int, int]) -> None:
-    """One solve, the problem built as a user would."""
+    """Time one solve by cvxpy, with the problem built as a user would."""
     benchmark.group = f"nuclear max-margin {shape}"
     keys, alpha = data(shape)
     inputs, tokens = np.nonzero(np.arange(shape[1]) != alpha[:, None])

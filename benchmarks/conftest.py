@@ -1,4 +1,4 @@
-"""After the timings: the iterations that each rule needed, which pytest-benchmark itself does not print."""
+"""A summary after the timings: the iterations that each rule needed, which pytest-benchmark itself does not print."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from benchmarks.bench_descent import CAP
 
 @pytest.hookimpl(trylast=True)
 def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
-    """Iterations to each level of 1 − cos, a row per figure and rule; ratios of what was run side by side."""
+    """Print the iterations to each level of 1 − cos, and ratios of programs that were run side by side.
+
+    Iterations have a row per figure and rule.
+    """
     session = getattr(config, "_benchmarksession", None)
     ratios = [bench.extra_info["ratio"] for bench in getattr(session, "benchmarks", ()) if "ratio" in bench.extra_info]
     if ratios:

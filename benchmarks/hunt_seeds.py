@@ -1,7 +1,7 @@
-"""How long a hunt takes from scratch, over many seeds: ``python benchmarks/hunt_seeds.py theorem-2 single-input 40``.
+"""Durations of a hunt from scratch, over many seeds: ``python benchmarks/hunt_seeds.py theorem-2 single-input 40``.
 
-Prints, per seed, the sizes (n, T, d) of the counterexample, whether all its numbers are integers or halves, the cases
-tried, and seconds; then the slowest.
+It prints, per seed, the sizes (n, T, d) of the counterexample, whether all its numbers are integers or halves, the
+cases tried, and seconds; then the slowest.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from theorems.hunting.search import Hunt
 
 
 def main(id: str, without: str, seeds: int) -> None:
-    """Hunt with seeds 0, 1, …"""
+    """Hunt with the seeds from 0 on, and print the results."""
     slowest, entry = 0.0, weakened_named(id, without)
     for seed in range(seeds):
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""One random trial as notebooks have it: a module in PyTorch, automatic differentiation, SGD, and its path."""
+"""One random trial as in notebooks: a module in PyTorch, automatic differentiation, SGD, and its path."""
 
 from __future__ import annotations
 
@@ -7,25 +7,27 @@ import torch
 
 
 class PromptAttention(torch.nn.Module):
-    """X ↦ γᵀ softmax(X p), γ given."""
+    """The map X ↦ γᵀ softmax(X p), γ given."""
 
     def __init__(self, d: int) -> None:
+        """Let the prompt of d entries start at zero, and leave keys as they are."""
         super().__init__()
         self.key = torch.nn.Identity()
         self.prompt = torch.nn.Parameter(torch.zeros(d, dtype=torch.float64))
 
     def forward(self, tokens: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Return γᵀ softmax(X p) of each input."""
         prompts = self.prompt.unsqueeze(0).expand(tokens.shape[0], 1, -1)
         attention = torch.softmax(torch.bmm(prompts, self.key(tokens).transpose(1, 2)), dim=-1)
         return torch.bmm(attention, scores.unsqueeze(-1)).view(-1)
 
 
 def path(keys: np.ndarray, scores: np.ndarray, steps: int) -> np.ndarray:
-    """The iterates of normalized descent with steps of length one from 0, (steps + 1, d)."""
+    """Return the iterates of normalized descent with steps of length one from 0, (steps + 1, d)."""
     tokens, gamma = torch.from_numpy(keys), torch.from_numpy(scores)
     model = PromptAttention(keys.shape[-1])
     optimizer = torch.optim.SGD([model.prompt], lr=1.0)
-    found = np.zeros((steps + 1, keys.shape[-1]))
+    points = np.zeros((steps + 1, keys.shape[-1]))
     for t in range(steps):
         optimizer.zero_grad()
         loss = torch.log(1 + torch.exp(-model(tokens, gamma))).mean()
@@ -33,5 +35,5 @@ def path(keys: np.ndarray, scores: np.ndarray, steps: int) -> np.ndarray:
         assert model.prompt.grad is not None
         model.prompt.grad /= model.prompt.grad.norm()
         optimizer.step()
-        found[t + 1] = model.prompt.detach().numpy()
-    return found
+        points[t + 1] = model.prompt.detach().numpy()
+    return points

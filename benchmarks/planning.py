@@ -1,7 +1,8 @@
-"""What large runs cost on 1, 10 and 1,000 cores: ``python benchmarks/planning.py`` prints the tables of the page.
+"""Costs of large runs on 1, 10 and 1,000 cores, as tables for docs/planning.md.
 
-Unit costs are the seconds of build/records/verify.json, which ``make records`` measures. Parts go to cores as the
-coordinator hands them out: in its order, each to the first core that is free.
+``python benchmarks/planning.py`` prints them. Unit costs are the seconds of build/records/verify.json, which ``make
+records`` measures. Parts go to cores as the coordinator hands them out: in its order, each to the first core that is
+free.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from theorems.hunting.assumption_table import pairs
 from theorems.hunting.search import ROUND
-from theorems.hunting.table import pairs
 from theorems.run.verify import PART, part_sizes
 
 CORES = (1, 10, 1000)
@@ -20,13 +21,13 @@ MEASURED = Path(__file__).parents[1] / "build" / "records" / "verify.json"
 
 
 def costs(path: Path = MEASURED) -> dict[str, float]:
-    """Seconds of a case, by statement, in the statements' order."""
-    held = json.loads(path.read_text(encoding="utf-8"))
-    return {one["id"]: one["seconds"] / one["examples"] for one in held["statements"]}
+    """Return the seconds of a case, by statement, in the statements' order."""
+    report = json.loads(path.read_text(encoding="utf-8"))
+    return {statement["id"]: statement["seconds"] / statement["examples"] for statement in report["statements"]}
 
 
 def wall(parts: Iterable[float], cores: int) -> float:
-    """Seconds until the last part is done, each begun by the first core that is free."""
+    """Return the seconds until the last part is done, each begun by the first core that is free."""
     free = [0.0] * cores
     for seconds in parts:
         heapq.heapreplace(free, free[0] + seconds)
@@ -34,7 +35,7 @@ def wall(parts: Iterable[float], cores: int) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """With a unit that fits."""
+    """Format a duration with a unit that fits."""
     for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:,.0f} {unit}" if seconds >= 20 * size else f"{seconds / size:.1f} {unit}"
@@ -42,18 +43,21 @@ def format_duration(seconds: float) -> str:
 
 
 def parts_of_verify(cost: Mapping[str, float], examples: int) -> list[float]:
-    """The parts of a run of verify: the last statement first, as it hands them out."""
+    """Return the seconds of the parts of a run of verify, in which the last statement comes first."""
     return [cost[id] * size for id in reversed(list(cost)) for size in part_sizes(examples)]
 
 
 def rounds_of_hunt(cost: Mapping[str, float], rounds: int) -> list[float]:
-    """The rounds of a hunt of every pair, one pair after the other; a case is taken to cost what one of verify does."""
+    """Return the seconds of the rounds of a hunt of every pair, one pair after the other.
+
+    A case is taken to cost as much as a case of verify.
+    """
     huntable = [statement.id for statement, without in pairs() if without not in statement.needs]
     return [cost[id] * ROUND for id in huntable if id in cost for _ in range(rounds)]
 
 
 def row(what: str, parts: Sequence[float]) -> str:
-    """Work in all, time on so many cores, and the time that no number of cores goes below."""
+    """Format a row: work in all, time on so many cores, and the time that no number of cores goes below."""
     times = " | ".join(format_duration(wall(parts, cores)) for cores in CORES)
     return f"| {what} | {format_duration(sum(parts))} | {times} | {format_duration(max(parts))} |"
 

@@ -1,7 +1,7 @@
-"""Where the processor time of ``theorems verify`` goes: ``python benchmarks/profile.py --examples 5`` prints the table.
+"""Shares of the processor time of ``theorems verify``: ``python benchmarks/profile.py --examples 5`` prints the table.
 
-Every 5 ms of processor time the innermost function of ours on the stack is noted; what NumPy and SciPy do counts for
-whoever called them.
+Every 5 ms of processor time the innermost function of ours on the stack is noted; time in NumPy and SciPy counts for
+their caller.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class Sampled:
     """A count of samples by file, while it is entered."""
 
     def __init__(self) -> None:
+        """Start with an empty count."""
         self.count: Counter[str] = Counter()
 
     def _note(self, signum: int, frame: FrameType | None) -> None:
@@ -38,20 +39,23 @@ class Sampled:
             frame = frame.f_back
 
     def __enter__(self) -> Sampled:
+        """Begin to sample, once per ``EVERY`` seconds of processor time."""
         signal.signal(signal.SIGPROF, self._note)
         signal.setitimer(signal.ITIMER_PROF, EVERY, EVERY)
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Stop the timer, and keep the count."""
         signal.setitimer(signal.ITIMER_PROF, 0)
 
     def shares(self, most: int) -> str:
-        """The files with most samples."""
+        """Return the files with most samples, and their shares."""
         total = sum(self.count.values()) or 1
         return ", ".join(f"{name} {count / total:.0%}" for name, count in self.count.most_common(most))
 
 
 def main() -> None:
+    """Profile the statements, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--examples", type=int, default=5)
     parser.add_argument("--only", nargs="+", default=None, metavar="ID")

@@ -16,12 +16,12 @@ from theorems.curves.margin_points import with_least_margin
 from theorems.token_selection.global_paths.margin_constants import MarginConstants
 
 SIZES = ((4, 6, 10), (6, 8, 10))
-"""(n, T, d): T − 1 ≤ d and n(T − 1) ≤ d², so that the rows are independent."""
+"""The sizes (n, T, d): T − 1 ≤ d and n(T − 1) ≤ d², so that the rows are independent."""
 NORM = 1e6
 
 
 def on_the_sphere(seed: int, n: int, T: int, d: int) -> Problem:
-    """Tokens, queries and head on the unit sphere, random labels."""
+    """Draw tokens, queries and head on the unit sphere, and random labels."""
     rng = np.random.default_rng(seed)
     drawn = (rng.standard_normal(shape) for shape in ((n, T, d), (n, d), (d,)))
     X, queries, v = (x / np.linalg.norm(x, axis=-1, keepdims=True) for x in drawn)
@@ -29,7 +29,7 @@ def on_the_sphere(seed: int, n: int, T: int, d: int) -> Problem:
 
 
 def gap_at(problem: Problem, seed: int, norm: float = NORM) -> float:
-    """1 − cos of W and W^mm where the flow from a start of margin κ + log(2(T − 1)A) has that norm."""
+    """Return 1 − cos of W and W^mm where the flow from a start of margin κ + log(2(T − 1)A) has a norm."""
     svm = max_margin(problem.exact_keys, problem.optimal)
     assert isinstance(svm, MaxMargin)
     constants = MarginConstants(problem, svm)
@@ -41,7 +41,7 @@ def gap_at(problem: Problem, seed: int, norm: float = NORM) -> float:
 
 
 def main(seeds: int = 25) -> None:
-    """Print, for each size, what 1 − cos is at most, in the middle and at least."""
+    """Print the largest, the median and the least 1 − cos for each size."""
     for n, T, d in SIZES:
         gaps = [gap_at(on_the_sphere(seed, n, T, d), seed) for seed in range(seeds)]
         low, middle, high = min(gaps), float(np.median(gaps)), max(gaps)

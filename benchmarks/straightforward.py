@@ -1,4 +1,4 @@
-"""What the timings are compared with: the shortest programs that one would write, in numba and around LSODA."""
+"""Programs to compare the timings with: the shortest ones to write, in numba and around LSODA."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy.integrate import LSODA
 
 @njit
 def normalized_descents(keys, scores, points, steps, length):  # type: ignore[no-untyped-def]
-    """Normalized descent on the logistic risk in the log domain, trial by trial; ``points`` (b, d) is moved."""
+    """Run normalized descent on the logistic risk in the log domain, trial by trial; ``points`` (b, d) is moved."""
     b, n, tokens, d = keys.shape
     logs, signs = np.empty((n, tokens)), np.empty((n, tokens))
     logits, direction = np.empty(tokens), np.empty(d)
@@ -57,7 +57,7 @@ def normalized_descents(keys, scores, points, steps, length):  # type: ignore[no
 
 
 def lsoda_loop(keys: np.ndarray, scores: np.ndarray, start: np.ndarray, norm: float) -> np.ndarray:
-    """dp/ds = −∇L/‖∇L‖ of the logistic risk by scipy's LSODA, step by step until ‖p‖ is ``norm``."""
+    """Integrate dp/ds = −∇L/‖∇L‖ of the logistic risk by scipy's LSODA, step by step until ‖p‖ is ``norm``."""
 
     def velocity(s: float, p: np.ndarray) -> np.ndarray:
         logits = keys @ p

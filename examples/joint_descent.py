@@ -13,6 +13,8 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.integrate import BDF
 
+from reference_attention.risk import scaled_gradient, softmax_weights
+from reference_attention.svm.label_svm import label_svm
 from theorems.api import (
     REFERENCE,
     Assumption,
@@ -33,7 +35,7 @@ from theorems.api import (
 )
 
 EARLY, LATE = 1e2, 1e4
-"""‖v‖/‖v_mm‖ where head and prompt are looked at; the second is the square of the first."""
+"""The values of ‖v‖/‖v_mm‖ at which head and prompt are examined; the second is the square of the first."""
 MOST_GRADIENTS = 10_000
 
 HALVED = reason(
@@ -45,14 +47,17 @@ HALVED = reason(
 
 
 def signed_tokens(case: Case) -> tuple[np.ndarray, np.ndarray]:
-    """The tokens z_it = Y_i x_it, and among them the chosen z_iα."""
+    """Return the tokens z_it = Y_i x_it, and among them the chosen z_iα."""
     assert case.dataset is not None
     tokens = case.dataset.Y[:, None, None] * case.dataset.X
     return tokens, tokens[np.arange(len(tokens)), case.chosen_tokens]
 
 
 def all_support(case: Case) -> Finding:
-    """All chosen tokens have label margin exactly Γ: as (SVM) is ATT-SVM against a token 0, `max_margin` decides it."""
+    """Check that all chosen tokens have label margin exactly Γ.
+
+    As (SVM) is ATT-SVM against a token 0, `max_margin` decides it.
+    """
     if case.dataset is None:
         return Finding(None, "the case has keys and scores only; give tokens X and labels Y")
     z = signed_tokens(case)[1]
@@ -64,14 +69,17 @@ def all_support(case: Case) -> Finding:
 
 
 def selects(case: Case) -> Finding:
-    """The flow ends at α. Which tokens it selects depends on its start; Assumption C only makes α the best of them."""
+    """Check that the flow ends at α.
+
+    Which tokens it selects depends on its start; Assumption C only makes α the best of them.
+    """
     assert case.dataset is not None
-    svm = REFERENCE.label_svm(signed_tokens(case)[1])
+    svm = label_svm(signed_tokens(case)[1])
     assert isinstance(svm, LabelSvm)
     ends = [p for _, p in follow_descent(case, REFERENCE, svm)]
     if len(ends) < 2:
         return Finding(None, f"‖v‖ = {LATE:g} ‖v_mm‖ was not reached with {MOST_GRADIENTS} gradients")
-    weight = float(REFERENCE.weights(case.problem.keys, ends[-1])[np.arange(case.problem.n), case.chosen_tokens].min())
+    weight = float(softmax_weights(case.problem.keys, ends[-1])[np.arange(case.problem.n), case.chosen_tokens].min())
     return Finding(weight >= 0.5, f"the least weight of a chosen token is {weight:.3g} at ‖v‖ = {LATE:g} ‖v_mm‖")
 
 
@@ -88,16 +96,17 @@ def selects(case: Case) -> Finding:
     cases=joint_cases(max_n=3, max_T=3, max_d=3),
 )
 def logarithmic_prompt(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Under the assumptions of Theorem 5, and if α is selected, v/‖v‖ → v̄_mm and dp/d log‖v‖ → 2 p_mm: the norm of the
-    prompt is only 2 ‖p_mm‖ log‖v‖.
+    """Under the assumptions of Theorem 5, and if α is selected, v/‖v‖ → v̄_mm and dp/d log‖v‖ → 2 p_mm.
+
+    So the norm of the prompt is only 2 ‖p_mm‖ log‖v‖.
 
     *Heuristic.* Once α is selected, −∇_v L ≈ |ℓ'| Γ v̄_mm and −∇_p L ≈ |ℓ'| ‖v‖ Σ_it π_i δ_it e^{−g_it·p} g_it with
     g_it = k_iα − k_it. With p = 2 log‖v‖ p_mm + z the exponentials of the SVM-neighbours are ‖v‖⁻² e^{−g_it·z}, and z
     follows a gradient flow of a convex function in the time log‖v‖, which comes to rest.
     """
     svm, separator = (
-        under_test.label_svm(signed_tokens(case)[1]),
-        under_test.max_margin(case.problem.keys, case.chosen_tokens),
+        under_test[label_svm](signed_tokens(case)[1]),
+        under_test[max_margin](case.problem.keys, case.chosen_tokens),
     )
     assert isinstance(svm, LabelSvm)
     assert isinstance(separator, MaxMargin)
@@ -106,7 +115,7 @@ def logarithmic_prompt(case: Case, under_test: Implementation) -> Iterator[Claim
         by_head, by_prompt = slopes(case, under_test, v, p)
         rates.append(by_prompt * np.linalg.norm(v) / (by_head @ v / np.linalg.norm(v)))
         heads.append(v - (v @ svm.direction) * svm.direction)
-        chosen = under_test.weights(case.problem.keys, p)[np.arange(case.problem.n), case.chosen_tokens].min()
+        chosen = under_test[softmax_weights](case.problem.keys, p)[np.arange(case.problem.n), case.chosen_tokens].min()
     unfinished = "" if len(rates) == 2 else f"‖v‖ = {LATE:g} ‖v_mm‖ was not reached with {MOST_GRADIENTS} gradients"
     if not unfinished and 0.1 < chosen < 0.9:
         unfinished = f"a chosen token still has weight {chosen:.3g} at ‖v‖ = {LATE:g} ‖v_mm‖: nothing is selected yet"
@@ -120,10 +129,10 @@ def logarithmic_prompt(case: Case, under_test: Implementation) -> Iterator[Claim
 
 
 def slopes(case: Case, under_test: Implementation, v: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """−∇_v L and −∇_p L, both divided by the larger of their scales (which underflow)."""
+    """Return −∇_v L and −∇_p L, both divided by the larger of their scales (which underflow)."""
     problem, tokens = case.problem, signed_tokens(case)[0]
-    by_head = head_gradient(tokens, under_test.weights(problem.keys, p), v)
-    by_prompt = under_test.scaled_gradient(problem.keys, tokens @ v, problem.loss, p)
+    by_head = head_gradient(tokens, under_test[softmax_weights](problem.keys, p), v)
+    by_prompt = under_test[scaled_gradient](problem.keys, tokens @ v, problem.loss, p)
     top = max(float(by_head.log_scale), float(by_prompt.log_scale))
     return (
         -by_head.direction * np.exp(by_head.log_scale - top),
@@ -132,7 +141,10 @@ def slopes(case: Case, under_test: Implementation, v: np.ndarray, p: np.ndarray)
 
 
 def follow_descent(case: Case, under_test: Implementation, svm: LabelSvm) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(v, p) where ‖v‖ first exceeds EARLY and LATE times ‖v_mm‖; in the logarithm of arc length, where it is short."""
+    """Yield (v, p) where ‖v‖ first exceeds EARLY and LATE times ‖v_mm‖.
+
+    The descent is integrated in the logarithm of arc length, in which it is short.
+    """
     # The head as r v̄_mm + w: its part w across stays small beside r, and is integrated to its own accuracy.
     d, along = len(svm.v), svm.direction
 

@@ -1,8 +1,8 @@
-"""Attention kernels in the form that the theorems are run on:
-(query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m).
+"""Attention kernels in the form that the theorems are run on.
 
-Copy the one that is nearest to yours and put your own call in it. Each computes softmax(q kᵀ) v: logits are plain inner
-products, so a kernel that divides them by √d gets its query multiplied by √d first.
+The form is (query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m). Copy the kernel that is nearest to yours
+and put your own call in it. Each computes softmax(q kᵀ) v: logits are plain inner products, so a kernel that divides
+them by √d gets its query multiplied by √d first.
 
     theorems verify --attention examples.kernels:handwritten
 """
@@ -17,22 +17,25 @@ from torch import Tensor
 
 
 def handwritten(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """Softmax attention in three lines."""
+    """Compute softmax attention in three lines."""
     logits = query @ keys.transpose(-2, -1)
     unnormalised = torch.exp(logits - logits.amax(dim=-1, keepdim=True))
     return unnormalised / unnormalised.sum(dim=-1, keepdim=True) @ values
 
 
 def pytorch_sdpa(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """PyTorch's own kernel, its scale 1/√d switched off; ``--attention`` does the same for any ``scale`` parameter."""
+    """Call PyTorch's own kernel with its scale 1/√d switched off.
+
+    ``--attention`` does the same for any ``scale`` parameter.
+    """
     return torch.nn.functional.scaled_dot_product_attention(query, keys, values, scale=1.0)
 
 
 def pytorch_multihead(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """``nn.MultiheadAttention`` with one head and identity projections.
+    """Call ``nn.MultiheadAttention`` with one head and identity projections.
 
     It takes tensors of rank 3 and one width for queries, keys and values, a power of four here so that its scale 1/√d
-    is undone without rounding; what is narrower is padded with zeros.
+    is undone without rounding; narrower tensors are padded with zeros.
     """
     m = values.shape[-1]
     width = 4 ** math.ceil(math.log(max(query.shape[-1], m), 4))
@@ -52,7 +55,7 @@ def _multihead(width: int, dtype: torch.dtype) -> torch.nn.MultiheadAttention:
 
 
 def online(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    """One token after the other with a running maximum, as in flash attention."""
+    """Process one token after the other with a running maximum, as in flash attention."""
     top = query.new_full(query.shape[:-1], -math.inf)
     total = torch.zeros_like(top)
     mean = values.new_zeros((*query.shape[:-1], values.shape[-1]))

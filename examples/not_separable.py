@@ -1,5 +1,6 @@
-"""What is selected when the optimal tokens cannot all be selected?
-The paper's theorems on optimal tokens assume they can.
+"""Which tokens are selected when the optimal tokens cannot all be selected?
+
+The paper's theorems on optimal tokens assume that they can.
 
 theorems verify examples/not_separable.py:largest_subset             a first guess
 theorems verify examples/not_separable.py:locally_optimal_limit      a second one
@@ -13,6 +14,7 @@ from itertools import combinations
 import numpy as np
 from hypothesis import strategies as st
 
+from reference_attention.risk import scaled_gradient
 from theorems.api import (
     Assumption,
     Case,
@@ -45,11 +47,11 @@ BESIDE = reason(
 
 
 def inseparable(case: Case) -> Finding:
-    """ATT-SVM of the optimal tokens is infeasible: some λ ≥ 0 has Σ λ_it (k_iα − k_it) = 0, over the rationals."""
-    found = max_margin(case.problem.keys, case.problem.optimal)
-    if isinstance(found, MaxMargin):
-        return Finding(False, f"p_mm exists, ‖p_mm‖ = {found.norm:.6g}")
-    return Finding(True, f"{len(found.exact)} differences of keys have a positive combination that is 0")
+    """Check that ATT-SVM of the optimal tokens is infeasible: Σ λ_it (k_iα − k_it) = 0 for some λ ≥ 0, λ ≠ 0; exact."""
+    solution = max_margin(case.problem.keys, case.problem.optimal)
+    if isinstance(solution, MaxMargin):
+        return Finding(False, f"p_mm exists, ‖p_mm‖ = {solution.norm:.6g}")
+    return Finding(True, f"{len(solution.exact)} differences of keys have a positive combination that is 0")
 
 
 NOT_SEPARABLE = Assumption("not-separable", "ATT-SVM of the optimal tokens is infeasible", "here", inseparable)
@@ -57,7 +59,7 @@ NOT_SEPARABLE = Assumption("not-separable", "ATT-SVM of the optimal tokens is in
 
 @st.composite
 def small_cases(draw: st.DrawFn) -> Case:
-    """Keys in sixteenths; where the optimal tokens are separable, the scores of the last input are reversed."""
+    """Draw keys in sixteenths; where the optimal tokens are separable, the scores of the last input are reversed."""
     n, T, d = draw(st.integers(2, 4)), draw(st.integers(2, 3)), draw(st.integers(1, 2))
     keys = draw(st.lists(st.integers(-48, 48), min_size=n * T * d, max_size=n * T * d))
     gaps = draw(st.lists(st.sampled_from((1.0, 0.5, 2.0, 8.0)), min_size=n, max_size=n))
@@ -70,9 +72,9 @@ def small_cases(draw: st.DrawFn) -> Case:
 
 
 def end_of_flow(case: Case, under_test: Implementation) -> Flow:
-    """Gradient flow from p(0) = 0 to norm 10⁶, or to a finite stationary point."""
+    """Follow gradient flow from p(0) = 0 to norm 10⁶, or to a finite stationary point."""
     start, far = np.zeros(case.problem.d), FAR / case.problem.key_scale
-    return gradient_flow(case.problem, start, norm=far, gradient=under_test.scaled_gradient)
+    return gradient_flow(case.problem, start, norm=far, gradient=under_test[scaled_gradient])
 
 
 @statement(
@@ -83,12 +85,14 @@ def end_of_flow(case: Case, under_test: Implementation) -> Flow:
     cases=small_cases,
 )
 def largest_subset(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """If ATT-SVM of the optimal tokens is infeasible, gradient flow from p(0) = 0 stops at a finite prompt, or diverges
-    and selects the optimal tokens of as many inputs as can be separated together.
+    """If ATT-SVM(opt) is infeasible, gradient flow from p(0) = 0 stops or selects a largest separable set.
+
+    It stops at a finite prompt, or it diverges and selects the optimal tokens of as many inputs as can be separated
+    together.
     """
     flow, keys, best = end_of_flow(case, under_test), case.problem.keys, case.problem.optimal
     sets = [list(a) for size in range(1, case.problem.n) for a in combinations(range(case.problem.n), size)]
-    most = max((len(a) for a in sets if isinstance(under_test.max_margin(keys[a], best[a]), MaxMargin)), default=0)
+    most = max((len(a) for a in sets if isinstance(under_test[max_margin](keys[a], best[a]), MaxMargin)), default=0)
     selected = int((np.argmax(keys @ flow.final, axis=1) == best).sum())
     missing = 0 if flow.stop is Stop.STATIONARY else most - selected
     said = (
@@ -105,12 +109,13 @@ def largest_subset(case: Case, under_test: Implementation) -> Iterator[Claim]:
     cases=small_cases,
 )
 def locally_optimal_limit(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """If ATT-SVM of the optimal tokens is infeasible, gradient flow from p(0) = 0 stops at a finite prompt, or
-    p/‖p‖ → p̄_mm(α) for locally optimal tokens α (Definition 2).
+    """If ATT-SVM(opt) is infeasible, gradient flow from p(0) = 0 stops or has a locally optimal limit.
+
+    It stops at a finite prompt, or p/‖p‖ → p̄_mm(α) for locally optimal tokens α (Definition 2).
     """
     flow = end_of_flow(case, under_test)
     alpha, norm = np.argmax(case.problem.keys @ flow.final, axis=1), flow.norms[-1]
-    svm = under_test.max_margin(case.problem.keys, alpha)
+    svm = under_test[max_margin](case.problem.keys, alpha)
     said = f"{flow.stop.value} at ‖p‖ = {norm:.4g}, α = {alpha.tolist()}"
     if flow.stop is not Stop.NORM:
         yield Claim("locally-optimal", Form.EXACT, 0.0, 0.0, "exact", said, flow.reason)

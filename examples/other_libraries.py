@@ -3,8 +3,8 @@
     theorems verify --attention numpy:examples.other_libraries:in_numpy
     theorems verify --attention jax:examples.other_libraries:in_jax
 
-Wrappers for flex_attention, x-transformers and others stand in ``attention_conformance/scoreboard/kernels``. What needs
-none:
+Wrappers for flex_attention, x-transformers and others are in ``attention_conformance/scoreboard/kernels``. These
+functions need no wrapper:
 ``torch.nn.functional:scaled_dot_product_attention``, ``jax:jax.nn:dot_product_attention``,
 ``transformers.integrations.sdpa_attention:sdpa_attention_forward``,
 ``transformers.models.llama.modeling_llama:eager_attention_forward``.
@@ -18,14 +18,14 @@ import numpy as np
 
 
 def in_numpy(query: Any, keys: Any, values: Any) -> Any:
-    """Softmax attention on NumPy arrays; there is no backward pass."""
+    """Compute softmax attention on NumPy arrays; there is no backward pass."""
     logits = query @ np.swapaxes(keys, -1, -2)
     unnormalised = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return unnormalised / unnormalised.sum(axis=-1, keepdims=True) @ values
 
 
 def in_jax(query: Any, keys: Any, values: Any) -> Any:
-    """Softmax attention on JAX arrays; its backward pass is JAX's."""
+    """Compute softmax attention on JAX arrays; its backward pass is JAX's."""
     import jax
 
     return jax.nn.softmax(query @ keys.swapaxes(-1, -2), axis=-1) @ values

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from hypothesis import strategies as st
 
+from reference_attention.risk import scaled_gradient
 from theorems.api import (
     EPS,
     Assumption,
@@ -43,7 +44,10 @@ OFFSET = reason(
 
 
 def every_token_supports(case: Case) -> Finding:
-    """Every other token is an SVM-neighbour, some dual solution is positive on all, the rows are independent; exact."""
+    """Check that every other token is an SVM-neighbour with independent rows and a positive dual; exact.
+
+    The duals have to be positive on all tokens in one dual solution.
+    """
     svm = max_margin(case.problem.keys, case.chosen_tokens)
     if not isinstance(svm, MaxMargin):
         return Finding(False, "ATT-SVM is infeasible")
@@ -54,8 +58,10 @@ def every_token_supports(case: Case) -> Finding:
 
 @st.composite
 def simplex_cases(draw: st.DrawFn) -> Case:
-    """Rows g_j = (1, l_j), scaled, with Σ w_j l_j = 0 and w > 0: p_mm lies along the first axis,
-    all rows support it."""
+    """Draw rows g_j = (1, l_j), scaled, with Σ w_j l_j = 0 and w > 0.
+
+    So p_mm lies along the first axis, and all rows support it.
+    """
     m = draw(st.integers(2, 5))
     whole = st.integers(-3, 3)
     lateral = np.array(draw(st.lists(whole, min_size=m * m, max_size=m * m)), dtype=float).reshape(m, m)[:-1, :-1]
@@ -83,7 +89,9 @@ def simplex_cases(draw: st.DrawFn) -> Case:
     cases=simplex_cases,
 )
 def rate(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let n = 1, η ≤ 1/L_p, p(0) = 0. At every t, the part of p(t) orthogonal to p_mm is no longer than its limit o:
+    """Let n = 1, η ≤ 1/L_p, p(0) = 0. Then the part of p(t) orthogonal to p_mm is never longer than its limit o.
+
+    At every t
 
         1 − cos(p(t), p_mm) ≤ (‖o‖/‖p(t)‖)² ≤ C / log²(1 + D²βt),    C = (‖o‖ D²/Θ)²,
 
@@ -93,10 +101,10 @@ def rate(case: Case, under_test: Implementation) -> Iterator[Claim]:
     ‖z − o‖ ≤ ‖o‖ for the flow, and ‖z‖ ≤ 2‖o‖. That ‖z‖ ≤ ‖o‖, and for finite steps, is the conjecture.
     """
     problem = case.problem
-    svm = under_test.max_margin(problem.keys, problem.optimal)
+    svm = under_test[max_margin](problem.keys, problem.optimal)
     assert isinstance(svm, MaxMargin)
     run = gradient_descent(
-        problem, np.zeros(problem.d), steps=STEPS, gradient=under_test.scaled_gradient, record_every=50
+        problem, np.zeros(problem.d), steps=STEPS, gradient=under_test[scaled_gradient], record_every=50
     )
 
     def across(p: np.ndarray) -> np.ndarray:

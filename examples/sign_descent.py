@@ -1,13 +1,13 @@
-"""A rule of one's own for `theorems bench`: sign descent with steps that decrease.
+"""A rule of your own for `theorems bench`: sign descent with steps that decrease.
 
     theorems bench --rule normalized-1 --rule examples/sign_descent.py:SignDescent --data figure-1a --examples 0
 
-p(t+1) = p(t) − sign ∇L(p(t))/√(t+1) is steepest descent in ‖·‖_∞: its margin tends to the largest one that a p of its
-‖p‖_∞ has. For one input with equal non-optimal scores, as of figure-1a, it is sign descent on Σ e^{−g_t·p}, which
+p(t+1) = p(t) − sign ∇L(p(t))/√(t+1) is steepest descent in ‖·‖_∞: its margin tends to the largest margin of a p with
+the same ‖p‖_∞. For one input with equal non-optimal scores, as in figure-1a, it is sign descent on Σ e^{−g_t·p}, which
 Gunasekar et al. (ICML 2018) treat as separable linear data; `steepest-one-input` bounds the gap at every step from any
 start, `steepest-from-a-margin` for any inputs from a start of enough margin. As `theory` says that it is steepest, the
 table of guarantees has that bound beside the gap measured. Several p may have the largest margin, so that there is
-no limit of the direction to name: p_mm is compared with.
+no limit of the direction to name: it is compared with p_mm.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class SignDescent(Optimiser):
     theory = Theory(source="largest ℓ∞ margin: steepest-one-input, steepest-from-a-margin", steepest=np.inf)
 
     def begin(self, setting):
-        """Called once; `setting` has the problem, the start, and the shape of what is trained."""
+        """Begin a run; `setting` has the problem, the start, and the shape of what is trained."""
         self.t = 0
 
     def step(self, p, gradient):
-        """∇L = e^{log_scale} · direction; the scale underflows, the direction does not."""
+        """Return the next p; ∇L = e^{log_scale} · direction, where only the scale underflows."""
         self.t += 1
         return p - np.sign(gradient.direction) / np.sqrt(self.t)

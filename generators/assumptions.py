@@ -1,4 +1,4 @@
-"""The assumptions of the paper by id: a name, a source and a predicate on data each.
+"""The assumptions of the paper by id, each with a name, a source and a predicate on data.
 
 The strategies that build data satisfying them are in :mod:`generators.problems`; predicates are written
 independently of those, and decide equalities exactly.
@@ -255,7 +255,7 @@ ASSUMPTIONS: dict[str, Assumption] = {
 
 
 def assumption_named(id: str) -> Assumption:
-    """The assumption of that id.
+    """Return the assumption with an id.
 
     Raises:
         InvalidInput: for an unknown id.

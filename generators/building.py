@@ -29,10 +29,10 @@ Start = Literal["anywhere"] | Callable[[Problem], SearchStrategy[Float64[np.ndar
 Data = tuple[Float64[np.ndarray, "n T d"], Float64[np.ndarray, "n T"], Int64[np.ndarray, "n"] | None]
 
 PLAIN = "plain"
-"""Beside the wanted assumptions: keys in small readable numbers only."""
+"""Added to the wanted assumptions, it restricts keys to small readable numbers."""
 
 JOINT = frozenset({"optimal-tokens", "optimal-support-tokens"})
-"""Assumptions on joint training: the dataset comes first, its problem follows."""
+"""Assumptions on joint training: the dataset is drawn first, and its problem follows from it."""
 
 
 @st.composite
@@ -47,7 +47,7 @@ def built_cases(
     dataset: bool,
     plain: bool = False,
 ) -> Case:
-    """A case with the wanted assumptions; see :func:`generators.problems.cases` for the arguments."""
+    """Draw a case with the wanted assumptions; see :func:`generators.problems.cases` for the arguments."""
     wanted = wanted | {PLAIN} if plain else wanted
     users = _as_users_have_them(draw, wanted)
     frame = draw(frames)
@@ -77,12 +77,12 @@ def built_cases(
 
 
 def _as_users_have_them(draw: DrawFn, wanted: frozenset[str]) -> bool:
-    """One case in five, where nothing is moved into general position and numbers need not be readable."""
+    """Draw whether data look like users' own: one case in five, without general position and readable numbers."""
     return not wanted & {"general-position", PLAIN} and draw(is_realistic())
 
 
 def _locally_optimal(draw: DrawFn, frame: Frame, wanted: frozenset[str], *, any_alpha: bool, users: bool) -> Data:
-    """Keys first, then the exact neighbours of α, then scores that make it locally optimal."""
+    """Draw keys first, then decide the exact neighbours of α, then draw scores that make α locally optimal."""
     alpha = draw(frame.integers("n", 0, frame.tokens - 1))
     every = np.ones((frame.n, frame.tokens), dtype=bool)
     if users:
@@ -106,7 +106,7 @@ def _locally_optimal(draw: DrawFn, frame: Frame, wanted: frozenset[str], *, any_
 
 
 def _scores_first(draw: DrawFn, frame: Frame, wanted: frozenset[str], *, any_alpha: bool, users: bool) -> Data:
-    """Scores first, then keys around the tokens to be chosen."""
+    """Draw scores first, then keys around the tokens to be chosen."""
     equal, distinct = "equal-non-optimal-scores" in wanted, "distinct-scores" in wanted
     strict = equal or distinct or "strict-optimum" in wanted
     by_sets = "separable-optimal-sets" in wanted
@@ -149,7 +149,7 @@ def _separated_keys(
 def _finish_keys(
     draw: DrawFn, wanted: frozenset[str], keys: Float64[np.ndarray, "n T d"]
 ) -> Float64[np.ndarray, "n T d"]:
-    """In general position if asked for, otherwise now and then in other units."""
+    """Move keys into general position if that is wanted; otherwise put them now and then in other units."""
     if "general-position" in wanted:
         return nudge_to_general_position(keys)
     return keys if PLAIN in wanted else draw(rescaled_keys(keys))

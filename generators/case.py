@@ -28,13 +28,13 @@ class Case(Subject):
             statement speaks of them.
         queried: tokens, queries, labels and head that the problem was made from, where W is trained; prompts are then
             vec(W).
-        sequence: the same with several queries per input; the problem is then that of the queries that see the most
-            tokens.
-        alpha: chosen tokens, shape (n,); ``None`` means the optimal ones.
+        sequence: tokens, several queries per input, labels and head, where W is trained; the problem is then that of
+            the queries that see the most tokens.
+        alpha: chosen tokens, shape (n,); ``None`` means the optimal tokens.
         start: p(0), shape (d,); ``None`` lets the statement take its own starts.
         arrays: further named arrays of a statement (``u`` and ``W0`` of Lemma 1, ``q`` of Lemma 3, …). The
-            name says how they change with the units of the keys, see :meth:`normalise`.
-        seed: drives the points at which a "for every p" conclusion is tried; same seed, same points.
+            name determines how they change with the units of the keys, see :meth:`normalise`.
+        seed: drives the points at which a "for every p" conclusion is tried; the same seed gives the same points.
         name: where the case comes from, for the report.
     """
 
@@ -51,7 +51,7 @@ class Case(Subject):
 
     @property
     def chosen_tokens(self) -> Int64[np.ndarray, "n"]:
-        """α, the optimal tokens unless others were chosen, shape (n,)."""
+        """The chosen tokens α, which are the optimal tokens unless others were chosen, shape (n,)."""
         return self.problem.optimal if self.alpha is None else self.alpha
 
     chosen = FormerName("chosen_tokens")
@@ -60,11 +60,11 @@ class Case(Subject):
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """n, T and d."""
+        """The sizes n, T and d."""
         return {"n": self.problem.n, "T": self.problem.T, "d": self.problem.d}
 
     def normalise(self) -> Case:
-        """The same case in units in which max |key| lies in [1, 2): keys K/s, prompts s·p, s a power of two.
+        """Return the case in units in which max |key| lies in [1, 2): keys K/s, prompts s·p, s a power of two.
 
         Nothing is rounded. ``start`` is a prompt. Of the named arrays, those with a word (between
         underscores) ``p``, ``p0``, ``prompt(s)``, ``norm(s)``, ``radius`` or ``radii`` in their name scale
@@ -84,24 +84,26 @@ class Case(Subject):
         sequence = self.sequence and self.sequence.with_queries_scaled(1 / scale)
         start = None if self.start is None else scale_exactly("start", self.start, scale)
         problem = self.problem.with_keys_scaled(1 / scale)
-        held = MappingProxyType(arrays)
+        frozen = MappingProxyType(arrays)
         data = {"dataset": dataset, "queried": queried, "sequence": sequence}
-        return self.replace(problem=problem, start=start, arrays=held, **data)
+        return self.replace(problem=problem, start=start, arrays=frozen, **data)
 
 
 _PROMPTS = {"p", "p0", "prompt", "prompts", "norm", "norms", "radius", "radii"}
+_WHOLE = {"W_trained", "K_trained"}
+"""Names without such a word that are measured in the unit of prompts; of factors the first takes it alone."""
 
 
 def _degree(name: str) -> int:
-    """The power of the unit of prompts in which an array of that name is measured."""
+    """Return the power of the unit of prompts in which an array is measured, from the array's name."""
     words = set(name.split("_"))
     if words & {"eta", "etas"} or "step_size" in name:
         return 2
-    return int("head" not in words and bool(words & _PROMPTS))
+    return int(name in _WHOLE or ("head" not in words and bool(words & _PROMPTS)))
 
 
 def scale_exactly(name: str, value: Float64[np.ndarray, "..."], factor: float) -> Float64[np.ndarray, "..."]:
-    """Return the values times a power of two.
+    """Return the values times a factor, a power of two, without rounding.
 
     Raises:
         InvalidInput: one of them would be rounded.

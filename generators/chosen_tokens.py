@@ -20,10 +20,10 @@ from reference_attention.svm.max_margin import Infeasible, locally_optimal, max_
 from reference_attention.training.batched_flow import gradient_flows
 
 MOST_CHOICES = 4096
-"""Up to so many α all are tried; beyond, those that gradient flows select."""
+"""Up to this many choices α, all are tried; if there are more, only those that gradient flows select."""
 
 FLOWS = 8
-"""Flows that look for tokens when there are too many choices."""
+"""Number of gradient flows that look for tokens when there are too many choices."""
 
 ROUGH = 1e-3
 """Tolerance of these flows: what they select is a proposal, which is then decided exactly."""
@@ -33,29 +33,29 @@ SELECTED_AT = 1e3
 
 
 def locally_optimal_choices(case: Case) -> Iterator[Case]:
-    """The case with every locally optimal α, in lexicographic order; with the given α only, if there is one.
+    """Yield the case with every locally optimal α, in lexicographic order; only with its own α if it has one.
 
     All T^n choices are decided exactly when there are at most :data:`MOST_CHOICES`; otherwise those α are
     tried that gradient flows from ``case.start`` and from seeded starts select, which may miss some. When
-    there is no locally optimal α, the case with the optimal tokens comes, so that the reason is reported.
+    there is no locally optimal α, the case with the optimal tokens is yielded, so that the reason is reported.
     """
     if case.alpha is not None:
         yield case
         return
     problem = case.problem
     few = problem.n * np.log(problem.T) <= np.log(MOST_CHOICES) * (1 + 1e-12)
-    found = False
+    optimum_exists = False
     for alpha in separable_choices(problem) if few else flow_selections(case):
         solution = max_margin(problem.exact_keys, alpha)
         if not isinstance(solution, Infeasible) and locally_optimal(solution, problem.scores):
-            found = True
+            optimum_exists = True
             yield case.replace(alpha=alpha)
-    if not found:
+    if not optimum_exists:
         yield case.replace(alpha=problem.optimal)
 
 
 def separable_choices(problem: Problem) -> Iterator[Int64[np.ndarray, "n"]]:
-    """Every α, in lexicographic order, for which ATT-SVM(α) is feasible.
+    """Yield every α, in lexicographic order, for which ATT-SVM(α) is feasible.
 
     A choice for the first inputs that is infeasible on its own rules out all its continuations.
     """
@@ -75,7 +75,7 @@ def separable_choices(problem: Problem) -> Iterator[Int64[np.ndarray, "n"]]:
 
 @lru_cache(maxsize=1)
 def flow_selections(case: Case) -> Sequence[Int64[np.ndarray, "n"]]:
-    """The α that gradient flows select, each once, in lexicographic order; several statements ask for them."""
+    """Return the distinct α that gradient flows select, in lexicographic order; cached for further statements."""
     problem = case.problem
     unit = 1.0 / problem.key_scale
     rng = case.rng()

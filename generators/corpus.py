@@ -1,4 +1,4 @@
-"""A corpus as next-token data: windows of its tokens are contexts, and what follows them is counted.
+"""A corpus as next-token data: windows of its tokens are contexts, and the tokens that follow them are counted.
 
 Tokens are the characters of a text, or ids. The context of a token is the window of the ``window`` tokens before it,
 and its embedding says which token stands where in it: h = (e_{t−k}, …, e_{t−1}), ``window`` times V entries, 0 or 1.
@@ -23,22 +23,22 @@ from reference_attention.files import read_text
 
 WINDOW = 2
 LARGEST_FILE = 1 << 16
-"""Bytes of a text: its counts are of a tiny language, whose W is solved for over the rationals."""
+"""The largest size of a text in bytes: a text stands for a tiny language, whose W is computed over the rationals."""
 MOST_ENTRIES = 200
-"""Of W: V times the length of an embedding."""
+"""The largest number of entries of W: V times the length of an embedding."""
 MOST_PAIRS = 400
-"""Contexts times tokens."""
+"""The largest number of contexts times tokens."""
 
 
 @dataclass(frozen=True, eq=False)
 class Windows:
-    """The contexts of a corpus, and what followed them.
+    """The contexts of a corpus, and how often each token followed them.
 
     Attributes:
         embeddings: h_j, (m, window · V).
         counts: how often each token followed, (m, V).
-        vocabulary: what tokens are called.
-        windows: what contexts are called.
+        vocabulary: the names of the tokens.
+        windows: the names of the contexts.
     """
 
     embeddings: Float64[np.ndarray, "m d"]
@@ -48,12 +48,12 @@ class Windows:
 
 
 def windows_of(corpus: Sequence[int] | str, window: int = WINDOW, name: str = "corpus") -> Windows:
-    """The windows of a corpus, and how often each token follows.
+    """Return the windows of a corpus, and how often each token follows.
 
     Args:
         corpus: a text, whose characters are the tokens, in the order of their code points; or ids ≥ 0.
-        window: how many tokens a context has.
-        name: what the corpus is called in a refusal.
+        window: the number of tokens of a context.
+        name: the name of the corpus in an error message.
 
     Raises:
         InvalidInput: nothing follows anything; too many contexts or tokens to be solved exactly.
@@ -84,12 +84,12 @@ def windows_of(corpus: Sequence[int] | str, window: int = WINDOW, name: str = "c
     counts = np.array([[follows[context, v] for v in range(size)] for context in contexts])
     h = np.array([[float(x == v) for x in context for v in range(size)] for context in contexts])
     names = tuple(map(str, vocabulary))
-    windows = tuple(("" if isinstance(corpus, str) else " ").join(names[x] for x in one) for one in contexts)
+    windows = tuple(("" if isinstance(corpus, str) else " ").join(names[x] for x in context) for context in contexts)
     return Windows(h, counts, names, windows)
 
 
 def read_corpus(path: Path) -> str:
-    """A text file; line ends count as spaces, runs of them as one.
+    """Read a text file; line ends count as spaces, and several spaces in a row as a single one.
 
     Raises:
         InvalidInput: there is no such file, it is no UTF-8 text, or too long.

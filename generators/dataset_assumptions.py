@@ -21,29 +21,36 @@ from reference_attention.problem import Dataset
 from reference_attention.risk import softmax_weights
 
 NO_DATASET = "the case has keys and scores only; give tokens X, labels Y and head v"
+WITH_QUERIES = "the case has queries and trains W; the assumption is about a prompt p: give X, Y and v without queries"
 MOST_VERTICES = 4096
-"""Selections of one token per input that Assumption C is checked at, before giving up."""
+"""The largest number of selections of one token per input at which Assumption C is checked."""
 MOST_SWAPS = 64
-"""Selections that differ from α at one input, beyond which a refuting one is not looked for."""
+"""The largest number of selections that differ from α at one input among which a refuting selection is sought."""
 FAR = 40
-"""Margin at which a refuting prompt selects: e^{−40} of the weight is elsewhere."""
+"""The margin at which a refuting prompt selects its tokens: e^{−40} of the weight is elsewhere."""
 Floats = Float64[np.ndarray, "k"]
 
 
+def _without_dataset(case: Case) -> Finding:
+    """Return that nothing is established of a case without a dataset, and what to give."""
+    return Finding(None, NO_DATASET if case.queried is None and case.sequence is None else WITH_QUERIES)
+
+
 def positive_labels(case: Case) -> Finding:
-    """Y_i = 1 for all i."""
+    """Check that Y_i = 1 for all i."""
     if case.dataset is None:
-        return Finding(None, NO_DATASET)
+        return _without_dataset(case)
     negative = np.flatnonzero(case.dataset.Y < 0)
     if negative.size:
         return Finding(False, f"label {int(negative[0])} is -1")
-    return Finding(True, f"all {case.dataset.Y.size} labels are +1")
+    count = case.dataset.Y.size
+    return Finding(True, "the only label is +1" if count == 1 else f"all {count} labels are +1")
 
 
 def head_in_key_range(case: Case) -> Finding:
-    """v ∈ range(Wᵀ), decided over the rationals; if not, a z with W z = 0 and v·z ≠ 0 proves it."""
+    """Decide over the rationals whether v ∈ range(Wᵀ); if not, a z with W z = 0 and v·z ≠ 0 proves it."""
     if case.dataset is None:
-        return Finding(None, NO_DATASET)
+        return _without_dataset(case)
     if case.dataset.W is None:
         return Finding(True, "v is orthogonal to the kernel of W, which has dimension 0")
     W, v = rational_matrix(case.dataset.W), exact_vector(case.dataset.v)
@@ -56,7 +63,7 @@ def head_in_key_range(case: Case) -> Finding:
 
 
 def _kernel(reduced: fmpq_mat, rank: int) -> list[Vector]:
-    """A basis of {z : A z = 0} from the reduced row echelon form of A."""
+    """Return a basis of {z : A z = 0} from the reduced row echelon form of A."""
     entries, width = reduced.tolist(), reduced.ncols()
     pivots = [next(j for j in range(width) if entries[r][j] != 0) for r in range(rank)]
     basis = []
@@ -70,7 +77,7 @@ def _kernel(reduced: fmpq_mat, rank: int) -> list[Vector]:
 
 
 def optimal_tokens(case: Case) -> Finding:
-    """Assumption C: for some ν > 0 the label margin on (x_i^p) is ≤ Γ − ν max_i(1 − s_iα_i), for every p.
+    """Decide Assumption C: for some ν > 0 and every p the label margin on (x_i^p) is ≤ Γ − ν max_i(1 − s_iα_i).
 
     It quantifies over all p, so sampling proves nothing.
 
@@ -90,25 +97,28 @@ def optimal_tokens(case: Case) -> Finding:
 
 
 def optimal_support_tokens(case: Case) -> Finding:
-    """Assumption C over the support inputs of v_mm only (Theorem 6); see :func:`optimal_tokens`."""
+    """Decide Assumption C over the support inputs of v_mm only (Theorem 6); see :func:`optimal_tokens`."""
     return _establish(case, supports_only=True)
 
 
 def _establish(case: Case, *, supports_only: bool) -> Finding:
-    """Proven here, or else by the cone certificate or a refuting prompt of :mod:`generators.optimal_tokens`."""
-    found = _by_selections(case, supports_only=supports_only)
-    if found.holds is not None or case.dataset is None:
-        return found
+    """Decide C by selections, or else by the cone certificate or a refuting prompt.
+
+    The second way is that of :mod:`generators.optimal_tokens`.
+    """
+    finding = _by_selections(case, supports_only=supports_only)
+    if finding.holds is not None or case.dataset is None:
+        return finding
     other = token_optimality(case, supports_only=supports_only)
     if other.holds is None:
-        return found
+        return finding
     return Finding(other.holds, other.evidence, {} if other.witness is None else {"p": other.witness.tolist()})
 
 
 def _by_selections(case: Case, *, supports_only: bool) -> Finding:
     data = case.dataset
     if data is None:
-        return Finding(None, NO_DATASET)
+        return _without_dataset(case)
     alpha = case.chosen_tokens
     features = data.Y[:, None] * data.X[np.arange(len(alpha)), alpha]
     label = label_margin(features)
@@ -129,15 +139,15 @@ def _by_selections(case: Case, *, supports_only: bool) -> Finding:
         if swapped is not None:
             return swapped
         return Finding(None, f"input {slack[0]} is not a support of v_mm, and no way to leave its α was found")
-    found = _at_vertices(data, alpha.tolist(), label)
-    if found.holds is None:
+    finding = _at_vertices(data, alpha.tolist(), label)
+    if finding.holds is None:
         inputs = [i for i, m in enumerate(label.margins) if m == 1] if supports_only else list(range(len(alpha)))
-        return _refute_by_swap(case, inputs, label) or found
-    return found
+        return _refute_by_swap(case, inputs, label) or finding
+    return finding
 
 
 def _tying_prompt(case: Case, slack: list[int], label: LabelMargin) -> tuple[int, int, Floats] | None:
-    """(i, t, p) such that both α and α with another token at input i ∈ slack are separable, and p ties t with α there.
+    """Return (i, t, p): α, and α with another token at input i ∈ slack, are separable, and p ties t with α_i at i.
 
     On the way from p_mm(α) to the other direction some token t is the first to tie; every other input selects α there.
     p goes far along that direction and then by c p_mm(α), so that 1 − s_iα ≤ (T − 1) e^{−c} keeps input i from binding.
@@ -171,7 +181,7 @@ def _tying_prompt(case: Case, slack: list[int], label: LabelMargin) -> tuple[int
 
 
 def _refute_by_swap(case: Case, inputs: list[int], label: LabelMargin) -> Finding | None:
-    """C fails over these inputs if another token can be selected at one of them without loss of label margin."""
+    """Refute C over these inputs by a token that can be selected at one of them without loss of label margin."""
     data, alpha = case.dataset, case.chosen_tokens
     assert data is not None
     keys, chosen = case.problem.keys[inputs], alpha[inputs]
@@ -180,13 +190,13 @@ def _refute_by_swap(case: Case, inputs: list[int], label: LabelMargin) -> Findin
     for k, t in tries[:MOST_SWAPS]:
         other = chosen.copy()
         other[k] = t
-        found = label_margin(signed[np.arange(len(inputs)), other])
-        if found is None or found.norm_squared > label.norm_squared:
+        swapped = label_margin(signed[np.arange(len(inputs)), other])
+        if swapped is None or swapped.norm_squared > label.norm_squared:
             continue
         separator = checked_margins(keys, other).p
         if separator is not None:
             p = to_floats([fmpq(FAR) * x for x in separator])
-            ratio = math.sqrt(float(label.norm_squared / found.norm_squared))
+            ratio = math.sqrt(float(label.norm_squared / swapped.norm_squared))
             return Finding(
                 False,
                 f"at p = {vector(p)} and beyond input {inputs[k]} selects token {t}, all others α,"
@@ -197,7 +207,7 @@ def _refute_by_swap(case: Case, inputs: list[int], label: LabelMargin) -> Findin
 
 
 def _largest_drop(case: Case, label: LabelMargin, i: int) -> float:
-    """max_t v_mm·(z_iα − z_it)."""
+    """Return max_t v_mm·(z_iα − z_it)."""
     data = case.dataset
     assert data is not None
     outputs = [dot(label.v, exact_vector(x)) * rational(data.Y[i]) for x in data.X[i]]
@@ -205,7 +215,7 @@ def _largest_drop(case: Case, label: LabelMargin, i: int) -> float:
 
 
 def _no_nu(case: Case, p: Floats, label: LabelMargin, i: int) -> str:
-    """What refutes every ν at p and further along: how little v_mm loses at the other inputs while 1 − s_iα stays."""
+    """Say why p, and prompts further along, refute every ν: v_mm loses little at other inputs while 1 − s_iα stays."""
     data, alpha = case.dataset, case.chosen_tokens
     assert data is not None
     n = len(alpha)

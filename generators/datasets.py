@@ -1,7 +1,7 @@
 """Named datasets: the paper's figures, handwritten digits, and the second paper's notebooks.
 
 Each is a function without arguments that returns a :class:`Case`; the figures' starting points are the array
-``start_prompts`` (k, d) of the case. All entries are exact in float64, and few bits long.
+``start_prompts`` (k, d) of the case. All entries are exact in float64 and have few bits.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Figures 1, 3, 4, 5 and 8, Appendix E.
 """
@@ -24,11 +24,11 @@ from reference_attention.losses import loss_named
 from reference_attention.problem import Dataset, Problem
 
 FIGURE_1_STARTS = (1.0, 0.5, 0.0, -0.5, -1.0, -1.5)
-"""The c of the starts p(0) = (0, c) in Figures 1(a) and 1(b)."""
+"""The values c of the starts p(0) = (0, c) in Figures 1(a) and 1(b)."""
 CLUSTER_SEED = 0
 """A seed for which ATT-SVM of the optimal tokens of Figure 1(c) is feasible."""
 FIGURE_5_SCORES = (*range(1, 11), 100)
-"""The C of Figure 5."""
+"""The values C of Figure 5."""
 
 
 def _case(name: str, data: Dataset, starts: list[tuple[float, ...]], **arrays: list[float]) -> Case:
@@ -45,7 +45,7 @@ def _from_scores(
     starts: list[tuple[float, ...]],
     loss: str = "logistic",
 ) -> Case:
-    """The score is the last token coordinate and v its axis; W keeps the others, which are the keys."""
+    """Make a case whose token's last coordinate is its score, with v its axis; W keeps the others, the keys."""
     return _case(name, Dataset.realising(Problem(keys, scores, loss_named(loss))), starts)
 
 
@@ -188,15 +188,15 @@ DATASETS: dict[str, Callable[[], Case]] = {
 """The named datasets."""
 
 ALIASES = {"figure-3c": "figure-3a", "figure-4a": "figure-4", "figure-4b": "figure-4"}
-"""Further names."""
+"""Further names of datasets, each with the name that it stands for."""
 
 
 NAMES = (*DATASETS, *ALIASES)
-"""What :func:`dataset_named` knows."""
+"""The names that :func:`dataset_named` knows."""
 
 
 def all_data() -> dict[str, Callable[[], Any]]:
-    """The named datasets, and those that papers of other packages have.
+    """Return the named datasets, and those that papers of other packages have.
 
     Raises:
         InvalidInput: one of these has a name that is taken.
@@ -209,7 +209,7 @@ def all_data() -> dict[str, Callable[[], Any]]:
 
 
 def dataset_named(name: str) -> Any:
-    """The case of that name.
+    """Return the case with a name.
 
     Raises:
         InvalidInput: for an unknown name; the message lists the known ones.

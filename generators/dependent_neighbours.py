@@ -1,7 +1,7 @@
 """SVM-neighbours with dependent rows that can all have a dual: a token half way between two supports.
 
 k_α − k_t is linear in k_t: the token half way between two tokens of margin 1 has margin 1, its row is the mean of
-theirs, and some of their duals can be moved to it. Half way between a support and itself it is a copy.
+their rows, and some of their duals can be moved to it. Half way between a support and itself it is a copy.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM), Definition 2.
 """
@@ -21,12 +21,12 @@ Tokens = Float64[np.ndarray, "n T d"]
 def with_dependent_neighbour(
     tokens: Tokens, alpha: Int64[np.ndarray, "n"], solve: Callable[[Tokens], MaxMargin | None]
 ) -> Tokens:
-    """The tokens with such a one in the place of one without a dual; as they are where there is none to spare.
+    """Replace a token without a dual by one half way between two supports; no change where no token is to spare.
 
     Args:
         tokens: shape (n, T, d), separable.
         alpha: the chosen tokens.
-        solve: ATT-SVM(α) of tokens; None where it is infeasible.
+        solve: solves ATT-SVM(α) of tokens; returns None where it is infeasible.
     """
     svm = solve(tokens)
     if svm is None:

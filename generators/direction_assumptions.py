@@ -17,7 +17,7 @@ from reference_attention.errors import InvalidInput
 
 
 def _directions(case: Case, *names: str) -> list[Direction] | Finding:
-    """The named directions of the case, or why they cannot be had."""
+    """Return the named directions of the case, or why they are missing or invalid."""
     missing = [name for name in names if name not in case.arrays]
     if missing:
         return Finding(None, f"the direction {missing[0]} is not given")
@@ -27,23 +27,23 @@ def _directions(case: Case, *names: str) -> list[Direction] | Finding:
         return Finding(False, str(error))
 
 
-def _tie(found: Direction) -> str:
-    """A tie in selection, in words; empty when there is none."""
-    if found.unique:
+def _tie(direction: Direction) -> str:
+    """Return a tie in selection, in words; empty when there is none."""
+    if direction.unique:
         return ""
-    i = int(found.tied_inputs[0])
-    tokens = np.flatnonzero(found.selected[i])
+    i = int(direction.tied_inputs[0])
+    tokens = np.flatnonzero(direction.selected[i])
     return f"input {i}: tokens {', '.join(map(str, tokens))} are all selected"
 
 
 def wider_direction(case: Case) -> Finding:
-    """q1 and q2 select the same single tokens and θ(q1) < θ(q2)."""
-    found = _directions(case, "q1", "q2")
-    if isinstance(found, Finding):
-        return found
-    first, second = found
-    for name, one in (("q1", first), ("q2", second)):
-        tie = _tie(one)
+    """Check that q1 and q2 select the same single tokens and θ(q1) < θ(q2)."""
+    directions = _directions(case, "q1", "q2")
+    if isinstance(directions, Finding):
+        return directions
+    first, second = directions
+    for name, q in (("q1", first), ("q2", second)):
+        tie = _tie(q)
         if tie:
             return Finding(False, f"{name}, {tie}")
     differs = np.argwhere(first.selected != second.selected)
@@ -55,22 +55,22 @@ def wider_direction(case: Case) -> Finding:
 
 
 def decided_neighbours(case: Case) -> Finding:
-    """Lemma 8: q1 and q2 are neighbour-optimal, or the only directional neighbour of q1 scores strictly higher.
+    """Check that q1 and q2 are neighbour-optimal, or the only directional neighbour of q1 scores strictly higher.
 
-    The lemma says "q1 is not neighbour-optimal (i.e. this neighbour has higher score)"; a neighbour of *equal* score is
+    Lemma 8 says "q1 is not neighbour-optimal (i.e. this neighbour has higher score)"; a neighbour of *equal* score is
     not neighbour-optimal either, and then the lemma is false.
     """
-    found = _directions(case, "q1", "q2")
-    if isinstance(found, Finding):
-        return found
+    directions = _directions(case, "q1", "q2")
+    if isinstance(directions, Finding):
+        return directions
     scores = case.problem.scores
-    offending = [not_below(one, scores) for one in found]
+    offending = [not_below(direction, scores) for direction in directions]
     if not offending[0] and not offending[1]:
         return Finding(True, "q1 and q2 are neighbour-optimal")
-    several = int(found[0].neighbours.sum())
+    several = int(directions[0].neighbours.sum())
     if several == 1 and offending[0]:
         i, t = offending[0][0]
-        own, other = scores[i, int(found[0].best(scores)[i])], scores[i, t]
+        own, other = scores[i, int(directions[0].best(scores)[i])], scores[i, t]
         what = f"token {t} of input {i} is the only directional neighbour of q1 and scores {number(other, own)}"
         return Finding(bool(other > own), f"{what}, the selected token {number(own, other)}")
     which, (i, t) = next((k, pairs[0]) for k, pairs in enumerate(offending, start=1) if pairs)
@@ -80,15 +80,15 @@ def decided_neighbours(case: Case) -> Finding:
 
 
 def higher_neighbours(case: Case) -> Finding:
-    """Lemma 9: q selects single tokens, and all its directional neighbours score strictly above theirs."""
-    found = _directions(case, "q")
-    if isinstance(found, Finding):
-        return found
-    tie = _tie(found[0])
+    """Check that q selects single tokens, and all its directional neighbours score strictly above theirs (Lemma 9)."""
+    directions = _directions(case, "q")
+    if isinstance(directions, Finding):
+        return directions
+    tie = _tie(directions[0])
     if tie:
         return Finding(False, tie)
-    scores, neighbours = case.problem.scores, found[0].neighbours
-    own = np.take_along_axis(scores, found[0].best(scores)[:, None], axis=1)
+    scores, neighbours = case.problem.scores, directions[0].neighbours
+    own = np.take_along_axis(scores, directions[0].best(scores)[:, None], axis=1)
     low = np.argwhere(neighbours & (scores <= own))
     if low.size:
         i, t = (int(x) for x in low[0])
@@ -101,33 +101,35 @@ def higher_neighbours(case: Case) -> Finding:
 
 
 def direction_given(case: Case) -> Finding:
-    """A direction q ≠ 0 is given."""
-    found = _directions(case, "q")
-    if isinstance(found, Finding):
-        return found
-    one = found[0]
-    return Finding(True, f"{int(one.neighbours.sum())} directional neighbours, {one.tied_inputs.size} inputs with ties")
+    """Check that a direction q ≠ 0 is given."""
+    directions = _directions(case, "q")
+    if isinstance(directions, Finding):
+        return directions
+    direction = directions[0]
+    return Finding(
+        True, f"{int(direction.neighbours.sum())} directional neighbours, {direction.tied_inputs.size} inputs with ties"
+    )
 
 
 def not_locally_optimal_direction(case: Case) -> Finding:
-    """q is not an LMM direction: not parallel to p_mm(α) for a locally optimal α.
+    """Check that q is not an LMM direction: not parallel to p_mm(α) for a locally optimal α.
 
     p_mm(α) selects α alone, so only the selected tokens of q can be such an α; and if q ∥ p_mm(α), the directional
     neighbours of q are the SVM-neighbours of α.
     """
-    found = _directions(case, "q")
-    if isinstance(found, Finding):
-        return found
-    one, scores = found[0], case.problem.scores
-    tie = _tie(one)
+    directions = _directions(case, "q")
+    if isinstance(directions, Finding):
+        return directions
+    direction, scores = directions[0], case.problem.scores
+    tie = _tie(direction)
     if tie:
         return Finding(True, f"{tie}, so q is no max-margin direction")
-    checked = checked_margins(case.problem.keys, one.best(scores))
+    checked = checked_margins(case.problem.keys, direction.best(scores))
     if not checked.proven or checked.p is None:
         return Finding(None, checked.evidence)
-    if not parallel(one.vector, checked.p):
+    if not parallel(direction.vector, checked.p):
         return Finding(True, "q is not parallel to the max-margin direction of the tokens that it selects")
-    offending = not_below(one, scores)
+    offending = not_below(direction, scores)
     if offending:
         i, t = offending[0]
         return Finding(True, f"q is max-margin, but its neighbour {t} of input {i} does not score lower")

@@ -35,18 +35,19 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 
 Kind = Literal["lower", "higher", "mixed", "tied", "near"]
-"""Directional neighbours score lower, higher, or one of them higher; ties in selection; near an LMM direction."""
+"""Directional neighbours score lower, higher, or one of them higher ("mixed"); q has ties in selection; q is near an
+LMM direction."""
 
 LARGEST = (3, 4, 4)
 """The largest (n, T, d)."""
 MOST_MATRICES_DRAWN = 1_200
-"""Matrices of general position per drawn case."""
+"""The largest number of matrices of general position per drawn case."""
 LADDER = (1.0, 2.0, 0.5, 3.0, 0.125, 2.0**-20)
 """Distances between scores."""
 IDLE = ("higher", "mixed", "near")
 """Kinds that stay what they are if one token is replaced by a copy of another one."""
 NEAR = (2.0**-20, 2.0**-10, 2.0**-30)
-"""How far, relatively, a nearly locally optimal direction is from one; the first is 1e-6."""
+"""Relative distances of a nearly locally optimal direction from a locally optimal one; the first is 1e-6."""
 DISCERNIBLE = 2.0**-42
 """A difference of margins, in units of max ‖k_iα − k_it‖, that still shows in float64 at the norms at which it decides,
 a few times its reciprocal: logits there are off by 2⁻⁵² (d + 8) of their size."""
@@ -60,7 +61,7 @@ def _shapes(smallest_d: int) -> tuple[tuple[int, int, int], ...]:
 
 @cache
 def _wide_shapes(large: Large) -> tuple[tuple[int, int, int], ...]:
-    """Those of these sizes that have few enough matrices of general position: rows are fewer than d."""
+    """Return the shapes of these sizes with few enough matrices of general position: rows are fewer than d."""
     every = product(range(1, large.n[1] + 1), large.tokens, large.d)
     return tuple(s for s in every if s[0] * s[1] * s[2] <= large.entries and matrices(*s) <= MOST_MATRICES_DRAWN)
 
@@ -76,9 +77,9 @@ def _scores(
     distinct: bool,
     few: bool = False,
 ) -> Float64[np.ndarray, "n T"]:
-    """Scores below α's where ``below``, above where ``above``, either elsewhere (also equal unless ``distinct``).
+    """Draw scores below α's where ``below``, above where ``above``, either elsewhere (also equal unless ``distinct``).
 
-    With ``few`` all inputs have the same ones, three unless they are distinct.
+    With ``few`` all inputs have the same scores: three of them unless they are distinct.
     """
     n = frame.n
     gaps = draw(frame.values("nT", st.sampled_from(LADDER[:1] if few else LADDER)))
@@ -102,10 +103,11 @@ def direction_cases(
     losses: Collection[str] = tuple(LOSSES),
     large: Large | None = None,
 ) -> Case:
-    """A case with a direction ``q`` and the cone of Theorem 4 (``cone_mu``, ``cone_radius``).
+    """Draw a case with a direction ``q`` and the cone of Theorem 4 (``cone_mu``, ``cone_radius``).
 
     Args:
-        kinds: what the directional neighbours score; "lower" and "near" become "higher" in dimension one, where every
+        draw: given by Hypothesis.
+        kinds: how the directional neighbours score; "lower" and "near" become "higher" in dimension one, where every
             neighbour-optimal direction is max-margin.
         general: distinct scores and keys in general position.
         losses: names of losses.
@@ -125,11 +127,11 @@ def direction_cases(
         keys = draw(_with_idle_neighbour(keys, alpha, q))
     if kind == "near":
         q = draw(_near_max_margin(keys, alpha))
-    found = direction(keys, q)
-    below, above = _constraints(draw, kind, keys, alpha, found.neighbours, found.selected)
+    drawn = direction(keys, q)
+    below, above = _constraints(draw, kind, keys, alpha, drawn.neighbours, drawn.selected)
     few = users and draw(st.booleans())
     scores = draw(_scores(frame, alpha, below, above, distinct=general, few=few))
-    unit = 1 / found.margin if np.isfinite(found.margin) else 1.0
+    unit = 1 / drawn.margin if np.isfinite(drawn.margin) else 1.0
     arrays = {
         "q": np.asarray(q * draw(st.sampled_from((1.0, 1.0, 3.0, 2.0**-30)))),
         "cone_mu": np.array(draw(st.sampled_from((0.5, 0.125, 2.0**-10, 2.0**-20)))),
@@ -147,7 +149,7 @@ def _with_idle_neighbour(
     alpha: Int64[np.ndarray, "n"],
     q: Float64[np.ndarray, "d"],
 ) -> Float64[np.ndarray, "n T d"]:
-    """The keys with a support copied and moved where q is zero, if it is anywhere; the levels of others stay."""
+    """Copy a support and move the copy in a coordinate where q is zero, if there is any; the levels of others stay."""
     axes = np.flatnonzero(q == 0).tolist()
     if not axes or keys.shape[1] < 3:
         return keys
@@ -157,9 +159,9 @@ def _with_idle_neighbour(
 
 @st.composite
 def _in_other_units(draw: DrawFn, case: Case, *directions: str) -> Case:
-    """One case in four with its keys, and every other one with its directions, in units of 1e-120 to 1e120.
+    """Put one case in four in other units of keys, and every other one in other units of directions: 1e-120 to 1e120.
 
-    Powers of two: nothing is rounded, so ties stay ties and neighbours neighbours.
+    Units are powers of two: nothing is rounded, so ties stay ties and neighbours neighbours.
     """
     far = st.integers(-398, 398).map(lambda k: 2.0**k)
     scale = draw(far) if draw(one_in(4)) else 1.0
@@ -175,10 +177,10 @@ def _in_other_units(draw: DrawFn, case: Case, *directions: str) -> Case:
 def _near_max_margin(
     draw: DrawFn, keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"]
 ) -> Float64[np.ndarray, "d"]:
-    """p_mm(α), rounded, moved sideways by 1e-3 to 1e-9 of its length; it selects α still, unless margins are wild.
+    """Draw p_mm(α), rounded, and moved sideways by 1e-3 to 1e-9 of its length.
 
-    Where the margin does not change enough to be :data:`DISCERNIBLE` (to second order in that distance, say) it is
-    moved further.
+    It still selects α, unless margins are wild. Where the margin does not change enough to be :data:`DISCERNIBLE` (it
+    may change only to second order in that distance) it is moved further.
     """
     solution = max_margin(keys, alpha)
     assert isinstance(solution, MaxMargin), "q separates α by construction"
@@ -196,7 +198,7 @@ def _near_max_margin(
 
 
 def _reach(keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"]) -> float:
-    """max ‖k_iα_i − k_it‖."""
+    """Return max ‖k_iα_i − k_it‖."""
     rows = np.take_along_axis(keys, alpha[:, None, None], axis=1) - keys
     return float(np.linalg.norm(rows, axis=2).max())
 
@@ -209,7 +211,7 @@ def _constraints(
     neighbours: Bool[np.ndarray, "n T"],
     selected: Bool[np.ndarray, "n T"],
 ) -> tuple[Bool[np.ndarray, "n T"], Bool[np.ndarray, "n T"]]:
-    """Which tokens must score below α's, and which above."""
+    """Return which tokens must score below α's, and which above."""
     nothing = np.zeros_like(neighbours)
     if kind == "higher":
         return nothing, neighbours
@@ -231,7 +233,7 @@ def _constraints(
 def pair_cases(
     draw: DrawFn, *, kinds: Collection[Kind] = ("lower", "higher"), losses: Collection[str] = tuple(LOSSES)
 ) -> Case:
-    """A case of Lemma 8: q1 = q, and q2 between it and the max-margin direction, whose margin is larger."""
+    """Draw a case of Lemma 8: q1 = q, and q2, of a larger margin, between q1 and the max-margin direction."""
     users = draw(is_realistic())
     kind = draw(st.sampled_from(tuple(kinds)))
     shape = draw(st.sampled_from(_shapes(2)))
@@ -262,7 +264,7 @@ def pair_cases(
 
 
 def directions_for(case: Case) -> Iterator[Case]:
-    """The case with its own q, or with seeded ones: anywhere, and near p_mm of the chosen tokens."""
+    """Yield the case with its own q, or with seeded directions: anywhere, and near p_mm of the chosen tokens."""
     if "q" in case.arrays:
         yield case
         return
@@ -277,13 +279,13 @@ def directions_for(case: Case) -> Iterator[Case]:
 
 
 def pairs_for(case: Case) -> Iterator[Case]:
-    """The case with its own q1 and q2, or with the directions of :func:`directions_for` and wider ones."""
+    """Yield the case with its own q1 and q2, or with the directions of :func:`directions_for` and wider ones."""
     if "q1" in case.arrays and "q2" in case.arrays:
         yield case
         return
     keys = case.problem.keys
-    for one in directions_for(case):
-        first = direction(keys, one.arrays["q"])
+    for with_q in directions_for(case):
+        first = direction(keys, with_q.arrays["q"])
         solution = max_margin(keys, first.best(case.problem.scores))
         if first.unique and isinstance(solution, MaxMargin):
             pair = {"q1": first.q, "q2": np.asarray((first.unit + solution.direction) / 2)}

@@ -1,11 +1,11 @@
-"""Keys for a given direction q: what it selects, its neighbours and ties are set first, exactly.
+"""Keys for a given direction q: its selected tokens, its neighbours and its ties are set first, exactly.
 
 Everything starts from the *levels* of q: level_it = (k_iα_i − k_it)·q in units, 0 at α_i and at ties, 1 at
 directional neighbours, larger elsewhere. Keys follow as k_it = k_iα_i − (level·a + e) with a·q = 1 and e ⊥ q. As q has
 small integer entries, one of them ±1, all of this is exact in float64.
 
-General position. For a fixed choice of tokens the rows are (level, e) with free e, so for generic e all that can go
-wrong are the levels: d rows are dependent for every e only if all their levels are 0; d + 1 rows reach the all-ones
+General position. For a fixed choice of tokens the rows are (level, e) with free e, so for generic e only the levels can
+violate it: d rows are dependent for every e only if all their levels are 0; d + 1 rows reach the all-ones
 vector for every e only if all their levels are equal. Levels are therefore assigned so that no choice of tokens has
 more than d rows of one level (d − 1 of level 0), and e is moved, orthogonally to q, until the keys are in general
 position.
@@ -36,7 +36,10 @@ DYADIC = st.one_of(
 
 
 def levels_allowed(levels: Float64[np.ndarray, "n T"], d: int) -> bool:
-    """Whether no choice of tokens has more than d rows of one level, or d − 1 of level 0 (NaN: not yet assigned)."""
+    """Return whether no choice of tokens has more than d rows of one level, or more than d − 1 of level 0.
+
+    NaN stands for a level that is not yet assigned.
+    """
     differences = levels[:, None, :] - levels[:, :, None]
     itself = np.eye(levels.shape[1], dtype=bool)
     values = np.unique(differences[:, ~itself])
@@ -51,7 +54,7 @@ def levels_allowed(levels: Float64[np.ndarray, "n T"], d: int) -> bool:
 def direction_levels(
     draw: DrawFn, frame: Frame, alpha: Int64[np.ndarray, "n"], *, ties: bool, single: bool
 ) -> Float64[np.ndarray, "n T"]:
-    """Levels of q with at least one directional neighbour (one only if ``single``), or at least one tie."""
+    """Draw levels of q with at least one directional neighbour (just one if ``single``), or at least one tie."""
     n, tokens, d = frame.shape
     wanted = draw(frame.values("nT", st.sampled_from((1.0, 2.0, 1.0, 0.0) if ties else (1.0, 2.0, 1.0))))
     others = draw(frame.values("nT", st.sampled_from(HIGHER_LEVELS)))
@@ -75,7 +78,7 @@ def _fits(levels: Float64[np.ndarray, "n T"], at: tuple[int, int], value: float,
 
 
 def _ladder(start: float) -> Iterator[float]:
-    """Ever higher levels, whose differences repeat less and less."""
+    """Yield ever higher levels, whose differences repeat less and less."""
     step = 0.25
     while True:
         yield float(start) + step
@@ -96,9 +99,10 @@ def keys_of_levels(
     general: bool,
     users: bool = False,
 ) -> Float64[np.ndarray, "n T d"]:
-    """Keys with those levels of q; ``off_axis``: all rows of level 1 lean to one side, so that q is not max-margin.
+    """Draw keys with these levels of q.
 
-    As ``users`` have them: what is orthogonal to q is made of features of few bits.
+    With ``off_axis`` all rows of level 1 lean to one side, so that q is not max-margin. With ``users`` the part
+    orthogonal to q is made of features of few bits, as users have them.
     """
     n, _, d = frame.shape
     sideways = draw(realistic_tokens(frame, SHORT, scaled=False) if users else frame.values("nTd", DYADIC))
@@ -118,7 +122,7 @@ def keys_of_levels(
 
 
 def _make_orthogonal(rows: Float64[np.ndarray, "*b d"], q: Float64[np.ndarray, "d"], pivot: int) -> None:
-    """Solve for entry ``pivot``; exact because q_pivot = ±1 and all entries are short."""
+    """Set entry ``pivot`` of each row so that it is orthogonal to q; exact: q_pivot = ±1, and all entries are short."""
     rows[..., pivot] = 0.0
     rows[..., pivot] = -q[pivot] * (rows @ q)
 
@@ -126,9 +130,9 @@ def _make_orthogonal(rows: Float64[np.ndarray, "*b d"], q: Float64[np.ndarray, "
 def nudge_beside(
     keys: Float64[np.ndarray, "n T d"], q: Float64[np.ndarray, "d"], pivot: int
 ) -> Float64[np.ndarray, "n T d"]:
-    """The keys, moved orthogonally to q by less than 1/8 per entry until they are in general position.
+    """Move the keys orthogonally to q by less than 1/8 per entry until they are in general position.
 
-    The grid of moves gets finer with every try, so that the share of bad ones goes to zero. Margins of q stay as they
+    The grid of moves gets finer with every try, so that the share of bad moves goes to zero. Margins of q stay as they
     are, exactly; the product of a row with a vector of entries −2 … 2, one of them not zero, moves by less than 1.
     """
     d = keys.shape[2]

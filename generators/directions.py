@@ -21,7 +21,7 @@ LENGTHS = (1.0, 0.5, 2.0, 2.0**-20, 10.0, 1e3)
 
 @st.composite
 def prompts(draw: DrawFn, d: int, *, along: Float64[np.ndarray, "d"] | None = None) -> Float64[np.ndarray, "d"]:
-    """Any p: zero, small, huge; given p_mm as ``along`` also exactly along it and opposite to it."""
+    """Draw any p: zero, small, huge; given p_mm as ``along`` also exactly along it and opposite to it."""
     p = draw(entries((d,), draw(STYLES))) * draw(st.sampled_from(LENGTHS))
     if along is not None:
         if np.shape(along) != (d,):
@@ -35,10 +35,10 @@ def prompts(draw: DrawFn, d: int, *, along: Float64[np.ndarray, "d"] | None = No
 
 @st.composite
 def points_in_cone(draw: DrawFn, p_mm: Float64[np.ndarray, "d"], mu: float, radius: float) -> Float64[np.ndarray, "d"]:
-    """p with cos(p, p_mm) ≥ 1 − μ and ‖p‖ ≥ R, from the axis to (nearly) the boundary of both.
+    """Draw p with cos(p, p_mm) ≥ 1 − μ and ‖p‖ ≥ R, from the axis to (nearly) the boundary of both.
 
-    The angle is at most 0.999 of the cone's and the length at least (1 + 2^−40) R, because p is rounded; a
-    cone narrower than rounding gives its axis only.
+    The angle is at most 0.999 of the cone's and the length at least (1 + 2^−40) R, because p is rounded; for a
+    cone narrower than rounding only its axis is drawn.
 
     Raises:
         InvalidInput: p_mm = 0, μ not in [0, 1] or R negative.

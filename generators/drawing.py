@@ -1,4 +1,4 @@
-"""Hypothesis as a source of cases: what it draws depends on a seed alone, and nothing is kept from run to run."""
+"""Hypothesis as a source of cases: its draws depend on a seed alone, and nothing is kept from run to run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from generators.subject import Subject
 
 
 def seed_from(text: str) -> int:
-    """A seed for whatever the text names: it depends on nothing else and on no order."""
+    """Return a seed that depends on the text alone."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
@@ -33,10 +33,10 @@ def drive(
 
     Args:
         cases: the strategy.
-        visit: what it raises is to Hypothesis a failing case; a ``BaseException`` ends the drive at once.
-        examples: how many cases at most.
+        visit: an exception that it raises marks the case as failing; a ``BaseException`` ends the drive at once.
+        examples: the largest number of cases.
         seed: drives all draws.
-        phases: of Hypothesis.
+        phases: the phases of Hypothesis that are run.
         unchecked: the health checks that are left out.
         near_copies: whether Hypothesis may follow a case with near copies of it, see :func:`each_case_drawn_anew`.
     """
@@ -86,8 +86,8 @@ def drawing_from_the_seed_alone() -> Iterator[None]:
 def each_case_drawn_anew() -> Iterator[None]:
     """Keep Hypothesis from following each case with up to five near copies of it, parts repeated in other places.
 
-    Of 50 examples some 30 would be distinct, and a kind of case that a strategy draws one time in five may be missing.
-    Corners such as equal tokens are the strategies' own business.
+    With copies, of 50 examples some 30 would be distinct, and a kind of case that a strategy draws one time in five may
+    be missing. Corners such as equal tokens are drawn by the strategies themselves.
     """
     name = "generate_mutations_from"
     try:

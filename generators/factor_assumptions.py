@@ -13,8 +13,9 @@ from reference_attention.exact import rational_matrix
 
 
 def definite_imbalance(case: Case) -> Finding:
-    """Δ = KᵀK − QᵀQ of the start ``K0``, ``Q0`` is positive definite and K square; a case without a start leaves it to
-    the statement, which then takes such ones.
+    """Check that Δ = KᵀK − QᵀQ of the start ``K0``, ``Q0`` is positive definite and K square.
+
+    A case without a start leaves it to the statement, which then takes starts that satisfy it.
     """
     if "K0" not in case.arrays or "Q0" not in case.arrays:
         return Finding(True, "no K0 and Q0 are given: starts are drawn that have it")

@@ -1,7 +1,7 @@
 """General position of keys (Theorem 4/7), decided exactly.
 
 The assumption speaks of all matrices M with rows k_iα_i − k_it, one per chosen (i,t), for the selected
-tokens α. Because the theorem is applied to whatever a direction q selects, it is asked for every choice α
+tokens α. Because the theorem is applied to whatever a direction q selects, it is required for every choice α
 here: for m ≤ d rows M has full rank, for m > d the all-ones vector is not in its range.
 
 Two reductions keep the enumeration small. Rows of a matrix of full row rank are independent, so only m =
@@ -26,16 +26,17 @@ from generators.finding import Finding
 from reference_attention.outer_keys import Keys, rational_keys
 
 MOST_MATRICES = 20_000
-"""Matrices that are tried before giving up with "not established"; about a fifth of a second."""
+"""The largest number of matrices that are tried; beyond, the answer is "not established". About a fifth of a second."""
 COUNTED = 10**9
-"""How far matrices are counted: products of such numbers are exact in float64 where they matter, and never overflow."""
+"""Counting of matrices stops here: products of such numbers are exact in float64 where they matter, and never
+overflow."""
 
 Choice = tuple[tuple[int, int, int], ...]
 """Rows (i, α_i, t) of one matrix."""
 
 
 def selections(n: int, tokens: int, m: int) -> Iterator[Choice]:
-    """All choices of m rows k_iα_i − k_it: distinct (i,t), t ≠ α_i, over every α.
+    """Yield all choices of m rows k_iα_i − k_it: distinct (i,t), t ≠ α_i, over every α.
 
     α_i is enumerated only for inputs that a row belongs to.
     """
@@ -55,7 +56,7 @@ def selections(n: int, tokens: int, m: int) -> Iterator[Choice]:
 
 
 def compositions(m: int, n: int, most: int) -> Iterator[tuple[int, ...]]:
-    """All ways to write m as a sum of n numbers from 0 to ``most``, in lexicographic order."""
+    """Yield all ways to write m as a sum of n numbers from 0 to ``most``, in lexicographic order."""
     if n == 0:
         yield ()
         return
@@ -66,7 +67,10 @@ def compositions(m: int, n: int, most: int) -> Iterator[tuple[int, ...]]:
 
 @cache
 def matrices(n: int, tokens: int, d: int) -> int:
-    """How many matrices general position is about, or :data:`COUNTED`: coefficients of (1 + Σ_c T C(T−1, c) x^c)^n."""
+    """Count the matrices that general position is about, at most :data:`COUNTED`.
+
+    The numbers are coefficients of (1 + Σ_c T C(T−1, c) x^c)^n.
+    """
     largest = max(sizes(n, tokens, d))
     ways = [1.0] + [float(min(tokens * comb(tokens - 1, c), COUNTED)) for c in range(1, min(tokens - 1, largest) + 1)]
     total = np.ones(1)
@@ -76,13 +80,13 @@ def matrices(n: int, tokens: int, d: int) -> int:
 
 
 def sizes(n: int, tokens: int, d: int) -> tuple[int, ...]:
-    """The numbers of rows that matter: min(d, n(T−1)), and d + 1 if there are as many."""
+    """Return the numbers of rows that matter: min(d, n(T−1)), and d + 1 if there are as many."""
     rows = n * (tokens - 1)
     return (d, d + 1) if rows > d else (rows,)
 
 
 def _integer_keys(keys: Keys) -> list[list[list[fmpz]]]:
-    """Keys times a common power of two that makes them integers; general position does not notice."""
+    """Multiply keys by a common power of two that makes them integers; general position does not change."""
     T, exact = keys.shape[1], rational_keys(keys).tolist()
     unit = max(int(x.q) for token in exact for x in token)
     integers = [[fmpz(int(x.p) * (unit // int(x.q))) for x in token] for token in exact]
@@ -90,7 +94,7 @@ def _integer_keys(keys: Keys) -> list[list[list[fmpz]]]:
 
 
 def offending_choice(keys: Keys) -> Choice | None:
-    """A choice of rows that is not in general position, or ``None``."""
+    """Return a choice of rows that is not in general position, or ``None``."""
     n, tokens, d = keys.shape
     exact = _integer_keys(keys)
     for m in sizes(n, tokens, d):

@@ -2,8 +2,8 @@
 
 In one coordinate all tokens are alike, so that p_mm is zero there. A copy of a support that is moved in that coordinate
 has margin 1 as the support has, and no dual solution gives it weight: nothing else would make up for the move. Tokens
-whose margin exceeds 1 may then have anything in that coordinate, as p_mm, feasible still and the same combination of
-the same rows, stays the solution. Sparse, one-hot and rounded features often make such neighbours.
+whose margin exceeds 1 may then have anything in that coordinate: p_mm is still feasible, and the same combination of
+the same rows, so it stays the solution. Sparse, one-hot and rounded features often make such neighbours.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM), Definition 2.
 """
@@ -20,21 +20,21 @@ from reference_attention.svm.max_margin import MaxMargin, max_margin
 Keys = Float64[np.ndarray, "n T d"]
 
 MOST_SOLVED = 2**10
-"""Entries of keys up to which ATT-SVM is solved to find a support."""
+"""The largest number of entries of keys for which ATT-SVM is solved to find a support."""
 
 
 def can_have_idle_neighbour(shape: tuple[int, ...]) -> bool:
-    """Whether there is room for a copy and a coordinate to move it in, and a support is found soon."""
+    """Return whether there is room for a copy and a coordinate to move it in, and a support is found soon."""
     n, tokens, d = shape
     return tokens > 2 and d > 1 and n * tokens * d <= MOST_SOLVED
 
 
 def solver(alpha: Int64[np.ndarray, "n"]) -> Callable[[Keys], MaxMargin | None]:
-    """ATT-SVM(α) of keys, None where it is infeasible."""
+    """Return a function that solves ATT-SVM(α) of keys and returns None where it is infeasible."""
 
     def solve(keys: Keys) -> MaxMargin | None:
-        found = max_margin(keys, alpha)
-        return found if isinstance(found, MaxMargin) else None
+        solution = max_margin(keys, alpha)
+        return solution if isinstance(solution, MaxMargin) else None
 
     return solve
 
@@ -48,15 +48,15 @@ def with_idle_neighbour(
     *,
     loose: bool = True,
 ) -> Keys:
-    """The tokens with such a copy in the place of another one; a support of the first input that has one is copied.
+    """Replace a token by such a moved copy of a support, of the first input that has a support.
 
     Args:
         tokens: shape (n, T, d), T ≥ 3; separable also when all are alike on the axis.
         alpha: the chosen tokens.
         axis: the coordinate that p_mm is not to use.
-        moved_to: what the copy has there; all others have what the first token has, or 0 if that is the same.
+        moved_to: the copy's entry there; all others have the first token's entry, or 0 if that is the same.
         solve: ATT-SVM(α) of tokens; None where it is infeasible, and then the tokens are left as they are.
-        loose: tokens of margin above 1 keep what they have on the axis.
+        loose: tokens of margin above 1 keep their entry on the axis.
     """
     flat = tokens.copy()
     same = float(tokens[0, 0, axis])

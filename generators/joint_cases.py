@@ -31,18 +31,18 @@ from generators.realistic_joint import realistic_joint_tokens, repeated_joint_in
 from reference_attention.problem import Dataset
 
 SHRINKS = (0.0, 0.5, 0.25, 0.75, 0.9375)
-"""c of x_it = c x_iα + e."""
+"""The values c of x_it = c x_iα + e."""
 REACHES = (0.0, 0.5, 0.875)
-"""‖e‖ as a share of Γ (1 − c), at most."""
+"""Upper bounds of ‖e‖ as a share of Γ (1 − c)."""
 
 DUALS = (1.0, 2.0, 4.0)
-"""w_i, powers of two: a share of what is missing is exact."""
+"""The weights w_i: powers of two, so that divisions by them are exact."""
 GAPS = (2.0**-2, 2.0**-3, 2.0**-4, 2.0**-5, 2.0**-6)
-"""How far other tokens of a non-support are below its chosen one along e_1, in units of Γ."""
+"""Distances of the other tokens of a non-support below its chosen token along e_1, in units of Γ."""
 
 
 class Chosen(StrEnum):
-    """What the chosen tokens look like, in the order in which they shrink."""
+    """The kinds of chosen tokens, in the order in which they shrink."""
 
     COMMON = "common"
     """All z_iα = Γ v̄_mm: the paper's example."""
@@ -61,12 +61,16 @@ def joint_cases(
     max_T: int = 4,
     max_d: int = 4,
 ) -> Case:
-    """A case with dataset and α for which Assumption C holds over the supports, v_mm and p_mm exist.
+    """Draw a case with dataset and α for which Assumption C holds over the supports, and v_mm and p_mm exist.
 
     Args:
+        draw: given by Hypothesis.
         non_supports: add one or two inputs with a label margin above Γ (Theorem 6); otherwise all inputs are supports.
-        gaps: how far the other tokens of a non-support may be below its chosen one along e_1, in units of Γ.
         loose: tokens of the non-supports may have a label margin of Γ and more, even above that of α.
+        gaps: how far the other tokens of a non-support may be below its chosen token along e_1, in units of Γ.
+        max_n: the largest number of inputs, before non-supports are added.
+        max_T: the largest number of tokens.
+        max_d: the largest dimension of tokens.
     """
     n = min(draw(st.sampled_from((1, 2, 2, 2, 3, 3, 3, 3, 3, 4, 4, 4, 4, 4))), max_n)
     T = draw(st.integers(2, max_T))
@@ -107,7 +111,7 @@ def joint_cases(
 def _chosen_tokens(
     draw: DrawFn, n: int, d: int, gamma: float
 ) -> tuple[Float64[np.ndarray, "n d"], Float64[np.ndarray, "n"]]:
-    """x_iα of the supports and their labels."""
+    """Draw x_iα of the supports and their labels."""
     labels = np.array(draw(st.lists(st.sampled_from((1.0, -1.0)), min_size=n, max_size=n)))
     X = np.zeros((n, d))
     if n > 1 and draw(st.sampled_from((Chosen.COMMON, *[Chosen.BALANCED] * 14))) is Chosen.BALANCED:
@@ -128,7 +132,10 @@ def _chosen_tokens(
 def _cone_tokens(
     draw: DrawFn, chosen: Float64[np.ndarray, "d"], count: int, gamma: float, *, few: bool
 ) -> Float64[np.ndarray, "count d"]:
-    """Tokens c x_iα + e, ‖e‖ ≤ (7/8) Γ (1 − c), that e_1 separates from x_iα; if ``few``, of few scores and sparse."""
+    """Draw tokens c x_iα + e that e_1 separates from x_iα, with ‖e‖ ≤ (7/8) Γ (1 − c).
+
+    With ``few`` they are sparse and have few scores.
+    """
     d = chosen.size
     rest = np.zeros((count, d))
     for t in range(count):
@@ -150,8 +157,10 @@ def _cone_tokens(
 def _non_support(
     draw: DrawFn, T: int, d: int, gamma: float, loose: bool, gaps: tuple[float, ...]
 ) -> tuple[Float64[np.ndarray, "d"], float, Float64[np.ndarray, "t d"]]:
-    """An input with label margin Γ + s, and other tokens with label margin below Γ (or any) and smaller e_1-component:
-    mostly by so little that p_mm has to turn for it, and p_relax does not.
+    """Draw an input with label margin Γ + s, and other tokens with label margin below Γ and smaller e_1-component.
+
+    With ``loose`` their label margin is any. Their e_1-component is mostly smaller by so little that p_mm has to turn
+    for it, and p_relax does not.
     """
     label = draw(st.sampled_from((1.0, -1.0)))
     token = np.array(draw(st.lists(st.integers(-4, 4), min_size=d, max_size=d))) * (gamma / 2)
@@ -166,14 +175,16 @@ def _non_support(
 
 @st.composite
 def _rotation(draw: DrawFn, d: int) -> Float64[np.ndarray, "d d"]:
-    """An orthogonal matrix up to rounding: the QR factor of a unit lower triangular matrix of small integers."""
+    """Draw an orthogonal matrix up to rounding: the QR factor of a unit lower triangular matrix of small integers."""
     entries = np.tril(draw(hnp.arrays(np.int64, (d, d), elements=st.integers(-2, 2))), -1)
     return np.asarray(np.linalg.qr(entries + np.eye(d))[0])
 
 
 def _key_queries(d: int) -> SearchStrategy[Float64[np.ndarray, "k d"] | None]:
-    """W: the identity; or injective with small integer entries, square or tall, scaled by a power of two; or such a one
-    of a few coordinates, e_1 among them.
+    """Return a strategy for W: the identity, an injective matrix, or one of lower rank.
+
+    An injective W has small integer entries, is square or tall, and is scaled by a power of two. A W of lower rank is
+    an injective matrix of a few coordinates, e_1 among them.
     """
 
     @st.composite
@@ -196,7 +207,7 @@ def _key_queries(d: int) -> SearchStrategy[Float64[np.ndarray, "k d"] | None]:
 
 
 def schedule_of(case: Case) -> tuple[Float64[np.ndarray, "k"], Float64[np.ndarray, "k"]] | None:
-    """The arrays ``log_head_radii`` or ``head_radii`` and ``prompt_radii`` of a case as (log r, R), if given."""
+    """Return ``log_head_radii`` or ``head_radii``, and ``prompt_radii``, of a case as (log r, R), if given."""
     arrays = case.arrays
     if "prompt_radii" not in arrays or not {"head_radii", "log_head_radii"} & set(arrays):
         return None
@@ -207,11 +218,11 @@ def schedule_of(case: Case) -> tuple[Float64[np.ndarray, "k"], Float64[np.ndarra
 
 
 def radii_of(case: Case) -> list[tuple[float, float]]:
-    """The same, pair by pair (log r, R); none if they are not given."""
+    """Return :func:`schedule_of` pair by pair, (log r, R); none if the arrays are not given."""
     log_r, R = schedule_of(case) or (np.empty(0), np.empty(0))
     return list(zip(log_r.tolist(), R.tolist(), strict=True))
 
 
 def relaxed_cases() -> SearchStrategy[Case]:
-    """Cases with one or two non-supports."""
+    """Return a strategy for cases with one or two non-supports."""
     return joint_cases(non_supports=True)

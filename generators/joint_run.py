@@ -1,5 +1,7 @@
-"""A run of normalized joint descent on a case, and whether it selects α:
-the hypothesis of the conjecture on joint descent."""
+"""A run of normalized joint descent on a case, and whether it selects α.
+
+That it does is the hypothesis of the conjecture on joint descent.
+"""
 
 from __future__ import annotations
 
@@ -22,24 +24,26 @@ from reference_attention.training.joint_descent import JointTrajectory, joint_de
 Descent = Callable[..., JointTrajectory]
 
 STEPS = 480
-"""Iterations of a run."""
+"""The number of iterations of a run."""
 RATIOS = (1.0, 0.5, 2.0)
-"""η_v/η_p, in units of Θ/Γ."""
+"""The ratios η_v/η_p, in units of Θ/Γ."""
 SHARES = (0.5, 0.75, 0.25, 2.0)
-"""η_v/η_p, in units of c* where the non-supports bind: below c*, p(c) selects them; from c* on it may only tie them."""
+"""The ratios η_v/η_p where the non-supports bind, in units of c*: below c*, p(c) selects them; from c* on it may only
+tie them."""
 LEADS = (0.0, 8.0, 32.0)
-"""Logits by which α is ahead at the start, beside a small random prompt: which tokens descent selects depends on it."""
+"""Logits by which α is ahead at the start, apart from a small random prompt: which tokens descent selects depends on
+them."""
 CLEARLY = 0.01
-"""1 − s_iα at the last iterate: selected, and not about to be lost again."""
+"""The largest 1 − s_iα at the last iterate at which α counts as selected, and not about to be lost again."""
 
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """What a run is asked for.
+    """The settings of a run.
 
     Attributes:
-        head, prompt: where it starts.
-        steps: how many.
+        head, prompt: the starting point.
+        steps: the number of steps.
         head_step, prompt_step: η_v and η_p.
     """
 
@@ -50,9 +54,10 @@ class Steps:
     prompt_step: float
 
     def run(self, joint: Joint, *, descent: Descent = joint_descent, **under_test: Any) -> JointTrajectory:
-        """Normalized joint descent with these.
+        """Run normalized joint descent with these settings.
 
         Args:
+            joint: tokens, keys, α and (SVM).
             descent: in the place of :func:`reference_attention.training.joint_descent.joint_descent`.
             under_test: its ``weights``, ``gradient`` and ``by_head``.
         """
@@ -71,11 +76,15 @@ class Steps:
 def descent_settings(
     case: Case, joint: Joint, separator: MaxMargin, *, steps: int = STEPS, leads: bool = True
 ) -> Steps:
-    """η_p = 0.1/Θ from v_mm and a small prompt, or one that selects α already, drawn from the case's seed.
+    """Return settings with η_p = 0.1/Θ, from v_mm and a small prompt, or from a prompt that selects α already.
+
+    They are drawn from the case's seed.
 
     Args:
+        case: the case.
         joint: tokens, keys, α and (SVM).
         separator: p_mm.
+        steps: the number of steps.
         leads: whether α may be ahead at the start, and steps are in units of c*; otherwise the prompt is small and
             random.
     """
@@ -93,30 +102,33 @@ def descent_settings(
 
 
 def _critical(joint: Joint) -> float:
-    """c*, 0 where the non-supports never bind."""
+    """Return c*, 0 where the non-supports never bind."""
     relaxed = relaxed_max_margin(joint.keys, joint.alpha, joint.svm.support)
     return 0.0 if isinstance(relaxed, Infeasible) else critical_ratio(joint, relaxed)
 
 
 def joint_run(case: Case, joint: Joint, separator: MaxMargin, *, steps: int = STEPS) -> JointTrajectory:
-    """Normalized joint descent as :func:`descent_settings` says, from a small random prompt."""
+    """Run normalized joint descent from a small random prompt, with the steps of :func:`descent_settings`."""
     return descent_settings(case, joint, separator, steps=steps, leads=False).run(joint)
 
 
 def continue_run(asked: Steps, joint: Joint, run: JointTrajectory, **under_test: Any) -> JointTrajectory:
-    """The run, four times as long."""
+    """Continue the run until it is four times as long."""
     steps = 3 * (len(run.prompts) - 1)
     more = replace(asked, head=run.heads[-1], prompt=run.prompts[-1], steps=steps).run(joint, **under_test)
     return JointTrajectory(np.concatenate([run.heads, more.heads[1:]]), np.concatenate([run.prompts, more.prompts[1:]]))
 
 
 def largest_nonoptimality(joint: Joint, prompts: Float64[np.ndarray, "s k"]) -> float:
-    """max over iterates and inputs of 1 − s_iα."""
+    """Return the maximum over iterates and inputs of 1 − s_iα."""
     return math.exp(float(np.max(joint.log_nonoptimality(joint.log_weights(prompts)))))
 
 
 def descent_selects(case: Case) -> Finding:
-    """Normalized joint descent selects α from a quarter of the run on, and clearly at its end; found by running it."""
+    """Check, by running it, that normalized joint descent selects α from a quarter of the run on.
+
+    At the end of the run α has to be selected clearly.
+    """
     if case.dataset is None:
         return Finding(None, "the case has keys and scores only; give tokens X and labels Y")
     joint = joint_of_chosen(case.dataset.signed_tokens, case.problem.keys, case.chosen_tokens)

@@ -21,14 +21,14 @@ from generators.general_position import offending_choice
 from generators.numbers import STYLES, Frame, integers, one_in
 
 NEAR_TIE = 1 + 2.0**-28
-"""A margin that a float tolerance of 1e-8 takes for a neighbour's."""
+"""A margin that a float tolerance of 1e-8 mistakes for a neighbour's margin, 1."""
 MODERATE_MARGINS = (1.0, 1.0, 1.0, 2.0, 3.0, 1.5, 4.0, NEAR_TIE)
 WIDE_MARGINS = (*MODERATE_MARGINS, 2.0**-6, 1e3)
 
 
 @st.composite
 def key_directions(draw: DrawFn, frame: Frame) -> tuple[Float64[np.ndarray, "d"], int]:
-    """A direction u of small integers and the position of an entry that is ±1."""
+    """Draw a direction u of small integers and the position of an entry that is ±1."""
     u = draw(frame.integers("d", -2, 2)).astype(np.float64)
     pivot = draw(st.integers(0, frame.d - 1))
     u[pivot] = draw(st.sampled_from((1.0, -1.0)))
@@ -44,9 +44,10 @@ def separable_keys(
     *,
     wide: bool = True,
 ) -> Float64[np.ndarray, "n T d"]:
-    """Keys for which some direction separates α_i from every constrained token of each input.
+    """Draw keys for which some direction separates α_i from every constrained token of each input.
 
     Args:
+        draw: given by Hypothesis.
         frame: the sizes.
         alpha: the chosen tokens.
         constrained: the tokens to separate from; the others are arbitrary.
@@ -103,12 +104,12 @@ def _close(
 
 @st.composite
 def arbitrary_keys(draw: DrawFn, frame: Frame) -> Float64[np.ndarray, "n T d"]:
-    """Any keys, separable or not."""
+    """Draw any keys, separable or not."""
     return np.asarray(draw(frame.entries("nTd", draw(STYLES))))
 
 
 def nudge_to_general_position(keys: Float64[np.ndarray, "n T d"]) -> Float64[np.ndarray, "n T d"]:
-    """The keys themselves if they are in general position, otherwise after a small dyadic perturbation.
+    """Return the keys themselves if they are in general position, otherwise after a small dyadic perturbation.
 
     The grid of perturbations gets finer with every try, so that the share of bad ones goes to zero. Entries
     move by at most 1/(16 d), hence u-products of differences by at most 2·2d/(16 d) = 1/4: separable stays
@@ -125,7 +126,7 @@ def nudge_to_general_position(keys: Float64[np.ndarray, "n T d"]) -> Float64[np.
 
 @st.composite
 def rescaled_keys(draw: DrawFn, keys: Float64[np.ndarray, "n T d"]) -> Float64[np.ndarray, "n T d"]:
-    """The keys in other units: mostly as they are, else per input, per coordinate, or globally up to 1e±120.
+    """Draw the keys in other units: mostly as they are, else per input, per coordinate, or globally up to 1e±120.
 
     Per input and coordinate the factors are powers of two: exact, hence what was separable stays so. The
     global factor may be a power of ten, which rounds every entry by half an ulp.

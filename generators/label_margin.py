@@ -21,7 +21,7 @@ from reference_attention.svm.max_margin import MaxMargin, max_margin
 
 @dataclass(frozen=True)
 class LabelMargin:
-    """v_mm, its margins v_mm·f_i ≥ 1 and duals λ with v_mm = Σ λ_i f_i, all exact.
+    """The solution v_mm, its margins v_mm·f_i ≥ 1 and duals λ with v_mm = Σ λ_i f_i, all exact.
 
     Attributes:
         checked: ATT-SVM on the features as two tokens each, of which v_mm is the solution.
@@ -35,18 +35,18 @@ class LabelMargin:
 
     @property
     def v(self) -> Vector:
-        """v_mm, d rationals."""
+        """The solution v_mm, d rationals."""
         assert self.checked.p is not None
         return self.checked.p
 
     @property
     def norm_squared(self) -> fmpq:
-        """‖v_mm‖² = 1/Γ², which is Σ λ_i f_i·v_mm = Σ λ_i."""
+        """The square ‖v_mm‖² = 1/Γ², which is Σ λ_i f_i·v_mm = Σ λ_i."""
         return sum(self.duals, fmpq(0))
 
 
 def label_margin(features: Float64[np.ndarray, "n d"]) -> LabelMargin | None:
-    """The max-margin head on features Y_i r_i, or ``None`` when no head separates them."""
+    """Return the max-margin head on features Y_i r_i, or ``None`` when no head separates them."""
     keys = np.stack([features, np.zeros_like(features)], axis=1)
     alpha = np.zeros(len(features), dtype=np.int64)
     checked = checked_margins(keys, alpha)
@@ -66,7 +66,7 @@ def label_margin(features: Float64[np.ndarray, "n d"]) -> LabelMargin | None:
 def _complete_solution(
     features: Float64[np.ndarray, "n d"], v: Vector, tight: list[int], guess: Float64[np.ndarray, "n"]
 ) -> list[fmpq] | None:
-    """Exact λ > 0 on ``tight`` near ``guess``: free unknowns are taken from it, the others solved for."""
+    """Return exact λ > 0 on ``tight`` near ``guess``: free unknowns are taken from it, the others solved for."""
     d = len(v)
     rows = [exact_vector(features[i]) for i in tight]
     system = fmpq_mat([[row[k] for row in rows] + [v[k]] for k in range(d)])

@@ -43,7 +43,7 @@ class Labelled(Subject, kind="classification", noun="features with classes"):
         seed, name: see :class:`generators.subject.Subject`.
 
     Raises:
-        InvalidInput: what does not fit, or is no class.
+        InvalidInput: values that do not fit together, or a label that is no class.
     """
 
     features: Float64[np.ndarray, "n d"]
@@ -55,6 +55,7 @@ class Labelled(Subject, kind="classification", noun="features with classes"):
     name: str = "generated"
 
     def __post_init__(self) -> None:
+        """Refuse values that are not finite or do not fit together."""
         shape = np.shape(self.features)
         if len(shape) != 2 or 0 in shape or not np.isfinite(self.features).all():
             raise InvalidInput(f"features: shape {shape}; give finite numbers of shape (n, d).")
@@ -69,35 +70,35 @@ class Labelled(Subject, kind="classification", noun="features with classes"):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(k, d), of W."""
+        """The shape (k, d) of W."""
         return self.classes, self.features.shape[1]
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """n, k, d."""
+        """The sizes n, k and d."""
         return {"n": len(self.features), "k": self.classes, "d": self.features.shape[1]}
 
     @cached_property
     def problem(self) -> MasterProblem:
-        """Its loss."""
+        """The loss of the data, as a master problem."""
         followed = np.eye(self.classes, dtype=np.int64)[self.labels] * self.counts[:, None]
         return MasterProblem.of_tokens(self.features, followed)
 
     @cached_property
     def keys(self) -> OuterKeys:
-        """vec(e_v h_iᵀ), v ≤ k, by their factors: the class takes the place of the optimal token."""
+        """The keys vec(e_v h_iᵀ), v ≤ k, by their factors: the class takes the place of the optimal token."""
         tokens = np.broadcast_to(np.eye(self.classes), (len(self.features), self.classes, self.classes))
         return OuterKeys(np.array(tokens), self.features)
 
     def normalise(self) -> Labelled:
-        """In units in which max |h| lies in [1, 2); W has their inverse."""
+        """Return the data in units in which max |h| lies in [1, 2); W has the inverse unit."""
         largest = float(np.abs(self.features).max())
         scale = 2.0 ** math.floor(math.log2(largest)) if largest > 0 else 1.0
         start = None if self.start is None else self.start * scale
         return self.replace(features=self.features / scale, start=start)
 
     def simpler(self) -> Iterator[Labelled]:
-        """One feature less, no start, all seen once, rounded features."""
+        """Yield data with one feature less, without a start, with all seen once, with rounded features."""
         for i in range(len(self.features) if len(self.features) > 1 else 0):
             yield self.replace(
                 features=np.delete(self.features, i, axis=0),
@@ -114,8 +115,10 @@ class Labelled(Subject, kind="classification", noun="features with classes"):
 
 @st.composite
 def label_cases(draw: DrawFn) -> Labelled:
-    """Separable by construction: h_i = c w_y + δ with rows w_v of equal length, so that c(‖w_y‖² − w_y·w_v) + (w_y −
-    w_v)·δ > 0 for all v ≠ y as soon as c is large enough; then W = (w_v) has positive margins.
+    """Draw data that are separable by construction.
+
+    h_i = c w_y + δ with rows w_v of equal length, so that c(‖w_y‖² − w_y·w_v) + (w_y − w_v)·δ > 0 for all v ≠ y as soon
+    as c is large enough; then W = (w_v) has positive margins.
     """
     n, k = draw(st.integers(1, MOST[0])), draw(st.integers(2, MOST[1]))
     d = draw(st.integers(1 if k == 2 else 2, MOST[2]))
@@ -139,7 +142,7 @@ def label_cases(draw: DrawFn) -> Labelled:
 
 
 def _of_one_length(d: int) -> list[list[float]]:
-    """Vectors (±2, ±1, 0, …) and (±1, ±2, 0, …), (±1) for d = 1."""
+    """Return the vectors (±2, ±1, 0, …) and (±1, ±2, 0, …), (±1) for d = 1."""
     if d == 1:
         return [[1.0], [-1.0]]
     pairs = [[a * s, b * r] for a, b in ((2.0, 1.0), (1.0, 2.0)) for s in (1, -1) for r in (1, -1)]
@@ -147,12 +150,12 @@ def _of_one_length(d: int) -> list[list[float]]:
 
 
 def separable_labels(case: Labelled) -> Finding:
-    """Whether some W has (e_y − e_v)ᵀ W h_i > 0 for all i and v ≠ y_i; what the solver says is checked exactly."""
-    rows, found = difference_rows(case.keys, case.labels), max_margin(case.keys, case.labels)
-    if isinstance(found, Infeasible):
-        proven = is_farkas_proof(rows, found.exact)
+    """Check that some W has (e_y − e_v)ᵀ W h_i > 0 for all i and v ≠ y_i; the solver's answer is checked exactly."""
+    rows, solution = difference_rows(case.keys, case.labels), max_margin(case.keys, case.labels)
+    if isinstance(solution, Infeasible):
+        proven = is_farkas_proof(rows, solution.exact)
         return Finding(False if proven else None, "multipliers prove that no W tells the classes apart")
-    least = min(products(list(rows.values()), list(found.exact.p)))
+    least = min(products(list(rows.values()), list(solution.exact.p)))
     return Finding(True if least > 0 else None, f"margins of at least {number(to_float(least))}")
 
 

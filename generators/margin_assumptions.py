@@ -1,6 +1,6 @@
 """Assumptions on margins: ATT-SVM feasible, α locally optimal, the start inside a cone.
 
-The solver only proposes: what it returns is checked here, over the rationals, against the keys themselves
+The solver only proposes: its answer is checked here, over the rationals, against the keys themselves
 (feasible, or Farkas multipliers; stationary, dual feasible and complementary), so that a wrong solution can
 never turn into a finding.
 
@@ -36,12 +36,12 @@ def dot(a: Vector, b: Vector) -> fmpq:
 
 
 def exact_vector(values: Float64[np.ndarray, "d"]) -> Vector:
-    """The rational vector that a float vector is."""
+    """Return the rational vector that a float vector is."""
     return [rational(x) for x in values.tolist()]
 
 
 def difference_rows(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> dict[tuple[int, int], Vector]:
-    """k_iα_i − k_it by (i, t), t ≠ α_i, exactly."""
+    """Return k_iα_i − k_it by (i, t), t ≠ α_i, exactly."""
     (n, T, _), tokens = keys.shape, rational_keys(keys).tolist()
     return {
         (i, t): [a - b for a, b in zip(tokens[i * T + int(alpha[i])], tokens[i * T + t], strict=True)]
@@ -52,7 +52,7 @@ def difference_rows(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> dict[tuple[int
 
 
 def is_farkas_proof(rows: Mapping[Any, Vector], weights: Mapping[Any, fmpq]) -> bool:
-    """Whether these multipliers of some rows prove that no p gives every row a positive product."""
+    """Return whether these multipliers of some rows prove that no p gives every row a positive product."""
     if not set(weights) <= set(rows) or any(w < 0 for w in weights.values()) or not any(weights.values()):
         return False
     d = len(next(iter(rows.values())))
@@ -126,7 +126,7 @@ class CheckedMargins:
     Attributes:
         margins: (k_iα_i − k_it)·p_mm by (i, t), exact; empty when infeasible.
         evidence: ‖p_mm‖ and the number of neighbours, or the largest Farkas multipliers; rounded.
-        exact: ‖p_mm‖², or the Farkas multipliers, as JSON has it.
+        exact: ‖p_mm‖², or the Farkas multipliers, in the form of JSON.
         proven: whether the check succeeded; ``False`` means the solver is wrong.
     """
 
@@ -143,7 +143,10 @@ class CheckedMargins:
 
     @cached_property
     def p(self) -> Vector | None:
-        """p_mm(α), d rationals; ``None`` when infeasible. Long when d is large, and made when asked for."""
+        """The solution p_mm(α), d rationals; ``None`` when infeasible.
+
+        It is computed on demand, as it is long when d is large.
+        """
         return None if self._point is None else self._point()
 
 
@@ -164,16 +167,16 @@ class _Rows:
 def checked_margins(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> CheckedMargins:
     """Solve ATT-SVM(α) and check the answer over the rationals.
 
-    That p = Σ λ_j g_j with λ ≥ 0, all margins at least 1, and exactly 1 where λ > 0, makes it p_mm; these are checked
-    on products of rows, so that p itself need not be written out. Several assumptions ask this of the same keys: the
-    last answers are kept.
+    If p = Σ λ_j g_j with λ ≥ 0, and all margins are at least 1, and exactly 1 where λ > 0, then p is p_mm; these
+    conditions are checked on products of rows, so that p itself need not be written out. The last answers are kept, as
+    several assumptions ask for the same keys.
     """
     return solve_and_check(_Rows.of(keys, alpha))
 
 
 @lru_cache(maxsize=4)
 def solve_and_check(problem: _Rows) -> CheckedMargins:
-    """Answer :func:`checked_margins` of these keys and tokens."""
+    """Return :func:`checked_margins` of these keys and tokens."""
     keys, alpha = problem.keys, problem.alpha
     rows = ExactRows.of(keys, alpha)
     solution = max_margin(keys, alpha)
@@ -182,7 +185,7 @@ def solve_and_check(problem: _Rows) -> CheckedMargins:
         known = set(weights) <= set(rows.pairs) and all(w >= 0 for w in weights.values()) and any(weights.values())
         proven = known and not any(rows.combine(weights)[0].entries())
         used = {pair: w for pair, w in weights.items() if w != 0}
-        named = entries([f"({i},{t}): {fraction(w)}" for (i, t), w in sorted(used.items(), key=lambda one: -one[1])])
+        named = entries([f"({i},{t}): {fraction(w)}" for (i, t), w in sorted(used.items(), key=lambda pair: -pair[1])])
         evidence = f"the differences k_iα − k_it weighted by λ = {{{named}}} add up to 0, so no p separates"
         if not proven:
             evidence = "the solver says infeasible, but its Farkas multipliers do not prove it"
@@ -211,7 +214,7 @@ def solve_and_check(problem: _Rows) -> CheckedMargins:
 
 
 def separable(case: Case) -> Finding:
-    """ATT-SVM(α) is feasible for the chosen tokens α (the optimal ones unless others were chosen)."""
+    """Check that ATT-SVM(α) is feasible for the chosen tokens α (the optimal ones unless others were chosen)."""
     checked = checked_margins(case.problem.exact_keys, case.chosen_tokens)
     if not checked.proven:
         return Finding(None, checked.evidence)
@@ -219,7 +222,7 @@ def separable(case: Case) -> Finding:
 
 
 def optimal_tokens_tied(case: Case) -> Finding:
-    """One token of each input scores highest, and ATT-SVM of these is infeasible."""
+    """Check that one token of each input scores highest, and that ATT-SVM of these tokens is infeasible."""
     strict = strict_optimum(case)
     if strict.holds is not True:
         return strict
@@ -228,7 +231,7 @@ def optimal_tokens_tied(case: Case) -> Finding:
 
 
 def locally_optimal(case: Case) -> Finding:
-    """Definition 2: ATT-SVM(α) is feasible and every SVM-neighbour scores strictly below its chosen token."""
+    """Check Definition 2: ATT-SVM(α) is feasible, and every SVM-neighbour scores strictly below its chosen token."""
     alpha, scores = case.chosen_tokens, case.problem.scores
     checked = checked_margins(case.problem.exact_keys, alpha)
     if not checked.proven:
@@ -253,9 +256,9 @@ def locally_optimal(case: Case) -> Finding:
 
 
 def separable_optimal_sets(case: Case) -> Finding:
-    """ATT-SVM' is feasible: some choice α_i ∈ O_i = argmax_t γ_it is separated from every non-optimal token.
+    """Check that ATT-SVM' is feasible: some choice α_i ∈ O_i is separated from every non-optimal token.
 
-    All choices are tried (ATT-SVM' is the union over them), up to :data:`MOST_CHOICES`.
+    O_i = argmax_t γ_it. All choices are tried (ATT-SVM' is the union over them), up to :data:`MOST_CHOICES`.
     """
     keys, scores = case.problem.keys, case.problem.scores
     best = scores == scores.max(axis=1, keepdims=True)
@@ -279,13 +282,13 @@ def separable_optimal_sets(case: Case) -> Finding:
 
 
 MOST_CHOICES = 4096
-"""Choices of optimal tokens, beyond which separable_optimal_sets gives up."""
+"""The largest number of choices of optimal tokens that :func:`separable_optimal_sets` tries."""
 
 
 def only_non_optimal(
     keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarray, "n T"], alpha: Int64[np.ndarray, "n"]
 ) -> tuple[Float64[np.ndarray, "m T d"], Int64[np.ndarray, "m"]]:
-    """Keys in which the optimal tokens other than α repeat a non-optimal one; inputs without one are dropped.
+    """Replace the optimal tokens other than α by a non-optimal token; drop inputs without a non-optimal token.
 
     ATT-SVM(α) of these keys has exactly the constraints of ATT-SVM' for the choice α.
     """
@@ -302,13 +305,13 @@ def only_non_optimal(
 
 
 def in_cone(case: Case) -> Finding:
-    """p(0) ∈ C_{μ,R}(p_mm(α)): cos(p(0), p_mm) ≥ 1 − μ and ‖p(0)‖ ≥ R, compared by squares, exactly.
+    """Check that p(0) ∈ C_{μ,R}(p_mm(α)): cos(p(0), p_mm) ≥ 1 − μ and ‖p(0)‖ ≥ R, compared by squares, exactly.
 
     μ and R are the arrays ``cone_mu`` and ``cone_radius`` (shape ()) of the case; without a start the
     statement takes its own starts inside its cone.
     """
     if case.start is None:
-        return Finding(True, "no start is given: the statement takes its own inside its cone")
+        return Finding(True, "no start given; one inside the cone is drawn")
     if "cone_mu" not in case.arrays or "cone_radius" not in case.arrays:
         return Finding(None, "cone_mu and cone_radius are not given, so the cone is not known")
     mu, radius = rational(float(case.arrays["cone_mu"])), rational(float(case.arrays["cone_radius"]))

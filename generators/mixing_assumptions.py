@@ -1,6 +1,6 @@
 """Assumptions under which the best attention is a known mixture: decided over the rationals.
 
-Which tokens the best attention selects is decided here from sorted scores; no solver is asked.
+The tokens that the best attention selects are decided here from sorted scores, without a solver.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -26,30 +26,30 @@ PENALTY = "penalty"
 
 
 def penalty_of(case: Case) -> fmpq:
-    """λ of the head vᵀx − λ‖x‖²."""
+    """Return λ of the head vᵀx − λ‖x‖²."""
     return rational(float(case.arrays[PENALTY].ravel()[0]))
 
 
 def exact_scores(data: QueryDataset) -> list[Vector]:
-    """γ_it = vᵀx_it, exactly."""
+    """Return γ_it = vᵀx_it, exactly."""
     head = exact_vector(data.v)
     return [[dot(exact_vector(token), head) for token in tokens] for tokens in data.X]
 
 
 def thresholds(scores: Sequence[fmpq]) -> Vector:
-    """Σ_u max(γ_u − γ_t, 0) of each token: the best attention selects it iff 2λ is larger."""
+    """Return Σ_u max(γ_u − γ_t, 0) of each token: the best attention selects it iff 2λ is larger."""
     return [sum((max(other - own, fmpq(0)) for other in scores), fmpq(0)) for own in scores]
 
 
 def selected_sets(case: Case) -> Bool[np.ndarray, "n T"]:
-    """The tokens that the best attention selects, as a mask; of orthonormal tokens."""
+    """Return the tokens that the best attention selects, as a mask; tokens have to be orthonormal."""
     assert case.queried is not None
     twice = 2 * penalty_of(case)
     return np.array([[x < twice for x in thresholds(row)] for row in exact_scores(case.queried)], dtype=np.bool_)
 
 
 def quadratic_head(case: Case) -> Finding:
-    """The head is vᵀx − λ‖x‖², λ > 0, the loss −u, labels are +1."""
+    """Check that the head is vᵀx − λ‖x‖², λ > 0, the loss −u, and that labels are +1."""
     if case.queried is None:
         return Finding(None, NO_QUERIES)
     if PENALTY not in case.arrays or case.arrays[PENALTY].size != 1:
@@ -61,7 +61,7 @@ def quadratic_head(case: Case) -> Finding:
 
 
 def orthonormal_tokens(case: Case) -> Finding:
-    """The tokens of an input are orthonormal."""
+    """Check that the tokens of an input are orthonormal."""
     if case.queried is None:
         return Finding(None, NO_QUERIES)
     for i, tokens in enumerate(case.queried.X):
@@ -74,7 +74,7 @@ def orthonormal_tokens(case: Case) -> Finding:
 
 
 def decided_attention(case: Case) -> Finding:
-    """No token without weight in the best attention would cost nothing: 2λ is no threshold of any token."""
+    """Check that every token without weight in the best attention would cost something: 2λ is no token's threshold."""
     given = quadratic_head(case)
     if not given.holds or case.queried is None:
         return Finding(None, given.evidence)
@@ -89,10 +89,10 @@ def decided_attention(case: Case) -> Finding:
 
 
 def attainable_attention(case: Case) -> Finding:
-    """Some W have exactly the log-ratios of the best attention inside each O_i, and Gen-SVM is feasible.
+    """Check that some W have exactly the log-ratios of the best attention inside each O_i, and Gen-SVM is feasible.
 
-    Dependent rows E need the products Π (s⋆_iα/s⋆_it)^c = 1 for their dependencies c: decided over the rationals. What
-    the solver returns is checked against the rows.
+    Dependent rows E need the products Π (s⋆_iα/s⋆_it)^c = 1 for their dependencies c: decided over the rationals. The
+    solver's answer is checked against the rows.
     """
     given = quadratic_head(case)
     if not given.holds or case.queried is None:
@@ -111,17 +111,17 @@ def attainable_attention(case: Case) -> Finding:
             ratios.append((row[own] - mean) / (row[t] - mean))
     if level and not _consistent(level, ratios):
         return Finding(False, "no W has the log-ratios of the best attention: their rows are dependent, they are not")
-    found = general_svm(case.queried.keys, sets, np.argmax(sets, axis=1).astype(np.int64))
-    if not isinstance(found, GeneralSvm):
+    solution = general_svm(case.queried.keys, sets, np.argmax(sets, axis=1).astype(np.int64))
+    if not isinstance(solution, GeneralSvm):
         return Finding(False, "no W keeps the sets level and separates them from the other tokens")
-    if any(dot(row, found.point) != 0 for row in found.rows.level.values()) or min(found.margins.values()) < 1:
+    if any(dot(row, solution.point) != 0 for row in solution.rows.level.values()) or min(solution.margins.values()) < 1:
         return Finding(None, "the solver's point violates a constraint")
-    masked = len(found.margins)
-    return Finding(True, f"{masked} tokens get no weight, ‖W^mm‖ = {number(float(found.norm_squared) ** 0.5)}")
+    masked = len(solution.margins)
+    return Finding(True, f"{masked} tokens get no weight, ‖W^mm‖ = {number(float(solution.norm_squared) ** 0.5)}")
 
 
 def _consistent(rows: list[Vector], ratios: Vector) -> bool:
-    """Whether every dependency Σ c_j row_j = 0 has Π ratio_j^c_j = 1."""
+    """Return whether every dependency Σ c_j row_j = 0 has Π ratio_j^c_j = 1."""
     kernel, rank = fmpq_mat(rows).transpose().rref()
     m = len(rows)
     pivots = [next(j for j in range(m) if kernel[r, j] != 0) for r in range(int(rank))]

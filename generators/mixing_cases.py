@@ -4,8 +4,9 @@ Tokens are signed unit vectors, as a rule turned by reflections I − ½uuᵀ, u
 dyadic. λ lies in any relation to the values of 2λ at which one token more would be selected: between two of them, just
 beside one, on one, below all of them (one token is selected) or beyond (all of them are).
 
-Queries are independent, so that any log-ratios can be attained and any sets separated; or the first tokens of inputs,
-or of fewer dimensions than there are inputs, where that leaves the rows independent. An input may be there twice.
+Queries are independent, so that any log-ratios can be attained and any sets separated; or they are the first tokens of
+inputs, or of fewer dimensions than there are inputs, where that leaves the rows independent. An input may be there
+twice.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -31,15 +32,15 @@ from reference_attention.query_dataset import QueryDataset
 MOST = (3, 5, 6)
 """The largest n, T and d."""
 TOKENS = (4, 3, 5, 2)
-"""T, in the order in which examples shrink: of four tokens two may be selected and two be masked."""
+"""Values of T, in the order in which examples shrink: of four tokens two may be selected and two be masked."""
 BESIDE = 2.0**-16
-"""How near 2λ is to a threshold in a near tie."""
+"""The distance of 2λ from a threshold in a near tie."""
 
 Tokens = Float64[np.ndarray, "n T d"]
 
 
 class Where(StrEnum):
-    """Where 2λ lies, in the order in which examples shrink."""
+    """The place of 2λ among the thresholds, in the order in which examples shrink."""
 
     BETWEEN = "between two thresholds"
     ONE = "one token is selected"
@@ -49,15 +50,16 @@ class Where(StrEnum):
 
 
 MIXING = (Where.BETWEEN, Where.BETWEEN, Where.ONE, Where.BESIDE)
-"""Where it lies if some token is to get no weight, and a decided one."""
+"""The places of 2λ at which some token gets no weight, and no token is tied."""
 
 
 @st.composite
 def mixing_cases(draw: DrawFn, *, where: tuple[Where, ...] = tuple(Where), attainable: bool = False) -> Case:
-    """Cases with orthonormal tokens and a penalty.
+    """Draw cases with orthonormal tokens and a penalty.
 
     Args:
-        where: 2λ lies, for the thresholds of the first input.
+        draw: given by Hypothesis.
+        where: the places that 2λ may have among the thresholds of the first input.
         attainable: 2λ is on no threshold of any input, and any log-ratios and sets can be attained.
     """
     inputs, _, dims = MOST
@@ -84,7 +86,7 @@ def mixing_cases(draw: DrawFn, *, where: tuple[Where, ...] = tuple(Where), attai
 
 @st.composite
 def orthonormal_tokens(draw: DrawFn, frame: Frame) -> Tokens:
-    """Signed unit vectors, as a rule turned by reflections with dyadic entries."""
+    """Draw signed unit vectors, as a rule turned by reflections with dyadic entries."""
     T, d = frame.tokens, frame.d
     axes = np.argsort(draw(frame.integers("nd", 0, 9)), axis=1, kind="stable")[:, :T]
     X = draw(frame.choices("nT", (1.0, -1.0)))[:, :, None] * np.eye(d)[axes]
@@ -96,7 +98,7 @@ def orthonormal_tokens(draw: DrawFn, frame: Frame) -> Tokens:
 
 
 def separate_queries(draw: DrawFn, X: Tokens, *, twin: bool = False) -> Float64[np.ndarray, "n e"]:
-    """Independent queries, but for those of twins; or others with which all rows are independent."""
+    """Draw queries, independent but for those of twins, or others with which all rows are independent."""
     n, inputs = len(X), MOST[0]
     if not twin and draw(one_in(3)) and _independent(X, X[:, 0]):
         return X[:, 0].copy()
@@ -124,7 +126,7 @@ def _independent(X: Tokens, queries: Float64[np.ndarray, "n e"]) -> bool:
 
 @st.composite
 def _penalty(draw: DrawFn, scores: Vector, where: Where) -> float:
-    """λ, dyadic; 2λ > 0 is where it is asked for."""
+    """Draw λ, dyadic, such that 2λ > 0 lies where it is asked for."""
     known = sorted({to_float(x) for x in thresholds(scores)})
     k = 1 + draw(st.integers(1, MOST[1] - 1)) % (len(known) - 1)
     part = draw(st.sampled_from((0.5, 0.25, 0.75)))
@@ -141,7 +143,7 @@ def _penalty(draw: DrawFn, scores: Vector, where: Where) -> float:
 
 
 def _off_thresholds(lam: float, data: QueryDataset) -> float:
-    """λ moved down by so little that only what was a tie is decided."""
+    """Return λ moved down by so little that only ties are decided."""
     known = {x / 2 for row in exact_scores(data) for x in thresholds(row)}
     step = BESIDE
     while fmpq(*lam.as_integer_ratio()) in known:

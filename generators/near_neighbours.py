@@ -15,7 +15,7 @@ CLOSE = 2.0**-10
 
 
 def without_near_neighbours(case: Case) -> Case:
-    """The case with margins of 1 + 10^−17 … 1 + 10^−3 turned into about 2; p_mm, its neighbours and α stay as they are.
+    """Turn margins of 1 + 10^−17 … 1 + 10^−3 into about 2; p_mm, its neighbours and α stay as they are.
 
     A token that is almost a neighbour leaves a cone that begins where float64 cannot resolve a logit any more. Its
     constraint is not active, and doubling k_α − k_t keeps it so.

@@ -1,4 +1,4 @@
-"""Which next tokens training ends on, and why: what ``theorems explain`` says of next-token data.
+"""The next tokens that training ends on, and why: the answer of ``theorems explain`` for next-token data.
 
 References: arXiv 2402.18551; the statement ntp-extended-supports.
 """
@@ -29,35 +29,35 @@ from reference_attention.next_token.split import Split
 from reference_attention.svm.max_margin import Infeasible
 
 SHOWN = 3
-"""Contexts that are named as the reason of a tie, at most."""
+"""The largest number of contexts that are named as the reason of a tie."""
 MOST_SHOWN = 30
-"""Contexts that have a sentence each."""
+"""The largest number of contexts with a sentence each."""
 
 
 @runtime_checkable
 class Named(Protocol):
-    """Data with names."""
+    """Next-token data whose contexts and alternatives have names."""
 
     @property
     def problem(self) -> MasterProblem:
         """Contexts, alternatives, counts."""
 
     def context(self, j: int) -> str:
-        """What context j is called."""
+        """Return the name of context j."""
 
     def alternative(self, j: int, v: int) -> str:
-        """What alternative v of it is called."""
+        """Return the name of alternative v of context j."""
 
 
 @dataclass(frozen=True, eq=False)
 class NextTokenEnds:
-    """Where training on the data ends.
+    """The limit of training on the data.
 
     Attributes:
         case: the data.
-        supports: Ŝ.
-        svm: θ_mm.
-        minimum: θ_⋆.
+        supports: the extended supports Ŝ.
+        svm: the max-margin solution θ_mm.
+        minimum: the finite minimum θ_⋆.
     """
 
     case: Named
@@ -67,7 +67,7 @@ class NextTokenEnds:
 
     @classmethod
     def of(cls, case: Named) -> NextTokenEnds:
-        """Of these data."""
+        """Compute the limit of training on these data."""
         supports = extended_supports(case.problem)
         svm = next_token_svm(case.problem, supports.sets)
         assert isinstance(svm, NextTokenSvm), "Ŝ is proven"
@@ -80,17 +80,17 @@ class NextTokenEnds:
 
     @property
     def separable(self) -> bool:
-        """Whether Ŝ = S."""
+        """Return whether Ŝ = S."""
         return self.supports.separable(self.problem)
 
     @cached_property
     def compatible(self) -> bool:
-        """Whether one W has the log-odds of what followed."""
+        """Return whether some W has the log-odds of what followed."""
         return compatible(self.problem)
 
     @cached_property
     def entropy(self) -> float:
-        """What followed has this entropy, in nats."""
+        """The entropy of what followed, in nats."""
         problem = self.problem
         p = problem.counts / problem.counts.sum(axis=1, keepdims=True)
         shares = problem.counts / problem.counts.sum()
@@ -98,39 +98,42 @@ class NextTokenEnds:
 
     @property
     def infimum(self) -> float:
-        """inf CE."""
+        """The infimum of the cross-entropy, inf CE."""
         return float(self.minimum.value.mid())
 
     def ends_on(self, j: int) -> dict[str, float]:
-        """The tokens that keep probability after context j, with the limit of it; the likeliest first."""
+        """Return the tokens that keep probability after context j, with the limits of it; the likeliest token first."""
         shares = self.minimum.shares[j]
         kept = [(float(shares[v]), int(v)) for v in np.flatnonzero(self.supports.sets[j])]
         return {self.case.alternative(j, v): share for share, v in sorted(kept, key=lambda pair: (-pair[0], pair[1]))}
 
     def exclusions(self, j: int) -> list[str]:
-        """The tokens whose probability tends to 0 after context j."""
+        """Return the tokens whose probability tends to 0 after context j."""
         return [self.case.alternative(j, int(v)) for v in np.flatnonzero(self.minimum.split.others[j])]
 
     def ties(self, j: int) -> list[str]:
-        """The tokens that never followed context j, and keep probability all the same."""
+        """Return the tokens that never followed context j, and keep probability all the same."""
         extra = self.supports.sets[j] & ~self.problem.supports[j]
         return [self.case.alternative(j, int(v)) for v in np.flatnonzero(extra)]
 
     def why_tied(self, j: int) -> list[str]:
-        """Contexts that together keep what is tied after context j from being ruled out; one proof of possibly many."""
+        """Return contexts that together keep tokens tied after context j from being ruled out.
+
+        They come from one proof of possibly many.
+        """
         problem = self.problem
         extra = [(j, int(v)) for v in np.flatnonzero(self.supports.sets[j] & ~problem.supports[j])]
         reasons: dict[int, None] = {}
         rows = signed_rows(problem, problem.supports)
         for pair in extra:
-            found = separate_pairs(problem, [pair])
-            assert isinstance(found, Infeasible), "Ŝ is proven"
-            weights: dict[Pair, Any] = signed_multipliers(rows, found.exact)
+            solution = separate_pairs(problem, [pair])
+            assert isinstance(solution, Infeasible), "Ŝ is proven"
+            weights: dict[Pair, Any] = signed_multipliers(rows, solution.exact)
             reasons |= dict.fromkeys(i for (i, _), weight in weights.items() if weight != 0 and i != j)
         return [self.case.context(i) for i in reasons]
 
     def context_sentence(self, j: int) -> str:
-        """What is learned of context j."""
+        """Return a sentence that says what training learns of context j."""
         followed = ", ".join(self.case.alternative(j, int(v)) for v in np.flatnonzero(self.problem.supports[j]))
         kept = ", ".join(f"{name} {share:.3g}" for name, share in self.ends_on(j).items())
         said = f"After {self.case.context(j)} (followed by {followed}) it ends on {kept}"
@@ -143,7 +146,7 @@ class NextTokenEnds:
 
     @property
     def sentences(self) -> list[str]:
-        """The whole in words, then context by context."""
+        """The whole answer in words, then context by context."""
         said = [self.context_sentence(j) for j in range(self.problem.contexts)]
         rest = len(said) - MOST_SHOWN
         more = [f"… {rest} more"] if rest > 0 else []

@@ -31,12 +31,13 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
     Attributes:
         embeddings: h_j of the contexts, (m, d); with samples e_v of the tokens, (K, d).
         counts: how often each of V tokens followed context j, (m, V).
-        samples: token ids of each sequence, the last one's attention is trained, −1 at the end of shorter ones, (n, T).
+        samples: token ids of each sequence, (n, T); the attention of its last token is trained; −1 fills the end of
+            shorter sequences.
         labels: the token id that each sequence predicts, (n,).
         start: θ_0, (D,): vec(W_0), rows after one another.
         step: η of gradient descent; at most 1/β if left out.
-        vocabulary: what tokens are called; their ids if left out.
-        windows: what contexts are called; their embeddings if left out.
+        vocabulary: names of the tokens; their ids if left out.
+        windows: names of the contexts; their embeddings if left out.
         seed, name: see :class:`generators.subject.Subject`.
     """
 
@@ -52,6 +53,7 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
     name: str = "generated"
 
     def __post_init__(self) -> None:
+        """Refuse values that do not fit together, and keep names as tuples of strings."""
         checked_array("embeddings", self.embeddings, ("m", "d"))
         if (self.counts is None) == (self.samples is None):
             raise InvalidInput("counts: give either counts of next tokens, or samples with labels.")
@@ -62,52 +64,54 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
         if not (np.isfinite(self.step) and self.step >= 0):
             raise InvalidInput(f"step: {self.step} is no step size; give a positive number.")
         for name, wanted in (("vocabulary", self.tokens), ("windows", len(self.problem_rows))):
-            held = tuple(map(str, getattr(self, name)))
-            object.__setattr__(self, name, held)
-            if held and len(held) != wanted:
-                raise InvalidInput(f"{name}: {len(held)} names for {wanted}; give one each.")
+            names = tuple(map(str, getattr(self, name)))
+            object.__setattr__(self, name, names)
+            if names and len(names) != wanted:
+                raise InvalidInput(f"{name}: {len(names)} names for {wanted}; give one each.")
         if self.counts is not None or self.labels_within:
             size = self.problem.dimension
             if self.start is not None and self.start.shape != (size,):
                 raise InvalidInput(f"start: shape {self.start.shape}; give the {size} entries of W, row by row.")
 
     def named_values(self) -> dict[str, Any]:
-        """Without names and a step that are not given."""
+        """Return the values of a file, without names and a step that are not given."""
         left_out = {name for name in ("step", "vocabulary", "windows") if not getattr(self, name)}
         return {name: value for name, value in super().named_values().items() if name not in left_out}
 
     @classmethod
-    def of_values(cls, held: Mapping[str, Any], seed: int = 0, name: str = "data") -> NextTokens:
-        """As of every kind; or a corpus, with the window that contexts are: see :mod:`generators.corpus`.
+    def of_values(cls, contents: Mapping[str, Any], seed: int = 0, name: str = "data") -> NextTokens:
+        """Read data by the names of their fields, or a corpus with the window of its contexts.
+
+        For a corpus see :mod:`generators.corpus`.
 
         Raises:
             InvalidInput: unknown names, or values that do not fit.
         """
-        if "corpus" not in held:
-            return super().of_values(held, seed, name)
-        further = sorted({*held} - {"corpus", "window", "seed", "name", *RECORD})
+        if "corpus" not in contents:
+            return super().of_values(contents, seed, name)
+        further = sorted({*contents} - {"corpus", "window", "seed", "name", *RECORD})
         if further:
             raise InvalidInput(f"{name}: {further[0]!r} does not stand beside a corpus; leave it out.")
-        text = held["corpus"].tolist() if isinstance(held["corpus"], np.ndarray) else held["corpus"]
+        text = contents["corpus"].tolist() if isinstance(contents["corpus"], np.ndarray) else contents["corpus"]
         if not isinstance(text, str | list):
             raise InvalidInput(f"{name}: the corpus is neither a text nor a list of ids; give one of them.")
-        return cls.of_corpus(text, held.get("window", WINDOW), seed=held.get("seed", seed), name=name)
+        return cls.of_corpus(text, contents.get("window", WINDOW), seed=contents.get("seed", seed), name=name)
 
     @classmethod
     def of_corpus(
         cls, corpus: Sequence[int] | str, window: int = WINDOW, *, seed: int = 0, name: str = "corpus"
     ) -> NextTokens:
-        """The windows of a text or of ids, and what followed them; see :func:`generators.corpus.windows_of`.
+        """Count what follows the windows of a text or of ids; see :func:`generators.corpus.windows_of`.
 
         Raises:
             InvalidInput: nothing follows anything, or too much to be solved exactly.
         """
-        found = windows_of(corpus, window, name)
-        made = cls(found.embeddings, found.counts, seed=seed, name=name)
-        return made.replace(vocabulary=found.vocabulary, windows=found.windows)
+        windows = windows_of(corpus, window, name)
+        made = cls(windows.embeddings, windows.counts, seed=seed, name=name)
+        return made.replace(vocabulary=windows.vocabulary, windows=windows.windows)
 
     def normalise(self) -> NextTokens:
-        """Return the same in units in which max |embedding| lies in [1, 2), a power of two: nothing is rounded.
+        """Return the data in units in which max |embedding| lies in [1, 2), a power of two: nothing is rounded.
 
         With embeddings e/s the a_jv are divided by s (of sequences by s², as they are products of two), θ is multiplied
         by it and η by its square.
@@ -127,17 +131,17 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
 
     @property
     def tokens(self) -> int:
-        """How many tokens there are."""
+        """The number of tokens."""
         return len(self.embeddings) if self.counts is None else int(self.counts.shape[1])
 
     @property
     def problem_rows(self) -> np.ndarray:
-        """What contexts are made of, one a row: embeddings, or sequences."""
+        """The rows that contexts are made of: embeddings, or sequences."""
         return self.embeddings if self.samples is None else self.samples
 
     @property
     def labels_within(self) -> bool:
-        """Whether each label is a token of its sequence: without that the loss is infinite."""
+        """Return whether each label is a token of its sequence: without that the loss is infinite."""
         if self.samples is None or self.labels is None:
             return True
         return all(label in row for row, label in zip(self.samples.tolist(), self.labels.tolist(), strict=True))
@@ -156,6 +160,7 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
 
     @property
     def sizes(self) -> Mapping[str, int]:
+        """The sizes n, T, K and d of sequences, or m, V and d of contexts."""
         (k, d) = self.embeddings.shape
         if self.samples is not None:
             return {"n": len(self.samples), "T": self.samples.shape[1], "K": k, "d": d}
@@ -163,6 +168,7 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
         return {"m": k, "V": self.counts.shape[1], "d": d}
 
     def rows(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        """Return a table of sequences and what they predict, or of contexts and how often each token followed."""
         if self.samples is not None and self.labels is not None:
             predicted = [self.token(y) for y in self.labels.tolist()]
             return ("sequence", "predicts"), list(zip(map(self.context, range(len(predicted))), predicted, strict=True))
@@ -173,12 +179,12 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
         return ("context", "followed by token: times"), list(zip(named, follows, strict=True))
 
     def token(self, v: int) -> str:
-        """What token v is called; a blank is quoted."""
+        """Return the name of token v; a blank is quoted."""
         name = self.vocabulary[v] if self.vocabulary else str(v)
         return name if name.strip() else repr(name)
 
     def context(self, j: int) -> str:
-        """What context, or sequence, j is called."""
+        """Return the name of context, or sequence, j."""
         if self.windows:
             return self.windows[j] if self.windows[j].strip() == self.windows[j] else repr(self.windows[j])
         if self.samples is not None:
@@ -186,24 +192,29 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
         return " ".join(f"{x:g}" for x in self.embeddings[j].tolist())
 
     def alternative(self, j: int, v: int) -> str:
-        """What alternative v of context j is called: of a sequence its v-th distinct token."""
+        """Return the name of alternative v of context j: in a sequence its v-th distinct token."""
         if self.samples is None:
             return self.token(v)
         return self.token(sorted({x for x in self.samples[j].tolist() if x != ABSENT})[v])
 
     def lines(self) -> list[str]:
+        """Return embeddings of sequences, start, step and seed, a line each."""
         said = [] if self.samples is None else [f"embeddings {self.embeddings.tolist()}"]
         said += [] if self.start is None else [f"start {self.start.tolist()}"]
         return [*said, *([f"step {self.step:g}"] if self.step else []), f"seed {self.seed}"]
 
     def explain(self) -> list[str]:
-        """Which next tokens training ends on, and why."""
+        """Say which next tokens training ends on, and why."""
         if not self.labels_within:
             return ["A label does not occur in its sequence: the loss is infinite, whatever W is."]
         return NextTokenEnds.of(self).sentences
 
     def simpler(self) -> Iterator[NextTokens]:
-        """With a context or sequence less, every count 1, a token or a coordinate less, without the start."""
+        """Yield simpler data, with one change each.
+
+        The changes: a context or sequence less, a token less, a coordinate less, every count 1, rounded embeddings, no
+        start.
+        """
         if self.samples is not None and self.labels is not None:
             for i in range(len(self.samples) if len(self.samples) > 1 else 0):
                 yield self.replace(samples=np.delete(self.samples, i, axis=0), labels=np.delete(self.labels, i))

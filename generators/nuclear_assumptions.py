@@ -16,7 +16,7 @@ from reference_attention.svm.other_nuclear_solution import other_nuclear_solutio
 
 
 def unique_nuclear_solution(case: Case) -> Finding:
-    """ATT-SVM⋆(α) has one solution: τ > 0 in balls, or two solutions over the rationals."""
+    """Decide whether ATT-SVM⋆(α) has one solution: τ > 0 in balls, or two solutions over the rationals."""
     svm = _solution(case)
     if isinstance(svm, Finding):
         return svm
@@ -25,12 +25,15 @@ def unique_nuclear_solution(case: Case) -> Finding:
     two = other_nuclear_solution(svm)
     if two is None:
         return Finding(None, f"not decided: {svm.undecided}")
-    one, other = (_format_matrix(W) for W in two)
-    return Finding(False, f"both {one} and {other} are solutions", {"solutions": [str(W.tolist()) for W in two]})
+    first, other = (_format_matrix(W) for W in two)
+    return Finding(False, f"both {first} and {other} are solutions", {"solutions": [str(W.tolist()) for W in two]})
 
 
 def rank_gap(case: Case) -> Finding:
-    """g = 1 − σ_{r+1}(M) > 0, r the rank of the only solution of ATT-SVM⋆(α) and M its dual's matrix; in balls."""
+    """Check in balls that g = 1 − σ_{r+1}(M) > 0.
+
+    r is the rank of the only solution of ATT-SVM⋆(α), and M the matrix of its dual.
+    """
     svm = _solution(case)
     if isinstance(svm, Finding):
         return svm
@@ -40,7 +43,7 @@ def rank_gap(case: Case) -> Finding:
 
 
 def _solution(case: Case) -> NuclearMaxMargin | Finding:
-    """The solution of ATT-SVM⋆(α), or why there is none."""
+    """Return the solution of ATT-SVM⋆(α), or why there is none."""
     if case.queried is None:
         return Finding(None, NO_QUERIES)
     svm = nuclear_max_margin(case.queried.keys, case.chosen_tokens)
@@ -48,5 +51,5 @@ def _solution(case: Case) -> NuclearMaxMargin | Finding:
 
 
 def _format_matrix(W: fmpq_mat) -> str:
-    """((a, b), (c, d))."""
+    """Format a matrix by rows, as in ((a, b), (c, d))."""
     return f"({', '.join('(' + ', '.join(fraction(x) for x in row) + ')' for row in W.tolist())})"

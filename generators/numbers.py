@@ -18,11 +18,11 @@ from jaxtyping import Float64, Int64
 from reference_attention.errors import InvalidInput
 
 Size = int | tuple[int, int]
-"""A length, or the smallest and largest allowed."""
+"""A length, or the smallest and the largest length allowed."""
 
 
 class Style(StrEnum):
-    """What the entries of keys and tokens look like, in the order in which they shrink."""
+    """The kinds of entries of keys and tokens, in the order in which they shrink."""
 
     INTEGERS = "integers"
     HALVES = "halves"
@@ -33,15 +33,15 @@ class Style(StrEnum):
 STYLES: SearchStrategy[Style] = st.sampled_from((Style.INTEGERS, Style.INTEGERS, Style.HALVES, Style.DECIMALS))
 
 MOST_DRAWN = 256
-"""Entries of an array up to which each is drawn by itself."""
+"""The largest number of entries of an array of which each is drawn by itself."""
 RANGES = {Style.INTEGERS: (3, 1), Style.HALVES: (6, 2), Style.DECIMALS: (3000, 1000)}
-"""Largest numerator, and denominator."""
+"""The largest numerator, and the denominator, of each style."""
 
 
 def integers(
     shape: tuple[int, ...], low: int, high: int, *, most: tuple[int, ...] | None = None
 ) -> SearchStrategy[Int64[np.ndarray, "..."]]:
-    """An array of integers, cut out of one of the shape ``most``.
+    """Return a strategy for an array of integers, cut out of an array of the shape ``most``.
 
     However small the shape, the same number of entries is drawn, so that an example can shrink in shape without
     its later draws being shifted. An array of more than :data:`MOST_DRAWN` entries comes from a drawn seed: so
@@ -60,7 +60,10 @@ def integers(
 def entries(
     shape: tuple[int, ...], style: Style, *, most: tuple[int, ...] | None = None
 ) -> SearchStrategy[Float64[np.ndarray, "..."]]:
-    """An array of numbers of that style, of size at most three; see :func:`integers` for ``most``."""
+    """Return a strategy for an array of numbers of a style, of size at most three.
+
+    For ``most`` see :func:`integers`.
+    """
     largest, denominator = RANGES[style]
     return integers(shape, -largest, largest, most=most).map(lambda values: values / denominator)
 
@@ -72,8 +75,8 @@ class Large:
     Attributes:
         n: the smallest and the largest number of inputs.
         tokens, d: the lengths to draw from.
-        entries: n · T · d is at most that.
-        rows: n · T is at most that.
+        entries: the largest n · T · d.
+        rows: the largest n · T.
     """
 
     n: tuple[int, int]
@@ -83,7 +86,7 @@ class Large:
     rows: int
 
     def shapes(self, *, single_input: bool = False) -> SearchStrategy[tuple[int, int, int]]:
-        """(n, T, d), each length about as often as any other."""
+        """Return a strategy for (n, T, d), each length about as often as any other."""
         pairs = [(T, d) for T in self.tokens for d in self.d if T * d <= self.entries and self.rows >= T]
 
         def with_inputs(pair: tuple[int, int]) -> SearchStrategy[tuple[int, int, int]]:
@@ -97,16 +100,16 @@ class Large:
 AROUND_BLOCKS = (7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 256)
 """Lengths at and around those of the blocks that kernels work in."""
 BLOCKS = Large((1, 16), AROUND_BLOCKS, AROUND_BLOCKS, entries=2**15, rows=2**12)
-"""For statements about attention at points."""
+"""Sizes for statements about attention at points."""
 SOLVABLE_BLOCKS = Large((1, 16), AROUND_BLOCKS, AROUND_BLOCKS, entries=2**15, rows=129)
-"""The same where ATT-SVM is solved exactly, which takes longer the more tokens there are."""
+"""Sizes around blocks where ATT-SVM is solved exactly, which takes longer the more tokens there are."""
 MODERATE = Large((1, 8), tuple(range(6, 17)), tuple(range(6, 25)), entries=2**11, rows=2**7)
-"""For statements that follow a path or a flow."""
+"""Sizes for statements that follow a path or a flow."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """The sizes of one problem, and the largest ones it could have had.
+    """The sizes of one problem, and the largest sizes that it could have had.
 
     Axes are named by the letters n, T and d.
 
@@ -122,7 +125,7 @@ class Frame:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(n, T, d)."""
+        """The shape (n, T, d)."""
         return self.n, self.tokens, self.d
 
     def _axes(self, axes: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -130,29 +133,29 @@ class Frame:
         return tuple(self.shape[k] for k in which), tuple(self.most[k] for k in which)
 
     def integers(self, axes: str, low: int, high: int) -> SearchStrategy[Int64[np.ndarray, "..."]]:
-        """An array of integers."""
+        """Return a strategy for an array of integers."""
         shape, most = self._axes(axes)
         return integers(shape, low, high, most=most)
 
     def entries(self, axes: str, style: Style) -> SearchStrategy[Float64[np.ndarray, "..."]]:
-        """An array of numbers of that style."""
+        """Return a strategy for an array of numbers of a style."""
         shape, most = self._axes(axes)
         return entries(shape, style, most=most)
 
     def values(self, axes: str, elements: SearchStrategy[Any]) -> SearchStrategy[Any]:
-        """An array of any elements; slower than the others."""
+        """Return a strategy for an array of any elements; slower than the others."""
         shape, most = self._axes(axes)
         size, corner = math.prod(most), tuple(slice(axis) for axis in shape)
         drawn = st.lists(elements, min_size=size, max_size=size)
         return drawn.map(lambda values: np.array(values).reshape(most)[corner].copy())
 
     def choices(self, axes: str, options: tuple[Any, ...]) -> SearchStrategy[Any]:
-        """An array of options, each entry shrinking to the first."""
+        """Return a strategy for an array of options, each entry shrinking to the first."""
         return self.integers(axes, 0, len(options) - 1).map(lambda indices: np.array(options)[indices])
 
 
 def length(name: str, wanted: Size | None, default: tuple[int, int], *, smallest: int) -> tuple[int, int]:
-    """The allowed lengths of an axis.
+    """Return the smallest and the largest allowed length of an axis.
 
     Raises:
         InvalidInput: lengths below ``smallest`` or in the wrong order.
@@ -164,5 +167,5 @@ def length(name: str, wanted: Size | None, default: tuple[int, int], *, smallest
 
 
 def one_in(k: int) -> SearchStrategy[bool]:
-    """True about once in k; shrinks to False."""
+    """Return a strategy that is True about once in k; it shrinks to False."""
     return st.integers(0, k - 1).map(lambda x: x == k - 1)

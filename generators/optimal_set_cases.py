@@ -21,14 +21,15 @@ from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
 
 GAPS = (1.0, 0.5, 2.0, 0.25)
-"""Distances of features from those of the optimal tokens."""
+"""Distances of features from the features of the optimal tokens."""
 RELU = [phi.name for phi in ACTIVATIONS].index("relu")
 
 
 def optimal_set_cases(*, separable: bool = True, large: Large | None = None) -> SearchStrategy[Case]:
-    """Cases of Assumption D, with a linear head or another one, in general or with symmetric solutions.
+    """Return a strategy for cases of Assumption D, with a linear or another head.
 
-    D is proven by Lemma 14 where the optimal tokens of an input have identical features, and only such heads are drawn.
+    Some have symmetric solutions. D is proven by Lemma 14 where the optimal tokens of an input have identical features,
+    and only such heads are drawn.
 
     Args:
         separable: ATT-SVM' is feasible.
@@ -43,7 +44,7 @@ def optimal_set_cases(*, separable: bool = True, large: Large | None = None) -> 
 
 @st.composite
 def _wide_cases(draw: DrawFn, large: Large, wanted: tuple[str, ...]) -> Case:
-    """One optimal token per input, and a second one in the first inputs: choices of them are enumerated."""
+    """Draw one optimal token per input, and a second one in up to two inputs, as choices of them are enumerated."""
     n, tokens, d = draw(large.shapes())
     case = draw(cases(assumptions=(*wanted, "strict-optimum"), n=n, tokens=tokens, d=d))
     problem, doubled = case.problem, np.arange(min(draw(st.integers(0, 2)), n))
@@ -55,9 +56,9 @@ def _wide_cases(draw: DrawFn, large: Large, wanted: tuple[str, ...]) -> Case:
 
 @st.composite
 def symmetric_cases(draw: DrawFn) -> Case:
-    """Every input has two or more optimal tokens that a symmetry of its own block of coordinates exchanges.
+    """Draw inputs with two or more optimal tokens that a symmetry of their own block of coordinates exchanges.
 
-    Optimal tokens are c e_1, …, c e_r of the block, non-optimal ones −g (1, …, 1), g ≥ 0, at the latter's worst zero.
+    Optimal tokens are c e_1, …, c e_r of the block, non-optimal ones −g (1, …, 1), g ≥ 0, so zero at worst.
     Each input has r equally good choices and the blocks are orthogonal, so ATT-SVM' has r^n solutions; r = 2, g = 0,
     n = 1 is the example of the paper. Further tokens: duplicates, and optimal ones that are shorter, hence worse.
     """
@@ -86,7 +87,7 @@ def symmetric_cases(draw: DrawFn) -> Case:
 
 @st.composite
 def with_heads(draw: DrawFn, case: Case) -> Case:
-    """The case with a network of one to three units for its head, of the family in :mod:`generators.optimal_sets`."""
+    """Draw the case with a head: a network of one to three units, of the family in :mod:`generators.optimal_sets`."""
     optimal = optimal_sets(case)
     n, _ = optimal.shape
     m = draw(st.integers(1, 3))
@@ -104,7 +105,7 @@ def with_heads(draw: DrawFn, case: Case) -> Case:
 
 
 def case_with_head(case: Case, head: Head) -> Case:
-    """The case with that head in its arrays, its scores unchanged: they only say which tokens are optimal."""
+    """Return the case with a head in its arrays; its scores, unchanged, then only say which tokens are optimal."""
     arrays = {
         **case.arrays,
         "head_features": head.features,

@@ -29,16 +29,16 @@ from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.svm.max_margin_sets import MaxMarginSets, max_margin_sets
 
 HEAD_ARRAYS = ("head_features", "head_weights", "head_activations", "head_labels")
-"""The arrays of a case that hold a nonlinear head, see :class:`reference_attention.heads.Head`;
-labels are +1 if not given."""
+"""The arrays of a case that hold a nonlinear head, see :class:`reference_attention.heads.Head`; labels are +1 if not
+given."""
 
 OUTWARD = 64 * 2.0**-52
-"""Relative rounding of the constants; they are widened by it."""
+"""The relative rounding of the constants, by which they are widened."""
 
 
 @dataclass(frozen=True, eq=False)
 class LinearMixing:
-    """The constants of Lemma 14, and what they were computed from.
+    """The constants of Lemma 14, and the quantities that they were computed from.
 
     Attributes:
         head: ψ.
@@ -61,7 +61,7 @@ class LinearMixing:
 
 
 def head_of(case: Case) -> Head:
-    """The head that the arrays of a case hold; the linear one of its scores if they hold none.
+    """Return the head that the arrays of a case hold; the linear head of its scores if they hold none.
 
     Raises:
         InvalidInput: arrays that do not make a head, or not one for this problem.
@@ -83,7 +83,7 @@ def head_of(case: Case) -> Head:
 
 
 def linear_mixing(case: Case) -> LinearMixing | Finding:
-    """The constants of Lemma 14 for O_i = argmax_t γ_it, or what stands in the way of its proof."""
+    """Return the constants of Lemma 14 for O_i = argmax_t γ_it, or the obstacle to its proof."""
     optimal = optimal_sets(case)
     if optimal.all():
         return Finding(False, "all tokens of every input score the same: no token is non-optimal, L is constant")
@@ -124,7 +124,7 @@ def linear_mixing(case: Case) -> LinearMixing | Finding:
 def _refutation(
     case: Case, head: Head, optimal: Bool[np.ndarray, "n T"], nu: Float64[np.ndarray, "n"]
 ) -> Finding | None:
-    """D fails when, for a single input, a non-optimal token can be selected and is better than ν.
+    """Refute D when, for a single input, a non-optimal token can be selected and is better than ν.
 
     Along the ray that selects it q_max → 1, so that the premise of D holds against it for every p with log q_max(p)
     ≤ 2ρ and R large; such p exist if ATT-SVM' is feasible, and L(p) → ℓ(ν) there, above the loss on the ray.
@@ -136,13 +136,13 @@ def _refutation(
     values, error = head.labels[0] * terms.sum(axis=-1), OUTWARD * np.abs(terms).sum(axis=-1).max()
     for t in np.flatnonzero(~optimal[0] & (values > nu[0] + 2 * error)).tolist():
         if isinstance(max_margin(keys, np.array([t])), MaxMargin):
-            found = f"Y ψ = {number(values[t], nu[0])} at the non-optimal token {t}, which can be selected"
-            return Finding(False, f"{found}, above ν = {number(nu[0], values[t])}")
+            violation = f"Y ψ = {number(values[t], nu[0])} at the non-optimal token {t}, which can be selected"
+            return Finding(False, f"{violation}, above ν = {number(nu[0], values[t])}")
     return None
 
 
 def mixing_hurts(case: Case) -> Finding:
-    """Assumption D for O_i = argmax_t γ_it, by Lemma 14: proven, refuted, or not established."""
+    """Decide Assumption D for O_i = argmax_t γ_it, by Lemma 14: proven, refuted, or not established."""
     mixing = linear_mixing(case)
     if isinstance(mixing, Finding):
         return mixing

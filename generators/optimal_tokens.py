@@ -49,16 +49,16 @@ from reference_attention.svm.label_svm import LabelSvm, label_svm
 from reference_attention.svm.max_margin import Infeasible
 
 SAFETY = 1 - 2.0**-40
-"""λ^max and products of it are computed in floats with a few dozen roundings and shrunk by this: a smaller ν remains a
-valid one. What a difference of nearly equal lengths loses is taken off before.
+"""A factor that shrinks λ^max and products of it, which are computed in floats with a few dozen roundings: a smaller ν
+is still valid. The loss in a difference of nearly equal lengths is subtracted before.
 """
 WITNESS_POINTS = 48
-"""Prompts at which a refutation is looked for."""
+"""The number of prompts at which a refutation is sought."""
 
 
 @dataclass(frozen=True, eq=False)
 class TokenOptimality:
-    """What is known about Assumption C over some inputs.
+    """The state of Assumption C over some inputs.
 
     Attributes:
         holds: proven, refuted, or neither (``None``).
@@ -74,10 +74,10 @@ class TokenOptimality:
 
 
 def token_optimality(case: Case, *, supports_only: bool = False) -> TokenOptimality:
-    """Assumption C for the case's α, over all inputs or over the support set of v_mm (Theorem 6).
+    """Decide Assumption C for the case's α, over all inputs or over the support set of v_mm (Theorem 6).
 
-    Proven by the theorem above, exactly; refuted by a prompt with a label margin above Γ beyond rounding. It quantifies
-    over all p, so everything else is "not established".
+    It is proven by the theorem above, exactly, or refuted by a prompt with a label margin above Γ beyond rounding. As
+    it quantifies over all p, everything else is "not established".
     """
     data = case.dataset
     if data is None:
@@ -105,15 +105,15 @@ def token_optimality(case: Case, *, supports_only: bool = False) -> TokenOptimal
 
 
 def optimal_tokens(case: Case) -> Finding:
-    """Assumption C as a finding."""
-    found = token_optimality(case)
-    return Finding(found.holds, found.evidence)
+    """Return the decision on Assumption C as a finding."""
+    finding = token_optimality(case)
+    return Finding(finding.holds, finding.evidence)
 
 
 def optimal_support_tokens(case: Case) -> Finding:
-    """Assumption C over the support set, as a finding."""
-    found = token_optimality(case, supports_only=True)
-    return Finding(found.holds, found.evidence)
+    """Return the decision on Assumption C over the support set, as a finding."""
+    finding = token_optimality(case, supports_only=True)
+    return Finding(finding.holds, finding.evidence)
 
 
 def _cone_certificate(
@@ -122,7 +122,7 @@ def _cone_certificate(
     svm: LabelSvm,
     duals: Float64[np.ndarray, "m"],
 ) -> TokenOptimality:
-    """Conditions (i) and (ii), decided over the rationals; all inputs are supports."""
+    """Decide conditions (i) and (ii) over the rationals; all inputs are supports."""
     chosen = chosen_rows(tokens, alpha)
     largest = _largest_duals(chosen, svm, duals)
     if not (largest > 0).all():
@@ -153,7 +153,7 @@ def _cone_certificate(
 
 
 def _exact_head(chosen: Float64[np.ndarray, "m d"]) -> list[fmpq]:
-    """The exact v_mm on the supports."""
+    """Return the exact v_mm on the supports."""
     from reference_attention.svm.max_margin import MaxMargin, max_margin
 
     keys = np.stack([chosen, np.zeros_like(chosen)], axis=1)
@@ -163,7 +163,7 @@ def _exact_head(chosen: Float64[np.ndarray, "m d"]) -> list[fmpq]:
 
 
 def _mixing(token: Float64[np.ndarray, "d"], chosen: Float64[np.ndarray, "d"], gamma_squared: fmpq) -> float | None:
-    """A c ∈ [0, 1) with ‖token − c·chosen‖ < Γ (1 − c), or ``None`` where there is none (or none that floats can name).
+    """Return a float c ∈ [0, 1) with ‖token − c·chosen‖ < Γ (1 − c), or ``None`` where there is none.
 
     f(c) = ‖token − c·chosen‖² − Γ²(1 − c)² is a quadratic with leading coefficient ‖chosen‖² − Γ² ≥ 0.
     """
@@ -186,7 +186,7 @@ def _mixing(token: Float64[np.ndarray, "d"], chosen: Float64[np.ndarray, "d"], g
 
 
 def _distance(token: Float64[np.ndarray, "d"], c: float, chosen: Float64[np.ndarray, "d"]) -> float:
-    """‖token − c·chosen‖ to a rounding or two: of nearly the same tokens floats leave few digits of the difference."""
+    """Return ‖token − c·chosen‖ to a rounding or two; floats alone leave few digits where the two nearly coincide."""
     apart = [rational(a) - rational(c) * rational(b) for a, b in zip(token.tolist(), chosen.tolist(), strict=True)]
     return math.sqrt(to_float(_dot(apart, apart)))
 
@@ -198,7 +198,7 @@ def _dot(a: list[fmpq], b: list[fmpq]) -> fmpq:
 def _largest_duals(
     chosen: Float64[np.ndarray, "m d"], svm: LabelSvm, duals: Float64[np.ndarray, "m"]
 ) -> Float64[np.ndarray, "m"]:
-    """λ_i^max for each i: a vertex of the dual polytope proposed by a linear program, checked exactly."""
+    """Return λ_i^max for each i: a vertex of the dual polytope proposed by a linear program, checked exactly."""
     m = len(chosen)
     best = np.array(duals)
     if np.linalg.matrix_rank(chosen) == m:
@@ -219,7 +219,7 @@ def _largest_duals(
 
 
 def _solve(columns: list[list[fmpq]], target: list[fmpq]) -> list[fmpq] | None:
-    """The unique non-negative exact solution of Σ x_j columns_j = target, if there is one."""
+    """Return the unique non-negative exact solution of Σ x_j columns_j = target, if there is one."""
     if not columns:
         return None
     system = fmpq_mat([[c[k] for c in columns] + [target[k]] for k in range(len(target))])
@@ -238,7 +238,7 @@ def _witness(
     gamma: float,
     rng: np.random.Generator,
 ) -> tuple[Float64[np.ndarray, "k"], float] | None:
-    """A prompt whose features have a label margin above Γ by more than rounding, and by how much."""
+    """Return a prompt whose features have a label margin above Γ by more than rounding, and by how much."""
     size = float(np.max(np.linalg.norm(keys - chosen_rows(keys, alpha)[:, None], axis=-1)))
     prompts = rng.normal(size=(WITNESS_POINTS, keys.shape[-1]))
     prompts *= (10.0 ** rng.uniform(-1, 2, WITNESS_POINTS) / max(size, 1e-300) / np.linalg.norm(prompts, axis=1))[
@@ -263,7 +263,7 @@ def _witness(
 
 
 def support_of(case: Case) -> Bool[np.ndarray, "n"]:
-    """The support set S of v_mm for the case's α, exact; all false where v_mm does not exist."""
+    """Return the support set S of v_mm for the case's α, exact; all false where v_mm does not exist."""
     assert case.dataset is not None
     features = chosen_rows(case.dataset.signed_tokens, case.chosen_tokens)
     svm = label_svm(features)

@@ -1,5 +1,7 @@
-"""Whether the joint regularization path selects α: the hypothesis of Theorem 6 and Lemma 12
-that p_R does so asymptotically."""
+"""Whether the joint regularization path selects α.
+
+That p_R does so asymptotically is the hypothesis of Theorem 6 and Lemma 12.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +15,16 @@ from reference_attention.svm.label_svm import relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible
 
 RADII = (1e3, 1e6)
-"""RΘ_relax at which the path is looked at."""
+"""The values of RΘ_relax at which the path is examined."""
 CLEARLY = 30.0
-"""Logits by which α is ahead (or behind) where that is no question of an O(1) term."""
+"""The least number of logits by which α is clearly ahead (or behind), not only by an O(1) term."""
 
 
 def prompt_selects(case: Case) -> Finding:
-    """p_R selects α, min (k_iα − k_it)·p_R → ∞; found by following the path along r = e^{RΘ/2} to RΘ = 10⁶."""
+    """Check that p_R selects α, min (k_iα − k_it)·p_R → ∞, along the path.
+
+    It is decided by following the path along r = e^{RΘ/2} to RΘ = 10⁶.
+    """
     if case.dataset is None:
         return Finding(None, "the case has keys and scores only; give tokens X and labels Y")
     keys = case.problem.keys

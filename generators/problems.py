@@ -30,7 +30,7 @@ __all__ = ["ALL_LOSSES", "cases", "problems"]
 
 ALL_LOSSES: tuple[str, ...] = tuple(LOSSES)
 MOST_IN_STRATEGY = min(MOST_MATRICES, 2_000)
-"""Matrices of general position per drawn problem: its exact check runs in every draw."""
+"""The largest number of matrices of general position per drawn problem: the exact check runs in every draw."""
 
 NOT_COMBINED = {
     "optimal-tokens": {"equal-non-optimal-scores", "distinct-scores", "general-position"},
@@ -49,7 +49,7 @@ def problems(
     d: Size | None = None,
     losses: Collection[str] = ALL_LOSSES,
 ) -> SearchStrategy[Problem]:
-    """Problems that satisfy the assumptions; see :func:`cases`.
+    """Return a strategy for problems that satisfy the assumptions; see :func:`cases`.
 
     Raises:
         InvalidInput: also for assumptions that speak of more than a problem (α, tokens).
@@ -74,12 +74,13 @@ def cases(
     plain: bool = False,
     large: Large | None = None,
 ) -> SearchStrategy[Case]:
-    """Cases that satisfy all the assumptions.
+    """Return a strategy for cases that satisfy all the assumptions.
 
     Args:
         assumptions: ids of :data:`generators.assumptions.ASSUMPTIONS`.
-        n, tokens, d: numbers of inputs and tokens, dimension of the keys: a number or (smallest, largest);
-            1–4, 2–5 and 1–5 by default.
+        n: number of inputs, a number or (smallest, largest); 1–4 by default.
+        tokens: number of tokens, likewise; 2–5 by default.
+        d: dimension of the keys, likewise; 1–5 by default.
         losses: names of the losses to draw from.
         alpha: ``"any"`` draws chosen tokens into ``Case.alpha`` (and ``separable`` is then about them).
             ``locally-optimal`` implies it.
@@ -130,7 +131,7 @@ def cases(
 def _frames(
     wanted: set[str], n: Size | None, tokens: Size | None, d: Size | None, large: Large | None
 ) -> SearchStrategy[Frame]:
-    """(n, T, d) within the ranges, as far as the assumptions allow; small ones first."""
+    """Return a strategy for (n, T, d) within the ranges, as far as the assumptions allow; small sizes first."""
     if large is not None and (tokens, d) != (None, None):
         raise InvalidInput("large: sizes are given by tokens or d already; leave out one or the other.")
     inputs = length("n", n, (1, 4), smallest=1)

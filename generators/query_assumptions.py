@@ -22,7 +22,7 @@ NO_QUERIES = "the case has no queries; give tokens X, queries, labels Y and head
 
 
 def queries_given(case: Case) -> Finding:
-    """Each input has tokens and a query."""
+    """Check that each input has tokens and a query."""
     if case.queried is None:
         return Finding(None, NO_QUERIES)
     (n, T, d), e = case.queried.X.shape, case.queried.queries.shape[1]
@@ -30,7 +30,10 @@ def queries_given(case: Case) -> Finding:
 
 
 def independent_rows(case: Case) -> Finding:
-    """The rows (x_iα − x_it) z_iᵀ, all i and t ≠ α_i, are linearly independent; for one α means for every α."""
+    """Check that the rows (x_iα − x_it) z_iᵀ, all i and t ≠ α_i, are linearly independent.
+
+    If they are for one α, then for every α.
+    """
     if case.queried is None:
         return Finding(None, NO_QUERIES)
     n, T, d = case.problem.keys.shape
@@ -42,7 +45,10 @@ def independent_rows(case: Case) -> Finding:
 
 
 def independent_tokens_and_queries(case: Case) -> Finding:
-    """Within each input the T − 1 differences of tokens are independent, and the queries are: d ≥ max(T − 1, n)."""
+    """Check that the T − 1 differences of tokens within each input are independent, and that the queries are.
+
+    It takes d ≥ max(T − 1, n).
+    """
     if case.queried is None:
         return Finding(None, NO_QUERIES)
     X, queries = case.queried.X, case.queried.queries
@@ -59,7 +65,7 @@ def independent_tokens_and_queries(case: Case) -> Finding:
 
 
 def label_separating_queries(case: Case) -> Finding:
-    """Y_i qᵀz_i ≥ 1 for all i and some q: queries separate the labels; exact."""
+    """Check that queries separate the labels: Y_i qᵀz_i ≥ 1 for all i and some q; exact."""
     if case.queried is None:
         return Finding(None, NO_QUERIES)
     signed = case.queried.Y[:, None] * case.queried.queries
@@ -71,7 +77,7 @@ def label_separating_queries(case: Case) -> Finding:
 
 
 def orthogonal_queries(case: Case) -> Finding:
-    """z_i·z_j = 0 for i ≠ j, exactly."""
+    """Check that z_i·z_j = 0 for i ≠ j, exactly."""
     if case.queried is None:
         return Finding(None, NO_QUERIES)
     exact = rational_matrix(case.queried.queries)
@@ -84,7 +90,7 @@ def orthogonal_queries(case: Case) -> Finding:
 
 
 def first_step_separates(case: Case) -> Finding:
-    """Assumption B: the margins (x_i,opt − x_it)ᵀ(−∇L(0)) z_i are positive, all of them.
+    """Check Assumption B: the margins (x_i,opt − x_it)ᵀ(−∇L(0)) z_i are positive, all of them.
 
     They are Σ_j |ℓ'(γ̄_j)| M_itj with rational M: the sign is exact where the M of a margin have one sign or ℓ' is
     constant, otherwise decided beyond the rounding of ℓ'.
@@ -129,12 +135,12 @@ def first_step_separates(case: Case) -> Finding:
 
 
 def _format_scaled(value: float, log_unit: float) -> str:
-    """value·e^log_unit, which may lie beyond float64, as a slope of the exponential loss at large scores does."""
+    """Format value·e^log_unit, which may lie beyond float64, as slopes of the exponential loss at large scores do."""
     return number(value * math.exp(log_unit)) if abs(log_unit) < 300 else f"{number(value)}·e^{number(log_unit)}"
 
 
 def _slope_between(loss: Loss, mean: float) -> tuple[float, float]:
-    """Bounds of log|ℓ'| at a number that was rounded to ``mean``."""
+    """Return bounds of log|ℓ'| at a number that was rounded to ``mean``."""
     ends = math.nextafter(mean, -math.inf), math.nextafter(mean, math.inf)
     low, high = loss.log_floor(*ends), loss.log_bound(*ends)
     return low - 8 * EPS * (1 + abs(low)), high + 8 * EPS * (1 + abs(high))

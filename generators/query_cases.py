@@ -7,7 +7,7 @@ ATT-SVM feasible:
 - label-separating: Y_i qᵀz_i ≥ 1 for some q. Then W = v qᵀ, scaled, separates opt, for any number of tokens.
 - independent: the rows (x_iα − x_it) z_iᵀ are linearly independent, so that some W gives all of them margin 1, for
   every α. It takes T − 1 ≤ d and n(T − 1) ≤ d e, and then almost all data are so. The queries may be opposed,
-  Σ c_i Y_i z_i = 0 with c > 0, so that none separate the labels.
+  Σ c_i Y_i z_i = 0 with c > 0, so that no q separates the labels.
 - orthogonal: tokens of an input are orthogonal and of equal length, queries are orthogonal. Then the first step of
   gradient descent from W = 0 separates opt.
 
@@ -53,21 +53,21 @@ Queries = Float64[np.ndarray, "n d"]
 MOST = (4, 5, 4)
 """The largest n, T and d, as a rule."""
 MANY = (9, 12, 17)
-"""Numbers of tokens that are many."""
+"""Numbers of tokens that count as many."""
 MOST_MANY = (2, 17, 4)
-"""The largest n, T and d where they are."""
+"""The largest n, T and d where tokens are many."""
 FACTORS = (1.0, 2.0, 16.0)
-"""How far tokens that score higher than α are moved away from it, in units of what is needed."""
+"""Distance by which tokens that score higher than α are moved away from it, in units of the distance needed."""
 FARTHEST = 2.0**12
-"""Tokens that would have to move further stay where they are."""
+"""The largest distance by which tokens are moved; those that would have to move further stay where they are."""
 GRID = 2.0**-22
-"""Scores are multiples of it: short, and the smallest gaps remain."""
+"""The unit of scores: its multiples are short, and the smallest gaps remain."""
 TRIES = 4
-"""Nudges of the tokens after which independent rows are made with queries that are no tokens."""
+"""The number of nudges of the tokens after which independent rows are made with queries that are no tokens."""
 
 
 class Family(StrEnum):
-    """How ATT-SVM is made feasible, in the order in which examples shrink."""
+    """The constructions that make ATT-SVM feasible, in the order in which examples shrink."""
 
     LABEL_SEPARATING = "label-separating"
     INDEPENDENT = "independent"
@@ -90,15 +90,17 @@ def query_cases(
     plain: bool = False,
     opposed: bool = False,
 ) -> Case:
-    """Cases with tokens and queries whose ATT-SVM(α) is feasible; one optimal token per input.
+    """Draw a case with tokens and queries whose ATT-SVM(α) is feasible; one optimal token per input.
 
     Args:
+        draw: given by Hypothesis.
         families: constructions to draw from.
-        equal: all non-optimal scores of an input are the same (Assumption B of the predecessor); two tokens then, if
-            orthogonal.
+        equal: all non-optimal scores of an input are equal (Assumption B of the predecessor); with orthogonal tokens
+            there are then two.
         distinct: no two tokens of an input score the same.
-        alpha: ``"any"`` draws chosen tokens, and ``"locally-optimal"`` those whose SVM-neighbours all score less; of
-            independent rows only, which are then drawn three times in five; the others have the optimal ones.
+        alpha: ``"any"`` draws chosen tokens, and ``"locally-optimal"`` draws chosen tokens whose SVM-neighbours all
+            score less. Both concern independent rows only, which are drawn three times in five for the latter; the
+            other families have the optimal tokens.
         start: also give a W(0), as the case's ``start``.
         single: n = 1.
         plain: no queries in other units, all of them short and of the dimension of tokens.
@@ -106,7 +108,7 @@ def query_cases(
     """
     local = alpha == "locally-optimal"
     again = [Family.INDEPENDENT] * (2 if local and Family.INDEPENDENT in families else 0)
-    family = draw(st.sampled_from([one for one in Family if one in families] + again))
+    family = draw(st.sampled_from([family for family in Family if family in families] + again))
     users = family is not Family.ORTHOGONAL and not plain and draw(is_realistic())
     rough = family is not Family.ORTHOGONAL and not users and not plain and draw(one_in(4))
     opposed = opposed or (family is Family.INDEPENDENT and not (plain or single or rough) and draw(one_in(4)))
@@ -184,7 +186,10 @@ def _frames(
     opposed: bool,
     other: bool,
 ) -> Frame:
-    """If ``roomy``, a token can be another one's copy and a coordinate left unused; if ``other``, e is not d."""
+    """Draw sizes.
+
+    If ``roomy``, a token can be another one's copy and a coordinate left unused; if ``other``, e is not d.
+    """
     inputs, tokens, dims = MOST_MANY if many else MOST
     n = 1 if single else draw(st.integers(2 if opposed else 1, inputs))
     # A token that scores above α and one below it take three.
@@ -205,7 +210,7 @@ def _frames(
 
 @st.composite
 def _query_dimension(draw: DrawFn, family: Family, frame: Frame, *, idle: bool, opposed: bool) -> int:
-    """e, of queries that are no tokens: another one than d."""
+    """Draw e, the dimension of queries that are no tokens, different from d."""
     lowest = 1
     if family is Family.INDEPENDENT:
         lowest = frame.n - 1 if opposed else int(np.ceil(frame.n * (frame.tokens - 1) / (frame.d - idle)))
@@ -217,11 +222,11 @@ def _query_dimension(draw: DrawFn, family: Family, frame: Frame, *, idle: bool, 
 def _solver(
     queries: Queries, Y: Float64[np.ndarray, "n"], v: Float64[np.ndarray, "d"], alpha: Int64[np.ndarray, "n"]
 ) -> Callable[[Tokens], MaxMargin | None]:
-    """ATT-SVM(α) of tokens with these queries, None where it is infeasible."""
+    """Return a function that solves ATT-SVM(α) of tokens with these queries and returns None where it is infeasible."""
 
     def solve(tokens: Tokens) -> MaxMargin | None:
-        found = max_margin(QueryDataset(tokens, queries, Y, v).keys, alpha)
-        return found if isinstance(found, MaxMargin) else None
+        solution = max_margin(QueryDataset(tokens, queries, Y, v).keys, alpha)
+        return solution if isinstance(solution, MaxMargin) else None
 
     return solve
 
@@ -230,7 +235,7 @@ def _solver(
 def _label_separating(
     draw: DrawFn, asked: Frame, X: Tokens, z: Queries, Y: Float64[np.ndarray, "n"], *, own: bool
 ) -> tuple[Tokens, Queries]:
-    """Queries with q·z_i = Y_i c_i, c_i ≥ 1; if ``own``, of a self-attention, the first tokens."""
+    """Draw queries with q·z_i = Y_i c_i, c_i ≥ 1; if ``own``, they are the first tokens, as in self-attention."""
     q = draw(asked.integers("d", -2, 2)).astype(np.float64)
     # The first entry of a token is its score, which is left alone.
     pivot = draw(st.integers(1, asked.d - 1)) if own else draw(st.integers(0, asked.d - 1))
@@ -258,7 +263,7 @@ def _independent(
     unused: int | None,
     opposed: bool,
 ) -> tuple[Tokens, Queries]:
-    """Tokens and queries with independent rows; of a self-attention queries are the first tokens, where that can be.
+    """Draw tokens and queries with independent rows; in self-attention queries are the first tokens, where possible.
 
     In the ``unused`` coordinate tokens stay 0.
     """
@@ -266,7 +271,7 @@ def _independent(
     shares = draw(frame.choices("n", (1.0, 2.0)))
 
     def with_last(query: Queries) -> Queries:
-        """If opposed, the last one such that Σ c_i Y_i z_i = 0."""
+        """Replace the last query, if opposed, so that Σ c_i Y_i z_i = 0."""
         if not opposed:
             return query
         return np.concatenate([query[:-1], -Y[-1] * ((shares * Y)[:-1] @ query[:-1])[None]])
@@ -291,7 +296,7 @@ def _independent(
 def _orthogonal(
     draw: DrawFn, frame: Frame, asked: Frame, Y: Float64[np.ndarray, "n"]
 ) -> tuple[Tokens, Queries, Float64[np.ndarray, "d"]]:
-    """Tokens ±c_i e_j, queries ±b_i e_j, and a head whose entries differ in size; in even dimensions rotated."""
+    """Draw tokens ±c_i e_j, queries ±b_i e_j, and a head whose entries differ in size; in even dimensions rotated."""
     n, T, d = frame.shape
     axes = np.argsort(draw(frame.integers("nd", 0, 9)), axis=1, kind="stable")[:, :T]
     signs = draw(frame.choices("nT", (1.0, -1.0)))
@@ -308,12 +313,12 @@ def _orthogonal(
 
 
 def _turn(d: int) -> Float64[np.ndarray, "d d"]:
-    """√2 times a rotation of pairs of axes."""
+    """Return √2 times a rotation of pairs of axes."""
     return np.kron(np.eye(d // 2), np.array([[1.0, 1.0], [1.0, -1.0]]))
 
 
 def independent(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> bool:
-    """Whether the rows k_iα_i − k_it, t ≠ α_i, are linearly independent; it does not depend on α. Exact."""
+    """Return whether the rows k_iα_i − k_it, t ≠ α_i, are linearly independent; exact, and independent of α."""
     rows = list(difference_rows(keys, alpha).values())
     return len(rows) <= keys.shape[2] and fmpq_mat(rows).rank() == len(rows)
 
@@ -322,7 +327,7 @@ def independent(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> bool:
 def _tokens_by_rank(
     draw: DrawFn, frame: Frame, scores: Float64[np.ndarray, "n T"], *, local: bool
 ) -> Int64[np.ndarray, "n"]:
-    """Tokens by the rank of their score; if local, that of input 0 is neither the best nor the worst as a rule."""
+    """Draw tokens by the rank of their score; if local, that of input 0 is as a rule neither the best nor the worst."""
     ranks = draw(frame.integers("n", 0, frame.tokens - 1))
     if local and not draw(one_in(8)):
         ranks[0] = np.clip(ranks[0], 1, frame.tokens - 2)
@@ -333,12 +338,12 @@ def _tokens_by_rank(
 def _make_locally_optimal(
     X: Tokens, queries: Queries, Y: Float64[np.ndarray, "n"], v: Float64[np.ndarray, "d"], alpha: Int64[np.ndarray, "n"]
 ) -> tuple[Tokens, Queries, Int64[np.ndarray, "n"]]:
-    """α made locally optimal by moving the tokens that score no lower away from it; α is opt where that cannot be.
+    """Make α locally optimal by moving the tokens that score no lower away from it; return opt where that cannot be.
 
-    W, the solution for the tokens that score lower alone, asks nothing of an input that has none. A token that scores
-    no lower moves by −c u, u about along W z_i, its score left as it is: its margin grows by c uᵀ W z_i, and once it is
-    above 1 for all of them W is the solution for all tokens. Queries keep their values, also where they were a token
-    that moves.
+    W, the solution for the tokens that score lower alone, requires nothing of an input that has none. A token that
+    scores no lower moves by −c u, u about along W z_i, its score left as it is: its margin grows by c uᵀ W z_i, and
+    once it is above 1 for all of them W is the solution for all tokens. Queries keep their values, also where they were
+    a token that moves.
     """
     scores = Y[:, None] * (X @ v)
     best, every = np.argmax(scores, axis=1).astype(np.int64), np.arange(len(Y))
@@ -360,7 +365,7 @@ def _make_locally_optimal(
         gain = np.vecdot(away, pull)[:, None]
         needed = float(np.max(np.where(harmful, (2 - margins) / np.where(gain > 0, gain, 1.0), 0.5)))
         least = 2.0 ** np.ceil(np.log2(needed)) if (gain > 0)[harmful.any(axis=1)].all() else np.inf
-        for factor in [least * one for one in FACTORS if least * one <= FARTHEST]:
+        for factor in [least * multiple for multiple in FACTORS if least * multiple <= FARTHEST]:
             moved = np.where(harmful[:, :, None], X - factor * away[:, None], X)
             data = QueryDataset(moved, queries, Y, v)
             solution = max_margin(data.keys, alpha) if independent(data.keys, alpha) else None

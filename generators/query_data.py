@@ -1,4 +1,4 @@
-"""The names of a user's file that speak of queries, where W is trained: queries, mask, causal, W0, K0 and Q0."""
+"""The names in a user's file that concern queries, where W is trained: queries, mask, causal, W0, K0 and Q0."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from reference_attention.sequence_dataset import SequenceDataset
 
 QUERIES = ("queries", "W0", "K0", "Q0", "mask", "causal")
 FACTORS = QUERIES[2:4]
-"""Where training of (K, Q) begins."""
+"""The names of the start of training of (K, Q)."""
 
 
 def check_query_names(name: str, names: Collection[str]) -> None:
-    """That W is either given or trained.
+    """Check that W is either given or trained.
 
     Raises:
         InvalidInput: both, or a start of W without queries.
@@ -37,7 +37,7 @@ def check_query_names(name: str, names: Collection[str]) -> None:
 
 
 def query_dataset_of(values: Mapping[str, Any], loss: Loss, name: str) -> QueryDataset | SequenceDataset | None:
-    """Tokens with a query per input, or with several where queries have three axes; None where no queries are given.
+    """Return tokens with a query per input, or with several if queries have three axes; None if no queries are given.
 
     Raises:
         InvalidInput: without X, Y and v, or arrays that do not fit together.
@@ -68,10 +68,10 @@ def _truth(name: str, value: Any) -> bool:
 def start_of(
     values: Mapping[str, Any], problem: Problem, queried: QueryDataset | SequenceDataset | None, name: str
 ) -> Float64[np.ndarray, "d"] | None:
-    """p(0); vec(W0) where W is trained, W0 = K0 Q0ᵀ if these are given.
+    """Return p(0); where W is trained vec(W0), with W0 = K0 Q0ᵀ if these are given.
 
     Raises:
-        InvalidInput: two of them, one factor without the other, or a shape that does not fit.
+        InvalidInput: two starts, one factor without the other, or a shape that does not fit.
     """
     given = [key for key in ("start", "p0", "W0", "K0") if key in values]
     if len(given) > 1:

@@ -73,4 +73,4 @@ def tsvm_sphere() -> Case:
 
 
 QUERY_DATASETS = {"tsvm-paths-3": tsvm_paths_3, "tsvm-paths-5": tsvm_paths_5, "tsvm-sphere": tsvm_sphere}
-"""Those by name."""
+"""The named datasets with queries, by name."""

@@ -18,9 +18,9 @@ from reference_attention.svm.max_margin import Infeasible
 
 
 def radius_schedule(case: Case) -> Finding:
-    """r ≥ c* R throughout, c* = max over the non-supports of (Θ_relax − ρ_i)^+/slack_i.
+    """Check that r ≥ c* R throughout, c* = max over the non-supports of (Θ_relax − ρ_i)^+/slack_i.
 
-    slack_i = v̄_mm·Y_i x_iα − Γ is what the non-support has to spare, ρ_i its margin along p_relax. The radii are the
+    slack_i = v̄_mm·Y_i x_iα − Γ is the slack of the non-support, ρ_i its margin along p_relax. The radii are the
     arrays ``head_radii`` (or ``log_head_radii``, as r may grow like e^{RΘ}) and ``prompt_radii``, shape (k,),
     increasing. Without them the statement takes its own schedule. c* is a float, but a schedule on the threshold has
     the limit, too.

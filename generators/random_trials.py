@@ -17,7 +17,7 @@ INPUTS, TOKENS = 4, 6
 
 
 def random_trial(seed: int, d: int, number: int, n: int = INPUTS, tokens: int = TOKENS) -> Dataset:
-    """The data of one trial: x_it and v uniform on the sphere in d dimensions, Y_i = ±1, W = I, logistic loss."""
+    """Return the data of a trial: x_it and v uniform on the sphere in d dimensions, Y_i = ±1, W = I, logistic loss."""
     rng = np.random.default_rng([seed, d, number])
     X = on_the_sphere(rng.standard_normal((n, tokens, d)))
     v = on_the_sphere(rng.standard_normal(d))
@@ -25,5 +25,5 @@ def random_trial(seed: int, d: int, number: int, n: int = INPUTS, tokens: int = 
 
 
 def on_the_sphere(points: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b d"]:
-    """Each point divided by its norm; Gaussian points become uniform ones."""
+    """Divide each point by its norm; Gaussian points become uniform ones."""
     return np.asarray(points / np.linalg.norm(points, axis=-1, keepdims=True))

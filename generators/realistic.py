@@ -1,4 +1,4 @@
-"""Numbers as users have them: what features look like, on a grid of whole levels, so that an order is kept exactly.
+"""Numbers as users have them: looks of features, on a grid of whole levels, so that an order is kept exactly.
 
 Each kind is an increasing function of a level in each coordinate, rounded once at most. Two levels that are ``least``
 apart are two different floats, so whoever sets levels knows which of two entries is larger.
@@ -23,7 +23,7 @@ from generators.numbers import Frame, one_in
 
 
 class Kind(StrEnum):
-    """What features look like, in the order in which they shrink."""
+    """The looks of features, in the order in which they shrink."""
 
     SPARSE = "sparse"
     """Small counts, most of them 0."""
@@ -46,11 +46,11 @@ SHORT = (Kind.SPARSE, Kind.ONE_HOT, Kind.FLOAT16, Kind.BFLOAT16)
 SCALED = (Kind.SPARSE, Kind.DECIMALS, Kind.FLOAT16, Kind.BFLOAT16)
 """Kinds that come in units a thousand times smaller or larger."""
 LARGEST = 3
-"""Size of the largest number before it is scaled."""
+"""The size of the largest number before it is scaled."""
 SCALES = (-3, 3)
-"""Powers of ten."""
+"""The powers of ten by which numbers are scaled."""
 DOCUMENTS = 20
-"""How many there are when a term's rarity is counted."""
+"""The number of documents in which the rarity of a term is counted."""
 
 
 _EVERY: ContextVar[bool | None] = ContextVar("whether every case is realistic", default=None)
@@ -58,7 +58,7 @@ _EVERY: ContextVar[bool | None] = ContextVar("whether every case is realistic", 
 
 @contextmanager
 def realistic(every: bool | None) -> Iterator[None]:
-    """Strategies draw every case as users have them, wherever they can; or none; or, if None, one in five."""
+    """Make strategies draw every case as users have them, wherever they can; or none; or, if None, one in five."""
     before = _EVERY.set(every)
     try:
         yield
@@ -67,7 +67,7 @@ def realistic(every: bool | None) -> Iterator[None]:
 
 
 def is_realistic() -> SearchStrategy[bool]:
-    """Whether a case is to be as users have them: one in five, unless :func:`realistic` says otherwise."""
+    """Return a strategy for whether a case is as users have them: one in five, unless :func:`realistic` changes it."""
     every = _EVERY.get()
     return one_in(5) if every is None else st.just(every)
 
@@ -77,7 +77,7 @@ class Grid:
     """The numbers of one data set, a function of whole levels that increases in each coordinate.
 
     Attributes:
-        kind: what they look like.
+        kind: the look of the numbers.
         low, high: the smallest and the largest level.
         unit: levels of a difference of about one.
         least: two levels so far apart are different floats.
@@ -96,7 +96,7 @@ class Grid:
     unit_norm: bool = False
 
     def values(self, levels: Int64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b d"]:
-        """The numbers of these levels."""
+        """Return the numbers of these levels."""
         numerator, denominator = self.factor
         exact = levels * numerator / denominator
         if self.kind is Kind.FLOAT16:
@@ -105,26 +105,26 @@ class Grid:
 
 
 def in_bfloat16(values: Float64[np.ndarray, "*b"]) -> Float64[np.ndarray, "*b"]:
-    """The nearest numbers of eight significant bits; of moderate size, for which that is all of the format."""
+    """Round to eight significant bits; for numbers of moderate size that is all of the format bfloat16."""
     mantissa, exponent = np.frexp(values)
     return np.asarray(np.ldexp(np.round(mantissa * 256) / 256, exponent))
 
 
 @st.composite
 def grids(draw: DrawFn, d: int, kinds: tuple[Kind, ...] = EVERY, *, scaled: bool = True) -> Grid:
-    """A grid of numbers in d coordinates, each kind about as often as any other."""
+    """Draw a grid of numbers in d coordinates, each kind about as often as any other."""
     kind = draw(st.sampled_from(kinds))
-    one = np.ones(d)
+    ones = np.ones(d)
     if kind is Kind.SPARSE:
         low, high, unit, least, divisor, sparse = -LARGEST, LARGEST, 1, 1, 1, True
     elif kind is Kind.ONE_HOT:
-        return Grid(kind, 0, 1, 1, 1, (one, one), sparse=True)
+        return Grid(kind, 0, 1, 1, 1, (ones, ones), sparse=True)
     elif kind is Kind.PIXELS:
-        return Grid(kind, 0, 255, 128, 1, (one, 255 * one), sparse=draw(st.booleans()))
+        return Grid(kind, 0, 255, 128, 1, (ones, 255 * ones), sparse=draw(st.booleans()))
     elif kind is Kind.TF_IDF:
         having = np.array(draw(st.lists(st.integers(0, DOCUMENTS), min_size=d, max_size=d)))
         rarity = np.log((1 + DOCUMENTS) / (1 + having)) + 1
-        return Grid(kind, 0, 6, 1, 1, (rarity, one), sparse=True, unit_norm=draw(st.booleans()))
+        return Grid(kind, 0, 6, 1, 1, (rarity, ones), sparse=True, unit_norm=draw(st.booleans()))
     else:
         # A number of 11 or 8 significant bits below 4 is off by less than 3 and 20 thousandths from the next one.
         divisor = draw(st.sampled_from((100, 1000))) if kind is Kind.DECIMALS else 1000
@@ -140,7 +140,7 @@ def grids(draw: DrawFn, d: int, kinds: tuple[Kind, ...] = EVERY, *, scaled: bool
 
 @st.composite
 def levels(draw: DrawFn, frame: Frame, grid: Grid) -> Int64[np.ndarray, "n T d"]:
-    """Levels of tokens, anywhere on the grid; two of three are 0 where it is sparse."""
+    """Draw levels of tokens, anywhere on the grid; two of three are 0 where it is sparse."""
     if grid.kind is Kind.ONE_HOT:
         return flags(draw, frame, draw(st.integers(1, frame.d)))
     if not grid.sparse:
@@ -152,9 +152,10 @@ def levels(draw: DrawFn, frame: Frame, grid: Grid) -> Int64[np.ndarray, "n T d"]
 
 
 def flags(draw: DrawFn, frame: Frame, first: int) -> Int64[np.ndarray, "n T d"]:
-    """One-hot flags of a feature of ``first`` categories and, if coordinates are left, of one of as many as those are.
+    """Draw one-hot flags of a feature of ``first`` categories and, if coordinates are left, of a second feature.
 
-    A token may have none, as one of an unknown category has.
+    The second feature has as many categories as coordinates are left. A token may have no flag, as a token of an
+    unknown category has.
     """
     made = np.zeros(frame.shape, dtype=np.int64)
     for group in (range(first), range(first, frame.d)):
@@ -166,7 +167,7 @@ def flags(draw: DrawFn, frame: Frame, first: int) -> Int64[np.ndarray, "n T d"]:
 
 @st.composite
 def repeated_inputs(draw: DrawFn, n: int) -> Int64[np.ndarray, "n"]:
-    """Which input each one repeats: itself, or, one time in three, the last one an earlier one."""
+    """Draw which input each one repeats: itself or, one time in three for the last one, an earlier one."""
     which = np.arange(n)
     if n > 1 and draw(one_in(3)):
         which[-1] = draw(st.integers(0, n - 2))

@@ -23,18 +23,22 @@ from generators.numbers import one_in
 Tokens = Float64[np.ndarray, "n T d"]
 
 STEP = 0.001
-"""By what tokens that are all but equal differ."""
+"""The difference of tokens that are all but equal."""
 ASIDE = 0.014
-"""By what a copy differs from a support, in units of Γ: less than a quarter of the least Γ (1 − c)."""
+"""The difference of a copy from a support, in units of Γ: less than a quarter of the least Γ (1 − c)."""
 
 
 @st.composite
 def realistic_joint_tokens(
     draw: DrawFn, X: Tokens, alpha: Int64[np.ndarray, "n"], gamma: float
 ) -> tuple[Tokens, Float64[np.ndarray, "k d"] | None]:
-    """W, and the tokens with all but the chosen ones rounded, two all but equal, one coordinate constant, one copied.
+    """Draw the tokens as users have them, and W.
+
+    All tokens but the chosen ones are rounded. Some data also have two tokens that are all but equal, a constant
+    coordinate, or a token that is a copy but for one coordinate.
 
     Args:
+        draw: given by Hypothesis.
         X: tokens of :func:`generators.joint_cases.joint_cases`, not rotated: e_1 separates.
         alpha: the chosen tokens.
         gamma: Γ, at least 1/2.
@@ -68,7 +72,7 @@ def realistic_joint_tokens(
 
 @st.composite
 def repeated_joint_inputs(draw: DrawFn, n: int, most: int) -> Int64[np.ndarray, "m"]:
-    """The inputs, and one time in three one of them twice, if that makes no more than ``most``.
+    """Draw the inputs and, one time in three, one of them twice, if that makes no more than ``most``.
 
     Its dual is then shared: the head's max-margin solution stays.
     """

@@ -1,8 +1,8 @@
 """Strategies for tokens as users have them: any, or separable because of one coordinate.
 
 In that coordinate, the pivot, the chosen token of each input lies beyond every other constrained token of it by a
-whole level or more, so that ± e_pivot separates; all else is arbitrary, and p_mm is anything. What users' data have
-besides is then put in: tokens that are all but equal, a constant coordinate, a neighbour without a dual.
+whole level or more, so that ± e_pivot separates; all else is arbitrary, and p_mm is anything. Further features of
+users' data are then put in: tokens that are all but equal, a constant coordinate, a neighbour without a dual.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM); issue reports.
 """
@@ -25,7 +25,7 @@ Chosen = Int64[np.ndarray, "n"]
 
 @st.composite
 def realistic_tokens(draw: DrawFn, frame: Frame, kinds: tuple[Kind, ...] = EVERY, *, scaled: bool = True) -> Keys:
-    """Tokens as users have them, separable or not."""
+    """Draw tokens as users have them, separable or not."""
     grid = draw(grids(frame.d, kinds, scaled=scaled))
     drawn = draw(levels(frame, grid))
     if draw(one_in(3)):
@@ -46,14 +46,15 @@ def realistic_keys(
     repeats: Int64[np.ndarray, "n"],
     kinds: tuple[Kind, ...] = EVERY,
 ) -> Keys:
-    """Keys as users have them for which some direction separates α_i from every constrained token of each input.
+    """Draw keys as users have them for which some direction separates α_i from every constrained token of each input.
 
     Args:
+        draw: given by Hypothesis.
         frame: the sizes.
         alpha: the chosen tokens.
         constrained: the tokens to separate from; the others are arbitrary.
         repeats: the input that each one repeats, mostly itself; chosen and constrained tokens are those of that input.
-        kinds: what the numbers may look like.
+        kinds: the looks that the numbers may have.
     """
     n, tokens, d = frame.shape
     grid = draw(grids(d, kinds))
@@ -82,12 +83,12 @@ def realistic_keys(
 
 
 def _other_level(draw: DrawFn, grid: Grid) -> int:
-    """A level other than 0: that of the copy."""
+    """Draw a level other than 0, that of the copy."""
     return int(draw(st.sampled_from((grid.unit, grid.high, max(1, grid.unit // 4), grid.least))))
 
 
 def _gains(draw: DrawFn, frame: Frame, grid: Grid) -> Int64[np.ndarray, "n"]:
-    """By how many levels the chosen tokens lie beyond the others; seldom by the least."""
+    """Draw by how many levels the chosen tokens lie beyond the others; seldom by the least."""
     most = (grid.high - grid.low) // 2
     sizes = (grid.unit, 2 * grid.unit, grid.unit // 2, 3 * grid.unit, grid.unit, grid.unit // 4, grid.unit, grid.least)
     gains = np.asarray(draw(frame.choices("n", tuple(max(grid.least, min(x, most)) for x in sizes))))
@@ -128,7 +129,7 @@ def _all_but_equal(
     pivot: tuple[int, int] | None,
     kept: tuple[Chosen, Bool[np.ndarray, "n T"]] | None,
 ) -> Levels:
-    """One token made another one's copy but for a step in one coordinate, one time in four the chosen one's copy.
+    """Make one token another one's copy but for a step in one coordinate; one time in four the chosen token is copied.
 
     A copy of a constrained token may step away from the chosen one only along the pivot, a copy of the chosen token
     steps there and nowhere else. Where that would leave the grid the copy is exact.
@@ -158,7 +159,7 @@ def _all_but_equal(
 
 
 def _keys_of_levels(grid: Grid, drawn: Levels) -> Keys:
-    """The numbers, of norm one if they are to be; tokens of zeros stay so."""
+    """Return the numbers of levels, scaled to norm one if the grid has that; tokens of zeros stay zero."""
     tokens = grid.values(drawn)
     if not grid.unit_norm:
         return tokens

@@ -1,8 +1,8 @@
-"""Changes of data that change nothing: what a statement says of the changed data is what it says of the data.
+"""Changes of data that change nothing: a statement says of the changed data what it says of the data.
 
-A :class:`Relation` takes data and a random generator and returns the data changed, or None where it does not apply:
-the change would not be exact in float64, say. Nothing is rounded, so ties stay ties and neighbours neighbours. What a
-change moves besides the numbers (starts, radii, steps, directions) it moves along.
+A :class:`Relation` takes data and a random generator and returns the data changed, or None where it does not apply
+(where the change would not be exact in float64, say). Nothing is rounded, so ties stay ties and neighbours neighbours.
+The quantities besides the numbers that a change affects (starts, radii, steps, directions) are changed with them.
 
 A statement that a change may alter is named in ``varies``, with the reason.
 
@@ -39,16 +39,16 @@ Linear = Callable[[Array], Array]
 """A linear map of the last axis; raises :class:`Inexact` where the result is no float."""
 
 PROMPTS = ("q", "q1", "q2", "q_other", "p_1", "p_2", "prompt", "start_prompts")
-"""Arrays of a case whose last axis is that of prompts."""
+"""Arrays of a case whose last axis is the axis of prompts."""
 LENGTHS = ("cone_radius", "prompt_radii")
-"""Lengths of prompts."""
+"""Arrays of a case that are lengths of prompts."""
 HEADS = ("start_head",)
-"""Vectors in the space of heads."""
+"""Arrays of a case that are vectors in the space of heads."""
 FACTORS = ("K0", "Q0")
 KNOWN = {*PROMPTS, *LENGTHS, *HEADS, *FACTORS, *HEAD_ARRAYS, PENALTY, "u", "eta", "cone_mu", "head_radii"}
-"""Arrays of which it is known how they change; a case with others is left as it is."""
+"""Arrays whose change is known; a case with other arrays is left as it is."""
 DIRECTIONS = ("q", "q1", "q2", "q_other")
-"""Prompts of which the length does not matter."""
+"""Prompts whose length does not matter."""
 LINEAR_LOSS = "correlation"
 _NONE: Mapping[str, str] = MappingProxyType({})
 
@@ -63,8 +63,8 @@ class Relation:
 
     Attributes:
         name: kebab-case; the report counts by it.
-        says: what is changed, after which a sentence goes on.
-        change: the data changed, given a generator; None where the change does not apply.
+        says: the change in words, after which a sentence goes on.
+        change: returns the data changed, given a generator; None where the change does not apply.
         varies: the statements that it may alter, by id, and why.
     """
 
@@ -74,7 +74,7 @@ class Relation:
     varies: Mapping[str, str] = field(default_factory=lambda: _NONE)
 
     def apply(self, subject: Subject) -> Subject | None:
-        """The changed data; which change it is depends on the seed of the data alone. None where it does not apply."""
+        """Return the changed data, drawn by the seed of the data alone; None where the change does not apply."""
         rng = np.random.default_rng((subject.seed, *self.name.encode()))
         try:
             return self.change(subject, rng)
@@ -84,9 +84,10 @@ class Relation:
 
 
 def relations_on(subject: Subject, id: str, varies: Mapping[str, str] = _NONE) -> list[tuple[Relation, Subject]]:
-    """Every relation that applies to the data and to a statement, with the changed data.
+    """Return every relation that applies to the data and to a statement, with the changed data.
 
     Args:
+        subject: the data.
         id: of the statement.
         varies: relations that may alter it, beside those that say so themselves.
     """
@@ -94,7 +95,7 @@ def relations_on(subject: Subject, id: str, varies: Mapping[str, str] = _NONE) -
 
 
 def relation_of(subject: Subject, id: str, varies: Mapping[str, str] = _NONE) -> tuple[Relation, Subject] | None:
-    """One of :func:`relations_on`, drawn by the seed of the data; None where none applies."""
+    """Return one of :func:`relations_on`, drawn by the seed of the data; None where none applies."""
     order = np.random.default_rng((subject.seed, len(RELATIONS))).permutation(len(RELATIONS))
     return next(_applicable(subject, id, varies, [RELATIONS[k] for k in order]), None)
 
@@ -110,7 +111,7 @@ def _applicable(
 
 
 def relation_named(name: str) -> Relation:
-    """The relation of that name.
+    """Return the relation with a name.
 
     Raises:
         InvalidInput: there is none.
@@ -133,7 +134,7 @@ def _exact_sum(a: Array, b: Array) -> Array:
 
 
 def _scale(value: Array, factor: float) -> Array:
-    """Return the value times a power of two; refused as bad input where that rounds."""
+    """Return the value times a power of two; raise InvalidInput where that rounds."""
     return scale_exactly("data", value, factor)
 
 
@@ -147,7 +148,7 @@ def _with_zero(x: Array) -> Array:
 
 
 def _rotation(d: int, rng: np.random.Generator) -> Linear:
-    """5 times the rotation by (3/5, 4/5) in the plane of two axes."""
+    """Return 5 times the rotation by (3/5, 4/5) in the plane of two axes."""
     if d < 2:
         raise Inexact
     i, j = rng.permutation(d)[:2]
@@ -164,7 +165,10 @@ def _rotation(d: int, rng: np.random.Generator) -> Linear:
 
 
 def _reflection(d: int, rng: np.random.Generator) -> Linear:
-    """I − ½uuᵀ on four axes, u = (±1, ±1, ±1, ±1), with coordinates of zero added where there are fewer: orthogonal."""
+    """Return the reflection I − ½uuᵀ on four axes, u = (±1, ±1, ±1, ±1), an orthogonal map.
+
+    Where there are fewer axes, coordinates of zero are added.
+    """
     size = max(d, 4)
     axes, signs = rng.permutation(size)[:4], rng.choice((1.0, -1.0), 4)
 
@@ -205,7 +209,7 @@ class _Values:
             raise Inexact
 
     def with_data(self, data: Dataset | QueryDataset | SequenceDataset, **changed: Any) -> Case:
-        """The case with other tokens, and the problem that they make."""
+        """Return the case with other tokens, and the problem that they make."""
         name = "sequence" if isinstance(data, SequenceDataset) else "dataset"
         name = "queried" if isinstance(data, QueryDataset) else name
         return self.case.replace(**{name: data, "problem": data.problem}, **changed)
@@ -214,13 +218,13 @@ class _Values:
         return self.case.replace(problem=Problem(keys, scores, self.case.problem.loss), **changed)
 
     def arrays(self, **by_name: Linear) -> Mapping[str, Array]:
-        """The arrays of the case, each changed by the function of its name."""
+        """Return the arrays of the case, each changed by the function of its name."""
         made = {name: np.asarray(x) for name, x in self.case.arrays.items()}
         return MappingProxyType({name: by_name[name](x) if name in by_name else x for name, x in made.items()})
 
 
 def _of_inputs(case: Case, order: Int64[np.ndarray, "m"]) -> Case:
-    """The inputs in that order, any number of times each."""
+    """Return the case with its inputs in an order, any number of times each."""
     values, data, problem = _Values(case), _data_of(case), case.problem
     alpha = None if case.alpha is None else case.alpha[order]
     of_inputs = {name: (lambda x: x[order]) for name in ("head_features", "head_labels")}
@@ -236,7 +240,7 @@ def _of_inputs(case: Case, order: Int64[np.ndarray, "m"]) -> Case:
 
 
 def _of_tokens(case: Case, order: Int64[np.ndarray, "n T"]) -> Case:
-    """The tokens of each input in that order."""
+    """Return the case with the tokens of each input in an order."""
     values, data, problem = _Values(case), _data_of(case), case.problem
     rows = np.arange(len(order))[:, None]
     alpha = None if case.alpha is None else np.argmax(order == case.alpha[:, None], axis=1).astype(np.int64)
@@ -250,7 +254,7 @@ def _of_tokens(case: Case, order: Int64[np.ndarray, "n T"]) -> Case:
 
 
 def _in_coordinates(case: Case, of_prompts: Linear | None, of_tokens: Linear | None, unit: float = 1.0) -> Case:
-    """Orthogonal changes of the coordinates of keys and of tokens; the first may be ``unit`` times one.
+    """Change the coordinates of keys and of tokens orthogonally; the change of keys may be ``unit`` times such a map.
 
     Prompts then have the same change, divided by unit².
     """
@@ -300,7 +304,7 @@ def _sizes(case: Case) -> tuple[int, int]:
 def _case_in_coordinates(
     case: Case, rng: np.random.Generator, made: Callable[[int, np.random.Generator], Linear], unit: float = 1.0
 ) -> Case:
-    """Another basis for keys, for tokens, or for both."""
+    """Change the basis of keys, of tokens, or of both."""
     d, own = _sizes(case)
     which = int(rng.integers(3)) if own and unit == 1.0 else 0
     of_prompts = made(d, rng) if which != 1 else None
@@ -309,7 +313,7 @@ def _case_in_coordinates(
 
 
 def _case_shifted(case: Case, rng: np.random.Generator) -> Case | None:
-    """All keys of an input moved by one vector: as softmax does not see it, neither does L."""
+    """Move all keys of an input by one vector: as softmax does not change, neither does L."""
     values, data, problem = _Values(case), _data_of(case), case.problem
     if "eta" in case.arrays:
         # 1/L_p of Lemma 6, which bounds it, is in terms of the keys, not of their differences.
@@ -329,7 +333,7 @@ def _case_shifted(case: Case, rng: np.random.Generator) -> Case | None:
 
 
 def _in_units(case: Case, keys: float, tokens: float = 1.0, scores: float = 1.0) -> Case:
-    """Keys, tokens and scores times powers of two."""
+    """Multiply keys, tokens and scores by powers of two."""
     values, data, problem = _Values(case), _data_of(case), case.problem
     if scores != 1.0 and any(name in case.arrays for name in HEAD_ARRAYS):
         raise Inexact
@@ -553,7 +557,7 @@ def _counts_doubled(subject: Subject, rng: np.random.Generator) -> Subject | Non
 
 
 def _written_and_read(subject: Subject, rng: np.random.Generator) -> Subject | None:
-    """As decimals; arrays of numbers that float32 has as float32."""
+    """Write the data as decimals and read them again; arrays that float32 represents are read as float32."""
     if not (isinstance(subject, Case) or subject.kind):
         return None
     values = from_json(as_text(subject))
@@ -595,7 +599,7 @@ SEARCHES: Mapping[str, str] = MappingProxyType(
     }
 )
 """Statements with a search or a run that may be decided on the data and not on the changed data, or the other way
-round, by id, and why. What is decided on both has to agree all the same."""
+round, by id, and why. Where both are decided they have to agree all the same."""
 RUNS: Mapping[str, str] = MappingProxyType(
     {
         "descent-selects": "normalized steps go back and forth, so that the last digits decide where a run ends",

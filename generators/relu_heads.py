@@ -1,7 +1,7 @@
-"""ReLU heads under which mixtures are best: capped scores; and where descent under one ends.
+"""ReLU heads under which mixtures are best: capped scores; and the limit of descent under such a head.
 
 h(x) = relu(vᵀx + c) − Σ_j b_j relu(w_jᵀx − θ_j): vᵀx + c > 0 at all tokens, w_j is the j-th best token, and b_j is a
-little more than it is ahead of the next. So it is worth its score up to the weight θ_j only, and the next one gets the
+little more than its lead over the next. So it is worth its score up to the weight θ_j only, and the next one gets the
 rest. Further tokens are far behind: while descent crosses the kinks of the caps to and fro, their weights fall like
 1/k.
 
@@ -31,17 +31,18 @@ RELU = [phi.name for phi in ACTIVATIONS].index("relu")
 MOST = (2, 5, 6)
 """The largest n, T and d."""
 STEP, STEPS = 0.1, 2000
-"""η of normalized descent in units of 1/max|key|, and how many steps."""
+"""The step size η of normalized descent, in units of 1/max|key|, and the number of steps."""
 SELECTED = 1e-3
-"""Weights above it are those of O_i, as the authors have it."""
+"""Tokens with weights above it make up O_i, as in the authors' code."""
 WIDTH = 100
-"""Iterates that a mean is over: steps go back and forth across the kinks of a head."""
+"""The number of iterates that a mean is taken over: steps go back and forth across the kinks of a head."""
 
 
 @st.composite
 def capped_head_cases(draw: DrawFn) -> Case:
-    """Cases with orthonormal tokens and such a head; labels +1, the logistic loss; a second input has the same tokens
-    in another order, and another query.
+    """Draw cases with orthonormal tokens and such a head.
+
+    Labels are +1, with the logistic loss. A second input has the same tokens in another order, and another query.
     """
     n, T = draw(st.integers(1, MOST[0])), draw(st.sampled_from((4, 3, 5)))
     d = draw(st.integers(T, MOST[2]))
@@ -67,7 +68,7 @@ def capped_head_cases(draw: DrawFn) -> Case:
 
 
 def relu_head(case: Case) -> Finding:
-    """The head is one of ReLU units on affine functions of a token; its labels are those of the data."""
+    """Check that the head is one of ReLU units on affine functions of a token, and its labels are those of the data."""
     data = case.queried
     if data is None:
         return Finding(None, NO_QUERIES)
@@ -88,7 +89,10 @@ def relu_head(case: Case) -> Finding:
 
 
 def masked_tokens_cost(case: Case) -> Finding:
-    """Where descent ends every token without weight scores below those with weight, by the units that are on there."""
+    """Check that where descent ends every token without weight scores below those with weight.
+
+    The scores are those of the units that are on there.
+    """
     given = relu_head(case)
     if not given.holds:
         return Finding(None, given.evidence)

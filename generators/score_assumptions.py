@@ -1,4 +1,4 @@
-"""Assumptions on the loss and the scores, on which floats are compared as they are: exactly.
+"""Assumptions on the loss and the scores; floats are compared as they are, hence exactly.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Assumptions A and B, Definition of O_i in Appendix D.
 """
@@ -17,11 +17,11 @@ from reference_attention.losses import LOSSES
 
 
 def well_behaved_loss(case: Case) -> Finding:
-    """Assumption A on the interval of scores: ℓ' < 0, |ℓ'| ≤ M1, ℓ' M0-Lipschitz.
+    """Decide Assumption A on the interval of scores: ℓ' < 0, |ℓ'| ≤ M1, ℓ' M0-Lipschitz.
 
-    Proven for the losses of this package, and decided for those of :mod:`reference_attention.ill_behaved_losses` by a
-    score at which it fails. For any other the constants that it states are tried on a grid, which can refute them but
-    never establish them.
+    It is proven for the losses of this package, and decided for those of :mod:`reference_attention.ill_behaved_losses`
+    by a score at which it fails. For any other loss the constants that it states are tried on a grid, which can refute
+    them but never establish them.
     """
     loss = case.problem.loss
     low, high = case.problem.score_range
@@ -51,7 +51,7 @@ def well_behaved_loss(case: Case) -> Finding:
 
 
 def strict_optimum(case: Case) -> Finding:
-    """γ_it < γ_i,opt for every t ≠ opt_i."""
+    """Check that γ_it < γ_i,opt for every t ≠ opt_i."""
     scores = case.problem.scores
     for i, row in enumerate(scores):
         best = np.flatnonzero(row == row.max())
@@ -64,7 +64,7 @@ def strict_optimum(case: Case) -> Finding:
 
 
 def equal_non_optimal_scores(case: Case) -> Finding:
-    """Assumption B: in every input all non-optimal scores are equal, and strictly below the optimal one."""
+    """Check Assumption B: in every input all non-optimal scores are equal, and strictly below the optimal one."""
     strict = strict_optimum(case)
     if not strict.holds:
         return strict
@@ -79,7 +79,7 @@ def equal_non_optimal_scores(case: Case) -> Finding:
 
 
 def distinct_scores(case: Case) -> Finding:
-    """Within each input no two tokens have the same score."""
+    """Check that within each input no two tokens have the same score."""
     for i, row in enumerate(case.problem.scores):
         order = np.argsort(row, kind="stable")
         same = np.flatnonzero(np.diff(row[order]) == 0)
@@ -91,11 +91,11 @@ def distinct_scores(case: Case) -> Finding:
 
 
 def single_input(case: Case) -> Finding:
-    """n = 1."""
+    """Check that n = 1."""
     return Finding(case.problem.n == 1, f"n = {case.problem.n}")
 
 
 def optimal_sets(case: Case) -> Bool[np.ndarray, "n T"]:
-    """The optimal sets O_i = argmax_t γ_it of Appendix D, as a mask."""
+    """Return the optimal sets O_i = argmax_t γ_it of Appendix D, as a mask."""
     scores = case.problem.scores
     return np.asarray(scores == scores.max(axis=1, keepdims=True))

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float64, Int64
 from generators.numbers import Frame, one_in
 
 GAPS = (1.0, 2.0, 0.5, 3.0, 0.1, 2.0**-20)
-"""Distances between scores; the last is tiny, 0.1 is no dyadic number."""
+"""Distances between scores; the last one is tiny, and 0.1 is no dyadic number."""
 LEVELS = 3
 """The largest of the integers that scores are measured from."""
 STEP = (1.0,)
@@ -22,7 +22,7 @@ STEP = (1.0,)
 
 @st.composite
 def free_scores(draw: DrawFn, frame: Frame, *, few: bool = False) -> Float64[np.ndarray, "n T"]:
-    """Any scores; small integers, so ties are frequent; if ``few``, three of them."""
+    """Draw any scores; small integers, so ties are frequent; if ``few``, three values."""
     largest = 1 if few else LEVELS
     return draw(frame.integers("nT", -largest, largest)).astype(np.float64)
 
@@ -37,9 +37,10 @@ def optimal_scores(
     ties: bool = False,
     few: bool = False,
 ) -> Float64[np.ndarray, "n T"]:
-    """Scores with one optimal token per input, anywhere.
+    """Draw scores with one optimal token per input, anywhere.
 
     Args:
+        draw: given by Hypothesis.
         frame: the sizes.
         equal: all others score the same (Assumption B).
         distinct: no two tokens of an input score the same.
@@ -74,9 +75,10 @@ def locally_optimal_scores(
     distinct: bool = False,
     few: bool = False,
 ) -> Float64[np.ndarray, "n T"]:
-    """Scores below α's for the SVM-neighbours, anything for the others: α is often not globally optimal.
+    """Draw scores below α's for the SVM-neighbours, anything for the others: α is often not globally optimal.
 
     Args:
+        draw: given by Hypothesis.
         frame: the sizes.
         alpha: the chosen tokens.
         neighbours: their SVM-neighbours.
@@ -109,16 +111,16 @@ def locally_optimal_scores(
 
 
 def _bases(draw: DrawFn, frame: Frame, *, few: bool) -> Int64[np.ndarray, "n"]:
-    """What the scores of each input are measured from; if ``few``, the same for all."""
+    """Draw the numbers that the scores of each input are measured from; if ``few``, all inputs have the same."""
     return np.asarray(np.zeros(frame.n, dtype=np.int64) if few else draw(frame.integers("n", -LEVELS, LEVELS)))
 
 
 def _ladder(draw: DrawFn, frame: Frame, gaps: Float64[np.ndarray, "n T"]) -> Float64[np.ndarray, "n T"]:
-    """Distinct positive numbers in each row, in any order; neighbouring ones differ by a gap."""
+    """Draw distinct positive numbers in each row, in any order; neighbouring ones differ by a gap."""
     order = np.argsort(draw(frame.integers("nT", 0, 9)), axis=1, kind="stable")
     return np.take_along_axis(np.cumsum(gaps, axis=1), order, axis=1)
 
 
 def _spread(draw: DrawFn, scores: Float64[np.ndarray, "n T"]) -> Float64[np.ndarray, "n T"]:
-    """Now and then in other units, by a power of two so that order and ties remain."""
+    """Put scores now and then in other units, by a power of two so that order and ties remain."""
     return np.asarray(scores * draw(st.sampled_from((0.25, 4.0))) if draw(one_in(8)) else scores)

@@ -19,32 +19,32 @@ from reference_attention.svm.sequence_max_margin import Place, SequenceInfeasibl
 NO_SEQUENCE = "the case has one query per input; give queries of shape (n, L, e) and labels of shape (n, L)"
 
 Chosen = tuple[Int64[np.ndarray, "_n"], ...]
-"""A token of each pair (i, k), counted among those it sees, per part."""
+"""A token for each pair (i, k), numbered among the tokens that the pair sees, per part."""
 
 
 def optimal_tokens_of(parts: Sequence[SequencePart]) -> Chosen:
-    """The optimal tokens of some parts, in their order."""
+    """Return the optimal tokens of some parts, in their order."""
     return tuple(part.problem.optimal for part in parts)
 
 
 def sequence_rows(data: SequenceDataset, parts: Sequence[SequencePart], alpha: Chosen) -> dict[Place, Vector]:
-    """vec((x_iα − x_it) z_ikᵀ) by part, input of the part and token, t ≠ α; exactly, from tokens and queries.
+    """Return vec((x_iα − x_it) z_ikᵀ), t ≠ α, by part, input of the part and token; exactly, from tokens and queries.
 
-    Of the parts only that their inputs are the pairs (i, k), and which tokens these see.
+    From the parts it takes only that their inputs are the pairs (i, k), and which tokens these see.
     """
-    found: dict[Place, Vector] = {}
+    rows: dict[Place, Vector] = {}
     for q, (part, chosen) in enumerate(zip(parts, alpha, strict=True)):
         for r, ((i, k), seen, a) in enumerate(zip(part.pairs.tolist(), part.tokens.tolist(), chosen, strict=True)):
             query, best = exact_vector(data.queries[i, k]), exact_vector(data.X[i, seen[int(a)]])
             for t, token in enumerate(seen):
                 if t != int(a):
                     apart = [x - y for x, y in zip(best, exact_vector(data.X[i, token]), strict=True)]
-                    found[q, r, t] = [x * y for x in apart for y in query]
-    return found
+                    rows[q, r, t] = [x * y for x in apart for y in query]
+    return rows
 
 
 def sequence_given(case: Case) -> Finding:
-    """Each input has several queries, or queries that do not see every token."""
+    """Check that each input has several queries, or queries that do not see every token."""
     data = case.sequence
     if data is None:
         return Finding(None, NO_SEQUENCE)
@@ -53,7 +53,7 @@ def sequence_given(case: Case) -> Finding:
 
 
 def sequence_strict_optimum(case: Case) -> Finding:
-    """Of the tokens that a query sees one scores strictly highest."""
+    """Check that of the tokens that a query sees one scores strictly highest."""
     data = case.sequence
     if data is None:
         return Finding(None, NO_SEQUENCE)
@@ -70,17 +70,20 @@ def sequence_strict_optimum(case: Case) -> Finding:
 
 
 def sequence_separable(case: Case) -> Finding:
-    """ATT-SVM over all queries is feasible for the optimal tokens; what the solver answers is checked exactly."""
+    """Check that ATT-SVM over all queries is feasible for the optimal tokens.
+
+    The solver's answer is checked exactly.
+    """
     data = case.sequence
     if data is None:
         return Finding(None, NO_SEQUENCE)
     alpha = optimal_tokens_of(data.parts)
     rows = sequence_rows(data, data.parts, alpha)
-    found = sequence_max_margin([part.problem.exact_keys for part in data.parts], alpha)
-    if isinstance(found, SequenceInfeasible):
-        if not is_farkas_proof(rows, found.exact):
+    solution = sequence_max_margin([part.problem.exact_keys for part in data.parts], alpha)
+    if isinstance(solution, SequenceInfeasible):
+        if not is_farkas_proof(rows, solution.exact):
             return Finding(None, "the solver's proof of infeasibility is none")
-        return Finding(False, f"{len(found.exact)} of {len(rows)} rows combine to zero with positive multipliers")
-    if min(dot(row, found.exact_p) for row in rows.values()) < 1:
+        return Finding(False, f"{len(solution.exact)} of {len(rows)} rows combine to zero with positive multipliers")
+    if min(dot(row, solution.exact_p) for row in rows.values()) < 1:
         return Finding(None, "the solver's point violates a constraint")
-    return Finding(True, f"‖W^mm‖ = {number(found.norm)}, {len(rows)} constraints")
+    return Finding(True, f"‖W^mm‖ = {number(solution.norm)}, {len(rows)} constraints")

@@ -1,4 +1,4 @@
-"""What a strategy draws: sizes, losses, and the share of its cases that have some property.
+"""Statistics of a strategy's cases: sizes, losses, and the share of its cases that have some property.
 
 A property is decided on the case itself, exactly where it is an equality; where it does not apply it is None and the
 case is not counted.
@@ -16,7 +16,7 @@ import numpy as np
 
 from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
-from generators.looks import OF_CASES, OF_COPIES, OF_FEATURES, features_of
+from generators.data_features import OF_CASES, OF_COPIES, OF_FEATURES, features_of
 from generators.optimal_sets import head_of
 from generators.score_assumptions import optimal_sets
 from generators.subject import Subject
@@ -27,7 +27,7 @@ from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_m
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 
 LARGE = 7
-"""T or d from which sizes count as large; small strategies end at 5."""
+"""The least T or d that counts as large; small strategies end at 5."""
 FAR = 2.0**30
 """Keys that are longer, or shorter than its reciprocal, are in far units."""
 NEARLY = 1e-6
@@ -38,28 +38,29 @@ Property = Callable[[Case], bool | None]
 
 @dataclass(frozen=True)
 class Share:
-    """Of how many cases to which it applies how many have a property."""
+    """The number of cases that have a property, and the number of cases to which it applies."""
 
     count: int
     of: int
 
     @property
     def value(self) -> float:
-        """The share; 0 where it applies to none."""
+        """The share; 0 where the property applies to no case."""
         return self.count / self.of if self.of else 0.0
 
     def __str__(self) -> str:
+        """Return COUNT/OF, 0 where no case has the property, and nothing where it applies to none."""
         return "" if not self.of else str(self.count) if not self.count else f"{self.count}/{self.of}"
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """What a strategy drew.
+    """The cases that a strategy drew, summarised.
 
     Attributes:
         id: the statement.
         examples: number of cases.
-        sizes: smallest, median and largest n, T, d, or what else tells how large the data are.
+        sizes: smallest, median and largest n, T, d, or other sizes of the data.
         shares: by property.
     """
 
@@ -68,32 +69,31 @@ class Drawn:
     sizes: Mapping[str, tuple[int, int, int]]
     shares: Mapping[str, Share]
 
-    def as_json(self) -> dict[str, Any]:
-        """For ``--json``."""
-        shares = {name: {"count": one.count, "of": one.of} for name, one in self.shares.items() if one.of}
-        sizes = {name: list(three) for name, three in self.sizes.items()}
-        return {"id": self.id, "examples": self.examples, "sizes": sizes, "shares": shares}
-
 
 def drawn_shares(id: str, cases: Sequence[Subject]) -> Drawn:
-    """Sizes and shares of some cases of a statement; of another paper's data only sizes."""
+    """Return sizes and shares of some cases of a statement; for another paper's data, sizes only."""
     names = dict.fromkeys(name for case in cases for name in case.sizes)
     lengths = {name: [case.sizes[name] for case in cases if name in case.sizes] for name in names}
     sizes = {name: (min(of), sorted(of)[len(of) // 2], max(of)) for name, of in lengths.items() if of}
     # Case by case: properties of one case share its certificates.
     rows = [[holds(case) for holds in PROPERTIES.values()] for case in cases if isinstance(case, Case)]
-    found = dict(zip(PROPERTIES, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(PROPERTIES, ())
-    shares = {name: Share(sum(x is True for x in of), sum(x is not None for x in of)) for name, of in found.items()}
+    properties = dict(zip(PROPERTIES, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(PROPERTIES, ())
+    shares = {
+        name: Share(sum(x is True for x in of), sum(x is not None for x in of)) for name, of in properties.items()
+    }
     return Drawn(id, len(cases), MappingProxyType(sizes), MappingProxyType(shares))
 
 
 @lru_cache(maxsize=1)
 def _svm(case: Case) -> MaxMargin | None:
-    """ATT-SVM of the chosen tokens; None if it is infeasible or the optimal tokens of an input share their score."""
+    """Solve ATT-SVM of the chosen tokens.
+
+    Return None if it is infeasible, or if the optimal tokens of an input share their score.
+    """
     if case.alpha is None and (optimal_sets(case).sum(axis=1) > 1).any():
         return None
-    found = max_margin(case.problem.exact_keys, case.chosen_tokens)
-    return found if isinstance(found, MaxMargin) else None
+    solution = max_margin(case.problem.exact_keys, case.chosen_tokens)
+    return solution if isinstance(solution, MaxMargin) else None
 
 
 def _of_svm(property: Callable[[MaxMargin], bool]) -> Property:
@@ -130,7 +130,7 @@ def _has_loss(name: str) -> Property:
 
 
 def _optimal_features_agree(case: Case) -> bool | None:
-    """Assumption D is proven where all optimal tokens of an input have the same features, and nowhere else."""
+    """Return whether all optimal tokens of an input have the same features: Assumption D is proven there alone."""
     best = optimal_sets(case)
     if "head_features" not in case.arrays or not (best.sum(axis=1) > 1).any():
         return None
@@ -140,11 +140,11 @@ def _optimal_features_agree(case: Case) -> bool | None:
 
 @lru_cache(maxsize=1)
 def _labels(case: Case) -> LabelSvm | None:
-    """(SVM) of the chosen tokens, of cases for which Assumption C is proven over its supports."""
+    """Solve (SVM) of the chosen tokens, for cases for which Assumption C is proven over its supports."""
     if case.dataset is None or ASSUMPTIONS["optimal-support-tokens"].check(case).holds is not True:
         return None
-    found = label_svm(chosen_rows(case.dataset.signed_tokens, case.chosen_tokens))
-    return found if isinstance(found, LabelSvm) else None
+    solution = label_svm(chosen_rows(case.dataset.signed_tokens, case.chosen_tokens))
+    return solution if isinstance(solution, LabelSvm) else None
 
 
 def _same_features(case: Case) -> bool | None:
@@ -163,7 +163,7 @@ def _full_rank(case: Case) -> bool | None:
 
 
 def _parallel(case: Case) -> bool | None:
-    """p_relax ∥ p_mm, over the rationals; not asked where all inputs are supports."""
+    """Return whether p_relax ∥ p_mm, over the rationals; None where all inputs are supports."""
     labels, svm = _labels(case), _svm(case)
     if labels is None or svm is None or labels.support.all():
         return None
@@ -207,4 +207,4 @@ PROPERTIES: Mapping[str, Property] = MappingProxyType(
         "p_relax parallel to p_mm": _parallel,
     }
 )
-"""By what a table calls them."""
+"""The properties, by their names in tables."""

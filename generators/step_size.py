@@ -12,7 +12,7 @@ from generators.finding import Finding
 
 
 def step_size(case: Case) -> Finding:
-    """η ≤ 1/L_p for the constant L_p of the problem; η is the array ``eta`` (shape ()), 1/L_p if not given.
+    """Check that η ≤ 1/L_p for the constant L_p of the problem; η is the array ``eta`` (shape ()), 1/L_p if not given.
 
     L_p is a sum of n products of norms, computed in logarithms: it is known to within 64 eps of the largest
     logarithm involved (SVD and norms are accurate to a small multiple of eps), and an η that exceeds 1/L_p by
@@ -32,8 +32,9 @@ def step_size(case: Case) -> Finding:
 
 
 def vanishing_steps(case: Case) -> Finding:
-    """Steps η_t → 0 with Σ η_t = ∞: those of a statement are η_0/√(t+1), unless the array ``step_norm`` (shape ())
-    makes every step that long.
+    """Check that steps η_t → 0 with Σ η_t = ∞.
+
+    The steps of a statement are η_0/√(t+1), unless the array ``step_norm`` (shape ()) makes every step that long.
     """
     if "step_norm" not in case.arrays:
         return Finding(True, "η_0/√(t+1) is used")

@@ -1,4 +1,4 @@
-"""What one check of a statement looks at: a case of attention, a call of a kernel, or what another paper speaks of.
+"""The data of one check of a statement: a case of attention, a call of a kernel, or data of another paper.
 
 A paper whose data are none of keys and scores has a frozen dataclass of its own:
 
@@ -8,19 +8,20 @@ A paper whose data are none of keys and scores has a frozen dataclass of its own
         seed: int = 0
         name: str = "generated"
 
-Its strategy draws it, its predicates and conclusions take it. It is written down by its fields, printed, and made
-smaller without further ado; each of these is a method to replace.
+Its strategy draws it, its predicates and conclusions take it. It is written by its fields, printed, and made
+smaller without further code; each of these is a method that can be overridden.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, fields, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields, replace
 from types import MappingProxyType, UnionType
 from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+from max_margin_theorems.extensions import import_formats
 from max_margin_theorems.papers import import_kinds
 from reference_attention.errors import InvalidInput, suggest
 from reference_attention.files import numbers
@@ -28,22 +29,22 @@ from reference_attention.npz import MOST_AXES
 from reference_attention.problem import as_array, refuse_truth_values
 
 Own = TypeVar("Own", bound="Subject")
-"""Methods return their own class; checks of types at run time do not know ``Self`` there."""
+"""The class of the instance, which methods return; type checks at run time do not know ``Self`` there."""
 KINDS: dict[str, type[Subject]] = {}
-"""Papers' own kinds of data by the word that their files have."""
+"""Papers' own kinds of data, by the word that marks their files."""
 KIND = "kind"
 """The name of that word in a file."""
 RECORD = ("case_of", "claim", KIND)
-"""Names that stand in a file beside the fields."""
+"""Names that may stand in a file beside the fields."""
 
 
 class Subject:
-    """Base of what is drawn, checked, written down, read and printed; immutable.
+    """Base class of data that are drawn, checked, written, read and printed; immutable.
 
     Attributes:
-        kind: the word by which files tell it from others; empty of what the files of this package always held.
-        noun: what it is, for a sentence.
-        seed: drives what a conclusion draws; same seed, same points.
+        kind: the word that distinguishes its files from others; empty for the data of this package.
+        noun: its name in a sentence.
+        seed: drives the random draws of a conclusion; the same seed gives the same points.
         name: where it comes from.
     """
 
@@ -53,7 +54,7 @@ class Subject:
     name: str
 
     def __init_subclass__(cls, *, kind: str = "", noun: str = "") -> None:
-        """Note the kind.
+        """Register the kind.
 
         Raises:
             InvalidInput: another class has it.
@@ -61,79 +62,117 @@ class Subject:
         super().__init_subclass__()
         if not kind:
             return
-        held = KINDS.get(kind)
-        if held is not None and (held.__module__, held.__qualname__) != (cls.__module__, cls.__qualname__):
+        namesake = KINDS.get(kind)
+        if namesake is not None and (namesake.__module__, namesake.__qualname__) != (cls.__module__, cls.__qualname__):
             raise InvalidInput(
-                f"kind: {kind!r} is both {_place(held)} and {_place(cls)}; choose another for one of them."
+                f"kind: {kind!r} is both {_place(namesake)} and {_place(cls)}; choose another for one of them."
             )
         cls.kind, cls.noun = kind, noun or kind
         KINDS[kind] = cls
 
     def rng(self) -> np.random.Generator:
-        """A fresh generator that depends on the seed alone."""
+        """Return a fresh generator that depends on the seed alone."""
         return np.random.default_rng(self.seed)
 
     def normalise(self: Own) -> Own:
-        """The same in units in which its numbers are of moderate size; by default as it is."""
+        """Return the data in units in which its numbers are of moderate size; by default as it is."""
         return self
 
     def replace(self: Own, **changed: object) -> Own:
-        """This with some fields replaced."""
+        """Return the data with some fields replaced."""
         return replace(self, **changed)  # type: ignore[type-var]
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """What tables say of how large it is, by the letters of the paper."""
+        """The sizes of the data for tables, by the letters of the paper."""
         return {}
 
     def named_values(self) -> dict[str, Any]:
-        """What a file has: arrays, numbers, text, mappings of these; by default the fields that hold something."""
-        held = {one.name: getattr(self, one.name) for one in _fields(self)}
-        return {name: _to_write(value) for name, value in held.items() if value is not None}
+        """Return the contents of a file: arrays, numbers, text, mappings of these.
+
+        By default these are the fields that are not None.
+        """
+        values = {field.name: getattr(self, field.name) for field in _fields(self)}
+        return {name: _to_write(value) for name, value in values.items() if value is not None}
 
     @classmethod
-    def of_values(cls: type[Own], held: Mapping[str, Any], seed: int = 0, name: str = "data") -> Own:
-        """What :meth:`named_values` wrote, or somebody's own file; ``__post_init__`` is to refuse what does not fit.
+    def of_values(cls: type[Own], contents: Mapping[str, Any], seed: int = 0, name: str = "data") -> Own:
+        """Read the values of :meth:`named_values`, or of a user's own file.
+
+        ``__post_init__`` has to refuse values that do not fit.
 
         Raises:
             InvalidInput: an unknown or a missing name, a value of another type.
         """
-        known = {one.name: one for one in _fields(cls)}
-        unknown = next((one for one in sorted({*held} - {*known, *RECORD})), None)
+        known = {field.name: field for field in _fields(cls)}
+        unknown = next((key for key in sorted({*contents} - {*known, *RECORD})), None)
         if unknown is not None:
             raise InvalidInput(
                 f"{name}: unknown name {unknown!r}.{suggest(unknown, known)} The names in {cls.noun} are"
                 f" {', '.join(known)}."
             )
-        needed = [one.name for one in known.values() if one.default is MISSING and one.default_factory is MISSING]
-        missing = next((one for one in needed if one not in held), None)
+        needed = [
+            field.name for field in known.values() if field.default is MISSING and field.default_factory is MISSING
+        ]
+        missing = next((key for key in needed if key not in contents), None)
         if missing is not None:
             raise InvalidInput(f"{name}: {missing} is missing; {cls.noun} have {', '.join(needed)}.")
         hints = get_type_hints(cls)
-        values = {one: _read(one, held[one], hints[one]) for one in known if one in held}
+        values = {key: _read(key, contents[key], hints[key]) for key in known if key in contents}
         return cls(**{"seed": seed, "name": name} | values)
 
     def rows(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-        """The columns and rows of a table for a reader; by default there is none."""
+        """Return the columns and rows of a table for a reader; by default there is none."""
         return (), []
 
     def lines(self) -> list[str]:
-        """Everything else for a reader, a line each."""
-        held = {one.name: getattr(self, one.name) for one in _fields(self)}
-        shown = {name: value for name, value in held.items() if value is not None and name != "name"}
+        """Return everything else for a reader, a line each."""
+        values = {field.name: getattr(self, field.name) for field in _fields(self)}
+        shown = {name: value for name, value in values.items() if value is not None and name != "name"}
         return [f"{name} {_to_show(value)}" for name, value in shown.items()]
 
     def explain(self) -> list[str]:
-        """What happens on it, and why: the paragraphs that ``theorems explain`` begins with."""
+        """Explain the behaviour of training on the data: the paragraphs that ``theorems explain`` begins with."""
         return []
 
     def simpler(self: Own) -> Iterator[Own]:
-        """The same made simpler by one step, the simplest first: what a counterexample is made small by."""
+        """Yield the data made simpler by one step, the simplest first; counterexamples are made small with it."""
         yield from ()
 
 
+@dataclass(frozen=True)
+class FileFormat:
+    """A format of data of one class whose files name no kind: how they are read and written.
+
+    Attributes:
+        data: the class.
+        marker: a name that such files have, and no others.
+        read: (named values, name of the file) → the data.
+        write: (data, names of the record) → JSON.
+        command: the one command that accepts such a file, if there is only one.
+    """
+
+    data: type[Any]
+    marker: str
+    read: Callable[[Mapping[str, Any], str], Any]
+    write: Callable[..., str]
+    command: str = ""
+
+
+FORMATS: dict[str, FileFormat] = {}
+"""The formats, by their markers."""
+
+
+def format_of(data: Any) -> FileFormat | None:
+    """Return the format of data, or of the named values of a file; None for data of the suite itself."""
+    import_formats()
+    if isinstance(data, Mapping | set | frozenset):
+        return next((FORMATS[marker] for marker in FORMATS if marker in data), None)
+    return next((file_format for file_format in FORMATS.values() if isinstance(data, file_format.data)), None)
+
+
 def kind_named(kind: Any) -> type[Subject]:
-    """The class of data of that kind.
+    """Return the class of data of a kind.
 
     Raises:
         InvalidInput: no paper that is installed has it.
@@ -147,12 +186,12 @@ def kind_named(kind: Any) -> type[Subject]:
 
 
 def written_array(value: Any) -> Any:
-    """As JSON has it: nested lists lose the shape of an empty array, so it is said."""
+    """Return an array as JSON has it; an empty array as its shape, which nested lists would lose."""
     return value if np.size(value) else {"shape": np.shape(value)}
 
 
 def empty_array(value: Mapping[str, Any]) -> np.ndarray:
-    """An array without entries: {"shape": [0, 3]}.
+    """Return the array without entries that a mapping such as {"shape": [0, 3]} stands for.
 
     Raises:
         ValueError: anything else.
@@ -166,7 +205,7 @@ def empty_array(value: Mapping[str, Any]) -> np.ndarray:
 
 
 def shown_array(values: Any) -> str:
-    """The first entries of an array, to all digits."""
+    """Format the first entries of an array, to all digits."""
     entries = [repr(float(x)) for x in np.ravel(values)]
     shown = entries if len(entries) <= 8 else [*entries[:8], f"… {len(entries)} entries"]
     return ", ".join(shown) if np.ndim(values) == 0 else "(" + ", ".join(shown) + ")"
@@ -182,25 +221,27 @@ def _place(kind: type[Subject]) -> str:
 
 def _to_write(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {name: _to_write(one) for name, one in value.items()}
+        return {name: _to_write(entry) for name, entry in value.items()}
     return written_array(value) if isinstance(value, np.ndarray) else value
 
 
 def _to_show(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_to_show(one)}" for name, one in value.items()) or "none"
+        return ", ".join(f"{name} {_to_show(entry)}" for name, entry in value.items()) or "none"
     if isinstance(value, np.ndarray) and value.ndim > 1:
         return f"of shape {value.shape}: {shown_array(value)}"
     return shown_array(value) if isinstance(value, np.ndarray) else str(value)
 
 
 def _read(name: str, value: Any, hint: Any) -> Any:
-    """The value of a field of that declared type: arrays of its dtype and read-only, the rest as it is."""
+    """Return the value of a field of a declared type: arrays of its dtype and read-only, the rest as it is."""
     dtype = _dtype(hint)
     if dtype is None:
         value = value.item() if isinstance(value, np.ndarray) and value.ndim == 0 else value
         if isinstance(value, Mapping):
-            return MappingProxyType({str(key): _array(key, one, np.dtype(np.float64)) for key, one in value.items()})
+            return MappingProxyType(
+                {str(key): _array(key, entry, np.dtype(np.float64)) for key, entry in value.items()}
+            )
         if isinstance(hint, type) and not (isinstance(value, hint) and not (hint is int and isinstance(value, bool))):
             raise InvalidInput(f"{name}: must be {_WORDS.get(hint, hint.__name__)}.")
         return value
@@ -211,9 +252,9 @@ _WORDS = {int: "a whole number", str: "text", bool: "true or false", float: "a n
 
 
 def _dtype(hint: Any) -> np.dtype[Any] | None:
-    """Of an array, optional or not; None of anything else."""
-    for one in get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,):
-        names = getattr(one, "dtypes", None)
+    """Return the dtype of an array type, optional or not; None for any other type."""
+    for member in get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,):
+        names = getattr(member, "dtypes", None)
         if isinstance(names, tuple | list) and names:
             return np.dtype(names[0])
     return None

@@ -20,7 +20,7 @@ from reference_attention.problem import Dataset, Problem
 
 @st.composite
 def labels(draw: DrawFn, frame: Frame, *, positive: bool) -> Float64[np.ndarray, "n"]:
-    """Labels ±1, or all +1."""
+    """Draw labels ±1, or return all +1."""
     if positive:
         return np.ones(frame.n)
     return np.asarray(draw(frame.choices("n", (1.0, -1.0))))
@@ -28,7 +28,7 @@ def labels(draw: DrawFn, frame: Frame, *, positive: bool) -> Float64[np.ndarray,
 
 @st.composite
 def realisations(draw: DrawFn, frame: Frame, problem: Problem, *, positive: bool) -> Dataset:
-    """A dataset with exactly this problem: one more token coordinate holds Y_i γ_it, v is its axis."""
+    """Draw a dataset with exactly this problem: one more token coordinate holds Y_i γ_it, v is its axis."""
     Y = draw(labels(frame, positive=positive))
     plain = Dataset.realising(problem)
     X = plain.X.copy()
@@ -38,7 +38,7 @@ def realisations(draw: DrawFn, frame: Frame, problem: Problem, *, positive: bool
 
 @st.composite
 def key_query_weights(draw: DrawFn, frame: Frame) -> tuple[Float64[np.ndarray, "d D"] | None, Float64[np.ndarray, "D"]]:
-    """W (``None`` is the identity), often rank-deficient, and a nonzero v = Wᵀw in its row space, exactly."""
+    """Draw W (``None`` is the identity), often rank-deficient, and a nonzero v = Wᵀw in its row space, exactly."""
     d, most = frame.d, frame.most[2]
     w = draw(frame.entries("d", Style.INTEGERS))
     if not w.any():
@@ -58,11 +58,11 @@ def key_query_weights(draw: DrawFn, frame: Frame) -> tuple[Float64[np.ndarray, "
 def datasets_with_head_in_key_range(
     draw: DrawFn, frame: Frame, loss: str, *, positive: bool, equal: bool = False, users: bool = False
 ) -> Dataset:
-    """v ∈ range(Wᵀ) and one strictly best token per input (Lemma 2), keys of dimension d.
+    """Draw data with v ∈ range(Wᵀ) and one strictly best token per input (Lemma 2), keys of dimension d.
 
-    The best token is lifted along the largest entry of v; with ``equal`` all others differ by vectors
-    orthogonal to v, so that their scores are the same (Assumption B). Tokens as ``users`` have them are then of few
-    bits, so that the same they are; otherwise they are any, and the best one is lifted by more than is rounded away.
+    The best token is lifted along the largest entry of v; with ``equal`` all others differ by vectors orthogonal to v,
+    so that their scores are equal (Assumption B). Tokens as ``users`` have them are then of few bits, so that the
+    scores stay equal; otherwise they are any, and the best one is lifted by more than is rounded away.
     """
     W, v = draw(key_query_weights(frame))
     Y = draw(labels(frame, positive=positive))
@@ -101,7 +101,7 @@ def datasets_with_head_in_key_range(
 def datasets_with_optimal_tokens(
     draw: DrawFn, frame: Frame, loss: str, *, positive: bool, relaxed: bool = False
 ) -> Dataset:
-    """Assumption C with separable keys: x_iα = Y_i (u* ± e) and shorter other tokens; the head is u*.
+    """Draw data with Assumption C and separable keys: x_iα = Y_i (u* ± e), shorter other tokens; the head is u*.
 
     u* is orthogonal to axis 0 and at least 4 long. Other tokens are negative on axis 0, which therefore
     separates α, and at most 3/4 as long as u*. With e = 0 that is the paper's family. Inputs with ±e come
@@ -140,7 +140,7 @@ def datasets_with_optimal_tokens(
 
 
 def _beyond_support(draw: DrawFn, frame: Frame, paired: Bool[np.ndarray, "n"]) -> Bool[np.ndarray, "n"]:
-    """Inputs that are to be no supports: not the first, and both or none of a pair."""
+    """Draw the inputs that are to be no supports: not the first, and both or none of a pair."""
     beyond: Bool[np.ndarray, "n"] = draw(frame.choices("n", (False, True)))
     first = np.arange(frame.n) - np.arange(frame.n) % 2
     beyond = np.where(paired, beyond[first], beyond)
@@ -151,7 +151,7 @@ def _beyond_support(draw: DrawFn, frame: Frame, paired: Bool[np.ndarray, "n"]) -
 
 @st.composite
 def _shorter(draw: DrawFn, frame: Frame, u: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "n T d"]:
-    """Tokens negative on axis 0 and at most 3/4 as long as u: multiples of u, or small integers.
+    """Draw tokens negative on axis 0 and at most 3/4 as long as u: multiples of u, or small integers.
 
     ‖u‖ ≥ 4 and u_0 = 0, so a multiple is at most √(0.625² + 1/16) ‖u‖ < 0.68 ‖u‖ long, and a token of
     entries ±1 (2 on axis 0) at most √(d + 3); more than 9/16 ‖u‖² − 4 of its entries are therefore cleared.

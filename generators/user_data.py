@@ -1,9 +1,10 @@
-"""Cases in and out: the arrays of a user's file, a named dataset, or a failing case that was written down.
+"""Reading and writing of cases: the arrays of a user's file, a named dataset, or a failing case that was written.
 
 A file holds named arrays: X (n,T,d), Y (n,), v (d,), optionally W (d',d); or keys (n,T,d) and scores (n,T).
 Optional in both: loss (text), alpha (n,), p0 or start (d,), seed. With queries (n,e) beside X, Y and v it is W that is
 trained: then its start is W0 (d,e), or K0 (d,m) and Q0 (e,m) with W0 = K0 Q0ᵀ. Queries may be several per input,
-(n,L,e) with Y (n,L); they see what a mask (n,L,T) lets them, or with causal = true the tokens up to their own. Further
+(n,L,e) with Y (n,L); they see the tokens that a mask (n,L,T) lets them see, or with causal = true the tokens up to
+their own. Trained weights are p (d,), with queries W_trained (d,e), or K_trained (d,m) and Q_trained (e,m). Further
 arrays that a statement knows (``u``, ``q``, ``q1``, ``q2``, …) are given by their name, in JSON also within an object
 ``arrays``.
 """
@@ -20,15 +21,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
-from generators.attention_call import AttentionCall
-from generators.call_text import call_of, text_of
 from generators.case import Case
 from generators.corpus import read_corpus
+from generators.layer_weights import TRAINED, layer_weights_of
 from generators.mixing_assumptions import PENALTY
 from generators.next_tokens import NextTokens
 from generators.optimal_sets import HEAD_ARRAYS
 from generators.query_data import FACTORS, QUERIES, check_query_names, query_dataset_of, start_of
-from generators.subject import KIND, Subject, empty_array, kind_named, written_array
+from generators.subject import KIND, Subject, empty_array, format_of, kind_named, written_array
 from reference_attention.errors import InvalidInput, suggest
 from reference_attention.files import from_json, numbers, read_named_values, to_json
 from reference_attention.loss import Loss
@@ -41,11 +41,11 @@ TOKENS = ("X", "Y", "v", "W")
 PAIR = ("keys", "scores")
 OPTIONAL = ("loss", "alpha", "p0", "start", "seed")
 DIRECTIONS = ("q", "q1", "q2")
-"""Of shape (d,) when they stand beside the others; like every direction they keep their values in other units."""
+"""Directions, of shape (d,) when they stand beside the others; in other units they keep their values."""
 FURTHER = ("u", *DIRECTIONS, "eta", "cone_mu", "cone_radius", "head_radii", "prompt_radii", PENALTY, *HEAD_ARRAYS)
 """Arrays of single statements that may stand beside the others without an ``arrays`` object around them."""
 RECORD = ("arrays", "case_of", "claim", "name")
-"""Written by the command with a failing case."""
+"""Names that the command writes with a failing case."""
 
 
 Data = Dataset | QueryDataset | SequenceDataset
@@ -56,7 +56,7 @@ class Given:
     """Data to check statements on.
 
     Attributes:
-        case: the data; a call of an attention kernel that was written down.
+        case: the data, or a call of an attention kernel that was written to a file.
         failed: the id of the statement that failed on it; the case is then run as it is.
     """
 
@@ -64,6 +64,7 @@ class Given:
     failed: str = ""
 
     def __reduce__(self) -> tuple[Any, ...]:
+        """Return how the data are pickled: as the text of their JSON, with the id of the failed statement."""
         # Cases hold read-only mappings, which do not pickle; their JSON is exact.
         return _restore_given, (as_text(self.case, case_of="sent"), self.failed)
 
@@ -73,12 +74,12 @@ def _restore_given(text: str, failed: str) -> Given:
 
 
 def load(source: str, seed: int, *, calls: bool = False) -> Given:
-    """A .npz or .json file, a text whose characters are the tokens of a corpus (.txt), or a named dataset.
+    """Read a .npz or .json file, a text whose characters are the tokens of a corpus (.txt), or a named dataset.
 
     Args:
         source: path or name.
         seed: for the points at which a "for every p" conclusion is tried, unless the file holds one.
-        calls: whether it may be a call of an attention kernel that was written down.
+        calls: whether it may be a call of an attention kernel that was written to a file.
 
     Raises:
         InvalidInput: with one sentence that says what to change.
@@ -98,64 +99,68 @@ def load(source: str, seed: int, *, calls: bool = False) -> Given:
     return Given(dataset_named(source).replace(seed=seed))
 
 
-def parse_given(held: Mapping[str, Any], seed: int, name: str, *, calls: bool = False) -> Given:
-    """Named arrays, or what was written down of a failing case.
+def parse_given(contents: Mapping[str, Any], seed: int, name: str, *, calls: bool = False) -> Given:
+    """Read named arrays, or the record of a failing case.
 
     Raises:
         InvalidInput: as :func:`case_of`; a call of an attention kernel where there is nothing to call.
     """
-    if "query" in held and not calls:
-        raise InvalidInput(f"{name}: holds a call of an attention kernel; give it to theorems verify --attention.")
-    return Given(subject_of(held, seed, name), _text("case_of", held.get("case_of", "")))
+    own = None if calls or KIND in contents else format_of(contents)
+    if own is not None and own.command:
+        raise InvalidInput(f"{name}: holds {own.data.noun}; give it to {own.command}.")
+    return Given(subject_of(contents, seed, name), _text("case_of", contents.get("case_of", "")))
 
 
-def subject_of(held: Mapping[str, Any], seed: int = 0, name: str = "data") -> Subject:
-    """The case, the call of an attention kernel, or the data of another paper, that named values make.
+def subject_of(contents: Mapping[str, Any], seed: int = 0, name: str = "data") -> Subject:
+    """Return the case, the call of an attention kernel, or the data of another paper, that named values make.
 
     Raises:
         InvalidInput: as :func:`case_of`.
     """
-    if KIND in held:
-        return kind_named(held[KIND]).of_values(held, seed, name)
-    return call_of(held, name) if "query" in held else case_of(held, seed, name)
+    if KIND in contents:
+        return kind_named(contents[KIND]).of_values(contents, seed, name)
+    own = format_of(contents)
+    return case_of(contents, seed, name) if own is None else own.read(contents, name)
 
 
-def case_of(held: Mapping[str, Any], seed: int = 0, name: str = "data") -> Case:
-    """The case that named values make.
+def case_of(contents: Mapping[str, Any], seed: int = 0, name: str = "data") -> Case:
+    """Return the case that named values make.
 
     Raises:
         InvalidInput: unknown names, missing arrays, or arrays that do not fit together.
     """
-    check_names(name, held)
-    values = {key: numbers(value) for key, value in held.items()}
+    check_names(name, contents)
+    values = {key: numbers(value) for key, value in contents.items()}
     loss = loss_named(_text("loss", values.get("loss", "logistic")))
     queried = query_dataset_of(values, loss, name)
     dataset = None if queried is not None else _dataset(values, loss)
     problem = _problem(values, loss, queried or dataset, name)
     start = start_of(values, problem, queried, name)
     alpha = _parse_tokens(values["alpha"], problem) if "alpha" in values else None
-    return Case(
+    case = Case(
         problem=problem,
         dataset=dataset,
         queried=queried if isinstance(queried, QueryDataset) else None,
         sequence=queried if isinstance(queried, SequenceDataset) else None,
         alpha=alpha,
         start=start,
-        arrays=MappingProxyType(_further(held, name, problem.d)),
+        arrays=MappingProxyType(_further(contents, name, problem.d)),
         seed=_integer("seed", values["seed"]) if "seed" in values else seed,
         name=_text("name", values.get("name", name)),
     )
+    weights = layer_weights_of(case.replace(name=name), values)
+    return case if weights is None else case.replace(arrays=MappingProxyType({**case.arrays, **weights.arrays}))
 
 
 def check_names(name: str, names: Collection[str]) -> None:
-    """That every name is known and those that are needed are there.
+    """Check that every name is known and those that are needed are there.
 
     Raises:
         InvalidInput: with the nearest name that is known, or the one that is missing.
     """
-    if "query" in names or KIND in names:
-        return  # a call of an attention kernel or data of another paper, which look at their own
-    known = (*TOKENS, *QUERIES, *PAIR, *OPTIONAL, *FURTHER, *RECORD)
+    if KIND in names or format_of({*names}) is not None:
+        return  # data of another kind, which look at their own
+    known = (*TOKENS, *QUERIES, *PAIR, *OPTIONAL, *TRAINED, *FURTHER, *RECORD)
     unknown = sorted(set(names) - set(known))
     if unknown:
         raise InvalidInput(
@@ -201,18 +206,18 @@ def _parse_tokens(value: Any, problem: Problem) -> Int64[np.ndarray, "n"]:
     return alpha.astype(np.int64)
 
 
-def _further(held: Mapping[str, Any], name: str, d: int) -> dict[str, Any]:
-    """Further arrays, float64; of any shape but for directions that stand beside the others."""
-    within = held.get("arrays", {})
+def _further(contents: Mapping[str, Any], name: str, d: int) -> dict[str, Any]:
+    """Return further arrays, float64; of any shape but for directions that stand beside the others."""
+    within = contents.get("arrays", {})
     if not isinstance(within, Mapping):
         raise InvalidInput(f"{name}: arrays must be an object of named arrays.")
-    found: dict[str, Any] = {key: held[key] for key in (*FURTHER, *FACTORS) if key in held}
+    further: dict[str, Any] = {key: contents[key] for key in (*FURTHER, *FACTORS) if key in contents}
     for key in DIRECTIONS:
-        if key in held:
-            found[key] = checked_array(key, numbers(held[key]), (d,))
-    found.update(within)
+        if key in contents:
+            further[key] = checked_array(key, numbers(contents[key]), (d,))
+    further.update(within)
     arrays = {}
-    for key, value in found.items():
+    for key, value in further.items():
         refuse_truth_values(key, value)
         try:
             raw = empty_array(value) if isinstance(value, Mapping) else np.asarray(numbers(value))
@@ -243,43 +248,45 @@ def _integer(key: str, value: Any) -> int:
 
 
 def as_text(case: Subject, **record: str) -> str:
-    """The case as JSON that :func:`load` reads back to the same floats.
+    """Return the case as JSON that :func:`load` reads back to the same floats.
 
     Args:
+        case: the case.
         record: ``case_of`` (the statement) and ``claim``, for a failing case.
     """
-    if isinstance(case, AttentionCall):
-        return text_of(case, **record)
     if not isinstance(case, Case):
+        own = format_of(case)
+        if own is not None:
+            return own.write(case, **record)
         said = {key: value for key, value in record.items() if value}
         return _lines_of(said | {KIND: case.kind, **case.named_values()})
     queried = case.queried or case.sequence
     problem, dataset = case.problem, queried or case.dataset
-    held: dict[str, Any] = {key: value for key, value in record.items() if value}
-    held["loss"] = problem.loss.name
+    contents: dict[str, Any] = {key: value for key, value in record.items() if value}
+    contents["loss"] = problem.loss.name
     if dataset is not None:
-        held |= {"X": dataset.X, "Y": dataset.Y, "v": dataset.v}
+        contents |= {"X": dataset.X, "Y": dataset.Y, "v": dataset.v}
         if isinstance(dataset, Dataset):
-            held |= {} if dataset.W is None else {"W": dataset.W}
+            contents |= {} if dataset.W is None else {"W": dataset.W}
         else:
-            held["queries"] = dataset.queries
+            contents["queries"] = dataset.queries
         if isinstance(dataset, SequenceDataset) and not dataset.mask.all():
-            held["mask"] = dataset.mask.astype(np.int64)
+            contents["mask"] = dataset.mask.astype(np.int64)
     made = None if dataset is None else dataset.problem
     if made is None or not (np.array_equal(made.keys, problem.keys) and np.array_equal(made.scores, problem.scores)):
-        held |= {"keys": problem.keys, "scores": problem.scores}
+        contents |= {"keys": problem.keys, "scores": problem.scores}
     if case.alpha is not None:
-        held["alpha"] = case.alpha
+        contents["alpha"] = case.alpha
     if case.start is not None:
-        held |= {"start": case.start} if queried is None else {"W0": case.start.reshape(queried.shape)}
+        contents |= {"start": case.start} if queried is None else {"W0": case.start.reshape(queried.shape)}
     if case.arrays:
-        held["arrays"] = {name: written_array(np.asarray(x, dtype=np.float64)) for name, x in case.arrays.items()}
-    held |= {"seed": case.seed, "name": case.name}
-    return _lines_of(held)
+        contents["arrays"] = {name: written_array(np.asarray(x, dtype=np.float64)) for name, x in case.arrays.items()}
+    contents |= {"seed": case.seed, "name": case.name}
+    return _lines_of(contents)
 
 
 def attention_case(given: Given) -> Case:
-    """The data, where only keys and scores will do.
+    """Return the data, where only keys and scores are accepted.
 
     Raises:
         InvalidInput: they are something else.
@@ -289,6 +296,6 @@ def attention_case(given: Given) -> Case:
     return given.case
 
 
-def _lines_of(held: Mapping[str, Any]) -> str:
+def _lines_of(contents: Mapping[str, Any]) -> str:
     # One line per name: short enough to read, and stable to compare.
-    return "{\n" + ",\n".join(f"  {to_json(key)}: {to_json(value)}" for key, value in held.items()) + "\n}\n"
+    return "{\n" + ",\n".join(f"  {to_json(key)}: {to_json(value)}" for key, value in contents.items()) + "\n}\n"

@@ -1,9 +1,8 @@
-"""The doors of the house, under a name that no file of a user's has: the command, the pytest plugin, and their
-doorkeeper.
+"""Entry points, under a name that no file of a user's has: the command, the pytest plugin, and a check before both.
 
 Python looks in the working directory before it looks among installed packages, so that a user's ``generators.py``
-takes the place of ours. What is imported first therefore lies here, and looks for such a file before it imports
-anything else.
+takes the place of ours. The modules that are imported first therefore lie here, and look for such a file before they
+import anything else.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from typing import Any
 
 
 def parametrize_with_statements(kernel: str | Callable[..., Any], **wanted: Any) -> Any:
-    """Make a test with an argument ``check`` one test for each statement that the kernel is asked for.
+    """Turn a test with an argument ``check`` into one test for each statement that the kernel is asked for.
 
-    What it declares no parameter for is not among them. A kernel given as MODULE:CALLABLE is imported when tests are
-    collected, in pytest's own process.
+    Statements that need a parameter that the kernel does not declare are left out. A kernel given as MODULE:CALLABLE
+    is imported when tests are collected, in pytest's own process.
 
     Args:
         kernel: a callable on torch tensors, or MODULE:CALLABLE.

@@ -1,4 +1,4 @@
-"""Whether somebody's file takes the place of one of our packages."""
+"""Detection of a user's file that takes the place of one of our packages."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 
 PACKAGES = ("theorems", "attention_conformance", "generators", "reference_attention")
 HOME = Path(__file__).resolve().parents[1]
-"""The folder of all our packages: of the checkout, or of what is installed."""
+"""The folder of all our packages: of the checkout, or of the installation."""
 
 
 def shadowing_warning(*, anew: bool = False) -> str:
-    """A sentence that names a file imported in place of one of our packages and what to do; empty if there is none.
+    """Return a sentence that names a file imported in place of one of our packages and what to do; empty if none is.
 
     Args:
-        anew: what another process with this ``sys.path`` would import, whatever is imported here already.
+        anew: whether to look at what another process with this ``sys.path`` would import, whatever is imported here.
     """
     for name in PACKAGES:
         origin = _origin(name, anew)
@@ -27,9 +27,9 @@ def shadowing_warning(*, anew: bool = False) -> str:
 
 
 def _origin(name: str, anew: bool) -> str | None:
-    """The file that ``import name`` runs; None for a folder without ``__init__.py``, which hides nothing."""
+    """Return the file that ``import name`` runs; None for a folder without ``__init__.py``, which hides nothing."""
     if not anew and name in sys.modules:
         return getattr(sys.modules[name], "__file__", None)
     # importlib.util.find_spec would look at sys.modules first.
-    found = (finder.find_spec(name, None) for finder in sys.meta_path if hasattr(finder, "find_spec"))
-    return next((spec.origin for spec in found if spec is not None), None)
+    specs = (finder.find_spec(name, None) for finder in sys.meta_path if hasattr(finder, "find_spec"))
+    return next((spec.origin for spec in specs if spec is not None), None)

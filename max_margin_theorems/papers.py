@@ -3,9 +3,9 @@
     [project.entry-points."max_margin_theorems.papers"]
     a-paper = "a_paper:PAPER"
 
-What it refers to is a :class:`Paper`, which says by name where statements, faults and the rest stand, so that to look
-it up costs nothing: a room is imported when something is asked of it. Once installed it is trusted as whatever is
-installed is; a file of a user's is not (:mod:`theorems.run.sandbox`).
+The entry point refers to a :class:`Paper`, which names the places of statements, faults and the rest, so that a look-up
+costs nothing: a room is imported when something is asked of it. An installed paper is trusted like any installed
+package; a user's file is not (:mod:`theorems.run.sandbox`).
 
 A package that cannot be used is an error and not left out: a run of all statements would miss some, and say nothing.
 """
@@ -30,27 +30,32 @@ from reference_attention.errors import InvalidInput
 GROUP = "max_margin_theorems.papers"
 OURS = "max-margin-theorems"
 CHECKOUT = Path(__file__).resolve().parents[1] / "pyproject.toml"
-"""In a checkout; beside an installed package there is none."""
+"""The project file of a checkout; beside an installed package there is none."""
 
 
 @dataclass(frozen=True)
 class Paper:
-    """Where the parts of a paper stand. Rooms are modules, or packages of which every module is read.
+    """Places of the parts of a paper. Rooms are modules, or packages of which every module is read.
 
     Attributes:
-        title: of the paper.
+        title: the title of the paper.
         source: where it is published.
-        statements: the room of its statements. Those that its docstring names in backticks come in that order.
+        statements: the room of its statements. Modules that its docstring names in backticks come in that order.
         without: the room of its statements without one of their assumptions (``@weaken``).
         faults: the room of its planted faults.
+        figures: the room of its figures, each in the tuple ``FIGURES`` of a module.
+        limits: ``module:NAME`` of a mapping from ids to functions that return the curve beside its limit (a
+            :class:`~theorems.figures.limit.Limit`) that reports draw.
+        gaps: ``module:NAME`` of a mapping from ids to functions that prove how near the margin of a run is to the
+            largest one (:mod:`theorems.benchmark.gap`), for ``theorems bench``.
         data: ``module:NAME`` of a mapping from names, for ``--data``, to functions that make the case.
         definitions: ``module:NAME`` of a mapping from ids to definitions.
         after: names of papers that come before it: it may use their statements.
-        prefix: what its ids begin with, left out in the headings of narrow columns.
+        prefix: the beginning of its ids, left out in the headings of narrow columns.
         explained: beginnings of the ids of statements that ``theorems explain`` looks at; none leaves out all.
         recorded: the folder with the counterexamples that ``theorems hunt --record`` wrote, and ``power.md`` as
             ``theorems power --markdown`` prints it.
-        name: of the entry point.
+        name: the name of the entry point.
         package: name and version of the package that brought it; empty for this one.
     """
 
@@ -59,6 +64,9 @@ class Paper:
     statements: str
     without: str = ""
     faults: str = ""
+    figures: str = ""
+    limits: str = ""
+    gaps: str = ""
     data: str = ""
     definitions: str = ""
     after: tuple[str, ...] = ()
@@ -70,39 +78,44 @@ class Paper:
 
     @property
     def place(self) -> str:
-        """Who has it, for a sentence that names two of them."""
+        """Return the package that brought it, for a sentence that names two of them."""
         return f"the package {self.package}" if self.package else "this suite"
 
     @property
     def top(self) -> str:
-        """The package that its statements stand in."""
+        """Return the package that its statements stand in."""
         return self.statements.partition(".")[0]
 
     def modules(self, room: str) -> Iterator[ModuleType]:
-        """Every module of one of its rooms, imported; none of a room that it has not.
+        """Import and yield every module of one of its rooms; none of a room that it has not.
 
         Raises:
             InvalidInput: one of them cannot be imported, in a package that is not ours.
         """
         with self.blame():
-            yield from modules_of(room) if room else ()
+            yield from modules_of(room, self._apart(room)) if room else ()
+
+    def _apart(self, room: str) -> tuple[str, ...]:
+        """Return its rooms that lie within that room and are read apart."""
+        rooms = (self.statements, self.without, self.faults, self.figures)
+        return tuple(other for other in rooms if other.startswith(f"{room}."))
 
     def mapping_at(self, place: str) -> Mapping[str, Any]:
-        """The mapping at ``module:NAME``; empty where there is none.
+        """Return the mapping at ``module:NAME``; empty where there is none.
 
         Raises:
             InvalidInput: as :meth:`modules`.
         """
         module, _, name = place.partition(":")
         with self.blame():
-            found = getattr(importlib.import_module(module), name) if place else {}
-            if not isinstance(found, Mapping):
-                raise TypeError(f"{place} is a {type(found).__name__}, not a mapping")
-            return found
+            mapping = getattr(importlib.import_module(module), name) if place else {}
+            if not isinstance(mapping, Mapping):
+                raise TypeError(f"{place} is a {type(mapping).__name__}, not a mapping")
+            return mapping
 
     @contextmanager
     def blame(self) -> Iterator[None]:
-        """What goes wrong inside is said of the package, in a sentence; of our own it stays as it is.
+        """Turn errors within the block into a sentence that names the package, unless it is our own.
 
         Raises:
             InvalidInput: something went wrong in a package that is not ours.
@@ -116,71 +129,77 @@ class Paper:
 
 
 class _BrokenPaper(InvalidInput):
-    """Says which package is to be corrected, once."""
+    """An error that says which package is to be corrected, once."""
 
     def __init__(self, name: str, package: str, error: BaseException) -> None:
-        said = " ".join(str(error).split()) or "no message"
+        message = " ".join(str(error).split()) or "no message"
         kind = "" if isinstance(error, InvalidInput) else f"{type(error).__name__}: "
         super().__init__(
-            f"the paper {name!r} of the package {package} cannot be used ({kind}{said.rstrip('.')}); correct the"
+            f"the paper {name!r} of the package {package} cannot be used ({kind}{message.rstrip('.')}); correct the"
             f" package, or uninstall it with pip uninstall {package.partition(' ')[0]}."
         )
 
 
-def modules_of(room: str) -> Iterator[ModuleType]:
-    """A module; of a package every module in it and in the packages in it, imported."""
+def modules_of(room: str, apart: tuple[str, ...] = ()) -> Iterator[ModuleType]:
+    """Import and yield a module; for a package every module in it and in the packages in it.
+
+    Args:
+        room: the module or package.
+        apart: packages and modules within it that are left out.
+    """
     top = importlib.import_module(room)
     if not hasattr(top, "__path__"):
         yield top
         return
-    for found in pkgutil.walk_packages(top.__path__, f"{room}."):
-        yield importlib.import_module(found.name)
+    for module in pkgutil.walk_packages(top.__path__, f"{room}."):
+        if not f"{module.name}.".startswith(tuple(f"{name}." for name in apart)):
+            yield importlib.import_module(module.name)
 
 
 @cache
 def papers() -> tuple[Paper, ...]:
-    """Every paper that is installed: ours, then those of other packages by name, each after those that it is to follow.
+    """Return every paper that is installed: ours, then other packages' by name, each after those that it is to follow.
 
     Raises:
         InvalidInput: an entry point that leads to no paper, two of one name, or none of ours.
     """
-    found: dict[str, Paper] = {}
-    for entry, package in sorted(_entries(), key=lambda one: (bool(one[1]), one[0].name)):
+    by_name: dict[str, Paper] = {}
+    for entry, package in sorted(entries(GROUP), key=lambda pair: (bool(pair[1]), pair[0].name)):
         made = _load(entry, package)
-        if entry.name in found:
-            both = f"{found[entry.name].place} and {made.place}"
+        if entry.name in by_name:
+            both = f"{by_name[entry.name].place} and {made.place}"
             raise InvalidInput(f"papers: {both} have a paper {entry.name!r}; uninstall one of them.")
-        found[entry.name] = made
-    if not any(not one.package for one in found.values()):
+        by_name[entry.name] = made
+    if not any(not paper.package for paper in by_name.values()):
         raise InvalidInput(f"papers: the installed {OURS} declares none of its own; install it anew with pip.")
     ordered: dict[str, Paper] = {}
-    while len(ordered) < len(found):
-        rest = [one for name, one in found.items() if name not in ordered]
-        free = [one for one in rest if not {*one.after} & {each.name for each in rest}]
+    while len(ordered) < len(by_name):
+        rest = [paper for name, paper in by_name.items() if name not in ordered]
+        free = [paper for paper in rest if not {*paper.after} & {other.name for other in rest}]
         first = (free or rest)[0]
         ordered[first.name] = first
     return tuple(ordered.values())
 
 
 def paper_at(module: str) -> Paper | None:
-    """The paper whose statements stand in that module, or in modules around it; None elsewhere."""
-    return next((one for one in papers() if f"{module}.".startswith(f"{one.statements}.")), None)
+    """Return the paper whose statements stand in that module, or in modules around it; None elsewhere."""
+    return next((paper for paper in papers() if f"{module}.".startswith(f"{paper.statements}.")), None)
 
 
-def _entries() -> list[tuple[EntryPoint, str]]:
-    """Entry points, each with name and version of its package, empty for this one.
+def entries(group: str) -> list[tuple[EntryPoint, str]]:
+    """Return the entry points of a group, each with name and version of its package, empty for this one.
 
     A checkout goes by its pyproject.toml, of which installed metadata are a copy made by pip: they are as old as the
     last install, and absent where a checkout is run as it is.
     """
-    installed = [(one, _package_of(one)) for one in entry_points(group=GROUP)]
+    installed = [(entry, _package_of(entry)) for entry in entry_points(group=group)]
     if not CHECKOUT.is_file():
         return installed
-    held = tomllib.loads(CHECKOUT.read_text(encoding="utf-8"))["project"]
-    if held["name"] != OURS:
+    project = tomllib.loads(CHECKOUT.read_text(encoding="utf-8"))["project"]
+    if project["name"] != OURS:
         return installed
-    own = held["entry-points"][GROUP]
-    return [*((EntryPoint(name, place, GROUP), "") for name, place in own.items()), *(e for e in installed if e[1])]
+    own = project["entry-points"].get(group, {})
+    return [*((EntryPoint(name, place, group), "") for name, place in own.items()), *(e for e in installed if e[1])]
 
 
 def _package_of(entry: EntryPoint) -> str:
@@ -192,34 +211,34 @@ def _package_of(entry: EntryPoint) -> str:
 
 def _load(entry: EntryPoint, package: str) -> Paper:
     with Paper("", "", "", name=entry.name, package=package).blame():
-        found = importlib.import_module(entry.module)
-        made = getattr(found, entry.attr, None)
-        if not isinstance(made, Paper):
+        module = importlib.import_module(entry.module)
+        value = getattr(module, entry.attr, None)
+        if not isinstance(value, Paper):
             # The file may be a user's own, which hides the package.
-            raise TypeError(f"{entry.attr} of {found.__file__} is no Paper")
-        return replace(made, name=entry.name, package=package)
+            raise TypeError(f"{entry.attr} of {module.__file__} is no Paper")
+        return replace(value, name=entry.name, package=package)
 
 
 def named_data() -> dict[str, Callable[[], Any]]:
-    """What papers of other packages have for ``--data``, by name.
+    """Return the named data that papers of other packages have for ``--data``, by name.
 
     Raises:
         InvalidInput: two of them have the same name.
     """
-    found: dict[str, Callable[[], Any]] = {}
+    by_name: dict[str, Callable[[], Any]] = {}
     by: dict[str, Paper] = {}
     for paper in papers():
         for name, build in paper.mapping_at(paper.data).items():
             check_only(name, "data", by, paper)
-            found[name] = build
-    return found
+            by_name[name] = build
+    return by_name
 
 
 def check_only(name: str, what: str, by: dict[str, Paper], paper: Paper) -> None:
     """Note that the paper has something of that name.
 
     Raises:
-        InvalidInput: another one has it.
+        InvalidInput: another paper has it.
     """
     if name in by and by[name] != paper:
         both = f"{by[name].place} and {paper.place}"
@@ -228,13 +247,13 @@ def check_only(name: str, what: str, by: dict[str, Paper], paper: Paper) -> None
 
 
 def folders_of(top: str) -> list[Path]:
-    """Where a package lies, without importing it; nowhere if it is a module, or not there."""
-    found = importlib.util.find_spec(top)
-    return [Path(one) for one in (found.submodule_search_locations or ())] if found else []
+    """Return where a package lies, without importing it; nowhere if it is a module, or not there."""
+    spec = importlib.util.find_spec(top)
+    return [Path(folder) for folder in (spec.submodule_search_locations or ())] if spec else []
 
 
 def import_kinds() -> None:
-    """Import what may define kinds of data (:mod:`generators.subject`)."""
+    """Import the modules that may define kinds of data (:mod:`generators.subject`)."""
     for paper in papers():
         for _ in paper.modules(paper.statements):
             pass

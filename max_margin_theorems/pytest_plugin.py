@@ -36,7 +36,7 @@ _OPTIONS = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--max-margin-attention`` and so on; in the configuration file ``max_margin_attention``."""
+    """Add the options ``--max-margin-attention`` and so on; in the configuration file ``max_margin_attention``."""
     group = parser.getgroup("max-margin theorems")
     for name, (metavar, text) in _OPTIONS.items():
         group.addoption(f"--max-margin-{name}", metavar=metavar, default=None, help=text)
@@ -44,12 +44,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The mark that the decorator sets is known."""
+    """Register the mark that the decorator sets."""
     config.addinivalue_line("markers", f"{MARK}(kernel, …): as max_margin_theorems.parametrize_with_statements sets it")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One test per statement for whoever asks for ``max_margin_theorem``; and for the decorator."""
+    """Make one test per statement for whoever asks for ``max_margin_theorem``; and for the decorator."""
     for mark in metafunc.definition.iter_markers(MARK):
         metafunc.parametrize("check", _items(metafunc.config, *mark.args, **mark.kwargs))
     # Where a package is hidden the fixture says so, for the tests that use it; collecting must not fail for the others.
@@ -68,13 +68,13 @@ def max_margin_theorems(request: pytest.FixtureRequest) -> Check:
 
 @pytest.fixture
 def max_margin_theorem(request: pytest.FixtureRequest) -> Check:
-    """The same for one statement; the test runs once for each."""
+    """Check one statement as ``max_margin_theorems`` does; the test runs once for each."""
     _nothing_hidden()
     return partial(_check_one, request.config, request.param)
 
 
 def _items(config: pytest.Config, kernel: Any, **wanted: Any) -> list[Any]:
-    """A check of each statement that the kernel is asked for; one that fails if it is no kernel."""
+    """Return a check of each statement that the kernel is asked for; one check that fails if it is no kernel."""
     ids = wanted.pop("statements", None)
     try:
         _not_hidden()
@@ -85,14 +85,14 @@ def _items(config: pytest.Config, kernel: Any, **wanted: Any) -> list[Any]:
         except InvalidInput as error:  # no torch
             raise AssertionError(str(error)) from None
         dtype = wanted.pop("dtype", None) or _option(config, "dtype")
-        found, asked = load_with_statements(kernel, dtype)
+        attention, asked = load_with_statements(kernel, dtype)
     except AssertionError as error:
         return [pytest.param(partial(pytest.fail, str(error), pytrace=False), id="no-kernel")]
-    return [pytest.param(partial(_check, config, found, statements=[id], **wanted), id=id) for id in ids or asked]
+    return [pytest.param(partial(_check, config, attention, statements=[id], **wanted), id=id) for id in ids or asked]
 
 
 def _check_one(config: pytest.Config, id: str, kernel: Any = None, **wanted: Any) -> Any:
-    """A statement that is not about such a kernel is skipped."""
+    """Check one statement; skip the test if the statement is not about such a kernel."""
     __tracebackhide__ = True
     try:
         return _check(config, kernel, statements=[id], **wanted)
@@ -103,21 +103,21 @@ def _check_one(config: pytest.Config, id: str, kernel: Any = None, **wanted: Any
 
 
 def _nothing_hidden() -> None:
-    said = shadowing_warning()
-    if said:
-        pytest.fail(said, pytrace=False)
+    warning = shadowing_warning()
+    if warning:
+        pytest.fail(warning, pytrace=False)
 
 
 def _not_hidden() -> None:
-    said = shadowing_warning()
-    if said:
-        raise AssertionError(said)
+    warning = shadowing_warning()
+    if warning:
+        raise AssertionError(warning)
 
 
 def _check(config: pytest.Config, kernel: Any = None, **wanted: Any) -> Any:
     __tracebackhide__ = True
-    given = kernel if kernel is not None else _option(config, "attention")
-    if given is None:
+    chosen = kernel if kernel is not None else _option(config, "attention")
+    if chosen is None:
         raise pytest.UsageError("give the fixture a kernel, or pytest --max-margin-attention MODULE:CALLABLE")
     for name in ("examples", "seed"):
         number = _option(config, name)
@@ -130,11 +130,11 @@ def _check(config: pytest.Config, kernel: Any = None, **wanted: Any) -> Any:
         from attention_conformance.kernel.check import assert_kernel
     except InvalidInput as error:  # no torch
         pytest.fail(str(error), pytrace=False)
-    return assert_kernel(given, **wanted)
+    return assert_kernel(chosen, **wanted)
 
 
 def _option(config: pytest.Config, name: str) -> str | None:
-    """From the command line, else from the configuration file, else nothing."""
+    """Return an option from the command line, else from the configuration file, else nothing."""
     value = config.getoption(f"--max-margin-{name}") or config.getini(f"max_margin_{name}")
     return str(value) if value else None
 

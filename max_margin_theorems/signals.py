@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: a command that is asked to stop keeps what is finished, and says no word of Python's.
+"""Ctrl-C, SIGTERM and SIGHUP: a command that is asked to stop keeps what is finished, and prints no traceback.
 
 Before there is anything to keep it ends at once, within an import too. Afterwards the request is noted, for the loop
 that hands out the work to find; only within :func:`interruptible` is it raised, as KeyboardInterrupt. Where nobody
@@ -27,34 +27,34 @@ _since = 0.0
 
 
 def listen() -> None:
-    """Hear the signals from now on, but for those that the caller has had ignored (``nohup``, a job in the background).
+    """Handle the signals from now on, except those that the caller ignores (``nohup``, a job in the background).
 
-    Main thread only.
+    This works in the main thread only.
     """
-    for one in SIGNALS:
-        if signal.getsignal(one) is not signal.SIG_IGN:
-            signal.signal(one, _on_signal)
+    for number in SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _on_signal)
 
 
 def keep() -> None:
-    """There is something to keep from now on."""
+    """Note that there is something to keep from now on."""
     global _keeping
     _keeping = True
 
 
 def signal_received() -> bool:
-    """Whether a signal has been noted."""
+    """Return whether a signal has been noted."""
     return bool(_asked)
 
 
 def exit_code() -> int:
-    """130 after Ctrl-C, 143 after another signal, 0 after none."""
+    """Return 130 after Ctrl-C, 143 after another signal, 0 after none."""
     return _code(_asked) if _asked else 0
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Within it a signal, also one noted before, raises KeyboardInterrupt: for work in this process."""
+    """Raise KeyboardInterrupt within the block at a signal, also at one noted before: for work in this process."""
     global _raising, _interruptible
     keep()
     _raising = _interruptible = True
@@ -67,7 +67,7 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def shield_from_signals() -> Iterator[None]:
-    """Within :func:`interruptible`, something that must be done whole; the signal is raised at its end.
+    """Finish the block as a whole within :func:`interruptible`; a signal is raised at its end.
 
     It is raised there again if it has been raised before: Python drops an exception within a callback of its garbage
     collector, or a finalizer.
@@ -84,7 +84,7 @@ def shield_from_signals() -> Iterator[None]:
 
 @contextmanager
 def hold_signals_back() -> Iterator[None]:
-    """Hold the signals back; processes that are started within it never hear them. None is lost."""
+    """Hold the signals back; processes that are started within the block never hear them. None is lost."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

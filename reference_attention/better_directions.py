@@ -1,7 +1,7 @@
-"""The constructions in the proof of Theorem 4: for a direction that is not locally optimal, one that beats it; exact.
+"""The constructions in the proof of Theorem 4: for a direction that is not locally optimal, a better direction; exact.
 
-Everything is over the rationals, so that what the proof promises of a construction (its tokens, its margin, its
-neighbours, its place in the cone) can be checked without a tolerance.
+All computations are over the rationals, so the properties that the proof promises of a construction (its tokens, its
+margin, its neighbours, its place in the cone) can be checked without a tolerance.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.5.2, cases (A1), (A2) and (B).
 """
@@ -18,105 +18,106 @@ from reference_attention.directions import Direction, exact_direction, within_co
 from reference_attention.exact import inner, rational, to_float
 
 HALVINGS = 200
-"""A perturbation is halved until it lies in the cone."""
+"""Largest number of times that a perturbation is halved until it lies in the cone."""
 Row = list[fmpq]
 
 
 def tilted_direction(
-    keys: Float64[np.ndarray, "n T d"], found: Direction, p_mm: list[fmpq], mu: float
+    keys: Float64[np.ndarray, "n T d"], direction: Direction, p_mm: list[fmpq], mu: float
 ) -> Direction | None:
-    """(A1) The direction of the segment from q to p_mm that is nearest to p_mm (up to halving) within the cone.
+    """Return case (A1): the direction on the segment from q to p_mm nearest to p_mm (up to halving) within the cone.
 
     Margins are concave along the segment, and normalising a proper mixture of two unit vectors only raises them: with
-    θ(q) < Θ the margin exceeds θ(q). None if even the smallest tilt leaves the cone.
+    θ(q) < Θ the margin exceeds θ(q). The result is None if even the smallest tilt leaves the cone.
     """
     # Powers of two that bring q and p_mm to comparable length; the mixture is then (nearly) one of unit vectors.
-    length = (inner(p_mm, p_mm) / found.norm_squared) if any(x != 0 for x in p_mm) else fmpq(1)
+    length = (inner(p_mm, p_mm) / direction.norm_squared) if any(x != 0 for x in p_mm) else fmpq(1)
     scale = rational(2.0 ** round(float(np.log2(to_float(length))) / 2))
 
     def candidates() -> Iterator[list[fmpq]]:
         yield p_mm
         share = fmpq(1)
         for _ in range(HALVINGS):
-            yield [scale * a + share * b for a, b in zip(found.vector, p_mm, strict=True)]
+            yield [scale * a + share * b for a, b in zip(direction.vector, p_mm, strict=True)]
             share /= 2
 
-    return _first_within(keys, found, candidates(), mu)
+    return _first_within(keys, direction, candidates(), mu)
 
 
 def leaving_only_higher(
     keys: Float64[np.ndarray, "n T d"],
-    found: Direction,
+    direction: Direction,
     scores: Float64[np.ndarray, "n T"],
     alpha: Int64[np.ndarray, "n"],
     mu: float,
 ) -> Direction | None:
-    """(A2) q + τ w, w = −M⁺ 1_{N⁺} for the rows M of all directional neighbours, N⁺ those of higher score.
+    """Return case (A2): q + τ w with w = −M⁺ 1_{N⁺}, M the rows of all neighbours, N⁺ the neighbours of higher score.
 
-    M w = −1 on N⁺ and 0 on the other neighbours (M has full row rank), so for small τ exactly N⁺ attains the smallest
-    margin, θ‖q‖ − τ. τ is half of what keeps every other token further away and the margin positive; then halved until
-    the direction lies in the cone. With N⁺ = all neighbours it is q itself.
+    The neighbours are the directional neighbours of q. M w = −1 on N⁺ and 0 on the other neighbours (M has full row
+    rank), so for small τ exactly N⁺ attains the smallest margin, θ‖q‖ − τ. τ starts at half of the value up to which
+    every other token stays further away and the margin stays positive; then it is halved until the direction lies in
+    the cone. If N⁺ contains all neighbours, the result is q itself.
     """
     own = np.take_along_axis(scores, alpha[:, None], axis=1)
-    near, above = found.neighbours, scores > own
+    near, above = direction.neighbours, scores > own
     if not (near & ~above).any():
-        return found
-    theta = found.least
+        return direction
+    theta = direction.least
     w = _least_norm_preimage(_rows(keys, alpha, near), [fmpq(-int(above[i, t])) for i, t in np.argwhere(near)])
     if w is None or theta is None:
         return None
     most = theta / 2
-    for i, t in np.argwhere(~near & ~found.selected).tolist():
-        # found.exact + τ row·w > θ − τ.
+    for i, t in np.argwhere(~near & ~direction.selected).tolist():
+        # direction.exact + τ row·w > θ − τ.
         speed = inner(_row(keys, alpha, i, t), w) + 1
         if speed < 0:
-            most = min(most, (found.exact[i][t] - theta) / -speed / 2)
-    return _perturbed_direction(keys, found, w, most, mu)
+            most = min(most, (direction.exact[i][t] - theta) / -speed / 2)
+    return _perturbed_direction(keys, direction, w, most, mu)
 
 
 def selecting_best(
-    keys: Float64[np.ndarray, "n T d"], found: Direction, alpha: Int64[np.ndarray, "n"], mu: float
+    keys: Float64[np.ndarray, "n T d"], direction: Direction, alpha: Int64[np.ndarray, "n"], mu: float
 ) -> Direction | None:
-    """(B) q + τ w, w = M⁺ 1 for the rows M = k_iα_i − k_it of the tokens that tie with the best one, α_i.
+    """Return case (B): q + τ w, w = M⁺ 1 for the rows M = k_iα_i − k_it of the tokens that tie with the best token α_i.
 
-    M q = 0 and M w = 1: the ties get margin τ, all other tokens keep most of theirs. τ is half of the value at which
-    some other token comes as near; then halved until the direction lies in the cone.
+    M q = 0 and M w = 1: the ties get margin τ, and all other tokens keep most of their margins. τ starts at half of the
+    value at which some other token comes as near; then it is halved until the direction lies in the cone.
     """
-    others = found.selected & (np.arange(keys.shape[1]) != alpha[:, None])
+    others = direction.selected & (np.arange(keys.shape[1]) != alpha[:, None])
     w = _least_norm_preimage(_rows(keys, alpha, others), [fmpq(1)] * int(others.sum()))
     if w is None:
         return None
-    most = rational(2.0 ** round(float(np.log2(found.norm))))
-    for i, t in np.argwhere(~found.selected).tolist():
-        # found.exact + τ row·w > τ.
+    most = rational(2.0 ** round(float(np.log2(direction.norm))))
+    for i, t in np.argwhere(~direction.selected).tolist():
+        # direction.exact + τ row·w > τ.
         speed = 1 - inner(_row(keys, alpha, i, t), w)
         if speed > 0:
-            most = min(most, found.exact[i][t] / speed / 2)
-    return _perturbed_direction(keys, found, w, most, mu)
+            most = min(most, direction.exact[i][t] / speed / 2)
+    return _perturbed_direction(keys, direction, w, most, mu)
 
 
 def _perturbed_direction(
-    keys: Float64[np.ndarray, "n T d"], found: Direction, w: Row, most: fmpq, mu: float
+    keys: Float64[np.ndarray, "n T d"], direction: Direction, w: Row, most: fmpq, mu: float
 ) -> Direction | None:
     def candidates() -> Iterator[list[fmpq]]:
         step = most
         for _ in range(HALVINGS):
-            yield [a + step * b for a, b in zip(found.vector, w, strict=True)]
+            yield [a + step * b for a, b in zip(direction.vector, w, strict=True)]
             step /= 2
 
-    return _first_within(keys, found, candidates(), mu)
+    return _first_within(keys, direction, candidates(), mu)
 
 
 def _first_within(
-    keys: Float64[np.ndarray, "n T d"], found: Direction, tries: Iterator[list[fmpq]], mu: float
+    keys: Float64[np.ndarray, "n T d"], direction: Direction, tries: Iterator[list[fmpq]], mu: float
 ) -> Direction | None:
-    inside: Callable[[list[fmpq]], bool] = lambda x: within_cone(x, found.vector, mu)  # noqa: E731
+    inside: Callable[[list[fmpq]], bool] = lambda x: within_cone(x, direction.vector, mu)  # noqa: E731
     best = next((x for x in tries if inside(x)), None)
     return None if best is None else exact_direction(keys, best)
 
 
 def _row(keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"], i: int, t: int) -> Row:
-    """k_iα_i − k_it, exactly."""
+    """Return k_iα_i − k_it, exactly."""
     return [rational(a) - rational(b) for a, b in zip(keys[i, alpha[i]].tolist(), keys[i, t].tolist(), strict=True)]
 
 
@@ -127,7 +128,7 @@ def _rows(
 
 
 def _least_norm_preimage(rows: list[Row], values: list[fmpq]) -> Row | None:
-    """M⁺ values = Mᵀ(M Mᵀ)⁻¹ values for M of full row rank; None if it is not."""
+    """Return M⁺ values = Mᵀ(M Mᵀ)⁻¹ values for M of full row rank; None if the rank of M is not full."""
     matrix = fmpq_mat(len(rows), len(rows[0]), [x for row in rows for x in row])
     try:
         solved = (matrix * matrix.transpose()).solve(fmpq_mat(len(values), 1, values))

@@ -1,8 +1,8 @@
-"""Directions in which a prompt grows: what they select, by which margin, and against which tokens; exact.
+"""Directions in which a prompt grows: which tokens they select, by which margin, and against which neighbours; exact.
 
-Definition 3 speaks of a unit vector q, which floats rarely are. Selected tokens, directional neighbours and
-neighbour-optimality do not depend on the length of q; margins of two directions are compared through their squares.
-So everything is decided over the rationals that the floats are.
+Definition 3 speaks of a unit vector q, and vectors of floats rarely have length one. Selected tokens, directional
+neighbours and neighbour-optimality do not depend on the length of q; margins of two directions are compared through
+their squares. So everything is decided over the rationals that the floats represent.
 
 Source: *Max-Margin Token Selection in Attention Mechanism*, Definition 3.
 """
@@ -26,16 +26,16 @@ from reference_attention.problem import checked_array
 
 @dataclass(frozen=True, eq=False)
 class Direction:
-    """What p = R q/‖q‖ selects as R → ∞.
+    """The tokens that p = R q/‖q‖ selects as R → ∞, and their margins.
 
     Attributes:
         q: the direction, of any length, shape (d,); rounded once per entry where ``vector`` is no float vector.
-        vector: the same exactly, d rationals.
+        vector: q exactly, d rationals.
         selected: S_i(q) = argmax_t k_it·q, ties included, shape (n, T).
         exact: max_u k_iu·q − k_it·q, n lists of T rationals, zero at selected tokens.
-        least: the smallest of them over t ∉ S_i(q) and all inputs, which is ‖q‖ θ(q); None when every token of every
-            input is selected (the minimum over nothing).
-        neighbours: the directional neighbours, the (i, t) attaining it, shape (n, T).
+        least: the smallest entry of ``exact`` over t ∉ S_i(q) and all inputs, which is ‖q‖ θ(q); None when every token
+            of every input is selected (the minimum of an empty set).
+        neighbours: the directional neighbours, the (i, t) that attain ``least``, shape (n, T).
     """
 
     q: Float64[np.ndarray, "d"]
@@ -47,48 +47,48 @@ class Direction:
 
     @cached_property
     def norm_squared(self) -> fmpq:
-        """‖q‖²."""
+        """Return ‖q‖²."""
         return inner(self.vector, self.vector)
 
     @cached_property
     def norm(self) -> float:
-        """‖q‖, to one unit in the last place."""
+        """Return ‖q‖, to one unit in the last place."""
         return math.sqrt(to_float(self.norm_squared))
 
     @property
     def unit(self) -> Float64[np.ndarray, "d"]:
-        """q/‖q‖, shape (d,)."""
+        """Return q/‖q‖, shape (d,)."""
         return np.asarray(self.q / self.norm)
 
     @property
     def margin(self) -> float:
-        """The directional margin θ(q), +inf when every token is selected; to two units in the last place."""
+        """Return the directional margin θ(q), +inf when every token is selected; to two units in the last place."""
         return math.inf if self.least is None else to_float(self.least) / self.norm
 
     @cached_property
     def margins(self) -> Float64[np.ndarray, "n T"]:
-        """(k_iα_i − k_it)·q/‖q‖ for α_i ∈ S_i(q), each to two units in the last place, shape (n, T)."""
+        """Return (k_iα_i − k_it)·q/‖q‖ for α_i ∈ S_i(q), each to two units in the last place, shape (n, T)."""
         return np.asarray(np.array([[to_float(x) for x in row] for row in self.exact]) / self.norm)
 
     @property
     def unique(self) -> bool:
-        """Whether one token is selected in every input."""
+        """Return whether exactly one token is selected in every input."""
         return bool((self.selected.sum(axis=1) == 1).all())
 
     @property
     def tied_inputs(self) -> Int64[np.ndarray, "k"]:
-        """The inputs in which several tokens are selected."""
+        """Return the inputs in which several tokens are selected."""
         return np.asarray(np.flatnonzero(self.selected.sum(axis=1) > 1), dtype=np.int64)
 
     tied = FormerName("tied_inputs")
 
     def best(self, scores: Float64[np.ndarray, "n T"]) -> Int64[np.ndarray, "n"]:
-        """The selected token of highest score of each input (the first one of those), shape (n,)."""
+        """Return the (first) selected token of highest score of each input, shape (n,)."""
         return np.asarray(np.argmax(np.where(self.selected, scores, -np.inf), axis=1), dtype=np.int64)
 
 
 def direction(keys: Float64[np.ndarray, "n T d"], q: Float64[np.ndarray, "e"]) -> Direction:
-    """Definition 3 of q, decided over the rationals.
+    """Return the selection of a vector q in the sense of Definition 3, decided over the rationals.
 
     Args:
         keys: shape (n, T, d).
@@ -106,22 +106,22 @@ def direction(keys: Float64[np.ndarray, "n T d"], q: Float64[np.ndarray, "e"]) -
 
 
 def exact_direction(keys: Float64[np.ndarray, "n T d"], vector: Sequence[fmpq]) -> Direction:
-    """Definition 3 of a rational vector, e.g. of p_mm or of an exact perturbation.
+    """Return the selection of a rational vector (Definition 3), e.g. of p_mm or of an exact perturbation.
 
     Raises:
-        InvalidInput: the zero vector, or one beyond the range of float64.
+        InvalidInput: the zero vector, or a vector beyond the range of float64.
     """
     if not any(x != 0 for x in vector):
         raise InvalidInput("vector: the zero vector is no direction; give a non-zero one.")
     numbers, over = fmpq_mat(len(vector), 1, list(vector)).numer_denom()
-    found = _direction_of_weights(keys, numbers, 0, to_floats(vector), tuple(vector))
-    scaled = tuple(tuple(x / over for x in row) for row in found.exact)
-    return replace(found, exact=scaled, least=None if found.least is None else found.least / over)
+    unscaled = _direction_of_weights(keys, numbers, 0, to_floats(vector), tuple(vector))
+    scaled = tuple(tuple(x / over for x in row) for row in unscaled.exact)
+    return replace(unscaled, exact=scaled, least=None if unscaled.least is None else unscaled.least / over)
 
 
 @lru_cache(maxsize=2)
 def _whole_keys(entries: bytes, shape: tuple[int, int]) -> tuple[fmpz_mat, int]:
-    """Return the keys of these bytes as integers, (n T, d), and the exponent of the power of two that they count."""
+    """Return the keys of these bytes as integers, (n T, d), and the exponent of the power of two that is their unit."""
     dyadic = Dyadic.of(np.frombuffer(entries).reshape(shape))
     return from_limbs(dyadic.limbs()), dyadic.exponent
 
@@ -152,19 +152,19 @@ def _direction_of_weights(
     )
 
 
-def not_below(found: Direction, scores: Float64[np.ndarray, "n T"]) -> list[tuple[int, int]]:
-    """The directional neighbours (i, t) that do not score strictly below every selected token of their input."""
-    lowest = np.min(np.where(found.selected, scores, np.inf), axis=1, keepdims=True)
-    return [(int(i), int(t)) for i, t in np.argwhere(found.neighbours & (scores >= lowest))]
+def not_below(direction: Direction, scores: Float64[np.ndarray, "n T"]) -> list[tuple[int, int]]:
+    """Return the directional neighbours (i, t) that do not score strictly below every selected token of their input."""
+    lowest = np.min(np.where(direction.selected, scores, np.inf), axis=1, keepdims=True)
+    return [(int(i), int(t)) for i, t in np.argwhere(direction.neighbours & (scores >= lowest))]
 
 
-def neighbour_optimal(found: Direction, scores: Float64[np.ndarray, "n T"]) -> bool:
-    """Definition 3: every directional neighbour scores strictly below its selected token(s); exact."""
-    return not not_below(found, scores)
+def neighbour_optimal(direction: Direction, scores: Float64[np.ndarray, "n T"]) -> bool:
+    """Return whether every directional neighbour scores strictly below its selected token(s) (Definition 3); exact."""
+    return not not_below(direction, scores)
 
 
 def margin_sign(first: Direction, second: Direction) -> int:
-    """The sign of θ(first) − θ(second), exact: squares of non-negative numbers are compared."""
+    """Return the sign of θ(first) − θ(second), exact: squares of non-negative numbers are compared."""
     if first.least is None or second.least is None:
         return int(first.least is None) - int(second.least is None)
     gap = first.least**2 * second.norm_squared - second.least**2 * first.norm_squared
@@ -172,12 +172,12 @@ def margin_sign(first: Direction, second: Direction) -> int:
 
 
 def margin_difference(first: Direction, second: Direction) -> float:
-    """θ(first) − θ(second), to a few units in the last place of the *difference*."""
+    """Return θ(first) − θ(second), to a few units in the last place of the *difference*."""
     return unit_difference(first.least, first, second.least, second)
 
 
 def unit_difference(a: fmpq | None, of: Direction, b: fmpq | None, to: Direction) -> float:
-    """a/‖of‖ − b/‖to‖ for a, b ≥ 0 (None is +∞), without cancellation: a² − b² over the rationals."""
+    """Return a/‖of‖ − b/‖to‖ for a, b ≥ 0 (None is +∞), without cancellation: from a² − b² over the rationals."""
     if a is None or b is None:
         return 0.0 if a is None and b is None else math.inf if a is None else -math.inf
     squares = a**2 / of.norm_squared - b**2 / to.norm_squared
@@ -185,12 +185,12 @@ def unit_difference(a: fmpq | None, of: Direction, b: fmpq | None, to: Direction
 
 
 def parallel(first: Sequence[fmpq], second: Sequence[fmpq]) -> bool:
-    """Whether first = c·second for a c > 0, exact."""
+    """Return whether first = c·second for some c > 0, exact."""
     return inner(first, second) > 0 and inner(first, second) ** 2 == inner(first, first) * inner(second, second)
 
 
 def within_cone(x: Sequence[fmpq], q: Sequence[fmpq], mu: float) -> bool:
-    """Whether cos(x, q) ≥ 1 − μ, for 0 ≤ μ ≤ 1; exact, by squares.
+    """Return whether cos(x, q) ≥ 1 − μ, for 0 ≤ μ ≤ 1; exact, by squares.
 
     Raises:
         InvalidInput: μ outside [0, 1].

@@ -1,4 +1,4 @@
-"""The one error that bad input raises, and how what others have named is shown in a sentence."""
+"""The only exception that bad input raises, and functions that make foreign text safe to show in a sentence."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 LONGEST_WORD, LONGEST_LINE = 400, 8000
-"""Characters that are shown of a word, as a path is one, and of a line."""
+"""Longest word (a path counts as one word) and longest line, in characters, that are shown in full."""
 _HIDDEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
-"""Unicode's categories of what a terminal obeys or does not show."""
+"""Unicode's categories of characters that control a terminal or are invisible on it."""
 
 
 def printable(text: str, *, lines: bool = False) -> str:
-    """Return foreign text (a name, a path, a reason) as a reader can see it: no controls, nothing endless.
+    r"""Return foreign text (a name, a path, a reason) in readable form: no control characters, bounded length.
 
     Args:
-        lines: whether ends of lines are kept; otherwise the text is one line.
+        text: the text to show.
+        lines: whether ends of lines are kept; otherwise the text becomes a single line.
 
-    >>> printable("a\\x1b[2Jb\\udc80")
-    'a\\\\x1b[2Jb\\\\udc80'
+    >>> printable("a\x1b[2Jb\udc80")
+    'a\\x1b[2Jb\\udc80'
     """
     if lines:
         return "\n".join(map(printable, text.split("\n")))
@@ -44,13 +45,13 @@ def _visible(character: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """Return the known names that are spelled most alike, the nearest first; case is ignored."""
+    """Return the known names that are spelled most like ``name``, the nearest first; case is ignored."""
     spelled = {each.lower(): each for each in known}
     return [spelled[each] for each in get_close_matches(name.lower(), spelled, n=most)]
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return a sentence with the nearest three known names, after a space; empty where none is near.
+    """Return a sentence with the nearest three known names, after a space, or an empty string where no name is near.
 
     >>> suggest("theorem2", ["theorem-1", "theorem-2", "lemma-3"])
     " Did you mean 'theorem-2' or 'theorem-1'?"
@@ -62,11 +63,12 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 class InvalidInput(ValueError):
-    """Data, arguments or files that no statement can be checked on.
+    """Error raised for data, arguments or files on which no statement can be checked.
 
-    The message is one sentence that names the array (or argument) and the fix; the command prints it
-    without a traceback and exits with code 2.
+    The message is one sentence that names the array (or argument) and the fix; the command prints it without a
+    traceback and exits with code 2.
     """
 
     def __init__(self, message: str = "") -> None:
+        """Take the message, made printable with its ends of lines kept."""
         super().__init__(printable(message, lines=True))

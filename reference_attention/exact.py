@@ -1,6 +1,6 @@
 """Exact rational arithmetic on float data: every float is a dyadic rational, so equalities can be decided.
 
-python-flint does the arithmetic; this module converts, in both directions, without loss or with one rounding.
+python-flint does the arithmetic; this module converts in both directions, without loss or with a single rounding.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from reference_attention.errors import InvalidInput
 
 
 def rational(x: float) -> fmpq:
-    """The rational number that a finite float is.
+    """Return a finite float as the rational number that it represents.
 
     Raises:
         InvalidInput: NaN or infinite.
@@ -30,7 +30,7 @@ def rational(x: float) -> fmpq:
 
 
 def rational_matrix(rows: Float64[np.ndarray, "m k"]) -> fmpq_mat:
-    """The rational matrix that a float matrix is, shape (m, k)."""
+    """Return a float matrix as the rational matrix that it represents, shape (m, k)."""
     m, k = rows.shape
     return fmpq_mat(m, k, [rational(x) for x in rows.ravel().tolist()])
 
@@ -41,21 +41,27 @@ def inner(a: Sequence[fmpq], b: Sequence[fmpq]) -> fmpq:
 
 
 def products(rows: Sequence[Sequence[fmpq]], p: Sequence[fmpq]) -> list[fmpq]:
-    """row·p of every row; with one common denominator, where fractions of p are reduced at every term of a loop."""
+    """Return row·p for every row.
+
+    All rows share a common denominator; a loop would reduce the fractions of p at every term.
+    """
     if not rows:
         return []
     return list((fmpq_mat(list(map(list, rows))) * fmpq_mat(len(p), 1, list(p))).entries())
 
 
 def combination(rows: Sequence[Sequence[fmpq]], weights: Sequence[fmpq], d: int) -> list[fmpq]:
-    """Σ_j weights_j rows_j, of length d; as :func:`products`."""
+    """Return Σ_j weights_j rows_j, of length d, with a common denominator as in :func:`products`."""
     if not rows:
         return [fmpq(0)] * d
     return list((fmpq_mat(1, len(weights), list(weights)) * fmpq_mat(list(map(list, rows)))).entries())
 
 
 def rank_of(rows: Sequence[Sequence[fmpq]]) -> int:
-    """The rank of rational rows: that modulo a prime where it is full, which it then is over the rationals, too."""
+    """Return the rank of rational rows.
+
+    The rank modulo a prime is computed first: where it is full, the rank over the rationals is full, too.
+    """
     if not rows:
         return 0
     numerators, _ = fmpq_mat(list(map(list, rows))).numer_denom()
@@ -64,7 +70,7 @@ def rank_of(rows: Sequence[Sequence[fmpq]]) -> int:
 
 
 def ratio(numerator: fmpz, denominator: fmpz, exponent: int = 0) -> float:
-    """The float nearest to numerator/denominator · 2^exponent; ±inf beyond the range of float64."""
+    """Return the float nearest to numerator/denominator · 2^exponent; ±inf beyond the range of float64."""
     a, b = int(numerator), int(denominator)
     try:
         # Python rounds the quotient of two integers, of any length, correctly.
@@ -74,7 +80,7 @@ def ratio(numerator: fmpz, denominator: fmpz, exponent: int = 0) -> float:
 
 
 def to_float(q: fmpq) -> float:
-    """The float nearest to a rational (below the range of float64 that is a subnormal or zero).
+    """Return the float nearest to a rational (a subnormal or zero below the normal range of float64).
 
     Raises:
         InvalidInput: beyond the range of float64.
@@ -86,28 +92,28 @@ def to_float(q: fmpq) -> float:
 
 
 def to_floats(values: Iterable[fmpq]) -> Float64[np.ndarray, "m"]:
-    """The floats nearest to rationals, shape (m,); see :func:`to_float`."""
+    """Return the floats nearest to rationals, shape (m,); see :func:`to_float`."""
     return np.array([to_float(q) for q in values], dtype=np.float64)
 
 
 def times_power_of_two(q: fmpq, exponent: int) -> fmpq:
-    """q · 2^exponent."""
+    """Return q · 2^exponent."""
     power = fmpz(1) << abs(exponent)
     return q * power if exponent >= 0 else q / power
 
 
 PRIME = 2**61 - 1
-"""A rank modulo it is at most the rank."""
+"""A prime; the rank of an integer matrix modulo it is at most the rank over the rationals."""
 
 LIMB = 50
-"""Bits of a limb."""
+"""Number of bits of a limb."""
 
 MANY_TERMS = 65
-"""Terms of a sum from which on a product of matrices beats a loop."""
+"""Number of terms of a sum from which on a product of matrices is faster than a loop."""
 
 
 def from_limbs(limbs: Int64[np.ndarray, "l m k"]) -> fmpz_mat:
-    """The matrix of which these are the limbs, lowest first, shape (m, k)."""
+    """Return the matrix with these limbs, the lowest first, shape (m, k)."""
     _, m, k = limbs.shape
     base = fmpz(1) << LIMB
     matrices = (fmpz_mat(m, k, limb.ravel().tolist()) for limb in limbs[::-1])
@@ -121,7 +127,7 @@ class Dyadic:
     Attributes:
         mantissas: odd integers (or zero), of the array's shape.
         shifts: non-negative exponents, of the array's shape.
-        exponent: the largest one for which every entry is an integer multiple of 2^exponent (0 for zeros).
+        exponent: the largest integer for which every entry is an integer multiple of 2^exponent (0 if all are zero).
     """
 
     mantissas: Int64[np.ndarray, "*shape"]
@@ -130,7 +136,7 @@ class Dyadic:
 
     @classmethod
     def of(cls, array: Float64[np.ndarray, "*shape"]) -> Dyadic:
-        """The dyadic form of a float array.
+        """Return the dyadic form of a float array.
 
         Raises:
             InvalidInput: NaN or infinite entries.
@@ -148,9 +154,9 @@ class Dyadic:
         return cls(mantissas, np.where(nonzero, exponents - lowest, 0), lowest)
 
     def limbs(self) -> Int64[np.ndarray, "l *shape"]:
-        """The entries divided by 2^exponent in base 2^:data:`LIMB`, lowest first; limbs are below 2^53 and signed.
+        """Return the entries divided by 2^exponent in base 2^:data:`LIMB`, lowest limb first, each signed and < 2^53.
 
-        Machine integers become integers of any length several times faster than Python's do.
+        Machine integers become integers of any length several times faster than Python's integers do.
         """
         sizes, signs = np.abs(self.mantissas), np.sign(self.mantissas)
         first, within = np.divmod(self.shifts, LIMB)
@@ -160,26 +166,25 @@ class Dyadic:
         return np.where(places == first, low, 0) + np.where(places == first + 1, high, 0)
 
     def integers(self, index: tuple[int, ...] = ()) -> list[int]:
-        """The entries of ``array[index]`` in row-major order, divided by 2^exponent, exactly."""
+        """Return the entries of ``array[index]`` in row-major order, divided by 2^exponent, exactly."""
         pairs = zip(self.mantissas[index].ravel().tolist(), self.shifts[index].ravel().tolist(), strict=True)
         return [m << s for m, s in pairs]
 
 
 def rounded_product(a: Float64[np.ndarray, "m k"], b: Float64[np.ndarray, "k l"]) -> Float64[np.ndarray, "m l"]:
-    """The matrix product a b, each entry the exact sum rounded once to float64, shape (m, l).
+    """Return the matrix product a b, each entry the exact sum rounded once to float64, shape (m, l).
 
-    Unlike ``a @ b`` it does not depend on the order of summation, hence not on BLAS, cores or machine, and
-    equal exact values give equal floats.
+    Unlike ``a @ b`` it does not depend on the order of summation, hence not on BLAS, cores or machine, and equal exact
+    values give equal floats.
 
     Raises:
-        InvalidInput: NaN or infinite entries; an entry of the product that is beyond the normal range of
-            float64 without being zero.
+        InvalidInput: NaN or infinite entries; a non-zero entry of the product is outside the normal range of float64.
     """
     (m, k), l = a.shape, b.shape[1]
     left, right = Dyadic.of(a), Dyadic.of(b)
     product = (fmpz_mat(m, k, left.integers()) * fmpz_mat(k, l, right.integers())).entries()
-    one, unit = fmpz(1), left.exponent + right.exponent
-    values = np.array([ratio(x, one, unit) for x in product], dtype=np.float64)
+    denominator, unit = fmpz(1), left.exponent + right.exponent
+    values = np.array([ratio(x, denominator, unit) for x in product], dtype=np.float64)
     normal = np.isfinite(values) & (np.abs(values) >= sys.float_info.min)
     if not all(ok or x == 0 for ok, x in zip(normal.tolist(), product, strict=True)):
         raise InvalidInput("array: a product of the data is beyond the normal range of float64; rescale the data.")

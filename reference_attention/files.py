@@ -1,7 +1,7 @@
-"""Named arrays in files: NumPy's .npz and JSON in, strict JSON out. Nothing is ever unpickled.
+"""Named arrays in files: reads NumPy's .npz and JSON, writes strict JSON, and never unpickles.
 
-JSON keeps every float64 (Python prints the shortest decimal that reads back to the same float). It has no NaN
-or infinity; they are written as the strings "NaN", "Infinity" and "-Infinity" and read back as floats.
+JSON keeps every float64 (Python prints the shortest decimal that reads back to the same float). It has no NaN or
+infinity; they are written as the strings "NaN", "Infinity" and "-Infinity" and read back as floats.
 """
 
 from __future__ import annotations
@@ -23,25 +23,26 @@ from reference_attention.errors import InvalidInput
 from reference_attention.npz import Names, read_npz
 
 LARGEST_FILE = 2**28
-"""Bytes of a file: as many as the numbers that :data:`reference_attention.npz.LARGEST` allows can take."""
+"""Largest size of a file in bytes: enough for as many numbers as :data:`reference_attention.npz.LARGEST` allows."""
 LARGEST_TEXT = 2**25
-"""Bytes of JSON, which takes up to thirty times its length in memory (``[],`` does)."""
+"""Largest size of JSON in bytes; in memory JSON takes up to thirty times its length (``[],`` does)."""
 
 NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def _any_names(names: Collection[str]) -> None:
-    """Refuses none."""
+    """Accept all names."""
 
 
 def read_named_values(path: Path, check_names: Names = _any_names) -> dict[str, Any]:
-    """What a .npz or .json file holds by name: arrays, or for JSON also text, numbers and nested objects.
+    """Return the values of a .npz or .json file by name: arrays, or for JSON also text, numbers and nested objects.
 
     Args:
+        path: the file, whose name ends in .npz or .json.
         check_names: raises InvalidInput for names that cannot be used; called before arrays are unpacked.
 
     Raises:
-        InvalidInput: no such file, another kind of file, damaged, pickled, or too large.
+        InvalidInput: the file does not exist, is of another kind, damaged, pickled, or too large.
     """
     if path.suffix not in (".npz", ".json"):
         raise InvalidInput(f"{path}: the name must end in .npz or .json.")
@@ -55,16 +56,17 @@ def read_named_values(path: Path, check_names: Names = _any_names) -> dict[str, 
 
 @contextmanager
 def open_regular(path: Path, what: str, largest: int, otherwise: str) -> Iterator[BinaryIO]:
-    """A file of the user's, open: a regular one of bounded size, whatever its name is a link to.
+    """Open a user's file that must be regular and of bounded size, whatever its name links to, and yield it.
 
     Args:
-        what: what it should be, as in "a text file".
-        largest: bytes that it may have.
-        otherwise: what to do if it has more.
+        path: the file.
+        what: what the file should be, as in "a text file".
+        largest: largest allowed size in bytes.
+        otherwise: what the user can do if the file is larger.
 
     Raises:
-        InvalidInput: no such file, a directory, a device or a pipe, too large, or it cannot be read, here or within
-            the block; there is not enough memory for it.
+        InvalidInput: the file does not exist, is a directory, a device or a pipe, is too large, or cannot be read, here
+            or within the block; memory is too small for it.
     """
     try:
         # A pipe that nobody writes to would be waited for.
@@ -124,26 +126,26 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def from_json(text: str) -> dict[str, Any]:
-    """The object that a JSON text holds.
+    """Return the object that a JSON text represents.
 
     Raises:
-        ValueError: not JSON, not an object, or a name given twice.
+        ValueError: the text is not JSON, is not an object, or gives a name twice.
     """
-    held = json.loads(text, object_pairs_hook=_without_repetition)
-    if not isinstance(held, dict):
-        raise ValueError(f"it holds a {type(held).__name__}, not an object")
-    return held
+    values = json.loads(text, object_pairs_hook=_without_repetition)
+    if not isinstance(values, dict):
+        raise ValueError(f"it holds a {type(values).__name__}, not an object")
+    return values
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    held = dict(pairs)
-    if len(held) < len(pairs):
+    values = dict(pairs)
+    if len(values) < len(pairs):
         raise ValueError("a name occurs twice")
-    return held
+    return values
 
 
 def to_json(value: Any, *, indent: int | None = None) -> str:
-    """Strict JSON of arrays, numbers, text, lists and mappings; ends without a newline."""
+    """Return strict JSON of arrays, numbers, text, lists and mappings, without a newline at the end."""
     text = json.dumps(_plain(value), allow_nan=False, ensure_ascii=False, indent=indent)
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
@@ -163,14 +165,14 @@ def _plain(value: Any) -> Any:
 
 
 def numbers(value: Any) -> Any:
-    """``value`` from JSON with the strings "NaN", "Infinity" and "-Infinity" as the floats they stand for."""
+    """Return a value read from JSON with the strings "NaN", "Infinity" and "-Infinity" replaced by their floats."""
     if isinstance(value, list):
         return [numbers(entry) for entry in value]
     return NOT_FINITE.get(value, value) if isinstance(value, str) else value
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all; devices and pipes are written to directly.
+    """Write a text file whole or not at all; devices and pipes are written to directly.
 
     Raises:
         InvalidInput: the target cannot be written.
@@ -180,7 +182,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """As :func:`write_text`, what is no text."""
+    """Write a binary file whole or not at all, like :func:`write_text`."""
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
             path.write_bytes(content)
@@ -205,7 +207,7 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 
 def flush_directory(directory: Path) -> None:
-    """Bring the names of a directory to the disk, where the system can."""
+    """Flush the names in a directory to disk, where the system can."""
     with suppress(OSError):
         handle = os.open(directory, os.O_RDONLY)
         try:
@@ -221,10 +223,10 @@ def _umask() -> int:
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a target that cannot be written before hours of work are spent on it.
+    """Refuse a target that cannot be written, before hours of work are spent on it.
 
     Raises:
-        InvalidInput: a directory, in a directory that does not exist, or without permission.
+        InvalidInput: the target is a directory, lies in a directory that does not exist, or may not be written.
     """
     try:
         if path.is_dir():
@@ -242,10 +244,10 @@ def check_writable(path: Path) -> None:
 
 
 def check_directory(directory: Path, what: str) -> None:
-    """Refuse a directory that is a file, before anything runs; ``what`` is written into it.
+    """Refuse an output directory that is a file, before anything runs; ``what`` names the output.
 
     Raises:
-        InvalidInput: it exists and is no directory.
+        InvalidInput: the path exists and is no directory.
     """
     try:
         is_usable = directory.is_dir() or not directory.exists()
@@ -256,7 +258,7 @@ def check_directory(directory: Path, what: str) -> None:
 
 
 def make_directory(directory: Path) -> None:
-    """Make a directory, if it is not there.
+    """Make a directory unless it exists.
 
     Raises:
         InvalidInput: it cannot be made.
@@ -268,10 +270,12 @@ def make_directory(directory: Path) -> None:
 
 
 def write_in(directory: Path, name: str, text: str) -> Path:
-    """Write a file into a directory, which is made; ``*`` in its name is a digest: the same text is the same file.
+    """Write a text file into a directory, which is made if necessary, and return its path.
+
+    ``*`` in the name is replaced by a digest of the text, so equal texts give the same file.
 
     Raises:
-        InvalidInput: it cannot be written.
+        InvalidInput: the file cannot be written.
     """
     make_directory(directory)
     path = directory / name.replace("*", hashlib.sha256(text.encode()).hexdigest()[:10])

@@ -1,4 +1,4 @@
-"""Public attributes that were renamed: the former name works for one version, and says what it is now."""
+"""Public attributes that were renamed: the former name works for one version and warns with the new name."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from typing import Any
 
 
 class FormerName:
-    """The former name of an attribute: ``chosen = FormerName("chosen_tokens")`` in the body of its class."""
+    """The former name of an attribute, written as ``chosen = FormerName("chosen_tokens")`` in the body of its class."""
 
     def __init__(self, name: str) -> None:
+        """Take the present name of the attribute."""
         self.name = name
 
     def __set_name__(self, owner: type, former: str) -> None:
+        """Note the former name, to which the class assigns this object."""
         self.former = former
 
     def __get__(self, instance: Any, owner: type) -> Any:
-        """The attribute under its name of today; on the class this object itself."""
+        """Return the attribute under its present name; accessed on the class, return this object itself."""
         if instance is None:
             return self
         warn_renamed(f"{owner.__name__}.{self.former}", f"{owner.__name__}.{self.name}")
@@ -24,5 +26,5 @@ class FormerName:
 
 
 def warn_renamed(former: str, name: str) -> None:
-    """A :class:`DeprecationWarning` at the line that uses the former name."""
+    """Issue a :class:`DeprecationWarning` at the line that uses the former name."""
     warnings.warn(f"{former} is now {name}", DeprecationWarning, stacklevel=3)

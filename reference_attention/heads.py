@@ -1,8 +1,8 @@
-"""Nonlinear heads ψ: networks with one hidden layer, and what they lose when attention mixes in other tokens.
+"""Nonlinear heads ψ: networks with one hidden layer, and the loss they incur when attention mixes in other tokens.
 
-ψ(x) = Σ_j b_j φ_j(w_j·x + c_j). Softmax weights sum to one, so the input of unit j at the attended token X_iᵀs is
-Σ_t s_t z_itj with z_itj = w_j·x_it + c_j: a head enters through these *features* z, shape (n, T, m), only. A linear
-head has one unit with φ(z) = z, features γ and weight 1. Changes of φ are computed in logarithms: at softmax weights of
+ψ(x) = Σ_j b_j φ_j(w_j·x + c_j). Softmax weights sum to one, so the input of unit j at the attended token X_iᵀs is Σ_t
+s_t z_itj with z_itj = w_j·x_it + c_j: a head enters through these *features* z, shape (n, T, m), only. A linear head
+has one unit with φ(z) = z, features γ and weight 1. Changes of φ are computed in logarithms: at softmax weights of
 e^{−10⁶} the value of ψ carries no information.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D, (83), Lemma 14.
@@ -24,45 +24,51 @@ from reference_attention.problem import checked_array
 
 Floats = Float64[np.ndarray, "..."]
 Array = Any
-"""Floats, or an array type of NumPy's protocols."""
+"""Floats, or an array type that implements NumPy's protocols."""
 
 
 class Activation(ABC):
-    """A function φ that never falls and whose slope φ' rises up to ``steepest`` and falls beyond."""
+    """A non-decreasing function φ whose slope φ' rises up to ``steepest`` and falls beyond."""
 
     name: str
     steepest: float
-    """Where φ' is largest; +inf if it never falls."""
+    """The point where φ' is largest; +inf if φ' never falls."""
 
     @abstractmethod
     def value(self, z: Array) -> Array:
-        """φ(z)."""
+        """Return φ(z)."""
 
     @abstractmethod
     def slope(self, z: Floats, sign: Floats) -> Floats:
-        """φ'(z), the one-sided derivative towards ``sign`` where they differ."""
+        """Return φ'(z), at a kink the one-sided derivative towards ``sign``."""
 
     @abstractmethod
     def log_change(self, z: Floats, sign: Floats, log_size: Floats) -> Floats:
-        """log |φ(z + sign·e^{log_size}) − φ(z)|, exact to rounding however small the step, −inf where φ is constant."""
+        """Return log |φ(z + sign·e^{log_size}) − φ(z)|, −inf where φ is constant.
+
+        It is exact to rounding, however small the step is.
+        """
 
     @abstractmethod
     def log_stiffness(self, z: Floats, sign: Floats) -> Floats:
-        """Logarithm of a B with |change − slope·δ| ≤ slope·B δ² for steps δ towards ``sign`` (no step where slope = 0:
-        then the change itself is zero for δ ≤ 1/B)."""
+        """Return the logarithm of a B with |change − slope·δ| ≤ slope·B δ² for steps δ towards ``sign``.
+
+        Where the slope is 0, the change itself is zero for δ ≤ 1/B.
+        """
 
     def lowest_secant(self, z: Floats, sign: Floats, reach: Floats) -> Floats:
-        """The least |change|/δ over steps 0 < δ ≤ reach.
+        """Return the least |change|/δ over steps 0 < δ ≤ reach.
 
-        It is the mean of φ' between z and z + sign δ. φ' has no interior minimum, so the mean first does not fall
-        and then does not rise as δ grows (or one of the two only): the least is the slope at z or the whole secant.
+        The quotient is the mean of φ' between z and z + sign δ. φ' has no interior minimum, so as δ grows the mean
+        first does not fall and then does not rise (or only one of the two happens): its least value is the slope at z
+        or the secant over the whole reach.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             whole = np.exp(self.log_change(z, sign, np.log(reach)) - np.log(reach))
         return np.where(reach > 0, np.minimum(self.slope(z, sign), whole), self.slope(z, sign))
 
     def highest_slope(self, z: Floats, sign: Floats, reach: Floats) -> Floats:
-        """The largest φ' between z and z + sign·reach."""
+        """Return the largest φ' between z and z + sign·reach."""
         far = z + sign * reach
         low, high = np.minimum(z, far), np.maximum(z, far)
         at = np.clip(self.steepest, low, high)
@@ -70,37 +76,44 @@ class Activation(ABC):
 
 
 class Linear(Activation):
-    """φ(z) = z."""
+    """The activation φ(z) = z."""
 
     name = "linear"
     steepest = math.inf
 
     def value(self, z: Array) -> Array:
+        """Return z."""
         return z
 
     def slope(self, z: Floats, sign: Floats) -> Floats:
+        """Return 1."""
         return np.ones(np.broadcast(z, sign).shape)
 
     def log_change(self, z: Floats, sign: Floats, log_size: Floats) -> Floats:
+        """Return ``log_size``."""
         return log_size + 0.0 * z
 
     def log_stiffness(self, z: Floats, sign: Floats) -> Floats:
+        """Return −inf, since the change is linear."""
         return np.full(np.broadcast(z, sign).shape, -math.inf)
 
 
 class Tanh(Activation):
-    """φ = tanh."""
+    """The activation φ = tanh."""
 
     name = "tanh"
     steepest = 0.0
 
     def value(self, z: Array) -> Array:
+        """Return tanh z."""
         return np.tanh(z)
 
     def slope(self, z: Floats, sign: Floats) -> Floats:
+        """Return 1/cosh² z."""
         return np.exp(-2 * _log_cosh(z)) + 0.0 * sign
 
     def log_change(self, z: Floats, sign: Floats, log_size: Floats) -> Floats:
+        """Return log |tanh(z + sign·e^{log_size}) − tanh z|."""
         # tanh x − tanh(x − δ) = sinh δ / (cosh x cosh(x − δ)); tanh is odd, so a step up from z is one down from −z.
         x = -sign * z
         size = np.exp(np.minimum(log_size, 700.0))
@@ -108,23 +121,27 @@ class Tanh(Activation):
         return log_sinh - _log_cosh(x) - _log_cosh(x - size)
 
     def log_stiffness(self, z: Floats, sign: Floats) -> Floats:
+        """Return log(0.385 cosh² z), from |φ''| ≤ 0.77."""
         # |φ''| ≤ 0.77, half of it over the slope.
         return math.log(0.385) + 2 * _log_cosh(z) + 0.0 * sign
 
 
 class Arctan(Activation):
-    """φ = arctan."""
+    """The activation φ = arctan."""
 
     name = "arctan"
     steepest = 0.0
 
     def value(self, z: Array) -> Array:
+        """Return arctan z."""
         return np.arctan(z)
 
     def slope(self, z: Floats, sign: Floats) -> Floats:
+        """Return 1/(1 + z²)."""
         return 1 / (1 + z * z) + 0.0 * sign
 
     def log_change(self, z: Floats, sign: Floats, log_size: Floats) -> Floats:
+        """Return log |arctan(z + sign·e^{log_size}) − arctan z|."""
         # arctan x − arctan(x − δ) is the angle of (1 + x(x − δ), δ).
         x = -sign * z
         size = np.exp(np.minimum(log_size, 700.0))
@@ -133,44 +150,52 @@ class Arctan(Activation):
         return np.where(size < 1e-8, log_size - np.log1p(x * (x - np.minimum(size, 1e-8))), angle)
 
     def log_stiffness(self, z: Floats, sign: Floats) -> Floats:
+        """Return log(0.325 (1 + z²)), from |φ''| ≤ 0.65."""
         # |φ''| ≤ 0.65.
         return math.log(0.325) + np.log1p(z * z) + 0.0 * sign
 
 
 class Softplus(Activation):
-    """φ(z) = log(1 + e^z) = ℓ(−z) of the logistic loss."""
+    """The activation φ(z) = log(1 + e^z), which is ℓ(−z) of the logistic loss."""
 
     name = "softplus"
     steepest = math.inf
 
     def value(self, z: Array) -> Array:
+        """Return log(1 + e^z)."""
         return np.logaddexp(0.0, z)
 
     def slope(self, z: Floats, sign: Floats) -> Floats:
+        """Return 1/(1 + e^{−z})."""
         return np.exp(-np.logaddexp(0.0, -z)) + 0.0 * sign
 
     def log_change(self, z: Floats, sign: Floats, log_size: Floats) -> Floats:
+        """Return log |φ(z + sign·e^{log_size}) − φ(z)|, which is the log excess of the logistic loss at −z."""
         z, sign, log_size = np.broadcast_arrays(z, sign, log_size)
         return np.asarray(LOSSES["logistic"].log_excess(-z, sign, log_size)[1])
 
     def log_stiffness(self, z: Floats, sign: Floats) -> Floats:
+        """Return log((1 + e^{−z})/8), from |φ''| ≤ 1/4."""
         # |φ''| ≤ 1/4.
         return math.log(0.125) + np.logaddexp(0.0, -z) + 0.0 * sign
 
 
 class Relu(Activation):
-    """φ(z) = max(z, 0)."""
+    """The activation φ(z) = max(z, 0)."""
 
     name = "relu"
     steepest = math.inf
 
     def value(self, z: Array) -> Array:
+        """Return max(z, 0)."""
         return np.maximum(z, 0.0)
 
     def slope(self, z: Floats, sign: Floats) -> Floats:
+        """Return 1 where z > 0, or z = 0 and the step is upwards, and 0 elsewhere."""
         return np.where((z > 0) | ((z == 0) & (sign > 0)), 1.0, 0.0)
 
     def log_change(self, z: Floats, sign: Floats, log_size: Floats) -> Floats:
+        """Return log |max(z + sign·e^{log_size}, 0) − max(z, 0)|."""
         z, sign, log_size = np.broadcast_arrays(z, sign, log_size)
         with np.errstate(divide="ignore"):
             down = np.minimum(log_size, np.log(np.maximum(z, 0.0)))
@@ -179,6 +204,7 @@ class Relu(Activation):
         return np.where(sign < 0, down, up)
 
     def log_stiffness(self, z: Floats, sign: Floats) -> Floats:
+        """Return −log |z| where the kink lies ahead, otherwise −inf."""
         # Straight until the kink, if it lies ahead: beyond it |change − slope·δ| ≤ δ ≤ δ²/|z|.
         with np.errstate(divide="ignore"):
             return np.where(z * sign < 0, -np.log(np.abs(z)), -math.inf)
@@ -189,7 +215,7 @@ def _log_cosh(z: Floats) -> Floats:
 
 
 ACTIVATIONS: tuple[Activation, ...] = (Linear(), Tanh(), Arctan(), Softplus(), Relu())
-"""The activations; a case stores them by position."""
+"""The activations; a case stores them by their position in this tuple."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,6 +238,7 @@ class Head:
     labels: Float64[np.ndarray, "n"]
 
     def __post_init__(self) -> None:
+        """Refuse arrays that make no head, and keep checked copies of the others."""
         features = checked_array("head_features", self.features, ("n", "T", "m"))
         n, _, m = features.shape
         weights = checked_array("head_weights", self.weights, (m,))
@@ -230,16 +257,16 @@ class Head:
 
     @classmethod
     def linear(cls, scores: Float64[np.ndarray, "n T"]) -> Head:
-        """The linear head of a Problem: Y_i ψ = γ_iᵀs."""
+        """Return the linear head of a Problem: Y_i ψ = γ_iᵀs."""
         return cls(scores[:, :, None], np.ones(1), np.zeros(1, dtype=np.int64), np.ones(len(scores)))
 
     @property
     def signs(self) -> Float64[np.ndarray, "n m"]:
-        """The direction −sign(Y_i b_j) in which a feature must move for Y_i ψ to fall."""
+        """Return the direction −sign(Y_i b_j) in which a feature must move for Y_i ψ to fall."""
         return np.asarray(-np.sign(self.labels[:, None] * self.weights))
 
     def units(self, name: str, *arguments: Array) -> Array:
-        """A method of every unit's activation, arguments of shape (..., m)."""
+        """Call the named method of every unit's activation on arguments of shape (..., m) and stack the results."""
         columns = [
             getattr(ACTIVATIONS[code], name)(*(x[..., j] for x in arguments))
             for j, code in enumerate(self.activations.tolist())
@@ -247,9 +274,9 @@ class Head:
         return np.stack(np.broadcast_arrays(*columns), axis=-1)
 
     def outputs(self, weights: Array) -> Array:
-        """Y_i ψ(X_iᵀ s_i) for softmax weights s, shape (*b, n)."""
+        """Return Y_i ψ(X_iᵀ s_i) for softmax weights s, shape (*b, n)."""
         return self.outputs_of(np.sum(weights[..., None] * self.features, axis=-2))
 
     def outputs_of(self, inputs: Array) -> Array:
-        """Y_i ψ from the inputs of the units, shape (*b, n, m) → (*b, n)."""
+        """Return Y_i ψ from the inputs of the units, shape (*b, n, m) → (*b, n)."""
         return self.labels * np.sum(self.weights * self.units("value", inputs), axis=-1)

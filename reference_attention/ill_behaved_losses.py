@@ -1,7 +1,8 @@
-"""Losses that violate Assumption A, to show what it is needed for: no statement is made for them.
+"""Losses that violate Assumption A and show why it is needed: no statement is made for them.
 
-Each says where it fails, by an exact witness. They are found by name like the others but are no members of
-:data:`reference_attention.losses.LOSSES`, so that nothing draws them unless it asks for them.
+Each loss names the place where the assumption fails, by an exact witness. The losses can be looked up by name like the
+others but are no members of :data:`reference_attention.losses.LOSSES`, so no strategy draws them unless it asks for
+them.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Assumption A; FINDINGS.md on ℓ' = 0 at a point.
 """
@@ -19,39 +20,44 @@ class IllBehavedLoss(Loss):
     """A loss for which ℓ' < 0, or the Lipschitz continuity of ℓ', fails somewhere.
 
     Attributes:
-        decreasing: whether ℓ decreases strictly all the same.
+        decreasing: whether ℓ nevertheless decreases strictly.
     """
 
     decreasing: bool
 
     @abstractmethod
     def defect(self, low: float, high: float) -> str:
-        """Where on [low, high] Assumption A fails, in words that can be checked; empty if it holds there."""
+        """Return where on [low, high] Assumption A fails, in words that can be checked; empty if it holds there."""
 
     @abstractmethod
     def derivative(self, u: Array) -> Array:
-        """ℓ'(u), of either sign."""
+        """Return ℓ'(u), of either sign."""
 
     def log_slope(self, u: Array) -> Array:
+        """Return log |ℓ'(u)|."""
         return log_abs(self.derivative(u))
 
 
 class Squared(IllBehavedLoss):
-    """ℓ(u) = (1 − u)²/2, which increases beyond u = 1: a score can be too good."""
+    """The loss ℓ(u) = (1 − u)²/2, which increases beyond u = 1: a score can be too good."""
 
     name = "squared"
     decreasing = False
 
     def value(self, u: Array) -> Array:
+        """Return (1 − u)²/2."""
         return (1 - u) ** 2 / 2
 
     def derivative(self, u: Array) -> Array:
+        """Return ℓ'(u) = u − 1."""
         return u - 1
 
     def relative_curvature(self, u: Array) -> Array:
+        """Return ℓ''(u)/|ℓ'(u)| = 1/|u − 1|."""
         return namespace_of(u).exp(-self.log_slope(u))
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
+        """Return the sign and the logarithm of |ℓ(u − δ) − ℓ(u)| for δ = sign·e^{log_size}."""
         # ℓ(u − δ) − ℓ(u) = δ (1 − u + δ/2), whose sign is that of the product.
         xp = namespace(u, sign, log_size)
         factor = 1 - u + sign * xp.exp(log_size) / 2
@@ -60,40 +66,49 @@ class Squared(IllBehavedLoss):
         return xp.where(u == 1, xp.abs(sign), sign * xp.sign(factor)), by_sign(xp, sign, size, size)
 
     def log_lipschitz(self, low: float, high: float) -> float:
+        """Return log M0 = 0, since ℓ'' = 1."""
         return 0.0
 
     def log_bound(self, low: float, high: float) -> float:
+        """Return log max(|low − 1|, |high − 1|)."""
         largest = max(abs(low - 1), abs(high - 1))
         return math.log(largest) if largest else -math.inf
 
     def log_floor(self, low: float, high: float) -> float:
+        """Return the logarithm of the least |u − 1| on [low, high], −inf if the interval contains 1."""
         return -math.inf if low <= 1 <= high else math.log(min(abs(low - 1), abs(high - 1)))
 
     def steepening(self, low: float, high: float) -> float:
+        """Return 0, or +inf where high > 1, since the loss increases there."""
         # Where it increases it is not to be bounded from below by its slope.
         return math.inf if high > 1 else 0.0
 
     def defect(self, low: float, high: float) -> str:
+        """Return the value ℓ'(high) ≥ 0 as the defect if high ≥ 1, otherwise an empty text."""
         return f"ℓ'({high:g}) = {high - 1:g} is not negative" if high >= 1 else ""
 
 
 class Cubic(IllBehavedLoss):
-    """ℓ(u) = −u³: strictly decreasing, ℓ' Lipschitz and bounded on bounded intervals, and ℓ'(0) = 0."""
+    """The loss ℓ(u) = −u³: strictly decreasing, ℓ' Lipschitz and bounded on bounded intervals, and ℓ'(0) = 0."""
 
     name = "cubic"
     decreasing = True
 
     def value(self, u: Array) -> Array:
+        """Return −u³."""
         return -(u**3)
 
     def derivative(self, u: Array) -> Array:
+        """Return ℓ'(u) = −3u²."""
         return -3 * u**2
 
     def relative_curvature(self, u: Array) -> Array:
+        """Return ℓ''(u)/|ℓ'(u)| = −2/u."""
         xp = namespace_of(u)
         return -2 * xp.sign(u) * xp.exp(-log_abs(u))
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
+        """Return the sign and the logarithm of |ℓ(u − δ) − ℓ(u)| for δ = sign·e^{log_size}."""
         # u³ − (u − δ)³ = δ (3 (u − δ/2)² + δ²/4).
         xp = namespace(u, sign, log_size)
         # At u = 0 the difference is −δ/2, also where δ underflows.
@@ -103,42 +118,50 @@ class Cubic(IllBehavedLoss):
         return sign, by_sign(xp, sign, size, size)
 
     def log_lipschitz(self, low: float, high: float) -> float:
+        """Return the logarithm of the largest |ℓ''| = 6|u| on [low, high]."""
         largest = max(abs(low), abs(high))
         return math.log(6 * largest) if largest else -math.inf
 
     def log_bound(self, low: float, high: float) -> float:
+        """Return the logarithm of the largest 3u² on [low, high]."""
         largest = max(abs(low), abs(high))
         return math.log(3) + 2 * math.log(largest) if largest else -math.inf
 
     def log_floor(self, low: float, high: float) -> float:
+        """Return the logarithm of the least 3u² on [low, high], −inf if the interval contains 0."""
         return -math.inf if low <= 0 <= high else math.log(3) + 2 * math.log(min(abs(low), abs(high)))
 
     def steepening(self, low: float, high: float) -> float:
+        """Return the largest d log |ℓ'|/du = 2/u: 2/low if low > 0, +inf if low ≤ 0 < high, otherwise 0."""
         # d log|ℓ'|/du = 2/u.
         return 2 / low if low > 0 else math.inf if high > 0 else 0.0
 
     def defect(self, low: float, high: float) -> str:
+        """Return ℓ'(0) = 0 as the defect if [low, high] contains 0, otherwise an empty text."""
         return "ℓ'(0) = 0 is not negative" if low <= 0 <= high else ""
 
 
 class Kinked(IllBehavedLoss):
-    """ℓ(u) = −u for u ≤ 0 and −u/4 beyond: strictly decreasing, |ℓ'| ≤ 1, and ℓ' jumps at 0."""
+    """The loss ℓ(u) = −u for u ≤ 0 and −u/4 beyond: strictly decreasing, |ℓ'| ≤ 1, and ℓ' jumps at 0."""
 
     name = "kinked"
     decreasing = True
 
     def value(self, u: Array) -> Array:
+        """Return −u for u ≤ 0 and −u/4 beyond."""
         return namespace_of(u).maximum(-u / 4, -u)
 
     def derivative(self, u: Array) -> Array:
-        """ℓ'(u), at the kink that from below."""
+        """Return ℓ'(u), at the kink the left derivative."""
         xp = namespace_of(u)
         return pieces(xp, -u, 0.0, xp.full_like(u, -0.25), xp.full_like(u, -1.0))
 
     def relative_curvature(self, u: Array) -> Array:
+        """Return 0, since ℓ is linear on either side of the kink."""
         return namespace_of(u).zeros_like(u)
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
+        """Return the sign and the logarithm of |ℓ(u − δ) − ℓ(u)| for δ = sign·e^{log_size}."""
         # Of the way from u to u − δ, the part below the kink counts fully, the rest a quarter.
         xp = namespace(u, sign, log_size)
         this_side = xp.exp(at_most(xp, log_abs(u) - log_size, 0.0))  # min(|u|/|δ|, 1), if the way leads to the kink
@@ -147,20 +170,25 @@ class Kinked(IllBehavedLoss):
         return sign, by_sign(xp, sign, log_size + xp.log(up), log_size + xp.log(down))
 
     def log_lipschitz(self, low: float, high: float) -> float:
+        """Return +inf if ℓ' jumps within the interval, otherwise −inf, since ℓ' is constant."""
         return math.inf if low <= 0 < high else -math.inf
 
     def log_bound(self, low: float, high: float) -> float:
+        """Return the logarithm of the largest |ℓ'|: 0 if the interval begins at or below 0, otherwise −log 4."""
         return 0.0 if low <= 0 else -math.log(4)
 
     def log_floor(self, low: float, high: float) -> float:
+        """Return the logarithm of the least |ℓ'|: −log 4 if the interval reaches above 0, otherwise 0."""
         return -math.log(4) if high > 0 else 0.0
 
     def steepening(self, low: float, high: float) -> float:
+        """Return 0, since ℓ is convex."""
         return 0.0
 
     def defect(self, low: float, high: float) -> str:
+        """Return the jump of ℓ' at 0 as the defect if it lies in [low, high], otherwise an empty text."""
         return "ℓ' jumps from −1 to −1/4 at 0, so it is not Lipschitz" if low <= 0 < high else ""
 
 
 ILL_BEHAVED_LOSSES: dict[str, IllBehavedLoss] = {loss.name: loss for loss in (Squared(), Cubic(), Kinked())}
-"""The losses by name."""
+"""The ill-behaved losses by name."""

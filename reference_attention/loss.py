@@ -1,4 +1,4 @@
-"""What a loss ℓ(u) is to this package: value, derivative and excess, in logarithms where they can underflow.
+"""The interface of a loss ℓ(u): value, derivative and excess, in logarithms where they can underflow.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Assumption A.
 """
@@ -11,40 +11,43 @@ from typing import Any
 from array_api_compat import array_namespace
 
 Array = Any
-"""A NumPy array or a torch tensor, float64; or an array that carries its own rounding, see :mod:`.pieces`."""
+"""A float64 NumPy array or torch tensor, or an array that carries its own rounding error, see :mod:`.pieces`."""
 
 
 class Loss(ABC):
     """A loss ℓ(u) of the margin-like quantity u = Y f(X).
 
-    Everything that can underflow is offered as a logarithm: at softmax weights of e^{−1000} the loss itself
-    carries no information any more, its logarithmic excess does.
+    Quantities that can underflow are available as logarithms: at softmax weights of e^{−1000} the loss itself carries
+    no information any more, but its logarithmic excess does.
     """
 
     name: str
 
     @abstractmethod
     def value(self, u: Array) -> Array:
-        """ℓ(u)."""
+        """Return ℓ(u)."""
 
     @abstractmethod
     def log_slope(self, u: Array) -> Array:
-        """log |ℓ'(u)|."""
+        """Return log |ℓ'(u)|."""
 
     def derivative(self, u: Array) -> Array:
-        """ℓ'(u) < 0."""
+        """Return ℓ'(u) < 0."""
         return -array_namespace(u).exp(self.log_slope(u))
 
     @abstractmethod
     def relative_curvature(self, u: Array) -> Array:
-        """ℓ''(u) / |ℓ'(u)|, negative where ℓ is concave; its size is at most 1 for the losses of Assumption A here."""
+        """Return ℓ''(u) / |ℓ'(u)|, negative where ℓ is concave.
+
+        Its absolute value is at most 1 for the losses of Assumption A in this package.
+        """
 
     @abstractmethod
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
-        """Sign and logarithm of |ℓ(u − δ) − ℓ(u)| for δ = sign·e^{log_size}.
+        """Return the sign and the logarithm of |ℓ(u − δ) − ℓ(u)| for δ = sign·e^{log_size}.
 
         Args:
-            u: where the loss is compared with.
+            u: the point with whose loss the loss at u − δ is compared.
             sign: −1, 0 or +1, the sign of δ; the excess has the same sign because ℓ decreases.
             log_size: log |δ|.
 
@@ -54,24 +57,25 @@ class Loss(ABC):
 
     @abstractmethod
     def log_lipschitz(self, low: float, high: float) -> float:
-        """log M0, the Lipschitz constant of ℓ' on [low, high] (−inf where ℓ' is constant)."""
+        """Return log M0, where M0 is the Lipschitz constant of ℓ' on [low, high] (−inf where ℓ' is constant)."""
 
     @abstractmethod
     def log_bound(self, low: float, high: float) -> float:
-        """log M1, the largest |ℓ'| on [low, high]."""
+        """Return log M1, where M1 is the largest |ℓ'| on [low, high]."""
 
     @abstractmethod
     def log_floor(self, low: float, high: float) -> float:
-        """The logarithm of the smallest |ℓ'| on [low, high]."""
+        """Return the logarithm of the smallest |ℓ'| on [low, high]."""
 
     @abstractmethod
     def steepening(self, low: float, high: float) -> float:
-        """κ ≥ 0 with d log |ℓ'| / du ≤ κ on [low, high], the least one: 0 exactly where ℓ is convex there.
+        """Return the least κ ≥ 0 with d log |ℓ'| / du ≤ κ on [low, high], which is 0 exactly where ℓ is convex there.
 
         A loss that is not convex loses less on the way down than its slope at the top says, but at least
-        ℓ(u − δ) − ℓ(u) ≥ |ℓ'(u)| δ e^{−κδ/2} for u − δ, u in [low, high]: |ℓ'(u − x)| ≥ |ℓ'(u)| e^{−κx}, and
-        (1 − e^{−y})/y ≥ e^{−y/2}.
+        ℓ(u − δ) − ℓ(u) ≥ |ℓ'(u)| δ e^{−κδ/2} for u − δ, u in [low, high]: |ℓ'(u − x)| ≥ |ℓ'(u)| e^{−κx}, and (1 −
+        e^{−y})/y ≥ e^{−y/2}.
         """
 
     def __repr__(self) -> str:
+        """Return ``<NAME loss>``."""
         return f"<{self.name} loss>"

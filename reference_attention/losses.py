@@ -1,6 +1,7 @@
-"""Losses of Assumption A: strictly decreasing, with a Lipschitz and bounded derivative on bounded intervals.
+"""The losses of Assumption A: strictly decreasing, with a Lipschitz and bounded derivative on bounded intervals.
 
-Every formula is written once and runs on NumPy arrays, on torch tensors, and on arrays that carry their own rounding.
+Every formula is written once and runs on NumPy arrays, on torch tensors, and on arrays that carry their own rounding
+error.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Assumption A.
 """
@@ -29,13 +30,16 @@ from reference_attention.pieces import (
 )
 
 SMALLEST = 2.0**-1022
-"""The smallest normal float: it keeps the logarithm of a branch not taken finite."""
+"""The smallest normal float; it keeps the logarithm of a branch that is not taken finite."""
 MANY = 64
-"""Numbers from which on NumPy's exp and log1p, which take several at once, beat its logaddexp, which does not."""
+"""Array size from which on NumPy's exp and log1p, which are vectorised, are faster than its logaddexp, which is not."""
 
 
 def _log_expm1(xp: Any, log_x: Array) -> Array:
-    """log(e^x − 1) for x = e^{log_x} > 0: log x + x/2 up to x²/24 where x is small, x up to 1.01 e^{−x} where large."""
+    """Return log(e^x − 1) for x = e^{log_x} > 0.
+
+    It is log x + x/2 up to x²/24 where x is small, and x up to 1.01 e^{−x} where x is large.
+    """
     x = exp(xp, log_x)
     safe = xp.where((x < 1e-8) | (x > 37.0), xp.ones_like(x), x)
     large = pieces(xp, x, 37.0, xp.log(xp.expm1(safe)), off_by(x, 1e-16))
@@ -43,9 +47,9 @@ def _log_expm1(xp: Any, log_x: Array) -> Array:
 
 
 def _log_one_minus_exp(xp: Any, log_x: Array) -> Array:
-    """log(1 − e^{−x}) for x = e^{log_x} > 0: log x − x/2 up to x²/24 where x is small.
+    """Return log(1 − e^{−x}) for x = e^{log_x} > 0, which is log x − x/2 up to x²/24 where x is small.
 
-    For x > e^700 it is less than a rounding from its value there.
+    For x > e^700 the value at e^700 is used, which differs by less than a rounding.
     """
     x = xp.exp(at_most(xp, log_x, LARGEST_EXPONENT))
     safe = xp.where(x < 1e-8, xp.ones_like(x), x)
@@ -53,29 +57,33 @@ def _log_one_minus_exp(xp: Any, log_x: Array) -> Array:
 
 
 def _softplus(xp: Any, x: Array) -> Array:
-    """log(1 + e^x)."""
+    """Return log(1 + e^x)."""
     if xp is np and x.size > MANY:
         return np.log1p(np.exp(-np.abs(x))) + np.maximum(x, 0.0)
     return np.logaddexp(0.0, x) if xp is np else xp.logaddexp(xp.zeros_like(x), x)
 
 
 class Logistic(Loss):
-    """ℓ(u) = log(1 + e^{−u})."""
+    """The logistic loss ℓ(u) = log(1 + e^{−u})."""
 
     name = "logistic"
 
     def value(self, u: Array) -> Array:
+        """Return log(1 + e^{−u})."""
         return _softplus(namespace_of(u), -u)
 
     def log_slope(self, u: Array) -> Array:
+        """Return log |ℓ'(u)| = −log(1 + e^u)."""
         return -_softplus(namespace_of(u), u)
 
     def relative_curvature(self, u: Array) -> Array:
+        """Return ℓ''(u)/|ℓ'(u)| = σ(u)."""
         # ℓ'' = σ(u) σ(−u) and |ℓ'| = σ(−u).
         xp = namespace_of(u)
         return xp.exp(-_softplus(xp, -u))
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
+        """Return the sign and the logarithm of |ℓ(u − δ) − ℓ(u)| for δ = sign·e^{log_size}."""
         # ℓ(u−δ) − ℓ(u) = log1p(σ(−u) expm1(δ)); both branches are kept in logarithms.
         xp = namespace(u, sign, log_size)
         log_sigma = self.log_slope(u)
@@ -96,100 +104,124 @@ class Logistic(Loss):
         return sign, by_sign(xp, sign, up, pieces(xp, z, -20.0, near, large))
 
     def log_lipschitz(self, low: float, high: float) -> float:
+        """Return the logarithm of the largest ℓ'' = σ(u)σ(−u) on [low, high]."""
         # |ℓ''| = σ(u)σ(−u) is largest at the point of the interval nearest to zero.
         return _log_sigmoid_slope(_sizes(low, high)[0])
 
     def log_bound(self, low: float, high: float) -> float:
+        """Return log |ℓ'(low)|, since |ℓ'| decreases."""
         return -_softplus_scalar(low)
 
     def log_floor(self, low: float, high: float) -> float:
+        """Return log |ℓ'(high)|, since |ℓ'| decreases."""
         return -_softplus_scalar(high)
 
     def steepening(self, low: float, high: float) -> float:
+        """Return 0, since ℓ is convex."""
         return 0.0
 
 
 class Exponential(Loss):
-    """ℓ(u) = e^{−u}."""
+    """The exponential loss ℓ(u) = e^{−u}."""
 
     name = "exponential"
 
     def value(self, u: Array) -> Array:
+        """Return e^{−u}."""
         return namespace_of(u).exp(-u)
 
     def log_slope(self, u: Array) -> Array:
+        """Return log |ℓ'(u)| = −u."""
         return -u
 
     def relative_curvature(self, u: Array) -> Array:
+        """Return ℓ''(u)/|ℓ'(u)| = 1."""
         return namespace_of(u).ones_like(u)
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
+        """Return the sign and the logarithm of |ℓ(u − δ) − ℓ(u)| for δ = sign·e^{log_size}."""
         # ℓ(u−δ) − ℓ(u) = e^{−u} expm1(δ).
         xp = namespace(u, sign, log_size)
         return sign, by_sign(xp, sign, -u + _log_expm1(xp, log_size), -u + _log_one_minus_exp(xp, log_size))
 
     def log_lipschitz(self, low: float, high: float) -> float:
+        """Return −low, the logarithm of the largest ℓ''."""
         return -low
 
     def log_bound(self, low: float, high: float) -> float:
+        """Return −low, the logarithm of the largest |ℓ'|."""
         return -low
 
     def log_floor(self, low: float, high: float) -> float:
+        """Return −high, the logarithm of the smallest |ℓ'|."""
         return -high
 
     def steepening(self, low: float, high: float) -> float:
+        """Return 0, since ℓ is convex."""
         return 0.0
 
 
 class Correlation(Loss):
-    """ℓ(u) = −u."""
+    """The correlation loss ℓ(u) = −u."""
 
     name = "correlation"
 
     def value(self, u: Array) -> Array:
+        """Return −u."""
         return -u
 
     def log_slope(self, u: Array) -> Array:
+        """Return log |ℓ'(u)| = 0."""
         return namespace_of(u).zeros_like(u)
 
     def relative_curvature(self, u: Array) -> Array:
+        """Return ℓ''(u)/|ℓ'(u)| = 0."""
         return namespace_of(u).zeros_like(u)
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
+        """Return the sign and the logarithm of |ℓ(u − δ) − ℓ(u)| = |δ|."""
         return sign, by_sign(namespace(u, sign, log_size), sign, log_size, log_size)
 
     def log_lipschitz(self, low: float, high: float) -> float:
+        """Return −inf, since ℓ' is constant."""
         return -math.inf
 
     def log_bound(self, low: float, high: float) -> float:
+        """Return 0, the logarithm of |ℓ'| = 1."""
         return 0.0
 
     def log_floor(self, low: float, high: float) -> float:
+        """Return 0, the logarithm of |ℓ'| = 1."""
         return 0.0
 
     def steepening(self, low: float, high: float) -> float:
+        """Return 0, since ℓ is linear."""
         return 0.0
 
 
 class Sigmoid(Loss):
-    """ℓ(u) = σ(−u), the smoothed 0–1 loss: concave where u < 0, convex where u > 0."""
+    """The sigmoid loss ℓ(u) = σ(−u), a smoothed 0–1 loss: concave where u < 0, convex where u > 0."""
 
     name = "sigmoid"
 
     def value(self, u: Array) -> Array:
+        """Return σ(−u)."""
         xp = namespace_of(u)
         return xp.exp(-_softplus(xp, u))
 
     def log_slope(self, u: Array) -> Array:
+        """Return log |ℓ'(u)| = log σ(u)σ(−u)."""
         # |ℓ'| = σ(u) σ(−u).
         xp = namespace_of(u)
         return -_softplus(xp, u) - _softplus(xp, -u)
 
     def relative_curvature(self, u: Array) -> Array:
+        """Return ℓ''(u)/|ℓ'(u)| = tanh(u/2)."""
         # ℓ'' = |ℓ'| (σ(u) − σ(−u)).
         return namespace_of(u).tanh(u / 2)
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
+        """Return the sign and the logarithm of |ℓ(u − δ) − ℓ(u)| for δ = sign·e^{log_size}."""
         # ℓ(u−δ) − ℓ(u) = σ(u) σ(|δ|−u) (1 − e^{−|δ|}) for δ > 0, −σ(−u) σ(|δ|+u) (1 − e^{−|δ|}) for δ < 0.
         xp = namespace(u, sign, log_size)
         size, lost = exp(xp, log_size), _log_one_minus_exp(xp, log_size)
@@ -197,33 +229,37 @@ class Sigmoid(Loss):
         return sign, by_sign(xp, sign, up, lost - _softplus(xp, u) - _softplus(xp, -u - size))
 
     def log_lipschitz(self, low: float, high: float) -> float:
+        """Return the logarithm of the largest |ℓ''| = σ(u)σ(−u) tanh|u/2| on [low, high]."""
         # |ℓ''| = σ(u)σ(−u) tanh|u/2| rises up to |u| = log(2 + √3), where it is √3/18, and falls from there on.
         nearest, furthest = _sizes(low, high)
         at = min(max(SIGMOID_BEND, nearest), furthest)
         return _log_sigmoid_slope(at) + math.log(math.tanh(at / 2)) if at > 0 else -math.inf
 
     def log_bound(self, low: float, high: float) -> float:
+        """Return log |ℓ'| at the point of [low, high] nearest to zero."""
         return _log_sigmoid_slope(_sizes(low, high)[0])
 
     def log_floor(self, low: float, high: float) -> float:
+        """Return log |ℓ'| at the point of [low, high] furthest from zero."""
         return _log_sigmoid_slope(_sizes(low, high)[1])
 
     def steepening(self, low: float, high: float) -> float:
+        """Return the largest d log |ℓ'|/du = −tanh(u/2) on [low, high], at least 0."""
         # d log|ℓ'|/du = −tanh(u/2), which falls.
         return max(0.0, -math.tanh(low / 2))
 
 
 SIGMOID_BEND = math.log(2 + math.sqrt(3))
-"""Where |ℓ''| of σ(−u) is largest."""
+"""The u > 0 at which |ℓ''| of ℓ(u) = σ(−u) is largest."""
 
 
 def _sizes(low: float, high: float) -> tuple[float, float]:
-    """The smallest and the largest |u| on [low, high]."""
+    """Return the smallest and the largest |u| on [low, high]."""
     return abs(min(max(0.0, low), high)), max(abs(low), abs(high))
 
 
 def _log_sigmoid_slope(size: float) -> float:
-    """log σ(u)σ(−u) at |u| = size."""
+    """Return log σ(u)σ(−u) at |u| = size."""
     return -size - 2 * math.log1p(math.exp(-size))
 
 
@@ -232,11 +268,11 @@ def _softplus_scalar(x: float) -> float:
 
 
 LOSSES: dict[str, Loss] = {loss.name: loss for loss in (Logistic(), Exponential(), Correlation(), Sigmoid())}
-"""The losses by name."""
+"""The losses of Assumption A by name."""
 
 
 def loss_named(name: str) -> Loss:
-    """The loss of that name; also one of :mod:`reference_attention.ill_behaved_losses`, which violate Assumption A.
+    """Return the loss of a name, also one of :mod:`reference_attention.ill_behaved_losses`, which violate Assumption A.
 
     Raises:
         InvalidInput: for any other name.

@@ -1,4 +1,4 @@
-"""Tables for notebooks: plain HTML, everything escaped, no colours of their own, so readable on light and dark."""
+"""Tables for notebooks: plain escaped HTML without colours, readable on light and dark backgrounds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from html import escape
 
 
 def html_table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table with a caption; cells are text, not markup."""
+    """Return an HTML table with a caption; cells are text, not markup."""
     head = "".join(f"<th>{escape(column)}</th>" for column in columns)
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
     return (

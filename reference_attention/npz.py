@@ -1,7 +1,8 @@
-"""NumPy's .npz, read warily: every header and size is looked at before an array is unpacked, nothing is unpickled.
+"""A cautious reader of NumPy's .npz: headers and sizes are checked before arrays are unpacked; nothing is unpickled.
 
-A file that somebody cut, mended or made by hand may promise arrays larger than memory, names twice, or fewer entries
-than it holds; such a file is refused as a whole, for an array that is silently missing changes what is verified.
+A file that was truncated, repaired or made by hand may promise arrays larger than memory, give a name twice, or list
+fewer entries than it contains. Such a file is refused as a whole, because an array that is silently missing changes the
+claims that are verified.
 
 References: NumPy, *numpy.lib.format*; PKWARE, *.ZIP File Format Specification*.
 """
@@ -20,19 +21,18 @@ from numpy.lib import format as npy
 from reference_attention.errors import InvalidInput
 
 LARGEST = 2**24
-"""Entries that the arrays of a file may have together: 128 MiB of float64, so that the handful of copies that checking
-them takes stays below a gigabyte. The exact decisions are hopeless long before.
-"""
+"""Largest total number of entries of the arrays of a file: 128 MiB of float64, so that the handful of copies that
+checking takes stays below a gigabyte. Exact decisions become infeasible at far smaller sizes."""
 LONGEST_DESCRIPTOR = 24
-"""Bytes that may stand between two members of an archive: a data descriptor."""
+"""Number of bytes that may stand between two members of an archive: a data descriptor."""
 MOST_AXES = 32
 
 Names = Callable[[Collection[str]], None]
-"""Refuses names, before anything is unpacked."""
+"""A function that raises for unusable names, before anything is unpacked."""
 
 
 def read_npz(path: Path, file: BinaryIO, check_names: Names) -> dict[str, Any]:
-    """The arrays by name, of an open file that sentences call by its path.
+    """Return the arrays of an open file by name; messages refer to the file by its path.
 
     Raises:
         InvalidInput: damaged, pickled, too large, or refused by ``check_names``.
@@ -44,10 +44,12 @@ def read_npz(path: Path, file: BinaryIO, check_names: Names) -> dict[str, Any]:
         with zipfile.ZipFile(file) as archive:
             members = _members(path, archive)
             check_names(list(members))
-            shapes = {name: _header(path, name, archive.open(one), one.file_size) for name, one in members.items()}
+            shapes = {
+                name: _header(path, name, archive.open(member), member.file_size) for name, member in members.items()
+            }
             if sum(map(math.prod, shapes.values())) > LARGEST:
                 raise InvalidInput(f"{path}: unpacks to more than {LARGEST} numbers; give fewer inputs or tokens.")
-            return {name: _array(archive.open(one)) for name, one in members.items()}
+            return {name: _array(archive.open(member)) for name, member in members.items()}
     except (InvalidInput, MemoryError, OSError):
         raise
     except Exception:  # zipfile, zlib and the parser of headers raise what they like on a damaged file
@@ -55,40 +57,43 @@ def read_npz(path: Path, file: BinaryIO, check_names: Names) -> dict[str, Any]:
 
 
 def _members(path: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
-    """The members by the name of their array; one after the other, so that none is left out of the directory."""
-    found: dict[str, zipfile.ZipInfo] = {}
+    """Return the members by the name of their array.
+
+    They must follow one another without a gap, so that no member is missing from the directory.
+    """
+    members: dict[str, zipfile.ZipInfo] = {}
     end = 0
-    for one in sorted(archive.infolist(), key=lambda one: one.header_offset):
-        if not one.filename.endswith(".npy") or one.filename != one.orig_filename:
-            raise InvalidInput(f"{path}: {one.filename!r} is not an array; write the file with numpy.savez.")
-        name = one.filename.removesuffix(".npy")
-        if name in found:
+    for member in sorted(archive.infolist(), key=lambda member: member.header_offset):
+        if not member.filename.endswith(".npy") or member.filename != member.orig_filename:
+            raise InvalidInput(f"{path}: {member.filename!r} is not an array; write the file with numpy.savez.")
+        name = member.filename.removesuffix(".npy")
+        if name in members:
             raise InvalidInput(f"{path}: {name} occurs twice; write the file with numpy.savez.")
-        if not 0 <= one.header_offset - end <= LONGEST_DESCRIPTOR:
+        if not 0 <= member.header_offset - end <= LONGEST_DESCRIPTOR:
             raise ValueError("the archive has bytes that its directory does not tell of")
-        found[name] = one
-        end = _end(archive, one)
+        members[name] = member
+        end = _end(archive, member)
     if not 0 <= archive.start_dir - end <= LONGEST_DESCRIPTOR:
         raise ValueError("the archive has bytes that its directory does not tell of")
-    return found
+    return members
 
 
-def _end(archive: zipfile.ZipFile, one: zipfile.ZipInfo) -> int:
-    """Where the member's data end: its header of 30 bytes, name and extra field come first."""
+def _end(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
+    """Return the offset at which a member's data end, after its header of 30 bytes, its name and its extra field."""
     assert archive.fp is not None
-    archive.fp.seek(one.header_offset + 26)
+    archive.fp.seek(member.header_offset + 26)
     lengths = archive.fp.read(4)
     return (
-        one.header_offset
+        member.header_offset
         + 30
         + int.from_bytes(lengths[:2], "little")
         + int.from_bytes(lengths[2:], "little")
-        + one.compress_size
+        + member.compress_size
     )
 
 
 def _header(path: Path, name: str, file: Any, size: int) -> tuple[int, ...]:
-    """The shape that the array's header promises, which must be what the member holds."""
+    """Return the shape that the array's header promises, after checking that the member has exactly that size."""
     with file:
         shape, kind, length = _read_header(file)
     if kind.hasobject:
@@ -101,7 +106,7 @@ def _header(path: Path, name: str, file: Any, size: int) -> tuple[int, ...]:
 
 
 def _read_header(file: Any) -> tuple[tuple[int, ...], np.dtype[Any], int]:
-    """Shape, dtype, and the length of the header."""
+    """Return the shape, the dtype, and the length of the header."""
     version = npy.read_magic(file)
     read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
     shape, _, kind = read(file)

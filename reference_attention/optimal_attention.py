@@ -1,7 +1,7 @@
-"""The best attention under a head h(x) = vᵀx − λ‖x‖² that prefers mixtures: a projection on the simplex, exact.
+"""The best attention under a head h(x) = vᵀx − λ‖x‖² that prefers mixtures: an exact projection on the simplex.
 
-On orthonormal tokens h(Xᵀs) = γᵀs − λ‖s‖² with γ = Xv, so that the best weights are the projection of γ/(2λ) on the
-simplex. They are rational, and so is the multiplier ν_t ≥ 0 of each token that gets no weight.
+On orthonormal tokens h(Xᵀs) = γᵀs − λ‖s‖² with γ = Xv, so the best weights are the projection of γ/(2λ) on the simplex.
+They are rational, and so is the multiplier ν_t ≥ 0 of each token that gets no weight.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -18,7 +18,7 @@ from jaxtyping import Bool, Int64
 from reference_attention.errors import InvalidInput
 
 Rationals = tuple[tuple[fmpq, ...], ...]
-"""A rational for each token of each input."""
+"""One rational number for each token of each input."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,8 +26,8 @@ class OptimalAttention:
     """The maximiser s⋆ of γᵀs − λ‖s‖² on the simplex, for each input.
 
     Attributes:
-        weights: s⋆, n inputs of T tokens.
-        multipliers: ν ≥ 0 with ν_t = μ − γ_t + 2λ s⋆_t and ν_t s⋆_t = 0, likewise.
+        weights: s⋆, for n inputs of T tokens.
+        multipliers: ν ≥ 0 with ν_t = μ − γ_t + 2λ s⋆_t and ν_t s⋆_t = 0, for n inputs of T tokens.
         levels: μ, the common value of γ_t − 2λ s⋆_t where s⋆_t > 0, one per input.
     """
 
@@ -37,20 +37,20 @@ class OptimalAttention:
 
     @property
     def sets(self) -> Bool[np.ndarray, "n T"]:
-        """O_i = supp s⋆_i."""
+        """Return the supports O_i = supp s⋆_i as a mask, shape (n, T)."""
         return np.array([[w > 0 for w in row] for row in self.weights], dtype=np.bool_)
 
     @property
     def first(self) -> Int64[np.ndarray, "n"]:
-        """The (first) token of largest weight of each input, α_i ∈ O_i."""
+        """Return the (first) token of largest weight of each input, α_i ∈ O_i, shape (n,)."""
         return np.array([max(range(len(row)), key=lambda t: (row[t], -t)) for row in self.weights], dtype=np.int64)
 
 
 def optimal_attention(scores: Sequence[Sequence[fmpq]], penalty: fmpq) -> OptimalAttention:
-    """The projection of γ_i/(2λ) on the simplex, for each input.
+    """Return the projection of γ_i/(2λ) on the simplex, for each input.
 
     Args:
-        scores: γ, n inputs of T tokens.
+        scores: γ, for n inputs of T tokens.
         penalty: λ.
 
     Raises:
@@ -68,7 +68,10 @@ def optimal_attention(scores: Sequence[Sequence[fmpq]], penalty: fmpq) -> Optima
 
 
 def _level(descending: list[fmpq], penalty: fmpq) -> fmpq:
-    """μ with Σ_t max(γ_t − μ, 0) = 2λ: of the τ largest scores, τ the last at which it lies below γ_τ."""
+    """Return μ with Σ_t max(γ_t − μ, 0) = 2λ, from scores in descending order.
+
+    It is μ_τ = (Σ_{t≤τ} γ_t − 2λ)/τ of the τ largest scores, where τ is the last index with μ_τ < γ_τ.
+    """
     total, level = fmpq(0), fmpq(0)
     for tau, score in enumerate(descending, start=1):
         total += score

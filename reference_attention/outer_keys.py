@@ -1,7 +1,7 @@
-"""Keys vec(x_it z_iᵀ) by their factors: what attention sees when the key-query weights W are trained.
+"""Keys vec(x_it z_iᵀ) as factors: the keys that attention uses when the key-query weights W are trained.
 
-x_itᵀ W z_i = ⟨vec(x_it z_iᵀ), vec W⟩, so that training W is training a prompt of dimension d·e on these keys. A product
-of two floats is no float in general; whatever is decided exactly is decided for the factors.
+x_itᵀ W z_i = ⟨vec(x_it z_iᵀ), vec W⟩, so training W is training a prompt of dimension d·e on these keys. The product of
+two floats is in general not a float; every exact decision is therefore made on the factors.
 
 References: *Transformers as Support Vector Machines*, (W-ERM).
 """
@@ -18,12 +18,12 @@ from jaxtyping import Float64
 from reference_attention.exact import Dyadic, rational, rational_matrix
 
 SHORT = 53
-"""Bits that the mantissas of two floats may have together, for their product to be a float."""
+"""Total number of mantissa bits of two floats up to which their product is certainly a float."""
 
 
 @dataclass(frozen=True, eq=False)
 class OuterKeys:
-    """The keys vec(x_it z_iᵀ), entry a·e + b of which is the a-th of x_it times the b-th of z_i.
+    """The keys vec(x_it z_iᵀ), whose entry a·e + b is the a-th entry of x_it times the b-th entry of z_i.
 
     Attributes:
         tokens: x, shape (n, T, d).
@@ -35,22 +35,22 @@ class OuterKeys:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(n, T, d·e)."""
+        """Return (n, T, d·e)."""
         n, T, d = self.tokens.shape
         return n, T, d * self.queries.shape[1]
 
     @cached_property
     def floats(self) -> Float64[np.ndarray, "n T k"]:
-        """The keys, each entry rounded once."""
+        """Return the keys, each entry rounded once."""
         return _outer(self.tokens, self.queries)
 
     @cached_property
     def short(self) -> bool:
-        """Whether all factors have so few bits that no product was rounded."""
+        """Return whether all factors have so few bits that no product was rounded."""
         return _bits(self.tokens) + _bits(self.queries) <= SHORT
 
     def scale_by(self, factor: float) -> OuterKeys:
-        """The keys times a power of two."""
+        """Return the keys times a power of two."""
         return replace(self, queries=self.queries * factor)
 
     @cached_property
@@ -59,28 +59,28 @@ class OuterKeys:
 
     @property
     def exponent(self) -> int:
-        """Every entry is an integer multiple of 2^exponent."""
+        """Return the exponent such that every entry is an integer multiple of 2^exponent."""
         x, z = self._dyadic
         return x.exponent + z.exponent
 
     def integers(self, index: tuple[int, int]) -> list[int]:
-        """The key of token ``index`` = (i, t) divided by 2^exponent, exactly."""
+        """Return the key of token ``index`` = (i, t) divided by 2^exponent, exactly."""
         x, z = self._dyadic
         query = z.integers((index[0],))
         return [a * b for a in x.integers(index) for b in query]
 
 
 Keys = Float64[np.ndarray, "_ _ _"] | OuterKeys
-"""Keys, given by themselves or by their factors."""
+"""Keys, given as an array or by their factors."""
 
 
 def first_inputs(keys: Keys, m: int) -> Float64[np.ndarray, "m T d"] | OuterKeys:
-    """The keys of the first m inputs."""
+    """Return the keys of the first m inputs."""
     return OuterKeys(keys.tokens[:m], keys.queries[:m]) if isinstance(keys, OuterKeys) else keys[:m]
 
 
 def rational_keys(keys: Keys) -> fmpq_mat:
-    """The keys over the rationals, shape (n·T, d)."""
+    """Return the keys over the rationals, shape (n·T, d)."""
     if not isinstance(keys, OuterKeys):
         return rational_matrix(keys.reshape(-1, keys.shape[2]))
     n, T, d = keys.shape
@@ -97,5 +97,5 @@ def _outer(x: Float64[np.ndarray, "n T d"], z: Float64[np.ndarray, "n e"]) -> Fl
 
 
 def _bits(array: Float64[np.ndarray, "..."]) -> int:
-    """Bits of the longest entry."""
+    """Return the number of mantissa bits of the entry that needs most."""
     return int(np.abs(Dyadic.of(array).mantissas).max()).bit_length()

@@ -1,7 +1,7 @@
-"""Formulas in pieces and series cut off, on NumPy arrays, on torch tensors, and on arrays that carry their rounding.
+"""Piecewise formulas and truncated series on NumPy arrays, torch tensors, and arrays that carry their rounding error.
 
-What carries its rounding is known by its method ``widened`` (:class:`theorems.bounded.Bounded`): a comparison
-of it is true only where it is sure, so that it may lie on either side of a bound.
+An array that carries its rounding error (:class:`theorems.bounded.Bounded`) has a method ``widen``. A comparison of
+such an array is true only where it is certain, so an entry may lie on either side of a bound.
 """
 
 from __future__ import annotations
@@ -16,57 +16,63 @@ from reference_attention.loss import Array
 
 _NUMPY = array_namespace(np.empty(0))
 LARGEST_EXPONENT = 700.0
-"""Beyond it plain floats take this exponential for theirs."""
+"""Exponents above this are replaced by it in plain floats, so that exponentials stay finite."""
 
 
 def carries_rounding(x: Array) -> bool:
+    """Return whether an array carries a bound of its rounding error."""
     return hasattr(x, "widen")
 
 
 def namespace(*arrays: Array) -> Any:
-    """That of an array which carries its rounding, if there is one."""
+    """Return the namespace of the first array that carries its rounding error, otherwise of the first array."""
     return namespace_of(next(filter(carries_rounding, arrays), arrays[0]))
 
 
 def namespace_of(x: Array) -> Any:
-    """As ``array_namespace``; at once for NumPy arrays, of which a descent asks ten times a step."""
+    """Return the array namespace of x.
+
+    It equals ``array_namespace(x)``, but takes a shortcut for NumPy arrays, because a descent asks ten times per step.
+    """
     return np if type(x) is np.ndarray else array_namespace(x)
 
 
 def pieces(xp: Any, x: Array, bound: float, below: Array, above: Array) -> Array:
-    """``below`` where x < bound, ``above`` elsewhere; what contains both where x may be on either side."""
+    """Return ``below`` where x < bound and ``above`` elsewhere; an enclosure of both where x may be on either side."""
     if carries_rounding(x):
         return xp.select([x < bound, x >= bound], [below, above])
     return xp.where(x < bound, below, above)
 
 
 def by_sign(xp: Any, sign: Array, up: Array, down: Array) -> Array:
-    """``up`` where the sign is positive, ``down`` where it is negative, the logarithm of 0 where it is 0."""
+    """Return ``up`` where the sign is positive, ``down`` where it is negative, −inf (the log of 0) where it is 0."""
     if carries_rounding(sign):
         return xp.select([sign > 0, sign < 0, sign == 0], [up, down, xp.full_like(sign, -math.inf)])
     return xp.where(sign > 0, up, xp.where(sign < 0, down, xp.full_like(down, -math.inf)))
 
 
 def off_by(x: Array, rest: float) -> Array:
-    """x, what was cut off being at most ``rest``."""
+    """Return x with its error bound widened by ``rest``, the largest truncation error; plain floats stay unchanged."""
     return x.widen(rest) if carries_rounding(x) else x
 
 
 def exp(xp: Any, x: Array) -> Array:
-    """e^x; of plain floats at most e^700, which stays finite."""
+    """Return e^x; for plain floats at most e^700, which stays finite."""
     return xp.exp(x) if carries_rounding(x) else xp.exp(at_most(xp, x, LARGEST_EXPONENT))
 
 
 def at_most(xp: Any, x: Array, bound: float) -> Array:
+    """Return min(x, bound), entry by entry."""
     return np.minimum(x, bound) if xp in (np, _NUMPY) else xp.clip(x, max=bound)
 
 
 def at_least(xp: Any, x: Array, bound: float) -> Array:
+    """Return max(x, bound), entry by entry."""
     return np.maximum(x, bound) if xp in (np, _NUMPY) else xp.clip(x, min=bound)
 
 
 def log_abs(x: Array) -> Array:
-    """log |x|, −inf at zero, silently."""
+    """Return log |x|, which is −inf at zero, without a warning."""
     xp = array_namespace(x)
     size = xp.abs(x)
     zero = size == 0
@@ -74,6 +80,6 @@ def log_abs(x: Array) -> Array:
 
 
 def log_of(number: float, like: Array) -> Array:
-    """The logarithm of a constant, whose float is none."""
+    """Return the logarithm of a constant as an array like ``like``, since the logarithm itself is not a float."""
     xp = array_namespace(like)
     return xp.log(xp.full_like(like, number))

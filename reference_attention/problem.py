@@ -1,8 +1,8 @@
-"""Problems and datasets: the data that the theorems talk about, validated once, here.
+"""Problems and datasets: the data that the theorems talk about, validated once, in this module.
 
-With the head v fixed, everything depends only on the keys k_it = W x_it, the scores γ_it = Y_i vᵀ x_it and the
-loss. A :class:`Problem` holds those; a :class:`Dataset` holds tokens, labels, key-query weights and head, from
-which a Problem is made with *correctly rounded* products: ties between exact scores stay ties, on every machine.
+With the head v fixed, everything depends only on the keys k_it = W x_it, the scores γ_it = Y_i vᵀ x_it and the loss. A
+:class:`Problem` holds those; a :class:`Dataset` holds tokens, labels, key-query weights and head, from which a Problem
+is made with *correctly rounded* products: ties between exact scores stay ties, on every machine.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 1.1 and Definition 1.
 """
@@ -27,14 +27,15 @@ from reference_attention.losses import loss_named
 from reference_attention.outer_keys import Keys, OuterKeys
 
 LARGEST_MAGNITUDE = 1e140
-"""Entries beyond this (or, when not zero, below its inverse) would overflow when squared: they are refused."""
+"""Entries above this, and non-zero entries below its inverse, are refused: squares would overflow or underflow."""
 
 
 def as_array(name: str, value: Any, wanted: str) -> np.ndarray:
-    """``value`` as an array of whatever dtype.
+    """Return ``value`` as an array of any dtype.
 
     Raises:
-        InvalidInput: rows of different lengths, or an object that NumPy cannot read; ``wanted`` is the shape to give.
+        InvalidInput: the rows have different lengths, or NumPy cannot read the object; the message names the shape
+            ``wanted``.
     """
     if hasattr(value, "detach"):  # a tensor that autograd follows, or of another device
         value = value.detach().cpu()
@@ -48,17 +49,20 @@ def as_array(name: str, value: Any, wanted: str) -> np.ndarray:
 
 
 def refuse_truth_values(name: str, value: Any) -> None:
-    """That nothing in nested lists, an array or a tensor is true or false where a number is due.
+    """Raise if nested lists, an array or a tensor contain true or false where numbers are expected.
 
     Raises:
-        InvalidInput: something is; NumPy would take it for 1 or 0, and among numbers without a trace.
+        InvalidInput: a truth value is among the numbers; NumPy would silently convert it to 1 or 0.
     """
     if _holds_truth_values(value):
         raise InvalidInput(f"{name}: true and false are no numbers; write 1 for true and 0 for false.")
 
 
 def _holds_truth_values(value: Any) -> bool:
-    """Level by level, each in few calls: a file may hold millions of numbers."""
+    """Return whether a truth value occurs in nested lists, an array or a tensor.
+
+    Each level of nesting is examined in few calls, because a file may hold millions of numbers.
+    """
     if isinstance(value, np.ndarray):
         return value.dtype.kind == "b"
     level = [value]
@@ -67,9 +71,9 @@ def _holds_truth_values(value: Any) -> bool:
         if bool in kinds:
             return True
         if not kinds <= {list, tuple}:
-            if not kinds <= {float, int} and any("bool" in str(getattr(one, "dtype", "")) for one in level):
+            if not kinds <= {float, int} and any("bool" in str(getattr(element, "dtype", "")) for element in level):
                 return True
-            level = [one for one in level if isinstance(one, list | tuple)] if kinds & {list, tuple} else []
+            level = [element for element in level if isinstance(element, list | tuple)] if kinds & {list, tuple} else []
         level = list(chain.from_iterable(level))
     return False
 
@@ -94,13 +98,13 @@ def refuse_sequence_first(tokens: Float64[np.ndarray, "n T d"], labels: Any) -> 
 
 
 def checked_array(name: str, value: Any, shape: tuple[int | str, ...]) -> Float64[np.ndarray, "..."]:
-    """``value`` as a read-only float64 array of that shape (letters stand for any length), or a clear refusal.
+    """Return ``value`` as a read-only float64 array of the given shape (letters stand for any length), or refuse it.
 
-    Lists, arrays and torch tensors (detached, brought to the CPU) are taken; torch is not imported for it.
+    Lists, arrays and torch tensors (detached and moved to the CPU) are accepted; torch is not imported for this.
 
     Raises:
-        InvalidInput: not numeric, truth values, wrong number of dimensions, NaN, infinite, or out of the range of
-        magnitudes.
+        InvalidInput: the values are not numeric, contain truth values, NaN or infinity, have the wrong shape, or lie
+            outside the range of magnitudes.
     """
     refuse_truth_values(name, value)
     wanted = "(" + ", ".join(str(s) for s in shape) + ("," if len(shape) == 1 else "") + ")"
@@ -135,10 +139,10 @@ def checked_array(name: str, value: Any, shape: tuple[int | str, ...]) -> Float6
 
 
 def checked_loss(loss: Any) -> Loss:
-    """The loss, given by itself or by its name.
+    """Return the loss that is given as an object or by its name.
 
     Raises:
-        InvalidInput: it is neither.
+        InvalidInput: ``loss`` is neither a loss nor the name of one.
     """
     return loss if isinstance(loss, Loss) else loss_named(loss)
 
@@ -173,64 +177,65 @@ class Problem:
     factors: OuterKeys | None = field(init=False, repr=False)
 
     def __init__(self, keys: ArrayLike | OuterKeys, scores: ArrayLike, loss: Loss | str = "logistic") -> None:
+        """Check the arrays and the loss, and keep factors of keys only where a product may have been rounded."""
         factors = keys if isinstance(keys, OuterKeys) and not keys.short else None
-        held = checked_array("keys", keys.floats if isinstance(keys, OuterKeys) else keys, ("n", "T", "d"))
-        n, tokens, _ = held.shape
+        floats = checked_array("keys", keys.floats if isinstance(keys, OuterKeys) else keys, ("n", "T", "d"))
+        n, tokens, _ = floats.shape
         if tokens < 2:
             raise InvalidInput("keys: T = 1 leaves nothing to select; give at least two tokens per input.")
-        object.__setattr__(self, "keys", held)
+        object.__setattr__(self, "keys", floats)
         object.__setattr__(self, "factors", factors)
         object.__setattr__(self, "scores", checked_array("scores", scores, (n, tokens)))
         object.__setattr__(self, "loss", checked_loss(loss))
 
     @property
     def n(self) -> int:
-        """Number of inputs."""
+        """Return the number of inputs."""
         return int(self.keys.shape[0])
 
     @property
     def T(self) -> int:
-        """Number of tokens per input."""
+        """Return the number of tokens per input."""
         return int(self.keys.shape[1])
 
     @property
     def d(self) -> int:
-        """Dimension of keys and prompt."""
+        """Return the dimension of the keys and of the prompt."""
         return int(self.keys.shape[2])
 
     @property
     def exact_keys(self) -> Keys:
-        """The keys, by their factors where those were given and a product was rounded: for what is decided exactly."""
+        """Return the keys for exact decisions: as factors where they were given so and a product was rounded."""
         return self.keys if self.factors is None else self.factors
 
     @cached_property
     def optimal(self) -> Int64[np.ndarray, "n"]:
-        """opt_i, the (first) token of highest score of each input, shape (n,); exact, scores are given."""
+        """Return opt_i, the (first) token of highest score of each input, shape (n,); exact, since scores are given."""
         return np.argmax(self.scores, axis=1).astype(np.int64)
 
     def selection_at(self, p: Float64[np.ndarray, "d"]) -> Int64[np.ndarray, "n"]:
-        """The (first) token of largest weight of each input at the prompt p, shape (n,)."""
+        """Return the (first) token of largest softmax weight of each input at the prompt p, shape (n,)."""
         return np.argmax(self.keys @ p, axis=1).astype(np.int64)
 
     selected_by = FormerName("selection_at")
 
     @cached_property
     def score_range(self) -> tuple[float, float]:
-        """The interval that contains every γ_iᵀ s."""
+        """Return the interval [min γ, max γ], which contains every γ_iᵀ s."""
         return float(self.scores.min()), float(self.scores.max())
 
     @cached_property
     def key_scale(self) -> float:
-        """The power of two next below the largest |entry| of the keys (1 when all keys are zero)."""
+        """Return the largest power of two that is at most max |entry| of the keys (1 when all keys are zero)."""
         largest = float(np.abs(self.keys).max())
         return 2.0 ** math.floor(math.log2(largest)) if largest > 0 else 1.0
 
     @cached_property
     def log_smoothness(self) -> float:
-        """log L_p, a Lipschitz constant of ∇L in terms of keys and scores (−inf when ∇L = 0 throughout).
+        """Return log L_p, where L_p is a Lipschitz constant of ∇L from keys and scores (−inf when ∇L = 0 throughout).
 
-        L_p = (1/n) Σ_i (M0 ‖γ_i‖² ‖K_i‖² + 3 M1 ‖γ_i‖ ‖K_i‖²). Because ‖γ_i‖ ≤ ‖v‖‖X_i‖ and ‖K_i‖ ≤ ‖W‖‖X_i‖
-        it is never larger than the constant of Lemma 6, so Lemma 6 follows from this one.
+        L_p = (1/n) Σ_i (M0 ‖γ_i‖² ‖K_i‖² + 3 M1 ‖γ_i‖ ‖K_i‖²). Because ‖γ_i‖ ≤ ‖v‖‖X_i‖ and ‖K_i‖ ≤ ‖W‖‖X_i‖, it is
+        never larger than the constant of Lemma 6, so Lemma 6 follows from this constant.
         """
         key_norms = np.linalg.norm(self.keys, ord=2, axis=(1, 2))
         score_norms = np.linalg.norm(self.scores, axis=1)
@@ -241,12 +246,12 @@ class Problem:
         return float(np.logaddexp.reduce(np.concatenate([curved, steep])) - math.log(self.n))
 
     def gaps(self, alpha: Int64[np.ndarray, "n"] | None = None) -> Float64[np.ndarray, "n T"]:
-        """γ_iα_i − γ_it, shape (n, T); α defaults to the optimal tokens."""
+        """Return γ_iα_i − γ_it, shape (n, T); α defaults to the optimal tokens."""
         chosen = self.optimal if alpha is None else alpha
         return np.take_along_axis(self.scores, chosen[:, None], axis=1) - self.scores
 
     def with_keys_scaled(self, factor: float) -> Problem:
-        """The same problem in the units p ↦ p / factor; exact when the factor is a power of two."""
+        """Return the same problem in the units p ↦ p / factor; exact when the factor is a power of two."""
         keys = self.keys * factor if self.factors is None else self.factors.scale_by(factor)
         return Problem(keys, self.scores, self.loss)
 
@@ -283,6 +288,7 @@ class Dataset:
     def __init__(
         self, X: ArrayLike, Y: ArrayLike, v: ArrayLike, W: ArrayLike | None = None, loss: Loss | str = "logistic"
     ) -> None:
+        """Check that arrays are finite and fit together, and that labels are ±1; keep them with the loss."""
         tokens = checked_array("X", X, ("n", "T", "d"))
         n, T, d = tokens.shape
         if T < 2:
@@ -301,17 +307,17 @@ class Dataset:
 
     @property
     def key_query(self) -> Float64[np.ndarray, "dk d"]:
-        """W, the identity when none was given, shape (d', d)."""
+        """Return W, or the identity when none was given, shape (d', d)."""
         return np.eye(self.X.shape[2]) if self.W is None else self.W
 
     @property
     def signed_tokens(self) -> Float64[np.ndarray, "n T d"]:
-        """z_it = Y_i x_it, shape (n, T, d)."""
+        """Return z_it = Y_i x_it, shape (n, T, d)."""
         return np.asarray(self.Y[:, None, None] * self.X)
 
     @cached_property
     def problem(self) -> Problem:
-        """Keys X_i Wᵀ and scores Y_i X_i v, each entry the exact product rounded once."""
+        """Return the problem with keys X_i Wᵀ and scores Y_i X_i v, each entry the exact product rounded once."""
         n, tokens, d = self.X.shape
         flat = self.X.reshape(n * tokens, d)
         keys = self.X if self.W is None else rounded_product(flat, self.W.T).reshape(n, tokens, -1)
@@ -320,7 +326,7 @@ class Dataset:
 
     @cached_property
     def log_smoothness(self) -> float:
-        """log L_p of Lemma 6: L_p = (1/n) Σ_i (M0‖v‖²‖W‖²‖X_i‖⁴ + 3 M1‖v‖‖W‖²‖X_i‖³), spectral norms."""
+        """Return log L_p of Lemma 6, L_p = (1/n) Σ_i (M0‖v‖²‖W‖²‖X_i‖⁴ + 3 M1‖v‖‖W‖²‖X_i‖³), with spectral norms."""
         low, high = self.problem.score_range
         with np.errstate(divide="ignore"):
             x = np.log(np.linalg.norm(self.X, ord=2, axis=(1, 2)))
@@ -332,10 +338,23 @@ class Dataset:
 
     @classmethod
     def realising(cls, problem: Problem) -> Dataset:
-        """A dataset whose problem is ``problem``: the score becomes one more token coordinate, v that axis.
+        """Return a dataset whose problem is ``problem``: the score is one more coordinate of each token, v that axis.
 
-        This is how the paper's Figure 1 is built (W = projection off the last axis, all labels +1).
+        The paper's Figure 1 is built in this way (W is the projection off the last axis, all labels are +1).
         """
         X = np.concatenate([problem.keys, problem.scores[:, :, None]], axis=2)
         d = problem.d
         return cls(X, np.ones(problem.n), np.eye(d + 1)[d], np.eye(d, d + 1), problem.loss)
+
+
+def log_smoothness(problem: Problem) -> float:
+    """Return log L_p of Lemma 6, computed from keys and scores."""
+    return problem.log_smoothness
+
+
+KeysAndScores = tuple[Float64[np.ndarray, "n T d"], Float64[np.ndarray, "n T"]]
+
+
+def keys_and_scores(data: Dataset) -> KeysAndScores:
+    """Return keys X_i Wᵀ, (n, T, d), and scores Y_i X_i v, (n, T), each entry the exact product rounded once."""
+    return data.problem.keys, data.problem.scores

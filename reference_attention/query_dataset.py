@@ -1,4 +1,4 @@
-"""Tokens with a query per input: softmax(X_i W z_i), in which the key-query weights W are trained.
+"""Tokens with a query per input: attention softmax(X_i W z_i), in which the key-query weights W are trained.
 
 References: *Transformers as Support Vector Machines*, (W-ERM).
 """
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from reference_attention.exact import rounded_product
 from reference_attention.loss import Loss
 from reference_attention.outer_keys import OuterKeys
-from reference_attention.problem import Dataset, Problem, checked_array
+from reference_attention.problem import Dataset, KeysAndScores, Problem, checked_array
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -24,8 +24,8 @@ class QueryDataset:
 
     Args:
         X: tokens, shape (n, T, d); a list, an array or a torch tensor, kept as a read-only float64 copy.
-        queries: z, shape (n, e), likewise as the others: of a cross-attention any, of a self-attention one of the
-            tokens, e.g. ``X[:, 0]``.
+        queries: z, shape (n, e), kept likewise: any vectors for cross-attention, for self-attention one of the tokens,
+            e.g. ``X[:, 0]``.
         Y: labels ±1, shape (n,).
         v: head, shape (d,).
         loss: a :class:`Loss` or its name.
@@ -51,28 +51,37 @@ class QueryDataset:
     def __init__(
         self, X: ArrayLike, queries: ArrayLike, Y: ArrayLike, v: ArrayLike, loss: Loss | str = "logistic"
     ) -> None:
-        held = Dataset(X, Y, v, None, loss)
+        """Check tokens, labels and head as :class:`Dataset` does, and that there is a query per input."""
+        dataset = Dataset(X, Y, v, None, loss)
         for name in ("X", "Y", "v", "loss"):
-            object.__setattr__(self, name, getattr(held, name))
-        object.__setattr__(self, "queries", checked_array("queries", queries, (len(held.Y), "e")))
+            object.__setattr__(self, name, getattr(dataset, name))
+        object.__setattr__(self, "queries", checked_array("queries", queries, (len(dataset.Y), "e")))
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(d, e), the shape of W."""
+        """Return (d, e), the shape of W."""
         return self.X.shape[2], self.queries.shape[1]
 
     @property
     def keys(self) -> OuterKeys:
-        """The keys vec(x_it z_iᵀ), by their factors."""
+        """Return the keys vec(x_it z_iᵀ), by their factors."""
         return OuterKeys(self.X, self.queries)
 
     @cached_property
     def problem(self) -> Problem:
-        """Keys vec(x_it z_iᵀ) and scores Y_i X_i v, each entry the exact product rounded once; a prompt is vec(W)."""
+        """Return the problem with keys vec(x_it z_iᵀ) and scores Y_i X_i v, whose prompt is vec(W).
+
+        Each entry is the exact product rounded once.
+        """
         n, T, d = self.X.shape
         scores = self.Y[:, None] * rounded_product(self.X.reshape(n * T, d), self.v[:, None]).reshape(n, T)
         return Problem(self.keys, scores, self.loss)
 
     def with_queries_scaled(self, factor: float) -> QueryDataset:
-        """The same data in the units W ↦ W / factor; exact when the factor is a power of two."""
+        """Return the same data in the units W ↦ W / factor; exact when the factor is a power of two."""
         return replace(self, queries=self.queries * factor)
+
+
+def outer_keys_and_scores(data: QueryDataset) -> KeysAndScores:
+    """Return keys vec(x_it z_iᵀ), (n, T, d·e), and scores Y_i X_i v, (n, T), the exact products rounded once."""
+    return data.problem.keys, data.problem.scores

@@ -1,8 +1,8 @@
 """Risk and gradient of softmax attention, without cancellation, on NumPy arrays and torch tensors alike.
 
-Naive float64 is not merely imprecise here: once the softmax saturates, ``γ − γᵀs`` cancels and gradient descent
-turns into a different basin. Everything is therefore written in differences to the currently selected token and
-in logarithms, so that norms of 1e6 (softmax weights of e^{−10⁶}) are routine.
+Naive float64 is not merely imprecise here: once the softmax saturates, ``γ − γᵀs`` cancels and gradient descent turns
+into a different basin. All formulas are therefore written in differences to the currently selected token and in
+logarithms, so that norms of 1e6 (softmax weights of e^{−10⁶}) are routine.
 
 Shapes: leading batch axes ``*b`` broadcast; keys (*b, n, T, d), scores (*b, n, T), p (*b, d).
 
@@ -23,7 +23,7 @@ from reference_attention.span import is_thin
 
 
 class _NumPy:
-    """NumPy's functions without their wrappers, which cost small arrays more than the work: the same numbers."""
+    """NumPy's functions without their wrappers, whose overhead dominates on small arrays; the results are equal."""
 
     abs, exp, log, sign, sqrt, matmul, any = np.abs, np.exp, np.log, np.sign, np.sqrt, np.matmul, np.any
     where, mean, broadcast_to, take_along_axis = np.where, np.mean, np.broadcast_to, np.take_along_axis
@@ -31,29 +31,33 @@ class _NumPy:
 
     @staticmethod
     def argmax(x: np.ndarray, axis: int) -> Any:
+        """Return the positions of the largest entries along an axis."""
         return x.argmax(axis)
 
     @staticmethod
     def reshape(x: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        """Return x in another shape."""
         return x.reshape(shape)
 
     @staticmethod
     def clip(x: Any, min: float) -> Any:
+        """Return max(x, min), entry by entry."""
         return np.maximum(x, min)
 
 
 def _namespace(*arrays: Array) -> Any:
-    """:class:`_NumPy` for arrays of NumPy, otherwise what the array API standard has for them."""
+    """Return :class:`_NumPy` for NumPy arrays, otherwise the namespace of the array API standard."""
     return _NumPy if all(isinstance(x, np.ndarray | np.generic) for x in arrays) else array_namespace(*arrays)
 
 
 MISSED = 1.0
-"""A logit this far above the selected one (raw logits of huge common offsets round so) makes us select again."""
+"""The selection is repeated if a logit lies this far above the selected one, because huge common offsets make raw
+logits inexact."""
 
 
 @dataclass(frozen=True)
 class ScaledGradient:
-    """∇L = e^{log_scale} · direction, with ``direction`` of order one wherever ∇L is not zero.
+    """The gradient as ∇L = e^{log_scale} · direction, with ``direction`` of order one wherever ∇L is not zero.
 
     Attributes:
         log_scale: shape (*b,); −inf where the gradient is exactly zero.
@@ -65,18 +69,18 @@ class ScaledGradient:
 
     @property
     def log_norm(self) -> Array:
-        """log ‖∇L‖, shape (*b,)."""
+        """Return log ‖∇L‖, shape (*b,)."""
         xp = _namespace(self.direction)
         return self.log_scale + _log(xp, xp.sqrt(xp.sum(self.direction * self.direction, axis=-1)))
 
 
 @dataclass(frozen=True)
 class Selection:
-    """The softmax weights relative to the token selected now (the largest logit).
+    """The softmax weights relative to the currently selected token (the one of largest logit).
 
     Attributes:
         token: (*b, n) integer, the selected token.
-        rows: k_t − k_selected, which may be kept once for all points.
+        rows: k_t − k_selected, which may be stored once for all points.
         log_weights: log s_t, (*b, n, T).
     """
 
@@ -86,12 +90,12 @@ class Selection:
 
     @property
     def key_differences(self) -> Array:
-        """k_t − k_selected, (*b, n, T, d)."""
+        """Return k_t − k_selected, (*b, n, T, d)."""
         return self.rows.of(self.token)
 
 
 def select(keys: Array, p: Array) -> Selection:
-    """Softmax weights of K p in logarithms; logits are differences to the selected token, never raw."""
+    """Return the softmax weights of K p in logarithms; logits are differences to the selected token, never raw."""
     xp = _namespace(keys, p)
     token = xp.argmax(_logits(xp, keys, p), axis=-1)
     rows = _Pairs(keys) if _pays(xp, keys, p) else _Rows(xp, keys)
@@ -108,7 +112,7 @@ def select(keys: Array, p: Array) -> Selection:
 
 
 class _Rows:
-    """Differences of keys to those of the tokens that each point selects, (*b, n, T, d)."""
+    """Differences of keys to the keys of the tokens that each point selects, (*b, n, T, d)."""
 
     def __init__(self, xp: Any, keys: Array) -> None:
         self._xp, self._keys = xp, keys
@@ -147,9 +151,9 @@ class _Rows:
 
 
 class _Pairs:
-    """Differences of all pairs of keys of each input, for many points in a large space: none is copied per point.
+    """Differences of all pairs of keys of each input, for many points in a large space: no row is copied per point.
 
-    Rows are k_it − k_iu at place (i, u, t).
+    Place (i, u, t) has the row k_it − k_iu.
     """
 
     def __init__(self, keys: Array) -> None:
@@ -179,7 +183,7 @@ class _Pairs:
 
 
 def _pays(xp: Any, keys: Array, p: Array) -> bool:
-    """Return whether differences of all pairs are fewer than one for each point and token, of keys in a large space."""
+    """Return whether :class:`_Pairs` pays off: fewer pairs of keys than points times tokens, in a large space."""
     if xp is not _NumPy or keys.ndim != 3:
         return False
     n, tokens, d = keys.shape
@@ -187,9 +191,12 @@ def _pays(xp: Any, keys: Array, p: Array) -> bool:
 
 
 def _of_tokens(xp: Any, scores: Array, token: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
-    """Scores, (*b, n, T) or what broadcasts to it, and those of one token of each input, (*b, n, 1).
+    """Return the scores and the score of a given token of each input, (*b, n, 1).
 
     Args:
+        xp: the array namespace.
+        scores: (*b, n, T), or an array that broadcasts to it.
+        token: (*b, n) integer.
         shape: (*b, n, T).
     """
     if xp is _NumPy and scores.ndim == 2:
@@ -199,12 +206,12 @@ def _of_tokens(xp: Any, scores: Array, token: Array, shape: tuple[int, ...]) -> 
 
 
 def _or(xp: Any, condition: Array, x: Array, value: float) -> Array:
-    """x where the condition holds, elsewhere the number."""
+    """Return x where the condition holds and the number ``value`` elsewhere."""
     return np.where(condition, x, value) if xp is _NumPy else xp.where(condition, x, xp.full_like(x, value))
 
 
 def _log(xp: Any, x: Array) -> Array:
-    """log x, −inf at zero, silently."""
+    """Return log x, which is −inf at zero, without a warning."""
     if xp is not _NumPy:
         return xp.log(x)
     with np.errstate(divide="ignore"):
@@ -212,12 +219,12 @@ def _log(xp: Any, x: Array) -> Array:
 
 
 def _dot(xp: Any, a: Array, b: Array) -> Array:
-    """Σ a b over the last axis."""
+    """Return Σ a b over the last axis."""
     return np.vecdot(a, b) if xp is _NumPy else xp.einsum("...d,...d->...", a, b)
 
 
 def _logits(xp: Any, keys: Array, p: Array) -> Array:
-    """K p, (*b, n, T), only good enough to select by."""
+    """Return K p, (*b, n, T), only accurate enough to select by."""
     if keys.ndim > 3:
         return _dot(xp, keys, p[..., None, None, :])
     flat = xp.reshape(keys, (-1, keys.shape[-1]))
@@ -225,13 +232,13 @@ def _logits(xp: Any, keys: Array, p: Array) -> Array:
 
 
 def softmax_weights(keys: Array, p: Array) -> Array:
-    """s_i = softmax(K_i p), shape (*b, n, T)."""
+    """Return s_i = softmax(K_i p), shape (*b, n, T)."""
     xp = _namespace(keys, p)
     return xp.exp(select(keys, p).log_weights)
 
 
 def predictions(keys: Array, scores: Array, p: Array) -> Array:
-    """γ_iᵀ s_i, computed as γ_selected + Σ s_t (γ_t − γ_selected), shape (*b, n)."""
+    """Return γ_iᵀ s_i, computed as γ_selected + Σ s_t (γ_t − γ_selected), shape (*b, n)."""
     xp = _namespace(keys, scores, p)
     chosen = select(keys, p)
     scores, best = _of_tokens(xp, scores, chosen.token, chosen.log_weights.shape)
@@ -239,17 +246,17 @@ def predictions(keys: Array, scores: Array, p: Array) -> Array:
 
 
 def risk(keys: Array, scores: Array, loss: Loss, p: Array) -> Array:
-    """L(p) = (1/n) Σ_i ℓ(γ_iᵀ s_i), shape (*b,)."""
+    """Return L(p) = (1/n) Σ_i ℓ(γ_iᵀ s_i), shape (*b,)."""
     xp = _namespace(keys, scores, p)
     return xp.mean(loss.value(predictions(keys, scores, p)), axis=-1)
 
 
 def scaled_gradient(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-    """∇L(p) = (1/n) Σ_i ℓ'(γ_iᵀ s_i) Σ_t s_it (γ_it − γ_iᵀ s_i) k_it, as a log scale and a direction.
+    """Return ∇L(p) = (1/n) Σ_i ℓ'(γ_iᵀ s_i) Σ_t s_it (γ_it − γ_iᵀ s_i) k_it, as a log scale and a direction.
 
-    With δ = difference to the selected token, γ_t − γᵀs = δγ_t − E[δγ] and the sum over k_t is one over δk_t, to
-    which the selected token contributes nothing: nothing cancels when the softmax saturates. The largest term
-    |ℓ'| s_t |γ_t − γᵀs| ‖δk_t‖ is taken out as e^{log_scale}; duplicates of the selected token (δk = 0) do not
+    Let δ denote the difference to the selected token. Then γ_t − γᵀs = δγ_t − E[δγ], and the sum over k_t is a sum over
+    δk_t, to which the selected token contributes nothing: nothing cancels when the softmax saturates. The largest term
+    |ℓ'| s_t |γ_t − γᵀs| ‖δk_t‖ is factored out as e^{log_scale}; duplicates of the selected token (δk = 0) do not
     count. Where ∇L vanishes term by term, log_scale is −inf and direction zero.
     """
     xp = _namespace(keys, scores, p)
@@ -275,9 +282,13 @@ def scaled_gradient(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledG
 
 
 def log_excess_risk(keys: Array, scores: Array, loss: Loss, p: Array, alpha: Array) -> tuple[Array, Array]:
-    """Sign and logarithm of L(p) − L_α, L_α = (1/n) Σ_i ℓ(γ_iα_i) the risk of selecting α exactly.
+    """Return sign and logarithm of L(p) − L_α, L_α = (1/n) Σ_i ℓ(γ_iα_i) the risk of selecting α exactly.
 
     Args:
+        keys: (*b, n, T, d).
+        scores: γ, (*b, n, T).
+        loss: ℓ.
+        p: (*b, d).
         alpha: chosen tokens, (*b, n) integer.
 
     Returns:
@@ -295,7 +306,7 @@ def log_excess_risk(keys: Array, scores: Array, loss: Loss, p: Array, alpha: Arr
 
 
 def signed_logsumexp(sign: Array, log_size: Array) -> tuple[Array, Array]:
-    """Sign and logarithm of |Σ sign·e^{log_size}| over the last axis."""
+    """Return the sign and the logarithm of |Σ sign·e^{log_size}| over the last axis."""
     xp = _namespace(sign, log_size)
     log_size = _or(xp, sign != 0, log_size, -math.inf)
     top = xp.max(log_size, axis=-1)

@@ -1,8 +1,9 @@
 """Tokens with several queries per input, each of which sees some of the tokens: sequence outputs, causal attention.
 
 Each pair (i, k) of an input and a query is an input of its own, with the keys x_it z_ikᵀ of the tokens t that it sees.
-How many those are differs from pair to pair (k + 1 of them under a causal mask), and no copy of a token may stand for
-one that is missing, as a copy takes weight. So pairs are sorted by that number, and each number has a problem.
+The number of these tokens differs from pair to pair (k + 1 under a causal mask). A missing token cannot be replaced by
+a copy of another token, because a copy takes weight. So the pairs are grouped by the number of tokens that they see,
+and each group is a problem.
 
 References: *Transformers as Support Vector Machines*, sequence outputs (appendix).
 """
@@ -30,8 +31,8 @@ class SequencePart:
 
     Attributes:
         problem: keys vec(x_it z_ikᵀ) and scores Y_ik vᵀx_it of the tokens seen; a prompt is vec(W).
-        pairs: (i, k) of each of its inputs, shape (m, 2).
-        tokens: which tokens of X_i its tokens are, shape (m, T').
+        pairs: the pair (i, k) of each input of the problem, shape (m, 2).
+        tokens: the indices in X_i of the tokens of each input, shape (m, T').
         total: the number of all pairs of the dataset, n·L, by which its risk is divided.
     """
 
@@ -42,23 +43,28 @@ class SequencePart:
 
     @property
     def share(self) -> float:
-        """The share of its pairs in the risk: L = Σ share · L_part + a constant of the pairs that see one token."""
+        """Return the share of these pairs in the risk.
+
+        L = Σ share · L_part + a constant from the pairs that see a single token.
+        """
         return self.problem.n / self.total
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class SequenceDataset:
-    """Tokens, queries, labels and head: L(W) = (1/nL) Σ_i Σ_k ℓ(Y_ik vᵀ X_iᵀ softmax(X_i W z_ik)), a softmax over what
-    query k of input i sees.
+    """Tokens, several queries per input, labels and head.
+
+    L(W) = (1/nL) Σ_i Σ_k ℓ(Y_ik vᵀ X_iᵀ softmax(X_i W z_ik)), where the softmax is over the tokens that query k of
+    input i sees.
 
     Args:
         X: tokens, shape (n, T, d); a list, an array or a torch tensor, kept as a read-only float64 copy.
-        queries: z, shape (n, L, e), likewise; of a self-attention the tokens, ``queries=X``.
+        queries: z, shape (n, L, e), kept likewise; for self-attention the tokens, ``queries=X``.
         Y: labels ±1, shape (n, L).
         v: head, shape (d,).
         loss: a :class:`Loss` or its name.
-        mask: whether query k of input i sees token t, booleans of shape (n, L, T); all of them when omitted.
-        causal: query k sees tokens 0 … k; in place of a mask, where L = T.
+        mask: whether query k of input i sees token t, booleans of shape (n, L, T); all True when omitted.
+        causal: whether query k sees the tokens 0 … k only; replaces a mask and needs L = T.
 
     Raises:
         InvalidInput: NaN, infinite or unsuitable shapes, labels other than ±1, an unknown loss; a query that sees no
@@ -89,43 +95,44 @@ class SequenceDataset:
         *,
         causal: bool = False,
     ) -> None:
-        held = Dataset(X, np.ones(len(checked_array("X", X, ("n", "T", "d")))), v, None, loss)
-        n, T, _ = held.X.shape
+        """Check tokens and head as :class:`Dataset` does, then queries, their labels and the mask."""
+        dataset = Dataset(X, np.ones(len(checked_array("X", X, ("n", "T", "d")))), v, None, loss)
+        n, T, _ = dataset.X.shape
         z = checked_array("queries", queries, (n, "L", "e"))
         labels = checked_array("Y", Y, (n, z.shape[1]))
         if not (np.abs(labels) == 1).all():
             i, k = (int(x) for x in np.argwhere(np.abs(labels) != 1)[0])
             raise InvalidInput(f"Y: label {(i, k)} is {labels[i, k]:g}; labels must be -1 or +1.")
         for name in ("X", "v", "loss"):
-            object.__setattr__(self, name, getattr(held, name))
+            object.__setattr__(self, name, getattr(dataset, name))
         object.__setattr__(self, "queries", z)
         object.__setattr__(self, "Y", labels)
         object.__setattr__(self, "mask", _checked_mask(mask, causal, (n, z.shape[1], T)))
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(d, e), the shape of W."""
+        """Return (d, e), the shape of W."""
         return self.X.shape[2], self.queries.shape[2]
 
     @property
     def total(self) -> int:
-        """The number of pairs (i, k), n·L."""
+        """Return the number of pairs (i, k), n·L."""
         return self.Y.size
 
     @cached_property
     def parts(self) -> tuple[SequencePart, ...]:
-        """The problems of the pairs that see two tokens or more, by increasing number of tokens."""
+        """Return the problems of the pairs that see two tokens or more, by increasing number of tokens."""
         seen = self.mask.sum(axis=2)
         return tuple(self.part(np.argwhere(seen == count)) for count in np.unique(seen[seen > 1]).tolist())
 
     @cached_property
     def _values(self) -> Float64[np.ndarray, "n T"]:
-        """vᵀx_it, each the exact product rounded once."""
+        """Return vᵀx_it, each the exact product rounded once, shape (n, T)."""
         n, T, d = self.X.shape
         return rounded_product(self.X.reshape(n * T, d), self.v[:, None]).reshape(n, T)
 
     def part(self, pairs: Int64[np.ndarray, "m 2"]) -> SequencePart:
-        """The problem of some pairs (i, k) that see the same number of tokens, in that order."""
+        """Return the problem of the given pairs (i, k), in that order; they must see the same number of tokens."""
         pairs = np.asarray(pairs, dtype=np.int64)
         i, k = pairs.T
         tokens = np.nonzero(self.mask[i, k])[1].reshape(len(pairs), -1).astype(np.int64)
@@ -135,16 +142,16 @@ class SequenceDataset:
 
     @property
     def problem(self) -> Problem:
-        """The problem of the pairs that see the most tokens."""
+        """Return the problem of the pairs that see the most tokens."""
         return self.parts[-1].problem
 
     def with_queries_scaled(self, factor: float) -> SequenceDataset:
-        """The same data in the units W ↦ W / factor; exact when the factor is a power of two."""
+        """Return the same data in the units W ↦ W / factor; exact when the factor is a power of two."""
         return replace(self, queries=self.queries * factor)
 
 
 def _checked_mask(mask: Any, causal: bool, shape: tuple[int, int, int]) -> Bool[np.ndarray, "n L T"]:
-    """What each query sees, read-only."""
+    """Return the read-only mask of the tokens that each query sees."""
     _, length, tokens = shape
     if causal and mask is not None:
         raise InvalidInput("mask: causal is a mask already; give one of them.")

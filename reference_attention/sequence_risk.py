@@ -1,4 +1,4 @@
-"""The risk over several queries per input, put together from its parts.
+"""The risk over several queries per input, summed from its parts.
 
 References: *Transformers as Support Vector Machines*, sequence outputs (appendix).
 """
@@ -15,13 +15,14 @@ from reference_attention.loss import Array, Loss
 from reference_attention.sequence_dataset import SequenceDataset, SequencePart
 
 LogExcess = Callable[[Array, Array, Loss, Array, Array], tuple[Array, Array]]
-"""(keys, scores, loss, p, alpha) → sign and logarithm of L(p) − L_α."""
+"""A function (keys, scores, loss, p, alpha) → sign and logarithm of L(p) − L_α."""
 
 
 def sequence_parts(data: SequenceDataset) -> Sequence[SequencePart]:
-    """The problems of the pairs (i, k), by the number of tokens that they see.
+    """Return the problems of the pairs (i, k), grouped by the number of tokens that a pair sees.
 
-    Another implementation may return parts, and pairs within a part, in any order, and several parts of one number.
+    Another implementation may return the parts, and the pairs within a part, in any order, and may return several parts
+    with the same number of tokens.
     """
     return data.parts
 
@@ -29,15 +30,17 @@ def sequence_parts(data: SequenceDataset) -> Sequence[SequencePart]:
 def sequence_excess(
     parts: Sequence[SequencePart], p: Float64[np.ndarray, "*b d"], log_excess: LogExcess = risk.log_excess_risk
 ) -> tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]:
-    """Sign and logarithm of L(W) − L_⋆ at p = vec(W), L_⋆ the risk of selecting the optimal tokens exactly.
+    """Return sign and logarithm of L(W) − L_⋆ at p = vec(W), L_⋆ the risk of selecting the optimal tokens exactly.
 
     Args:
-        log_excess: of one problem.
+        parts: the problems of the pairs, by number of tokens.
+        p: vec(W), shape (*b, d).
+        log_excess: the function that returns sign and logarithm of the excess of a single problem.
     """
-    found = [log_excess(q.problem.keys, q.problem.scores, q.problem.loss, p, q.problem.optimal) for q in parts]
-    signs = np.stack([np.asarray(sign, dtype=np.float64) for sign, _ in found])
+    excesses = [log_excess(q.problem.keys, q.problem.scores, q.problem.loss, p, q.problem.optimal) for q in parts]
+    signs = np.stack([np.asarray(sign, dtype=np.float64) for sign, _ in excesses])
     shares = np.log([part.share for part in parts]).reshape(-1, *(1 for _ in p.shape[1:]))
-    sizes = np.where(signs == 0, -np.inf, np.stack([np.asarray(size) for _, size in found]) + shares)
+    sizes = np.where(signs == 0, -np.inf, np.stack([np.asarray(size) for _, size in excesses]) + shares)
     unit = np.max(sizes, axis=0)
     unit = np.where(np.isfinite(unit), unit, 0.0)
     with np.errstate(divide="ignore"):

@@ -1,9 +1,10 @@
-"""The span of the key differences, in which everything happens that training does to a prompt.
+"""The span of the key differences, which contains every step that training makes from its starting point.
 
-Risk and gradient see p through the logit differences (k_it − k_iu)·p, and every gradient is a combination of the rows
-k_it − k_iu. So a flow, a path or Newton's method never leaves p(0) + span of these, whatever d: :func:`span_of` gives
-coordinates of it, in which matrices are k × k instead of d × d. Only searches and integrations use them; what is
-claimed of the points that they find is evaluated on the keys themselves, so that no claim depends on a basis.
+Risk and gradient depend on p only through the logit differences (k_it − k_iu)·p, and every gradient is a combination of
+the rows k_it − k_iu. So a flow, a path or Newton's method never leaves p(0) + span of these rows, whatever d is:
+:func:`span_of` gives coordinates of the span, in which matrices are k × k instead of d × d. Only searches and
+integrations use these coordinates; claims about the resulting points are evaluated on the keys themselves, so no claim
+depends on a basis.
 
 Source: the update of gradient descent, *Max-Margin Token Selection in Attention Mechanism*, (GD); A. Björck, *Numerical
 Methods for Least Squares Problems*, 1996 (Householder's method bounds the error of each column by its own length).
@@ -17,12 +18,12 @@ import numpy as np
 from jaxtyping import Float64
 
 WIDE = 64
-"""Dimensions up to which d × d matrices cost no more than the calls that handle them: a basis would save nothing."""
+"""Dimensions up to which d × d matrices cost no more than the overhead of calls, so a basis would save nothing."""
 
 
 @dataclass(frozen=True, eq=False)
 class Span:
-    """Coordinates y of the points p = Q y + rest, for a rest orthogonal to the columns of Q.
+    """Coordinates y of the points p = Q y + r, where r is orthogonal to the columns of Q.
 
     Attributes:
         basis: Q, orthonormal columns that span the key differences, (d, k).
@@ -41,20 +42,21 @@ class Span:
     def moved(
         self, start: Float64[np.ndarray, "d"], coordinates: Float64[np.ndarray, "*b k"]
     ) -> Float64[np.ndarray, "*b d"]:
-        """Return where ``start`` is after its coordinates became these, (*b, d); what is outside the span stays."""
+        """Return ``start`` with its coordinates replaced by the given ones, (*b, d), its part outside the span kept."""
         return np.asarray(start + self.points(coordinates - self.coordinates(start)))
 
 
 def span_of(keys: Float64[np.ndarray, "n T d"], *further: Float64[np.ndarray, "d"]) -> Span | None:
-    """Return the span of the key differences and of further vectors; None where it is no smaller than the space.
+    """Return the span of the key differences and of further vectors; None if it is no smaller than the space.
 
-    No rank is decided: a row that depends on others leaves a residual of rounding, and the column that stands for that
-    keeps what the others had lost. Rows are the edges of a shortest spanning tree of each input's keys, so that a
-    difference of two near ties is a sum of differences no longer than itself, and keeps its relative precision.
+    No rank is decided: a row that depends on others leaves a residual made of rounding errors, and the column for that
+    residual restores what rounding lost in the others. The rows are the edges of a shortest spanning tree of each
+    input's keys, so that a difference of two near ties is a sum of differences no longer than itself and keeps its
+    relative precision.
 
     Args:
         keys: (n, T, d).
-        further: vectors that the span is to contain, a start or an axis.
+        further: vectors that the span has to contain, such as a start or an axis.
     """
     n, tokens, d = keys.shape
     if not is_thin(n * (tokens - 1) + len(further), d):
@@ -63,29 +65,30 @@ def span_of(keys: Float64[np.ndarray, "n T d"], *further: Float64[np.ndarray, "d
 
 
 def span_of_rows(rows: Float64[np.ndarray, "m d"]) -> Span | None:
-    """Return the span of these rows; None where it is no smaller than the space, see :func:`span_of`."""
+    """Return the span of the given rows; None if it is no smaller than the space, see :func:`span_of`."""
     if not is_thin(*rows.shape):
         return None
     return Span(np.linalg.qr(_scaled_rows(rows).T)[0])
 
 
 def differences_to_first(keys: Float64[np.ndarray, "n T d"]) -> Float64[np.ndarray, "m d"]:
-    """Return k_it − k_i0 for t > 0, whose span is that of all key differences, (n (T − 1), d)."""
+    """Return k_it − k_i0 for t > 0, whose span is the span of all key differences, (n (T − 1), d)."""
     return np.asarray((keys[:, 1:] - keys[:, :1]).reshape(-1, keys.shape[2]))
 
 
 def is_thin(m: int, d: int) -> bool:
-    """Return whether m rows span so little of d dimensions that coordinates of their span are worth a basis."""
+    """Return whether m rows span so small a part of d dimensions that a basis of their span pays off."""
     return d > WIDE and 2 * m <= d
 
 
 def thin_tangents(
     axis: Float64[np.ndarray, "d"], rows: Float64[np.ndarray, "m d"]
 ) -> Float64[np.ndarray, "d e"] | None:
-    """Return an orthonormal basis of what lies across a unit vector in the span of rows; its last column is outside.
+    """Return an orthonormal basis of the part of the span of rows that is orthogonal to a unit vector, plus one column.
 
-    Whatever depends on the products with rows and on norms alone is the same for all directions outside of the span:
-    one stands for all of them. None where the span is no smaller than the space.
+    The last column lies outside the span. Quantities that depend only on norms and on products with the rows are the
+    same for all directions outside the span, so a single direction represents all of them. The result is None if the
+    span is no smaller than the space.
     """
     d = axis.size
     if not is_thin(len(rows) + 2, d):
@@ -99,7 +102,7 @@ def thin_tangents(
 def tangential(
     vectors: Float64[np.ndarray, "*b d"], axis: Float64[np.ndarray, "d"], basis: Float64[np.ndarray, "d e"]
 ) -> Float64[np.ndarray, "*b e"]:
-    """Return coordinates across a unit vector; all of what a thin basis leaves out counts on its last coordinate."""
+    """Return coordinates orthogonal to a unit vector; the last one includes all that a thin basis leaves out."""
     coordinates = np.asarray(vectors @ basis)
     if basis.shape[1] < axis.size - 1:
         rest = vectors - (vectors @ axis)[..., None] * axis - coordinates @ basis.T
@@ -108,7 +111,7 @@ def tangential(
 
 
 def _scaled_rows(rows: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "k d"]:
-    """Return the rows that are not 0, each divided by its largest entry."""
+    """Return the non-zero rows, each divided by its largest absolute entry."""
     sizes = np.abs(rows).max(axis=1)
     return np.asarray(rows[sizes > 0] / sizes[sizes > 0, None])
 

@@ -55,8 +55,8 @@ class Shown:
 
 def documents() -> list[str]:
     """The paths of all documents, from the root of the checkout."""
-    found = [path.relative_to(ROOT).as_posix() for folder in (ROOT, ROOT / "docs") for path in folder.glob("*.md")]
-    return sorted(set(found) - ELSEWHERE)
+    paths = [path.relative_to(ROOT).as_posix() for folder in (ROOT, ROOT / "docs") for path in folder.glob("*.md")]
+    return sorted(set(paths) - ELSEWHERE)
 
 
 def read(document: str) -> str:
@@ -67,9 +67,9 @@ def read(document: str) -> str:
 def blocks(document: str, text: str) -> list[Block]:
     """Fenced blocks, and indented ones that have a command."""
     fenced = re.finditer(r"^```([^\n]*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    found = [Block(document, 1 + text.count("\n", 0, m.start(2)), m[1], m[2]) for m in fenced]
+    blocks_in_fences = [Block(document, 1 + text.count("\n", 0, m.start(2)), m[1], m[2]) for m in fenced]
     indented = re.finditer(r"^ {4}((?:theorems|make|python|pip) .*)$", without_blocks(text), re.MULTILINE)
-    return found + [Block(document, 0, "indented", f"$ {m[1]}\n") for m in indented]
+    return blocks_in_fences + [Block(document, 0, "indented", f"$ {m[1]}\n") for m in indented]
 
 
 def without_blocks(text: str) -> str:
@@ -92,14 +92,14 @@ def commands(block: Block) -> Iterator[Shown]:
 
 def lines(printed: str) -> list[str]:
     """Lines of output to compare: without the width of columns, empty lines and the seconds of a table."""
-    found: list[str] = []
+    compared: list[str] = []
     timed = False
     for line in printed.splitlines():
         line = re.sub(r"─+", "─", " ".join(line.split()))
         timed = bool(line) and (timed or line.endswith(" seconds"))
         if line:
-            found.append(re.sub(r" \d+\.\d$", " seconds", line) if timed else line)
-    return found
+            compared.append(re.sub(r" \d+\.\d$", " seconds", line) if timed else line)
+    return compared
 
 
 def agree(shown: tuple[str, ...], printed: list[str]) -> bool:
@@ -112,9 +112,9 @@ def agree(shown: tuple[str, ...], printed: list[str]) -> bool:
 
     def pattern(line: str) -> str:
         *parts, rest = re.split(FLOAT, line.removesuffix(ELIDED))
-        found = "".join(re.escape(text) + NUMBER for text in parts[::2]) + re.escape(rest)
+        expression = "".join(re.escape(text) + NUMBER for text in parts[::2]) + re.escape(rest)
         numbers.extend(parts[1::2])
-        return re.sub(DIGEST, "[0-9a-f]{10}", found) + (r"[^\n]*\n" if line.endswith(ELIDED) else r"\n")
+        return re.sub(DIGEST, "[0-9a-f]{10}", expression) + (r"[^\n]*\n" if line.endswith(ELIDED) else r"\n")
 
     whole = "".join(r"(?:[^\n]*\n)*?" if line == ELIDED else pattern(line) for line in shown)
     match = re.fullmatch(whole, "".join(f"{line}\n" for line in printed))
@@ -141,14 +141,14 @@ def without_slack(table: Iterable[str]) -> list[str]:
 
 def inline(text: str) -> list[str]:
     """What stands in code between backticks, outside blocks."""
-    return [" ".join(one.split()) for one in re.findall(r"`([^`]+)`", without_blocks(text))]
+    return [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", without_blocks(text))]
 
 
 def links(text: str) -> list[str]:
     """Targets of links and pictures that are not on the web."""
     plain = without_blocks(text)
-    found = re.findall(r"\]\(([^)\s]+)\)", plain) + re.findall(r'<img src="([^"]+)"', plain)
-    return [target for target in found if "://" not in target]
+    targets = re.findall(r"\]\(([^)\s]+)\)", plain) + re.findall(r'<img src="([^"]+)"', plain)
+    return [target for target in targets if "://" not in target]
 
 
 def anchors(text: str) -> set[str]:
@@ -177,5 +177,5 @@ def resolves(target: str, document: str) -> bool:
 def exists(path: str) -> bool:
     """Whether a file is there, and has the test that is named behind it."""
     name, _, test = path.partition("::")
-    found: list[Path] = list(ROOT.glob(name))
-    return bool(found) and (not test or any(f"def {test}(" in one.read_text(encoding="utf-8") for one in found))
+    files: list[Path] = list(ROOT.glob(name))
+    return bool(files) and (not test or any(f"def {test}(" in file.read_text(encoding="utf-8") for file in files))

@@ -8,113 +8,128 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from statistics import median
 
 from tests.documents import ELSEWHERE, documents, read, without_blocks
 from tests.places import ROOT
-from tests.test_layers import FILES, Graph, files_graph, room_of
+from tests.test_layers import FILES, files_graph, room_of
+from theorems.command.app import app
+from theorems.core.implementation import Implementation
 
-PLUMBING = ("theorems/run", "theorems/command", "theorems/library", "attention_conformance/kernel/check.py")
-CROSSINGS = r'\.ask\("|class (?:Described|Elsewhere)\b|\b_read_by\b'
-"""A call into another process by the name of what is called, and stand-ins for objects over there."""
-ASSEMBLIES = r"\b(?:Unit|units_of)\("
-PAPERS = ("theorems.token_selection", "theorems.transformers_as_svms")
-THEOREMS = (1, 2, 3, 5, 6, 8)
+WING = "attention_conformance"
+LATER_PAPERS = ("transformers_as_svms", "next_token", "steepest_descent")
 NOT_COUNTED = {"CHANGELOG.md"}
-PRINTED = {"docs/assumptions.md", "docs/regime_map.md"}
+PRINTED = {"docs/assumptions.md"}
 """Documents whose tables are printed by commands; a single such table follows :data:`MARK`."""
 MARK = "<!-- printed -->"
-IRREGULAR = (
-    "told|kept|drawn|made|seen|found|given|held|known|said|left|lost|met|shown|sent|spent|taken|thought|written|begun|"
-    "broken|built|chosen|done|fallen|gone|grown|hidden|hit|paid|thrown|torn|understood|worn|brought|caught|felt"
-)
-AFTER = "of|on|in|to|from|by|out|up|apart|back|away|at|again|for|along|aside|elsewhere|beside"
-PARTICIPLE = re.compile(rf"_*(?!need|feed|seed|embed|exceed|proceed)(?:{IRREGULAR}|[a-z]+ed)(?:_(?:{AFTER})(?:_\w+)?)?")
-"""A participle without a noun."""
 HEAD = "| | now | goal |\n|---|---|---|"
 PLACE = re.compile(rf"{MARK}\n+{re.escape(HEAD)}\n(?:\|.*\n)*")
+INEQUALITY = re.compile(r"\b(?:at_least|at_most|equal|is_equal|Claim)\(")
+"""A call that makes a claim."""
 
 
 def words(document: str) -> int:
-    """How many words a reader of a document reads."""
+    """Return how many words a reader of a document reads."""
     text = read(document)
     return count_words(re.sub(r"^\|.*$", "", text, flags=re.MULTILINE) if document in PRINTED else text)
 
 
 def count_words(text: str) -> int:
-    """The words of a text but for printed tables and blocks of commands or code."""
+    """Count the words of a text but for printed tables and blocks of commands or code."""
     prose = re.sub(rf"{MARK}\n(?:\|.*\n|\n)*", "", without_blocks(text))
     return len(re.findall(r"\S*\w\S*", prose))
 
 
-def lines_of_plumbing() -> int:
-    """Lines of the rooms that run statements, and talk to users about it."""
-    files = [path for path in FILES.values() if path.relative_to(ROOT).as_posix().startswith(PLUMBING)]
-    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files)
+def lines(paths: Iterable[Path]) -> int:
+    """Count the lines of files."""
+    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
 
 
-def occurrences(pattern: str, aside: str = "-") -> int:
-    """Lines of the packages ``theorems`` and ``max_margin_theorems`` with a pattern, but for those of a room."""
-    ours = (path for name, path in FILES.items() if "theorems" in name and not name.startswith(aside))
-    return sum(bool(re.search(pattern, line)) for path in ours for line in path.read_text("utf-8").splitlines())
+def files_in(*packages: str) -> list[Path]:
+    """Return the files of packages of the product."""
+    return [path for name, path in FILES.items() if f"{name}.".startswith(tuple(f"{package}." for package in packages))]
 
 
-def reached(module: str, graph: Graph) -> set[str]:
-    """A module and all that it imports, directly or not."""
-    seen, waiting = set(), [module]
-    while waiting:
-        one = waiting.pop()
-        if one not in seen:
-            seen.add(one)
-            waiting += graph[one]
-    return seen
+def importers(package: str) -> set[str]:
+    """Return the modules of the product outside a package that import it."""
+    inside = f"{package}."
+    graph = files_graph().items()
+    return {name for name, others in graph if any(f"{o}.".startswith(inside) for o in others)} - {
+        name for name in FILES if f"{name}.".startswith(inside)
+    }
 
 
-def to_open(module: str, graph: Graph) -> int:
-    """Files of its paper that a statement is made of, its own among them; packages that only hand names on aside."""
-    (paper,) = (paper for paper in PAPERS if module.startswith(f"{paper}."))
-    inside = {name: {other for other in graph[name] if other.startswith(paper)} for name in graph}
-    return sum(FILES[one].stem != "__init__" for one in reached(module, inside))
+def heads() -> Iterator[tuple[int, int, int]]:
+    """Yield of each file of a statement: lines of imports, the line of its ``def``, that of its first claim."""
+    for path in files_in("theorems"):
+        text = path.read_text(encoding="utf-8")
+        if not re.search(r"^@statement\(", text, re.MULTILINE):
+            continue
+        body = ast.parse(text).body
+        imports = sum(
+            node.end_lineno - node.lineno + 1 for node in body if isinstance(node, ast.Import | ast.ImportFrom)
+        )
+        defined = next(node.lineno for node in body if isinstance(node, ast.FunctionDef) and node.decorator_list)
+        numbered = enumerate(text.splitlines(), start=1)
+        yield imports, defined, next((k for k, line in numbered if k > defined and INEQUALITY.search(line)), 0)
 
 
-def theorem(number: int) -> str:
-    """The module of a theorem of the first paper."""
-    (module,) = (name for name in FILES if re.match(rf"{re.escape(PAPERS[0])}\.\w+\.theorem_{number}_", name))
-    return module
+def single_users(package: str) -> int:
+    """Count the files of a package that one room alone uses, besides files of the package."""
+    graph = files_graph()
+    users = {name: {room_of(user) for user, others in graph.items() if name in others} for name in FILES}
+    inside = [name for name in FILES if name.startswith(f"{package}.")]
+    return sum(len(users[name] - {package}) == 1 and package not in users[name] for name in inside)
 
 
-def statements() -> list[str]:
-    """The modules of the statements of both papers."""
-    ours = {name: path for name, path in FILES.items() if name.startswith(PAPERS)}
-    return [name for name, path in ours.items() if re.search(r"^@statement\(", path.read_text("utf-8"), re.MULTILINE)]
-
-
-def participles() -> list[str]:
-    """Functions called by a participle alone, which says neither what they do nor what they return."""
-    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in FILES.values())
-    names = (node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-    return [name for name in names if PARTICIPLE.fullmatch(name)]
+def of_all_papers(name: str) -> list[Path]:
+    """Return the files of an engine and those that papers bring to it."""
+    return [
+        path
+        for place in ("theorems", *(f"theorems.{paper}" for paper in LATER_PAPERS))
+        for path in files_in(f"{place}.{name}")
+    ]
 
 
 def table() -> str:
-    """The figures as Markdown; those that nearly every change moves are rounded up."""
-    graph = files_graph()
-    rooms = {room_of(name) for name in reached("theorems.run.session", graph)}
-    opened = ", ".join(str(to_open(theorem(number), graph)) for number in THEOREMS)
-    most = max(to_open(module, graph) for module in statements())
-    read_by_people = sum(words(one) for one in {*documents(), *ELSEWHERE} - NOT_COUNTED)
-    plumbing = (
-        "lines in `theorems/run`, `theorems/command`, `theorems/library` and `attention_conformance/kernel/check.py`"
+    """Return the figures as Markdown; those that nearly every change moves are rounded up."""
+    read_by_people = sum(words(document) for document in {*documents(), *ELSEWHERE} - NOT_COUNTED)
+    imports, defined, claimed = (round(median(column)) for column in zip(*heads(), strict=True))
+    from_outside = " / ".join(
+        str(len({room_of(name) for name in importers(f"theorems.{paper}")})) for paper in LATER_PAPERS
     )
+    faults, without = of_all_papers("faults"), of_all_papers("without")
+    text = "\n".join(path.read_text(encoding="utf-8") for path in faults)
+    entries = sum(len(re.findall(r"^@weaken\(", path.read_text(encoding="utf-8"), re.MULTILINE)) for path in without)
+    options = sum(len(command.callback.__annotations__) for command in app.registered_commands if command.callback)
+    engine = [name for name in importers(WING) if room_of(name) != "max_margin_theorems"]
+    tests = (ROOT / "tests").rglob("*.py")
     rows: Iterable[tuple[str, object, str]] = (
-        ("rooms that a session imports, directly or not", len(rooms), "< 15"),
-        (plumbing, _below(lines_of_plumbing(), 100), "< 5,500"),
-        ("lines that cross a process by a string, or with a stand-in for an object", occurrences(CROSSINGS), "0"),
-        ("assemblies of a run outside `theorems/run`", occurrences(ASSEMBLIES, "theorems.run"), "0"),
-        ("files of its paper to open for Theorem 1, 2, 3, 5, 6, 8", opened, "≤ 3 each"),
-        ("files of its paper to open for any other statement of the two papers, at most", most, "≤ 3"),
+        ("lines of the product", _below(lines(FILES.values()), 500), "≤ 78,000"),
+        ("of these in `attention_conformance`", _below(lines(files_in(WING)), 500), "≤ 11,000"),
+        ("files of the engine and of papers that import it", len(engine), "0"),
+        (
+            "rooms that import *Transformers as SVMs* / next tokens / steepest descent from outside",
+            from_outside,
+            "0 each",
+        ),
+        ("fields of `Implementation`", len(fields(Implementation)), "≤ 8"),
+        ("classes of faults", len(re.findall(r"^class ", text, re.MULTILINE)), "≤ 15"),
+        ("lines of faults", _below(lines(faults), 100), "≤ 3,800"),
+        ("weakened statements: lines per entry", round(lines(without) / entries), "≤ 35"),
+        (
+            "a statement: lines of imports, line of `def`, line of the first claim (medians)",
+            f"{imports}, {defined}, {claimed}",
+            "≤ 14, ≤ 45, ≤ 90",
+        ),
+        ("files of `theorems/curves` with one user", single_users("theorems.curves"), "0"),
+        ("commands", len(app.registered_commands), "≤ 11"),
+        ("options of all commands", options, "≤ 80"),
         ("words of prose in the documents", _below(read_by_people, 500), "≤ 18,000"),
-        ("functions called by a participle alone", len(participles()), "0"),
+        ("lines of tests", _below(lines(tests), 500), "≤ 42,000"),
     )
     return "\n".join([HEAD, *(f"| {what} | {now} | {goal} |" for what, now, goal in rows)]) + "\n"
 

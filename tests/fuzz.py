@@ -91,22 +91,22 @@ class Outcome:
 
 def bytes_changed(rng: random.Random, content: bytes) -> bytes:
     """Bytes flipped, cut out, repeated, or the end lost."""
-    held = bytearray(content)
+    data = bytearray(content)
     for _ in range(rng.choice((1, 1, 2, 5))):
-        at = rng.randrange(max(1, len(held)))
+        at = rng.randrange(max(1, len(data)))
         length = rng.choice((1, 2, 8, 64))
         what = rng.randrange(5)
-        if what == 0 and held:
-            held[at % len(held)] ^= 1 << rng.randrange(8)
+        if what == 0 and data:
+            data[at % len(data)] ^= 1 << rng.randrange(8)
         elif what == 1:
-            held[at : at + length] = rng.randbytes(length)
+            data[at : at + length] = rng.randbytes(length)
         elif what == 2:
-            del held[at : at + length]
+            del data[at : at + length]
         elif what == 3:
-            held[at:at] = held[at : at + length]
+            data[at:at] = data[at : at + length]
         else:
-            del held[rng.randrange(max(1, len(held))) :]
-    return bytes(held)
+            del data[rng.randrange(max(1, len(data))) :]
+    return bytes(data)
 
 
 def npz_changed(rng: random.Random, content: bytes) -> bytes:
@@ -114,7 +114,7 @@ def npz_changed(rng: random.Random, content: bytes) -> bytes:
     if rng.random() < 0.5:
         return bytes_changed(rng, content)
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        members = [(one.filename, archive.read(one)) for one in archive.infolist()]
+        members = [(entry.filename, archive.read(entry)) for entry in archive.infolist()]
     at = rng.randrange(len(members))
     name, data = members[at]
     what = rng.randrange(5)
@@ -128,8 +128,8 @@ def npz_changed(rng: random.Random, content: bytes) -> bytes:
         data = data[:begin] + header + data[end:]
     elif what == 2:
         shape = rng.choice(("(2.5, 3)", "(-1,)", "(10**15,)", "(2**62, 2**62)", "(2, 3", "2", "('a',)", "()", "[2]"))
-        held = f"{{'descr': {rng.choice(DESCRIPTORS)}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
-        data = b"\x93NUMPY\x01\x00" + len(held).to_bytes(2, "little") + held + data[-48:]
+        preamble = f"{{'descr': {rng.choice(DESCRIPTORS)}, 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+        data = b"\x93NUMPY\x01\x00" + len(preamble).to_bytes(2, "little") + preamble + data[-48:]
     elif what == 3:
         odd: Any = rng.choice((np.array([None]), np.array("x"), np.array(["a"]), np.zeros((0, 2)), np.ones(3, "c8")))
         buffer = io.BytesIO()
@@ -140,8 +140,8 @@ def npz_changed(rng: random.Random, content: bytes) -> bytes:
     members[at] = (name, data)
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", rng.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))) as archive:
-        for member, held in members:
-            archive.writestr(member or "x", held)
+        for member, packed in members:
+            archive.writestr(member or "x", packed)
     return buffer.getvalue()
 
 
@@ -152,9 +152,9 @@ def json_changed(rng: random.Random, content: bytes) -> bytes:
     """Values replaced, names renamed, dropped or added; or the bytes."""
     if rng.random() < 0.3:
         return bytes_changed(rng, content)
-    held = json.loads(content)
+    value = json.loads(content)
     for _ in range(rng.choice((1, 1, 1, 3))):
-        parent = rng.choice(list(_containers(held)))
+        parent = rng.choice(list(_containers(value)))
         if not parent:
             continue
         key: Any = rng.choice(list(parent) if isinstance(parent, dict) else range(len(parent)))
@@ -168,17 +168,17 @@ def json_changed(rng: random.Random, content: bytes) -> bytes:
             parent[renamed] = parent.pop(key) if what == 2 else _odd(rng)
         else:
             parent.insert(key, parent[key] if what == 2 else _odd(rng))
-    return json.dumps(held).encode()
+    return json.dumps(value).encode()
 
 
 def _odd(rng: random.Random) -> Any:
     return deepcopy(rng.choice(ODD))
 
 
-def _containers(held: Any) -> Iterator[Any]:
-    if isinstance(held, dict | list):
-        yield held
-        for value in held.values() if isinstance(held, dict) else held:
+def _containers(parent: Any) -> Iterator[Any]:
+    if isinstance(parent, dict | list):
+        yield parent
+        for value in parent.values() if isinstance(parent, dict) else parent:
             yield from _containers(value)
 
 
@@ -231,13 +231,13 @@ def _npz_data(path: Path) -> object:
 
 def _explained(path: Path) -> object:
     """All that ``theorems explain`` shows and writes, but for a picture."""
-    found = explain(str(path))
-    return str(found), found.to_json()
+    explanation = explain(str(path))
+    return str(explanation), explanation.to_json()
 
 
 def _replayed(path: Path) -> object:
-    held = hunted.read(path)
-    return held if "none_found" in held else hunted.load(path)
+    record = hunted.read(path)
+    return record if "none_found" in record else hunted.load(path)
 
 
 X, Y, V = np.arange(12.0).reshape(2, 3, 2) % 5, np.array([1.0, -1.0]), np.array([1.0, 0.5])
@@ -282,8 +282,8 @@ def _module(path: Path) -> object:
 
 def fuzzed(kind: Kind, count: int, seed: int, folder: Path) -> Outcome:
     """So many damaged files, one after the other."""
-    found = Outcome(wrong=[])
-    assert found.wrong is not None
+    outcome = Outcome(wrong=[])
+    assert outcome.wrong is not None
     for k in range(count):
         rng = random.Random(f"{seed} {k}")
         path = folder / f"file{kind.suffix}"
@@ -291,19 +291,19 @@ def fuzzed(kind: Kind, count: int, seed: int, folder: Path) -> Outcome:
         began = time.monotonic()
         try:
             kind.read(path)
-            found.read += 1
+            outcome.read += 1
         except InvalidInput as refusal:
-            found.refused += 1
+            outcome.refused += 1
             said = str(refusal)
             if "\n" in said or not said.strip() or len(said) > 1000:
-                found.wrong.append(f"{k}: refused with {said[:2000]!r}")
+                outcome.wrong.append(f"{k}: refused with {said[:2000]!r}")
         except BaseException as error:
-            found.wrong.append(f"{k}: {type(error).__name__}: {error}")
+            outcome.wrong.append(f"{k}: {type(error).__name__}: {error}")
         took = time.monotonic() - began
-        found.slowest = max(found.slowest, took)
+        outcome.slowest = max(outcome.slowest, took)
         if took > LONGEST:
-            found.wrong.append(f"{k}: took {took:.0f} s")
-    return found
+            outcome.wrong.append(f"{k}: took {took:.0f} s")
+    return outcome
 
 
 def report_seed() -> bytes:
@@ -327,12 +327,12 @@ def main(count: int, seed: int) -> int:
     before = memory()
     with tempfile.TemporaryDirectory() as folder:
         for name, kind in made.items():
-            found = fuzzed(kind, count, seed, Path(folder))
-            assert found.wrong is not None
-            print(f"{name}: {found.read} read, {found.refused} refused, slowest {found.slowest:.2f} s")
-            for line in found.wrong[:20]:
+            outcome = fuzzed(kind, count, seed, Path(folder))
+            assert outcome.wrong is not None
+            print(f"{name}: {outcome.read} read, {outcome.refused} refused, slowest {outcome.slowest:.2f} s")
+            for line in outcome.wrong[:20]:
                 print(f"  {line}")
-            wrong += len(found.wrong)
+            wrong += len(outcome.wrong)
     print(f"memory: {before / 2**20:.0f} MiB before, {memory() / 2**20:.0f} MiB at most")
     return int(wrong > 0 or memory() > MOST_MEMORY)
 

@@ -54,10 +54,10 @@ class Run:
     def ended(self, folder: Path, *, journal: bool = True) -> tuple[int, str]:
         """Run to its end: the exit code and the JSON, seconds aside."""
         code = self.start(folder, journal=journal).wait()
-        held = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-        for one in held["statements"]:
-            del one["seconds"]
-        return code, json.dumps(held)
+        record = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        for statement in record["statements"]:
+            del statement["seconds"]
+        return code, json.dumps(record)
 
 
 @dataclass
@@ -77,28 +77,28 @@ class Killed:
 
 def session(leader: int) -> list[int]:
     """The processes of a session that are alive, but for its leader; of Linux only."""
-    found = []
+    processes = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text().rpartition(")")[2].split()
         except OSError:
             continue
         if int(fields[3]) == leader and fields[0] != "Z" and int(stat.parent.name) != leader:
-            found.append(int(stat.parent.name))
-    return found
+            processes.append(int(stat.parent.name))
+    return processes
 
 
 def workers(leader: int) -> list[int]:
     """Those of the session that work."""
-    found = []
+    processes = []
     for pid in session(leader):
         try:
             line = Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
             continue
         if b"theorems.run.worker" in line:
-            found.append(pid)
-    return found
+            processes.append(pid)
+    return processes
 
 
 def whole(journal: Path) -> list[bytes]:

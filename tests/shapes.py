@@ -41,7 +41,7 @@ INNER_LOOPS = {
     "theorems.bounded.arithmetic",
     "theorems.bounded.array",
     "theorems.token_selection.local_paths.local_constants",
-    "theorems.curves.correlation_constant",
+    "theorems.token_selection.local_paths.correlation_constant",
 }
 """Called thousands of times by one call of a module that is checked, or making functions by the thousand, each of
 which would be wrapped: checking them too costs most of the tests' time. And one whose methods return Self, of which
@@ -97,7 +97,7 @@ def failures() -> Iterator[str]:
             unchecked=list(HealthCheck),
             near_copies=False,
         )
-        smallest = min((one.case for one in kept(id)), key=lambda case: len(as_text(case)))
+        smallest = min((example.case for example in kept(id)), key=lambda case: len(as_text(case)))
         outcome = check(statement, smallest, REFERENCE)
         if outcome.error:
             yield f"{id}: {outcome.reason}"
@@ -110,6 +110,6 @@ if __name__ == "__main__":
     # beartype picks the item of a container that it checks at random; no strategy does.
     warnings.filterwarnings("ignore", "Do not use the `random` module inside strategies")
     check_shapes()
-    found = list(failures())
-    print("\n".join(found))
-    sys.exit(bool(found))
+    lines = list(failures())
+    print("\n".join(lines))
+    sys.exit(bool(lines))

@@ -14,9 +14,9 @@ import pytest
 from generators.user_data import attention_case, load
 from reference_attention.angles import one_minus_cosine
 from tests.places import ROOT
+from theorems.benchmark.bench_units import shape_of, start_of
 from theorems.benchmark.measure import Limit, limit_of
 from theorems.benchmark.rules import rule_named
-from theorems.benchmark.work import shape_of, start_of
 
 pytest.importorskip("benchopt", reason="needs the extra benchopt")
 

@@ -67,7 +67,7 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
             "needs JAX; tests/attention_conformance/kernel/test_adapters.py calls it where it is installed",
             "",
         ),
-        "theorems verify kernel-causal-rectangle --attention examples.real_faults.backward_other_corner:attention"
+        "theorems verify kernel-causal-rectangle --attention examples.real_faults.backward:backward_other_corner"
         " --emit-test test_mine.py": (
             "which call is the smallest depends on the checks of shapes;"
             " tests/attention_conformance/kernel/test_reproducer.py",
@@ -83,12 +83,8 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
             "needs the file that the command above it writes; tests/theorems/benchmark/test_against.py",
             "",
         ),
-        "theorems counterexamples --markdown > docs/assumptions.md": (
+        "theorems list --counterexamples --markdown > docs/assumptions.md": (
             "replays every file, as tests/theorems/without/test_counterexamples.py does",
-            "",
-        ),
-        "theorems regime-map --markdown": (
-            "minutes; tests/theorems/token_selection/joint_paths/test_regime_map.py has the quick rows",
             "",
         ),
         "theorems explore --data figure-8": (
@@ -163,6 +159,9 @@ def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, results: Path) -> Path
     example = next(block for block in PYTHON if block.document == "docs/conjectures.md")
     (tmp_path / "mine.py").write_text(example.text, encoding="utf-8")
     execute(next(block for block in PYTHON if block.document == "README.md"))
+    arrays, layer = (block for block in PYTHON if block.document == "docs/explain.md")
+    execute(arrays)
+    (tmp_path / "my_file.py").write_text(layer.text, encoding="utf-8")
     (tmp_path / "abab.txt").write_text("abab abba\nbaab aab\n", encoding="utf-8")
     return tmp_path
 
@@ -449,7 +448,7 @@ TRUE = """$ theorems verify lemma-10 --examples 2
  statement   says                             verdict   examples   worst slack          seconds
  ──────────────────────────────────────────────────────────────────────────────────────────────
  lemma-10    At most d directional neighbours upheld           2   1 ≥ 0 (neighbours)  7.7
-lemma-10: of 2 examples, claimed on fewer: neighbour-rank 1"""
+lemma-10: made on only some of 2 examples: neighbour-rank on 1"""
 
 
 def test_what_is_true_passes(desk: Path, capsys: pytest.CaptureFixture[str]) -> None:

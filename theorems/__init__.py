@@ -8,10 +8,10 @@
 | to ask | |
 |---|---|
 | `verify`, `check_attention` → `Results` | statements on data or generated cases; on an attention kernel |
-| `explain` → `Explanation` | what attention selects on data, why, and which theorems say so |
+| `explain` → `Explanation` | which tokens attention selects on data, why, and which theorems say so |
 | `hunt` | a counterexample to a statement without one of its assumptions |
-| `assumptions`, `statements`, `datasets` | what holds on data, what there is |
-| `draws` | what the strategies draw |
+| `assumptions`, `statements`, `datasets` | assumptions that hold on data; all assumptions, statements and data sets |
+| `draws` | cases that the strategies draw |
 
 | to compute | |
 |---|---|
@@ -21,7 +21,7 @@
 | `nuclear_max_margin` → `NuclearMaxMargin` | the SVM of least nuclear norm, for (K, Q), enclosed |
 | `gradient_descent`, `normalized_gradient_descent`, `gradient_flow`, `regularization_path` | to norms of 1e6 |
 | `factored_flow`, `factored_gradient_descent` → `FactoredFlow`, `FactoredTrajectory` | on factors (K, Q) of W |
-| `softmax_weights`, `risk`, `head_gradient` | attention at points |
+| `softmax_weights`, `risk`, `scaled_gradient`, `head_gradient` | attention at points |
 | `AttentionAt`, `exact`, `with_rounding`, `Bounded`, `in_floats`, `spacing` | the same, with its rounding |
 
 | to state | |
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from reference_attention.problem import Problem as Problem
     from reference_attention.query_dataset import QueryDataset as QueryDataset
     from reference_attention.risk import risk as risk
+    from reference_attention.risk import scaled_gradient as scaled_gradient
     from reference_attention.risk import softmax_weights as softmax_weights
     from reference_attention.sequence_dataset import SequenceDataset as SequenceDataset
     from reference_attention.svm.label_svm import LabelSvm as LabelSvm
@@ -93,12 +94,13 @@ if TYPE_CHECKING:
     from theorems.core.claim_name import stated_claim as stated_claim
     from theorems.core.implementation import REFERENCE as REFERENCE
     from theorems.core.implementation import Implementation as Implementation
-    from theorems.core.on_kernel import calls as calls
+    from theorems.core.kernel_use import calls as calls
     from theorems.core.statement import Statement as Statement
     from theorems.core.statement import statement as statement
     from theorems.core.tolerances import reason as reason
     from theorems.faults.fault import Fault as Fault
     from theorems.faults.fault import FaultKind as FaultKind
+    from theorems.faults.fault import Faults as Faults
     from theorems.library.catalogue import assumptions as assumptions
     from theorems.library.catalogue import datasets as datasets
     from theorems.library.catalogue import statements as statements
@@ -135,6 +137,7 @@ _HOME = {
     "reference_attention.sequence_dataset": ("SequenceDataset",),
     "reference_attention.risk": (
         "risk",
+        "scaled_gradient",
         "softmax_weights",
     ),
     "reference_attention.svm.label_svm": (
@@ -189,7 +192,7 @@ _HOME = {
         "REFERENCE",
         "Implementation",
     ),
-    "theorems.core.on_kernel": ("calls",),
+    "theorems.core.kernel_use": ("calls",),
     "theorems.core.statement": (
         "Statement",
         "statement",
@@ -198,6 +201,7 @@ _HOME = {
     "theorems.faults.fault": (
         "Fault",
         "FaultKind",
+        "Faults",
     ),
     "theorems.library.catalogue": (
         "assumptions",
@@ -222,18 +226,18 @@ _HOME = {
         "with_rounding",
     ),
 }
-"""Module → the public names that it defines."""
+"""The public names that each module defines, by module."""
 _MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
 
 _FORMER = {"drawn": "draws", "rounded": "with_rounding"}
-"""Former public name → the name of today; works for one version."""
+"""Today's names of former public names, which work for one version."""
 
 __all__ = sorted(_MODULE_OF)
 
 if not TYPE_CHECKING:  # a type checker shall know of no other names than those above
 
     def __getattr__(name: str) -> Any:
-        """A public name, imported now and kept; a former one, with a warning."""
+        """Return a public name, which is imported now and kept; a former name gives a warning."""
         if name in _FORMER:
             from reference_attention.former_name import warn_renamed
 
@@ -241,9 +245,9 @@ if not TYPE_CHECKING:  # a type checker shall know of no other names than those 
             return getattr(import_module(__name__), _FORMER[name])
         if name not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = getattr(import_module(_MODULE_OF[name]), name)
-        globals()[name] = found
-        return found
+        value = getattr(import_module(_MODULE_OF[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

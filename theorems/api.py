@@ -3,7 +3,7 @@
     @statement("my-conjecture", assumptions=("separable", "single-input"))
     def my_conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
         '''What it says.'''
-        svm = under_test.max_margin(case.problem.keys, case.chosen_tokens)
+        svm = under_test[max_margin](case.problem.keys, case.chosen_tokens)
         p_mm, keys = with_rounding(svm.p), exact(case.problem.keys)  # numbers that carry their rounding
         yield at_least("name-of-the-claim", Form.EFFECTIVE, left, right)  # … and so do left and right
 
@@ -20,11 +20,11 @@
 
 | to compute with | |
 |---|---|
-| `Implementation`, `REFERENCE` | what is under test: `weights`, `risk`, `scaled_gradient`, `max_margin`, `label_svm`,
-… |
+| `Implementation`, `REFERENCE` | what is under test: `under_test[f]` is f, or what stands in for it |
+| `softmax_weights`, `risk`, `scaled_gradient` | softmax attention: weights, L(p), ∇L(p) |
 | `MaxMargin`, `Infeasible`, `max_margin`, `locally_optimal` | ATT-SVM, exact |
 | `gradient_flow`, `gradient_descent`, `normalized_gradient_descent`, `Stop` | to norms of 1e6, without cancellation |
-| `head_gradient`, `LabelSvm` | joint training: the gradient in the head, (SVM) |
+| `head_gradient`, `label_svm`, `LabelSvm` | joint training: the gradient in the head, (SVM) |
 | `exact`, `with_rounding`, `Bounded`, `in_floats` | arrays that carry their rounding; the same formulas without |
 | `AttentionAt` | softmax attention at points on such arrays |
 | `EPS` | 2⁻⁵², for a tolerance that is argued |
@@ -35,8 +35,8 @@
 | `stated_claim`, `premise`, `sharper` | the claims of a statement, declared once |
 | `calls` | which calls it makes to a kernel under test |
 | `weaken` | a statement without one of its assumptions, to be hunted |
-| `Fault`, `FaultKind` | what it is to catch |
-| `Subject` | data that are no keys and scores |
+| `Faults`, `Fault`, `FaultKind` | what it is to catch |
+| `Subject` | data other than keys and scores |
 
 | to train | |
 |---|---|
@@ -59,7 +59,8 @@ from reference_attention.floats import EPS
 from reference_attention.former_name import warn_renamed
 from reference_attention.losses import loss_named
 from reference_attention.problem import Dataset, Problem
-from reference_attention.svm.label_svm import LabelSvm
+from reference_attention.risk import risk, scaled_gradient, softmax_weights
+from reference_attention.svm.label_svm import LabelSvm, label_svm
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, locally_optimal, max_margin
 from reference_attention.training.descent import Stop, gradient_descent, normalized_gradient_descent
 from reference_attention.training.flow import Flow, gradient_flow
@@ -69,10 +70,10 @@ from theorems.bounded import Bounded, exact, in_floats, with_rounding
 from theorems.core.claim import Claim, Form, Verdict, at_least
 from theorems.core.claim_name import premise, sharper, stated_claim
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.core.on_kernel import calls
+from theorems.core.kernel_use import calls
 from theorems.core.statement import Statement, statement
 from theorems.core.tolerances import reason
-from theorems.faults.fault import Fault, FaultKind
+from theorems.faults.fault import Fault, FaultKind, Faults
 from theorems.rounding.attention_at import AttentionAt
 from theorems.without.weakened import weaken
 
@@ -87,6 +88,7 @@ __all__ = [
     "Dataset",
     "Fault",
     "FaultKind",
+    "Faults",
     "Finding",
     "Flow",
     "Form",
@@ -113,13 +115,17 @@ __all__ = [
     "head_gradient",
     "in_floats",
     "joint_cases",
+    "label_svm",
     "locally_optimal",
     "loss_named",
     "max_margin",
     "normalized_gradient_descent",
     "premise",
     "reason",
+    "risk",
+    "scaled_gradient",
     "sharper",
+    "softmax_weights",
     "stated_claim",
     "statement",
     "weaken",
@@ -129,7 +135,7 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """The former name of :func:`with_rounding`, for one version."""
+        """Return :func:`with_rounding` under its former name, for one version."""
         if name != "rounded":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         warn_renamed("theorems.api.rounded", "theorems.api.with_rounding")

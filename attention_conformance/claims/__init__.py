@@ -1,6 +1,7 @@
-"""What an attention kernel may be able to do: one table, and what is looked at in a call.
+"""The capabilities of an attention kernel in one table, and the claims that are made about a call.
 
-`table` has the capabilities, each a statement ``kernel-…``: a view of calls that all capabilities share. A call is made
-from a plan of the space of options (`generators.call_space`), `examination` makes every claim about it, `smaller` looks
-for the smallest call that still fails. The capabilities whose options that one has left are falsified.
+`table` has the capabilities. Each is a statement ``kernel-…`` and a view of calls that all capabilities share. A call
+is built from a plan of the space of options (`calls.call_space`), `examination` makes every claim about it, and
+`smaller` looks for the smallest call that still fails. The capabilities whose options remain in this call are
+falsified.
 """

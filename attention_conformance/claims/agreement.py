@@ -1,4 +1,4 @@
-"""The claims that numbers are those of the formula, and that two results are the same, bit for bit."""
+"""The claims that numbers are those of the formula, and that two results are equal bit for bit."""
 
 from __future__ import annotations
 
@@ -10,32 +10,35 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from generators.attention_call import AttentionCall
+from attention_conformance.calls.answer import Answer, OnKernel
+from attention_conformance.calls.attention_call import AttentionCall
+from attention_conformance.calls.attention_rows import AttentionRows
+from attention_conformance.calls.further_rows import FurtherRows
 from theorems.bounded import Bounded, exact
 from theorems.bounded.arithmetic import LARGEST
 from theorems.bounded.formats import FORMATS, HALF
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.equality import equal
-from theorems.core.on_kernel import Answer, OnKernel
 from theorems.core.tolerances import EXACT
-from theorems.rounding.attention_rows import AttentionRows
-from theorems.rounding.further_rows import FurtherRows
 
 OUTPUT = "output-is-attention"
 MERGED = "merged-parts"
-"""Declared by what is no attention kernel, but merges what several calls of one returned."""
+"""Declared by a function that is no attention kernel, but merges the results of several calls of one."""
 SLIGHT = 2.0**-60
-"""What exact weights may be off by: with 2¹² keys of up to 2¹², and scores of up to 2⁷, gradients are off by less than
-half of the least number of float16."""
+"""The allowed error of exact weights.
+
+With 2¹² keys of up to 2¹², and scores of up to 2⁷, gradients are off by less than half of the smallest number of
+float16.
+"""
 NOTHING: Mapping[str, Bool[np.ndarray, "..."]] = MappingProxyType({})
 GRADIENTS = ("query-gradient", "key-gradient", "value-gradient")
 
 
 def rows_of(call: AttentionCall, under_test: OnKernel) -> FurtherRows:
-    """The formula on a call, in the kernel's numbers.
+    """Return the correct results of a call, in the kernel's numbers.
 
-    An exact call is held to float32's rounding of the formula and one rounding of what is returned, also in coarser
-    formats: there nothing else is rounded but a stored log-sum-exp, from which weights are taken again.
+    An exact call is compared with float32's rounding of the formula and one rounding of the returned result, also in
+    coarser formats: there nothing else is rounded but a stored log-sum-exp, from which weights are recomputed.
     """
     kernel = under_test.kernel
     own = kernel.in_own_numbers(call)
@@ -45,47 +48,53 @@ def rows_of(call: AttentionCall, under_test: OnKernel) -> FurtherRows:
         # Products of 8 bits are added up in float32; what is returned is stored in 16.
         return replace(rows, numbers=FORMATS["float32"], stored=FORMATS["bfloat16"], coarse=True)
     if own.exact and kernel.numbers.name in HALF:
-        held = replace(rows, numbers=FORMATS["float32"], stored=kernel.numbers)
-        return held if _has_exact_weights(held) else rows
+        in_float32 = replace(rows, numbers=FORMATS["float32"], stored=kernel.numbers)
+        return in_float32 if _has_exact_weights(in_float32) else rows
     return rows
 
 
 def _has_exact_weights(rows: FurtherRows) -> bool:
-    """Whether weights are numbers of half precision: of queries made smaller for its range, logits may be so near that
-    the second largest weight is one that a kernel rounds when it stores it.
+    """Return whether weights are numbers of half precision.
+
+    Queries that are scaled down to the range of half precision may make logits so close that a kernel rounds the second
+    largest weight when it stores it.
     """
     s = rows.weights.value
     return bool((np.abs(s - s.astype(np.float16)) <= SLIGHT + 2.0**-40 * s).all())  # float64 loses less
 
 
 def with_factors(call: AttentionCall) -> AttentionCall:
-    """The call on query, key and value that are multiplied by their factors: products of few bits are exact."""
+    """Return the call with query, key and value multiplied by their factors: products of few bits are exact."""
     if call.descales is None:
         return call
     sizes = call.sizes
     by_group = call.descales[..., None, None]
     heads = np.repeat(by_group[0], sizes["H"] // sizes["G"], axis=1)
-    held = {"query": call.query * heads, "key": call.key * by_group[1], "value": call.value * by_group[2]}
-    return call.replace(**held, descales=None)
+    tensors = {"query": call.query * heads, "key": call.key * by_group[1], "value": call.value * by_group[2]}
+    return call.replace(**tensors, descales=None)
 
 
 def same_gradients(
     rows: AttentionRows, answer: Answer, claimed: Mapping[str, Bool[np.ndarray, "..."]] = NOTHING
 ) -> Iterator[Claim]:
-    """dQ, dK and dV are; nothing is claimed of a kernel without a backward pass.
+    """Yield the claims that dQ, dK and dV are those of the formula; none for a kernel without a backward pass.
 
     Args:
-        claimed: the entries to look at, by their name in an answer; all where it says nothing.
+        rows: the correct results.
+        answer: the kernel's results.
+        claimed: the entries to compare, by their name in an answer; all entries of gradients that are not named.
     """
     theirs = (answer.query_gradient, answer.key_gradient, answer.value_gradient)
-    for name, found, due in zip(GRADIENTS, theirs, ("query_gradient", "key_gradient", "value_gradient"), strict=True):
-        if found is not None:
+    for name, gradient, due in zip(
+        GRADIENTS, theirs, ("query_gradient", "key_gradient", "value_gradient"), strict=True
+    ):
+        if gradient is not None:
             number: Any = getattr(rows, due)
             # A gradient beyond the range of what is returned is infinite.
             fits = np.abs(number.value) < (rows.stored or rows.numbers).largest / 2
             fits = fits & claimed.get(due, True)
             if fits.any():
-                yield same(name, found, number, None if fits.all() else fits)
+                yield same(name, gradient, number, None if fits.all() else fits)
 
 
 def same(
@@ -94,17 +103,22 @@ def same(
     due: Bounded,
     where: Bool[np.ndarray, "..."] | None = None,
 ) -> Claim:
-    """What the kernel returned is what is due, up to twice what the textbook formula loses: it may use another one.
+    """Claim that the kernel's numbers are the correct ones, with twice the error of the textbook formula.
+
+    The factor two allows for kernels that use another formula.
 
     Args:
-        where: the entries to look at; all by default.
+        name: the name of the claim.
+        theirs: the kernel's numbers.
+        due: the correct numbers, with their error.
+        where: the entries to compare; all by default.
     """
     if where is not None:
         theirs, due = theirs[where], due[where]
     if not np.isfinite(theirs).all():
         # Infinitely far from the numbers that are due.
-        said = f"{np.count_nonzero(~np.isfinite(theirs))} of {theirs.size} numbers are not finite"
-        return Claim(name, Form.EFFECTIVE, -np.inf, 0.0, EXACT, detail=said)
+        detail = f"{np.count_nonzero(~np.isfinite(theirs))} of {theirs.size} numbers are not finite"
+        return Claim(name, Form.EFFECTIVE, -np.inf, 0.0, EXACT, detail=detail)
     widened: Any = due.widen(np.where(np.isfinite(due.error), due.error, np.inf))
     return equal(name, exact(theirs), widened, points="entry")
 
@@ -112,7 +126,7 @@ def same(
 def same_bits(
     name: str, theirs: Float64[np.ndarray, "..."], before: Float64[np.ndarray, "..."], what: str = "entry"
 ) -> Claim:
-    """Two results of the kernel are the same numbers, bit for bit but for the sign of zero."""
+    """Claim that two results of the kernel are equal numbers, bit for bit except for the sign of zero."""
     with np.errstate(invalid="ignore"):
         apart = np.where((theirs == before) | (np.isnan(theirs) & np.isnan(before)), 0.0, np.abs(theirs - before))
     apart = np.where(np.isfinite(apart), apart, LARGEST)

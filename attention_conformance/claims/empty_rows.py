@@ -1,10 +1,12 @@
-"""Rows that see nothing follow one convention, and what it leaves to be claimed of gradients.
+"""Rows that see no key follow one convention, which decides what can be claimed of gradients.
 
-Softmax over no keys is not defined, so that is a contract, which is found out and reported: zeros, forward and
-backward; the mean of all values; or NaN. Of the last two there are two each. Where a number is added to hidden logits,
-a gradient goes to them: through a mean to all logits, which that number has made equal; and of −∞ dQ of the row is NaN,
-and so are dK and dV of its group, which are sums over its rows. Where hidden logits are exchanged for a number, as by
-``masked_fill``, none does: dQ is 0 and dK what other rows give, and of −∞ dV alone is NaN, a sum of weights that are.
+Softmax over no keys is not defined. The result is a convention, which is detected and reported: zeros, forward and
+backward; the mean of all values; or NaN. The mean and NaN have two variants each.
+
+- A number is added to hidden logits: a gradient goes to them. With the mean it goes to all logits, which that
+  number has made equal; with −∞, dQ of the row is NaN, and so are dK and dV of its group, which are sums over its rows.
+- Hidden logits are exchanged for a number, as by ``masked_fill``: no gradient goes to them. dQ is 0 and dK is that of
+  the other rows; with −∞, only dV is NaN, a sum with weights that are NaN.
 """
 
 from __future__ import annotations
@@ -16,10 +18,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64
 
+from attention_conformance.calls.answer import Answer
+from attention_conformance.calls.further_rows import FurtherRows
 from attention_conformance.claims.agreement import same, same_bits
 from theorems.core.claim import Claim, Verdict
-from theorems.core.on_kernel import Answer
-from theorems.rounding.further_rows import FurtherRows
 
 EMPTY = "rows-that-see-nothing"
 ZEROS, MEAN, NAN, NAN_ALONE = "zeros", "mean", "NaN", "NaN, without a gradient"
@@ -28,11 +30,11 @@ MEAN_THROUGH = "mean, with its gradient"
 
 @dataclass(frozen=True)
 class Convention:
-    """What the rows of a call that see nothing are.
+    """The convention that a kernel follows in the rows of a call that see nothing.
 
     Attributes:
-        claim: that all of them are that, and its name.
-        rows: the formula that has it.
+        claim: the claim that all of these rows follow it, with its name.
+        rows: the formula with this convention.
     """
 
     claim: Claim
@@ -40,7 +42,7 @@ class Convention:
 
 
 def convention_of(rows: FurtherRows, answer: Answer) -> Convention:
-    """The nearest one to what a kernel returned for a call with such rows."""
+    """Return the convention that is nearest to a kernel's results for a call with rows that see nothing."""
     empty = rows.empty & ~rows.call.absent
     output = answer.output[empty]
     rows = _with_means(rows, empty, output)
@@ -62,17 +64,17 @@ def convention_of(rows: FurtherRows, answer: Answer) -> Convention:
 
 
 def _with_means(
-    rows: FurtherRows, empty: Bool[np.ndarray, "B H L"], found: Float64[np.ndarray, "rows M"]
+    rows: FurtherRows, empty: Bool[np.ndarray, "B H L"], output: Float64[np.ndarray, "rows M"]
 ) -> FurtherRows:
-    """The formula, with the mean of all values in rows that see nothing if that is what they have."""
+    """Return the formula, with the mean of all values in rows that see nothing if the kernel's output is that mean."""
     mean = replace(rows, uniform=True)
     due: Any = mean.output[empty]
-    is_mean = found.any() and (np.abs(found - due.value) <= 2 * due.error).all()
+    is_mean = output.any() and (np.abs(output - due.value) <= 2 * due.error).all()
     return mean if is_mean else rows
 
 
 def _goes_through(rows: FurtherRows, empty: Bool[np.ndarray, "B H L"], answer: Answer) -> bool:
-    """Whether a gradient goes through the weights of such means: dQ of theirs is not 0, or dK is not without it."""
+    """Return whether a gradient goes through the weights of means: dQ there is not 0, or dK is wrong without it."""
     dq, dk = answer.query_gradient, answer.key_gradient
     if dq is not None and dq[empty].any():
         return True
@@ -80,14 +82,15 @@ def _goes_through(rows: FurtherRows, empty: Bool[np.ndarray, "B H L"], answer: A
 
 
 def _differentiates_log_zero(rows: FurtherRows) -> bool:
-    """Whether a log-sum-exp of rows that see nothing has an upstream gradient, if only of 0: log 0 has no derivative,
-    and what a kernel makes of it may be 0/0.
+    """Return whether a log-sum-exp of rows that see nothing has an upstream gradient, even if it is 0.
+
+    log 0 has no derivative, and a kernel may compute it as 0/0.
     """
     return rows.call.lse_upstream is not None and rows.call.sinks is None
 
 
 def groups_of_nan(rows: FurtherRows, output: Float64[np.ndarray, "B H L M"]) -> Bool[np.ndarray, "B G"]:
-    """The groups with a row that sees nothing and is NaN, or whose log-sum-exp, −∞, is differentiated."""
+    """Return the groups with a row that sees nothing and is NaN, or whose log-sum-exp, −∞, is differentiated."""
     sizes = rows.call.sizes
     there = rows.empty & ~rows.call.absent & (np.isnan(output).all(axis=-1) | _differentiates_log_zero(rows))
     return np.asarray(there.reshape(sizes["B"], sizes["G"], -1).any(axis=-1))
@@ -96,16 +99,18 @@ def groups_of_nan(rows: FurtherRows, output: Float64[np.ndarray, "B H L M"]) -> 
 def claimed_gradients(
     rows: FurtherRows, answer: Answer, of_nan: Bool[np.ndarray, "B G"]
 ) -> Mapping[str, Bool[np.ndarray, "..."]]:
-    """The entries of which something is claimed, by their name in an answer: beside rows of NaN each entry of dK and dV
-    of their group is NaN, or what is due; no gradient goes to dK where their dQ is 0, and none of NaN to other rows.
+    """Return the entries of gradients that are claimed in calls with rows of NaN, by their name in an answer.
+
+    In the groups of such rows each entry of dK and dV is either NaN or the correct number. If dQ of these rows is 0, no
+    gradient goes to dK, so that all of dK is claimed. No NaN goes to dQ of other rows.
     """
     if not of_nan.any():
         return {}
-    found = {"query_gradient": np.broadcast_to(~rows.empty[..., None], rows.call.query.shape)}
+    claimed = {"query_gradient": np.broadcast_to(~rows.empty[..., None], rows.call.query.shape)}
     dq = answer.query_gradient
     alone = dq is not None and rows.empty.any() and not dq[rows.empty].any()
     for name in ("value_gradient",) if alone else ("key_gradient", "value_gradient"):
         theirs = getattr(answer, name)
         if theirs is not None:
-            found[name] = ~(of_nan[..., None, None] & np.isnan(theirs))
-    return found
+            claimed[name] = ~(of_nan[..., None, None] & np.isnan(theirs))
+    return claimed

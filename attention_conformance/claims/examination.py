@@ -1,4 +1,4 @@
-"""All that is claimed of one call of a kernel, whichever options are on; each claim with what it is about."""
+"""All claims about one call of a kernel, for any options; each claim comes with the capability that it is about."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64
 
+from attention_conformance.calls.answer import Answer, OnKernel, attend
+from attention_conformance.calls.attention_call import LONG_STATES, AttentionCall, State
+from attention_conformance.calls.call_building import attended_rows
+from attention_conformance.calls.further_rows import FurtherRows
 from attention_conformance.claims.agreement import (
     GRADIENTS,
     MERGED,
@@ -23,15 +27,17 @@ from attention_conformance.claims.agreement import (
 )
 from attention_conformance.claims.empty_rows import claimed_gradients, convention_of, groups_of_nan
 from attention_conformance.claims.hidden_keys import exchange_hidden_keys
-from attention_conformance.claims.long_states import RESULTS, each_time, through_compiler, writes_nothing
+from attention_conformance.claims.long_states import (
+    RESULTS,
+    changes_no_setting,
+    each_time,
+    through_compiler,
+    writes_nothing,
+)
 from attention_conformance.claims.same_again import CHANCE, LEAST_WEIGHT, drop_others, same_alone, same_rescaled
-from generators.attention_call import LONG_STATES, AttentionCall, State
-from generators.call_building import attended_rows
 from theorems.bounded import exact
 from theorems.core.claim import Claim, Form, Verdict, at_least
-from theorems.core.on_kernel import Answer, OnKernel
 from theorems.core.tolerances import EXACT
-from theorems.rounding.further_rows import FurtherRows
 
 WEIGHTS = "weights-are-softmax"
 NO_GRADIENT = "rows-without-upstream-add-nothing"
@@ -42,12 +48,14 @@ NEUTRAL = "parts-that-see-nothing"
 SINK_GRADIENT, BIAS_GRADIENT = "sink-gradient", "bias-gradient"
 Groups = Bool[np.ndarray, "B G"]
 About = tuple[str, Claim]
-"""The capability that a claim is about, whatever other options are on; empty for agreement with the formula, which is
-about all of them."""
+"""A capability and a claim about it, whatever other options are on.
+
+The capability is empty for agreement with the formula, which is about all of them.
+"""
 
 
 def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
-    """Every claim about the call; the kernel is called as often as its options ask for.
+    """Yield every claim about the call; the kernel is called as often as the options require.
 
     Raises:
         Refused: the kernel raises.
@@ -60,11 +68,12 @@ def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
         return
     rows = rows_of(call, under_test)
     own = rows.call
-    first = under_test.attend(own) if call.state is State.TWICE else None
-    answer = under_test.attend(own)
+    first = under_test[attend](own) if call.state is State.TWICE else None
+    answer = under_test[attend](own)
     yield "memory", writes_nothing(answer)
+    yield "memory", changes_no_setting(answer)
     if "parameters" in under_test.kernel.declares:
-        ignored = [name for name, one in under_test.kernel.accounts.items() if one == "ignored"]
+        ignored = [name for name, account in under_test.kernel.accounts.items() if account == "ignored"]
         claim = at_least(IGNORED, Form.EXACT, -float(len(ignored)), 0.0, rounding=0.0, why=EXACT)
         yield "parameters", replace(claim, detail=f"ignored: {', '.join(ignored)}" if ignored else "")
     rows = replace(rows, call=with_factors(own))
@@ -84,9 +93,9 @@ def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
 
 
 def _in_long_state(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
-    """Of a call that is right without its state."""
+    """Yield the claims about a call in a state that takes long; without this state the call is right."""
     rows = rows_of(call, under_test)
-    answer = under_test.attend(rows.call)
+    answer = under_test[attend](rows.call)
     claims = partial(_of_rows, replace(rows, call=with_factors(rows.call)))
     if call.state is State.MANY:
         for claim in each_time(answer, claims, "same-bits" in under_test.kernel.declares):
@@ -97,33 +106,36 @@ def _in_long_state(call: AttentionCall, under_test: OnKernel) -> Iterator[About]
 
 
 def _of_rows(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None) -> Iterator[About]:
-    """Of all rows, or of some that are a call of their own."""
+    """Yield the claims about all rows, or about some that form a call of their own."""
     if rows.call.scale is not None:
         yield from _of_weights_that_are_left(rows, answer, of_nan)
         return
     usual = list(_of_weights_that_are_left(rows, answer, of_nan))
     if all(claim.verdict is Verdict.UPHELD for _, claim in usual):
-        found, scale = usual, "1/√E"
+        claims, scale = usual, "1/√E"
     else:
         papers = list(_of_weights_that_are_left(replace(rows, call=rows.call.replace(scale=1.0)), answer, of_nan))
         is_papers = all(claim.verdict is Verdict.UPHELD for _, claim in papers)
-        found, scale = (papers, "1") if is_papers else (usual, "1/√E")
-    for about, claim in found:
+        claims, scale = (papers, "1") if is_papers else (usual, "1/√E")
+    for about, claim in claims:
         yield about, replace(claim, branch=scale) if claim.name == OUTPUT else claim
 
 
 def _of_weights_that_are_left(rows: FurtherRows, answer: Answer, of_nan: Groups | None) -> Iterator[About]:
-    """Which weights were dropped is read from the output, under the scale of the rows; the rest follows."""
+    """Yield the claims about rows with a given scale; under dropout, first read the dropped weights from the output."""
     if rows.call.dropout:
         rows = yield from _of_dropout(rows, answer)
     yield from _comparisons(rows, answer, of_nan)
 
 
 def _comparisons(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None) -> Iterator[About]:
-    """With the formula; rows that see nothing follow one convention, forward and backward alike.
+    """Yield the comparisons with the formula; rows that see nothing follow one convention, forward and backward.
 
     Args:
-        of_nan: groups with rows of NaN that see nothing, which need not be among these rows; by default those of them.
+        rows: the correct results.
+        answer: the kernel's results.
+        of_nan: groups with rows of NaN that see nothing, which need not be among these rows; by default those among
+            them.
     """
     empty = rows.empty & ~rows.call.absent
     of_nan = groups_of_nan(rows, answer.output) if of_nan is None else of_nan
@@ -132,8 +144,8 @@ def _comparisons(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None
         rows = convention.rows
         yield "empty-rows", convention.claim
         if rows.parts and answer.log_sum_exp is not None:
-            found = [answer.output[empty].ravel(), np.exp(answer.log_sum_exp[empty])]  # (0, −∞)
-            yield MERGED, same_bits(NEUTRAL, np.concatenate(found), np.zeros(sum(map(len, found))))
+            zeros = [answer.output[empty].ravel(), np.exp(answer.log_sum_exp[empty])]  # (0, −∞)
+            yield MERGED, same_bits(NEUTRAL, np.concatenate(zeros), np.zeros(sum(map(len, zeros))))
     seeing = ~rows.empty if rows.empty.any() else None
     if not rows.empty.all():
         yield "", same(OUTPUT, answer.output, rows.output, seeing)
@@ -148,7 +160,7 @@ def _comparisons(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None
 
 
 def _same_weights(rows: FurtherRows, theirs: Float64[np.ndarray, "B H L T"], where: Any) -> Claim:
-    """Weights that are returned; of those under dropout some return what is left of them, and some all."""
+    """Claim that returned weights are correct; under dropout, kernels return all of them or those that are left."""
     whole = same(WEIGHTS, theirs, rows.returned_weights, where)
     if not rows.call.dropout or whole.verdict is Verdict.UPHELD:
         return whole
@@ -156,7 +168,7 @@ def _same_weights(rows: FurtherRows, theirs: Float64[np.ndarray, "B H L T"], whe
 
 
 def _of_further_gradients(rows: FurtherRows, answer: Answer) -> Iterator[About]:
-    """Of sinks and of a bias."""
+    """Yield the claims about the gradients of sinks and of a bias."""
     if answer.sink_gradient is not None:
         yield "sinks", same(SINK_GRADIENT, answer.sink_gradient, rows.sink_gradient)
     if answer.bias_gradient is not None and rows.call.bias is not None:
@@ -165,7 +177,7 @@ def _of_further_gradients(rows: FurtherRows, answer: Answer) -> Iterator[About]:
 
 
 def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
-    """Of the rows of a large call that have an upstream gradient: nothing else goes into the gradients."""
+    """Yield the claims about the rows of a large call that have an upstream gradient; no others enter the gradients."""
     batch, groups, places = attended_rows(rows.call)
     sizes = rows.call.sizes
     size = sizes["H"] // sizes["G"]
@@ -173,8 +185,8 @@ def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
     of_rows, of_keys = np.ix_(batch, heads, places), np.ix_(batch, groups)
     names = [name for name in RESULTS if name not in ("sink_gradient", "bias_gradient")]
     cuts = {name: of_keys if name in ("key_gradient", "value_gradient") else of_rows for name in names}
-    found = {name: getattr(answer, name) for name in names}
-    part: dict[str, Any] = {name: None if x is None else x[cuts[name]] for name, x in found.items()}
+    numbers = {name: getattr(answer, name) for name in names}
+    part: dict[str, Any] = {name: None if x is None else x[cuts[name]] for name, x in numbers.items()}
     part["sink_gradient"] = None if answer.sink_gradient is None else answer.sink_gradient[heads]
     part["bias_gradient"] = None  # of the shape of a bias that is cut
     own = replace(
@@ -189,8 +201,8 @@ def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
         return
     rest = []
     for name in ("query_gradient", "key_gradient", "value_gradient"):
-        if found[name] is not None:
-            x = found[name].copy()
+        if numbers[name] is not None:
+            x = numbers[name].copy()
             x[cuts[name]] = 0.0
             rest.append(x.ravel())
     if rest and not np.isnan(answer.output).any():
@@ -200,10 +212,12 @@ def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
 
 
 def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, FurtherRows]:
-    """Values are the identity, so that the output is the weights: a weight is 0, or divided by 1 − p.
+    """Yield the claims about dropped weights: each is 0, or divided by 1 − p.
+
+    Values are the identity, so that the output is the weights.
 
     Returns:
-        The formula with the weights dropped that were.
+        The formula in which the same weights are dropped.
     """
     p = rows.call.dropout
     s: Any = rows.weights
@@ -222,9 +236,9 @@ def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, Fur
 
 
 def with_what_was_dropped(rows: FurtherRows, answer: Answer) -> FurtherRows:
-    """The formula with the weights dropped that are 0 in an output whose values are the identity."""
+    """Return the formula in which the weights are dropped that are 0 in an output whose values are the identity."""
     return replace(rows, factor=np.where(answer.output != 0, 1 / (1 - rows.call.dropout), 0.0))
 
 
 GRADIENT_CLAIMS = (*GRADIENTS, NO_GRADIENT)
-"""Of agreement with the formula, those about a backward pass."""
+"""The claims of agreement with the formula that are about a backward pass."""

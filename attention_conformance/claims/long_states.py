@@ -1,6 +1,6 @@
-"""What is claimed of a call in the states that take long: compiled, and made thousands of times.
+"""The claims about a call in the states that take long: compiled, and repeated thousands of times.
 
-The call is right without them, or nothing is claimed: what is wrong here is so because of the state.
+The claims are made only if the call is right without its state, so that the state is to blame for every failure.
 """
 
 from __future__ import annotations
@@ -10,25 +10,28 @@ from dataclasses import fields, replace
 
 import numpy as np
 
+from attention_conformance.calls.answer import Answer
+from attention_conformance.calls.attention_call import REPEATS, State
 from attention_conformance.claims.agreement import OUTPUT, same_bits
-from generators.attention_call import REPEATS, State
 from theorems.core.claim import Claim, Form, Verdict, at_least
-from theorems.core.on_kernel import Answer
 from theorems.core.tolerances import EXACT
 
 RETURNS, EACH_TIME, UNCHANGED = "compiled-code-returns", "right-each-time", "inputs-are-unchanged"
-RESULTS = [one.name for one in fields(Answer) if one.name not in ("changed", "failed", "others")]
+SETTINGS_UNCHANGED = "settings-are-unchanged"
+RESULTS = [
+    field.name for field in fields(Answer) if field.name not in ("changed", "changed_settings", "failed", "others")
+]
 Claims = Callable[[Answer], Iterator[tuple[str, Claim]]]
-"""All that is claimed of the numbers of an answer, each with what it is about."""
+"""A function that makes all claims about the numbers of an answer, each with the capability that it is about."""
 
 
 def through_compiler(answer: Answer, claims: Claims, state: State) -> Iterator[Claim]:
-    """What came of a call through ``torch.compile``.
+    """Yield the claims about a call through ``torch.compile``.
 
     Args:
-        answer: to the call.
-        claims: of an answer.
-        state: which backend it was.
+        answer: the answer to the call.
+        claims: returns the claims about an answer.
+        state: the state, which decides on the backend.
     """
     returned = at_least(RETURNS, Form.EXACT, -float(bool(answer.failed)), 0.0, rounding=0.0, why=EXACT)
     yield replace(returned, detail=answer.failed)
@@ -40,32 +43,32 @@ def through_compiler(answer: Answer, claims: Claims, state: State) -> Iterator[C
 
 
 def each_time(answer: Answer, claims: Claims, same_each_time: bool) -> Iterator[Claim]:
-    """What came of a call that was made over and over: every answer is right.
+    """Yield the claims about a call that was repeated many times: every answer is right.
 
     Args:
-        answer: the first, with the others.
-        claims: of an answer.
-        same_each_time: whether all have the same bits, as the kernel declares.
+        answer: the first answer, with the others.
+        claims: returns the claims about an answer.
+        same_each_time: whether all answers have the same bits, as the kernel declares.
     """
 
-    def falsified_claims(one: Answer) -> list[Claim]:
-        return [claim for _, claim in claims(one) if claim.verdict is Verdict.FALSIFIED]
+    def falsified_claims(outcome: Answer) -> list[Claim]:
+        return [claim for _, claim in claims(outcome) if claim.verdict is Verdict.FALSIFIED]
 
     first = {name: x for name in RESULTS if (x := getattr(answer, name)) is not None}
-    later = {name: np.stack([getattr(one, name) for one, _ in answer.others] or [x]) for name, x in first.items()}
+    later = {name: np.stack([getattr(other, name) for other, _ in answer.others] or [x]) for name, x in first.items()}
     # What lies between two numbers that are within the bounds is, too.
     ends = [replace(answer, **{name: end(x, axis=0) for name, x in later.items()}) for end in (np.min, np.max)]
     suspect = any(map(falsified_claims, ends)) or any(
         (np.isnan(later[name]) != np.isnan(first[name])).any() for name in first
     )
-    wrong = [(often, found) for one, often in answer.others if suspect and (found := falsified_claims(one))]
+    wrong = [(often, falsified) for other, often in answer.others if suspect and (falsified := falsified_claims(other))]
     times = sum(often for often, _ in wrong)
     claim = at_least(EACH_TIME, Form.EXACT, -float(times), 0.0, rounding=0.0, why=EXACT)
     if wrong:
-        worst = max((one for _, found in wrong for one in found), key=_excess)
+        worst = max((claim for _, falsified in wrong for claim in falsified), key=_excess)
         how = f", {_excess(worst):.2g} times what rounding allows" if np.isfinite(_excess(worst)) else ""
-        said = f"{times} of {REPEATS} equal calls are wrong, the worst by {-worst.slack:.3g} in {worst.name}{how}"
-        claim = replace(claim, detail=said)
+        detail = f"{times} of {REPEATS} equal calls are wrong, the worst by {-worst.slack:.3g} in {worst.name}{how}"
+        claim = replace(claim, detail=detail)
     yield claim
     yield writes_nothing(answer)
     for name, x in later.items():
@@ -74,8 +77,14 @@ def each_time(answer: Answer, claims: Claims, same_each_time: bool) -> Iterator[
 
 
 def writes_nothing(answer: Answer) -> Claim:
-    """Nothing was written to what the kernel was given, or beside it."""
+    """Claim that nothing was written to the tensors that the kernel was given, or beside them."""
     return at_least(UNCHANGED, Form.EXACT, -float(len(answer.changed)), 0.0, rounding=0.0, why=EXACT)
+
+
+def changes_no_setting(answer: Answer) -> Claim:
+    """Claim that settings of PyTorch and of the process are as they were before the call."""
+    claim = at_least(SETTINGS_UNCHANGED, Form.EXACT, -float(len(answer.changed_settings)), 0.0, rounding=0.0, why=EXACT)
+    return replace(claim, detail=f"changed: {', '.join(answer.changed_settings)}" if answer.changed_settings else "")
 
 
 def _excess(claim: Claim) -> float:

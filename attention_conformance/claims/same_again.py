@@ -1,42 +1,49 @@
-"""A second call: the same bits of one entry of the batch alone, and of other factors with other data; other weights
-dropped under another seed.
+"""Claims that need a second call: of a batch entry alone, with other factors, or under another seed of dropout.
+
+A batch entry has the same bits alone. Half the data with double the factors have the same bits. Another seed drops
+other weights.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from jaxtyping import Bool
 
-from attention_conformance.claims.agreement import same_bits
+from attention_conformance.calls.answer import Answer, OnKernel, attend
+from attention_conformance.calls.attention_call import AttentionCall, Memory, State
+from attention_conformance.claims.agreement import rows_of, same_bits
 from attention_conformance.claims.smaller import cut_call
-from generators.attention_call import AttentionCall, Memory, State
 from theorems.core.claim import Claim, Form, at_least
-from theorems.core.on_kernel import Answer, OnKernel
 from theorems.core.tolerances import EXACT
 
 ALONE, RESCALED, REDRAWN = "same-bits-alone", "same-bits-of-other-factors", "another-seed-drops-others"
+UNLIKE = {"heads-drop-other-weights": 1, "entries-drop-other-weights": 0}
+"""Claims that no two places of an axis drop the same weights, with the axis."""
 CHANCE = 1e-12
-"""With which a right kernel is blamed for what it drew."""
+"""The probability with which a right kernel is blamed for its random numbers."""
 LEAST_WEIGHT = 1e-4
-"""Above float16's least normal number, 6.1e-5: a larger weight is 0 only if it was dropped."""
+"""Above float16's smallest normal number, 6.1e-5: a larger weight is 0 only if it was dropped."""
 OF_ENTRIES = ("output", "log_sum_exp", "query_gradient", "key_gradient", "value_gradient")
-"""What an entry of the batch has of its own."""
+"""The results that each batch entry has of its own."""
 
 
 def same_alone(call: AttentionCall, before: Answer, under_test: OnKernel) -> Iterator[tuple[str, Claim]]:
-    """An entry of the batch attended to alone.
+    """Yield the claims that a batch entry has the same bits when it is attended to alone.
 
     Args:
-        call: in the kernel's numbers.
-        before: the answer to it.
+        call: the call in the kernel's numbers.
+        before: the answer to the call.
+        under_test: the kernel.
     """
     if not call.alone or call.sizes["B"] == 1:
         return
     entry = int(call.rng().integers(call.sizes["B"]))
     alone = cut_call(call, "B", slice(entry, entry + 1)).replace(state=State.ONCE)
-    after = under_test.attend(alone)
+    after = under_test[attend](alone)
     for name in OF_ENTRIES:
         ours, theirs = getattr(before, name), getattr(after, name)
         if ours is not None and theirs is not None:
@@ -44,18 +51,21 @@ def same_alone(call: AttentionCall, before: Answer, under_test: OnKernel) -> Ite
 
 
 def same_rescaled(call: AttentionCall, before: Answer, under_test: OnKernel) -> Iterator[tuple[str, Claim]]:
-    """Half the data and double the factor, of some groups of some entries of query, key and value."""
+    """Yield the claims that results keep their bits with half the data and double the factor.
+
+    The groups of query, key and value, and the batch entries, in which this is done are drawn.
+    """
     if call.descales is None:
         return
     rng, size = call.rng(), call.sizes["H"] // call.sizes["G"]
     power = np.where(rng.random(call.descales.shape) < 0.5, 2.0, 1.0)
     power.flat[rng.integers(power.size)] = 2.0
-    held = dict(zip(("query", "key", "value"), power[..., None, None], strict=True))
-    held["query"] = np.repeat(held["query"], size, axis=1)
-    data = {name: getattr(call, name) / by for name, by in held.items()}
+    factors = dict(zip(("query", "key", "value"), power[..., None, None], strict=True))
+    factors["query"] = np.repeat(factors["query"], size, axis=1)
+    data = {name: getattr(call, name) / by for name, by in factors.items()}
     # Heads and entries are no copies of one any more.
     other = call.replace(**data, descales=call.descales * power, state=State.ONCE, memory=Memory.CONTIGUOUS)
-    after = under_test.attend(other)
+    after = under_test[attend](other)
     for name in ("output", "log_sum_exp"):
         ours, theirs = getattr(before, name), getattr(after, name)
         if ours is not None and theirs is not None:
@@ -63,16 +73,38 @@ def same_rescaled(call: AttentionCall, before: Answer, under_test: OnKernel) -> 
 
 
 def drop_others(call: AttentionCall, before: Answer, under_test: OnKernel) -> Iterator[tuple[str, Claim]]:
-    """Under another seed other weights are dropped: nothing where there are so few that chance may drop the same.
+    """Yield the claim that another seed drops other weights; none if chance may drop the same, among so few.
 
-    Of a weight that is kept in one call at least, both keep it with probability (1 − p)/(1 + p).
+    A weight that at least one of the calls keeps is kept by both with probability (1 − p)/(1 + p).
     """
     if not call.dropout:
         return
-    after = under_test.attend(call.replace(seed=call.seed + 1, state=State.ONCE))
+    after = under_test[attend](call.replace(seed=call.seed + 1, state=State.ONCE))
     sees = call.visibility(under_test.kernel.alignment).any(axis=-1, keepdims=True)
     kept = sees & (np.maximum(before.output, after.output) > LEAST_WEIGHT)
     alike = math.log((1 - call.dropout) / (1 + call.dropout))
     if int(kept.sum()) * alike < math.log(CHANCE):
         apart = float(((before.output == 0) != (after.output == 0))[kept].sum())
         yield "dropout", at_least(REDRAWN, Form.EXACT, apart, 1.0, rounding=0.0, why=EXACT)
+    if any("broadcast" in name for name in under_test.kernel.parameters):
+        return  # as of flax: one mask for all heads and entries, on purpose
+    weights: Any = rows_of(call, under_test).weights
+    yield from _drop_unlike(before.output == 0, weights.value > LEAST_WEIGHT, call.dropout)
+
+
+def _drop_unlike(
+    dropped: Bool[np.ndarray, "B H L T"], felt: Bool[np.ndarray, "B H L T"], p: float
+) -> Iterator[tuple[str, Claim]]:
+    """Yield the claims that no two heads, and no two entries, drop the same weights; none if chance may.
+
+    Two independent draws agree in a weight with probability p² + (1 − p)².
+    """
+    for name, axis in UNLIKE.items():
+        here, large = (np.moveaxis(x, axis, 0) for x in (dropped, felt))
+        if len(large) == 1:
+            continue
+        both = (large[:1] & large[1:]).reshape(len(large) - 1, -1)
+        enough = both.sum(axis=-1) * math.log(p**2 + (1 - p) ** 2) < math.log(CHANCE / len(both))
+        if enough.any():
+            apart = ((here[:1] != here[1:]).reshape(both.shape) & both).sum(axis=-1)[enough]
+            yield "dropout", at_least(name, Form.EXACT, float(apart.min()), 1.0, rounding=0.0, why=EXACT)

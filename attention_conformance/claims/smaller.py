@@ -1,4 +1,4 @@
-"""The smallest call that still fails: without the options that do not matter, then with less of everything."""
+"""Find a smaller call that still fails: without the options that do not matter, then with less of everything."""
 
 from __future__ import annotations
 
@@ -7,27 +7,32 @@ from dataclasses import fields
 
 import numpy as np
 
-from generators.attention_call import AXES as FURTHER
-from generators.attention_call import LONG_STATES, PLAIN, AttentionCall
+from attention_conformance.calls.attention_call import AXES as FURTHER
+from attention_conformance.calls.attention_call import LONG_STATES, PLAIN, AttentionCall, State
 
 TRIALS, WORK = 150, 1 << 25
-"""Calls that are tried at most, and multiplications in their matrix products: a time limit would not be repeatable."""
+"""The largest number of calls that are tried, and of multiplications in their matrix products.
+
+A time limit would make the result depend on the machine.
+"""
 WORK_OF_LONG_STATE = 1 << 20
-"""What a call in one of the states that take long counts for beside its own work: 32 of these are tried."""
+"""Added to the work of a call in one of the states that take long: 32 such calls are tried."""
 FEW_PLACES = 4
-"""Places of an axis of which each is left out by itself."""
+"""The largest number of places of an axis of which each is left out by itself."""
 FEW = 1 << 16
-"""Work of a call whose options are looked at before its sizes."""
-NEUTRAL = {one.name: one.default for one in fields(AttentionCall) if one.name in (*PLAIN, *FURTHER, "visible", "bias")}
-"""Options that are off. A field of a call with a default is an option; its default is what does nothing."""
+"""The largest work of a call whose options are reduced before its sizes."""
+NEUTRAL = {
+    field.name: field.default for field in fields(AttentionCall) if field.name in (*PLAIN, *FURTHER, "visible", "bias")
+}
+"""Options that are off. A field of a call with a default is an option; with its default it has no effect."""
 
 
 def smallest_failing(call: AttentionCall, fails: Callable[[AttentionCall], bool]) -> AttentionCall:
-    """A small call for which ``fails`` says so, as the given one does.
+    """Return a small call for which ``fails`` is true, as it is for the given one.
 
     Args:
-        call: the failing one.
-        fails: whether another one fails in the same way.
+        call: the failing call.
+        fails: returns whether another call fails in the same way.
     """
     left, work = TRIALS, WORK
     changed = True
@@ -41,7 +46,7 @@ def smallest_failing(call: AttentionCall, fails: Callable[[AttentionCall], bool]
                 again = False
                 for candidate in step(call):
                     left, work = left - 1, work - work_of(candidate)
-                    work -= WORK_OF_LONG_STATE if candidate.state in LONG_STATES else 0
+                    work -= WORK_OF_LONG_STATE if candidate.state in (*LONG_STATES, State.REPLAYED) else 0
                     if left < 0 or work < 0:
                         return call.replace(name="generated")
                     if fails(candidate):
@@ -51,13 +56,13 @@ def smallest_failing(call: AttentionCall, fails: Callable[[AttentionCall], bool]
 
 
 def work_of(call: AttentionCall) -> int:
-    """Multiplications of its matrix products."""
+    """Return the number of multiplications in the call's matrix products."""
     sizes = call.sizes
     return sizes["B"] * sizes["H"] * sizes["L"] * sizes["T"] * (sizes["E"] + sizes["M"])
 
 
 def _without_options(call: AttentionCall) -> Iterator[AttentionCall]:
-    """All options off, then one of them."""
+    """Yield the call without all options, then without each of them."""
     on = [name for name, value in NEUTRAL.items() if np.ndim(getattr(call, name)) or getattr(call, name) != value]
     # An exact call without its options is as exact; and dropout needs the values that it has.
     without = [name for name in on if name != "exact"]
@@ -70,7 +75,10 @@ def _without_options(call: AttentionCall) -> Iterator[AttentionCall]:
 
 
 def _shorter(call: AttentionCall) -> Iterator[AttentionCall]:
-    """Half of an axis, or one less of it; with causality or a window as many queries as keys stay as many."""
+    """Yield calls with half of an axis, or one place less.
+
+    With causality or a window, as many queries as keys stay as many.
+    """
     sizes = call.sizes
     group = sizes["H"] // sizes["G"]
     dropping = call.dropout > 0
@@ -98,16 +106,16 @@ def _shorter(call: AttentionCall) -> Iterator[AttentionCall]:
 
 
 def _parts_of(size: int) -> Iterator[np.ndarray]:
-    """The first and the second half of so many, then all but one of a few."""
+    """Yield the first and the second half of the places of an axis, then all but one place if they are few."""
     places = np.arange(size)
     if size > 1:
         yield from (places[: size // 2], places[size // 2 :])
     if 2 < size <= FEW_PLACES:
-        yield from (np.delete(places, one) for one in places)
+        yield from (np.delete(places, place) for place in places)
 
 
 def _may_have(call: AttentionCall, keys: int) -> bool:
-    """Whether an exact call with so many of its keys is one."""
+    """Return whether an exact call stays exact with this number of its keys."""
     return not call.exact or float(np.max(np.abs(call.value))) <= 2 or (keys > 1 and keys & (keys - 1) == 0)
 
 
@@ -121,31 +129,31 @@ HAVE = {
     "E": ("query", "key"),
     "M": ("value", "upstream"),
 }
-"""Which tensors have an axis; heads go with their groups."""
+"""The tensors that have each axis; heads go with their groups."""
 MASK_AXES = {"B": -4, "H": -3, "L": -2, "T": -1}
 
 
 def cut_call(call: AttentionCall, axis: str, kept: slice | np.ndarray) -> AttentionCall:
-    """The call with some of an axis; of G with the heads of these groups."""
+    """Return the call with some places of an axis; on axis G with the heads of these groups."""
     sizes = call.sizes
-    held = {name: _take(getattr(call, name), AXES[axis], kept) for name in HAVE[axis]}
+    tensors = {name: _take(getattr(call, name), AXES[axis], kept) for name in HAVE[axis]}
     on_masks, own = axis, kept
     if axis == "G":
         group = sizes["H"] // sizes["G"]
         kept = (np.arange(sizes["G"])[kept][:, None] * group + np.arange(group)).ravel()
-        held |= {name: _take(getattr(call, name), 1, kept) for name in HAVE["H"]}
+        tensors |= {name: _take(getattr(call, name), 1, kept) for name in HAVE["H"]}
         on_masks = "H"
     if on_masks in MASK_AXES:
         place = MASK_AXES[on_masks]
         for name in ("visible", "bias"):
             mask = getattr(call, name)
             if mask is not None and mask.ndim >= -place and mask.shape[place] > 1:
-                held[name] = _take(mask, mask.ndim + place, kept)
+                tensors[name] = _take(mask, mask.ndim + place, kept)
     for name, axes in FURTHER.items():
-        for one, places in {axis: own, on_masks: kept}.items():
-            if getattr(call, name) is not None and one in axes:
-                held[name] = _take(getattr(call, name), axes.index(one), places)
-    made = call.replace(**held)
+        for on_axis, places in {axis: own, on_masks: kept}.items():
+            if getattr(call, name) is not None and on_axis in axes:
+                tensors[name] = _take(getattr(call, name), axes.index(on_axis), places)
+    made = call.replace(**tensors)
     if call.lengths is not None and axis in "LT":
         made = made.replace(lengths=np.minimum(call.lengths, (made.sizes["L"], made.sizes["T"])))
     return made
@@ -156,7 +164,7 @@ def _take(x: np.ndarray, axis: int, kept: slice | np.ndarray) -> np.ndarray:
 
 
 def _with_less_hidden(call: AttentionCall) -> Iterator[AttentionCall]:
-    """A mask that hides and adds nothing on all of an axis, on half of what is left of it, or but for one of a few."""
+    """Yield calls whose mask has no effect on some places of an axis: on all, on half, or on all but one of a few."""
     for name, nothing in (("visible", True), ("bias", 0.0)):
         mask = getattr(call, name)
         if mask is None:
@@ -171,7 +179,7 @@ def _with_less_hidden(call: AttentionCall) -> Iterator[AttentionCall]:
 
 
 def _rounder(call: AttentionCall) -> Iterator[AttentionCall]:
-    """Whole numbers, or ones, in place of others."""
+    """Yield calls with the numbers of one tensor rounded to integers."""
     if call.exact:
         return
     for name in ("query", "key", "value", "upstream"):

@@ -9,56 +9,57 @@ from itertools import islice
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from attention_conformance.calls.answer import OnKernel
+from attention_conformance.calls.attention_call import AttentionCall
+from attention_conformance.calls.call_building import build_call
+from attention_conformance.calls.call_space import PLAIN, plans, size_of_array
+from attention_conformance.claims.capabilities import CAPABILITIES, Capability
+from attention_conformance.claims.capability import Conclusion, capability_statement
 from attention_conformance.claims.examination import examine
-from attention_conformance.claims.table import CAPABILITIES, Capability
-from generators.attention_call import AttentionCall
-from generators.call_building import build_call
-from generators.call_space import PLAIN, plans, size_of_array
-from theorems.core.capability import Conclusion, capability_statement
 from theorems.core.claim import Claim
-from theorems.core.on_kernel import OnKernel
 from theorems.core.statement import Statement
 
-EVERYTHING = frozenset(one.name for one in CAPABILITIES)
-"""What a kernel may declare."""
+EVERYTHING = frozenset(capability.name for capability in CAPABILITIES)
+"""All capabilities that a kernel may declare."""
 
 
 @cache
 def capability_statements() -> dict[str, Statement]:
-    """By id, in the order of the table."""
+    """Return the statements by id, in the order of the table."""
     made = [
         capability_statement(
-            one.name,
-            one.title,
-            one.text,
-            calls=partial(_calls, one),
-            conclusion=_conclusion(one),
-            claims=one.claims,
-            says=one.says,
-            differentiates=one.differentiates,
+            capability.name,
+            capability.title,
+            capability.text,
+            calls=partial(_calls, capability),
+            conclusion=_conclusion(capability),
+            claims=capability.claims,
+            says=capability.says,
+            differentiates=capability.differentiates,
         )
-        for one in CAPABILITIES
+        for capability in CAPABILITIES
     ]
-    return {one.id: one for one in made}
+    return {statement.id: statement for statement in made}
 
 
 def capability_of(statement: Statement) -> Capability:
-    """What a statement of the table is about."""
-    return next(one for one in CAPABILITIES if f"kernel-{one.name}" == statement.id)
+    """Return the capability that a statement is about."""
+    return next(capability for capability in CAPABILITIES if f"kernel-{capability.name}" == statement.id)
 
 
 def _conclusion(capability: Capability) -> Conclusion:
     def conclusion(call: AttentionCall, under_test: OnKernel) -> Iterator[Claim]:
-        return (claim for about, claim in examine(call, under_test) if capability.has(call, about, claim.name))
+        implementation = under_test.in_format(capability.format)
+        return (claim for about, claim in examine(call, implementation) if capability.has(call, about, claim.name))
 
     conclusion.__module__ = examine.__module__  # whose tolerances it has
     return conclusion
 
 
 def _calls(capability: Capability) -> SearchStrategy[AttentionCall]:
-    """Calls of a kernel that declares everything; those that make use of the capability.
+    """Return a strategy of calls of a kernel that declares everything, restricted to those that use the capability.
 
-    A kernel's own calls are made for its own space, :mod:`attention_conformance.claims.trials`.
+    A kernel's own calls are built for its own space, :mod:`attention_conformance.claims.trials`.
     """
 
     def is_about(call: AttentionCall) -> bool:
@@ -69,6 +70,6 @@ def _calls(capability: Capability) -> SearchStrategy[AttentionCall]:
 
 @cache
 def _all_calls() -> tuple[AttentionCall, ...]:
-    """One of each plan of a cover."""
+    """Return a call of each plan of a cover, except plans without any option."""
     numbered = enumerate(islice(plans(EVERYTHING, 0, 2), size_of_array(EVERYTHING, 0, 2)))
     return tuple(build_call(plan, EVERYTHING, number, number) for number, plan in numbered if number >= len(PLAIN))

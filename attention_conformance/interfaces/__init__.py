@@ -1,7 +1,8 @@
-"""How kernels want to be called: the signatures that attention has in the libraries, a file each.
+"""The ways in which kernels are called: the signatures that attention has in the libraries, a file each.
 
-An interface turns a :class:`.interface.Request` into arguments, and what the kernel returns into our order. Each
-keyword of a kernel of which something is claimed is a capability that it declares; others are switched off, and named.
+An interface turns a :class:`.interface.Request` into arguments, and the kernel's results into our order of axes. Each
+keyword of a kernel that a claim is about is a capability that the kernel declares; other keywords are switched off, and
+named in the report.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from attention_conformance.interfaces.xformers import XFORMERS
 
 INTERFACES: Mapping[str, Interface] = MappingProxyType(
     {
-        one.name: one
-        for one in (
+        interface.name: interface
+        for interface in (
             MERGE_STATE,
             COMBINE,
             MLA,
@@ -61,14 +62,20 @@ INTERFACES: Mapping[str, Interface] = MappingProxyType(
         )
     }
 )
-"""By name; in the order in which they are recognised, specific ones first: plain takes what no other does.
-What is behind it has to be asked for."""
+"""The interfaces by name, in the order in which they are recognised, specific ones first.
+
+The interface plain takes every kernel that no other takes. Those after it have to be asked for.
+"""
 
 ALWAYS = ("output", "gradients", "exact-weights", "memory", "repeated-calls")
-"""Capabilities that every kernel has; of gradients where it has a backward pass."""
+"""Capabilities that every kernel has; gradients only if it has a backward pass."""
 
 
 def recognise(parameters: Collection[str]) -> Interface:
-    """The interface of a kernel with those parameters."""
+    """Return the interface of a kernel with those parameters."""
     has = {*parameters}
-    return next(one for one in INTERFACES.values() if not one.known_by or any(names <= has for names in one.known_by))
+    return next(
+        interface
+        for interface in INTERFACES.values()
+        if not interface.known_by or any(names <= has for names in interface.known_by)
+    )

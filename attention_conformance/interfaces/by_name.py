@@ -1,5 +1,6 @@
-"""Signatures that no library's interface is like: what each parameter is for is said by its name, and the rest is found
-out by small calls, whose values tell (B, L, H, E) from (B, H, L, E), and masks that hide from masks that show.
+"""Signatures that resemble no library's interface: names of parameters suggest what they are for, small calls decide.
+
+The results of the calls distinguish (B, L, H, E) from (B, H, L, E), and masks that hide from masks that show.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.interfaces.further import DESCALES, FURTHER, further_arguments
 from attention_conformance.interfaces.hf import Module
 from attention_conformance.interfaces.interface import (
@@ -28,13 +30,15 @@ from attention_conformance.interfaces.interface import (
 )
 from attention_conformance.interfaces.reading import ADDED, HIDES, ONES_HIDE, SHOWS, Mask, Reading, look_up
 from attention_conformance.kernel.with_torch import torch
-from generators.attention_call import AttentionCall
 
 NAME = "by-name"
+NO_L = ", no L"
+"""At the end of axes of keys whose queries have none."""
 
 
 def to_axes(x: torch.Tensor, axes: str) -> torch.Tensor:
-    """(B, H, L, E) in other axes."""
+    """Return a tensor (B, H, L, E) in other axes."""
+    axes = axes.removesuffix(NO_L)
     if axes == "NLE":
         return x.flatten(0, 1)
     if axes == "LBHE":
@@ -45,9 +49,14 @@ def to_axes(x: torch.Tensor, axes: str) -> torch.Tensor:
 
 
 def from_axes(x: Any, axes: str, heads: int) -> Any:
-    """The same back; heads may be joined in what is returned alone. What is no such tensor is for others to refuse."""
+    """Return a result with these axes in (B, H, L, E); leave other results for the caller to refuse.
+
+    Heads may be joined in the result alone.
+    """
     if not isinstance(x, torch.Tensor) or x.dim() not in (3, 4):
         return x
+    if axes.endswith(NO_L):
+        return x[:, :, None] if x.dim() == 3 else x
     if axes == "NLE" and x.dim() == 3 and len(x) % heads == 0:
         return x.reshape(-1, heads, *x.shape[1:])
     if axes in ("BHLE", "NLE"):
@@ -58,7 +67,7 @@ def from_axes(x: Any, axes: str, heads: int) -> Any:
 
 
 def mask_as_wanted(mask: torch.Tensor, wanted: Mask, request: Request) -> torch.Tensor:
-    """A mask, of booleans that show or of numbers that are added, in the sense and the shape of a parameter."""
+    """Return a mask, boolean where True shows or added to logits, in the sense and the shape of a parameter."""
     B, H, L, T = *request.query.shape[:3], request.key.shape[2]
     if mask.dtype == torch.bool and wanted.sense != SHOWS:
         if wanted.sense == HIDES:
@@ -94,7 +103,7 @@ def _mask_options(reading: Reading, request: Request) -> dict[str, Any]:
 
 
 def options_of(reading: Reading, request: Request, has: Parameters) -> dict[str, Any]:
-    """The options of a request under the names of a callable."""
+    """Return the options of a request under the names of a callable."""
     names, options = reading.names, dict(reading.constants)
     own = {"heads": request.query.shape[1], "groups": request.key.shape[1], "dtype": request.query.dtype}
     options |= {names[role]: value for role, value in own.items() if role in names}
@@ -123,6 +132,10 @@ def options_of(reading: Reading, request: Request, has: Parameters) -> dict[str,
 
 def _tensors(reading: Reading, request: Request) -> list[torch.Tensor]:
     tensors = [to_axes(x, reading.axes) for x in (request.query, request.key, request.value)]
+    if reading.axes.endswith(NO_L):
+        if request.query.shape[2] > 1:
+            raise ValueError("a query has no axis of queries")
+        tensors[0] = request.query[:, :, 0]
     if reading.tensors == ("qkv",):
         return [torch.stack(tensors, dim=2)]
     if len(reading.tensors) == 2:
@@ -133,7 +146,7 @@ def _tensors(reading: Reading, request: Request) -> list[torch.Tensor]:
 def put(
     reading: Reading, kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]
 ) -> Returned:
-    """The call that a reading says."""
+    """Make the call as a reading says."""
     B, H, L, _ = request.query.shape
     if reading.always_causal and not request.causal:
         if L > 1:
@@ -141,13 +154,13 @@ def put(
         # Its last row is the one that sees all keys, wherever the diagonal is.
         query = request.query.expand(-1, -1, request.key.shape[2], -1)
         return Returned(_output(reading, kernel, _with_query(request, query), has, options)[0][..., -1:, :])
-    output, found = _output(reading, kernel, request, has, options)
-    lse = look_up(found, reading.log_sum_exp) if request.log_sum_exp and reading.log_sum_exp is not None else None
+    output, returned = _output(reading, kernel, request, has, options)
+    lse = look_up(returned, reading.log_sum_exp) if request.log_sum_exp and reading.log_sum_exp is not None else None
     if isinstance(lse, torch.Tensor) and reading.axes == "NLE":
         lse = lse.reshape(B, H, L)
     if isinstance(lse, torch.Tensor) and lse.shape == (B, L, H) != (B, H, L):
         lse = lse.transpose(1, 2)
-    weights = None if reading.weights is None else look_up(found, reading.weights)
+    weights = None if reading.weights is None else look_up(returned, reading.weights)
     if isinstance(weights, torch.Tensor) and reading.axes == "NLE":
         weights = weights.reshape(B, H, L, -1)
     return Returned(output, lse, weights)
@@ -160,7 +173,7 @@ def _with_query(request: Request, query: torch.Tensor) -> Request:
 def _output(
     reading: Reading, kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]
 ) -> tuple[Any, Any]:
-    """The output in (B, H, L, M), and all that was returned."""
+    """Return the output in (B, H, L, M), and all that was returned."""
     options = options | options_of(reading, request, has)
     tensors = _tensors(reading, request)
     place = None
@@ -169,14 +182,14 @@ def _output(
         place = torch.empty_like(to_axes(request.query.new_empty(like), reading.returned_axes)).contiguous()
         options[reading.names["out"]] = place
     given = dict(zip(reading.tensors, tensors, strict=True)) if reading.by_keyword else {}
-    found = kernel(*([] if given else tensors), **given, **options)
-    output = place if reading.output is None else look_up(found, reading.output)
+    returned = kernel(*([] if given else tensors), **given, **options)
+    output = place if reading.output is None else look_up(returned, reading.output)
     output = output[0] if isinstance(output, tuple | list) else output  # with a log-sum-exp, which was asked for
-    return from_axes(output, reading.returned_axes, request.query.shape[1]), found
+    return from_axes(output, reading.returned_axes, request.query.shape[1]), returned
 
 
 def _expressible(reading: Reading, call: AttentionCall) -> AttentionCall:
-    """The call with masks of a shape that it takes, causal if every call is."""
+    """Return the call with masks of a shape that the callable takes, causal if every call is."""
     if reading.always_causal:
         call = call.replace(causal=True)
     mask = reading.mask or reading.key_mask
@@ -188,7 +201,7 @@ def _expressible(reading: Reading, call: AttentionCall) -> AttentionCall:
 
 
 def _reduce(mask: Any, shape: str) -> Any:
-    """The mask of the first head, entry or row for all of them, where a parameter has one for all."""
+    """Return the mask of the first head, entry or row for all of them, if a parameter has one mask for all."""
     axes = {"B, 1, L, T": (1,), "1, 1, L, T": (0, 1), "L, T": (0, 1), "B, 1, 1, T": (1, 2), "B, T": (1, 2)}
     mask = np.asarray(mask)
     mask = mask.reshape((1,) * (4 - mask.ndim) + mask.shape) if shape in axes else mask
@@ -198,10 +211,10 @@ def _reduce(mask: Any, shape: str) -> Any:
 
 
 def interface_of(reading: Reading) -> Interface:
-    """The interface that a reading is."""
+    """Return the interface that a reading describes."""
     names = reading.names
     options: dict[str, Option] = dict.fromkeys(reading.tensors, GIVEN)
-    options |= {name: one for name, one in FURTHER.items() if name not in DESCALES}
+    options |= {name: option for name, option in FURTHER.items() if name not in DESCALES}
     options |= {names[role]: GIVEN for role in ("heads", "groups", "out", "dtype", "module") if role in names}
     # What is given as a word or switched on is made use of.
     options |= {
@@ -231,8 +244,8 @@ def interface_of(reading: Reading) -> Interface:
         (reading.bias, "additive-mask"),
     ):
         if mask is not None and mask.name in known:
-            held = options.get(mask.name, Option()).declares
-            options[mask.name] = option_of(*held, capability)
+            declares = options.get(mask.name, Option()).declares
+            options[mask.name] = option_of(*declares, capability)
         elif mask is not None:
             further.append(capability)
     by_place = 0 if reading.by_keyword else len(reading.tensors)
@@ -261,4 +274,4 @@ BY_NAME = Interface(
     MappingProxyType(others()),
     partial(put, Reading()),
 )
-"""As ``--interface`` has it, before anything is found out."""
+"""The interface for ``--interface``, before anything is found out."""

@@ -1,4 +1,4 @@
-"""equinox's ``dot_product_attention``: one head of one sequence, (L, E); its scale is always 1/√E."""
+"""The interface of equinox's ``dot_product_attention``: one head of one sequence, (L, E); its scale is always 1/√E."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""flash-attn's ``flash_attn_func``, of all of its generations."""
+"""The interface of flash-attn's ``flash_attn_func``, in all of its generations."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ OPTIONS: dict[str, Option] = {
     **others("qv", "pack_gqa", "sm_margin"),
     **others("score_mod", "mask_mod", "aux_tensors", "full_block_cnt", "mask_block_cnt", "block_sparse_tensors"),
 }
-"""Of all functions of flash-attn; causality and windows are aligned at the bottom right since 2.1."""
+"""The options of all functions of flash-attn; causality and windows are aligned at the bottom right since 2.1."""
 
 
 def flash_options(request: Request, has: Parameters, options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a request under flash-attn's names, added to those that are there."""
+    """Add the options of a request to the given ones, under flash-attn's names."""
     scale = next((name for name in ("softmax_scale", "scale") if name in has), None)
     if request.scale is not None and scale:
         options[scale] = request.scale

@@ -1,4 +1,4 @@
-"""flash-attn's ``flash_attn_with_kvcache``: keys and values that were stored before.
+"""The interface of flash-attn's ``flash_attn_with_kvcache``: keys and values that were stored before.
 
 New keys and rotations are not tested.
 """
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.interfaces.flash import OPTIONS, flash_options
 from attention_conformance.interfaces.further import first_in, in_8_bits, in_own_dtype
 from attention_conformance.interfaces.interface import (
@@ -25,7 +26,6 @@ from attention_conformance.interfaces.interface import (
 )
 from attention_conformance.interfaces.packing import in_pages
 from attention_conformance.kernel.with_torch import torch
-from generators.attention_call import AttentionCall
 
 TABLES = ("block_table", "page_table")
 
@@ -46,7 +46,7 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
 
 
 def with_all_queries(call: AttentionCall) -> AttentionCall:
-    """Lengths are those of the cache alone."""
+    """Return the call with lengths of the cache alone: each entry has all queries."""
     if call.lengths is None:
         return call
     return call.replace(lengths=np.stack([np.full(len(call.lengths), call.sizes["L"]), call.lengths[:, 1]], axis=-1))

@@ -1,4 +1,4 @@
-"""flash-attn's ``flash_attn_varlen_func`` and PyTorch's ``varlen_attn``: sequences without padding."""
+"""The interface of flash-attn's ``flash_attn_varlen_func`` and PyTorch's ``varlen_attn``: sequences without padding."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from attention_conformance.interfaces.packing import pack, unpack
 from attention_conformance.kernel.with_torch import torch
 
 STARTS = (("cu_seqlens_q", "cu_seqlens_k"), ("cu_seq_q", "cu_seq_k"))
-"""What the places at which sequences start are called."""
+"""The names of parameters for the places at which sequences start."""
 LONGEST = (("max_seqlen_q", "max_seqlen_k"), ("max_q", "max_k"))
 
 

@@ -1,7 +1,7 @@
-"""flashinfer's ``single_prefill_with_kv_cache`` and ``single_decode_with_kv_cache``: one request at a time.
+"""The interface of flashinfer's ``single_prefill_with_kv_cache`` and ``single_decode_with_kv_cache``.
 
-Each entry of a batch is a call. The log-sum-exp is to the base 2, as its documentation says; a mask is that of all
-heads, and windows go to the left.
+They take one request at a time, so that each entry of a batch is a call. The log-sum-exp is to the base 2, as the
+documentation says; a mask is shared by all heads, and windows extend to the left.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 
+from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.interfaces.interface import (
     Interface,
     Parameters,
@@ -23,7 +24,6 @@ from attention_conformance.interfaces.interface import (
 )
 from attention_conformance.interfaces.masks import with_one_mask
 from attention_conformance.kernel.with_torch import torch
-from generators.attention_call import AttentionCall
 
 
 def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
@@ -50,7 +50,7 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
         query = tensors[0][0] if single and L == 1 else tensors[0]
         output, lse = first_of(kernel(query, *tensors[1:], **options))
         each.append((output[None], lse[None] if lse is not None else None) if single and L == 1 else (output, lse))
-    output = torch.stack([one for one, _ in each]).transpose(1, 2)
+    output = torch.stack([out for out, _ in each]).transpose(1, 2)
     if not request.log_sum_exp:
         return Returned(output)
     return Returned(output, torch.stack([lse for _, lse in each]).transpose(1, 2) * math.log(2))

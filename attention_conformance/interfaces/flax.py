@@ -1,4 +1,7 @@
-"""flax's ``dot_product_attention``, linen and nnx: its scale is always 1/√E, and `deterministic` is no dropout."""
+"""The interface of flax's ``dot_product_attention``, linen and nnx.
+
+Its scale is always 1/√E, and `deterministic` switches dropout off.
+"""
 
 from __future__ import annotations
 

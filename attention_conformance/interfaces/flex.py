@@ -1,4 +1,4 @@
-"""PyTorch's ``flex_attention``: whatever is done to scores, and whatever hides keys, is a function of places."""
+"""The interface of PyTorch's ``flex_attention``: functions of places modify scores and hide keys."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Mod = Callable[..., Any]
 
 
 def score_mod_of(request: Request) -> Mod | None:
-    """(score, entry, head, query, key) → score, of all that changes scores; None where nothing does."""
+    """Return the function (score, entry, head, query, key) → score of a request; None if nothing changes scores."""
     B, H, L, _ = request.query.shape
     affine, slopes = (None if x is None else _wide(x) for x in (request.score_mod, request.slopes))
     bias, cap = None, request.softcap
@@ -45,12 +45,12 @@ def score_mod_of(request: Request) -> Mod | None:
 
 
 def _wide(x: Any) -> Any:
-    """In float32 at least, as scores are: in half a place beyond 2048 is rounded, and one beyond 65504 infinite."""
+    """Return numbers in float32 at least, as scores are: half rounds places above 2048, and has none above 65504."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def mask_mod_of(request: Request) -> Mod | None:
-    """(entry, head, query, key) → whether it is seen, of all that hides keys; None where nothing does."""
+    """Return the function (entry, head, query, key) → bool of a request that shows keys; None if nothing hides keys."""
     B, H, L, _ = request.query.shape
     half_plane, window, visible = request.mask_mod, request.window, None
     if request.visible is not None and request.mask is not None:
@@ -72,9 +72,6 @@ def mask_mod_of(request: Request) -> Mod | None:
 
 
 def _block_mask(mod: Mod, request: Request) -> Any:
-    """For who records what happens, one step."""
-    if torch.overrides.has_torch_function((request.query,)):
-        return torch.overrides.handle_torch_function(_block_mask, (request.query,), mod, request)
     from torch.nn.attention.flex_attention import create_block_mask  # half a second
 
     B, H, L, _ = request.query.shape

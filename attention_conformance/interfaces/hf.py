@@ -1,4 +1,4 @@
-"""Attention functions of transformers: eager ones of its models, and those on SDPA."""
+"""The interface of attention functions of transformers: eager ones of its models, and those on SDPA."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from attention_conformance.interfaces.interface import (
     Interface,
+    Mark,
     Parameters,
     Request,
     Returned,
@@ -21,21 +22,22 @@ from attention_conformance.interfaces.masks import with_mask_or_causal
 from attention_conformance.kernel.with_torch import torch
 
 AUX = "s_aux"
-"""The sinks, as attention functions of transformers are given them; eager ones look at the module."""
+"""The parameter for sinks of attention functions of transformers; eager functions read them from the module."""
 
 
 AT_REST = 0.1
-"""The share of weights that a module drops in training, where it is not."""
+"""The dropout share of a module that is not in training."""
 
 
 class Module(torch.nn.Module):
-    """What transformers hands to an attention function as ``module``, with all but sinks switched off.
+    """The ``module`` that transformers passes to an attention function, with all but sinks switched off.
 
-    A sink of logit −∞ has the weight 0. It is in training where weights are to be dropped; its own share of them says
-    nothing where it is not.
+    A sink of logit −∞ has the weight 0. The module is in training if weights are to be dropped; its own share of them
+    has no effect otherwise.
     """
 
     def __init__(self, request: Request) -> None:
+        """Take from the request what transformers reads of a module, in training mode if weights are dropped."""
         super().__init__()
         self.num_key_value_groups = request.groups
         self.is_causal = request.causal
@@ -52,7 +54,7 @@ class Module(torch.nn.Module):
 
 
 def scaling_of(request: Request) -> float:
-    """Left to itself an attention function of transformers takes 1/√E or what its module says; that is the model's."""
+    """Return the scale of the request, else the model's: without one, a function takes 1/√E or the module's scale."""
     return request.scale if request.scale is not None else 1 / math.sqrt(request.query.shape[-1])
 
 
@@ -61,7 +63,8 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
         options["dropout"] = 0.0
     if request.dropout:
         options["dropout"] = request.dropout
-    options["scaling"] = scaling_of(request)
+    # None is given to a function that has it as its default: the scale is its own.
+    options["scaling"] = request.scale if has.get("scaling", Mark.REQUIRED) is None else scaling_of(request)
     if request.softcap:
         options["softcap"] = request.softcap
     if request.sinks is not None and (AUX in has or "**" in has):

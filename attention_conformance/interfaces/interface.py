@@ -1,4 +1,4 @@
-"""What an interface is: a signature, what each of its parameters is for, and how a request is put into it."""
+"""An interface: a signature, the purpose of each of its parameters, and how a request is put into it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.kernel.sizes import Taken
 from attention_conformance.kernel.with_torch import torch
-from generators.attention_call import AttentionCall
 
 
 class Mark(Enum):
-    """What stands where there is no value."""
+    """Stands in place of a value."""
 
     LEFT = "its default stands"
     REQUIRED = "it has no default"
@@ -26,12 +26,12 @@ Parameters = Mapping[str, Any]
 
 
 class Returned(NamedTuple):
-    """What a kernel returned, in our order.
+    """The results of a kernel, in our order of axes.
 
     Attributes:
         output: (B, H, L, M).
-        log_sum_exp: (B, H, L) or longer, where it was asked for.
-        weights: (B, H, L, T), where it returns them.
+        log_sum_exp: (B, H, L) or longer, if the request asks for it.
+        weights: (B, H, L, T), if the kernel returns them.
     """
 
     output: Any
@@ -45,24 +45,25 @@ class Request:
 
     Attributes:
         query, key, value: shapes (B, H, L, E), (B, G, T, E), (B, G, T, M).
-        scale: None leaves it to the kernel.
-        visible: boolean, broadcastable to (B, H, L, T), or with columns more than that; True is seen.
-        bias: likewise, added to the logits.
-        causal, window, softcap: as in :class:`generators.attention_call.AttentionCall`.
-        log_sum_exp: whether it is asked for.
+        scale: factor of the logits; None leaves it to the kernel.
+        visible: boolean, broadcastable to (B, H, L, T), or with further columns; a key is seen where it is True.
+        bias: a mask of such a shape that is added to the logits.
+        causal, window, softcap: as in :class:`attention_conformance.calls.attention_call.AttentionCall`.
+        log_sum_exp: whether the log-sum-exp is asked for.
         dropout: the share of weights that are dropped.
-        sinks: (H,), the logit of one more key of value 0.
+        sinks: (H,), the logit of an additional key of value 0.
         slopes: (B, H), of ALiBi.
-        lengths: (B, 2), the queries and keys that a batch entry has; the rest is padding.
-        parts: (T,), to which of the parts to merge a key belongs; two halves if it is left out.
-        number_of_parts: that there are, some may have no key.
+        lengths: (B, 2), the numbers of queries and keys that a batch entry has; the rest is padding.
+        parts: (T,), for kernels that merge parts, the part that each key belongs to; two halves if it is left out.
+        number_of_parts: the number of parts, some of which may have no key.
         score_mod: (H, 3), factor, slope and shift of scores.
-        mask_mod: (B, H, 3), of the half-plane of places that are seen.
-        descales: (3, B, G), factors of query, key and value, which are of 8 bits then.
+        mask_mod: (B, H, 3), coefficients of the half-plane of places that are seen.
+        descales: (3, B, G), factors of query, key and value, which then have 8 bits.
         shared: whether values are the first columns of the keys.
         alone: whether an entry of a batch is to have the same bits as alone.
-        splits, page: into so many the kernel is to cut the keys, keys to a page; 0 for as it likes, and none.
-        seed: for the order of pages.
+        splits: the number of splits into which the kernel is to cut the keys; 0 leaves it to the kernel.
+        page: the number of keys in a page; 0 for no pages.
+        seed: the seed of the order of pages.
         deterministic: whether the same bits are asked for every time.
     """
 
@@ -94,14 +95,14 @@ class Request:
 
     @property
     def groups(self) -> int:
-        """Heads to a group of keys and values."""
+        """The number of heads in a group of keys and values."""
         return int(self.query.shape[1] // self.key.shape[1])
 
     @property
     def mask(self) -> torch.Tensor | None:
-        """The boolean or additive one, with as many axes as the logits."""
-        found = self.visible if self.visible is not None else self.bias
-        return found if found is None else found.reshape((1,) * (4 - found.dim()) + tuple(found.shape))
+        """The boolean or additive mask, with as many axes as the logits."""
+        mask = self.visible if self.visible is not None else self.bias
+        return mask if mask is None else mask.reshape((1,) * (4 - mask.dim()) + tuple(mask.shape))
 
     @property
     def lengths_first(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -112,11 +113,11 @@ class Request:
 
 @dataclass(frozen=True)
 class Option:
-    """What a parameter is for.
+    """The purpose of a parameter.
 
     Attributes:
-        declares: the capabilities that a kernel declares by having it; without one there is no test of it.
-        neutral: the value that switches it off; given to a kernel that has another default.
+        declares: the capabilities that a kernel declares by having the parameter; if there are none, it is not tested.
+        neutral: the value that switches the parameter off; given to a kernel that has another default.
         given: whether every call gives it: a tensor, a length, a module.
     """
 
@@ -127,31 +128,31 @@ class Option:
 
 GIVEN = Option(given=True)
 UNTESTED = Option()
-"""Nothing is known of it but that its default changes nothing."""
+"""A parameter that is left at its default; reported as not tested."""
 
 
 def option_of(*capabilities: str, neutral: Any = Mark.LEFT) -> Option:
-    """A parameter of which these capabilities are claimed."""
+    """Return the option for a parameter of which these capabilities are claimed."""
     return Option(capabilities, neutral)
 
 
 def neutral_option(value: Any) -> Option:
-    """A parameter of which nothing is claimed: it is given this value, which switches it off."""
+    """Return the option for a parameter without any claim: it is given this value, which switches it off."""
     return Option(neutral=value)
 
 
 def others(*names: str) -> dict[str, Option]:
-    """Parameters that are left at their defaults."""
+    """Return options for parameters that are left at their defaults."""
     return dict.fromkeys(names, UNTESTED)
 
 
 def same(call: AttentionCall) -> AttentionCall:
-    """The call: the signature can say all of it."""
+    """Return the call unchanged: the signature can express all of it."""
     return call
 
 
 Put = Callable[[Callable[..., Any], Request, Parameters, dict[str, Any]], Returned]
-"""(kernel, request, its parameters, what it is given by name already) → what it returned."""
+"""(kernel, request, its parameters, arguments that are already given by name) → its results."""
 
 
 @dataclass(frozen=True)
@@ -159,16 +160,17 @@ class Interface:
     """A signature.
 
     Attributes:
-        name: as ``--interface`` has it.
-        signature: for a reader.
-        known_by: a kernel that has all parameters of one of these sets is of this interface; empty: any kernel is.
-        options: what its parameters are for, but for those that tensors are given to by place.
+        name: the name for ``--interface``.
+        signature: the signature, for a reader.
+        known_by: a kernel that has all parameters of one of these sets has this interface; empty: any kernel has.
+        options: the purposes of its parameters, except those of tensors that are given by place.
         put: makes the call.
-        by_place: so many arguments are given by place.
-        found_out: capabilities that are declared if a call of the kind returns, whatever the keywords.
-        of_effect: the same, declared if a call of the kind returns something else than one that is not.
-        expressible: a call → the nearest that the signature can say.
-        sizes: at which a kernel that refuses usual ones is tried.
+        by_place: the number of arguments that are given by place.
+        found_out: capabilities that are declared if a call that uses them returns, whatever the keywords.
+        of_effect: capabilities that are declared if a call that uses them returns another result than one that does
+            not.
+        expressible: a call → the nearest call that the signature can express.
+        sizes: sizes at which a kernel that refuses usual ones is tried.
     """
 
     name: str
@@ -183,29 +185,31 @@ class Interface:
     sizes: tuple[Taken, ...] = ()
 
     def call(self, kernel: Callable[..., Any], request: Request, has: Parameters) -> Returned:
-        """What the kernel with those parameters returns for the request."""
+        """Return the results of the kernel with those parameters for the request."""
         return self.put(kernel, request, has, self.neutral_values(has))
 
     def neutral_values(self, has: Parameters) -> dict[str, Any]:
-        """The neutral values of parameters whose default is another."""
+        """Return the neutral values of parameters that have another default."""
         return {
-            name: one.neutral
-            for name, one in self.options.items()
-            if name in has and one.neutral is not Mark.LEFT and has[name] != one.neutral
+            name: option.neutral
+            for name, option in self.options.items()
+            if name in has and option.neutral is not Mark.LEFT and has[name] != option.neutral
         }
 
     def declared_capabilities(self, has: Collection[str]) -> frozenset[str]:
-        """The capabilities that a kernel with those parameters has."""
-        return frozenset(name for one, option in self.options.items() if one in has for name in option.declares)
+        """Return the capabilities that a kernel with those parameters declares."""
+        return frozenset(
+            name for parameter, option in self.options.items() if parameter in has for name in option.declares
+        )
 
     def unknown_parameters(self, has: Parameters) -> list[str]:
-        """The parameters that have to be given, and that nobody knows."""
+        """Return the parameters that have to be given and are unknown to the interface."""
         further = [(name, default) for name, default in has.items() if name != "**"][self.by_place :]
         return [name for name, default in further if default is Mark.REQUIRED and name not in self.options]
 
 
 def parameters_of(kernel: Callable[..., Any]) -> Parameters:
-    """The parameters of a kernel and their defaults. Builtins of PyTorch have none, but for its attention."""
+    """Return the parameters of a kernel and their defaults; none for builtins of PyTorch, except for its attention."""
     if kernel is torch.nn.functional.scaled_dot_product_attention:
         tensors = dict.fromkeys(("query", "key", "value"), Mark.REQUIRED)
         return MappingProxyType(
@@ -214,30 +218,30 @@ def parameters_of(kernel: Callable[..., Any]) -> Parameters:
     # What a module is called by says nothing of its forward pass.
     called = kernel.forward if isinstance(kernel, torch.nn.Module) else kernel
     try:
-        found = inspect.signature(called).parameters.values()
+        parameters = inspect.signature(called).parameters.values()
     except (ValueError, TypeError):
         return MappingProxyType({})
     return MappingProxyType(
         {
-            "**" if one.kind is one.VAR_KEYWORD else one.name: Mark.REQUIRED
-            if one.default is one.empty
-            else one.default
-            for one in found
-            if one.kind is not one.VAR_POSITIONAL
+            "**" if parameter.kind is parameter.VAR_KEYWORD else parameter.name: Mark.REQUIRED
+            if parameter.default is parameter.empty
+            else parameter.default
+            for parameter in parameters
+            if parameter.kind is not parameter.VAR_POSITIONAL
         }
     )
 
 
-def swap_axes(found: Any) -> Any:
-    """(B, L, H, M) to (B, H, L, M); what is no such tensor is for the caller to refuse."""
-    return found.transpose(1, 2) if isinstance(found, torch.Tensor) and found.dim() == 4 else found
+def swap_axes(output: Any) -> Any:
+    """Transpose (B, L, H, M) to (B, H, L, M); leave other results for the caller to refuse."""
+    return output.transpose(1, 2) if isinstance(output, torch.Tensor) and output.dim() == 4 else output
 
 
-def first_of(found: Any) -> tuple[Any, Any]:
-    """What a kernel returned: its output, and what else it returned first, or None."""
-    if not isinstance(found, tuple | list):
-        return found, None
-    return found[0], found[1] if len(found) > 1 else None
+def first_of(returned: Any) -> tuple[Any, Any]:
+    """Return the output of a kernel, and the first of its other results, or None."""
+    if not isinstance(returned, tuple | list):
+        return returned, None
+    return returned[0], returned[1] if len(returned) > 1 else None
 
 
 LSE = ("return_lse", "return_softmax_lse", "return_attn_probs")
@@ -245,7 +249,7 @@ LSE = ("return_lse", "return_softmax_lse", "return_attn_probs")
 
 
 def ask_for_lse(request: Request, has: Parameters, options: dict[str, Any]) -> None:
-    """Set the flag that the kernel has, where the log-sum-exp is asked for."""
+    """Set the flag for the log-sum-exp that the kernel has, if the request asks for the log-sum-exp."""
     flag = next((name for name in LSE if name in has), None)
     if request.log_sum_exp and flag:
         options[flag] = True

@@ -1,4 +1,4 @@
-"""``jax.nn.dot_product_attention``."""
+"""The interface of ``jax.nn.dot_product_attention``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``keras.ops.dot_product_attention``, on arrays of its backend."""
+"""The interface of ``keras.ops.dot_product_attention``, on arrays of its backend."""
 
 from __future__ import annotations
 

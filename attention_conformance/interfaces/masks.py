@@ -1,4 +1,4 @@
-"""Calls with masks that a signature cannot say, as calls with masks that it can."""
+"""Replace masks that a signature cannot express by masks that it can."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from generators.attention_call import AttentionCall
+from attention_conformance.calls.attention_call import AttentionCall
 
 
 def with_one_mask(call: AttentionCall) -> AttentionCall:
-    """The mask of the first head for all of them."""
+    """Return the call with the mask of the first head for all heads."""
 
     def of_first(mask: Any) -> Any:
         return mask if mask is None or np.ndim(mask) < 4 else mask[:, :1]
@@ -19,5 +19,5 @@ def with_one_mask(call: AttentionCall) -> AttentionCall:
 
 
 def with_mask_or_causal(call: AttentionCall) -> AttentionCall:
-    """No causality where there is a mask: one parameter says either."""
+    """Return the call without causality if it has a mask: one parameter expresses either."""
     return call if call.visible is None and call.bias is None else call.replace(causal=False)

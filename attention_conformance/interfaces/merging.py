@@ -1,7 +1,7 @@
-"""What merges parts of the keys, as an attention kernel: the parts are attended to here, and merged by it.
+"""The interface of functions that merge parts of the keys, as attention kernels: the parts are attended to here.
 
-A part is what its keys give: their mean under the softmax within it, and log Σ e^logit over it. Of no keys, or none
-that a row sees, that is (0, −∞).
+A part is the result of its keys: the mean of their values under the softmax within it, and log Σ e^logit over it. If it
+has no keys, or none that a row sees, it is (0, −∞).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Part = tuple[torch.Tensor, torch.Tensor]
 
 
 def parts_of(request: Request) -> list[Part]:
-    """The parts of a request: computed in float64, outputs in its dtype, log-sum-exps at least in float32."""
+    """Return the parts of a request: computed in float64, outputs in its dtype, log-sum-exps at least in float32."""
     groups = request.query.shape[1] // request.key.shape[1]
     key, value = (x.double().repeat_interleave(groups, dim=1) for x in (request.key, request.value))
     scale = 1 / math.sqrt(request.query.shape[-1]) if request.scale is None else request.scale
@@ -45,10 +45,7 @@ def parts_of(request: Request) -> list[Part]:
 
 
 def part_of(logits: torch.Tensor, value: torch.Tensor, dtype: torch.dtype) -> Part:
-    """The part of the keys with these logits and values; for who records what happens, one step."""
-    if torch.overrides.has_torch_function((logits, value)):
-        found: Part = torch.overrides.handle_torch_function(part_of, (logits, value), logits, value, dtype)
-        return found
+    """Return the part of the keys with these logits and values."""
     top = logits.new_full((*logits.shape[:-1], 1), -math.inf)
     top = torch.cat([logits.detach(), top], dim=-1).amax(dim=-1, keepdim=True)
     weights = torch.exp(logits - torch.where(top == -math.inf, 0.0, top))
@@ -63,7 +60,7 @@ def part_of(logits: torch.Tensor, value: torch.Tensor, dtype: torch.dtype) -> Pa
 def put_into_merge_state(
     kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]
 ) -> Returned:
-    """Parts merged one after another by (v_a, s_a, v_b, s_b) → (v, s), on (B·L, H, M) and (B·L, H)."""
+    """Merge parts one after another by (v_a, s_a, v_b, s_b) → (v, s), on (B·L, H, M) and (B·L, H)."""
     B, _, L, _ = request.query.shape
     base = _logarithm_of_base(kernel)
 
@@ -80,18 +77,19 @@ def put_into_merge_state(
 
 
 def _logarithm_of_base(kernel: Callable[..., Any]) -> float:
-    """1, or log 2 if two parts of log-sum-exp 0 have one of 1 together: its logarithms are those of base 2."""
+    """Return log 2 if two parts of log-sum-exp 0 merge to 1, since logarithms then have the base 2; else 1."""
     value, lse = torch.zeros(1, 1, 8), torch.zeros(1, 1)
-    found = kernel(value, lse, value.clone(), lse.clone())[1]
-    return math.log(2) if abs(float(found) - 1.0) < 0.1 else 1.0
+    merged = kernel(value, lse, value.clone(), lse.clone())[1]
+    return math.log(2) if abs(float(merged) - 1.0) < 0.1 else 1.0
 
 
 def put_into_combine(
     kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]
 ) -> Returned:
-    """All parts at once by (out_partial (S, B, L, H, M), lse_partial (S, B, L, H)) → (out (B, L, H, M), lse (B, L, H)).
+    """Merge all parts at once by a kernel (out_partial, lse_partial) → (out, lse).
 
-    The parts of this one are at least in float32; what it returns is, if it takes ``out_dtype``, in that of the query.
+    The shapes are (S, B, L, H, M), (S, B, L, H) → (B, L, H, M), (B, L, H). The parts are at least in float32; the
+    result is in the dtype of the query, if the kernel takes ``out_dtype``.
     """
     outputs, lses = zip(*parts_of(request), strict=True)
     wide = torch.promote_types(request.query.dtype, torch.float32)
@@ -105,7 +103,7 @@ def put_into_combine(
 
 
 DECLARES = ("merged-parts", "log-sum-exp", "scale", "boolean-mask", "grouped-heads")
-"""Nothing of it is asked of the merge but what the parts are."""
+"""Capabilities of the parts, which need nothing further of the kernel that merges them."""
 MERGE_STATE = Interface(
     "merge-state",
     "(v_a, s_a, v_b, s_b) → (v, s) on (L, H, E) and (L, H), log-sum-exps of either base",

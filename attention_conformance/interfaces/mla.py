@@ -1,4 +1,4 @@
-"""FlashMLA's ``flash_mla_with_kvcache``: one cache holds keys whose first columns are the values."""
+"""The interface of FlashMLA's ``flash_mla_with_kvcache``: one cache holds keys whose first columns are the values."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from attention_conformance.calls.attention_call import AttentionCall
+from attention_conformance.calls.further_tensors import with_values_in_keys
 from attention_conformance.interfaces.flash import flash_options
 from attention_conformance.interfaces.flash_kvcache import with_all_queries
 from attention_conformance.interfaces.interface import (
@@ -26,13 +28,11 @@ from attention_conformance.interfaces.interface import (
 from attention_conformance.interfaces.packing import in_pages
 from attention_conformance.kernel.latent_sizes import FLASH_MLA
 from attention_conformance.kernel.with_torch import torch
-from generators.attention_call import AttentionCall
-from generators.further_tensors import with_values_in_keys
 
 PAGE = 64
-"""Keys to a page of a kernel that takes no cache in one piece."""
+"""The number of keys in a page for a kernel that takes no cache in one piece."""
 SCHEDULES = ("tile_scheduler_metadata", "num_splits")
-"""What a scheduler made before; None is for one that makes it itself."""
+"""Parameters for the result of a scheduler; with None the kernel computes it itself."""
 
 
 def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:

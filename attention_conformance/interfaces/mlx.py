@@ -1,4 +1,7 @@
-"""MLX's ``mx.fast.scaled_dot_product_attention``: one parameter is a mask, a bias, or the word "causal"."""
+"""The interface of MLX's ``mx.fast.scaled_dot_product_attention``.
+
+One parameter is a mask, a bias, or the word "causal".
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""PyTorch's ``scaled_dot_product_attention`` on nested tensors: sequences of different lengths in jagged layout.
+"""The interface of PyTorch's ``scaled_dot_product_attention`` on nested tensors: sequences of different lengths.
 
-No parameter tells that a kernel takes them: the interface has to be asked for.
+The layout is jagged. No parameter shows that a kernel takes such tensors: the interface has to be asked for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The ONNX operator Attention, as its reference and onnxruntime evaluate it: (B, H, L, E), numbers for flags."""
+"""The interface of the ONNX operator Attention, as its reference and onnxruntime evaluate it.
+
+Tensors are (B, H, L, E), and flags are numbers.
+"""
 
 from __future__ import annotations
 

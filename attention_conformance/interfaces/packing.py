@@ -1,4 +1,4 @@
-"""Sequences of different lengths one behind another, and caches that lie in pages."""
+"""Pack sequences of different lengths one behind another, and caches into pages."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import numpy as np
 from attention_conformance.kernel.with_torch import torch
 
 BEYOND = 1e4
-"""In pages that nobody's table names, and behind the last key of a page: a number that would be seen."""
+"""Fills pages that no table names, and places after the last key of a page: a number that would be noticed."""
 
 
 def pack(x: torch.Tensor, lengths: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor, int]:
-    """(B, L, H, E) to (ΣL_b, H, E), the places at which sequences start, (B + 1,) of int32, and the longest."""
+    """Pack (B, L, H, E) to (ΣL_b, H, E), with the starts of sequences, (B + 1,) of int32, and the longest length."""
     B, L = x.shape[:2]
     own = torch.full((B,), L, device=x.device) if lengths is None else lengths
     starts = torch.nn.functional.pad(torch.cumsum(own, 0), (1, 0)).to(torch.int32)
@@ -23,7 +23,7 @@ def pack(x: torch.Tensor, lengths: torch.Tensor | None) -> tuple[torch.Tensor, t
 
 
 def unpack(packed: torch.Tensor, like: tuple[int, int], lengths: torch.Tensor | None) -> torch.Tensor:
-    """(ΣL_b, …) to (B, L, …), zero where there is padding."""
+    """Unpack (ΣL_b, …) to (B, L, …), zero where there is padding."""
     if lengths is None:
         return packed.reshape(*like, *packed.shape[1:])
     there = torch.arange(like[1], device=packed.device) < lengths[:, None]
@@ -33,9 +33,9 @@ def unpack(packed: torch.Tensor, like: tuple[int, int], lengths: torch.Tensor | 
 
 
 def in_pages(x: torch.Tensor, size: int, lengths: torch.Tensor | None, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """A cache (B, T, G, E) as pages (N, size, G, E) in any order, and the table (B, pages), int32, of where they are.
+    """Cut a cache (B, T, G, E) into pages (N, size, G, E) in any order, with their table (B, pages) of int32.
 
-    A third of the pages are nobody's; they, and what lies behind the last key of an entry, hold other numbers.
+    A third of the pages belong to no entry; they, and the places after the last key of an entry, hold other numbers.
     """
     B, T = x.shape[:2]
     own = torch.full((B,), T, device=x.device) if lengths is None else lengths

@@ -1,4 +1,4 @@
-"""A function of three tensors, and perhaps of a scale."""
+"""The interface of a function of three tensors, and perhaps of a scale."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of a signature by the names of its parameters, and what was found out of it by small calls.
+"""The knowledge of a signature: from the names of its parameters, and from small calls.
 
 A reading is plain data: :func:`attention_conformance.interfaces.by_name.interface_of` makes an interface of it.
 """
@@ -44,11 +44,15 @@ ROLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "module": ("module",),
     }
 )
-"""What parameters are called, the best name first."""
+"""The names of parameters in each role, the best name first."""
 AXES = ("BHLE", "BLHE", "LBHE", "NLE", "BLHE joined")
 """Orders of the axes of tensors; N is B·H, and joined heads are one axis, H·E."""
+DECODED = ("BHLE, no L", "BLHE, no L")
+"""Orders of the axes of keys and values whose query, and output, has no axis of queries: it is (B, H, E)."""
 SAID = MappingProxyType(
     {
+        "BHLE, no L": "(B, H, T, E) with queries (B, H, E)",
+        "BLHE, no L": "(B, T, H, E) with queries (B, H, E)",
         "BHLE": "(B, H, L, E)",
         "BLHE": "(B, L, H, E)",
         "LBHE": "(L, B, H, E)",
@@ -59,7 +63,7 @@ SAID = MappingProxyType(
 SHOWS, HIDES, ADDED, ONES_HIDE = "True shows a key", "True hides a key", "is added to the logits", "1 hides a key"
 MASK_SHAPES = ("B, H, L, T", "B, 1, L, T", "1, 1, L, T", "L, T", "B, 1, 1, T", "B, T")
 FOLDED = ("B·H, L, T", "L, T")
-"""In which a mask is given, the richest first; where heads are folded into the batch, in one of FOLDED."""
+"""The shapes of masks, the richest first: of MASK_SHAPES, or of FOLDED if heads are folded into the batch."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class Mask:
     """A parameter for masks.
 
     Attributes:
-        name: of the parameter.
+        name: the name of the parameter.
         sense: SHOWS, HIDES, ADDED or ONES_HIDE.
         shape: one of MASK_SHAPES or FOLDED; "" for any that can be broadcast to (B, H, L, T).
     """
@@ -82,16 +86,16 @@ class Reading:
     """How a callable is called.
 
     Attributes:
-        parameters: all that it names.
+        parameters: the names of all its parameters.
         tensors: the names of query, key and value, or of those that hold several of them; empty: by place.
-        by_keyword: whether they are given by name.
-        axes, returned_axes: of AXES, of what is given and of what is returned.
+        by_keyword: whether the tensors are given by name.
+        axes, returned_axes: elements of AXES, for the tensors that are given and returned.
         names: role → the parameter that has it, of :data:`ROLES`.
-        constants: what is given in every call.
-        mask, key_mask, bias: for booleans, for booleans of keys alone, and for what is added.
+        constants: arguments that are given in every call.
+        mask, key_mask, bias: parameters for booleans, for booleans of keys alone, and for numbers that are added.
         always_causal: whether every call is causal.
-        fixed_scale: whether the scale is 1/√E, and nobody can say otherwise.
-        output, log_sum_exp, weights: where they are in what is returned; None: nowhere.
+        fixed_scale: whether the scale is 1/√E, and no parameter changes it.
+        output, log_sum_exp, weights: their paths in the returned value; None: nowhere.
     """
 
     parameters: frozenset[str] = frozenset()
@@ -111,54 +115,56 @@ class Reading:
     weights: tuple[Any, ...] | None = None
 
     def lines(self) -> Iterator[str]:
-        """What a report says of it."""
-        found = [f"tensors are {SAID[self.axes]}"]
+        """Yield the lines of a report about the reading."""
+        readings = [f"tensors are {SAID[self.axes]}"]
         if self.returned_axes != self.axes:
-            found.append(f"its output is {SAID[self.returned_axes]}")
-        masks = [one for one in (self.mask, self.key_mask, self.bias) if one is not None]
-        said = dict.fromkeys(f"{one.name}: {one.sense}{f', of shape ({one.shape})' * bool(one.shape)}" for one in masks)
-        found += [*said, *(["every call is causal"] if self.always_causal else [])]
-        yield f"found out by small calls: {'; '.join(found)}"
-        of_masks = {one.name for one in masks}
+            readings.append(f"its output is {SAID[self.returned_axes]}")
+        masks = [mask for mask in (self.mask, self.key_mask, self.bias) if mask is not None]
+        words = dict.fromkeys(
+            f"{mask.name}: {mask.sense}{f', of shape ({mask.shape})' * bool(mask.shape)}" for mask in masks
+        )
+        readings += [*words, *(["every call is causal"] if self.always_causal else [])]
+        yield f"found out by small calls: {'; '.join(readings)}"
+        of_masks = {mask.name for mask in masks}
         given = [f"{name}={value!r}" for name, value in self.constants.items() if name not in of_masks]
         if given:
             yield f"given in every call: {', '.join(given)}"
 
 
 PYTORCH_SAYS = frozenset({"dropout_p", "is_causal", "scale", "enable_gqa"})
-"""With two of these a function has PyTorch's signature, whose documentation says what ``attn_mask`` means."""
+"""A function with two of these parameters has PyTorch's signature, whose documentation defines ``attn_mask``."""
 
 
 def is_pytorchs(parameters: Collection[str]) -> bool:
-    """Whether these are the names of PyTorch's function."""
+    """Return whether these are the names of PyTorch's function."""
     return len(PYTORCH_SAYS & {*parameters}) > 1
 
 
 def roles_of(names: Collection[str]) -> dict[str, list[str]]:
-    """The parameters of a callable by role, the best name first; an upper-case Q is a q."""
+    """Return the parameters of a callable by role, the best name first; an upper-case Q counts as q."""
     lower = {name.lower(): name for name in names}
     return {role: [lower[name] for name in known if name in lower] for role, known in ROLES.items()}
 
 
-def flatten(found: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
-    """All that is in what was returned, with the path to it: tuples, mappings and what has ``_asdict``."""
-    if isinstance(found, Mapping):
-        for name, one in found.items():
-            yield from flatten(one, (*path, name))
-    elif isinstance(found, tuple | list):
-        for place, one in enumerate(found):
-            yield from flatten(one, (*path, place))
+def flatten(returned: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield every value in a result of tuples and mappings, with the path to it."""
+    if isinstance(returned, Mapping):
+        for name, part in returned.items():
+            yield from flatten(part, (*path, name))
+    elif isinstance(returned, tuple | list):
+        for place, part in enumerate(returned):
+            yield from flatten(part, (*path, place))
     else:
-        yield path, found
+        yield path, returned
 
 
-def look_up(found: Any, path: tuple[Any, ...]) -> Any:
-    """What is at the end of the path, or before it where that is a tensor; None where there is nothing."""
+def look_up(returned: Any, path: tuple[Any, ...]) -> Any:
+    """Return the value at the end of the path, or a tensor before its end; None if there is none."""
     for step in path:
-        if not isinstance(found, Mapping | tuple | list):
-            return found
+        if not isinstance(returned, Mapping | tuple | list):
+            return returned
         try:
-            found = found[step]
+            returned = returned[step]
         except (KeyError, IndexError, TypeError):
             return None
-    return found
+    return returned

@@ -1,4 +1,4 @@
-"""PyTorch's ``scaled_dot_product_attention``; paddle's, tinygrad's and flex_attention are like it."""
+"""The interface of PyTorch's ``scaled_dot_product_attention``; paddle, tinygrad, flex_attention have similar ones."""
 
 from __future__ import annotations
 

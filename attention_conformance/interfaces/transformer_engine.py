@@ -1,6 +1,7 @@
-"""Transformer Engine's ``DotProductAttention``: heads are joined in its output, a mask is true where keys are hidden.
+"""The interface of Transformer Engine's ``DotProductAttention``.
 
-The scale is given to its constructor: the one that it has there is found out. A mask is that of all heads.
+Heads are joined in its output, and a mask is true where keys are hidden. The scale is an argument of its constructor:
+the scale that it has is found out. A mask is shared by all heads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Triton's tutorial kernel: causality and the scale are always given, on (B, H, L, E)."""
+"""The interface of Triton's tutorial kernel on (B, H, L, E): causality and the scale are always given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""xformers' ``memory_efficient_attention``: (B, L, H, E), and a bias of exactly the shape of the logits.
+"""The interface of xformers' ``memory_efficient_attention``: (B, L, H, E), and a bias in exactly the logits' shape.
 
 Causality and boolean masks are objects of its own there; they are not tested.
 """

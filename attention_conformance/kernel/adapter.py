@@ -1,4 +1,4 @@
-"""An adapter to paste: a kernel of which no interface knows a parameter, under PyTorch's signature."""
+"""An adapter to paste, for a kernel that has a parameter unknown to every interface: it has PyTorch's signature."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SAME: dict[str, str] = (
     | dict.fromkeys(ROLES["groups"], "key.shape[1]")
     | {"enable_gqa": "enable_gqa"}
 )
-"""What options of kernels are under PyTorch's signature."""
+"""The expressions for parameters of kernels in terms of PyTorch's signature."""
 DEFAULTS = {"attn_mask": None, "is_causal": False, "scale": None, "enable_gqa": False}
 TENSORS = ("query", "key", "value")
 
 
 def adapter_to_paste(source: str, parameters: Parameters) -> str:
-    """The text of the adapter: three dots stand for what has to be filled in."""
+    """Return the text of the adapter; three dots stand for the arguments that have to be filled in."""
     module, _, path = source.rpartition(":")
     module = module.rpartition(":")[2]
     module = Path(module).stem if module.endswith(".py") else module

@@ -1,4 +1,4 @@
-"""The theorems on an attention kernel, from Python: for a test, a notebook, another project's suite.
+"""Verify the theorems on an attention kernel from Python: in a test, a notebook, another project's suite.
 
 from attention_conformance.kernel.check import assert_kernel
 
@@ -16,8 +16,7 @@ from attention_conformance.kernel.loading import kernel_named, kernel_of
 from attention_conformance.kernel.source import under_test_of
 from reference_attention.errors import InvalidInput
 from theorems.core.claim import Verdict
-from theorems.core.on_kernel import KernelDescription, out_of_reach
-from theorems.run.opening import UnderTest
+from theorems.core.under_test import KernelDescription, UnderTest
 from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.suite import kernel_statement_ids
 from theorems.run.registry.user_file import is_in_a_file
@@ -26,12 +25,12 @@ from theorems.run.session import Request, Session
 from theorems.run.text_report import text_report
 
 EXAMPLES = 50
-"""Generated cases per statement unless told otherwise."""
+"""The default number of generated cases per statement."""
 NOT_TRIED = "not tried"
 
 
 class NotApplicable(AssertionError):
-    """Nothing was tried: the statements are not about such a kernel."""
+    """No statement was tried: none is about such a kernel."""
 
 
 def verify_kernel(
@@ -42,18 +41,18 @@ def verify_kernel(
     seed: int = 0,
     dtype: str | None = None,
 ) -> list[Result]:
-    """One result per statement.
+    """Verify statements on a kernel and return one result per statement.
 
     Args:
         kernel: a callable on torch tensors with the signature of one of :data:`.interfaces.INTERFACES`, or
             MODULE:CALLABLE.
-        statements: ids; by default what a kernel is able to do, and all statements that call one.
+        statements: ids; by default all capabilities that the kernel has, and all statements that call a kernel.
         examples: generated cases per statement.
-        seed: same seed, same cases.
+        seed: the same seed gives the same cases.
         dtype: a key of :data:`.kernel.DTYPES`; by default float64 if the kernel takes it and computes in it.
 
     Raises:
-        InvalidInput: no kernel, an unknown id.
+        InvalidInput: the object is no kernel, or an id is unknown.
     """
     ids = tuple(statements or kernel_statement_ids())
     return list(Session(Request(ids, examples, seed, under_test=_under_test(kernel, dtype))).finish().results)
@@ -67,13 +66,13 @@ def assert_kernel(
     seed: int = 0,
     dtype: str | None = None,
 ) -> list[Result]:
-    """As :func:`verify_kernel`, for a test: it ends with the first statement that is falsified.
+    """Verify a kernel in a test, like :func:`verify_kernel`, but end with the first statement that is falsified.
 
     Cheap statements are tried first.
 
     Raises:
-        AssertionError: anything but upheld, with a table and the failing case; an object that is no kernel.
-        NotApplicable: the statements ask for what this kernel has no parameter for.
+        AssertionError: a verdict other than upheld, with a table and the failing case; an object that is no kernel.
+        NotApplicable: the statements need options for which this kernel has no parameter.
     """
     __tracebackhide__ = True
     ids = tuple(statements or sorted(kernel_statement_ids(), key=_turn))
@@ -96,17 +95,17 @@ def assert_kernel(
 
 
 def load_with_statements(kernel: str | Callable[..., Any], dtype: str | None = None) -> tuple[Kernel, list[str]]:
-    """The kernel, loaded in this process, and the ids of what is asked of it: not what it has no parameter for.
+    """Load a kernel in this process; return it with the ids of the statements for which it has the parameters.
 
     Raises:
-        AssertionError: it is no kernel.
+        AssertionError: the object is no kernel.
     """
     try:
-        found = kernel_named(kernel, dtype) if isinstance(kernel, str) else kernel_of(kernel, dtype)
+        loaded = kernel_named(kernel, dtype) if isinstance(kernel, str) else kernel_of(kernel, dtype)
     except InvalidInput as error:
         raise AssertionError(str(error)) from None
-    under_test = found.as_implementation()
-    return found, [id for id in kernel_statement_ids() if not out_of_reach(statement_named(id).kernel, under_test)]
+    under_test = loaded.as_implementation()
+    return loaded, [id for id in kernel_statement_ids() if not under_test.out_of_reach(statement_named(id).kernel)]
 
 
 def _note_if_falsified(result: Result) -> str:
@@ -114,7 +113,7 @@ def _note_if_falsified(result: Result) -> str:
 
 
 def _turn(id: str) -> int:
-    """Cheap statements first: the test ends with the first that fails."""
+    """Return the sort key of a statement: cheap ones come first, since the test ends with the first failure."""
     use = statement_named(id).kernel
     return use.turn if use else 0
 
@@ -124,7 +123,7 @@ def _under_test(kernel: str | Callable[..., Any] | Kernel, dtype: str | None) ->
 
 
 def _text(kernel: KernelDescription, results: Sequence[Result], hints: Sequence[str], examples: int, seed: int) -> str:
-    """The report of the command, as text."""
+    """Return the report of the command, as text."""
 
     def again(result: Result) -> str:
         options = f"statements={[result.id]!r}, examples={examples}, seed={seed}, dtype={kernel.dtype!r}"

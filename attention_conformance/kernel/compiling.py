@@ -1,9 +1,9 @@
-"""A kernel through ``torch.compile``: calls of other sizes come first, then the one that is looked at.
+"""A kernel through ``torch.compile``: calls of other sizes come first, then the call that is checked.
 
-The first call makes a graph of its sizes, the second one of any sizes, and the call itself meets that: an int that was
-taken for a constant, a shape that an operator only claims to have, or a graph that is stale shows there. What was
-compiled before is forgotten, and so is this, so that a call is the same whatever went before it. No file is written but
-in PyTorch's own cache.
+The first call makes a graph of its sizes, the second a graph of any sizes, which the call itself uses. Faults show
+there: an int that was taken for a constant, a shape that an operator declares but does not have, or a stale graph.
+Earlier compilations are forgotten, and so is this one, so that a call does not depend on earlier ones. No file is
+written except in PyTorch's own cache.
 """
 
 from __future__ import annotations
@@ -17,30 +17,38 @@ from typing import Any
 
 import numpy as np
 
+from attention_conformance.calls.answer import Answer, NotCompiled
+from attention_conformance.calls.attention_call import AttentionCall, State
 from attention_conformance.claims.smaller import cut_call
 from attention_conformance.kernel.with_torch import torch
-from generators.attention_call import AttentionCall, State
 from reference_attention.errors import InvalidInput
-from theorems.core.on_kernel import Answer, NotCompiled, Refused
+from theorems.core.under_test import Refused
 
 BACKENDS: Mapping[State, str] = MappingProxyType({State.COMPILED: "aot_eager", State.MACHINE_CODE: "inductor"})
-"""``aot_eager`` traces, takes mutation out and differentiates ahead of time as ``inductor`` does, and compiles nothing:
-a tenth of a second, where that takes seconds."""
+"""The backend of each state.
+
+``aot_eager`` traces, removes mutation and differentiates ahead of time as ``inductor`` does, but compiles nothing: it
+takes a tenth of a second, ``inductor`` takes seconds.
+"""
 SETTINGS: Mapping[str, Any] = MappingProxyType(
     {"suppress_errors": False, "automatic_dynamic_local_pgo": False, "automatic_dynamic_remote_pgo": False}
 )
-"""Of PyTorch's compiler: an error is one, and no earlier process says which sizes change."""
+"""Settings of PyTorch's compiler: errors are raised, and no earlier process decides which sizes change."""
 COMPILERS = ("c++", "g++", "clang++")
-"""One of which the backend inductor calls."""
+"""C++ compilers; the backend inductor calls one of them."""
 OTHERS = ("jax", "keras", "flax", "equinox", "mlx", "onnxruntime", "tinygrad", "tensorflow")
-"""Libraries whose kernels are no torch code; as interfaces, as prefixes, and as modules that a kernel calls."""
+"""Libraries whose kernels are no torch code: as interfaces, as prefixes, and as modules that a kernel calls."""
 
 
 def answer_compiled(kernel: Any, call: AttentionCall) -> Answer:
-    """That of a :class:`attention_conformance.kernel.kernel.Kernel` to a call in one of the states of :data:`BACKENDS`.
+    """Return the compiled kernel's answer to a call in one of the states of :data:`BACKENDS`.
+
+    Args:
+        kernel: a :class:`attention_conformance.kernel.kernel.Kernel`.
+        call: the call.
 
     Raises:
-        NotCompiled: PyTorch cannot compile it.
+        NotCompiled: PyTorch cannot compile the kernel.
     """
     once = call.replace(state=State.ONCE)
     with _compile(kernel.call, BACKENDS[call.state]) as compiled:
@@ -49,14 +57,14 @@ def answer_compiled(kernel: Any, call: AttentionCall) -> Answer:
             with suppress(Refused, InvalidInput):  # of these sizes it may refuse some
                 through.answer(kernel.suit(other))
         try:
-            found: Answer = through.answer(once)
+            answer: Answer = through.answer(once)
         except (Refused, InvalidInput) as error:
             cause, said = _first_cause(error)
             if isinstance(cause, torch._dynamo.exc.TorchDynamoException):
                 raise NotCompiled(said) from None
             nothing = np.full((*call.query.shape[:3], call.value.shape[-1]), np.nan)
             return Answer(nothing, failed=f"compiled, it raises {said}")
-    return found
+    return answer
 
 
 @contextmanager
@@ -74,7 +82,7 @@ def _compile(call: Callable[..., Any], backend: str) -> Iterator[Callable[..., A
 
 
 def calls_of_other_sizes(call: AttentionCall) -> Iterator[AttentionCall]:
-    """Half of its queries and keys, then one less of them and of the batch."""
+    """Yield the call with half of its queries and keys, then with one less of them and of the batch."""
     sizes = call.sizes
     for axes, halved in (("TL", True), ("TLB", False)):
         other = call
@@ -85,7 +93,7 @@ def calls_of_other_sizes(call: AttentionCall) -> Iterator[AttentionCall]:
 
 
 def _first_cause(error: BaseException) -> tuple[BaseException, str]:
-    """What was raised within, and its first line."""
+    """Return the original exception within an error, and its first line."""
     cause = error
     while cause.__context__ is not None and isinstance(cause, Refused | InvalidInput):
         cause = cause.__context__
@@ -94,12 +102,13 @@ def _first_cause(error: BaseException) -> tuple[BaseException, str]:
 
 
 def with_compiler(kernel: Any, call: AttentionCall, machine_code: bool = False) -> Any:
-    """The kernel with what is claimed of it through ``torch.compile``: nothing of code that is not PyTorch's, or that
-    is compiled already.
+    """Return the kernel with the capabilities that are claimed of it through ``torch.compile``.
+
+    No such capability is claimed of code that is not PyTorch's, or that is compiled already.
 
     Args:
         kernel: a :class:`attention_conformance.kernel.kernel.Kernel`.
-        call: to try it on.
+        call: the call to try it on.
         machine_code: whether it is to be compiled to machine code, too, where there is a C++ compiler.
     """
     if not _is_torch_code(kernel):
@@ -113,21 +122,21 @@ def with_compiler(kernel: Any, call: AttentionCall, machine_code: bool = False) 
         return kernel
     if _frames() == before:
         return kernel
-    found = {"compiled"} | ({"machine-code"} if machine_code and any(map(shutil.which, COMPILERS)) else set())
-    return kernel.replace(declares=kernel.declares | found)
+    declared = {"compiled"} | ({"machine-code"} if machine_code and any(map(shutil.which, COMPILERS)) else set())
+    return kernel.replace(declares=kernel.declares | declared)
 
 
 def _is_torch_code(kernel: Any) -> bool:
-    """Whether it calls no other library, and is not compiled."""
+    """Return whether the kernel calls no other library, and is not compiled already."""
     if kernel.interface.name in OTHERS or kernel.source.split(":")[0] in (*OTHERS, "numpy"):
         return False
     names = getattr(kernel.call, "__globals__", {}).values()
-    roots = {str(getattr(one, "__name__", "")).split(".")[0] for one in names if type(one).__name__ == "module"}
+    roots = {str(getattr(value, "__name__", "")).split(".")[0] for value in names if type(value).__name__ == "module"}
     return not roots & {*OTHERS} and not hasattr(kernel.call, "_torchdynamo_orig_callable")
 
 
 def _frames() -> int:
-    """How much was compiled in this process."""
+    """Return the number of graphs that were compiled in this process."""
     import torch._dynamo.utils
 
     return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])

@@ -1,7 +1,8 @@
-"""What a kernel is able to do, and what it means where nobody has said so: found out by a few small calls.
+"""Find out by a few small calls what a kernel is able to do, and which conventions it follows.
 
-A contract may differ from library to library and is no fault: where the diagonal of L ≠ T is, what rows that see no key
-return, how long log-sum-exps are, which sizes are taken (:mod:`.limits`). It is found out once, reported, and held to.
+Conventions may differ from library to library and are no fault: where the diagonal of L ≠ T is, the results of rows
+that see no key, the lengths of log-sum-exps, the sizes that are taken (:mod:`.limits`). Each convention is found out
+once and reported, and the kernel has to keep to it.
 """
 
 from __future__ import annotations
@@ -12,22 +13,26 @@ from typing import Any
 
 import numpy as np
 
+from attention_conformance.calls.answer import BackwardRefused
+from attention_conformance.calls.attention_call import Alignment, AttentionCall
+from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
+from attention_conformance.calls.attention_rows import AttentionRows
+from attention_conformance.calls.further_tensors import with_descales
 from attention_conformance.interfaces import ALWAYS
+from attention_conformance.interfaces.interface import Mark
 from attention_conformance.kernel.kernel import Kernel
-from generators.attention_call import Alignment, AttentionCall
-from generators.attention_calls import Numbers, Sizes, tensors
-from generators.further_tensors import with_descales
 from reference_attention.errors import InvalidInput
-from theorems.core.on_kernel import Refused
-from theorems.rounding.attention_rows import AttentionRows
+from theorems.core.under_test import Refused
 
 HIDE = ("boolean-mask", "additive-mask", "causal", "window")
 """Capabilities by which keys are hidden."""
 
 
 def with_capabilities(kernel: Kernel) -> Kernel:
-    """The kernel with what its parameters declare, and what is found out by a call."""
+    """Return the kernel with the capabilities that its parameters declare, and those that calls show."""
     has = set(ALWAYS) | kernel.interface.declared_capabilities(kernel.parameters)
+    if kernel.interface.name == "hf" and kernel.parameters.get("scaling", Mark.REQUIRED) is None:
+        has.add("default-scale")
     kernel = _with_fixed_scale(kernel, has)
     kernel = kernel.replace(differentiable=_differentiable(kernel), many_queries=returns(kernel, small_call(L=3)))
     if not kernel.many_queries and kernel.interface.name != "plain":
@@ -69,13 +74,13 @@ def with_capabilities(kernel: Kernel) -> Kernel:
 INVARIANT = "batch_invariant"
 """The attribute of a callable that gives an entry of a batch the same bits as alone."""
 STOPS = "zero_gradients_are_stopped"
-"""The attribute of a callable of a library that marks no result as not differentiable: its gradient is zero."""
+"""The attribute of a callable whose library marks no result as not differentiable: a gradient of zero shows it."""
 SKIPS = "skips_weights_below"
 """The attribute of a callable that leaves out weights smaller than this share of the largest, such as 2.0 ** −24."""
 
 
 def small_call(*, H: int = 2, L: int = 1, T: int = 5, E: int = 8) -> AttentionCall:
-    """Of standard normal numbers."""
+    """Return a small call of standard normal numbers."""
     return tensors(Sizes(B=2, H=H, G=2, L=L, T=T, E=E, M=E), Numbers.NORMAL, seed=0)
 
 
@@ -88,22 +93,22 @@ FOUND_OUT: dict[str, Callable[[], AttentionCall]] = {
     "sinks": lambda: small_call().replace(sinks=np.zeros(2)),
     "fp8-descale": lambda: with_descales(small_call(), np.random.default_rng(0)),
 }
-"""A call that shows whether a kernel has a capability for which it has no keyword."""
+"""Calls that show whether a kernel has a capability for which it has no keyword."""
 
 
 def returns(kernel: Kernel, call: AttentionCall) -> bool:
-    """Whether the kernel returns something for it, in sizes that it takes."""
+    """Return whether the kernel returns an output for a call, in sizes that it takes."""
     return _output(kernel, call) is not None
 
 
 def _matters(kernel: Kernel, name: str) -> bool:
-    """Whether its outputs with and without something are different ones."""
-    found, without = (_output(kernel, call) for call in (FOUND_OUT[name](), small_call()))
-    return found is not None and without is not None and not np.array_equal(found, without)
+    """Return whether the outputs with and without a capability are different."""
+    with_option, without = (_output(kernel, call) for call in (FOUND_OUT[name](), small_call()))
+    return with_option is not None and without is not None and not np.array_equal(with_option, without)
 
 
 def _takes_all(kernel: Kernel) -> bool:
-    """Whether the identity may be its values, whatever the number of keys."""
+    """Return whether the values may be the identity, whatever the number of keys."""
     return not kernel.layout.square and not kernel.taken.widths and kernel.taken.keys == 1
 
 
@@ -119,37 +124,48 @@ def _rows(kernel: Kernel, call: AttentionCall, alignment: Alignment = Alignment.
 
 
 def _differentiable(kernel: Kernel) -> bool:
-    """Whether autograd finds its way from the output to any of the tensors."""
-    try:
-        answer = kernel.answer(kernel.in_own_numbers(small_call()))
-    except (Refused, InvalidInput):
-        return False
-    gradients = (answer.query_gradient, answer.key_gradient, answer.value_gradient)
-    return any(one is not None and not np.isnan(one).all() for one in gradients)
+    """Return whether autograd connects the output with any of the tensors, for some length of the queries.
+
+    A backward pass that raises counts, unless it says that there is none, and so does a kernel that switches autograd
+    off: then the claims about gradients, and about settings, are made.
+    """
+    for call in (small_call(), small_call(L=5), small_call(L=3)):
+        try:
+            answer = kernel.answer(kernel.in_own_numbers(call))
+        except BackwardRefused:
+            return True
+        except (Refused, InvalidInput):
+            continue
+        gradients = (answer.query_gradient, answer.key_gradient, answer.value_gradient)
+        if "grad mode" in answer.changed_settings or any(
+            gradient is not None and not np.isnan(gradient).all() for gradient in gradients
+        ):
+            return True
+    return False
 
 
 def _further_gradients(kernel: Kernel, has: set[str]) -> set[str]:
-    """What has a gradient beside query, key and value."""
-    found: set[str] = set()
+    """Return the capabilities of gradients beside those of query, key and value."""
+    capabilities: set[str] = set()
     if not kernel.differentiable:
-        return found
+        return capabilities
     asked: dict[str, tuple[str, dict[str, Any]]] = {
         "sinks": ("sink-gradient", {"sinks": np.zeros(2)}),
         "additive-mask": ("bias-gradient", {"bias": np.zeros((1, 2, 1, 5))}),
     }
     for capability, (gradient, options) in asked.items():
         if capability in has:
-            one = kernel.replace(declares=kernel.declares | {gradient})
+            differentiated = kernel.replace(declares=kernel.declares | {gradient})
             try:
-                answer = one.answer(one.in_own_numbers(small_call().replace(**options)))
+                answer = differentiated.answer(differentiated.in_own_numbers(small_call().replace(**options)))
             except (Refused, InvalidInput):
                 continue
             gradients = [x for x in (answer.sink_gradient, answer.bias_gradient) if x is not None]
             if gradients and not np.isnan(gradients[0]).any():
-                found.add(gradient)
+                capabilities.add(gradient)
     if "log-sum-exp" in has and _has_gradient_of_lse(kernel):
-        found.add("log-sum-exp-gradient")
-    return found
+        capabilities.add("log-sum-exp-gradient")
+    return capabilities
 
 
 def _has_gradient_of_lse(kernel: Kernel) -> bool:
@@ -167,30 +183,34 @@ def _has_gradient_of_lse(kernel: Kernel) -> bool:
 
 
 def _with_fixed_scale(kernel: Kernel, has: set[str]) -> Kernel:
-    """The kernel; one without a word for the scale whose scale is 1/√E is given calls that leave it so."""
+    """Return the kernel, with a fixed scale if it has no parameter for the scale and its scale is 1/√E.
+
+    A kernel with a fixed scale is given calls that leave the scale to it.
+    """
     if "scale" in has or kernel.interface.name == "plain":
         return kernel
     if kernel.fixed_scale:  # found out with how it is called
         has.add("default-scale")
         return kernel
     call = small_call()
-    found, own = _output(kernel, call), _output(kernel, call.replace(scale=None))
-    if found is None or own is None or not np.array_equal(found, own):
+    output, own = _output(kernel, call), _output(kernel, call.replace(scale=None))
+    if output is None or own is None or not np.array_equal(output, own):
         return kernel
-    one, root = (
-        float(np.max(np.abs(_rows(kernel, call.replace(scale=scale)).output.value - found))) for scale in (1.0, None)
+    with_one, root = (
+        float(np.max(np.abs(_rows(kernel, call.replace(scale=scale)).output.value - output))) for scale in (1.0, None)
     )
-    if not root < one:
+    if not root < with_one:
         return kernel
     has.add("default-scale")
     return kernel.replace(fixed_scale=True)
 
 
 def _alignment(kernel: Kernel, by: dict[str, Any]) -> Alignment | None:
-    """The one that its outputs with L < T and L > T are nearest to; None if it refuses them.
+    """Return the alignment that is nearest to the outputs with L < T and L > T; None if the kernel refuses L < T.
 
     Args:
-        by: an option that tells where the diagonal is.
+        kernel: the kernel.
+        by: an option that shows where the diagonal is.
     """
     calls = [small_call(L=L, T=T).replace(**by) for L, T in ((3, 5), (5, 3))]
     outputs = [_output(kernel, call) for call in calls]
@@ -199,17 +219,17 @@ def _alignment(kernel: Kernel, by: dict[str, Any]) -> Alignment | None:
 
     def distance(alignment: Alignment) -> float:
         apart = [0.0]
-        for call, found in zip(calls, outputs, strict=True):
-            if found is not None:
+        for call, output in zip(calls, outputs, strict=True):
+            if output is not None:
                 rows = _rows(kernel, call, alignment)
-                apart.append(np.max(np.abs(rows.output.value - found)[~rows.empty], initial=0.0))
+                apart.append(np.max(np.abs(rows.output.value - output)[~rows.empty], initial=0.0))
         return float(np.nan_to_num(np.max(apart), nan=np.inf))
 
     return min(Alignment, key=distance)
 
 
 def _lse_multiple(kernel: Kernel) -> int:
-    """The numbers of rows that its log-sum-exps have are multiples of that."""
+    """Return the number of which the length of log-sum-exps is a multiple; 1 if they are not padded."""
     call = kernel.in_own_numbers(small_call(L=3).replace(log_sum_exp=True))
     given = {name: kernel.tensor(getattr(call, name)) for name in ("query", "key", "value")}
     request = kernel.request(call, given, {})

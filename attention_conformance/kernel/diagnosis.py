@@ -1,4 +1,4 @@
-"""What a maintainer is told of a falsified capability: where, by how much, perhaps why; and a test that fails."""
+"""The explanation of a falsified capability: where, by how much, perhaps why; and a test that fails."""
 
 from __future__ import annotations
 
@@ -10,65 +10,63 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Float64
 
+from attention_conformance.calls.answer import Answer, OnKernel, attend
+from attention_conformance.calls.attention_call import REPEATS, AttentionCall
+from attention_conformance.calls.further_rows import FurtherRows
 from attention_conformance.claims.agreement import GRADIENTS, rows_of, with_factors
-from attention_conformance.claims.empty_rows import claimed_gradients, convention_of, groups_of_nan
+from attention_conformance.claims.capabilities import options_on
+from attention_conformance.claims.empty_rows import convention_of
 from attention_conformance.claims.examination import BIAS_GRADIENT, DROPPED, WEIGHTS, with_what_was_dropped
 from attention_conformance.claims.long_states import EACH_TIME, RETURNS
-from attention_conformance.claims.same_again import ALONE, REDRAWN, RESCALED
-from attention_conformance.claims.table import options_on
+from attention_conformance.claims.same_again import ALONE, REDRAWN, RESCALED, UNLIKE
 from attention_conformance.kernel.reproducer import numbers_of, reproducer
-from attention_conformance.kernel.trace import QUANTITIES, Entry, Quantity, Trace
-from attention_conformance.reproduction.drawn_numbers import MANY, with_drawn_numbers
-from generators.attention_call import REPEATS, AttentionCall
+from attention_conformance.kernel.trace import QUANTITIES, Entry, Trace, entry_of
+from attention_conformance.reproduction.tensors import MANY, with_drawn_numbers
 from theorems.core.claim import Verdict
-from theorems.core.on_kernel import Answer, Explanation, OnKernel, Refused
 from theorems.core.statement import Statement
-from theorems.rounding.further_rows import FurtherRows
-
-BEYOND = 1e300
-"""Where rounding may lose everything, any number is allowed, but NaN."""
+from theorems.core.under_test import Explanation, Refused
 
 
 def diagnose(statement: Statement, call: AttentionCall, under_test: OnKernel) -> Explanation:
-    """A line about the failing call, and the source of a test function; both empty if it does not fail again.
+    """Return a line about the failing call, and the source of a test function; both empty if it does not fail again.
 
     The kernel is called again, as often as the statement calls it.
     """
-    found = trace_failure(statement, call, under_test)
-    if found is None:
+    trace = trace_failure(statement, call, under_test)
+    if trace is None:
         return Explanation(no_test="called again the kernel is right: what it returns depends on what was before")
-    line = _line(statement, call, found)
-    if numbers_of(found.call) > MANY:
+    line = _line(statement, call, trace)
+    if numbers_of(trace.call) > MANY:
         other, lines = with_drawn_numbers(call)
         drawn = trace_failure(statement, other, under_test) if lines else None
         if drawn is not None:
             test, _ = reproducer(drawn.replace(drawn=lines), _line(statement, other, drawn))
             if test:
                 return Explanation(line, test)
-    return Explanation(line, *reproducer(found, line))
+    return Explanation(line, *reproducer(trace, line))
 
 
-def _line(statement: Statement, call: AttentionCall, found: Trace) -> str:
-    return f"{statement.id}: {'; '.join(filter(None, (_where(found), _together(call) or _cause(found))))}."
+def _line(statement: Statement, call: AttentionCall, trace: Trace) -> str:
+    return f"{statement.id}: {'; '.join(filter(None, (_where(trace), _together(call) or _cause(trace))))}."
 
 
 def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKernel) -> Trace | None:
-    """The claims that are falsified first, all by the same calls of the kernel, and these calls."""
+    """Return the claims that are falsified first, all by the same calls of the kernel, and these calls."""
     calls: list[AttentionCall] = []
     answers: list[Answer | None] = []
 
-    def attend(given: AttentionCall) -> Answer:
+    def record(given: AttentionCall) -> Answer:
         calls.append(given)
         answers.append(None)
-        answers[-1] = answer = under_test.attend(given)
+        answers[-1] = answer = under_test[attend](given)
         return answer
 
     falsified: list[str] = []
     at = 0
     try:
-        for claim in statement.conclusion(call, under_test.replace(under_test.name, attend=attend)):
+        for claim in statement.conclusion(call, under_test.replace(under_test.name, {attend: record})):
             if claim.verdict is Verdict.FALSIFIED and at in (0, len(calls)):
                 at = len(calls)
                 falsified.append(claim.name)
@@ -85,7 +83,7 @@ def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKerne
 
 
 def _rows(call: AttentionCall, answer: Answer | None, under_test: OnKernel) -> FurtherRows:
-    """The formula on a call, under the conventions that an answer to it follows."""
+    """Return the correct results of a call under the conventions that an answer to it follows."""
     rows = rows_of(call, under_test)
     rows = replace(rows, call=with_factors(rows.call))
     if answer is None:
@@ -95,78 +93,42 @@ def _rows(call: AttentionCall, answer: Answer | None, under_test: OnKernel) -> F
     return convention_of(rows, answer).rows if (rows.empty & ~rows.call.absent).any() else rows
 
 
-def _entries(found: Trace) -> Iterator[Entry]:
-    """Of each falsified claim about numbers that are due, the entries and where the worst is."""
-    if found.rows is None:
+def _entries(trace: Trace) -> Iterator[Entry]:
+    """Yield the entries of each falsified claim that compares numbers with the correct ones."""
+    if trace.rows is None:
         return
-    if EACH_TIME in found.falsified:
-        yield from _entries_of_others(found.rows, found.answer)
+    if EACH_TIME in trace.falsified:
+        yield from _entries_of_others(trace.rows, trace.answer)
         return
-    for name in found.falsified:
+    for name in trace.falsified:
         if name in QUANTITIES:
-            yield _entry(name, found.rows, found.answer)
+            yield entry_of(name, trace.rows, trace.answer)
 
 
 def _entries_of_others(rows: FurtherRows, answer: Answer) -> Iterator[Entry]:
-    """Of a call that is made over and over, what was wrong some time."""
+    """Yield the first wrong entries of each quantity among the answers to a repeated call."""
     for name in QUANTITIES:
         if QUANTITIES[name].of_answer(answer) is not None and name not in (DROPPED, BIAS_GRADIENT, WEIGHTS):
-            entries = (_entry(name, rows, one) for one, _ in answer.others)
-            wrong = (one for one in entries if one.is_off)
+            entries = (entry_of(name, rows, other) for other, _ in answer.others)
+            wrong = (entry for entry in entries if entry.is_off)
             yield from islice(wrong, 1)
 
 
-def _entry(name: str, rows: FurtherRows, answer: Answer) -> Entry:
-    what = QUANTITIES[name]
-    of_rows = "returned_weights_after_dropout" if name == WEIGHTS and rows.call.dropout else what.name
-    due, theirs = getattr(rows, of_rows), np.asarray(what.of_answer(answer))
-    allowed = 2 * np.where(np.isfinite(due.error), due.error, BEYOND)
-    known = claimed_gradients(rows, answer, groups_of_nan(rows, answer.output)).get(what.name)
-    claimed = _where_claimed(what, rows, due)
-    if known is not None:
-        claimed = claimed & known
-    theirs, allowed = np.where(claimed, theirs, due.value), np.where(claimed, allowed, np.inf)
-    return Entry(name, rows.call, what, theirs, due.value, allowed)
-
-
-def _where_claimed(what: Quantity, rows: FurtherRows, due: Any) -> Bool[np.ndarray, "..."]:
-    """Where something is: nothing of rows that see nothing, hidden entries of a bias, and what no format holds."""
-    if what.name in ("output", "log_sum_exp", "returned_weights"):
-        return np.asarray(~rows.empty.reshape(rows.empty.shape + (1,) * (due.ndim - 3)))
-    if what.name == "bias_gradient":
-        bias: Any = rows.call.bias
-        return np.asarray(~np.isneginf(bias))
-    fits = np.abs(due.value) < (rows.stored or rows.numbers).largest / 2
-    return np.asarray(fits | (what.name == "sink_gradient"))
-
-
 def _together(call: AttentionCall) -> str:
-    """The options that have to meet, which is more than a guess; empty if one is enough."""
+    """Return the options that fail only together, which is more than a guess; empty if one is enough."""
     options = list(options_on(call))
     if "empty-rows" in options:
         options.remove("boolean-mask")  # it is on wherever there are such rows
     return f"only where {' and '.join(options)} meet, as far as was found" if len(options) > 1 else ""
 
 
-def _where(found: Trace) -> str:
-    """The worst entry, what it is and what it should be."""
-    if not found.entries:
-        return OTHERWISE.get(found.falsified[0], f"{found.falsified[0]} does not hold")
-    return " and ".join(_of_entry(entry) for entry in found.entries[:1]) + (
-        f"; {', '.join(entry.what.symbol for entry in found.entries[1:])} likewise" if len(found.entries) > 1 else ""
+def _where(trace: Trace) -> str:
+    """Return the worst entry, its number and the correct one."""
+    if not trace.entries:
+        return OTHERWISE.get(trace.falsified[0], f"{trace.falsified[0]} does not hold")
+    return " and ".join(entry.describe() for entry in trace.entries[:1]) + (
+        f"; {', '.join(entry.what.symbol for entry in trace.entries[1:])} likewise" if len(trace.entries) > 1 else ""
     )
-
-
-def _of_entry(entry: Entry) -> str:
-    at = entry.worst
-    axes = ", ".join(entry.what.axes[-len(at) :])
-    place = ", ".join(map(str, at))
-    theirs, due, allowed = entry.theirs[at], entry.due[at], entry.allowed[at]
-    times = abs(theirs - due) / allowed if allowed > 0 else math.inf
-    off = f"{times:.2g} times what rounding allows" if math.isfinite(times) else "where nothing is rounded"
-    if not math.isfinite(theirs):
-        off = "a number is due"
-    return f"{entry.what.symbol} at ({axes}) = ({place}) is {theirs:.6g} where {due:.6g} is due, {off}"
 
 
 OTHERWISE: Mapping[str, str] = MappingProxyType(
@@ -177,6 +139,7 @@ OTHERWISE: Mapping[str, str] = MappingProxyType(
         "same-bits": "the same call twice gives other bits",
         ALONE: "an entry of a batch has other bits than alone",
         REDRAWN: "another seed drops the same weights",
+        **{name: f"two {name.partition('-')[0]} drop the same weights" for name in UNLIKE},
         RESCALED: "half the data and double the factor give other bits",
         "parameters-have-an-effect": "it takes parameters, and ignores them",
         "inputs-are-unchanged": "it writes to its arguments, or beside them",
@@ -187,7 +150,7 @@ OTHERWISE: Mapping[str, str] = MappingProxyType(
         "value-gradient": "other numbers in keys that no row sees change dV of other keys",
     }
 )
-"""What a falsified claim says where no number is due."""
+"""The description of a falsified claim that compares no numbers with the correct ones."""
 
 BY_CLAIM: Mapping[str, str] = MappingProxyType(
     {
@@ -225,34 +188,34 @@ BY_GRADIENTS: Mapping[frozenset[str], str] = MappingProxyType(
 BLOCKS = (8, 16, 32, 64, 128, 256)
 
 
-def _cause(found: Trace) -> str:
-    """A guess, and said to be one."""
-    guesses = [*_by_claims(found), *_by_numbers(found)]
+def _cause(trace: Trace) -> str:
+    """Return a guess at the cause, marked as one."""
+    guesses = [*_by_claims(trace), *_by_numbers(trace)]
     return f"perhaps {guesses[0]}" if guesses else ""
 
 
-def _by_claims(found: Trace) -> Iterator[str]:
-    first, claims = found.falsified[0], frozenset(found.falsified)
+def _by_claims(trace: Trace) -> Iterator[str]:
+    first, claims = trace.falsified[0], frozenset(trace.falsified)
     if first in BY_CLAIM:
         yield BY_CLAIM[first]
-    if found.capability == "hidden-keys":
+    if trace.capability == "hidden-keys":
         yield "the backward pass does not mask"
     if "log-sum-exp" in claims and len(claims) == 1:
-        yield from _of_log_sum_exp(found)
-    if found.capability == "compiled":
+        yield from _of_log_sum_exp(trace)
+    if trace.capability == "compiled":
         yield BY_CAPABILITY["compiled"]
-    yield from _by_size(found.call)
-    if found.capability in BY_CAPABILITY:
-        yield BY_CAPABILITY[found.capability]
+    yield from _by_size(trace.call)
+    if trace.capability in BY_CAPABILITY:
+        yield BY_CAPABILITY[trace.capability]
     if claims in BY_GRADIENTS:
-        hides = found.call.causal or found.call.visible is not None or found.call.bias is not None or found.call.window
+        hides = trace.call.causal or trace.call.visible is not None or trace.call.bias is not None or trace.call.window
         yield BY_GRADIENTS[claims] if claims != frozenset(GRADIENTS) or not hides else "the backward pass does not mask"
     elif claims <= frozenset(GRADIENTS):
         yield "the weights of the backward pass: a mask that nobody asked for, or one that is forgotten"
 
 
-def _of_log_sum_exp(found: Trace) -> Iterator[str]:
-    entry = found.entries[0]
+def _of_log_sum_exp(trace: Trace) -> Iterator[str]:
+    entry = trace.entries[0]
     known = np.isfinite(entry.theirs) & (np.abs(entry.due) > 1e-3)
     ratio = entry.theirs[known] / entry.due[known]
     if ratio.size and np.allclose(ratio, 1 / math.log(2), rtol=1e-3):
@@ -260,10 +223,10 @@ def _of_log_sum_exp(found: Trace) -> Iterator[str]:
     yield "the scale enters the log-sum-exp another time, or not at all"
 
 
-def _by_numbers(found: Trace) -> Iterator[str]:
-    if not found.entries:
+def _by_numbers(trace: Trace) -> Iterator[str]:
+    if not trace.entries:
         return
-    entry, call = found.entries[0], found.call
+    entry, call = trace.entries[0], trace.call
     if not np.isfinite(entry.theirs).all():
         yield "an exponential overflows: the maximum is not subtracted, or is −∞ − (−∞)"
     elif call.exact or _largest_logit(call) < -100:
@@ -284,7 +247,7 @@ def _largest_logit(call: AttentionCall) -> float:
 
 
 def _by_size(call: AttentionCall) -> Iterator[str]:
-    """Lengths next to those of blocks: a call is made small, so what is long has to be."""
+    """Yield guesses from lengths next to block sizes: calls are made small, so a length that stays long is needed."""
     sizes: dict[str, Any] = call.sizes
     for axis, what in (("T", "keys"), ("L", "queries"), ("E", "a width"), ("M", "a width of values")):
         size = sizes[axis]

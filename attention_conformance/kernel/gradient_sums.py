@@ -1,4 +1,4 @@
-"""Whether sums over queries, of which dK and dV are, are rounded to half precision before they are complete.
+"""Detect whether dK and dV, which are sums over queries, are rounded to half precision before they are complete.
 
 With q = e₁, keys 0 and values ±e₁ the logits are 0, each of two keys has the weight ½, and the output is 0; of upstream
 gradients u_i e₁
@@ -16,27 +16,27 @@ from itertools import product
 
 import numpy as np
 
+from attention_conformance.calls.attention_call import AttentionCall
+from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
 from attention_conformance.kernel.kernel import Kernel
-from generators.attention_call import AttentionCall
-from generators.attention_calls import Numbers, Sizes, tensors
 from reference_attention.errors import InvalidInput
 from theorems.bounded.formats import FORMATS, HALF, Format
-from theorems.core.on_kernel import Refused
+from theorems.core.under_test import Refused
 
 LENGTHS = (2, 8, 16, 32, 64, 128, 256, 512)
-"""Numbers of queries. Of two, u and −u, there is nothing to round."""
+"""Numbers of queries. The sum over two of them, u and −u, needs no rounding."""
 ORDERS = 8
-"""Of upstream gradients at each length: rounded sums of one order may be zero by chance."""
+"""Number of orders of upstream gradients at each length: rounded sums in one order may be zero by chance."""
 WIDTHS = (16, 64)
-"""Of which the root is a power of two."""
+"""Widths whose root is a power of two."""
 
 
 def queries_to_a_sum(kernel: Kernel) -> int:
-    """The number of queries, at most, over which dK and dV are summed before they are rounded to the kernel's dtype.
+    """Return the largest number of queries over which dK and dV are summed before they are rounded to the dtype.
 
     Returns:
-        a power of two, 4 at least; 0 where no rounding is seen of the longest, or where sums of two are wrong: that has
-        other reasons.
+        A power of two, 4 at least; 0 if the longest sum shows no rounding, or if sums over two queries are wrong, which
+        has other reasons.
     """
     if kernel.dtype not in HALF or not kernel.differentiable or not kernel.many_queries:
         return 0
@@ -48,20 +48,20 @@ def queries_to_a_sum(kernel: Kernel) -> int:
         except (Refused, InvalidInput):
             return 0
         gradients = (answer.key_gradient, answer.value_gradient)
-        if any(one is not None and np.any(one != 0) for one in gradients):  # NaN, too
+        if any(gradient is not None and np.any(gradient != 0) for gradient in gradients):  # NaN, too
             return 0 if LENGTHS[0] == L else L // 2
     return 0
 
 
 def zero_sums(L: int, T: int, E: int, numbers: Format, seed: int) -> AttentionCall:
-    """A call of which dK and dV are zero.
+    """Build a call whose dK and dV are zero.
 
     Args:
-        L: queries, an even number up to 512.
-        T: keys, a power of two.
-        E: columns of keys and of values.
-        numbers: those of half precision.
-        seed: of the order.
+        L: number of queries, an even number up to 512.
+        T: number of keys, a power of two.
+        E: number of columns of keys and of values.
+        numbers: the format, of half precision.
+        seed: the seed of the order.
     """
     call = tensors(Sizes(B=1, H=1, G=1, L=L, T=T, E=E, M=E), Numbers.NORMAL, seed=0)
     first = np.eye(E)[0]

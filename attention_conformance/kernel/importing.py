@@ -1,5 +1,7 @@
-"""The object behind ``MODULE:CALLABLE`` or ``path.py:CALLABLE``, as a callable on torch tensors; ``jax:`` or ``numpy:``
-before it say what it is a callable on."""
+"""Import ``MODULE:CALLABLE`` or ``path.py:CALLABLE`` as a callable on torch tensors.
+
+A prefix ``jax:`` or ``numpy:`` names the library whose arrays the callable takes.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,11 @@ from reference_attention.files import read_bytes
 
 SIGNATURE = "(query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m)"
 LIBRARIES = ("jax", "numpy")
-"""What may stand before ``MODULE:CALLABLE``."""
+"""Prefixes of ``MODULE:CALLABLE``."""
 
 
 def import_callable(source: str) -> Callable[..., Any]:
-    """The object of that name; one of another library as a callable on torch tensors.
+    """Return the object of that name; a callable of another library is adapted to torch tensors.
 
     Raises:
         InvalidInput: no colon, a module that does not import, no such attribute, not a callable, a class; a file of the
@@ -45,28 +47,28 @@ def import_callable(source: str) -> Callable[..., Any]:
         )
     _look_in_the_working_directory_first()
     try:
-        found: Any = _module_in(Path(module)) if is_file else importlib.import_module(module)
+        value: Any = _module_in(Path(module)) if is_file else importlib.import_module(module)
     except InvalidInput as error:
         raise InvalidInput(f"--attention: {error}") from None
     except (Exception, SystemExit) as error:
-        said = " ".join(str(error).split()).rstrip(".")
+        text = " ".join(str(error).split()).rstrip(".")
         raise InvalidInput(
-            f"--attention: module {module!r} does not import, {type(error).__name__}: {said}; it is looked for in the"
+            f"--attention: module {module!r} does not import, {type(error).__name__}: {text}; it is looked for in the"
             " working directory and among the installed packages."
         ) from None
     for part in path.split("."):
-        if not hasattr(found, part):
+        if not hasattr(value, part):
             raise InvalidInput(f"--attention: {module!r} has no {path!r}; give the name of a callable in it.")
-        found = getattr(found, part)
-    check_callable(found, source)
-    return found
+        value = getattr(value, part)
+    check_callable(value, source)
+    return value
 
 
 def _module_in(file: Path) -> ModuleType:
-    """The module of a file, run once as long as it is the same.
+    """Return the module of a file, which is run once as long as its content stays the same.
 
     Raises:
-        InvalidInput: it cannot be read.
+        InvalidInput: the file cannot be read.
     """
     path = file.resolve()
     name = f"attention_in_{hashlib.sha256(read_bytes(path, 'a Python file') + os.fsencode(path)).hexdigest()[:16]}"
@@ -84,7 +86,11 @@ def _module_in(file: Path) -> ModuleType:
 
 
 def _look_in_the_working_directory_first() -> None:
-    """Also for the processes that share the work: they are handed this ``sys.path``."""
+    """Put the working directory first in ``sys.path``; processes that share the work get the same ``sys.path``.
+
+    Raises:
+        InvalidInput: a file of the working directory hides one of our packages.
+    """
     folder = os.getcwd()
     if folder in sys.path:
         return
@@ -95,15 +101,15 @@ def _look_in_the_working_directory_first() -> None:
         raise InvalidInput(f"--attention: {said}")
 
 
-def check_callable(found: object, name: str) -> None:
-    """Refuse what cannot be called, and a class.
+def check_callable(value: object, name: str) -> None:
+    """Refuse an object that cannot be called, and a class.
 
     Raises:
-        InvalidInput: it is one of these.
+        InvalidInput: the object is one of these.
     """
-    if inspect.isclass(found):
+    if inspect.isclass(value):
         raise InvalidInput(f"--attention: {name} is a class; give a function, or an instance that can be called.")
-    if not callable(found):
+    if not callable(value):
         raise InvalidInput(
-            f"--attention: {name} is of type {type(found).__name__} and cannot be called; give {SIGNATURE}."
+            f"--attention: {name} is of type {type(value).__name__} and cannot be called; give {SIGNATURE}."
         )

@@ -24,22 +24,22 @@ except ModuleNotFoundError as _error:
 
 
 def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, with JAX arrays in place of the tensors that it is given, and its vjp for autograd.
+    """Return the function on torch tensors, which are converted to JAX arrays, with its vjp for autograd.
 
-    Its parameters are those of the function, by which its interface is recognised. It is compiled by ``jax.jit`` if
-    that can be, for every shape anew; what is not a tensor is constant. float64 is switched on (``jax.enable_x64``)
-    for calls that have a tensor of it, and for no others: there a stray constant of float64 would change what the
-    function computes in.
+    Its parameters are those of the function, by which its interface is recognised. ``jax.jit`` compiles it if possible,
+    anew for every shape; arguments that are no tensors are constants. float64 is switched on (``jax.enable_x64``) for
+    calls that have a float64 tensor, and for no others: there a stray float64 constant would change the numbers that
+    the function computes in.
     """
 
     @functools.wraps(function)
     def wrapper(*given: Any, **options: Any) -> Any:
-        held = (*given, *options.values())
-        tensors = [one for one in held if isinstance(one, torch.Tensor)]
-        rest = tuple(_HERE if isinstance(one, torch.Tensor) else one for one in held)
+        arguments = (*given, *options.values())
+        tensors = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
+        rest = tuple(_HERE if isinstance(argument, torch.Tensor) else argument for argument in arguments)
         program = _Program(function, rest, tuple(options))
-        found: tuple[Any, ...] = _Called.apply(program, *tensors)  # type: ignore[no-untyped-call]
-        return found[0] if len(found) == 1 else found
+        results: tuple[Any, ...] = _Called.apply(program, *tensors)  # type: ignore[no-untyped-call]
+        return results[0] if len(results) == 1 else results
 
     # What jax.lax.stop_gradient has stopped looks like anything else to autograd.
     wrapper.zero_gradients_are_stopped = True  # type: ignore[attr-defined]
@@ -47,7 +47,7 @@ def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _HERE = object()
-"""Where arguments have a tensor."""
+"""Marks the places of tensors among the arguments."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ class _Program:
     """A function and all of its arguments but the arrays.
 
     Attributes:
-        function: of JAX arrays.
-        rest: its arguments, _HERE for the arrays.
-        names: of the last ones, which are given by name.
-        moved: which of the arrays are differentiated by.
+        function: the function of JAX arrays.
+        rest: its arguments, with _HERE in place of the arrays.
+        names: the names of the last arguments, which are given by name.
+        moved: the places of the arrays that are differentiated by.
     """
 
     function: Callable[..., Any]
@@ -68,10 +68,10 @@ class _Program:
 
     def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
         left = iter(arrays)
-        filled = [next(left) if one is _HERE else one for one in self.rest]
+        filled = [next(left) if argument is _HERE else argument for argument in self.rest]
         by_place = len(filled) - len(self.names)
-        found = self.function(*filled[:by_place], **dict(zip(self.names, filled[by_place:], strict=True)))
-        return tuple(found) if isinstance(found, tuple | list) else (found,)
+        results = self.function(*filled[:by_place], **dict(zip(self.names, filled[by_place:], strict=True)))
+        return tuple(results) if isinstance(results, tuple | list) else (results,)
 
 
 def _forward(program: _Program, arrays: list[Any]) -> Any:
@@ -102,7 +102,7 @@ _jitted: Mapping[Callable[..., Any], Any] = MappingProxyType(
 
 
 def _run_compiled(step: Callable[..., Any], *given: Any) -> Any:
-    """The step under ``jax.jit``, or as it is: some functions do not compile, jax.nn's own in float16 on a CPU."""
+    """Run the step under ``jax.jit``, or as it is: some functions do not compile, jax.nn's own in float16 on a CPU."""
     try:
         return _jitted[step](*given)
     except (TypeError, ValueError, RuntimeError):
@@ -119,14 +119,14 @@ class _Called(torch.autograd.Function):
             arrays = [_array(x) for x in tensors]
             if not ctx.moved:
                 return tuple(map(_tensor, _run_compiled(_forward, program, arrays)))
-            found, ctx.vjp = _run_compiled(_forward_and_vjp, replace(program, moved=ctx.moved), arrays)
-            return tuple(map(_tensor, found))
+            results, ctx.vjp = _run_compiled(_forward_and_vjp, replace(program, moved=ctx.moved), arrays)
+            return tuple(map(_tensor, results))
 
     @staticmethod
     def backward(ctx: Any, *upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         with _numbers_of(upstream):
-            found = map(_tensor, _run_compiled(_backward, ctx.vjp, tuple(map(_array, upstream))))
-        by_place = dict(zip(ctx.moved, found, strict=True))
+            gradients = map(_tensor, _run_compiled(_backward, ctx.vjp, tuple(map(_array, upstream))))
+        by_place = dict(zip(ctx.moved, gradients, strict=True))
         return None, *(by_place.get(place) for place in range(len(ctx.needs_input_grad) - 1))
 
 

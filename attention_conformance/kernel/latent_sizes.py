@@ -1,4 +1,4 @@
-"""Sizes of multi-head latent attention, where a kernel takes those of one model alone, as FlashMLA does."""
+"""Sizes of multi-head latent attention, for kernels that take those of one model alone, such as FlashMLA."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from attention_conformance.calls.attention_call import AttentionCall
+from attention_conformance.calls.call_space import Plan
 from attention_conformance.kernel.sizes import Taken
-from generators.attention_call import AttentionCall
-from generators.call_space import Plan
 
 SHARED = ("of keys", "same")
-"""Levels of the width of values in whose place they are columns of the keys."""
+"""Levels of the width of values that become columns of the keys."""
 
 
 @dataclass(frozen=True)
 class Latent(Taken):
-    """What a kernel takes whose cache has one width, the first columns of which are the values.
+    """The sizes of a kernel whose cache has one width and holds the values in its first columns.
 
     Other keys and values are columns of such a cache, too: those of keys behind those of values.
 
     Attributes:
         cached, valued: the width of the cache, and of the values in it.
-        page: keys to a page; 0 for any number.
+        page: the number of keys in a page; 0 for any number.
     """
 
     widths: tuple[int, ...] = (64,)
@@ -40,18 +40,18 @@ class Latent(Taken):
             yield f"pages of {self.page}"
 
     def value_width(self, size: int) -> int:
-        """That of the values."""
+        """Return the width of the values."""
         return self.valued
 
     def plan(self, plan: Plan) -> Plan:
-        """A plan of calls of these widths: of those that are affordable, none is too short."""
+        """Return the plan with these widths, so that the lengths of its calls are cut for their true cost only."""
         shared = plan["values"] in SHARED
         sized = {"width": str(self.cached if shared else self.widths[0])}
         sized |= {"values": "of keys" if shared else str(self.valued)}
         return {**plan, **sized} | ({"group": "one of keys"} if self.one_head else {})
 
     def fit(self, call: AttentionCall, *, quartic: bool = False) -> AttentionCall:
-        """The call with the keys of its first head alone, in these widths and pages."""
+        """Return the call with the keys of its first head alone, in these widths and pages."""
         if self.one_head:
             call = call.replace(key=call.key[:, :1], value=call.value[:, :1])
         if self.page and call.page:
@@ -63,4 +63,4 @@ class Latent(Taken):
 
 
 FLASH_MLA = Latent()
-"""DeepSeek's models: 512 columns of latent keys and values, and 64 that are rotated."""
+"""The sizes of DeepSeek's models: 512 columns of latent keys and values, and 64 that are rotated."""

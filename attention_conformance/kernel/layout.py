@@ -1,4 +1,4 @@
-"""Which shapes a kernel is given."""
+"""The shapes of the tensors that a kernel is given."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Layout:
-    """How a kernel wants its tensors.
+    """The shapes that a kernel requires.
 
     Attributes:
         rank: 4 for (B, n, 1, d), one point of the batch and one input per pair of leading axes; 3 for (B·n, 1, d).
-        square: values have exactly d columns; others are padded with zeros and cut into pieces.
+        square: whether values have exactly d columns; others are padded with zeros and cut into pieces.
     """
 
     rank: int = 4
     square: bool = False
 
     def __str__(self) -> str:
+        """Return the required shape, and what is done to values, in words."""
         shape = "(B, n, T, d)" if self.rank == 4 else "(B·n, T, d)"
         return f"{shape}, values {'padded to d columns' if self.square else 'of any width'}"
 
 
 LAYOUTS = (Layout(4, False), Layout(4, True), Layout(3, False), Layout(3, True))
-"""In the order in which they are tried."""
+"""Layouts in the order in which they are tried."""

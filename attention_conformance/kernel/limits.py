@@ -1,13 +1,13 @@
-"""Which sizes and tensors a kernel takes, found out by small calls: widths, multiples of lengths, equal lengths."""
+"""Find out by small calls which sizes and tensors a kernel takes: widths, multiples of lengths, equal lengths."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from attention_conformance.calls.attention_call import Memory
 from attention_conformance.kernel.contract import returns, small_call
 from attention_conformance.kernel.kernel import Kernel
 from attention_conformance.kernel.sizes import LENGTHS, WIDTHS, Taken
-from generators.attention_call import Memory
 
 WIDE = ((33, 33), (256, 257))
 """Widths and numbers of keys at which a kernel that takes the first call is tried, too."""
@@ -16,7 +16,7 @@ LADDER = tuple((width, length) for length in (3, 16, 64, 128) for width in (8, 1
 
 
 def with_taken_sizes(kernel: Kernel) -> Kernel | None:
-    """The kernel with sizes that it takes, found from one that it does; None if it takes none of them."""
+    """Return the kernel with the sizes that it takes, found from one that it takes; None if it takes none."""
     for taken in kernel.interface.sizes:
         if _takes(kernel, taken, 1, 5, 8):
             return _without_limits(kernel.replace(taken=taken))
@@ -30,7 +30,7 @@ def with_taken_sizes(kernel: Kernel) -> Kernel | None:
 
 
 def with_wide_sizes(kernel: Kernel) -> Kernel:
-    """The kernel, which takes small sizes, with limits where it refuses others."""
+    """Return the kernel, which takes small sizes, with limits where it refuses others."""
     taken = Taken()
     small = small_call(L=2)
     laid = (small.replace(memory=memory) for memory in (Memory.TRANSPOSED, Memory.SLICED))
@@ -45,7 +45,7 @@ def with_wide_sizes(kernel: Kernel) -> Kernel:
 
 
 def _without_limits(kernel: Kernel) -> Kernel:
-    """The kernel of a model's sizes without those that it takes others in the place of."""
+    """Return a kernel with the sizes of one model without those limits that calls show it does not have."""
     for free in ({"one_head": False}, {"page": 0}):
         other = kernel.replace(taken=replace(kernel.taken, **free))
         if returns(other, small_call().replace(page=16)):
@@ -58,11 +58,14 @@ def _takes(kernel: Kernel, taken: Taken, L: int, T: int, E: int) -> bool:
 
 
 def _with_limits(kernel: Kernel, taken: Taken, L: int, T: int, E: int) -> Kernel:
-    """The kernel with what it takes around a call that it does: each size by itself."""
+    """Return the kernel with the sizes that it takes around a call that it takes: each size is tried by itself."""
     equal = L == T and not any(_takes(kernel, taken, *pair, E) for pair in ((L, 2 * T), (2 * L, T)))
 
     def multiple(of_keys: bool) -> int:
-        """Of which so many keys, or queries, are: of both, where they are equal."""
+        """Return the number that divides all numbers of keys, or of queries, that are taken.
+
+        If queries and keys are equal, it divides both.
+        """
         for n in LENGTHS:
             pairs = [(k * n, k * n) if equal else (L, k * n) if of_keys else (k * n, T) for k in (1, 3)]
             if all(_takes(kernel, taken, *pair, E) for pair in pairs):
@@ -71,8 +74,8 @@ def _with_limits(kernel: Kernel, taken: Taken, L: int, T: int, E: int) -> Kernel
 
     keys, queries = multiple(True), multiple(False)
     widths = tuple(width for width in WIDTHS if _takes(kernel, taken, L, T, width))
-    found = replace(taken, widths=() if widths == WIDTHS else widths, keys=keys, queries=queries, equal=equal)
-    sized = kernel.replace(taken=found)
+    restricted = replace(taken, widths=() if widths == WIDTHS else widths, keys=keys, queries=queries, equal=equal)
+    sized = kernel.replace(taken=restricted)
     # Whether values may be of another width, one that is taken.
     call = small_call(L=L, T=T, E=widths[-1])
     narrow = call.replace(value=call.value[..., : widths[0]], upstream=call.upstream[..., : widths[0]])

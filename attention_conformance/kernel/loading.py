@@ -1,9 +1,9 @@
 """Import ``MODULE:CALLABLE``, or take an object, and try it: a :class:`attention_conformance.kernel.kernel.Kernel`.
 
-The probe is a few tiny calls with all lengths different: does it return one finite tensor of the right shape and dtype,
-leave its arguments as they are, and return the same numbers again? What it has no parameter for it need not be able to
-do; which keys it shows where L ≠ T, and in which numbers it computes, is found out. Values are not judged; that is what
-the theorems do.
+The probe is a few tiny calls with all lengths different. It checks that the kernel returns one finite tensor of the
+right shape and dtype, leaves its arguments as they are, and returns the same numbers again. The kernel need not support
+options for which it has no parameter; which keys it shows where L ≠ T, and in which numbers it computes, is found out.
+Values are not judged; that is what the theorems do.
 """
 
 from __future__ import annotations
@@ -13,32 +13,33 @@ from typing import Any
 
 import numpy as np
 
+from attention_conformance.calls.attention_call import AttentionCall
+from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
+from attention_conformance.calls.attention_rows import AttentionRows
 from attention_conformance.interfaces import INTERFACES, recognise
 from attention_conformance.interfaces.by_name import BY_NAME, interface_of
 from attention_conformance.interfaces.interface import Interface, Parameters, parameters_of
 from attention_conformance.kernel.adapter import adapter_to_paste
-from attention_conformance.kernel.choosing import is_better, may_be_read_otherwise
 from attention_conformance.kernel.compiling import with_compiler
 from attention_conformance.kernel.contract import small_call, with_capabilities
 from attention_conformance.kernel.finding import find_reading
 from attention_conformance.kernel.gradient_sums import queries_to_a_sum
 from attention_conformance.kernel.importing import LIBRARIES, SIGNATURE, check_callable, import_callable
+from attention_conformance.kernel.interface_choice import is_better, may_be_read_otherwise
 from attention_conformance.kernel.kernel import DTYPES, Kernel
 from attention_conformance.kernel.layout import LAYOUTS
 from attention_conformance.kernel.limits import with_taken_sizes, with_wide_sizes
+from attention_conformance.kernel.operators import attention_operators
 from attention_conformance.kernel.parameters import SAID_BY_NAME, Account, accounts, call_to_exercise
 from attention_conformance.kernel.with_torch import torch
-from generators.attention_call import AttentionCall
-from generators.attention_calls import Numbers, Sizes, tensors
 from reference_attention.errors import InvalidInput
 from theorems.bounded.formats import FORMATS
-from theorems.core.on_kernel import Refused
-from theorems.rounding.attention_rows import AttentionRows
+from theorems.core.under_test import Refused
 
 SHAPE = (2, 3, 5, 4, 6)
 """B, n, T, d, m of the probe, all different."""
 RESUMMED = 1024.0
-"""Roundings, in units of the largest value, by which two calls may differ: threads may add in another order."""
+"""The largest difference of two calls in roundings of the largest value: threads may add in another order."""
 AUTO = "auto"
 
 
@@ -50,14 +51,15 @@ def kernel_named(
     device: str | None = None,
     deep: bool = False,
 ) -> Kernel:
-    """The kernel of that import name, probed.
+    """Return the kernel of that import name, probed.
 
     Args:
         source: ``MODULE:CALLABLE``; the module is looked for in the working directory first, like ``python -m``.
-        dtype: a key of :data:`DTYPES`; by default ("auto") float64 if the kernel takes it and computes in it.
+        dtype: a key of :data:`DTYPES`. By default ("auto") float64 if the kernel takes it and computes in it, and
+            each coarser format that it takes.
         interface: a key of :data:`.interfaces.INTERFACES`; recognised by its parameters if left out.
-        device: where its tensors live; the CPU by default.
-        deep: whether what takes long is claimed of it, too: calls over and over, machine code.
+        device: the device of its tensors; the CPU by default.
+        deep: whether claims that take long are made, too: calls repeated many times, machine code.
 
     Raises:
         InvalidInput: it cannot be imported, or is no kernel.
@@ -73,7 +75,7 @@ def kernel_of(
     device: str | None = None,
     deep: bool = False,
 ) -> Kernel:
-    """The same for an object at hand."""
+    """Return the kernel of an object, probed; the arguments are those of :func:`kernel_named`."""
     name = getattr(call, "__qualname__", None) or type(call).__name__
     check_callable(call, name)
     return probe(call, name, "", dtype, interface, device, deep)
@@ -88,10 +90,10 @@ def probe(
     device: str | None = None,
     deep: bool = False,
 ) -> Kernel:
-    """The kernel in the first dtype and layout that it takes, with what it is able to do.
+    """Return the kernel in the first dtype and layout that it takes, with its capabilities.
 
     Raises:
-        InvalidInput: it takes none; the sentence is about the first dtype in the layout that it came furthest in.
+        InvalidInput: it takes none; the sentence is about the first dtype, in the layout that got furthest.
     """
     if dtype not in (None, AUTO, *DTYPES):
         raise InvalidInput(f"--dtype: {dtype!r} is not one of {AUTO}, {', '.join(DTYPES)}.")
@@ -99,36 +101,36 @@ def probe(
     chosen = _interface(interface, parameters)
     bare = Kernel(call, name, source, "float64", LAYOUTS[0], chosen, parameters, device=_device(device))
     if chosen is BY_NAME:
-        found = _read(bare, dtype)
-        if found is None:
+        by_reading = _read(bare, dtype)
+        if by_reading is None:
             raise InvalidInput(f"--attention: {name} returns attention's shape for no order of axes and no mask.")
-        return _complete(found, deep=deep)
+        return _complete(by_reading, dtype, deep=deep)
     try:
         kernel: Kernel | InvalidInput = _as_it_is_known(bare, dtype)
     except InvalidInput as error:
         kernel = error
     if interface is None and source.partition(":")[0] not in LIBRARIES and may_be_read_otherwise(kernel):
-        found = _read(bare, dtype)
-        if found is not None and is_better(found, kernel):
-            kernel = found
+        by_reading = _read(bare, dtype)
+        if by_reading is not None and is_better(by_reading, kernel):
+            kernel = by_reading
     if isinstance(kernel, InvalidInput):
         raise kernel
-    return _complete(kernel, deep=deep)
+    return _complete(kernel, dtype, deep=deep)
 
 
 def _read(bare: Kernel, dtype: str | None) -> Kernel | None:
-    """The kernel as names of its parameters and small calls say that it is called; None if it returns nothing."""
+    """Return the kernel with the reading that names and small calls suggest; None if it returns no output."""
     for wanted in DTYPES if dtype in (None, AUTO) else [str(dtype)]:
-        found = find_reading(bare.call, bare.parameters, DTYPES[wanted], bare.device)
-        if found is None or found.off > 1:
+        candidate = find_reading(bare.call, bare.parameters, DTYPES[wanted], bare.device)
+        if candidate is None or candidate.off > 1:
             continue
         try:
             return _as_it_is_known(
                 bare.replace(
-                    interface=interface_of(found.reading),
-                    reading=found.reading,
-                    alignment=found.alignment,
-                    fixed_scale=found.reading.fixed_scale,
+                    interface=interface_of(candidate.reading),
+                    reading=candidate.reading,
+                    alignment=candidate.alignment,
+                    fixed_scale=candidate.reading.fixed_scale,
                 ),
                 dtype,
             )
@@ -138,10 +140,10 @@ def _read(bare: Kernel, dtype: str | None) -> Kernel | None:
 
 
 def _as_it_is_known(bare: Kernel, dtype: str | None) -> Kernel:
-    """The kernel under its interface, in the first dtype and layout that it takes.
+    """Return the kernel under its interface, in the first dtype and layout that it takes.
 
     Raises:
-        InvalidInput: it takes none; the sentence is about the first dtype in the layout that it came furthest in.
+        InvalidInput: it takes none; the sentence is about the first dtype, in the layout that got furthest.
     """
     chosen = bare.interface
     if bare.reading is None:
@@ -166,7 +168,7 @@ def _as_it_is_known(bare: Kernel, dtype: str | None) -> Kernel:
             sized = with_taken_sizes(kernel)
             if sized is not None and not _refusal(sized)[1]:
                 return _with_accounts(_in_its_numbers(with_capabilities(sized), insist=dtype in DTYPES))
-    raise InvalidInput(max(refusals, key=lambda found: found[0])[1])
+    raise InvalidInput(max(refusals, key=lambda refusal: refusal[0])[1])
 
 
 def _interface(name: str | None, parameters: Parameters) -> Interface:
@@ -178,10 +180,10 @@ def _interface(name: str | None, parameters: Parameters) -> Interface:
 
 
 def _refuse_what_nobody_knows(interface: Interface, parameters: Parameters, name: str, source: str) -> None:
-    """Refuse a kernel that has to be given something that no interface has.
+    """Refuse a kernel with a required parameter that its interface does not know.
 
     Raises:
-        InvalidInput: it is one; with an adapter to paste.
+        InvalidInput: the kernel has such a parameter; the message has an adapter to paste.
     """
     unknown = interface.unknown_parameters(parameters)
     if unknown:
@@ -194,10 +196,10 @@ def _refuse_what_nobody_knows(interface: Interface, parameters: Parameters, name
 
 
 def _device(name: str | None) -> str:
-    """The device, once a tensor was there.
+    """Return the name of the device after a tensor was created there.
 
     Raises:
-        InvalidInput: there is none.
+        InvalidInput: there is no such device.
     """
     wanted = name or "cpu"
     try:
@@ -209,7 +211,7 @@ def _device(name: str | None) -> str:
 
 
 def _refusal(kernel: Kernel) -> tuple[int, str]:
-    """How far the kernel came and why no further; empty if it passes."""
+    """Return how far the kernel came in the probe, and why no further; empty if it passes."""
     batch, n, tokens, d, m = SHAPE
     _, tokens = kernel.taken.lengths(1, tokens)
     made = torch.Generator().manual_seed(0)
@@ -222,16 +224,16 @@ def _refusal(kernel: Kernel) -> tuple[int, str]:
     query, keys, values = given.values()
     try:
         with torch.no_grad():
-            found = kernel.attend(query, keys, values)
+            output = kernel.attend(query, keys, values)
     except InvalidInput as error:
         return 0, str(error)
-    if not bool(torch.isfinite(found).all()):
+    if not bool(torch.isfinite(output).all()):
         return 1, f"--attention: {kernel.name} returned NaN or infinite entries for finite tensors; {SIGNATURE}."
     changed = next((name for name, tensor in given.items() if not torch.equal(tensor, before[name])), "")
     if changed:
         return 1, f"--attention: {kernel.name} changes its {changed} in place; let it work on a copy."
     with torch.no_grad():
-        apart = float((kernel.attend(query, keys, values) - found).abs().max())
+        apart = float((kernel.attend(query, keys, values) - output).abs().max())
     if not apart <= RESUMMED * kernel.eps * float(values.abs().max()):
         return 1, (
             f"--attention: {kernel.name} returned different numbers for the same tensors, up to {apart:.2g} apart;"
@@ -240,24 +242,55 @@ def _refusal(kernel: Kernel) -> tuple[int, str]:
     return 2, ""
 
 
-def _complete(kernel: Kernel, *, deep: bool) -> Kernel:
-    """The kernel with what is claimed beside what its parameters declare."""
-    kernel = with_compiler(kernel.replace(queries_to_a_sum=queries_to_a_sum(kernel)), small_call(), machine_code=deep)
+def _complete(kernel: Kernel, dtype: str | None, *, deep: bool) -> Kernel:
+    """Return the kernel with the capabilities that its parameters do not declare, and its coarser formats."""
+    kernel = _with_coarser(kernel.replace(queries_to_a_sum=queries_to_a_sum(kernel), make_variant=_variant), dtype)
+    kernel = with_compiler(kernel, small_call(), machine_code=deep)
     return kernel.replace(declares=kernel.declares | {"thousands"}) if deep else kernel
 
 
+def _with_coarser(kernel: Kernel, dtype: str | None) -> Kernel:
+    """Return the kernel with the coarser formats that it takes, all of them if none was asked for."""
+    formats = [*FORMATS]
+    coarser = formats[formats.index(kernel.dtype) + 1 :]
+    if dtype in (None, AUTO):
+        refusals = {name: _refusal(_called_in(kernel, name))[1] for name in coarser}
+    else:
+        refusals = dict.fromkeys(coarser, f"--dtype {dtype} was given; --dtype auto tries other formats, too")
+    taken = tuple(name for name, refusal in refusals.items() if not refusal)
+    return kernel.replace(
+        coarser=taken,
+        not_tried={name: reason.removeprefix("--attention: ") for name, reason in refusals.items() if reason},
+        operators={name: attention_operators(_called_in(kernel, name)) for name in (kernel.dtype, *taken)},
+        declares=kernel.declares | {*taken},
+    )
+
+
+def _called_in(kernel: Kernel, name: str) -> Kernel:
+    return kernel if name == kernel.dtype else kernel.replace(dtype=name, computes_in=name)
+
+
+def _variant(kernel: Kernel, name: str) -> Kernel:
+    """Return the kernel in a coarser format, with the capabilities that it has there; it is not compiled."""
+    variant = with_capabilities(_called_in(kernel, name))
+    return variant.replace(queries_to_a_sum=queries_to_a_sum(variant))
+
+
 def _with_accounts(kernel: Kernel) -> Kernel:
-    """The kernel with what becomes of its parameters."""
-    found = accounts(kernel, kernel.in_own_numbers(call_to_exercise()))
-    ignored = any(SAID_BY_NAME.search(name) for name in found if found[name] in (Account.IGNORED, Account.NOT_TESTED))
-    return kernel.replace(accounts=found, declares=kernel.declares | ({"parameters"} if ignored else frozenset()))
+    """Return the kernel with the treatment of each of its parameters."""
+    treatments = accounts(kernel, kernel.in_own_numbers(call_to_exercise()))
+    ignored = any(
+        SAID_BY_NAME.search(name) for name in treatments if treatments[name] in (Account.IGNORED, Account.NOT_TESTED)
+    )
+    return kernel.replace(accounts=treatments, declares=kernel.declares | ({"parameters"} if ignored else frozenset()))
 
 
 def _in_its_numbers(kernel: Kernel, *, insist: bool) -> Kernel:
-    """The kernel; one that has no more than the digits of float32 is given float32, if it takes it.
+    """Return the kernel, given float32 if it takes it and its results have no more than the digits of float32.
 
     Args:
-        insist: it has to compute in what it is given.
+        kernel: the kernel.
+        insist: whether it has to compute in the numbers that it is given.
     """
     if insist or kernel.dtype != "float64" or _is_within(kernel, "float64") or not _is_within(kernel, "float32"):
         return kernel
@@ -266,7 +299,7 @@ def _in_its_numbers(kernel: Kernel, *, insist: bool) -> Kernel:
 
 
 def _is_within(kernel: Kernel, numbers: str) -> bool:
-    """Whether its output at moderate logits is within the rounding of those numbers."""
+    """Return whether the kernel's output at moderate logits is within the rounding of those numbers."""
     return all(_near(kernel, call, numbers) for call in _moderate())
 
 
@@ -279,7 +312,7 @@ def _near(kernel: Kernel, call: AttentionCall, numbers: str) -> bool:
     call = kernel.in_own_numbers(call)
     due: Any = AttentionRows(call, FORMATS[numbers]).output
     try:
-        found = kernel.replace(differentiable=False).answer(call).output
+        output = kernel.replace(differentiable=False).answer(call).output
     except (Refused, InvalidInput):
         return False
-    return bool((np.abs(found - due.value) <= 2 * due.error).all())
+    return bool((np.abs(output - due.value) <= 2 * due.error).all())

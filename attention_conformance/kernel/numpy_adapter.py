@@ -12,16 +12,16 @@ from attention_conformance.kernel.with_torch import torch
 
 
 def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, with arrays in place of the tensors that it is given; they share memory, as tensors do.
+    """Return the function on torch tensors, which are converted to NumPy arrays that share their memory.
 
-    Its parameters are those of the function, by which its interface is recognised. bfloat16, which NumPy does not
-    have, raises TypeError.
+    Its parameters are those of the function, by which its interface is recognised. bfloat16, which NumPy does not have,
+    raises TypeError.
     """
 
     @functools.wraps(function)
     def wrapper(*given: Any, **options: Any) -> Any:
-        found = function(*map(_array, given), **{name: _array(one) for name, one in options.items()})
-        return tuple(map(_tensor, found)) if isinstance(found, tuple | list) else _tensor(found)
+        results = function(*map(_array, given), **{name: _array(value) for name, value in options.items()})
+        return tuple(map(_tensor, results)) if isinstance(results, tuple | list) else _tensor(results)
 
     return wrapper
 

@@ -1,7 +1,7 @@
-"""Every parameter of a kernel is accounted for: tested, left at what does nothing, or named as not tested.
+"""Every parameter of a kernel is accounted for: tested, left at a value without effect, or reported as not tested.
 
-What no capability tests is exercised once: one whose name says what it does to the numbers, and that takes a value and
-does nothing, is ignored.
+A parameter that no capability tests is exercised once. It is ignored if its name says that it changes the numbers, and
+it takes a value without any effect.
 """
 
 from __future__ import annotations
@@ -14,66 +14,69 @@ from typing import Any
 
 import numpy as np
 
+from attention_conformance.calls.attention_call import AttentionCall
+from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
 from attention_conformance.interfaces.interface import UNTESTED, Mark
 from attention_conformance.kernel.with_torch import torch
-from generators.attention_call import AttentionCall
-from generators.attention_calls import Numbers, Sizes, tensors
 from reference_attention.errors import InvalidInput
-from theorems.core.on_kernel import Refused
+from theorems.core.under_test import Refused
 
 
 class Account(StrEnum):
-    """What became of a parameter."""
+    """The treatment of a parameter."""
 
     TESTED = "tested"
     NEUTRAL = "set to what does nothing"
     NOT_TESTED = "not tested"
     IGNORED = "ignored"
-    """It takes values that should change the output, and the output is the same, bit for bit."""
+    """The parameter takes values that should change the output, and the output is the same, bit for bit."""
 
 
 SAID_BY_NAME = re.compile(
     r"^(?!return_|use_|gen_|dropout_mask)"
     r".*(mask|bias|slopes?|window(_size)?|cap|scale|scaling|temperature|dropout(_p|_rate)?)$"
 )
-"""Names of parameters that change the output. What is to be returned or made use of, and which weights a dropout that
-is off would drop, may do nothing."""
+"""Names of parameters that change the output.
+
+Excluded are parameters that may have no effect: whether results are returned or something is used, and which weights a
+dropout that is off would drop.
+"""
 
 
 def call_to_exercise() -> AttentionCall:
-    """The one that parameters are exercised on."""
+    """Return the call that parameters are exercised on."""
     return tensors(Sizes(B=2, H=2, G=2, L=3, T=5, E=8, M=8), Numbers.INTEGERS, seed=0)
 
 
 def accounts(kernel: Any, call: AttentionCall) -> dict[str, str]:
-    """What becomes of each parameter of a :class:`attention_conformance.kernel.kernel.Kernel`, by name.
+    """Return the treatment of each parameter of a :class:`attention_conformance.kernel.kernel.Kernel`, by name.
 
     Args:
-        kernel: with what it declares.
-        call: to exercise a parameter on.
+        kernel: the kernel with its capabilities.
+        call: the call to exercise a parameter on.
     """
-    found: dict[str, str] = {}
+    treatments: dict[str, str] = {}
     for place, name in enumerate(kernel.parameters):
         option = kernel.interface.options.get(name, UNTESTED)
-        is_tested = any(one in kernel.declares or one == "same-bits" for one in option.declares)
+        is_tested = any(capability in kernel.declares or capability == "same-bits" for capability in option.declares)
         if place < kernel.interface.by_place or option.given or is_tested:
-            found[name] = Account.TESTED
+            treatments[name] = Account.TESTED
         elif name != "**":
             # What an interface knows may be without an effect while something else is off.
             exercised = name not in kernel.interface.options or option.neutral is None is kernel.parameters[name]
             ignored = exercised and SAID_BY_NAME.search(name) and _is_ignored(kernel, name, call)
             left = Account.NOT_TESTED if option.neutral is Mark.LEFT else Account.NEUTRAL
-            found[name] = Account.IGNORED if ignored else left
-    return found
+            treatments[name] = Account.IGNORED if ignored else left
+    return treatments
 
 
-def of_kind(found: Mapping[str, str], kind: Account) -> Sequence[str]:
-    """The parameters of which that became."""
-    return [name for name, one in found.items() if one == kind]
+def of_kind(treatments: Mapping[str, str], kind: Account) -> Sequence[str]:
+    """Return the names of the parameters with this treatment."""
+    return [name for name, treatment in treatments.items() if treatment == kind]
 
 
 def _is_ignored(kernel: Any, name: str, call: AttentionCall) -> bool:
-    """Whether some value is taken, and none that is changes the output."""
+    """Return whether a parameter takes some value, and no value that it takes changes the output."""
     if kernel.source.startswith(("jax:", "numpy:")):
         return False  # it is given no tensors
     bare = kernel.replace(differentiable=False)
@@ -95,7 +98,7 @@ def _is_ignored(kernel: Any, name: str, call: AttentionCall) -> bool:
 
 
 def values_of(name: str, default: Any, call: AttentionCall, kernel: Any) -> Iterator[Any]:
-    """Values that should change the output of a call, by the name of the parameter."""
+    """Yield values that should change the output of a call, by the name of the parameter."""
     B, H, L, T = (call.sizes[axis] for axis in "BHLT")
     shapes = ((B, H, L, T), (L, T), (B, T), (B, 1, 1, T))
     first = torch.arange(T) < max(1, T // 2)

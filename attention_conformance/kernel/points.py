@@ -1,4 +1,4 @@
-"""What the statements of the papers ask of a kernel: weights, outputs and gradients of one query to an input."""
+"""The results of a kernel that the papers' statements need: weights, outputs, gradients of one query to an input."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from typing import Any
 import numpy as np
 
 from attention_conformance.interfaces.interface import Request
-from attention_conformance.kernel.placing import float64_of
+from attention_conformance.kernel.memory_layout import float64_of
 from attention_conformance.kernel.with_torch import torch
 from reference_attention.loss import Array, Loss
 
 ENTRIES = 1 << 22
-"""About how many numbers one call of the kernel is given: longer batches are cut."""
+"""The approximate largest number of entries in one call of the kernel; longer batches are cut."""
 
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """Keys (…, n, T, d) and scores (…, n, T, 1) as tensors, divided by powers of two
-    so that the largest is about one."""
+    """Keys (…, n, T, d) and scores (…, n, T, 1) as tensors, divided by powers of two.
+
+    The largest entry of each is about one.
+    """
 
     made_of_keys: Array
     made_of_scores: Array | None
@@ -31,21 +33,21 @@ class Held:
     unit: float
 
     def of(self, keys: Array, scores: Array | None) -> bool:
-        """Whether they are these very arrays, and cannot have changed since."""
+        """Return whether the tensors were made of these very arrays, which cannot have changed since."""
         same = keys is self.made_of_keys and (scores is self.made_of_scores)
         return same and not any(x.flags.writeable for x in (keys, scores) if x is not None)
 
     def batch(self, queries: Array) -> tuple[int, ...]:
-        """The batch axes of a result."""
+        """Return the batch axes of a result."""
         stacked = () if self.values is None else self.values.shape[:-3]
         return np.broadcast_shapes(self.keys.shape[:-3], stacked, np.shape(queries)[:-2])
 
 
 def attend_to(kernel: Any, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """The kernel on (B, n, 1, d), (B, n, T, d), (B, n, T, m), in its layout → (B, n, 1, m).
+    """Call the kernel on (B, n, 1, d), (B, n, T, d), (B, n, T, m), in its layout → (B, n, 1, m).
 
     Raises:
-        InvalidInput: it raises, or returns something else.
+        InvalidInput: the kernel raises, or returns something else.
     """
     d, m, tokens = query.shape[-1], values.shape[-1], keys.shape[-2]
     width = kernel.taken.width(d, quartic=kernel.fixed_scale)
@@ -69,56 +71,56 @@ def _outputs(kernel: Any, query: torch.Tensor, keys: torch.Tensor, values: torch
     if kernel.taken.one_head:
         query, keys, values = (x.flatten(0, 1)[:, None] for x in (query, keys, values))
     query, keys, values = (x.contiguous() for x in (query, keys, values))
-    found = kernel.run(Request(query, keys, values, scale=None if kernel.fixed_scale else 1.0)).output
-    return found.reshape(*inputs, *found.shape[2:])
+    outputs = kernel.run(Request(query, keys, values, scale=None if kernel.fixed_scale else 1.0)).output
+    return outputs.reshape(*inputs, *outputs.shape[2:])
 
 
 def weights_at(kernel: Any, keys: Array, queries: Array) -> Array:
-    """s_i = softmax(K_i q_i), (*b, n, T), of queries (*b, n or 1, d): the kernel on the identity."""
-    held = _tensors(kernel, keys, None)
-    identity = torch.eye(held.keys.shape[-2], dtype=getattr(torch, kernel.dtype), device=kernel.device)
+    """Return s_i = softmax(K_i q_i), (*b, n, T), for queries (*b, n or 1, d): the kernel on the identity."""
+    tensors = _tensors(kernel, keys, None)
+    identity = torch.eye(tensors.keys.shape[-2], dtype=getattr(torch, kernel.dtype), device=kernel.device)
     with torch.no_grad():
-        found = [
+        blocks = [
             kernel.attend(query, k, identity.expand(*k.shape[:-1], len(identity)))[..., 0, :]
-            for query, k, _ in _blocks(kernel, held, queries, len(identity))
+            for query, k, _ in _blocks(kernel, tensors, queries, len(identity))
         ]
-    return _join_blocks(found, held, queries)
+    return _join_blocks(blocks, tensors, queries)
 
 
 def outputs_at(kernel: Any, keys: Array, scores: Array, queries: Array) -> Array:
-    """γ_iᵀ s_i, (*b, n), of queries (*b, n or 1, d)."""
-    held = _tensors(kernel, keys, scores)
+    """Return γ_iᵀ s_i, (*b, n), for queries (*b, n or 1, d)."""
+    tensors = _tensors(kernel, keys, scores)
     with torch.no_grad():
-        found = [kernel.attend(query, k, v)[..., 0, 0] for query, k, v in _blocks(kernel, held, queries, 1)]
-    return _join_blocks(found, held, queries) * held.unit
+        blocks = [kernel.attend(query, k, v)[..., 0, 0] for query, k, v in _blocks(kernel, tensors, queries, 1)]
+    return _join_blocks(blocks, tensors, queries) * tensors.unit
 
 
 def gradients_at(kernel: Any, keys: Array, scores: Array, loss: Loss, queries: Array) -> tuple[Array, Array]:
-    """Of each ℓ(γ_iᵀ s_i) in its query, by the kernel's backward pass: (*b, n, d), and log of its unit, (*b,).
+    """Return the gradient of each ℓ(γ_iᵀ s_i) by its query, (*b, n, d), and the log of its unit, (*b,).
 
-    The unit is that of the loss's slope, of keys and of scores alone.
+    The gradient is the kernel's backward pass. The unit is that of the loss's slope, of keys and of scores alone.
     """
-    held = _tensors(kernel, keys, scores)
+    tensors = _tensors(kernel, keys, scores)
     gradients, powers = [], []
-    for query, k, v in _blocks(kernel, held, queries, 1):
+    for query, k, v in _blocks(kernel, tensors, queries, 1):
         query.requires_grad_()
         with torch.enable_grad():
-            found = kernel.attend(query, k, v)
-        log_slopes = loss.log_slope(float64_of(found[..., 0, 0]) * held.unit)
+            output = kernel.attend(query, k, v)
+        log_slopes = loss.log_slope(float64_of(output[..., 0, 0]) * tensors.unit)
         # A power of two is taken out of every slope: it is put back in float64, where it does not underflow.
         power = np.floor(log_slopes / math.log(2))
         upstream = kernel.tensor(-np.exp(log_slopes - power * math.log(2)))
-        (each,) = torch.autograd.grad((found * upstream[..., None, None]).sum(), query)
+        (each,) = torch.autograd.grad((output * upstream[..., None, None]).sum(), query)
         gradients.append(each[..., 0, :])
         powers.append(torch.from_numpy(power))
-    exponents = _join_blocks(powers, held, queries)
+    exponents = _join_blocks(powers, tensors, queries)
     top = np.max(exponents, axis=-1)
-    each = _join_blocks(gradients, held, queries) * np.exp2(exponents - top[..., None])[..., None]
-    return each, top * math.log(2) + math.log(held.unit * held.key_unit)
+    each = _join_blocks(gradients, tensors, queries) * np.exp2(exponents - top[..., None])[..., None]
+    return each, top * math.log(2) + math.log(tensors.unit * tensors.key_unit)
 
 
 def _tensors(kernel: Any, keys: Array, scores: Array | None) -> Held:
-    """Keys and scores as tensors; the last ones are kept, because a descent asks for the same ones every step."""
+    """Return keys and scores as tensors; the last ones are kept, since a descent needs the same ones at every step."""
     last = kernel.last.get("held")
     if last is not None and last.of(keys, scores):
         return last
@@ -129,16 +131,18 @@ def _tensors(kernel: Any, keys: Array, scores: Array | None) -> Held:
     return made
 
 
-def _blocks(kernel: Any, held: Held, queries: Array, width: int) -> Iterator[tuple[torch.Tensor, ...]]:
-    """Query (B, n, 1, d), keys (B, n, T, d) and values (B, n, T, 1), at most ENTRIES numbers at a time."""
-    batch, (n, tokens, d) = held.batch(queries), held.keys.shape[-3:]
+def _blocks(kernel: Any, tensors: Held, queries: Array, width: int) -> Iterator[tuple[torch.Tensor, ...]]:
+    """Yield query (B, n, 1, d), keys (B, n, T, d) and values (B, n, T, 1), at most ENTRIES numbers at a time."""
+    batch, (n, tokens, d) = tensors.batch(queries), tensors.keys.shape[-3:]
     each = np.shape(queries)[-2]
-    points = torch.tensor(np.broadcast_to(np.asarray(queries) * held.key_unit, (*batch, each, d)).reshape(-1, each, d))
+    points = torch.tensor(
+        np.broadcast_to(np.asarray(queries) * tensors.key_unit, (*batch, each, d)).reshape(-1, each, d)
+    )
     points = points.to(getattr(torch, kernel.dtype)).to(kernel.device)[:, :, None, :]
-    values = held.keys[..., :1] if held.values is None else held.values  # no values: not looked at
+    values = tensors.keys[..., :1] if tensors.values is None else tensors.values  # no values: not looked at
     stacked = [
         x.expand(len(points), *x.shape) if x.dim() == 3 else x.expand(*batch, *x.shape[-3:]).reshape(-1, *x.shape[-3:])
-        for x in (held.keys, values)
+        for x in (tensors.keys, values)
     ]
     at_once = max(1, ENTRIES // (n * tokens * (d + width)))
     for start in range(0, len(points), at_once):
@@ -147,12 +151,12 @@ def _blocks(kernel: Any, held: Held, queries: Array, width: int) -> Iterator[tup
 
 
 def _unit(values: Array) -> float:
-    """The power of two that the largest of the values is a little more than one of; 1 if all are zero."""
+    """Return the largest power of two that is at most the largest absolute value; 1 if all are zero."""
     largest = float(np.max(np.abs(values), initial=0.0))
     return 2.0 ** math.floor(math.log2(largest)) if 0 < largest < math.inf else 1.0
 
 
-def _join_blocks(parts: list[torch.Tensor], held: Held, queries: Array) -> np.ndarray:
-    """Blocks put together: a float64 array of shape (*b, …)."""
+def _join_blocks(parts: list[torch.Tensor], tensors: Held, queries: Array) -> np.ndarray:
+    """Join blocks to a float64 array of shape (*b, …)."""
     array = float64_of(parts[0] if len(parts) == 1 else torch.cat(parts))
-    return np.asarray(array.reshape(*held.batch(queries), *array.shape[1:]))
+    return np.asarray(array.reshape(*tensors.batch(queries), *array.shape[1:]))

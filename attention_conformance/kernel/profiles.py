@@ -1,4 +1,4 @@
-"""How much of a kernel is looked at: what fits into a minute, everything, or what takes long, too."""
+"""Profiles of a verification: what fits into a minute, or everything including what takes long."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from generators.attention_call import REPEATS
+from attention_conformance.calls.attention_call import REPEATS
 from reference_attention.errors import InvalidInput
 
 
 @dataclass(frozen=True)
 class Profile:
-    """A selection of what can be asked of a kernel.
+    """A selection of the calls and cases that a kernel is tried on.
 
     Attributes:
-        name: as ``--profile`` has it.
-        examples: calls of each capability at least; a cover of all pairs of options from
+        name: the name for ``--profile``.
+        examples: the least number of calls of each capability; a cover of all pairs of options from
             :data:`attention_conformance.claims.trials.PAIRS` on.
-        cases: of each statement of the papers.
+        cases: the number of cases of each statement of the papers.
         left_out: statements that are not tried.
-        deep: whether small calls are made over and over, and compiled to machine code.
-        patience: seconds for a case at least.
+        deep: whether small calls are repeated many times, and compiled to machine code.
+        patience: the least number of seconds for a case.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Profile:
     patience: float = 0.0
 
     def says(self) -> str:
-        """What it leaves out, or adds, for a reader."""
+        """Return a reader's description of what the profile leaves out or adds."""
         if self.deep:
             return (
                 f"profile {self.name}: small calls {REPEATS} times, and compiled to machine code where there is a C++"
@@ -47,13 +47,16 @@ class Profile:
 
 LONG = ("lemma-1", "lemma-6", "theorem-2", "tsvm-no-stationary-point")
 PROFILES: Mapping[str, Profile] = MappingProxyType(
-    {one.name: one for one in (Profile("minute", 25, 8, LONG), Profile("deep", 50, 50, deep=True, patience=600.0))}
+    {
+        profile.name: profile
+        for profile in (Profile("minute", 25, 8, LONG), Profile("deep", 50, 50, deep=True, patience=600.0))
+    }
 )
-"""By name. A case of the statements that are left out follows a run of gradient descent."""
+"""The profiles by name. A case of the statements that are left out follows a run of gradient descent."""
 
 
 def profile_named(name: str) -> Profile:
-    """The profile of that name.
+    """Return the profile of that name.
 
     Raises:
         InvalidInput: there is none.

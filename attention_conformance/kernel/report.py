@@ -1,4 +1,4 @@
-"""What is to be said of a :class:`attention_conformance.kernel.kernel.Kernel` under test."""
+"""The report on a :class:`attention_conformance.kernel.kernel.Kernel` under test."""
 
 from __future__ import annotations
 
@@ -8,23 +8,24 @@ from typing import Any
 import numpy as np
 
 from attention_conformance.kernel.parameters import Account, of_kind
+from attention_conformance.kernel.results_table import TRIED
 from reference_attention.errors import InvalidInput
 from reference_attention.risk import softmax_weights
-from theorems.core.on_kernel import KernelDescription
+from theorems.core.under_test import KernelDescription
 
 HINT_WIDTHS = (1, 4, 16)
-"""Dimensions in which the scale of a kernel is looked at."""
+"""Dimensions in which the scale of a kernel is measured."""
 
 
 def headline(kernel: Any) -> str:
-    """What is called, how, in which numbers, and what that decides."""
+    """Return the name, interface and numbers of the kernel, and the consequences for what is checked."""
     shapes = f", shapes {kernel.layout}" if kernel.interface.name == "plain" else ""
     computes = "" if kernel.computes_in == kernel.dtype else f", computes in {kernel.computes_in}"
     device = "" if kernel.device == "cpu" else f" on {kernel.device}"
     lines = [
         f"attention kernel {kernel.name}: interface {kernel.interface.name}, {kernel.dtype}{device}{computes}{shapes}"
     ]
-    lines += contract_lines(kernel)
+    lines += [*format_lines(kernel), *contract_lines(kernel)]
     through = "through autograd" if kernel.differentiable else "without a backward pass: its gradients are not checked"
     lines.append(
         f"claims at finite points, {through}, within {kernel.computes_in}'s rounding; limits are the reference's"
@@ -34,8 +35,20 @@ def headline(kernel: Any) -> str:
     return "\n".join(lines)
 
 
+def format_lines(kernel: Any) -> Iterator[str]:
+    """Yield the lines of a report about the formats that the kernel is tried in, and PyTorch's operators in each."""
+    if kernel.coarser:
+        yield f"all is tried in {kernel.dtype}, and every pair of options in {', '.join(kernel.coarser)}"
+    called: dict[tuple[str, ...], list[str]] = {}
+    for name, operators in kernel.operators.items():
+        called.setdefault(operators, []).append(name)
+    for operators, formats in called.items():
+        if operators:
+            yield f"in {', '.join(formats)} it calls PyTorch's {', '.join(operators)}: what is tried there is PyTorch's"
+
+
 def contract_lines(kernel: Any) -> Iterator[str]:
-    """What a report says of the contract of a kernel."""
+    """Yield the lines of a report about the contract of a kernel."""
     if kernel.reading is not None:
         yield from kernel.reading.lines()
     if "causal-rectangle" in kernel.declares:
@@ -57,16 +70,17 @@ def contract_lines(kernel: Any) -> Iterator[str]:
 
 
 def not_tested(accounts: Mapping[str, str]) -> str:
-    """The parameters of which nothing is known, for a reader; empty if there are none."""
+    """Return the parameters that are not tested, for a reader; empty if there are none."""
     kinds = {"switched off": Account.NEUTRAL, "left at their defaults": Account.NOT_TESTED}
-    said = [f"{how}: {', '.join(names)}" for how, kind in kinds.items() if (names := of_kind(accounts, kind))]
-    return f"not tested, {'; '.join(said)}" if said else ""
+    parts = [f"{how}: {', '.join(names)}" for how, kind in kinds.items() if (names := of_kind(accounts, kind))]
+    return f"not tested, {'; '.join(parts)}" if parts else ""
 
 
 def scale_hint(kernel: Any) -> str:
-    """A sentence if the kernel multiplies k·p by something else than 1; it is what most often goes wrong.
+    """Return a sentence if the kernel multiplies k·p by a factor other than 1, which is the most frequent fault.
 
-    With keys e₁ and 0 and prompt a e₁ the odds of the first token are e^{ca}, c the scale; it is one if two a agree.
+    With keys e₁ and 0 and prompt a e₁ the odds of the first token are e^{ca}, where c is the factor. It is a factor if
+    two values of a give the same c.
     """
     scales = []
     for d in HINT_WIDTHS:
@@ -85,16 +99,16 @@ def scale_hint(kernel: Any) -> str:
     if np.allclose(scales, 1.0, rtol=0, atol=64 * kernel.eps):
         return ""
     like = " = 1/√d" if np.allclose(scales, 1 / np.sqrt(HINT_WIDTHS), rtol=0, atol=64 * kernel.eps) else ""
-    found = ", ".join(f"{scale:.6g}" for scale in scales)
+    factors = ", ".join(f"{scale:.6g}" for scale in scales)
     widths = ", ".join(map(str, HINT_WIDTHS))
     return (
-        f"The kernel multiplies k·p by {found} in {widths} dimensions{like}; the theorems are about softmax(q kᵀ) v."
+        f"The kernel multiplies k·p by {factors} in {widths} dimensions{like}; the theorems are about softmax(q kᵀ) v."
         " Give it the scale 1, or multiply the query by the inverse."
     )
 
 
 def precision_hint(kernel: Any) -> str:
-    """A sentence if a float64 kernel has the digits of float32: moderate logits, weights off by 1e-9 to 1e-5."""
+    """Return a sentence if a float64 kernel has the digits of float32: moderate logits, weights off by 1e-9 to 1e-5."""
     rng = np.random.default_rng(0)
     keys, p = rng.standard_normal((4, 5, 3)), rng.standard_normal((16, 3))
     try:
@@ -110,12 +124,12 @@ def precision_hint(kernel: Any) -> str:
 
 
 def hints(kernel: Any) -> list[str]:
-    """What may be wrong with a kernel that was falsified."""
+    """Return possible faults of a kernel that was falsified."""
     return [hint for hint in (scale_hint(kernel), precision_hint(kernel)) if hint]
 
 
 def kernel_json(kernel: Any) -> dict[str, object]:
-    """For ``--json``."""
+    """Return the description of the kernel for ``--json``."""
     return {
         "name": kernel.name,
         "dtype": kernel.dtype,
@@ -125,10 +139,18 @@ def kernel_json(kernel: Any) -> dict[str, object]:
         "computes_in": kernel.computes_in,
         "differentiable": kernel.differentiable,
         "device": kernel.device,
-        "parameters": {name: str(one) for name, one in kernel.accounts.items()},
+        "formats": formats_json(kernel),
+        "operators": {name: list(operators) for name, operators in kernel.operators.items()},
+        "parameters": {name: str(treatment) for name, treatment in kernel.accounts.items()},
     }
 
 
+def formats_json(kernel: Any) -> dict[str, str]:
+    """Return each format from the kernel's own on, with "tried" or why it is not."""
+    return dict.fromkeys((kernel.dtype, *kernel.coarser), TRIED) | dict(kernel.not_tried)
+
+
 def describe_kernel(kernel: Any) -> KernelDescription:
-    """All of it but the hints."""
-    return KernelDescription(kernel.name, kernel.source, kernel.dtype, headline(kernel), kernel_json(kernel))
+    """Return the whole description of the kernel except the hints."""
+    dtype = "auto" if kernel.coarser else kernel.dtype
+    return KernelDescription(kernel.name, kernel.source, dtype, headline(kernel), kernel_json(kernel))

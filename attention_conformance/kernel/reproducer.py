@@ -1,37 +1,37 @@
-"""A failing call as a test that needs torch and the kernel alone: ``theorems verify --attention … --emit-test FILE``.
+"""A failing call as a test that needs only torch and the kernel: ``theorems verify --attention … --emit-test FILE``.
 
-The kernel is called as its interface calls it: :mod:`attention_conformance.reproduction.recording` writes down what
-that does.
-A test is run where it is written, and is one only if it fails.
+The kernel is called as its interface calls it, and compared with the textbook formula. A test is run where it is
+written, and is printed only if it fails.
 """
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Collection
 
+from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.kernel.trace import Trace
-from attention_conformance.reproduction.forms import form_of
-from attention_conformance.reproduction.placement import OPTIONS, TENSORS
-from attention_conformance.reproduction.text import WIDTH, indent
-from attention_conformance.reproduction.trying import why_not
-from attention_conformance.reproduction.wording import NotWritten
-from generators.attention_call import AttentionCall
+from attention_conformance.reproduction.forms import Form
+from attention_conformance.reproduction.printed_test_run import why_not
+from attention_conformance.reproduction.tensors import OPTIONS, TENSORS
+from attention_conformance.reproduction.text import WIDTH, NotWritten, indent
 
 LARGEST = 50_000
-"""Numbers in a test at most: more are a file that nobody opens."""
+"""The largest number of numbers in a test: nobody opens a longer file."""
 LONGEST = 1_000_000
-"""Characters of one."""
+"""The largest number of characters in a test."""
 
 
-def reproducer(found: Trace, line: str) -> tuple[str, str]:
-    """The source of a test function, or why there is none.
+def reproducer(trace: Trace, line: str) -> tuple[str, str]:
+    """Return the source of a test function, or why there is none.
 
     Args:
-        line: what is said of the failure; its docstring.
+        trace: the failing call with its falsified claims.
+        line: the description of the failure; it becomes the docstring of the test.
     """
-    size = numbers_of(found.call, found.drawn)
-    source = found.kernel.source
+    size = numbers_of(trace.call, trace.drawn)
+    source = trace.kernel.source
     if not source:
         return "", "the kernel was handed over as an object, and a test has to import it by MODULE:CALLABLE"
     if source.startswith(("jax:", "numpy:")):
@@ -41,23 +41,24 @@ def reproducer(found: Trace, line: str) -> tuple[str, str]:
     why = ""
     for guards, backward in ((False, False), (False, True), (True, True)):
         try:
-            test = _function(found, line, guards, backward)
+            test = _function(trace, line, guards, backward)
         except NotWritten as error:
             return "", f"a test cannot say {error}"
-        why = why_not(found, test)
+        why = why_not(trace, test)
         if not why:
             return (test, "") if len(test) <= LONGEST else ("", f"it would be {len(test):,} characters long")
     return "", why
 
 
 def numbers_of(call: AttentionCall, drawn: Collection[str] = ()) -> int:
-    """How many numbers a test of the call has, but for those of the tensors that are drawn."""
+    """Return how many numbers a test of the call has, except those of the tensors that are drawn."""
     names = [name for name in (*TENSORS, *OPTIONS) if name not in drawn and getattr(call, name) is not None]
     return sum(getattr(call, name).size for name in names)
 
 
-def _function(found: Trace, line: str, guards: bool, backward: bool) -> str:
-    lines = textwrap.fill(line, WIDTH - 4).splitlines()
+def _function(trace: Trace, line: str, guards: bool, backward: bool) -> str:
+    lines = textwrap.fill(line, WIDTH).splitlines()
     doc = '"""' + lines[0] + ("" if len(lines) == 1 else "\n" + "\n".join(lines[1:]) + "\n") + '"""'
-    name = found.capability.replace("-", "_")
-    return f"def test_{name}():\n{indent([doc, *form_of(found, guards, backward)])}"
+    name = trace.capability.replace("-", "_")
+    body = indent([doc, *Form(trace, guards, backward).lines()])
+    return re.sub(r"\n{3,}", "\n\n", f"def test_{name}():\n{body}")

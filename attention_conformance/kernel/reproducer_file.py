@@ -13,11 +13,16 @@ HEAD = '''"""Calls on which {source} is wrong, as theorems verify --attention fo
 Needs torch and the kernel alone: pytest {file}, or python {file}.
 """
 
+from __future__ import annotations
+
+import contextlib
 import math
 import os
 import sys
+from typing import Any
 
 import torch
+from torch import Tensor
 
 sys.path.insert(0, os.getcwd())  # where the kernel was found
 {kernel}
@@ -39,19 +44,19 @@ if __name__ == "__main__":
 
 
 def reproducer_file(source: str | None, results: Sequence[Result], file: Path | None) -> str:
-    """The text of the file; empty where there is nothing to write."""
+    """Return the text of the file; empty if there is no test to write."""
     tests = [result.failure.test for result in results if result.failure is not None and result.failure.test]
     return file_of(source, tests, file.name) if source and tests and file is not None else ""
 
 
 def describe_tests(results: Sequence[Result], file: Path) -> str:
-    """What was written, and what was not."""
+    """Return which tests were written, and which were not."""
     falsified = [result for result in results if result.verdict is Verdict.FALSIFIED and result.failure is not None]
-    written = [one.id for one in falsified if one.failure is not None and one.failure.test]
+    written = [result.id for result in falsified if result.failure is not None and result.failure.test]
     without = {
-        one.id: one.failure.no_test or "a statement of the paper, of which a test would need this package"
-        for one in falsified
-        if one.failure is not None and not one.failure.test
+        result.id: result.failure.no_test or "a statement of the paper, of which a test would need this package"
+        for result in falsified
+        if result.failure is not None and not result.failure.test
     }
     said = f"{file}: fails for {', '.join(written)}; run it with pytest {file}" if written else f"{file}: not written"
     if not falsified:
@@ -60,13 +65,14 @@ def describe_tests(results: Sequence[Result], file: Path) -> str:
 
 
 def file_of(source: str, tests: Sequence[str], file: str) -> str:
-    """The text of a file with these tests.
+    """Return the text of a file with these tests.
 
     Args:
         source: MODULE:CALLABLE, or path.py:CALLABLE.
-        file: what it is called, for its docstring.
+        tests: the source of each test function.
+        file: the name of the file, for its docstring.
     """
-    from attention_conformance.reproduction.pasted import functions_of  # needs torch, which the rest does not
+    from attention_conformance.reproduction.printed_test_run import functions_of  # needs torch, which the rest does not
 
     module, _, path = source.partition(":")
     named = f"from {module} import {path} as kernel  # noqa: E402"

@@ -1,4 +1,4 @@
-"""One request to a kernel, and what is no answer to it."""
+"""Make one request to a kernel, and refuse wrong results."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from attention_conformance.interfaces.interface import Request, Returned
+from attention_conformance.kernel.global_state import restore_settings
 from attention_conformance.kernel.with_torch import torch
 from reference_attention.errors import InvalidInput
 
@@ -15,12 +16,18 @@ class KernelError(InvalidInput):
     """The kernel raised."""
 
 
+class BackwardError(KernelError):
+    """The kernel raised in a backward pass that it has."""
+
+
 def run_request(kernel: Any, request: Request) -> Returned:
-    """What the kernel itself returns: output (B, H, L, M), log-sum-exp (B, H, L), if it was asked for that, and
-    weights (B, H, L, T), if it returns them.
+    """Return the kernel's own results for a request.
+
+    They are the output (B, H, L, M), the log-sum-exp (B, H, L) if the request asks for it, and the weights (B, H, L, T)
+    if the kernel returns them.
 
     Raises:
-        InvalidInput: it raises, or returns something else.
+        InvalidInput: the kernel raises, or returns something else.
     """
     B, H, L, _ = request.query.shape
     M = request.value.shape[-1]
@@ -30,7 +37,8 @@ def run_request(kernel: Any, request: Request) -> Returned:
     shapes = ", ".join(str(tuple(x.shape)) for x in (request.query, request.key, request.value))
     try:
         call = _with_contiguous_tensors(kernel.call) if kernel.taken.contiguous else kernel.call
-        output, lse, weights = kernel.interface.call(call, request, kernel.parameters)
+        with restore_settings(kernel.changed_settings):
+            output, lse, weights = kernel.interface.call(call, request, kernel.parameters)
     except (Exception, SystemExit) as error:
         said = " ".join(str(error).split())[:200].rstrip(".")
         raise KernelError(
@@ -44,6 +52,8 @@ def run_request(kernel: Any, request: Request) -> Returned:
         raise InvalidInput(
             f"--attention: {kernel.name} returned shape {tuple(output.shape)} for {shapes}; return {wanted}."
         )
+    if torch.is_autocast_enabled(request.query.device.type) and output.is_floating_point():
+        output = output.to(request.query.dtype)  # some of its operations return float32 there
     if output.dtype != request.query.dtype:
         raise InvalidInput(
             f"--attention: {kernel.name} returned {str(output.dtype).removeprefix('torch.')} for {kernel.dtype}"
@@ -60,7 +70,7 @@ def run_request(kernel: Any, request: Request) -> Returned:
 
 
 def _with_contiguous_tensors(call: Callable[..., Any]) -> Callable[..., Any]:
-    """The callable, given contiguous tensors: it takes no others."""
+    """Return the callable, given contiguous tensors: it takes no others."""
 
     def contiguous(x: Any) -> Any:
         return x.contiguous() if isinstance(x, torch.Tensor) else x
@@ -72,9 +82,9 @@ def _with_contiguous_tensors(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_padded(length: int, rows: int) -> bool:
-    """Whether so many rows were rounded up to a multiple of a power of two from 8 to 128."""
+    """Return whether this number of rows was rounded up to a multiple of a power of two from 8 to 128."""
     return any(length == -(-rows // multiple) * multiple for multiple in (8, 16, 32, 64, 128))
 
 
-def _kind(found: object) -> str:
-    return f"a {type(found).__name__}" if found is not None else "nothing"
+def _kind(value: object) -> str:
+    return f"a {type(value).__name__}" if value is not None else "nothing"

@@ -1,4 +1,4 @@
-"""Sizes that a kernel takes where it takes some alone, and calls of such sizes in the place of others."""
+"""Sizes that a kernel takes if it does not take all, and calls of such sizes in place of others."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from generators.attention_call import AttentionCall, Memory
-from generators.call_space import Plan
-from generators.common_calls import MULTIPLES
+from attention_conformance.calls.attention_call import AttentionCall, Memory
+from attention_conformance.calls.call_space import Plan
+from attention_conformance.calls.common_calls import MULTIPLES
 
 WIDTHS = tuple(sorted((1, 2, 3, 4, 5, 6, 33, 65, *MULTIPLES)))
-"""At which a kernel that refuses some widths is tried."""
+"""Widths at which a kernel that refuses some widths is tried."""
 MOST = 512
-"""Queries, as many as keys, in the place of one query of many keys."""
+"""The largest number of queries, as many as keys, that replace one query of many keys."""
 LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128)
-"""Of which a kernel may want a multiple."""
+"""Numbers of which a kernel may require a multiple."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What a kernel takes.
+    """The sizes and tensors that a kernel takes.
 
     Attributes:
-        widths: of heads, of those in WIDTHS; empty: all.
+        widths: the widths of heads among WIDTHS; empty for all.
         queries, keys: their numbers are multiples of these.
-        equal: there are as many queries as keys.
-        single: there is one query.
-        contiguous: tensors are.
-        one_head: keys have one head for all of the queries'.
+        equal: whether there have to be as many queries as keys.
+        single: whether there has to be one query.
+        contiguous: whether tensors have to be contiguous.
+        one_head: whether keys have one head for all of the queries'.
     """
 
     widths: tuple[int, ...] = ()
@@ -43,6 +43,7 @@ class Taken:
     one_head: bool = False
 
     def __str__(self) -> str:
+        """Return the limits in words, separated by commas; empty if there are none."""
         return ", ".join(self._limits())
 
     def _limits(self) -> Iterator[str]:
@@ -62,30 +63,33 @@ class Taken:
     """Whether calls may have more keys than an index of 16 bits counts."""
 
     def plan(self, plan: Plan) -> Plan:
-        """The plan of a call, as it is."""
+        """Return the plan of a call, here unchanged."""
         return plan
 
     def value_width(self, size: int) -> int:
-        """The next width of values that it takes."""
+        """Return the next width of values that the kernel takes."""
         return self.width(size)
 
     def width(self, size: int, *, quartic: bool = False) -> int:
-        """The next width that it takes; the largest, if all are smaller.
+        """Return the next width that the kernel takes; the largest if all are smaller.
 
         Args:
-            quartic: a power of four, whose root is a power of two, if it takes one.
+            size: the width of the call.
+            quartic: whether to return a power of four, whose root is a power of two, if the kernel takes one.
         """
         if not self.widths:
             return 4 ** math.ceil(math.log(size, 4)) if quartic else size
-        among = [one for one in self.widths if is_power_of_four(one)] if quartic else []
+        among = [width for width in self.widths if is_power_of_four(width)] if quartic else []
         among = among or list(self.widths)
-        return next((one for one in among if one >= size), among[-1])
+        return next((width for width in among if width >= size), among[-1])
 
     def lengths(self, L: int, T: int, *, less: bool = False) -> tuple[int, int]:
-        """The next numbers of queries and keys.
+        """Return the next numbers of queries and keys that the kernel takes.
 
         Args:
-            less: fewer keys rather than more, where there are enough.
+            L: the number of queries of the call.
+            T: the number of keys of the call.
+            less: whether to take fewer keys rather than more, if there are enough.
         """
         down = less and self.keys <= T and not self.equal
         T = T // self.keys * self.keys if down else -(-T // self.keys) * self.keys
@@ -96,10 +100,10 @@ class Taken:
         return L, T
 
     def fit(self, call: AttentionCall, *, quartic: bool = False) -> AttentionCall:
-        """The call, in sizes that the kernel takes.
+        """Return the call in sizes that the kernel takes.
 
-        Queries and keys are repeated, or the first ones; further rows have no upstream gradient. Further columns of
-        keys and values are repeated ones; those of queries are 0, so that the logits are what they were.
+        Queries and keys are repeated, or the first ones are taken; further rows have no upstream gradient. Further
+        columns of keys and values are repeated ones; those of queries are 0, so that the logits do not change.
         """
         sizes = call.sizes
         square = sizes["L"] == sizes["T"]
@@ -126,18 +130,18 @@ class Taken:
 
 
 def is_power_of_four(size: int) -> bool:
-    """Whether its root is a power of two."""
+    """Return whether the size is a power of four, so that its root is a power of two."""
     return size & (size - 1) == 0 and size.bit_length() % 2 == 1
 
 
 def describe_widths(widths: tuple[int, ...]) -> str:
-    """As multiples, if they are, or one by one."""
+    """Describe widths as multiples, if they are, as a range, or one by one."""
     for multiple in reversed(LENGTHS):
-        if multiple > 1 and widths == tuple(one for one in WIDTHS if one % multiple == 0 and one <= widths[-1]):
+        if multiple > 1 and widths == tuple(width for width in WIDTHS if width % multiple == 0 and width <= widths[-1]):
             limit = "" if widths[-1] == WIDTHS[-1] else f" up to {widths[-1]}"
             return f"in multiples of {multiple}{limit}"
     least, most = widths[0], widths[-1]
-    if widths == tuple(one for one in WIDTHS if least <= one <= most):
+    if widths == tuple(width for width in WIDTHS if least <= width <= most):
         limits = (f"from {least}" if least > 1 else "", f"up to {most}" if most < WIDTHS[-1] else "")
         return " ".join(filter(None, limits))
     return "of " + ", ".join(map(str, widths))
@@ -151,7 +155,7 @@ def _resize(x: Any, sizes: dict[int, int]) -> Any:
 
 
 def _without(x: Any, axis: int, size: int) -> Any:
-    """Zeros from there on."""
+    """Set entries from this size on to zero."""
     if x.shape[axis] <= size:
         return x
     x = x.copy()
@@ -160,20 +164,20 @@ def _without(x: Any, axis: int, size: int) -> Any:
 
 
 def _resize_lse_upstream(x: Any, L: int) -> Any:
-    """That of further rows is zero."""
+    """Resize the upstream gradient of the log-sum-exp; that of further rows is zero."""
     return None if x is None else _without(_resize(x, {2: L}), 2, x.shape[2])
 
 
 def _resize_mask(mask: Any, L: int, T: int, seen: Any) -> Any:
-    """The mask of other lengths; a row that saw a key sees one."""
+    """Return the mask in other lengths; a row that saw a key sees one."""
     if mask is None:
         return None
     last = mask.ndim - 1
     axes: dict[int, int] = {k: n for k, n in ((last - 1, L), (last, T)) if k >= 0 and mask.shape[k] > 1}
-    found = _resize(mask, axes)
-    if found.shape[-1] < mask.shape[-1]:
+    resized = _resize(mask, axes)
+    if resized.shape[-1] < mask.shape[-1]:
         rows = _resize(mask, {k: n for k, n in axes.items() if k != last})
-        sees = [np.any(one if one.dtype == bool else ~np.isneginf(one), axis=-1) for one in (rows, found)]
-        found = found.copy()
-        found[sees[0] & ~sees[1], 0] = seen
-    return found
+        sees = [np.any(part if part.dtype == bool else ~np.isneginf(part), axis=-1) for part in (rows, resized)]
+        resized = resized.copy()
+        resized[sees[0] & ~sees[1], 0] = seen
+    return resized

@@ -1,4 +1,4 @@
-"""Small calls of a callable, whose values tell how it is to be called."""
+"""Small calls of a callable, whose results show how it is to be called."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 
+from attention_conformance.calls.attention_call import Alignment, AttentionCall
+from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
+from attention_conformance.calls.attention_rows import AttentionRows
 from attention_conformance.interfaces.by_name import interface_of
 from attention_conformance.interfaces.interface import Parameters, Request
 from attention_conformance.interfaces.reading import Reading
+from attention_conformance.kernel.global_state import restore_settings
 from attention_conformance.kernel.with_torch import torch
-from generators.attention_call import Alignment, AttentionCall
-from generators.attention_calls import Numbers, Sizes, tensors
 from reference_attention.errors import InvalidInput
 from theorems.bounded.formats import FORMATS
-from theorems.core.on_kernel import Refused
-from theorems.rounding.attention_rows import AttentionRows
+from theorems.core.under_test import Refused
 
 SIZES = (
     Sizes(B=2, H=4, G=4, L=3, T=5, E=8, M=8),
@@ -27,10 +28,12 @@ SIZES = (
     Sizes(B=2, H=4, G=4, L=16, T=16, E=64, M=64),
     Sizes(B=2, H=4, G=4, L=128, T=128, E=64, M=64),
 )
-"""At which a callable is tried, until it returns something."""
+"""Sizes at which a callable is tried, until it returns an output."""
 NEAR = 0.05
-"""Of the largest output, by which half precision may be off; another reading of random numbers is off by as much as
-there is."""
+"""The error that is allowed to half precision, as a share of the largest output.
+
+With random numbers, the output under another reading is off by about the largest output itself.
+"""
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,8 @@ class Try:
     Attributes:
         call: the callable.
         has: its parameters.
-        dtype: of the tensors.
-        device: where they are.
+        dtype: the dtype of the tensors.
+        device: the device of the tensors.
     """
 
     call: Callable[..., Any]
@@ -50,7 +53,7 @@ class Try:
     device: str
 
     def of(self, reading: Reading, made: AttentionCall, **options: Any) -> tuple[Any, Any]:
-        """Its output (B, H, L, M) in float64 and all that it returned; None where it raises, or returns none."""
+        """Return its output (B, H, L, M) in float64 and all that it returned; None if it raises, or for no output."""
         given: dict[str, Any] = {name: self.tensor(getattr(made, name)) for name in ("query", "key", "value")}
         seen: list[Any] = []
 
@@ -59,7 +62,7 @@ class Try:
             return seen[-1]
 
         try:
-            with torch.no_grad():
+            with torch.no_grad(), restore_settings([]):
                 interface = interface_of(reading)
                 request = Request(**given, **{"scale": None, "causal": made.causal, **options})
                 output = interface.call(recorder, request, self.has).output
@@ -71,34 +74,34 @@ class Try:
         return output.to("cpu", torch.float64).numpy(), seen[0]
 
     def tensor(self, x: Any) -> torch.Tensor:
-        """A tensor as the callable wants it."""
+        """Return a tensor in the dtype and on the device of the callable; booleans remain booleans."""
         return torch.tensor(np.asarray(x)).to(self.device, torch.bool if np.asarray(x).dtype == bool else self.dtype)
 
 
-def distance(found: Any, made: AttentionCall, scale: float | None, alignment: Alignment) -> float:
-    """How far an output is from the formula's, over the largest of these; infinite for none."""
-    if found is None:
+def distance(output: Any, made: AttentionCall, scale: float | None, alignment: Alignment) -> float:
+    """Return the distance of an output from the formula's, over the largest of the latter; infinite if it is None."""
+    if output is None:
         return math.inf
     due = due_rows(made, scale, alignment).output.value
-    off = np.max(np.abs(found - due)) / np.max(np.abs(due))
+    off = np.max(np.abs(output - due)) / np.max(np.abs(due))
     return float(np.nan_to_num(off, nan=math.inf))
 
 
 def due_rows(made: AttentionCall, scale: float | None, alignment: Alignment) -> Any:
-    """The formula's numbers."""
+    """Return the correct results of a call."""
     return AttentionRows(made.replace(scale=scale), FORMATS["float64"], alignment)
 
 
 @dataclass(frozen=True)
 class Found:
-    """A reading and how good it is.
+    """A reading and its distance from attention.
 
     Attributes:
         off: distance of its output from the formula's.
-        reading: it.
-        scale: its own, None for 1/√E.
-        alignment: of every call, if all are causal.
-        made: the call that it was found by.
+        reading: the reading.
+        scale: the scale of the callable, None for 1/√E.
+        alignment: the alignment of every call, if all are causal.
+        made: the call by which the reading was found.
     """
 
     off: float
@@ -109,25 +112,30 @@ class Found:
 
 
 def random_mask(made: AttentionCall) -> Any:
-    """Booleans (B, H, L, T) that show the first key: whatever else is hidden, a causal row sees a key."""
+    """Draw booleans (B, H, L, T) that show the first key, so that a row sees a key even under a causal mask."""
     visible = np.random.default_rng(0).random(tuple(made.sizes[axis] for axis in "BHLT")) < 0.6
     visible[..., 0] = True
     return visible
 
 
 def random_bias(made: AttentionCall) -> Any:
-    """Standard normal numbers (B, H, L, T)."""
+    """Draw standard normal numbers (B, H, L, T)."""
     return np.random.default_rng(1).standard_normal(tuple(made.sizes[axis] for axis in "BHLT"))
 
 
 def square_call(*, causal: bool) -> AttentionCall:
-    """Of as many queries as keys."""
+    """Return a call with as many queries as keys."""
     return tensors(SIZES[1], Numbers.NORMAL, seed=0).replace(causal=causal)
 
 
 def rightness(kernel: Any) -> float:
-    """The share of small calls, one for each of its masks and a causal one, in which a
-    :class:`attention_conformance.kernel.kernel.Kernel` is near to attention."""
+    """Return the share of small calls in which a kernel is near to attention.
+
+    There is a plain call, one with each of the kernel's masks, and a causal one.
+
+    Args:
+        kernel: a :class:`attention_conformance.kernel.kernel.Kernel`.
+    """
     made = tensors(SIZES[0], Numbers.NORMAL, seed=0)
     asked = {
         "output": made,
@@ -140,7 +148,7 @@ def rightness(kernel: Any) -> float:
 
 
 def returns_more(kernel: Any) -> bool:
-    """Whether it returns more than a tensor, without being asked for it."""
+    """Return whether the kernel returns more than a tensor, without being asked for more."""
     seen: list[Any] = []
 
     def recorder(*args: Any, **options: Any) -> Any:
@@ -150,13 +158,13 @@ def returns_more(kernel: Any) -> bool:
     call = kernel.in_own_numbers(tensors(SIZES[0], Numbers.NORMAL, seed=0))
     with suppress(Refused, InvalidInput):
         kernel.replace(call=recorder, differentiable=False).answer(call)
-    return any(not isinstance(found, torch.Tensor) for found in seen)
+    return any(not isinstance(value, torch.Tensor) for value in seen)
 
 
 def _is_near(kernel: Any, call: AttentionCall) -> bool:
     call = kernel.in_own_numbers(call.replace(scale=None) if kernel.fixed_scale else call)
     try:
-        found = kernel.replace(differentiable=False).answer(call).output
+        output = kernel.replace(differentiable=False).answer(call).output
     except (Refused, InvalidInput):
         return False
-    return distance(found, call, call.scale, kernel.alignment) < NEAR
+    return distance(output, call, call.scale, kernel.alignment) < NEAR

@@ -1,4 +1,4 @@
-"""A kernel by its name, ``MODULE:CALLABLE``: plain data, until it is loaded in the process that calls it."""
+"""A kernel by its name, ``MODULE:CALLABLE``: plain data until it is loaded in the process that calls it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 from attention_conformance.kernel.importing import import_callable
 from reference_attention.errors import InvalidInput
-from theorems.core.on_kernel import OnKernel
+from theorems.core.implementation import Implementation
+from theorems.core.under_test import UnderTest
 
 
 @dataclass(frozen=True)
-class KernelSource:
+class KernelSource(UnderTest):
     """The arguments of :func:`attention_conformance.kernel.loading.kernel_named`."""
+
+    by_name: ClassVar[bool] = True
 
     source: str
     dtype: str | None = None
@@ -24,7 +27,7 @@ class KernelSource:
     deep: bool = False
 
     def prepare(self) -> None:
-        """Import what is ours, and torch."""
+        """Import the modules of this package that are needed, and torch."""
         with suppress(InvalidInput):  # it is missing: said when the kernel is loaded
             import_module("attention_conformance.kernel.loading")
 
@@ -32,12 +35,12 @@ class KernelSource:
         """Import the kernel.
 
         Raises:
-            InvalidInput: it cannot be imported, or there is no torch for it to compute with.
+            InvalidInput: it cannot be imported, or torch, with which it computes, is missing.
         """
         import_module("attention_conformance.kernel.loading")
         import_callable(self.source)
 
-    def load(self) -> OnKernel:
+    def load(self) -> Implementation:
         """Import and try the kernel, once in a process.
 
         Raises:
@@ -47,7 +50,7 @@ class KernelSource:
 
 
 @lru_cache(maxsize=4)
-def _load(source: KernelSource) -> OnKernel:
+def _load(source: KernelSource) -> Implementation:
     from attention_conformance.kernel.loading import kernel_named  # imports torch
 
     return kernel_named(
@@ -56,15 +59,22 @@ def _load(source: KernelSource) -> OnKernel:
 
 
 def under_test_of(
-    kernel: Any, dtype: str | None = None, interface: str | None = None, device: str | None = None
-) -> KernelSource | OnKernel:
-    """What is verified of a kernel: one given by its name is loaded where it runs, an object is tried here.
+    kernel: Any,
+    dtype: str | None = None,
+    interface: str | None = None,
+    device: str | None = None,
+    *,
+    deep: bool = False,
+) -> UnderTest:
+    """Return the object under test for a kernel.
+
+    A kernel that is given by its name is loaded where it runs; an object is tried here.
 
     Raises:
         InvalidInput: the object is no kernel.
     """
     if isinstance(kernel, str):
-        return KernelSource(kernel, dtype, interface, device)
+        return KernelSource(kernel, dtype, interface, device, deep)
     from attention_conformance.kernel.loading import kernel_of  # imports torch
 
     return kernel_of(kernel, dtype, interface=interface, device=device).as_implementation()

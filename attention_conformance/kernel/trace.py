@@ -1,29 +1,35 @@
-"""A failing call of a kernel as it happened: which claims are falsified, by which calls, in which entries."""
+"""The course of a failing call of a kernel: the claims that are falsified, by which calls, in which entries."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Bool, Float64
 
+from attention_conformance.calls.answer import Answer
+from attention_conformance.calls.attention_call import AttentionCall
+from attention_conformance.calls.further_rows import FurtherRows
 from attention_conformance.claims.agreement import GRADIENTS, OUTPUT
+from attention_conformance.claims.empty_rows import claimed_gradients, groups_of_nan
 from attention_conformance.claims.examination import BIAS_GRADIENT, DROPPED, SINK_GRADIENT, WEIGHTS
-from generators.attention_call import AttentionCall
-from theorems.core.on_kernel import Answer
+
+BEYOND = 1e300
+"""The allowed error where rounding may lose all digits: any number is accepted, but not NaN."""
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """Numbers that a kernel returns.
+    """A quantity that a kernel returns.
 
     Attributes:
-        name: in :class:`theorems.rounding.further_rows.FurtherRows`.
-        symbol: for a reader.
-        axes: of its entries.
+        name: its name in :class:`attention_conformance.calls.further_rows.FurtherRows`.
+        symbol: its symbol, for a reader.
+        axes: the axes of its entries.
     """
 
     name: str
@@ -31,7 +37,7 @@ class Quantity:
     axes: str
 
     def of_answer(self, answer: Answer) -> Any:
-        """What the kernel returned of it."""
+        """Return the kernel's numbers for this quantity."""
         return getattr(answer, "weights" if self.name == "returned_weights" else self.name)
 
 
@@ -48,18 +54,18 @@ QUANTITIES: Mapping[str, Quantity] = MappingProxyType(
         DROPPED: Quantity("output", "output", "bhlm"),
     }
 )
-"""By the claim that is about them."""
+"""Quantities by the claim that is about them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """Numbers of which one at least is wrong.
+    """Numbers of which at least one is wrong.
 
     Attributes:
-        claim: that says so.
-        call: what the numbers that are due belong to.
-        what: which numbers they are.
-        theirs, due, allowed: the kernel's, the formula's, and how far they may be apart.
+        claim: the claim that is falsified.
+        call: the call that the correct numbers belong to.
+        what: the quantity.
+        theirs, due, allowed: the kernel's numbers, the formula's, and how far they may be apart.
     """
 
     claim: str
@@ -70,18 +76,63 @@ class Entry:
     allowed: Float64[np.ndarray, "..."]
 
     @property
-    def is_off(self) -> bool:
-        """Whether one is wrong, or no number."""
+    def off(self) -> Bool[np.ndarray, "..."]:
+        """A mask of the numbers that are wrong, or not numbers."""
         with np.errstate(invalid="ignore"):
-            return not bool((np.abs(self.theirs - self.due) <= self.allowed).all())
+            return np.asarray(~(np.abs(self.theirs - self.due) <= self.allowed))
+
+    @property
+    def is_off(self) -> bool:
+        """Return whether a number is wrong, or not a number."""
+        return bool(self.off.any())
 
     @property
     def worst(self) -> tuple[int, ...]:
-        """Of the wrong entries the one that is furthest off; the first that is no number."""
+        """The index of the first entry that is not finite, else of the wrong entry that is furthest off."""
         with np.errstate(invalid="ignore"):
             off = np.abs(self.theirs - self.due)
             off = np.where(np.isfinite(self.theirs), np.where(off > self.allowed, off, -1.0), np.inf)
         return tuple(int(k) for k in np.unravel_index(int(np.argmax(off)), off.shape))
+
+    def describe(self, cause: str = "rounding") -> str:
+        """Return the worst entry, its number, the correct one, and how many times what the cause allows it is off."""
+        at = self.worst
+        axes = ", ".join(self.what.axes[-len(at) :])
+        place = ", ".join(map(str, at))
+        theirs, due, allowed = self.theirs[at], self.due[at], self.allowed[at]
+        times = abs(theirs - due) / allowed if allowed > 0 else math.inf
+        off = f"{times:.2g} times what {cause} allows" if math.isfinite(times) else "where nothing is rounded"
+        if not math.isfinite(theirs):
+            off = "a number is due"
+        return f"{self.what.symbol} at ({axes}) = ({place}) is {theirs:.6g} where {due:.6g} is due, {off}"
+
+
+def entry_of(claim: str, rows: FurtherRows, answer: Answer) -> Entry:
+    """Return the numbers of an answer that a claim is about, beside the correct ones."""
+    what = QUANTITIES[claim]
+    of_rows = "returned_weights_after_dropout" if claim == WEIGHTS and rows.call.dropout else what.name
+    due, theirs = getattr(rows, of_rows), np.asarray(what.of_answer(answer))
+    allowed = 2 * np.where(np.isfinite(due.error), due.error, BEYOND)
+    known = claimed_gradients(rows, answer, groups_of_nan(rows, answer.output)).get(what.name)
+    claimed = _where_claimed(what, rows, due)
+    if known is not None:
+        claimed = claimed & known
+    theirs, allowed = np.where(claimed, theirs, due.value), np.where(claimed, allowed, np.inf)
+    return Entry(claim, rows.call, what, theirs, due.value, allowed)
+
+
+def _where_claimed(what: Quantity, rows: FurtherRows, due: Any) -> Bool[np.ndarray, "..."]:
+    """Return where entries are claimed.
+
+    Nothing is claimed of rows that see nothing, of hidden entries of a bias, and of numbers too large for the format.
+    """
+    if what.name in ("output", "log_sum_exp", "returned_weights"):
+        return np.asarray(~rows.empty.reshape(rows.empty.shape + (1,) * (due.ndim - 3)))
+    if what.name == "bias_gradient":
+        bias: Any = rows.call.bias
+        return np.asarray(~np.isneginf(bias))
+    fits = np.abs(due.value) < (rows.stored or rows.numbers).largest / 2
+    return np.asarray(fits | (what.name == "sink_gradient"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,14 +140,14 @@ class Trace:
     """Calls of a kernel by which a capability is falsified.
 
     Attributes:
-        capability: without ``kernel-``.
+        capability: its name without ``kernel-``.
         kernel: a :class:`attention_conformance.kernel.kernel.Kernel`.
-        calls, answers: up to the one that falsifies; no answer to one that was refused.
+        calls, answers: the calls up to the one that falsifies, and their answers; None for a call that was refused.
         falsified: names of claims.
-        entries: of each that is about numbers that are due.
-        rows: the formula on that call, a :class:`theorems.rounding.further_rows.FurtherRows`, under the conventions
-            that the kernel follows.
-        drawn: lines of a test that make tensors, by name; of others their numbers are written down.
+        entries: the numbers of each falsified claim that compares numbers with the correct ones.
+        rows: the correct results of that call under the conventions that the kernel follows, a
+            :class:`attention_conformance.calls.further_rows.FurtherRows`.
+        drawn: by name, lines of a test that draw tensors; the numbers of other tensors are written down.
     """
 
     capability: str
@@ -110,16 +161,16 @@ class Trace:
 
     @property
     def call(self) -> AttentionCall:
-        """The one that falsifies."""
+        """The call that falsifies."""
         return self.calls[-1]
 
     @property
     def answer(self) -> Answer:
-        """To it."""
+        """The answer to the call that falsifies."""
         answer = self.answers[-1]
         assert answer is not None
         return answer
 
     def replace(self, **changed: Any) -> Trace:
-        """The same with something replaced."""
+        """Return the trace with some attributes replaced."""
         return replace(self, **changed)

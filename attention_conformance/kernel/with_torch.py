@@ -1,4 +1,4 @@
-"""torch for the modules that call kernels, or one sentence: it is the extra ``kernels``, nothing else needs it."""
+"""Import torch for the modules that call kernels, or raise one sentence: only the extra ``kernels`` needs it."""
 
 from __future__ import annotations
 

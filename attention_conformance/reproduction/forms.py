@@ -1,219 +1,297 @@
-"""The forms of a test: a call against the formula, and laws of two calls."""
+"""The lines of a test: a call against the textbook formula, and two calls against each other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from attention_conformance.calls.attention_call import BEFORE, COMPILED, CONTEXTS, REPEATS, AttentionCall, State
 from attention_conformance.claims.empty_rows import EMPTY
-from attention_conformance.claims.examination import IGNORED, NEUTRAL, WEIGHTS
+from attention_conformance.claims.examination import IGNORED, NEUTRAL, SHARE, WEIGHTS
 from attention_conformance.claims.long_states import EACH_TIME, UNCHANGED
-from attention_conformance.claims.same_again import ALONE, REDRAWN, RESCALED
+from attention_conformance.claims.same_again import ALONE, CHANCE, LEAST_WEIGHT, REDRAWN, RESCALED, UNLIKE
+from attention_conformance.kernel.compiling import BACKENDS, calls_of_other_sizes
+from attention_conformance.kernel.memory_layout import with_a_mask, with_other_options
 from attention_conformance.kernel.parameters import Account, call_to_exercise, of_kind, values_of
 from attention_conformance.kernel.trace import Trace
-from attention_conformance.reproduction.calling import OWN, Calling, calling_of
-from attention_conformance.reproduction.checks import check_lines
-from attention_conformance.reproduction.dropout_forms import dropout, redrawn
-from attention_conformance.reproduction.long_forms import each_time, through_compiler
-from attention_conformance.reproduction.placement import MASKS, placed_lines, tensor_lines
-from attention_conformance.reproduction.steps import constant
-from attention_conformance.reproduction.text import names, quote_all, tensor, wrap
-from attention_conformance.reproduction.textbook import due_lines
-from generators.attention_call import COMPILED, REPEATS, Memory, State
+from attention_conformance.reproduction.call_source import Calling
+from attention_conformance.reproduction.checks import check_lines, due_line
+from attention_conformance.reproduction.tensors import OPTIONS, TENSORS, tensor_lines
+from attention_conformance.reproduction.text import NotWritten, array_text, constant, indent, wrap
+
+FLIPPED = "*(-x.flip(2) for x in (query, key, value))"
+"""Other numbers of the same shapes."""
 
 
-def form_of(found: Trace, guards: bool = False, backward: bool = True) -> Iterator[str]:
-    """The lines of a test.
+@dataclass(frozen=True)
+class Form:
+    """Lines of a test of a failing call.
 
-    Args:
-        guards: whether NaN lie around each tensor in memory.
+    Attributes:
+        trace: the failing call.
+        guards: whether NaN are around each tensor in memory.
         backward: whether there is a backward pass that no check looks at.
-
-    Raises:
-        NotWritten: no test can say it.
     """
-    claims = found.falsified
-    if IGNORED in claims:
-        return _parameters(found, guards)
-    if found.call.state in COMPILED:
-        return through_compiler(found, guards)
-    if EACH_TIME in claims:
-        return each_time(found, guards)
-    if "same-bits" in claims:
-        return _same_bits(found, guards)
-    if ALONE in claims:
-        return _alone(found, guards)
-    if RESCALED in claims:
-        return _of_rescaled_data(found, guards)
-    if REDRAWN in claims:
-        return redrawn(found, guards)
-    if found.capability == "hidden-keys":
-        return _hidden_keys(found, guards)
-    return dropout(found, guards) if found.call.dropout else _comparison(found, guards, backward)
 
+    trace: Trace
+    guards: bool = False
+    backward: bool = True
 
-def _comparison(found: Trace, guards: bool, backward: bool) -> Iterator[str]:
-    """One call, with what happens around it, compared with the formula."""
-    kernel, call, claims = found.kernel, found.call, found.falsified
-    looks_back = backward or any(entry.what.name.endswith("gradient") for entry in found.entries) or EMPTY in claims
-    calling = calling_of(found, weights=WEIGHTS in claims, is_forward=not looks_back)
-    yield from tensor_lines(call, found.drawn)
-    empty = ~call.visibility(kernel.alignment).any(axis=-1) & ~call.absent
-    # Gradients of rows that see nothing are those of the convention that the kernel follows.
-    follows = empty.any() and any(entry.what.name in ("key_gradient", "value_gradient") for entry in found.entries)
-    if found.entries and not follows:
-        yield from due_lines(call, kernel.alignment)
-    yield from placed_lines(call, kernel, guards)
-    changed = found.answer.changed if UNCHANGED in claims else ()
-    if changed:
-        yield f"before = [memory_of(x) for x in ({names(changed)})]"
-    yield from calling.in_its_state()
-    if changed:
-        yield f"for name, x, was in zip({quote_all(changed)}, ({names(changed)}), before):"
-        yield "    check_same(name, memory_of(x), was)"
-    if follows or {EMPTY, NEUTRAL} & {*claims}:
-        yield tensor("empty", empty) + "  # rows that see no key"
-    yield from _rows_that_see_nothing(found, calling)
-    if follows:
-        if not np.isnan(found.answer.output).any():
-            yield "if output[empty].isnan().all():"
-            yield "    return  # then gradients are, too"
-        yield "is_mean = bool(output[empty].any())  # the mean of all values, or zeros"
-        through = "dq" in calling.leaves
-        if through:
-            yield "is_through = is_mean and bool(dq[empty].any())  # with its gradient"
-        yield from due_lines(call, kernel.alignment, mean="is_mean", through="is_through" if through else "")
-    for entry in found.entries:
-        yield from check_lines(found, entry)
+    def lines(self) -> Iterator[str]:
+        """Return the lines of the test.
 
+        Raises:
+            NotWritten: no test can say it.
+        """
+        claims, calls = {*self.trace.falsified}, self.trace.calls
+        if IGNORED in claims:
+            return self.parameters()
+        if self.trace.call.state in COMPILED:
+            return self.compiled()
+        if "same-bits" in claims:
+            return self.same_bits()
+        if claims & {ALONE, RESCALED, REDRAWN}:
+            return self.two_calls(*calls[-2:])
+        if self.trace.capability == "hidden-keys":
+            with_nan = next(k for k, call in enumerate(calls) if np.isnan(call.key).any())
+            return self.two_calls(*calls[with_nan - 2 : with_nan])  # the clean and the poisoned call come before
+        return self.comparison()
 
-def _rows_that_see_nothing(found: Trace, calling: Calling) -> Iterator[str]:
-    """Zeros, or NaN, forward and backward alike; merged ones are neutral."""
-    if EMPTY in found.falsified:
-        yield "zeros, nans = (output[empty] == 0).all(), output[empty].isnan().all()"
-        if "dq" in calling.leaves:
-            yield "none = (dq[empty] == 0).all()"
-            yield "zeros, nans = zeros & none, nans & (none | dq[empty].isnan().all())"
-        yield 'assert zeros or nans, "rows that see no key: neither all 0 nor all NaN"'
-    if NEUTRAL in found.falsified:
-        yield 'assert (output[empty] == 0).all() and (lse[empty] == -inf).all(), "no key seen: not (0, -inf)"'
+    def calling(self, call: AttentionCall | None = None, **further: Any) -> Calling:
+        """Return the function that makes the call that falsifies, or another one."""
+        looked_at = tuple(entry.claim for entry in self.trace.entries)
+        return Calling(self.trace.kernel, call or self.trace.call, looked_at=looked_at, **further)
 
+    def tensors(self, call: AttentionCall, **renamed: str) -> Iterator[str]:
+        """Return the lines that make the tensors of a call."""
+        return tensor_lines(self.trace, call, self.guards, renamed)
 
-def _same_bits(found: Trace, guards: bool) -> Iterator[str]:
-    """The same call twice."""
-    calling = calling_of(found)
-    yield from tensor_lines(found.call, found.drawn)
-    yield from placed_lines(found.call, found.kernel, guards)
-    yield from calling.run()
-    yield "once = run(query, key, value)"
-    yield f"for number in range({REPEATS if found.call.state is State.MANY else 1}):"
-    yield "    again = run(query, key, value)"
-    yield f"    for name, x, was in zip({quote_all(calling.results)}, again, once):"
-    yield "        check_same(name, x, was)"
+    def due(self, **further: str) -> str:
+        """Return the line that makes what is due."""
+        return due_line(self.trace.call, self.trace.kernel.alignment, **further)
 
+    def checks(self) -> list[str]:
+        """Return the lines that check numbers."""
+        return [line for entry in self.trace.entries for line in check_lines(self.trace, entry)]
 
-def _alone(found: Trace, guards: bool) -> Iterator[str]:
-    """An entry of the batch in it, and alone."""
-    whole, alone = found.calls[-2:]
-    at = int(whole.rng().integers(whole.sizes["B"]))
-    cut = f"[{at}:{at + 1}]"
-    renamed = tuple(
-        (name, f"{name}[:, {at}:{at + 1}]" if name == "descales" else f"{name}{cut}")
-        for name in (*MASKS, "descales")
-        if np.shape(getattr(whole, name)) != np.shape(getattr(alone, name))
-    )
-    in_batch, by_itself = calling_of(found, whole), calling_of(found, alone, renamed=renamed)
-    yield from tensor_lines(whole, found.drawn)
-    yield from placed_lines(whole, found.kernel, guards)
-    arguments = "query, key, value, upstream" + (", lse_upstream" if whole.lse_upstream is not None else "")
-    by_itself_as = "run" if in_batch.forward == by_itself.forward else "run_alone"
-    yield from in_batch.run("run", arguments)
-    if by_itself_as != "run":
-        yield from by_itself.run(by_itself_as, arguments)
-    names_of = quote_all(in_batch.results)
-    yield f"whole = dict(zip({names_of}, run({arguments})))"
-    given = ", ".join(f"{name}{cut}" for name in arguments.split(", "))
-    yield wrap(f"alone = dict(zip({names_of}, {by_itself_as}({given})))")
-    yield f"for name in {names_of}:"
-    yield f"    check_same(name, alone[name], whole[name]{cut})"
-
-
-def _of_rescaled_data(found: Trace, guards: bool) -> Iterator[str]:
-    """Half the data and double the factor, of some groups."""
-    own, other = (call.replace(memory=Memory.CONTIGUOUS) for call in found.calls[-2:])
-    calling = calling_of(found, own)
-    yield from tensor_lines(own, found.drawn)
-    for name in (*OWN, "descales"):
-        yield tensor(f"other_{name}", getattr(other, name))
-    yield from placed_lines(own, found.kernel, guards)
-    if found.kernel.dtype != "float64":
-        for name in OWN:
-            yield f"other_{name} = other_{name}.to({name})"
-    yield "other_descales = other_descales.float()"
-    yield from calling.function("forward", "query, key, value, descales")
-    yield "once = forward(query, key, value, descales)"
-    yield "again = forward(other_query, other_key, other_value, other_descales)"
-    if len(calling.returns) == 1:
-        yield "once, again = (once,), (again,)"
-    yield f"for name, x, was in zip({quote_all(calling.returns)}, again, once):"
-    yield "    check_same(name, x, was)"
-
-
-def _hidden_keys(found: Trace, guards: bool) -> Iterator[str]:
-    """The same call with other numbers in keys that are hidden: the rows that do not see them are what they were."""
-    clean, poisoned = (call.replace(memory=Memory.CONTIGUOUS) for call in found.calls[-3:-1])
-    calling = calling_of(found, clean)
-    seen = clean.visibility(found.kernel.alignment)
-    changed = (poisoned.key != clean.key).any(axis=(0, 1, 3)) | (poisoned.value != clean.value).any(axis=(0, 1, 3))
-    at = np.flatnonzero(changed)
-    clear = ~seen[..., at].any(axis=-1) & seen.any(axis=-1)
-    yield from tensor_lines(clean, found.drawn)
-    yield f"hidden = {at.tolist()}  # keys that hold other numbers in the second call"
-    yield "other_key, other_value = key.clone(), value.clone()"
-    yield tensor("other_key[:, :, hidden]", poisoned.key[:, :, at])
-    yield tensor("other_value[:, :, hidden]", poisoned.value[:, :, at])
-    yield tensor("clear", clear) + "  # rows that see none of them"
-    yield from placed_lines(clean, found.kernel, guards)
-    if (found.kernel.dtype, found.kernel.device) != ("float64", "cpu"):
-        yield "other_key, other_value = other_key.to(key), other_value.to(value)"
-    yield from calling.run(arguments="key, value, query=query")
-    yield f"once = dict(zip({quote_all(calling.results)}, run(key, value)))"
-    yield f"again = dict(zip({quote_all(calling.results)}, run(other_key, other_value)))"
-    rows = {"hidden-keys-change-no-output": "output", "query-gradient": "dq"}
-    keys = {"key-gradient": "dk", "value-gradient": "dv"}
-    if {*keys} & {*found.falsified}:
-        yield f"others = [t for t in range({clean.sizes['T']}) if t not in hidden]"
-    for claim in found.falsified:
-        if claim in rows:
-            name = rows[claim]
-            yield f'check_same("{name}", again["{name}"][clear], once["{name}"][clear])'
-        elif claim in keys:
-            name = keys[claim]
-            yield f'check_same("{name}", again["{name}"][:, :, others], once["{name}"][:, :, others])'
+    def comparison(self) -> Iterator[str]:
+        """Yield the lines of a call, with what happens around it, compared with the formula."""
+        trace, kernel, call, claims = self.trace, self.trace.kernel, self.trace.call, {*self.trace.falsified}
+        gradients = [entry.what.name for entry in trace.entries if entry.what.name.endswith("gradient")]
+        is_forward = not (self.backward or gradients or EMPTY in claims)
+        calling = self.calling(weights=WEIGHTS in claims, is_forward=is_forward)
+        empty = ~call.visibility(kernel.alignment).any(axis=-1) & ~call.absent
+        # Gradients of rows that see nothing are those of the convention that the kernel follows.
+        follows = empty.any() and {"key_gradient", "value_gradient"} & {*gradients}
+        yield from self.tensors(call)
+        if trace.entries and not follows and not call.dropout:
+            yield self.due()
+        changed = trace.answer.changed if UNCHANGED in claims else ()
+        if changed:
+            yield f"before = {{name: memory_of(x) for name, x in {_by_name(changed)}.items()}}"
+        if call.dropout:
+            yield f"torch.manual_seed({call.seed})"
+        yield from self.in_its_state(calling)
+        if changed:
+            yield f"for name, x in {_by_name(changed)}.items():\n    check_same(name, memory_of(x), before[name])"
+        if follows or claims & {EMPTY, NEUTRAL}:
+            yield f"empty = {array_text(empty)}  # rows that see no key"
+            yield 'output = found["output"][empty]'
+        back = "d" in "".join(gradients) and calling.wants.startswith("q") and not is_forward
+        if EMPTY in claims:
+            yield "zeros, nans = (output == 0).all(), output.isnan().all()"
+            if calling.wants.startswith("q"):
+                yield 'dq = found["dq"][empty]'
+                yield "zeros, nans = zeros & (dq == 0).all(), nans & ((dq == 0).all() | dq.isnan().all())"
+            yield 'assert zeros or nans, "rows that see no key: neither all 0 nor all NaN"'
+        if NEUTRAL in claims:
+            yield 'assert (output == 0).all() and (found["lse"][empty] == -inf).all(), "no key seen: not (0, -inf)"'
+        if follows:
+            if not np.isnan(trace.answer.output).any():
+                yield "if output.isnan().all():\n    return  # then gradients are, too"
+            through = ' + bool(found["dq"][empty].any())' if back else ""
+            yield f"convention = bool(output.any()) and 1{through}  # 0, the mean of all values, that with its gradient"
+            yield self.due(empty_rows="convention")
+        if EACH_TIME in claims:
+            yield f"for number in range({REPEATS}):"
+            yield "    between = torch.full((query.numel() + number % 64,), nan)  # so that memory holds something else"
+            yield indent([f"found = {calling.made()}", *self.checks()])
         else:
-            yield f"for name in {quote_all(one for one in ('dk', 'dv') if one in calling.leaves)}:"
-            yield '    assert (again[name][:, :, hidden] == 0).all(), f"{name} of hidden keys is not 0"'
+            yield from self.dropout() if call.dropout else self.checks()
+
+    def in_its_state(self, calling: Calling) -> Iterator[str]:
+        """Yield the lines that make ``found`` by a call, with what else happens around it."""
+        call, kernel = calling.call, calling.kernel
+        state, options = call.state, {}
+        if state in CONTEXTS and state is not State.REPLAYED:
+            raise NotWritten(f"the call is made in the state {str(state)!r}")
+        yield calling.function()
+        if state is State.INTERLEAVED:
+            other = self.calling(kernel.interface.expressible(with_other_options(call)), is_forward=True)
+            yield f"{other.function('other')}\ndef between(found, leaves):"
+            yield f"    {other.made('other').replace('query, key, value', FLIPPED)}"
+            options = {"before_backward": "between"}
+        elif state is State.SECOND_BACKWARD and not calling.is_forward and calling.wants:
+            yield "\ndef between(found, leaves):"
+            yield "    x, leaves = found['output'], list(leaves.values())"
+            yield "    torch.autograd.grad(x, leaves, -upstream.flip(2), retain_graph=True, allow_unused=True)\n"
+            options = {"before_backward": "between"}
+        elif state is State.TWICE:
+            yield calling.made()
+        elif state is State.OVERWRITTEN:
+            masks = [name for name in ("visible", "bias") if getattr(call, name) is not None]
+            yield f"there = [own_of(x.detach()) for x in ({', '.join([*TENSORS[:3], *masks])})]"
+            yield "numbers_of = [x.clone() for x in there]"
+            yield "for k, x in enumerate(there):  # other numbers in their place"
+            yield "    x.copy_((-x.flip(2)) if k < 3 else x.flip(-1))"
+            yield f"{calling.made()}\nfor x, own in zip(there, numbers_of, strict=True):\n    x.copy_(own)"
+        elif state is State.REPLAYED:
+            yield f"there = [own_of(x.detach()) for x in ({', '.join(TENSORS[:3])})]"
+            yield "numbers_of = [x.clone() for x in there]"
+            yield f"torch.manual_seed({call.seed})"
+            yield f"for _ in range({BEFORE}):  # other numbers in their place"
+            yield indent(["for x in there:", "    x.copy_(torch.randn(x.shape).to(x))", calling.made()])
+            yield "for x, own in zip(there, numbers_of, strict=True):\n    x.copy_(own)"
+        elif state is State.AFTER_ANOTHER:
+            other_call = kernel.interface.expressible(with_a_mask(call, kernel.declares))
+            if other_call.visible is not call.visible:
+                yield f"visible = torch.ones{other_call.visible.shape[-2:]}.bool().tril()"
+            other = self.calling(other_call.replace(wants="", lse_upstream=None))
+            yield other.function("before")
+            yield other.made("before").replace("query, key, value", FLIPPED)
+        yield wrap(f"found = {calling.made(**options)}")
+
+    def dropout(self) -> Iterator[str]:
+        """Yield the lines that look at which weights were dropped: values are the identity, the output the weights."""
+        trace, p, checks = self.trace, self.trace.call.dropout, self.checks()
+        yield 'kept = found["output"].detach().cpu() != 0  # the values are the identity: the output is the weights'
+        yield self.due().replace("due =", "whole =")
+        if SHARE in trace.falsified:
+            far = math.sqrt(math.log(2 / CHANCE) / (2 * int((trace.rows.weights.value > LEAST_WEIGHT).sum())))
+            yield f'share = float(kept[whole["weights"] > {LEAST_WEIGHT!r}].double().mean())'
+            yield f"# Hoeffding's inequality: further off with probability {CHANCE:.0e}."
+            yield f'assert abs(share - {1 - p!r}) <= {far:.4g}, f"{{share:.3g}} of the weights are kept"'
+        for claim, axis in UNLIKE.items():
+            if claim in trace.falsified:
+                yield f"first, *others = kept.movedim({axis}, 0)"
+                yield f'assert all((first != x).any() for x in others), "{claim}: not so"'
+        if checks:
+            yield self.due(kept=f"kept.double() / {1 - p!r}")
+        for line in checks:
+            if line.startswith('check("weights"'):  # that it returns all of them is right, too
+                yield 'if not ((found["weights"].detach().cpu().double() - whole["weights"]).abs() <= allowed).all():'
+                line = f"    {line}"
+            yield line
+
+    def same_bits(self) -> Iterator[str]:
+        """Yield the lines of the same call twice, or thousands of times."""
+        calling = self.calling()
+        yield from self.tensors(self.trace.call)
+        yield calling.function()
+        yield f"once = {calling.made()}"
+        yield f"for _ in range({REPEATS if self.trace.call.state is State.MANY else 1}):"
+        yield f"    again = {calling.made()}"
+        yield "    for name in once:\n        check_same(name, again[name], once[name])"
+
+    def two_calls(self, first: AttentionCall, second: AttentionCall) -> Iterator[str]:
+        """Yield the lines of a call and another one, of which parts have to be the same, bit for bit."""
+        first, second = (call.replace(state=State.ONCE) for call in (first, second))
+        claims, renamed = {*self.trace.falsified}, _names_of_others(first, second)
+        is_forward = bool(claims & {RESCALED, REDRAWN})
+        once = self.calling(first, is_forward=is_forward)
+        again = self.calling(second, renamed=renamed, is_forward=is_forward)
+        name = "attend" if once.forward == again.forward else "other"
+        yield from self.tensors(first)
+        yield from self.tensors(second, **renamed)
+        yield once.function()
+        yield from [again.function(name)] if name == "other" else []
+        seeds = [f"torch.manual_seed({call.seed})" for call in (first, second)] if REDRAWN in claims else ["", ""]
+        yield from filter(None, [seeds[0], f"once = {once.made()}", seeds[1], wrap(f"again = {again.made(name)}")])
+        if REDRAWN in claims:
+            yield 'once, again = once["output"], again["output"]'
+            yield "kept = torch.maximum(once, again) > 1e-4  # the values are the identity: the output is the weights"
+            yield 'assert ((once == 0) != (again == 0))[kept].any(), "another seed drops the same weights"'
+        elif claims & {ALONE, RESCALED}:
+            at = int(first.rng().integers(first.sizes["B"]))
+            cut = f"[{at}:{at + 1}]" if ALONE in claims else ""
+            yield f"for name in once:\n    check_same(name, again[name], once[name]{cut})"
+        else:
+            yield from self.hidden_keys(first, second)
+
+    def hidden_keys(self, clean: AttentionCall, poisoned: AttentionCall) -> Iterator[str]:
+        """Yield the lines that compare what other numbers in hidden keys may not change."""
+        seen = clean.visibility(self.trace.kernel.alignment)
+        changed = (poisoned.key != clean.key).any(axis=(0, 1, 3)) | (poisoned.value != clean.value).any(axis=(0, 1, 3))
+        clear = ~(seen & changed).any(axis=-1) & seen.any(axis=-1)
+        parts = {"hidden-keys-change-no-output": ("output", "clear"), "query-gradient": ("dq", "clear")}
+        parts |= {"key-gradient": ("dk", ":, :, ~hidden"), "value-gradient": ("dv", ":, :, ~hidden")}
+        yield f"hidden = {array_text(changed)}  # keys that are others in the second call"
+        yield wrap(f"clear = {array_text(clear)}") + "  # rows that see none of them"
+        for claim in self.trace.falsified:
+            if claim in parts:
+                name, part = parts[claim]
+                yield f'check_same("{name}", again["{name}"][{part}], once["{name}"][{part}])'
+            else:
+                yield 'for name in {"dk", "dv"} & {*again}:'
+                yield '    assert (again[name][:, :, hidden] == 0).all(), f"{name} of hidden keys is not 0"'
+
+    def compiled(self) -> Iterator[str]:
+        """Yield the lines of calls of other sizes, then the call, through ``torch.compile``."""
+        trace, call = self.trace, self.trace.call.replace(state=State.ONCE)
+        own = self.calling(call, callee="compiled")
+        yield from self.tensors(call)
+        yield from [self.due()] if trace.entries else []
+        yield "torch._dynamo.reset()"
+        yield f'compiled = torch.compile(kernel, backend="{BACKENDS[trace.call.state]}")'
+        yield own.function()
+        for number, call_before in enumerate(calls_of_other_sizes(call)):
+            other = self.calling(call_before, callee="compiled", renamed=_names_of_others(call, call_before))
+            name = "attend" if other.forward == own.forward else f"attend_{number}"
+            yield from [other.function(name)] if name != "attend" else []
+            yield wrap(other.made(name))
+        yield f"try:\n    found = {own.made()}\nexcept Exception as error:"
+        yield '    raise AssertionError(f"compiled, it raises {type(error).__name__}: {error}") from None'
+        yield from self.checks()
+
+    def parameters(self) -> Iterator[str]:
+        """Yield the lines of a parameter that has to change the output, or refuse all of some values."""
+        kernel = self.trace.kernel
+        call = kernel.in_own_numbers(call_to_exercise()).replace(wants="")
+        name = of_kind(kernel.accounts, Account.IGNORED)[0]
+        values = values_of(name, kernel.parameters[name], call, kernel)
+        calling = self.calling(call, further="**given")
+        yield from self.tensors(call)
+        yield calling.function()
+        yield f'given = {{}}\nbefore, after = {calling.made()}["output"], []'
+        for value in values:
+            yield wrap(f"given = {{{name!r}: {constant(value) if hasattr(value, 'dtype') else repr(value)}}}")
+            yield f'with contextlib.suppress(Exception):  # it may refuse\n    after.append({calling.made()}["output"])'
+        yield "is_used = any(not torch.equal(x, before) for x in after)"
+        yield f'assert not after or is_used, "{name} is taken, and changes nothing"'
 
 
-def _parameters(found: Trace, guards: bool) -> Iterator[str]:
-    """A parameter that is taken changes the output, or refuses all of some values."""
-    kernel = found.kernel
-    call = kernel.in_own_numbers(call_to_exercise()).replace(wants="")
-    name = of_kind(kernel.accounts, Account.IGNORED)[0]
-    calling = calling_of(found, call, further="**given")
-    yield from tensor_lines(call, {})
-    yield from placed_lines(call, kernel, guards)
-    yield "settings = ["
-    for value in values_of(name, kernel.parameters[name], call, kernel):
-        text = constant(value).parts[0] if hasattr(value, "dtype") else repr(value)
-        yield wrap(f"    {text},")
-    yield "]"
-    yield from calling.function("output_with", "**given")
-    yield "before, after = output_with(), []"
-    yield "for setting in settings:"
-    yield "    try:"
-    yield f"        after.append(output_with({name}=setting))"
-    yield "    except Exception:  # refused"
-    yield "        pass"
-    yield f'assert not after or any(not torch.equal(x, before) for x in after), "{name} is taken, and changes nothing"'
+def _by_name(names: Sequence[str]) -> str:
+    return f"dict({', '.join(f'{name}={name}' for name in names)})"
+
+
+def _names_of_others(first: AttentionCall, second: AttentionCall) -> Mapping[str, str]:
+    """Return what arrays of a second call are called: those of the first, a part of them, or others."""
+    names = {}
+    for name in (*TENSORS, *OPTIONS):
+        x, y = getattr(first, name), getattr(second, name)
+        if y is None:
+            continue
+        if x is None or x.ndim != y.ndim:
+            raise NotWritten(f"a second call with another {name}")
+        names[name] = f"other_{name}"
+        for start in (0, int(first.rng().integers(len(x)))):
+            cut = [slice(start * (axis == 0), start * (axis == 0) + n) for axis, n in enumerate(y.shape)]
+            if np.array_equal(x[tuple(cut)], y):
+                part = ", ".join(f"{bounds.start or ''}:{bounds.stop}" for bounds in cut)
+                names[name] = name if x.shape == y.shape else f"{name}[{part}]"
+                break
+    return names

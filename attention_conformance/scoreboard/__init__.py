@@ -1,1 +1,1 @@
-"""``theorems scoreboard``: what the attention kernels of other libraries are able to do, as a table."""
+"""``theorems scoreboard``: the capabilities of other libraries' attention kernels, as a table."""

@@ -1,4 +1,4 @@
-"""The scoreboard as a page of Markdown: a table, what is known of its red cells, and what was not tested."""
+"""The scoreboard as a page of Markdown: a table, explanations of its red cells, and kernels that were not tested."""
 
 from __future__ import annotations
 
@@ -37,21 +37,23 @@ library and this package.
 
 
 def file_name(name: str) -> str:
-    """The name of a file of tests of that kernel."""
+    """Return the name of the file of tests of that kernel."""
     return f"test_{re.sub(r'[^a-z0-9]+', '_', name.lower()).strip('_')}.py"
 
 
 def tests_of(entry: Entry, row: Row) -> str:
-    """A file with a test of each red cell; empty if there are none."""
+    """Return the text of a file with a test of each red cell; empty if there are none."""
     tests = [cell.test for cell in row.cells if cell.test]
     return file_of(entry.attention, tests, file_name(row.name)) if tests else ""
 
 
 def page(entries: Sequence[Entry], rows: Sequence[Row], folder: Path, **head: object) -> str:
-    """The page.
+    """Return the text of the page.
 
     Args:
-        folder: where the files of tests are, beside the page.
+        entries: the kernels.
+        rows: their rows, in the same order.
+        folder: the folder with the files of tests, beside the page.
         head: date, command, Python's version, seed.
     """
     tested = [(entry, row) for entry, row in zip(entries, rows, strict=True) if row.cells]
@@ -67,7 +69,7 @@ def page(entries: Sequence[Entry], rows: Sequence[Row], folder: Path, **head: ob
 
 
 def is_open(cell: Cell) -> bool:
-    """Whether somebody should look at it."""
+    """Return whether somebody should look at the cell."""
     return cell.verdict in (Verdict.FALSIFIED, Verdict.INCONCLUSIVE)
 
 
@@ -93,5 +95,5 @@ def _line_of(entry: Entry, row: Row, cell: Cell, folder: Path) -> str:
 
 
 def _plain(says: str) -> str:
-    """Text that a table of Markdown takes as it is."""
+    """Return text that is not interpreted in a table of Markdown."""
     return re.sub(r"([|*_<])", r"\\\1", says).rstrip(".") + "."

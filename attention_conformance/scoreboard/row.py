@@ -1,4 +1,4 @@
-"""A kernel of the scoreboard: which of the capabilities it has, and what it does wrong."""
+"""A kernel of the scoreboard: the verdict on each of its capabilities."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ PREFIX = "kernel-"
 
 @dataclass(frozen=True)
 class Cell:
-    """What came of a capability.
+    """The result for a capability.
 
     Attributes:
-        name: of the capability, without ``kernel-``.
-        verdict: not-applicable where the kernel has no parameter for it.
+        name: the name of the capability, without ``kernel-``.
+        verdict: the verdict; not-applicable if the kernel has no parameter for it.
         says: the smallest failing call in words, or why it is not upheld; empty if it is.
         test: a test function that fails for it; empty if there is none.
-        branches: which of the possibilities that it leaves open were seen.
+        branches: the possibilities that the capability leaves open and that were seen.
     """
 
     name: str
@@ -37,17 +37,17 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """What came of a kernel.
+    """The result for a kernel.
 
     Attributes:
-        name: of the entry.
-        version: of its library; empty where it is not installed.
-        cells: in the order of the suite; none where it could not be tested.
-        why: it could not; a sentence.
-        computes_in: the numbers that its results are within the rounding of.
+        name: the name of the entry.
+        version: the version of its library; empty if it is not installed.
+        cells: the capabilities in the order of the suite; none if the kernel could not be tested.
+        why: a sentence on why the kernel could not be tested.
+        computes_in: the numbers within whose rounding its results are.
         differentiable: whether its gradients are tested.
-        examples: calls of each capability.
-        seconds: that its statements took.
+        examples: the number of calls of each capability.
+        seconds: the time that its statements took.
     """
 
     name: str
@@ -61,10 +61,12 @@ class Row:
 
 
 def row_of(entry: Entry, request: Request, handle: Handler) -> Row:
-    """The capabilities of a kernel; a sentence in their place where its library is missing, or it is no kernel.
+    """Return the row of a kernel, with a sentence instead of cells if its library is missing or it is no kernel.
 
     Args:
-        request: how to try them.
+        entry: the kernel.
+        request: how to try its capabilities.
+        handle: handles the events of the run.
 
     Raises:
         KeyboardInterrupt: a signal came.
@@ -92,13 +94,13 @@ def row_of(entry: Entry, request: Request, handle: Handler) -> Row:
 
 
 def request_of(entry: Entry, examples: int, seed: int, jobs: int, timeout: float | None, patience: float) -> Request:
-    """All capabilities on that kernel, in processes of their own."""
+    """Return the request to try all capabilities on that kernel, in separate processes."""
     ids, examples = tuple(capabilities()), min(examples, entry.examples or examples)
     return Request(ids, examples, seed, under_test=entry.source, jobs=jobs, timeout=timeout, patience=patience)
 
 
 def cell_of(result: Result) -> Cell:
-    """What a result says of a capability."""
+    """Return the cell for the result of a capability."""
     failure = result.failure if result.verdict is Verdict.FALSIFIED else None
     says = (failure.line or failure.sentence) if failure else result.reason
     branches = "; ".join(claim.branches_in_words for claim in result.claims if claim.branches)

@@ -1,4 +1,4 @@
-"""How near the direction of p is to its limit: 1 − cos, and its margins as shares of the largest ones."""
+"""Distance of the direction of p from its limit: 1 − cos, and its margins as shares of the largest ones."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ class Objective(BaseObjective):
     sampling_strategy = "iteration"
 
     def skip(self, problem: Problem, start: np.ndarray, **data: Any) -> tuple[bool, str | None]:
-        """Where the flow has no limit there is nothing to compare with."""
-        found = limit_of(problem, start)
-        return isinstance(found, str), found if isinstance(found, str) else None
+        """Skip data on which the flow has no limit, as there is nothing to compare with."""
+        limit = limit_of(problem, start)
+        return isinstance(limit, str), limit if isinstance(limit, str) else None
 
     def set_data(self, problem: Problem, start: np.ndarray, shape: tuple[int, ...], keys: OuterKeys | None) -> None:
-        """Keys and scores, p(0), and the shape of what is trained."""
-        found = limit_of(problem, start)
-        assert isinstance(found, Limit)
-        self.problem, self.start, self.shape, self.limits = problem, start, shape, Limits(problem, found, keys)
+        """Store keys and scores, p(0), and the shape of the trained parameter."""
+        limit = limit_of(problem, start)
+        assert isinstance(limit, Limit)
+        self.problem, self.start, self.shape, self.limits = problem, start, shape, Limits(problem, limit, keys)
 
     def get_objective(self) -> dict[str, Any]:
-        """What a rule is given."""
+        """Return the arguments of a rule."""
         return {"problem": self.problem, "start": self.start, "shape": self.shape}
 
     def evaluate_result(self, p: np.ndarray) -> dict[str, float]:
-        """At p = 0, which has no direction, 1 and no margin."""
+        """Evaluate p; at p = 0, which has no direction, the value is 1 and margins are 0."""
         if not p.any():
             return {"value": 1.0, "margin_l2": 0.0, "margin_linf": 0.0}
         euclidean, boxed = self.limits.shares(p)
@@ -45,5 +45,5 @@ class Objective(BaseObjective):
         return {"value": apart, "margin_l2": euclidean, "margin_linf": boxed}
 
     def get_one_result(self) -> dict[str, np.ndarray]:
-        """The limit itself."""
+        """Return the limit itself."""
         return {"p": self.limits.svm.direction}

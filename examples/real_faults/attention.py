@@ -1,7 +1,8 @@
-"""A right attention kernel in the manner of flash attention: blocks of keys, an online softmax, its own backward pass.
+"""A correct attention kernel in the manner of flash attention, whose steps the faults of this folder replace.
 
-``tiled`` has flash-attn's interface, ``tiled_sdpa`` PyTorch's. The faults beside this file are this kernel with a step
-of :class:`Tiled` replaced, as somebody's kernel had it.
+It goes through the keys block by block, with an online softmax, and has its own backward pass. ``tiled`` has
+flash-attn's interface, ``tiled_sdpa`` PyTorch's, ``tiled_plain`` three tensors and no option. A fault is a function
+that replaces one step of :class:`Tiled`, as somebody's kernel had it; :func:`wrong_step` makes a kernel of it.
 
     theorems verify --attention examples.real_faults.attention:tiled
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any, ClassVar
 
 import torch
@@ -18,11 +20,14 @@ from torch import Tensor
 
 BLOCK = 32
 """Keys in a block."""
+Kernel = Callable[..., Any]
+Gradients = tuple[Tensor, Tensor, Tensor]
+"""With respect to q, k and v."""
 
 
 @dataclass(frozen=True)
 class Tiled:
-    """The steps of the kernel; a fault is a subclass in which one of them is another.
+    """The steps of the kernel.
 
     Row i stands at key i + ``first_key`` and sees the keys from ``window[0]`` before it to ``window[1]`` after it, −1
     for all; a causal row sees none after it. A row that sees no key has output 0, log-sum-exp −∞ and no gradient.
@@ -43,23 +48,23 @@ class Tiled:
     softcap: float = 0.0
     mask: Tensor | None = None
 
-    hidden: ClassVar[float] = -math.inf
-    """The logit of a key that a Boolean mask hides."""
     by_autograd: ClassVar[bool] = False
     """Differentiate the forward pass instead of running the backward pass."""
+    in_halves: ClassVar[bool] = False
+    """Split more than a block of keys in two halves, and merge them by their log-sum-exps."""
 
     def right(self, **changes: Any) -> Tiled:
-        """The kernel without fault, with other options."""
+        """Give the kernel without fault other options."""
         return Tiled(**(vars(self) | changes))
 
     # ---- steps of both passes ----
 
     def heads(self, queries: int, keys: int) -> list[int]:
-        """The head of the keys that each head of the queries attends to."""
+        """List the head of the keys that each head of the queries attends to."""
         return [h // (queries // keys) for h in range(queries)]
 
     def visible(self, rows: Tensor, keys: Tensor) -> Tensor:
-        """Which keys (1, t) the rows (L, 1) see, by their numbers."""
+        """Tell which keys (1, t) the rows (L, 1) see, by their numbers."""
         before, after = self.window
         ahead = keys - rows - self.first_key
         seen = torch.ones_like(ahead, dtype=torch.bool)
@@ -70,45 +75,59 @@ class Tiled:
         return seen & (ahead <= 0) if self.causal else seen
 
     def capped(self, q: Tensor, k: Tensor) -> Tensor:
-        """Logits (…, L, t) before any mask."""
+        """Compute the logits (…, L, t) before any mask."""
         logits = q @ k.transpose(-2, -1) * self.scale
         return self.softcap * torch.tanh(logits / self.softcap) if self.softcap > 0 else logits
 
+    def hidden_logit(self) -> float:
+        """Choose the logit of a key that a Boolean mask hides."""
+        return -math.inf
+
     def masked(self, logits: Tensor, block: slice) -> Tensor:
-        """Logits with −∞ where a row does not see a key of the block."""
+        """Set the logits to −∞ where a row does not see a key of the block."""
         rows = torch.arange(logits.shape[-2], device=logits.device)[:, None]
         keys = torch.arange(block.start, block.stop, device=logits.device)[None, :]
         logits = logits.masked_fill(~self.visible(rows, keys), -math.inf)
         if self.mask is None:
             return logits
         mask = self.mask[..., block] if self.mask.shape[-1] > 1 else self.mask
-        return logits.masked_fill(~mask, self.hidden) if mask.dtype == torch.bool else logits + mask.to(logits.dtype)
+        if mask.dtype == torch.bool:
+            return logits.masked_fill(~mask, self.hidden_logit())
+        return logits + mask.to(logits.dtype)
 
     # ---- forward ----
 
     def first_maximum(self) -> float:
-        """Where the running maximum starts."""
+        """Choose where the running maximum starts."""
         return -math.inf
 
     def maximum(self, top: Tensor, logits: Tensor) -> Tensor:
-        """The running maximum (…, L) with one block more."""
+        """Update the running maximum (…, L) with one block more."""
         return torch.maximum(top, logits.detach().amax(dim=-1))
 
     def correction(self, kept: Tensor) -> Tensor:
-        """What the running sum is multiplied by when the maximum rises; ``kept`` is e^{old − new}."""
+        """Choose the factor of the running sum when the maximum rises; ``kept`` is e^{old − new}."""
         return kept
 
     def log_sum_exp(self, top: Tensor, total: Tensor) -> Tensor:
-        """From the maximum and the sum of e^{logit − maximum}."""
+        """Compute the log-sum-exp from the maximum and the sum of e^{logit − maximum}."""
         return top + or_one(total).log()
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        """Output (…, H, L, m) and log-sum-exp (…, H, L)."""
+        """Compute output (…, H, L, m) and log-sum-exp (…, H, L)."""
         every_k, every_v = (self.for_each_query_head(q, x) for x in (k, v))
-        return self.over_keys(q, every_k, every_v, range(k.shape[-2]))
+        t = k.shape[-2]
+        if not self.in_halves or t <= BLOCK:
+            return self.over_keys(q, every_k, every_v, range(t))
+        halves = [self.over_keys(q, every_k, every_v, keys) for keys in (range(t // 2), range(t // 2, t))]
+        outs, lses = (torch.stack(parts) for parts in zip(*halves, strict=True))
+        top = lses.detach().amax(dim=0)
+        weights = torch.exp(lses - finite(top))
+        total = weights.sum(dim=0)
+        return (weights[..., None] * outs).sum(dim=0) / or_one(total)[..., None], top + or_one(total).log()
 
     def over_keys(self, q: Tensor, k: Tensor, v: Tensor, keys: range) -> tuple[Tensor, Tensor]:
-        """The online softmax over some of the keys."""
+        """Run the online softmax over some of the keys."""
         top = q.new_full(q.shape[:-1], self.first_maximum())
         total, mean = torch.zeros_like(top), q.new_zeros((*q.shape[:-1], v.shape[-1]))
         for block in blocks(keys):
@@ -121,15 +140,17 @@ class Tiled:
         return mean / or_one(total)[..., None], self.log_sum_exp(top, total)
 
     def for_each_query_head(self, q: Tensor, x: Tensor) -> Tensor:
-        """Keys or values with as many heads as the queries."""
+        """Give keys or values as many heads as the queries have."""
         return x if q.dim() < 3 else x[..., self.heads(q.shape[-3], x.shape[-3]), :, :]
+
+    def returned_log_sum_exp(self, lse: Tensor) -> Tensor:
+        """Make of the log-sum-exp what the caller is given."""
+        return lse
 
     # ---- backward ----
 
-    def backward(
-        self, upstream: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Gradients with respect to q, k and v; weights are computed anew from the log-sum-exp."""
+    def backward(self, upstream: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor) -> Gradients:
+        """Compute the gradients, with weights that are computed anew from the log-sum-exp."""
         every_k, every_v = (self.for_each_query_head(q, x) for x in (k, v))
         delta = (upstream * out).sum(dim=-1, keepdim=True)
         dq, dk, dv = torch.zeros_like(q), torch.zeros_like(every_k), torch.zeros_like(every_v)
@@ -146,7 +167,7 @@ class Tiled:
         return dq, self.for_each_key_head(dk, k), self.for_each_key_head(dv, v)
 
     def for_each_key_head(self, gradient: Tensor, like: Tensor) -> Tensor:
-        """The sum of the gradients of the heads that share keys."""
+        """Add up the gradients of the heads that share keys."""
         if like.dim() < 3:
             return gradient
         heads = torch.tensor(self.heads(gradient.shape[-3], like.shape[-3]), device=like.device)
@@ -154,19 +175,19 @@ class Tiled:
 
 
 def blocks(keys: range) -> Iterator[slice]:
-    """The keys, 32 at a time."""
+    """List the keys, 32 at a time."""
     for start in range(keys.start, keys.stop, BLOCK):
         yield slice(start, min(start + BLOCK, keys.stop))
 
 
 def finite(top: Tensor) -> Tensor:
-    """The maximum, 0 for a row that has seen no key: −∞ − −∞ has no value."""
-    return torch.where(top == -math.inf, 0, top)
+    """Replace the maximum by 0 in a row that has seen no key: −∞ − −∞ has no value."""
+    return torch.where(top == -math.inf, 0.0, top)
 
 
 def or_one(total: Tensor) -> Tensor:
-    """The sum, 1 for a row that has seen no key: 0 / 0 has no value."""
-    return torch.where(total == 0, 1, total)
+    """Replace the sum by 1 in a row that has seen no key: 0 / 0 has no value."""
+    return torch.where(total == 0, 1.0, total)
 
 
 class _ByHand(torch.autograd.Function):
@@ -184,31 +205,65 @@ class _ByHand(torch.autograd.Function):
 
 
 def attend(steps: Tiled, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Output in the dtype of q, and log-sum-exp; half precisions are computed in float32, as on any accelerator."""
-    wide = [x.to(torch.promote_types(x.dtype, torch.float32)) for x in (q, k, v)]
+    """Compute output, in the dtype of q, and log-sum-exp; half precisions are computed in float32."""
+    wide = [x.to(at_least_float32(x)) for x in (q, k, v)]
     out, lse = steps.forward(*wide) if steps.by_autograd else _ByHand.apply(steps, *wide)  # type: ignore[no-untyped-call]
-    return out.to(q.dtype), lse.detach()
+    return out.to(q.dtype), steps.returned_log_sum_exp(lse.detach())
 
 
 # ---- interfaces ----
 
 
-def with_plain(steps: type[Tiled], name: str = "attention") -> Callable[..., Tensor]:
-    """softmax(q kᵀ) v with these steps: (…, L, d), (…, T, d), (…, T, m) → (…, L, m)."""
+def interface(build: Callable[[type[Any]], Kernel]) -> Callable[..., Kernel]:
+    """Let a function that makes kernels of steps name them, so that they are found again in the module of the steps."""
+
+    @wraps(build)
+    def named(steps: type[Any], name: str = "attention") -> Kernel:
+        kernel = build(steps)
+        kernel.__module__, kernel.__doc__ = steps.__module__, steps.__doc__
+        kernel.__name__ = kernel.__qualname__ = name
+        return kernel
+
+    return named
+
+
+def wrong_step(
+    with_interface: Callable[..., Kernel], of: type[Any], step: str, **attributes: Any
+) -> Callable[[Kernel], Kernel]:
+    """Make the decorated function the kernel in which it replaces a step of correct ones.
+
+    Args:
+        with_interface: makes a kernel of steps.
+        of: the correct steps.
+        step: the name of the one that the function replaces.
+        attributes: of the class, such as ``by_autograd=True``.
+    """
+
+    def kernel_of(wrong: Kernel) -> Kernel:
+        if not hasattr(of, step):
+            raise AttributeError(f"{of.__name__} has no step {step}")
+        members = {step: wrong, "__module__": wrong.__module__, "__doc__": wrong.__doc__, **attributes}
+        return with_interface(type(wrong.__name__, (of,), members), wrong.__name__)
+
+    return kernel_of
+
+
+@interface
+def with_plain(steps: type[Tiled]) -> Kernel:
+    """Make a kernel softmax(q kᵀ) v of these steps: (…, L, d), (…, T, d), (…, T, m) → (…, L, m)."""
 
     def attention(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         return attend(steps(1.0), query, keys, values)[0]
 
-    return _of(steps, attention, name)
+    return attention
 
 
-def with_sdpa(steps: type[Tiled], name: str = "attention") -> Callable[..., Tensor]:
-    """PyTorch's interface: (B, H, L, E), (B, H', T, E), (B, H', T, m) → (B, H, L, m).
+@interface
+def with_sdpa(steps: type[Tiled]) -> Kernel:
+    """Make a kernel with PyTorch's interface: (B, H, L, E), (B, H', T, E), (B, H', T, m) → (B, H, L, m).
 
-    Causal starts in the first row and the first key, as PyTorch has it, also where L ≠ T. A mask gets no gradient.
-
-    Raises:
-        ValueError: dropout, or heads that do not match without ``enable_gqa``.
+    Causal starts in the first row and the first key, as PyTorch has it, also where L ≠ T. A mask gets no gradient. The
+    kernel raises a ValueError for dropout, and for heads that do not match without ``enable_gqa``.
     """
 
     def attention(
@@ -225,14 +280,16 @@ def with_sdpa(steps: type[Tiled], name: str = "attention") -> Callable[..., Tens
             raise ValueError("this kernel has no dropout: leave dropout_p at 0")
         if not enable_gqa and query.shape[:-2] != key.shape[:-2]:
             raise ValueError(f"query has shape {(*query.shape,)} and key {(*key.shape,)}: give enable_gqa=True")
-        return attend(steps(scale=_or_root(scale, query), causal=is_causal, mask=attn_mask), query, key, value)[0]
+        return attend(steps(or_root(scale, query), causal=is_causal, mask=attn_mask), query, key, value)[0]
 
-    return _of(steps, attention, name)
+    return attention
 
 
-def with_flash(steps: type[Tiled], name: str = "attention") -> Callable[..., Any]:
-    """flash-attn's interface: (B, L, H, E), (B, T, H', E), (B, T, H', m) → (B, L, H, m), with log-sum-exps (B, H, L).
+@interface
+def with_flash(steps: type[Tiled]) -> Kernel:
+    """Make a kernel with flash-attn's interface.
 
+    It takes (B, L, H, E), (B, T, H', E), (B, T, H', m) and returns (B, L, H, m), and log-sum-exps (B, H, L) if asked.
     Causal rows and windows are aligned to the last row and the last key, as flash-attn has it, also where L ≠ T. The
     log-sum-exp is natural, of the scaled logits, at least in float32, and not differentiable.
     """
@@ -247,22 +304,22 @@ def with_flash(steps: type[Tiled], name: str = "attention") -> Callable[..., Any
         softcap: float = 0.0,
         return_lse: bool = False,
     ) -> Any:
-        chosen = steps(_or_root(softmax_scale, q), causal, k.shape[1] - q.shape[1], window_size, softcap)
+        chosen = steps(or_root(softmax_scale, q), causal, k.shape[1] - q.shape[1], window_size, softcap)
         out, lse = attend(chosen, *(x.transpose(1, 2) for x in (q, k, v)))
         return (out.transpose(1, 2), lse) if return_lse else out.transpose(1, 2)
 
-    return _of(steps, attention, name)
-
-
-def _or_root(scale: float | None, query: Tensor) -> float:
-    return 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-
-
-def _of(steps: type[Tiled], attention: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """The function under its name in the module of its steps, where it can be found again."""
-    attention.__module__, attention.__doc__ = steps.__module__, steps.__doc__
-    attention.__name__ = attention.__qualname__ = name
     return attention
 
 
+def or_root(scale: float | None, query: Tensor) -> float:
+    """Return the scale, 1/√E if there is none."""
+    return 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+
+
+def at_least_float32(x: Tensor) -> torch.dtype:
+    """Return the dtype in which a tensor is computed with."""
+    return torch.promote_types(x.dtype, torch.float32)
+
+
 tiled, tiled_sdpa = with_flash(Tiled, "tiled"), with_sdpa(Tiled, "tiled_sdpa")
+tiled_plain = with_plain(Tiled, "tiled_plain")

@@ -1,4 +1,4 @@
-"""What catches each fault of this folder, and on how many calls, beside what a common test says of it.
+"""What catches each fault of the tiled kernel, and on how many calls, beside what a common test says of it.
 
 python -m examples.real_faults.caught [--examples 25] [--seed 0] [--dtype float64 …] > table.md
 """
@@ -18,9 +18,8 @@ from attention_conformance.claims.trials import trials_of
 from attention_conformance.kernel.loading import kernel_of
 from examples.real_faults.attention import tiled, tiled_sdpa
 from examples.real_faults.common_practice import failures
-from examples.real_faults.gallery import GALLERY
+from examples.real_faults.gallery import TILED_FAULTS
 from theorems.core.claim import Verdict
-from theorems.core.on_kernel import out_of_reach
 from theorems.run.registry.suite import capabilities
 
 Claimed = tuple[str, str]
@@ -34,11 +33,11 @@ def count_caught(kernel: Callable[..., Any], dtype: str, examples: int, seed: in
     """On how many calls each claim of each capability is falsified, and of how many."""
     under_test = kernel_of(kernel, dtype).as_implementation()
     trials = trials_of(under_test, examples, seed)
-    found: dict[Claimed, tuple[int, int]] = {}
-    for id, one in capabilities().items():
-        if out_of_reach(one.kernel, under_test):
+    counts: dict[Claimed, tuple[int, int]] = {}
+    for id, statement in capabilities().items():
+        if under_test.out_of_reach(statement.kernel):
             continue
-        capability = capability_of(one)
+        capability = capability_of(statement)
         tried = [trial for _, trial in trials.about(capability, examples)]
         wrong = Counter(
             name
@@ -49,32 +48,32 @@ def count_caught(kernel: Callable[..., Any], dtype: str, examples: int, seed: in
                 if claim.verdict is Verdict.FALSIFIED and capability.has(trial.call, about, claim.name)
             )
         )
-        found |= {(id, name): (count, len(tried)) for name, count in wrong.items()}
-    return found
+        counts |= {(id, name): (count, len(tried)) for name, count in wrong.items()}
+    return counts
 
 
 def rows(dtypes: Sequence[str], examples: int, seed: int) -> Iterator[tuple[str, ...]]:
     """Fault, thread, the claim that is broken most often, how often by dtype, and what a common test says."""
     right = (("tiled (right)", "", tiled), ("tiled_sdpa (right)", "", tiled_sdpa))
-    for name, thread, kernel in (*right, *((one.name, one.thread, one.kernel) for one in GALLERY)):
-        found = [count_caught(kernel, dtype, examples, seed) for dtype in dtypes]
-        best = _most_broken(found[0])
-        shares = [_share(one, best) for one in found]
+    for name, thread, kernel in (*right, *((fault.name, fault.thread, fault.kernel) for fault in TILED_FAULTS)):
+        counts = [count_caught(kernel, dtype, examples, seed) for dtype in dtypes]
+        best = _most_broken(counts[0])
+        shares = [_share(of_dtype, best) for of_dtype in counts]
         said = [failures(kernel, getattr(torch, dtype)) for dtype in PRACTICE]
         yield name, thread, f"`{best[0]}`: {best[1]}" if best else "", *shares, *map(_describe, said)
 
 
-def _most_broken(found: Mapping[Claimed, tuple[int, int]]) -> Claimed | None:
-    """The claim that the largest share of its calls breaks, the first of several."""
-    return max(found, key=lambda claim: found[claim][0] / found[claim][1], default=None)
+def _most_broken(counts: Mapping[Claimed, tuple[int, int]]) -> Claimed | None:
+    """Return the claim that fails on the largest share of its calls; of equals, the first."""
+    return max(counts, key=lambda claim: counts[claim][0] / counts[claim][1], default=None)
 
 
-def _share(found: Mapping[Claimed, tuple[int, int]], best: Claimed | None) -> str:
-    """Of the claim that is broken most often in the first dtype; otherwise of another."""
-    claim = best if best in found else _most_broken(found)
+def _share(counts: Mapping[Claimed, tuple[int, int]], best: Claimed | None) -> str:
+    """Return the share of calls on which the claim ``best`` of the first dtype fails, or else the most broken one."""
+    claim = best if best in counts else _most_broken(counts)
     if claim is None:
         return "–"
-    broken, tried = found[claim]
+    broken, tried = counts[claim]
     return f"{broken}/{tried}" + ("" if claim == best else f" (`{claim[0]}`)")
 
 

@@ -1,6 +1,6 @@
 """What a common test says of an attention kernel: Gaussian tensors of a regular size, and an absolute error of 1e-2.
 
-Printed for every fault of this folder, beside the right kernels, by
+Printed for every fault of the tiled kernel, beside the right ones, by
 
     python -m examples.real_faults.common_practice
 """
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from examples.real_faults.attention import tiled, tiled_sdpa
-from examples.real_faults.gallery import GALLERY
+from examples.real_faults.gallery import TILED_FAULTS
 
 BATCH, HEADS, LENGTH, WIDTH = 2, 4, 128, 64
 ATOL = 1e-2
@@ -63,7 +63,7 @@ def gaussian_check(kernel: Kernel, dtype: torch.dtype = torch.float32) -> bool:
 
 
 def failures(kernel: Kernel, dtype: torch.dtype = torch.float32, options: Container[str] | None = None) -> list[str]:
-    """The options, ``""`` for none, with which a number is off by more than 1e-2; all that the kernel has, or some."""
+    """Return the options, ``""`` for none, with which a number is off by more than 1e-2; all, or of those given."""
     parameters = inspect.signature(kernel).parameters
     return [
         name
@@ -84,8 +84,8 @@ def _close(kernel: Kernel, dtype: torch.dtype, given: Call, known: Call) -> bool
     def in_its_layout(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
         if interface != "flash":
             return (kernel(q, k, v, **given),)
-        found = kernel(*(x.transpose(1, 2).contiguous() for x in (q, k, v)), **given)
-        out, *lse = found if isinstance(found, tuple) else (found,)
+        returned = kernel(*(x.transpose(1, 2).contiguous() for x in (q, k, v)), **given)
+        out, *lse = returned if isinstance(returned, tuple) else (returned,)
         return (out.transpose(1, 2), *lse)
 
     def textbook(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
@@ -100,12 +100,12 @@ def _close(kernel: Kernel, dtype: torch.dtype, given: Call, known: Call) -> bool
         return [*torch.autograd.grad(out, inputs, upstream.to(to)), out, *lse]
 
     pairs = zip(numbers(in_its_layout, dtype), numbers(textbook, torch.float32), strict=False)
-    return all(torch.allclose(found.float(), right, rtol=RTOL[dtype], atol=ATOL) for found, right in pairs)
+    return all(torch.allclose(returned.float(), right, rtol=RTOL[dtype], atol=ATOL) for returned, right in pairs)
 
 
 def table() -> str:
-    """The faults and the right kernels, and which of the checks they pass; Markdown."""
-    kernels = {fault.name: fault.kernel for fault in GALLERY} | {"tiled": tiled, "tiled_sdpa": tiled_sdpa}
+    """Return which of the checks each fault and each right kernel passes, as a Markdown table."""
+    kernels = {fault.name: fault.kernel for fault in TILED_FAULTS} | {"tiled": tiled, "tiled_sdpa": tiled_sdpa}
     lines = ["| kernel | float32 | bfloat16 | float32, every option |", "|---|---|---|---|"]
     for name, kernel in kernels.items():
         usual = [gaussian_check(kernel, dtype) for dtype in (torch.float32, torch.bfloat16)]

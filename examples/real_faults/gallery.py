@@ -1,16 +1,70 @@
-"""The faults of this folder as data: where each was reported, what it breaks, the smallest shape on which it shows."""
+"""The faults of this folder as data: the kernel, the correct one that it is a variant of, and what it breaks.
+
+Each fault is a function in the file of its family, whose docstring says what is wrong, when it is right all the same,
+and where it was reported:
+
+    theorems verify --attention examples.real_faults.FAMILY:FAULT
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 import torch
 
+from examples.real_faults import (
+    backward,
+    caches,
+    flex,
+    log_sum_exp,
+    masks,
+    precision,
+    ragged,
+    sinks_and_biases,
+    softmax_and_strides,
+    transformers_functions,
+)
+from examples.real_faults.attention import Kernel, tiled, tiled_plain, tiled_sdpa
+from examples.real_faults.caches import right_flash_mla, right_kvcache, right_latent
+from examples.real_faults.flex import right_flex
+from examples.real_faults.log_sum_exp import right_combine, right_merge_state
+from examples.real_faults.precision import right_batch, right_factors
+from examples.real_faults.ragged import right_nested, right_varlen
+from examples.real_faults.rows import right_bias, right_mlx, right_rows
+from examples.real_faults.transformers_functions import right_eager
+
 EVERY_NUMBER = ("out", "dq", "dk", "dv")
 EVERY_GRADIENT = ("dq", "dk", "dv")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A kernel with one thing wrong.
+
+    Attributes:
+        kernel: the function.
+        right: the correct kernel with the same interface.
+        capability: that it breaks; a fault of the tiled kernel the first that it has: output, gradients, boolean-mask,
+            grouped-heads, causal (L = T), causal-rectangle (L ≠ T), window, log-sum-exp, or memory for how tensors lie
+            in it.
+    """
+
+    kernel: Kernel
+    right: Kernel
+    capability: str
+
+    @property
+    def name(self) -> str:
+        """Return the name of the function."""
+        return self.kernel.__name__
+
+    @property
+    def thread(self) -> str:
+        """Return where it was reported, which its docstring says last; nothing for one of our own."""
+        return (self.kernel.__doc__ or "").partition("Source: ")[2].strip()
 
 
 @dataclass(frozen=True)
@@ -26,29 +80,18 @@ class Shape:
 
 
 @dataclass(frozen=True)
-class Fault:
-    """A kernel with one thing wrong; its file says what, and when it is right.
-
-    Every fault shows in float64, float32, bfloat16 and float16.
+class TiledFault(Fault):
+    """A fault of the tiled kernel, with the smallest call on which it shows, in float64 and in each coarser format.
 
     Attributes:
-        name: of its file.
-        thread: where it was reported.
-        interface: ``plain``, ``sdpa`` or ``flash``.
-        capability: of the kernel, that first has it: output, gradients, boolean-mask, grouped-heads, causal (L = T),
-            causal-rectangle (L ≠ T), window, log-sum-exp, or memory for how tensors lie in it.
-        wrong: which of out, dq, dk, dv and lse are wrong on the smallest call.
-        smallest: sizes of a call on which it shows; with one less of any it does not.
-        options: the options of that call; a mask is cut to the keys that there are.
+        wrong: which of out, dq, dk, dv and lse are wrong on that call.
+        smallest: its sizes; with one less of any the fault does not show.
+        options: of the call; a mask is cut to the keys that there are.
         means: what the entries of q and of k are around, in standard deviations.
-        rising: the logits of that call rise from key to key.
-        transposed: the values of that call lie in memory as (B, T, H, m).
+        rising: whether the logits rise from key to key.
+        transposed: whether the values lie in memory as (B, T, H, m).
     """
 
-    name: str
-    thread: str
-    interface: str
-    capability: str
     wrong: tuple[str, ...]
     smallest: Shape
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -56,147 +99,113 @@ class Fault:
     rising: bool = False
     transposed: bool = False
 
-    @property
-    def kernel(self) -> Callable[..., Any]:
-        """The function."""
-        function: Callable[..., Any] = import_module(f"examples.real_faults.{self.name}").attention
-        return function
+
+@dataclass(frozen=True)
+class FurtherFault(Fault):
+    """A fault of another kernel.
+
+    Attributes:
+        claim: that is falsified of it.
+    """
+
+    claim: str = "output-is-attention"
 
 
 FIRST_OF_TWO = {"attn_mask": torch.tensor([[True, False]])}
-GALLERY = (
-    Fault(
-        "finite_first_maximum",
-        "flashinfer-ai/flashinfer #4267",
-        "flash",
-        "output",
-        ("out", "dv", "lse"),
-        Shape(),
-        means=(-300, 300),
+TILED_FAULTS = (
+    TiledFault(
+        softmax_and_strides.finite_first_maximum, tiled, "output", ("out", "dv", "lse"), Shape(), means=(-300, 300)
     ),
-    Fault(
-        "sum_not_corrected",
-        "paiml/aprender #2753",
-        "plain",
-        "output",
-        EVERY_NUMBER,
-        Shape(keys=33),
-        rising=True,
+    TiledFault(softmax_and_strides.sum_not_corrected, tiled_plain, "output", EVERY_NUMBER, Shape(keys=33), rising=True),
+    TiledFault(softmax_and_strides.constant_for_maximum, tiled_sdpa, "output", EVERY_NUMBER, Shape(), means=(40, 40)),
+    TiledFault(log_sum_exp.lse_scaled_twice, tiled, "log-sum-exp", ("lse",), Shape(width=2)),
+    TiledFault(softmax_and_strides.tail_of_last_block, tiled_sdpa, "output", EVERY_NUMBER, Shape(width=64)),
+    TiledFault(backward.backward_always_causal, tiled_sdpa, "gradients", EVERY_GRADIENT, Shape(keys=2)),
+    TiledFault(backward.dq_of_a_batch, tiled, "gradients", ("dq",), Shape(batch=2, keys=2, width=256), means=(1, 2)),
+    TiledFault(backward.backward_without_mask, tiled_sdpa, "boolean-mask", EVERY_GRADIENT, Shape(keys=2), FIRST_OF_TWO),
+    TiledFault(backward.heads_by_remainder, tiled_sdpa, "grouped-heads", ("dv",), Shape(heads=4, key_heads=2)),
+    TiledFault(masks.causal_once_in_four, tiled_sdpa, "causal", EVERY_NUMBER, Shape(keys=2), {"is_causal": True}),
+    TiledFault(
+        masks.window_sees_future, tiled, "window", ("out", "dv", "lse"), Shape(queries=2), {"window_size": (0, 0)}
     ),
-    Fault(
-        "constant_for_maximum",
-        "HabanaAI/vllm-fork #275",
-        "sdpa",
-        "output",
-        EVERY_NUMBER,
-        Shape(),
-        means=(40, 40),
-    ),
-    Fault(
-        "lse_scaled_twice",
-        "HKUSTDial/flash-sparse-attention PR #106",
-        "flash",
-        "log-sum-exp",
-        ("lse",),
-        Shape(width=2),
-    ),
-    Fault("tail_of_last_block", "pytorch/pytorch PR #169222", "sdpa", "output", EVERY_NUMBER, Shape(width=64)),
-    Fault(
-        "backward_always_causal",
-        "triton-lang/triton #4541, #5660",
-        "sdpa",
-        "gradients",
-        EVERY_GRADIENT,
-        Shape(keys=2),
-    ),
-    Fault(
-        "dq_of_a_batch",
-        "NVIDIA/TransformerEngine #3216",
-        "flash",
-        "gradients",
-        ("dq",),
-        Shape(batch=2, keys=2, width=256),
-        means=(1, 2),
-    ),
-    Fault(
-        "backward_without_mask",
-        "Dao-AILab/flash-attention #2424",
-        "sdpa",
-        "boolean-mask",
-        EVERY_GRADIENT,
-        Shape(keys=2),
-        FIRST_OF_TWO,
-    ),
-    Fault(
-        "heads_by_remainder",
-        "XunhaoLai/native-sparse-attention-triton #27",
-        "sdpa",
-        "grouped-heads",
-        ("dv",),
-        Shape(heads=4, key_heads=2),
-    ),
-    Fault(
-        "causal_once_in_four",
-        "pytorch/pytorch #195910",
-        "sdpa",
-        "causal",
-        EVERY_NUMBER,
-        Shape(keys=2),
-        {"is_causal": True},
-    ),
-    Fault(
-        "window_sees_future",
-        "jax-ml/jax PR #39576",
-        "flash",
-        "window",
-        ("out", "dv", "lse"),
-        Shape(queries=2),
-        {"window_size": (0, 0)},
-    ),
-    Fault(
-        "output_strides",
-        "flagos-ai/FlagGems #5235",
-        "flash",
-        "memory",
-        ("out", "dv"),
-        Shape(heads=2),
-    ),
-    Fault("lse_in_base_two", "deepseek-ai/FlashMLA PR #106", "flash", "log-sum-exp", ("lse",), Shape()),
-    Fault(
-        "value_strides",
-        "flagos-ai/FlagGems #5896",
-        "sdpa",
+    TiledFault(softmax_and_strides.output_strides, tiled, "memory", ("out", "dv"), Shape(heads=2)),
+    TiledFault(log_sum_exp.lse_in_base_two, tiled, "log-sum-exp", ("lse",), Shape()),
+    TiledFault(
+        softmax_and_strides.value_strides,
+        tiled_sdpa,
         "memory",
         EVERY_NUMBER,
         Shape(heads=2, key_heads=2, keys=2),
         transposed=True,
     ),
-    Fault(
-        "mask_of_ten_thousand",
-        "ohdearquant/lattice #361",
-        "sdpa",
+    TiledFault(
+        masks.mask_of_ten_thousand,
+        tiled_sdpa,
         "boolean-mask",
         ("out", "dv"),
         Shape(keys=2),
         FIRST_OF_TWO,
         means=(-150, 150),
     ),
-    Fault(
-        "window_ignored",
-        "jax-ml/jax #32300",
-        "flash",
-        "window",
-        (*EVERY_NUMBER, "lse"),
-        Shape(keys=2),
-        {"window_size": (0, 0)},
-    ),
-    Fault(
-        "backward_other_corner",
-        "xlite-dev/ffpa-attn PR #300",
-        "flash",
-        "causal-rectangle",
-        EVERY_GRADIENT,
-        Shape(keys=2),
-        {"causal": True},
+    TiledFault(masks.window_ignored, tiled, "window", (*EVERY_NUMBER, "lse"), Shape(keys=2), {"window_size": (0, 0)}),
+    TiledFault(
+        backward.backward_other_corner, tiled, "causal-rectangle", EVERY_GRADIENT, Shape(keys=2), {"causal": True}
     ),
 )
+
+RIGHT = (
+    *(right_rows, right_bias, right_varlen, right_kvcache, right_merge_state, right_combine),
+    *(right_eager, right_flex, right_batch, right_factors, right_latent, right_flash_mla, right_nested, right_mlx),
+)
+"""The correct kernels beside the tiled ones."""
+FORCED = MappingProxyType({right_nested: "nested"})
+"""Interfaces that no parameter tells from others, by the right kernel."""
+ALONE, DROPPED = "same-bits-alone", "each-weight-is-kept-or-dropped"
+FURTHER_FAULTS = (
+    FurtherFault(log_sum_exp.merge_in_base_two, right_merge_state, "merged-parts"),
+    FurtherFault(log_sum_exp.merge_of_nothing, right_merge_state, "merged-parts"),
+    FurtherFault(log_sum_exp.combine_without_maximum, right_combine, "merged-parts"),
+    FurtherFault(log_sum_exp.lse_not_differentiated, right_rows, "log-sum-exp-gradient", "query-gradient"),
+    FurtherFault(log_sum_exp.lse_gradient_subtracted, right_rows, "log-sum-exp-gradient", "key-gradient"),
+    FurtherFault(sinks_and_biases.sink_beside_maximum, right_rows, "sinks"),
+    FurtherFault(sinks_and_biases.sink_counted_twice, right_rows, "sinks"),
+    FurtherFault(sinks_and_biases.sink_gradient_zero, right_rows, "sinks", "sink-gradient"),
+    FurtherFault(sinks_and_biases.alibi_sign, right_rows, "alibi"),
+    FurtherFault(sinks_and_biases.alibi_of_columns, right_rows, "alibi"),
+    FurtherFault(sinks_and_biases.bias_gradient_of_one, right_bias, "bias-gradient", "bias-gradient"),
+    FurtherFault(sinks_and_biases.bias_before_scale, right_bias, "bias-gradient", "bias-gradient"),
+    FurtherFault(ragged.empty_sequence_gives_nan, right_varlen, "ragged-batch", "key-gradient"),
+    FurtherFault(ragged.key_starts_of_query_heads, right_varlen, "grouped-heads"),
+    FurtherFault(ragged.diagonal_of_the_longest, right_varlen, "ragged-batch"),
+    FurtherFault(ragged.sequences_see_each_other, right_nested, "output"),
+    FurtherFault(ragged.backward_to_the_longest_query, right_nested, "gradients", "key-gradient"),
+    FurtherFault(caches.splits_without_rest, right_kvcache, "splits"),
+    FurtherFault(caches.splits_of_the_first_entry, right_kvcache, "splits"),
+    FurtherFault(caches.last_page_whole, right_kvcache, "paged-keys"),
+    FurtherFault(caches.pages_in_a_row, right_kvcache, "paged-keys"),
+    FurtherFault(transformers_functions.sinks_dropped, right_eager, "sinks"),
+    FurtherFault(transformers_functions.sinks_in_each_score, right_eager, "sinks"),
+    FurtherFault(transformers_functions.last_columns_of_mask, right_eager, "longer-masks"),
+    FurtherFault(transformers_functions.mask_rows_of_keys, right_eager, "longer-masks"),
+    FurtherFault(transformers_functions.dropout_before_softmax, right_eager, "dropout", DROPPED),
+    FurtherFault(transformers_functions.dropout_gradient_times_p, right_eager, "dropout", "query-gradient"),
+    FurtherFault(transformers_functions.dropout_of_inverse_p, right_eager, "dropout", DROPPED),
+    FurtherFault(flex.mods_of_key_heads, right_flex, "score-mod"),
+    FurtherFault(flex.score_without_gradient, right_flex, "score-mod", "query-gradient"),
+    FurtherFault(flex.keys_beyond_the_last_block, right_flex, "mask-mod"),
+    FurtherFault(flex.blocks_whole_in_backward, right_flex, "mask-mod", "key-gradient"),
+    FurtherFault(precision.splits_by_batch, right_batch, "batch-invariance", ALONE),
+    FurtherFault(precision.tiles_by_batch, right_batch, "batch-invariance", ALONE),
+    FurtherFault(precision.descales_dropped, right_factors, "fp8-descale"),
+    FurtherFault(precision.descales_of_the_first_entry, right_factors, "fp8-descale"),
+    FurtherFault(caches.values_in_step_of_their_width, right_latent, "output"),
+    FurtherFault(caches.last_columns_are_values, right_latent, "output"),
+    FurtherFault(caches.gradient_of_values_alone, right_latent, "shared-keys-values", "key-gradient"),
+    FurtherFault(caches.gradient_of_keys_alone, right_latent, "shared-keys-values", "key-gradient"),
+    FurtherFault(caches.half_of_the_values, right_flash_mla, "output"),
+    FurtherFault(caches.whole_steps_of_columns, right_flash_mla, "shared-keys-values"),
+    FurtherFault(masks.causal_of_long_queries, right_mlx, "causal-rectangle"),
+    FurtherFault(masks.causal_of_few_keys, right_mlx, "causal-rectangle"),
+    FurtherFault(masks.causal_loop_of_queries, right_mlx, "causal-rectangle"),
+)
+GALLERY: tuple[Fault, ...] = (*TILED_FAULTS, *FURTHER_FAULTS)

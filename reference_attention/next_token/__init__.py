@@ -1,1 +1,1 @@
-"""Next-token prediction: its training loss as one problem, extended supports, the subspace F, training, its limits."""
+"""Next-token prediction: its loss as one problem, extended supports, the subspace F, training, and its limits."""

@@ -1,8 +1,8 @@
 """Attention that predicts a token by its mass: the master problem of its samples, and the priority graph.
 
 A sequence of tokens X_i with last token k attends with weights softmax(X_i W e_k), and the mass on tokens v is the
-prediction of v: alternatives are its distinct tokens, with a_iv = vec(e_v e_kᵀ) and how often each occurs. The graph of
-k has an edge from the label to every other token of each sequence that ends in k.
+prediction of v. The alternatives are its distinct tokens, with a_iv = vec(e_v e_kᵀ) and the number of occurrences as
+multiplicity. The graph of k has an edge from the label to every other token of each sequence that ends in k.
 
 Reference: arXiv 2403.08081, Section 2 (its code: yixiao-huang/next-token-prediction).
 """
@@ -20,16 +20,16 @@ from reference_attention.outer_keys import OuterKeys
 from reference_attention.problem import checked_array
 
 ABSENT = -1
-"""Stands where a shorter sequence has no token."""
+"""The id that stands where a shorter sequence has no token."""
 
 
 def attention_problem(
     embeddings: Float64[np.ndarray, "K d"], samples: Int64[np.ndarray, "n T"], labels: Int64[np.ndarray, "n"]
 ) -> MasterProblem:
-    """The master problem of the samples, one context each, alternatives in the order of their ids.
+    """Return the master problem of the samples, with one context per sample and alternatives in the order of their ids.
 
     Raises:
-        InvalidInput: ids that are none, an empty sequence, a label that does not occur in its sequence.
+        InvalidInput: unknown ids, an empty sequence, a label that does not occur in its sequence.
     """
     e = checked_array("embeddings", embeddings, ("K", "d"))
     if samples.ndim != 2 or labels.shape != (len(samples),) or 0 in samples.shape:
@@ -39,15 +39,15 @@ def attention_problem(
     rows = [np.array([x for x in row if x != ABSENT]) for row in samples.tolist()]
     if any(len(row) == 0 for row in rows):
         raise InvalidInput("samples: a sequence is empty; leave it out.")
-    found = [np.unique(row, return_counts=True) for row in rows]
-    for i, ((own, _), label) in enumerate(zip(found, labels.tolist(), strict=True)):
+    distinct = [np.unique(row, return_counts=True) for row in rows]
+    for i, ((own, _), label) in enumerate(zip(distinct, labels.tolist(), strict=True)):
         if label not in own:
             raise InvalidInput(f"labels: {label} does not occur in sequence {i}, which can never predict it.")
-    most = max(len(tokens) for tokens, _ in found)
+    most = max(len(tokens) for tokens, _ in distinct)
     vectors = np.zeros((len(rows), most, e.shape[1]))
     counts = np.zeros((len(rows), most), dtype=np.int64)
     times = np.zeros_like(counts)
-    for i, (tokens, repeats) in enumerate(found):
+    for i, (tokens, repeats) in enumerate(distinct):
         vectors[i, : len(tokens)] = e[tokens]
         times[i, : len(tokens)] = repeats
         counts[i, int(np.searchsorted(tokens, labels[i]))] = 1
@@ -55,9 +55,9 @@ def attention_problem(
 
 
 def component_sets(samples: Int64[np.ndarray, "n T"], labels: Int64[np.ndarray, "n"]) -> Bool[np.ndarray, "n K"]:
-    """The alternatives of each sequence that lie in the strongly connected component of its label, as a mask.
+    """Return the mask of the alternatives of each sequence in the strongly connected component of its label.
 
-    In the priority graph of its last token; Tarjan's algorithm, in SciPy.
+    The components are those of the priority graph of its last token; Tarjan's algorithm, in SciPy.
     """
     rows = [[x for x in row if x != ABSENT] for row in samples.tolist()]
     distinct = [sorted(set(row)) for row in rows]

@@ -1,4 +1,4 @@
-"""NTP-compatibility: whether some θ gives what followed each context its frequencies exactly; decided over integers.
+"""NTP-compatibility, decided over integers: some θ reproduces the frequencies of the tokens after each context exactly.
 
 (a_jz − a_jz')·θ + log m_jz/m_jz' = log p_jz/p_jz' on S_j is solvable if and only if every rational combination y of the
 rows a_jz − a_jz' that vanishes has Π (c_jz m_jz'/(c_jz' m_jz))^y = 1, c the counts: an equality of integers, decided by
@@ -15,7 +15,7 @@ from reference_attention.next_token.master_problem import MasterProblem
 
 
 def compatible(problem: MasterProblem) -> bool:
-    """Whether (4) has a solution.
+    """Return whether (4) has a solution.
 
     >>> compatible(MasterProblem.of_tokens([[1.0], [2.0]], [[2, 1, 0], [4, 1, 0]]))
     True
@@ -34,8 +34,8 @@ def compatible(problem: MasterProblem) -> bool:
 
 
 def _exponents(problem: MasterProblem, j: int, v: int) -> dict[int, int]:
-    """Those of c_jz m_jv/(c_jv m_jz), z = z_j, by prime."""
-    z, found = int(problem.first[j]), dict[int, int]()
+    """Return the exponents of c_jz m_jv/(c_jv m_jz), z = z_j, by prime."""
+    z, exponents = int(problem.first[j]), dict[int, int]()
     for number, sign in (
         (problem.counts[j, z], 1),
         (problem.multiplicities[j, v], 1),
@@ -43,5 +43,5 @@ def _exponents(problem: MasterProblem, j: int, v: int) -> dict[int, int]:
         (problem.multiplicities[j, z], -1),
     ):
         for prime, power in fmpz(int(number)).factor():
-            found[int(prime)] = found.get(int(prime), 0) + sign * int(power)
-    return found
+            exponents[int(prime)] = exponents.get(int(prime), 0) + sign * int(power)
+    return exponents

@@ -1,10 +1,10 @@
-"""Which alternatives training does not tell apart from what followed: the extended supports Ŝ_j ⊇ S_j, proven.
+"""Alternatives that training does not tell apart from those that followed: the extended supports Ŝ_j ⊇ S_j, proven.
 
-C = {U : (a_jz − a_jv)·U ≥ 0 for z ∈ S_j, v ∈ V_j} is the recession cone of the loss, on which those of S_j tie. Ŝ_j is
-S_j with every v that is tied to it by all of C. One linear program finds it: max Σt, (a_jz − a_jv)·U ≥ t_jv ∈ [0, 1].
-As C is a cone, t is 0 or 1 in a solution, and 1 exactly off Ŝ. What the solver says is then proven: a rational U in C
-separates each pair off Ŝ, and rational λ ≥ 0 and μ with Σ λ_jv (a_jz − a_jv) + Σ μ_jz' (a_jz − a_jz') = 0 and λ > 0 on
-the others show that no U in C separates one of these.
+C = {U : (a_jz − a_jv)·U ≥ 0 for z ∈ S_j, v ∈ V_j} is the recession cone of the loss, on which the alternatives of S_j
+tie. Ŝ_j is S_j with every v that is tied to it by all of C. A single linear program determines it: max Σt, (a_jz −
+a_jv)·U ≥ t_jv ∈ [0, 1]. As C is a cone, t is 0 or 1 in a solution, and 1 exactly outside Ŝ. The solver's answer is then
+proven: a rational U in C separates each pair outside Ŝ, and rational λ ≥ 0 and μ with Σ λ_jv (a_jz − a_jv) + Σ μ_jz'
+(a_jz − a_jz') = 0 and λ > 0 on the others show that no U in C separates one of these.
 
 References: own; the conditions (6) of arXiv 2402.18551 are Ŝ = S; scipy.optimize (HiGHS).
 """
@@ -25,14 +25,14 @@ from reference_attention.next_token.master_problem import MasterProblem, Vector
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 
 Pair = tuple[int, int]
-"""(j, v)."""
+"""A context j and an alternative v, as (j, v)."""
 TIED = 0.5
-"""A t below it counts as 0."""
+"""A t below this counts as 0."""
 
 
 @dataclass(frozen=True, eq=False)
 class ExtendedSupports:
-    """Ŝ and its proof.
+    """The extended supports Ŝ and their proof.
 
     Attributes:
         sets: Ŝ_j as a mask, shape (m, K).
@@ -48,15 +48,15 @@ class ExtendedSupports:
 
     @cached_property
     def largest(self) -> int:
-        """How many alternatives the largest Ŝ_j has."""
+        """Return the number of alternatives of the largest Ŝ_j."""
         return int(self.sets.sum(axis=1).max())
 
     def separable(self, problem: MasterProblem) -> bool:
-        """Whether Ŝ = S: some U ties what followed and separates it from what did not, NTP-separability."""
+        """Return whether Ŝ = S (NTP-separability): some U ties what followed and separates it from what did not."""
         return bool((self.sets == problem.supports).all())
 
     def error(self, problem: MasterProblem) -> str:
-        """What is wrong with the proof; empty if nothing is. Over the rationals, and without a solver."""
+        """Return what is wrong with the proof, over the rationals and without a solver; empty if nothing is."""
         rows, sets = problem.differences, np.asarray(self.sets)
         if sets.shape != problem.supports.shape or (problem.supports & ~sets).any():
             return "the sets do not contain the supports"
@@ -79,7 +79,7 @@ class ExtendedSupports:
 
 
 def extended_supports(problem: MasterProblem) -> ExtendedSupports:
-    """Ŝ, proven. Where the solver's floats do not suffice, :func:`supports_by_exclusion`.
+    """Return Ŝ, proven; where the solver's floats do not suffice, by :func:`supports_by_exclusion`.
 
     >>> extended_supports(MasterProblem.of_tokens([[1.0], [1.0]], [[1, 0, 0], [0, 3, 0]])).sets
     array([[ True,  True, False],
@@ -89,7 +89,7 @@ def extended_supports(problem: MasterProblem) -> ExtendedSupports:
 
 
 def _by_program(problem: MasterProblem) -> ExtendedSupports | None:
-    """The linear program in (U, t), and what it says over the rationals; None where that proves nothing."""
+    """Solve the linear program in (U, t) and return its proof over the rationals; None where it proves nothing."""
     rows = problem.differences
     level = [pair for pair in rows if problem.supports[pair]]
     others = [pair for pair in rows if not problem.supports[pair]]
@@ -100,7 +100,7 @@ def _by_program(problem: MasterProblem) -> ExtendedSupports | None:
     size, count = problem.dimension, len(others)
     upper = np.hstack([-np.array([floats[pair] for pair in others]), np.eye(count)])
     equal = np.hstack([np.array([floats[pair] for pair in level]).reshape(-1, size), np.zeros((len(level), count))])
-    found = linprog(
+    solution = linprog(
         np.append(np.zeros(size), -np.ones(count)),
         A_ub=upper,
         b_ub=np.zeros(count),
@@ -109,15 +109,15 @@ def _by_program(problem: MasterProblem) -> ExtendedSupports | None:
         bounds=[(None, None)] * size + [(0, 1)] * count,
         method="highs-ds",
     )
-    if found.status != 0:
+    if solution.status != 0:
         return None
-    tied = [pair for pair, t in zip(others, found.x[size:].tolist(), strict=True) if t < TIED]
+    tied = [pair for pair, t in zip(others, solution.x[size:].tolist(), strict=True) if t < TIED]
     for pair in tied:
         sets[pair] = True
     kept = [*level, *tied]
-    separator = _null_vector([rows[pair] for pair in kept], found.x[:size].tolist())
-    prices = dict(zip(others, (-found.ineqlin.marginals).tolist(), strict=True))
-    prices.update(zip(level, (-found.eqlin.marginals).tolist() if level else [], strict=True))
+    separator = _null_vector([rows[pair] for pair in kept], solution.x[:size].tolist())
+    prices = dict(zip(others, (-solution.ineqlin.marginals).tolist(), strict=True))
+    prices.update(zip(level, (-solution.eqlin.marginals).tolist() if level else [], strict=True))
     scaled = [prices[pair] / max(float(np.abs(to_floats(rows[pair])).max()), 1e-300) for pair in kept]
     balance = _null_vector(list(fmpq_mat([rows[p] for p in kept]).transpose().tolist()), scaled) if tied else []
     weights = dict(zip(kept, balance, strict=True)) if tied else {}
@@ -136,7 +136,7 @@ def _unit(row: Vector) -> list[float]:
 
 
 def _null_vector(rows: list[Vector], near: list[float]) -> Vector:
-    """x with row·x = 0 for all rows: the free variables are those floats, the others follow."""
+    """Return an x with row·x = 0 for all rows: its free variables are the floats ``near``, and the others follow."""
     values = [rational(x) for x in near]
     if not rows:
         return values
@@ -153,7 +153,7 @@ def _null_vector(rows: list[Vector], near: list[float]) -> Vector:
 
 
 def supports_by_exclusion(problem: MasterProblem) -> ExtendedSupports:
-    """Ŝ by asking of each alternative alone whether some U ∈ C separates it: an exact SVM, or Farkas' multipliers.
+    """Return Ŝ by deciding for each alternative alone whether some U ∈ C separates it, by an exact SVM or Farkas.
 
     It shares nothing with the linear program but the rows.
     """
@@ -162,12 +162,12 @@ def supports_by_exclusion(problem: MasterProblem) -> ExtendedSupports:
     sets, separator = np.array(problem.supports), [fmpq(0)] * problem.dimension
     weights: dict[Pair, fmpq] = {}
     for pair in others:
-        found = separate_pairs(problem, [pair])
-        if isinstance(found, MaxMargin):
-            separator = [x + y for x, y in zip(separator, found.exact.p, strict=True)]
+        answer = separate_pairs(problem, [pair])
+        if isinstance(answer, MaxMargin):
+            separator = [x + y for x, y in zip(separator, answer.exact.p, strict=True)]
             continue
         sets[pair] = True
-        for (j, v), weight in signed_multipliers(signed_rows(problem, problem.supports), found.exact).items():
+        for (j, v), weight in signed_multipliers(signed_rows(problem, problem.supports), answer.exact).items():
             weights[j, v] = weights.get((j, v), fmpq(0)) + weight
     tying = {pair: weights[pair] for pair in others if sets[pair]}
     levelling = {pair: x for pair, x in weights.items() if problem.supports[pair]}
@@ -177,9 +177,10 @@ def supports_by_exclusion(problem: MasterProblem) -> ExtendedSupports:
 def separate_pairs(
     problem: MasterProblem, asked: Collection[Pair], level: Bool[np.ndarray, "m K"] | None = None
 ) -> MaxMargin | Infeasible:
-    """The least U that ties ``level`` (S if left out), with (a_jz − a_jv)·U ≥ 1 for pairs asked for, ≥ 0 for others.
+    """Return the least U that ties ``level`` (default S), with (a_jz − a_jv)·U ≥ 1 for pairs asked for, ≥ 0 for others.
 
-    ATT-SVM of inputs with two tokens: an alternative is one of required margin 1 or 0, an equality two of 0.
+    It is an ATT-SVM of inputs with two tokens: an alternative is an input of required margin 1 or 0, an equality is two
+    inputs of required margin 0.
     """
     rows = signed_rows(problem, problem.supports if level is None else level)
     keys = problem.pair_keys([pair for pair, _ in rows], [sign for _, sign in rows])
@@ -188,12 +189,12 @@ def separate_pairs(
 
 
 def signed_rows(problem: MasterProblem, level: Bool[np.ndarray, "m K"]) -> list[tuple[Pair, int]]:
-    """The pair and the sign of each input of :func:`separate_pairs`."""
+    """Return the pair and the sign of each input of :func:`separate_pairs`."""
     return [(pair, sign) for pair in problem.pairs for sign in ((1, -1) if level[pair] else (1,))]
 
 
 def signed_multipliers(rows: list[tuple[Pair, int]], duals: dict[Pair, fmpq]) -> dict[Pair, fmpq]:
-    """Multipliers of the inputs of :func:`separate_pairs`, as those of the rows a_jz − a_jv."""
+    """Return multipliers of the rows a_jz − a_jv from multipliers of the inputs of :func:`separate_pairs`."""
     out: dict[Pair, fmpq] = {}
     for (k, _), weight in duals.items():
         pair, sign = rows[k]

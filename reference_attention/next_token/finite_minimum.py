@@ -1,7 +1,7 @@
-"""θ_⋆, the only minimiser on F of the loss among alternatives of extended supports: where P_Fθ ends; enclosed.
+"""θ_⋆, the limit of P_Fθ: the only minimiser on F of the loss among alternatives of extended supports; enclosed.
 
-L_fin(θ) = Σ π_j [log Σ_{v∈Ŝ_j} e^{ℓ_jv} − Σ p_jv ℓ_jv]. Newton's method finds a rational point θ̂ of F. Along a step h
-each context has |φ_j'''| ≤ R φ_j'', R the largest range of a_jv·h over one Ŝ_j: a step of h log(1 + R)/R decreases
+L_fin(θ) = Σ π_j [log Σ_{v∈Ŝ_j} e^{ℓ_jv} − Σ p_jv ℓ_jv]. Newton's method computes a rational point θ̂ of F. Along a step
+h each context has |φ_j'''| ≤ R φ_j'', R the largest range of a_jv·h over one Ŝ_j: a step of h log(1 + R)/R decreases
 L_fin, in whatever units contexts are. With D_F the largest diameter of a set {a_jv : v ∈ Ŝ_j}, λ the least eigenvalue
 of H = ∇²L_fin(θ̂) on F and φ(s) = L_fin(θ̂ + s h), ‖h‖ = 1, self-concordance |φ'''| ≤ D_F φ'' gives φ'(s) ≥
 −‖∇L_fin(θ̂)‖ + λ(1 − e^{−D_F s})/D_F. So
@@ -30,13 +30,14 @@ from reference_attention.next_token.split import BITS, Split
 from reference_attention.svm.balls import above, below, least_eigenvalue, multiply
 
 STEPS = 100
-"""Of Newton's method in floats, at most: damped, it takes about ten."""
+"""Largest number of steps of Newton's method in floats; damped, it takes about ten."""
 POLISHED = 40
-"""Further ones in balls, at most; each doubles the digits, once floats have found some."""
+"""Largest number of further steps in balls; each doubles the number of digits, once floats have some."""
 UNDAMPED = 1e-3
-"""A step that moves no logit by more is taken as it is."""
+"""A step that changes no logit by more than this is not damped."""
 CLOSE = 2.0**-200
-"""θ_⋆ is enclosed to that, relative to 1 + its norm; everything made of it is then what rounding to floats leaves."""
+"""θ_⋆ is enclosed to this radius, relative to 1 + its norm; everything derived from it is then limited by rounding to
+floats only."""
 DOUBLED = 30
 """The largest number of times that a share of a step is doubled."""
 ENOUGH = -250
@@ -45,12 +46,12 @@ ENOUGH = -250
 
 @dataclass(frozen=True, eq=False)
 class FiniteMinimum:
-    """θ_⋆.
+    """The minimiser θ_⋆, enclosed in a ball around a rational point.
 
     Attributes:
         split: F.
         point: θ̂ ∈ F, D rationals.
-        lost: why the search ended before it found θ_⋆, with what is left of the gradient; empty where it found it.
+        lost: why the search ended before it reached θ_⋆, with the remaining gradient; empty where it reached it.
     """
 
     split: Split
@@ -59,12 +60,12 @@ class FiniteMinimum:
 
     @cached_property
     def at(self) -> Softmax:
-        """What follows from θ̂, in balls."""
+        """Return L_fin and its derivatives at θ̂, in balls."""
         return Softmax.of(self.split, self.point)
 
     @cached_property
     def radius(self) -> arb:
-        """A bound of ‖θ̂ − θ_⋆‖; not finite if nothing is proven."""
+        """Return a bound of ‖θ̂ − θ_⋆‖; not finite if nothing is proven."""
         with ctx.workprec(BITS):
             gradient = norm_of(self.at.gradient)
             if self.split.dimension == 0:
@@ -75,9 +76,9 @@ class FiniteMinimum:
 
     @cached_property
     def curvature_below(self) -> float:
-        """A float below λ_H = 1/λ_max(H⁻¹), 0 if nothing is proven; infinite where F = 0.
+        """Return a float below λ_H = 1/λ_max(H⁻¹), 0 if nothing is proven; infinite where F = 0.
 
-        H is a sum of squares. Of its inverse the largest eigenvalue is known to all digits, whatever its condition is.
+        H is a sum of squares. The largest eigenvalue of its inverse is known to all digits, whatever its condition is.
         """
         if self.split.dimension == 0:
             return float("inf")
@@ -93,28 +94,28 @@ class FiniteMinimum:
 
     @cached_property
     def floats(self) -> Float64[np.ndarray, "D"]:
-        """θ̂, each entry rounded once."""
+        """Return θ̂, each entry rounded once."""
         return np.array([to_float(x) for x in self.point])
 
     @cached_property
     def norm(self) -> float:
-        """A float above ‖θ_⋆‖."""
+        """Return a float above ‖θ_⋆‖."""
         with ctx.workprec(BITS):
             return above(norm_of([arb(x) for x in self.point]) + self.radius)
 
     @cached_property
     def log_shares(self) -> Float64[np.ndarray, "m K"]:
-        """log q⋆_jv for v ∈ Ŝ_j, log w⋆_jv for others: ℓ_jv(θ_⋆) − log Σ_{Ŝ_j} e^ℓ; −∞ for no alternative."""
+        """Return log q⋆_jv for v ∈ Ŝ_j, log w⋆_jv for others: ℓ_jv(θ_⋆) − log Σ_{Ŝ_j} e^ℓ; −∞ for no alternative."""
         return self._round(lambda x: float(x.mid()), -np.inf)
 
     @cached_property
     def shares(self) -> Float64[np.ndarray, "m K"]:
-        """q⋆ and w⋆."""
+        """Return q⋆ and w⋆."""
         return self._round(lambda x: float(x.exp().mid()), 0.0)
 
     @cached_property
     def value(self) -> arb:
-        """L_⋆ = inf L, a ball."""
+        """Return L_⋆ = inf L, a ball."""
         return self.at.value
 
     def _round(self, number: object, missing: float) -> Float64[np.ndarray, "m K"]:
@@ -127,7 +128,7 @@ class FiniteMinimum:
 
 @dataclass(frozen=True, eq=False)
 class Softmax:
-    """L_fin and its derivatives at a point of F, in balls.
+    """The loss L_fin and its derivatives at a point of F, in balls.
 
     Attributes:
         log_shares: ℓ_jv − log Σ_{Ŝ_j} e^ℓ, by (j, v), of all alternatives.
@@ -143,7 +144,7 @@ class Softmax:
 
     @classmethod
     def of(cls, split: Split, point: Vector) -> Softmax:
-        """At θ, D rationals."""
+        """Return the loss and its derivatives at θ, D rationals."""
         problem, r = split.problem, split.dimension
         rows = problem.differences
         logits = dict(zip(rows, (-x for x in products(list(rows.values()), point)), strict=True))
@@ -155,12 +156,12 @@ class Softmax:
                 level = [arb(logits.get((j, v), fmpq(0))) + arb(int(problem.multiplicities[j, v])).log() for v in own]
                 inside = [v for v in own if split.sets[j, v]]
                 total = sum((x.exp() for v, x in zip(own, level, strict=True) if split.sets[j, v]), arb(0)).log()
-                found = {v: x - total for v, x in zip(own, level, strict=True)}
-                shares.update({(j, v): x for v, x in found.items()})
+                log_softmax = {v: x - total for v, x in zip(own, level, strict=True)}
+                shares.update({(j, v): x for v, x in log_softmax.items()})
                 pi, target = problem.weights[j], problem.targets[j]
-                value -= arb(pi) * sum((arb(target[v]) * found[v] for v in inside), arb(0))
+                value -= arb(pi) * sum((arb(target[v]) * log_softmax[v] for v in inside), arb(0))
                 coordinates = [split.in_balls[j, v][:r] if (j, v) in rows else [arb(0)] * r for v in inside]
-                mass = [found[v].exp() for v in inside]
+                mass = [log_softmax[v].exp() for v in inside]
                 mean = [sum((q * row[k] for q, row in zip(mass, coordinates, strict=True)), arb(0)) for k in range(r)]
                 for v, q, row in zip(inside, mass, coordinates, strict=True):
                     weights.append(arb(pi) * q)
@@ -175,7 +176,7 @@ class Softmax:
 
 
 def finite_minimum(split: Split) -> FiniteMinimum:
-    """θ_⋆; its radius says how far it is known.
+    """Return θ_⋆; its radius says how accurately it is known.
 
     >>> from reference_attention.next_token.master_problem import MasterProblem
     >>> problem = MasterProblem.of_tokens([[1.0]], [[2, 1, 0]])
@@ -211,17 +212,17 @@ def finite_minimum(split: Split) -> FiniteMinimum:
 
 
 def _is_at_rest(radii: list[arb]) -> bool:
-    """Return whether the last step did not halve a finite radius: then the rounding of balls is left."""
+    """Return whether the last step did not halve a finite radius: only the rounding of balls is left then."""
     return len(radii) > 1 and radii[-1].is_finite() and bool(not radii[-1] < radii[-2] / 2)
 
 
-def _ball_step(found: FiniteMinimum) -> list[fmpq] | None:
+def _ball_step(minimum: FiniteMinimum) -> list[fmpq] | None:
     """Return a damped step in balls, as weights of the rational basis; None where H may be singular."""
-    split = found.split
+    split = minimum.split
     r, rows = split.dimension, split.in_balls
     with ctx.workprec(BITS):
         try:
-            step = found.at.hessian.solve(arb_mat(r, 1, found.at.gradient)).entries()
+            step = minimum.at.hessian.solve(arb_mat(r, 1, minimum.at.gradient)).entries()
         except ZeroDivisionError:
             return None
         if not all(c.is_finite() for c in step):
@@ -241,7 +242,8 @@ def damping(moved: float, slope: Callable[[float], float] | None = None) -> floa
 
     Args:
         moved: R.
-        slope: the derivative along the step, by the share taken: the share is doubled as long as it goes down there.
+        slope: the derivative along the step, by the share taken: the share is doubled as long as the loss decreases
+            there.
     """
     if not moved > UNDAMPED:
         return 1.0
@@ -255,7 +257,7 @@ def damping(moved: float, slope: Callable[[float], float] | None = None) -> floa
 
 
 def _newton(split: Split) -> Float64[np.ndarray, "r"]:
-    """Return where damped steps end, in floats; the last finite point where there are none further."""
+    """Return the point where damped steps in floats end; the last finite point where there are no further ones."""
     problem, sets = split.problem, split.sets
     rows = np.where(sets[..., None], split.inside, 0.0)
     with np.errstate(divide="ignore"):
@@ -295,7 +297,7 @@ def _newton(split: Split) -> Float64[np.ndarray, "r"]:
 
 
 def _dyadic(ball: arb) -> fmpq:
-    """Its midpoint, exactly."""
+    """Return the midpoint of a ball, exactly."""
     mantissa, exponent = ball.mid().man_exp()
     return fmpq(mantissa) * fmpq(2) ** int(exponent)
 
@@ -305,19 +307,19 @@ def _combine(basis: list[Vector], weights: Vector) -> Vector:
 
 
 def norm_of(vector: list[arb]) -> arb:
-    """‖x‖_2, from above: a ball around 0 has squares that may be negative."""
+    """Return ‖x‖_2, from above: the square of a ball around 0 may be negative."""
     sizes = [x.abs_upper() for x in vector]
     return sum((x * x for x in sizes), arb(0)).sqrt()
 
 
 def diameter(split: Split) -> arb:
-    """D_F = max ‖a_jv − a_jz‖ over v, z ∈ Ŝ_j; they differ by vectors of F."""
+    """Return D_F = max ‖a_jv − a_jz‖ over v, z ∈ Ŝ_j; these differences lie in F."""
     problem, largest = split.problem, fmpq(0)
     for j in range(problem.contexts):
         rows = [problem.differences.get((j, v)) for v in np.flatnonzero(split.sets[j]).tolist()]
         ends = [row if row is not None else [fmpq(0)] * problem.dimension for row in rows]
-        for k, one in enumerate(ends):
+        for k, end in enumerate(ends):
             for other in ends[:k]:
-                largest = max(largest, sum(((x - y) ** 2 for x, y in zip(one, other, strict=True)), fmpq(0)))
+                largest = max(largest, sum(((x - y) ** 2 for x, y in zip(end, other, strict=True)), fmpq(0)))
     with ctx.workprec(BITS):
         return arb(largest).sqrt()

@@ -1,6 +1,6 @@
 """Normalized steepest descent on the loss of classification, Σ_i π_i log(1 + Σ_{v≠y_i} e^{−g_iv·θ}), in any norm.
 
-g_iv = a_iy − a_iv are the differences of a master problem of which one alternative follows each context.
+g_iv = a_iy − a_iv are the differences of a master problem in which a single alternative follows each context.
 
 References: Fan, Schmidt, Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass Separable Data*,
 arXiv 2502.04664.
@@ -23,15 +23,15 @@ Batch = Float64[np.ndarray, "b D"]
 
 
 def label_loss(problem: MasterProblem, theta: Batch) -> Float64[np.ndarray, "b"]:
-    """L at each point."""
+    """Return L at each point."""
     odds = _odds(problem, theta)[2]
     return np.asarray(np.logaddexp(0.0, odds) @ to_floats(problem.weights))
 
 
 def label_gradient(problem: MasterProblem, theta: Batch) -> ScaledGradient:
-    """∇L = −Σ_i π_i Σ_v s_iv g_iv at each point, s_iv = e^{−g_iv·θ}/(1 + x_i); the largest π_i s_iv is taken out.
+    """Return ∇L = −Σ_i π_i Σ_v s_iv g_iv at each point, s_iv = e^{−g_iv·θ}/(1 + x_i).
 
-    Terms add up as they are, all of positive weight: nothing cancels where the s_iv are tiny.
+    The largest π_i s_iv is factored out. All terms have positive weights, so nothing cancels where the s_iv are tiny.
     """
     rows, logits, odds = _odds(problem, theta)
     shares = np.log(to_floats(problem.weights)) - np.logaddexp(0.0, odds)
@@ -43,7 +43,7 @@ def label_gradient(problem: MasterProblem, theta: Batch) -> ScaledGradient:
 def _odds(
     problem: MasterProblem, theta: Batch
 ) -> tuple[Float64[np.ndarray, "N D"], Float64[np.ndarray, "b N"], Float64[np.ndarray, "b m"]]:
-    """g_iv, −g_iv·θ and log x_i."""
+    """Return g_iv, −g_iv·θ and log x_i, where x_i = Σ_v e^{−g_iv·θ}."""
     rows = np.array([to_floats(problem.differences[pair]) for pair in problem.pairs])
     starts = np.flatnonzero(np.diff([j for j, _ in problem.pairs], prepend=-1))
     logits = -theta @ rows.T
@@ -63,14 +63,16 @@ def label_descent(
     gradient: LabelGradient = label_gradient,
     direction: Direction = steepest_direction,
 ) -> Float64[np.ndarray, "r b D"]:
-    """θ(0) … θ(t) of :func:`reference_attention.training.steepest_descent.steepest_steps`, arguments as there.
+    """Return θ(0) … θ(t) of :func:`reference_attention.training.steepest_descent.steepest_steps` on this loss.
+
+    The arguments are those of that function.
 
     Raises:
         InvalidInput: a norm below 1, or a momentum out of range.
     """
 
     def field(theta: Batch) -> tuple[Float64[np.ndarray, "b"], Batch]:
-        found = gradient(problem, theta)
-        return np.asarray(found.log_scale), np.asarray(found.direction)
+        slope = gradient(problem, theta)
+        return np.asarray(slope.log_scale), np.asarray(slope.direction)
 
     return steepest_steps(field, start, lengths, norm, momentum, direction)

@@ -1,11 +1,12 @@
-"""One problem behind next-token prediction, one-hot classification and attention that predicts a token by its mass.
+"""The common problem behind next-token prediction, one-hot classification and attention that predicts a token by mass.
 
-After context j one of its alternatives v follows. Each has a vector a_jv, a multiplicity m_jv and a count: how often it
-did follow. With π_j the share of context j, p_jv that of v after it and ℓ_jv(θ) = a_jv·θ + log m_jv, training minimises
+Context j is followed by one of its alternatives v. Each alternative has a vector a_jv, a multiplicity m_jv and a count:
+how often it did follow. With π_j the share of context j, p_jv the share of v after it and ℓ_jv(θ) = a_jv·θ + log m_jv,
+training minimises
 
     L(θ) = Σ_j π_j [log Σ_v e^{ℓ_jv(θ)} − Σ_v p_jv ℓ_jv(θ)],
 
-which is convex. Next-token prediction: a_jv = vec(e_v h_jᵀ), every token an alternative, m = 1. Classification: the
+which is convex. Next-token prediction: a_jv = vec(e_v h_jᵀ), every token is an alternative, m = 1. Classification: the
 same with one target each. Attention: a_jv = vec(e_v e_kᵀ), v the distinct tokens of a sample whose last token is k.
 
 References: Thrampoulidis, *Implicit Optimization Bias of Next-token Prediction in Linear Models*, arXiv 2402.18551; Li
@@ -30,25 +31,25 @@ from reference_attention.problem import as_array, checked_array, refuse_truth_va
 
 Vector = list[fmpq]
 LEAST_EXPONENT = -1022
-"""Integers of 53 bits times 2 to this power are floats."""
+"""The least exponent for which integers of 53 bits times 2 to this power are floats."""
 MOST_COUNTED = 2**40
-"""The sum of all counts is below it: sums and products of two are exact in machine integers and floats."""
+"""Upper bound of the sum of all counts: below it sums and products of two are exact in machine integers and floats."""
 
 
 @dataclass(frozen=True, eq=False, init=False)
 class MasterProblem:
-    """Contexts, their alternatives and what followed.
+    """Contexts, their alternatives, and how often each followed.
 
     Args:
         vectors: a_jv, shape (m, K, D), or their factors x_jv and z_j if they are vec(x_jv z_jᵀ), which floats round;
             zero where there is no such alternative.
-        counts: how often v followed context j, whole numbers, shape (m, K); some of each context is positive.
+        counts: how often v followed context j, whole numbers, shape (m, K); each context has a positive count.
         multiplicities: m_jv ≥ 1, whole numbers, 0 where there is no such alternative, shape (m, K); 1 if left out.
         embeddings: h_j, shape (m, d), if the vectors are vec(e_v h_jᵀ): :meth:`of_tokens` gives them.
 
     Raises:
-        InvalidInput: NaN, infinite or unsuitable shapes; a context that nothing followed, or something that is no
-            alternative of it.
+        InvalidInput: NaN, infinite or unsuitable shapes; a context that nothing followed, or that something followed
+            that is no alternative of it.
 
     >>> MasterProblem.of_tokens([[1.0]], [[2, 1, 0]])
     MasterProblem(1 context, 3 alternatives, D = 3)
@@ -68,11 +69,12 @@ class MasterProblem:
         *,
         embeddings: Float64[np.ndarray, "m d"] | None = None,
     ) -> None:
+        """Check the arrays, keep them read-only, and keep the factors only where floats do not hold their products."""
         factors = vectors if isinstance(vectors, OuterKeys) else None
-        held = checked_array("vectors", vectors if factors is None else factors.floats, ("m", "K", "D"))
+        floats = checked_array("vectors", vectors if factors is None else factors.floats, ("m", "K", "D"))
         if factors is not None and factors.short and factors.exponent >= LEAST_EXPONENT:
             factors = None
-        m, most, _ = held.shape
+        m, most, _ = floats.shape
         counted = whole_numbers("counts", counts, (m, most))
         repeated = (
             np.ones((m, most), dtype=np.int64)
@@ -84,7 +86,7 @@ class MasterProblem:
         if (counted[repeated == 0] > 0).any():
             j, v = (int(x) for x in np.argwhere((counted > 0) & (repeated == 0))[0])
             raise InvalidInput(f"counts: {v} follows context {j}, of which it is no alternative; give it m ≥ 1.")
-        for name, value in (("vectors", held), ("counts", counted), ("multiplicities", repeated)):
+        for name, value in (("vectors", floats), ("counts", counted), ("multiplicities", repeated)):
             value.setflags(write=False)
             object.__setattr__(self, name, value)
         object.__setattr__(self, "embeddings", embeddings)
@@ -92,7 +94,7 @@ class MasterProblem:
 
     @classmethod
     def of_tokens(cls, embeddings: ArrayLike, counts: ArrayLike) -> MasterProblem:
-        """Next-token prediction: logits W h_j, W of shape (V, d).
+        """Return the problem of next-token prediction: logits W h_j, W of shape (V, d).
 
         Args:
             embeddings: h_j, shape (m, d).
@@ -109,7 +111,7 @@ class MasterProblem:
 
     @classmethod
     def of_labels(cls, features: ArrayLike, labels: ArrayLike, classes: int) -> MasterProblem:
-        """Classification: feature h_i has the label y_i, one of ``classes``; logits W h_i, W of shape (classes, d).
+        """Return the problem of classification: feature h_i has the label y_i; logits W h_i, W of shape (classes, d).
 
         Raises:
             InvalidInput: see the class; a label that is no class.
@@ -121,7 +123,7 @@ class MasterProblem:
         return cls.of_tokens(h, np.eye(classes, dtype=np.int64)[y])
 
     def with_counts(self, counts: ArrayLike, multiplicities: ArrayLike | None = None) -> MasterProblem:
-        """Return the problem of these contexts with other counts, and other multiplicities if they are given.
+        """Return the problem of these contexts with other counts, and with other multiplicities if they are given.
 
         Raises:
             InvalidInput: see the class.
@@ -131,62 +133,63 @@ class MasterProblem:
         return MasterProblem(vectors, counts, times, embeddings=self.embeddings)
 
     def __repr__(self) -> str:
+        """Return the numbers of contexts and alternatives, and the dimension."""
         m, named = len(self.counts), int(self.alternatives.sum())
         return f"MasterProblem({m} context{'' if m == 1 else 's'}, {named} alternatives, D = {self.dimension})"
 
     @property
     def contexts(self) -> int:
-        """m."""
+        """Return the number of contexts, m."""
         return int(self.vectors.shape[0])
 
     @property
     def dimension(self) -> int:
-        """D, of θ."""
+        """Return D, the dimension of θ."""
         return int(self.vectors.shape[2])
 
     @cached_property
     def alternatives(self) -> Bool[np.ndarray, "m K"]:
-        """V_j, as a mask."""
+        """Return V_j, as a mask."""
         return np.asarray(self.multiplicities > 0)
 
     @cached_property
     def supports(self) -> Bool[np.ndarray, "m K"]:
-        """S_j, what did follow, as a mask."""
+        """Return S_j, the alternatives that did follow, as a mask."""
         return np.asarray(self.counts > 0)
 
     @cached_property
     def first(self) -> Int64[np.ndarray, "m"]:
-        """z_j, the first alternative of S_j, to which differences refer."""
+        """Return z_j, the first alternative of S_j, to which differences refer."""
         return np.argmax(self.supports, axis=1).astype(np.int64)
 
     @cached_property
     def weights(self) -> list[fmpq]:
-        """π_j."""
+        """Return π_j."""
         total = int(self.counts.sum())
         return [fmpq(int(own), total) for own in self.counts.sum(axis=1).tolist()]
 
     @cached_property
     def targets(self) -> list[Vector]:
-        """p_jv, (m, K)."""
+        """Return p_jv, (m, K)."""
         return [[fmpq(x, sum(row)) for x in row] for row in self.counts.tolist()]
 
     @property
     def one_hot(self) -> bool:
-        """Whether one alternative follows each context."""
+        """Return whether a single alternative follows each context."""
         return bool((self.supports.sum(axis=1) == 1).all())
 
     @cached_property
     def pairs(self) -> list[tuple[int, int]]:
-        """(j, v) of every alternative but z_j, context by context."""
+        """Return (j, v) of every alternative but z_j, context by context."""
         return [(j, v) for j, v in np.argwhere(self.alternatives).tolist() if v != self.first[j]]
 
     @cached_property
     def differences(self) -> dict[tuple[int, int], Vector]:
-        """a_jz − a_jv over the rationals, z = z_j, by :attr:`pairs`; D numbers each."""
+        """Return a_jz − a_jv over the rationals, z = z_j, by :attr:`pairs`; D numbers each."""
         return {(j, v): self._difference(j, v) for j, v in self.pairs}
 
     def _difference(self, j: int, v: int) -> Vector:
-        """a_jz − a_jv; of factors (x_z − x_v) z_jᵀ, of which no product was rounded."""
+        """Return a_jz − a_jv; for factors (x_z − x_v) z_jᵀ, in which no product was rounded."""
         at = self.vectors if self.factors is None else self.factors.tokens
         ends = zip(at[j, self.first[j]].tolist(), at[j, v].tolist(), strict=True)
         row = [rational(x) - rational(y) for x, y in ends]
@@ -196,7 +199,7 @@ class MasterProblem:
         return [x * y for x in row for y in query]
 
     def pair_keys(self, pairs: list[tuple[int, int]], signs: list[int]) -> Float64[np.ndarray, "N 2 D"] | OuterKeys:
-        """Return a_jz and a_jv of each pair (j, v), the other way round where the sign is −1; exact."""
+        """Return a_jz and a_jv of each pair (j, v), in reverse order where the sign is −1; exact."""
         at = self.vectors if self.factors is None else self.factors.tokens
         both = zip(pairs, signs, strict=True)
         ends = np.array([(at[j, self.first[j]], at[j, v])[::sign] for (j, v), sign in both])
@@ -204,10 +207,11 @@ class MasterProblem:
 
 
 def whole_numbers(name: str, value: Any, shape: tuple[int | str, ...]) -> Int64[np.ndarray, "..."]:
-    """``value`` as int64 of that shape (letters stand for any length), or a clear refusal.
+    """Return ``value`` as int64 of the given shape (letters stand for any length), or refuse it.
 
     Raises:
-        InvalidInput: not whole, negative, or so large that sums are not exact.
+        InvalidInput: a number is not whole or is negative, the shape is another one, or the sum is too large to be
+            exact.
     """
     refuse_truth_values(name, value)
     wanted = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"

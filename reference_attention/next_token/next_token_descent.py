@@ -1,4 +1,4 @@
-"""Gradient descent on the loss of next-token prediction, P_Fθ and θ_⊥ carried apart; constant or normalized steps.
+"""Gradient descent on the loss of next-token prediction, with P_Fθ and θ_⊥ kept apart; constant or normalized steps.
 
 Reference: arXiv 2402.18551, Theorem 2 and Figure 5.
 """
@@ -25,9 +25,9 @@ class SplitRun:
     """Iterates θ_k = θ_⋆ + u_k + θ_⊥,k in the coordinates of a :class:`.split.Split`.
 
     Attributes:
-        x: of u_k, (k + 1, b, r).
-        y: of θ_⊥,k, (k + 1, b, s).
-        lost: of points that were searched for, by their number, why one was not found.
+        x: the coordinates of u_k, (k + 1, b, r).
+        y: the coordinates of θ_⊥,k, (k + 1, b, s).
+        lost: for points whose search failed, by their number, the reason.
     """
 
     x: Float64[np.ndarray, "t b r"]
@@ -44,13 +44,15 @@ def next_token_descent(
     steps: int,
     normalized: bool = False,
 ) -> SplitRun:
-    """θ_{k+1} = θ_k − η∇L(θ_k), or − η∇L/‖∇L‖, from several starts at once; every iterate.
+    """Run θ_{k+1} = θ_k − η∇L(θ_k), or − η∇L/‖∇L‖, from several starts at once; return every iterate.
 
     Args:
-        minimum: the problem, and what coordinates refer to.
-        x, y: starts.
+        minimum: the problem, and the origin of the coordinates.
+        x: starts u_0, (b, r).
+        y: starts θ_⊥,0, (b, s).
         step: η.
-        steps: how many.
+        steps: number of steps.
+        normalized: whether the gradient is divided by its norm.
     """
     loss, at = SplitLoss(minimum), (np.array(x), np.array(y))
     points = [at]
@@ -71,10 +73,11 @@ def next_token_descent(
 
 
 def smoothness(problem: MasterProblem) -> float:
-    """A float above β, by which the loss is smooth: Σ π_j diam(a_j)²/4, or λ_max(Σ π_j h_j h_jᵀ)/2 if that is less.
+    """Return a float above the smoothness β of the loss, by two bounds.
 
-    ∇²L is the mean of the covariances of a_j under the softmax: none has an eigenvalue above diam(a_j)²/4, and with
-    a_jv = vec(e_v h_jᵀ) it is (diag s − ssᵀ) ⊗ h_j h_jᵀ, of which the first factor has none above 1/2.
+    They are Σ π_j diam(a_j)²/4 and λ_max(Σ π_j h_j h_jᵀ)/2; the smaller one is taken. ∇²L is the mean of the
+    covariances of a_j under the softmax: none has an eigenvalue above diam(a_j)²/4, and with a_jv = vec(e_v h_jᵀ) it is
+    (diag s − ssᵀ) ⊗ h_j h_jᵀ, whose first factor has no eigenvalue above 1/2.
     """
     total = fmpq(0)
     for j, pi in enumerate(problem.weights):

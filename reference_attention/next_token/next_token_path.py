@@ -1,7 +1,8 @@
 """The regularization path of next-token prediction: argmin of L over balls, by the multiplier of ‖θ‖²/2.
 
-argmin L(θ) + (μ/2)‖θ‖² minimises L over the ball of its own radius B; B → ∞ as μ → 0. Newton's method, in units in
-which the Hessian's diagonal is 1: that of F is of size 1, that of F^⊥ of size μ. Steps are damped as those to θ_⋆ are.
+argmin L(θ) + (μ/2)‖θ‖² minimises L over the ball of its own radius B; B → ∞ as μ → 0. Newton's method works in units in
+which the Hessian's diagonal is 1: the diagonal on F is of size 1, and on F^⊥ of size μ. Steps are damped like those to
+θ_⋆.
 
 Reference: arXiv 2402.18551, (8) and Theorem 1.
 """
@@ -20,17 +21,18 @@ from reference_attention.next_token.split_loss import SplitLoss
 
 STEPS = 60
 SETTLED = 1e-12
-"""By how much the last step moves a logit, at most: one more squares it."""
+"""Largest change of a logit in the last step: a further step would square it."""
 RESIDUAL = 8e-7
-"""The length of ∇L + μθ that a point may have, relative to μ‖θ‖, and times 2‖θ‖ relative to L − L_⋆."""
+"""Largest length of ∇L + μθ at a point, relative to μ‖θ‖, and times 2‖θ‖ relative to L − L_⋆."""
 
 
 def next_token_path(minimum: FiniteMinimum, svm: NextTokenSvm, multipliers: Float64[np.ndarray, "b"]) -> SplitRun:
-    """Return the path's points for multipliers μ > 0, one after another, (b, 1, ·), and which were not found.
+    """Return the path's points for multipliers μ > 0, one after another, (b, 1, ·), and which of them failed.
 
     Args:
-        minimum, svm: θ_⋆ and θ_mm, along which the search goes on from one point to the next.
-        multipliers: μ, falling.
+        minimum: θ_⋆.
+        svm: θ_mm, along which the search continues from each point to the next.
+        multipliers: μ, decreasing.
     """
     split, loss = minimum.split, SplitLoss(minimum)
     r = split.dimension

@@ -1,7 +1,7 @@
-"""NTP-SVM: the least θ that ties each extended support and puts everything else one below it; exact.
+"""NTP-SVM, exact: the least θ that ties each extended support and gives all other alternatives margin 1.
 
 θ_mm = argmin ‖θ‖ subject to (a_jz − a_jz')·θ = 0 within Ŝ_j and (a_jz − a_jv)·θ ≥ 1 for v ∉ Ŝ_j. It lies in F^⊥, and
-θ_mm = Σ λ_jv g_jv, Σλ = ‖θ_mm‖². Always feasible; θ_mm = 0 if nothing is off Ŝ.
+θ_mm = Σ λ_jv g_jv, Σλ = ‖θ_mm‖². The problem is always feasible; θ_mm = 0 if there is nothing outside Ŝ.
 
 References: arXiv 2402.18551, Definition 3 (Ŝ = S); own.
 """
@@ -40,21 +40,21 @@ class NextTokenSvm:
 
     @cached_property
     def norm_squared(self) -> fmpq:
-        """‖θ_mm‖²."""
+        """Return ‖θ_mm‖²."""
         return sum((x * x for x in self.point), fmpq(0))
 
     @cached_property
     def floats(self) -> Float64[np.ndarray, "D"]:
-        """θ_mm, each entry rounded once."""
+        """Return θ_mm, each entry rounded once."""
         return to_floats(self.point)
 
     def margins(self, problem: MasterProblem) -> dict[Pair, fmpq]:
-        """(a_jz − a_jv)·θ_mm, exactly."""
+        """Return (a_jz − a_jv)·θ_mm, exactly."""
         rows = problem.differences
         return dict(zip(rows, products(list(rows.values()), self.point), strict=True))
 
     def error(self, problem: MasterProblem) -> str:
-        """What is wrong with it, by the KKT conditions over the rationals; empty if nothing is."""
+        """Return what violates the KKT conditions, over the rationals; empty if nothing does."""
         margins, rows = self.margins(problem), problem.differences
         if any(margin != 0 if self.sets[pair] else margin < 1 for pair, margin in margins.items()):
             return "θ_mm does not tie Ŝ, or a margin is below 1"
@@ -79,11 +79,11 @@ def next_token_svm(problem: MasterProblem, sets: Bool[np.ndarray, "m K"]) -> Nex
     asked = [pair for pair in problem.pairs if not sets[pair]]
     if not asked:
         return NextTokenSvm(sets, [fmpq(0)] * problem.dimension, {}, {})
-    found = separate_pairs(problem, asked, sets)
-    if isinstance(found, Infeasible):
-        return found
-    weights = signed_multipliers(signed_rows(problem, sets), found.exact.duals)
+    solution = separate_pairs(problem, asked, sets)
+    if isinstance(solution, Infeasible):
+        return solution
+    weights = signed_multipliers(signed_rows(problem, sets), solution.exact.duals)
     duals = {pair: x for pair, x in weights.items() if not sets[pair] and x != 0}
     return NextTokenSvm(
-        sets, list(found.exact.p), duals, {pair: x for pair, x in weights.items() if sets[pair] and x != 0}
+        sets, list(solution.exact.p), duals, {pair: x for pair, x in weights.items() if sets[pair] and x != 0}
     )

@@ -1,8 +1,8 @@
 """θ in two parts: P_Fθ, which decides between alternatives of an extended support, and θ_⊥, which rules out the others.
 
-F = span{a_jv − a_jz : v, z ∈ Ŝ_j}. In orthonormal coordinates of F and of F^⊥ the two parts are short vectors, carried
-apart: one vector θ would resolve P_Fθ only to the rounding of its length, which grows without bound. The bases come
-from Gram and Schmidt over the rationals; every coordinate of a row is the exact one rounded once.
+F = span{a_jv − a_jz : v, z ∈ Ŝ_j}. In orthonormal coordinates of F and of F^⊥ the two parts are short vectors that are
+stored separately: a single vector θ would resolve P_Fθ only to the rounding of its length, which grows without bound.
+The bases come from Gram and Schmidt over the rationals; every coordinate of a row is the exact one rounded once.
 
 Reference: own.
 """
@@ -21,7 +21,7 @@ from reference_attention.next_token.extended_supports import Pair
 from reference_attention.next_token.master_problem import MasterProblem, Vector
 
 BITS = 512
-"""Of balls: coordinates, θ_⋆ and what is made of them, before they are rounded to floats."""
+"""Precision in bits of the balls: coordinates, θ_⋆ and quantities derived from them, before rounding to floats."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +31,8 @@ class Split:
     Attributes:
         problem: contexts, alternatives, counts.
         sets: Ŝ_j as a mask, (m, K).
-        orthogonal: a rational orthogonal basis of Q^D, that of F first, not normalized.
-        dimension: r, of F.
+        orthogonal: a rational orthogonal basis of Q^D, not normalized, whose first vectors span F.
+        dimension: r, the dimension of F.
     """
 
     problem: MasterProblem
@@ -42,7 +42,7 @@ class Split:
 
     @classmethod
     def of(cls, problem: MasterProblem, sets: Bool[np.ndarray, "m K"]) -> Split:
-        """For these sets."""
+        """Return the split for these sets."""
         rows = problem.differences
         inside = [row for pair, row in rows.items() if sets[pair]]
         others = [row for pair, row in rows.items() if not sets[pair]]
@@ -52,12 +52,12 @@ class Split:
 
     @cached_property
     def squares(self) -> Vector:
-        """The squared lengths of the basis."""
+        """Return the squared lengths of the basis."""
         return [sum((x * x for x in row), fmpq(0)) for row in self.orthogonal]
 
     @cached_property
     def basis(self) -> Float64[np.ndarray, "D D"]:
-        """The orthonormal basis as columns, that of F first; each entry rounded once."""
+        """Return the orthonormal basis as columns, the basis of F first; each entry rounded once."""
         with ctx.workprec(BITS):
             scales = [arb(x).rsqrt() for x in self.squares]
             rows = [[float((arb(x) * s).mid()) for x in row] for row, s in zip(self.orthogonal, scales, strict=True)]
@@ -65,37 +65,40 @@ class Split:
 
     @cached_property
     def coordinates(self) -> Float64[np.ndarray, "m K D"]:
-        """Of a_jv − a_jz, z = z_j, in :attr:`basis`; 0 at z_j and where there is no alternative; rounded once."""
+        """Return the coordinates of a_jv − a_jz, z = z_j, in :attr:`basis`, each rounded once.
+
+        They are 0 at z_j and where there is no alternative.
+        """
         return self.spread({pair: [float(x.mid()) for x in row] for pair, row in self.in_balls.items()})
 
     @cached_property
     def inside(self) -> Float64[np.ndarray, "m K r"]:
-        """Coordinates of P_F(a_jv − a_jz)."""
+        """Return the coordinates of P_F(a_jv − a_jz)."""
         return self.coordinates[..., : self.dimension]
 
     @cached_property
     def outside(self) -> Float64[np.ndarray, "m K s"]:
-        """Coordinates of g_jv = P_⊥(a_jz − a_jv), 0 for v ∈ Ŝ_j."""
+        """Return the coordinates of g_jv = P_⊥(a_jz − a_jv), 0 for v ∈ Ŝ_j."""
         return -self.coordinates[..., self.dimension :]
 
     @cached_property
     def in_balls(self) -> dict[Pair, list[arb]]:
-        """The coordinates as balls, by pair; exactly 0 where they are."""
-        found = {}
+        """Return the coordinates as balls, by pair; exactly 0 where they are 0."""
+        coordinates = {}
         with ctx.workprec(BITS):
             scales = [arb(x).rsqrt() for x in self.squares]
             for pair, row in self.problem.differences.items():
                 along = products(self.orthogonal, row)
-                found[pair] = [-arb(x) * s if x != 0 else arb(0) for x, s in zip(along, scales, strict=True)]
-        return found
+                coordinates[pair] = [-arb(x) * s if x != 0 else arb(0) for x, s in zip(along, scales, strict=True)]
+        return coordinates
 
     @cached_property
     def others(self) -> Bool[np.ndarray, "m K"]:
-        """V_j∖Ŝ_j, what is to be ruled out."""
+        """Return V_j∖Ŝ_j, the alternatives to be ruled out, as a mask."""
         return np.asarray(self.problem.alternatives & ~self.sets)
 
     def spread(self, values: dict[Pair, list[float]]) -> Float64[np.ndarray, "m K s"]:
-        """Vectors by pair as an array, 0 elsewhere."""
+        """Return vectors given by pair as an array, 0 elsewhere."""
         width = len(next(iter(values.values()))) if values else self.problem.dimension
         out = np.zeros((*self.problem.counts.shape, width))
         for pair, value in values.items():
@@ -103,7 +106,7 @@ class Split:
         return out
 
     def vector(self, x: list[arb], y: list[arb] | None = None) -> arb_mat:
-        """The point of R^D of these coordinates, (D, 1)."""
+        """Return the point of R^D with these coordinates, (D, 1)."""
         with ctx.workprec(BITS):
             at = [*x, *(y or [arb(0)] * (self.problem.dimension - self.dimension))]
             scaled = [c * arb(s).rsqrt() for c, s in zip(at, self.squares, strict=True)]
@@ -111,29 +114,29 @@ class Split:
             return rows.transpose() * arb_mat(len(at), 1, scaled)
 
     def coordinates_of_exact(self, point: Vector) -> Float64[np.ndarray, "D"]:
-        """Return those of a rational point, each rounded once: floats of a long point would be off by more."""
+        """Return the coordinates of a rational point, each rounded once; floats of a long point would lose digits."""
         along = products(self.orthogonal, point)
         with ctx.workprec(BITS):
             scaled = [float((arb(x) * arb(s).rsqrt()).mid()) for x, s in zip(along, self.squares, strict=True)]
         return np.array(scaled)
 
     def coordinates_of(self, theta: Float64[np.ndarray, "*b D"]) -> Float64[np.ndarray, "*b D"]:
-        """Of points in floats."""
+        """Return the coordinates of points given in floats."""
         return np.asarray(theta @ self.basis)
 
 
 def orthogonalize(rows: list[Vector], basis: list[Vector]) -> list[Vector]:
-    """The orthogonal basis extended by what each row adds to its span: Gram and Schmidt, over the rationals."""
-    found, squares = list(basis), [sum((x * x for x in row), fmpq(0)) for row in basis]
+    """Extend an orthogonal basis by what each row adds to its span: Gram and Schmidt, over the rationals."""
+    extended, squares = list(basis), [sum((x * x for x in row), fmpq(0)) for row in basis]
     for row in rows:
-        if found and len(found) == len(row):
+        if extended and len(extended) == len(row):
             break
         left = list(row)
-        shares = [x / square for x, square in zip(products(found, row), squares, strict=True)]
-        for share, along in zip(shares, found, strict=True):
+        shares = [x / square for x, square in zip(products(extended, row), squares, strict=True)]
+        for share, along in zip(shares, extended, strict=True):
             left = [x - share * y for x, y in zip(left, along, strict=True)] if share != 0 else left
         square = sum((x * x for x in left), fmpq(0))
         if square != 0:
-            found.append(left)
+            extended.append(left)
             squares.append(square)
-    return found
+    return extended

@@ -1,4 +1,4 @@
-"""The loss and its gradient at θ = θ_⋆ + u + θ_⊥, u ∈ F, with u and θ_⊥ apart: what they are below eps‖θ‖ counts, too.
+"""The loss and its gradient at θ = θ_⋆ + u + θ_⊥, u ∈ F, with u and θ_⊥ apart: parts of them below eps‖θ‖ count, too.
 
 With d_jv = a_jv·u less its mean under q⋆_j and log x_j = log Σ_{v∉Ŝ_j} e^{log w_jv − g_jv·θ_⊥},
 
@@ -26,38 +26,38 @@ Array = Float64[np.ndarray, "..."]
 
 @dataclass(frozen=True, eq=False)
 class SplitLoss:
-    """What the loss is made of, in floats.
+    """The loss at θ_⋆ + u + θ_⊥ and the quantities that define it, in floats.
 
     Attributes:
-        minimum: θ_⋆ and the coordinates that points are given in.
+        minimum: θ_⋆ and the coordinates in which points are given.
     """
 
     minimum: FiniteMinimum
 
     @cached_property
     def weights(self) -> Float64[np.ndarray, "m"]:
-        """π_j."""
+        """Return π_j."""
         counts = self.minimum.split.problem.counts
         return np.asarray(counts.sum(axis=1) / counts.sum())
 
     @cached_property
     def inner(self) -> Float64[np.ndarray, "m K"]:
-        """q⋆_jv, 0 off Ŝ_j."""
+        """Return q⋆_jv, 0 outside Ŝ_j."""
         return np.where(self.minimum.split.sets, self.minimum.shares, 0.0)
 
     @cached_property
     def outer(self) -> Float64[np.ndarray, "m K"]:
-        """log w⋆_jv, −∞ on Ŝ_j and where there is no alternative."""
+        """Return log w⋆_jv, −∞ on Ŝ_j and where there is no alternative."""
         return np.where(self.minimum.split.others, self.minimum.log_shares, -np.inf)
 
     @cached_property
     def inside(self) -> Float64[np.ndarray, "m K r"]:
-        """P_F(a_jv − Σ q⋆_jz a_jz)."""
+        """Return P_F(a_jv − Σ q⋆_jz a_jz)."""
         rows = self.minimum.split.inside
         return np.asarray(rows - np.einsum("jv,jvr->jr", self.inner, rows)[:, None])
 
     def parts(self, x: Float64[np.ndarray, "*b r"], y: Float64[np.ndarray, "*b s"]) -> tuple[Array, Array, Array]:
-        """Σ q⋆(e^d − 1) of each context, log of Σ_Ŝ q⋆(e^d − 1)'s summands as shares less q⋆, and log w − g·θ_⊥."""
+        """Return Σ_Ŝ q⋆(e^d − 1) of each context, the softmax within Ŝ less q⋆, and log w − g·θ_⊥."""
         d = np.einsum("jvr,...r->...jv", self.inside, x)
         grown = self.inner * np.expm1(np.where(self.inner > 0, d, 0.0))
         total = grown.sum(axis=-1)
@@ -66,21 +66,21 @@ class SplitLoss:
         return total, moved, logs
 
     def excess(self, x: Float64[np.ndarray, "*b r"], y: Float64[np.ndarray, "*b s"]) -> Float64[np.ndarray, "*b"]:
-        """L(θ) − L_⋆."""
+        """Return L(θ) − L_⋆."""
         total, _, logs = self.parts(x, y)
         return np.asarray((np.log1p(total) + np.logaddexp(0.0, log_sum(logs))) @ self.weights)
 
     def gradient(
         self, x: Float64[np.ndarray, "*b r"], y: Float64[np.ndarray, "*b s"]
     ) -> tuple[Float64[np.ndarray, "*b r"], Float64[np.ndarray, "*b s"]]:
-        """∇L, in the coordinates of F and of F^⊥."""
+        """Return ∇L, in the coordinates of F and of F^⊥."""
         change, away = self.changes(x, y)
         pi = self.weights
         along = np.einsum("j,...jv,jvr->...r", pi, change, self.inside)
         return along, -np.einsum("j,...jv,jvs->...s", pi, away, self.minimum.split.outside)
 
     def changes(self, x: Float64[np.ndarray, "*b r"], y: Float64[np.ndarray, "*b s"]) -> tuple[Array, Array]:
-        """s_jv − q⋆_jv of all alternatives (q⋆ = 0 off Ŝ), and s_jv off Ŝ alone, s the softmax at θ."""
+        """Return s_jv − q⋆_jv of all alternatives (q⋆ = 0 outside Ŝ), and s_jv outside Ŝ alone, s the softmax at θ."""
         _, moved, logs = self.parts(x, y)
         lost = np.logaddexp(0.0, log_sum(logs))[..., None]
         away, kept = np.exp(logs - lost), np.exp(-lost)
@@ -90,12 +90,12 @@ class SplitLoss:
 def split_gradient(
     minimum: FiniteMinimum, x: Float64[np.ndarray, "*b r"], y: Float64[np.ndarray, "*b s"]
 ) -> tuple[Float64[np.ndarray, "*b r"], Float64[np.ndarray, "*b s"]]:
-    """∇L at θ_⋆ + u + θ_⊥, in the coordinates of F and of F^⊥."""
+    """Return ∇L at θ_⋆ + u + θ_⊥, in the coordinates of F and of F^⊥."""
     return SplitLoss(minimum).gradient(x, y)
 
 
 def next_token_loss(problem: MasterProblem, theta: Float64[np.ndarray, "*b D"]) -> Float64[np.ndarray, "*b"]:
-    """L(θ) as it stands, from logits."""
+    """Return L(θ) directly from its definition, from logits."""
     with np.errstate(divide="ignore"):
         logits = np.einsum("jvd,...d->...jv", problem.vectors, theta) + np.log(problem.multiplicities)
     shares = problem.counts / problem.counts.sum()
@@ -104,5 +104,5 @@ def next_token_loss(problem: MasterProblem, theta: Float64[np.ndarray, "*b D"]) 
 
 
 def log_sum(logs: Float64[np.ndarray, "*b m K"]) -> Float64[np.ndarray, "*b m"]:
-    """log Σ e^logs over the last axis, −∞ for none."""
+    """Return log Σ e^logs over the last axis, −∞ for an empty sum."""
     return np.asarray(np.logaddexp.reduce(logs, axis=-1))

@@ -1,24 +1,25 @@
-"""Attention where no prompt selects all optimal tokens: which of them are tied for good, and where the prompt goes.
+"""Attention where no prompt selects all optimal tokens: the tokens that stay tied, and the limit of the prompt.
 
 C = {p : (k_iα − k_it)·p ≥ 0 for all t} are the prompts that lose no optimal token α_i. Where ATT-SVM of α is
-infeasible, some tokens tie with α on all of C and one U ∈ C separates the others: the extended supports Ŝ_i of
-next-token prediction (:mod:`.extended_supports`), with a_it = k_it and α_i as what followed; exact, with weights that
-prove it.
+infeasible, some tokens tie with α on all of C, and a single U ∈ C separates the others: the extended supports Ŝ_i of
+next-token prediction (:mod:`.extended_supports`), with a_it = k_it and α_i as the token that followed; exact, with
+weights that prove it.
 
-With F the span of the k_iα − k_it, t ∈ Ŝ_i, let x = P_F p and L_F(x) be the risk of attention to Ŝ_i alone. Weights
-within Ŝ_i relative to each other depend on x only, and those off Ŝ_i vanish along U, which leaves x as it is. So
+With F the span of the k_iα − k_it, t ∈ Ŝ_i, let x = P_F p and let L_F(x) be the risk of attention to Ŝ_i alone. Weights
+within Ŝ_i relative to each other depend on x only, and the weights outside Ŝ_i vanish along U, which leaves x
+unchanged. So
 
     L(x + rU) → L_F(x) as r → ∞,  and  L(p) ≥ L_F(P_F p) for every p
 
-if no token off Ŝ_i scores more than the lowest of Ŝ_i: without them the mixture of scores is no lower, and ℓ decreases.
-Then inf L = inf L_F. L_F need not be convex, and its infimum may lie at infinity; it is convex in σ(x), hence a minimum
-where its slope is zero, if F is a line, each Ŝ_i has at most one token besides α_i, all at one distance, and ℓ is
-convex (:attr:`ScoreSplit.convex`).
+if no token outside Ŝ_i scores more than the lowest of Ŝ_i: without those tokens the mixture of scores is no lower, and
+ℓ decreases. Then inf L = inf L_F. L_F need not be convex, and its infimum may lie at infinity; it is convex in σ(x),
+hence a minimum where its slope is zero, if F is a line, each Ŝ_i has at most one token besides α_i, all at one
+distance, and ℓ is convex (:attr:`ScoreSplit.convex`).
 
-Along a flow p = x + y with y across F: x comes to rest where ∇L_F = 0 while y grows without bound, and what is left
-of the gradient of y is far below the rounding of that of x. Both are therefore followed apart. With x at rest each
-token t ∉ Ŝ_i costs |ℓ'| s_it (o_i − γ_it) > 0, o_i the score of the mixture, which is the gradient of separable data,
-so y/‖y‖ is looked for at the max-margin direction on F^⊥.
+Along a flow p = x + y with y across F, x comes to rest where ∇L_F = 0 while y grows without bound, and what is left of
+the gradient of y is far below the rounding of the gradient of x. Therefore both are followed separately. With x at rest
+each token t ∉ Ŝ_i costs |ℓ'| s_it (o_i − γ_it) > 0, o_i the score of the mixture, which is the gradient of separable
+data, so y/‖y‖ is expected to converge to the max-margin direction on F^⊥.
 
 Reference: own; arXiv 2402.18551 for next-token prediction.
 """
@@ -45,13 +46,14 @@ from reference_attention.training.descent import Stop
 from reference_attention.training.flow import Flow, gradient_flow
 
 GONE = 1e-6
-"""Weight of tokens off Ŝ_i from which on the two parts are followed apart: x moves by about as much from there on."""
+"""Total weight of the tokens outside Ŝ_i below which the two parts are followed separately; x still moves by about as
+much."""
 AT_REST = 2.0**-6
-"""By how many logits x may still be away from rest there."""
+"""By how many logits x may still be away from rest at that point."""
 STEPS = 60
-"""Steps of Newton's method from that point."""
+"""Largest number of steps of Newton's method from that point."""
 SETTLED = 1e-12
-"""Logits that its last step moves at most; coordinates that move none by so much are 0 as far as they are known."""
+"""Largest change of a logit in the last step; coordinates that move no logit by as much are set to 0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,8 +61,8 @@ class ScoreSplit:
     """The tokens tied with α on all of C, and those that some prompt of C separates.
 
     Attributes:
-        problem: keys and scores; one token of each input has the highest score.
-        master: its rows k_iα − k_it.
+        problem: keys and scores; a single token of each input has the highest score.
+        master: the master problem with the rows k_iα − k_it.
         supports: Ŝ_i with its proof.
         svm: the least U that ties Ŝ_i and gives all other tokens margin 1, exact; 0 if there are none.
     """
@@ -72,7 +74,7 @@ class ScoreSplit:
 
     @property
     def sets(self) -> Bool[np.ndarray, "n T"]:
-        """Ŝ_i as a mask."""
+        """Return Ŝ_i as a mask."""
         return np.asarray(self.supports.sets)
 
     @property
@@ -82,12 +84,12 @@ class ScoreSplit:
 
     @cached_property
     def tied_inputs(self) -> list[int]:
-        """The inputs of which α_i does not win."""
+        """Return the inputs whose α_i does not win."""
         return np.flatnonzero(self.sets.sum(axis=1) > 1).tolist()
 
     @cached_property
     def bounds_risk(self) -> bool:
-        """Return whether no token off Ŝ_i scores more than the lowest of Ŝ_i, so that L(p) ≥ L_F(P_F p)."""
+        """Return whether no token outside Ŝ_i scores more than the lowest of Ŝ_i, so that L(p) ≥ L_F(P_F p)."""
         lowest = np.min(np.where(self.sets, self.problem.scores, np.inf), axis=1)
         return bool(np.all(self.sets | (self.problem.scores <= lowest[:, None])))
 
@@ -108,27 +110,27 @@ class ScoreSplit:
 
     @cached_property
     def level(self) -> Float64[np.ndarray, "r d"]:
-        """An orthonormal basis of F, as rows."""
+        """Return an orthonormal basis of F, as rows."""
         return _unit_rows(self._bases[0], self.problem.d)
 
     @cached_property
     def across(self) -> Float64[np.ndarray, "s d"]:
-        """One of what the other rows add to it."""
+        """Return an orthonormal basis of what the other rows add to F, as rows."""
         return _unit_rows(self._bases[1], self.problem.d)
 
     @cached_property
     def inside(self) -> Float64[np.ndarray, "n T r"]:
-        """Coordinates of P_F(k_iα − k_it); each the exact one, rounded."""
+        """Return the coordinates of P_F(k_iα − k_it); each the exact one, rounded."""
         return self._coordinates(self._bases[0])
 
     @cached_property
     def outside(self) -> Float64[np.ndarray, "n T s"]:
-        """Coordinates of P_⊥(k_iα − k_it), exactly 0 on Ŝ_i."""
+        """Return the coordinates of P_⊥(k_iα − k_it), exactly 0 on Ŝ_i."""
         return self._coordinates(self._bases[1])
 
     @cached_property
     def direction(self) -> Float64[np.ndarray, "d"]:
-        """The max-margin direction on F^⊥."""
+        """Return the max-margin direction on F^⊥."""
         return np.asarray(self.svm.floats / (float(np.linalg.norm(self.svm.floats)) or 1.0))
 
     def _coordinates(self, basis: list[Vector]) -> Float64[np.ndarray, "n T m"]:
@@ -139,20 +141,20 @@ class ScoreSplit:
         return out
 
     def weights_within(self, x: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "n T"]:
-        """The softmax over Ŝ_i alone at x, 0 elsewhere."""
+        """Return the softmax over Ŝ_i alone at x, 0 elsewhere."""
         logits = np.where(self.sets, -(self.inside @ x), -np.inf)
         weights = np.exp(logits - logits.max(axis=1, keepdims=True))
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
     def risk_within(self, x: Float64[np.ndarray, "r"]) -> float:
-        """L_F(x)."""
+        """Return L_F(x)."""
         mixture = np.sum(self.weights_within(x) * self.problem.scores, axis=1)
         return float(np.mean(self.problem.loss.value(mixture)))
 
     def derivatives_within(
         self, x: Float64[np.ndarray, "r"]
     ) -> tuple[Float64[np.ndarray, "r"], Float64[np.ndarray, "r r"]]:
-        """∇L_F and its derivative."""
+        """Return ∇L_F and ∇²L_F."""
         loss, weights = self.problem.loss, self.weights_within(x)
         mixture = np.sum(weights * self.problem.scores, axis=1)
         moved = weights * (self.problem.scores - mixture[:, None])
@@ -164,7 +166,7 @@ class ScoreSplit:
         return slopes @ by_x, second + np.einsum("n,nr,ns->rs", bends, by_x, by_x)
 
     def rest_near(self, x: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"] | None:
-        """The minimum of L_F that Newton's method finds from x; None if it finds none."""
+        """Return the minimum of L_F that Newton's method reaches from x; None if it reaches none."""
         reach = float(np.linalg.norm(self.inside, axis=-1).max())
         for _ in range(STEPS):
             slope, second = self.derivatives_within(x)
@@ -184,11 +186,12 @@ class SplitFlow:
     """A flow p = x + y whose part in F came to rest.
 
     Attributes:
-        split: F, and what is tied.
+        split: F, and the tied tokens.
         flow: p at the recorded norms.
         rest: x, in coordinates of F.
-        apart_from: ‖p‖ from which on the parts were followed apart.
-        one_minus_cosine: between y and the max-margin direction on F^⊥ at the end; what does not move is no part of y.
+        apart_from: ‖p‖ from which on the parts were followed separately.
+        one_minus_cosine: 1 − cos between y and the max-margin direction on F^⊥ at the end; components that never move
+            are not part of y.
     """
 
     split: ScoreSplit
@@ -199,25 +202,25 @@ class SplitFlow:
 
     @property
     def finite_part(self) -> Float64[np.ndarray, "d"]:
-        """x as a prompt."""
+        """Return x as a prompt."""
         return np.asarray(self.rest @ self.split.level)
 
     @property
     def weights(self) -> Float64[np.ndarray, "n T"]:
-        """The softmax weights in the limit, 0 off Ŝ_i."""
+        """Return the softmax weights in the limit, 0 outside Ŝ_i."""
         return self.split.weights_within(self.rest)
 
     @property
     def risk(self) -> float:
-        """L_F(x), the limit of the risk."""
+        """Return L_F(x), the limit of the risk."""
         return self.split.risk_within(self.rest)
 
 
 def score_split(problem: Problem) -> ScoreSplit | None:
-    """Return Ŝ and F of the optimal tokens.
+    """Return Ŝ and F of the optimal tokens, or None.
 
-    None where several tokens of an input have the highest score, where keys are products that were rounded, where all
-    optimal tokens can be selected at once, or where no weights prove what the solver says.
+    The result is None where several tokens of an input have the highest score, where keys are rounded products, where
+    all optimal tokens can be selected at once, or where no weights prove the solver's answer.
     """
     highest = problem.scores == problem.scores.max(axis=1, keepdims=True)
     rounded = problem.factors is not None and not problem.factors.short
@@ -235,15 +238,16 @@ def score_split(problem: Problem) -> ScoreSplit | None:
 
 
 def follow_apart(split: ScoreSplit, flow: Flow, records: Float64[np.ndarray, "m"], norm: float) -> SplitFlow | str:
-    """Follow a flow on from where tokens off Ŝ_i have lost their weight, in two parts.
+    """Continue a flow in two parts from the point where tokens outside Ŝ_i have lost their weight.
 
     Args:
-        flow: from p(0); it may have failed later.
-        records: norms at which p is wanted.
-        norm: where to stop.
+        split: F, and the tied tokens.
+        flow: the flow from p(0); it may have failed later.
+        records: norms at which p is recorded.
+        norm: the norm at which to stop.
 
     Returns:
-        The flow to that norm, or why it is not known.
+        The flow to that norm, or the reason why it is not known.
     """
     weights = np.where(split.sets, 0.0, _weights(split, flow.points)).sum(axis=-1).max(axis=-1)
     gone = np.flatnonzero((weights <= GONE) & (np.arange(len(weights)) > 0))
@@ -301,7 +305,7 @@ def follow_apart(split: ScoreSplit, flow: Flow, records: Float64[np.ndarray, "m"
 
 
 def _weights(split: ScoreSplit, points: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m n T"]:
-    """The softmax weights, in coordinates in which a tie is one."""
+    """Return the softmax weights, in coordinates in which ties are exact."""
     logits = -np.einsum("ntr,mr->mnt", split.inside, points @ split.level.T)
     logits -= np.einsum("nts,ms->mnt", split.outside, points @ split.across.T)
     weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
@@ -309,7 +313,10 @@ def _weights(split: ScoreSplit, points: Float64[np.ndarray, "m d"]) -> Float64[n
 
 
 def _gradient_across(split: ScoreSplit, x: Float64[np.ndarray, "r"]) -> Any:
-    """∇L along F^⊥ with x at rest, from the tokens off Ŝ_i alone: nothing cancels as their weights vanish."""
+    """Return ∇L along F^⊥ with x at rest as a function, from the tokens outside Ŝ_i alone.
+
+    Nothing cancels as their weights vanish.
+    """
     problem, sets = split.problem, split.sets
     level = np.logaddexp.reduce(np.where(sets, -(split.inside @ x), -np.inf), axis=1)
     lead = -(split.inside @ x) - level[:, None]

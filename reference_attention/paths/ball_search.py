@@ -1,4 +1,4 @@
-"""Minimisation of the risk over one ball ‖p‖ ≤ R: L-BFGS from many starts, then Newton on the sphere or inside.
+"""Minimisation of the risk over a ball ‖p‖ ≤ R: L-BFGS from many starts, then Newton on the sphere or inside.
 
 References: P.-A. Absil et al., *Optimization Algorithms on Matrix Manifolds*, 2008 (Newton's method on the sphere).
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from reference_attention.svm.max_margin import MaxMargin
 
 WORTHWHILE = 0.01
-"""How far, relatively, L-BFGS may end above the lowest log excess for Newton to continue from there."""
+"""Largest relative distance above the lowest log excess from which Newton's method continues after L-BFGS."""
 
 SAME = 1e-3
 """Directions this close are in the same valley: L-BFGS leaves an error of the square root of its tolerance."""
@@ -32,11 +32,12 @@ ROUNDING = 1e-13
 """Newton steps this small, relative to offset plus 1/κ, no longer change the offset."""
 
 STALLED = 1e-8
-"""Newton steps this small that no longer shrink are rounding too; a larger one means that it has not converged."""
+"""Newton steps below this that no longer shrink are rounding, too; if a larger step stalls, the method has not
+converged."""
 
 SHORTEST = 1e-14
-"""Share of a Newton step at which a line search gives up. Where one token's logit outweighs all others the curvature is
-that of the sphere, and the valley, at the next kink of their maximum, lies at a share as small as |y|/R."""
+"""Share of a Newton step at which a line search gives up. Where one token's logit outweighs all others, the curvature
+is that of the sphere, and the valley, at the next kink of the maximum of logits, lies at a share as small as |y|/R."""
 
 UNSEEN = 1e-13
 """Slope of log(L − L_opt), per 1/κ, that is rounding: the risk is flat there."""
@@ -56,7 +57,7 @@ class Minimum:
 
 
 class BallSearch:
-    """Minimisation over one sphere or ball; points are coordinates in ``span`` if there is one."""
+    """Minimisation over a sphere or ball; points are coordinates in ``span`` if there is one."""
 
     def __init__(
         self,
@@ -65,6 +66,7 @@ class BallSearch:
         max_margin: MaxMargin | None,
         span: Span | None = None,
     ) -> None:
+        """Take the problem and its chosen tokens, and express the max-margin ray, if there is one, in the span."""
         self.problem, self._chosen, self._max_margin = problem, chosen, max_margin
         self._excess = Excess(problem, chosen, span)
         self._newton_at = newton_field(problem.keys, problem.scores, problem.loss, span)
@@ -76,47 +78,47 @@ class BallSearch:
             self._ray = ray / np.linalg.norm(ray)
 
     def best(self, R: float, directions: list[Point], previous: Minimum | None) -> Minimum:
-        """The lowest minimum found from the ray of p_mm, the previous minimum and ``directions``."""
+        """Return the lowest minimum reached from the ray of p_mm, the previous minimum and ``directions``."""
         candidates = []
         if self._ray is not None:
             candidates.append(self._newton(R, self._ray, np.zeros_like(self._ray), self._exact_margins(R)))
         if previous is not None:
             candidates.append(previous if previous.interior else self._polish(R, previous.p))
         candidates.append(self._inside(R, np.zeros(self._d)))
-        found = [m for m in candidates if m is not None]
+        minima = [m for m in candidates if m is not None]
         for start in directions:
             rough, value = self._on_sphere(R, start / float(np.linalg.norm(start)))
             # Newton gains little over L-BFGS: only what comes near the lowest value, elsewhere, is worth it.
-            lowest_yet = min((m.log_excess for m in found), default=math.inf)
-            near = value < lowest_yet + WORTHWHILE * (1 + abs(lowest_yet)) or not found
-            if near and all(np.linalg.norm(m.p - rough) > SAME * R for m in found):
-                found.append(self._polish(R, rough))
-        lowest = min(found, key=lambda m: m.log_excess)
+            lowest_yet = min((m.log_excess for m in minima), default=math.inf)
+            near = value < lowest_yet + WORTHWHILE * (1 + abs(lowest_yet)) or not minima
+            if near and all(np.linalg.norm(m.p - rough) > SAME * R for m in minima):
+                minima.append(self._polish(R, rough))
+        lowest = min(minima, key=lambda m: m.log_excess)
         if not lowest.interior and self._slope(lowest.p) @ lowest.p > 0:
             inside = self._inside(R, lowest.p)
             if inside is not None and inside.log_excess <= lowest.log_excess:
                 return inside
             return replace(lowest, reason="the risk falls inwards, but no minimiser inside was found")
-        close = [m for m in found if not m.reason and m.log_excess <= lowest.log_excess + self._noise(lowest)]
+        close = [m for m in minima if not m.reason and m.log_excess <= lowest.log_excess + self._noise(lowest)]
         return close[0] if close else lowest
 
     def _noise(self, m: Minimum) -> float:
-        """Differences of log excess that rounding can make: that of a logit."""
+        """Return the difference of log excess that the rounding of a logit can make."""
         return 64 * EPS * (1 + abs(m.log_excess) + self._scale * float(np.linalg.norm(m.p)))
 
     def _slope(self, p: Point) -> Point:
         return self._excess.value_and_slope(p)[1]
 
     def _exact_margins(self, R: float) -> Logits:
-        """Logits of R p̄_mm relative to the chosen tokens, as (relative, shift): the neighbours' are 0 + shift."""
+        """Return logits of R p̄_mm relative to the chosen tokens, as (relative, shift); relative is 0 at neighbours."""
         assert self._max_margin is not None
-        found = self._max_margin
+        solution = self._max_margin
         others = np.arange(self.problem.T) != self._chosen[:, None]
-        beyond = np.where(found.neighbours, 0.0, found.margins - 1.0)[others].reshape(self.problem.n, -1)
-        return -R * found.margin * beyond, -R * found.margin
+        beyond = np.where(solution.neighbours, 0.0, solution.margins - 1.0)[others].reshape(self.problem.n, -1)
+        return -R * solution.margin * beyond, -R * solution.margin
 
     def _on_sphere(self, R: float, start: Point) -> tuple[Point, float]:
-        """A rough minimiser on the sphere, with its log excess."""
+        """Return a rough minimiser on the sphere, with its log excess."""
 
         def objective(x: Point) -> tuple[float, Point]:
             size = math.sqrt(x @ x)
@@ -127,12 +129,12 @@ class BallSearch:
             # Divided by R: L-BFGS is not invariant under scaling.
             return value / (R * self._scale), (slope - (slope @ unit) * unit) / (size * self._scale)
 
-        found = minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": 60})
-        p = R * found.x / np.linalg.norm(found.x)
-        return p, float(found.fun) * R * self._scale
+        optimum = minimize(objective, start, jac=True, method="L-BFGS-B", options={"maxiter": 60})
+        p = R * optimum.x / np.linalg.norm(optimum.x)
+        return p, float(optimum.fun) * R * self._scale
 
     def _inside(self, R: float, start: Point) -> Minimum | None:
-        """A minimiser of the risk inside the ball, if L-BFGS finds one from ``start``."""
+        """Return a minimiser of the risk inside the ball, if L-BFGS reaches one from ``start``."""
 
         def objective(x: Point) -> tuple[float, Point]:
             if math.sqrt(x @ x) >= 2 * R * self._scale:
@@ -142,36 +144,37 @@ class BallSearch:
 
         options = {"maxiter": 500, "ftol": 1e-15, "gtol": 1e-10}
         try:
-            found = minimize(objective, start * self._scale, jac=True, method="L-BFGS-B", options=options)
+            optimum = minimize(objective, start * self._scale, jac=True, method="L-BFGS-B", options=options)
         except _LeftTheBall:
             return None
-        p, reason = self._interior_newton(found.x / self._scale)
+        p, reason = self._interior_newton(optimum.x / self._scale)
         if np.linalg.norm(p) >= R:
             return None
         return Minimum(p, self._across(p), self._excess.value_and_slope(p)[0], True, reason)
 
     def _interior_newton(self, p: Point) -> tuple[Point, str]:
-        """The local minimum of the risk next to p, or p and the reason why there is none: on a plateau, where the
-        slope vanishes as fast as the curvature, Newton's steps do not shrink.
+        """Return the local minimum of the risk next to p, or p and the reason why there is none.
+
+        On a plateau, where the slope vanishes as fast as the curvature, Newton's steps do not shrink.
         """
-        found = p
+        point = p
         for _ in range(30):
-            log_scale, direction, curvature = self._newton_at(found)
+            log_scale, direction, curvature = self._newton_at(point)
             if log_scale == -math.inf:
-                return found, ""
+                return point, ""
             values, vectors = np.linalg.eigh(curvature)
             seen = values > np.abs(values).max() * 1e-13
             step = -vectors[:, seen] @ ((vectors[:, seen].T @ direction) / values[seen])
-            found = found + step
-            if not np.linalg.norm(found - p) * self._scale <= 1:
+            point = point + step
+            if not np.linalg.norm(point - p) * self._scale <= 1:
                 return p, FLAT_RISK
-            if np.linalg.norm(step) * self._scale <= 1e-11 * (1 + float(np.linalg.norm(found)) * self._scale):
+            if np.linalg.norm(step) * self._scale <= 1e-11 * (1 + float(np.linalg.norm(point)) * self._scale):
                 saddle = values[0] < -1e-9 * values[-1]
-                return (p, "the point of rest inside is no minimum") if saddle else (found, "")
+                return (p, "the point of rest inside is no minimum") if saddle else (point, "")
         return p, "Newton's method did not converge inside"
 
     def _polish(self, R: float, rough: Point) -> Minimum:
-        """Newton from a rough minimiser; in offsets from the ray of p_mm where that is near."""
+        """Run Newton's method from a rough minimiser, in offsets from the ray of p_mm where that is near."""
         unit = rough / np.linalg.norm(rough)
         if self._ray is not None and unit @ self._ray > 0.9:
             near = self._newton(R, self._ray, self._across(R * unit), self._exact_margins(R))
@@ -179,17 +182,20 @@ class BallSearch:
                 return near
         relative = R * (self._excess.differences.rows @ unit).reshape(self._excess.differences.gaps.shape)
         shift = float(relative.max())
-        found = self._newton(R, unit, np.zeros_like(unit), (relative - shift, shift))
-        if found is None:
+        polished = self._newton(R, unit, np.zeros_like(unit), (relative - shift, shift))
+        if polished is None:
             value = self._excess.value_and_slope(R * unit)[0]
             return Minimum(R * unit, self._across(R * unit), value, False, FLAT_RISK)
-        return found
+        return polished
 
     def _newton(self, R: float, unit: Point, offset: Point, logits: Logits) -> Minimum | None:
-        """Newton's method for log(L − L_opt) on the sphere, in the offset y ⟂ unit: p = ρ unit + y, ρ² + |y|² = R².
+        """Run Newton's method for log(L − L_opt) on the sphere, in y ⟂ unit: p = ρ unit + y, ρ² + |y|² = R².
 
         Args:
-            logits: those of R·unit relative to the chosen tokens, as (relative, shift).
+            R: the radius.
+            unit: a unit vector, from which offsets are measured.
+            offset: the offset y to start from.
+            logits: logits of R·unit relative to the chosen tokens, as (relative, shift).
         """
         basis = _complement(unit)
         y = basis.T @ offset
@@ -230,7 +236,7 @@ class BallSearch:
         return Minimum(p, across if unit is self._ray else self._across(p), state[0] + logits[1], False, reason)
 
     def _across(self, p: Point) -> Point:
-        """The part of p orthogonal to p̄_mm, projected twice; NaN without p_mm."""
+        """Return the part of p orthogonal to p̄_mm, projected twice; NaN without p_mm."""
         if self._ray is None:
             return np.full_like(p, math.nan)
         across = p - (p @ self._ray) * self._ray
@@ -238,16 +244,16 @@ class BallSearch:
 
 
 class _LeftTheBall(Exception):
-    """L-BFGS went where no interior minimiser is looked for."""
+    """An exception: L-BFGS left the region in which interior minimisers are searched for."""
 
 
 def _complement(unit: Point) -> Float64[np.ndarray, "d d-1"]:
-    """An orthonormal basis of the complement of a unit vector."""
+    """Return an orthonormal basis of the complement of a unit vector."""
     return np.linalg.qr(np.column_stack([unit, np.eye(len(unit))]))[0][:, 1:]
 
 
 def _descent_step(slope: Float64[np.ndarray, "e"], curvature: Float64[np.ndarray, "e e"]) -> Float64[np.ndarray, "e"]:
-    """Newton's step with the curvature's eigenvalues made positive."""
+    """Return Newton's step with the curvature's eigenvalues made positive."""
     if not slope.size:
         return slope
     values, vectors = np.linalg.eigh(curvature)

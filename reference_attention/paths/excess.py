@@ -1,4 +1,4 @@
-"""log(L − L_opt) of one problem with gradient and Hessian, also in offsets from a ray where p itself is too coarse.
+"""The function log(L − L_opt) of a problem with gradient and Hessian, also in offsets from a ray where p is too coarse.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1.
 """
@@ -15,7 +15,7 @@ from reference_attention.span import Span
 from reference_attention.training.derivatives import Point, Selected, differences_to, hessian, terms
 
 NEGLIGIBLE = -40.0
-"""Below e^{−40} the excess risk equals slope times unselected weight to rounding."""
+"""Logarithm of the unselected weight below which the excess risk equals slope times this weight, to rounding."""
 
 LARGEST_EXPONENT = 600.0
 """Beyond e^600 products of two exponentials overflow."""
@@ -25,17 +25,19 @@ Logits = tuple[Float64[np.ndarray, "n others"], float]
 
 
 class Excess:
-    """The excess risk over selecting tokens of highest score exactly.
+    """The excess of the risk over that of selecting tokens of highest score exactly.
 
     Args:
-        chosen: those tokens, (n,).
-        span: where points and slopes are coordinates, if there is one.
+        problem: the problem.
+        chosen: tokens of highest score, (n,).
+        span: the span in which points and slopes are coordinates, if there is one.
 
     Attributes:
-        scale: the largest |entry| of the keys, what slopes are compared with.
+        scale: the largest |entry| of the keys, with which slopes are compared.
     """
 
     def __init__(self, problem: Problem, chosen: Int64[np.ndarray, "n"], span: Span | None = None) -> None:
+        """Compute the differences to the chosen tokens, the size of the keys, and the best scores."""
         self.problem = problem
         self.differences = differences_to(problem.keys, problem.scores, chosen, span)
         self.scale = float(np.abs(problem.keys).max()) or 1.0
@@ -43,7 +45,7 @@ class Excess:
         self._selected = Selected(problem.keys, problem.scores, span)
 
     def value_and_slope(self, p: Point) -> tuple[float, Point]:
-        """log excess and its gradient, whatever tokens are selected at p."""
+        """Return the log excess and its gradient, whatever tokens are selected at p."""
         differences, relative = self._selected(p)
         at = terms(differences, self.problem.loss, relative)
         # δ_i = Σ_t s_t (γ_best − γ_t), the selected token among them.
@@ -66,10 +68,14 @@ class Excess:
         y: Float64[np.ndarray, "e"],
         logits: tuple[Float64[np.ndarray, "n others"], float],
     ) -> tuple[float, Float64[np.ndarray, "e"], Float64[np.ndarray, "e e"]] | None:
-        """log excess minus shift at p = ρ unit + basis·y, ρ² + |y|² = R², its gradient and Hessian in y.
+        """Return log excess minus shift at p = ρ unit + basis·y, ρ² + |y|² = R², its gradient and Hessian in y.
 
         Args:
-            logits: those of R·unit relative to the chosen tokens, as (relative, shift).
+            R: the radius.
+            unit: a unit vector, (d,).
+            basis: an orthonormal basis of its complement, (d, e).
+            y: the offset, (e,).
+            logits: logits of R·unit relative to the chosen tokens, as (relative, shift).
 
         Returns:
             ``None`` where exp overflows or the gradient vanishes.
@@ -104,7 +110,7 @@ def _logsumexp(logs: Float64[np.ndarray, "n others"]) -> Float64[np.ndarray, "n"
 def _log_excess(
     problem: Problem, best: Float64[np.ndarray, "n"], lost: Float64[np.ndarray, "n"], shift: float
 ) -> float:
-    """log(L − L_opt) − shift, where Σ_t s_t (γ_best − γ_t) = e^{lost + shift} for each input."""
+    """Return log(L − L_opt) − shift, where Σ_t s_t (γ_best − γ_t) = e^{lost + shift} for each input."""
     if lost.max() + shift < NEGLIGIBLE:
         each = problem.loss.log_slope(best) + lost
     else:

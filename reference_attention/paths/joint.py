@@ -1,11 +1,11 @@
-"""The joint risk in (v, p), relative to e^{−rΓ} and in logarithms, so that r = e^{RΘ} leaves all its digits.
+"""The joint risk in (v, p), relative to e^{−rΓ} and in logarithms, so that it keeps all its digits at r = e^{RΘ}.
 
-With the logistic loss the joint risk is of size e^{−rΓ}: at rΓ > 745 it underflows, at r = e^{1000} not even log L
-has digits left. So a head of radius r is written v = r v̄_mm + w, and everything in terms of
+With the logistic loss the joint risk is of size e^{−rΓ}: at rΓ > 745 it underflows, and at r = e^{1000} not even log L
+has digits left. So a head of radius r is written v = r v̄_mm + w, and all formulas are in terms of
 
     E_i = Y_i v·x_i^p − rΓ = r (slack_i − Σ_{t≠α} s_it δ_it) + w·z_i^p,        δ_it = v̄_mm·(z_iα − z_it),
 
-with z_it = Y_i x_it, slack_i = v̄_mm·z_iα − Γ (exactly zero at supports) and r s_it formed as e^{log r + log s_it}.
+with z_it = Y_i x_it, slack_i = v̄_mm·z_iα − Γ (exactly zero at supports) and r s_it computed as e^{log r + log s_it}.
 Then log L(v, p) + rΓ = log mean_i exp(−E_i + h(rΓ + E_i)), h(u) = log(log(1 + e^{−u})) + u → 0.
 
 Shapes: leading batch axes ``*b``; signed tokens z (n, T, d), keys (n, T, k), offsets w (*b, d), log weights (*b, n, T).
@@ -27,15 +27,15 @@ from reference_attention.svm.label_svm import LabelSvm, label_svm
 from reference_attention.svm.max_margin import Infeasible
 
 NOISE = 2.0**-46
-"""Share of the largest singular value of the k_iα − k_it below which one is rounding: no prompt of length R moves a
-logit along its direction by more than that share of R max‖k_iα − k_it‖, up to the number of rows."""
+"""Share of the largest singular value of the k_iα − k_it below which a singular value is rounding: no prompt of length
+R moves a logit along its direction by more than that share of R max‖k_iα − k_it‖, up to the number of rows."""
 Drops = tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n T"]]
-"""Sign and logarithm of what an output loses with each token in place of α, :func:`head_drops`."""
+"""Sign and logarithm of the decrease of an output with each token in place of α, :func:`head_drops`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Joint:
-    """Signed tokens, keys and chosen tokens of a joint problem, with the solution of (SVM) on the latter.
+    """Signed tokens, keys and chosen tokens of a joint problem, with the solution of (SVM) on the chosen tokens.
 
     Attributes:
         tokens: z_it = Y_i x_it, shape (n, T, d).
@@ -51,44 +51,44 @@ class Joint:
 
     @cached_property
     def chosen_tokens(self) -> Float64[np.ndarray, "n d"]:
-        """z_iα, shape (n, d)."""
+        """Return z_iα, shape (n, d)."""
         return np.asarray(chosen_rows(self.tokens, self.alpha))
 
     @cached_property
     def others(self) -> Bool[np.ndarray, "n T"]:
-        """True off α, shape (n, T)."""
+        """Return the mask of the tokens other than α, shape (n, T)."""
         return np.asarray(np.arange(self.tokens.shape[1]) != self.alpha[:, None])
 
     @cached_property
     def sides(self) -> Float64[np.ndarray, "n T d"]:
-        """z_iα − z_it, shape (n, T, d)."""
+        """Return z_iα − z_it, shape (n, T, d)."""
         return np.asarray(self.chosen_tokens[:, None] - self.tokens)
 
     @cached_property
     def rows(self) -> Float64[np.ndarray, "n T k"]:
-        """k_iα − k_it, shape (n, T, k)."""
+        """Return k_iα − k_it, shape (n, T, k)."""
         return np.asarray(chosen_rows(self.keys, self.alpha)[:, None] - self.keys)
 
     @cached_property
     def longest_row(self) -> float:
-        """max ‖k_iα − k_it‖: no prompt of length R has a logit beyond R times it."""
+        """Return max ‖k_iα − k_it‖: no prompt of length R has a logit beyond R times it."""
         return float(np.max(np.linalg.norm(self.rows, axis=-1)))
 
     def output_rounding(self, w: Float64[np.ndarray, "d"]) -> float:
-        """Bound how far the rounding of v̄_mm and of sums moves an output w·z_it.
+        """Return a bound of how much the rounding of v̄_mm and of sums changes an output w·z_it.
 
-        Far enough across v̄_mm a head has outputs, and a risk, that are nothing else: a support has a slope of one
-        rounding there, and at r = e^{10⁸} nothing bounds how far a solver follows it.
+        If its part orthogonal to v̄_mm is long enough, a head has outputs, and a risk, that consist of rounding only: a
+        support has a slope of one rounding there, and at r = e^{10⁸} nothing bounds how far a solver follows it.
         """
         return float(np.linalg.norm(w) * np.max(np.linalg.norm(self.tokens, axis=-1))) * (w.size + 8) * EPS
 
     @cached_property
     def seen(self) -> Float64[np.ndarray, "k m"] | None:
-        """An orthonormal basis of the span of the k_iα − k_it, as columns; None where they span everything, or nothing.
+        """Return an orthonormal basis of the span of the k_iα − k_it, as columns; None if it is everything or nothing.
 
-        The risk depends on the part of p there alone, so its minimisers of a given norm lie there. Directions are left
-        out if along them the rows are below :data:`NOISE` of the largest: a null space, and what the rounding of keys
-        makes of it.
+        The risk depends on the part of p in this span alone, so its minimisers of a given norm lie there. Directions
+        are left out if along them the rows are below :data:`NOISE` of the largest: a null space, perturbed by the
+        rounding of keys.
         """
         rows = self.rows[self.others]
         _, sizes, directions = np.linalg.svd(rows, full_matrices=False)
@@ -96,7 +96,7 @@ class Joint:
         return None if len(kept) in (0, rows.shape[1]) else np.asarray(kept.T)
 
     def unit_prompt(self, q: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "k"]:
-        """The direction of the part of q in that span; any direction of the span where q has no such part."""
+        """Return the direction of the part of q in that span; any direction of the span where q has no such part."""
         if self.seen is not None:
             part = self.seen.T @ q
             q = self.seen @ part if part.any() else self.seen[:, 0]
@@ -104,37 +104,40 @@ class Joint:
 
     @cached_property
     def drops(self) -> Float64[np.ndarray, "n T"]:
-        """δ_it = v̄_mm·(z_iα − z_it), shape (n, T)."""
+        """Return δ_it = v̄_mm·(z_iα − z_it), shape (n, T)."""
         return np.asarray(np.sum(self.sides * self.svm.direction, axis=-1))
 
     @cached_property
     def along(self) -> tuple[Float64[np.ndarray, "n T1"], Float64[np.ndarray, "n T1"]]:
-        """Sign and logarithm of slack_i and −δ_it, zero at α: what E_i is r times a sum of, shape (n, 1 + T)."""
+        """Return sign and logarithm of slack_i and −δ_it, zero at α, shape (n, 1 + T).
+
+        The part of E_i along v̄_mm is r times a combination of these.
+        """
         terms = np.concatenate([self.svm.slack[:, None], np.where(self.others, -self.drops, 0.0)], axis=1)
         with np.errstate(divide="ignore"):
             return np.sign(terms), np.log(np.abs(terms))
 
     def log_weights(self, p: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b n T"]:
-        """log softmax(K p), shape (*b, n, T)."""
+        """Return log softmax(K p), shape (*b, n, T)."""
         relative = -_dot(self.rows, p)
         relative -= relative.max(axis=-1, keepdims=True)
         return np.asarray(relative - np.log(np.exp(relative).sum(axis=-1, keepdims=True)))
 
     def log_nonoptimality(self, log_weights: Float64[np.ndarray, "*b n T"]) -> Float64[np.ndarray, "*b n"]:
-        """log q_i = log(1 − s_iα), as a sum over the other tokens, shape (*b, n)."""
+        """Return log q_i = log(1 − s_iα), as a sum over the other tokens, shape (*b, n)."""
         return np.asarray(np.logaddexp.reduce(np.where(self.others, log_weights, -np.inf), axis=-1))
 
 
 def joint_of_chosen(
     tokens: Float64[np.ndarray, "n T d"], keys: Float64[np.ndarray, "n T k"], alpha: Int64[np.ndarray, "n"]
 ) -> Joint | None:
-    """The joint problem of signed tokens and keys that selects α; None if no head separates the features of α."""
+    """Return the joint problem of signed tokens and keys that selects α; None if no head separates its features."""
     svm = label_svm(chosen_rows(tokens, alpha))
     return None if isinstance(svm, Infeasible) else Joint(tokens, keys, alpha, svm)
 
 
 def chosen_rows(values: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"]) -> Float64[np.ndarray, "n d"]:
-    """The rows of the chosen tokens, shape (n, d)."""
+    """Return the rows of the chosen tokens, shape (n, d)."""
     return np.asarray(values[np.arange(len(alpha)), alpha])
 
 
@@ -144,7 +147,7 @@ def exponents(
     w: Float64[np.ndarray, "*#b d"],
     log_weights: Float64[np.ndarray, "*b n T"],
 ) -> Float64[np.ndarray, "*b n"]:
-    """E_i = Y_i v·x_i^p − rΓ of the head v = r v̄_mm + w, shape (*b, n)."""
+    """Return E_i = Y_i v·x_i^p − rΓ of the head v = r v̄_mm + w, shape (*b, n)."""
     sign, size = joint.along
     sign, size = signed_logsumexp(
         sign, size + np.concatenate([np.zeros((*log_weights.shape[:-1], 1)), log_weights], -1)
@@ -160,19 +163,20 @@ def relative_log_risk(
     w: Float64[np.ndarray, "*b d"],
     log_weights: Float64[np.ndarray, "*b n T"],
 ) -> Float64[np.ndarray, "*b"]:
-    """log L(r v̄_mm + w, p) + rΓ with the logistic loss, shape (*b,)."""
+    """Return log L(r v̄_mm + w, p) + rΓ with the logistic loss, shape (*b,)."""
     return log_mean_exp(log_losses(joint, log_r, exponents(joint, log_r, w, log_weights)))
 
 
 def log_mean_exp(x: Float64[np.ndarray, "*b n"]) -> Float64[np.ndarray, "*b"]:
-    """log((1/n) Σ_i e^{x_i}), shape (*b,)."""
+    """Return log((1/n) Σ_i e^{x_i}), shape (*b,)."""
     return np.asarray(np.logaddexp.reduce(x, axis=-1) - math.log(x.shape[-1]))
 
 
 def retract(joint: Joint, log_r: float, w: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b d"]:
-    """The offset moved along −v̄_mm, and shortened across it if need be, until ‖r v̄_mm + w‖ ≤ r; feasible ones stay.
+    """Return the offset moved along −v̄_mm, and shortened across it if need be, until ‖r v̄_mm + w‖ ≤ r.
 
-    In terms of w the ball is v̄_mm·w ≤ −(r − √(r² − ‖w_⊥‖²)) = −‖w_⊥‖²/(r + √(r² − ‖w_⊥‖²)), which needs no r².
+    Feasible offsets are unchanged. In terms of w the ball is v̄_mm·w ≤ −(r − √(r² − ‖w_⊥‖²)) = −‖w_⊥‖²/(r + √(r² −
+    ‖w_⊥‖²)), which needs no r².
     """
     u = joint.svm.direction
     along = np.sum(w * u, axis=-1, keepdims=True)
@@ -193,10 +197,10 @@ def retract(joint: Joint, log_r: float, w: Float64[np.ndarray, "*b d"]) -> Float
 def joint_gradient(
     joint: Joint, log_r: float, w: Float64[np.ndarray, "d"], p: Float64[np.ndarray, "k"]
 ) -> tuple[float, Float64[np.ndarray, "d"], Float64[np.ndarray, "k"]]:
-    """log L + rΓ and its derivatives with respect to w and p.
+    """Return log L + rΓ and its derivatives with respect to w and p.
 
     dΛ/dw = −Σ π_i z_i^p and dΛ/dp = Σ π_i Σ_t s_it c_it (k_it − k̄_i), with c_it = (r v̄_mm + w)·(z_iα − z_it),
-    k̄_i = Σ_t s_it k_it and π_i = |ℓ'(u_i)|/Σ_j ℓ(u_j): all in differences to α, nothing cancels.
+    k̄_i = Σ_t s_it k_it and π_i = |ℓ'(u_i)|/Σ_j ℓ(u_j): all in differences to α, so nothing cancels.
     """
     logs = joint.log_weights(p)
     E = exponents(joint, log_r, w, logs)
@@ -212,10 +216,10 @@ def joint_gradient(
 def excess_gradient(
     joint: Joint, log_r: float, w: Float64[np.ndarray, "d"], p: Float64[np.ndarray, "k"]
 ) -> tuple[float, Float64[np.ndarray, "k"]]:
-    """log(L(v, p) − L_α(v)) + rΓ, L_α(v) the risk of v when α is selected exactly, and its derivative in p.
+    """Return log(L(v, p) − L_α(v)) + rΓ and its derivative in p, L_α(v) the risk of v when α is selected exactly.
 
-    Where r e^{−RΘ} is tiny, L as a function of p differs from L_α(v) beyond its last digit; this does not. It is
-    +inf where the excess is not positive (there p does better than α).
+    Where r e^{−RΘ} is tiny, L as a function of p differs from L_α(v) only beyond the last digit of a float; this
+    logarithm keeps the difference. It is +inf where the excess is not positive (there p does better than α).
     """
     logs = joint.log_weights(p)
     E = exponents(joint, log_r, w, logs)
@@ -235,8 +239,9 @@ def log_excess(
     E: Float64[np.ndarray, "*b n"],
     drops: Drops,
 ) -> tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]:
-    """Sign and logarithm of n (L(v, p) − L_α(v)) e^{rΓ}, each (*b,), from the log weights and exponents of (w, p), and
-    the :func:`head_drops` of w.
+    """Return the sign and the logarithm of n (L(v, p) − L_α(v)) e^{rΓ}, each (*b,).
+
+    They are computed from the log weights and exponents of (w, p), and the :func:`head_drops` of w.
     """
     sign, size = drops
     sign, size = signed_logsumexp(sign, size + logs)
@@ -244,24 +249,24 @@ def log_excess(
 
 
 def log_slopes(joint: Joint, log_r: float, E: Float64[np.ndarray, "*b n"]) -> Float64[np.ndarray, "*b n"]:
-    """log|ℓ'(rΓ + E_i)| + rΓ."""
+    """Return log|ℓ'(rΓ + E_i)| + rΓ."""
     return np.asarray(-E - np.logaddexp(0.0, -(radius(log_r) * joint.svm.margin + E)))
 
 
 def log_losses(joint: Joint, log_r: float, E: Float64[np.ndarray, "*b n"]) -> Float64[np.ndarray, "*b n"]:
-    """log ℓ(rΓ + E_i) + rΓ = −E_i + h(rΓ + E_i)."""
+    """Return log ℓ(rΓ + E_i) + rΓ = −E_i + h(rΓ + E_i)."""
     u = radius(log_r) * joint.svm.margin + E
     low, high = np.minimum(u, 30.0), np.maximum(u, 30.0)
     return np.asarray(-E + np.where(u < 30.0, np.log(np.logaddexp(0.0, -low)) + low, -np.exp(-high) / 2))
 
 
 def _at_alpha(joint: Joint, log_r: float, w: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "n"]:
-    """E_i when α is selected exactly."""
+    """Return E_i when α is selected exactly."""
     return np.asarray(radius(log_r) * joint.svm.slack + joint.chosen_tokens @ w)
 
 
 def head_drops(joint: Joint, log_r: float, w: Float64[np.ndarray, "d"]) -> Drops:
-    """Sign and logarithm of c_it = (r v̄_mm + w)·(z_iα − z_it), sign zero at α, each of shape (n, T)."""
+    """Return sign and logarithm of c_it = (r v̄_mm + w)·(z_iα − z_it), sign zero at α, each of shape (n, T)."""
     across = _dot(joint.sides, w)
     by_sign, by_size = (x[:, 1:] for x in joint.along)
     with np.errstate(divide="ignore"):
@@ -274,7 +279,7 @@ def head_drops(joint: Joint, log_r: float, w: Float64[np.ndarray, "d"]) -> Drops
 def log_moves(
     drops: Drops, logs: Float64[np.ndarray, "n T"]
 ) -> tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n T"]]:
-    """Sign and logarithm of s_it c_it, zero at α, from :func:`head_drops`."""
+    """Return sign and logarithm of s_it c_it, zero at α, from :func:`head_drops`."""
     sign, size = drops
     return sign, np.where(sign == 0, -np.inf, size + logs)
 
@@ -287,10 +292,10 @@ def _logistic_excess(
     sign: Float64[np.ndarray, "*b n"],
     log_size: Float64[np.ndarray, "*b n"],
 ) -> Float64[np.ndarray, "*b n"]:
-    """log|ℓ(u − x) − ℓ(u)| + rΓ at u = rΓ + E_iα, u − x = rΓ + E_i, x = sign·e^{log_size}.
+    """Return log|ℓ(u − x) − ℓ(u)| + rΓ at u = rΓ + E_iα, u − x = rΓ + E_i, x = sign·e^{log_size}.
 
-    Up to |x| = 1 it is log|log1p(σ(−u) expm1(x))|. Beyond, the two losses differ enough to be subtracted; E_i must then
-    not be formed as E_iα − x, both of which may be of size r.
+    Up to |x| = 1 it is log|log1p(σ(−u) expm1(x))|. Beyond that, the two losses differ enough to be subtracted; E_i must
+    then not be computed as E_iα − x, both of which may be of size r.
     """
     base = log_slopes(joint, log_r, at_alpha)
     log_x = np.minimum(log_size, 0.0)
@@ -318,9 +323,9 @@ def _prompt_terms(
     logs: Float64[np.ndarray, "n T"],
     log_factors: Float64[np.ndarray, "n"],
 ) -> tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n T k"]]:
-    """e^{log_factors_i} s_it c_it and k_it − k̄_i, whose products sum to Σ_i e^{log_factors_i} d(−E_i)/dp.
+    """Return e^{log_factors_i} s_it c_it and k_it − k̄_i, whose products sum to Σ_i e^{log_factors_i} d(−E_i)/dp.
 
-    Factor and weight meet in logarithms.
+    Factors and weights are combined in logarithms.
     """
     sign, size = log_moves(drops, logs)
     moves = sign * np.exp(np.clip(size + log_factors[:, None], -745.0, 690.0))
@@ -331,7 +336,7 @@ def _prompt_terms(
 def signed_logsumexp(
     sign: Float64[np.ndarray, "*#b m"], size: Float64[np.ndarray, "*b m"]
 ) -> tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]:
-    """Sign and logarithm of |Σ sign·e^size| over the last axis; terms of sign zero do not count."""
+    """Return sign and logarithm of |Σ sign·e^size| over the last axis; terms of sign zero do not count."""
     size = np.where(sign == 0, -math.inf, size)
     top = np.maximum(size.max(axis=-1, keepdims=True), -1e300)  # −inf − (−inf) would be NaN
     total = (sign * np.exp(size - top)).sum(axis=-1)
@@ -344,5 +349,5 @@ def _dot(sides: Float64[np.ndarray, "n T d"], w: Float64[np.ndarray, "*b d"]) ->
 
 
 def radius(log_r: float) -> float:
-    """r = e^{log r}, at most 1e299: larger radii are told from it by nothing that is computed here."""
+    """Return r = e^{log r}, at most 1e299: no computation in this package distinguishes larger radii from it."""
     return math.exp(min(log_r, 690.0))

@@ -5,8 +5,9 @@ With G_i = ∇(−E_i) and Λ = log L + rΓ, u_i = rΓ + E_i: ∇²Λ = Σ π_i 
     ∂²(−E_i)/∂w∂p = Σ_t s_it (z_iα − z_it) (k_it − k̄_i)ᵀ,
     ∂²(−E_i)/∂p² = Σ_t s_it c_it ((k_it − k̄_i)(k_it − k̄_i)ᵀ − Cov_i),
 
-Cov_i the covariance of the keys under the softmax: in differences to α, as the gradient is. The logarithm of the excess
-risk has the same derivatives in p, with the excess in the place of L: π_i = |ℓ'(u_i)| over the sum of the excesses.
+and Cov_i is the covariance of the keys under the softmax; all in differences to α, like the gradient. The logarithm of
+the excess risk has the same derivatives in p, with the excess in place of L: π_i = |ℓ'(u_i)| over the sum of the
+excesses.
 """
 
 from __future__ import annotations
@@ -29,13 +30,16 @@ from reference_attention.paths.joint import (
 )
 
 Derivatives = tuple[float, Float64[np.ndarray, "m"], Float64[np.ndarray, "m m"]]
-"""Value, gradient and second derivative."""
+"""Value, gradient and second derivative of a function."""
 
 
 def joint_curvature(
     joint: Joint, log_r: float, w: Float64[np.ndarray, "d"], p: Float64[np.ndarray, "k"]
 ) -> Derivatives:
-    """log L + rΓ with its derivatives in (w, p), m = d + k; as :func:`.joint.joint_gradient`, and one order more."""
+    """Return log L + rΓ with its first two derivatives in (w, p), m = d + k.
+
+    It extends :func:`.joint.joint_gradient` by one order.
+    """
     logs = joint.log_weights(p)
     E = exponents(joint, log_r, w, logs)
     losses = log_losses(joint, log_r, E)
@@ -59,8 +63,10 @@ def joint_curvature(
 def excess_curvature(
     joint: Joint, log_r: float, w: Float64[np.ndarray, "d"], drops: Drops, p: Float64[np.ndarray, "k"]
 ) -> Derivatives:
-    """log(L(v, p) − L_α(v)) + rΓ with its derivatives in p, m = k; as :func:`.joint.excess_gradient`, and one order
-    more. +inf and zeros where the excess is not positive. The drops are those of w.
+    """Return log(L(v, p) − L_α(v)) + rΓ with its first two derivatives in p, m = k.
+
+    It extends :func:`.joint.excess_gradient` by one order. The result is +inf and zeros where the excess is not
+    positive. The drops are those of w.
     """
     logs = joint.log_weights(p)
     E = exponents(joint, log_r, w, logs)
@@ -87,8 +93,10 @@ def _prompt_part(
     Float64[np.ndarray, "n k"],
     Float64[np.ndarray, "k k"],
 ]:
-    """log π_i, log(π_i σ(u_i))/2, k_it − k̄_i, weights off α, Σ π_i ∇_p(−E_i), √(π_i σ(u_i)) ∇_p(−E_i) and
-    Σ π_i ∂²(−E_i)/∂p², where π_i = |ℓ'(u_i)| e^{rΓ − total}.
+    """Return the terms that both second derivatives share.
+
+    They are log π_i, log(π_i σ(u_i))/2, k_it − k̄_i, weights off α, Σ π_i ∇_p(−E_i), √(π_i σ(u_i)) ∇_p(−E_i) and Σ π_i
+    ∂²(−E_i)/∂p², where π_i = |ℓ'(u_i)| e^{rΓ − total}.
     """
     log_pi = log_slopes(joint, log_r, E) - total
     half = (log_pi - np.logaddexp(0.0, -(radius(log_r) * joint.svm.margin + E))) / 2

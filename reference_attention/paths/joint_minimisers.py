@@ -1,6 +1,6 @@
-"""Pairs of head and prompt on the joint path at given radii, followed there from several starts.
+"""Pairs of head and prompt on the joint path at given radii, each followed from several starts.
 
-The path is found by local search, so which start found the minimiser is a question of the risk: the caller compares,
+The path is computed by local search, so the risk has to decide which start reached the minimiser: the caller compares,
 at each radius or at the last one, by :attr:`Pair.rank`.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Theorems 5 and 6; :mod:`.joint_path`.
@@ -22,7 +22,7 @@ from reference_attention.paths.joint_path import Schedule, joint_path
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """(r v̄_mm + w, p) at one radius.
+    """The pair (r v̄_mm + w, p) at one radius.
 
     Attributes:
         joint: tokens, keys, α, (SVM).
@@ -41,18 +41,18 @@ class Pair:
 
     @cached_property
     def risk(self) -> float:
-        """log L + rΓ."""
+        """Return log L + rΓ."""
         return float(relative_log_risk(self.joint, self.log_r, self.w, self.joint.log_weights(self.p)))
 
     @property
     def rank(self) -> float:
-        """The most that the risk may be, given the rounding of outputs; lower is better, no number is worst."""
+        """Return an upper bound of the risk, given the rounding of outputs; lower is better, and inf is worst."""
         most = self.risk + self.joint.output_rounding(self.w)
         return most if math.isfinite(most) else math.inf
 
     @property
     def lowest_margin(self) -> float:
-        """min over i, t of (k_iα − k_it)·p."""
+        """Return min over i, t of (k_iα − k_it)·p."""
         rows = self.joint.rows @ self.p
         return float(rows[self.joint.others].min())
 
@@ -65,12 +65,15 @@ def follow_from(
     first: Float64[np.ndarray, "k"],
     seed: int,
 ) -> list[list[Pair]]:
-    """Per start, the pair at each of the radii: from the prompt direction ``first`` and from two random ones.
+    """Return for each start the pair at each of the radii: from the direction ``first`` and from two random ones.
 
     Args:
+        joint: tokens, keys, α, (SVM).
         schedule: R ↦ log r.
         radii: increasing, in units of ``unit``.
-        seed: drives the random starts.
+        unit: the unit of the radii.
+        first: a direction of the prompt, (k,).
+        seed: seed of the random starts.
     """
     R = np.array(radii) * unit
     starts = [first, *np.random.default_rng(seed).normal(size=(2, joint.keys.shape[2]))]

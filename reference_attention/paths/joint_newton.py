@@ -1,11 +1,11 @@
 """Descent on the joint risk over the two spheres ‖v‖ = r, ‖p‖ = R: Newton's method with the exact second derivative.
 
-Directions of negative curvature are descended along, too: the step is −|H|⁻¹∇, |H| the second derivative with its
-eigenvalues taken positive, in units in which a logit and an output move by about one. So a saddle is left, and what is
-found is a local minimiser (or a place where rounding stops it, which the gradient that is left tells).
+The method also descends along directions of negative curvature: the step is −|H|⁻¹∇, |H| the second derivative with its
+eigenvalues taken positive, in units in which a logit and an output change by about one. So it leaves saddles, and ends
+at a local minimiser (or at a point where rounding stops it, which the remaining gradient shows).
 
-A head is v = r v̄_mm + w with w = B y − (r − √(r² − ‖y‖²)) v̄_mm, the columns of B orthonormal and across v̄_mm, shape
-(d, e), e = d − 1.
+A head is v = r v̄_mm + w with w = B y − (r − √(r² − ‖y‖²)) v̄_mm, where the columns of B are orthonormal and orthogonal
+to v̄_mm, shape (d, e), e = d − 1.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from reference_attention.paths.joint import Drops, Joint, exponents, head_drops,
 from reference_attention.paths.joint_curvature import excess_curvature, joint_curvature
 
 TRIES, ON_THE_WAY = 100, 24
-"""Points, or shorter steps, that a descent looks at; and one that need not go to the end."""
+"""Largest number of points, or shorter steps, that a descent evaluates; and the number for one that may end early."""
 SHORTER = 0.5 ** np.array([1, 1.5, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 19, 22, 25, 28, 32, 36, 40, 45, 50])
-"""Of these shorter steps the lowest is taken, where the full one is not lower."""
+"""Shares of a step that are tried where the full step is not lower; the lowest is taken."""
 SUFFICIENT = 1e-4
-"""Share of what the slope promises that a step must gain."""
+"""Share of the decrease predicted by the slope that a step must achieve."""
 NEAR = 512.0
 """Logits below which two tokens are nearly tied, where the largest are of size R."""
 OFF = np.array([0.0, *2.0 ** np.arange(-2, 8)])
-"""How many logits to stay off a tie."""
+"""Distances from a tie, in logits, that are tried."""
 TIES = 4
-"""How often ties are looked for again."""
+"""Largest number of times that descent beside ties is repeated with new ties."""
 LARGEST = 1e150
-"""Beyond this descent is over: an input that was lost makes derivatives overflow."""
+"""Size of derivatives beyond which descent ends: an input that was lost makes derivatives overflow."""
 DIGITS = 1e-12
-"""Values this near, relative to their size, are not told apart: near the minimum the gradient decides."""
+"""Values this close, relative to their size, count as equal: near the minimum the gradient decides."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,11 +55,11 @@ class Spheres:
 
     @cached_property
     def size(self) -> float:
-        """The largest ‖z_it‖."""
+        """Return the largest ‖z_it‖."""
         return float(np.max(np.linalg.norm(self.joint.tokens, axis=-1)))
 
     def across(self, p: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "k t"]:
-        """An orthonormal basis of the moves of a prompt across itself that the risk sees, as columns."""
+        """Return an orthonormal basis, as columns, of the moves orthogonal to a prompt on which the risk depends."""
         seen = self.joint.seen
         if seen is None:
             return complement(p / self.R)
@@ -67,26 +67,26 @@ class Spheres:
         return np.asarray(seen @ complement(part / float(np.linalg.norm(part))))
 
     def offset(self, y: Float64[np.ndarray, "*b e"]) -> Float64[np.ndarray, "*b d"]:
-        """The w with ‖r v̄_mm + w‖ = r whose part across v̄_mm is y."""
+        """Return the w with ‖r v̄_mm + w‖ = r whose part orthogonal to v̄_mm is y."""
         size = np.linalg.norm(y, axis=-1, keepdims=True)
         ratio = size * math.exp(-min(self.log_r, 690.0))
         along = size * ratio / (1 + np.sqrt((1 - ratio) * (1 + ratio)))
         return np.asarray(y @ self.basis.T - along * self.joint.svm.direction)
 
     def shorten(self, y: Float64[np.ndarray, "*b e"]) -> Float64[np.ndarray, "*b e"]:
-        """y, or 0.99 r of its direction: heads with v̄_mm·v ≤ 0 are not searched."""
+        """Return y, shortened to 0.99 r if it is longer: heads with v̄_mm·v ≤ 0 are not searched."""
         size, limit = np.linalg.norm(y, axis=-1, keepdims=True), 0.99 * radius(self.log_r)
         return np.asarray(y * np.where(size > limit, limit / np.maximum(size, limit), 1.0))
 
 
 @dataclass(frozen=True, eq=False)
 class Local:
-    """A function on the spheres at one pair: its value, and its derivatives along the moves that are free.
+    """A function on the spheres at one pair: its value, and its derivatives along the free moves.
 
     Attributes:
         y, p: the pair.
         value, slope, second: the function, its gradient and second derivative.
-        across: an orthonormal basis Q of the moves across p that the risk sees, (k, t); p moves along
+        across: an orthonormal basis Q of the moves orthogonal to p on which the risk depends, (k, t); p moves along
             R(p + Qτ)/‖p + Qτ‖.
     """
 
@@ -100,9 +100,10 @@ class Local:
 
 @dataclass(frozen=True, eq=False)
 class Together:
-    """log L + rΓ in (y, τ).
+    """The function log L + rΓ of (y, τ).
 
     Attributes:
+        spheres: the spheres.
         scale: unit of the head: at r q ≫ 1 heads of size r q compete, and the gradient in p is divided by it.
         moves: whether the prompt moves, too.
     """
@@ -112,12 +113,12 @@ class Together:
     moves: bool = True
 
     def values(self, y: Float64[np.ndarray, "*b e"], p: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b"]:
-        """At those pairs."""
+        """Return the function at those pairs."""
         joint, log_r = self.spheres.joint, self.spheres.log_r
         return relative_log_risk(joint, log_r, self.spheres.offset(y), joint.log_weights(p))
 
     def local(self, y: Float64[np.ndarray, "e"], p: Float64[np.ndarray, "k"]) -> Local:
-        """With derivatives."""
+        """Return the function with its derivatives at a pair."""
         s = self.spheres
         value, gradient, second = joint_curvature(s.joint, s.log_r, s.offset(y), p)
         d, e, u = s.basis.shape[0], y.size, s.joint.svm.direction
@@ -137,7 +138,7 @@ class Together:
 
 @dataclass(frozen=True, eq=False)
 class PromptAlone:
-    """log(L − L_α) + rΓ in τ, for a fixed head; if rows are given, only across them."""
+    """The function log(L − L_α) + rΓ of τ, for a fixed head; if rows are given, only along moves orthogonal to them."""
 
     spheres: Spheres
     w: Float64[np.ndarray, "d"]
@@ -146,18 +147,18 @@ class PromptAlone:
 
     @cached_property
     def drops(self) -> Drops:
-        """Of the head."""
+        """Return the drops of the head."""
         return head_drops(self.spheres.joint, self.spheres.log_r, self.w)
 
     def values(self, y: Float64[np.ndarray, "*a e"], p: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b"]:
-        """At those prompts, y empty; +inf where one does no worse than α."""
+        """Return the function at those prompts, y empty; +inf where a prompt does no worse than α."""
         joint, log_r = self.spheres.joint, self.spheres.log_r
         logs = joint.log_weights(p)
         sign, total = log_excess(joint, log_r, self.w, logs, exponents(joint, log_r, self.w, logs), self.drops)
         return np.asarray(np.where(sign > 0, total - math.log(logs.shape[-2]), math.inf))
 
     def local(self, y: Float64[np.ndarray, "e"], p: Float64[np.ndarray, "k"]) -> Local:
-        """With derivatives."""
+        """Return the function with its derivatives at a prompt."""
         s = self.spheres
         value, gradient, second = excess_curvature(s.joint, s.log_r, self.w, self.drops, p)
         across = s.across(p)
@@ -175,11 +176,15 @@ def descend(
     gradient: float,
     enough: float = 0.0,
 ) -> tuple[Float64[np.ndarray, "e"], Float64[np.ndarray, "k"], float]:
-    """The local minimiser that descent reaches from (y, p), and the norm of the gradient there; infinite where the
-    function is.
+    """Return the local minimiser that descent reaches from (y, p), and the norm of the gradient there.
+
+    The norm is infinite where the function is.
 
     Args:
-        gradient: where that norm ends the descent.
+        function: the function to minimise.
+        y: the head, (e,).
+        p: the prompt, (k,).
+        gradient: the norm of the gradient at which the descent ends.
         enough: a descent that would gain no more than this ends, too.
     """
     s, scale, e = function.spheres, function.scale, y.size
@@ -229,10 +234,11 @@ def descend(
 def beside_ties(
     spheres: Spheres, w: Float64[np.ndarray, "d"], p: Float64[np.ndarray, "k"], gradient: float
 ) -> Float64[np.ndarray, "k"]:
-    """The prompt that descent on the log-excess reaches with the logits of nearly tied tokens held, if it is lower.
+    """Return the prompt that descent on the log-excess reaches with logits of nearly tied tokens fixed, if it is lower.
 
     Where an input keeps q_i between 0 and 1 at r ≫ 1, its exponent r (slack_i − q_i d_i) carries the rounding of logits
-    of size R, times r: derivatives say nothing across the tie. Along it they do; and how far to stay off is tried.
+    of size R, times r: derivatives across the tie are meaningless. Derivatives along it are not; and several distances
+    from the tie are tried.
     """
     s, empty = spheres, np.zeros(0)
     alone = PromptAlone(s, w)
@@ -247,11 +253,11 @@ def beside_ties(
         tried *= s.R / np.linalg.norm(tried, axis=1, keepdims=True)
         values = alone.values(empty, tried)
         begin = tried[int(np.argmin(np.where(np.isnan(values), math.inf, values)))]
-        _, found, _ = descend(PromptAlone(s, w, kept=ties), empty, begin, gradient)
-        value = float(alone.values(empty, found))
+        _, descended, _ = descend(PromptAlone(s, w, kept=ties), empty, begin, gradient)
+        value = float(alone.values(empty, descended))
         if not value < lowest - 1.0:
             break
-        p, lowest = found, value
+        p, lowest = descended, value
     return p
 
 
@@ -262,7 +268,7 @@ def _norm(x: Float64[np.ndarray, "m"]) -> float:
 def _newton(
     slope: Float64[np.ndarray, "m"], scaled: Float64[np.ndarray, "m m"], units: Float64[np.ndarray, "m"]
 ) -> Float64[np.ndarray, "m"]:
-    """−|H|⁻¹∇ in those units; eigenvalues that are rounding of the largest are taken as that."""
+    """Return −|H|⁻¹∇ in those units; eigenvalues below the rounding of the largest are replaced by this rounding."""
     values, vectors = np.linalg.eigh(scaled)
     sizes = np.abs(values)
     sizes = np.maximum(sizes, max(float(sizes.max(initial=0.0)) * 2.0**-46, 1e-300))
@@ -270,7 +276,10 @@ def _newton(
 
 
 def complement(u: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "d e"]:
-    """An orthonormal basis of the complement of a unit vector, shape (d, d − 1): all but one column of a reflection."""
+    """Return an orthonormal basis of the complement of a unit vector, shape (d, d − 1).
+
+    It consists of all but one column of a reflection.
+    """
     k = int(np.argmax(np.abs(u)))
     normal = u.copy()
     normal[k] += math.copysign(1.0, float(u[k]))

@@ -1,7 +1,7 @@
 """Head and prompt where heads of size r q ≫ 1 compete: in that unit the joint risk is piecewise linear to all digits.
 
-Second derivatives are 0 off the creases and beyond float64 on them, so quasi-Newton descent goes where Newton's method
-has nothing to go by; the gradient that is left tells whether it arrived.
+Second derivatives are 0 away from the creases and beyond float64 on them, so quasi-Newton descent makes progress where
+Newton's method cannot; the remaining gradient shows whether it arrived.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Theorem 5 with r ≫ e^{RΘ}.
 """
@@ -20,16 +20,21 @@ from reference_attention.paths.joint_newton import Spheres
 OUTGROWN = 150.0
 """log(r max q) beyond which squares of heads of that size leave no room in float64."""
 RESTARTS, ITERATIONS = 3, 200
-"""BFGS is restarted where rounding stopped it well before its goal: a memory of far-away curvature does that."""
+"""Restarts, and iterations of each. BFGS is restarted where rounding stopped it well before its goal, which happens
+when its memory holds the curvature of far-away points."""
 
 
 def descend_outgrown(
     s: Spheres, y: Float64[np.ndarray, "e"], p: Float64[np.ndarray, "k"], scale: float, gradient: float
 ) -> tuple[Float64[np.ndarray, "e"], Float64[np.ndarray, "k"], float]:
-    """The local minimiser that descent reaches from (y, p), and the norm of the gradient there.
+    """Return the local minimiser that descent reaches from (y, p), and the norm of the gradient there.
 
     Args:
+        s: the spheres.
+        y: the head across v̄_mm, (e,).
+        p: the prompt, (k,).
         scale: unit of the head and of the objective, about r q.
+        gradient: largest component of the gradient at which the descent ends.
     """
     e, inverse = y.size, math.exp(-min(s.log_r, 690.0))
 

@@ -1,8 +1,8 @@
 """The joint regularization path: argmin L(v, p) over ‖v‖ ≤ r, ‖p‖ ≤ R, along a schedule R ↦ r(R).
 
 The objective is :func:`reference_attention.paths.joint.relative_log_risk`, so r = e^{RΘ} and RΘ = 10⁶ are routine.
-Where r e^{−RΘ} is not tiny, (v, p) are minimised together; where it is, p has no influence on the digits of L, and head
-and prompt are minimised in turn, p on the log-excess risk (each turn then gains as many digits as r e^{−RΘ} has
+Where r e^{−RΘ} is not tiny, (v, p) are minimised together. Where it is tiny, p has no influence on the digits of L, and
+head and prompt are minimised in turn, p on the log-excess risk (each turn then gains as many digits as r e^{−RΘ} has
 zeros). Both constraints bind, so the search is on the two spheres.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Theorems 5 and 6.
@@ -23,36 +23,38 @@ from reference_attention.paths.joint_newton import PromptAlone, Spheres, Togethe
 from reference_attention.paths.joint_outgrown import OUTGROWN, descend_outgrown
 
 Schedule = Callable[[float], float]
-"""R ↦ log r."""
+"""A function R ↦ log r."""
 
 LOST = 1e-3
-"""A gradient of the log-excess at which rounding stopped descent far from its goal."""
+"""A gradient of the log-excess above which rounding stopped descent far from its goal."""
 COUPLED = -9.0
 """log(r max q) above which head and prompt are minimised together."""
 TURNS = 6
-"""Turns of head and prompt; each contracts the error by about r max q ≤ e^{COUPLED}."""
+"""Number of turns of head and prompt; each contracts the error by about r max q ≤ e^{COUPLED}."""
 GRADIENT = 1e-10
-"""Norm of the gradient of log L at the radii asked for, …"""
+"""Norm of the gradient of log L at which descent ends at the requested radii."""
 ON_THE_WAY = 1e-4, 1e-3
-"""… and at those between them, where a descent that would gain no more than the second number ends, too."""
+"""Norm of the gradient at which descent ends at radii between the requested ones, and the gain below which it ends,
+too."""
 GROWTH = 4.0
-"""Radii between those asked for: continuation in R, this factor at a time while logits are small …"""
+"""Ratio of successive radii in the continuation between the requested radii, while logits are small."""
 LATE, LATE_GROWTH = 256.0, 16.0
-"""… and this one once max|k_iα − k_it| R is beyond LATE, where p moves along a straight line up to o(1)."""
+"""Value of max‖k_iα − k_it‖ R beyond which p moves along a straight line up to o(1), and the ratio of radii from there
+on."""
 MOST_STEPS = 24
-"""Radii on the way to one that is asked for; then it is tried directly, and the residual tells."""
+"""Largest number of radii on the way to a requested one; after that it is tried directly, and the residual decides."""
 HARMLESS, SMALLEST_GROWTH = 8.0, 1.2
-"""log L + rΓ of a starting point that has lost no input (the minimiser has at most about log 2), and
-when to give in."""
+"""Largest log L + rΓ of a starting point that has lost no input (the minimiser has at most about log 2), and the ratio
+of radii below which the step is no longer shortened."""
 
 
 def linear_schedule(ratio: float) -> Schedule:
-    """r = ratio·R."""
+    """Return the schedule r = ratio·R."""
     return lambda R: math.log(ratio * R)
 
 
 def exponential_schedule(rate: float, unit: float = 1.0) -> Schedule:
-    """r = max(R, e^{rate·R}/unit)."""
+    """Return the schedule r = max(R, e^{rate·R}/unit)."""
     return lambda R: max(math.log(R), rate * R - math.log(unit))
 
 
@@ -65,7 +67,7 @@ class JointPath:
         log_head_radii: log r, shape (k,).
         offsets: w = v − r v̄_mm, shape (k, d).
         prompts: p, shape (k, dk).
-        residuals: norm of the projected gradients that is left, shape (k,).
+        residuals: norm of the remaining projected gradients, shape (k,).
     """
 
     radii: Float64[np.ndarray, "k"]
@@ -91,11 +93,11 @@ def joint_path(
     basis = complement(joint.svm.direction)
     unit = joint.longest_row
     branch = begin_branch(joint, basis, schedule, min(1.0 / unit, float(radii[0])), start, GRADIENT)
-    found = []
+    branches = []
     for goal in radii.tolist():
         branch = advance_branch(joint, basis, schedule, branch, goal, most_steps=most_steps)
-        found.append(branch)
-    return path_of(found)
+        branches.append(branch)
+    return path_of(branches)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,10 +105,10 @@ class Branch:
     """A local minimiser that is being followed.
 
     Attributes:
-        spheres: where it is.
-        y, p: head across v̄_mm, and prompt.
-        left: norm of the projected gradients that is left.
-        before: the radius and the prompt before that.
+        spheres: the spheres on which it lies.
+        y, p: the head's part orthogonal to v̄_mm, and the prompt.
+        left: norm of the remaining projected gradients.
+        before: the previous radius and prompt.
     """
 
     spheres: Spheres
@@ -117,7 +119,7 @@ class Branch:
 
     @cached_property
     def rank(self) -> float:
-        """The most that log L + rΓ may be, given the rounding of outputs; lower is better, no number is worst."""
+        """Return an upper bound of log L + rΓ, given the rounding of outputs; lower is better, and inf is worst."""
         spheres = self.spheres
         value = float(Together(spheres).values(self.y, self.p))
         value += spheres.joint.output_rounding(spheres.offset(self.y))
@@ -132,7 +134,7 @@ def begin_branch(
     start: Float64[np.ndarray, "dk"],
     *ends: float,
 ) -> Branch:
-    """The local minimiser at R that descent reaches from the head r v̄_mm and the prompt R·start/‖start‖."""
+    """Return the local minimiser at R that descent reaches from the head r v̄_mm and the prompt R·start/‖start‖."""
     spheres = Spheres(joint, schedule(R), R, basis)
     return Branch(
         spheres, *_minimise(spheres, np.zeros(basis.shape[1]), R * joint.unit_prompt(start), *(ends or ON_THE_WAY))
@@ -149,10 +151,16 @@ def advance_branch(
     final: bool = True,
     most_steps: int = MOST_STEPS,
 ) -> Branch:
-    """The branch at a larger radius.
+    """Return the branch continued to a larger radius.
 
     Args:
-        final: descend to the last digit there.
+        joint: tokens, keys, α, (SVM).
+        basis: an orthonormal basis of the complement of v̄_mm, (d, e).
+        schedule: R ↦ log r.
+        branch: the branch so far.
+        goal: the radius to reach.
+        final: whether to descend to the last digit there.
+        most_steps: largest number of radii on the way.
     """
     steps = 0
     while goal > branch.spheres.R:
@@ -168,15 +176,17 @@ def advance_branch(
 
 
 def polish_branch(branch: Branch) -> Branch:
-    """The branch where it is, to the last digit."""
+    """Return the branch at the same radius, minimised to the last digit."""
     return Branch(branch.spheres, *_minimise(branch.spheres, branch.y, branch.p, GRADIENT), branch.before)
 
 
 def descend_at_radius(
     joint: Joint, schedule: Schedule, R: float, start: Float64[np.ndarray, "dk"], heads: Float64[np.ndarray, "d"]
 ) -> JointPath:
-    """The local minimiser at one radius that descent reaches from the prompt R·start/‖start‖
-    and the offset ``heads``."""
+    """Return the local minimiser at one radius that descent reaches from a given prompt and head.
+
+    The prompt is R·start/‖start‖, and the offset of the head is ``heads``.
+    """
     spheres = Spheres(joint, schedule(R), R, complement(joint.svm.direction))
     return path_of(
         [Branch(spheres, *_minimise(spheres, spheres.basis.T @ heads, R * joint.unit_prompt(start), GRADIENT))]
@@ -184,7 +194,7 @@ def descend_at_radius(
 
 
 def head_at(joint: Joint, log_r: float, p: Float64[np.ndarray, "dk"]) -> Float64[np.ndarray, "d"]:
-    """The offset w of the best head of radius r for a fixed prompt, shape (d,); a convex problem."""
+    """Return the offset w of the best head of radius r for a fixed prompt, shape (d,); a convex problem."""
     spheres = Spheres(joint, log_r, float(np.linalg.norm(p)), complement(joint.svm.direction))
     y, _, _ = descend(Together(spheres, moves=False), np.zeros(spheres.basis.shape[1]), p, GRADIENT)
     return spheres.offset(y)
@@ -193,14 +203,16 @@ def head_at(joint: Joint, log_r: float, p: Float64[np.ndarray, "dk"]) -> Float64
 def prompt_at(
     joint: Joint, log_r: float, R: float, w: Float64[np.ndarray, "d"], start: Float64[np.ndarray, "dk"]
 ) -> Float64[np.ndarray, "dk"]:
-    """The prompt of norm R that descent on the log-excess risk reaches from ``start`` for a fixed head;
-    never a worse one."""
+    """Return the prompt of norm R that descent on the log-excess risk reaches from ``start`` for a fixed head.
+
+    It is never worse than the start.
+    """
     spheres = Spheres(joint, log_r, R, complement(joint.svm.direction))
     return descend(PromptAlone(spheres, w), np.zeros(0), R * joint.unit_prompt(start), GRADIENT)[1]
 
 
 def path_of(branches: list[Branch]) -> JointPath:
-    """A branch at increasing radii."""
+    """Return a branch at increasing radii as a path."""
     return JointPath(
         radii=np.array([b.spheres.R for b in branches]),
         log_head_radii=np.array([b.spheres.log_r for b in branches]),
@@ -217,11 +229,11 @@ def _next(
     branch: Branch,
     goal: float,
 ) -> tuple[float, Float64[np.ndarray, "dk"]]:
-    """The next radius and a prompt to start from there.
+    """Return the next radius and a prompt to start from there.
 
-    p = R p̄ + o(1) continues along its secant; scaling blows the offset up, but keeps a selected token selected. Where
-    an input that is no support is only just selected, either may lose it, and the risk jumps by many orders: the step
-    is shortened until that does not happen.
+    p = R p̄ + o(1) continues along its secant; scaling enlarges the offset, but keeps a selected token selected. Where
+    an input that is no support is only just selected, either may lose it, and the risk jumps by many orders of
+    magnitude: the step is shortened until that does not happen.
     """
     R, y, p, before = branch.spheres.R, branch.y, branch.p, branch.before
     late = R * branch.spheres.joint.longest_row > LATE
@@ -243,7 +255,7 @@ def _next(
 
 
 def _coupling(spheres: Spheres, y: Float64[np.ndarray, "e"], p: Float64[np.ndarray, "dk"]) -> float:
-    """log(r max q) over the inputs whose selection matters for the digits of L: those with E_i below 40."""
+    """Return log(r max q) over the inputs whose selection matters for the digits of L: those with E_i below 40."""
     joint, log_r = spheres.joint, spheres.log_r
     logs = joint.log_weights(p)
     matters = joint.svm.support | (exponents(joint, log_r, spheres.offset(y), logs) < 40.0)
@@ -253,7 +265,7 @@ def _coupling(spheres: Spheres, y: Float64[np.ndarray, "e"], p: Float64[np.ndarr
 def _minimise(
     spheres: Spheres, y: Float64[np.ndarray, "e"], p: Float64[np.ndarray, "dk"], gradient: float, enough: float = 0.0
 ) -> tuple[Float64[np.ndarray, "e"], Float64[np.ndarray, "dk"], float]:
-    """A local minimiser on both spheres, from (y, p)."""
+    """Return a local minimiser on both spheres, reached from (y, p), and the norm of the remaining gradient."""
     y = spheres.shorten(y)
     coupling = _coupling(spheres, y, p)
     residual = math.inf

@@ -1,8 +1,8 @@
-"""The joint minimiser at a radius, searched for from several starts; the risk alone says which one found it.
+"""The joint minimiser at a radius, searched for from several starts and chosen by the risk alone.
 
-The joint risk has local minima, and the path from one start may end in one that selects other tokens. So at a few radii
-on the way directions are tried at random, descent goes from the best of them and from where the branches so far have
-got to, and the lowest few go on. No start knows where the theorems say that the path goes.
+The joint risk has local minima, and the path from a single start may end in one that selects other tokens. So at a few
+radii on the way random directions are tried, descent starts from the best of them and from the end points of the
+branches so far, and the lowest few are continued. No start uses the limit that the theorems predict.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Theorems 5 and 6; :mod:`.joint_path`.
 """
@@ -32,20 +32,20 @@ from reference_attention.paths.scheduled_direction import least_norm
 LEVELS = (1.0, 16.0, 256.0, 4096.0, 2.0**18)
 """Sizes of the largest logits at which directions are tried."""
 NEW, KEPT, LAST = 2, 4, 3
-"""Directions that descent goes from at each level, branches that go on, and those that are followed to the end."""
+"""Number of new directions for descent at each level, of branches kept, and of branches followed to the end."""
 SAME = 1e-9
-"""Logarithms of risks that differ by less are not told apart."""
+"""Logarithms of risks that differ by less than this count as equal."""
 INWARD = 8
-"""Directions that are also moved until they select α: where few prompts do, none is met at random."""
+"""Number of directions that are also moved until they select α; random prompts rarely do so in a narrow cone."""
 DEPTH = 2.0**-4
-"""The margins that they are given, in units of their norm and that of the row."""
+"""The margins that these directions are given, in units of their norm and the norm of the row."""
 APART = 1e-2
-"""Branches whose logits differ by less than this are one."""
+"""Branches whose logits differ by less than this count as one."""
 
 
 @dataclass(frozen=True, eq=False)
 class JointMinimum:
-    """What the search found.
+    """The result of the search.
 
     Attributes:
         path: the lowest pair, at one radius.
@@ -57,10 +57,12 @@ class JointMinimum:
 
 
 def joint_minimiser(joint: Joint, schedule: Schedule, R: float, starts: Float64[np.ndarray, "m k"]) -> JointMinimum:
-    """The pair of least risk over ‖v‖ ≤ r(R), ‖p‖ ≤ R that descent finds from those directions of the prompt.
+    """Return the pair of least risk over ‖v‖ ≤ r(R), ‖p‖ ≤ R that descent reaches from directions of the prompt.
 
     Args:
+        joint: tokens, keys, α, (SVM).
         schedule: R ↦ log r.
+        R: the radius.
         starts: directions to begin with, in any order; the path begins at the first, at a small radius.
     """
     basis = complement(joint.svm.direction)
@@ -86,7 +88,7 @@ def joint_minimiser(joint: Joint, schedule: Schedule, R: float, starts: Float64[
 def _best(
     joint: Joint, schedule: Schedule, tried: Float64[np.ndarray, "m k"], most: int
 ) -> list[Float64[np.ndarray, "k"]]:
-    """The prompts of least risk for the head r v̄_mm."""
+    """Return the prompts of least risk for the head r v̄_mm."""
     if not len(tried):
         return []
     heads = np.zeros((len(tried), joint.tokens.shape[2]))
@@ -95,10 +97,10 @@ def _best(
 
 
 def selecting(joint: Joint, u: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "m k"]:
-    """The direction nearest to a unit vector that selects α by some margin, (1, k); none if no prompt does.
+    """Return the direction nearest to a unit vector that selects α by some margin, (1, k); none if no prompt does.
 
-    In a cone too narrow for that margin it is the one of the largest margins, whatever u is: the risk decides all the
-    same, and Theorem 6 says that its minimiser goes elsewhere.
+    In a cone too narrow for that margin it is the direction of the largest margins, whatever u is: the risk still
+    decides, and Theorem 6 says that its minimiser goes elsewhere.
     """
     rows = joint.rows[joint.others]
     moved = least_norm(rows, DEPTH * np.linalg.norm(rows, axis=1) - rows @ u)
@@ -109,7 +111,7 @@ def selecting(joint: Joint, u: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, 
 
 
 def _lowest(branches: list[Branch], unit: float, most: int) -> list[Branch]:
-    """Those of least risk, each once."""
+    """Return the branches of least risk, each once."""
     kept: list[Branch] = []
     for branch in sorted(branches, key=lambda branch: branch.rank):
         if all(float(np.linalg.norm(branch.p - other.p)) * unit > APART for other in kept):

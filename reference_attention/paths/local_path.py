@@ -25,7 +25,7 @@ from reference_attention.span import differences_to_first, tangential, thin_tang
 
 SCANNED_NORMS, SCANNED_DIRECTIONS = 12, 24
 POLISHED = 1
-"""How many of the best scanned points are polished, per radius."""
+"""Number of the best scanned points that are polished, per radius."""
 
 SignedLog = tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]
 Excess = Callable[[Float64[np.ndarray, "*b d"]], SignedLog]
@@ -34,12 +34,12 @@ Gradient = Callable[[Float64[np.ndarray, "*b d"]], ScaledGradient]
 
 @dataclass(frozen=True, eq=False)
 class LocalPath:
-    """p̄(R) at r radii.
+    """The local path p̄(R) at r radii.
 
     Attributes:
         norms: R, increasing, shape (r,).
-        points: the best points found, shape (r, d).
-        sign, log_excess: of L(p̄(R)) − L_α, shape (r,).
+        points: the best points that the search reached, shape (r, d).
+        sign, log_excess: sign and logarithm of L(p̄(R)) − L_α, shape (r,).
     """
 
     norms: Float64[np.ndarray, "r"]
@@ -49,12 +49,12 @@ class LocalPath:
 
     @property
     def sizes(self) -> Float64[np.ndarray, "r"]:
-        """‖p̄(R)‖, shape (r,)."""
+        """Return ‖p̄(R)‖, shape (r,)."""
         return np.asarray(np.linalg.norm(self.points, axis=1))
 
 
 def order(sign: Float64[np.ndarray, "*b"], log_size: Float64[np.ndarray, "*b"]) -> Float64[np.ndarray, "*b"]:
-    """Numbers that increase with sign·e^{log_size}, to rank the entries of one array by."""
+    """Return numbers that increase with sign·e^{log_size}, to rank the entries of an array."""
     finite = np.isfinite(log_size)
     beyond = 2 * float(np.max(np.abs(log_size), where=finite, initial=1.0))
     size = beyond + np.where(finite, log_size, -beyond)
@@ -67,7 +67,8 @@ class _Cone:
     Args:
         q: the axis.
         mu: the width of the cone.
-        rows: what sees a point of it, beside its norm; a few rows of a large space leave most directions alike.
+        rows: the rows on which the risk of a point depends, besides its norm; a few rows in a large space leave most
+            directions equivalent.
     """
 
     def __init__(self, q: Float64[np.ndarray, "d"], mu: float, rows: Float64[np.ndarray, "m d"]) -> None:
@@ -79,9 +80,11 @@ class _Cone:
         self.tangent = math.sqrt(mu * (2 - mu)) / (1 - mu) * (1 - 2.0**-40)
 
     def raw(self, y: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b d"]:
+        """Return q̄ + κ B y, of any length."""
         return np.asarray(self.axis + self.tangent * (y @ self.basis.T))
 
     def units(self, y: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b d"]:
+        """Return the unit vectors of the cone with coordinates y."""
         v = self.raw(y)
         return np.asarray(v / np.linalg.norm(v, axis=-1, keepdims=True))
 
@@ -89,11 +92,12 @@ class _Cone:
         return tangential(x, self.axis, self.basis)
 
     def contains(self, x: Float64[np.ndarray, "*b d"]) -> Bool[np.ndarray, "*b"]:
+        """Return whether points lie in the cone."""
         along, across = x @ self.axis, np.linalg.norm(self._across(x), axis=-1)
         return np.asarray((along > 0) & (across <= self.tangent * along))
 
     def coordinates(self, x: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b k"]:
-        """y of the direction of x, moved into the cone where it lies outside."""
+        """Return y of the direction of x, moved into the cone where it lies outside."""
         along = np.maximum(x @ self.axis, 1e-100)[..., None]
         y = self._across(x) / along / self.tangent
         size = np.linalg.norm(y, axis=-1, keepdims=True)
@@ -118,14 +122,16 @@ def local_path(
     A point of a smaller radius stays a candidate for the larger ones, so the risk never rises along the path.
 
     Args:
+        problem: the problem.
         q: the axis, of any length.
         alpha: tokens whose risk the excess refers to.
         norms: radii R > R0.
         mu: width of the cone, 0 < μ < 1.
         radius: R0 > 0.
         starts: further points to try, where they lie in the cone, and their directions at all norms, shape (s, d).
-        seed: drives the scanned directions.
-        excess, gradient: sign and logarithm of L(p) − L_α, and ∇L; those of the problem by default.
+        seed: seed of the scanned directions.
+        excess: sign and logarithm of L(p) − L_α as a function of p; that of the problem by default.
+        gradient: ∇L as a function of p; that of the problem by default.
 
     Raises:
         InvalidInput: μ, R0 or radii out of range.
@@ -154,13 +160,13 @@ def local_path(
     anywhere *= np.where(np.arange(SCANNED_DIRECTIONS) % 2 == 0, 1.0, rng.uniform(0, 1, SCANNED_DIRECTIONS))[:, None]
     given = np.zeros((0, problem.d)) if starts is None else np.asarray(starts, dtype=np.float64)
     scanned = np.concatenate([np.zeros((1, k)), cone.coordinates(given), anywhere])
-    found: list[Float64[np.ndarray, "d"]] = []
+    minimisers: list[Float64[np.ndarray, "d"]] = []
     for R in radii.tolist():
         sizes = np.geomspace(radius, R, SCANNED_NORMS)
         grid = (sizes[:, None, None] * cone.units(scanned)).reshape(-1, problem.d)
         sized = np.linalg.norm(given, axis=1)
         among = given[(sized >= radius) & (sized <= R) & cone.contains(given)]
-        grid = np.concatenate([grid, among, np.array(found).reshape(-1, problem.d)])
+        grid = np.concatenate([grid, among, np.array(minimisers).reshape(-1, problem.d)])
         ranks = order(*excess(grid))
         tried = [grid[j] for j in np.argsort(ranks, kind="stable")[:POLISHED]]
         tried += [_polish(cone, excess, gradient, p, radius, R) for p in tried]
@@ -169,8 +175,8 @@ def local_path(
             tried += [_polish(cone, excess, gradient, p, radius, R) for p in tried[POLISHED:] if excess(p)[0] < 0]
         points = np.array(tried)
         best = points[int(np.argmin(order(*excess(points))))]
-        found.append(best)
-    points = np.array(found)
+        minimisers.append(best)
+    points = np.array(minimisers)
     sign, log_size = excess(points)
     return LocalPath(radii, points, np.asarray(sign, dtype=np.float64), np.asarray(log_size))
 
@@ -183,7 +189,7 @@ def _polish(
     radius: float,
     R: float,
 ) -> Float64[np.ndarray, "d"]:
-    """SLSQP in (y, log r) from ``start``: lowers log of a positive excess, raises that of a negative one."""
+    """Run SLSQP in (y, log r) from ``start``: decrease log of a positive excess, increase log of a negative one."""
     sign, size = excess(start)
     if sign == 0 or not np.isfinite(size):
         return start

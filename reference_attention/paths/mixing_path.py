@@ -1,7 +1,8 @@
 """The regularization path of W where mixtures are best: argmin of L over ‖W‖_F ≤ R, to hundreds of digits.
 
 n(L − L_⋆) = Σ_i [Σ_τ ν_iτ s_iτ + λ‖s_i − s⋆_i‖²] is of size e^{−ρ} on the path, and so are the weights of masked
-tokens, while those inside O_i have to meet s⋆ to that many digits: float64 ends at ρ ≈ 35, numbers of 3ρ bits do not.
+tokens, while those inside O_i have to agree with s⋆ to that many digits: float64 fails at ρ ≈ 35, numbers of 3ρ bits do
+not.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -19,7 +20,7 @@ from reference_attention.svm.finite_part import Balls, mixing_offset, offset_cor
 from reference_attention.svm.general_svm import GeneralSvm
 
 STEPS = 60
-"""Newton's, far more than are taken."""
+"""Largest number of Newton steps, far more than are taken."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +31,7 @@ class MixingPoint:
         rho: ‖W‖/‖W^mm‖.
         point: vec(W), numbers (balls of radius 0).
         multiplier: η with ∇ nL(W) + ηW = 0.
-        bits: of these numbers.
+        bits: precision of these numbers.
         reason: why it is no point of the path, with Newton's last step; empty where it is one.
     """
 
@@ -43,7 +44,7 @@ class MixingPoint:
 
 @dataclass(frozen=True, eq=False)
 class MixingRisk:
-    """n(L − L_⋆) of W, with its derivatives; of orthonormal tokens and the head vᵀx − λ‖x‖².
+    """The excess n(L − L_⋆) of W, with its derivatives, for orthonormal tokens and the head vᵀx − λ‖x‖².
 
     Attributes:
         keys: vec(x_it z_iᵀ), (T, d·e) per input.
@@ -57,13 +58,13 @@ class MixingRisk:
 
     @classmethod
     def of(cls, keys: OuterKeys, attention: OptimalAttention, penalty: fmpq) -> MixingRisk:
-        """The risk on these keys."""
+        """Return the risk on these keys."""
         n, T, _ = keys.shape
         flat = rational_keys(keys).tolist()
         return cls([fmpq_mat(flat[i * T : (i + 1) * T]) for i in range(n)], attention, penalty)
 
     def derivatives(self, W: arb_mat) -> tuple[arb_mat, arb_mat]:
-        """Gradient (k, 1) and Hessian (k, k) at vec(W), (k, 1)."""
+        """Return gradient (k, 1) and Hessian (k, k) at vec(W), (k, 1)."""
         k, lam = W.nrows(), arb(self.penalty)
         gradient, hessian = arb_mat(k, 1), arb_mat(k, k)
         for i, exact in enumerate(self.keys):
@@ -95,10 +96,11 @@ def mixing_path(
     """Return stationary points of L on the spheres ‖W‖ = ρ‖W^mm‖, by Newton's method from the ray with its offset.
 
     Args:
-        keys: of orthonormal tokens.
-        attention, penalty: s⋆ and λ.
+        keys: keys of orthonormal tokens.
+        attention: s⋆.
+        penalty: λ.
         svm: W^mm, with independent rows and positive duals at all tokens of margin 1.
-        rhos: ρ, one point for each; a point that was not found says why.
+        rhos: ρ, one point for each; a point whose search failed has a reason.
     """
     risk = MixingRisk.of(keys, attention, penalty)
     offset, correction = mixing_offset(svm, attention), offset_correction(svm, attention)

@@ -1,17 +1,17 @@
-"""The regularization path of (K, Q) beside the ray of W_⋆, as a smooth system in which 1/ρ is a number like any other.
+"""The regularization path of (K, Q) beside the ray of W_⋆, as a smooth system that is regular at 1/ρ = 0.
 
 On the sphere ½(‖K‖² + ‖Q‖²) = ρC_⋆ write K = √ρ (K_⋆ + k/ρ), Q = √ρ (Q_⋆ + q/ρ): W = ρW_⋆ + o with o = K_⋆qᵀ + kQ_⋆ᵀ +
-kqᵀ/ρ. Far out the risk is f(W) = log Σ_j c_j e^{−h_j}, h_j = ⟨G_j, W⟩, of which −∇f = M(W) = Σ ω_jG_j; stationary are
-M(W)Q = μK, M(W)ᵀK = μQ. With ω_j = λ_j/C_⋆ + δ_j/ρ on the support S, δM = Σ_S δ_jG_j + ρ Σ_∖S ω_jG_j, μ = 1/C_⋆ + ν/ρ,
-what does not vanish with 1/ρ cancels, and with ε = 1/ρ, K' = K_⋆ + εk, Q' = Q_⋆ + εq and an antisymmetric Ω, which is 0
-at a solution,
+kqᵀ/ρ. Far out the risk is f(W) = log Σ_j c_j e^{−h_j}, h_j = ⟨G_j, W⟩, with −∇f = M(W) = Σ ω_jG_j; points are
+stationary if M(W)Q = μK, M(W)ᵀK = μQ. With ω_j = λ_j/C_⋆ + δ_j/ρ on the support S, δM = Σ_S δ_jG_j + ρ Σ_∖S ω_jG_j, μ =
+1/C_⋆ + ν/ρ, the terms that do not vanish with 1/ρ cancel, and with ε = 1/ρ, K' = K_⋆ + εk, Q' = Q_⋆ + εq and an
+antisymmetric Ω, which is 0 at a solution,
 
     δM Q' + M_⋆q/C_⋆ − νK' − k/C_⋆ + K'Ω = 0,   δMᵀK' + M_⋆ᵀk/C_⋆ − νQ' − q/C_⋆ = 0,
     log(λ_j/C_⋆ + εδ_j) + ⟨G_j, o⟩ + t = log c_j (j ∈ S),   log ω_j = log c_j − ρ(m_j − 1) − ⟨G_j, o⟩ − t (j ∉ S),
     Σ_S δ_j + ρ Σ_∖S ω_j = 0,   tr(K_⋆ᵀk + Q_⋆ᵀq) + ε(‖k‖² + ‖q‖²)/2 = 0,   K_⋆ᵀk = kᵀK_⋆.
 
-At ε = 0 it is linear and square, singular only where the solution is not the only one: its o is the offset
-in the limit.
+At ε = 0 it is linear and square, singular only where the solution is not the only one: its o is the offset in the
+limit.
 
 References: *Transformers as Support Vector Machines*, Theorem 2 (KQ-ERM).
 """
@@ -42,7 +42,7 @@ class NuclearOffsets:
         beyond: m_j − 1, shape (N,).
         log_costs: log c_j, shape (N,).
         support: S.
-        unit: W = 2^unit W' of the data.
+        unit: the exponent with W = 2^unit W', where W is in the units of the data.
     """
 
     K: Float64[np.ndarray, "d r"]
@@ -57,9 +57,10 @@ class NuclearOffsets:
 
     @classmethod
     def of(cls, svm: NuclearMaxMargin, log_costs: Float64[np.ndarray, "N"]) -> NuclearOffsets:
-        """The system beside that solution, which must be proven.
+        """Return the system beside a solution, which must be proven.
 
         Args:
+            svm: the solution.
             log_costs: log c_j in the order of the rows (i, t), t ≠ α_i.
         """
         exact, rows = svm.exact, svm.rows
@@ -74,43 +75,44 @@ class NuclearOffsets:
 
     @cached_property
     def value(self) -> float:
-        """C_⋆."""
+        """Return C_⋆."""
         return float(self.duals.sum())
 
     @cached_property
     def rest(self) -> Int64[np.ndarray, "m"]:
-        """The rows off S."""
+        """Return the rows outside S."""
         return np.setdiff1d(np.arange(len(self.duals)), self.support)
 
     @cached_property
     def M(self) -> Float64[np.ndarray, "d e"]:
-        """M_⋆."""
+        """Return M_⋆."""
         return self.matrix(self.duals)
 
     def matrix(self, weights: Float64[np.ndarray, "N"]) -> Float64[np.ndarray, "d e"]:
-        """Σ weights_j G_j."""
+        """Return Σ weights_j G_j."""
         return np.asarray((self.a * weights[:, None]).T @ self.z)
 
     @property
     def start(self) -> Vector:
-        """The origin of the unknowns k, q by rows, δ, ν, t, Ω above its diagonal."""
+        """Return the origin of the unknowns k, q by rows, δ, ν, t, Ω above its diagonal."""
         (d, r), (e, _) = self.K.shape, self.Q.shape
         return np.zeros((d + e) * r + len(self.support) + 2 + r * (r - 1) // 2)
 
     def factors(self, x: Vector) -> tuple[Float64[np.ndarray, "d r"], Float64[np.ndarray, "e r"]]:
-        """k and q."""
+        """Return k and q."""
         (d, r), (e, _) = self.K.shape, self.Q.shape
         return x[: d * r].reshape(d, r), x[d * r : (d + e) * r].reshape(e, r)
 
     def offset(self, x: Vector, eps: float) -> Float64[np.ndarray, "d e"]:
-        """o."""
+        """Return o."""
         k, q = self.factors(x)
         return np.asarray(self.K @ q.T + k @ self.Q.T + eps * (k @ q.T))
 
     def system(self, x: Vector, eps: float) -> tuple[Vector, Float64[np.ndarray, "k k"]]:
-        """The left sides and their derivative; NaN where some ω_j would be negative.
+        """Return the left sides minus the right sides, and their derivative; NaN where some ω_j would be negative.
 
         Args:
+            x: the unknowns.
             eps: 1/ρ.
         """
         (d, r), e, C, S = self.K.shape, len(self.Q), self.value, self.support

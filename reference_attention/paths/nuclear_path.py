@@ -1,8 +1,8 @@
-"""The regularization path of (K, Q): argmin of L(KQᵀ) over ½(‖K‖² + ‖Q‖²) ≤ R, which is that of W over ‖W‖_⋆ ≤ R.
+"""The regularization path of (K, Q): argmin of L(KQᵀ) over ½(‖K‖² + ‖Q‖²) ≤ R, equivalently of L(W) over ‖W‖_⋆ ≤ R.
 
-Followed from the largest radius down, by Newton's method on :mod:`.nuclear_offsets`, beside the only solution W_⋆ of
-ATT-SVM⋆. At each radius R‖M(W)‖_op − ⟨M(W), W⟩ bounds how far f lies above its minimum over the ball (f is convex in W:
-Frank and Wolfe), so that a minimiser is one globally, among matrices of every rank.
+The path is followed from the largest radius down, by Newton's method on :mod:`.nuclear_offsets`, beside the only
+solution W_⋆ of ATT-SVM⋆. At each radius R‖M(W)‖_op − ⟨M(W), W⟩ bounds how far f lies above its minimum over the ball (f
+is convex in W: Frank and Wolfe), which proves that a minimiser is global, among matrices of every rank.
 
 References: *Transformers as Support Vector Machines*, Theorem 2 (KQ-ERM).
 """
@@ -23,23 +23,24 @@ from reference_attention.problem import Problem
 from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin
 
 STEPS = 40
-"""Newton steps per radius, of which five do."""
+"""Largest number of Newton steps per radius, of which five are usually enough."""
 HALVINGS, FIRST_STEP = 6, 1e-4
-"""How often the logarithm of a step in 1/ρ is halved; the first step from 0, in units of one that was too long."""
+"""How often the logarithm of a step in 1/ρ is halved, at most; and the first step from 0, as a share of a step that was
+too long."""
 STALLED = 1e-9
-"""Steps that no longer shrink and are below it, of unknowns of about size one, are rounding."""
+"""Steps below this, for unknowns of about size one, that no longer shrink are rounding."""
 
 
 @dataclass(frozen=True, eq=False)
 class NuclearPath:
-    """(K, Q) at r radii.
+    """The path of (K, Q) at r radii.
 
     Attributes:
         rho: R/C_⋆, (r,), increasing.
-        K, Q: factors, of the rank of W_⋆, shapes (r, d, k) and (r, e, k); NaN where none were found.
+        K, Q: factors, of the rank of W_⋆, shapes (r, d, k) and (r, e, k); NaN where the search failed.
         offsets: W − ρW_⋆, to full relative precision, shape (r, d, e).
         gaps: by how much f = log Σ c_j e^{−h_j} can lie above its minimum over the ball (Frank and Wolfe), (r,).
-        reasons: why a point is none of the path, for every radius; empty where it is one.
+        reasons: why a point does not belong to the path, for every radius; empty where it does.
     """
 
     rho: Float64[np.ndarray, "r"]
@@ -51,7 +52,10 @@ class NuclearPath:
 
 
 def log_costs_of(problem: Problem, svm: NuclearMaxMargin) -> Float64[np.ndarray, "N"]:
-    """log c_j, c_j = |ℓ'(γ_iα)|(γ_iα − γ_it), in the order of the solution's rows; −∞ of tokens that score no lower."""
+    """Return log c_j, c_j = |ℓ'(γ_iα)|(γ_iα − γ_it), in the order of the solution's rows.
+
+    It is −∞ for tokens that score no lower than α.
+    """
     rows = svm.rows
     own = problem.scores[np.arange(problem.n), svm.alpha][rows.inputs]
     slopes = np.asarray(problem.loss.log_slope(own), dtype=np.float64)
@@ -63,13 +67,14 @@ def log_costs_of(problem: Problem, svm: NuclearMaxMargin) -> Float64[np.ndarray,
 def nuclear_path(
     problem: Problem, svm: NuclearMaxMargin, rhos: Sequence[float] | Float64[np.ndarray, "r"]
 ) -> NuclearPath:
-    """The minimisers over the balls of radius ρC_⋆.
+    """Return the minimisers over the balls of radius ρC_⋆.
 
-    Where α is not of highest score, but all tight constraints are of tokens that score less, they are those near W_⋆ of
-    the risk without the tokens that score no less: these are selected the less the further out, as their margins exceed
-    1.
+    Where α is not of highest score, but all tight constraints belong to tokens that score less, the points are the
+    minimisers near W_⋆ of the risk without the tokens that score no less: the larger the radius, the less weight these
+    get, as their margins exceed 1.
 
     Args:
+        problem: the problem.
         svm: the solution of ATT-SVM⋆(α), proven the only one.
         rhos: (r,), in any order; the result is sorted.
 
@@ -86,16 +91,16 @@ def nuclear_path(
     if np.isneginf(log_costs[svm.exact.support]).any():
         raise InvalidInput("svm: a tight constraint is of a token that scores no less than α; choose another α.")
     offsets = NuclearOffsets.of(svm, log_costs)
-    found, x = [], newton(offsets, offsets.start, 0.0)
+    solutions, x = [], newton(offsets, offsets.start, 0.0)
     # A wild step makes weights off the support overflow; it is then not taken.
     with np.errstate(over="ignore", invalid="ignore"):
-        for one, before in zip(rho[::-1].tolist(), [math.inf, *rho[:0:-1].tolist()], strict=True):
-            x = None if x is None else follow(offsets, x, 1 / before, 1 / one)
-            found.append(x)
+        for radius, before in zip(rho[::-1].tolist(), [math.inf, *rho[:0:-1].tolist()], strict=True):
+            x = None if x is None else follow(offsets, x, 1 / before, 1 / radius)
+            solutions.append(x)
     nowhere = np.full_like(offsets.start, math.nan)
-    points = [(nowhere if x is None else x, one) for x, one in zip(found[::-1], rho.tolist(), strict=True)]
-    gaps = [_gap(offsets, x, one) for x, one in points]
-    moved = [np.array([offsets.factors(x)[side] / one for x, one in points]) for side in (0, 1)]
+    points = [(nowhere if x is None else x, radius) for x, radius in zip(solutions[::-1], rho.tolist(), strict=True)]
+    gaps = [_gap(offsets, x, radius) for x, radius in points]
+    moved = [np.array([offsets.factors(x)[side] / radius for x, radius in points]) for side in (0, 1)]
     K, Q = (
         (side + part) * (np.sqrt(rho) * 2.0 ** (offsets.unit / 2))[:, None, None]
         for side, part in zip((offsets.K, offsets.Q), moved, strict=True)
@@ -104,24 +109,24 @@ def nuclear_path(
         rho=rho,
         K=K,
         Q=Q,
-        offsets=np.array([offsets.offset(x, 1 / one) for x, one in points]) * 2.0**offsets.unit,
+        offsets=np.array([offsets.offset(x, 1 / radius) for x, radius in points]) * 2.0**offsets.unit,
         gaps=np.array([gap for gap, _ in gaps]),
-        reasons=tuple(_reason(*one) for one in gaps),
+        reasons=tuple(_reason(*gap) for gap in gaps),
     )
 
 
 def follow(offsets: NuclearOffsets, x: Vector, begin: float, end: float, depth: int = HALVINGS) -> Vector | None:
-    """From the solution at 1/ρ = ``begin`` to that at ``end``, in smaller steps where one does not lead there."""
-    found = newton(offsets, x, end)
-    if found is not None or depth == 0:
-        return found
+    """Continue from the solution at 1/ρ = ``begin`` to ``end``, in smaller steps where a single step fails."""
+    solution = newton(offsets, x, end)
+    if solution is not None or depth == 0:
+        return solution
     middle = math.sqrt(begin * end) if begin > 0 else end * FIRST_STEP
     nearer = follow(offsets, x, begin, middle, depth - 1)
     return None if nearer is None else follow(offsets, nearer, middle, end, depth - 1)
 
 
 def newton(offsets: NuclearOffsets, x: Vector, eps: float) -> Vector | None:
-    """Newton's method at 1/ρ = ε, damped where a weight would become negative; None where it does not converge."""
+    """Run Newton's method at 1/ρ = ε, damped where a weight would become negative; None where it does not converge."""
     last = math.inf
     for _ in range(STEPS):
         F, J = offsets.system(x, eps)
@@ -142,7 +147,7 @@ def newton(offsets: NuclearOffsets, x: Vector, eps: float) -> Vector | None:
 
 
 def _gap(offsets: NuclearOffsets, x: Vector, rho: float) -> tuple[float, float]:
-    """R‖M(W)‖_op − ⟨M(W), W⟩, ω = softmax(log c_j − h_j), and what float64 loses of it."""
+    """Return R‖M(W)‖_op − ⟨M(W), W⟩, ω = softmax(log c_j − h_j), and a bound of its rounding error in float64."""
     if not np.isfinite(x).all():
         return math.inf, 0.0
     beside = np.vecdot(offsets.a @ offsets.offset(x, 1 / rho), offsets.z)
@@ -159,13 +164,14 @@ def _gap(offsets: NuclearOffsets, x: Vector, rho: float) -> tuple[float, float]:
 def gap_rounding(
     weights: Float64[np.ndarray, "N"], sizes: Float64[np.ndarray, "N"], entries: int, R: float, offset: float
 ) -> float:
-    """Return what float64 makes of a gap that is 0: 16 (d + e) eps R Σ_j ω_j‖G_j‖ (1 + ‖G_j‖‖o‖).
+    """Return the rounding error in float64 of a gap that is 0: 16 (d + e) eps R Σ_j ω_j‖G_j‖ (1 + ‖G_j‖‖o‖).
 
-    The first part is that of the sums. For the second, o is known to its own rounding, and h_j to ‖G_j‖ times that:
-    weights ω_j are off by such a share, and R‖M‖_op by R Σ_j ω_j‖G_j‖ times it.
+    The first part is the error of the sums. For the second, o is known up to its own rounding, and h_j up to ‖G_j‖
+    times that: this is the relative error of the weights ω_j, and R‖M‖_op has R Σ_j ω_j‖G_j‖ times it.
 
     Args:
-        weights, sizes: ω_j and ‖G_j‖.
+        weights: ω_j.
+        sizes: ‖G_j‖.
         entries: d + e.
         R: the radius.
         offset: ‖o‖.
@@ -174,7 +180,7 @@ def gap_rounding(
 
 
 def _reason(gap: float, rounding: float) -> str:
-    """Why a point with that gap is none of the path."""
+    """Return why a point with that gap does not belong to the path; empty if it does."""
     if gap == math.inf:
         return "Newton's method does not converge"
     return "" if gap <= rounding else f"the minimiser may be of larger rank: a gap of {gap:.2g}"

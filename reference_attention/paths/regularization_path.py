@@ -1,8 +1,8 @@
 """The regularization path p̄(R) = argmin of L over ‖p‖ ≤ R, accurate in its offset from the ray of p_mm.
 
-At R = 10⁶ the direction of p̄(R) agrees with p̄_mm to 2e-13 in 1 − cos, so the path is computed as
-p = R p̄_mm + z with the *offset* z as unknown: logits are R·(margins of p̄_mm) + (key differences)·z, in which the
-exact margins of the SVM-neighbours drop out.
+At R = 10⁶ the direction of p̄(R) agrees with p̄_mm to 2e-13 in 1 − cos, so the path is computed as p = R p̄_mm + z with
+the *offset* z as unknown: logits are R·(margins of p̄_mm) + (key differences)·z, in which the exact margins of the
+SVM-neighbours cancel.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1; Riemannian Newton on the sphere.
 """
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from reference_attention.svm.max_margin import MaxMargin
 
 RANDOM_STARTS = 16
-"""Random unit starts per radius, beside the given ones; the objective is not convex."""
+"""Number of random unit starts per radius, besides the given ones; the objective is not convex."""
 
 FEW_STARTS = 4
-"""Random starts at logits beyond :data:`LARGE_LOGITS` where p_mm exists: the ray and the path so far lead there."""
+"""Number of random starts at logits beyond :data:`LARGE_LOGITS` if p_mm exists, as the ray and the path lead there."""
 
 LARGE_LOGITS = 30.0
-"""R κ from which on softmax weights e^{−30} leave little of the landscape but the margins."""
+"""R κ from which on softmax weights of e^{−30} leave little of the landscape but the margins."""
 
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """p̄(R) at r radii.
+    """The path p̄(R) at r radii.
 
     Attributes:
         norms: R, (r,), increasing.
@@ -45,9 +45,9 @@ class Path:
         log_excess: log(L(p̄(R)) − L_opt), (r,), L_opt the risk of selecting the optimal tokens exactly.
         offsets: the part of p̄(R) orthogonal to p̄_mm, (r, d), to full relative precision; NaN without p_mm.
         one_minus_cosine: 1 − cos∠(p̄(R), p̄_mm), (r,), computed from the offset; NaN without p_mm and at 0.
-        interior: (r,), whether the minimiser found lies inside the ball.
+        interior: (r,), whether the computed minimiser lies inside the ball.
         converged: (r,), whether it is a local minimum to rounding (global ones cannot be certified in general).
-        reasons: why not, for every radius; empty where converged.
+        reasons: why it did not converge, for every radius; empty where converged.
     """
 
     norms: Float64[np.ndarray, "r"]
@@ -72,11 +72,12 @@ def regularization_path(
     """Minimise the risk over ‖p‖ ≤ R for each R of ``norms``, from several starts; the lowest value wins.
 
     Args:
+        problem: the problem.
         norms: radii, (r,), in any order; the result is sorted.
         max_margin: the solution of ATT-SVM(α), a start and the origin of the offsets; ``None`` where there is none.
         alpha: tokens of highest score, where several attain it; the first ones by default.
         starts: further directions to start from, (s, d).
-        seed: drives the random starts.
+        seed: seed of the random starts.
 
     Raises:
         InvalidInput: radii that are not positive and finite; an α that is not optimal.
@@ -97,14 +98,14 @@ def regularization_path(
         wanted, among = span.coordinates(wanted), span.coordinates(among)
         wanted = wanted[wanted.any(axis=1)]
     given, directions = len(wanted), [*wanted, *among]
-    found: list[Minimum] = []
+    minima: list[Minimum] = []
     for R in radii.tolist():
         few = max_margin is not None and R * problem.key_scale > LARGE_LOGITS
         tried = directions[: given + FEW_STARTS] if few else directions
-        found.append(search.best(R, tried, found[-1] if found else None))
+        minima.append(search.best(R, tried, minima[-1] if minima else None))
     unit = None if max_margin is None else max_margin.direction
-    points = np.array([m.p for m in found])
-    offsets = np.array([m.offset for m in found])
+    points = np.array([m.p for m in minima])
+    offsets = np.array([m.offset for m in minima])
     if span is not None:
         points, offsets = _expanded(span, points, offsets, max_margin)
     if unit is None:
@@ -118,12 +119,12 @@ def regularization_path(
     return Path(
         norms=radii,
         points=points,
-        log_excess=np.array([m.log_excess for m in found]),
+        log_excess=np.array([m.log_excess for m in minima]),
         offsets=offsets,
         one_minus_cosine=one_minus,
-        interior=np.array([m.interior for m in found]),
-        converged=np.array([not m.reason for m in found]),
-        reasons=tuple(m.reason for m in found),
+        interior=np.array([m.interior for m in minima]),
+        converged=np.array([not m.reason for m in minima]),
+        reasons=tuple(m.reason for m in minima),
     )
 
 
@@ -133,7 +134,7 @@ def _expanded(
     offsets: Float64[np.ndarray, "r k"],
     max_margin: MaxMargin | None,
 ) -> tuple[Float64[np.ndarray, "r d"], Float64[np.ndarray, "r d"]]:
-    """Return points and their offsets from p̄_mm for their coordinates, with p̄_mm itself in place of its image."""
+    """Return points and their offsets from p̄_mm from their coordinates, with p̄_mm itself in place of its image."""
     if max_margin is None:
         return span.points(points), span.points(offsets)
     ray = span.coordinates(max_margin.direction)

@@ -1,7 +1,7 @@
-"""Where the joint path goes along r = cR: between p_mm (c = 0) and p_relax (c ≥ c*).
+"""The direction of the joint path along r = cR: between p_mm (c = 0) and p_relax (c ≥ c*).
 
-Along r = cR the non-support i contributes e^{−R (c slack_i + margin_i)} to the risk, the supports e^{−R margin}.
-So p_R/R tends to
+Along r = cR the non-support i contributes e^{−R (c slack_i + margin_i)} to the risk, the supports e^{−R margin}. So
+p_R/R tends to
 
     p(c) = argmax over ‖p‖ ≤ 1 of τ   subject to   (k_iα − k_it)·p ≥ τ (i ∈ S),   ≥ max(0, τ − c slack_i) (i ∉ S).
 
@@ -20,11 +20,11 @@ from reference_attention.svm.max_margin import MaxMargin
 from reference_attention.svm.nonnegative import nonnegative_least_squares
 
 BISECTIONS = 60
-"""Halvings of the interval of τ: its last digit."""
+"""Number of times the interval of τ is halved, down to its last digit."""
 
 
 def critical_ratio(joint: Joint, relaxed: MaxMargin) -> float:
-    """c* = max over the non-supports of (Θ_relax − ρ_i)^+ / slack_i; 0 where every input is a support.
+    """Return c* = max over the non-supports of (Θ_relax − ρ_i)^+ / slack_i; 0 where every input is a support.
 
     ρ_i = min_t (k_iα − k_it)·p̄_relax. From r/R = c* on, the path ends at p_relax.
     """
@@ -37,7 +37,7 @@ def critical_ratio(joint: Joint, relaxed: MaxMargin) -> float:
 
 
 def scheduled_direction(joint: Joint, ratio: float) -> Float64[np.ndarray, "k"]:
-    """p(c) for c = ``ratio``, a unit vector up to rounding, shape (k,). ATT-SVM must be feasible."""
+    """Return p(c) for c = ``ratio``, a unit vector up to rounding, shape (k,); ATT-SVM must be feasible."""
     rows = joint.rows[joint.others]
     excess = np.broadcast_to(joint.svm.slack[:, None], joint.others.shape)[joint.others] * ratio
     support = np.broadcast_to(joint.svm.support[:, None], joint.others.shape)[joint.others]
@@ -54,8 +54,10 @@ def scheduled_direction(joint: Joint, ratio: float) -> Float64[np.ndarray, "k"]:
 
 
 def least_norm(rows: Float64[np.ndarray, "m k"], bounds: Float64[np.ndarray, "m"]) -> Float64[np.ndarray, "k"] | None:
-    """Return argmin ‖p‖ subject to rows·p ≥ bounds, by non-negative least squares; None if there is no such p, or it is
-    not found."""
+    """Return argmin ‖p‖ subject to rows·p ≥ bounds, by non-negative least squares; None if the solver returns none.
+
+    That happens if there is no such p, or if the solver fails.
+    """
     k = rows.shape[1]
     system = np.vstack([rows.T, bounds])
     target = np.append(np.zeros(k), 1.0)

@@ -1,4 +1,4 @@
-"""Matrices of balls: what is positive definite, factors and least eigenvalues, each proven or not decided.
+"""Matrices of balls: definiteness, factors and least eigenvalues, each proven or not decided.
 
 References: F. Johansson, *Arb: efficient arbitrary-precision midpoint-radius interval arithmetic* (2017).
 """
@@ -14,55 +14,55 @@ from jaxtyping import Float64
 from numpy.typing import NDArray
 
 BITS = 160
-"""Working precision: three times that of a float, so that floats lose nothing in sums and products of a few."""
+"""Working precision: three times that of a float, so that floats lose nothing in sums and products of a few of them."""
 CLOSE = 2.0**-51
-"""How far below the float eigenvalue its proven bound is looked for first, relative to the largest entry's size."""
+"""First distance below the float eigenvalue at which a proven bound is tried, relative to the largest entry's size."""
 
 
 def precision() -> Any:
-    """The context in which balls have :data:`BITS` bits."""
+    """Return the context in which balls have :data:`BITS` bits."""
     return ctx.workprec(BITS)
 
 
 def balls(array: NDArray[Any]) -> arb_mat:
-    """The exact balls of floats, shape (m, k)."""
+    """Return floats as exact balls, shape (m, k)."""
     m, k = array.shape
     return arb_mat(m, k, array.ravel().tolist())
 
 
 def midpoints(matrix: arb_mat) -> Float64[np.ndarray, "m k"]:
-    """The midpoints, each rounded once."""
+    """Return the midpoints, each rounded once."""
     entries = [float(x.mid()) for x in matrix.entries()]
     return np.array(entries).reshape(matrix.nrows(), matrix.ncols())
 
 
 def below(x: arb) -> float:
-    """A float that is no larger."""
+    """Return a float that is no larger than x."""
     return math.nextafter(float(x.lower()), -math.inf)
 
 
 def above(x: arb) -> float:
-    """A float that is no smaller."""
+    """Return a float that is no smaller than x."""
     return math.nextafter(float(x.upper()), math.inf)
 
 
 def identity(n: int) -> arb_mat:
-    """The identity."""
+    """Return the identity matrix."""
     return arb_mat(n, n, [int(i == j) for i in range(n) for j in range(n)])
 
 
 def multiply(matrix: arb_mat, factor: arb) -> arb_mat:
-    """The matrix times a number."""
+    """Return the matrix times a number."""
     return arb_mat(matrix.nrows(), matrix.ncols(), [x * factor for x in matrix.entries()])
 
 
 def squared_norm(matrix: arb_mat) -> arb:
-    """The sum of the squared entries."""
+    """Return the sum of the squared entries."""
     return sum((x * x for x in matrix.entries()), arb(0))
 
 
 def cholesky(matrix: arb_mat) -> arb_mat | None:
-    """L, lower triangular, with LLᵀ = A for every symmetric A within; None where one may not be positive definite."""
+    """Return L, lower triangular, with LLᵀ = A for every symmetric A in ``matrix``; None if one may not be definite."""
     A, n = matrix.tolist(), matrix.nrows()
     for j in range(n):
         pivot = A[j][j]
@@ -79,9 +79,9 @@ def cholesky(matrix: arb_mat) -> arb_mat | None:
 
 
 def least_eigenvalue(matrix: arb_mat) -> arb:
-    """An enclosure of the least eigenvalue of every symmetric matrix within; not finite if none is found.
+    """Return an enclosure of the least eigenvalue of every symmetric matrix in ``matrix``; not finite if there is none.
 
-    Below, A − μI ≻ 0 for a μ beside the float eigenvalue; above, a Rayleigh quotient.
+    The lower bound is a μ near the float eigenvalue with A − μI ≻ 0; the upper bound is a Rayleigh quotient.
     """
     n, floats = matrix.nrows(), midpoints(matrix)
     values, vectors = np.linalg.eigh((floats + floats.T) / 2)

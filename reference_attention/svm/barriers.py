@@ -1,8 +1,8 @@
 """Barriers of norms in numbers of many digits: nearly the largest margin in ‖·‖_q, 1 < q < ∞, and in norms of matrices.
 
-Newton's method on τ c·x + F(x), F a self-concordant barrier of parameter ν, for growing τ; its minimum is within ν/τ of
-the least c·x. Neither rows of very different sizes nor rows that nearly coincide change that, but they take digits, of
-which :data:`BITS` are kept. Where steps end early there is no solution.
+Newton's method minimises τ c·x + F(x), F a self-concordant barrier of parameter ν, for growing τ; its minimum is within
+ν/τ of the least c·x. Rows of very different sizes and rows that nearly coincide do not change this bound, but they cost
+digits, of which :data:`BITS` bits are kept. Where steps end early there is no solution.
 
 References: R. Chares, *Cones and Interior-Point Algorithms for Structured Convex Optimization* (2009), the power cone;
 Y. Nesterov and A. Nemirovskii, *Interior-Point Polynomial Algorithms in Convex Programming* (1994).
@@ -21,25 +21,25 @@ from reference_attention.exact import times_power_of_two
 
 Rational = list[fmpq]
 Point = list[arb]
-"""x, midpoints: without error bounds."""
+"""A vector x of midpoints, without error bounds."""
 
 BITS = 384
-"""Digits of what is computed; conditions of 1e30 leave more than half of them."""
+"""Working precision in bits; condition numbers of 1e30 leave more than half of them."""
 FACTOR, LAST = 16, 2.0**48
 """The factor by which τ grows, and its last value: ν/τ is then about 1e-13."""
 STEPS = 400
-"""Newton steps per τ, of which about ten are taken unless the start is far off."""
+"""Largest number of Newton steps per τ, of which about ten are taken unless the start is far off."""
 APPROXIMATE: Literal["approx"] = "approx"
-"""The algorithm for linear equations: midpoints alone are kept, as error bounds grow with every elimination."""
+"""The algorithm for linear equations: only midpoints are kept, as error bounds grow with every elimination."""
 MOST = 256
-"""Entries of W, at most; of more, second derivatives take minutes."""
+"""Largest number of entries of W; for more, second derivatives take minutes."""
 CENTRED, EXACT = 0.2, 1e-12
-"""Newton decrement below which full steps are taken and τ grows: there Newton's method converges quadratically. And the
-one to which the last minimum is found: rows that nearly cancel magnify what duals are off."""
+"""Newton decrement below which full steps are taken and τ grows, because Newton's method converges quadratically there;
+and the decrement to which the last minimum is computed: rows that nearly cancel magnify the error of the duals."""
 
 
 class Barrier(ABC):
-    """τ c·x + F(x)."""
+    """The function τ c·x + F(x)."""
 
     @abstractmethod
     def newton(self, point: Point, tau: float) -> tuple[Point, Point]:
@@ -50,7 +50,7 @@ class Barrier(ABC):
         """
 
     def minimise(self, point: Point) -> Point | None:
-        """Return the minimum for the last τ from a point inside; None where steps end before it."""
+        """Return the minimum for the last τ, from a point inside; None where steps end before it."""
         tau = 1.0
         while True:
             centre = self._centre(point, tau, CENTRED if tau < LAST else EXACT)
@@ -59,7 +59,7 @@ class Barrier(ABC):
             point, tau = centre, tau * FACTOR
 
     def _centre(self, point: Point, tau: float, enough: float) -> Point | None:
-        """Return the minimum for one τ, to a step of that decrement; None where steps end before it."""
+        """Return the minimum for one τ, up to a step of decrement ``enough``; None where steps end before it."""
         for _ in range(STEPS):
             try:
                 gradient, step = self.newton(point, tau)
@@ -78,7 +78,9 @@ class Barrier(ABC):
 
 @dataclass(frozen=True, eq=False)
 class PowerBarrier(Barrier):
-    """At (p, t): τ Σ t_k − Σ log(t_k^{2/q} − p_k²) − (1 − 1/q) Σ log t_k − Σ log(g_j·p − 1); |p_k|^q < t_k.
+    """The barrier of the power norm at (p, t), |p_k|^q < t_k.
+
+    It is τ Σ t_k − Σ log(t_k^{2/q} − p_k²) − (1 − 1/q) Σ log t_k − Σ log(g_j·p − 1).
 
     Attributes:
         rows: g_j, (N, d).
@@ -97,7 +99,7 @@ class PowerBarrier(Barrier):
         return [(dot(row, p) - 1).mid() for row in self.rows]
 
     def newton(self, point: Point, tau: float) -> tuple[Point, Point]:
-        """Return the gradient and the step, for which every t_k is eliminated; see :class:`Barrier`."""
+        """Return the gradient and the step, computed by eliminating every t_k; see :class:`Barrier`."""
         p, t = _halves(point)
         a = 2 / self.norm
         by_p, by_t, pp, pt, tt = [], [], [], [], []
@@ -122,11 +124,13 @@ class PowerBarrier(Barrier):
 
 @dataclass(frozen=True, eq=False)
 class SpectralBarrier(Barrier):
-    """At (vec W, s): −τ s − log det(I − WᵀW) − Σ log(g_j·W − s); ‖W‖_op < 1.
+    """The barrier of the spectral norm at (vec W, s), ‖W‖_op < 1.
+
+    It is −τ s − log det(I − WᵀW) − Σ log(g_j·W − s).
 
     Attributes:
         rows: (vec g_j, −1), (N, k + 1).
-        shape: of W.
+        shape: the shape of W.
     """
 
     rows: list[Point]
@@ -150,11 +154,13 @@ class SpectralBarrier(Barrier):
 
 @dataclass(frozen=True, eq=False)
 class NuclearBarrier(Barrier):
-    """At λ > 0: −τ Σλ_j − log det(I − ZᵀZ) − Σ log λ_j, Z = Σλ_jg_j; ‖Z‖_op < 1.
+    """The barrier of the nuclear norm at λ > 0, ‖Z‖_op < 1.
+
+    It is −τ Σλ_j − log det(I − ZᵀZ) − Σ log λ_j, Z = Σλ_jg_j.
 
     Attributes:
         rows: vec g_j, (N, k).
-        shape: of Z.
+        shape: the shape of Z.
     """
 
     rows: list[Point]
@@ -178,12 +184,12 @@ class NuclearBarrier(Barrier):
 def least_power(rows: list[Rational], norm: float, feasible: Rational) -> tuple[Rational, Rational] | None:
     """Return p of nearly the least ‖p‖_q with g_j·p ≥ 1, and λ ≥ 0; None where Newton's method ends before it.
 
-    λ_j = 1/(τ(g_j·p − 1)), and Σ t_k is within (N + 3d)/τ of the least one.
+    λ_j = 1/(τ(g_j·p − 1)), and Σ t_k is within (N + 3d)/τ of its least value.
 
     Args:
         rows: g_j, (N, d).
         norm: q, 1 < q < ∞.
-        feasible: that of q = 2, (d,): margins of at least 1.
+        feasible: the solution for q = 2, (d,), with margins of at least 1.
     """
     with ctx.workprec(BITS):
         unit = _power_of_two_near(max(map(abs, feasible)))
@@ -200,10 +206,10 @@ def least_power(rows: list[Rational], norm: float, feasible: Rational) -> tuple[
 def spectral_max_margin(
     rows: list[Rational], shape: tuple[int, int], feasible: Rational
 ) -> tuple[Rational, Rational] | None:
-    """Return W of nearly the largest margin in ‖W‖_op ≤ 1, and λ ≥ 0; None where Newton's method ends before it,
-    or W has more than :data:`MOST` entries.
+    """Return W of nearly the largest margin in ‖W‖_op ≤ 1, and λ ≥ 0, or None.
 
-    λ_j = 1/(τ(g_j·W − s)), and ‖Σλ_jg_j‖_⋆/Σλ_j is within (N + 2 min(d, e))/τ of the margin.
+    λ_j = 1/(τ(g_j·W − s)), and ‖Σλ_jg_j‖_⋆/Σλ_j is within (N + 2 min(d, e))/τ of the margin. The result is None where
+    Newton's method ends before it, or W has more than :data:`MOST` entries.
 
     Args:
         rows: vec g_j, (N, d e).
@@ -224,16 +230,16 @@ def spectral_max_margin(
 def nuclear_max_margin(
     rows: list[Rational], shape: tuple[int, int], feasible: Rational, duals: Rational
 ) -> tuple[Rational, Rational] | None:
-    """Return W of nearly the largest margin in ‖W‖_⋆ ≤ 1, and λ ≥ 0; None where Newton's method ends before it,
-    or W has more than :data:`MOST` entries.
+    """Return W of nearly the largest margin in ‖W‖_⋆ ≤ 1, and λ ≥ 0, or None.
 
     λ has nearly the largest sum at ‖Σλ_jg_j‖_op ≤ 1, and W is the gradient of −log det there, of margins 1 + 1/(τλ_j).
+    The result is None where Newton's method ends before it, or W has more than :data:`MOST` entries.
 
     Args:
         rows: vec g_j, (N, d e).
         shape: (d, e).
         feasible: vec W of the largest margin in ‖·‖_F and of least margin 1, (d e,).
-        duals: its λ ≥ 0, W = Σλ_jg_j, (N,).
+        duals: λ ≥ 0 of that W, with W = Σλ_jg_j, (N,).
     """
     if len(feasible) > MOST:
         return None
@@ -270,16 +276,17 @@ def _log_det(W: arb_mat) -> tuple[Point, arb_mat]:
 
 
 def _of_slacks(rows: list[Point], slacks: Point) -> tuple[arb_mat, Point]:
-    """Return T, of which TᵀT is the second derivative of −Σ log(g_j·x − b_j), and the first, given the slacks."""
+    """Return T, with TᵀT the second derivative of −Σ log(g_j·x − b_j), and the first derivative, from the slacks."""
     table = arb_mat([[(x / s).mid() for x in row] for row, s in zip(rows, slacks, strict=True)])
     pulled = table.transpose() * arb_mat(len(rows), 1, [-1] * len(rows))
     return table, pulled.mid().entries()
 
 
 def _solve_diagonal(diagonal: Point, table: arb_mat, right: Point) -> Point:
-    """Return x with (D + TᵀT) x = right, D > 0: of as many equations as T has rows, or columns if these are fewer.
+    """Return x with (D + TᵀT) x = right, D > 0.
 
-    x = D⁻¹(right − Tᵀy), (I + T D⁻¹ Tᵀ) y = T D⁻¹ right.
+    The number of equations solved is the smaller of T's numbers of rows and columns. If there are fewer rows, x =
+    D⁻¹(right − Tᵀy) with (I + T D⁻¹ Tᵀ) y = T D⁻¹ right.
     """
     d, n = len(diagonal), table.nrows()
     if d <= n:
@@ -295,7 +302,11 @@ def _solve_diagonal(diagonal: Point, table: arb_mat, right: Point) -> Point:
 
 
 def _solve(matrix: arb_mat, right: Point) -> Point:
-    """Return x with matrix·x = right, scaled to a diagonal of ones; ZeroDivisionError where digits tell no solution."""
+    """Return x with matrix·x = right, after scaling to a diagonal of ones.
+
+    Raises:
+        ZeroDivisionError: the digits do not suffice to tell a solution.
+    """
     scale = [(1 / matrix[k, k].sqrt()).mid() for k in range(matrix.nrows())]
     scaled = arb_mat([[(matrix[i, j] * a * b).mid() for j, b in enumerate(scale)] for i, a in enumerate(scale)])
     scaled_right = arb_mat(len(right), 1, [(x * a).mid() for x, a in zip(right, scale, strict=True)])
@@ -309,17 +320,17 @@ def _halves(point: Point) -> tuple[Point, Point]:
 
 
 def _eye(k: int) -> arb_mat:
-    """Return the unit matrix."""
+    """Return the identity matrix."""
     return arb_mat([[int(i == j) for j in range(k)] for i in range(k)])
 
 
 def _numbers(rows: list[Rational], unit: fmpq) -> list[Point]:
-    """Return the rows times that."""
+    """Return the rows times ``unit``."""
     return [[arb(x * unit).mid() for x in row] for row in rows]
 
 
 def _length_above(x: Rational) -> fmpq:
-    """Return a rational number between ‖x‖_2 and twice that, about."""
+    """Return a rational number between ‖x‖_2 and about twice that."""
     unit = _power_of_two_near(max(map(abs, x)))
     square = sum((y * y / unit / unit for y in x), fmpq(0))
     return unit * _rational(arb(square).sqrt()) * fmpq(1001, 1000)
@@ -331,6 +342,6 @@ def _power_of_two_near(x: fmpq) -> fmpq:
 
 
 def _rational(x: arb) -> fmpq:
-    """Return the rational number that a midpoint is."""
+    """Return a midpoint as the rational number that it represents."""
     mantissa, exponent = x.mid().man_exp()
     return times_power_of_two(fmpq(mantissa), int(exponent))

@@ -18,13 +18,13 @@ from reference_attention.svm.least_norm import Outcome
 from reference_attention.svm.sliced import Twice, two_sum
 
 MOST_LIMBS = 8
-"""Of Gaussian keys there are two or three."""
+"""Largest number of limbs for which rows are built from limbs; Gaussian keys need two or three."""
 
 
 class KeyRows:
     """The rows k_iα_i − k_it, t ≠ α_i, of keys normalised by a power of two.
 
-    They are the :class:`reference_attention.svm.least_norm.Rows` of ATT-SVM(α); integers are made only when asked for.
+    They are the :class:`reference_attention.svm.least_norm.Rows` of ATT-SVM(α); integers are made only on demand.
 
     Args:
         keys: shape (n, T, d), or their factors.
@@ -37,6 +37,7 @@ class KeyRows:
     """
 
     def __init__(self, keys: Keys, alpha: Int64[np.ndarray, "n"]) -> None:
+        """Take the keys and α, scale by a power of two, and compute the rows in floats."""
         n, tokens, _ = keys.shape
         others = np.arange(tokens) != alpha[:, None]
         inputs, positions = np.nonzero(others)
@@ -51,11 +52,11 @@ class KeyRows:
         self.floats: Float64[np.ndarray, "m d"]
         if isinstance(keys, OuterKeys):
             # A difference of two rounded products would be off by more than one rounding of it.
-            one, rows = (
+            denominator, rows = (
                 fmpz(1),
                 [self.difference(*pair) for pair in zip(inputs.tolist(), positions.tolist(), strict=True)],
             )
-            self.floats = np.array([[ratio(fmpz(x), one, -self.shift) for x in row] for row in rows])
+            self.floats = np.array([[ratio(fmpz(x), denominator, -self.shift) for x in row] for row in rows])
         else:
             normal = np.ldexp(keys, -self.scale)
             self.floats = (normal[np.arange(n), alpha][:, None] - normal)[others]
@@ -66,30 +67,30 @@ class KeyRows:
 
     @property
     def unit(self) -> int:
-        """``integers(…) = 2^−unit (k_iα_i − k_it)``, of the keys as given."""
+        """Return the exponent with ``integers(…) = 2^−unit (k_iα_i − k_it)``, of the keys as given."""
         return self._exact.exponent
 
     @property
     def shift(self) -> int:
-        """``integers(…) = 2^shift · floats`` before rounding."""
+        """Return the exponent with ``integers(…) = 2^shift · floats`` before rounding."""
         return self.scale - self.unit
 
     def difference(self, i: int, t: int) -> list[int]:
-        """(k_iα_i − k_it) / 2^unit, d integers."""
+        """Return (k_iα_i − k_it) / 2^unit, d integers."""
         if i not in self._chosen:
             self._chosen[i] = self._exact.integers((i, int(self._alpha[i])))
         return [a - b for a, b in zip(self._chosen[i], self._exact.integers((i, t)), strict=True)]
 
     def integers(self, which: Sequence[int]) -> fmpz_mat:
-        """The exact rows of those numbers, divided by 2^unit, shape (len(which), d)."""
+        """Return the exact rows with the given numbers, divided by 2^unit, shape (len(which), d)."""
         rows, shift = self.scaled_rows(which)
         # Rows of zeros are integers in any unit.
         return rows * (fmpz(1) << max(0, self.shift - shift))
 
     def scaled_rows(self, which: Sequence[int]) -> tuple[fmpz_mat, int]:
-        """The exact rows of those numbers times 2^s in the units of ``floats``, and an s for which they are integers.
+        """Return the exact rows with the given numbers, in the units of ``floats`` and times 2^s, and s.
 
-        No other key is looked at.
+        The exponent s is such that the rows are integers. Only the keys of these rows are read.
         """
         if len(which) and not isinstance(self._keys, OuterKeys):
             i, t = self.inputs[which], self.tokens[which]
@@ -101,7 +102,7 @@ class KeyRows:
         return fmpz_mat(len(which), self.floats.shape[1], entries), self.shift
 
     def twice(self, which: Sequence[int]) -> Twice | None:
-        """Those rows of ``floats`` with what their rounding lost, (len(which), d); None of keys given by factors."""
+        """Return rows of ``floats`` with their rounding errors, (len(which), d); None for keys given by factors."""
         if isinstance(self._keys, OuterKeys):
             return None
         i, t = self.inputs[which], self.tokens[which]
@@ -109,11 +110,11 @@ class KeyRows:
         return Twice(*two_sum(np.ldexp(chosen, -self.scale), -np.ldexp(others, -self.scale)))
 
     def pair(self, j: int) -> tuple[int, int]:
-        """(i, t) of row j."""
+        """Return (i, t) of row j."""
         return int(self.inputs[j]), int(self.tokens[j])
 
     def spread(self, values: Any, chosen: Any) -> NDArray[Any]:
-        """Row values as a read-only array of shape (n, T), with ``chosen`` at the tokens α."""
+        """Return row values as a read-only array of shape (n, T), with ``chosen`` at the tokens α."""
         values = np.asarray(values)
         out = np.full(self._shape, chosen, dtype=values.dtype)
         out[self.inputs, self.tokens] = values
@@ -122,37 +123,38 @@ class KeyRows:
 
 
 class Certificate:
-    """The exact solution of ATT-SVM: it satisfies the KKT conditions over the rationals.
+    """The exact solution of ATT-SVM, which satisfies the KKT conditions over the rationals.
 
-    p = Σ λ_it (k_iα_i − k_it) with λ ≥ 0, every margin at least the required one, equal to it where λ > 0.
+    p = Σ λ_it (k_iα_i − k_it) with λ ≥ 0; every margin is at least the required one, and equal to it where λ > 0.
     """
 
     def __init__(self, rows: KeyRows, outcome: Outcome) -> None:
+        """Take the rows, and the outcome of solving with them."""
         self._rows = rows
         self._outcome = outcome
 
     @cached_property
     def p(self) -> list[fmpq]:
-        """p_mm(α), d rationals."""
-        found, unit = self._outcome.exact, self._rows.unit
-        return [times_power_of_two(fmpq(x, found.rho), -unit) for x in found.point]
+        """Return p_mm(α), d rationals."""
+        solution, unit = self._outcome.exact, self._rows.unit
+        return [times_power_of_two(fmpq(x, solution.rho), -unit) for x in solution.point]
 
     @cached_property
     def duals(self) -> dict[tuple[int, int], fmpq]:
-        """The positive λ_it, by (i, t), all others being zero; their rows are linearly independent."""
-        found, unit = self._outcome.exact, self._rows.unit
-        values = (times_power_of_two(fmpq(x, found.rho), -2 * unit) for x in found.u)
+        """Return the positive λ_it by (i, t); all others are zero, and the rows of positive ones are independent."""
+        solution, unit = self._outcome.exact, self._rows.unit
+        values = (times_power_of_two(fmpq(x, solution.rho), -2 * unit) for x in solution.u)
         return dict(zip(map(self._rows.pair, self._outcome.support), values, strict=True))
 
     @cached_property
     def norm_squared(self) -> fmpq:
-        """‖p_mm‖²."""
+        """Return ‖p_mm‖²."""
         return inner(self.p, self.p)
 
     def row(self, i: int, t: int) -> list[fmpq]:
-        """k_iα_i − k_it, d rationals."""
+        """Return k_iα_i − k_it, d rationals."""
         return [times_power_of_two(fmpq(x), self._rows.unit) for x in self._rows.difference(i, t)]
 
     def margin(self, i: int, t: int) -> fmpq:
-        """(k_iα_i − k_it)·p_mm, exactly (0 at t = α_i)."""
+        """Return (k_iα_i − k_it)·p_mm, exactly (0 at t = α_i)."""
         return inner(self.row(i, t), self.p)

@@ -1,12 +1,12 @@
-"""The largest support that a dual solution can have, and a dual solution that has it. Decided over the rationals.
+"""The largest support that a dual solution can have, and a dual solution with this support, over the rationals.
 
 The dual solutions are the λ ≥ 0 on the tight rows with Σ λ_j g_j = p. They form a convex set, so one of them is
-positive wherever any of them is. Let P be the support of the one at hand and Z other tight rows. Consider the z with
-g_k·z ≥ 0 for all k ∈ P ∪ Z, −Σ_P g_k·z ≥ 0 and Σ_Z g_k·z ≥ 1.
+positive wherever any of them is. Let P be the support of a given dual solution and Z other tight rows. Consider the z
+with g_k·z ≥ 0 for all k ∈ P ∪ Z, −Σ_P g_k·z ≥ 0 and Σ_Z g_k·z ≥ 1.
 
-- If there is one, the g_k·z vanish on P, so p·z = Σ λ_k g_k·z = 0. Every dual solution λ' on P ∪ Z has
+- If there is such a z, the g_k·z vanish on P, so p·z = Σ λ_k g_k·z = 0. Every dual solution λ' on P ∪ Z has
   0 = p·z = Σ λ'_j g_j·z, a sum of non-negative terms, so λ'_k = 0 wherever g_k·z > 0, which is so for some k ∈ Z.
-  These rows leave Z, and the question is asked again.
+  These rows are removed from Z, and the question is asked again.
 - If there is none, Farkas gives u, w ≥ 0 with Σ u_k g_k − w Σ_P g_k + Σ_Z g_k = 0. Then
   λ + ε (u − w 1_P + 1_Z) is a dual solution, at least ε on Z, and positive on P for small ε.
 
@@ -22,7 +22,7 @@ from reference_attention.svm.least_norm import IntegerRows, Outcome, Rows, least
 
 
 def maximal_duals(rows: Rows, outcome: Outcome) -> dict[int, fmpq]:
-    """A dual solution that is positive wherever any is, in units of the integer rows.
+    """Return a dual solution that is positive wherever any dual solution is, in units of the integer rows.
 
     Args:
         rows: the constraints.
@@ -41,7 +41,10 @@ def maximal_duals(rows: Rows, outcome: Outcome) -> dict[int, fmpq]:
 
 
 def _change(rows: Rows, used: list[int], rest: list[int]) -> tuple[dict[int, fmpq], set[int]]:
-    """A change of the duals that makes those of ``rest`` positive; without one, which of them are always zero."""
+    """Return a change of the duals that makes the duals of ``rest`` positive, and no rows.
+
+    If there is no such change, return an empty change and the rows whose duals are always zero.
+    """
     tight = [*used, *rest]
     exact = rows.integers(tight)
     matrix = exact.tolist()
@@ -49,11 +52,11 @@ def _change(rows: Rows, used: list[int], rest: list[int]) -> tuple[dict[int, fmp
     towards = [sum(column, fmpz(0)) for column in zip(*matrix[len(used) :], strict=True)]
     bounds = np.zeros(len(tight) + 2, dtype=np.int64)
     bounds[-1] = 1
-    found = least_norm(IntegerRows(fmpz_mat([*matrix, against, towards]), rows.shift), bounds)
-    if found.feasible:
-        gains = (exact * fmpz_mat(exact.ncols(), 1, found.exact.point)).entries()
+    outcome = least_norm(IntegerRows(fmpz_mat([*matrix, against, towards]), rows.shift), bounds)
+    if outcome.feasible:
+        gains = (exact * fmpz_mat(exact.ncols(), 1, outcome.exact.point)).entries()
         return {}, {j for j, gain in zip(tight, gains, strict=True) if gain > 0}
-    u = {k: fmpq(x, found.exact.over) for k, x in zip(found.support, found.exact.u, strict=True)}
+    u = {k: fmpq(x, outcome.exact.over) for k, x in zip(outcome.support, outcome.exact.u, strict=True)}
     w = u.get(len(tight), fmpq(0))
     shares = [u.get(k, fmpq(0)) + (1 if k >= len(used) else -w) for k in range(len(tight))]
     return dict(zip(tight, shares, strict=True)), set()

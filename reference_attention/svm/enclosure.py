@@ -1,8 +1,8 @@
 """The least-norm point on given active constraints, in ball arithmetic: signs that a ball decides are proven.
 
-For independent rows g_j, j ∈ S, the λ with G_S G_Sᵀ λ = h_S give p = G_Sᵀ λ of margins h_S. If λ > 0 and no other
-constraint is violated, p is the point of least norm (KKT). Balls of some hundred bits prove that wherever no equality
-holds by accident, at a tenth of the cost of the rationals, whose numerators have thousands.
+For independent rows g_j, j ∈ S, the λ with G_S G_Sᵀ λ = h_S gives p = G_Sᵀ λ of margins h_S. If λ > 0 and no other
+constraint is violated, p is the point of least norm (KKT). Balls of some hundred bits prove this wherever no equality
+holds by accident, at a tenth of the cost of the rationals, whose numerators have thousands of bits.
 
 References: F. Johansson, *Arb: efficient arbitrary-precision midpoint-radius interval arithmetic* (2017).
 """
@@ -16,21 +16,21 @@ from flint import arb, arb_mat, ctx, fmpz_mat
 from jaxtyping import Float64
 
 BITS = (128, 384)
-"""Working precision, and the next where that did not do: 53 bits of a float, twice those of a condition number, and one
-that elimination loses with each row."""
+"""Working precision, and the next one to try where that was not enough: 53 bits of a float, twice the bits of a
+condition number, and one bit that elimination loses with each row."""
 ENOUGH = 60
-"""Bits that a float needs, and some: fewer rarely tell how to round."""
+"""Relative accuracy in bits that a ball needs: slightly more than a float has, as fewer rarely decide the rounding."""
 
 
 @dataclass(frozen=True, eq=False)
 class Enclosure:
-    """λ and p, as balls around them, for rows times 2^shift.
+    """λ and p as balls that contain them, for rows times 2^shift.
 
     Attributes:
         duals: λ, shape (s, 1).
         point: p, shape (d, 1).
-        shift: of the rows.
-        bits: the precision that they were computed with.
+        shift: the exponent of the rows.
+        bits: the precision with which they were computed.
     """
 
     duals: arb_mat
@@ -39,16 +39,17 @@ class Enclosure:
     bits: int
 
     def margins(self, rows: fmpz_mat, shift: int) -> arb_mat:
-        """g_j·p for other rows times 2^shift, shape (m, 1)."""
+        """Return g_j·p for other rows times 2^shift, shape (m, 1)."""
         with ctx.workprec(self.bits):
             return arb_mat(rows) * self.point * arb(2) ** (self.shift - shift)
 
 
 def enclose(matrix: fmpz_mat, shift: int, bounds: list[int]) -> Enclosure | None:
-    """λ and p for these rows; None where they are dependent as far as balls can tell, or a λ may not be positive.
+    """Return λ and p for these rows; None if balls cannot tell that the rows are independent and every λ is positive.
 
     Args:
         matrix: G_S times 2^shift, shape (s, d).
+        shift: the exponent of the rows.
         bounds: h_S, s of them.
     """
     gram, h = matrix * matrix.transpose(), fmpz_mat(len(bounds), 1, bounds)
@@ -67,7 +68,7 @@ def enclose(matrix: fmpz_mat, shift: int, bounds: list[int]) -> Enclosure | None
 
 
 def round_balls(balls: arb_mat, exponent: int) -> Float64[np.ndarray, "k"] | None:
-    """The numbers times 2^exponent, each rounded once to float64; None where the balls do not tell how."""
+    """Return the numbers times 2^exponent, each rounded once to float64; None where balls do not decide how."""
     with ctx.workprec(BITS[0]):
         entries = (balls * arb(2) ** exponent).entries() if exponent else balls.entries()
         low = np.array([float(x.lower()) for x in entries])

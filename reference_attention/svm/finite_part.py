@@ -1,7 +1,7 @@
-"""What stays finite where attention mixes: W_fin, and the offset of the path from the ray of W^mm, as balls.
+"""W_fin, the part of W that stays finite where attention mixes, and the path's offset from the ray of W^mm, in balls.
 
-W_fin is the least W with (x_it − x_iτ)ᵀ W z_i = log(s⋆_it/s⋆_iτ) inside the sets O_i. Logarithms of rationals are no
-rationals; everything else is, so that a number here is a rational combination of logarithms.
+W_fin is the least W with (x_it − x_iτ)ᵀ W z_i = log(s⋆_it/s⋆_iτ) inside the sets O_i. Logarithms of rationals are not
+rational, but everything else is, so each number in this module is a rational combination of logarithms.
 
 References: *Transformers as Support Vector Machines*, Section 6; F. Johansson, *Arb: efficient arbitrary-precision
 midpoint-radius interval arithmetic* (2017).
@@ -15,24 +15,24 @@ from reference_attention.optimal_attention import OptimalAttention
 from reference_attention.svm.general_svm import GeneralSvm, SetRows, Vector
 
 BITS = 256
-"""Of the balls; several times those of a float and of a condition number."""
+"""Precision of the balls in bits: several times the bits of a float and of a condition number."""
 
 Balls = list[arb]
-"""A vector."""
+"""A vector of balls."""
 
 
 def log_ratios(rows: SetRows, attention: OptimalAttention, alpha: list[int]) -> Balls:
-    """log(s⋆_iα/s⋆_it) for the rows E."""
+    """Return log(s⋆_iα/s⋆_it) for the rows E."""
     weights = attention.weights
     return [arb(weights[i][alpha[i]] / weights[i][t]).log() for i, t in rows.level]
 
 
 def least_norm_point(rows: list[Vector], values: Balls, d: int) -> Balls:
-    """The least p with row·p = value for each of the rows: Gᵀ(GGᵀ)⁻¹b.
+    """Return the least p with row·p = value for each of the rows: Gᵀ(GGᵀ)⁻¹b.
 
     Args:
-        rows: of which a maximal independent part is used; the values of the others have to follow from theirs.
-        values: one for each row.
+        rows: G; a maximal independent part is used, and the values of the other rows have to follow from it.
+        values: b, one for each row.
         d: the length of a row.
     """
     used = independent_part(rows)
@@ -44,7 +44,7 @@ def least_norm_point(rows: list[Vector], values: Balls, d: int) -> Balls:
 
 
 def independent_part(rows: list[Vector]) -> list[int]:
-    """The first rows that are linearly independent of those before them, by number; exact."""
+    """Return the numbers of the rows that are linearly independent of the rows before them; exact."""
     if not rows:
         return []
     reduced, rank = fmpq_mat(rows).transpose().rref()
@@ -52,24 +52,27 @@ def independent_part(rows: list[Vector]) -> list[int]:
 
 
 def finite_part(svm: GeneralSvm, attention: OptimalAttention) -> Balls:
-    """vec(W_fin)."""
+    """Return vec(W_fin)."""
     with ctx.workprec(BITS):
         ratios = log_ratios(svm.rows, attention, svm.alpha.tolist())
         return least_norm_point(list(svm.rows.level.values()), ratios, len(svm.point))
 
 
 def mixing_offset(svm: GeneralSvm, attention: OptimalAttention) -> Balls:
-    """o = lim W̄_R − ρ W^mm, orthogonal to W^mm: [E; G_S]⁺ [log-ratios; log(c_j/λ_j)] less its component along W^mm.
+    """Return o = lim W̄_R − ρ W^mm, which is orthogonal to W^mm.
 
-    S are the tokens with λ_j > 0, c_j = ν_j s⋆_α. The rows of E and G_S have to be independent, and all tokens of
-    margin 1 to be in S.
+    It is [E; G_S]⁺ [log-ratios; log(c_j/λ_j)] less its component along W^mm, where S are the tokens with λ_j > 0 and
+    c_j = ν_j s⋆_α. The rows of E and G_S have to be independent, and all tokens of margin 1 have to be in S.
     """
     with ctx.workprec(BITS):
         return _across(svm, least_norm_point(*_offset_system(svm, attention), len(svm.point)))
 
 
 def offset_correction(svm: GeneralSvm, attention: OptimalAttention) -> Balls:
-    """The o₂ of W̄_R = ρ W^mm + o + o₂/ρ + O(1/ρ²): o = Σ o_j G_j + Eᵀ…, and ⟨G_j, o₂⟩ = −o_j/λ_j + t, E o₂ = 0."""
+    """Return the o₂ of W̄_R = ρ W^mm + o + o₂/ρ + O(1/ρ²).
+
+    With o = Σ o_j G_j + Eᵀ…, it is determined by ⟨G_j, o₂⟩ = −o_j/λ_j + t and E o₂ = 0.
+    """
     with ctx.workprec(BITS):
         rows, values = _offset_system(svm, attention)
         matrix = fmpq_mat(rows)
@@ -85,7 +88,7 @@ def offset_correction(svm: GeneralSvm, attention: OptimalAttention) -> Balls:
 
 
 def _offset_system(svm: GeneralSvm, attention: OptimalAttention) -> tuple[list[Vector], Balls]:
-    """The rows [E; G_S] and the values [log-ratios; log(c_j/λ_j)]."""
+    """Return the rows [E; G_S] and the values [log-ratios; log(c_j/λ_j)]."""
     alpha = svm.alpha.tolist()
     rows = list(svm.rows.level.values()) + [svm.rows.masked[pair] for pair in svm.duals]
     costs = [
@@ -96,7 +99,7 @@ def _offset_system(svm: GeneralSvm, attention: OptimalAttention) -> tuple[list[V
 
 
 def _across(svm: GeneralSvm, point: Balls) -> Balls:
-    """A point less its component along W^mm."""
+    """Return a point less its component along W^mm."""
     along = _product(point, svm.point) / arb(svm.norm_squared)
     return [x - along * arb(w) for x, w in zip(point, svm.point, strict=True)]
 

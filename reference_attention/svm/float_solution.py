@@ -14,14 +14,14 @@ from reference_attention.span import span_of_rows
 from reference_attention.svm.nonnegative import nonnegative_least_squares
 
 TOLERANCE = 1e-11
-"""How far margins may miss what is asked, in rows of size one; closer ones are told apart by the exact method."""
+"""Largest violation of a margin, in rows of size one; the exact method distinguishes margins that are closer."""
 UNBOUNDED = 1e30
-"""What daqp takes for infinite."""
+"""The value that daqp treats as infinite."""
 
 
 @dataclass(frozen=True, eq=False)
 class FloatSolution:
-    """u ≥ 0 and the residual r = f − E u of least squares, with E = [Gᵀ; hᵀ] and f = (0, …, 0, 1).
+    """The solution u ≥ 0 and the residual r = f − E u of least squares, with E = [Gᵀ; hᵀ] and f = (0, …, 0, 1).
 
     Attributes:
         u: zeros when the solver gave up; its support is the guess, shape (m,).
@@ -35,9 +35,9 @@ class FloatSolution:
 
     @cached_property
     def kkt_residual(self) -> float:
-        """The largest violation of stationarity, feasibility and complementarity, relative to 1 + ‖p‖².
+        """Return the largest violation of stationarity, feasibility and complementarity, relative to 1 + ‖p‖².
 
-        In the scaled units; inf when the float solver found no point.
+        It is measured in the scaled units, and inf when the float solver returned no point.
         """
         rho = float(self.residual[-1])
         if not rho > 0:
@@ -49,11 +49,12 @@ class FloatSolution:
 
 
 def float_solution(rows: Float64[np.ndarray, "m d"], bounds: Int64[np.ndarray, "m"]) -> FloatSolution:
-    """Solve min ‖p‖ subject to g_j·p ≥ h_j by daqp, rows brought to one size, or by NNLS where it finds no point.
+    """Solve min ‖p‖ subject to g_j·p ≥ h_j by daqp, or by NNLS where daqp returns no point.
 
-    Without that, inputs of very different key scales leave only the largest visible in floats. Where there is no
-    point, the residual of scipy's NNLS (Lawson–Hanson) is zero, and its u is what proves it. Both see inner products of
-    rows alone, and are given coordinates in their span where these are fewer.
+    The rows are scaled to the same size: without that, for inputs of very different key scales, floats see only the
+    largest. Where there is no feasible point, the residual of scipy's NNLS (Lawson–Hanson) is zero, and its u proves
+    the infeasibility. Both solvers use only inner products of rows, and are given coordinates in their span where these
+    are fewer.
     """
     sizes = np.abs(rows).max(axis=1)
     exponents = np.frexp(sizes)[1]
@@ -71,9 +72,9 @@ def float_solution(rows: Float64[np.ndarray, "m d"], bounds: Int64[np.ndarray, "
 
 
 def _by_dual_active_set(design: Float64[np.ndarray, "e m"]) -> Float64[np.ndarray, "m"] | None:
-    """u = ρλ with ρ = 1/(1 + hᵀλ); None where daqp finds no point."""
+    """Return u = ρλ with ρ = 1/(1 + hᵀλ); None where daqp returns no point."""
     d, m = len(design) - 1, design.shape[1]
-    _, _, found, said = daqp.solve(
+    _, _, status, report = daqp.solve(
         np.eye(d),
         np.zeros(d),
         np.ascontiguousarray(design[:-1].T),
@@ -82,7 +83,7 @@ def _by_dual_active_set(design: Float64[np.ndarray, "e m"]) -> Float64[np.ndarra
         np.zeros(m, dtype=np.int32),
         primal_tol=TOLERANCE,
     )
-    if found != 1:
+    if status != 1:
         return None
-    duals = np.maximum(-said["lam"], 0.0)
+    duals = np.maximum(-report["lam"], 0.0)
     return np.asarray(duals / (1.0 + design[-1] @ duals))

@@ -1,7 +1,7 @@
-"""Gen-SVM: the least W that keeps the weights inside sets O_i level and separates them from all other tokens, exact.
+"""Gen-SVM, exact: the least W that keeps logits inside sets O_i equal and separates these tokens from all others.
 
 min ‖W‖_F subject to (x_it − x_iτ)ᵀ W z_i = 0 for t, τ ∈ O_i, and ≥ 1 for t ∈ O_i, τ ∉ O_i. It is an ATT-SVM in which
-each constraint is an input of two tokens: an equality is two opposite ones of required margin 0.
+each constraint is an input of two tokens; an equality becomes two opposite constraints of required margin 0.
 
 References: *Transformers as Support Vector Machines*, Section 6, (Gen-SVM).
 """
@@ -22,17 +22,17 @@ from reference_attention.outer_keys import OuterKeys, rational_keys
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 
 Pair = tuple[int, int]
-"""(i, t)."""
+"""An input i and a token t, as (i, t)."""
 Vector = list[fmpq]
 
 
 @dataclass(frozen=True, eq=False)
 class SetRows:
-    """The rows (x_iα − x_it) z_iᵀ, as vectors, told apart by whether t belongs to O_i.
+    """The rows (x_iα − x_it) z_iᵀ, as vectors, divided by whether t belongs to O_i.
 
     Attributes:
-        level: E, by (i, t) with t ∈ O_i, t ≠ α_i: what is to be 0 in Gen-SVM.
-        masked: G, by (i, τ) with τ ∉ O_i: what is to be at least 1.
+        level: E, by (i, t) with t ∈ O_i, t ≠ α_i: the rows whose product with W is to be 0 in Gen-SVM.
+        masked: G, by (i, τ) with τ ∉ O_i: the rows whose product with W is to be at least 1.
     """
 
     level: dict[Pair, Vector]
@@ -40,7 +40,7 @@ class SetRows:
 
     @classmethod
     def of(cls, keys: OuterKeys, sets: Bool[np.ndarray, "n T"], alpha: Int64[np.ndarray, "n"]) -> SetRows:
-        """The rows of these sets, α_i ∈ O_i."""
+        """Return the rows of these sets, α_i ∈ O_i."""
         n, T, _ = keys.shape
         flat = rational_keys(keys).tolist()
         rows = {
@@ -75,13 +75,13 @@ class GeneralSvm:
 
     @cached_property
     def margins(self) -> dict[Pair, fmpq]:
-        """⟨G_iτ, W^mm⟩ ≥ 1."""
+        """Return ⟨G_iτ, W^mm⟩ ≥ 1 by (i, τ)."""
         masked = self.rows.masked
         return dict(zip(masked, products(list(masked.values()), self.point), strict=True))
 
     @cached_property
     def norm_squared(self) -> fmpq:
-        """‖W^mm‖² = Σ λ."""
+        """Return ‖W^mm‖² = Σ λ."""
         return sum((x * x for x in self.point), fmpq(0))
 
 
@@ -107,23 +107,23 @@ def general_svm(
     tokens = np.stack([keys.tokens[i, [above, below]] for i, above, below, _ in constraints])
     required = np.array([asked for *_, asked in constraints])
     two = OuterKeys(tokens, keys.queries[inputs])
-    found = max_margin(two, np.zeros(len(constraints), dtype=np.int64), required=required)
-    if not isinstance(found, MaxMargin):
-        return found
+    solution = max_margin(two, np.zeros(len(constraints), dtype=np.int64), required=required)
+    if not isinstance(solution, MaxMargin):
+        return solution
     duals: dict[Pair, fmpq] = {}
     multipliers: dict[Pair, fmpq] = {}
-    for (k, _), weight in found.exact.duals.items():
+    for (k, _), weight in solution.exact.duals.items():
         i, above, below, asked = constraints[k]
         if asked:
             duals[i, below] = weight
         else:
             sign, other = (1, below) if above == alpha[i] else (-1, above)
             multipliers[i, other] = multipliers.get((i, other), fmpq(0)) + sign * weight
-    return GeneralSvm(sets, alpha, list(found.exact.p), duals, multipliers, SetRows.of(keys, sets, alpha))
+    return GeneralSvm(sets, alpha, list(solution.exact.p), duals, multipliers, SetRows.of(keys, sets, alpha))
 
 
 def _constraints(sets: Bool[np.ndarray, "n T"], alpha: Int64[np.ndarray, "n"]) -> Iterator[tuple[int, int, int, int]]:
-    """(i, token above, token below, by how much)."""
+    """Yield (i, token above, token below, required margin) for each constraint."""
     for i, t in np.ndindex(*sets.shape):
         own = int(alpha[i])
         if not sets[i, t]:

@@ -1,8 +1,8 @@
 """(SVM) of Section 3 and the relaxed ATT-SVM of Theorem 6, both exact.
 
 v_mm = argmin ‖v‖ subject to Y_i v·r_i ≥ 1 on features r_i = x_iα_i. On z_i = Y_i r_i this is ATT-SVM with the two
-tokens z_i and 0 per input, so the certified solver of :mod:`reference_attention.svm.max_margin` serves it and the
-support set S = {i : Y_i v_mm·r_i = 1} is decided over the rationals.
+tokens z_i and 0 per input, so it is solved by the certified solver of :mod:`reference_attention.svm.max_margin`, and
+the support set S = {i : Y_i v_mm·r_i = 1} is decided over the rationals.
 
 Source: *Max-Margin Token Selection in Attention Mechanism*, (SVM), (10) and Theorem 6.
 """
@@ -42,7 +42,7 @@ class LabelSvm:
 
     @property
     def norm(self) -> float:
-        """‖v_mm‖ = 1/Γ."""
+        """Return ‖v_mm‖ = 1/Γ."""
         return 1.0 / self.margin
 
 
@@ -76,7 +76,9 @@ def label_svm(features: Float64[np.ndarray, "n d"]) -> LabelSvm | Infeasible:
 def relaxed_max_margin(
     keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"], support: Bool[np.ndarray, "n"]
 ) -> MaxMargin | Infeasible:
-    """p_relax of Theorem 6: min ‖p‖ subject to (k_iα − k_it)·p ≥ 1 for i ∈ S and ≥ 0 for the other inputs; exact.
+    """Return p_relax of Theorem 6, exact.
+
+    It solves min ‖p‖ subject to (k_iα − k_it)·p ≥ 1 for i ∈ S and ≥ 0 for the other inputs.
 
     Raises:
         InvalidInput: as :func:`reference_attention.svm.max_margin.max_margin`; an empty support.

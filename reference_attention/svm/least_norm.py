@@ -1,17 +1,17 @@
 """The point of least norm in a polyhedron, over the rationals: min ‖p‖ subject to g_j·p ≥ h_j.
 
-Lawson and Hanson's reduction: with E = [Gᵀ; hᵀ] and f = (0, …, 0, 1), the non-negative least squares problem
-min ‖E u − f‖ has the residual r = f − E u, and
+Lawson and Hanson's reduction: with E = [Gᵀ; hᵀ] and f = (0, …, 0, 1), the non-negative least squares problem min
+‖E u − f‖ has the residual r = f − E u, and
 
 - r = 0: the u ≥ 0 prove that there is no such point (Gᵀu = 0 and hᵀu = 1, Farkas);
 - r ≠ 0: ρ = 1 − hᵀu = ‖r‖² > 0, the point is p = Gᵀu / ρ and its duals are λ = u / ρ.
 
-Their active-set method for non-negative least squares is run in exact arithmetic. There it terminates from
-*any* start without an anti-cycling rule: a column enters only if its gradient is positive, so the columns in
-use stay linearly independent and every step strictly lowers ‖r‖; no set of columns can come back. A float
-solution only says where to start, so in general one linear system is solved and the result checked; by refinement first
-(:mod:`reference_attention.svm.refined`), then in balls (:mod:`reference_attention.svm.enclosure`), which prove the same
-wherever no further constraint is tight.
+Their active-set method for non-negative least squares is run in exact arithmetic. There it terminates from *any* start
+without an anti-cycling rule: a column enters only if its gradient is positive, so the columns in use stay linearly
+independent and every step strictly lowers ‖r‖; no set of columns can come back. A float solution only determines the
+start, so in general one linear system is solved and the result checked. That is done by refinement first
+(:mod:`reference_attention.svm.refined`), then in balls (:mod:`reference_attention.svm.enclosure`), which give the same
+proof wherever no further constraint is tight.
 
 Source: C. L. Lawson and R. J. Hanson, *Solving Least Squares Problems* (1974), chapter 23.
 """
@@ -36,9 +36,9 @@ from reference_attention.svm.refined import Refined, refine
 from reference_attention.svm.sliced import Twice
 
 UNDERFLOW = 2.0**-900
-"""Far above what underflow in a sum of products can lose, far below any rounding error that matters."""
+"""A bound far above the error of underflow in a sum of products, and far below any rounding error that matters."""
 MANY = 8
-"""Rows in use from which floats and balls are cheaper than rationals."""
+"""Number of rows in use from which on floats and balls are cheaper than rationals."""
 
 
 @runtime_checkable
@@ -47,20 +47,20 @@ class Rows(Protocol):
 
     @property
     def floats(self) -> Float64[np.ndarray, "m d"]:
-        """G, each entry within one rounding of the exact one, shape (m, d)."""
+        """Return G, each entry within one rounding of the exact one, shape (m, d)."""
 
     @property
     def shift(self) -> int:
-        """``integers(…) = 2^shift · G`` in the units of ``floats``."""
+        """Return the exponent with ``integers(…) = 2^shift · G`` in the units of ``floats``."""
 
     def integers(self, which: Sequence[int]) -> fmpz_mat:
-        """Those rows times 2^shift, exactly, shape (len(which), d)."""
+        """Return the rows with the given numbers times 2^shift, exactly, shape (len(which), d)."""
 
     def scaled_rows(self, which: Sequence[int]) -> tuple[fmpz_mat, int]:
-        """Those rows times 2^s, exactly, shape (len(which), d), and s: what is cheapest."""
+        """Return the rows with the given numbers times 2^s, exactly, shape (len(which), d), and the cheapest such s."""
 
     def twice(self, which: Sequence[int]) -> Twice | None:
-        """Those rows as sums of two floats, exactly, shape (len(which), d); None where that is not at hand."""
+        """Return rows as exact sums of two floats, shape (len(which), d); None where these are not available."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,29 +72,29 @@ class IntegerRows:
 
     @cached_property
     def floats(self) -> Float64[np.ndarray, "m d"]:
-        """The rows divided by 2^shift, each entry rounded once, shape (m, d)."""
-        one = fmpz(1)
-        return np.array([[ratio(x, one, -self.shift) for x in row] for row in self.matrix.tolist()])
+        """Return the rows divided by 2^shift, each entry rounded once, shape (m, d)."""
+        denominator = fmpz(1)
+        return np.array([[ratio(x, denominator, -self.shift) for x in row] for row in self.matrix.tolist()])
 
     def integers(self, which: Sequence[int]) -> fmpz_mat:
-        """Those rows, shape (len(which), d)."""
+        """Return the rows with the given numbers, shape (len(which), d)."""
         rows = self.matrix.tolist()
         return fmpz_mat(len(which), self.matrix.ncols(), [x for j in which for x in rows[j]])
 
     def scaled_rows(self, which: Sequence[int]) -> tuple[fmpz_mat, int]:
-        """Those rows, shape (len(which), d), and ``shift``."""
+        """Return the rows with the given numbers, shape (len(which), d), and ``shift``."""
         return self.integers(which), self.shift
 
     def twice(self, which: Sequence[int]) -> Twice | None:
-        """None."""
+        """Return None: the rows are not available as sums of two floats."""
 
 
 @dataclass(frozen=True)
 class Solution:
-    """u > 0 on the support, over the rationals.
+    """The solution u > 0 on the support, over the rationals.
 
     Attributes:
-        u: its numerators; all share the denominator ``over``.
+        u: the numerators of u; all share the denominator ``over``.
         over: the denominator of u, positive.
         point: Gᵀu · over in the integer units of the rows, shape (d,).
         rho: ρ · over; zero when infeasible, positive otherwise. So p = point / rho and λ = u / rho.
@@ -108,7 +108,7 @@ class Solution:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """Where the method stopped.
+    """The state in which the method stopped.
 
     Attributes:
         support: the rows in use, in increasing order; linearly independent when feasible.
@@ -129,31 +129,31 @@ class Outcome:
 
     @cached_property
     def exact(self) -> Solution:
-        """The solution on the support; solved for when first asked for, where balls sufficed."""
+        """Return the exact solution on the support; where balls sufficed it is computed on first use."""
         return self._solved()
 
     def point(self, exponent: int) -> Float64[np.ndarray, "d"]:
-        """p times 2^exponent in the units of the float rows, each entry rounded once, shape (d,)."""
-        found = None if self._rounded is None else _times(self._rounded.point, exponent)
-        return self._ratios(self.exact.point, exponent + self._rows.shift) if found is None else found
+        """Return p times 2^exponent in the units of the float rows, each entry rounded once, shape (d,)."""
+        scaled = None if self._rounded is None else _times(self._rounded.point, exponent)
+        return self._ratios(self.exact.point, exponent + self._rows.shift) if scaled is None else scaled
 
     def duals(self, exponent: int) -> Float64[np.ndarray, "s"]:
-        """λ on the support times 2^exponent in the units of the float rows, each entry rounded once, shape (s,)."""
-        found = None if self._rounded is None else _times(self._rounded.duals, exponent)
-        return self._ratios(self.exact.u, exponent + 2 * self._rows.shift) if found is None else found
+        """Return λ on the support times 2^exponent, in units of the float rows, each entry rounded once, shape (s,)."""
+        scaled = None if self._rounded is None else _times(self._rounded.duals, exponent)
+        return self._ratios(self.exact.u, exponent + 2 * self._rows.shift) if scaled is None else scaled
 
     def _ratios(self, numerators: list[fmpz], exponent: int) -> Float64[np.ndarray, "k"]:
         return np.array([ratio(x, self.exact.rho, exponent) for x in numerators])
 
 
 def _times(values: Float64[np.ndarray, "k"], exponent: int) -> Float64[np.ndarray, "k"] | None:
-    """The floats times 2^exponent; None where that would round them again."""
+    """Return the floats times 2^exponent; None where that would round them again."""
     moved = np.ldexp(values, exponent)
     return moved if np.array_equal(np.ldexp(moved, -exponent), values) else None
 
 
 class _ActiveSet:
-    """The state of the exact active-set method: support, u on it, and the point they make."""
+    """The state of the exact active-set method: support, u on it, and the point that they define."""
 
     def __init__(self, rows: Rows, bounds: Int64[np.ndarray, "m"]) -> None:
         self.rows = rows
@@ -163,7 +163,10 @@ class _ActiveSet:
         self.steps = 0
 
     def solve(self, support: list[int]) -> bool:
-        """Least squares on the columns ``support``, exactly: sets matrix, numer, over. False if dependent."""
+        """Solve least squares on the columns ``support`` exactly; return False if these are dependent.
+
+        The solution is stored in matrix, numer and over.
+        """
         self.matrix = self.rows.integers(support)
         h = fmpz_mat(len(support), 1, [self.bounds[j] for j in support])
         if not support:
@@ -179,7 +182,7 @@ class _ActiveSet:
         return True
 
     def start_from(self, guess: list[int]) -> None:
-        """A valid state within ``guess``: independent columns, positive least squares solution."""
+        """Find a valid state within ``guess``: independent columns with a positive least squares solution."""
         support = guess
         while True:
             if not self.solve(support):
@@ -194,7 +197,7 @@ class _ActiveSet:
         self.support = support
 
     def enter(self, row: int) -> None:
-        """Let a violated constraint in, and out whatever turns negative, until the solution is positive."""
+        """Add a violated constraint, and remove constraints that turn negative until the solution is positive."""
         support = [*self.support, row]
         u = [*(fmpq(x, self.over) for x in self.numer.entries()), fmpq(0)]
         while True:
@@ -210,7 +213,7 @@ class _ActiveSet:
         self.support = support
 
     def point(self, support: list[int]) -> tuple[list[fmpz], fmpz]:
-        """Gᵀu and ρ on the support that was solved for, both times ``over``: p is their ratio."""
+        """Return Gᵀu and ρ on the support that was solved for, both times ``over``; p is their ratio."""
         if not support:
             return [fmpz(0)] * self.rows.floats.shape[1], fmpz(1)
         u = self.numer.entries()
@@ -219,19 +222,19 @@ class _ActiveSet:
 
 
 def _independent(matrix: fmpz_mat) -> list[int]:
-    """The first rows that span the row space, by elimination over the rationals."""
+    """Return the numbers of the first rows that form a basis of the row space, by elimination over the rationals."""
     reduced, _, rank = matrix.transpose().rref()
     entries = reduced.tolist()
     return [next(j for j, x in enumerate(entries[k]) if x != 0) for k in range(rank)]
 
 
 def least_norm(rows: Rows, bounds: Int64[np.ndarray, "m"], guess: Float64[np.ndarray, "m"] | None = None) -> Outcome:
-    """The p of least norm with g_j·p ≥ h_j for all j, or multipliers that prove there is none; exact.
+    """Return the p of least norm with g_j·p ≥ h_j for all j, or multipliers that prove there is none; exact.
 
     Args:
         rows: G, shape (m, d).
         bounds: h, integers, shape (m,).
-        guess: approximate u from which to start (its support); from :func:`float_solution` when omitted.
+        guess: approximate u whose support is the start; from :func:`float_solution` when omitted.
     """
     if guess is None:
         guess = float_solution(rows.floats, bounds).u
@@ -245,18 +248,18 @@ def least_norm(rows: Rows, bounds: Int64[np.ndarray, "m"], guess: Float64[np.nda
 
 
 def _by_floats(rows: Rows, bounds: Int64[np.ndarray, "m"], support: list[int]) -> Outcome | None:
-    """The outcome if that is the support and no other constraint is near; None where floats cannot tell."""
+    """Return the outcome if that is the support and no other constraint is near; None where floats cannot tell."""
     if len(support) < MANY or (exactly := rows.twice(support)) is None:
         return None
-    found = refine(exactly, bounds[support].astype(np.float64))
-    if found is None:
+    refined = refine(exactly, bounds[support].astype(np.float64))
+    if refined is None:
         return None
-    margins, below, unsure = _margins(rows.floats, bounds, found.point, support)
-    return None if below.any() or unsure.size else _proven_outcome(rows, bounds, support, margins, found)
+    margins, below, unsure = _margins(rows.floats, bounds, refined.point, support)
+    return None if below.any() or unsure.size else _proven_outcome(rows, bounds, support, margins, refined)
 
 
 def _by_balls(rows: Rows, bounds: Int64[np.ndarray, "m"], support: list[int]) -> Outcome | None:
-    """The outcome if that is the support and no other constraint is tight; None where balls cannot tell."""
+    """Return the outcome if that is the support and no other constraint is tight; None where balls cannot tell."""
     if len(support) < MANY:
         return None
     balls = enclose(*rows.scaled_rows(support), bounds[support].tolist())
@@ -280,9 +283,9 @@ def _proven_outcome(
     bounds: Int64[np.ndarray, "m"],
     support: list[int],
     margins: Float64[np.ndarray, "m"],
-    found: Refined | None,
+    refined: Refined | None,
 ) -> Outcome:
-    """The outcome where nothing but the support is tight; rationals are solved for when they are asked for."""
+    """Return the outcome where nothing but the support is tight; the rationals are computed on demand."""
     tight = np.zeros(len(margins), dtype=bool)
     tight[support] = True
 
@@ -291,7 +294,7 @@ def _proven_outcome(
         state.solve(support)
         return Solution(state.numer.entries(), state.over, *state.point(support))
 
-    return Outcome(support, True, margins, tight, 1, rows, solve, found)
+    return Outcome(support, True, margins, tight, 1, rows, solve, refined)
 
 
 def _by_rationals(rows: Rows, bounds: Int64[np.ndarray, "m"], guess: list[int]) -> Outcome:
@@ -317,10 +320,10 @@ def _margins(
     p: Float64[np.ndarray, "d"],
     support: list[int],
 ) -> tuple[Float64[np.ndarray, "m"], Bool[np.ndarray, "m"], Int64[np.ndarray, "k"]]:
-    """The margins g_j·p, h_j on the support; which others are below h_j, and of which floats cannot tell.
+    """Return the margins g_j·p (h_j on the support), which others are below h_j, and those that floats cannot decide.
 
-    The bound on their error: row and point are each within a rounding of the exact ones, the sum of d products adds d
-    more, hence (d + 4) eps Σ|g_k p_k| with room for the rounding of the bound itself.
+    The bound on their error: row and point are each within a rounding of the exact ones, and the sum of d products adds
+    d more, hence (d + 4) eps Σ|g_k p_k| with room for the rounding of the bound itself.
     """
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         margins = floats @ p
@@ -334,7 +337,10 @@ def _margins(
 def _screen(
     rows: Rows, bounds: Int64[np.ndarray, "m"], state: _ActiveSet, point: list[fmpz], rho: fmpz
 ) -> tuple[int | None, Float64[np.ndarray, "m"], Bool[np.ndarray, "m"]]:
-    """A violated constraint (or None), the margins g_j·p, and which equal h_j; in integers where floats cannot tell."""
+    """Return a violated constraint (or None), the margins g_j·p, and which of them equal h_j.
+
+    Integers decide where floats cannot tell.
+    """
     p = np.array([ratio(x, rho, rows.shift) for x in point])
     margins, below, unsure = _margins(rows.floats, bounds, p, state.support)
     tight = np.zeros(len(margins), dtype=bool)

@@ -1,9 +1,9 @@
-"""ATT-SVM in another norm: min ‖p‖_q subject to (k_iα − k_it)·p ≥ 1 for every t ≠ α_i, 1 < q ≤ ∞; in floats.
+"""ATT-SVM in another norm, in floats: min ‖p‖_q subject to (k_iα − k_it)·p ≥ 1 for every t ≠ α_i, 1 < q ≤ ∞.
 
-For 1 < q < ∞ it is the limit of mirror descent with the potential ‖p‖_q^q/q. The solution is found by SLSQP on the
-strictly convex program min ‖p‖_q^q/q, refined by Newton's method on the equations of its support, and accepted by the
-residual of its KKT conditions and the gap to the dual value. For q = ∞ it is a linear program, whose solutions need not
-be unique: only the margin is.
+For 1 < q < ∞ it is the limit of mirror descent with the potential ‖p‖_q^q/q. SLSQP solves the strictly convex program
+min ‖p‖_q^q/q, Newton's method on the equations of its support refines the solution, and it is accepted by the residual
+of its KKT conditions and the gap to the dual value. For q = ∞ it is a linear program, whose solutions need not be
+unique: only the margin is.
 
 References: Sun, Gatmiry, Ahn, Azizan, *A Unified Approach to Controlling Implicit Regularization via Mirror Descent*,
 JMLR 2023; scipy.optimize (SLSQP, nnls, HiGHS).
@@ -22,12 +22,12 @@ from reference_attention.errors import InvalidInput
 from reference_attention.svm.nonnegative import nonnegative_least_squares
 
 ACCEPTED = 1e-9
-"""The largest KKT residual: it moves the direction by about as much, far below what is measured against it, and is far
-above what Newton's method leaves."""
+"""The largest accepted KKT residual. It changes the direction by about as much, far below the deviations that are
+measured against it, and is far above the residual that Newton's method leaves."""
 NEAR = 1e-6
-"""A constraint this near to its bound is tried as one of the support; the residual decides whether rightly."""
+"""A constraint this near to its bound is tried as part of the support; the residual decides whether it belongs."""
 NEWTON = 50
-"""Steps of Newton's method; it needs a handful."""
+"""Largest number of steps of Newton's method, which needs a handful."""
 
 Rows = Float64[np.ndarray, "m d"]
 Vector = Float64[np.ndarray, "d"]
@@ -35,13 +35,13 @@ Vector = Float64[np.ndarray, "d"]
 
 @dataclass(frozen=True, eq=False)
 class LeastPowerNorm:
-    """The solution.
+    """The solution of ATT-SVM in the norm ‖·‖_q.
 
     Attributes:
         p: shape (d,).
         norm: q.
         margin: 1/‖p‖_q, the largest least margin of a point of ‖p‖_q = 1.
-        residual: of the KKT conditions at p, relative to them, or the duality gap if that is larger; of a linear
+        residual: the relative residual of the KKT conditions at p, or the duality gap if that is larger; for a linear
             program the largest violation.
     """
 
@@ -52,12 +52,12 @@ class LeastPowerNorm:
 
     @property
     def direction(self) -> Vector:
-        """p/‖p‖ in the Euclidean norm, as every direction that angles are taken to."""
+        """Return p/‖p‖ in the Euclidean norm, like every direction to which angles are measured."""
         return np.asarray(self.p / np.linalg.norm(self.p))
 
 
 def difference_rows(keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"]) -> Rows:
-    """k_iα − k_it, t ≠ α_i, shape (n (T−1), d)."""
+    """Return k_iα − k_it, t ≠ α_i, shape (n (T−1), d)."""
     others = np.arange(keys.shape[1]) != alpha[:, None]
     chosen = np.take_along_axis(keys, alpha[:, None, None], axis=1)
     return np.asarray((chosen - keys)[others])
@@ -70,9 +70,11 @@ def least_power_norm(
     feasible: Vector,
     accepted: float = ACCEPTED,
 ) -> LeastPowerNorm | None:
-    """Solve it; ``None`` if the solution was not found.
+    """Solve ATT-SVM in the norm ‖·‖_q; return ``None`` if no solution is accepted.
 
     Args:
+        keys: shape (n, T, d).
+        alpha: the chosen tokens, shape (n,).
         norm: q, 1 < q ≤ ∞.
         feasible: a point that separates α, such as p_mm, (d,).
         accepted: the largest residual of a solution.
@@ -100,10 +102,11 @@ def least_power_norm(
 
 
 def kkt_residual(rows: Rows, norm: float, p: Vector) -> float:
-    """The largest violation of the KKT conditions at p: margins ≥ 1, ∇ψ(p) = Σ λ_j row_j, λ_j ≥ 0 on margins of 1.
+    """Return the largest violation of the KKT conditions at p.
 
-    Independent of how p was found: λ is the non-negative least squares solution over the margins within :data:`NEAR`
-    of one, and each λ_j times the margin's excess counts, too. ∇ψ is relative to its norm.
+    The conditions are: margins ≥ 1, ∇ψ(p) = Σ λ_j row_j, λ_j ≥ 0 on margins of 1. The residual does not depend on how p
+    was computed: λ is the non-negative least squares solution over the margins within :data:`NEAR` of one, and each λ_j
+    times the margin's excess counts, too. ∇ψ is relative to its norm.
     """
     margins = rows @ p
     slope = _slope(p, norm)
@@ -116,9 +119,9 @@ def kkt_residual(rows: Rows, norm: float, p: Vector) -> float:
 
 
 def duality_gap(rows: Rows, norm: float, p: Vector) -> float:
-    """Return by how much ‖p‖_q is above what weak duality proves of the least one, relatively: ‖Σλ row‖_q'/Σλ ≥ γ.
+    """Return by how much ‖p‖_q exceeds the lower bound from weak duality, relatively: ‖Σλ row‖_q'/Σλ ≥ γ.
 
-    λ is that of :func:`kkt_residual`, p in units of its least margin; ∞ where nothing is proven.
+    λ is the multiplier of :func:`kkt_residual`, p in units of its least margin; the gap is ∞ where nothing is proven.
     """
     margins, slope = rows @ p, _slope(p, norm)
     tight, least = margins <= 1 + NEAR, float(margins.min())
@@ -135,7 +138,7 @@ def _slope(p: Vector, norm: float) -> Vector:
 
 
 def _power(rows: Rows, norm: float, start: Vector) -> tuple[Vector, float]:
-    found = minimize(
+    optimum = minimize(
         lambda p: float((np.abs(p) ** norm).sum() / norm),
         start,
         jac=lambda p: _slope(p, norm),
@@ -143,14 +146,14 @@ def _power(rows: Rows, norm: float, start: Vector) -> tuple[Vector, float]:
         method="SLSQP",
         options={"maxiter": 1000, "ftol": 1e-15},
     )
-    tries = [_refine(rows, norm, found.x, near) for near in (NEAR, 1e-4, 1e-2)]
-    return min([(found.x, kkt_residual(rows, norm, found.x)), *tries], key=lambda one: one[1])
+    tries = [_refine(rows, norm, optimum.x, near) for near in (NEAR, 1e-4, 1e-2)]
+    return min([(optimum.x, kkt_residual(rows, norm, optimum.x)), *tries], key=lambda candidate: candidate[1])
 
 
 def _refine(rows: Rows, norm: float, p: Vector, near: float) -> tuple[Vector, float]:
-    """Newton's method on ∇ψ(p) = Σ λ_j row_j, row_j·p = 1 over the support: in p if q ≥ 2, in z = ∇ψ(p) if q < 2.
+    """Run Newton's method on ∇ψ(p) = Σ λ_j row_j, row_j·p = 1 over the support, and return p and its KKT residual.
 
-    Either way the unknown is the one in which the other is differentiable.
+    The unknown is p if q ≥ 2 and z = ∇ψ(p) if q < 2: in either case the other one is a differentiable function of it.
     """
     tight = rows[rows @ p <= 1 + near]
     duals, apart = nonnegative_least_squares(tight.T, _slope(p, norm))
@@ -176,21 +179,24 @@ def _refine(rows: Rows, norm: float, p: Vector, near: float) -> tuple[Vector, fl
             return p, math.inf
         if np.abs(step).max() <= 1e-15 * np.abs(unknown).max():
             break
-    found = unknown if norm >= 2 else _slope(unknown, conjugate)
-    return found, kkt_residual(rows, norm, found)
+    point = unknown if norm >= 2 else _slope(unknown, conjugate)
+    return point, kkt_residual(rows, norm, point)
 
 
 def _program(rows: Rows, norm: float) -> tuple[Vector, float]:
-    """min s subject to rows·p ≥ 1, −s ≤ p_j ≤ s; the residual is the gap to the dual value and what is violated."""
+    """Solve min s subject to rows·p ≥ 1, −s ≤ p_j ≤ s.
+
+    The residual is the gap to the dual value or the largest violation of a constraint.
+    """
     m, d = rows.shape
     box = np.block([[np.eye(d), -np.ones((d, 1))], [-np.eye(d), -np.ones((d, 1))]])
     upper = np.vstack([np.hstack([-rows, np.zeros((m, 1))]), box])
     bounds = np.concatenate([-np.ones(m), np.zeros(2 * d)])
-    found = linprog(np.append(np.zeros(d), 1.0), upper, bounds, bounds=(None, None), method="highs")
-    if found.status != 0:
+    optimum = linprog(np.append(np.zeros(d), 1.0), upper, bounds, bounds=(None, None), method="highs")
+    if optimum.status != 0:
         return np.zeros(d), math.inf
-    p = found.x[:d]
-    duals = np.maximum(-found.ineqlin.marginals[:m], 0.0)
+    p = optimum.x[:d]
+    duals = np.maximum(-optimum.ineqlin.marginals[:m], 0.0)
     # Weak duality: Σ λ_j / ‖Σ λ_j row_j‖_1 is at most the least ‖p‖_∞.
     below = float(duals.sum() / max(np.abs(duals @ rows).sum(), 1e-300))
     least = float((rows @ p).min())

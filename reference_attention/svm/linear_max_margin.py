@@ -1,6 +1,7 @@
-"""The largest margin in ‖·‖_1 or ‖·‖_∞: a linear program whose vertex and duals are found over the rationals.
+"""The largest margin in ‖·‖_1 or ‖·‖_∞: a linear program whose vertex and duals are computed over the rationals.
 
-HiGHS guesses which constraints are tight; p and the duals are then those of this basis, made optimal by exchanges.
+HiGHS guesses which constraints are tight; p and the duals are then the solution of this basis, made optimal by
+exchanges.
 
 References: Terlaky, *A convergent criss-cross method*, 1985; scipy.optimize (HiGHS).
 """
@@ -17,28 +18,30 @@ from reference_attention.exact import PRIME, products, to_float, to_floats
 
 Rational = list[fmpq]
 EXCHANGES = 200
-"""Of constraints of a basis, at most; of a thousand problems of the suite none needed ten."""
+"""Largest number of exchanges of constraints in a basis; of a thousand problems of the suite none needed ten."""
 NONE = -1
-"""No constraint fits: the program has no largest value."""
+"""Index returned where no constraint fits, in which case the program has no largest value."""
 TIGHT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-"""The smallest that HiGHS takes."""
+"""The smallest tolerances that HiGHS accepts."""
 
 
 def linear_max_margin(rows: list[Rational], norm: float) -> tuple[Rational, Rational] | None:
-    """p and duals of max s, g_j·p ≥ s, over ‖p‖ ≤ 1: for ∞ in (p, s), −1 ≤ p ≤ 1; for 1 in (u, v, s), p = u − v, u, v
-    ≥ 0, Σ(u+v) ≤ 1. None if there is no positive one.
+    """Return p and duals of max s subject to g_j·p ≥ s and ‖p‖ ≤ 1; None if no positive s is possible.
+
+    For ‖·‖_∞ the variables are (p, s) with −1 ≤ p ≤ 1; for ‖·‖_1 they are (u, v, s) with p = u − v, u, v ≥ 0 and
+    Σ(u+v) ≤ 1.
 
     HiGHS ends at a vertex. Its basis, the constraints of positive duals and then the tightest others, is solved over
-    the rationals; where floats took a constraint for tight that is not, it is exchanged until the basis is optimal.
+    the rationals; a constraint that is tight in floats only is exchanged until the basis is optimal.
     """
     sizes = [_power_of_two(max(map(abs, row))) for row in rows]
     table, bounds = _constraints(rows, norm, sizes, min(sizes))
     upper, right = np.array([to_floats(row) for row in table]), to_floats(bounds)
     aim = np.append(np.zeros(len(table[0]) - 1), -1.0)
-    found = linprog(aim, upper, right, bounds=(None, None), method="highs-ds", options=TIGHT)
-    if found.status != 0:
+    optimum = linprog(aim, upper, right, bounds=(None, None), method="highs-ds", options=TIGHT)
+    if optimum.status != 0:
         return None
-    order = np.lexsort((found.slack, found.ineqlin.marginals)).tolist()
+    order = np.lexsort((optimum.slack, optimum.ineqlin.marginals)).tolist()
     solved = _optimal_vertex([table[k] for k in order], [bounds[k] for k in order])
     if solved is None:
         return None
@@ -50,34 +53,34 @@ def linear_max_margin(rows: list[Rational], norm: float) -> tuple[Rational, Rati
 
 
 def _power_of_two(x: fmpq) -> fmpq:
-    """One that |x| > 0 is about one to two of; 1 for 0."""
+    """Return a power of two between |x|/2 and |x|, about; 1 for x = 0."""
     size = abs(to_float(x))
     return fmpq(2) ** (math.frexp(size)[1] - 1) if size else fmpq(1)
 
 
 def _constraints(rows: list[Rational], norm: float, sizes: Rational, unit: fmpq) -> tuple[list[Rational], Rational]:
-    """A x ≤ b, rows in units of their sizes and s in units of ``unit``."""
+    """Return A and b of A x ≤ b, with rows in units of their sizes and s in units of ``unit``."""
     m, d = len(rows), len(rows[0])
-    zero, one = fmpq(0), fmpq(1)
-    eye = [[one if j == k else zero for k in range(d)] for j in range(d)]
+    zero, unity = fmpq(0), fmpq(1)
+    eye = [[unity if j == k else zero for k in range(d)] for j in range(d)]
     scaled = [[x / size for x in row] for row, size in zip(rows, sizes, strict=True)]
     gains = [unit / size for size in sizes]
     if math.isinf(norm):
         table = [[*(-x for x in row), gain] for row, gain in zip(scaled, gains, strict=True)]
         table += [[*row, zero] for row in eye] + [[*(-x for x in row), zero] for row in eye]
-        return table, [zero] * m + [one] * (2 * d)
+        return table, [zero] * m + [unity] * (2 * d)
     table = [[*(-x for x in row), *row, gain] for row, gain in zip(scaled, gains, strict=True)]
     table += [[*(-x for x in row), *[zero] * d, zero] for row in eye]
     table += [[*[zero] * d, *(-x for x in row), zero] for row in eye]
-    return [*table, [one] * (2 * d) + [zero]], [zero] * (m + 2 * d) + [one]
+    return [*table, [unity] * (2 * d) + [zero]], [zero] * (m + 2 * d) + [unity]
 
 
 def _optimal_vertex(table: list[Rational], bounds: Rational) -> tuple[Rational, dict[int, fmpq]] | None:
-    """The vertex of A x ≤ b with the largest last variable, and its duals by constraint: the criss-cross method.
+    """Return the vertex of A x ≤ b with the largest last variable, and its duals by constraint.
 
-    From the first independent constraints. It exchanges the first constraint that is violated, or has a negative dual,
-    for the first that fits, and ends (Terlaky, *A convergent criss-cross method*, 1985); ``None`` after
-    :data:`EXCHANGES`.
+    The criss-cross method starts from the first independent constraints. It exchanges the first constraint that is
+    violated, or has a negative dual, for the first that fits, and it terminates (Terlaky, *A convergent criss-cross
+    method*, 1985). The result is ``None`` if it needs more than :data:`EXCHANGES` exchanges, or if nothing fits.
     """
     variables = len(table[0])
     basis = _first_independent(table)
@@ -107,12 +110,15 @@ def _optimal_vertex(table: list[Rational], bounds: Rational) -> tuple[Rational, 
 
 
 def _first_independent(table: list[Rational]) -> list[int]:
-    """The first linearly independent rows; decided modulo a prime, by which none is called independent that is not."""
+    """Return the numbers of the first linearly independent rows.
+
+    Independence is decided modulo a prime, so rows that are called independent are independent.
+    """
     numerators, _ = fmpq_mat(table).transpose().numer_denom()
     reduced, rank = nmod_mat(numerators, PRIME).rref()
-    entries, found, at = reduced.tolist(), [], 0
+    entries, pivots, at = reduced.tolist(), [], 0
     for row in range(rank):
         while int(entries[row][at]) == 0:
             at += 1
-        found.append(at)
-    return found
+        pivots.append(at)
+    return pivots

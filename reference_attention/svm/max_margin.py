@@ -37,15 +37,13 @@ class MaxMargin:
     Attributes:
         alpha: the chosen tokens, shape (n,).
         p: p_mm(α), each entry the exact one rounded once, shape (d,).
-        duals: λ ≥ 0 with p = Σ λ_it (k_iα_i − k_it), zero at α and where the margin exceeds the required one,
-            shape (n, T). One dual solution, of possibly many: its support is linearly independent.
-        margins: (k_iα_i − k_it)·p, exactly 1.0 at neighbours, elsewhere up to rounding, +inf at α,
-            shape (n, T).
-        neighbours: the SVM-neighbours, margin exactly 1, decided over the rationals, False at α,
-            shape (n, T).
+        duals: λ ≥ 0 with p = Σ λ_it (k_iα_i − k_it), zero at α and where the margin exceeds the required one, shape
+            (n, T). Dual solutions need not be unique; the support of this one is linearly independent.
+        margins: (k_iα_i − k_it)·p, exactly 1.0 at neighbours, elsewhere up to rounding, +inf at α, shape (n, T).
+        neighbours: the SVM-neighbours, margin exactly 1, decided over the rationals, False at α, shape (n, T).
         exact: the solution as rationals.
-        required: the margin asked of each input, 1 throughout in ATT-SVM(α); where it is 0 (see
-            :func:`max_margin`), ``neighbours`` are the tokens of margin exactly 0; shape (n,).
+        required: the margin required of each input, 1 throughout in ATT-SVM(α); where it is 0 (see :func:`max_margin`),
+            ``neighbours`` are the tokens of margin exactly 0; shape (n,).
 
     >>> from theorems import max_margin
     >>> svm = max_margin(keys=[[[1, 0], [0, 1], [0, 0]]], alpha=[0])
@@ -70,10 +68,11 @@ class MaxMargin:
 
     @property
     def supports(self) -> int:
-        """Number of tokens with λ_it > 0 in the dual solution at hand."""
+        """Return the number of tokens with λ_it > 0 in ``duals``."""
         return len(self._outcome.support)
 
     def __repr__(self) -> str:
+        """Return the norm, the margin, and how many tokens are neighbours and supports."""
         supports = f"{self.supports} support{'' if self.supports == 1 else 's'}"
         return (
             f"MaxMargin(‖p_mm‖ = {self.norm:g}, margin 1/‖p_mm‖ = {self.margin:g},"
@@ -97,31 +96,31 @@ class MaxMargin:
 
     @cached_property
     def norm(self) -> float:
-        """‖p_mm‖."""
+        """Return ‖p_mm‖."""
         return math.hypot(*self.p.tolist())
 
     @property
     def margin(self) -> float:
-        """The margin Θ = 1/‖p_mm‖."""
+        """Return the margin Θ = 1/‖p_mm‖."""
         return 1.0 / self.norm
 
     @cached_property
     def direction(self) -> Float64[np.ndarray, "d"]:
-        """p̄_mm = p_mm/‖p_mm‖, shape (d,)."""
+        """Return p̄_mm = p_mm/‖p_mm‖, shape (d,)."""
         return _freeze(self.p / self.norm)
 
     def neighbours_of(self, i: int) -> Int64[np.ndarray, "k"]:
-        """The SVM-neighbours t of α_i, in increasing order."""
+        """Return the SVM-neighbours t of α_i, in increasing order."""
         return np.flatnonzero(self.neighbours[i]).astype(np.int64)
 
     @property
     def kkt_residual(self) -> float:
-        """How far the float solution was from the KKT conditions before certification; relative."""
+        """Return by how much the float solution violated the KKT conditions before certification; relative."""
         return self._guess.kkt_residual
 
     @cached_property
     def independent(self) -> bool:
-        """Whether the rows k_iα_i − k_it of all SVM-neighbours are linearly independent (exact rank)."""
+        """Return whether the rows k_iα_i − k_it of all SVM-neighbours are linearly independent (exact rank)."""
         tight = np.flatnonzero(self._outcome.tight).tolist()
         if len(tight) == len(self._outcome.support):
             return True
@@ -129,14 +128,14 @@ class MaxMargin:
 
     @cached_property
     def exact_maximal_duals(self) -> dict[tuple[int, int], fmpq]:
-        """A dual solution that is positive wherever any dual solution is, by (i, t)."""
+        """Return a dual solution that is positive wherever any dual solution is, by (i, t)."""
         unit = -2 * self._rows.unit
         duals = maximal_duals(self._rows, self._outcome)
         return {self._rows.pair(j): times_power_of_two(x, unit) for j, x in duals.items()}
 
     @cached_property
     def dual_support(self) -> Bool[np.ndarray, "n T"]:
-        """The neighbours that have a positive dual in some dual solution, exact, shape (n, T)."""
+        """Return the mask of the neighbours that have a positive dual in some dual solution, exact, shape (n, T)."""
         support = np.zeros(self.neighbours.shape, dtype=bool)
         for pair in self.exact_maximal_duals:
             support[pair] = True
@@ -144,17 +143,17 @@ class MaxMargin:
 
     @property
     def exact_positive_duals(self) -> dict[tuple[int, int], fmpq] | None:
-        """A dual solution that is positive at every SVM-neighbour, by (i, t); None when there is none."""
+        """Return a dual solution that is positive at every SVM-neighbour, by (i, t); None when there is none."""
         return self.exact_maximal_duals if self.strictly_complementary else None
 
     @property
     def strictly_complementary(self) -> bool:
-        """Whether some dual solution is positive at every SVM-neighbour; proven either way."""
+        """Return whether some dual solution is positive at every SVM-neighbour; proven either way."""
         return len(self.exact_maximal_duals) == int(self.neighbours.sum())
 
     @cached_property
     def positive_duals(self) -> Float64[np.ndarray, "n T"] | None:
-        """``exact_positive_duals``, each entry rounded once, shape (n, T); None when there are none."""
+        """Return ``exact_positive_duals``, each entry rounded once, shape (n, T); None when there are none."""
         if self.exact_positive_duals is None:
             return None
         values = np.zeros(self.neighbours.shape)
@@ -186,6 +185,7 @@ class Infeasible:
     exact: dict[tuple[int, int], fmpq]
 
     def __repr__(self) -> str:
+        """Return that no p separates α, and the number of positive multipliers that prove it."""
         return f"Infeasible(no p separates α: Σ λ (k_α − k_t) = 0 with {len(self.exact)} λ > 0; exact)"
 
 
@@ -197,19 +197,19 @@ def max_margin(
 ) -> MaxMargin | Infeasible:
     """Solve ATT-SVM(α): min ‖p‖ subject to (k_iα_i − k_it)·p ≥ 1 for all i, t ≠ α_i; exact.
 
-    A float solver guesses the support of the duals; the KKT system on it is solved, checked and if necessary
-    corrected over the rationals (:mod:`reference_attention.svm.least_norm`). So dependent, duplicate and badly scaled
-    rows are no special cases.
+    A float solver guesses the support of the duals; the KKT system on it is solved, checked and if necessary corrected
+    over the rationals (:mod:`reference_attention.svm.least_norm`). So dependent, duplicate and badly scaled rows need
+    no special treatment.
 
     Args:
-        keys: shape (n, T, d), T ≥ 2; or the factors of keys vec(x zᵀ), for which it is then exact.
+        keys: shape (n, T, d), T ≥ 2; or the factors of keys vec(x zᵀ), for which the solution is exact as well.
         alpha: the chosen token of each input, shape (n,).
-        required: the margin asked of each input, 1 or 0, shape (n,); 1 throughout when omitted. With 0 at the
-            inputs that are no support of v_mm the solution is p_relax of Theorem 6.
+        required: the margin required of each input, 1 or 0, shape (n,); 1 throughout when omitted. With 0 at the inputs
+            that are no support of v_mm the solution is p_relax of Theorem 6.
 
     Raises:
-        InvalidInput: keys that a Problem would refuse; alpha of another shape, not integer or out of range;
-            required other than 0 and 1 or zero throughout; a solution beyond the range of float64.
+        InvalidInput: keys that a Problem would refuse; alpha of another shape, not integer or out of range; required
+            other than 0 and 1 or zero throughout; a solution beyond the range of float64.
 
     >>> from theorems import Problem, max_margin
     >>> problem = Problem(keys=[[[1, 0], [0, 1], [0, 0]]], scores=[[1, 0.5, 0]])
@@ -250,9 +250,10 @@ def max_margin(
 
 
 def locally_optimal(solution: MaxMargin, scores: ArrayLike) -> bool:
-    """Definition 2: every SVM-neighbour scores strictly below the chosen token of its input; exact.
+    """Return whether every SVM-neighbour scores strictly below the chosen token of its input (Definition 2); exact.
 
     Args:
+        solution: the solution of ATT-SVM(α).
         scores: γ, shape (n, T).
 
     Raises:
@@ -267,7 +268,7 @@ def locally_optimal(solution: MaxMargin, scores: ArrayLike) -> bool:
 
 
 def offending_neighbours(solution: MaxMargin, scores: ArrayLike) -> list[tuple[int, int]]:
-    """The SVM-neighbours (i, t) that keep α from being locally optimal: γ_it ≥ γ_iα_i.
+    """Return the SVM-neighbours (i, t) that keep α from being locally optimal: γ_it ≥ γ_iα_i.
 
     Raises:
         InvalidInput: scores that are not of shape (n, T) or not finite.
@@ -278,7 +279,7 @@ def offending_neighbours(solution: MaxMargin, scores: ArrayLike) -> list[tuple[i
 
 
 def _per_input(name: str, value: Any, n: int, largest: int) -> Int64[np.ndarray, "n"]:
-    """``value`` as read-only int64 of shape (n,), within 0 … largest."""
+    """Return ``value`` as a read-only int64 array of shape (n,), with entries within 0 … largest."""
     if name != "required":
         refuse_truth_values(name, value)
     array = as_array(name, value, f"({n},)")
@@ -295,7 +296,7 @@ def _per_input(name: str, value: Any, n: int, largest: int) -> Int64[np.ndarray,
 
 
 SHOWN = 16
-"""Entries of a vector that a notebook shows."""
+"""Number of entries of a vector that a notebook shows."""
 
 
 def _entries(vector: NDArray[Any]) -> str:

@@ -1,9 +1,9 @@
 """ATT-SVM': the max-margin problem when each input has a set O_i of optimal tokens, exact.
 
 min ‖p‖ subject to max_{α∈O_i} min_{β∉O_i} (k_iα − k_iβ)·p ≥ 1 for every i. For one choice α_i ∈ O_i per input the
-problem is convex, an ATT-SVM in which the other tokens of O_i impose nothing; over all choices it is their union, not
-convex, and its solutions G_mm can be several points. Every choice is solved over the rationals, so which of them are
-equally good is decided without a tolerance.
+problem is convex: an ATT-SVM in which the other tokens of O_i impose no constraint. The feasible set over all choices
+is the union of these, which is not convex, and the solutions G_mm can be several points. Every choice is solved over
+the rationals, so it is decided without a tolerance which of them are equally good.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D, (ATT-SVM').
 """
@@ -26,10 +26,10 @@ from reference_attention.problem import checked_array
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 
 Solver = Callable[[Float64[np.ndarray, "n T d"], Int64[np.ndarray, "n"]], MaxMargin | Infeasible]
-"""ATT-SVM for given keys and tokens."""
+"""A solver of ATT-SVM for given keys and tokens."""
 
 MOST_CHOICES = 4096
-"""Choices of optimal tokens, keys told apart, beyond which they are not enumerated."""
+"""Largest number of choices of optimal tokens (with distinct keys) that are enumerated."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +41,8 @@ class ChoiceSolution:
         margins: (k_iα_i − k_iβ)·p for the non-optimal β, +inf at optimal tokens, shape (n, T).
         duals: λ ≥ 0 with p = Σ λ_iβ (k_iα_i − k_iβ), zero at optimal tokens, shape (n, T).
         neighbours: margin exactly 1, False at optimal tokens, shape (n, T).
-        svm: the ATT-SVM that was solved: of the inputs that have a non-optimal token, α first, then those; where
-            inputs have fewer of them than others, one is repeated.
+        svm: the ATT-SVM that was solved: the inputs that have a non-optimal token, each with α first and then its
+            non-optimal tokens; inputs with fewer of these repeat one.
     """
 
     alpha: Int64[np.ndarray, "n"]
@@ -53,18 +53,18 @@ class ChoiceSolution:
 
     @property
     def p(self) -> Float64[np.ndarray, "d"]:
-        """The solution, shape (d,)."""
+        """Return the solution, shape (d,)."""
         return self.svm.p
 
     @property
     def norm_squared(self) -> fmpq:
-        """‖p‖², exact."""
+        """Return ‖p‖², exact."""
         return self.svm.exact.norm_squared
 
 
 @dataclass(frozen=True, eq=False)
 class MaxMarginSets:
-    """ATT-SVM' solved.
+    """The solution of ATT-SVM'.
 
     Attributes:
         optimal: the sets O_i as a mask, shape (n, T).
@@ -77,7 +77,10 @@ class MaxMarginSets:
 
     @cached_property
     def solutions(self) -> tuple[ChoiceSolution, ...]:
-        """G_mm: the points of least norm, each once, with the choice that it selects itself (ties: any such choice)."""
+        """Return G_mm: the points of least norm, each once, with the choice that it selects itself.
+
+        Where several choices tie, any of them is returned.
+        """
         best = [c for c in self.choices if c.norm_squared == self.choices[0].norm_squared]
         points: dict[tuple[Any, ...], list[ChoiceSolution]] = {}
         for choice in best:
@@ -87,24 +90,24 @@ class MaxMarginSets:
 
     @property
     def norm(self) -> float:
-        """‖p_mm‖, the least norm."""
+        """Return ‖p_mm‖, the least norm."""
         return self.choices[0].svm.norm
 
     @property
     def margin(self) -> float:
-        """Θ = 1/‖p_mm‖."""
+        """Return Θ = 1/‖p_mm‖."""
         return 1.0 / self.norm
 
     @property
     def runner_up(self) -> ChoiceSolution | None:
-        """The best choice that is not optimal, if any is feasible."""
+        """Return the best choice that is not optimal, if any is feasible."""
         least = self.choices[0].norm_squared
         return next((c for c in self.choices if c.norm_squared != least), None)
 
 
 @dataclass(frozen=True, eq=False)
 class InfeasibleSets:
-    """No choice of optimal tokens can be separated from the others.
+    """A proof that no choice of optimal tokens can be separated from the other tokens.
 
     Attributes:
         optimal: the sets O_i as a mask, shape (n, T).
@@ -118,12 +121,12 @@ class InfeasibleSets:
 def max_margin_sets(
     keys: Float64[np.ndarray, "n T d"], optimal: Bool[np.ndarray, "n T"], solver: Solver = max_margin
 ) -> MaxMarginSets | InfeasibleSets:
-    """Solve ATT-SVM' by enumeration; a part of a choice that is infeasible already rules out all its completions.
+    """Solve ATT-SVM' by enumeration; a partial choice that is already infeasible rules out all its completions.
 
     Args:
         keys: shape (n, T, d).
         optimal: the sets O_i as a mask, none of them empty, shape (n, T).
-        solver: of ATT-SVM.
+        solver: the solver of ATT-SVM.
 
     Raises:
         InvalidInput: keys that a Problem would refuse; a mask of another shape, with an empty set, or without any
@@ -143,15 +146,15 @@ def max_margin_sets(
     inputs.sort(key=lambda i: (len(options[i]), i))
     fixed = {i: options[i][0] for i in inputs if len(options[i]) == 1}
     search = _Search(keys, optimal, solver)
-    found = list(search.completions(fixed, [(i, options[i]) for i in inputs if i not in fixed]))
-    if not found:
+    completions = list(search.completions(fixed, [(i, options[i]) for i in inputs if i not in fixed]))
+    if not completions:
         return InfeasibleSets(optimal, tuple(search.refusals))
-    found.sort(key=lambda c: c.norm_squared)
-    return MaxMarginSets(optimal, tuple(found))
+    completions.sort(key=lambda c: c.norm_squared)
+    return MaxMarginSets(optimal, tuple(completions))
 
 
 class _Search:
-    """Depth first over the choices."""
+    """A depth-first search over the choices."""
 
     def __init__(self, keys: Float64[np.ndarray, "n T d"], optimal: Bool[np.ndarray, "n T"], solver: Solver) -> None:
         self._keys, self._optimal, self._solver = keys, optimal, solver
@@ -159,7 +162,7 @@ class _Search:
         self.refusals: list[Infeasible] = []
 
     def completions(self, chosen: dict[int, int], left: list[tuple[int, list[int]]]) -> Iterator[ChoiceSolution]:
-        """The feasible choices that agree with ``chosen``."""
+        """Yield the feasible choices that agree with ``chosen``."""
         # The last level is decided by the full problems themselves.
         if chosen and len(left) != 1:
             solution = self._solve(chosen)
@@ -174,7 +177,7 @@ class _Search:
             yield from self.completions({**chosen, i: token}, rest)
 
     def _table(self, chosen: dict[int, int]) -> list[list[int]]:
-        """For each chosen input the token α and the non-optimal ones, repeated to equal length."""
+        """Return for each chosen input the token α and the non-optimal ones, repeated to equal length."""
         width = max(len(self._others[i]) for i in chosen)
         rows = [(a, self._others[i]) for i, a in sorted(chosen.items())]
         return [[a, *others, *others[:1] * (width - len(others))] for a, others in rows]
@@ -201,19 +204,19 @@ class _Search:
 
 
 def exact_logits(keys: Float64[np.ndarray, "T d"], svm: MaxMargin) -> list[fmpq]:
-    """k_t·p over the rationals, one per token."""
+    """Return k_t·p over the rationals, one per token."""
     return products(rational_matrix(keys).tolist(), svm.exact.p)
 
 
 def _selected_logit(choice: ChoiceSolution) -> fmpq:
-    """The sum of all margins over the rationals: among choices with the same point it ranks by logits of α."""
+    """Return the sum of all margins over the rationals; among choices with the same point it ranks by logits of α."""
     svm = choice.svm
     n, tokens = svm.neighbours.shape
     return sum((svm.exact.margin(i, t) for i in range(n) for t in range(1, tokens)), fmpq(0))
 
 
 def _distinct(keys: Float64[np.ndarray, "T d"], tokens: list[int]) -> list[int]:
-    """The tokens whose key no earlier one of them has."""
+    """Return the tokens whose key differs from the keys of all earlier tokens."""
     first: dict[tuple[float, ...], int] = {}
     for t in tokens:
         # Adding zero makes −0 and 0 the same.

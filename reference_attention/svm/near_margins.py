@@ -1,4 +1,4 @@
-"""By how much margins exceed one, with digits also where that is 10^−17.
+"""The amounts by which margins exceed one, with a small relative error even where they are 10^−17.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Definition 2.
 """
@@ -12,11 +12,11 @@ from reference_attention.exact import to_float
 from reference_attention.svm.max_margin import MaxMargin
 
 NEAR_ONE = 2.0**-10
-"""Margins are known from the exact solution where they exceed 1 by less than this."""
+"""Margins that exceed 1 by less than this are taken from the exact solution."""
 
 
 def margins_beyond_one(solution: MaxMargin) -> Float64[np.ndarray, "n T"]:
-    """m_it − 1 with a small relative error, also where the margin is 1 + 10^−17; +inf at α."""
+    """Return m_it − 1 with a small relative error, also where the margin is 1 + 10^−17; +inf at α."""
     beyond = solution.margins - 1
     for i, t in np.argwhere(beyond < NEAR_ONE):
         beyond[i, t] = 0.0 if solution.neighbours[i, t] else to_float(solution.exact.margin(int(i), int(t)) - 1)

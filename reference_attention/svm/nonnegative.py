@@ -1,4 +1,4 @@
-"""Non-negative least squares, guarded: SciPy's ends the interpreter where there are no columns."""
+"""Non-negative least squares, guarded: SciPy's function ends the interpreter where there are no columns."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from scipy.optimize import nnls
 def nonnegative_least_squares(
     matrix: Float64[np.ndarray, "k m"], target: Float64[np.ndarray, "k"]
 ) -> tuple[Float64[np.ndarray, "m"], float]:
-    """Return argmin ‖A u − b‖ over u ≥ 0 and the residual ‖A u − b‖; zeros and ∞ where it is not found.
+    """Return argmin ‖A u − b‖ over u ≥ 0 and the residual ‖A u − b‖; zeros and ∞ if the solver fails.
 
-    With neither rows nor columns there is nothing to find: u = 0. Entries that are no numbers, and too many iterations,
-    are what is not found.
+    Without rows or columns the solution is u = 0. The solver fails where entries are not numbers, or after too many
+    iterations.
     """
     if 0 in matrix.shape:
         return np.zeros(matrix.shape[1]), float(np.linalg.norm(target))

@@ -1,12 +1,12 @@
 """The largest margin of chosen tokens among prompts of ‖p‖ ≤ 1: γ = max min_it (k_iα − k_it)·p, with a proof.
 
 For q = 1 and q = ∞ it is a linear program, solved over the rationals, and γ is exact, as for q = 2. For other q, and
-for the nuclear and the spectral norm of W, p and λ are those of a barrier. Whatever p and λ ≥ 0 are found,
+for the nuclear and the spectral norm of W, p and λ come from a barrier method. For any p and λ ≥ 0,
 
     min_j g_j·p/‖p‖ ≤ γ ≤ ‖Σ_j λ_j g_j‖_*/Σ_j λ_j,  ‖·‖_* the dual norm, ‖·‖_{q'} of ‖·‖_q with 1/q + 1/q' = 1,
 
-so a wrong guess widens the enclosure and never falsifies it: what is wider than :data:`ACCEPTED` is no solution.
-Solutions need not be unique for q = 1, ∞; γ is.
+so a wrong guess widens the enclosure and never falsifies it; a point whose enclosure is wider than :data:`ACCEPTED` is
+rejected. Solutions need not be unique for q = 1, ∞; γ is.
 
 References: Gunasekar, Lee, Soudry, Srebro, *Characterizing Implicit Bias in Terms of Optimization Geometry*, ICML 2018;
 scipy.optimize (HiGHS).
@@ -34,14 +34,14 @@ from reference_attention.svm.spectral_max_margin import spectral_max_margin
 
 Rational = list[fmpq]
 LINEAR = (1.0, math.inf)
-"""The norms of which the largest margin is that of a linear program."""
+"""The norms whose largest margin is the value of a linear program."""
 ACCEPTED = 1e-7
-"""The largest duality gap of a solution, relative to γ; mostly it is below 1e-8 of matrices in floats, below 1e-12
-where numbers of many digits are taken, and 0 for q = 1, 2 and ∞."""
+"""The largest duality gap of a solution, relative to γ. Typical gaps are below 1e-8 for matrices in floats, below 1e-12
+where numbers of many digits are used, and 0 for q = 1, 2 and ∞."""
 
 
 def dual_point(p: Float64[np.ndarray, "*b d"], norm: float) -> Float64[np.ndarray, "*b d"]:
-    """∇‖p‖_q^q/q, entries sign(p_j)|p_j|^{q−1}."""
+    """Return ∇‖p‖_q^q/q, whose entries are sign(p_j)|p_j|^{q−1}."""
     return np.asarray(np.sign(p) * np.abs(p) ** (norm - 1))
 
 
@@ -52,7 +52,7 @@ class NormMaxMargin:
     Attributes:
         alpha: the chosen tokens, (n,).
         norm: q, 1 ≤ q ≤ ∞, or a norm of matrices.
-        exact_p: p over the rationals, of least margin 1, (d,); one solution of possibly many.
+        exact_p: p over the rationals, of least margin 1, (d,); possibly one of many solutions.
         exact_duals: λ ≥ 0, one for each row g_it = k_iα − k_it, t ≠ α_i, input by input, (n (T−1),).
         rows: these rows, over the rationals.
     """
@@ -65,29 +65,29 @@ class NormMaxMargin:
 
     @cached_property
     def p(self) -> Float64[np.ndarray, "d"]:
-        """Each entry rounded once."""
+        """Return p, each entry rounded once, (d,)."""
         return to_floats(self.exact_p)
 
     @cached_property
     def row_combination(self) -> Rational:
-        """Σ_j λ_j g_j, (d,)."""
+        """Return Σ_j λ_j g_j, (d,)."""
         return combination(self.rows, self.exact_duals, len(self.exact_p))
 
     @cached_property
     def margin(self) -> float:
-        """γ, from below up to rounding: of p/‖p‖."""
+        """Return the least margin of p/‖p‖, a lower bound of γ up to rounding."""
         return float(min(to_floats(products(self.rows, self.exact_p)))) / length(self.p, self.norm)
 
     @cached_property
     def primal_residual(self) -> float:
-        """By how much a margin of p is below 1; exact, rounded once."""
+        """Return by how much a margin of p is below 1; exact, rounded once."""
         return to_float(max(1 - min(products(self.rows, self.exact_p)), fmpq(0)))
 
     @cached_property
     def duality_gap(self) -> float:
-        """How much larger the upper bound of γ may be than the lower one, relatively; exactly 0 where they are equal.
+        """Return by how much the upper bound of γ may exceed the lower one, relatively; exactly 0 where they are equal.
 
-        Over the rationals for q = 1, ∞.
+        It is computed over the rationals for q = 1, ∞.
         """
         total = sum(self.exact_duals, fmpq(0))
         if not isinstance(self.norm, Schatten) and self.norm in LINEAR:
@@ -98,13 +98,13 @@ class NormMaxMargin:
 
 
 def exact_norm(x: Rational, norm: float) -> fmpq:
-    """‖x‖_1 or ‖x‖_∞."""
+    """Return ‖x‖_1 or ‖x‖_∞."""
     sizes = [abs(entry) for entry in x]
     return max(sizes) if math.isinf(norm) else sum(sizes, fmpq(0))
 
 
 def norm_max_margin(keys: Keys, alpha: Int64[np.ndarray, "n"], norm: Norm) -> NormMaxMargin | None:
-    """Return the largest margin of α in a norm; ``None`` if α cannot be separated, or no solution was found.
+    """Return the largest margin of α in a norm; ``None`` if α cannot be separated, or if no solution is proven.
 
     Raises:
         InvalidInput: a norm below 1, or one of matrices of another shape; the nuclear norm without the keys' factors.
@@ -138,7 +138,7 @@ def _accepted(
 
 
 def rational_rows(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> list[Rational]:
-    """k_iα − k_it, t ≠ α_i, over the rationals, (n (T−1), d)."""
+    """Return k_iα − k_it, t ≠ α_i, over the rationals, (n (T−1), d)."""
     flat = rational_keys(keys).tolist()
     tokens = len(flat) // len(alpha)
     own = [flat[i * tokens + int(a)] for i, a in enumerate(alpha)]
@@ -153,7 +153,7 @@ def rational_rows(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> list[Rational]:
 def _of_matrices(
     keys: Keys, alpha: Int64[np.ndarray, "n"], rows: list[Rational], norm: Schatten
 ) -> tuple[Rational, Rational] | None:
-    """Return W and λ in floats; where these prove too little, in numbers of many digits."""
+    """Return W and λ computed in floats or, where floats prove too little, in numbers of many digits."""
     if math.prod(norm.shape) != keys.shape[2]:
         raise InvalidInput(f"norm: of matrices of shape {norm.shape}, where vec(W) has {keys.shape[2]} entries.")
     if norm.power == 1 and not isinstance(keys, OuterKeys):

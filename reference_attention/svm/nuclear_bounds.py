@@ -1,7 +1,7 @@
 """Weak duality for the nuclear-norm SVM, in balls: Σ b_j λ_j/‖M‖_op ≤ C_⋆ ≤ ½(‖K‖² + ‖Q‖²)/m(KQᵀ).
 
-For every λ ≥ 0, M = Σ λ_j a_j z_jᵀ, and all factors K, Q of a W = KQᵀ that separates: ‖W‖_⋆ ≥ ⟨M, W⟩/‖M‖_op ≥
-Σ λ_j b_j/‖M‖_op for every feasible W, and ‖KQᵀ‖_⋆ ≤ ½(‖K‖_F² + ‖Q‖_F²). No solver is trusted.
+This holds for every λ ≥ 0, M = Σ λ_j a_j z_jᵀ, and all factors K, Q of a W = KQᵀ that separates:
+‖W‖_⋆ ≥ ⟨M, W⟩/‖M‖_op ≥ Σ λ_j b_j/‖M‖_op for every feasible W, and ‖KQᵀ‖_⋆ ≤ ½(‖K‖_F² + ‖Q‖_F²). No solver is trusted.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from reference_attention.svm.balls import least_eigenvalue, multiply, precision,
 
 
 def dual_matrix(a: arb_mat, z: arb_mat, duals: Sequence[arb]) -> arb_mat:
-    """M = Σ λ_j a_j z_jᵀ."""
+    """Return M = Σ λ_j a_j z_jᵀ."""
     weighted = [[x * y for y in row] for x, row in zip(duals, z.tolist(), strict=True)]
     return a.transpose() * arb_mat(weighted)
 
 
 def margins_of(a: arb_mat, z: arb_mat, K: arb_mat, Q: arb_mat) -> list[arb]:
-    """⟨a_j z_jᵀ, KQᵀ⟩."""
+    """Return ⟨a_j z_jᵀ, KQᵀ⟩ for every j."""
     pairs = zip((a * K).tolist(), (z * Q).tolist(), strict=True)
     return [sum((x * y for x, y in zip(*pair, strict=True)), arb(0)) for pair in pairs]
 
 
 def least_value(a: arb_mat, z: arb_mat, b: Sequence[arb], duals: Sequence[arb]) -> arb:
-    """Σ b_j λ_j/‖M‖_op from below; 0 where nothing is proven."""
+    """Return a lower bound of Σ b_j λ_j/‖M‖_op, or 0 where nothing is proven."""
     with precision():
         if any(not x >= 0 for x in duals):
             return arb(0)
@@ -39,12 +39,15 @@ def least_value(a: arb_mat, z: arb_mat, b: Sequence[arb], duals: Sequence[arb]) 
         # Scaled so that the largest eigenvalue is near one.
         largest = -least_eigenvalue(multiply(square, -1 / size)) * size
         total = sum((x * y for x, y in zip(b, duals, strict=True)), arb(0))
-        found = (total / largest.upper().sqrt()).lower()
-        return found if found > 0 else arb(0)
+        bound = (total / largest.upper().sqrt()).lower()
+        return bound if bound > 0 else arb(0)
 
 
 def most_value(a: arb_mat, z: arb_mat, b: Sequence[arb], K: arb_mat, Q: arb_mat) -> arb:
-    """½(‖K‖² + ‖Q‖²)/m from above, m the least of ⟨a_j z_jᵀ, KQᵀ⟩/b_j; +∞ where they are not proven positive."""
+    """Return an upper bound of ½(‖K‖² + ‖Q‖²)/m, or +∞ where m is not proven positive.
+
+    m is the least of ⟨a_j z_jᵀ, KQᵀ⟩/b_j.
+    """
     with precision():
         least = None
         for margin, bound in zip(margins_of(a, z, K, Q), b, strict=True):

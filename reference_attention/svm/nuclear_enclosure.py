@@ -1,10 +1,11 @@
-"""An enclosure of the solution of the nuclear-norm SVM by Krawczyk's method, and what it proves.
+"""An enclosure of the solution of the nuclear-norm SVM by Krawczyk's method, and the facts that it proves.
 
 If F is the system of :mod:`.nuclear_system`, Y an approximate inverse of its derivative J, and ‖YF(x)‖ + αρ < ρ with
 α ≥ ‖I − YJ‖ on the box of radius ρ around x, then F has exactly one zero in the box, and J is nonsingular there. Let
-λ > 0, margins off S exceed b, KᵀK ≻ 0 and I − MᵀM + V1V1ᵀ ≻ 0 (V1 an orthonormal basis of the range of Q, on which
-MᵀM is the identity). Then ‖M‖_op = 1, W = KQᵀ is optimal, with λ as duals (weak duality), the singular value 1 of M has
-multiplicity r = rank W, and W and λ are the only solutions: the difference to another one would be in the kernel of J.
+λ > 0, let the margins outside S exceed b, let KᵀK ≻ 0 and I − MᵀM + V1V1ᵀ ≻ 0 (V1 an orthonormal basis of the range of
+Q, on which MᵀM is the identity). Then ‖M‖_op = 1, W = KQᵀ is optimal, with λ as duals (weak duality), the singular
+value 1 of M has multiplicity r = rank W, and W and λ are the only solutions: the difference to another solution would
+be in the kernel of J.
 
 References: R. Krawczyk (1969); N. J. Higham, *Accuracy and Stability of Numerical Algorithms*, 3.5 (rounding of YJ).
 """
@@ -29,21 +30,21 @@ from reference_attention.svm.outer_rows import OuterRows
 Vector = Float64[np.ndarray, "k"]
 
 STEPS = 12
-"""Newton steps in floats, of which four do."""
+"""Largest number of Newton steps in floats; four are usually enough."""
 SETTLED = 1e-13
-"""Residual, of unknowns of size one, from which on steps are taken in balls."""
+"""Residual, for unknowns of size one, below which the steps continue in balls."""
 REFINEMENTS = 4
-"""Steps in balls with the inverse in floats: each gains at least ten digits, and balls have 48."""
+"""Number of steps in balls with the inverse in floats: each gains at least ten digits, and balls have 48."""
 CORRECTIONS = 8
-"""Supports that are tried; that of the guess is right wherever inputs are of about one size."""
+"""Largest number of supports that are tried; the guessed support is right wherever inputs have about the same size."""
 SINGULAR = 1e-7
-"""Singular values of the derivative below it, relative to the largest, count as zero in steps of least norm."""
+"""Singular values of the derivative below this, relative to the largest, count as zero in steps of least norm."""
 CONTRACTION = 1e-3
-"""α beyond it: the system is singular as far as floats can tell."""
+"""Largest accepted α; beyond it the system is singular as far as floats can tell."""
 
 
 class NotDecided(Exception):
-    """Why the solution could not be enclosed, in the words that a user reads."""
+    """The reason why the solution could not be enclosed, in the words that a user reads."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +53,7 @@ class NuclearEnclosure:
 
     Attributes:
         K, Q: factors of W = KQᵀ with KᵀK = QᵀQ, shapes (d, r) and (e, r).
-        duals: λ_j, zero off the support, N of them.
+        duals: λ_j, zero outside the support, N of them.
         support: the rows with λ_j > 0, all of margin 1; all other margins are larger.
         margins: ⟨a_j z_jᵀ, W⟩, N of them.
         value: C_⋆ = ‖W‖_⋆ = Σ λ_j.
@@ -74,12 +75,12 @@ class NuclearEnclosure:
 
     @property
     def rank(self) -> int:
-        """r."""
+        """Return r, the rank of W."""
         return int(self.K.ncols())
 
     @cached_property
     def W(self) -> arb_mat:
-        """KQᵀ."""
+        """Return W = KQᵀ."""
         with precision():
             return self.K * self.Q.transpose()
 
@@ -91,7 +92,7 @@ def enclose_nuclear(
     duals: Float64[np.ndarray, "N"],
     support: Int64[np.ndarray, "s"],
 ) -> NuclearEnclosure:
-    """The solution beside that point, of this rank and support, in the units of ``rows``.
+    """Return an enclosure of the solution near the given point, of its rank and support, in the units of ``rows``.
 
     Raises:
         NotDecided: with the reason.
@@ -116,7 +117,7 @@ def _correct_support(
     Q: Float64[np.ndarray, "e r"],
     duals: Vector,
 ) -> Int64[np.ndarray, "s"] | None:
-    """The support without its most negative dual, or with the most violated constraint; None where neither is."""
+    """Return the support without its most negative dual, or with the most violated constraint; None if it is right."""
     if duals.min() < 0:
         return np.delete(support, np.argmin(duals * rows.b[support]))
     excess = np.vecdot(rows.a @ K, rows.z @ Q) / rows.b - 1
@@ -131,7 +132,10 @@ def nearest_stationary(
     duals: Float64[np.ndarray, "N"],
     support: Int64[np.ndarray, "s"],
 ) -> tuple[Float64[np.ndarray, "d r"], Float64[np.ndarray, "e r"], Float64[np.ndarray, "N"]]:
-    """K, Q and λ ≥ 0 that satisfy the system in floats, of several the nearest: Newton's steps of least norm."""
+    """Return K, Q and λ ≥ 0 that satisfy the system in floats, the nearest such point if there are several.
+
+    Newton's steps of least norm lead to it.
+    """
     with precision():
         system, x = _system(rows, K, Q, duals, support)
     best, least = x, math.inf
@@ -145,9 +149,9 @@ def nearest_stationary(
             x = x - np.linalg.lstsq(system.derivative(x), F, rcond=SINGULAR)[0]
         except np.linalg.LinAlgError:
             break
-    K, Q, found, _ = system.arrays(best)
+    K, Q, multipliers, _ = system.arrays(best)
     own = np.zeros_like(duals)
-    own[support] = np.maximum(found, 0.0)
+    own[support] = np.maximum(multipliers, 0.0)
     return K, Q, own
 
 
@@ -158,7 +162,7 @@ def _system(
     duals: Float64[np.ndarray, "N"],
     support: Int64[np.ndarray, "s"],
 ) -> tuple[NuclearSystem, Vector]:
-    """The system on this support, anchored at K, and the point in its unknowns."""
+    """Return the system on this support, anchored at K, and the point as a vector of its unknowns."""
     which = support.tolist()
     a, z = (arb_mat([table[j] for j in which]) for table in (rows.a_balls.tolist(), rows.z_balls.tolist()))
     exact = (a, z, [rows.b_balls[j] for j in which])
@@ -168,7 +172,7 @@ def _system(
 
 
 def _newton(system: NuclearSystem, x: Vector) -> Vector:
-    """Newton's method in floats, until rounding stops it."""
+    """Run Newton's method in floats until rounding stops it, and return the point reached."""
     last = math.inf
     for _ in range(STEPS):
         F = system.residual(x)
@@ -185,7 +189,7 @@ def _newton(system: NuclearSystem, x: Vector) -> Vector:
 
 
 def krawczyk(system: NuclearSystem, floats: Vector) -> list[arb]:
-    """The box around the solution beside x.
+    """Return a box around the solution near x.
 
     Raises:
         NotDecided: the system may be singular.
@@ -211,7 +215,7 @@ def krawczyk(system: NuclearSystem, floats: Vector) -> list[arb]:
 
 
 def _contraction(system: NuclearSystem, Y: Float64[np.ndarray, "k k"], x: Vector) -> tuple[float, float]:
-    """A bound of ‖I − YJ(x)‖_∞, and how much it can grow per unit of radius, with all roundings."""
+    """Return a bound of ‖I − YJ(x)‖_∞, and how much it can grow per unit of radius, with all rounding errors."""
     d, e, r, s = system.sizes
     J = system.derivative(x)
     size, inverse = len(J), float(np.abs(Y).sum(axis=1).max())
@@ -227,7 +231,7 @@ def _contraction(system: NuclearSystem, Y: Float64[np.ndarray, "k k"], x: Vector
 def _proven(
     rows: OuterRows, which: list[int], solution: tuple[arb_mat, arb_mat, Sequence[arb], Sequence[arb]]
 ) -> NuclearEnclosure:
-    """The enclosure, if that stationary point is the solution."""
+    """Return the enclosure if the stationary point is proven to be the solution."""
     K, Q, positive, _ = solution
     if not all(x > 0 for x in positive):
         raise NotDecided("a dual of a tight constraint may be zero")
@@ -265,7 +269,7 @@ def _in_units(
     V1: arb_mat,
     gap: arb,
 ) -> NuclearEnclosure:
-    """What was found in the units of ``rows``, in those of the data."""
+    """Convert an enclosure from the units of ``rows`` to the units of the data."""
     unit = arb(2) ** rows.unit
     root, value = unit.sqrt(), squared_norm(K) * unit
     sizes = [arb(2) ** int(k) for k in rows.p + rows.q]
@@ -279,7 +283,7 @@ def _in_units(
 
 
 def _least_singular_value(images: arb_mat) -> arb:
-    """τ, to a relative precision, whatever the scales of the rows: 1/τ² is the largest eigenvalue of (AᵀA)⁻¹.
+    """Return τ, to a relative precision for all scales of the rows: 1/τ² is the largest eigenvalue of (AᵀA)⁻¹.
 
     Raises:
         NotDecided: it may be zero.
@@ -295,11 +299,11 @@ def _least_singular_value(images: arb_mat) -> arb:
 
 
 def _images(aU: arb_mat, zV: arb_mat, sizes: list[arb], which: list[int]) -> arb_mat:
-    """⟨a_j z_jᵀ, U1 P V1ᵀ⟩ at an orthonormal basis P of the symmetric matrices, one row for each j ∈ S."""
+    """Return ⟨a_j z_jᵀ, U1 P V1ᵀ⟩ at an orthonormal basis P of the symmetric matrices, one row for each j ∈ S."""
     r, half = aU.ncols(), 1 / arb(2).sqrt()
-    found = []
+    images = []
     for j in which:
         u, v = [aU[j, k] * sizes[j] for k in range(r)], [zV[j, k] for k in range(r)]
-        found.append([u[k] * v[k] for k in range(r)])
-        found[-1] += [(u[k] * v[l] + u[l] * v[k]) * half for k in range(r) for l in range(k + 1, r)]
-    return arb_mat(found)
+        images.append([u[k] * v[k] for k in range(r)])
+        images[-1] += [(u[k] * v[l] + u[l] * v[k]) * half for k in range(r) for l in range(k + 1, r)]
+    return arb_mat(images)

@@ -1,9 +1,9 @@
 """The nuclear-norm SVM in floats, by its dual: max Σ b_j λ_j over λ ≥ 0 with ‖M‖_op ≤ 1, M = Σ λ_j a_j z_jᵀ.
 
-Newton's method on the barrier −Σ b_j λ_j/μ − log det(I − MᵀM) − Σ log λ_j, in N variables, for falling μ. At its
-minimum W = 2μ M (I − MᵀM)⁻¹ is feasible, with margins b_j + μ/λ_j and ‖W‖_⋆ − Σ b_j λ_j ≤ (N + 2 min(d, e)) μ. So
-singular values of W and 1 − those of M, λ_j and margins less b_j have products about μ: one of two is small, which
-tells rank and support wherever the solution is not degenerate.
+Newton's method minimises the barrier −Σ b_j λ_j/μ − log det(I − MᵀM) − Σ log λ_j, in N variables, for falling μ. At its
+minimum W = 2μ M (I − MᵀM)⁻¹ is feasible, with margins b_j + μ/λ_j and ‖W‖_⋆ − Σ b_j λ_j ≤ (N + 2 min(d, e)) μ. So the
+products of singular values of W with 1 − the singular values of M, and of λ_j with margins less b_j, are about μ: one
+factor of each product is small, which reveals rank and support wherever the solution is not degenerate.
 
 References: Y. Nesterov and A. Nemirovskii, *Interior-Point Polynomial Algorithms in Convex Programming* (1994).
 """
@@ -19,27 +19,28 @@ from jaxtyping import Bool, Float64
 Duals = Float64[np.ndarray, "N"]
 
 FIRST, LAST, FACTOR = 0.25, 1e-9, 0.1
-"""The first and last μ, in units of the value, and what it is multiplied with."""
+"""The first and last μ, in units of the value, and the factor by which μ is multiplied."""
 STEPS = 30
-"""Newton steps per μ, of which three to six are taken."""
+"""Largest number of Newton steps per μ, of which three to six are usually taken."""
 CENTRED = 0.3
-"""Newton decrement below which μ falls: there Newton's method converges quadratically."""
+"""Newton decrement below which μ is decreased: there Newton's method converges quadratically."""
 LARGEST = 1e9
-"""Σ b_j λ_j beyond it, in units of the largest b_j: no W separates, or one with a margin beyond floats."""
+"""Largest Σ b_j λ_j, in units of the largest b_j; beyond it no W separates, or only with a margin beyond floats."""
 BACK, HALVINGS = 0.9, 60
-"""How far to the boundary a step may go, and how often it is shortened until it lies within."""
+"""The share of the way to the boundary that a step may go, and how often it is shortened, at most, until it lies
+within."""
 
 
 @dataclass(frozen=True, eq=False)
 class NuclearGuess:
-    """A point near the solution.
+    """A point near the solution of the nuclear-norm SVM.
 
     Attributes:
         duals: λ > 0, shape (N,).
-        u, v: singular vectors of M, which W has, too, shapes (d, k) and (e, k) with k = min(d, e).
-        weights: singular values of W, falling, shape (k,).
-        support: b_j λ_j/Σ b_j λ_j is larger than the margin's excess in units of b_j, shape (N,).
-        rank: number of singular values of W larger than 1 − those of M.
+        u, v: singular vectors of M, which are also singular vectors of W, shapes (d, k) and (e, k) with k = min(d, e).
+        weights: singular values of W, decreasing, shape (k,).
+        support: whether b_j λ_j/Σ b_j λ_j is larger than the margin's excess in units of b_j, shape (N,).
+        rank: number of singular values of W that are larger than 1 − the corresponding ones of M.
         value: Σ b_j λ_j.
     """
 
@@ -55,7 +56,7 @@ class NuclearGuess:
 def nuclear_guess(
     a: Float64[np.ndarray, "N d"], z: Float64[np.ndarray, "N e"], b: Float64[np.ndarray, "N"]
 ) -> NuclearGuess | None:
-    """The end of the central path; None where the dual is unbounded as far as floats can tell."""
+    """Return the end of the central path; None where the dual is unbounded as far as floats can tell."""
     barrier = _Barrier(a, z, b)
     duals = np.full(len(b), 0.5 / max(float(np.linalg.norm(a.T @ z, ord=2)), 1.0))
     mu = FIRST * float(b @ duals)
@@ -80,7 +81,7 @@ def nuclear_guess(
 
 @dataclass(frozen=True, eq=False)
 class _Barrier:
-    """The barrier of the dual."""
+    """The barrier of the dual problem."""
 
     a: Float64[np.ndarray, "N d"]
     z: Float64[np.ndarray, "N e"]
@@ -91,11 +92,11 @@ class _Barrier:
         return self.a @ self.a.T, self.z @ self.z.T
 
     def matrix(self, duals: Duals) -> Float64[np.ndarray, "d e"]:
-        """M."""
+        """Return M."""
         return np.asarray((self.a * duals[:, None]).T @ self.z)
 
     def centre(self, duals: Duals, mu: float) -> Duals:
-        """Newton's method from those λ, in units of λ; what it has reached where steps or rounding stop it."""
+        """Run Newton's method from the given λ, in units of λ; return the λ at which steps or rounding stop it."""
         for _ in range(STEPS):
             u, s, vt = np.linalg.svd(self.matrix(duals), full_matrices=False)
             au, zv, ratio = self.a @ u, self.z @ vt.T, 1 / ((1 - s) * (1 + s))
@@ -118,7 +119,7 @@ class _Barrier:
         return duals
 
     def _length(self, duals: Duals, step: Duals) -> float:
-        """How far along a step, at most all of it, λ > 0 and ‖M‖_op < 1 remain, with room."""
+        """Return how far along a step, at most all of it, λ > 0 and ‖M‖_op < 1 remain true, with some room."""
         length = min(1.0, BACK / max(float(np.max(-step)), BACK))
         for _ in range(HALVINGS):
             if np.linalg.norm(self.matrix(duals * (1 + length / BACK * step)), ord=2) < 1:

@@ -1,8 +1,8 @@
-"""ATT-SVM⋆: the W of least nuclear norm that separates chosen tokens, which training K and Q in W = KQᵀ turns to.
+"""ATT-SVM⋆: the W of least nuclear norm that separates chosen tokens, to which training K and Q in W = KQᵀ converges.
 
 C_⋆ = min ‖W‖_⋆ subject to (x_iα_i − x_it)ᵀ W z_i ≥ 1 for all i and t ≠ α_i. Its solution is algebraic, so it is
-enclosed in balls of 160 bits (:mod:`.nuclear_enclosure`) rather than found over the rationals. Where data are
-degenerate (several solutions, a tight constraint without a dual, a singular value that is 1 by accident) only C_⋆ is
+enclosed in balls of 160 bits (:mod:`.nuclear_enclosure`) rather than computed over the rationals. Where data are
+degenerate (several solutions, a tight constraint without a dual, a singular value that happens to be 1), only C_⋆ is
 enclosed, by weak duality (:mod:`.nuclear_bounds`), and everything else is not decided.
 
 Source: *Transformers as Support Vector Machines*, (Att-SVM⋆).
@@ -33,7 +33,7 @@ Matrix = Float64[np.ndarray, "_ _"]
 
 @dataclass(frozen=True, eq=False)
 class NuclearMaxMargin:
-    """A solution of ATT-SVM⋆(α), with proven bounds of its value; where data are not degenerate the only one.
+    """A solution of ATT-SVM⋆(α), with proven bounds of its value; where data are not degenerate the only solution.
 
     Attributes:
         alpha: the chosen tokens, shape (n,).
@@ -41,8 +41,8 @@ class NuclearMaxMargin:
         duals: λ ≥ 0, zero at α, shape (n, T). C_⋆ = Σ λ_it and ‖Σ λ_it (x_iα_i − x_it) z_iᵀ‖_op = 1.
         margins: (x_iα_i − x_it)ᵀ W z_i, exactly 1.0 where λ_it > 0 is proven, +inf at α, shape (n, T).
         bounds: C_⋆ from below and from above.
-        exact: the solution in balls, which proves it the only one; None where it is not decided.
-        undecided: why it is not; empty where it is.
+        exact: the solution in balls, which proves that it is the only one; None where it is not decided.
+        undecided: the reason why the solution is not decided; empty where it is.
         rows: the constraints by their factors, in units in which C_⋆ is about 1.
 
     >>> from theorems import nuclear_max_margin, QueryDataset
@@ -66,6 +66,7 @@ class NuclearMaxMargin:
     rows: OuterRows = field(repr=False)
 
     def __repr__(self) -> str:
+        """Return norm, rank and the number of tight constraints, or the bounds where the solution is not decided."""
         if self.exact is None:
             low, high = self.bounds
             return f"NuclearMaxMargin({low:.6g} ≤ ‖W‖_⋆ ≤ {high:.6g}; not decided: {self.undecided})"
@@ -77,32 +78,32 @@ class NuclearMaxMargin:
 
     @cached_property
     def W(self) -> Matrix:
-        """W = KQᵀ; of a proven solution each entry rounded from its enclosure, shape (d, e)."""
+        """Return W = KQᵀ, shape (d, e); for a proven solution each entry is rounded from its enclosure."""
         return _freeze(self.K @ self.Q.T if self.exact is None else midpoints(self.exact.W))
 
     @property
     def norm(self) -> float:
-        """C_⋆ = ‖W‖_⋆, the middle of its bounds."""
+        """Return C_⋆ = ‖W‖_⋆, the middle of its bounds."""
         return (self.bounds[0] + self.bounds[1]) / 2
 
     @property
     def margin(self) -> float:
-        """The margin Θ_⋆ = 1/C_⋆."""
+        """Return the margin Θ_⋆ = 1/C_⋆."""
         return 1.0 / self.norm
 
     @property
     def rank(self) -> int | None:
-        """The rank of W; None where it is not decided."""
+        """Return the rank of W; None where it is not decided."""
         return None if self.exact is None else self.exact.rank
 
     @property
     def unique(self) -> bool | None:
-        """True where W and λ are proven to be the only ones; None where that is not decided."""
+        """Return True where W and λ are proven to be the only solutions; None where that is not decided."""
         return None if self.exact is None else True
 
     @cached_property
     def support(self) -> Bool[np.ndarray, "n T"] | None:
-        """The constraints with λ_it > 0, which are then all that are tight; None where that is not decided."""
+        """Return the mask of the constraints with λ_it > 0, which are then all tight ones; None where not decided."""
         if self.exact is None:
             return None
         mask = np.zeros(len(self.exact.duals), dtype=bool)
@@ -111,31 +112,40 @@ class NuclearMaxMargin:
 
     @property
     def gap(self) -> float | None:
-        """g = 1 − σ_{r+1}(M) of M = Σ λ_it (x_iα − x_it) z_iᵀ, from below; None where it is not decided."""
+        """Return a lower bound of g = 1 − σ_{r+1}(M), M = Σ λ_it (x_iα − x_it) z_iᵀ; None where it is not decided."""
         return None if self.exact is None else float(self.exact.gap.lower())
 
     @property
     def injectivity(self) -> float | None:
-        """τ, from below: the least singular value of P ↦ ((x_iα − x_it)ᵀ U1 P V1ᵀ z_i)_S on symmetric matrices."""
+        """Return a lower bound of τ; None where it is not decided.
+
+        τ is the least singular value of P ↦ ((x_iα − x_it)ᵀ U1 P V1ᵀ z_i)_S on symmetric matrices.
+        """
         return None if self.exact is None else float(self.exact.injectivity.lower())
 
     @cached_property
     def face(self) -> tuple[Matrix, Matrix] | None:
-        """U1 and V1, bases of the singular vectors of M of singular value 1: solutions are U1 P V1ᵀ with P ⪰ 0."""
+        """Return U1 and V1, bases of the singular vectors of M of singular value 1; None where they are not decided.
+
+        All solutions have the form U1 P V1ᵀ with P ⪰ 0.
+        """
         if self.exact is None:
             return None
         return _freeze(midpoints(self.exact.U1)), _freeze(midpoints(self.exact.V1))
 
     def primal_residual(self) -> float:
-        """How far the least margin of the floats K, Q falls below 1, at most; in balls."""
+        """Return an upper bound, in balls, of how far the least margin of the floats K, Q falls below 1."""
         with precision():
             rows = self.rows
-            found = margins_of(rows.a_balls, rows.z_balls, balls(self.K), balls(self.Q))
+            margins = margins_of(rows.a_balls, rows.z_balls, balls(self.K), balls(self.Q))
             sizes = (arb(2) ** int(k) for k in rows.p + rows.q)
-            return max(0.0, *(float((1 - x * size).upper()) for x, size in zip(found, sizes, strict=True)))
+            return max(0.0, *(float((1 - x * size).upper()) for x, size in zip(margins, sizes, strict=True)))
 
     def duality_gap(self) -> float:
-        """(high − low)/high of the bounds of C_⋆ by weak duality at the floats K, Q and λ, at most; in balls."""
+        """Return an upper bound, in balls, of (high − low)/high.
+
+        low and high are the bounds of C_⋆ that weak duality gives at the floats K, Q and λ.
+        """
         low, high = _weak_duality(self.rows, self.K, self.Q, self.duals[self.rows.inputs, self.rows.tokens])
         with precision():
             return float(((high - low) / high).upper()) if high.is_finite() else math.inf
@@ -154,7 +164,7 @@ def nuclear_max_margin(keys: OuterKeys, alpha: ArrayLike) -> NuclearMaxMargin | 
 
     >>> from theorems import nuclear_max_margin, QueryDataset
     >>> data = QueryDataset(X=[[[1, 0], [0, 0]], [[0, 1], [0, 0]]], queries=[[1, 0], [0, 1]], Y=[1, 1], v=[1, 1])
-    >>> nuclear_max_margin(data.keys, [0, 0])  # of ((1, b), (b, 1)), |b| ≤ 1, every one is a solution
+    >>> nuclear_max_margin(data.keys, [0, 0])  # every ((1, b), (b, 1)) with |b| ≤ 1 is a solution
     NuclearMaxMargin(2 ≤ ‖W‖_⋆ ≤ 2; not decided: no isolated solution of the rank and support at hand)
     """
     if not isinstance(keys, OuterKeys):
@@ -176,15 +186,15 @@ def nuclear_max_margin(keys: OuterKeys, alpha: ArrayLike) -> NuclearMaxMargin | 
     except NotDecided as why:
         nearer = nearest_stationary(rows, K[:, :r], Q[:, :r], duals, support)
         best = min(
-            (_from_point(rows, *one, str(why)) for one in ((K, Q, duals), nearer)),
-            key=lambda one: one.bounds[1] - one.bounds[0],
+            (_from_point(rows, *candidate, str(why)) for candidate in ((K, Q, duals), nearer)),
+            key=lambda candidate: candidate.bounds[1] - candidate.bounds[0],
         )
         return best if best.bounds[0] > 0 and best.bounds[1] < math.inf else _by_frobenius(keys, chosen, rows)
     return _from_enclosure(rows, exact)
 
 
 def _in_units(rows: OuterRows, guess: NuclearGuess) -> tuple[OuterRows, Matrix, Matrix, Float64[np.ndarray, "N"]]:
-    """Rows whose value is about one, and K, Q and λ in these units."""
+    """Return the rows in units in which the value is about one, and K, Q and λ in these units."""
     own = rows.in_units_of(guess.value)
     roots = np.sqrt(np.ldexp(guess.weights, rows.unit - own.unit))
     return own, guess.u * roots, guess.v * roots, guess.duals
@@ -206,15 +216,15 @@ def _from_enclosure(rows: OuterRows, exact: NuclearEnclosure) -> NuclearMaxMargi
 
 
 def _from_point(rows: OuterRows, K: Matrix, Q: Matrix, duals: Float64[np.ndarray, "N"], why: str) -> NuclearMaxMargin:
-    """What weak duality says of a point in the units of ``rows``."""
+    """Return the result that weak duality proves at a point, given in the units of ``rows``."""
     least = float(np.min(np.vecdot(rows.a @ K, rows.z @ Q) / rows.b))
     # A margin of one, where it is positive.
     root = 2.0 ** (rows.unit / 2) / math.sqrt(least if least > 0 else 1.0)
     K, Q, duals = K * root, Q * root, np.ldexp(np.maximum(duals, 0.0), -rows.p - rows.q)
     low, high = _weak_duality(rows, K, Q, duals)
     with precision():
-        found = margins_of(rows.a_balls, rows.z_balls, balls(K), balls(Q))
-    margins = np.ldexp(np.array([float(x.mid()) for x in found]), rows.p + rows.q)
+        enclosed = margins_of(rows.a_balls, rows.z_balls, balls(K), balls(Q))
+    margins = np.ldexp(np.array([float(x.mid()) for x in enclosed]), rows.p + rows.q)
     return NuclearMaxMargin(
         alpha=rows.alpha,
         K=_freeze(_in_range(K)),
@@ -229,10 +239,10 @@ def _from_point(rows: OuterRows, K: Matrix, Q: Matrix, duals: Float64[np.ndarray
 
 
 def _weak_duality(rows: OuterRows, K: Matrix, Q: Matrix, duals: Float64[np.ndarray, "N"]) -> tuple[arb, arb]:
-    """Bounds of C_⋆ in the units of the data, as they prove them."""
+    """Return proven bounds of C_⋆ in the units of the data."""
     with precision():
         ones = [arb(2) ** int(-k) for k in rows.p + rows.q]
-        own = [arb(x) / one for x, one in zip(duals.tolist(), ones, strict=True)]
+        own = [arb(x) / bound for x, bound in zip(duals.tolist(), ones, strict=True)]
         a, z = rows.a_balls, rows.z_balls
         return least_value(a, z, ones, own), most_value(a, z, ones, balls(K), balls(Q))
 
@@ -240,13 +250,13 @@ def _weak_duality(rows: OuterRows, K: Matrix, Q: Matrix, duals: Float64[np.ndarr
 def _by_frobenius(
     keys: OuterKeys, alpha: Int64[np.ndarray, "n"], rows: OuterRows | None
 ) -> NuclearMaxMargin | Infeasible:
-    """A proof that nothing separates α, or bounds from the solution of least Frobenius norm."""
-    found = max_margin(keys, alpha)
-    if isinstance(found, Infeasible):
-        return found
+    """Return a proof that nothing separates α, or bounds from the solution of least Frobenius norm."""
+    solution = max_margin(keys, alpha)
+    if isinstance(solution, Infeasible):
+        return solution
     assert rows is not None
-    u, s, vt = np.linalg.svd(found.p.reshape(keys.tokens.shape[2], -1), full_matrices=False)
+    u, s, vt = np.linalg.svd(solution.p.reshape(keys.tokens.shape[2], -1), full_matrices=False)
     rows = rows.in_units_of(np.ldexp(s.sum(), -rows.unit))
     roots = np.sqrt(np.ldexp(s, -rows.unit))
-    duals = np.ldexp(found.duals[rows.inputs, rows.tokens], rows.p + rows.q)
+    duals = np.ldexp(solution.duals[rows.inputs, rows.tokens], rows.p + rows.q)
     return _from_point(rows, u * roots, vt.T * roots, duals, "its value in floats is beyond the interior-point method")

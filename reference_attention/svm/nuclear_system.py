@@ -4,7 +4,7 @@ For a rank r and a support S, in K (d × r), Q (e × r), λ_S and an antisymmetr
 
     MQ − K + KΩ = 0,   MᵀK − Q = 0,   ⟨a_j z_jᵀ, KQᵀ⟩ = b_j (j ∈ S),   K0ᵀK = KᵀK0,   M = Σ_S λ_j a_j z_jᵀ.
 
-The last equation fixes the rotation KU, QU of the factors; Ω makes the system square. Where KᵀK ≻ 0 it is 0 at a
+The equation K0ᵀK = KᵀK0 fixes the rotation KU, QU of the factors; Ω makes the system square. Where KᵀK ≻ 0, Ω is 0 at a
 solution: KᵀK(I − Ω) = KᵀMQ = QᵀQ is symmetric, so KᵀKΩ + ΩKᵀK = 0, a Lyapunov equation, which has no other solution.
 """
 
@@ -26,12 +26,14 @@ Entries = Float64[np.ndarray, "_"]
 
 @dataclass(frozen=True, eq=False)
 class NuclearSystem:
-    """The system for these rows of the support; a vector of unknowns holds K and Q by rows, λ, Ω above its diagonal.
+    """The system for the rows of the support.
+
+    A vector of unknowns contains K and Q by rows, λ, and the entries of Ω above its diagonal.
 
     Attributes:
-        a, z: their factors, shapes (s, d) and (s, e).
+        a, z: the factors of the rows, shapes (s, d) and (s, e).
         b: shape (s,).
-        exact: the same in balls.
+        exact: a, z and b in balls.
         anchor: K0, shape (d, r).
     """
 
@@ -43,29 +45,29 @@ class NuclearSystem:
 
     @property
     def sizes(self) -> tuple[int, int, int, int]:
-        """d, e, r and s."""
+        """Return d, e, r and s."""
         return (*self.anchor.shape[:1], self.z.shape[1], self.anchor.shape[1], len(self.b))
 
     @property
     def unknowns(self) -> int:
-        """Number of unknowns, and of equations."""
+        """Return the number of unknowns, which is also the number of equations."""
         d, e, r, s = self.sizes
         return (d + e) * r + s + r * (r - 1) // 2
 
     def arrays(self, x: Vector) -> tuple[Float64[np.ndarray, "d r"], Float64[np.ndarray, "e r"], Entries, Entries]:
-        """K, Q, λ and the entries of Ω."""
+        """Return K, Q, λ and the entries of Ω."""
         d, e, r, s = self.sizes
         K, Q, duals, omega = np.split(x, np.cumsum([d * r, e * r, s]))
         return K.reshape(d, r), Q.reshape(e, r), duals, omega
 
     def ball_arrays(self, x: Sequence[arb]) -> tuple[arb_mat, arb_mat, Sequence[arb], Sequence[arb]]:
-        """The same in balls."""
+        """Return K, Q, λ and the entries of Ω in balls."""
         d, e, r, s = self.sizes
         k, q = d * r, (d + e) * r
         return arb_mat(d, r, x[:k]), arb_mat(e, r, x[k:q]), x[q : q + s], x[q + s :]
 
     def residual(self, x: Vector) -> Vector:
-        """The left sides less the right ones."""
+        """Return the left sides of the equations minus the right sides."""
         K, Q, duals, omega = self.arrays(x)
         M, turned = (self.a * duals[:, None]).T @ self.z, self.anchor.T @ K
         above = np.triu_indices(len(turned), 1)
@@ -76,7 +78,7 @@ class NuclearSystem:
         return np.concatenate([part.ravel() for part in parts])
 
     def ball_residual(self, x: Sequence[arb]) -> list[arb]:
-        """The same in balls."""
+        """Return the residual in balls."""
         K, Q, duals, omega = self.ball_arrays(x)
         a, z, b = self.exact
         M, turned = dual_matrix(a, z, duals), balls(self.anchor).transpose() * K
@@ -90,7 +92,7 @@ class NuclearSystem:
         return [*first.entries(), *second.entries(), *margins, *(turned[i, j] - turned[j, i] for i, j in above)]
 
     def derivative(self, x: Vector) -> Float64[np.ndarray, "k k"]:
-        """Of the residual."""
+        """Return the derivative of the residual."""
         d, e, r, s = self.sizes
         K, Q, duals, omega = self.arrays(x)
         M, eye = (self.a * duals[:, None]).T @ self.z, np.eye(r)

@@ -1,7 +1,7 @@
-"""A second solution of ATT-SVM⋆, over the rationals: a proof that W_⋆ is not the only one, on data of simple numbers.
+"""A second solution of ATT-SVM⋆, over the rationals: a proof that W_⋆ is not unique, for data of simple numbers.
 
 W and λ in floats are rounded to fractions; these are optimal if margins are at least 1, λ ≥ 0, I − MᵀM ⪰ 0, and W = MS
-with S = MᵀW ⪰ 0 of trace Σλ, for then ‖W‖_⋆ = tr S = Σλ. If some symmetric D ≠ 0 of the range of S has MD of margin 0
+with S = MᵀW ⪰ 0 of trace Σλ, for then ‖W‖_⋆ = tr S = Σλ. If for some symmetric D ≠ 0 in the range of S, MD has margin 0
 on all tight constraints, then M(S + tD) is another solution for small t: its norm is tr S + tΣλ_j⟨G_j, MD⟩ = tr S.
 
 Source: *Transformers as Support Vector Machines*, (Att-SVM⋆).
@@ -19,13 +19,14 @@ from reference_attention.exact import rational_matrix
 from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin
 
 LARGEST_DENOMINATOR = 64
-"""Of the fractions tried: a float solution that is nearer to one of them than its rounding."""
+"""Largest denominator of the fractions that are tried; a float solution differs from such a fraction by a rounding."""
 HALVINGS = 12
-"""t = 1, ½, … of which one is small enough unless the solution lies nearly on the boundary of its face."""
+"""Number of values t = 1, ½, … that are tried; one is small enough unless the solution is nearly on the boundary of its
+face."""
 
 
 def other_nuclear_solution(svm: NuclearMaxMargin) -> tuple[fmpq_mat, fmpq_mat] | None:
-    """Two different solutions, (d, e) each; None where no two were found, which says nothing."""
+    """Return two different solutions, (d, e) each; None if the search fails, which proves nothing."""
     rows = svm.rows
     own, tokens = rows.keys.tokens[rows.inputs, svm.alpha[rows.inputs]], rows.keys.tokens[rows.inputs, rows.tokens]
     a, z = rational_matrix(own) - rational_matrix(tokens), rational_matrix(rows.keys.queries[rows.inputs])
@@ -54,7 +55,7 @@ def other_nuclear_solution(svm: NuclearMaxMargin) -> tuple[fmpq_mat, fmpq_mat] |
 
 
 def is_semidefinite(matrix: fmpq_mat) -> bool:
-    """Whether a symmetric matrix has no negative eigenvalue: pivots of elimination over the rationals."""
+    """Return whether a symmetric matrix has no negative eigenvalue, by pivots of elimination over the rationals."""
     A, n = matrix.tolist(), matrix.nrows()
     for j in range(n):
         if A[j][j] < 0 or (A[j][j] == 0 and any(A[i][j] != 0 for i in range(j, n))):
@@ -67,7 +68,7 @@ def is_semidefinite(matrix: fmpq_mat) -> bool:
 
 
 def _idle_direction(a: fmpq_mat, z: fmpq_mat, M: fmpq_mat, S: fmpq_mat, tight: list[int]) -> fmpq_mat | None:
-    """A symmetric D ≠ 0 of the range of S with ⟨a_j z_jᵀ, MD⟩ = 0 for those j; None where there is none."""
+    """Return a symmetric D ≠ 0 in the range of S with ⟨a_j z_jᵀ, MD⟩ = 0 for all tight j; None where there is none."""
     basis = _independent_columns(S)
     r, left, right = basis.ncols(), (a * M * basis).tolist(), (z * basis).tolist()
     pairs = [(k, l) for k in range(r) for l in range(k, r)]
@@ -84,14 +85,14 @@ def _idle_direction(a: fmpq_mat, z: fmpq_mat, M: fmpq_mat, S: fmpq_mat, tight: l
 
 
 def _independent_columns(S: fmpq_mat) -> fmpq_mat:
-    """Columns of S that span its range."""
+    """Return columns of S that form a basis of its range."""
     reduced, rank = S.rref()
     pivots = [next(j for j in range(S.ncols()) if reduced[i, j] != 0) for i in range(rank)]
     return fmpq_mat([[row[j] for j in pivots] for row in S.tolist()])
 
 
 def _kernel_vector(matrix: fmpq_mat) -> list[fmpq] | None:
-    """A vector ≠ 0 that the matrix maps to 0; None where there is none."""
+    """Return a vector ≠ 0 that the matrix maps to 0; None where there is none."""
     reduced, rank = matrix.rref()
     k = matrix.ncols()
     pivots = [next(j for j in range(k) if reduced[i, j] != 0) for i in range(rank)]
@@ -114,7 +115,7 @@ def _trace(S: fmpq_mat) -> fmpq:
 
 
 def _fractions(array: Float64[np.ndarray, "m k"]) -> fmpq_mat:
-    """Each entry the nearest fraction of a small denominator."""
+    """Return for each entry the nearest fraction with a small denominator."""
     near = [Fraction(x).limit_denominator(LARGEST_DENOMINATOR) for x in array.ravel().tolist()]
     m, k = array.shape
     return fmpq_mat(m, k, [fmpq(x.numerator, x.denominator) for x in near])

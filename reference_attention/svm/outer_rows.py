@@ -1,8 +1,8 @@
 """The constraints of ATT-SVM on keys vec(x zᵀ) by their factors: ⟨a_j z_jᵀ, W⟩ ≥ 1, a_j = x_iα − x_it, z_j = z_i.
 
-In units in which all factors have size one and the value of the problem is about one: a_j = 2^p_j a'_j,
-z_j = 2^q_j z'_j, W = 2^t W', so that ⟨a'_j z'_jᵀ, W'⟩ ≥ b_j = 2^(−p_j − q_j − t). M = Σ λ_j a_j z_jᵀ is the
-same in both.
+The units are such that all factors have size one and the value of the problem is about one: a_j = 2^p_j a'_j, z_j =
+2^q_j z'_j, W = 2^t W', so that ⟨a'_j z'_jᵀ, W'⟩ ≥ b_j = 2^(−p_j − q_j − t). M = Σ λ_j a_j z_jᵀ is the same in both
+units.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class OuterRows:
         inputs, tokens: the i and t of each row, shape (N,) with N = n (T − 1).
         a: a'_j, each entry of x_iα − x_it rounded once, shape (N, d).
         z: z'_j, shape (N, e).
-        p, q: their exponents, shape (N,).
+        p, q: the exponents of a_j and z_j, shape (N,).
         unit: t.
     """
 
@@ -46,33 +46,33 @@ class OuterRows:
 
     @classmethod
     def of(cls, keys: OuterKeys, alpha: Int64[np.ndarray, "n"]) -> OuterRows | None:
-        """The rows for these tokens; None where one of them is zero, which no W separates."""
+        """Return the rows for these tokens; None if a row is zero, which no W separates."""
         inputs, tokens = (x.astype(np.int64) for x in np.nonzero(np.arange(keys.shape[1]) != alpha[:, None]))
         a, z = keys.tokens[inputs, alpha[inputs]] - keys.tokens[inputs, tokens], keys.queries[inputs]
-        largest = [np.abs(one).max(axis=1) for one in (a, z)]
-        if not all(one.all() for one in largest):
+        largest = [np.abs(factor).max(axis=1) for factor in (a, z)]
+        if not all(factor.all() for factor in largest):
             return None
-        p, q = (np.frexp(one)[1].astype(np.int64) for one in largest)
+        p, q = (np.frexp(factor)[1].astype(np.int64) for factor in largest)
         a, z = np.ldexp(a, -p[:, None]), np.ldexp(z, -q[:, None])
         return cls(keys, alpha, inputs, tokens, a, z, p, q, int(np.max(-p - q)))
 
     @property
     def exponents(self) -> Int64[np.ndarray, "N"]:
-        """log₂ b_j."""
+        """Return log₂ b_j."""
         return -self.p - self.q - self.unit
 
     @cached_property
     def b(self) -> Float64[np.ndarray, "N"]:
-        """b_j."""
+        """Return b_j."""
         return np.ldexp(1.0, self.exponents)
 
     def in_units_of(self, value: float) -> OuterRows:
-        """The same rows, where that value of the problem becomes one of about 1."""
+        """Return the same rows in units in which ``value`` becomes a value of about 1."""
         return replace(self, unit=self.unit + int(np.frexp(value)[1]))
 
     @cached_property
     def a_balls(self) -> arb_mat:
-        """The exact a'_j, (N, d)."""
+        """Return the exact a'_j, (N, d)."""
         with precision():
             own, other = (
                 x.ravel().tolist()
@@ -88,17 +88,17 @@ class OuterRows:
 
     @cached_property
     def z_balls(self) -> arb_mat:
-        """The exact z'_j, (N, e)."""
+        """Return the exact z'_j, (N, e)."""
         with precision():
             return balls(self.z)
 
     @cached_property
     def b_balls(self) -> list[arb]:
-        """The exact b_j."""
+        """Return the exact b_j."""
         return [arb(2) ** int(k) for k in self.exponents]
 
     def spread(self, values: Any, chosen: Any) -> NDArray[Any]:
-        """Row values as a read-only array of shape (n, T), with ``chosen`` at the tokens α."""
+        """Return row values as a read-only array of shape (n, T), with ``chosen`` at the tokens α."""
         values = np.asarray(values)
         out = np.full(self.keys.shape[:2], chosen, dtype=values.dtype)
         out[self.inputs, self.tokens] = values

@@ -1,9 +1,9 @@
 """The least-norm point on given active constraints by iterative refinement, with a bound of its error.
 
-For independent rows g_j, j ∈ S, the λ with G_S G_Sᵀ λ = h_S give p = G_Sᵀ λ. An approximate inverse R of G_S G_Sᵀ
-improves λ by R(h_S − G_S p), residual and p being formed to a hundred bits (:mod:`.sliced`); and where
-‖1 − R G_S G_Sᵀ‖ ≤ α < 1, a residual of at most τ leaves λ within ‖ |R|τ ‖/(1 − α). That decides signs and roundings
-wherever the rows are not nearly dependent, in less time than ball arithmetic (:mod:`.enclosure`).
+For independent rows g_j, j ∈ S, the λ with G_S G_Sᵀ λ = h_S gives p = G_Sᵀ λ. An approximate inverse R of G_S G_Sᵀ
+improves λ by R(h_S − G_S p), where the residual and p are computed to a hundred bits (:mod:`.sliced`). If
+‖1 − R G_S G_Sᵀ‖ ≤ α < 1, a residual of at most τ leaves λ within ‖ |R|τ ‖/(1 − α) of the exact one. That decides signs
+and roundings wherever the rows are not nearly dependent, in less time than ball arithmetic (:mod:`.enclosure`).
 
 References: S. M. Rump, *Verification methods: rigorous results using floating-point arithmetic*, Acta Numerica 19
 (2010), sections 10.1 and 10.2.
@@ -21,18 +21,18 @@ from reference_attention.floats import EPS
 from reference_attention.svm.sliced import Grid, Twice, two_sum
 
 STEPS = 4
-"""Refinements: each adds the digits that R has."""
+"""Largest number of refinements; each adds as many correct digits as R has."""
 SPREAD = 300
-"""Powers of two that sizes of rows may be from one: nothing here overflows, or underflows where it matters."""
+"""Largest exponent, positive or negative, of the size of a row: nothing overflows, or underflows where it matters."""
 ROOM = 1 + 2.0**-30
-"""More than what the sums lose that bounds themselves are made of."""
+"""A factor that covers the rounding errors of the sums from which the bounds themselves are computed."""
 ENOUGH = 0.5
-"""How much R must bring λ nearer in each step."""
+"""Upper bound of ‖1 − R G Gᵀ‖, so that each step at least halves the error of λ."""
 
 
 @dataclass(frozen=True, eq=False)
 class Refined:
-    """λ > 0 and p, each entry the exact one rounded once.
+    """The multipliers λ > 0 and the point p, each entry the exact one rounded once.
 
     Attributes:
         duals: λ, shape (s,).
@@ -44,7 +44,7 @@ class Refined:
 
 
 def refine(rows: Twice, bounds: Float64[np.ndarray, "s"]) -> Refined | None:
-    """λ and p for these rows; None where that does not tell signs or roundings.
+    """Return λ and p for these rows; None where the error bounds do not decide signs or roundings.
 
     Args:
         rows: G_S exactly, shape (s, d).
@@ -71,7 +71,7 @@ def refine(rows: Twice, bounds: Float64[np.ndarray, "s"]) -> Refined | None:
 
 
 class Unit:
-    """Rows brought to sizes between 1/2 and 1, and an approximate inverse R of their inner products.
+    """Rows scaled to sizes between 1/2 and 1, and an approximate inverse R of their inner products.
 
     Attributes:
         inverse: R, (s, s).
@@ -80,6 +80,7 @@ class Unit:
     """
 
     def __init__(self, high: Float64[np.ndarray, "s d"], low: Float64[np.ndarray, "s d"]) -> None:
+        """Take the rows as sums high + low, invert their inner products, and bound how far off the inverse is."""
         s, d = high.shape
         self._grid: Grid = Grid.for_sums_of(max(s, d))
         self._slices = self._grid.cut(high, low)
@@ -98,12 +99,12 @@ class Unit:
         self.contraction = float(off.sum(axis=1).max()) * ROOM
 
     def point(self, duals: Twice) -> Twice:
-        """Gᵀλ, shape (d,)."""
+        """Return Gᵀλ, shape (d,)."""
         exponent, cut = self._cut(duals)
         return self._grid.sum_products(self._slices.mT @ cut.T).times(exponent)
 
     def residual(self, asked: Float64[np.ndarray, "s"], point: Twice) -> Twice | None:
-        """G p − h, shape (s,); None where p is far from any that is asked for."""
+        """Return G p − h, shape (s,); None where p is far from every point with the required margins."""
         exponent, cut = self._cut(point)
         less = np.ldexp(asked, -exponent)
         if not (np.abs(less) <= self._grid.terms).all():
@@ -111,18 +112,20 @@ class Unit:
         return self._grid.sum_products(self._slices @ cut.T, less).times(exponent)
 
     def _cut(self, numbers: Twice) -> tuple[int, Float64[np.ndarray, "k m"]]:
-        """An exponent, and the slices of the numbers divided by that power of two, all at most one."""
+        """Return an exponent, and the slices of the numbers divided by that power of two, all at most one."""
         exponent = math.frexp(float(np.abs(numbers.high).max()))[1]
         return exponent, self._grid.cut(np.ldexp(numbers.high, -exponent), np.ldexp(numbers.low, -exponent))
 
     def improve(self, duals: Twice, residual: Twice, error: float) -> tuple[Twice, float]:
-        """λ − R(G p − h), and how far it is from the exact one at most.
+        """Return λ − R(G p − h), and a bound of its distance from the exact λ.
 
-        With e that of the given λ it is (1 − R G Gᵀ) e, up to what the residual and this sum are off.
+        If e is the error of the given λ, the error of the result is (1 − R G Gᵀ) e, up to the errors of the residual
+        and of this sum.
 
         Args:
+            duals: λ.
             residual: G p − h.
-            error: of p.
+            error: the error of p.
         """
         sizes, known = np.abs(self.inverse), np.abs(residual.high)
         off = residual.error + np.abs(residual.low) + self.rows * error
@@ -133,5 +136,8 @@ class Unit:
         return Twice(*two_sum(total, low + duals.low)), (self.contraction * before + lost) * ROOM
 
     def distance_bound(self, off: float, error: float) -> Float64[np.ndarray, "d"]:
-        """How far p is from the exact one, given how far λ is and the error of the product; zero where it is zero."""
+        """Return a bound of the distance of p from the exact point; zero in columns of zeros.
+
+        It follows from the error ``off`` of λ and the error of the product.
+        """
         return np.where(self.columns > 0, (off * self.columns + error) * ROOM, 0.0)

@@ -22,14 +22,14 @@ from reference_attention.svm.certificate import KeyRows
 from reference_attention.svm.least_norm import least_norm
 
 Place = tuple[int, int, int]
-"""Which problem, which of its inputs, which token."""
+"""The index of a problem, of one of its inputs, and of a token."""
 
 PartKeys = Float64[np.ndarray, "_n _t d"] | OuterKeys
-"""Keys of one of several problems, given by themselves or by their factors."""
+"""Keys of one of several problems, given as an array or by their factors."""
 
 
 class StackedRows:
-    """The rows k_iα_i − k_it of several problems, in one unit: :class:`reference_attention.svm.least_norm.Rows`.
+    """The rows k_iα_i − k_it of several problems in a common unit, as :class:`reference_attention.svm.least_norm.Rows`.
 
     Args:
         parts: the rows of each problem, all of one dimension.
@@ -37,11 +37,12 @@ class StackedRows:
     Attributes:
         floats: the rows, shape (m, d).
         shift: ``integers(…) = 2^shift · floats`` before rounding.
-        unit: ``integers(…) = 2^−unit`` rows as given.
-        places: where each row is from.
+        unit: ``integers(…) = 2^−unit`` times the rows as given.
+        places: the problem, the input and the token of each row.
     """
 
     def __init__(self, parts: Sequence[KeyRows]) -> None:
+        """Bring the rows of all parts to one scale, stack them, and note where each comes from."""
         self._parts = parts
         self.unit = min(part.unit for part in parts)
         scale = max(part.scale for part in parts)
@@ -52,7 +53,7 @@ class StackedRows:
         self.places: list[Place] = [(q, *part.pair(j)) for q, part in enumerate(parts) for j in range(len(part.floats))]
 
     def integers(self, which: Sequence[int]) -> fmpz_mat:
-        """The exact rows of those numbers, divided by 2^unit, shape (len(which), d)."""
+        """Return the exact rows with the given numbers, divided by 2^unit, shape (len(which), d)."""
         entries: list[int] = []
         for j in which:
             q, i, t = self.places[j]
@@ -61,14 +62,14 @@ class StackedRows:
         return fmpz_mat(len(which), self.floats.shape[1], entries)
 
     def scaled_rows(self, which: Sequence[int]) -> tuple[fmpz_mat, int]:
-        """Those rows, and ``shift``."""
+        """Return the rows of :meth:`integers`, and ``shift``."""
         return self.integers(which), self.shift
 
     def twice(self, which: Sequence[int]) -> None:
-        """None."""
+        """Return None: the rows are not available as sums of two floats."""
 
     def spread(self, values: Any, chosen: Any) -> tuple[Any, ...]:
-        """Row values as an (n, T) array per problem, with ``chosen`` at the tokens α."""
+        """Return row values as an (n, T) array per problem, with ``chosen`` at the tokens α."""
         ends = np.cumsum([len(part.floats) for part in self._parts])[:-1]
         split = np.split(np.asarray(values), ends)
         return tuple(part.spread(own, chosen) for part, own in zip(self._parts, split, strict=True))
@@ -98,12 +99,12 @@ class SequenceMaxMargin:
 
     @cached_property
     def norm(self) -> float:
-        """‖W^mm‖_F."""
+        """Return ‖W^mm‖_F."""
         return math.hypot(*self.p.tolist())
 
     @cached_property
     def direction(self) -> Float64[np.ndarray, "d"]:
-        """p/‖p‖, shape (d,)."""
+        """Return p/‖p‖, shape (d,)."""
         return self.p / self.norm
 
 
@@ -123,25 +124,25 @@ class SequenceInfeasible:
 def sequence_max_margin(
     keys: Sequence[PartKeys], alpha: Sequence[Int64[np.ndarray, "_n"]]
 ) -> SequenceMaxMargin | SequenceInfeasible:
-    """min ‖p‖ subject to (k_iα_i − k_it)·p ≥ 1 for every problem, i and t ≠ α_i; exact.
+    """Solve min ‖p‖ subject to (k_iα_i − k_it)·p ≥ 1 for every problem, i and t ≠ α_i; exact.
 
     Args:
-        keys: of each problem, (n, T, d) with the same d, or their factors.
+        keys: the keys of each problem, (n, T, d) with the same d, or their factors.
         alpha: the chosen token of each input, (n,) per problem.
 
     Raises:
         InvalidInput: a solution beyond the range of float64.
     """
     chosen = tuple(alpha)
-    rows = StackedRows([KeyRows(one, tokens) for one, tokens in zip(keys, chosen, strict=True)])
+    rows = StackedRows([KeyRows(part_keys, tokens) for part_keys, tokens in zip(keys, chosen, strict=True)])
     outcome = least_norm(rows, np.ones(len(rows.floats), dtype=np.int64))
     places = [rows.places[j] for j in outcome.support]
-    found = outcome.exact
+    solution = outcome.exact
     if not outcome.feasible:
-        weights = (fmpq(x, found.over) for x in found.u)
+        weights = (fmpq(x, solution.over) for x in solution.u)
         return SequenceInfeasible(chosen, dict(zip(places, weights, strict=True)))
-    exact_p = [times_power_of_two(fmpq(x, found.rho), -rows.unit) for x in found.point]
-    weights = (times_power_of_two(fmpq(x, found.rho), -2 * rows.unit) for x in found.u)
+    exact_p = [times_power_of_two(fmpq(x, solution.rho), -rows.unit) for x in solution.point]
+    weights = (times_power_of_two(fmpq(x, solution.rho), -2 * rows.unit) for x in solution.u)
     exact_duals = dict(zip(places, weights, strict=True))
     p, duals = to_floats(exact_p), np.zeros(len(rows.floats))
     duals[outcome.support] = [to_float(x) for x in exact_duals.values()]

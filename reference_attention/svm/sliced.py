@@ -1,7 +1,7 @@
 """Products of matrices to a hundred bits, by BLAS: numbers are cut into slices whose products it sums exactly.
 
-A slice has so few bits that a sum of d products of two of them fits into the 53 of a float, in whatever order it is
-taken. What the slices leave out is bounded.
+A slice has so few bits that a sum of d products of two of them fits into the 53 bits of a float, whatever the order of
+summation. The parts that the slices omit are bounded.
 
 References: K. Ozaki, T. Ogita, S. Oishi, S. M. Rump, *Error-free transformations of matrix multiplication by using fast
 routines of matrix multiplication and its applications*, Numerical Algorithms 59 (2012).
@@ -17,16 +17,16 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 KEPT = 110
-"""Bits below the largest entry that slices keep at least."""
+"""Number of bits below the largest entry that slices keep at least."""
 
 
 @dataclass(frozen=True, eq=False)
 class Twice:
-    """Numbers as unevaluated sums of two floats, the second below a rounding of the first; of any one shape.
+    """Numbers as unevaluated sums of two floats, the second below a rounding of the first; of any shape.
 
     Attributes:
-        high, low: the two.
-        error: how far their sum may be from what they stand for, in absolute terms; one for all.
+        high, low: the two floats.
+        error: largest distance of their sum from the number that they represent, in absolute terms; one for all.
     """
 
     high: Float64[np.ndarray, "*shape"]
@@ -34,20 +34,20 @@ class Twice:
     error: float = 0.0
 
     def round_within(self, error: Float64[np.ndarray, "*shape"] | float) -> Float64[np.ndarray, "*shape"] | None:
-        """What all numbers within ``error`` of these round to; None where it is not one float."""
+        """Return the floats to which all numbers within ``error`` of these round; None where they are not unique."""
         off = error * (1 + 2.0**-40) + np.abs(self.low) * 2.0**-52
         low, high = self.high + (self.low - off), self.high + (self.low + off)
         return low if np.array_equal(low, high) else None
 
     def times(self, exponent: int) -> Twice:
-        """The numbers times 2^exponent."""
+        """Return the numbers times 2^exponent."""
         return Twice(np.ldexp(self.high, exponent), np.ldexp(self.low, exponent), math.ldexp(self.error, exponent))
 
 
 def two_sum(
     a: Float64[np.ndarray, "*shape"], b: Float64[np.ndarray, "*#shape"]
 ) -> tuple[Float64[np.ndarray, "*shape"], Float64[np.ndarray, "*shape"]]:
-    """a + b rounded, and what the rounding lost, exactly (Knuth)."""
+    """Return a + b rounded, and the rounding error, exactly (Knuth)."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
@@ -55,11 +55,11 @@ def two_sum(
 
 @dataclass(frozen=True)
 class Grid:
-    """How numbers are cut for sums of ``terms`` products.
+    """The number and length of the slices for sums of ``terms`` products.
 
     Attributes:
-        terms: how many products a sum has at most.
-        bits, slices: of a slice, and how many.
+        terms: largest number of products in a sum.
+        bits, slices: bits of a slice, and number of slices.
     """
 
     terms: int
@@ -68,37 +68,39 @@ class Grid:
 
     @classmethod
     def for_sums_of(cls, terms: int) -> Grid:
-        """As many bits as fit."""
+        """Return the grid with as many bits per slice as fit."""
         bits = (53 - terms.bit_length()) // 2
         return cls(terms, bits, -(-KEPT // bits))
 
     @property
     def error(self) -> float:
-        """Of a sum of products of numbers of at most one: what is not kept of each factor, slices that are not
-        multiplied, and the roundings of the result.
+        """Return a bound of the error of a sum of products of numbers of absolute value at most one.
+
+        It covers the parts of each factor that are not kept, the products of slices that are not computed, and the
+        roundings of the result.
         """
         return self.terms * ((2 * self.slices + 3) * 2.0 ** (-self.bits * self.slices) + 2.0**-100)
 
     def cut(
         self, high: Float64[np.ndarray, "*shape"], low: Float64[np.ndarray, "*shape"]
     ) -> Float64[np.ndarray, "k *shape"]:
-        """Integers q_0, q_1, … of at most 2^bits with high + low = Σ q_a 2^(−bits (a + 1)) up to 2^(−bits k).
+        """Return integers q_0, q_1, … of at most 2^bits with high + low = Σ q_a 2^(−bits (a + 1)) up to 2^(−bits k).
 
-        The numbers are at most one, and low at most a rounding.
+        The numbers must be at most one, and low at most a rounding.
         """
-        found = np.empty((self.slices, *high.shape))
+        slices = np.empty((self.slices, *high.shape))
         base = 2.0**self.bits
-        for q in found:
+        for q in slices:
             high, low = high * base, low * base
             whole, part = np.rint(high), np.rint(low)
             np.add(whole, part, out=q)
             high, low = high - whole, low - part
-        return found
+        return slices
 
     def sum_products(
         self, products: Float64[np.ndarray, "k m k"], less: Float64[np.ndarray, "m"] | None = None
     ) -> Twice:
-        """Σ_ab products[a, :, b] 2^(−bits (a + b + 2)), minus ``less``, of at most ``terms``."""
+        """Return Σ_ab products[a, :, b] 2^(−bits (a + b + 2)), minus ``less``, which must be at most ``terms``."""
         first, second, starts = self._levels
         levels = np.add.reduceat(products[first, :, second].astype(np.int64), starts, axis=0)
         if less is not None:
@@ -118,7 +120,7 @@ class Grid:
 
     @cached_property
     def _levels(self) -> tuple[Int64[np.ndarray, "p"], Int64[np.ndarray, "p"], Int64[np.ndarray, "k"]]:
-        """The pairs (a, b) with a + b < slices, by their sum, and where each sum begins."""
+        """Return the pairs (a, b) with a + b < slices, ordered by their sum, and where each sum begins."""
         pairs = np.array([(a, level - a) for level in range(self.slices) for a in range(level + 1)])
         return pairs[:, 0], pairs[:, 1], np.cumsum(np.arange(self.slices))
 

@@ -1,9 +1,9 @@
-"""A W of nearly the largest margin min g_j·W among those of ‖W‖_op ≤ 1, and duals, in floats.
+"""A W of nearly the largest margin min g_j·W among the W with ‖W‖_op ≤ 1, and duals, in floats.
 
-Newton's method on the barrier −s/μ − log det(I − WᵀW) − Σ log(g_j·W − s), in vec(W) and s, for falling μ. At its
-minimum λ_j = μ/(g_j·W − s) adds up to 1 and ‖Σ λ_j g_j‖_⋆ − s ≤ (N + 2 min(d, e)) μ. Steps are taken along singular
-vectors of W and in units in which log det has the second derivative 2: there its Hessian is 2 (I + s_a s_b P), P the
-exchange of the entries (a, b) and (b, a).
+Newton's method minimises the barrier −s/μ − log det(I − WᵀW) − Σ log(g_j·W − s), in vec(W) and s, for falling μ. At its
+minimum λ_j = μ/(g_j·W − s) adds up to 1 and ‖Σ λ_j g_j‖_⋆ − s ≤ (N + 2 min(d, e)) μ. Steps are computed along singular
+vectors of W and in units in which log det has the second derivative 2: there its Hessian is 2 (I + s_a s_b P), where P
+exchanges the entries (a, b) and (b, a).
 
 References: Y. Nesterov and A. Nemirovskii, *Interior-Point Polynomial Algorithms in Convex Programming* (1994).
 """
@@ -20,18 +20,18 @@ Matrix = Float64[np.ndarray, "d e"]
 Duals = Float64[np.ndarray, "N"]
 
 FIRST, USEFUL, LAST, FACTOR = 0.1, 1.5e-7, 0.9e-9, 0.1
-"""The first μ, one from which on the point is of use, and the last, in units of a margin that is known to be there; and
-what μ is multiplied with."""
+"""The first μ, the μ from which on the point is of use, the last μ, all in units of a margin that is known to be
+attained, and the factor by which μ is multiplied."""
 INSIDE = 0.9
-"""‖W‖_op of the first W, and how far to the boundary a step may go."""
+"""‖W‖_op of the first W, and the share of the way to the boundary that a step may go."""
 STEPS, HALVINGS = 30, 40
-"""Newton steps per μ, of which three to six are taken, and how often one is shortened."""
+"""Largest number of Newton steps per μ (three to six are usually taken), and of halvings of a step."""
 CENTRED = 0.3
-"""Newton decrement below which μ falls: there Newton's method converges quadratically."""
+"""Newton decrement below which μ is decreased: there Newton's method converges quadratically."""
 
 
 def spectral_max_margin(rows: Float64[np.ndarray, "N k"], feasible: Matrix) -> tuple[Matrix, Duals] | None:
-    """Return W and λ ≥ 0; None where rounding leads out of the barrier's domain before it is of use, or at once.
+    """Return W and λ ≥ 0; None where rounding leads out of the barrier's domain before the point is of use.
 
     Args:
         rows: vec(g_j).
@@ -42,7 +42,7 @@ def spectral_max_margin(rows: Float64[np.ndarray, "N k"], feasible: Matrix) -> t
     if not unit > 0:
         return None
     barrier, point, mu = _Barrier(rows / unit, feasible.shape), np.append(W.ravel(), 0.5), FIRST
-    found, least = None, np.inf
+    best, least = None, np.inf
     while mu >= LAST:
         centred = barrier.centre(point, mu)
         if centred is None:
@@ -50,9 +50,9 @@ def spectral_max_margin(rows: Float64[np.ndarray, "N k"], feasible: Matrix) -> t
         point, duals = centred, barrier.duals(centred, mu)
         # At the end rounding may lead away again.
         if mu <= USEFUL and (apart := barrier.gap(point, duals)) < least:
-            found, least = (point[:-1].reshape(W.shape), duals), apart
+            best, least = (point[:-1].reshape(W.shape), duals), apart
         mu *= FACTOR
-    return found
+    return best
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,23 +64,26 @@ class _Barrier:
 
     @cached_property
     def _exchanges(self) -> tuple[Float64[np.ndarray, "r"], Float64[np.ndarray, "r"]]:
-        """The places of entries (a, b) and (b, a) with a, b < min(d, e)."""
+        """Return the places of the entries (a, b) and (b, a) with a, b < min(d, e)."""
         places = np.arange(self.rows.shape[1]).reshape(self.shape)[: min(self.shape), : min(self.shape)]
         return places.ravel(), places.T.ravel()
 
     def slacks(self, point: Float64[np.ndarray, "l"]) -> Duals:
-        """g_j·W − s."""
+        """Return g_j·W − s."""
         return np.asarray(self.rows @ point[:-1] - point[-1])
 
     def duals(self, point: Float64[np.ndarray, "l"], mu: float) -> Duals:
-        """λ after one more step, to first order: slacks have few digits left, in which Σ λ_j g_j would be wrong."""
+        """Return λ after one more step, to first order.
+
+        The slacks themselves have few correct digits left, with which Σ λ_j g_j would be wrong.
+        """
         step, _ = self._newton(point, mu)
         slacks = self.slacks(point)
         changed = (self.rows @ step[:-1] - step[-1]) / slacks
         return np.asarray(np.maximum(mu / slacks * (1 - changed), 0.0))
 
     def gap(self, point: Float64[np.ndarray, "l"], duals: Duals) -> float:
-        """How far ‖Σ λ_j g_j‖_⋆/Σ λ_j is above min g_j·W/‖W‖_op, relatively; ∞ where they are no bounds."""
+        """Return by how much ‖Σ λ_j g_j‖_⋆/Σ λ_j exceeds min g_j·W/‖W‖_op, relatively; ∞ where they are no bounds."""
         size = float(np.linalg.norm(point[:-1].reshape(self.shape), ord=2))
         margin, total = float((self.rows @ point[:-1]).min()) / size, float(duals.sum())
         if not (margin > 0 and 0 < total < np.inf):
@@ -88,7 +91,7 @@ class _Barrier:
         return float(np.linalg.norm((duals @ self.rows).reshape(self.shape), ord="nuc")) / (total * margin) - 1
 
     def centre(self, point: Float64[np.ndarray, "l"], mu: float) -> Float64[np.ndarray, "l"] | None:
-        """Newton's method from there; what it has reached where steps or rounding stop it."""
+        """Run Newton's method from ``point`` and return the point where the steps end; None outside of the domain."""
         for _ in range(STEPS):
             step, decrement = self._newton(point, mu)
             if not np.isfinite(decrement):
@@ -102,7 +105,7 @@ class _Barrier:
         return point
 
     def _newton(self, point: Float64[np.ndarray, "l"], mu: float) -> tuple[Float64[np.ndarray, "l"], float]:
-        """The step and its decrement."""
+        """Return the Newton step and its decrement."""
         (d, e), k = self.shape, min(self.shape)
         u, s, vt = np.linalg.svd(point[:-1].reshape(d, e))
         room = (1 - s) * (1 + s)
@@ -125,7 +128,7 @@ class _Barrier:
         return np.append(moved.ravel(), step[-1]), float(np.sqrt(abs(step @ gradient)))
 
     def _length(self, point: Float64[np.ndarray, "l"], step: Float64[np.ndarray, "l"]) -> float:
-        """How far along a step, at most all of it, the point stays inside, with room."""
+        """Return how far along a step, at most all of it, the point stays inside, with some room."""
         length = 1.0
         for _ in range(HALVINGS):
             if self._is_inside(point + length / INSIDE * step):
@@ -134,6 +137,6 @@ class _Barrier:
         return 0.0
 
     def _is_inside(self, point: Float64[np.ndarray, "l"]) -> bool:
-        """‖W‖_op < 1, and margins above s."""
+        """Return whether ‖W‖_op < 1 and all margins exceed s."""
         size = float(np.linalg.norm(point[:-1].reshape(self.shape), ord=2))
         return size < 1 and bool((self.slacks(point) > 0).all())

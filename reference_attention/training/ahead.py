@@ -1,8 +1,8 @@
-"""How far a flow may go in one step before a token that plays no role yet decides where it goes.
+"""How far a flow may go in one step before a token that plays no role yet determines its direction.
 
-Where one term of the gradient is e^{1000} times another, the field is the same to the last digit before and beyond the
-wall that the other one makes, and a solver that steps over the wall sees no error. Logits are linear in p, so that the
-distance of the wall is known.
+Where one term of the gradient is e^{1000} times another, the field has the same digits up to the wall at which the
+other term takes over, and a solver that steps over the wall sees no error. Logits are linear in p, so the distance to
+the wall is known.
 """
 
 from __future__ import annotations
@@ -17,21 +17,24 @@ from reference_attention.span import Span
 from reference_attention.training.derivatives import Differences, Point, Selected
 
 ROOM = 5.0
-"""How far beyond the largest term, in nats, a step may take another one: a solver sees that, and shortens its step."""
+"""How far beyond the largest term, in nats, a step may raise another term: the solver notices that, and shortens its
+step."""
 
 
 class Ahead:
     """The walls ahead of points of one problem, given by their coordinates in ``span`` if there is one."""
 
     def __init__(self, problem: Problem, span: Span | None = None) -> None:
+        """Take the problem and the span; no tokens have been selected yet."""
         self._selected = Selected(problem.keys, problem.scores, span)
         self._loss = problem.loss
         self._seen: Differences | None = None
         self._fixed: Float64[np.ndarray, "n others"]
 
     def arc(self, p: Point, velocity: Point) -> float:
-        """The length of the straight piece from p along a unit vector to where another term of ∇L is e^ROOM times the
-        one that is largest at p; infinite where none gains on it.
+        """Return the length from p along a unit vector until another term of ∇L is e^ROOM times the one largest at p.
+
+        The length is infinite where no term gains on the largest one.
         """
         differences, logs = self.terms(p)
         rates = (differences.rows @ velocity).reshape(logs.shape)
@@ -43,14 +46,17 @@ class Ahead:
             return float(((logs[top] - logs + ROOM)[gains > 0] / gains[gains > 0]).min())
 
     def terms(self, p: Point) -> tuple[Differences, Float64[np.ndarray, "n others"]]:
-        """Differences to the tokens selected at p, and the logarithms of the terms of ∇L there."""
+        """Return the differences to the tokens selected at p, and the logarithms of the terms of ∇L there."""
         differences, relative = self._selected(p)
         if differences is not self._seen:
             self._seen, self._fixed = differences, self._log_factors(differences)
         return differences, np.asarray(relative + self._fixed)
 
     def _log_factors(self, differences: Differences) -> Float64[np.ndarray, "n others"]:
-        """Of a term of ∇L all but its logit: log(|ℓ'| |γ_t − γ_ref| ‖row‖), as long as the same tokens are selected."""
+        """Return the part of the log terms of ∇L without their logits: log(|ℓ'| |γ_t − γ_ref| ‖row‖).
+
+        It stays the same as long as the same tokens are selected.
+        """
         with np.errstate(divide="ignore"):
             logs = np.log(np.abs(differences.gaps)) + differences.log_sizes + differences.silent
         return np.asarray(logs + self._loss.log_slope(differences.reference)[:, None])

@@ -1,7 +1,7 @@
-"""One integration of the gradient flow in arc length, step by step, with its events.
+"""A single integration of the gradient flow in arc length, step by step, with its events.
 
-dp/ds = −∇L/‖∇L‖ in u = log(1 + κ s): s = 0 is u = 0, and each decade of norm costs about as many steps as the last.
-A point of rest shows as chattering, because the direction is discontinuous there; Newton's method decides.
+The ODE is dp/ds = −∇L/‖∇L‖ in u = log(1 + κ s): s = 0 is u = 0, and each decade of norm costs about as many steps as
+the last. A point of rest shows as chattering, because the direction is discontinuous there; Newton's method decides.
 
 References: scipy.integrate (LSODA, BDF, Radau); Richardson's extrapolation.
 """
@@ -22,38 +22,38 @@ from reference_attention.training.descent import Stop
 from reference_attention.training.slope import UNSEEN, Slope
 
 Dense = Callable[[float], Point]
-"""u ↦ p within the last step of a solver."""
+"""The interpolant u ↦ p within the last step of a solver."""
 
 At = tuple[float, float]
-"""Arc length and log ‖∇L‖."""
+"""Arc length and log ‖∇L‖ at a point."""
 Step = tuple[Dense, At, At]
-"""A step of a solver, from where and to where it goes."""
+"""A step of a solver: its interpolant, and the points where it begins and ends."""
 Mark = tuple[int, At | None]
-"""After how many steps a record was made, and where in the next; −1 at rest."""
+"""The number of steps before a record (−1 at rest), and its place within the next step."""
 
 ABSOLUTE = 1e-10
 """Absolute tolerance in units of 1/κ: it changes a logit by 10⁻¹⁰, hence a softmax weight by as much, relatively."""
 
 ROUNDINGS = 64
-"""The absolute tolerance is at least this many roundings of the largest norm: at norm ‖p‖ logits carry an error of
-ε κ ‖p‖, so the offset from the ray carries one of ε‖p‖, and a solver asked for less would never be satisfied."""
+"""The absolute tolerance is at least this many roundings of the largest norm: at norm ‖p‖ logits carry an error of ε κ
+‖p‖, so the offset from the ray has an error of ε‖p‖, and a solver with a smaller tolerance would never be satisfied."""
 
 SHORT = 1e-7
-"""Solver steps this short, relative to 1/κ and the smaller of ‖p‖ and the path so far, mean a turn or a point of rest:
-worth one look by Newton. A path begins with steps that are short beside any norm."""
+"""Solver steps this short, relative to 1/κ and the smaller of ‖p‖ and the path so far, indicate a turn or a point of
+rest, which Newton's method then looks for. The beginning of a path has steps that are short compared with any norm."""
 
 FORGOTTEN = 0.2
-"""Directions that flip in two of ten consecutive steps chatter: consecutive directions of a resolved flow are
-close, only at a point of rest do they all meet."""
+"""Decrease per step of the count of flipped directions, so that flips in two of ten consecutive steps count as
+chattering: consecutive directions of a resolved flow are close, and only at a point of rest do all directions meet."""
 
 CHATTER = 50
-"""Steps of chattering without a point of rest nearby before a flow is called unresolved."""
+"""Number of steps of chattering without a point of rest nearby after which a flow is called unresolved."""
 
 UNRESOLVED = "a valley whose slope along it is below the rounding of the slopes across it"
 
 
 class Tracer:
-    """The flow as an ODE in u = log(1 + κ s), stepped by hand so that events are seen between steps."""
+    """The flow as an ODE in u = log(1 + κ s), stepped by hand so that events are detected between steps."""
 
     def __init__(
         self,
@@ -64,6 +64,7 @@ class Tracer:
         axis: Point | None = None,
         absolute: float = 0.0,
     ) -> None:
+        """Take the slope, the start, the target lengths and the tolerances, and begin a path without points."""
         self._frame = None if axis is None else _frame(axis)
         self._start, self._targets, self._kappa, self._relative = start, targets, slope.unit, relative
         self._slope, self._field, self._scale = slope, slope.field, slope.scale
@@ -81,7 +82,7 @@ class Tracer:
         self.log_norms: list[float] = []
 
     def _gradient(self, p: Point) -> tuple[float, Point]:
-        """log ‖∇L‖ and ∇L/‖∇L‖ (zero where ∇L is)."""
+        """Return log ‖∇L‖ and ∇L/‖∇L‖ (zero where ∇L is zero)."""
         self.evaluations += 1
         log_scale, direction = self._field(p)
         length = math.sqrt(direction @ direction)
@@ -119,23 +120,26 @@ class Tracer:
         self.log_norms.append(log_norm)
 
     def log_times(self) -> Float64[np.ndarray, "r"]:
-        """log of the time t = ∫ ds/‖∇L‖ at every record; a gradient per step, which few ask for."""
+        """Return log of the time t = ∫ ds/‖∇L‖ at every record.
+
+        It costs a gradient per step, so it is computed on demand only.
+        """
         until = [-math.inf]
         for dense, before, after in self._steps:
             until.append(self._log_time(dense, until[-1], before, after))
-        found = []
+        times = []
         for number, at in self._marks:
             if number < 0:
-                found.append(math.inf)
+                times.append(math.inf)
             elif at is None:
-                found.append(until[number])
+                times.append(until[number])
             else:
                 dense, before, _ = self._steps[number]
-                found.append(self._log_time(dense, until[number], before, at))
-        return np.array(found)
+                times.append(self._log_time(dense, until[number], before, at))
+        return np.array(times)
 
     def run(self, method: type[OdeSolver], most: int) -> tuple[Stop, str]:
-        """Integrate by that method in at most that many steps; why it stopped, and why it failed if it did."""
+        """Integrate by ``method`` in at most ``most`` steps; return why it stopped, and why it failed if it did."""
         self._restart()
         p = self._start
         log_norm, unit = self._gradient(p)
@@ -203,9 +207,9 @@ class Tracer:
     def _log_time(
         self, dense: Dense, log_start: float, before: tuple[float, float], after: tuple[float, float]
     ) -> float:
-        """log(e^{log_start} + ∫ ds/‖∇L‖) over the piece between two points (s, log ‖∇L‖) of a step.
+        """Return log(e^{log_start} + ∫ ds/‖∇L‖) over the piece between two points (s, log ‖∇L‖) of a step.
 
-        log ‖∇L‖ is taken as linear in s, on the piece and on its halves, and Richardson's rule applied to the two.
+        log ‖∇L‖ is taken as linear in s, on the piece and on its halves, and Richardson's rule is applied to the two.
         """
         (s, log_norm), (s_after, log_norm_after) = before, after
         if s_after <= s:
@@ -232,35 +236,37 @@ class Tracer:
         return Stop.STATIONARY, ""
 
     def _stationary_near(self, p: Point, reach: float, *, saddles: bool) -> Point | None:
-        """The stationary point that Newton's method finds within ``reach`` (and a rounding) of p, if there is one.
+        """Return the stationary point that Newton's method reaches within ``reach`` (and a rounding) of p, or None.
 
         Args:
-            saddles: whether to take a point that is not a local minimum; a flow that merely passes a saddle goes on.
+            p: the point at which Newton's method starts.
+            reach: largest distance from p.
+            saddles: whether to accept a point that is not a local minimum; a flow that merely passes a saddle goes on.
         """
         unit = 1 / self._scale + float(np.linalg.norm(p))
-        found = p
+        point = p
         for _ in range(30):
-            log_scale, direction, curvature = self._newton(found)
+            log_scale, direction, curvature = self._newton(point)
             if log_scale == -math.inf or not direction.any():
-                return found
+                return point
             if not np.isfinite(curvature).all():
                 return None
             step = np.linalg.lstsq(curvature, -direction, rcond=UNSEEN)[0]
-            found = found + step
-            if not np.isfinite(found).all() or np.linalg.norm(found - p) > 10 * reach + 10 * SHORT * unit:
+            point = point + step
+            if not np.isfinite(point).all() or np.linalg.norm(point - p) > 10 * reach + 10 * SHORT * unit:
                 return None
             if np.linalg.norm(step) <= 1e-12 * unit:
                 values = np.linalg.eigvalsh(curvature)
                 largest = np.abs(values).max()
                 # Along a direction that rows see and the curvature does not, Newton is blind to a slope.
-                if (np.abs(values) > UNSEEN * largest).sum() < self._slope.rank(found):
+                if (np.abs(values) > UNSEEN * largest).sum() < self._slope.rank(point):
                     return None
-                return found if saddles or values[0] >= -1e-9 * largest else None
+                return point if saddles or values[0] >= -1e-9 * largest else None
         return None
 
 
 def _step(solver: OdeSolver, u: float) -> str | None:
-    """One step that does not pass u; what went wrong, if it did."""
+    """Take one step that does not pass u; return what went wrong, if anything did."""
     end = solver.t_bound
     solver.t_bound = min(end, max(u, np.nextafter(solver.t, math.inf)))
     if isinstance(solver, LSODA):
@@ -274,13 +280,13 @@ def _step(solver: OdeSolver, u: float) -> str | None:
 
 
 def _frame(axis: Point) -> Square:
-    """An orthogonal matrix whose first column is the direction of ``axis``."""
+    """Return an orthogonal matrix whose first column is the direction of ``axis``."""
     frame = np.linalg.qr(np.column_stack([axis / np.linalg.norm(axis), np.eye(len(axis))]))[0]
     return np.asarray(frame * np.sign(frame[:, 0] @ axis))
 
 
 def _central_differences(field: GradientField, scale: float) -> NewtonField:
-    """Gradient and Hessian from a gradient alone, by central differences."""
+    """Return gradient and Hessian as a function, from a gradient alone, by central differences."""
 
     def newton(p: Point) -> tuple[float, Point, Square]:
         log_scale, direction = field(p)
@@ -298,7 +304,7 @@ def _central_differences(field: GradientField, scale: float) -> NewtonField:
 
 
 def _passage(dense: Dense, before: float, after: float, target: float) -> float:
-    """Where in [before, after] the norm passes ``target``."""
+    """Return where in [before, after] the norm passes ``target``."""
 
     def short(u: float) -> float:
         return float(np.linalg.norm(dense(u))) - target
@@ -311,7 +317,7 @@ def _passage(dense: Dense, before: float, after: float, target: float) -> float:
 
 
 def _log_piece(length: float, log_norm_before: float, log_norm_after: float) -> float:
-    """log ∫ ds/‖∇L‖ over a length on which log ‖∇L‖ is linear; infinite where one end is stationary."""
+    """Return log ∫ ds/‖∇L‖ over a length on which log ‖∇L‖ is linear; infinite where one end is stationary."""
     change = abs(log_norm_before - log_norm_after)
     if change == math.inf:
         return math.inf

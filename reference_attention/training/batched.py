@@ -27,18 +27,18 @@ from reference_attention.training.derivatives import (
 )
 
 SMALL = 2000
-"""Numbers per problem up to which NumPy's own loops beat a BLAS call per problem."""
+"""Number of entries per problem up to which NumPy's own loops are faster than a BLAS call per problem."""
 
 
 @dataclass(frozen=True, eq=False)
 class _At:
-    """What gradient and Hessian have in common at a point of each of b problems.
+    """The quantities that gradient and Hessian share at a point of each of b problems.
 
     Attributes:
-        shares: weights relative to the largest of another token, (n, others, b).
-        weight: what that one weighs in each input, were it there, (n, b).
+        shares: weights of the tokens that are not selected, relative to the largest of these, (n, others, b).
+        weight: the softmax weight of a token with that largest logit, in each input, (n, b).
         slopes: |ℓ'|/total of each input, in the common scale, (n, b).
-        coefficients: of the rows in the gradient, (n, others, b).
+        coefficients: the coefficients of the rows in the gradient, (n, others, b).
         outputs: γ_iᵀ s_i, (n, b).
         unsure: where logarithms decided, (b,).
     """
@@ -52,15 +52,18 @@ class _At:
 
 
 class BatchedGradient:
-    """p (b, d) ↦ log_scale (b,) and direction (b, d) with ∇L = e^{log_scale}·direction, of b problems of one shape.
+    """The map p (b, d) ↦ log_scale (b,), direction (b, d) of the gradients e^{log_scale}·direction of b problems.
 
-    The selection of the last call is kept wherever no other token has a larger logit now, so that along a descent
-    the differences are hardly ever formed again.
+    The problems have one shape.
+
+    The selection of the last call is kept wherever no other token has a larger logit now, so that along a descent the
+    differences are hardly ever computed again.
 
     Args:
         keys: (b, n, T, d).
         scores: (b, n, T).
-        span: that of all problems, if p and the gradient are to be coordinates of it, (b, k).
+        loss: ℓ.
+        span: the span of all problems, if p and the gradient are to be coordinates of it, (b, k).
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class BatchedGradient:
         loss: Loss,
         span: Span | None = None,
     ) -> None:
+        """Make room for the differences of all problems, and fill it for the first token of every input."""
         b, n, tokens, d = keys.shape
         d = d if span is None else span.basis.shape[1]
         self._keys, self._scores, self._loss, self._span = keys, scores, loss, span
@@ -84,7 +88,7 @@ class BatchedGradient:
         self._take(everywhere[0].ravel(), everywhere[1].ravel())
 
     def _take(self, b: Int64[np.ndarray, "k"], i: Int64[np.ndarray, "k"]) -> None:
-        """Differences to the tokens that inputs i of problems b select; the others follow in cyclic order."""
+        """Compute differences to the selected tokens of inputs i of problems b; the others follow in cyclic order."""
         token = self._token[b, i]
         others = (token[:, None] + np.arange(1, self._scores.shape[2])) % self._scores.shape[2]
         rows = self._keys[b[:, None], i[:, None], others] - self._keys[b, i, token][:, None]
@@ -101,7 +105,7 @@ class BatchedGradient:
         self._reference[i, b] = reference
 
     def _logits(self, p: Float64[np.ndarray, "b d"]) -> Float64[np.ndarray, "n others b"]:
-        """Relative to those of the selected tokens."""
+        """Return the logits relative to those of the selected tokens."""
         if self._by_blas:
             b, n, others, d = self._rows.shape
             return np.ascontiguousarray(np.matvec(self._rows.reshape(b, -1, d), p).T).reshape(n, others, b)
@@ -110,7 +114,7 @@ class BatchedGradient:
     def _reselect(
         self, p: Float64[np.ndarray, "b d"]
     ) -> tuple[Float64[np.ndarray, "n others b"], Float64[np.ndarray, "b"]]:
-        """The relative logits, after selecting anew where another token has a larger one; and the largest of them."""
+        """Return the relative logits and their largest, after selecting again where another token has a larger one."""
         relative = self._logits(p)
         top = relative.max(axis=(0, 1))
         if top.max() > 0:
@@ -123,7 +127,7 @@ class BatchedGradient:
         return relative, top
 
     def __call__(self, p: Float64[np.ndarray, "b d"]) -> tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b d"]]:
-        """The gradients at p."""
+        """Return the gradients at p."""
         return self._gradient(p)[:2]
 
     def _gradient(
@@ -158,7 +162,7 @@ class BatchedGradient:
         return log_scale, direction, _At(shares, largest / total, slopes, coefficients, outputs, unsure)
 
     def ahead(self, p: Float64[np.ndarray, "b d"], velocity: Float64[np.ndarray, "b d"]) -> Float64[np.ndarray, "b"]:
-        """Of each problem what :meth:`.ahead.Ahead.arc` has."""
+        """Return for each problem the arc of :meth:`.ahead.Ahead.arc`."""
         relative, rates = self._reselect(p)[0], self._logits(velocity)
         with np.errstate(divide="ignore"):
             logs = relative + self._log_sizes + np.log(np.abs(self._gaps))
@@ -173,7 +177,7 @@ class BatchedGradient:
     def newton(
         self, p: Float64[np.ndarray, "b d"]
     ) -> tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b d"], Float64[np.ndarray, "b d d"]]:
-        """The gradients and ∇²L = e^{log_scale}·curvature at p, as :func:`derivatives.hessian` has it."""
+        """Return the gradients and ∇²L = e^{log_scale}·curvature at p, as :func:`derivatives.hessian` does."""
         log_scale, direction, at = self._gradient(p)
         b, d = p.shape
         rows = self._rows if self._by_blas else np.ascontiguousarray(self._rows.transpose(3, 0, 1, 2))
@@ -199,5 +203,5 @@ class BatchedGradient:
     ) -> tuple[Float64[np.ndarray, "k"], Float64[np.ndarray, "k d"]]:
         differences = differences_to(self._keys[which], self._scores[which], self._token[which], self._span)
         relative = (differences.rows @ p[which][:, :, None]).reshape(differences.gaps.shape)
-        found = terms(differences, self._loss, relative)
-        return np.asarray(found.log_scale), np.vecmat(found.coefficients.reshape(len(relative), -1), differences.rows)
+        slope = terms(differences, self._loss, relative)
+        return np.asarray(slope.log_scale), np.vecmat(slope.coefficients.reshape(len(relative), -1), differences.rows)

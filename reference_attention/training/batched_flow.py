@@ -1,9 +1,9 @@
 """The gradient flows of many problems of one shape at once, each with steps of its own.
 
 As in :mod:`.arc_length`, dp/du = −(e^u/κ) ∇L/‖∇L‖ in u = log(1 + κ s). A step is extrapolated from linearly implicit
-Euler steps, whose rows (I − hJ) are shared by all problems of the batch in one LAPACK call; order and cost are the same
-for all, the length of a step is each problem's own. What does not get on (a point of rest, a valley beyond the rounding
-of its slopes) is handed over to the flow of a single problem, which tells them apart.
+Euler steps, whose matrices I − hJ are factorised for all problems of the batch in one LAPACK call; order and cost are
+the same for all problems, and each has its own step length. A flow that makes no progress (a point of rest, a valley
+beyond the rounding of its slopes) is handed over to the flow of a single problem, which distinguishes these cases.
 
 References: E. Hairer and G. Wanner, *Solving Ordinary Differential Equations II*, IV.9 (extrapolation methods).
 """
@@ -28,29 +28,30 @@ from reference_attention.training.flow import RELATIVE, gradient_flow
 Batch = Float64[np.ndarray, "b d"]
 
 SUBSTEPS = (1, 2, 3, 4, 5, 6, 7)
-"""Euler steps that a step is cut into; as many columns are extrapolated, so that the order is seven."""
+"""Numbers of Euler steps into which a step is divided; as many columns are extrapolated, so the order is seven."""
 FIRST = 1e-2
 """The first step in u."""
 SAFETY, LARGEST, SMALLEST = 0.8, 4.0, 0.2
-"""Of the next step: its share of the one that would just do, and how far it may leave the last."""
+"""For the next step: the share of the step that would just meet the tolerance, and the largest and smallest ratio to
+the last step."""
 SHORT = 1e-6
 """A step in arc length this short, relative to ‖p‖ + 1/κ, is no progress: the flow rests or turns sharply."""
 MOST = 2000
-"""Steps, rejected ones included, after which a flow is followed by itself."""
+"""Number of steps, rejected ones included, after which a flow is followed separately."""
 ARRIVED = 1e-10
-"""How closely, relatively, the last step has to meet the norm; the point is then put on it."""
+"""Relative distance from the norm within which the last step has to end; the point is then scaled to the norm."""
 
 
 @dataclass(frozen=True, eq=False)
 class Flows:
-    """Where b flows ended.
+    """The end points of b flows.
 
     Attributes:
         points: p at the norm, or the point of rest, (b, d).
         stops: ``NORM``, ``STATIONARY`` or ``FAILED``.
         reasons: why a flow failed, empty otherwise.
-        alone: which were followed to the end by themselves, (b,).
-        steps: of the batch, (b,).
+        alone: mask of the flows that were followed separately to their end, (b,).
+        steps: number of steps within the batch, (b,).
     """
 
     points: Batch
@@ -60,7 +61,7 @@ class Flows:
     steps: Int64[np.ndarray, "b"]
 
     def one_minus_cosine(self, directions: Batch) -> Float64[np.ndarray, "b"]:
-        """1 − cos∠(p, direction) of each flow, without cancellation."""
+        """Return 1 − cos∠(p, direction) of each flow, without cancellation."""
         unit = directions / np.linalg.norm(directions, axis=1, keepdims=True)
         return one_minus_cosine_along(self.points, np.linalg.norm(self.points, axis=1), unit)
 
@@ -71,10 +72,10 @@ def gradient_flows(
     """Follow dp/dt = −∇L(p) of each problem from its start to the first passage of its norm.
 
     Args:
-        problems: b of them, of one shape and one loss.
+        problems: b problems, of one shape and one loss.
         starts: p(0), (b, d).
-        norms: ‖p‖ at which each flow ends, (b,), beyond those of the starts.
-        relative: tolerance; the absolute one is that of :func:`.flow.gradient_flow`.
+        norms: ‖p‖ at which each flow ends, (b,), larger than the norms of the starts.
+        relative: relative tolerance; the absolute one is that of :func:`.flow.gradient_flow`.
 
     Raises:
         InvalidInput: problems of several shapes or losses; starts or norms that do not fit.
@@ -99,7 +100,7 @@ def gradient_flows(
 
 
 class _Run:
-    """The state of all flows; those that are under way are worked on together."""
+    """The state of all flows; the unfinished ones are advanced together."""
 
     def __init__(
         self,
@@ -124,7 +125,7 @@ class _Run:
         self.left = np.zeros(len(p), dtype=bool)
 
     def follow(self) -> None:
-        """Until every flow has reached its norm or is left to be followed by itself."""
+        """Advance until every flow has reached its norm or is left to be followed separately."""
         on = np.arange(len(self.p))
         field = BatchedGradient(self._keys, self._scores, self._loss, self._span)
         while len(on):
@@ -141,7 +142,7 @@ class _Run:
                     field = BatchedGradient(self._keys[on], self._scores[on], self._loss, self._span)
 
     def _advance(self, field: BatchedGradient, on: Int64[np.ndarray, "k"]) -> Bool[np.ndarray, "k"]:
-        """One step of these flows, where it is accurate enough; which of them have arrived."""
+        """Take one step of these flows where it is accurate enough; return which of them have arrived."""
         u, p = self._u[on], self.p[on]
         # The norm grows by no more than the arc length, which therefore never passes it.
         gap = self._norms[on] - np.linalg.norm(p, axis=1)
@@ -183,7 +184,7 @@ class _Run:
         p: Float64[np.ndarray, "k d"],
         jacobian: Float64[np.ndarray, "k d d"],
     ) -> tuple[Float64[np.ndarray, "k d"], Float64[np.ndarray, "k d"]]:
-        """p at u + h by Aitken and Neville's scheme, and what the last column changed."""
+        """Return p at u + h by Aitken and Neville's scheme, and the change made by the last column."""
         eye, row = np.eye(p.shape[1]), list[Batch]()
         for parts in SUBSTEPS:
             part = h / parts

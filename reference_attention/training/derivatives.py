@@ -1,6 +1,6 @@
 """Gradient and Hessian on NumPy, in differences to a reference token of each input, as fast functions of p.
 
-The generic :func:`reference_attention.risk.scaled_gradient` serves any batch and torch. An ODE solver, Newton's method
+The generic :func:`reference_attention.risk.scaled_gradient` handles any batch and torch. An ODE solver, Newton's method
 and a descent call their derivatives thousands of times on the same data: there the fixed cost of a call counts, and the
 differences to the selected tokens can be kept from call to call.
 
@@ -23,17 +23,17 @@ from reference_attention.span import Span
 Point = Float64[np.ndarray, "d"]
 Square = Float64[np.ndarray, "d d"]
 GradientField = Callable[[Point], tuple[float, Point]]
-"""p ↦ (log_scale, direction) with ∇L = e^{log_scale}·direction."""
+"""A function p ↦ (log_scale, direction) with ∇L = e^{log_scale}·direction."""
 NewtonField = Callable[[Point], tuple[float, Point, Square]]
-"""p ↦ (log_scale, direction, curvature) with ∇²L = e^{log_scale}·curvature."""
+"""A function p ↦ (log_scale, direction, curvature) with ∇²L = e^{log_scale}·curvature."""
 
 
 FAR_BELOW = -708.0
-"""Logits further below the largest weigh nothing: their exponentials are subnormal, or zero, and slow."""
+"""Logits further below the largest than this have no weight: their exponentials are subnormal, or zero, and slow."""
 CANCELS = 1e-150
-"""A gradient this short, in units of the largest row and gap, may owe something to what is that far below."""
+"""A gradient this short, in units of the largest row and gap, may depend on terms that are that small."""
 NORMAL = 1e-290
-"""Squares below it are near the end of the range, where they lose digits."""
+"""Squares below this are near the end of the range, where they lose digits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,7 @@ def differences_to(
 
 @dataclass(frozen=True, eq=False)
 class Terms:
-    """What gradient, Hessian and risk have in common at a point (or at a batch of them).
+    """The quantities that gradient, Hessian and risk share at a point (or at a batch of points).
 
     Attributes:
         weights: softmax weights of the other tokens, (*b, n, T−1).
@@ -107,11 +107,11 @@ class Terms:
 def terms(
     differences: Differences, loss: Loss, relative: Float64[np.ndarray, "*b n others"], shift: float = 0.0
 ) -> Terms:
-    """The :class:`Terms` where the logits, relative to the reference token, are ``relative + shift``.
+    """Return the :class:`Terms` where the logits, relative to the reference token, are ``relative + shift``.
 
-    A shift common to all tokens stays out of the arithmetic, so that it costs no digits of ``relative``
-    however large it is (a margin of 1e6 would cost six). γ_t − γᵀs = δγ_t − E[δγ] does not cancel unless the
-    scores themselves do, because the sum E runs over the other tokens only.
+    A shift common to all tokens stays out of the arithmetic, so that it costs no digits of ``relative`` however large
+    it is (a margin of 1e6 would cost six). γ_t − γᵀs = δγ_t − E[δγ] does not cancel unless the scores themselves do,
+    because the sum E runs over the other tokens only.
     """
     weights = np.exp(relative + shift if shift else relative)
     total = 1.0 + weights.sum(axis=-1, keepdims=True)
@@ -140,7 +140,10 @@ def _where_scores_tie(
     centred: Float64[np.ndarray, "*b n others"],
     log_centred: Float64[np.ndarray, "*b n others"],
 ) -> None:
-    """Replace sign and logarithm of δγ_t − E[δγ] by those of −E[δγ] where δγ_t = 0: E may underflow, its log not."""
+    """Replace sign and logarithm of δγ_t − E[δγ] by those of −E[δγ] where δγ_t = 0.
+
+    E itself may underflow there; its logarithm does not.
+    """
     gaps = differences.gaps
     with np.errstate(divide="ignore"):
         logs = log_weights + np.log(np.abs(gaps))
@@ -153,10 +156,10 @@ def _where_scores_tie(
 
 
 def hessian(differences: Differences, loss: Loss, at: Terms) -> Square:
-    """e^{−log_scale − shift} ∇²L at a single point, shape (d, d).
+    """Return e^{−log_scale − shift} ∇²L at a single point, shape (d, d).
 
-    With h_i = ∇(γ_iᵀ s_i) = Σ_t s_t (γ_t − γᵀs) δk_t and m_i = Σ_t s_t δk_t,
-    ∇²L = (1/n) Σ_i ℓ'' h_i h_iᵀ + ℓ' (Σ_t s_t (γ_t − γᵀs) δk_t δk_tᵀ − h_i m_iᵀ − m_i h_iᵀ).
+    With h_i = ∇(γ_iᵀ s_i) = Σ_t s_t (γ_t − γᵀs) δk_t and m_i = Σ_t s_t δk_t, ∇²L = (1/n) Σ_i ℓ'' h_i h_iᵀ + ℓ' (Σ_t s_t
+    (γ_t − γᵀs) δk_t δk_tᵀ − h_i m_iᵀ − m_i h_iᵀ).
     """
     n, others = at.weights.shape
     rows = differences.rows
@@ -173,11 +176,11 @@ def hessian(differences: Differences, loss: Loss, at: Terms) -> Square:
 def cancellation_threshold(
     keys: Float64[np.ndarray, "*b n T d"], scores: Float64[np.ndarray, "*b n T"]
 ) -> Float64[np.ndarray, "*b"]:
-    """The square of a gradient's length, relative to its largest term, down to which exponentials relative to that do
-    not do; of the batch axes' shape.
+    """Return the squared length of a gradient, relative to its largest term, down to which plain exponentials suffice.
 
-    A longer one they give up to roundings of its terms, wherever scores tie: γ_t − γᵀs of a tie is the mean gap, whose
-    rounding is one of the other terms', since the selected token weighs 1/T at least.
+    The exponentials are relative to the largest term, and the result has the shape of the batch axes. They give a
+    longer gradient up to roundings of its terms, wherever scores tie: γ_t − γᵀs of a tie is the mean gap, whose
+    rounding error is that of the other terms, since the selected token weighs at least 1/T.
     """
     widest = np.ptp(scores, axis=-1).max(axis=-1)
     longest = np.linalg.norm(keys, axis=-1).max(axis=(-2, -1))
@@ -189,9 +192,8 @@ def gradient_field(
 ) -> GradientField:
     """Return :func:`reference_attention.risk.scaled_gradient` of one problem as a fast function of p (d,).
 
-    Given a span, p and the gradient are coordinates of it.
-
-    With exponentials relative to the largest term where they do not cancel, with :func:`terms` elsewhere.
+    If a span is given, p and the gradient are coordinates of it. Exponentials relative to the largest term are used
+    where they do not cancel, and :func:`terms` elsewhere.
     """
     at = Selected(keys, scores, span)
     least = cancellation_threshold(keys, scores).item()
@@ -211,8 +213,8 @@ def gradient_field(
         direction = shares.ravel() @ differences.rows
         if direction @ direction > least:
             return top + steepest - log_n, direction
-        found = terms(differences, loss, relative)
-        return float(found.log_scale), found.coefficients.ravel() @ differences.rows
+        slope = terms(differences, loss, relative)
+        return float(slope.log_scale), slope.coefficients.ravel() @ differences.rows
 
     return field
 
@@ -225,24 +227,25 @@ def newton_field(
 
     def field(p: Point) -> tuple[float, Point, Square]:
         differences, relative = at(p)
-        found = terms(differences, loss, relative)
-        direction = found.coefficients.ravel() @ differences.rows
-        return float(found.log_scale), direction, hessian(differences, loss, found)
+        slope = terms(differences, loss, relative)
+        direction = slope.coefficients.ravel() @ differences.rows
+        return float(slope.log_scale), direction, hessian(differences, loss, slope)
 
     return field
 
 
 class Selected:
-    """p (d,) ↦ differences to the tokens selected at p, and the logits relative to them.
+    """The map from p (d,) to differences to the tokens selected at p, and the logits relative to them.
 
     Args:
         keys, scores: those of one problem.
-        span: where p and the differences are coordinates, (k,).
+        span: the span in which p and the differences are coordinates, (k,).
     """
 
     def __init__(
         self, keys: Float64[np.ndarray, "n T d"], scores: Float64[np.ndarray, "n T"], span: Span | None = None
     ) -> None:
+        """Take keys and scores, and flatten the keys, or their coordinates if there is a span."""
         self._keys, self._scores, self._span = np.ascontiguousarray(keys), scores, span
         # A shift of the keys of an input leaves the largest of its logits the largest.
         shown = self._keys if span is None else span.coordinates(self._keys - self._keys[:, :1])
@@ -252,6 +255,7 @@ class Selected:
         self._differences: Differences
 
     def __call__(self, p: Point) -> tuple[Differences, Float64[np.ndarray, "n others"]]:
+        """Return the differences to the tokens selected at p, and the logits relative to them."""
         self._take((self._flat @ p).reshape(self._scores.shape).argmax(axis=1))
         relative = (self._differences.rows @ p).reshape(self._differences.gaps.shape)
         if relative.max() > MISSED:
@@ -270,4 +274,4 @@ class Selected:
 
 
 BatchField = Callable[[Float64[np.ndarray, "b d"]], tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b d"]]]
-"""p (b, d) ↦ (log_scale (b,), direction (b, d))."""
+"""A function p (b, d) ↦ (log_scale (b,), direction (b, d))."""

@@ -1,6 +1,6 @@
 """Factors (K, Q) of the key-query weights W = K Qᵀ as one point of R^{(d+e)m}: gradient, Hessian, walls, safe steps.
 
-∇_K L(K Qᵀ) = ∇L(W) Q and ∇_Q L(K Qᵀ) = ∇L(W)ᵀ K, of the gradient as a log scale and a direction: nothing cancels or
+∇_K L(K Qᵀ) = ∇L(W) Q and ∇_Q L(K Qᵀ) = ∇L(W)ᵀ K, with the gradient as a log scale and a direction: nothing cancels or
 underflows that does not for W. Logits are quadratic along a straight piece of (K, Q).
 
 References: *Transformers as Support Vector Machines*, (KQ-ERM).
@@ -29,21 +29,21 @@ Keys = Float64[np.ndarray, "*b d m"]
 Queries = Float64[np.ndarray, "*b e m"]
 Weights = Float64[np.ndarray, "*b d e"]
 FactorRule = Callable[[Weights, Keys, Queries], tuple[Keys, Queries]]
-"""(∇L(W), K, Q) → the gradients in K and in Q."""
+"""A function (∇L(W), K, Q) → the gradients in K and in Q."""
 
 
 def factor_gradients(gradient: Weights, K: Keys, Q: Queries) -> tuple[Keys, Queries]:
-    """∇_K = ∇L(W) Q and ∇_Q = ∇L(W)ᵀ K, in the unit of the gradient given."""
+    """Return ∇_K = ∇L(W) Q and ∇_Q = ∇L(W)ᵀ K, in the unit of the given gradient."""
     return gradient @ Q, np.swapaxes(gradient, -1, -2) @ K
 
 
 def imbalance(K: Keys, Q: Queries) -> Float64[np.ndarray, "*b m m"]:
-    """Δ = KᵀK − QᵀQ, which the gradient flow conserves."""
+    """Return Δ = KᵀK − QᵀQ, which the gradient flow conserves."""
     return np.asarray(np.swapaxes(K, -1, -2) @ K - np.swapaxes(Q, -1, -2) @ Q)
 
 
 def checked_factors(data: QueryDataset, K: ArrayLike, Q: ArrayLike) -> tuple[Keys, Queries]:
-    """K (d, m) and Q (e, m) as read-only float64 arrays.
+    """Return K (d, m) and Q (e, m) as read-only float64 arrays.
 
     Raises:
         InvalidInput: shapes that do not fit the data or each other, NaN or infinite entries.
@@ -55,29 +55,29 @@ def checked_factors(data: QueryDataset, K: ArrayLike, Q: ArrayLike) -> tuple[Key
 
 @dataclass(frozen=True)
 class Layout:
-    """Where K (d, m) and Q (e, m) stand in a point of length (d + e) m: row by row, K first."""
+    """The layout of K (d, m) and Q (e, m) in a point of length (d + e) m: row by row, K first."""
 
     d: int
     e: int
     m: int
 
     def join(self, K: Keys, Q: Queries) -> Float64[np.ndarray, "*b k"]:
-        """(K, Q) as points."""
+        """Return (K, Q) as points."""
         batch = K.shape[:-2]
         return np.concatenate([K.reshape(*batch, -1), Q.reshape(*batch, -1)], axis=-1)
 
     def split(self, points: Float64[np.ndarray, "*b k"]) -> tuple[Keys, Queries]:
-        """Points as (K, Q)."""
+        """Return points as (K, Q)."""
         batch, at = points.shape[:-1], self.d * self.m
         return points[..., :at].reshape(*batch, self.d, self.m), points[..., at:].reshape(*batch, self.e, self.m)
 
     def weights(self, points: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b de"]:
-        """vec(K Qᵀ)."""
+        """Return vec(K Qᵀ)."""
         K, Q = self.split(points)
         return np.asarray((K @ np.swapaxes(Q, -1, -2)).reshape(*points.shape[:-1], -1))
 
     def derivative(self, point: Point) -> Float64[np.ndarray, "de k"]:
-        """That of vec(K Qᵀ) by the point: dW = dK Qᵀ + K dQᵀ."""
+        """Return the derivative of vec(K Qᵀ) with respect to the point: dW = dK Qᵀ + K dQᵀ."""
         K, Q = self.split(point)
         of_q = np.einsum("bB,ak->abBk", np.eye(self.e), K).reshape(self.d * self.e, self.e * self.m)
         return np.concatenate([np.kron(np.eye(self.d), Q), of_q], axis=1)
@@ -86,7 +86,7 @@ class Layout:
 def factored_slope(
     problem: Problem, layout: Layout, gradient: Gradient = risk.scaled_gradient, rule: FactorRule = factor_gradients
 ) -> Slope:
-    """What the gradient flow on (K, Q) follows; lengths are measured in units of 1/√(size of the keys)."""
+    """Return the slope that the gradient flow on (K, Q) follows; the unit of length is 1/√(size of the keys)."""
     of_weights = single_field(problem.keys, problem.scores, problem.loss, gradient)
     hessian = newton_field(problem.keys, problem.scores, problem.loss)
     exact = gradient is risk.scaled_gradient and rule is factor_gradients
@@ -101,10 +101,10 @@ def factored_slope(
         by_point, G = layout.derivative(point), direction.reshape(layout.d, layout.e)
         # ⟨∇L, dK dQᵀ⟩ twice, and the curvature of L along dW.
         at, cross = layout.d * layout.m, np.kron(G, np.eye(layout.m))
-        found = by_point.T @ curvature @ by_point
-        found[:at, at:] += cross
-        found[at:, :at] += cross.T
-        return log_scale, layout.join(*rule(G, *layout.split(point))), found
+        second = by_point.T @ curvature @ by_point
+        second[:at, at:] += cross
+        second[at:, :at] += cross.T
+        return log_scale, layout.join(*rule(G, *layout.split(point))), second
 
     def rank(point: Point) -> int:
         return int(np.linalg.matrix_rank(rows @ layout.derivative(point), rtol=UNSEEN))
@@ -120,16 +120,18 @@ def factored_slope(
 
 
 class QuadraticAhead(Ahead):
-    """The walls ahead of points (K, Q): along a straight piece logits are quadratic, and so is by how much one gains on
-    another.
+    """The walls ahead of points (K, Q).
+
+    Logits are quadratic along a straight piece, and so is the amount by which one logit gains on another.
     """
 
     def __init__(self, problem: Problem, layout: Layout) -> None:
+        """Take the problem, and the layout of (K, Q) in a point."""
         super().__init__(problem)
         self._layout = layout
 
     def arc(self, p: Point, velocity: Point) -> float:
-        """As :meth:`Ahead.arc`: the least arc at which another term has become e^ROOM times the largest one."""
+        """Return the least arc at which another term is e^ROOM times the largest one, as :meth:`Ahead.arc` does."""
         layout, (K, Q), (U, V) = self._layout, self._layout.split(p), self._layout.split(velocity)
         differences, logs = self.terms(layout.weights(p))
         rates, bends = (
@@ -144,7 +146,7 @@ class QuadraticAhead(Ahead):
 def first_passage(
     gap: Float64[np.ndarray, "*b"], rate: Float64[np.ndarray, "*b"], bend: Float64[np.ndarray, "*b"]
 ) -> Float64[np.ndarray, "*b"]:
-    """The least s > 0 with rate s + bend s² = gap > 0; infinite where there is none."""
+    """Return the least s > 0 with rate s + bend s² = gap > 0; infinite where there is none."""
     with np.errstate(all="ignore"):
         discriminant = rate * rate + 4 * bend * gap
         # 2 gap/(rate + √…), the root that does not cancel and is the smaller positive one where both are positive.
@@ -153,12 +155,12 @@ def first_passage(
 
 
 def log_curvatures(problem: Problem) -> tuple[float, float]:
-    """log L̂ and log c: ∇L(W) is L̂-Lipschitz and ‖∇L(W)‖_F ≤ c; −∞ where ∇L = 0 throughout.
+    """Return log L̂ and log c: ∇L(W) is L̂-Lipschitz and ‖∇L(W)‖_F ≤ c; −∞ where ∇L = 0 throughout.
 
         L̂ = (1/n) Σ_i (M0 R_i² D_i² + 2 M1 R_i D_i²)/16,    c = (1/n) Σ_i M1 R_i D_i/4,
 
-    R_i the range of the scores of input i, D_i the diameter of its keys, M0 and M1 bounds of |ℓ''| and |ℓ'| on it.
-    Derivation: :mod:`theorems.transformers_as_svms.factored_descent`.
+    where R_i is the range of the scores of input i, D_i the diameter of its keys, and M0 and M1 are bounds of |ℓ''| and
+    |ℓ'| on that range. Derivation: :mod:`theorems.transformers_as_svms.factored_descent`.
     """
     curved, steep = [], []
     for keys, scores in zip(problem.keys, problem.scores, strict=True):
@@ -175,20 +177,23 @@ def log_curvatures(problem: Problem) -> tuple[float, float]:
 
 
 def log_safe_step(problem: Problem, K: Keys, Q: Queries, log_gradient: float) -> float:
-    """log of the step η = 1/(2 L̂ (M + r)² + c), r = ‖∇L(K, Q)‖/(2 L̂ M² + c), M = max(‖K‖_op, ‖Q‖_op).
+    """Return log of the step η = 1/(2 L̂ (M + r)² + c), r = ‖∇L(K, Q)‖/(2 L̂ M² + c), M = max(‖K‖_op, ‖Q‖_op).
 
-    ∇L(K, Q) has at most the constant 2 L̂ M² + c at a point, and M grows by at most η‖∇L(K, Q)‖ ≤ r along the step:
-    so L falls by at least (η/2)‖∇L(K, Q)‖². Where the constant is 0 so is the gradient, and any step will do.
+    ∇L(K, Q) has at most the Lipschitz constant 2 L̂ M² + c at a point, and M grows by at most η‖∇L(K, Q)‖ ≤ r along the
+    step, so L falls by at least (η/2)‖∇L(K, Q)‖². Where the constant is 0 so is the gradient, and any step will do.
 
     Args:
-        log_gradient: log ‖(∇_K, ∇_Q)‖ there.
+        problem: the problem.
+        K: (d, m).
+        Q: (e, m).
+        log_gradient: log ‖(∇_K, ∇_Q)‖ at (K, Q).
     """
     log_smooth, log_steep = log_curvatures(problem)
     return safe_step_of(log_smooth, log_steep, K, Q, log_gradient)
 
 
 def safe_step_of(log_smooth: float, log_steep: float, K: Keys, Q: Queries, log_gradient: float) -> float:
-    """:func:`log_safe_step` with constants that are known."""
+    """Return :func:`log_safe_step` from constants that are known."""
     size = max(float(np.linalg.norm(K, 2)), float(np.linalg.norm(Q, 2)))
 
     def log_constant(log_size: float) -> float:
@@ -202,10 +207,10 @@ def safe_step_of(log_smooth: float, log_steep: float, K: Keys, Q: Queries, log_g
 
 
 def refuse_start(norm: float, begin: float) -> None:
-    """That a norm to follow to is beyond that of the start.
+    """Raise if the norm to follow a flow to is not larger than the norm of its start.
 
     Raises:
-        InvalidInput: it is not.
+        InvalidInput: the norm is not finite or not larger than ``begin``.
     """
     if not (math.isfinite(norm) and norm > begin):
         raise InvalidInput(f"norm: {norm:g} is not finite and beyond the norm {begin:g} of (K, Q); give a larger one.")

@@ -1,7 +1,8 @@
 """Gradient descent on (K, Q), W = K Qᵀ: K ← K − η ∇L(W) Q, Q ← Q − η ∇L(W)ᵀ K, both from the old factors.
 
-Steps are taken in logarithms, as in :mod:`.descent`, and normalized ones by the joint norm of both gradients: each by
-itself would be no gradient descent, and not keep KᵀK − QᵀQ even in the limit of small steps.
+Steps are taken in logarithms, as in :mod:`.descent`. Normalized steps are divided by the joint norm of both gradients:
+dividing each gradient by its own norm would not be gradient descent, and would not conserve KᵀK − QᵀQ even in the limit
+of small steps.
 
 References: *Transformers as Support Vector Machines*, (KQ-ERM).
 """
@@ -60,7 +61,7 @@ class FactoredTrajectory:
 
     @cached_property
     def W(self) -> Weights:
-        """K Qᵀ, (r, d, e)."""
+        """Return K Qᵀ, (r, d, e)."""
         return np.asarray(self.K @ np.swapaxes(self.Q, 1, 2))
 
 
@@ -76,19 +77,22 @@ def factored_gradient_descent(
     rule: FactorRule = factor_gradients,
     record_every: int = 1,
 ) -> FactoredTrajectory:
-    """Gradient descent on (K, Q); by default each step is as long as is known to be safe where it is taken.
+    """Run gradient descent on (K, Q); by default each step is the longest that is known to be safe where it is taken.
 
     Args:
-        K, Q: where it starts, (d, m) and (e, m); any m.
+        data: the data.
+        K: the start, (d, m), for any m.
+        Q: the start, (e, m).
+        steps: number of steps.
         log_step: log η of a constant step; by default :func:`.factored.log_safe_step` of each iterate.
-        length: of normalized steps instead, η = length/(‖∇_K‖² + ‖∇_Q‖²)^½.
-        gradient: ∇L in vec(W); a kernel or a planted fault.
-        rule: what makes gradients in K and Q of it.
+        length: the length of normalized steps, used instead, η = length/(‖∇_K‖² + ‖∇_Q‖²)^½.
+        gradient: ∇L in vec(W); the reference, a kernel or a planted fault.
+        rule: the function that turns it into gradients in K and Q.
         record_every: every that many iterates (and the first and the last) are recorded.
 
     Raises:
-        InvalidInput: a start that does not fit the data, steps or record_every below their minimum, a step that is
-            no number or two kinds of steps.
+        InvalidInput: a start that does not fit the data, steps or record_every below their minimum, a step that is no
+            number or two kinds of steps.
 
     >>> import numpy as np
     >>> from theorems import QueryDataset, factored_gradient_descent

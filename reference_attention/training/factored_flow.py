@@ -1,7 +1,7 @@
 """Gradient flow on (K, Q), W = K Qᵀ, in arc length: dK/dt = −∇L(W) Q, dQ/dt = −∇L(W)ᵀ K.
 
-KᵀK − QᵀQ stays what it is, and so ½(‖K‖² + ‖Q‖²) is the nuclear norm of W up to a constant. The norm of a flow is the
-joint one, (‖K‖² + ‖Q‖²)^½: at norm 1e3 W has nuclear norm 5e5.
+KᵀK − QᵀQ is conserved, and so ½(‖K‖² + ‖Q‖²) is the nuclear norm of W up to a constant. The norm of a flow is the joint
+norm (‖K‖² + ‖Q‖²)^½: at norm 1e3 W has nuclear norm 5e5.
 
 References: *Transformers as Support Vector Machines*, (KQ-ERM); Sheen, Chen, Wang, Zhou, arXiv 2403.08699.
 """
@@ -67,22 +67,22 @@ class FactoredFlow:
 
     @cached_property
     def W(self) -> Weights:
-        """K Qᵀ, (r, d, e)."""
+        """Return K Qᵀ, (r, d, e)."""
         return np.asarray(self.K @ np.swapaxes(self.Q, 1, 2))
 
     @property
     def layout(self) -> Layout:
-        """How K and Q make a point."""
+        """Return the layout by which K and Q form a point."""
         return Layout(self.K.shape[1], self.Q.shape[1], self.K.shape[2])
 
     @property
     def points(self) -> Float64[np.ndarray, "r k"]:
-        """(K, Q) as points."""
+        """Return (K, Q) as points."""
         return self.layout.join(self.K, self.Q)
 
     @property
     def reached_norm(self) -> bool:
-        """Whether the asked-for norm was reached."""
+        """Return whether the flow reached the requested norm."""
         return self.stop is Stop.NORM
 
 
@@ -100,15 +100,17 @@ def factored_flow(
     """Follow the gradient flow on (K, Q) until (‖K‖² + ‖Q‖²)^½ = ``norm``, or to a finite stationary point.
 
     Args:
-        K, Q: where it starts, (d, m) and (e, m); any m.
-        norm: where to stop, beyond the norm of the start.
+        data: the data.
+        K: the start, (d, m), for any m.
+        Q: the start, (e, m).
+        norm: the norm at which to stop, larger than the norm of the start.
         record: norms at which to record the first passage; by default eight per decade.
-        gradient: ∇L in vec(W); a kernel or a planted fault.
-        rule: what makes gradients in K and Q of it.
+        gradient: ∇L in vec(W); the reference, a kernel or a planted fault.
+        rule: the function that turns it into gradients in K and Q.
         relative: relative tolerance of the solver.
 
     Raises:
-        InvalidInput: a start that does not fit the data, a norm that is not beyond it.
+        InvalidInput: a start that does not fit the data, a norm that is not larger than its norm.
 
     >>> import numpy as np
     >>> from theorems import QueryDataset, factored_flow

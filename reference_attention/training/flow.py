@@ -1,7 +1,7 @@
 """Gradient flow in arc length, followed to norms at which the limit of its direction is visible.
 
-dp/dt = −∇L(p) and dp/ds = −∇L/‖∇L‖ have the same curve; in arc length s the exponentially vanishing gradient plays
-no role, and in u = log(1 + κ s) (κ the size of the keys) a norm of 10⁶ is a few hundred solver steps away.
+dp/dt = −∇L(p) and dp/ds = −∇L/‖∇L‖ have the same curve; in arc length s the exponentially vanishing gradient plays no
+role, and in u = log(1 + κ s) (κ the size of the keys) a norm of 10⁶ is a few hundred solver steps away.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 2-4; scipy.integrate (LSODA, BDF, Radau).
 """
@@ -32,16 +32,16 @@ from reference_attention.training.slope import slope_of
 __all__ = ["ABSOLUTE", "METHODS", "RELATIVE", "Flow", "gradient_flow"]
 
 METHODS = {"LSODA": (LSODA, 10_000), "BDF": (BDF, 3_000), "Radau": (Radau, 1_000)}
-"""Solver and the steps it may take, tried in this order; a method is left only when it fails. A flow to norm 10⁶
-takes a few hundred steps of LSODA, thousands from a start of norm 10³ and more."""
+"""The solvers and their largest numbers of steps, tried in this order; the next solver is used only when one fails. A
+flow to norm 10⁶ takes a few hundred steps of LSODA, or thousands from a start of norm 10³ and more."""
 
 RELATIVE = 1e-9
-"""Relative tolerance of the solver: an error of 10⁻³ at ‖p‖ = 10⁶, where the path lies O(1) beside the ray."""
+"""Relative tolerance of the solver: an error of 10⁻³ at ‖p‖ = 10⁶, where the path's distance from the ray is O(1)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Flow:
-    """A gradient flow at the recorded norms (first passage), followed by its last point; r records.
+    """A gradient flow at the recorded norms (first passage), followed by its last point; there are r records.
 
     Attributes:
         points: p, (r, d).
@@ -73,23 +73,23 @@ class Flow:
 
     @cached_property
     def log_time(self) -> Float64[np.ndarray, "r"]:
-        """log of the time t = ∫ ds/‖∇L‖, (r,); −inf at the start. Computed when first asked for."""
+        """Return log of the time t = ∫ ds/‖∇L‖, (r,), −inf at the start; computed on first use."""
         return self._times()
 
     @property
     def final(self) -> Point:
-        """The last point, (d,)."""
+        """Return the last point, (d,)."""
         return np.asarray(self.points[-1])
 
     @property
     def reached_norm(self) -> bool:
-        """Whether the asked-for norm was reached."""
+        """Return whether the flow reached the requested norm."""
         return self.stop is Stop.NORM
 
     reached = FormerName("reached_norm")
 
     def one_minus_cosine(self, direction: Point) -> Float64[np.ndarray, "r"]:
-        """1 − cos∠(p, direction), (r,), without cancellation; NaN at 0."""
+        """Return 1 − cos∠(p, direction), (r,), without cancellation; NaN at 0."""
         return one_minus_cosine_along(self.points, self.norms, direction / np.linalg.norm(direction))
 
 
@@ -108,18 +108,20 @@ def gradient_flow(
     """Follow dp/dt = −∇L(p) from ``start`` until ‖p‖ = ``norm`` or to a finite stationary point.
 
     Args:
+        problem: the problem.
         start: p(0), (d,).
-        norm: where to stop, beyond ‖start‖.
+        norm: the norm at which to stop, larger than ‖start‖.
         record: norms at which to record the first passage; by default eight per decade.
-        gradient: what is descended on; a kernel or a planted fault. The analytic Jacobian is used for the default.
+        gradient: the gradient that is used; the reference, a kernel or a planted fault. The analytic Jacobian is used
+            for the default.
         alpha: the tokens that the recorded risk is compared with, the optimal ones by default.
         relative: relative tolerance of the solver, see :data:`RELATIVE`.
         axis: a direction, (d,); the solver then works in an orthogonal frame that begins with it, so that ``relative``
-            refers to the part of p across it and not to ‖p‖, which may be 10⁹ times larger.
+            refers to the part of p orthogonal to it and not to ‖p‖, which may be 10⁹ times larger.
         absolute: absolute tolerance of the solver, at least the rounding of p at ``norm`` and 10⁻¹⁰ of a logit.
 
     Raises:
-        InvalidInput: a start of the wrong shape or not finite, a norm that is not beyond it.
+        InvalidInput: a start of the wrong shape or not finite, a norm that is not larger than its norm.
     """
     start = np.array(start, dtype=np.float64)
     if start.shape != (problem.d,) or not np.isfinite(start).all():
@@ -164,7 +166,10 @@ def gradient_flow(
 
 
 def follow(tracer: Tracer) -> tuple[str, Stop, str]:
-    """The first of :data:`METHODS` that does not fail, or the last one tried; why it stopped, and why all failed."""
+    """Return the name of the first of :data:`METHODS` that succeeds, or of the last one, why it stopped, and a reason.
+
+    The reason says why all methods failed; it is empty otherwise.
+    """
     reasons, name, stop = [], "", Stop.FAILED
     for name in METHODS:
         stop, reason = tracer.run(*METHODS[name])

@@ -24,15 +24,15 @@ from reference_attention.training.derivatives import (
 )
 
 Gradient = Callable[[Array, Array, Loss, Array], ScaledGradient]
-"""(keys, scores, loss, p) → ∇L, in the shapes of :func:`reference_attention.risk.scaled_gradient`."""
+"""A function (keys, scores, loss, p) → ∇L, in the shapes of :func:`reference_attention.risk.scaled_gradient`."""
 
 LARGEST_LOG_STEP = 700.0
-"""A step beyond e^700 is not representable."""
+"""Logarithm of the largest step; a step beyond e^700 is not representable."""
 
 Iterates = tuple[
     Float64[np.ndarray, "r *b d"], Float64[np.ndarray, "r *b"], Float64[np.ndarray, "r *b"], Bool[np.ndarray, "*b"]
 ]
-"""Points, log times, log gradient norms, and which starts stayed representable."""
+"""Points, log times, log gradient norms, and a mask of the starts that stayed representable."""
 
 
 def single_field(
@@ -49,8 +49,8 @@ def single_field(
         raise ValueError("span: only the reference's own gradient is known to stay in it; give no span.")
 
     def field(p: Point) -> tuple[float, Point]:
-        found = gradient(keys, scores, loss, p)
-        return float(found.log_scale), np.asarray(found.direction)
+        slope = gradient(keys, scores, loss, p)
+        return float(slope.log_scale), np.asarray(slope.direction)
 
     return field
 
@@ -62,6 +62,8 @@ def batch_field(
     gradient: Gradient,
     batch: tuple[int, ...],
 ) -> BatchField:
+    """Return the gradient of one or several problems as a function of a batch of points (b, d)."""
+
     def flat(array: Float64[np.ndarray, "..."], axes: int) -> Float64[np.ndarray, "..."]:
         own = array.shape[-axes:]
         return np.broadcast_to(array, (*batch, *own)).reshape(-1, *own)
@@ -73,8 +75,8 @@ def batch_field(
     theirs = scores if scores.ndim == 2 else flat(scores, 2)
 
     def field(p: Float64[np.ndarray, "b d"]) -> tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b d"]]:
-        found = gradient(some, theirs, loss, p)
-        return np.asarray(found.log_scale), np.asarray(found.direction)
+        slope = gradient(some, theirs, loss, p)
+        return np.asarray(slope.log_scale), np.asarray(slope.direction)
 
     return field
 
@@ -82,6 +84,7 @@ def batch_field(
 def iterate(
     field: GradientField, p: Point, log_step: float, normalized: bool, iterations: Int64[np.ndarray, "r"]
 ) -> Iterates:
+    """Run (normalized) gradient descent from one start and return the iterates at the given iterations."""
     records = len(iterations)
     points, log_norms, log_times = np.empty((records, len(p))), np.empty(records), np.empty(records)
     log_time, record, ok = -math.inf, 0, True
@@ -113,6 +116,7 @@ def iterate_batch(
     normalized: bool,
     iterations: Int64[np.ndarray, "r"],
 ) -> Iterates:
+    """Run (normalized) gradient descent from a batch of starts and return the iterates at the given iterations."""
     records = len(iterations)
     points = np.empty((records, *p.shape))
     log_norms, log_times = np.empty((records, len(p))), np.empty((records, len(p)))
@@ -154,10 +158,12 @@ def signed_excess(
     """Return sign and logarithm of L(p) − L_α at every recorded point, in blocks of at most ``budget`` entries.
 
     Args:
-        keys, scores, loss: one problem, or several whose batch axes are those of the points.
-        points: the recorded ones.
-        budget: what differences of keys to the selected ones may take.
-        alpha: the tokens that are compared with, the optimal ones by default.
+        keys: K, of one problem, or of several whose batch axes are those of the points.
+        scores: γ, likewise.
+        loss: ℓ.
+        points: the recorded points.
+        budget: largest number of entries of the differences of keys to the selected ones.
+        alpha: the tokens to compare with, by default the optimal ones.
     """
     optimal = scores.argmax(axis=-1) if alpha is None else alpha
     at_once = max(1, budget * len(points) // max(1, points.size * keys.shape[-3] * keys.shape[-2]))

@@ -1,6 +1,6 @@
 """Gradient descent on head and prompt together, as in Figure 3; exact where the softmax is saturated.
 
-The gradient in v is weighed by |ℓ'| in logarithms, the one in p comes from
+The gradient in v is weighted by |ℓ'| in logarithms, and the gradient in p comes from
 :func:`reference_attention.risk.scaled_gradient` with the current head's scores, so neither cancels nor underflows.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Figure 3.
@@ -41,7 +41,7 @@ class JointTrajectory:
 def head_gradient(
     tokens: Float64[np.ndarray, "n T d"], weights: Float64[np.ndarray, "n T"], v: Float64[np.ndarray, "d"]
 ) -> ScaledGradient:
-    """∇_v L = −(1/n) Σ_i |ℓ'(v·z_i^p)| z_i^p as a log scale and a direction."""
+    """Return ∇_v L = −(1/n) Σ_i |ℓ'(v·z_i^p)| z_i^p as a log scale and a direction."""
     features = np.sum(weights[..., None] * tokens, axis=1)
     slopes = loss_named("logistic").log_slope(features @ v)
     scale = float(np.max(slopes))
@@ -63,13 +63,20 @@ def joint_descent(
     gradient: Gradient = reference.scaled_gradient,
     by_head: HeadGradient = head_gradient,
 ) -> JointTrajectory:
-    """Simultaneous descent v ← v − η_v ∇_v L, p ← p − η_p ∇_p L with the logistic loss.
+    """Run simultaneous descent v ← v − η_v ∇_v L, p ← p − η_p ∇_p L with the logistic loss.
 
     Args:
-        tokens: signed tokens Y_i x_it.
+        tokens: signed tokens Y_i x_it, (n, T, d).
+        keys: (n, T, k).
+        head: v(0), (d,).
+        prompt: p(0), (k,).
+        steps: number of steps.
+        head_step: η_v.
+        prompt_step: η_p.
         normalized: divide each gradient by its own norm (Figure 3 has η = 0.1 for both); a zero gradient moves nothing.
-        weights, gradient, by_head: the softmax, the gradient in p (of keys, the scores Y_i x_it·v, loss and p) and that
-            in v (of signed tokens, weights and v) under test.
+        weights: the softmax under test.
+        gradient: the gradient in p under test, of keys, the scores Y_i x_it·v, loss and p.
+        by_head: the gradient in v under test, of signed tokens, weights and v.
     """
     loss = loss_named("logistic")
     heads = np.empty((steps + 1, head.size))

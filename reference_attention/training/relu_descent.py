@@ -1,7 +1,8 @@
-"""Normalized gradient descent on W under a ReLU head, by the linear heads that it is piece by piece.
+"""Normalized gradient descent on W under a ReLU head, which is piecewise a linear head.
 
 relu(u) = 1[u > 0] u, so that at every W Y_i h(X_iᵀs_i) = γ_iᵀs_i with γ_it = Y_i Σ_j b_j 1[u_ij > 0] z_itj, u_ij the
-input of unit j at the attended token: the gradient is that of the scores γ, which change where a unit turns on or off.
+input of unit j at the attended token. The gradient is the gradient for the scores γ, which change where a unit turns on
+or off.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -22,11 +23,11 @@ from reference_attention.risk import scaled_gradient, softmax_weights
 
 @dataclass(frozen=True, eq=False)
 class ReluRun:
-    """A run.
+    """The iterates of a descent under a ReLU head.
 
     Attributes:
         problem: keys and loss; its scores are not used.
-        head: of ReLU units.
+        head: a head of ReLU units.
         points: vec(W(0)), …, (steps + 1, d).
         step: η.
     """
@@ -40,11 +41,13 @@ class ReluRun:
     def of(
         cls, problem: Problem, head: Head, step: float, steps: int, gradient: Callable[..., Any] = scaled_gradient
     ) -> ReluRun:
-        """From W(0) = 0: W(k+1) = W(k) − η∇L/‖∇L‖; it stands still where ∇L = 0.
+        """Run W(k+1) = W(k) − η∇L/‖∇L‖ from W(0) = 0; W does not move where ∇L = 0.
 
         Args:
-            problem: its keys and loss.
+            problem: the keys and the loss.
+            head: a head of ReLU units.
             step: η.
+            steps: number of steps.
             gradient: (keys, scores, loss, p) → ∇L of a linear head as a log scale and a direction.
         """
         points = np.zeros((steps + 1, problem.d))
@@ -56,26 +59,29 @@ class ReluRun:
         return cls(problem, head, points, step)
 
     def at(self, k: int) -> Problem:
-        """The linear head that it has at the iterate k."""
+        """Return the problem of the linear head that the ReLU head equals at the iterate k."""
         scores = active_scores(self.problem, self.head, self.points[k])
         return Problem(self.problem.keys, scores, self.problem.loss)
 
     def weights(self, k: int) -> Float64[np.ndarray, "n T"]:
-        """The attention there."""
+        """Return the softmax weights at the iterate k."""
         return np.asarray(softmax_weights(self.problem.keys, self.points[k]))
 
     def mean_scores(self, k: int, width: int) -> Float64[np.ndarray, "n T"]:
-        """γ, a mean over the iterates up to k."""
-        found = [active_scores(self.problem, self.head, p) for p in self.points[k - width : k + 1]]
-        return np.asarray(np.mean(found, axis=0))
+        """Return the mean of γ over the last ``width`` + 1 iterates up to k."""
+        scores = [active_scores(self.problem, self.head, p) for p in self.points[k - width : k + 1]]
+        return np.asarray(np.mean(scores, axis=0))
 
     def mean(self, k: int, width: int) -> Float64[np.ndarray, "d"]:
-        """W, a mean over the iterates up to k: steps go back and forth across the kinks of the head."""
+        """Return the mean of W over the last ``width`` + 1 iterates up to k.
+
+        Steps go back and forth across the kinks of the head, which the mean smooths.
+        """
         return np.asarray(self.points[k - width : k + 1].mean(axis=0))
 
 
 def active_scores(problem: Problem, head: Head, p: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "n T"]:
-    """γ at vec(W) = p."""
+    """Return γ at vec(W) = p."""
     weights = softmax_weights(problem.keys, p)
     on = np.einsum("nt,ntm->nm", weights, head.features) > 0
     return np.asarray(head.labels[:, None] * np.einsum("m,nm,ntm->nt", head.weights, on, head.features))

@@ -1,4 +1,4 @@
-"""What a flow follows down: a gradient, its derivative, and how far a solver sees from a point."""
+"""The function that a flow descends: its gradient, its derivative, and how far a solver can see from a point."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from reference_attention.training.derivatives import GradientField, NewtonField,
 from reference_attention.training.iteration import Gradient, single_field
 
 UNSEEN = 1e-13
-"""Curvatures this small beside the largest are rounding, and so is what Newton's method would make of them."""
+"""Curvatures this small relative to the largest are rounding errors, and so would be Newton steps along them."""
 
 
 @dataclass(frozen=True, eq=False)
 class Slope:
-    """A function of points, as a tracer of its gradient flow needs it.
+    """A function of points, in the form that a tracer of its gradient flow needs.
 
     Attributes:
         field: p ↦ ∇L as a log scale and a direction.
-        newton: the same with the Hessian; ``None`` where there is no formula of it.
+        newton: the same with the Hessian; ``None`` where there is no formula for the Hessian.
         arc: (p, unit velocity) ↦ how far the straight piece goes before another term of ∇L takes over.
-        scale: such that 1/scale moves a logit by about one, from the origin.
+        scale: a number such that a step of 1/scale from the origin changes a logit by about one.
         unit: the power of two in whose inverse arcs are measured.
-        rank: p ↦ how many directions of the curvature the logits see there.
+        rank: p ↦ the number of directions of the curvature that the logits depend on there.
     """
 
     field: GradientField

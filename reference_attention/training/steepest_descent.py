@@ -24,13 +24,14 @@ from reference_attention.training.iteration import LARGEST_LOG_STEP, Gradient, b
 
 Batch = Float64[np.ndarray, "b d"]
 Direction = Callable[[Float64[np.ndarray, "*b d"], Norm], Float64[np.ndarray, "*b d"]]
-"""(x, norm) → Δ."""
+"""A function (x, norm) → Δ."""
 
 
 def steepest_direction(x: Float64[np.ndarray, "*b d"], norm: Norm) -> Float64[np.ndarray, "*b d"]:
-    """argmax ⟨x, Δ⟩ over ‖Δ‖ ≤ 1: sign x for q = ∞, the largest coordinate for q = 1; 0 where x is.
+    """Return argmax ⟨x, Δ⟩ over ‖Δ‖ ≤ 1: sign x for q = ∞, the largest coordinate for q = 1; 0 where x is 0.
 
-    Of a matrix U S Vᵀ the orthogonal factor U Vᵀ in the spectral norm, its first singular pair u vᵀ in the nuclear one.
+    For a matrix U S Vᵀ it is the orthogonal factor U Vᵀ in the spectral norm, and the first singular pair u vᵀ in the
+    nuclear norm.
     """
     if isinstance(norm, Schatten):
         return np.asarray(orthogonal_factor(norm.matrices(x), first=norm.power == 1).reshape(x.shape))
@@ -49,10 +50,11 @@ def steepest_direction(x: Float64[np.ndarray, "*b d"], norm: Norm) -> Float64[np
 
 
 def orthogonal_factor(matrices: Float64[np.ndarray, "*b k l"], *, first: bool = False) -> Float64[np.ndarray, "*b k l"]:
-    """U Vᵀ of each matrix over its nonzero singular values: those beyond the rounding of the largest.
+    """Return U Vᵀ of each matrix over its nonzero singular values: those beyond the rounding of the largest.
 
     Args:
-        first: over the largest one alone.
+        matrices: (*b, k, l).
+        first: whether only the largest singular value counts.
     """
     if matrices.shape[-1] == 1:
         length = np.sqrt((matrices * matrices).sum(axis=-2, keepdims=True))
@@ -73,14 +75,18 @@ def steepest_descent(
     gradient: Gradient = risk.scaled_gradient,
     direction: Direction = steepest_direction,
 ) -> Float64[np.ndarray, "r b d"]:
-    """p(t+1) = p(t) + η_t Δ_t, Δ_t = argmax ⟨−M_t, Δ⟩ over ‖Δ‖ ≤ 1, M_t = β M_{t−1} + (1 − β) ∇L(p(t)), M_{−1} = 0.
+    """Run steepest descent p(t+1) = p(t) + η_t Δ_t with momentum, and return all iterates.
+
+    Δ_t = argmax ⟨−M_t, Δ⟩ over ‖Δ‖ ≤ 1, M_t = β M_{t−1} + (1 − β) ∇L(p(t)), M_{−1} = 0.
 
     Args:
-        start: p(0), a batch of them.
+        problem: the problem.
+        start: p(0), a batch of starts.
         lengths: η_t, one for each step.
         norm: q ≥ 1 of ‖·‖_q, or a norm of matrices.
         momentum: β, in [0, 1).
-        direction: another one than the steepest, for what is no steepest descent.
+        gradient: the gradient that is used; the reference, a kernel or a planted fault.
+        direction: the function that gives Δ; another one than the default is not steepest descent.
 
     Returns:
         p(0) … p(t), t + 1 of them.
@@ -100,7 +106,9 @@ def steepest_steps(
     momentum: float,
     direction: Direction = steepest_direction,
 ) -> Float64[np.ndarray, "r b d"]:
-    """The same along any gradients: ``field`` gives those at a batch of points, as log scales and directions.
+    """Run the iteration of :func:`steepest_descent` along arbitrary gradients, and return all iterates.
+
+    ``field`` gives the gradients at a batch of points, as log scales and directions.
 
     Raises:
         InvalidInput: a norm below 1, or a momentum out of range.
@@ -109,15 +117,15 @@ def steepest_steps(
         raise InvalidInput(f"norm, momentum: {norm}, {momentum}; give q ≥ 1 and 0 ≤ β < 1.")
     points = np.empty((len(lengths) + 1, *start.shape))
     p = points[0] = start
-    log_size, held = np.full(len(start), -math.inf), np.zeros_like(start)
+    log_size, average = np.full(len(start), -math.inf), np.zeros_like(start)
     for t, length in enumerate(lengths.tolist()):
         log_scale, slope = field(p)
         with np.errstate(divide="ignore", invalid="ignore"):
             kept, new = log_size + np.log(momentum), log_scale + math.log1p(-momentum)
             log_size = np.maximum(kept, new)
             log_size = np.where(np.isfinite(log_size), log_size, 0.0)
-        held = np.exp(kept - log_size)[:, None] * held + np.exp(new - log_size)[:, None] * slope
-        p = points[t + 1] = p - length * direction(held, norm)
+        average = np.exp(kept - log_size)[:, None] * average + np.exp(new - log_size)[:, None] * slope
+        p = points[t + 1] = p - length * direction(average, norm)
     return points
 
 
@@ -131,16 +139,20 @@ def mirror_descent(
     normalized: bool = False,
     gradient: Gradient = risk.scaled_gradient,
 ) -> Float64[np.ndarray, "r b d"]:
-    """∇ψ(p(t+1)) = ∇ψ(p(t)) − η∇L(p(t)), ψ = ‖p‖_q^q/q; normalized, ∇L is divided by ‖∇L‖_{q'}, 1/q + 1/q' = 1.
+    """Run mirror descent ∇ψ(p(t+1)) = ∇ψ(p(t)) − η∇L(p(t)), ψ = ‖p‖_q^q/q, and return the dual points.
 
     Args:
-        start: p(0), a batch of them.
+        problem: the problem.
+        start: p(0), a batch of starts.
+        steps: number of steps.
         log_step: log η.
         norm: q, 1 < q < ∞.
+        normalized: whether ∇L is divided by ‖∇L‖_{q'}, 1/q + 1/q' = 1.
+        gradient: the gradient that is used; the reference, a kernel or a planted fault.
 
     Returns:
-        The dual points z(0) … z(steps), z = ∇ψ(p), entries sign(p_j)|p_j|^{q−1}; :func:`primal_point` has p. A step
-        that is not representable ends a run where it is.
+        The dual points z(0) … z(steps), z = ∇ψ(p), entries sign(p_j)|p_j|^{q−1}; :func:`primal_point` gives p. A step
+            that is not representable ends a run where it is.
 
     Raises:
         InvalidInput: a norm out of range.
@@ -165,5 +177,5 @@ def mirror_descent(
 
 
 def primal_point(z: Float64[np.ndarray, "*b d"], norm: float) -> Float64[np.ndarray, "*b d"]:
-    """The p of which z is the dual point."""
+    """Return the p whose dual point is z."""
     return np.asarray(np.sign(z) * np.abs(z) ** (1 / (norm - 1)))

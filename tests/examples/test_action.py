@@ -35,7 +35,7 @@ def run(tmp_path: Path, **given: str) -> int:
     return subprocess.run(script, cwd=tmp_path, env={**os.environ, **path, **filled}, check=False).returncode
 
 
-@pytest.mark.parametrize(("kernel", "code"), [("attention:tiled", 0), ("lse_in_base_two:attention", 1)])
+@pytest.mark.parametrize(("kernel", "code"), [("attention:tiled", 0), ("log_sum_exp:lse_in_base_two", 1)])
 def test_its_script(kernel: str, code: int, tmp_path: Path) -> None:
     assert run(tmp_path, kernel=f"examples.real_faults.{kernel}", dtype="float64") == code
     folder = tmp_path / ACTION["inputs"]["folder"]["default"]

@@ -1,14 +1,12 @@
-"""The gallery of real faults: each is wrong where its file says, and only there; what a common test says of it."""
+"""The gallery of real faults: each is wrong where its docstring says, and only there; what a common test says of it."""
 
 from __future__ import annotations
 
-import ast
 import inspect
 import pickle
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,26 +14,22 @@ import torch
 from torch import Tensor
 
 from examples.real_faults import common_practice
-from examples.real_faults.attention import Tiled, tiled, tiled_sdpa, with_flash, with_plain, with_sdpa
+from examples.real_faults.attention import Tiled, tiled, tiled_plain, tiled_sdpa, wrong_step
 from examples.real_faults.common_practice import failures, gaussian_check, interface_of
-from examples.real_faults.gallery import EVERY_GRADIENT, EVERY_NUMBER, GALLERY, Fault, Shape
+from examples.real_faults.gallery import EVERY_GRADIENT, EVERY_NUMBER, GALLERY, RIGHT, TILED_FAULTS, Shape, TiledFault
+from examples.real_faults.softmax_and_strides import read_on
 from tests.places import ROOT
 
-RIGHT: Mapping[str, Callable[..., Any]] = {
-    "plain": with_plain(Tiled),
-    "sdpa": with_sdpa(Tiled),
-    "flash": with_flash(Tiled),
-}
-BY_NAME = {fault.name: fault for fault in GALLERY}
+BY_NAME = {fault.name: fault for fault in TILED_FAULTS}
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-each_fault = pytest.mark.parametrize("fault", GALLERY, ids=lambda fault: fault.name)
+each_fault = pytest.mark.parametrize("fault", TILED_FAULTS, ids=lambda fault: fault.name)
 ROUNDING = 1e-12
 """In float64 what is rounded differently is equal to this: sums of 300 terms of size 10, n·eps·size = 7e-13."""
 VISIBLE = 5e-4
 """What is wrong is so by more than this. Half precisions are computed in float32 and rounded alike: no rounding is."""
 
 
-def tensors(fault: Fault, shape: Shape, dtype: torch.dtype) -> list[Tensor]:
+def tensors(fault: TiledFault, shape: Shape, dtype: torch.dtype) -> list[Tensor]:
     """q, k, v and an upstream gradient in the layout of the fault's interface."""
     generator = torch.Generator().manual_seed(0)
     at, keys = (shape.heads, shape.queries), (shape.key_heads, shape.keys)
@@ -49,7 +43,7 @@ def tensors(fault: Fault, shape: Shape, dtype: torch.dtype) -> list[Tensor]:
     if fault.transposed:
         v = in_memory_as(v.transpose(1, 2)).transpose(1, 2)
     given = [x.to(dtype) for x in (q, k, v, upstream)]
-    return [in_memory_as(x.transpose(1, 2)) for x in given] if fault.interface == "flash" else given
+    return [in_memory_as(x.transpose(1, 2)) for x in given] if interface_of(fault.kernel) == "flash" else given
 
 
 def in_memory_as(x: Tensor) -> Tensor:
@@ -69,13 +63,13 @@ def numbers(
     return {"out": out.detach(), **gradients} | ({"lse": lse[0]} if lse else {})
 
 
-def errors(fault: Fault, shape: Shape, dtype: torch.dtype = torch.float64) -> dict[str, float]:
+def errors(fault: TiledFault, shape: Shape, dtype: torch.dtype = torch.float64) -> dict[str, float]:
     """The largest error of each number, ∞ where one of the two is not finite."""
     given = tensors(fault, shape, dtype)
     options = dict(fault.options)
     if "attn_mask" in options:
         options["attn_mask"] = options["attn_mask"][:, : shape.keys]
-    found, right = (numbers(kernel, *given, options) for kernel in (fault.kernel, RIGHT[fault.interface]))
+    found, right = (numbers(kernel, *given, options) for kernel in (fault.kernel, fault.right))
     apart = {name: (found[name].double() - right[name].double()).abs() for name in found}
     same = {name: found[name] == right[name] for name in found}
     return {name: float(apart[name].nan_to_num(torch.inf).where(~same[name], 0).max()) for name in found}
@@ -92,7 +86,7 @@ def wrong(found: Mapping[str, float]) -> set[str]:
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @each_fault
-def test_it_shows_on_its_smallest_call_in_every_precision(fault: Fault, dtype: torch.dtype) -> None:
+def test_it_shows_on_its_smallest_call_in_every_precision(fault: TiledFault, dtype: torch.dtype) -> None:
     found = errors(fault, fault.smallest, dtype)
     assert {name for name, error in found.items() if error > VISIBLE} == set(fault.wrong)
     assert wrong(errors(fault, fault.smallest)) == set(fault.wrong)
@@ -100,20 +94,20 @@ def test_it_shows_on_its_smallest_call_in_every_precision(fault: Fault, dtype: t
 
 SMALLER = [
     (fault, less)
-    for fault in GALLERY
+    for fault in TILED_FAULTS
     for size in fields(Shape)
     if (n := getattr(fault.smallest, size.name)) > 1
     and (less := replace(fault.smallest, **{size.name: n - 1})).heads % less.key_heads == 0
 ]
 
 
-@pytest.mark.parametrize(("fault", "less"), SMALLER, ids=lambda x: x.name if isinstance(x, Fault) else str(x))
-def test_it_does_not_show_on_a_smaller_call(fault: Fault, less: Shape) -> None:
+@pytest.mark.parametrize(("fault", "less"), SMALLER, ids=lambda x: x.name if isinstance(x, TiledFault) else str(x))
+def test_it_does_not_show_on_a_smaller_call(fault: TiledFault, less: Shape) -> None:
     assert not wrong(errors(fault, less))
 
 
 def test_most_faults_have_a_smaller_call_on_which_they_do_not_show() -> None:
-    assert {fault.name for fault in GALLERY} - {fault.name for fault, _ in SMALLER} == {
+    assert {fault.name for fault in TILED_FAULTS} - {fault.name for fault, _ in SMALLER} == {
         "finite_first_maximum",
         "constant_for_maximum",
         "lse_in_base_two",
@@ -182,7 +176,7 @@ CALLS = [
 
 
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.name)
-def test_it_is_wrong_where_its_file_says_and_nowhere_else(call: On) -> None:
+def test_it_is_wrong_where_its_docstring_says_and_nowhere_else(call: On) -> None:
     assert wrong(errors(replace(BY_NAME[call.name], **call.other), call.shape)) == set(call.wrong)
 
 
@@ -193,19 +187,19 @@ def test_strides_are_wrong_for_one_layout_only(queries: int, dtype: torch.dtype)
     q, k, v = (torch.randn(2, n, 4, 6, generator=generator).to(dtype) for n in (queries, 8, 8))
     transposed = [in_memory_as(x.transpose(1, 2)).transpose(1, 2) for x in (q, k, v)]
     flash, sdpa = BY_NAME["output_strides"].kernel, BY_NAME["value_strides"].kernel
-    assert not torch.allclose(flash(q, k, v), RIGHT["flash"](q, k, v))
-    assert torch.equal(flash(*transposed), RIGHT["flash"](q, k, v))
+    assert not torch.allclose(flash(q, k, v), tiled(q, k, v))
+    assert torch.equal(flash(*transposed), tiled(q, k, v))
     q, k, v = (x.transpose(1, 2) for x in transposed)
-    right = RIGHT["sdpa"](q, k, v)
+    right = tiled_sdpa(q, k, v)
     assert not torch.allclose(sdpa(q, k, in_memory_as(v.transpose(1, 2)).transpose(1, 2)), right)
     sliced = torch.stack([v, v], dim=-1)[..., 0]
     assert not sliced.is_contiguous()
     assert torch.equal(sdpa(q, k, sliced), right)
     one_for_all = v[:, :1].expand_as(v)
-    assert torch.equal(sdpa(q, k, one_for_all), RIGHT["sdpa"](q, k, in_memory_as(one_for_all)))
+    assert torch.equal(sdpa(q, k, one_for_all), tiled_sdpa(q, k, in_memory_as(one_for_all)))
 
 
-def test_rows_that_see_nothing_are_as_the_files_say() -> None:
+def test_rows_that_see_nothing_are_as_the_docstrings_say() -> None:
     one = torch.ones(1, 1, 2, 3, dtype=torch.float64)
     hidden = torch.zeros(2, 2, dtype=torch.bool)
     values = torch.arange(6.0, dtype=torch.float64).reshape(1, 1, 2, 3)
@@ -222,7 +216,6 @@ def test_rows_that_see_nothing_are_as_the_files_say() -> None:
 
 
 def test_the_tail_is_what_lies_behind_in_memory() -> None:
-    read_on = import_module("examples.real_faults.tail_of_last_block").read_on
     x = torch.arange(2 * 3 * 30.0).reshape(2, 3, 30, 1)
     longer = read_on(x)
     assert longer.shape == (2, 3, 32, 1)
@@ -233,22 +226,35 @@ def test_the_tail_is_what_lies_behind_in_memory() -> None:
 # ---- the gallery -----------------------------------------------------------------------------------------
 
 
-def test_every_file_is_in_the_gallery_and_cites_its_thread() -> None:
-    folder = ROOT / "examples" / "real_faults"
-    others = {"attention", "gallery", "common_practice", "caught"}
-    assert {path.stem for path in folder.glob("*.py")} - others == BY_NAME.keys()
-    assert len(GALLERY) == len(BY_NAME) >= 13
-    for fault in GALLERY:
-        text = ast.get_docstring(ast.parse(Path(folder / f"{fault.name}.py").read_text(encoding="utf-8")))
-        assert text
-        assert text.startswith(f"{fault.thread}: ")
+def test_every_fault_of_a_file_is_in_the_gallery_and_cites_its_thread() -> None:
+    written = {
+        f"examples.real_faults.{path.stem}:{name}"
+        for path in (ROOT / "examples" / "real_faults").glob("*.py")
+        for name in re.findall(r"^@wrong_step.*\ndef (\w+)\(", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert {f"{fault.kernel.__module__}:{fault.name}" for fault in GALLERY} == written
+    assert len({fault.name for fault in GALLERY}) == len(GALLERY) == 62
+    assert len(TILED_FAULTS) == 17
+    unreported = [one.name for one in GALLERY if not re.fullmatch(r"[\w.-]+/[\w.-]+( PR)? #\d+(, #\d+)*", one.thread)]
+    assert unreported == ["whole_steps_of_columns"]
+
+
+@pytest.mark.parametrize("kernel", [*(one.kernel for one in GALLERY), *RIGHT], ids=lambda kernel: kernel.__name__)
+def test_each_kernel_is_found_by_name(kernel: Callable[..., Any]) -> None:
+    assert pickle.loads(pickle.dumps(kernel)) is kernel
+    assert kernel.__doc__
+
+
+def test_a_step_that_does_not_exist_is_not_replaced() -> None:
+    with pytest.raises(AttributeError, match="Tiled has no step bakward"):
+        wrong_step(lambda steps, name: steps, Tiled, "bakward")(lambda self: None)
 
 
 @each_fault
-def test_it_has_the_signature_of_its_interface_and_is_found_by_name(fault: Fault) -> None:
-    assert interface_of(fault.kernel) == fault.interface
-    assert str(inspect.signature(fault.kernel)) == str(inspect.signature(RIGHT[fault.interface]))
-    assert pickle.loads(pickle.dumps(fault.kernel)) is fault.kernel
+def test_it_has_the_signature_of_a_right_kernel(fault: TiledFault) -> None:
+    assert fault.right in (tiled, tiled_sdpa, tiled_plain)
+    assert interface_of(fault.kernel) == interface_of(fault.right)
+    assert str(inspect.signature(fault.kernel)) == str(inspect.signature(fault.right))
 
 
 # ---- common practice -------------------------------------------------------------------------------------
@@ -260,13 +266,13 @@ BY_OPTION = {"backward_without_mask", "heads_by_remainder", "window_sees_future"
 
 
 def test_a_common_test_fails_few_of_them_and_one_with_every_option_half() -> None:
-    failed = {fault.name: failures(fault.kernel) for fault in GALLERY}
+    failed = {fault.name: failures(fault.kernel) for fault in TILED_FAULTS}
     assert {name for name, options in failed.items() if {"", "causal"} & set(options)} == USUAL
     assert {name for name, options in failed.items() if options} == USUAL | BY_OPTION
 
 
 def test_in_bfloat16_it_fails_the_same() -> None:
-    assert {fault.name for fault in GALLERY if not gaussian_check(fault.kernel, torch.bfloat16)} == USUAL
+    assert {fault.name for fault in TILED_FAULTS if not gaussian_check(fault.kernel, torch.bfloat16)} == USUAL
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
@@ -284,7 +290,7 @@ def torch_sdpa(
 
 def test_the_common_test_tries_only_what_a_kernel_has(monkeypatch: pytest.MonkeyPatch) -> None:
     assert failures(lambda query, key, value: torch.zeros_like(query) * (query + key + value)) == [""]
-    monkeypatch.setattr(common_practice, "GALLERY", GALLERY[:1])
+    monkeypatch.setattr(common_practice, "TILED_FAULTS", TILED_FAULTS[:1])
     assert common_practice.table().splitlines() == [
         "| kernel | float32 | bfloat16 | float32, every option |",
         "|---|---|---|---|",

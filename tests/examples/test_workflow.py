@@ -25,7 +25,7 @@ def command(kernel: str) -> list[str]:
     return given
 
 
-@pytest.mark.parametrize(("kernel", "code"), [("attention:tiled", 0), ("lse_in_base_two:attention", 1)])
+@pytest.mark.parametrize(("kernel", "code"), [("attention:tiled", 0), ("log_sum_exp:lse_in_base_two", 1)])
 def test_its_command_line(kernel: str, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     Path("falsified").mkdir()

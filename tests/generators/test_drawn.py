@@ -1,10 +1,8 @@
-"""The strategies draw what they are asked for: losses, units, sizes, corners; as ``theorems drawn`` tells it."""
+"""The strategies draw what they are asked for: losses, units, sizes, corners; as ``theorems list --drawn`` tells it."""
 
 from __future__ import annotations
 
-import json
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -126,21 +124,16 @@ def test_joint_properties_are_those_of_a_figure() -> None:
     assert drawn_shares("some", [dataset_named("figure-3a")]).shares["p_relax parallel to p_mm"].of == 0
 
 
-def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "drawn.json"
-    assert main(["drawn", "lemma-9", "lemma-5", "--examples", "10", "--json", str(path)]) == 0
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", "lemma-9", "lemma-5", "--drawn", "--examples", "10"]) == 0
     printed = capsys.readouterr().out
-    assert main(["drawn", "lemma-9", "--examples", "2"]) == 0
-    capsys.readouterr()
-    assert main(["drawn", "lemma-9", "lemma-5", "--examples", "10", "--markdown"]) == 0
-    rows = capsys.readouterr().out.splitlines()
-    assert rows[0] == "| of the cases drawn | L9 | L5 |"
-    assert all(row.split(" | ")[0].strip("| ") in printed for row in rows[2:])
-    assert {row.split(" | ")[0].strip("| ") for row in rows[2:]} <= {*"nTdkmVK", *PROPERTIES}
-    assert all(len(row.split(" | ")) == 3 for row in rows)
-    held = json.loads(path.read_text())["statements"]
-    assert [one["id"] for one in held] == ["lemma-9", "lemma-5"]
-    assert held[1]["shares"]["n = 1"] == {"count": 10, "of": 10}
-    assert main(["drawn", "lemma-99"]) == 2
+    assert main(["list", "lemma-9", "lemma-5", "--drawn", "--examples", "10", "--markdown"]) == 0
+    rows = [row.strip("| ").split(" | ") for row in capsys.readouterr().out.splitlines()]
+    assert rows[0] == ["statement", "n", "T", "d", "shares"]
+    assert [row[0] for row in rows[2:]] == ["lemma-9", "lemma-5"]
+    assert rows[3][1] == "1–1 (1)"
+    assert rows[3][4].startswith("n = 1 10/10")
+    assert all(cell in printed for row in rows[2:] for cell in row[:4])
+    assert main(["list", "lemma-99", "--drawn"]) == 2
     with pytest.raises(InvalidInput):
         theorems.draws("lemma-99")

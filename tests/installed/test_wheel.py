@@ -73,7 +73,7 @@ def only(folder: Path, names: tuple[str, ...]) -> Iterator[None]:
 
 def test_counterexamples_without_a_folder_are_those_of_the_wheel(installed: Installed, tmp_path: Path) -> None:
     with only(installed.packages / "theorems" / "recorded" / "counterexamples", KEPT):
-        done = installed.run(tmp_path, "theorems", "counterexamples", "--markdown")
+        done = installed.run(tmp_path, "theorems", "list", "--counterexamples", "--markdown")
     assert done.returncode == 1  # the others are missing
     assert "lemma-4 without separable: not hunted" in done.stderr
     for name in KEPT:
@@ -86,7 +86,7 @@ def test_the_report_reads_the_recorded_evidence(installed: Installed, tmp_path: 
     assert done.returncode == 0, done.stderr
     for assumption in ("positive-labels", "strict-optimum", "head-in-key-range"):
         assert f"| `{assumption}` | R |" in done.stdout
-    assert "No table of planted faults is at hand" in done.stdout
+    assert "There is no table of planted faults" in done.stdout
 
 
 def test_the_sdist_has_what_the_tests_read(installed: Installed) -> None:

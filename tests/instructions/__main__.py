@@ -26,14 +26,14 @@ def main() -> int:
     given = parser.parse_args()
     now = {name: counted(name) for name in WORKLOADS}
     if given.json:
-        print(json.dumps({name: asdict(one) for name, one in now.items()}))
+        print(json.dumps({name: asdict(current) for name, current in now.items()}))
         return 0
     kept = read()
-    off = {name: changes(kept[name].cost, one) for name, one in now.items() if name in kept}
+    off = {name: changes(kept[name].cost, current) for name, current in now.items() if name in kept}
     print(f"| Python {PYTHON} | instructions | bytes of arrays | off the kept counts |\n|---|---|---|---|")
-    for name, one in now.items():
+    for name, current in now.items():
         said = ", ".join(f"{what} {share:+.1%}" for what, share in off[name].items()) if name in off else "new"
-        print(f"| {name} | {one.instructions:,} | {one.bytes:,} | {said} |")
+        print(f"| {name} | {current.instructions:,} | {current.bytes:,} | {said} |")
     if not given.write:
         return int(any(off.values()))
     try:

@@ -74,9 +74,9 @@ class Bytes:
 @contextmanager
 def allocated() -> Iterator[Bytes]:
     """Counts what arrays of this thread are given."""
-    found = Bytes()
-    before = _set_handler(found.capsule)
+    count = Bytes()
+    before = _set_handler(count.capsule)
     try:
-        yield found
+        yield count
     finally:
         _set_handler(before)

@@ -31,14 +31,14 @@ class Unsaid(Exception):
 
 def read(path: Path = FILE) -> dict[str, Kept]:
     """Of this Python, by workload; empty if there are none."""
-    held = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    own = held.get(PYTHON, {})
-    return {name: Kept(Cost(one["instructions"], one["bytes"]), one["why"]) for name, one in own.items()}
+    counts = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    own = counts.get(PYTHON, {})
+    return {name: Kept(Cost(entry["instructions"], entry["bytes"]), entry["why"]) for name, entry in own.items()}
 
 
 def changes(kept: Cost, now: Cost) -> dict[str, float]:
     """What is more than 5 % off, as a share of what it was."""
-    shares = {one.name: getattr(now, one.name) / getattr(kept, one.name) - 1 for one in fields(Cost)}
+    shares = {field.name: getattr(now, field.name) / getattr(kept, field.name) - 1 for field in fields(Cost)}
     return {name: share for name, share in shares.items() if abs(share) > ROOM}
 
 
@@ -48,21 +48,21 @@ def updated(kept: Mapping[str, Kept], now: Mapping[str, Cost], why: str) -> dict
     Raises:
         Unsaid: one has grown, and ``why`` is empty.
     """
-    found = {}
+    counts = {}
     for name, cost in now.items():
         off = changes(kept[name].cost, cost) if name in kept else {}
         if not why and any(share > 0 for share in off.values()):
             raise Unsaid(name)
-        found[name] = Kept(cost, why) if off or name not in kept else kept[name]
-    return found
+        counts[name] = Kept(cost, why) if off or name not in kept else kept[name]
+    return counts
 
 
 def write(kept: Mapping[str, Kept], path: Path = FILE) -> None:
     """What other versions of Python have of the same source stays."""
-    held = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    before = held.get(PYTHON, {})
-    held[PYTHON] = {name: {**asdict(one.cost), "why": one.why} for name, one in kept.items()}
-    changed = {name for name, one in before.items() if held[PYTHON].get(name) != one}
-    for version in held.keys() - {PYTHON}:
-        held[version] = {name: one for name, one in held[version].items() if name not in changed}
-    path.write_text(json.dumps(held, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")
+    counts = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    before = counts.get(PYTHON, {})
+    counts[PYTHON] = {name: {**asdict(entry.cost), "why": entry.why} for name, entry in kept.items()}
+    changed = {name for name, entry in before.items() if counts[PYTHON].get(name) != entry}
+    for version in counts.keys() - {PYTHON}:
+        counts[version] = {name: entry for name, entry in counts[version].items() if name not in changed}
+    path.write_text(json.dumps(counts, indent=1, sort_keys=True, ensure_ascii=False) + "\n", encoding="utf-8")

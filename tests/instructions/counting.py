@@ -96,6 +96,6 @@ def _monitored(work: Callable[[], object]) -> int:
 
 
 def _bytes(work: Callable[[], object]) -> int:
-    with allocated() as found:
+    with allocated() as allocations:
         work()
-    return found.count
+    return allocations.count

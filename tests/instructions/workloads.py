@@ -39,7 +39,7 @@ def feasible(n: int, tokens: int, d: int) -> tuple[np.ndarray, np.ndarray]:
 def descents(folder: Path) -> Work:
     """100 normalized steps of 100 random trials at (n, T, d) = (4, 6, 10)."""
     trials = [random_trial(0, 10, k).problem for k in range(100)]
-    keys, scores = np.stack([one.keys for one in trials]), np.stack([one.scores for one in trials])
+    keys, scores = np.stack([trial.keys for trial in trials]), np.stack([trial.scores for trial in trials])
     start, loss = np.zeros((len(trials), 10)), trials[0].loss
     return partial(descend, keys, scores, loss, start, steps=100, log_step=0.0, normalized=True, record_every=100)
 

@@ -148,7 +148,7 @@ def test_constants_bound_the_derivative_on_the_interval(loss: Loss, low: float, 
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=str)
 @pytest.mark.parametrize(("low", "high"), [(-2.0, 3.0), (1.0, 4.0), (-5.0, -1.0), (-800.0, 700.0)])
-def test_steepening_bounds_from_below_what_a_loss_loses(loss: Loss, low: float, high: float) -> None:
+def test_steepening_is_a_lower_bound_on_loss_decrease(loss: Loss, low: float, high: float) -> None:
     """ℓ(u − δ) − ℓ(u) ≥ |ℓ'(u)| δ e^{−κδ/2}; and κ is the largest d log|ℓ'|/du, no more."""
     u = np.linspace(low, high, 301)
     kappa = loss.steepening(low, high)

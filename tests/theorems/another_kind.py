@@ -1,4 +1,4 @@
-"""A paper whose data are no keys and scores: logits with multiplicities, and their log-sum-exp."""
+"""A paper with data other than keys and scores: logits with multiplicities, and their log-sum-exp."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ SINGLE = Assumption("each-once", "every logit is there once", "own", _single)
 @statement("test-lse", "log-sum-exp with multiplicities", cases=logits, about=Logits)
 def true_one(case: Logits, under_test: Implementation) -> Iterator[Claim]:
     """log Σ c e^h ≥ log Σ c + min h."""
-    found = under_test.in_place_of(log_sum_exp)(case.values, case.counts)
+    computed = under_test[log_sum_exp](case.values, case.counts)
     least = math.log(case.counts.sum()) + case.values.min()
-    yield at_least("lower", Form.EXACT, found, least, rounding=64 * EPS, why="rounding")
+    yield at_least("lower", Form.EXACT, computed, least, rounding=64 * EPS, why="rounding")
 
 
 @statement("test-small", "there are few", cases=logits, assumptions=(SINGLE,), about=Logits)
@@ -95,11 +95,11 @@ class Uncounted:
     """Size → log-sum-exp of every logit once."""
 
     def __call__(self, size: float) -> Implementation:
-        return REFERENCE.replace("", own={log_sum_exp: without_counts})
+        return REFERENCE.replace("", {log_sum_exp: without_counts})
 
 
 FAULT = Fault("counts-forgotten", Kind.DATA, "c = 1", "test-lse", Uncounted())
 SPOILED = Fault(
     "logits-off", Kind.DATA, "h + 1", "test-lse", lambda size: REFERENCE, spoil=lambda c: c.replace(counts=2 * c.counts)
 )
-STATEMENTS: dict[str, Statement] = {one.id: one for one in (true_one, false_one)}
+STATEMENTS: dict[str, Statement] = {statement.id: statement for statement in (true_one, false_one)}

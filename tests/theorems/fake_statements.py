@@ -18,6 +18,7 @@ from generators.case import Case
 from reference_attention.floats import EPS
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
+from reference_attention.risk import softmax_weights
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.core.statement import Statement
@@ -44,7 +45,7 @@ def weights_sum_to_one(case: Case, under_test: Implementation) -> Iterator[Claim
 
     A second paragraph, to be shown.
     """
-    total = under_test.weights(case.problem.keys, case.start).sum(axis=-1)
+    total = under_test[softmax_weights](case.problem.keys, case.start).sum(axis=-1)
     rounding = 4 * EPS * case.problem.T
     yield at_least("sum-at-least-one", Form.EXACT, total, 1.0, rounding=rounding, why="rounding")
     yield at_least("sum-at-most-one", Form.EXACT, 1.0, total, rounding=rounding, why="rounding")

@@ -20,7 +20,7 @@ from generators.subject import Subject
 from generators.user_data import Given, load
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Dataset, Problem
-from reference_attention.risk import risk
+from reference_attention.risk import risk, softmax_weights
 from tests.relations import table
 from tests.theorems.fake_statements import install, made
 from theorems.command.app import main
@@ -165,11 +165,14 @@ def test_such_a_statement_is_caught_on_generated_cases_and_what_is_right_is_not(
 
 def _first_input_doubled(keys: Any, p: Any) -> Any:
     """The weights; at twice the prompt where the first input has the smallest key of all."""
-    return REFERENCE.weights(keys, 2 * p if keys[0].min() == keys.min() else p)
+    return softmax_weights(keys, 2 * p if keys[0].min() == keys.min() else p)
 
 
 def test_an_implementation_that_depends_on_the_order_of_inputs_is_caught() -> None:
-    wrong, statement = REFERENCE.replace("depends on the order", weights=_first_input_doubled), statements()["lemma-3"]
+    wrong, statement = (
+        REFERENCE.replace("depends on the order", {softmax_weights: _first_input_doubled}),
+        statements()["lemma-3"],
+    )
     cases = [case for case in draw_cases(statement, 60, 1) if check(statement, case, wrong).verdict is Verdict.UPHELD]
     assert cases, "the statement alone does not see it on these"
     outcomes = [check_with_relation(statement, case, wrong) for case in cases]

@@ -1,1 +1,1 @@
-"""Gradient descent against normalized gradient descent: what ``theorems bench`` measures."""
+"""``theorems bench``: rules to train p, such as gradient descent and normalized gradient descent, compared."""

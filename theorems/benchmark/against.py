@@ -1,4 +1,4 @@
-"""``--compare``: what the rules need now against what an earlier run's JSON says, row by row.
+"""The comparison of ``--compare``: the iterations that rules need now against those in an earlier run's JSON.
 
 Iterations are counted, not timed, so that every difference counts: a row is *worse* if some level takes more iterations
 than it did, *better* if none does and some take fewer.
@@ -17,7 +17,7 @@ from reference_attention.files import read_named_values
 
 
 class Verdict(StrEnum):
-    """What has become of a row."""
+    """The change of a row against the earlier run."""
 
     SAME = "same"
     BETTER = "better"
@@ -27,19 +27,19 @@ class Verdict(StrEnum):
 
 
 Cells = Mapping[str, int | None]
-"""Counts by what is counted; ``None`` is more than any number."""
+"""Counts by name, such as a level; ``None`` is more than any number."""
 GENERATED = "generated"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A rule on data.
+    """The comparison of one rule on one data set.
 
     Attributes:
-        data: their name; ``generated`` for all generated problems together.
-        rule: its name.
-        verdict: now against then.
-        changes: what differs, in words.
+        data: the name of the data; ``generated`` for all generated problems together.
+        rule: the name of the rule.
+        verdict: the change against the earlier run.
+        changes: the counts that differ, in words.
     """
 
     data: str
@@ -49,30 +49,32 @@ class Row:
 
 
 def earlier(path: Path) -> dict[str, Any]:
-    """The JSON of a run of ``theorems bench``.
+    """Read the JSON of an earlier run of ``theorems bench``.
 
     Raises:
-        InvalidInput: no such file, or it is something else.
+        InvalidInput: there is no such file, or it is something else.
     """
     if path.suffix != ".json":
         raise InvalidInput(f"--compare: {path} does not end in .json; give what theorems bench --json has written.")
     try:
-        held = read_named_values(path)
+        report = read_named_values(path)
     except InvalidInput as error:
         raise InvalidInput(f"--compare: {error}") from None
     try:
-        rows_of(held)
-        _ = held["steps"], held["seed"], held["examples"]
+        rows_of(report)
+        _ = report["steps"], report["seed"], report["examples"]
     except (KeyError, TypeError, AttributeError, ValueError):
         raise InvalidInput(f"--compare: {path} is not what theorems bench --json writes; run that first.") from None
-    return held
+    return report
 
 
 def check_comparable(then: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
-    """Refuse what counts something else.
+    """Raise if the earlier run is not comparable with this one.
 
     Args:
+        then: the JSON of the earlier run.
         now: ``steps``, ``seed`` and ``examples`` of this run, and ``contents`` of its data by name.
+        path: of the earlier run's file, for the message.
 
     Raises:
         InvalidInput: another cap, other generated problems, or other data of the same name.
@@ -83,29 +85,31 @@ def check_comparable(then: Mapping[str, Any], now: Mapping[str, Any], path: Path
             raise InvalidInput(
                 f"--compare: {path} was written with --{option} {then[option]}, not {now[option]}; give the same."
             )
-    for one in then["data"]:
-        held, here = one.get("content"), now["contents"].get(one["name"])
-        if held and here and held != here:
-            raise InvalidInput(f"--compare: {path} has other data called {one['name']}; compare runs on the same data.")
+    for data in then["data"]:
+        content, here = data.get("content"), now["contents"].get(data["name"])
+        if content and here and content != here:
+            raise InvalidInput(
+                f"--compare: {path} has other data called {data['name']}; compare runs on the same data."
+            )
 
 
 def rows_of(report: Mapping[str, Any]) -> dict[tuple[str, str], dict[str, int | None]]:
-    """The counts of a report by data and rule; of generated problems quartiles and how many are not within the cap.
+    """Return the counts of a report by data and rule; for generated problems quartiles and counts not within the cap.
 
     Raises:
         KeyError, TypeError, ValueError: it is no report.
     """
-    found: dict[tuple[str, str], dict[str, int | None]] = {}
-    for one in report["data"]:
-        for run in one.get("rules", ()):
-            found[one["name"], run["rule"]] = {level: _count(n) for level, n in run["iterations"].items()}
-    for one in report["generated"]["summary"]:
-        cells = found[GENERATED, one["rule"]] = {}
-        for level, quartiles in one["quartiles"].items():
+    rows: dict[tuple[str, str], dict[str, int | None]] = {}
+    for data in report["data"]:
+        for run in data.get("rules", ()):
+            rows[data["name"], run["rule"]] = {level: _count(n) for level, n in run["iterations"].items()}
+    for summary in report["generated"]["summary"]:
+        cells = rows[GENERATED, summary["rule"]] = {}
+        for level, quartiles in summary["quartiles"].items():
             names = ("lower quartile", "median", "upper quartile")
             cells |= {f"{name} at {level}": _count(n) for name, n in zip(names, quartiles, strict=True)}
-        cells |= {f"not within at {level}": _count(n) for level, n in one["not_within"].items()}
-    return found
+        cells |= {f"not within at {level}": _count(n) for level, n in summary["not_within"].items()}
+    return rows
 
 
 def _count(value: Any) -> int | None:
@@ -115,7 +119,7 @@ def _count(value: Any) -> int | None:
 
 
 def comparison_rows(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[Row]:
-    """One row per rule and data of either report, those of this one first."""
+    """Compare two reports: one row per rule and data of either, those of this run first."""
     before, after = rows_of(then), rows_of(now)
     rows = [_row(*key, before[key], cells) if key in before else Row(*key, Verdict.NEW) for key, cells in after.items()]
     return rows + [Row(*key, Verdict.NOT_RUN) for key in before if key not in after]
@@ -136,7 +140,7 @@ def _pairs(then: Cells, now: Cells) -> Sequence[Any]:
 
 
 def _more(a: int | None, b: int | None) -> bool:
-    """Whether a count is larger than another."""
+    """Return whether a count is larger than another."""
     return b is not None and (a is None or a > b)
 
 

@@ -1,4 +1,4 @@
-"""What the rules did on problems: their limits, their runs, and what is measured of each."""
+"""The comparison of rules on problems: their limits, their runs, and the measurements of each."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PowerLimit:
         norm: q.
         direction: p/‖p‖.
         margin: 1/‖p‖_q.
-        residual: of its KKT conditions.
+        residual: the residual of its KKT conditions.
     """
 
     norm: float
@@ -38,18 +38,18 @@ class PowerLimit:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One problem and what the rules did on it.
+    """One problem with the measurements of all rules on it.
 
     Attributes:
         name: of the data.
         start: p(0).
         alpha: the tokens of the limit; empty without one.
         kind: GMM or LMM.
-        limit: p̄_mm of those tokens.
+        limit: the direction p̄_mm of those tokens.
         margin: Θ = 1/‖p_mm‖.
         no_limit: why there is no limit to compare with; the rules were then not run.
         rules: one entry per rule.
-        powers: the limits of mirror descent that were compared with.
+        powers: the limits in other norms with which mirror descent was compared.
     """
 
     name: str
@@ -76,20 +76,28 @@ def compare(
     keys: OuterKeys | None = None,
     foreign: bool = False,
 ) -> tuple[Comparison, ...]:
-    """All rules on problems of one shape and loss, one start each.
+    """Run all rules on problems of one shape and loss, one start each, and measure them.
 
     Args:
-        progress: told how many rules are done; of somebody else's (``foreign``) how many iterations.
-        shape: of what is trained.
-        keys: the factors of the keys, where that is W.
+        problems: the problems.
+        starts: p(0) for each.
+        names: a name for each.
+        rules: the names of the rules.
+        steps: the number of iterations.
+        under_test: the implementation that computes gradients and limits.
+        progress: called with the number of rules done; for a user's rule (``foreign``) with the number of iterations.
+        shape: of the trained parameter, (d,) or (d, e).
+        keys: the factors of the keys, where W is trained.
+        foreign: whether the rules are a user's own.
 
     Raises:
-        NoLimit, NotAPoint: see there.
+        NoLimit: the limit in another norm was not found.
+        NotAPoint: a rule did not return a point.
     """
     limits: list[Limit | str] = []
     for problem, start in zip(problems, starts, strict=True):
         limits.append(limit_of(problem, start, under_test))
-        progress(0)  # this is none of the time of somebody else's rule
+        progress(0)  # the limit does not count as time of a user's rule
     there = [k for k, limit in enumerate(limits) if isinstance(limit, Limit)]
     some = [problems[k] for k in there]
     targets = [Limits(problems[k], limit, keys) for k, limit in enumerate(limits) if isinstance(limit, Limit)]
@@ -99,8 +107,8 @@ def compare(
         rule = rule_named(name)
         at = np.stack([starts[k] for k in there])
         run = rule.run(some, at, steps, under_test, shape=shape, progress=progress if foreign else nothing)
-        for k, one in zip(there, measure(name, rule.theory, run, some, targets, shape), strict=True):
-            runs[k].append(one)
+        for k, measurement in zip(there, measure(name, rule.theory, run, some, targets, shape), strict=True):
+            runs[k].append(measurement)
         if not foreign:
             progress(done + 1)
     for k, target in zip(there, targets, strict=True):
@@ -108,8 +116,8 @@ def compare(
     return tuple(map(_one, names, starts, limits, runs, powers))
 
 
-def _power(found: LeastPowerNorm) -> PowerLimit:
-    return PowerLimit(found.norm, tuple(found.direction.tolist()), found.margin, found.residual)
+def _power(solution: LeastPowerNorm) -> PowerLimit:
+    return PowerLimit(solution.norm, tuple(solution.direction.tolist()), solution.margin, solution.residual)
 
 
 def _one(
@@ -130,14 +138,14 @@ def _one(
 
 
 def merge(parts: Iterable[Comparison], rules: Sequence[str]) -> list[Comparison]:
-    """One entry per problem with what all rules did on it, in the order of the rules."""
-    found: dict[str, list[Comparison]] = {}
-    for one in parts:
-        found.setdefault(one.name, []).append(one)
-    return [_merge_runs(held, rules) for held in found.values()]
+    """Merge the parts to one entry per problem with the measurements of all rules, in the order of the rules."""
+    by_name: dict[str, list[Comparison]] = {}
+    for comparison in parts:
+        by_name.setdefault(comparison.name, []).append(comparison)
+    return [_merge_runs(group, rules) for group in by_name.values()]
 
 
 def _merge_runs(parts: Sequence[Comparison], rules: Sequence[str]) -> Comparison:
-    runs = sorted((run for one in parts for run in one.rules), key=lambda run: rules.index(run.rule))
-    powers = {power.norm: power for one in parts for power in one.powers}
+    runs = sorted((run for comparison in parts for run in comparison.rules), key=lambda run: rules.index(run.rule))
+    powers = {power.norm: power for comparison in parts for power in comparison.powers}
     return replace(parts[0], rules=tuple(runs), powers=tuple(powers[norm] for norm in sorted(powers)))

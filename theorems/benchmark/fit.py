@@ -17,19 +17,19 @@ from jaxtyping import Float64, Int64
 from theorems.benchmark.optimisers.optimiser import Against
 
 TAIL = 100.0
-"""The fit takes the last two decades of t."""
+"""The ratio of the last t to the first one of the fit: the last two decades."""
 BLOCKS, EACH = 8, 5
-"""Blocks of the jackknife, and points of each; all of them evenly spaced in log t."""
+"""Number of blocks of the jackknife, and of points in each; all of them are evenly spaced in log t."""
 EARLIEST = 3.0
-"""log t > 1 from there on."""
+"""The earliest t of the fit, from which on log t > 1."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """What was fitted.
+    """The fitted power and its error.
 
     Attributes:
-        against: x, t or log t.
+        against: the variable x, t or log t.
         exponent: b.
         error: its standard error by the jackknife over blocks.
         first, last: the iterations that the points span.
@@ -45,8 +45,12 @@ class Fit:
 def fit_tail(
     iterations: Int64[np.ndarray, "r"], one_minus_cosine: Float64[np.ndarray, "r"], against: Against
 ) -> Fit | None:
-    """The fit over the tail of consecutive iterations; ``None`` if it is too short for as many points, or a point of it
-    has no distance or none left (at p = 0, or on the limit up to rounding)."""
+    """Fit the exponent b over the tail of consecutive iterations.
+
+    Returns:
+        ``None`` if the tail is too short for as many points, or if a point of it has no distance (p = 0) or is on the
+        limit up to rounding.
+    """
     last = int(iterations[-1])
     wanted = np.geomspace(max(last / TAIL, EARLIEST), max(last, EARLIEST), BLOCKS * EACH)
     index = np.searchsorted(iterations, np.round(wanted).astype(np.int64))

@@ -1,8 +1,8 @@
-"""How many iterations a rule needs until its direction is, and stays, that of its limit.
+"""The number of iterations a rule needs until its direction is, and stays, that of its limit.
 
 The limit is the solution of ATT-SVM for the tokens that the gradient flow from the same start selects, in the norm
-that the rule's theory names: p_mm, or of mirror descent the least ‖p‖_q; p_mm, too, where theory names none. On
-several inputs or with unequal scores the tokens may be locally optimal ones (Theorem 3), and a rule with long steps
+that the rule's theory names: p_mm, or for mirror descent the point of least ‖p‖_q; p_mm, too, where theory names none.
+On several inputs or with unequal scores the tokens may be locally optimal ones (Theorem 3), and a rule with long steps
 may select others.
 """
 
@@ -16,33 +16,35 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float64, Int64
 
+from max_margin_theorems.papers import papers
 from reference_attention.angles import one_minus_cosine
 from reference_attention.norms import Schatten, name_of
 from reference_attention.outer_keys import OuterKeys
 from reference_attention.problem import Problem
+from reference_attention.risk import scaled_gradient
 from reference_attention.svm.least_power_norm import LeastPowerNorm, difference_rows, least_power_norm
-from reference_attention.svm.max_margin import MaxMargin, locally_optimal
+from reference_attention.svm.max_margin import MaxMargin, locally_optimal, max_margin
 from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear_max_margin
 from reference_attention.training.descent import Stop
 from reference_attention.training.flow import Flow, gradient_flow
 from theorems.benchmark.fit import Fit, fit_tail
+from theorems.benchmark.gap import Gap
 from theorems.benchmark.optimisers.optimiser import Theory
 from theorems.benchmark.optimisers.run import Run
 from theorems.benchmark.proven import proven_bound
-from theorems.benchmark.steepest_gap import Gap, margin_gap
 from theorems.core.implementation import REFERENCE, Implementation
 
 LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 """The levels of 1 − cos."""
 FAR = 1e6
-"""Norm to which the flow is followed, in units of 1/(largest key) and of ‖p(0)‖."""
+"""The norm to which the flow is followed, in units of 1/(largest key) and of ‖p(0)‖."""
 DRAWN = 61
-"""Iterations at which a curve is kept, evenly spaced in log t."""
+"""The number of iterations at which a curve is kept, evenly spaced in log t."""
 EUCLIDEAN = 2.0
 
 
 class Kind(StrEnum):
-    """What the flow selects."""
+    """The kind of tokens that the flow selects."""
 
     GLOBAL = "GMM"
     """The optimal token of every input."""
@@ -52,11 +54,11 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Limit:
-    """Where the gradient flow from a start goes.
+    """The limit direction of the gradient flow from a start.
 
     Attributes:
-        svm: p_mm of the tokens that it selects.
-        kind: which tokens those are.
+        svm: p_mm of the tokens that the flow selects.
+        kind: whether those are the optimal tokens.
     """
 
     svm: MaxMargin
@@ -69,22 +71,21 @@ class Measurement:
 
     Attributes:
         rule: its name.
-        theory: what is proven of it.
+        theory: the theorems about it.
         iterations: for each of :data:`LEVELS` the first iteration from which on 1 − cos stays at or below it, up to the
             cap; ``None`` where there is none.
         norm: ‖p‖ at the cap.
         one_minus_cosine: 1 − cos to the limit at the cap.
-        at_most: what is proven of it, see :func:`theorems.benchmark.proven.proven_bound`; ``None`` where nothing is.
-        margins: the least margin of p/‖p‖ at the cap, as a share of the largest one that there is: with ‖p‖_2, with
-            ‖p‖_∞.
+        at_most: the bound of it that is proven, see :func:`theorems.benchmark.proven.proven_bound`; ``None`` if none.
+        margins: the least margin of p/‖p‖ at the cap, as a share of the largest possible one: with ‖p‖_2, with ‖p‖_∞.
         rate: the fit to its tail, if there is one.
         curve: iterations, and 1 − cos at each; NaN at p = 0.
         selected: the token of largest weight of each input at the cap.
         selects_limit: whether those are the tokens of the limit.
         representable: whether every step was; a step too long for float64 ends a run where it is.
-        nuclear: of W, 1 − cos to the one of least nuclear norm and ‖W‖_⋆/(m(W) C_⋆) − 1 at the cap, m(W) the least
-            margin; None where no W is trained, or that one is not proven the only one.
-        gap: of the margin, what is proven of it and what it is, see :func:`theorems.benchmark.steepest_gap.margin_gap`.
+        nuclear: for W, 1 − cos to the solution of least nuclear norm and ‖W‖_⋆/(m(W) C_⋆) − 1 at the cap, m(W) the
+            least margin; None where no W is trained, or that solution is not proven the only one.
+        gap: of the margin, proven and measured, see :mod:`theorems.benchmark.gap`.
     """
 
     rule: str
@@ -104,31 +105,31 @@ class Measurement:
 
 
 def limit_of(problem: Problem, start: Float64[np.ndarray, "d"], under_test: Implementation = REFERENCE) -> Limit | str:
-    """The limit of the flow's direction, or why it has none: finite stationary points are no limits of a direction.
+    """Return the limit of the flow's direction, or why it has none: a finite stationary point is not one.
 
     The flow must have come within √(1/ρ) of p̄_mm at norm ρ (in units of ‖p_mm‖), the distance that tolerance
     ``limit-followed`` allows; a direction that converges is O(log ρ/ρ) away.
     """
-    flow = gradient_flow(problem, start, norm=far(problem, start), gradient=under_test.scaled_gradient)
+    flow = gradient_flow(problem, start, norm=far(problem, start), gradient=under_test[scaled_gradient])
     return limit_of_flow(problem, flow, under_test)
 
 
 def far(problem: Problem, start: Float64[np.ndarray, "d"]) -> float:
-    """The norm to which a flow from ``start`` is followed."""
+    """Return the norm to which a flow from ``start`` is followed."""
     return FAR * max(1 / problem.key_scale, float(np.linalg.norm(start)))
 
 
 def limit_of_flow(problem: Problem, flow: Flow, under_test: Implementation = REFERENCE) -> Limit | str:
-    """As :func:`limit_of`, of a flow that was followed."""
+    """Return the limit as :func:`limit_of`, for a flow that was followed already."""
     if not flow.reached_norm:
         return f"the flow is {flow.stop} at norm {flow.norms[-1]:.3g}" if flow.stop is Stop.STATIONARY else flow.reason
     return limit_at(problem, flow.final, under_test)
 
 
 def limit_at(problem: Problem, p: Float64[np.ndarray, "d"], under_test: Implementation = REFERENCE) -> Limit | str:
-    """As :func:`limit_of`, of a flow that has come to p, far away."""
+    """Return the limit as :func:`limit_of`, for a flow that has come to p, far away."""
     alpha, size = problem.selection_at(p), float(np.linalg.norm(p))
-    svm = under_test.max_margin(problem.exact_keys, alpha)
+    svm = under_test[max_margin](problem.exact_keys, alpha)
     if not isinstance(svm, MaxMargin):
         return f"the flow selects {alpha.tolist()}, which cannot be separated"
     apart = float(np.sqrt(2 * one_minus_cosine(p, svm.direction)))
@@ -149,17 +150,18 @@ class Limits:
     """The solutions of ATT-SVM for the tokens of a limit, in every norm that is asked for, each computed once."""
 
     def __init__(self, problem: Problem, limit: Limit, keys: OuterKeys | None = None) -> None:
+        """Take the solution of the limit, and compute the differences to its tokens."""
         self._problem, self._keys = problem, keys
         self.svm = limit.svm
         self.rows = difference_rows(problem.keys, limit.svm.alpha)
         self.found: dict[float, LeastPowerNorm] = {}
 
     def direction(self, norm: float | None) -> Float64[np.ndarray, "d"]:
-        """That of p_mm for ‖p‖_2 and where theory names no norm."""
+        """Return the max-margin direction: p_mm unless the rule's theory names another norm."""
         return self.svm.direction if norm is None or norm == EUCLIDEAN else self.solution(norm).direction
 
     def shares(self, p: Float64[np.ndarray, "d"]) -> tuple[float, float]:
-        """The least margin of p/‖p‖_2 and of p/‖p‖_∞, each by the largest one; NaN at p = 0."""
+        """Return the least margins of p/‖p‖_2 and of p/‖p‖_∞, each divided by the largest possible; NaN at p = 0."""
         least = float((self.rows @ p).min())
         with np.errstate(invalid="ignore", divide="ignore"):
             euclidean = np.float64(least) / np.linalg.norm(p) * self.svm.norm
@@ -169,11 +171,11 @@ class Limits:
     @cached_property
     def nuclear(self) -> NuclearMaxMargin | None:
         """The W of least nuclear norm; None where no W is trained, or it is not proven the only one."""
-        found = None if self._keys is None else nuclear_max_margin(self._keys, self.svm.alpha)
-        return found if isinstance(found, NuclearMaxMargin) and found.unique else None
+        solution = None if self._keys is None else nuclear_max_margin(self._keys, self.svm.alpha)
+        return solution if isinstance(solution, NuclearMaxMargin) and solution.unique else None
 
     def from_nuclear(self, p: Float64[np.ndarray, "d"]) -> tuple[float, float] | None:
-        """1 − cos∠(W, W_⋆) and ‖W‖_⋆/(m(W) C_⋆) − 1, the latter infinite where m(W) ≤ 0."""
+        """Compute 1 − cos∠(W, W_⋆) and ‖W‖_⋆/(m(W) C_⋆) − 1, the latter infinite where m(W) ≤ 0."""
         if self.nuclear is None:
             return None
         least = float((self.rows @ p).min())
@@ -183,38 +185,43 @@ class Limits:
         return float(one_minus_cosine(p, target)), float(excess)
 
     def solution(self, norm: float) -> LeastPowerNorm:
-        """The solution in ‖p‖_q.
+        """Return the solution of ATT-SVM in ‖p‖_q, computed at the first call.
 
         Raises:
             NoLimit: the solver did not find it.
         """
         if norm not in self.found:
-            found = least_power_norm(self._problem.keys, self.svm.alpha, norm, self.svm.p)
-            if found is None:
+            solution = least_power_norm(self._problem.keys, self.svm.alpha, norm, self.svm.p)
+            if solution is None:
                 raise NoLimit(f"the solution of ATT-SVM in {name_of(norm)} was not found")
-            self.found[norm] = found
+            self.found[norm] = solution
         return self.found[norm]
 
 
 def measure(
     rule: str, theory: Theory, run: Run, problems: list[Problem], limits: list[Limits], shape: tuple[int, ...] = ()
 ) -> list[Measurement]:
-    """What came of a batch of runs, one per problem; the batch axis is the second of ``run.points``, all iterates.
+    """Measure a batch of runs, one per problem; the batch axis is the second of ``run.points``, all iterates.
 
     Args:
-        shape: of what is trained.
+        rule: its name.
+        theory: the theorems about it.
+        run: its iterates.
+        problems: one per start.
+        limits: the limits on these problems.
+        shape: of the trained parameter.
 
     Raises:
-        NoLimit: there is nothing to compare with.
+        NoLimit: the limit in another norm was not found.
     """
     apart = run.one_minus_cosine(np.stack([limit.direction(theory.norm) for limit in limits]))
     norms = run.norms
     drawn = np.unique(np.round(np.geomspace(1, max(len(apart) - 1, 1), DRAWN)).astype(np.int64))
     drawn = drawn[drawn < len(apart)]
-    found = []
+    measurements = []
     for b, (problem, limit) in enumerate(zip(problems, limits, strict=True)):
         selected = problem.selection_at(run.final[b])
-        found.append(
+        measurements.append(
             Measurement(
                 rule,
                 theory,
@@ -232,20 +239,22 @@ def measure(
                 gap_of(theory, problem, limit, run, b, shape),
             )
         )
-    return found
+    return measurements
 
 
 def gap_of(theory: Theory, problem: Problem, limit: Limits, run: Run, b: int, shape: tuple[int, ...]) -> Gap | None:
-    """What is proven of the margin, where a theory says that steps are steepest."""
+    """Return the proven and the measured gap of the margin, if the rule's theory says that steps are steepest."""
     if theory.steepest is None or not run.representable[b]:
         return None
     matrix = len(shape) == 2 and theory.spectral
     norm = Schatten(math.inf, (shape[0], shape[1])) if matrix else float(theory.steepest)
-    return margin_gap(problem, limit.svm, run.points[:, b], norm, float(theory.momentum))
+    proofs = (prove for paper in papers() for prove in paper.mapping_at(paper.gaps).values())
+    gaps = (prove(problem, limit.svm, run.points[:, b], norm, float(theory.momentum)) for prove in proofs)
+    return next((gap for gap in gaps if gap is not None), None)
 
 
 def first_within(apart: Float64[np.ndarray, "r"], iterations: Int64[np.ndarray, "r"], level: float) -> int | None:
-    """The first iteration from which on ``apart`` stays at or below ``level``; a NaN (at p = 0) is above."""
+    """Return the first iteration from which on ``apart`` stays at or below ``level``; a NaN (at p = 0) is above."""
     above = np.flatnonzero(~(apart <= level))
     first = int(above[-1]) + 1 if len(above) else 0
     return int(iterations[first]) if first < len(apart) else None

@@ -1,4 +1,4 @@
-"""What ``descent-from-a-margin`` proves of a run: how far from p_mm its direction is at most.
+"""The bound that ``descent-from-a-margin`` proves of a run on the distance of its direction from p_mm.
 
 References: :mod:`theorems.token_selection.global_paths.descent_from_a_margin`.
 """
@@ -15,10 +15,10 @@ from theorems.token_selection.global_paths.margin_constants import MarginConstan
 
 
 def proven_bound(problem: Problem, svm: MaxMargin, points: Float64[np.ndarray, "r d"]) -> float | None:
-    """A bound of 1 − cos(p(t), p_mm) at the last of consecutive iterates of a rule along −∇L.
+    """Compute a bound of 1 − cos(p(t), p_mm) at the last of consecutive iterates of a rule along −∇L.
 
-    It counts from the iterate on from which every optimal token leads by log(2(T−1)A) and keeps that; None where there
-    is none before the last, or p_mm is not that of unique optimal tokens. Computed in floats: no claim, but a number to
+    It counts from the first iterate from which on every optimal token leads by log(2(T−1)A); None where there is none
+    before the last, or p_mm is not that of unique optimal tokens. Computed in floats: it is no claim, but a number to
     compare with.
     """
     best = problem.scores == problem.scores.max(axis=1, keepdims=True)

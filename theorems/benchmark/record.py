@@ -7,59 +7,61 @@ from dataclasses import asdict
 from typing import Any
 
 from reference_attention.norms import name_of
+from theorems.benchmark.bench_tables import LEVEL_NAMES
 from theorems.benchmark.comparison import Comparison
 from theorems.benchmark.measure import LEVELS, Measurement
 from theorems.benchmark.summary import Summary, summaries
-from theorems.benchmark.table import LEVEL_NAMES
 
 NUCLEAR = ("one_minus_cosine", "excess")
-"""What is said of W against the one of least nuclear norm."""
+"""The names of the two numbers that compare W with the one of least nuclear norm."""
 
 
 def as_json(
     named: Sequence[Comparison], generated: Sequence[Comparison], contents: Mapping[str, str | None]
 ) -> dict[str, Any]:
-    """Everything that is the same again with the same options; a level not reached is null.
+    """Return all results that are the same again with the same options; a level not reached is null.
 
     Args:
-        contents: of named data, a digest of what they hold.
+        named: the comparisons on named data.
+        generated: the comparisons on generated problems.
+        contents: name of data → a digest of their content.
     """
     return {
         "levels": list(LEVELS),
-        "data": [{**_json_of(one), "content": contents.get(one.name)} for one in named],
+        "data": [{**_json_of(comparison), "content": contents.get(comparison.name)} for comparison in named],
         "generated": {
-            "problems": [_json_of(one, curves=False) for one in generated],
+            "problems": [_json_of(comparison, curves=False) for comparison in generated],
             "summary": [
                 {
-                    "rule": one.rule,
-                    "quartiles": {name: level.quartiles for name, level in _levels(one)},
-                    "not_within": {name: level.not_within for name, level in _levels(one)},
-                    "other_tokens": one.other_tokens,
-                    "median_norm": one.norm,
-                    "exponents": one.exponents,
+                    "rule": summary.rule,
+                    "quartiles": {name: level.quartiles for name, level in _levels(summary)},
+                    "not_within": {name: level.not_within for name, level in _levels(summary)},
+                    "other_tokens": summary.other_tokens,
+                    "median_norm": summary.norm,
+                    "exponents": summary.exponents,
                 }
-                for one in summaries(generated)
+                for summary in summaries(generated)
             ],
         },
     }
 
 
-def _levels(one: Summary) -> list[tuple[str, Any]]:
-    return list(zip(LEVEL_NAMES, one.levels, strict=True))
+def _levels(summary: Summary) -> list[tuple[str, Any]]:
+    return list(zip(LEVEL_NAMES, summary.levels, strict=True))
 
 
-def _json_of(one: Comparison, *, curves: bool = True) -> dict[str, Any]:
-    if one.no_limit:
-        return {"name": one.name, "start": one.start, "no_limit": one.no_limit}
+def _json_of(comparison: Comparison, *, curves: bool = True) -> dict[str, Any]:
+    if comparison.no_limit:
+        return {"name": comparison.name, "start": comparison.start, "no_limit": comparison.no_limit}
     return {
-        "name": one.name,
-        "start": one.start,
-        "selects": one.alpha,
-        "kind": one.kind,
-        "limit": one.limit,
-        "margin": one.margin,
-        "powers": [asdict(power) for power in one.powers],
-        "rules": [_run(run, curves) for run in one.rules],
+        "name": comparison.name,
+        "start": comparison.start,
+        "selects": comparison.alpha,
+        "kind": comparison.kind,
+        "limit": comparison.limit,
+        "margin": comparison.margin,
+        "powers": [asdict(power) for power in comparison.powers],
+        "rules": [_run(run, curves) for run in comparison.rules],
     }
 
 

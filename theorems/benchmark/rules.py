@@ -57,7 +57,7 @@ FORMS = (
     "normalized-mirror-Q-ETA",
     "FILE.py:NAME",
 )
-"""What a name may look like."""
+"""The forms that a name may have."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,10 @@ class Rule:
 
     Attributes:
         name: as it is given to ``--rule``.
-        theory: what is proven of it.
-        step: η; ``None`` stands for 1/L_p of the problem, or for no number at all.
+        theory: the theorems about it.
+        step: η; ``None`` stands for 1/L_p of the problem, or for a rule without a step.
         power: q of mirror descent.
-        own: the class, where it stands in somebody's file.
+        own: the class, if it is defined in a user's file.
     """
 
     name: str
@@ -89,14 +89,19 @@ class Rule:
         record_every: int = 1,
         progress: Progress = nothing,
     ) -> Run:
-        """The iterates from one start for each of as many problems of one shape and loss.
+        """Run the rule from one start for each of as many problems of one shape and loss.
 
         Args:
-            shape: of what is trained, (d,) unless a prompt is vec(W).
-            progress: told how many iterations are done, where it is somebody else's rule.
+            problems: one per start.
+            starts: p(0), (b, d).
+            steps: the number of iterations.
+            under_test: the implementation that computes gradients.
+            shape: of the trained parameter, (d,) unless p is vec(W).
+            record_every: the first, the last and every so many iterates are recorded.
+            progress: called with the number of iterations done, for rules with a ``step`` method.
 
         Raises:
-            NotAPoint: somebody else's rule returned none.
+            NotAPoint: a user's rule did not return a point.
         """
         kind = kind_of(self.name)
         if kind in ("gd", "normalized"):
@@ -152,22 +157,22 @@ STEPPED: dict[str, Theory] = {
     "normalized-factored": factored.JOINTLY,
     "factored-apart": factored.APART,
 }
-"""Kinds with a step."""
+"""The kinds of rules with a step, and the theorems about them."""
 POWERED = {"mirror": False, "normalized-mirror": True}
-"""Kinds with a power and a step; whether they are normalized."""
+"""The kinds of rules with a power and a step, and whether they are normalized."""
 
 
 def kind_of(name: str) -> str:
-    """The longest kind that the name begins with, followed by a number; otherwise the name itself."""
+    """Return the longest kind with which the name begins, before a hyphen; otherwise the name itself."""
     kinds = [kind for kind in (*STEPPED, *POWERED) if name.startswith(f"{kind}-")]
     return max(kinds, key=len, default=name)
 
 
 def rule_named(name: str) -> Rule:
-    """The rule of that name; a file of the user's is run.
+    """Return the rule of that name; a user's file is run to read it.
 
     Raises:
-        InvalidInput: not of one of the :data:`FORMS`, numbers out of range, or a file that cannot be used.
+        InvalidInput: the name has none of the :data:`FORMS`, its numbers are out of range, or a file cannot be used.
     """
     if is_in_a_file(name):
         own, theory = optimiser_in_file(name)
@@ -190,7 +195,7 @@ def rule_named(name: str) -> Rule:
 
 
 def _number(text: str) -> float:
-    """NaN for what is no finite number."""
+    """Parse a number; NaN for a text that is no finite number."""
     try:
         value = float(text)
     except ValueError:

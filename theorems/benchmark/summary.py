@@ -17,11 +17,11 @@ QUARTILES = (0.25, 0.5, 0.75)
 
 @dataclass(frozen=True)
 class Spread:
-    """One rule on all generated problems that have a limit, at one level.
+    """The results of one rule on all generated problems that have a limit, at one level.
 
     Attributes:
         quartiles: lower quartile, median, upper quartile of the iterations; ``None`` where beyond the cap.
-        not_within: problems on which the level is not reached within the cap.
+        not_within: the number of problems on which the level is not reached within the cap.
     """
 
     quartiles: tuple[int | None, int | None, int | None]
@@ -30,13 +30,13 @@ class Spread:
 
 @dataclass(frozen=True)
 class Summary:
-    """One rule on all generated problems that have a limit.
+    """The results of one rule on all generated problems that have a limit.
 
     Attributes:
         rule: its name.
-        theory: what is proven of it.
+        theory: the theorems about it.
         levels: one entry per level.
-        other_tokens: problems on which it selects other tokens than the flow at the cap.
+        other_tokens: the number of problems on which it selects other tokens than the flow at the cap.
         norm: the median of ‖p‖ at the cap.
         exponents: quartiles of the fitted exponents; NaN where none was fitted.
     """
@@ -50,10 +50,10 @@ class Summary:
 
 
 def summaries(compared: Sequence[Comparison]) -> list[Summary]:
-    """One per rule; of the problems that have a limit."""
+    """Summarise each rule over the problems that have a limit."""
     by_rule: dict[str, list[Measurement]] = {}
-    for one in compared:
-        for run in one.rules:
+    for comparison in compared:
+        for run in comparison.rules:
             by_rule.setdefault(run.rule, []).append(run)
     return [_summary(rule, runs) for rule, runs in by_rule.items()]
 
@@ -68,7 +68,7 @@ def _summary(rule: str, runs: Sequence[Measurement]) -> Summary:
 
 
 def spread(iterations: Sequence[int | None]) -> Spread:
-    """Quartiles as order statistics (nothing is interpolated), so that a missing number is larger than all others."""
+    """Compute quartiles as order statistics (nothing is interpolated); a missing number is larger than all others."""
     values = np.sort([math.inf if count is None else float(count) for count in iterations])
     lower, median, upper = (float(x) for x in np.quantile(values, QUARTILES, method="inverted_cdf"))
     return Spread((_count(lower), _count(median), _count(upper)), int(np.isinf(values).sum()))

@@ -13,14 +13,14 @@ from reference_attention.problem import Problem
 from theorems.benchmark.rules import Rule, rule_named
 
 ROUNDS = 7
-"""Turns; the fastest of each rule counts, because other work on the machine only ever adds time."""
+"""The number of turns; the fastest of each rule counts, because other work on the machine only ever adds time."""
 STEPS = 300
-"""Iterations in a turn."""
+"""The number of iterations in a turn."""
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """One iteration of ``rule`` takes ``ratio`` times as long as one of ``beside`` on that data."""
+    """The time of one iteration of ``rule`` on some data as a multiple of that of one iteration of ``beside``."""
 
     data: str
     rule: str
@@ -29,14 +29,14 @@ class Ratio:
 
 
 def ratios(data: str, problem: Problem, start: Float64[np.ndarray, "d"], names: Sequence[str]) -> list[Ratio]:
-    """The ratio of every rule to the first one, by the fastest of :data:`ROUNDS` turns."""
+    """Measure the ratio of every rule to the first one, by the fastest of :data:`ROUNDS` turns."""
     rules = [rule_named(name) for name in names]
-    _seconds(rules[0], problem, start)  # nothing is measured cold
+    _seconds(rules[0], problem, start)  # a first run, not counted, to warm up
     best = [float("inf")] * len(rules)
     for _ in range(ROUNDS):
         for k, rule in enumerate(rules):
             best[k] = min(best[k], _seconds(rule, problem, start))
-    return [Ratio(data, name, names[0], one / best[0]) for name, one in zip(names, best, strict=True)]
+    return [Ratio(data, name, names[0], seconds / best[0]) for name, seconds in zip(names, best, strict=True)]
 
 
 def _seconds(rule: Rule, problem: Problem, start: Float64[np.ndarray, "d"]) -> float:

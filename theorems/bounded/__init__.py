@@ -1,16 +1,17 @@
-"""Arrays that carry their own rounding, so that a formula on them is its own error analysis.
+"""Arrays that carry bounds of their rounding errors, so that a formula on them is its own error analysis.
 
     log_weights = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
 
-is what it was, and knows how far it may be from the truth; inside ``with spacing(2**-23)`` also how far the same
-formula in float32 may be. What NumPy function has no rule here raises.
+computes what it did on floats, and also how far the result may be from the exact one; inside
+``with spacing(2**-23)`` also how far the same formula in float32 may be. A NumPy function without a rule here raises.
 
 To beware of:
 
 - Floats are exact unless said otherwise: ``math.log(T)`` is not log T, ``np.log(exact(T))`` is; see also
   :func:`with_rounding`.
-- ``a >= b`` is where it is sure, so ``~(a >= b)`` is no a < b: :func:`either`, :func:`possibly_at_least`.
-- A formula that is an approximation, such as a series cut off, is taken at its word: :meth:`Bounded.widen` adds the
+- ``a >= b`` is True only where it is certain, so ``~(a >= b)`` does not mean a < b: :func:`either`,
+  :func:`possibly_at_least`.
+- A formula that is an approximation, such as a series cut off, is taken as exact: :meth:`Bounded.widen` adds the
   rest.
 - :func:`spacing` speaks about the formula as written: a kernel that computes the same by another one is not covered.
 """
@@ -33,4 +34,4 @@ __all__ = [
 ]
 
 _RULES = (basic, comparisons, exponentials, extremes, moves, products, sums)
-"""Imported for the rules that they enter."""
+"""The modules that are imported for the rules that they register."""

@@ -1,8 +1,9 @@
-"""What one rounding costs: the arithmetic in which a formula on bounded arrays is taken to be evaluated.
+"""The cost of one rounding: the arithmetic in which a formula on bounded arrays is taken to be evaluated.
 
 A bounded array's value is always computed in float64. Its error covers the exact number; inside a block
-``with spacing(eps)`` also whatever an evaluation of the same formula gives in numbers of that spacing at one, with its
-sums in any order. Then each operation costs both: the unit roundoff of the value and that of the kernel.
+``with spacing(eps)`` it also covers whatever a kernel gets that evaluates the same formula in numbers of that spacing
+at one, with its sums in any order. Then each operation costs both: the unit roundoff of the value and that of the
+kernel.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ vectorised ones (``numpy/_core/tests/test_umath_accuracy.py`` asks 2 to 4); the 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """The cost of operations, per value of float64 and kernel's number together.
+    """The cost of operations, of the float64 value and of the kernel's number together.
 
     Attributes:
         rounding: relative error of one correctly rounded operation.
         theirs: the part of it that is the kernel's; 0 where there is none.
         function: relative error of one exp, expm1, log or log1p.
         underflow: absolute error of one product, quotient or logarithm near zero.
-        vanishing: the same of one exponential: results below the normal range count as lost.
-        flushed: the same of one sum; float64's own sums never underflow.
-        normal: what the kernel flushes to zero; 0 where there is none.
-        largest: beyond it the kernel, or float64, overflows.
+        vanishing: absolute error of one exponential near zero: results below the normal range count as lost.
+        flushed: absolute error of one sum near zero; float64's own sums never underflow.
+        normal: the size below which the kernel flushes to zero; 0 where there is no kernel.
+        largest: the number beyond which the kernel, or float64, overflows.
     """
 
     rounding: float = UNIT
@@ -53,21 +54,21 @@ class Arithmetic:
 
 
 FLOAT64 = Arithmetic()
-"""No kernel: the error is that of the float64 value against the exact number."""
+"""The arithmetic without a kernel: the error is that of the float64 value against the exact number."""
 
 _current: ContextVar[Arithmetic] = ContextVar("arithmetic", default=FLOAT64)
 
 
 def current() -> Arithmetic:
-    """The arithmetic of this block."""
+    """Return the arithmetic of the innermost enclosing block."""
     return _current.get()
 
 
 def of_kernel(eps: float, library: float, lost: float | None = None) -> Arithmetic:
-    """That of a kernel with numbers of spacing ``eps`` at one, which flushes what is not normal to zero.
+    """Return the arithmetic of a kernel with numbers of spacing ``eps`` at one, which flushes subnormals to zero.
 
     Spacings of float32 and coarser have the exponents of float32, as bfloat16 and TF32 do, finer ones those of float64,
-    unless it is said what is lost near zero.
+    unless ``lost`` says how much is lost near zero.
     """
     if not EPS <= eps < 0.5:
         raise ValueError(f"spacing {eps}: from that of float64, {EPS}, up to 1/2; values are float64 themselves.")
@@ -87,15 +88,15 @@ def of_kernel(eps: float, library: float, lost: float | None = None) -> Arithmet
 
 @contextmanager
 def spacing(eps: float, library: float = LIBRARY, *, lost: float | None = None) -> Iterator[None]:
-    """Inside the block errors also cover an evaluation in numbers of spacing ``eps`` at one.
+    """Make errors inside the block cover an evaluation in numbers of spacing ``eps`` at one, too.
+
+    Cached values (a ``cached_property``, say) keep the arithmetic in which they were first computed.
 
     Args:
         eps: 2⁻⁵² for float64, 2⁻²³ for float32, 2⁻⁷ for bfloat16. With 2⁻⁵² somebody else's float64 evaluation is
             covered.
         library: units in the last place by which its exponential and logarithm may be off.
         lost: see :class:`.formats.Format`; by default that of float32 or float64.
-
-    What is cached (a ``cached_property``, say) keeps the arithmetic in which it was first computed.
     """
     with _within(of_kernel(eps, library, lost)):
         yield
@@ -103,8 +104,9 @@ def spacing(eps: float, library: float = LIBRARY, *, lost: float | None = None) 
 
 @contextmanager
 def without_kernel() -> Iterator[None]:
-    """Inside the block errors cover the exact function of whatever the operands contain: a rule counts a kernel's
-    roundings itself.
+    """Make errors inside the block cover the exact function alone, for a rule that counts a kernel's roundings itself.
+
+    The errors of the operands still count.
     """
     with _within(FLOAT64):
         yield

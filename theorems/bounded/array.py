@@ -4,10 +4,10 @@ Invariants, entry by entry:
 
 - the value is never NaN, the error never negative: |exact − value| ≤ error;
 - an infinite value has the error 0: it is exactly that infinity (a masked logit, log 0);
-- an infinite error says that nothing is known: not the size, not the sign, not whether the number is defined at all.
+- an infinite error says that nothing is known: neither the size nor the sign nor whether the number is defined at all.
 
-Every operation is a *rule* in one of two tables, by NumPy function; what has no rule raises, it never falls back to
-floats. Errors are upper bounds including the rounding of their own arithmetic (:func:`upward`).
+Every operation is a *rule* in one of two tables, by NumPy function; an operation without a rule raises, it never falls
+back to floats. Errors are upper bounds including the rounding of their own arithmetic (:func:`upward`).
 
 Reference: N. Higham, *Accuracy and Stability of Numerical Algorithms*, Section 3.3 (running error analysis).
 """
@@ -37,7 +37,7 @@ FUNCTIONS: dict[Callable[..., Any], Rule] = {}
 
 
 def for_ufunc(ufunc: np.ufunc, method: str = "__call__") -> Callable[[Rule], Rule]:
-    """Make the decorated function the rule of that ufunc."""
+    """Register the decorated function as the rule of that ufunc."""
 
     def enter(rule: Rule) -> Rule:
         UFUNCS[ufunc, method] = rule
@@ -47,7 +47,7 @@ def for_ufunc(ufunc: np.ufunc, method: str = "__call__") -> Callable[[Rule], Rul
 
 
 def for_function(*functions: Callable[..., Any]) -> Callable[[Rule], Rule]:
-    """Make the decorated function the rule of these NumPy functions."""
+    """Register the decorated function as the rule of these NumPy functions."""
 
     def enter(rule: Rule) -> Rule:
         for function in functions:
@@ -58,10 +58,10 @@ def for_function(*functions: Callable[..., Any]) -> Callable[[Rule], Rule]:
 
 
 def exactly(x: Any) -> Values:
-    """``x`` as float64 without any loss.
+    """Convert ``x`` to float64 without any loss.
 
     Raises:
-        TypeError: a dtype whose numbers may not be float64s, or no numbers.
+        TypeError: a dtype whose numbers need not fit in float64, or that is not numeric.
         ValueError: NaN, or integers beyond 2⁵³.
     """
     array = np.asarray(x)
@@ -77,10 +77,10 @@ def exactly(x: Any) -> Values:
 
 
 class Bounded(np.lib.mixins.NDArrayOperatorsMixin):
-    """value ± error, elementwise. Immutable; a comparison is true only where it surely is.
+    """An immutable array of value ± error, elementwise; a comparison is true only where it is certain.
 
     Args:
-        value: real numbers, taken exactly; any shape.
+        value: real numbers, taken as exact; any shape.
         error: ≥ 0, broadcast to the value's shape.
     """
 
@@ -91,6 +91,7 @@ class Bounded(np.lib.mixins.NDArrayOperatorsMixin):
     error: np.ndarray
 
     def __init__(self, value: Any, error: Any = 0.0) -> None:
+        """Copy value and error as read-only float64; refuse what is not exact there, and negative errors."""
         if isinstance(value, Bounded) or isinstance(error, Bounded):
             raise TypeError("value and error are plain numbers; a bounded array has its error already.")
         # A copy, so that nobody changes the value behind the error's back.
@@ -104,43 +105,54 @@ class Bounded(np.lib.mixins.NDArrayOperatorsMixin):
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The shape of the array, as NumPy's."""
         return tuple(self.value.shape)
 
     @property
     def ndim(self) -> int:
+        """The number of axes."""
         return int(self.value.ndim)
 
     @property
     def size(self) -> int:
+        """The number of entries."""
         return int(self.value.size)
 
     @property
     def T(self) -> Bounded:
+        """The array with its axes reversed."""
         return from_trusted(self.value.T, self.error.T)
 
     def __len__(self) -> int:
+        """Return the length of the first axis."""
         return len(self.value)
 
     def __getitem__(self, index: Any) -> Bounded:
+        """Return the entries at an index, with their errors."""
         return from_trusted(self.value[index], self.error[index])
 
     def __repr__(self) -> str:
+        """Return value and error as the call that makes the array."""
         return f"Bounded({self.value!r}, {self.error!r})"
 
     def __bool__(self) -> NoReturn:
+        """Refuse: a bounded array is neither true nor false."""
         raise TypeError("a bounded array is neither true nor false; compare it.")
 
     def __contains__(self, x: object) -> NoReturn:
+        """Refuse: membership is not decided."""
         raise TypeError("membership is not decided for bounded arrays; compare entries.")
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
+        """Refuse the conversion to floats, which would lose the error."""
         raise TypeError("a bounded array is not turned into floats, its error would be lost; take .value and .error.")
 
     def __array_namespace__(self, api_version: str | None = None) -> Any:
-        """NumPy itself, whose functions come back here: a formula on an array namespace runs as it is."""
+        """Return NumPy itself, whose functions dispatch to the rules: a formula on an array namespace runs as it is."""
         return np
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **keywords: Any) -> Any:
+        """Apply the rule of a ufunc for bounded arrays; refuse ufuncs without one, and ``out=``."""
         rule = UFUNCS.get((ufunc, method))
         if rule is None:
             how = "" if method == "__call__" else f".{method}"
@@ -151,6 +163,7 @@ class Bounded(np.lib.mixins.NDArrayOperatorsMixin):
             return rule(*inputs, **keywords)
 
     def __array_function__(self, function: Any, types: Any, args: Any, keywords: Any) -> Any:
+        """Apply the rule of a NumPy function for bounded arrays; refuse functions without one."""
         rule = FUNCTIONS.get(function)
         if rule is None:
             raise TypeError(f"{function.__module__}.{function.__name__} has no rule for bounded arrays.")
@@ -158,28 +171,35 @@ class Bounded(np.lib.mixins.NDArrayOperatorsMixin):
             return rule(*args, **keywords)
 
     def reshape(self, *shape: Any) -> Bounded:
+        """Return the entries in another shape."""
         return from_trusted(self.value.reshape(*shape), self.error.reshape(*shape))
 
     def swapaxes(self, a: int, b: int) -> Bounded:
+        """Return the array with the axes ``a`` and ``b`` swapped."""
         return from_trusted(self.value.swapaxes(a, b), self.error.swapaxes(a, b))
 
     def ravel(self) -> Bounded:
+        """Return the entries as one axis."""
         return from_trusted(self.value.ravel(), self.error.ravel())
 
     def sum(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """Sum the entries along an axis, or all of them."""
         return np.sum(self, axis=axis, keepdims=keepdims)
 
     def mean(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """Average the entries along an axis, or all of them."""
         return np.mean(self, axis=axis, keepdims=keepdims)
 
     def max(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """Return the largest entry along an axis, or of all."""
         return np.max(self, axis=axis, keepdims=keepdims)
 
     def min(self, axis: Any = None, keepdims: bool = False) -> Any:
+        """Return the smallest entry along an axis, or of all."""
         return np.min(self, axis=axis, keepdims=keepdims)
 
     def widen(self, by: Any) -> Bounded:
-        """The same values, each off by so much more: a truncation or a step that is argued by hand."""
+        """Return the same values with errors larger by |by|: for a truncation or a step that is argued by hand."""
         more = np.abs(exactly(by))
         return restore_invariants(self.value, upward(self.error + more), lambda: more == 0)
 
@@ -191,9 +211,10 @@ _plain: ContextVar[bool] = ContextVar("plain", default=False)
 
 @contextmanager
 def in_floats() -> Iterator[None]:
-    """Inside the block :func:`exact` and :func:`with_rounding` give plain floats: for a search by the same formulas.
+    """Make :func:`exact` and :func:`with_rounding` give plain floats inside the block: for a search.
 
-    Nothing is proven there, and NumPy does not warn: a search may go where floats end.
+    The search uses the same formulas. Nothing is proven there, and NumPy does not warn: a search may go where floats
+    end.
     """
     token = _plain.set(True)
     try:
@@ -204,12 +225,15 @@ def in_floats() -> Iterator[None]:
 
 
 def exact(x: Any) -> Any:
-    """Floats taken as they are. A rounded constant (``math.log(2)``) is not: :func:`with_rounding`, or its formula."""
+    """Take floats as exact numbers.
+
+    A rounded constant (``math.log(2)``) is not exact: use :func:`with_rounding`, or its formula on exact numbers.
+    """
     return np.asarray(x, dtype=np.float64) if _plain.get() else Bounded(x)
 
 
 def with_rounding(x: Any) -> Any:
-    """Floats that were each rounded once from their exact value, or that a kernel rounds to its own numbers."""
+    """Take floats as rounded once from their exact value, or as rounded by a kernel to its own numbers."""
     if _plain.get():
         return np.asarray(x, dtype=np.float64)
     value = exactly(x)
@@ -219,7 +243,7 @@ def with_rounding(x: Any) -> Any:
 
 
 def from_trusted(value: Any, error: Any) -> Bounded:
-    """Value and error that satisfy the invariants already, and are nobody else's to write to."""
+    """Wrap a value and an error that satisfy the invariants already, and to which nobody else writes."""
     new = object.__new__(Bounded)
     new.value, new.error = np.asarray(value), np.asarray(error)
     new.value.flags.writeable = new.error.flags.writeable = False
@@ -227,31 +251,35 @@ def from_trusted(value: Any, error: Any) -> Bounded:
 
 
 def value_of(x: Any) -> Values:
-    """The value of an operand, bounded or plain."""
+    """Return the value of an operand, bounded or plain."""
     return x.value if isinstance(x, Bounded) else np.asarray(x)
 
 
 def parts(x: Any) -> tuple[Values, Values]:
-    """Value and error of an operand; what is not bounded is exact."""
+    """Return value and error of an operand; plain numbers are exact."""
     if isinstance(x, Bounded):
         return x.value, x.error
     return exactly(x), np.zeros(())
 
 
 def upward(x: Values, operations: Any = 8) -> Values:
-    """x, computed by so many operations on numbers ≥ 0, made an upper bound in spite of their rounding.
+    """Increase x, computed by so many operations on numbers ≥ 0, to an upper bound in spite of their rounding.
 
-    Each loses at most a factor 1 − u; 1 + (k + 4) 2u is above (1 − u)^{−k} as long as k u < 1/4. Subnormal sums are
-    exact, what products lose below the normal range is part of ``Arithmetic.underflow``.
+    Each operation loses at most a factor 1 − u; 1 + (k + 4) 2u is above (1 − u)^{−k} as long as k u < 1/4. Subnormal
+    sums are exact; the loss of products below the normal range is part of ``Arithmetic.underflow``.
     """
     return x * (1 + (operations + 4) * EPS)
 
 
 def restore_invariants(value: Values, error: Values, infinite: Callable[[], Values] | None = None) -> Bounded:
-    """The result of a rule, invariants restored: NaN, overflow of value or kernel and infinite errors become unknown.
+    """Return the result of a rule with the invariants restored.
+
+    NaN, overflow of the value or of the kernel and infinite errors become unknown.
 
     Args:
-        infinite: where an infinite value is the exact one; asked only if there is any.
+        value: the computed value, which may be infinite or NaN.
+        error: its error, broadcast to the value's shape.
+        infinite: where an infinite value is the exact one; called only if there is any.
     """
     value, error = np.asarray(value), np.asarray(error)
     if error.shape != value.shape:

@@ -1,7 +1,8 @@
 """Sums, products, quotients and signs, entry by entry.
 
 With operands x ± e and y ± f, in the arithmetic of :func:`.arithmetic.current`, u its cost of one rounding:
-a result of value v whose exact counterpart moves by at most m has the error m + u (|v| + m) + what underflows.
+a result of value v whose exact counterpart moves by at most m has the error m + u (|v| + m) + the loss by underflow.
+The docstrings of the rules give m.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from theorems.bounded.array import Bounded, Values, for_ufunc, from_trusted, par
 
 
 def is_exact_zero(x: Values, e: Values) -> Values:
-    """Where an operand is nothing but 0, which makes products vanish and sums cost nothing."""
+    """Return where an operand is exactly 0, which makes products vanish and sums cost nothing."""
     return (x == 0) & (e == 0)
 
 
 @for_ufunc(np.add)
 def add(a: Any, b: Any) -> Bounded:
-    """m = e + f. The rounding of the float64 sum is known itself: Knuth's two-sum (Higham, Section 4.3) recovers it."""
+    """Add entrywise: m = e + f; Knuth's two-sum (Higham, Section 4.3) gives the rounding of the float64 sum."""
     return _sum(*parts(a), *parts(b))
 
 
@@ -40,14 +41,14 @@ def _sum(x: Values, e: Values, y: Values, f: Values) -> Bounded:
 
 @for_ufunc(np.subtract)
 def subtract(a: Any, b: Any) -> Bounded:
-    """a + (−b)."""
+    """Subtract as a + (−b)."""
     y, f = parts(b)
     return _sum(*parts(a), -y, f)
 
 
 @for_ufunc(np.multiply)
 def multiply(a: Any, b: Any) -> Bounded:
-    """m = |x| f + |y| e + e f."""
+    """Multiply entrywise: m = |x| f + |y| e + e f."""
     (x, e), (y, f) = parts(a), parts(b)
     value, now = x * y, current()
     size_x, size_y = np.abs(x), np.abs(y)
@@ -62,7 +63,7 @@ def multiply(a: Any, b: Any) -> Bounded:
 
 @for_ufunc(np.divide)
 def divide(a: Any, b: Any) -> Bounded:
-    """m = (e + |x/y| f)/(|y| − f); unknown where y ± f contains 0."""
+    """Divide entrywise: m = (e + |x/y| f)/(|y| − f); the result is unknown where y ± f contains 0."""
     (x, e), (y, f) = parts(a), parts(b)
     value, now = x / y, current()
     # A float difference is good to one rounding, however much cancels.
@@ -83,27 +84,27 @@ def divide(a: Any, b: Any) -> Bounded:
 
 @for_ufunc(np.negative)
 def negative(a: Any) -> Bounded:
-    """Exact."""
+    """Negate, exactly."""
     x, e = parts(a)
     return from_trusted(-x, e if e.shape == np.shape(x) else np.broadcast_to(e, np.shape(x)))
 
 
 @for_ufunc(np.positive)
 def positive(a: Any) -> Bounded:
-    """Exact."""
+    """Return the operand, exactly."""
     return from_trusted(*parts(a))
 
 
 @for_ufunc(np.absolute)
 def absolute(a: Any) -> Bounded:
-    """Exact, and no further from the truth: ||t| − |x|| ≤ |t − x|."""
+    """Take absolute values, exactly; the error does not grow: ||t| − |x|| ≤ |t − x|."""
     x, e = parts(a)
     return from_trusted(np.abs(x), e)
 
 
 @for_ufunc(np.sign)
 def sign(a: Any) -> Bounded:
-    """Exact where the sign is sure, 0 ± 1 where it is not, unknown where nothing is known."""
+    """Return the sign: exact where it is certain, 0 ± 1 where it is not, unknown where nothing is known."""
     x, e = parts(a)
     sure = (np.abs(x) > e) | is_exact_zero(x, e)
     return from_trusted(np.where(sure, np.sign(x), 0.0), np.where(sure, 0.0, np.where(np.isinf(e), np.inf, 1.0)))
@@ -111,13 +112,13 @@ def sign(a: Any) -> Bounded:
 
 @for_ufunc(np.square)
 def square(a: Any) -> Bounded:
-    """a · a."""
+    """Square as a · a."""
     return multiply(a, a)
 
 
 @for_ufunc(np.power)
 def power(a: Any, exponent: Any) -> Bounded:
-    """Whole powers, by repeated multiplication; a negative one is 1 over the positive one."""
+    """Raise to a whole power, by repeated multiplication; a negative one is 1 over the positive one."""
     if isinstance(exponent, Bounded):
         raise TypeError("numpy.power: only whole exponents have a rule for bounded arrays.")
     try:
@@ -138,6 +139,6 @@ def power(a: Any, exponent: Any) -> Bounded:
 
 @for_ufunc(np.isfinite)
 def isfinite(a: Any) -> Values:
-    """Where the number is surely finite."""
+    """Return where the number is certainly finite."""
     x, e = parts(a)
     return np.isfinite(x) & np.isfinite(e)

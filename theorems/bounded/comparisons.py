@@ -1,7 +1,8 @@
-"""What is sure: x ± e ≥ y ± f only if x − y ≥ e + f, and so on. Everything else is undecided.
+"""Comparisons that are true only where they are certain: x ± e ≥ y ± f only if x − y ≥ e + f, and so on.
 
-So ``~(a >= b)`` does not say a < b, it says that a ≥ b is not sure; and ``np.where(a >= b, …, …)`` takes its other
-branch where nothing is sure. :func:`either` is for formulas in pieces, ``np.select`` for those that do not know of it.
+So ``~(a >= b)`` does not mean a < b, it means that a ≥ b is not certain; and ``np.where(a >= b, …, …)`` takes its other
+branch where nothing is certain. Use :func:`either` for formulas in pieces, and ``np.select`` in code that does not know
+of bounded arrays.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from theorems.bounded.array import Bounded, Values, for_function, for_ufunc, par
 
 
 def _gap(a: Any, b: Any) -> tuple[Values, Values, Values]:
-    """x − y, rounded; what it must exceed to be sure, rounded up; whether both sides are exact."""
+    """Return x − y, rounded; the room that it must exceed to be certain, rounded up; whether both sides are exact."""
     (x, e), (y, f) = parts(a), parts(b)
     room = (e + f) * (1 + 8 * EPS)
     # An infinite error says nothing, and equal infinities have no difference: NaN compares false.
@@ -41,23 +42,25 @@ surely_below = for_ufunc(np.less)(_surely(np.greater, -1))
 
 @for_ufunc(np.equal)
 def surely_equal(a: Any, b: Any) -> Values:
+    """Return where a = b is certain: both sides exact, and the same number."""
     _, _, exact = _gap(a, b)
     return exact & (parts(a)[0] == parts(b)[0])
 
 
 @for_ufunc(np.not_equal)
 def surely_different(a: Any, b: Any) -> Values:
+    """Return where a ≠ b is certain."""
     return surely_above(a, b) | surely_below(a, b)
 
 
 def possibly_at_least(a: Any, b: Any) -> Values:
-    """Where a ≥ b is not excluded."""
+    """Return where a ≥ b is not excluded."""
     with np.errstate(all="ignore"):
         return ~surely_below(a, b)
 
 
 def hull(a: Any, b: Any) -> Bounded:
-    """The narrowest ball around a's value that contains both."""
+    """Return the smallest ball around a's value that contains both a and b."""
     with np.errstate(all="ignore"):
         (x, e), (y, f) = parts(a), parts(b)
         apart = np.where(x == y, 0.0, np.abs(x - y))
@@ -67,7 +70,7 @@ def hull(a: Any, b: Any) -> Bounded:
 
 
 def either(first: Any, second: Any, a: Any, b: Any) -> Bounded:
-    """a where ``first`` is sure, b where ``second`` is, and where neither is, a ball that contains both.
+    """Return a where ``first`` is certain, b where ``second`` is, and elsewhere a ball that contains both.
 
     ``first`` and ``second`` are comparisons that exclude each other, such as x >= 0 and x < 0.
     """
@@ -80,9 +83,9 @@ def either(first: Any, second: Any, a: Any, b: Any) -> Bounded:
 
 @for_function(np.select)
 def select(condlist: Sequence[Values], choicelist: Sequence[Any]) -> Bounded:
-    """The choice whose comparison is sure; where none is, a ball that contains all of them.
+    """Return the first choice whose comparison is certain; where none is, a ball that contains all choices.
 
-    The comparisons leave nothing out, such as x < 0 and x >= 0: what NumPy takes otherwise, 0, is no choice.
+    The comparisons must cover all cases, such as x < 0 and x >= 0: NumPy's default, 0, is not taken into account.
     """
     undecided = reduce(hull, choicelist)
     value, error = undecided.value, undecided.error

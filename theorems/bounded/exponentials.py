@@ -1,6 +1,6 @@
 """Exponentials, logarithms, the square root, tanh and arctan.
 
-An operand x ± e moves the result by the function's own change over x ± e, in closed form; the value is off by
+An operand x ± e moves the result by m, the function's own change over x ± e, in closed form; the value is off by
 ``Arithmetic.function`` relative to itself, and by ``vanishing`` where an exponential underflows.
 Where the operand reaches beyond the function's domain, nothing is known.
 """
@@ -15,11 +15,12 @@ from theorems.bounded.arithmetic import UNIT, current
 from theorems.bounded.array import Bounded, Values, for_ufunc, parts, restore_invariants, upward
 
 SLACK = 1 + 2.0**-36
-"""Pays for exponentials inside a bound: their own error, and that of rounded exponents, at most 745 units of them."""
+"""A factor that covers exponentials inside a bound: their own error, and that of rounded exponents, at most 745 units
+of them."""
 
 
 def rise(x: Values, e: Values, power: Values) -> Values:
-    """An upper bound of e^{x + e} − e^x ≥ e^x − e^{x − e}, also where ``power``, the computed e^x, underflows."""
+    """Bound e^{x + e} − e^x ≥ e^x − e^{x − e} from above, also where ``power``, the computed e^x, underflows."""
     # Beyond one the two exponentials are bounded together: e^x alone may underflow where their product does not.
     near = (power + current().vanishing) * np.expm1(np.minimum(e, 1.0)) * SLACK
     if (e <= 1).all():
@@ -30,7 +31,7 @@ def rise(x: Values, e: Values, power: Values) -> Values:
 
 @for_ufunc(np.exp)
 def exp(a: Any) -> Bounded:
-    """e^{−∞} = 0 exactly."""
+    """Exponentiate; e^{−∞} = 0 exactly."""
     x, e = parts(a)
     value, now = np.exp(x), current()
     moved, lost = rise(x, e, value), (x > -np.inf) * now.vanishing
@@ -39,7 +40,7 @@ def exp(a: Any) -> Bounded:
 
 @for_ufunc(np.expm1)
 def expm1(a: Any) -> Bounded:
-    """Moves like exp, but is good relative to itself."""
+    """Compute e^x − 1, which moves like exp, but is good relative to itself."""
     x, e = parts(a)
     value, moved, now = np.expm1(x), rise(x, e, np.exp(x)), current()
     lost = (x != 0) * now.underflow + (e > 0) * now.vanishing
@@ -48,8 +49,9 @@ def expm1(a: Any) -> Bounded:
 
 
 def fall(e: Values, above: Values) -> Values:
-    """−log(1 − e/above): how far a logarithm falls when its operand, ``above`` zero, falls by e; infinite beyond
-    zero.
+    """Compute −log(1 − e/above), by which a logarithm falls when its operand, ``above`` zero, falls by e.
+
+    It is infinite where the operand may reach zero.
     """
     share = e / above * (1 + 8 * UNIT) + current().underflow * (e > 0)
     if (above > 0).all() and (share < 1).all():
@@ -60,7 +62,7 @@ def fall(e: Values, above: Values) -> Values:
 
 @for_ufunc(np.log)
 def log(a: Any) -> Bounded:
-    """m = −log(1 − e/x); log 0 = −∞ exactly for an exact 0."""
+    """Take logarithms: m = −log(1 − e/x); log 0 = −∞ exactly for an exact 0."""
     x, e = parts(a)
     value, moved, now = np.log(x), fall(e, x), current()
     error = upward(moved + now.function * (np.abs(value) + moved))
@@ -69,7 +71,7 @@ def log(a: Any) -> Bounded:
 
 @for_ufunc(np.log1p)
 def log1p(a: Any) -> Bounded:
-    """m = −log(1 − e/(1 + x)); a float 1 + x is good to one rounding, however much cancels."""
+    """Compute log(1 + x): m = −log(1 − e/(1 + x)); a float 1 + x is good to one rounding, however much cancels."""
     x, e = parts(a)
     value, moved, now = np.log1p(x), fall(e, 1 + x), current()
     lost = ((x != 0) | (e > 0)) * now.underflow
@@ -79,7 +81,7 @@ def log1p(a: Any) -> Bounded:
 
 @for_ufunc(np.sqrt)
 def sqrt(a: Any) -> Bounded:
-    """m = e/(√x + √(x − e)); the root itself is rounded correctly."""
+    """Take square roots: m = e/(√x + √(x − e)); the root itself is rounded correctly."""
     x, e = parts(a)
     value, now = np.sqrt(x), current()
     below = x - e
@@ -91,7 +93,7 @@ def sqrt(a: Any) -> Bounded:
 
 @for_ufunc(np.logaddexp)
 def logaddexp(a: Any, b: Any) -> Bounded:
-    """log(e^x + e^y) as max + log1p(e^{−|x − y|}), by the kernel too.
+    """Compute log(e^x + e^y) as max + log1p(e^{−|x − y|}); a kernel is taken to compute it in this way, too.
 
     With weights w, 1 − w = σ(±(x − y)), it rises by log(w e^e + (1 − w) e^f) and, by Jensen's inequality, falls by
     less; that is at most max(e, f). Own roundings: exponent and function relative to the second term ≤ log 2, one of
@@ -124,7 +126,7 @@ def logaddexp(a: Any, b: Any) -> Bounded:
 
 @for_ufunc(np.tanh)
 def tanh(a: Any) -> Bounded:
-    """m ≤ e (1 − tanh²) at the point of x ± e nearest to 0, and no more than 2."""
+    """Compute tanh: m ≤ e (1 − tanh²) at the point of x ± e nearest to 0, and no more than 2."""
     x, e = parts(a)
     value, now = np.tanh(x), current()
     t = np.tanh(np.maximum(np.abs(x) - e, 0.0))
@@ -135,7 +137,7 @@ def tanh(a: Any) -> Bounded:
 
 @for_ufunc(np.arctan)
 def arctan(a: Any) -> Bounded:
-    """m ≤ e/(1 + y²) at the point y of x ± e nearest to 0, and no more than π."""
+    """Compute arctan: m ≤ e/(1 + y²) at the point y of x ± e nearest to 0, and no more than π."""
     x, e = parts(a)
     value, now = np.arctan(x), current()
     y = np.maximum(np.abs(x) - e, 0.0) * (1 - 4 * UNIT)

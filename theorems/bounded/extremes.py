@@ -1,7 +1,7 @@
-"""Maxima and minima. Nothing is rounded; which operand is the largest need not be sure.
+"""Maxima and minima, without rounding; which operand is the largest need not be certain.
 
 With v = max x, the exact maximum is at most max (x + e) and at least v − e of the one that is largest. So it is off by
-at most max (e − (v − x)): an operand far below v does not lend its error.
+at most max (e − (v − x)): an operand far below v does not contribute its error.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from theorems.bounded.basic import negative
 
 
 def _excess(value: Values, x: Values, e: Values) -> Values:
-    """e − (v − x), the difference rounded down; infinite where nothing is known."""
+    """Compute e − (v − x), the difference rounded down; infinite where nothing is known."""
     below = np.where(x == value, 0.0, (value - x) * (1 - 2 * EPS))
     return np.where(np.isinf(e), np.inf, np.maximum(e - below, 0.0) * (1 + 2 * EPS))
 
 
 @for_ufunc(np.maximum)
 def maximum(a: Any, b: Any) -> Bounded:
+    """Return the entrywise maximum of a and b."""
     (x, e), (y, f) = parts(a), parts(b)
     value = np.maximum(x, y)
     error = np.maximum(_excess(value, x, e), _excess(value, y, f))
@@ -39,11 +40,13 @@ def maximum(a: Any, b: Any) -> Bounded:
 
 @for_ufunc(np.minimum)
 def minimum(a: Any, b: Any) -> Bounded:
+    """Return the entrywise minimum of a and b."""
     return negative(maximum(negative(a), negative(b)))
 
 
 @for_function(np.max)
 def max_(a: Any, axis: Any = None, keepdims: bool = False) -> Bounded:
+    """Return the largest entry along the axes, or of all."""
     x, e = parts(a)
     value = np.max(x, axis=axis, keepdims=True)
     error = np.max(_excess(value, x, e), axis=axis, keepdims=True)
@@ -56,22 +59,25 @@ def max_(a: Any, axis: Any = None, keepdims: bool = False) -> Bounded:
 
 @for_function(np.min)
 def min_(a: Any, axis: Any = None, keepdims: bool = False) -> Bounded:
+    """Return the smallest entry along the axes, or of all."""
     return negative(max_(negative(a), axis, keepdims))
 
 
 @for_ufunc(np.maximum, "reduce")
 def maximum_reduce(a: Any, axis: Any = 0, keepdims: bool = False) -> Bounded:
+    """Reduce by the maximum, along the first axis by default."""
     return max_(a, axis, keepdims)
 
 
 @for_ufunc(np.minimum, "reduce")
 def minimum_reduce(a: Any, axis: Any = 0, keepdims: bool = False) -> Bounded:
+    """Reduce by the minimum, along the first axis by default."""
     return min_(a, axis, keepdims)
 
 
 @for_function(np.clip)
 def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None) -> Bounded:
-    """min(max(a, low), high)."""
+    """Clip as min(max(a, low), high)."""
     low, high = a_min if min is None else min, a_max if max is None else max
     result = a if low is None else maximum(a, low)
     result = result if high is None else minimum(result, high)

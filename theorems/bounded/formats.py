@@ -12,11 +12,11 @@ class Format:
     """A floating-point format.
 
     Attributes:
-        name: that of its dtype.
-        eps: spacing at one.
-        lost: what a result near zero may be off by: the smallest normal number where hardware flushes, half the
-            smallest subnormal of float16, which nobody flushes.
-        largest: its largest number.
+        name: of its dtype.
+        eps: the spacing of its numbers at one.
+        lost: the absolute error of a result near zero: the smallest normal number where hardware flushes subnormals to
+            zero, half the smallest subnormal of float16, where none does.
+        largest: its largest finite number.
     """
 
     name: str
@@ -27,8 +27,8 @@ class Format:
 
 FORMATS: Mapping[str, Format] = MappingProxyType(
     {
-        one.name: one
-        for one in (
+        float_format.name: float_format
+        for float_format in (
             Format("float64", 2.0**-52, 2.0**-1022, (2 - 2.0**-52) * 2.0**1023),
             Format("float32", 2.0**-23, 2.0**-126, (2 - 2.0**-23) * 2.0**127),
             Format("bfloat16", 2.0**-7, 2.0**-126, (2 - 2.0**-7) * 2.0**127),
@@ -36,6 +36,6 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
         )
     }
 )
-"""By name, finest first."""
+"""The formats by name, finest first."""
 HALF = ("bfloat16", "float16")
-"""Of at most eleven bits: logits of a few hundred have no digits after the point."""
+"""The formats of at most eleven significant bits: logits of a few hundred have no digits after the point."""

@@ -1,4 +1,4 @@
-"""Functions that compute nothing: value and error are moved alike, plain operands among them are exact."""
+"""Functions that only move entries: value and error are moved alike, plain operands among them are exact."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ MOVES: tuple[Callable[..., Any], ...] = (
     np.roll,
     np.copy,
 )
-"""Of one array, the first argument; the others are shapes, axes and indices."""
+"""Functions of one array, the first argument; the others are shapes, axes and indices."""
 JOINS: tuple[Callable[..., Any], ...] = (np.concatenate, np.stack)
-"""Of a sequence of arrays."""
+"""Functions of a sequence of arrays."""
 
 
 def _moving_rule(function: Callable[..., Any]) -> Callable[..., Bounded]:
@@ -60,6 +60,7 @@ for _function in JOINS:
 
 @for_function(np.broadcast_arrays)
 def broadcast_arrays(*arrays: Any) -> tuple[Bounded, ...]:
+    """Broadcast the arrays against each other; plain ones become exact."""
     pairs = [parts(a if isinstance(a, Bounded) else Bounded(a)) for a in arrays]
     shape = np.broadcast_shapes(*(x.shape for x, _ in pairs))
     return tuple(from_trusted(np.broadcast_to(x, shape), np.broadcast_to(e, shape)) for x, e in pairs)
@@ -67,7 +68,7 @@ def broadcast_arrays(*arrays: Any) -> tuple[Bounded, ...]:
 
 @for_function(np.where)
 def where(condition: Any, a: Any, b: Any) -> Bounded:
-    """The condition is plain: what is only sure in part is for :func:`.comparisons.either`."""
+    """Choose by a plain condition; for a comparison that is certain only in part use :func:`.comparisons.either`."""
     if isinstance(condition, Bounded):
         raise TypeError("numpy.where: the condition is a bounded array; compare it.")
     (x, e), (y, f) = parts(a), parts(b)
@@ -77,7 +78,7 @@ def where(condition: Any, a: Any, b: Any) -> Bounded:
 
 @for_function(np.diff)
 def diff(a: Any, n: int = 1, axis: int = -1) -> Bounded:
-    """Differences of neighbours, n = 1."""
+    """Return the differences of neighbouring entries along an axis (n = 1 only)."""
     if n != 1:
         raise TypeError("numpy.diff has a rule for n = 1 for bounded arrays.")
     moved: Any = np.moveaxis(a, axis, 0)
@@ -86,32 +87,35 @@ def diff(a: Any, n: int = 1, axis: int = -1) -> Bounded:
 
 @for_function(np.zeros_like)
 def zeros_like(a: Any) -> Bounded:
-    """Exact zeros."""
+    """Return exact zeros in the shape of a."""
     return Bounded(np.zeros(a.shape))
 
 
 @for_function(np.ones_like)
 def ones_like(a: Any) -> Bounded:
-    """Exact ones."""
+    """Return exact ones in the shape of a."""
     return Bounded(np.ones(a.shape))
 
 
 @for_function(np.full_like)
 def full_like(a: Any, fill_value: Any) -> Bounded:
-    """The same number everywhere, taken as exact."""
+    """Return an array in the shape of a, filled with a number that is taken as exact."""
     return Bounded(np.full(a.shape, fill_value))
 
 
 @for_function(np.shape)
 def shape(a: Any) -> tuple[int, ...]:
+    """Return the shape, as :attr:`.array.Bounded.shape`."""
     return a.shape
 
 
 @for_function(np.ndim)
 def ndim(a: Any) -> int:
+    """Return the number of axes."""
     return a.ndim
 
 
 @for_function(np.size)
 def size(a: Any, axis: int | None = None) -> int:
+    """Return the number of entries, of the array or along an axis."""
     return a.size if axis is None else a.shape[axis]

@@ -1,7 +1,7 @@
 """Inner products and lengths.
 
 An inner product of m products that are not exactly 0, added up in any order, fused or not, is off by at most m u Σ|x
-y|: Jeannerod and Rump (see :mod:`.sums`), and m times what underflows.
+y| (Jeannerod and Rump, see :mod:`.sums`) and m times the loss by underflow.
 """
 
 from __future__ import annotations
@@ -30,7 +30,14 @@ Bilinear = Callable[[Values, Values], Values]
 
 
 def bilinear(take: Bilinear, a: Any, b: Any, otherwise: Bilinear | None = None) -> Bounded:
-    """Sums of products x y that ``take`` forms: m = Σ |x| f + e (|y| + f); ``otherwise`` is for what is not finite."""
+    """Compute the sums of products x y that ``take`` forms: m = Σ |x| f + e (|y| + f).
+
+    Args:
+        take: the bilinear function on plain arrays.
+        a: its first operand.
+        b: its second operand.
+        otherwise: called with a and b in place of the rule where something is not finite.
+    """
     (x, e), (y, f) = parts(a), parts(b)
     now = current()
     size_x = np.abs(x)
@@ -50,7 +57,7 @@ def bilinear(take: Bilinear, a: Any, b: Any, otherwise: Bilinear | None = None) 
 
 
 def _one_by_one(take: Bilinear, a: Any, b: Any) -> Bounded:
-    """With infinite entries or errors: unknown wherever a product with one of them takes part, were it with 0."""
+    """Apply ``take`` to operands with infinite entries or errors: a sum with one of them, even times 0, is unknown."""
     (x, e), (y, f) = parts(a), parts(b)
     wild_x = ~np.isfinite(x + e)
     wild_y = ~np.isfinite(y + f)
@@ -69,11 +76,11 @@ def _one_by_one(take: Bilinear, a: Any, b: Any) -> Bounded:
 
 @for_ufunc(np.vecdot)
 def vecdot(a: Any, b: Any) -> Bounded:
-    """Σ a b over the last axis; entries may be infinite."""
+    """Compute Σ a b over the last axis; entries may be infinite."""
     return bilinear(np.vecdot, a, b, lambda a, b: sum_(multiply(a, b), -1))
 
 
-# Any BLAS that adds products, in any order.
+# These rules cover any BLAS that adds products, in any order.
 for_ufunc(np.matmul)(partial(bilinear, np.matmul))
 for _take in (np.dot, np.inner, np.outer):
     for_function(_take)(partial(bilinear, _take))
@@ -81,14 +88,14 @@ for _take in (np.dot, np.inner, np.outer):
 
 @for_function(np.einsum)
 def einsum(subscripts: str, *operands: Any) -> Bounded:
-    """Of two operands; three would be rounded in an order that the subscripts do not say."""
+    """Evaluate an einsum of two operands; three would be rounded in an order that the subscripts do not say."""
     if len(operands) != 2:
         raise TypeError("numpy.einsum has a rule for two operands, no other number of them, for bounded arrays.")
     return bilinear(lambda x, y: np.einsum(subscripts, x, y), *operands)
 
 
 def _length(x: Values, axis: Any) -> Values:
-    """√Σ x², x scaled by a power of two where a square would overflow, or one that matters underflow."""
+    """Compute √Σ x², with x scaled by a power of two where a square would overflow, or one that matters underflow."""
     plain = np.sqrt(np.sum(x * x, axis=axis, keepdims=True))
     if ((plain > 1e-140) & (plain < 1e150)).all():
         return plain
@@ -99,10 +106,10 @@ def _length(x: Values, axis: Any) -> Values:
 
 @for_function(np.linalg.norm)
 def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Bounded:
-    """√Σ x² over the axes: m = ‖e‖, and (1 + t)^{1/2} − 1 relatively for the sum, t = m u, at most t/2 + t²/2 either
-    way.
+    """Compute √Σ x² over the axes.
 
-    A kernel does not scale: squares below its range are lost, √(m · smallest normal) of the length.
+    m = ‖e‖, and relatively (1 + t)^{1/2} − 1 for the sum, t = m u, at most t/2 + t²/2 either way. A kernel does not
+    scale: squares below its range are lost, √(m · smallest normal) of the length.
     """
     if ord is not None:
         raise TypeError(
@@ -129,4 +136,5 @@ def norm(a: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> B
 
 @for_function(np.linalg.vector_norm)
 def vector_norm(a: Any, *, axis: Any = None, keepdims: bool = False) -> Bounded:
+    """Compute √Σ x² over the axes, as :func:`norm`."""
     return norm(a, axis=axis, keepdims=keepdims)

@@ -2,7 +2,7 @@
 
 A sum of m terms that are not exactly 0, in any order, is off by at most (m − 1) u Σ|terms|, without a term of higher
 order: C.-P. Jeannerod, S. Rump, *Improved error bounds for inner products in floating-point arithmetic*, SIAM J.
-Matrix Anal. Appl. 34 (2013); Higham, Section 4.2, has it with one.
+Matrix Anal. Appl. 34 (2013); Higham, Section 4.2, has the bound with such a term.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from theorems.bounded.exponentials import SLACK, rise
 
 
 def terms_along(shape: tuple[int, ...], axis: Any) -> int:
-    """How many entries one result is made of."""
+    """Return the number of entries that are combined in one result."""
     axes = range(len(shape)) if axis is None else axis if isinstance(axis, tuple) else (axis,)
     return int(np.prod([shape[k] for k in axes], initial=1))
 
 
 @for_function(np.sum)
 def sum_(a: Any, axis: Any = None, keepdims: bool = False) -> Bounded:
-    """m = Σ e, and the bound above with Σ(|x| + e)."""
+    """Sum along the axes, or all entries: m = Σ e, and the bound of the module's docstring with Σ(|x| + e)."""
     x, e = parts(a)
     how = {"axis": axis, "keepdims": keepdims}
     now, n = current(), terms_along(x.shape, axis)
@@ -50,12 +50,13 @@ def sum_(a: Any, axis: Any = None, keepdims: bool = False) -> Bounded:
 
 @for_ufunc(np.add, "reduce")
 def add_reduce(a: Any, axis: Any = 0, keepdims: bool = False) -> Bounded:
+    """Reduce by addition, along the first axis by default."""
     return sum_(a, axis, keepdims)
 
 
 @for_function(np.mean)
 def mean(a: Any, axis: Any = None, keepdims: bool = False) -> Bounded:
-    """The sum over the number of terms; one rounding more for a kernel that multiplies by a rounded 1/n."""
+    """Divide the sum by the number of terms; a kernel may round once more, multiplying by a rounded 1/n."""
     x, _ = parts(a)
     result = divide(sum_(a, axis, keepdims), float(terms_along(x.shape, axis)))
     extra = current().theirs * (np.abs(result.value) + result.error)
@@ -64,7 +65,7 @@ def mean(a: Any, axis: Any = None, keepdims: bool = False) -> Bounded:
 
 @for_function(np.cumsum)
 def cumsum(a: Any, axis: int | None = None) -> Bounded:
-    """Every partial sum is a sum; the running sum is flattened where no axis is given, as NumPy's."""
+    """Compute running sums, each bounded as a sum; without an axis the array is flattened, as by NumPy."""
     x, e = parts(a)
     if axis is None:
         x, e, axis = x.ravel(), np.broadcast_to(e, x.shape).ravel(), 0
@@ -81,21 +82,22 @@ def cumsum(a: Any, axis: int | None = None) -> Bounded:
 
 @for_ufunc(np.add, "accumulate")
 def add_accumulate(a: Any, axis: int = 0) -> Bounded:
+    """Compute running sums along an axis, the first by default."""
     return cumsum(a, axis)
 
 
 @for_ufunc(np.logaddexp, "reduce")
 def logsumexp(a: Any, axis: int = 0, keepdims: bool = False) -> Bounded:
-    """log Σ e^x, as M + log1p(Σ' e^{x − M}), M the largest x and Σ' over the others.
+    """Compute log Σ e^x as M + log1p(Σ' e^{x − M}), M the largest x and Σ' over the others.
 
     Errors e of the x raise it by log(Σ w e^e), w the weights, and by Jensen's inequality lower it by less; that is at
-    most max e, and at most max (x + e) − M + log m, so that a term far beneath M does not lend its error. Own
+    most max e, and at most max (x + e) − M + log m, so that a term far below M does not contribute its error. Own
     roundings: exponents x − M and exponentials, in proportion to their weights, the sum and the logarithm, all of them
-    relative to Σ'; and adding M, which costs nothing where M is 0. Of one term nothing is computed.
+    relative to Σ'; and adding M, which costs nothing where M is 0. For one term nothing is computed.
 
-    A kernel that subtracts its maximum and sums all terms in any order rounds m terms of a sum S ≥ 1: by m u + what
-    exponents and exponentials cost, where Σ w (M − x) ≤ log m for any x (Gibbs), u/(1 − u) times it for rounded ones;
-    then log S ≤ log m and the sum with M. One that adds up pairwise by logaddexp is not covered.
+    A kernel that subtracts its maximum and sums all terms in any order rounds m terms of a sum S ≥ 1: by m u + the
+    cost of exponents and exponentials, where Σ w (M − x) ≤ log m for any x (Gibbs), u/(1 − u) times it for rounded
+    ones; then log S ≤ log m and the sum with M. One that adds up pairwise by logaddexp is not covered.
     """
     x, e = parts(a)
     how: dict[str, Any] = {"axis": axis, "keepdims": True}
@@ -130,7 +132,7 @@ def logsumexp(a: Any, axis: int = 0, keepdims: bool = False) -> Bounded:
 
 
 def _of_kernel(m: Values, size: Values) -> Values:
-    """What a kernel's own log-sum-exp of m terms adds; ``size`` bounds the result."""
+    """Bound what a kernel's own log-sum-exp of m terms adds to the error; ``size`` bounds the result."""
     now = current()
     function, logs = now.function - FLOAT64.function, np.log(np.maximum(m, 1))
     relative = now.theirs * (m + logs / (1 - now.theirs)) + function + m * now.vanishing

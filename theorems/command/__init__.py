@@ -1,1 +1,1 @@
-"""``theorems``: what talks to a terminal. :mod:`theorems.command.app` has the subcommands."""
+"""The command ``theorems``: all that talks to a terminal. :mod:`theorems.command.app` has the subcommands."""

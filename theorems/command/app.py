@@ -2,7 +2,7 @@
 
 Exit codes: 0 upheld, 1 falsified, 2 usage or bad input, 3 inconclusive, 130 Ctrl-C, 141 closed pipe, 143 SIGTERM or
 SIGHUP.
-What takes long to import (NumPy, Hypothesis, the statements) is imported by the command that needs it.
+Slow imports (NumPy, Hypothesis, the statements) are left to the subcommand that needs them.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, cast, get_type_hints
 
 import typer
 
+from max_margin_theorems.extensions import extensions, object_at
 from theorems.command import subcommands
 from theorems.core.exit_code import Exit
 
@@ -49,137 +50,59 @@ def _options(
     """Options of the command as a whole."""
 
 
-def subcommand(function: Callable[[Any], int | None]) -> Callable[[Any], int | None]:
-    """A subcommand: the dataclass that it takes has its name and its help, and the fields of that are its options."""
-    kind = get_type_hints(function)["options"]
+def add_subcommand(kind: type[Any], place: str) -> None:
+    """Add a subcommand.
+
+    Args:
+        kind: the dataclass of its options, which gives it its name and its help.
+        place: ``module:NAME`` of the function that takes the options; imported when it is called.
+    """
     hints = get_type_hints(kind, include_extras=True)
 
     def parse(**given: Any) -> int | None:
-        return function(kind(**given))
+        return cast("int | None", object_at(place)(kind(**given)))
 
     own = inspect.signature(kind).parameters.values()
-    parse.__signature__ = inspect.Signature([one.replace(annotation=hints[one.name]) for one in own])  # type: ignore[attr-defined]
+    parse.__signature__ = inspect.Signature([parameter.replace(annotation=hints[parameter.name]) for parameter in own])  # type: ignore[attr-defined]
     parse.__annotations__ = hints
     name = re.sub(r"\B(?=[A-Z])", "-", kind.__name__.removesuffix("Options")).lower()
     app.command(name, help=inspect.getdoc(kind))(parse)
-    return function
 
 
-@subcommand
-def list_all(options: subcommands.ListOptions) -> None:
-    from theorems.command import describe
+SUBCOMMANDS: tuple[tuple[type[Any], str], ...] = (
+    (subcommands.ListOptions, "describe:print_list"),
+    (subcommands.ShowOptions, "describe:show"),
+    (subcommands.VerifyOptions, "verify:verify_and_report"),
+    (subcommands.ExplainOptions, "explain:explain_and_report"),
+    (subcommands.ExploreOptions, "explore:explore_and_serve"),
+    (subcommands.HuntOptions, "hunting:hunt_and_report"),
+    (subcommands.ReplayOptions, "hunting:replay_and_report"),
+    (subcommands.PowerOptions, "power:power_and_report"),
+    (subcommands.BenchOptions, "benchmark:bench_and_report"),
+    (subcommands.FiguresOptions, "figures:figures_and_report"),
+    (subcommands.ReportOptions, "report:report_and_write"),
+)
+"""Options of each subcommand, and the function of :mod:`theorems.command` that takes them; in the order of the help."""
 
-    describe.print_list(options)
+FORMER = {
+    "tolerances": "show --tolerances",
+    "drawn": "list --drawn",
+    "counterexamples": "list --counterexamples",
+    "regime-map": "figures regime-map",
+}
+"""Former subcommands, and what does the same now."""
 
-
-@subcommand
-def show(options: subcommands.ShowOptions) -> None:
-    from theorems.command import describe
-
-    describe.show(options.id)
-
-
-@subcommand
-def tolerances(options: subcommands.TolerancesOptions) -> None:
-    from theorems.command import describe
-
-    describe.print_tolerances(options)
-
-
-@subcommand
-def verify(options: subcommands.VerifyOptions) -> int:
-    from theorems.command.verify import verify_and_report
-
-    return verify_and_report(options)
-
-
-@subcommand
-def scoreboard(options: subcommands.ScoreboardOptions) -> int:
-    from theorems.command.scoreboard import scoreboard_and_report
-
-    return scoreboard_and_report(options)
-
-
-@subcommand
-def explain(options: subcommands.ExplainOptions) -> int:
-    from theorems.command.explain import explain_and_report
-
-    return explain_and_report(options)
-
-
-@subcommand
-def explore(options: subcommands.ExploreOptions) -> int:
-    from theorems.command.explore import explore_and_serve
-
-    return explore_and_serve(options)
-
-
-@subcommand
-def draws(options: subcommands.DrawnOptions) -> int:
-    from theorems.command.draws import draw_and_report
-
-    return draw_and_report(options)
-
-
-@subcommand
-def hunt(options: subcommands.HuntOptions) -> int:
-    from theorems.command.hunting import hunt_and_report
-
-    return hunt_and_report(options)
-
-
-@subcommand
-def replay(options: subcommands.ReplayOptions) -> int:
-    from theorems.command.hunting import replay_and_report
-
-    return replay_and_report(options)
-
-
-@subcommand
-def power(options: subcommands.PowerOptions) -> int:
-    from theorems.command.power import power_and_report
-
-    return power_and_report(options)
-
-
-@subcommand
-def counterexamples(options: subcommands.CounterexamplesOptions) -> int:
-    from theorems.command.hunting import table_and_report
-
-    return table_and_report(options)
-
-
-@subcommand
-def regime_map(options: subcommands.RegimeMapOptions) -> int:
-    from theorems.command.regime_map import regime_map_and_report
-
-    return regime_map_and_report(options)
-
-
-@subcommand
-def bench(options: subcommands.BenchOptions) -> int:
-    from theorems.command.benchmark import bench_and_report
-
-    return bench_and_report(options)
-
-
-@subcommand
-def figures(options: subcommands.FiguresOptions) -> int:
-    from theorems.command.figures import figures_and_report
-
-    return figures_and_report(options)
-
-
-@subcommand
-def report(options: subcommands.ReportOptions) -> int:
-    from theorems.command.report import report_and_write
-
-    return report_and_write(options)
+for options, function in SUBCOMMANDS:
+    add_subcommand(options, f"theorems.command.{function}")
+for extension in extensions():
+    for options, place in extension.subcommands():
+        add_subcommand(options, place)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit code. Wrong input, and output that nobody takes, are one sentence on standard
-    error.
+    """Run the command and return its exit code.
+
+    Wrong input, and output that nobody takes, are reported in one sentence on standard error.
     """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller
@@ -187,6 +110,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with suppress(AttributeError, ValueError):
             getattr(sys, name).reconfigure(errors="replace")
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if given and given[0] in FORMER:
+        _say(f"{given[0]} is no longer a command; use `theorems {FORMER[given[0]]}`.")
+        return Exit.BAD_INPUT
     try:
         code = app(args=given or ["--help"], prog_name="theorems", standalone_mode=False)
         sys.stdout.flush()
@@ -210,9 +136,10 @@ def _complaint(error: Exception, given: Sequence[str]) -> int:
     message = getattr(error, "format_message", None)  # the usage errors of typer, whichever click it carries
     if isinstance(error, InvalidInput) or callable(message):
         sentence = message() if callable(message) else str(error)
-        missing = re.fullmatch(r"Missing option '(--[a-z-]+)'\.", sentence)
-        if missing and given[1:] and not given[1].startswith("-"):
-            sentence = f"{sentence[:-1]}; give {missing[1]} {given[1]}."
+        missing = re.fullmatch(r"Missing option '(--[a-z-]+)'( / '--[a-z-]+')?\.", sentence)
+        if missing:
+            instead = given[1:] and not given[1].startswith("-")
+            sentence = f"Missing option '{missing[1]}'{f'; give {missing[1]} {given[1]}' if instead else ''}."
         _say(sentence)
         return Exit.INCONCLUSIVE if _is_process_death(error) else Exit.BAD_INPUT
     if isinstance(error, OSError) and error.filename is None:
@@ -238,7 +165,7 @@ def _say(sentence: str) -> None:
 
 
 def _close_output(code: Exit) -> Exit:
-    """What is still to be printed goes nowhere; otherwise Python complains of it at its end."""
+    """Discard what is still to be printed; otherwise Python complains of it at its end."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return code

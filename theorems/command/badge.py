@@ -1,4 +1,4 @@
-"""How many capabilities a kernel has, as JSON in the form of a badge from an endpoint of shields.io."""
+"""Badge of a kernel: how many capabilities it has, as JSON for an endpoint badge of shields.io."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from theorems.run.result import Result
 
 
 def badge_text(results: Sequence[Result]) -> str:
-    """``attention: N of M capabilities``, M those that were tried; of a run that tried none, that.
+    """Return ``attention: N of M capabilities`` as JSON, M those that were tried, or that none was tried.
 
     https://shields.io/badges/endpoint-badge has the schema.
     """

@@ -10,13 +10,13 @@ from max_margin_theorems import signals
 from reference_attention.files import from_json, to_json, write_bytes
 from theorems.benchmark.against import Verdict as Compare
 from theorems.benchmark.against import check_comparable, comparison_rows, earlier
+from theorems.benchmark.bench_tables import comparison_table, markdown, print_tables
+from theorems.benchmark.bench_units import Batch, Named, start_of, units
 from theorems.benchmark.comparison import Comparison, merge
 from theorems.benchmark.optimisers.users import load_rule
 from theorems.benchmark.record import as_json
 from theorems.benchmark.rules import DEFAULT, rule_named
-from theorems.benchmark.table import comparison_table, markdown, print_tables
 from theorems.benchmark.timing import Ratio, ratios
-from theorems.benchmark.work import Batch, Named, start_of, units
 from theorems.command.common import check_targets, complain, run_units, write_report
 from theorems.command.subcommands import BenchOptions
 from theorems.core.claim import Verdict
@@ -30,12 +30,14 @@ from theorems.run.sandbox import Sandbox, open_sandbox
 from theorems.run.tables import console
 
 DATA = ("figure-1a", "figure-1b", "figure-1c")
-"""The data sets of the paper that are compared unless others are named; Figure 4 has those of 1(c)."""
+"""The data sets of the paper that are compared unless others are named; Figure 4 has the data of 1(c)."""
 
 
 def bench_and_report(options: BenchOptions) -> int:
-    """Run and print; returns the exit code: 0, 1 if a row is worse than that of ``compare``, or 3 if there is nothing
-    to compare on some data, or a rule of somebody's file failed.
+    """Run the rules, print the tables, and return the exit code.
+
+    It is 0, 1 if a row is worse than that of ``compare``, or 3 if there is nothing to compare on some data, or a rule
+    of somebody's file failed.
 
     Raises:
         InvalidInput: unknown rules, data that cannot be read, a file that cannot be written; before anything runs.
@@ -86,7 +88,9 @@ def _bench(
     by_kind: tuple[list[Batch], list[Batch]] = ([], [])
     for unit, batch in zip(work, batches, strict=False):
         by_kind[not isinstance(unit, Named)].append(batch)
-    named, generated = (merge((one for batch in some for one in batch.compared), rules) for some in by_kind)
+    named, generated = (
+        merge((comparison for batch in some for comparison in batch.compared), rules) for some in by_kind
+    )
     report = {
         "seed": options.seed,
         "examples": options.examples,
@@ -94,11 +98,11 @@ def _bench(
         "rules": rules,
         **as_json(named, generated, contents),
     }
-    if unfinished := [one.id for one in batches if one.failed]:
+    if unfinished := [batch.id for batch in batches if batch.failed]:
         report["unfinished"] = unfinished
     if options.time:
         report["time"] = [
-            {"data": one.data, "rule": one.rule, "beside": one.beside, "ratio": one.ratio} for one in times
+            {"data": ratio.data, "rule": ratio.rule, "beside": ratio.beside, "ratio": ratio.ratio} for ratio in times
         ]
     if named or generated:
         write_report(options.json, **report)
@@ -111,34 +115,40 @@ def _bench(
     worse = then is not None and not interrupted and _say_what_changed(then, report, options)
     complain(*(f"{batch.id}: {batch.failed}" for batch in batches if batch.failed))
     if interrupted:
-        complain("interrupted; what is printed was finished.")
+        complain("interrupted; only finished problems are printed.")
         return Exit.INTERRUPTED
     return Exit.FALSIFIED if worse else exit_of(_verdicts(batches, named, generated))
 
 
 def _say_what_changed(then: Mapping[str, Any], report: Mapping[str, Any], options: BenchOptions) -> bool:
-    """Print the rows against those of ``--compare``; whether one is worse."""
+    """Print the rows against those of ``--compare``, and return whether one is worse."""
     rows = comparison_rows(then, from_json(to_json(report)))
     console().print(comparison_table(rows, str(options.compare), options.markdown), soft_wrap=True)
     return any(row.verdict is Compare.WORSE for row in rows)
 
 
 def _times(sources: Sequence[str], rules: Sequence[str], options: BenchOptions) -> list[Ratio]:
-    """After everything else, in this process alone: nothing of this command runs beside it, and no file of a user's."""
-    found: list[Ratio] = []
+    """Measure times after everything else, in this process alone.
+
+    Nothing else of this command runs beside it, and no file of a user's.
+    """
+    times: list[Ratio] = []
     for source in sources if rules else ():
         case = attention_case(load(source, options.seed))
-        found += ratios(source, case.problem, start_of(source, case), rules)
-    return found
+        times += ratios(source, case.problem, start_of(source, case), rules)
+    return times
 
 
 def _verdicts(
     batches: Sequence[Batch], named: Sequence[Comparison], generated: Sequence[Comparison]
 ) -> Iterator[Verdict]:
-    """Named data without a limit were not compared; a generated problem without one is passed over."""
+    """Yield a verdict per comparison, for the exit code.
+
+    Named data without a limit were not compared; a generated problem without one is passed over.
+    """
     for batch in batches:
         if batch.failed:
             yield Verdict.INCONCLUSIVE
     for compared, without_limit in ((named, Verdict.INCONCLUSIVE), (generated, Verdict.NOT_APPLICABLE)):
-        for one in compared:
-            yield without_limit if one.no_limit else Verdict.UPHELD
+        for comparison in compared:
+            yield without_limit if comparison.no_limit else Verdict.UPHELD

@@ -1,4 +1,4 @@
-"""What several subcommands do: refuse files that cannot be written, run units with progress, write, complain."""
+"""Functions of several subcommands: refuse files that cannot be written, run units with progress, write, complain."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from theorems.run.journal import open_journal
 from theorems.run.progress import show_progress
 from theorems.run.schedule import Interrupted, run
 from theorems.run.tables import console
-from theorems.run.work import R, Work
+from theorems.run.units import R, Work
 
 
 def check_targets(*paths: Path | None) -> None:
@@ -31,10 +31,13 @@ def check_targets(*paths: Path | None) -> None:
 
 
 def run_units(units: Sequence[Work[R]], jobs: int, what: str, steps: str, **how: Any) -> tuple[list[R], bool]:
-    """The results of units, and whether a signal ended it; how it goes on is said on standard error.
+    """Run units with progress on standard error, and return their results and whether a signal ended the run.
 
     Args:
-        what, steps: what the units are, and theirs, as :func:`theorems.run.progress.show_progress` has them.
+        units: the units.
+        jobs: how many processes.
+        what: the plural noun for the units, as :func:`theorems.run.progress.show_progress` has it.
+        steps: the plural noun for their steps.
         how: as for :func:`theorems.run.schedule.run`.
     """
     totals = {unit.id: unit.total for unit in units}
@@ -47,7 +50,7 @@ def run_units(units: Sequence[Work[R]], jobs: int, what: str, steps: str, **how:
 
 @contextmanager
 def resumable(options: FiguresOptions | HuntOptions | PowerOptions, run: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The journal of ``--resume`` and the workers of ``--engine``, for :func:`run_units`.
+    """Yield the journal of ``--resume`` and the workers of ``--engine``, for :func:`run_units`.
 
     Raises:
         InvalidInput: one of them cannot be used.
@@ -57,7 +60,7 @@ def resumable(options: FiguresOptions | HuntOptions | PowerOptions, run: Mapping
 
 
 def write_files(texts: Iterable[tuple[Path, str]]) -> list[str]:
-    """Write files; a sentence for each that could not be written after all."""
+    """Write files, and return a sentence for each that could not be written after all."""
     sentences = []
     for path, text in texts:
         try:
@@ -74,6 +77,6 @@ def write_report(path: Path | None, **content: Any) -> None:
 
 
 def complain(*sentences: str) -> None:
-    """A line each on standard error."""
+    """Print a line per sentence on standard error."""
     for sentence in sentences:
         console(stderr=True).print(f"theorems: {sentence}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What a shell completes: ids, assumptions, data, faults, rules, figures."""
+"""Completions for a shell: ids, assumptions, data, faults, rules, figures."""
 
 from __future__ import annotations
 
@@ -12,29 +12,32 @@ ROOM = Path(__file__).parents[1]
 
 
 def ids(incomplete: str) -> list[str]:
-    """Statements. Read from the sources: to import them takes longer than one waits for a shell."""
+    """Return the ids of statements.
+
+    They are read from the sources, since importing these takes longer than a user waits for a shell.
+    """
     rooms = [ROOM, *(folder for paper in papers() if paper.package for folder in folders_of(paper.top))]
     texts = (file.read_text(encoding="utf-8") for room in rooms for file in room.rglob("*.py"))
-    found = {id for text in texts for id in re.findall(r'^@statement\(\s*"([^"]+)"', text, re.MULTILINE)}
-    return _beginning(incomplete, sorted(found, key=lambda id: (len(id), id)))
+    matches = {id for text in texts for id in re.findall(r'^@statement\(\s*"([^"]+)"', text, re.MULTILINE)}
+    return _beginning(incomplete, sorted(matches, key=lambda id: (len(id), id)))
 
 
 def definitions_or_assumptions(incomplete: str) -> list[str]:
-    """Statements, definitions and assumptions."""
+    """Return statements, definitions and assumptions."""
     from theorems.run.registry.suite import definitions
 
     return [*ids(incomplete), *_beginning(incomplete, definitions()), *assumptions(incomplete)]
 
 
 def assumptions(incomplete: str) -> list[str]:
-    """Assumptions."""
+    """Return the assumptions."""
     from theorems.run.registry import suite
 
     return _beginning(incomplete, suite.assumptions())
 
 
 def data(incomplete: str) -> list[str]:
-    """Named datasets, and files."""
+    """Return named datasets, and files."""
     from generators.datasets import all_data
 
     folder, _, stem = incomplete.rpartition("/")
@@ -51,28 +54,28 @@ def data(incomplete: str) -> list[str]:
 
 
 def faults(incomplete: str) -> list[str]:
-    """Planted faults."""
+    """Return planted faults."""
     from theorems.faults import FAULTS
 
     return _beginning(incomplete, FAULTS)
 
 
 def rules(incomplete: str) -> list[str]:
-    """Rules of bench."""
+    """Return the rules of bench."""
     from theorems.benchmark.rules import DEFAULT
 
     return _beginning(incomplete, DEFAULT)
 
 
 def figures(incomplete: str) -> list[str]:
-    """Figures of the paper."""
+    """Return figures of the papers."""
     from theorems.figures.registry import FIGURES
 
     return _beginning(incomplete, FIGURES)
 
 
 def engines(incomplete: str) -> list[str]:
-    """Who may do the work."""
+    """Return the engines that may do the work."""
     return _beginning(incomplete, ("local", "dask://"))
 
 

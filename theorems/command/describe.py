@@ -1,4 +1,4 @@
-"""What ``theorems list``, ``show`` and ``tolerances`` print."""
+"""Output of ``theorems list`` and ``show``."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from rich.table import Table
 from rich.text import Text
 
 from reference_attention.errors import InvalidInput, suggest
-from theorems.command.subcommands import ListOptions, TolerancesOptions
+from theorems.command.hunting import table_and_report
+from theorems.command.subcommands import ListOptions, ShowOptions
+from theorems.core.definition import Definition
+from theorems.core.exit_code import Exit
 from theorems.core.statement import Statement
 from theorems.core.tolerances import Tolerance
 from theorems.library import catalogue
-from theorems.library.table import Table as Objects
+from theorems.library.draws import draws
+from theorems.library.table_mapping import Table as Objects
 from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.suite import (
     assumptions,
@@ -27,47 +31,71 @@ from theorems.run.registry.suite import (
 from theorems.run.registry.user_file import is_in_a_file
 from theorems.run.tables import column_table, console, markdown_table
 
-TOLERANCE = ("tolerance", "formula", "reason")
 
+def print_list(options: ListOptions) -> int:
+    """Print statements, capabilities of attention kernels, definitions and assumptions, or what the options ask for.
 
-def print_list(options: ListOptions) -> None:
-    """Statements, what attention kernels may be able to do, definitions and assumptions; or some of them."""
-    if options.data:
-        tables = [_terminal_table(catalogue.datasets())]
+    Raises:
+        InvalidInput: ids with whole tables, or unknown ids.
+    """
+    if options.counterexamples:
+        return table_and_report(options)
+    if options.ids and not options.drawn:
+        raise InvalidInput("list: ids go with --drawn or --counterexamples; `theorems show` describes a statement.")
+    tables = _tables(options)
+    if options.markdown:
+        print("\n\n".join(markdown_table(table.columns, table.rows) for table in tables))
     else:
-        tables = [] if options.assumptions else [statements_table(), capabilities_table(), definitions_table()]
-        tables.append(_terminal_table(catalogue.assumptions()))
-    for one in tables:
-        console().print(one)
+        for table in tables:
+            console().print(column_table(*table.columns, rows=table.rows, whole=table.columns[:1]))
+    return Exit.UPHELD
 
 
-def _terminal_table(of: Objects[Any]) -> Table:
-    return column_table(*of.columns, rows=of.rows, whole=of.columns[:1])
+def _tables(options: ListOptions) -> list[Objects[Any]]:
+    if options.drawn:
+        return [draws(*(options.ids or ()), examples=options.examples)]
+    if options.data:
+        return [catalogue.datasets()]
+    assumed = catalogue.assumptions()
+    return [assumed] if options.assumptions else [_statements(), _capabilities(), _definitions(), assumed]
 
 
-def statements_table() -> Table:
-    """Every statement: id, title, source, assumptions."""
-    rows = [
-        (" = ".join((one.id, *one.aliases)), one.title, one.source, ", ".join(one.assumptions))
-        for one in statements().values()
-    ]
-    return column_table("statement", "says", "source", "assumptions", rows=rows)
+def _statements() -> Objects[Statement]:
+    return Objects(
+        "Statements",
+        ("statement", "says", "source", "assumptions"),
+        statements(),
+        lambda id, statement: (
+            " = ".join((id, *statement.aliases)),
+            statement.title,
+            statement.source,
+            ", ".join(statement.assumptions),
+        ),
+    )
 
 
-def capabilities_table() -> Table:
-    """What attention kernels may be able to do: id, title, what is checked."""
-    rows = [(one.id, one.title, one.kernel.says if one.kernel else "") for one in capabilities().values()]
-    return column_table("capability", "says", "of a kernel (--attention)", rows=rows, whole=("capability",))
+def _capabilities() -> Objects[Statement]:
+    columns = ("capability", "says", "of a kernel (--attention)")
+    return Objects(
+        "Capabilities",
+        columns,
+        capabilities(),
+        lambda id, statement: (id, statement.title, statement.kernel.says if statement.kernel else ""),
+    )
 
 
-def definitions_table() -> Table:
-    """Every definition: id, title, the objects that embody it."""
-    rows = [(one.id, one.title, ", ".join(one.objects)) for one in definitions().values()]
-    return column_table("definition", "says", "in code", rows=rows, whole=("definition",))
+def _definitions() -> Objects[Definition]:
+    columns = ("definition", "says", "in code")
+    return Objects(
+        "Definitions",
+        columns,
+        definitions(),
+        lambda id, definition: (id, definition.title, ", ".join(definition.objects)),
+    )
 
 
 def claims_table(statement: Statement) -> Table:
-    """The claims that a statement may make, and when."""
+    """Return a table of the claims that a statement may make, and when."""
     rows = [
         (name, when, *([statement.part_of(name).words] if statement.says_whose else []))
         for name, when in statement.claims.items()
@@ -76,63 +104,58 @@ def claims_table(statement: Statement) -> Table:
     return column_table(*columns, rows=rows, whole=("claim",))
 
 
-def tolerance_rows(used: dict[str, Tolerance]) -> list[tuple[str, str, str]]:
-    """Key, formula, reason."""
-    return [(key, one.formula, one.reason) for key, one in used.items()]
-
-
 def tolerances_table(used: dict[str, Tolerance]) -> Table:
-    """The same as a table."""
-    return column_table(*TOLERANCE, rows=tolerance_rows(used), whole=TOLERANCE[:1])
+    """Return a table of tolerances: key, formula, reason."""
+    rows = [(key, tolerance.formula, tolerance.reason) for key, tolerance in used.items()]
+    return column_table("tolerance", "formula", "reason", rows=rows, whole=("tolerance",))
 
 
-def tolerances_markdown() -> str:
-    """All of them for a document."""
-    return markdown_table(TOLERANCE, [(f"`{key}`", *cells) for key, *cells in tolerance_rows(tolerances())])
-
-
-def print_tolerances(options: TolerancesOptions) -> None:
-    """All of them."""
-    if options.markdown:
-        print(tolerances_markdown())
-    else:
-        console().print(tolerances_table(tolerances()))
-
-
-def show(id: str) -> None:
-    """A statement, a definition or an assumption in full.
+def show(options: ShowOptions) -> None:
+    """Print a statement, a definition or an assumption in full, or all tolerances.
 
     Raises:
-        InvalidInput: no such id.
+        InvalidInput: no such id, or both or neither were asked for.
     """
+    id = options.id
+    if (id is None) is not options.tolerances:
+        raise InvalidInput("show: give an id, or --tolerances for every tolerance.")
+    if id is None:
+        console().print(tolerances_table(tolerances()))
+        return
     tables: list[Table] = []
     if id in assumptions():
         assumption = assumptions()[id]
         title, source = f"{id}: {assumption.title}", assumption.source
         doc = inspect.getdoc(assumption.check)
-        users = ", ".join(one.id for one in statements().values() if id in one.assumptions) or "no statement"
+        users = (
+            ", ".join(statement.id for statement in statements().values() if id in statement.assumptions)
+            or "no statement"
+        )
         text = f"{doc}\n\nAssumed by: {users}" if doc else f"Assumed by: {users}"
     elif id in definitions():
         definition = definitions()[id]
         title, source = f"{id}: {definition.title}", definition.source
         text = f"{definition.text}\n\nIn code: {', '.join(definition.objects)}"
     else:
-        found = _statement(id)
-        title, source = f"{' = '.join((found.id, *found.aliases))}: {found.title}", found.source
-        paper = paper_of(found)
+        statement = _statement(id)
+        title, source = f"{' = '.join((statement.id, *statement.aliases))}: {statement.title}", statement.source
+        paper = paper_of(statement)
         if paper is not None and paper.package:
             source += f"; {paper.title} ({paper.source}), of {paper.place}"
-        text = inspect.cleandoc(found.text) + "\n"
-        assumed = map(found.assumption, found.assumptions)
-        rows = [(name, one.title, one.source) for name, one in zip(found.assumptions, assumed, strict=True)]
+        text = inspect.cleandoc(statement.text) + "\n"
+        assumed = map(statement.assumption, statement.assumptions)
+        rows = [
+            (name, assumption.title, assumption.source)
+            for name, assumption in zip(statement.assumptions, assumed, strict=True)
+        ]
         tables.append(column_table("assumes", "that is", "source", rows=rows, whole=("assumes",)))
-        tables += [claims_table(found)] if found.claims else []
-        tables.append(tolerances_table(tolerances_of(found)))
+        tables += [claims_table(statement)] if statement.claims else []
+        tables.append(tolerances_table(tolerances_of(statement)))
     out = console()
     out.print(Text(title, "bold"), soft_wrap=True)
     out.print(Text(f"Source: {source}\n\n{text}"), soft_wrap=True)
-    for one in tables:
-        out.print(one)
+    for table in tables:
+        out.print(table)
 
 
 def _statement(id: str) -> Statement:

@@ -9,13 +9,14 @@ from theorems.command.common import check_targets
 from theorems.command.subcommands import ExplainOptions
 from theorems.core.exit_code import Exit
 from theorems.explaining.explanation import Explanation
+from theorems.explaining.head_explanations import HeadExplanations
 from theorems.explaining.plot import check_kind
 from theorems.library.explain import explain
 from theorems.run.tables import console
 
 
 def explain_and_report(options: ExplainOptions) -> int:
-    """Explain, print, write; returns the exit code.
+    """Explain, print, write, and return the exit code.
 
     Raises:
         InvalidInput: data or targets that cannot be used; before anything runs.
@@ -25,12 +26,19 @@ def explain_and_report(options: ExplainOptions) -> int:
     if options.plot is not None:
         check_kind(kind, "--plot")
     check_targets(options.plot)
-    found = explain(options.data, starts=options.starts, seed=options.seed)
-    found.write(console())
-    if isinstance(found, Explanation):
-        console().print(f"To drag its tokens: theorems explore --data {quote(options.data)}", soft_wrap=True)
+    explanation = explain(
+        options.data, module=options.module, rules=options.rule or (), starts=options.starts, seed=options.seed
+    )
+    drawing = None if options.plot is None else explanation.plot(kind)
+    explanation.write(console())
+    data = f"--data {quote(options.data)}"
+    if isinstance(explanation, HeadExplanations):
+        head = quote(f"{options.module}[0]")
+        console().print(f"One of them in full: theorems explain {data} --module {head}", soft_wrap=True)
+    if isinstance(explanation, Explanation):
+        console().print(f"To drag its tokens: theorems explore {data}", soft_wrap=True)
     if options.json is not None:
-        write_text(options.json, found.to_json())
-    if options.plot is not None:
-        write_bytes(options.plot, found.plot(kind))
-    return Exit.UPHELD if found.is_decided else Exit.INCONCLUSIVE
+        write_text(options.json, explanation.to_json())
+    if options.plot is not None and drawing is not None:
+        write_bytes(options.plot, drawing)
+    return Exit.UPHELD if explanation.is_decided else Exit.INCONCLUSIVE

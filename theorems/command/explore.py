@@ -15,7 +15,7 @@ from theorems.run.tables import console
 
 
 def explore_and_serve(options: ExploreOptions) -> int:
-    """Serve the page until a signal ends it; or write it, and return the exit code.
+    """Serve the page until a signal ends it, or write it, and return the exit code.
 
     Raises:
         InvalidInput: no bokeh, data or a file that cannot be used.

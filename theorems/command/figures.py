@@ -13,15 +13,15 @@ from theorems.core.exit_code import Exit
 from theorems.core.exit_rule import exit_of
 from theorems.figures.drawing import FORMATS, check_matplotlib, path_of, render_figure
 from theorems.figures.figure import Figure, Settings
+from theorems.figures.figure_units import Computed, sheets
 from theorems.figures.images import cifar_10
 from theorems.figures.registry import FIGURES, figures_named, missing, missing_sentence
-from theorems.figures.work import Computed, sheets
 from theorems.run.identity import identity
 from theorems.run.tables import column_table, console
 
 
 def figures_and_report(options: FiguresOptions) -> int:
-    """Compute, draw, write; returns the exit code: 0, or 3 if a figure could not be computed.
+    """Compute, draw, write, and return the exit code: 0, or 3 if a figure could not be computed.
 
     Raises:
         InvalidInput: unknown names or formats, no matplotlib, a directory that cannot be written; before anything runs.
@@ -32,7 +32,7 @@ def figures_and_report(options: FiguresOptions) -> int:
     check_matplotlib()
     check_directory(options.out, "the figures")
     make_directory(options.out)
-    check_targets(*(path_of(options.out, one, ending) for one in figures for ending in (options.kind, "json")))
+    check_targets(*(path_of(options.out, figure, ending) for figure in figures for ending in (options.kind, "json")))
     if options.cifar10 is not None:
         cifar_10(options.cifar10)
 
@@ -43,27 +43,27 @@ def figures_and_report(options: FiguresOptions) -> int:
         options.trials, options.seed, epochs=options.epochs, cifar10=options.cifar10, checkpoints=options.out
     )
     units = sheets(figures, settings)
-    with resumable(options, identity("figures", figures=sorted({one.name for one in figures}), **about)) as how:
+    with resumable(options, identity("figures", figures=sorted({figure.name for figure in figures}), **about)) as how:
         computed, interrupted = run_units(units, options.jobs, "figures", "epochs", **how)
-    by_name = {name: found for unit, found in zip(units, computed, strict=True) for name in unit.names}
-    drawn = [one for one in figures if not by_name[one.name].failed]
-    for one in drawn:
-        _write(one, by_name[one.name], options)
+    by_name = {name: result for unit, result in zip(units, computed, strict=True) for name in unit.names}
+    drawn = [figure for figure in figures if not by_name[figure.name].failed]
+    for figure in drawn:
+        _write(figure, by_name[figure.name], options)
     out = console()
-    rows = [(one.name, one.plain_title, f"{one.stem}.{options.kind}, .json") for one in drawn]
+    rows = [(figure.name, figure.plain_title, f"{figure.stem}.{options.kind}, .json") for figure in drawn]
     out.print(column_table("figure", "shows", f"files in {options.out}", rows=rows))
-    lacking = [] if options.names else [one for one in FIGURES.values() if missing(one)]
+    lacking = [] if options.names else [figure for figure in FIGURES.values() if missing(figure)]
     if lacking:
         out.print(f"Left out: {missing_sentence(lacking)}", soft_wrap=True)
     if interrupted:
-        complain("interrupted; what is listed was written.")
+        complain("interrupted; the files listed were written.")
         return Exit.INTERRUPTED
-    complain(*(f"{found.id}: {found.failed}" for found in computed if found.failed))
-    return exit_of(Verdict.INCONCLUSIVE if found.failed else Verdict.UPHELD for found in computed)
+    complain(*(f"{result.id}: {result.failed}" for result in computed if result.failed))
+    return exit_of(Verdict.INCONCLUSIVE if result.failed else Verdict.UPHELD for result in computed)
 
 
-def _write(one: Figure, found: Computed, options: FiguresOptions) -> None:
-    text = to_json({"figure": one.name, "title": one.plain_title, **found.numbers})
-    write_text(path_of(options.out, one, "json"), text + "\n")
+def _write(figure: Figure, result: Computed, options: FiguresOptions) -> None:
+    text = to_json({"figure": figure.name, "title": figure.plain_title, **result.numbers})
+    write_text(path_of(options.out, figure, "json"), text + "\n")
     # What is drawn is what the file holds.
-    write_bytes(path_of(options.out, one, options.kind), render_figure(one, from_json(text), options.kind))
+    write_bytes(path_of(options.out, figure, options.kind), render_figure(figure, from_json(text), options.kind))

@@ -1,4 +1,4 @@
-"""``theorems hunt`` and ``theorems replay``: from options to tables, files and exit codes."""
+"""``theorems hunt``, ``replay``, ``list --counterexamples``: from options to tables, files and exit codes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from max_margin_theorems import signals
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_directory, from_json
 from theorems.command.common import check_targets, complain, resumable, run_units, write_report
-from theorems.command.subcommands import CounterexamplesOptions, HuntOptions, ReplayOptions
+from theorems.command.options import JOBS
+from theorems.command.subcommands import HuntOptions, ListOptions, ReplayOptions
 from theorems.core.exit_code import Exit
+from theorems.hunting.assumption_table import Status, markdown, pairs_in
 from theorems.hunting.entries import weakened_named
 from theorems.hunting.examine import examine, in_own_units
 from theorems.hunting.journal import HuntJournal
@@ -23,12 +25,12 @@ from theorems.hunting.printing import hunt_progress, print_counterexample, print
 from theorems.hunting.record import load, save
 from theorems.hunting.rounds import RoundsResult, rounds_of
 from theorems.hunting.search import ROUND, Effort, Hunt
-from theorems.hunting.table import Status, as_json, markdown, pairs_in
 from theorems.library.hunt import Hunted
 from theorems.run.description import Heading, heading_of
 from theorems.run.engines.coordinator import LOCAL, OVER
 from theorems.run.identity import identity, of_headings
 from theorems.run.journal import open_journal
+from theorems.run.registry.lookup import select_statements
 from theorems.run.registry.user_file import is_in_a_file
 from theorems.run.sandbox import open_sandbox
 from theorems.run.tables import console, print_case
@@ -36,7 +38,7 @@ from theorems.run.verify import Progress, nothing
 
 
 def hunt_and_report(options: HuntOptions) -> int:
-    """Hunt, print, write; 1 if a counterexample was found, 0 if none, 3 if no case could be decided.
+    """Hunt, print, write; return 1 if a counterexample was found, 0 if none, 3 if no case could be decided.
 
     Raises:
         InvalidInput: unknown ids, a directory that cannot be used; before anything runs.
@@ -63,10 +65,10 @@ def hunt_and_report(options: HuntOptions) -> int:
 
 
 def hunt_there(options: HuntOptions, seen: RoundsResult | None, spent: float, progress: Progress) -> tuple[int, str]:
-    """A hunt as a whole in another process, which has the statement and its cases.
+    """Run a whole hunt in another process, which has the statement and its cases.
 
     Returns:
-        The exit code, and what is to be printed; a signal ends it with what is finished, as it does everywhere.
+        The exit code, and the text to print; a signal ends it with what is finished, as it does everywhere.
     """
     signals.listen()
     signals.let_through()
@@ -75,12 +77,12 @@ def hunt_there(options: HuntOptions, seen: RoundsResult | None, spent: float, pr
 
 
 def load_weakening(id: str, without: str) -> Heading:
-    """The heading of the statement without the assumption."""
+    """Return the heading of the statement without the assumption."""
     return heading_of(weakened_named(id, without).statement)
 
 
 def search_rounds(options: HuntOptions) -> tuple[RoundsResult, bool]:
-    """What the workers of an engine saw of the rounds of a hunt, and whether a signal ended it.
+    """Search the rounds of a hunt on the workers of an engine; return what they saw, and whether a signal ended it.
 
     The time of a hunt ends a search that has found nothing; once something is found, the rounds before are finished.
 
@@ -90,16 +92,16 @@ def search_rounds(options: HuntOptions) -> tuple[RoundsResult, bool]:
     with open_sandbox(1, options.case_timeout, is_in_a_file(options.id) and options.isolate) as sandbox:
         file = options.id.rpartition(":")[0]
         heading = sandbox.call(f"loading {file}", load_weakening, options.id, options.without)
-    work, found = rounds_of(options.id, options.without, options.seed, options.cases), False
+    work, is_refuted = rounds_of(options.id, options.without, options.seed, options.cases), False
     ends = time.monotonic() + options.seconds
 
     def enough(seen: RoundsResult) -> str:
-        nonlocal found
-        found = found or seen.has_counterexample
+        nonlocal is_refuted
+        is_refuted = is_refuted or seen.has_counterexample
         return ""
 
     with resumable(options, _identity(options, heading)) as how:
-        how["engine"].until = lambda: not found and time.monotonic() > ends
+        how["engine"].until = lambda: not is_refuted and time.monotonic() > ends
         how |= {"enough": enough, "patience": options.case_timeout}
         [seen], interrupted = run_units([work], 1, "hunts", "cases", **how)
     if interrupted or seen.failed != OVER:
@@ -117,11 +119,13 @@ def _identity(options: HuntOptions, heading: Heading) -> dict[str, Any]:
 def hunt_here(
     options: HuntOptions, progress: Progress = nothing, seen: RoundsResult | None = None, spent: float = 0.0
 ) -> int:
-    """The same in this process.
+    """Run a hunt in this process, and return the exit code.
 
     Args:
+        options: the options of the command.
         progress: called with the number of cases looked at.
-        seen, spent: the first rounds, looked through elsewhere, and the seconds of that.
+        seen: the first rounds, if they were looked through elsewhere.
+        spent: the seconds that those took.
     """
     weakened = weakened_named(options.id, options.without)
     check_directory(options.out, "failing cases")
@@ -174,13 +178,13 @@ def hunt_here(
     assert path is not None
     print_counterexample(console(), hunt, hunted.examined, path)
     if interrupted:
-        complain("interrupted while it was made smaller; what is written is a counterexample.")
+        complain("interrupted while shrinking; the file holds a counterexample, perhaps not the smallest.")
         return Exit.INTERRUPTED
     return Exit.FALSIFIED
 
 
 def replay_and_report(options: ReplayOptions) -> int:
-    """Check a counterexample again, from its data alone: 1 if it still falsifies, 0 if it does not, 3 if undecided.
+    """Check a counterexample again, from its data alone; return 1 if it still falsifies, 0 if not, 3 if undecided.
 
     Raises:
         InvalidInput: a file that is no counterexample, a target that cannot be written.
@@ -188,46 +192,49 @@ def replay_and_report(options: ReplayOptions) -> int:
     check_targets(options.json)
     record = load(options.file)
     weakened = record.weakened
-    seen = examine(weakened, record.case, guided=False, claim=record.claim)
-    made = [claim.name for claim in seen.claims]
-    if made and record.claim not in made:
-        raise InvalidInput(f"{options.file}: claim {record.claim!r} is none of this case, which has {', '.join(made)}.")
-    seen = in_own_units(weakened, record.case, seen)
+    examined = examine(weakened, record.case, guided=False, claim=record.claim)
+    names = [claim.name for claim in examined.claims]
+    if names and record.claim not in names:
+        raise InvalidInput(
+            f"{options.file}: claim {record.claim!r} is none of this case, which has {', '.join(names)}."
+        )
+    examined = in_own_units(weakened, record.case, examined)
     write_report(
         options.json,
         statement=weakened.statement.id,
         without=weakened.without,
         claim=record.claim,
-        refuted=seen.is_counterexample,
-        undecided=seen.undecided,
-        reason=seen.refusal,
+        refuted=examined.is_counterexample,
+        undecided=examined.undecided,
+        reason=examined.refusal,
     )
     out = console()
-    print_examined(out, weakened, seen)
+    print_examined(out, weakened, examined)
     print_case(out, record.case)
-    if seen.is_counterexample:
+    if examined.is_counterexample:
         return Exit.FALSIFIED
-    out.print(Text(f"not a counterexample: {seen.refusal}"), soft_wrap=True)
-    return Exit.INCONCLUSIVE if seen.undecided else Exit.UPHELD
+    out.print(Text(f"not a counterexample: {examined.refusal}"), soft_wrap=True)
+    return Exit.INCONCLUSIVE if examined.undecided else Exit.UPHELD
 
 
-def table_and_report(options: CounterexamplesOptions) -> int:
-    """The table statement × assumption; 0 if every pair is accounted for, 1 if not.
+def table_and_report(options: ListOptions) -> int:
+    """Replay the recorded counterexamples and print the table statement × assumption.
+
+    Return 0 if every pair is accounted for, 1 if not.
 
     Raises:
-        InvalidInput: a folder or a target that cannot be used.
+        InvalidInput: unknown ids, or a file that is no counterexample.
     """
-    check_targets(options.json)
-    units = pairs_in(options.directory)
-    found, interrupted = run_units(units, options.jobs, "pairs", "replays")
+    wanted = {statement.id for statement in select_statements(options.ids or ())}
+    units = [pair for pair in pairs_in() if pair.statement in wanted]
+    rows, interrupted = run_units(units, JOBS, "pairs", "replays")
     if interrupted:
-        complain("interrupted; nothing is printed of a part of the table.")
+        complain("interrupted; a partial table is not printed.")
         return Exit.INTERRUPTED
-    write_report(options.json, pairs=as_json(found))
     if options.markdown:
-        print(markdown(found), end="")
+        print(markdown(rows), end="")
     else:
-        console().print(rows_table(found))
-    bad = [row for row in found if row.status in (Status.HOLE, Status.DOES_NOT_REPLAY)]
+        console().print(rows_table(rows))
+    bad = [row for row in rows if row.status in (Status.HOLE, Status.DOES_NOT_REPLAY)]
     complain(*(f"{row.id}: {row.status}. {row.said}" for row in bad))
     return Exit.FALSIFIED if bad else Exit.UPHELD

@@ -16,17 +16,17 @@ SHOWN_AS = {
     Verdict.INCONCLUSIVE: ("error", "errors"),
     Verdict.NOT_APPLICABLE: ("skipped", "skipped"),
 }
-"""The element of a verdict that is no pass, and the attribute that counts them."""
+"""The element for a verdict that is no pass, and the attribute that counts such elements."""
 
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What no XML 1.0 document may hold."""
+"""Characters that no XML 1.0 document may hold."""
 
 
 def junit_xml(results: Sequence[Result], seed: int, expected: Mapping[str, str] = MappingProxyType({})) -> str:
-    """The document.
+    """Return the document.
 
-    Falsified is a failure, inconclusive an error, not applicable is skipped, and so is what is ``expected`` to be
-    falsified; the text is the claim with its numbers, or the reason.
+    Falsified is a failure, inconclusive an error, not applicable is skipped, and so is a statement that is ``expected``
+    to be falsified; the text is the claim with its numbers, or the reason.
     """
     counts = {name: 0 for _, name in SHOWN_AS.values()}
     suite = ElementTree.Element("testsuite", name="theorems", tests=str(len(results)))
@@ -38,13 +38,13 @@ def junit_xml(results: Sequence[Result], seed: int, expected: Mapping[str, str] 
         case = ElementTree.SubElement(suite, "testcase", classname="theorems", name=_text(result.id), time=seconds)
         if result.id in expected:
             counts["skipped"] += 1
-            said = _text(f"falsified, as known: {expected[result.id]}")
-            ElementTree.SubElement(case, "skipped", message=said)
+            text = _text(f"falsified, as known: {expected[result.id]}")
+            ElementTree.SubElement(case, "skipped", message=text)
         elif result.verdict in SHOWN_AS:
             element, counted = SHOWN_AS[result.verdict]
             counts[counted] += 1
-            said = _text(result.complaint)
-            ElementTree.SubElement(case, element, message=said).text = _text(result.reason) or said
+            text = _text(result.complaint)
+            ElementTree.SubElement(case, element, message=text).text = _text(result.reason) or text
     for name, count in counts.items():
         suite.set(name, str(count))
     suite.set("time", f"{sum(result.seconds for result in results):.3f}")

@@ -8,8 +8,8 @@ from theorems.command.common import check_targets, complain, resumable, run_unit
 from theorems.command.subcommands import PowerOptions
 from theorems.core.exit_code import Exit
 from theorems.faults import FAULTS, Fault, fault_named
-from theorems.faults.power.table import LEGEND, as_json, catchers, markdown, power_table, sizes_table
-from theorems.faults.power.work import AT_A_TIME, Column, FaultTrials, Smallest, shrinking_of
+from theorems.faults.power.power_tables import LEGEND, as_json, catchers, markdown, power_table, sizes_table
+from theorems.faults.power.power_units import AT_A_TIME, Column, FaultTrials, Smallest, shrinking_of
 from theorems.run.engines.coordinator import LOCAL
 from theorems.run.identity import identity, of_headings
 from theorems.run.opening import headings
@@ -19,21 +19,21 @@ from theorems.run.tables import console
 
 
 def power_and_report(options: PowerOptions) -> int:
-    """Run, write, print; returns the exit code.
+    """Run, write, print, and return the exit code.
 
     Raises:
         InvalidInput: unknown ids or faults, files that cannot be written; before anything runs.
     """
     check_targets(options.json)
     with open_sandbox(options.jobs, options.case_timeout) as sandbox:
-        known = {one.id: one for one in headings(tuple(options.ids or statements()), sandbox)}
+        by_id = {heading.id: heading for heading in headings(tuple(options.ids or statements()), sandbox)}
         faults = list({name: fault_named(name) for name in options.faults or FAULTS}.values())
         names = tuple(fault.name for fault in faults)
         settings = {"examples": options.examples, "seed": options.seed, "faults": list(names)}
-        with resumable(options, identity("power", **of_headings(list(known.values())), **settings)) as how:
+        with resumable(options, identity("power", **of_headings(list(by_id.values())), **settings)) as how:
             how |= {"patience": options.case_timeout, "pool": sandbox.pool}
             at_a_time = 0 if options.engine == LOCAL else AT_A_TIME
-            facing = [FaultTrials(id, names, options.examples, options.seed, at_a_time=at_a_time) for id in known]
+            facing = [FaultTrials(id, names, options.examples, options.seed, at_a_time=at_a_time) for id in by_id]
             smallest: list[Smallest] = []
             columns, interrupted = run_units(facing, options.jobs, "statements", "faults", **how)
             shrinking = shrinking_of(faults, columns, options.examples, options.seed) if options.sizes else []
@@ -41,33 +41,33 @@ def power_and_report(options: PowerOptions) -> int:
                 smallest, interrupted = run_units(shrinking, options.jobs, "sizes", "statements", **how)
     write_report(options.json, seed=options.seed, examples=options.examples, **as_json(columns, smallest))
     if interrupted and options.markdown:
-        complain("interrupted; no document is printed of a part of the table.")
+        complain("interrupted; a document with a partial table is not printed.")
         return Exit.INTERRUPTED
     if options.markdown:
-        print(markdown(faults, columns, smallest, _command(options), known), end="")
+        print(markdown(faults, columns, smallest, _command(options), by_id), end="")
     else:
         out = console()
         out.print(power_table(faults, columns))
         out.print(LEGEND, soft_wrap=True)
         if smallest:
-            out.print(sizes_table([one for one in smallest if not one.failed]))
+            out.print(sizes_table([size for size in smallest if not size.failed]))
     if interrupted:
-        complain("interrupted; what is marked · was not tried.")
+        complain("interrupted; cells marked · were not tried.")
         return Exit.INTERRUPTED
     return _exit_code(faults, columns)
 
 
 def _command(options: PowerOptions) -> str:
-    """Whose document it is."""
+    """Return the command line that makes the document."""
     faults = (word for name in options.faults or () for word in ("--faults", name))
     rest = ("--examples", str(options.examples), "--seed", str(options.seed), "--markdown")
     return " ".join(["theorems power", *(options.ids or ()), *faults, *rest])
 
 
 def _exit_code(faults: Sequence[Fault], columns: Sequence[Column]) -> int:
-    wrong = "the right implementation is falsified, so its column says nothing: "
-    useless = [one for one in columns if one.failed or one.falsified]
-    complain(*(f"{one.id}: {one.failed or wrong + one.falsified}" for one in useless))
+    wrong = "the correct implementation is falsified, so the column means nothing: "
+    useless = [column for column in columns if column.failed or column.falsified]
+    complain(*(f"{column.id}: {column.failed or wrong + column.falsified}" for column in useless))
     if useless:
         return Exit.INCONCLUSIVE
     escaped = [fault.name for fault in faults if not catchers(fault.name, columns)]

@@ -30,7 +30,7 @@ RENDERERS: Mapping[str, Callable[[Document], str]] = {".md": markdown, ".html": 
 
 
 def report_and_write(options: ReportOptions) -> int:
-    """Verify, or read what was verified, and write the document; returns the exit code that verify has.
+    """Verify, or read the results of verify, write the document, and return the exit code that verify has.
 
     Raises:
         InvalidInput: options that contradict each other, ids, data or files that cannot be used; before anything runs.
@@ -42,24 +42,23 @@ def report_and_write(options: ReportOptions) -> int:
 
 
 def _from_results(options: ReportOptions, results: Path) -> int:
-    for option in ("ids", "data", "json", "resume", "timeout"):
+    for option in ("ids", "data", "resume", "timeout"):
         if getattr(options, option) not in (None, []):
             name = "ID" if option == "ids" else f"--{option}"
             raise InvalidInput(f"--from: the run is done already; leave out {name}.")
     run = read(results)
-    every = {one.id: one for one in select_statements(())}
-    chosen = [every[one.id] for one in run.statements if one.id in every]
-    known = {one.id: heading_of(one) for one in chosen}
-    whole = set(every) == {one.id for one in run.statements}
+    suite = {statement.id: statement for statement in select_statements(())}
+    chosen = [suite[record.id] for record in run.statements if record.id in suite]
+    known = {statement.id: heading_of(statement) for statement in chosen}
+    whole = set(suite) == {record.id for record in run.statements}
     unwritten = _write(options, Contents(run, known, hunt_records(chosen), power(chosen), all_statements=whole))
     complain(*unwritten)
     if unwritten:
         return Exit.BAD_INPUT
-    return exit_code_said({one.verdict for one in run.statements}, "no statement of the file is upheld")
+    return exit_code_said({record.verdict for record in run.statements}, "no statement of the file is upheld")
 
 
 def _from_run(options: ReportOptions) -> int:
-    check_targets(options.json)
     given = None if options.data is None else load(options.data, options.seed)
     request = Request(
         tuple(options.ids or ()),
@@ -77,31 +76,30 @@ def _from_run(options: ReportOptions) -> int:
     def read_evidence(event: Event) -> None:
         nonlocal evidence
         if isinstance(event, Started):
-            suite = [statement_named(one.id) for one in event.about.statements if not one.file]
+            suite = [statement_named(heading.id) for heading in event.about.statements if not heading.file]
             evidence = hunt_records(suite), power(suite)
 
     session = Session(request)
     with show_progress(console(stderr=True)) as progress:
         last = session.run(read_evidence, progress)
     if isinstance(last, Stopped):
-        complain("interrupted; no report is written of a part of the run.")
+        complain("interrupted; a report on a partial run is not written.")
         return Exit.INTERRUPTED
     about = session.about
     text = Results(last.results, options.examples, options.seed, options.data, about).to_json()
-    known = {one.id: one for one in about.statements}
+    known = {statement.id: statement for statement in about.statements}
     failures = {result.id: result.failure for result in last.results if result.failure is not None}
     whole = not options.ids and given is None
-    own = {key: one for heading in about.statements for key, one in heading.tolerances.items()}
+    own = {key: tolerance for heading in about.statements for key, tolerance in heading.tolerances.items()}
     run = parse(from_json(text), "report")
     contents = Contents(run, known, *evidence, failures, about.findings, installed_versions(), whole, own)
-    unwritten = [] if options.json is None else write_files([(options.json, text)])
-    unwritten += _write(options, contents)
+    unwritten = _write(options, contents)
     complain(*unwritten)
     return Exit.BAD_INPUT if unwritten else exit_code_of(last.results)
 
 
 def _write(options: ReportOptions, contents: Contents) -> list[str]:
-    """Write or print the document; a sentence if its file could not be written after all."""
+    """Write or print the document; return a sentence if its file could not be written after all."""
     document = blocks(contents)
     if options.out is None:
         print(markdown(document), end="")

@@ -15,40 +15,45 @@ from theorems.run.result import Result
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 SHOWN_AS = {Verdict.FALSIFIED: ("fail", "error"), Verdict.INCONCLUSIVE: ("open", "none")}
-"""The kind of a verdict that is no pass, and its level, "none" for what is no failure (section 3.27.10)."""
+"""The kind of a verdict that is no pass, and its level, "none" for a verdict that is no failure (section 3.27.10)."""
 FOLDERS = ("", "src/")
-"""Where the package of a checkout lies."""
+"""Folders of a checkout in which a package may lie."""
 
 
 def sarif_text(results: Sequence[Result], kernel: str | None, expected: Mapping[str, str]) -> str:
-    """The document: a rule for each statement, a result for each that is falsified or inconclusive.
+    """Return the document: a rule for each statement, a result for each that is falsified or inconclusive.
 
     Args:
+        results: the results of the run.
         kernel: MODULE:CALLABLE; its definition is where results are, if the checkout has it.
         expected: why a statement is known to be falsified: its result is suppressed.
     """
-    rules = [{"id": one.id, "shortDescription": {"text": one.title or one.id}} for one in results]
+    rules = [{"id": result.id, "shortDescription": {"text": result.title or result.id}} for result in results]
     place = _location(kernel) if kernel else {"logicalLocations": [{"name": "theorems"}]}
-    found = [_result(k, one, place, expected.get(one.id)) for k, one in enumerate(results) if one.verdict in SHOWN_AS]
+    entries = [
+        _result(k, result, place, expected.get(result.id))
+        for k, result in enumerate(results)
+        if result.verdict in SHOWN_AS
+    ]
     driver = {"name": "max-margin-theorems", "version": version(), "rules": rules}
     run = {
         "tool": {"driver": driver},
-        "invocations": [{"executionSuccessful": not any(one.interrupted for one in results)}],
-        "results": found,
+        "invocations": [{"executionSuccessful": not any(result.interrupted for result in results)}],
+        "results": entries,
     }
     return to_json({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
 def _result(index: int, result: Result, place: dict[str, Any], known: str | None) -> dict[str, Any]:
     kind, level = SHOWN_AS[result.verdict]
-    said = (result.failure.line if result.failure else "") or result.complaint or str(result.verdict)
-    held = {"ruleId": result.id, "ruleIndex": index, "kind": kind, "level": level, "message": {"text": said}}
+    text = (result.failure.line if result.failure else "") or result.complaint or str(result.verdict)
+    entry = {"ruleId": result.id, "ruleIndex": index, "kind": kind, "level": level, "message": {"text": text}}
     suppressed = {} if known is None else {"suppressions": [{"kind": "external", "justification": known}]}
-    return held | {"locations": [place]} | suppressed
+    return entry | {"locations": [place]} | suppressed
 
 
 def _location(kernel: str) -> dict[str, Any]:
-    """Where a kernel is defined, by its name alone: it is not imported."""
+    """Return where a kernel is defined, by its name alone: it is not imported."""
     *_, module, path = kernel.split(":")
     logical = {"logicalLocations": [{"fullyQualifiedName": f"{module}.{path}", "kind": "function"}]}
     stem = module.replace(".", "/")
@@ -60,10 +65,10 @@ def _location(kernel: str) -> dict[str, Any]:
 
 
 def _line(file: Path, name: str) -> int:
-    """The line on which a name is defined at the top of a file; the first one if that cannot be told."""
+    """Return the line on which a name is defined at the top of a file; the first one if that cannot be told."""
     with suppress(OSError, ValueError, SyntaxError):
         for node in ast.parse(file.read_text(encoding="utf-8")).body:
             targets = node.targets if isinstance(node, ast.Assign) else [node]
-            if name in (getattr(one, "name", getattr(one, "id", "")) for one in targets):
+            if name in (getattr(target, "name", getattr(target, "id", "")) for target in targets):
                 return node.lineno
     return 1

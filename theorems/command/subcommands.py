@@ -1,4 +1,4 @@
-"""The options of every subcommand, as a dataclass with its help; several have those of :mod:`.options`.
+"""The options of every subcommand, as a dataclass with its help; several share options of :mod:`.options`.
 
 Nothing that takes long to import is imported here.
 """
@@ -16,10 +16,27 @@ from theorems.command import completion, options
 
 @dataclass(frozen=True)
 class ListOptions:
-    """List the statements, the definitions and the assumptions."""
+    """List the statements, the definitions and the assumptions; or data, what is drawn, or counterexamples.
 
+    Exit code 0: listed; 1: of the counterexamples, one does not replay or was never hunted; 2: bad input.
+    """
+
+    ids: Annotated[
+        list[str] | None,
+        options.identifiers("With --drawn or --counterexamples: statements; all by default.", completion.ids),
+    ] = None
     data: Annotated[bool, typer.Option("--data", help="The named datasets instead.")] = False
     assumptions: Annotated[bool, typer.Option("--assumptions", help="The assumptions only.")] = False
+    drawn: Annotated[
+        bool,
+        typer.Option("--drawn", help="Sizes of the cases that verify tries, and how many have which property."),
+    ] = False
+    examples: Annotated[int, options.examples_option("cases per statement, with --drawn")] = 50
+    counterexamples: Annotated[
+        bool,
+        typer.Option("--counterexamples", help="Replay the recorded counterexamples: a table statement × assumption."),
+    ] = False
+    markdown: Annotated[bool, options.as_markdown("Markdown")] = False
 
 
 @dataclass(frozen=True)
@@ -27,71 +44,68 @@ class ShowOptions:
     """Show a statement: text, source, assumptions, tolerances; or an assumption."""
 
     id: Annotated[
-        str,
+        str | None,
         options.identifier(
             "A statement, path.py:name, a definition or an assumption.", completion.definitions_or_assumptions
         ),
-    ]
-
-
-@dataclass(frozen=True)
-class TolerancesOptions:
-    """Print every tolerance of the suite with its formula and its reason."""
-
-    markdown: Annotated[bool, options.as_markdown("a Markdown table")] = False
+    ] = None
+    tolerances: Annotated[
+        bool, typer.Option("--tolerances", help="Every tolerance of the suite, with its formula and its reason.")
+    ] = False
 
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """Verify statements on generated cases, or on your data; of the reference, or of your attention kernel.
+    """Verify statements on generated cases or on your data, for the reference or for your attention kernel.
 
     Exact decisions and limits take time: with 400 tokens in 50 dimensions a statement about locally optimal
-    tokens takes minutes, the others seconds.
+    tokens takes minutes, the others take seconds.
 
     Exit code 0: all upheld, or not applicable with at least one upheld; 1: one is falsified; 2: bad input;
-    3: inconclusive, or nothing could be tried.
+    3: inconclusive, or nothing could be checked.
     """
 
     ids: options.Ids = None
     examples: options.Examples = 50
     seed: Annotated[int, options.same_seed("cases")] = 0
     realistic: Annotated[
-        bool, typer.Option("--realistic", help="Generate only cases as users have them: sparse, rounded, repeated, …")
+        bool,
+        typer.Option(
+            "--realistic", help="Generate only cases that look like users' data: sparse, rounded, repeated, …"
+        ),
     ] = False
     relations: Annotated[
         bool,
-        typer.Option(
-            "--relations", help="Check each case again, changed in a way that changes nothing: the verdict is the same."
-        ),
+        typer.Option("--relations", help="Check each case again after a change that must not change the verdict."),
     ] = False
     data: options.DataNotGenerated = None
     attention: Annotated[
-        str | None, options.text("MODULE:CALLABLE", "Your attention kernel in place of the reference's softmax.")
+        str | None, options.text("MODULE:CALLABLE", "Your attention kernel, tested in place of the reference.")
     ] = None
     dtype: Annotated[
         str | None,
         options.text(
             "auto|float64|float32|bfloat16|float16",
-            "What the kernel computes in; auto: float64 if it takes it and computes in it.",
+            "The kernel's number format; auto: float64 if the kernel takes it and computes in it.",
         ),
     ] = None
     interface: Annotated[
-        str | None, options.text("NAME", "Its signature, sdpa, flash, hf, …; recognised by its parameters.")
+        str | None, options.text("NAME", "The kernel's signature: sdpa, flash, hf, …; by default recognised.")
     ] = None
     device: Annotated[
         str | None,
-        options.text("DEVICE", "Where its tensors live, e.g. cuda; the CPU by default."),
+        options.text("cpu|cuda|…", "The device of the kernel's tensors, e.g. cuda; the CPU by default."),
     ] = None
     profile: Annotated[
         str | None,
         options.text(
             "minute|deep",
-            "What fits into a minute of two cores, and says what it left out; or all, with calls made 3000 times and"
-            " compiled to machine code.",
+            "minute: checks for about a minute on two cores, and lists what is left out; deep: everything, also 3000"
+            " repeated calls and calls compiled to machine code.",
         ),
     ] = None
     json: options.Json = None
-    out: Annotated[Path, options.folder("Where failing cases are written.")] = Path("falsified")
+    out: Annotated[Path, options.folder("Folder for failing cases.")] = Path("falsified")
     jobs: options.Jobs = options.JOBS
     engine: options.Engine = options.LOCAL
     resume: options.Resume = None
@@ -103,58 +117,57 @@ class VerifyOptions:
     known_failures: options.KnownFailures = None
     write_known_failures: Annotated[
         Path | None,
-        options.file("Write such a file, and how many claims were checked: fewer are a failure."),
+        options.file("Write that file, with the number of claims checked: checking fewer is a failure."),
     ] = None
-    emit_test: Annotated[
-        Path | None, options.file("Write a test that fails on your kernel, and needs torch alone.")
+    emit_test: Annotated[Path | None, options.file("Write a test that fails on your kernel and needs only torch.")] = (
+        None
+    )
+    sarif: Annotated[
+        Path | None, options.file("Write verdicts other than upheld as SARIF 2.1.0, for code scanning.")
     ] = None
-    sarif: Annotated[Path | None, options.file("Write what is not upheld as SARIF 2.1.0, for code scanning.")] = None
     badge: Annotated[
-        Path | None, options.file("Write how many capabilities your kernel has as JSON for a badge of shields.io.")
+        Path | None, options.file("Write the number of upheld capabilities as JSON for a badge of shields.io.")
     ] = None
-
-
-@dataclass(frozen=True)
-class ScoreboardOptions:
-    """Try the attention kernels of other libraries: a table of capabilities, with a test of each red cell.
-
-    A kernel whose library is not installed is named, and no failure; nor is a red cell that the list of kernels
-    explains.
-
-    Exit code 0: all else is upheld; 1: a cell is red, and nobody has looked at it; 2: bad input; 3: a cell could not be
-    decided, or no kernel could be tested.
-    """
-
-    kernels: Annotated[Path | None, options.file("A list of kernels in TOML, in place of the suite's own.")] = None
-    examples: Annotated[int, options.examples_option("calls of each capability")] = 25
-    seed: Annotated[int, options.same_seed("calls")] = 0
-    json: options.Json = None
-    markdown: Annotated[bool, options.as_markdown("docs/scoreboard.md has it")] = False
-    out: Annotated[Path, options.folder("Where the tests of red cells are written.")] = Path("scoreboard")
-    jobs: options.Jobs = options.JOBS
-    resume: options.Resume = None
-    timeout: options.Timeout = None
-    case_timeout: options.CaseTimeout = options.PATIENCE
 
 
 @dataclass(frozen=True)
 class ExplainOptions:
-    """Explain what attention selects on your data, why, and which theorems speak of it.
+    """Explain what attention selects on your data, why, and which theorems apply.
 
-    The gradient flow from p(0) (0 unless the data have a start), the tokens with their margins and weights, p_mm,
-    assumptions that hold and fail, and the theorems that therefore apply.
+    Prints the gradient flow from p(0) (0 unless the data have a start), the tokens with their margins and weights,
+    p_mm, the assumptions that hold or fail, and the theorems that therefore apply.
 
-    Exit code 0: explained; 2: bad input; 3: where the flow goes could not be decided.
+    Trained weights in the file (p; with queries W_trained, or K_trained and Q_trained) or of a module are explained as
+    they are: softmax weights and margins, the tokens that they choose, whether that choice is locally optimal, and
+    their distance from the max-margin direction. The flow then starts there.
+
+    Exit code 0: explained; 2: bad input; 3: the limit of the flow could not be decided, or the module's file ended its
+    process.
     """
 
-    data: Annotated[str, options.data("A .npz or .json file or a named dataset.")]
-    starts: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Also flows from so many seeded starts, besides that from p(0).")
-    ] = 0
+    data: Annotated[str, options.data("A .npz or .json file or a named dataset.", "--data", "--inputs")]
+    module: Annotated[
+        str | None,
+        options.text(
+            "PATH.py:NAME",
+            "Trained weights: an nn.MultiheadAttention, linear layers (query, key), arrays of those names, or a"
+            " function that returns one; NAME[2] is the head of that number.",
+        ),
+    ] = None
+    rule: Annotated[
+        list[str] | None,
+        options.text(
+            "NAME",
+            "Also run a rule of bench, such as adam-0.1, for 20,000 steps from the same start; repeat it for several.",
+            completion.rules,
+        ),
+    ] = None
+    starts: Annotated[int, typer.Option(min=0, metavar="N", help="Also follow the flow from N seeded starts.")] = 0
     seed: Annotated[int, options.same_seed("starts")] = 0
-    json: Annotated[Path | None, options.file("Everything as JSON, with the exact rationals.")] = None
+    json: Annotated[Path | None, options.file("Write everything as JSON, with the exact rationals.")] = None
     plot: Annotated[
-        Path | None, options.text("FILE.svg|FILE.png|FILE.pdf", "The path of p in the plane, or margins and weights.")
+        Path | None,
+        options.text("FILE.svg|FILE.png|FILE.pdf", "Draw the path of p in the plane, or margins and weights."),
     ] = None
 
 
@@ -162,9 +175,9 @@ class ExplainOptions:
 class ExploreOptions:
     """Open a page in the browser: drag a token, and see what the theorems say.
 
-    Tokens, max-margin directions and runs in the plane, drawn anew as you drag; assumptions and statements with their
-    verdicts; what you find is saved as data, a test, a picture or a link. It is served from this machine to this
-    machine, at an address with a secret in it, until Ctrl-C.
+    The page draws tokens, max-margin directions and runs in the plane while you drag, and lists assumptions and
+    verdicts. Save what you find as data, a test, a picture or a link. The page is served on this machine only, at an
+    address that contains a secret, until Ctrl-C.
 
     Exit code 0: the file is written; 2: bad input, or bokeh is not installed; 130: ended by Ctrl-C.
     """
@@ -173,33 +186,19 @@ class ExploreOptions:
         str | None,
         options.data("A .npz or .json file, a named dataset, a recorded counterexample, or a link."),
     ] = None
-    html: Annotated[Path | None, options.file("Write the page as a file that needs no server, and end.")] = None
-    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="Of the server; 0 is any free one.")] = 0
-    open: Annotated[bool, typer.Option("--open/--no-open", help="Open the browser; the address is printed anyway.")] = (
-        True
-    )
-
-
-@dataclass(frozen=True)
-class DrawnOptions:
-    """Print what the strategies draw: sizes, losses, and how many of the cases have which property.
-
-    Exit code 0: drawn; 2: bad input.
-    """
-
-    ids: options.Ids = None
-    examples: options.Examples = 50
-    seed: Annotated[int, options.same_seed("cases; those of verify")] = 0
-    json: options.Json = None
-    markdown: Annotated[bool, options.as_markdown("the site has it")] = False
+    html: Annotated[Path | None, options.file("Write the page as a file that needs no server, and exit.")] = None
+    port: Annotated[int, typer.Option(min=0, max=65535, metavar="N", help="Port of the server; 0: any free port.")] = 0
+    open: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open the browser; the address is printed in any case.")
+    ] = True
 
 
 @dataclass(frozen=True)
 class HuntOptions:
-    """Hunt for data on which a statement fails once one of its assumptions is left out.
+    """Hunt for data on which a statement fails once one of its assumptions is dropped.
 
-    All other assumptions hold exactly, the violation is far above rounding, limits are followed to norms of a
-    million, and what is found is made as small and as round as it gets.
+    All other assumptions hold exactly, the violation is far above rounding, and limits are followed until the norm
+    is 10⁶. A counterexample is shrunk to as few and as round numbers as possible.
 
     Exit code 1: a counterexample was found and written; 0: none was; 2: bad input; 3: no case could be decided.
     """
@@ -208,15 +207,15 @@ class HuntOptions:
     without: Annotated[
         str,
         options.text(
-            "ASSUMPTION", "The assumption to leave out; none hunts the statement itself.", completion.assumptions
+            "ASSUMPTION", "The assumption to drop; without it the statement itself is hunted.", completion.assumptions
         ),
     ] = ""
-    seconds: Annotated[float, typer.Option(min=0.1, metavar="S", help="Give up after that long.")] = 60.0
+    seconds: Annotated[float, typer.Option(min=0.1, metavar="S", help="Stop searching after S seconds.")] = 60.0
     seed: Annotated[int, options.same_seed("counterexample")] = 0
-    cases: Annotated[int | None, typer.Option(min=1, metavar="N", help="Try at most so many cases.")] = None
-    out: Annotated[Path, options.folder("Where a counterexample is written.")] = Path("hunted")
+    cases: Annotated[int | None, typer.Option(min=1, metavar="N", help="Try at most N cases.")] = None
+    out: Annotated[Path, options.folder("Folder for the counterexample.")] = Path("hunted")
     record: Annotated[
-        bool, typer.Option("--record", help="Write ID-without-ASSUMPTION.json, also if nothing is found.")
+        bool, typer.Option("--record", help="Write ID-without-ASSUMPTION.json, even if nothing is found.")
     ] = False
     json: options.Json = None
     engine: options.Engine = options.LOCAL
@@ -238,10 +237,10 @@ class ReplayOptions:
 
 @dataclass(frozen=True)
 class PowerOptions:
-    """Tabulate which statement catches which planted fault, on how many examples, and how small a one.
+    """Tabulate which statement catches which planted fault, after how many examples, and how small a fault.
 
-    Exit code 0: each fault is caught by some statement; 1: one escapes them all; 2: bad input; 3: the right
-    implementation is falsified itself.
+    Exit code 0: each fault is caught by some statement; 1: a fault is caught by none; 2: bad input; 3: the correct
+    implementation is falsified.
     """
 
     ids: Annotated[list[str] | None, options.identifiers("Statements; all by default.", completion.ids)] = None
@@ -252,47 +251,23 @@ class PowerOptions:
     examples: Annotated[int, options.examples_option("cases per statement at most")] = 10
     seed: Annotated[int, options.same_seed("table")] = 0
     jobs: Annotated[int, options.processes("the table does")] = options.JOBS
-    sizes: Annotated[bool, typer.Option(help="Also how small a fault is still caught.")] = True
-    markdown: Annotated[bool, options.as_markdown("the site has it")] = False
+    sizes: Annotated[bool, typer.Option(help="Also find the smallest size at which a fault is caught.")] = True
+    markdown: Annotated[bool, options.as_markdown("the Markdown of the site")] = False
     json: Annotated[Path | None, options.file("Write the table as JSON.")] = None
     engine: options.Engine = options.LOCAL
     resume: options.Resume = None
-    case_timeout: Annotated[float, options.limit("End a statement of your file that takes longer for a fault.")] = (
+    case_timeout: Annotated[float, options.limit("Stop a statement of your file that takes longer on a fault.")] = (
         options.PATIENCE
     )
 
 
 @dataclass(frozen=True)
-class CounterexamplesOptions:
-    """Replay every counterexample of a folder; print the table statement × assumption.
-
-    Exit code 0: every pair is accounted for; 1: one does not replay or was never hunted; 2: bad input.
-    """
-
-    directory: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="The folder; those of this project by default.")
-    ] = None
-    markdown: Annotated[bool, options.as_markdown("a Markdown document")] = False
-    json: Annotated[Path | None, options.file("Write the table as JSON.")] = None
-    jobs: Annotated[int, options.processes("the table does")] = options.JOBS
-
-
-@dataclass(frozen=True)
-class RegimeMapOptions:
-    """Print where the joint regularization path of Theorem 6 ends, by how the two radii grow."""
-
-    data: options.Data = None
-    markdown: Annotated[bool, options.as_markdown("docs/regime_map.md has it")] = False
-    json: Annotated[Path | None, options.file("Write the map as JSON.")] = None
-    jobs: Annotated[int, options.processes("the map does")] = options.JOBS
-
-
-@dataclass(frozen=True)
 class BenchOptions:
-    """Compare optimisers: iterations until the direction is, and stays, that of the limit, and fitted rates.
+    """Compare optimisers: iterations until the direction reaches its limit and stays there, and fitted rates.
 
-    The limit is that of the rule's own theory, for the tokens that the gradient flow from the same start selects:
-    p_mm, of mirror descent the least ‖p‖_q; p_mm, too, where no theorem about attention names one.
+    The limit is the one that the rule's own theory names: p_mm, or for mirror descent the solution of ATT-SVM in ‖p‖_q.
+    Its tokens are those that the gradient flow from the same start selects. Where no theorem about attention names a
+    limit, p_mm is used.
 
     Exit code 0: compared; 1: a row is worse than in --compare; 2: bad input; 3: some data have no limit direction, or
     none of the generated problems has, or a rule of your file failed.
@@ -305,7 +280,7 @@ class BenchOptions:
     rule: Annotated[
         list[str] | None,
         options.text(
-            "RULE",
+            "NAME",
             "gd-1/L, gd-ETA, normalized-ETA, flow-ETA, polyak, heavy-ball-ETA, adam-ETA, muon-ETA, spectral-ETA,"
             " factored-ETA, normalized-factored-ETA, factored-apart-ETA, mirror-Q-ETA, normalized-mirror-Q-ETA, or a"
             " class of yours, path.py:name; repeat it for several.",
@@ -317,26 +292,26 @@ class BenchOptions:
     seed: Annotated[int, options.same_seed("problems")] = 0
     json: options.Json = None
     markdown: Annotated[bool, options.as_markdown("Markdown tables")] = False
-    time: Annotated[bool, typer.Option("--time", help="Also the time of an iteration relative to the first rule.")] = (
-        False
-    )
+    time: Annotated[
+        bool, typer.Option("--time", help="Also measure the time per iteration, relative to the first rule.")
+    ] = False
     jobs: options.Jobs = options.JOBS
     resume: options.Resume = None
     plot: Annotated[Path | None, options.file("Draw the distance from the limit against t: svg, png or pdf.")] = None
     compare: Annotated[
-        Path | None, options.file("Say of every row whether it is better or worse than in this earlier --json.")
+        Path | None, options.file("Compare each row with an earlier --json: better, worse or the same.")
     ] = None
-    case_timeout: Annotated[float, options.limit("End a rule of your file that makes no headway for so long.")] = (
+    case_timeout: Annotated[float, options.limit("Stop a rule of your file that makes no progress for this long.")] = (
         options.PATIENCE
     )
 
 
 @dataclass(frozen=True)
 class FiguresOptions:
-    """Draw the paper's figures anew, and write the numbers that each one draws beside it as JSON.
+    """Reproduce the paper's figures, and write the numbers of each as JSON.
 
-    Figures 6 and 7 train a small vision transformer, which takes minutes; what it has reached is kept in the folder of
-    --out after every epoch, and the same command goes on from there.
+    Figures 6 and 7 train a small vision transformer, which takes minutes. Its state is saved in the folder of --out
+    after every epoch, and the same command continues from there.
 
     Exit code 0: drawn; 2: bad input, or matplotlib is not installed; 3: a figure could not be computed.
     """
@@ -345,12 +320,12 @@ class FiguresOptions:
         list[str] | None,
         options.identifiers("1a, 3b, 9a, …, or 3 for 3a to 3c; all by default.", completion.figures, "NAME"),
     ] = None
-    out: Annotated[Path, options.folder("Where the files are written.")] = Path("figures")
-    kind: Annotated[str, typer.Option("--format", metavar="svg|png|pdf", help="Of the drawings.")] = "svg"
+    out: Annotated[Path, options.folder("Folder for the files.")] = Path("figures")
+    kind: Annotated[str, typer.Option("--format", metavar="svg|png|pdf", help="Format of the drawings.")] = "svg"
     trials: Annotated[int, typer.Option(min=1, metavar="N", help="Random trials per dimension in 9a, 9b, 10.")] = 200
-    epochs: Annotated[int, typer.Option(min=1, metavar="N", help="Training of the transformer in 6 and 7.")] = 120
+    epochs: Annotated[int, typer.Option(min=1, metavar="N", help="Epochs of the transformer in 6 and 7.")] = 120
     cifar10: Annotated[
-        Path | None, options.text("DIR", "Train it on CIFAR-10, the binary version, instead of the digits.")
+        Path | None, options.text("DIR", "Train the transformer on CIFAR-10 (binary version) instead of the digits.")
     ] = None
     seed: Annotated[int, options.same_seed("trials and training")] = 0
     jobs: Annotated[int, options.processes("the files do")] = options.JOBS
@@ -360,10 +335,10 @@ class FiguresOptions:
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """Verify, and write one document: verdicts, claims with their tolerances and reasons, counterexamples, power.
+    """Verify, and write one document: verdicts, claims, tolerances with their reasons, counterexamples, faults caught.
 
-    Exit code as of verify. 0: all upheld, or not applicable with at least one upheld; 1: one is falsified; 2: bad
-    input; 3: inconclusive, or nothing could be tried.
+    Exit codes are those of verify. 0: all upheld, or not applicable with at least one upheld; 1: one is falsified; 2:
+    bad input; 3: inconclusive, or nothing could be checked.
     """
 
     ids: options.Ids = None
@@ -371,12 +346,12 @@ class ReportOptions:
     seed: Annotated[int, options.same_seed("report")] = 0
     data: options.DataNotGenerated = None
     results: Annotated[
-        Path | None, typer.Option("--from", metavar="FILE", help="A file of verify --json instead of a run.")
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="Use the results in a file of verify --json; run nothing."),
     ] = None
     out: Annotated[
-        Path | None, options.text("FILE.md|FILE.html", "The document; Markdown to standard output if left out.")
+        Path | None, options.text("FILE.md|FILE.html", "The file to write; by default Markdown to standard output.")
     ] = None
-    json: Annotated[Path | None, options.file("Also the results, as verify --json writes them.")] = None
     jobs: Annotated[int, options.processes("the report does")] = options.JOBS
     resume: options.Resume = None
     timeout: options.Timeout = None

@@ -7,11 +7,6 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 
-from attention_conformance.kernel.combinations import failing_combinations, in_words
-from attention_conformance.kernel.profiles import profile_named
-from attention_conformance.kernel.reproducer_file import describe_tests, reproducer_file
-from attention_conformance.kernel.source import KernelSource
-from attention_conformance.kernel.table import kernel_table, summary
 from generators.user_data import load
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_directory
@@ -24,9 +19,11 @@ from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
 from theorems.core.exit_rule import exit_of
 from theorems.core.implementation import REFERENCE
+from theorems.core.under_test import UnderTest
 from theorems.library.results import Results
 from theorems.run.description import Description
 from theorems.run.events import Event, Finished, Started, Stopped
+from theorems.run.kernel_suite import kernel_suite
 from theorems.run.known_failures import KnownFailures, file_text, known_ids, read
 from theorems.run.progress import show_progress
 from theorems.run.reproduce import save
@@ -44,7 +41,7 @@ from theorems.run.tables import (
 
 
 def verify_and_report(options: VerifyOptions) -> int:
-    """Run, write, print; returns the exit code.
+    """Run, write, print, and return the exit code.
 
     Raises:
         InvalidInput: unknown ids, data or targets that cannot be used; before anything runs.
@@ -66,7 +63,7 @@ def verify_and_report(options: VerifyOptions) -> int:
 
 
 def request_of(options: VerifyOptions) -> Request:
-    """What is to be verified.
+    """Return the request that the options make.
 
     Raises:
         InvalidInput: data that cannot be used, an option of a kernel without one, an unknown profile, or one where
@@ -96,7 +93,7 @@ def request_of(options: VerifyOptions) -> Request:
     )
     if options.profile is None:
         return request
-    profile = profile_named(options.profile)
+    profile = kernel_suite().profile_named(options.profile)
     if options.attention is None or request.ids or given:
         raise InvalidInput("--profile: says what is tried on a kernel; give --attention, and neither ids nor --data.")
     return replace(
@@ -108,19 +105,20 @@ def request_of(options: VerifyOptions) -> Request:
     )
 
 
-def _kernel(options: VerifyOptions) -> KernelSource | None:
+def _kernel(options: VerifyOptions) -> UnderTest | None:
     if options.attention is None:
         return None
-    deep = options.profile is not None and profile_named(options.profile).deep
-    return KernelSource(options.attention, options.dtype, options.interface, options.device, deep)
+    deep = options.profile is not None and kernel_suite().profile_named(options.profile).deep
+    return kernel_suite().under_test_of(options.attention, options.dtype, options.interface, options.device, deep=deep)
 
 
 class Report:
-    """Handles the events of a session: prints, writes files, decides on the exit code."""
+    """Handler of a session's events: it prints, writes files, decides on the exit code."""
 
     def __init__(self, examples: int, options: VerifyOptions) -> None:
+        """Take the number of examples and the options; no failures are known, and nothing has run yet."""
         self.out = console()
-        self._examples, self._options, self._source = examples, options, _kernel(options)
+        self._examples, self._options = examples, options
         self._known = KnownFailures(Path())
         self._about = Description()
 
@@ -134,48 +132,49 @@ class Report:
             return
         about = self._about = event.about
         if self._options.known_failures is not None:
-            ids = (one.id for one in about.statements)
+            ids = (heading.id for heading in about.statements)
             self._known = read(self._options.known_failures, [*known_ids(), *ids])
         if about.kernel is not None:
             self.out.print(about.kernel.headline, soft_wrap=True)
         if self._options.profile is not None:
-            self.out.print(profile_named(self._options.profile).says(), soft_wrap=True)
+            self.out.print(kernel_suite().profile_named(self._options.profile).says(), soft_wrap=True)
         if about.findings:
             self.out.print(assumptions_table(about.findings))
 
     def enough(self, result: Result) -> str:
-        """Why to stop after a result, with ``--fail-fast``."""
+        """Return why to stop after a result, with ``--fail-fast``; empty to go on."""
         if result.verdict is not Verdict.FALSIFIED or result.id in self._known.reasons:
             return ""
         return f"not finished, as {result.id} is falsified"
 
     def end(self, last: Finished | Stopped) -> int:
-        """Write and print what was found; the exit code."""
+        """Write and print the results, and return the exit code."""
         expected = self._known.expected_failures(last.results)
         unknown = [result for result in last.results if result.id not in expected]
         # Files first: whoever reads the output may be gone.
         reproduce = {result.id: self._save(result) for result in unknown if result.failure is not None}
-        options, kernel = self._options, self._source.source if self._source else None
+        options, kernel = self._options, self._options.attention
         hints = last.hints if isinstance(last, Finished) else ()
-        found = Results(last.results, self._examples, options.seed, options.data, self._about, hints, expected)
+        results = Results(last.results, self._examples, options.seed, options.data, self._about, hints, expected)
         texts = [
-            (options.json, found.to_json()),
+            (options.json, results.to_json()),
             (options.junit_xml, junit_xml(last.results, options.seed, expected)),
             (options.sarif, sarif_text(last.results, kernel, expected)),
             (options.badge, badge_text(last.results)),
-            (options.emit_test, reproducer_file(kernel, unknown, options.emit_test)),
         ]
+        if options.emit_test is not None:
+            texts.append((options.emit_test, kernel_suite().reproducer_file(kernel, unknown, options.emit_test)))
         if isinstance(last, Finished):
             data = options.data or f"{self._examples} examples, seed {options.seed}"
             known = file_text(last.results, f"{kernel or 'theorems verify'} on {data}", self._known.reasons)
             texts.append((options.write_known_failures, known))
         unwritten = write_files((path, text) for path, text in texts if path is not None and text)
-        self._print(found, reproduce)
+        self._print(results, reproduce)
         if options.emit_test is not None:
-            self.out.print(describe_tests(unknown, options.emit_test), soft_wrap=True)
+            self.out.print(kernel_suite().describe_tests(unknown, options.emit_test), soft_wrap=True)
         complain(*unwritten)
         if isinstance(last, Stopped):
-            complain("interrupted; what is not marked so was finished.")
+            complain("interrupted; statements not marked as interrupted were finished.")
             return Exit.INTERRUPTED
         if unwritten:
             return Exit.BAD_INPUT
@@ -184,32 +183,38 @@ class Report:
         complain(*complaints)
         return Exit.FALSIFIED if complaints and code is not Exit.BAD_INPUT else code
 
-    def _print(self, found: Results, reproduce: Mapping[str, str]) -> None:
+    def _print(self, results: Results, reproduce: Mapping[str, str]) -> None:
         kernel = self._about.kernel
-        tried = [result for result in found if kernel is None or result.was_tried]
+        tried = [result for result in results if kernel is None or result.was_tried]
         self.out.print(results_table(tried))
         if kernel is not None:
-            self.out.print(kernel_table(found.results, {one.id: one.kernel for one in self._about.statements}))
+            self.out.print(
+                kernel_suite().kernel_table(
+                    results.results, {heading.id: heading.kernel for heading in self._about.statements}
+                )
+            )
         print_branches(self.out, tried)
         print_counts(self.out, tried)
-        print_reasons(self.out, [result for result in tried if result.id not in found.known_failures])
-        for id, reason in found.known_failures.items():
+        print_reasons(self.out, [result for result in tried if result.id not in results.known_failures])
+        for id, reason in results.known_failures.items():
             self.out.print(f"{id}: falsified, as known: {reason}", soft_wrap=True)
-        print_failures(self.out, (one for one in found if one.id in reproduce), lambda one: reproduce[one.id])
-        for hint in found.hints:
+        print_failures(
+            self.out, (result for result in results if result.id in reproduce), lambda result: reproduce[result.id]
+        )
+        for hint in results.hints:
             self.out.print(f"\n{hint}", soft_wrap=True)
         if kernel is not None:
-            fails = in_words(failing_combinations(found.results))
-            self.out.print("\n" + "\n".join(filter(None, (fails, summary(found.results, kernel.json)))), soft_wrap=True)
+            self.out.print(f"\n{kernel_suite().closing_lines(results.results, kernel.json)}", soft_wrap=True)
 
     def _save(self, result: Result) -> str:
-        """Write the failing case of a result; a line that says how to see it again."""
+        """Write the failing case of a result, and return a line that says how to see it again."""
         assert result.failure is not None
-        options, kernel, source = " --relations" if self._options.relations else "", self._about.kernel, self._source
-        if kernel is not None and source is not None:
+        given, kernel = self._options, self._about.kernel
+        options = " --relations" if given.relations else ""
+        if kernel is not None:
             options += f" --attention {shlex.quote(kernel.source)} --dtype {kernel.dtype}"
-            options += f" --interface {source.interface}" if source.interface else ""
-            options += f" --device {source.device}" if source.device else ""
+            options += f" --interface {given.interface}" if given.interface else ""
+            options += f" --device {given.device}" if given.device else ""
         try:
             path = save(result.id, result.failure, self._options.out)
         except InvalidInput as error:
@@ -218,7 +223,7 @@ class Report:
 
 
 def exit_code_of(results: Sequence[Result]) -> int:
-    """What the results are worth to a program; a sentence on standard error where no table says why."""
+    """Return the exit code of the results; print a sentence on standard error where no table says why."""
     if Results(tuple(results)).exit_code is Exit.BAD_INPUT:
         bad = next(result for result in results if result.bad_input)
         complain(f"{bad.id}: {bad.bad_input}")
@@ -227,7 +232,7 @@ def exit_code_of(results: Sequence[Result]) -> int:
 
 
 def exit_code_said(verdicts: Set[Verdict], nothing: str) -> int:
-    """The exit code of the verdicts; where all are not applicable, ``nothing`` says why on standard error."""
+    """Return the exit code of the verdicts; where none applies, say on standard error that ``nothing`` is why."""
     if verdicts <= {Verdict.NOT_APPLICABLE}:
         complain(f"nothing was checked: {nothing}.")
     return exit_of(verdicts)

@@ -1,1 +1,1 @@
-"""What a statement is: claims, verdicts, tolerances, the implementation under test, and one check of one case."""
+"""Statements and their check on one case: claims, verdicts, tolerances, the implementation under test."""

@@ -1,4 +1,4 @@
-"""How a statement about p_mm begins: ATT-SVM is solved by the implementation under test, and its solution certified."""
+"""The beginning of a statement about p_mm: the implementation under test solves ATT-SVM, which is then certified."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jaxtyping import Int64
 
 from generators.margin_assumptions import difference_rows, is_farkas_proof
 from reference_attention.problem import Problem
-from reference_attention.svm.max_margin import Infeasible, MaxMargin
+from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 from theorems.core.claim import Claim, Ended, Form, Refuted, Undecided, Verdict
 from theorems.core.implementation import Implementation
 from theorems.core.svm_certificate import svm_claim
@@ -19,25 +19,29 @@ from theorems.core.svm_certificate import svm_claim
 def solve_att_svm(
     problem: Problem, alpha: Int64[np.ndarray, "n"], under_test: Implementation, claim: str, form: Form = Form.EXACT
 ) -> MaxMargin:
-    """p_mm(α).
+    """Solve ATT-SVM(α) with the implementation under test and return p_mm(α).
 
     Args:
-        claim, form: what is undecided without it.
+        problem: keys and scores.
+        alpha: the chosen tokens, (n,).
+        under_test: the implementation whose solver is called.
+        claim: the name of the claim that is undecided without p_mm.
+        form: of that claim.
 
     Raises:
         Refuted: ATT-SVM(α) was called infeasible, and the multipliers are no proof.
         Undecided: it was called infeasible, with a proof.
     """
-    found = under_test.max_margin(problem.exact_keys, alpha)
-    if isinstance(found, Infeasible):
-        end_as_infeasible(problem, alpha, found, claim, form)
-    return found
+    solution = under_test[max_margin](problem.exact_keys, alpha)
+    if isinstance(solution, Infeasible):
+        end_as_infeasible(problem, alpha, solution, claim, form)
+    return solution
 
 
 def end_as_infeasible(
     problem: Problem,
     alpha: Int64[np.ndarray, "n"],
-    found: Infeasible,
+    infeasible: Infeasible,
     claim: str,
     form: Form = Form.EXACT,
     svm: str = "ATT-SVM",
@@ -45,11 +49,11 @@ def end_as_infeasible(
     """End a statement whose SVM, in whatever norm, was called infeasible.
 
     Raises:
-        Refuted: the multipliers are no proof.
-        Undecided: they are one.
+        Refuted: the multipliers do not prove it.
+        Undecided: they prove it.
     """
     said = f"{svm}({'opt' if np.array_equal(alpha, problem.optimal) else 'α'}) was called infeasible"
-    if not is_farkas_proof(difference_rows(problem.exact_keys, alpha), found.exact):
+    if not is_farkas_proof(difference_rows(problem.exact_keys, alpha), infeasible.exact):
         raise Refuted(claim, f"{said}, and the multipliers prove nothing", form)
     raise Undecided(claim, said, form)
 
@@ -57,15 +61,18 @@ def end_as_infeasible(
 def certify(
     problem: Problem, alpha: Int64[np.ndarray, "n"], under_test: Implementation
 ) -> Generator[Claim, None, MaxMargin]:
-    """p_mm(α), once the claim that it is p_mm(α) has been made: ``svm = yield from certify(…)``.
+    """Yield the claim that p_mm(α) of the implementation is optimal, and return p_mm(α).
+
+    A conclusion calls it as ``svm = yield from certify(…)``.
 
     Raises:
-        Refuted, Undecided: ATT-SVM(α) was called infeasible, without a proof or with one.
-        Ended: the claim fails, so that nothing else would say what it seems to say.
+        Refuted: ATT-SVM(α) was called infeasible, without a proof.
+        Undecided: ATT-SVM(α) was called infeasible, with a proof.
+        Ended: the claim fails, so that no other claim would mean what it says.
     """
-    found = solve_att_svm(problem, alpha, under_test, "svm-is-optimal")
-    claim = svm_claim(problem, alpha, found)
+    solution = solve_att_svm(problem, alpha, under_test, "svm-is-optimal")
+    claim = svm_claim(problem, alpha, solution)
     yield claim
     if claim.verdict is Verdict.FALSIFIED:
         raise Ended(claim.name)
-    return found
+    return solution

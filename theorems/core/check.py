@@ -1,34 +1,37 @@
-"""One statement on one case: normalise, look at the assumptions, run the conclusion."""
+"""The check of one statement on one case: normalise the case, decide the assumptions, run the conclusion."""
 
 from __future__ import annotations
 
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from generators.subject import Subject
 from max_margin_theorems.papers import paper_at
 from reference_attention.errors import InvalidInput
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.core.on_kernel import KERNEL_UNTOUCHED, OnKernel, Refused, bind_to_case, record_calls
+from theorems.core.kernel_use import KERNEL_UNTOUCHED
 from theorems.core.parts import Parts, explain_part, parts_on
 from theorems.core.statement import Statement
+from theorems.core.under_test import Refused
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a statement says about one case.
+    """The outcome of one statement on one case.
 
     Attributes:
-        verdict: falsified if a claim is, else inconclusive if a claim is or something broke, else upheld.
+        verdict: falsified if a claim is, else inconclusive if a claim is or an error was raised, else upheld; not
+            applicable if an assumption is not known to hold, or the kernel refuses the call or is not called.
         claims: every claim that the conclusion yielded.
-        reason: for anything but upheld: which claim, which assumption with its evidence, or what broke.
+        reason: for anything but upheld: the claim, the assumption with its evidence, or the error.
         error: the type of the exception, if the conclusion (or an assumption's predicate) raised one.
-        touched: which functions of the attention kernel under test were called; of a kernel only.
-        not_found: inconclusive only because a search of the suite's own found nothing, with the reference, too.
-        parts: whose claims failed, and whose did not; of a falsified case only.
+        touched: the functions of the attention kernel under test that were called; empty if it is no kernel.
+        not_found: whether it is inconclusive only because a search of the suite found nothing, also with the reference.
+        parts: the verdicts on premises, stated conclusion and sharper forms; of a falsified case only.
     """
 
     verdict: Verdict
@@ -41,7 +44,10 @@ class Outcome:
 
 
 def check(statement: Statement, case: Subject, under_test: Implementation) -> Outcome:
-    """Whether the statement holds on the case. A statement that breaks down is inconclusive, never upheld."""
+    """Check a statement on one case and return the outcome.
+
+    A statement that raises an error is inconclusive, never upheld.
+    """
     with warnings.catch_warnings():
         # A NaN or overflow ends in a claim, where it is never a pass; a warning would only tear the report.
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -50,16 +56,16 @@ def check(statement: Statement, case: Subject, under_test: Implementation) -> Ou
         calls: set[str] = set()
         try:
             own, case = case, case.normalise()
-            seen, calls = record_calls(bind_to_case(under_test, case))
+            seen, calls = record_calls(under_test.bind_to_case(case))
             missing = _missing_assumption(statement, case, own)
             if missing:
                 return Outcome(Verdict.NOT_APPLICABLE, reason=missing)
             for claim in claims_of(statement.conclusion(case, seen)):
                 _require_declared(statement, claim)
                 made.append(claim)
-                if calls or not isinstance(under_test, OnKernel) or claim.verdict is not Verdict.UPHELD:
+                if calls or not under_test.recorded or claim.verdict is not Verdict.UPHELD:
                     claims.append(claim)  # on a kernel, only what may depend on it
-            if isinstance(under_test, OnKernel) and not calls and not claims:
+            if under_test.recorded and not calls and not claims:
                 return Outcome(Verdict.NOT_APPLICABLE, reason=KERNEL_UNTOUCHED)
             judged = replace(_judge(statement, case, claims, made), touched=tuple(sorted(calls)))
             names = {claim.name for claim in made}
@@ -72,31 +78,47 @@ def check(statement: Statement, case: Subject, under_test: Implementation) -> Ou
             return replace(error_outcome(statement, error, tuple(claims)), touched=tuple(sorted(calls)))
 
 
+def record_calls(under_test: Implementation) -> tuple[Implementation, set[str]]:
+    """Return the same implementation, and a set of the names of its recorded functions, filled as they are called."""
+    calls: set[str] = set()
+
+    def recording(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any) -> Any:
+            calls.add(name)
+            return function(*given)
+
+        return call
+
+    functions = {function: recording(name, under_test[function]) for name, function in under_test.recorded.items()}
+    return (under_test.replace(under_test.name, functions) if functions else under_test), calls
+
+
 def _require_declared(statement: Statement, claim: Claim) -> None:
     if statement.claims and claim.name not in statement.claims:
         raise LookupError(f"{claim.name} is not among the claims that {statement.id} lists")
 
 
 def _not_found(claims: Iterable[Claim]) -> bool:
-    """Whether something is undecided, and only because it was not found."""
+    """Return whether there are claims that are not upheld, and a search that found nothing is the reason for each."""
     open_ones = [claim for claim in claims if claim.verdict is not Verdict.UPHELD]
     return bool(open_ones) and all(claim.not_found for claim in open_ones)
 
 
 def _not_found_either(statement: Statement, case: Subject, under_test: Implementation) -> bool:
-    """Whether the reference does not find it, either."""
+    """Return whether the search finds nothing with the reference, either."""
     return under_test is REFERENCE or _not_found(_of_reference(statement, case, under_test))
 
 
 def _of_reference(statement: Statement, case: Subject, under_test: Implementation) -> Iterator[Claim]:
-    """What is claimed of the reference on the case, with the precision of what is under test."""
+    """Yield the claims about the reference on the case, with the textbook precision of the code under test."""
     reference = REFERENCE.replace(REFERENCE.name, textbook_eps=under_test.textbook_eps)
     return claims_of(statement.conclusion(case, reference))
 
 
 def _missing_claims(statement: Statement, case: Subject, under_test: Implementation, made: set[str]) -> str:
-    """Claims that the reference's numbers call for and what is under test made none of: a claim that depends on a flag,
-    say, which is reported wrongly. Empty if there are none.
+    """Return a sentence on claims made about the reference but not about the implementation; empty if there are none.
+
+    A claim may depend on a flag, say, that the implementation under test reports wrongly.
     """
     if under_test is REFERENCE or (statement.kernel is not None and statement.kernel.capability):
         return ""
@@ -105,10 +127,10 @@ def _missing_claims(statement: Statement, case: Subject, under_test: Implementat
 
 
 def claims_of(made: object) -> Iterator[Claim]:
-    """The claims that a conclusion yields.
+    """Yield the claims of a conclusion, after checking that each is a claim.
 
     Raises:
-        TypeError: it yields something else.
+        TypeError: the conclusion yields something else.
     """
     if not isinstance(made, Iterable):
         raise TypeError(f"the conclusion returned a value of type {type(made).__name__}; it must yield claims")
@@ -121,11 +143,13 @@ def claims_of(made: object) -> Iterator[Claim]:
 def error_outcome(
     statement: Statement, error: BaseException, claims: tuple[Claim, ...] = (), where: str = ""
 ) -> Outcome:
-    """What is left to say when something raised; for a statement in somebody's own file, in which line of it.
+    """Return the inconclusive outcome of a statement that raised an error; in a user's file, with the line.
 
     Args:
+        statement: the statement that raised.
+        error: the exception.
         claims: those made before.
-        where: what raised, if not the conclusion.
+        where: the code that raised, if not the conclusion.
     """
     kind = type(error).__name__
     line = line_in(statement.file, error)
@@ -144,13 +168,13 @@ def error_outcome(
 
 
 def line_in(file: str, error: BaseException) -> int:
-    """The line of the file that was being run when the error was raised; 0 for another file."""
+    """Return the innermost line of the file that was running when the error was raised; 0 if none was."""
     lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
     return lines[-1] if file and lines else 0
 
 
 def _judge(statement: Statement, case: Subject, claims: list[Claim], made: list[Claim]) -> Outcome:
-    """The verdict of ``claims``; whose claim failed is judged by all that were made."""
+    """Return the outcome for ``claims``; the parts of a falsified statement are judged by all claims ``made``."""
     falsified = next((claim for claim in claims if claim.verdict is Verdict.FALSIFIED), None)
     if falsified is not None:
         states = statement.states
@@ -168,8 +192,10 @@ def _judge(statement: Statement, case: Subject, claims: list[Claim], made: list[
 
 
 def whose(statement: Statement, claim: Claim, parts: Parts | None) -> str:
-    """Whose claim it is that was falsified, and what came of the conclusion on that case; empty for a statement that
-    does not say which of its claims are its conclusion.
+    """Say which part of the statement a falsified claim belongs to, and the verdict on its conclusion on that case.
+
+    Returns:
+        Empty for a statement that does not say which of its claims are its conclusion.
     """
     if parts is None or not statement.says_whose:
         return ""
@@ -178,16 +204,14 @@ def whose(statement: Statement, claim: Claim, parts: Parts | None) -> str:
 
 
 def sentence(claim: Claim, whose: str = "") -> str:
-    """The claim with its numbers, for a reader; ``whose`` claim it is stands after its name."""
+    """Return the claim with its numbers as text; ``whose``, the part of the statement it is, stands after its name."""
     detail = f"; {claim.detail}" if claim.detail else ""
     name = f"{claim.name} ({whose})" if whose else claim.name
     return f"{name}: slack {claim.slack:.6g}, tolerance {claim.tolerance:.3g} ({claim.why}){detail}"
 
 
 def _missing_assumption(statement: Statement, case: Subject, own: Subject) -> str:
-    """The first assumption that is not known to hold, with what decided it, in the units of ``own``; empty when all
-    hold.
-    """
+    """Return the first assumption not known to hold, with its evidence in the units of ``own``; empty if all hold."""
     for id in statement.assumptions:
         finding = statement.assumption(id).check(case)
         if finding.holds is not True:

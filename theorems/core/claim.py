@@ -1,4 +1,4 @@
-"""Verdict and Claim: what a statement asserts, one named inequality or limit at a time."""
+"""Verdict and Claim: the assertions of a statement, one named inequality or limit at a time."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Verdict(StrEnum):
 
 
 WORST_FIRST = (Verdict.FALSIFIED, Verdict.INCONCLUSIVE, Verdict.UPHELD, Verdict.NOT_APPLICABLE)
-"""What a verdict on several things is: the first of these that one of them has."""
+"""The verdicts from worst to best: the verdict on several things is the first of these that one of them has."""
 
 
 class Form(StrEnum):
-    """How much a claim says."""
+    """The strength of a claim."""
 
     EXACT = "exact"
     """Decided over the rationals, or an identity up to rounding."""
@@ -52,16 +52,17 @@ class Claim:
     Attributes:
         name: stable, kebab-case; the report lists claims by it.
         form: exact, effective, limit or sharp.
-        slack: how far on the right side of the inequality, in the units of ``tolerance``; the worst one if the
-            claim was tried at many points.
+        slack: how far the claim is on the right side of the inequality, in the units of ``tolerance``; the worst one if
+            the claim was tried at many points.
         tolerance: what rounding (or the argued rate) allows; never a bare number.
         why: the reason of the tolerance, or the key of one that the suite declares.
         detail: both sides at the worst point, for a reader.
-        undecided: when not empty, the claim could not be decided, and why.
+        undecided: why the claim could not be decided; empty if it could.
         branch: which of the possibilities that the statement leaves open occurred, in a few words; the report counts
-        them.
-        not_found: undecided because a search of the suite's own did not find what the claim is about. Such a case is
-            no pass either, but it says nothing about what is under test: of generated cases half may be like that.
+            them.
+        not_found: whether it is undecided because a search of the suite did not find what the claim is about. Such a
+            case is no pass either, but it says nothing about what is under test: of generated cases half may be like
+            that.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Claim:
     not_found: bool = False
 
     def __post_init__(self) -> None:
+        """Refuse an unknown reason or a negative tolerance; where the tolerance is infinite, mark it undecided."""
         # A declared name carries when the claim is made, which need not travel with it.
         object.__setattr__(self, "name", str(self.name))
         if not isinstance(self.why, Reason) and self.why not in TOLERANCES:
@@ -86,8 +88,9 @@ class Claim:
 
     @property
     def verdict(self) -> Verdict:
-        """Upheld, falsified or inconclusive. A NaN says nothing.
-        What is under test and returns none where a number is due is falsified by :class:`NotANumber`.
+        """Upheld, falsified or inconclusive: a NaN decides nothing.
+
+        An implementation that returns NaN where a number is due is falsified by :class:`NotANumber`.
         """
         if self.undecided or np.isnan(self.slack) or np.isnan(self.tolerance):
             return Verdict.INCONCLUSIVE
@@ -105,21 +108,26 @@ def at_least(
     scale: Any = None,
     points: str = "point",
 ) -> Claim:
-    """The claim left ≥ right at every entry; the entry closest to (or furthest beyond) failing is reported.
+    """Return the claim that left ≥ right at every entry; the entry closest to (or furthest beyond) failing is reported.
 
     An entry at which both sides are the same float holds whatever the tolerance, and says nothing about how near the
-    others are: it is reported only where there are no others. A NaN is reported unless another entry fails.
+    others are: it is reported only where there are no others. A NaN is reported unless another entry fails. A claim
+    tried at no point at all is undecided, not upheld.
 
     Args:
-        left, right: arrays that broadcast against each other. If one of them carries its rounding
-            (:class:`theorems.bounded.Bounded`), nothing but the error of ``left − right`` is allowed.
+        name: of the claim.
+        form: exact, effective, limit or sharp.
+        left: an array. If it or ``right`` carries its rounding (:class:`theorems.bounded.Bounded`), nothing but the
+            error of ``left − right`` is allowed.
+        right: an array that broadcasts against ``left``.
         rounding: the absolute error that ``left − right`` of plain numbers may carry, per entry.
         why: the reason for ``rounding``, or the key of one that the suite declares.
-        scale: what slack and tolerance are divided by, to be comparable between entries: 1, or the larger of two sides
-            that carry their rounding.
+        scale: the divisor of slack and tolerance that makes them comparable between entries: by default 1, or the
+            larger of two sides that carry their rounding.
         points: what an entry is, for the detail line.
 
-    A claim tried at no point at all is undecided, not upheld.
+    Raises:
+        TypeError: ``rounding`` is given for sides that carry theirs, or missing for plain numbers.
     """
     carried = isinstance(left, Bounded) or isinstance(right, Bounded)
     if carried == (rounding is not None):
@@ -143,11 +151,11 @@ def at_least(
     with np.errstate(invalid="ignore"):
         room = np.where(np.isposinf(tolerance), np.inf, slack + tolerance)
         room = np.where(bad, np.inf, room)
-    told = np.isfinite(room) & (slack != 0)
+    clear = np.isfinite(room) & (slack != 0)
     if bad.any() and not (room < 0).any():
         worst = int(np.argmax(bad))
     else:
-        worst = int(np.argmin(np.where(told, room, np.inf) if told.any() and not np.isneginf(room).any() else room))
+        worst = int(np.argmin(np.where(clear, room, np.inf) if clear.any() and not np.isneginf(room).any() else room))
     detail = f"{left.ravel()[worst]:.17g} ≥ {right.ravel()[worst]:.17g} at {points} {worst} of {left.size}"
     return Claim(name, form, float(slack[worst]), float(tolerance[worst]), why, detail)
 
@@ -156,7 +164,7 @@ class Ended(Exception):
     """Raised by a conclusion after a claim without which the others have no meaning: it ends there.
 
     Attributes:
-        claims: the last ones.
+        claims: those still to be yielded at the end.
     """
 
     claims: tuple[Claim, ...] = ()
@@ -167,38 +175,40 @@ class Undecided(Ended):
 
     Args:
         claim: the name of the claim that could not be decided.
-        why: what stood in the way.
+        why: the reason.
         form: of the claim.
-        not_found: a search or solver of the suite's own found nothing to judge by.
+        not_found: whether the reason is that a search or solver of the suite's own found nothing to judge by.
     """
 
     def __init__(self, claim: str, why: str, form: Form = Form.EXACT, *, not_found: bool = False) -> None:
+        """Make the one undecided claim from its name and the reason."""
         super().__init__(f"{claim}: {why}")
         self.why = why
         self.claims = (undecided_claim(claim, why, form, not_found=not_found),)
 
 
 class Refuted(Ended):
-    """Raised where what is under test returns something that cannot be: the conclusion ends, falsified.
+    """Raised where the implementation under test returns something impossible: the conclusion ends, falsified.
 
     Args:
         claim: the name of the claim that it fails.
-        what: what was returned.
+        what: a description of what was returned.
         form: of the claim.
     """
 
     def __init__(self, claim: str, what: str, form: Form = Form.EFFECTIVE) -> None:
+        """Make the one failed claim from its name and what was returned."""
         super().__init__(f"{claim}: {what}")
         # Infinitely far from what is due.
         self.claims = (Claim(claim, form, -np.inf, 0.0, EXACT, detail=what),)
 
 
 class NotANumber(Refuted):
-    """Raised where what is under test returns something that is no finite number."""
+    """Raised where the implementation under test returns something that is no finite number."""
 
 
 def until_undecided(conclusion: Callable[..., Any]) -> Callable[..., Any]:
-    """The conclusion; it ends where it raises :class:`Ended`, with an undecided claim if that is :class:`Undecided`."""
+    """Return the conclusion, made to end with the exception's claims where it raises :class:`Ended`."""
 
     def claims(made: Iterable[Any]) -> Iterator[Any]:
         try:
@@ -218,14 +228,14 @@ def until_undecided(conclusion: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def unless_limit_is_open(conclusion: Callable[..., Any], refines: Mapping[str, str]) -> Callable[..., Any]:
-    """Return the conclusion with every claim undecided whose limit is.
+    """Return the conclusion, with every claim that refines a limit undecided where that limit is.
 
-    What says more about a limit speaks of a path or flow that goes there. Where it was not followed there, what the
-    claim compares is not what it is about, and says nothing about what is under test.
+    A claim that refines a limit speaks of a path or flow that goes there. Where it was not followed there, the claim
+    compares something else, and says nothing about what is under test.
 
     Args:
         conclusion: yields claims.
-        refines: by the name of a claim, that of the limit.
+        refines: name of a claim → name of the limit that it refines.
     """
     if not refines:
         return conclusion
@@ -257,9 +267,7 @@ def unless_limit_is_open(conclusion: Callable[..., Any], refines: Mapping[str, s
 
 
 def _unless_open(claim: Claim, refines: Mapping[str, str], limits: Mapping[str, Claim]) -> Claim:
-    """Return the claim, undecided where the limit that it refines is; for the same reason, a search that ended early
-    included.
-    """
+    """Return the claim, made undecided where the limit that it refines is; ``not_found`` is then that of the limit."""
     limit = refines.get(claim.name, "")
     of_limit = limits.get(limit)
     if not limit or claim.undecided or (of_limit and of_limit.verdict in (Verdict.UPHELD, Verdict.FALSIFIED)):
@@ -270,9 +278,9 @@ def _unless_open(claim: Claim, refines: Mapping[str, str], limits: Mapping[str, 
 
 
 def section(claims: Callable[..., Iterator[Claim]]) -> Callable[..., Iterator[Claim]]:
-    """Part of a conclusion: where it raises :class:`Ended` it ends, with what is undecided, and the next part goes on.
+    """Make a function one part of a conclusion: where it raises :class:`Ended` only this part ends; the next goes on.
 
-    What is refuted, a number that is none say, ends the whole conclusion all the same.
+    A refutation (:class:`Refuted`), such as a result that is no number, still ends the whole conclusion.
     """
 
     @wraps(claims)
@@ -292,8 +300,8 @@ def undecided_claim(claim: str, why: str, form: Form = Form.EXACT, *, not_found:
 
     Args:
         claim: its name.
-        why: what stood in the way.
+        why: the reason.
         form: of the claim.
-        not_found: a search or solver of the suite's own found nothing to judge by.
+        not_found: whether the reason is that a search or solver of the suite's own found nothing to judge by.
     """
     return Claim(claim, form, 0.0, 0.0, EXACT, undecided=why, not_found=not_found)

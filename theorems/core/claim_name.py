@@ -1,4 +1,4 @@
-"""The name of a claim, typed once: declared with what it is to its statement and when it is made, then used.
+"""The names of claims, each typed once: declared with its part in the statement and when it is made, then used.
 
 A statement's file declares each of its claims, lists the declarations in ``claims=`` and makes the claims by them::
 
@@ -20,7 +20,7 @@ from theorems.core.claim import Claim
 from theorems.core.parts import Part
 
 ALWAYS = "on every case"
-"""When a claim is made, unless one before it ends the conclusion."""
+"""The condition of a claim that is always made, unless one before it ends the conclusion."""
 
 
 class ClaimName(str):
@@ -28,7 +28,7 @@ class ClaimName(str):
 
     Attributes:
         part: a premise, the stated conclusion, or a sharper form of ours.
-        when: on which cases, in words; a :class:`theorems.core.parts.Condition` can be decided.
+        when: on which cases it is made, in words; a :class:`theorems.core.parts.Condition` can be decided.
         refines: the claim of the limit that it says more about, empty if none: where that one is undecided, so is this.
     """
 
@@ -43,21 +43,21 @@ class ClaimName(str):
         return made
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """Between processes it is a plain string: conditions do not travel."""
+        """Pickle as a plain string: conditions do not travel between processes."""
         return str, (str(self),)
 
     def only(self, when: str) -> ClaimName:
-        """The same claim, of a statement that makes it on fewer cases."""
+        """Return this name for a statement that makes the claim on fewer cases: where ``when`` holds, too."""
         return ClaimName(self, self.part, when if self.when == ALWAYS else f"{when}; {self.when}", self.refines)
 
 
 def stated_claim(name: str, *, when: str = ALWAYS) -> ClaimName:
-    """A claim that is the conclusion as its source states it, at finite points or in the limit."""
+    """Declare a claim that is the conclusion as its source states it, at finite points or in the limit."""
     return ClaimName(name, Part.STATED, when)
 
 
 def premise(name: str, *, when: str = ALWAYS) -> ClaimName:
-    """A claim that data, solutions or runs are those that the conclusion speaks of."""
+    """Declare a claim that data, solutions or runs are those that the conclusion speaks of."""
     return ClaimName(name, Part.PREMISE, when)
 
 
@@ -67,28 +67,30 @@ def sharper(name: str, *, when: str = ALWAYS, refines: str = "") -> ClaimName:
     Args:
         name: kebab-case.
         when: on which cases it is made.
-        refines: the claim of a limit whose rate or next-order term it is. Where that limit was not found, or is not
-            decided, the claim is not judged: :func:`theorems.core.claim.unless_limit_is_open`.
+        refines: the claim of a limit whose rate or next-order term this one gives. Where that limit was not found, or
+            is not decided, the claim is not judged: :func:`theorems.core.claim.unless_limit_is_open`.
     """
     return ClaimName(name, Part.SHARPER, when, refines)
 
 
 @runtime_checkable
 class Given(Protocol):
-    """Something that a conclusion speaks of: a solution, a run, points."""
+    """An object that a conclusion speaks of: a solution, a run, points."""
 
     def premises(self) -> Iterator[Claim]:
-        """The claims that it is what the conclusion takes it for."""
+        """Yield the claims that the object is what the conclusion takes it for."""
 
 
 def premises(*given: Given | Iterable[Claim] | Claim) -> Iterator[Claim]:
-    """The claims that the objects are what the conclusion takes them for: ``yield from premises(descent, flow)``.
+    """Yield the claims that the given objects are what the conclusion takes them for.
+
+    A conclusion calls it as ``yield from premises(descent, flow)``.
 
     Raises:
         Ended: one of the objects is so far from it that no claim about it would mean anything.
     """
-    for one in given:
-        if isinstance(one, Claim):
-            yield one
+    for premise in given:
+        if isinstance(premise, Claim):
+            yield premise
         else:
-            yield from one if isinstance(one, Iterable) else one.premises()
+            yield from premise if isinstance(premise, Iterable) else premise.premises()

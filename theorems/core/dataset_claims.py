@@ -1,4 +1,4 @@
-"""Keys are X_i Wᵀ, or vec(x_it z_iᵀ) where W is trained, and scores are Y_i X_i v: decided over the rationals.
+"""Claims, decided over the rationals, that keys are X_i Wᵀ, or vec(x_it z_iᵀ) where W is trained, and scores Y_i X_i v.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 1.1; *Transformers as Support Vector Machines*,
 (W-ERM).
@@ -15,8 +15,8 @@ from jaxtyping import Float64
 
 from generators.case import Case
 from reference_attention.exact import rational, rational_matrix, to_floats
-from reference_attention.problem import Dataset
-from reference_attention.query_dataset import QueryDataset
+from reference_attention.problem import Dataset, keys_and_scores
+from reference_attention.query_dataset import QueryDataset, outer_keys_and_scores
 from theorems.core.claim import Claim, Form
 from theorems.core.claim_name import premise
 from theorems.core.implementation import Implementation
@@ -29,14 +29,15 @@ DATASET_CLAIMS = (KEYS_ARE_PRODUCTS, SCORES_ARE_PRODUCTS)
 
 
 def dataset_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """k_it = W x_it and γ_it = Y_i v·x_it, each within half an ulp of the exact product.
+    """Yield the claims that k_it = W x_it and γ_it = Y_i v·x_it, each within half an ulp of the exact product.
 
-    Of the implementation, and of the problem that the statement speaks about; none for a case without tokens.
+    They are checked of the implementation and of the problem that the statement speaks about; there are none for a case
+    without tokens.
     """
     data = case.dataset
     if data is None:
         return
-    keys, scores = under_test.keys_and_scores(data)
+    keys, scores = under_test[keys_and_scores](data)
     tokens = rational_matrix(data.X.reshape(-1, data.X.shape[2]))
     yield _rounding_claim(SCORES_ARE_PRODUCTS, _signed_scores(data, tokens), scores, case.problem.scores)
     keyed = tokens if data.W is None else tokens * rational_matrix(np.ascontiguousarray(data.W.T))
@@ -49,10 +50,10 @@ QUERY_CLAIMS = (KEYS_ARE_OUTER_PRODUCTS, premise(SCORES_ARE_PRODUCTS))
 
 
 def query_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """k_it = vec(x_it z_iᵀ) and γ_it = Y_i v·x_it, each within half an ulp of the exact product; where W is trained."""
+    """Yield the claims for a trained W: k_it = vec(x_it z_iᵀ) and γ_it = Y_i v·x_it, each within half an ulp."""
     data = case.queried
     assert data is not None, "the statement assumes queries-given"
-    keys, scores = under_test.outer_keys_and_scores(data)
+    keys, scores = under_test[outer_keys_and_scores](data)
     tokens = rational_matrix(data.X.reshape(-1, data.X.shape[2]))
     yield _rounding_claim(SCORES_ARE_PRODUCTS, _signed_scores(data, tokens), scores, case.problem.scores)
     queries = [[rational(b) for b in query] for query in data.queries.tolist() for _ in range(data.X.shape[1])]
@@ -61,7 +62,7 @@ def query_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def _signed_scores(data: Dataset | QueryDataset, tokens: fmpq_mat) -> list[fmpq]:
-    """Y_i v·x_it, token by token."""
+    """Return Y_i v·x_it, token by token."""
     labels = np.repeat(data.Y, data.X.shape[1]).tolist()
     products = (tokens * rational_matrix(data.v[:, None])).entries()
     return [rational(y) * x for y, x in zip(labels, products, strict=True)]

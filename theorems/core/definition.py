@@ -12,7 +12,7 @@ class Definition:
 
     Attributes:
         id: e.g. ``definition-2``.
-        title: what it defines, in a few words.
+        title: the term that it defines, in a few words.
         source: where the paper states it.
         text: the definition.
         objects: ``module:name`` of the code that computes it.
@@ -25,12 +25,12 @@ class Definition:
     objects: tuple[str, ...]
 
     def resolve(self) -> tuple[object, ...]:
-        """The objects themselves; a name that does not exist raises."""
-        found = []
+        """Import the objects that :attr:`objects` names and return them; a name that does not exist raises."""
+        values = []
         for name in self.objects:
             module, _, path = name.partition(":")
             value: object = import_module(module)
             for part in path.split("."):
                 value = getattr(value, part)
-            found.append(value)
-        return tuple(found)
+            values.append(value)
+        return tuple(values)

@@ -1,4 +1,4 @@
-"""Definition 3 once more, straight from its words: what a direction under test is checked against.
+"""A second computation of Definition 3, straight from its words, to check a direction under test against.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Definition 3.
 """
@@ -21,7 +21,7 @@ DEFINITION_3 = premise("definition-3")
 def by_definition(
     keys: Float64[np.ndarray, "n T d"], q: Float64[np.ndarray, "d"]
 ) -> tuple[Bool[np.ndarray, "n T"], Bool[np.ndarray, "n T"]]:
-    """Selected tokens and directional neighbours, straight from Definition 3 over the rationals."""
+    """Compute the selected tokens and directional neighbours straight from Definition 3, over the rationals."""
     n, tokens, d = keys.shape
     # In units of powers of two, which change no order.
     whole = fmpz_mat(n * tokens, d, Dyadic.of(keys).integers())
@@ -34,9 +34,9 @@ def by_definition(
 
 
 def as_defined(
-    found: Direction, keys: Float64[np.ndarray, "n T d"], q: Float64[np.ndarray, "d"], name: str = DEFINITION_3
+    direction: Direction, keys: Float64[np.ndarray, "n T d"], q: Float64[np.ndarray, "d"], name: str = DEFINITION_3
 ) -> Claim:
-    """The claim that selected tokens and directional neighbours found for q are those of the definition."""
+    """Return the claim that the selected tokens and directional neighbours found for q are those of the definition."""
     selected, neighbours = by_definition(keys, q)
-    right = int(((found.selected == selected) & (found.neighbours == neighbours)).sum())
+    right = int(((direction.selected == selected) & (direction.neighbours == neighbours)).sum())
     return at_least(name, Form.EXACT, right, selected.size, rounding=0.0, why=EXACT, points="direction")

@@ -11,14 +11,15 @@ from theorems.core.claim import Claim, Form, at_least
 
 
 def equal(name: str, left: Any, right: Any, *, points: str = "point") -> Claim:
-    """The claim left = right at every entry, an identity up to the rounding that the two sides carry.
+    """Return the claim that left = right at every entry, up to the rounding that the two sides carry.
 
-    What is the same number on both sides, and exact, says nothing about how near the others are: it is left out, unless
-    there is nothing else.
+    Entries that are exactly the same on both sides say nothing about how near the others are: they are left out, unless
+    there are no others.
 
     Args:
-        left, right: arrays that broadcast against each other, at least one of them
-            :class:`theorems.bounded.Bounded`.
+        name: of the claim.
+        left: an array; it or ``right`` is :class:`theorems.bounded.Bounded`.
+        right: an array that broadcasts against ``left``.
         points: what an entry is, for the detail line.
     """
     sides = np.broadcast_arrays(*(x if isinstance(x, Bounded) else exact(x) for x in (left, right)))

@@ -6,13 +6,13 @@ from enum import IntEnum
 
 
 class Exit(IntEnum):
-    """What the command says to the program that called it."""
+    """The exit code of the command."""
 
     UPHELD = 0
-    """All upheld or not applicable, at least one upheld."""
+    """All are upheld or not applicable, and at least one is upheld."""
     FALSIFIED = 1
     BAD_INPUT = 2
-    """Usage or data."""
+    """The usage or the data are wrong."""
     INCONCLUSIVE = 3
     """Something could not be decided, or nothing could be tried."""
     INTERRUPTED = 130

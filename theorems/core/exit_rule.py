@@ -9,8 +9,8 @@ from theorems.core.exit_code import Exit
 
 
 def exit_of(verdicts: Iterable[Verdict]) -> Exit:
-    """What they are worth together: nothing is upheld where all are not applicable, or there are none."""
-    found = set(verdicts)
-    if Verdict.FALSIFIED in found:
+    """Return the exit code for several verdicts: upheld needs one that is, and none falsified or inconclusive."""
+    distinct = set(verdicts)
+    if Verdict.FALSIFIED in distinct:
         return Exit.FALSIFIED
-    return Exit.UPHELD if Verdict.UPHELD in found and Verdict.INCONCLUSIVE not in found else Exit.INCONCLUSIVE
+    return Exit.UPHELD if Verdict.UPHELD in distinct and Verdict.INCONCLUSIVE not in distinct else Exit.INCONCLUSIVE

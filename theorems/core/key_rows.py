@@ -1,9 +1,9 @@
-"""Differences of keys with their rounding, and with that of the keys where they are rounded products.
+"""Differences of keys with bounds of their rounding, including that of the keys where they are rounded products.
 
-What is decided exactly is decided for the factors x and z of a key x zᵀ, whose entries are in general no floats. An
+Exact decisions are made for the factors x and z of a key x zᵀ, whose entries are in general no floats. An
 implementation is given floats, each of these entries rounded once: at W its logits, weights and gradient are those of
 these keys. Tokens that differ by little leave few digits of a difference of rounded keys, so that no formula on
-differences of factors says what it may be off by. The rows enclose both, and so does every number that is made of them.
+differences of factors bounds its error. The rows enclose both, and so does every number that is made of them.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from theorems.bounded import Bounded, exact
 from theorems.bounded.arithmetic import UNIT, Arithmetic, current
 
 LARGE = 4096
-"""Entries of keys from which on it pays to ask whether points refer to the same tokens."""
+"""Number of entries of the keys from which on it pays to look for points that refer to the same tokens."""
 
 
 def key_rows(problem: Problem, token: Int64[np.ndarray, "*b n"]) -> Any:
-    """k_i,token_i − k_it, of the factors and of the rounded keys, shape (*b, n, T, d)."""
+    """Return the rows k_i,token_i − k_it, (*b, n, T, d), enclosing those of the factors and of the rounded keys."""
     if problem.keys.size < LARGE:
         return _rows(problem, token)
     # Far out nearly every point refers to the tokens that are selected.
@@ -36,7 +36,11 @@ def key_rows(problem: Problem, token: Int64[np.ndarray, "*b n"]) -> Any:
 
 @lru_cache(maxsize=4)
 def _rows_of_one(problem: Problem, token: tuple[int, ...], kind: str, arithmetic: Arithmetic) -> Any:
-    """By kind of number and arithmetic, too: a search asks in plain floats for what a claim asks with its rounding."""
+    """Return the cached rows for one choice of tokens.
+
+    The kind of number and the arithmetic are part of the key: a search asks in plain floats for what a claim asks with
+    its rounding.
+    """
     return _rows(problem, np.array(token, dtype=np.int64))
 
 

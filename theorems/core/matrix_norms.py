@@ -15,11 +15,11 @@ from reference_attention.exact import rational, rational_matrix, to_floats
 from reference_attention.floats import EPS
 
 CLOSE = 2.0**-46
-"""By how much σ is larger than the float singular value, at first."""
+"""The relative amount by which the first σ tried exceeds the float singular value."""
 
 
 def spectral_norm_above(matrix: fmpq_mat) -> fmpq | None:
-    """σ > ‖A‖_op, by a relative 2^−46 as a rule; None where none is found, as for A = 0."""
+    """Return σ > ‖A‖_op, by a relative 2^−46 as a rule; None where none is found, as for A = 0."""
     square = matrix * matrix.transpose() if matrix.nrows() < matrix.ncols() else matrix.transpose() * matrix
     size, more = float(np.linalg.norm(_floats(matrix), ord=2)), CLOSE
     while more < 1 and 0 < size < math.inf:
@@ -31,10 +31,11 @@ def spectral_norm_above(matrix: fmpq_mat) -> fmpq | None:
 
 
 def nuclear_norm_above(matrix: fmpq_mat) -> fmpq | None:
-    """½(‖K‖² + ‖Q‖²) of K near U S^½ of a decomposition A = U S Vᵀ in floats, and Q = AᵀK⁻ᵀ exactly; None for A = 0.
+    """Return ½(‖K‖² + ‖Q‖²) ≥ ‖A‖_⋆ for factors A = K Qᵀ; None for A = 0.
 
-    Both sides are near ‖A‖_⋆, as columns of K are orthogonal up to rounding and as long as those of Q. A singular value
-    that is 0, or is lost in rounding, counts as eps of the largest.
+    K is near U S^½ of a decomposition A = U S Vᵀ in floats, and Q = AᵀK⁻ᵀ exactly. The bound is near ‖A‖_⋆, as columns
+    of K are orthogonal up to rounding and as long as those of Q. A singular value that is 0, or is lost in rounding,
+    counts as eps of the largest.
     """
     wide = matrix if matrix.nrows() <= matrix.ncols() else matrix.transpose()
     U, S, _ = np.linalg.svd(_floats(wide), full_matrices=False)
@@ -48,12 +49,12 @@ def nuclear_norm_above(matrix: fmpq_mat) -> fmpq | None:
 
 
 def squared_norm(matrix: fmpq_mat) -> fmpq:
-    """‖A‖_F²."""
+    """Return ‖A‖_F²."""
     return sum((x * x for x in matrix.entries()), fmpq(0))
 
 
 def is_below(square: fmpq_mat, shift: fmpq) -> bool:
-    """Whether shift·I − square is positive definite: pivots of elimination over the rationals."""
+    """Return whether shift·I − square is positive definite, by the pivots of elimination over the rationals."""
     n = square.nrows()
     A: list[list[fmpq]] = [[(shift if i == j else fmpq(0)) - square[i, j] for j in range(n)] for i in range(n)]
     for j in range(n):

@@ -19,7 +19,7 @@ from generators.optimal_sets import LinearMixing
 from reference_attention.loss import Array, Loss
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
-from reference_attention.risk import ScaledGradient
+from reference_attention.risk import ScaledGradient, log_excess_risk, scaled_gradient
 from theorems.core.implementation import Implementation
 
 CORRELATION = LOSSES["correlation"]
@@ -27,12 +27,12 @@ CORRELATION = LOSSES["correlation"]
 
 @dataclass(frozen=True, eq=False)
 class HeadedAttention:
-    """L(p) = (1/n) Σ_i ℓ(Y_i ψ(X_iᵀ s_i)) by the softmax of an implementation.
+    """The risk L(p) = (1/n) Σ_i ℓ(Y_i ψ(X_iᵀ s_i)) by the softmax of an implementation.
 
     Attributes:
         problem: keys and loss (the scores are not used).
         mixing: the head with the constants of Lemma 14.
-        under_test: the softmax.
+        under_test: the implementation whose softmax it is.
     """
 
     problem: Problem
@@ -40,21 +40,21 @@ class HeadedAttention:
     under_test: Implementation
 
     def log_steps(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b n m"]:
-        """log δ_ij."""
+        """Return log δ_ij; NaN where the implementation has δ_ij negative."""
         # One problem per input and unit; the softmax is that of the input.
         scores = -np.moveaxis(self.mixing.gaps, 2, 1)[:, :, None]
         keys = self.problem.keys[:, None, None]
         prompt = np.broadcast_to(p[..., None, None, :], (*p.shape[:-1], 1, scores.shape[1], p.shape[-1]))
         alpha = np.argmax(scores, axis=-1)
-        sign, log_size = self.under_test.log_excess_risk(keys, scores, CORRELATION, prompt, alpha)
+        sign, log_size = self.under_test[log_excess_risk](keys, scores, CORRELATION, prompt, alpha)
         return np.where(sign > 0, log_size, np.where(sign == 0, -np.inf, np.nan))
 
     def log_lost(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b n"]:
-        """log (ν_i − Y_i ψ)."""
+        """Return log (ν_i − Y_i ψ), by how much each output falls short of its supremum."""
         return log_score_drop(self.mixing, self.log_steps(p))
 
     def log_excess(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
-        """log(L − L_*), L_* = (1/n) Σ_i ℓ(ν_i); NaN where the implementation has it negative."""
+        """Return log(L − L_*), L_* = (1/n) Σ_i ℓ(ν_i); NaN where the implementation has it negative."""
         log_lost = self.log_lost(p)
         sign = np.where(np.isfinite(log_lost), 1.0, 0.0)
         _, log_size = self.problem.loss.log_excess(self.mixing.nu, sign, np.where(sign > 0, log_lost, 0.0))
@@ -62,7 +62,7 @@ class HeadedAttention:
         return np.asarray(np.logaddexp.reduce(log_size, axis=-1) - math.log(self.problem.n))
 
     def scaled_gradient(self, p: Float64[np.ndarray, "*b d"]) -> ScaledGradient:
-        """∇L as a log scale and a direction."""
+        """Return ∇L as a log scale and a direction."""
         mixing, head = self.mixing, self.mixing.head
         log_steps = self.log_steps(p)
         inputs = mixing.best + head.signs * np.exp(np.minimum(log_steps, 700.0))
@@ -70,10 +70,10 @@ class HeadedAttention:
         slopes = np.abs(head.weights) * head.units("slope", inputs, np.broadcast_to(head.signs, inputs.shape))
         steep = np.exp(self.problem.loss.log_slope(outputs))
         scores = -steep[..., None] * np.sum(slopes[..., None, :] * mixing.gaps, axis=-1)
-        return self.under_test.scaled_gradient(self.problem.keys, scores, CORRELATION, p)
+        return self.under_test[scaled_gradient](self.problem.keys, scores, CORRELATION, p)
 
     def as_implementation(self) -> Implementation:
-        """The same as an implementation of the linear head's functions, whose scores, loss and α are disregarded."""
+        """Return an implementation with this risk and gradient, which ignore the scores, loss and α given to them."""
 
         def excess(keys: Array, scores: Array, loss: Loss, p: Array, alpha: Array) -> tuple[Array, Array]:
             log_size = self.log_excess(p)
@@ -82,11 +82,11 @@ class HeadedAttention:
         def gradient(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
             return self.scaled_gradient(p)
 
-        return self.under_test.replace(self.under_test.name, log_excess_risk=excess, scaled_gradient=gradient)
+        return self.under_test.replace(self.under_test.name, {log_excess_risk: excess, scaled_gradient: gradient})
 
 
 def log_score_drop(mixing: LinearMixing, log_steps: Float64[np.ndarray, "*b n m"]) -> Float64[np.ndarray, "*b n"]:
-    """log Σ_j |b_j| |φ_j(z*_j + s_j δ_j) − φ_j(z*_j)| from log δ, shape (*b, n)."""
+    """Return log Σ_j |b_j| |φ_j(z*_j + s_j δ_j) − φ_j(z*_j)| from log δ, shape (*b, n)."""
     head = mixing.head
     shape = log_steps.shape
     signs, best = np.broadcast_to(head.signs, shape), np.broadcast_to(mixing.best, shape)

@@ -1,8 +1,8 @@
-"""Whether what the implementation calls the solution of ATT-SVM⋆ is one: weak duality over the rationals.
+"""A check of the implementation's solution of ATT-SVM⋆: weak duality over the rationals.
 
 K, Q and λ ≥ 0 are floats, hence rationals. Every margin of KQᵀ is at least a rational m > 0, and σ²I − MᵀM is positive
-definite for a rational σ, M = Σ λ_it (x_iα − x_it) z_iᵀ; so Σλ/σ ≤ C_⋆ ≤ ½(‖K‖² + ‖Q‖²)/m, whoever found them. No
-eigenvalue, no singular value and no tolerance is needed for that; one is for how near both lie, as K, Q and λ are
+definite for a rational σ, M = Σ λ_it (x_iα − x_it) z_iᵀ; so Σλ/σ ≤ C_⋆ ≤ ½(‖K‖² + ‖Q‖²)/m, whoever found them. That
+needs no eigenvalue, no singular value and no tolerance; how near the two bounds lie needs one, as K, Q and λ are
 rounded. Face, gap and support are compared with those of M in floats, the gap and τ from both sides.
 
 References: *Transformers as Support Vector Machines*, (Att-SVM⋆).
@@ -37,7 +37,7 @@ NOT_SEPARATING = "KQᵀ does not separate α"
 
 @dataclass(frozen=True, eq=False)
 class NuclearCertificate:
-    """What floats K, Q and λ prove, and what they say.
+    """The bounds of C_⋆ that floats K, Q and λ prove, to be compared with what the solution says.
 
     Attributes:
         data: tokens and queries.
@@ -51,13 +51,13 @@ class NuclearCertificate:
 
     @cached_property
     def pairs(self) -> list[tuple[int, int]]:
-        """(i, t) of the rows, t ≠ α_i."""
+        """The indices (i, t) of the rows, t ≠ α_i."""
         n, T, _ = self.data.X.shape
         return [(i, t) for i in range(n) for t in range(T) if t != self.alpha[i]]
 
     @cached_property
     def rows(self) -> tuple[fmpq_mat, fmpq_mat]:
-        """a_j = x_iα − x_it and z_j = z_i over the rationals, shapes (N, d) and (N, e)."""
+        """The factors a_j = x_iα − x_it and z_j = z_i over the rationals, shapes (N, d) and (N, e)."""
         a = [
             [rational(x) - rational(y) for x, y in zip(self.data.X[i, self.alpha[i]], self.data.X[i, t], strict=True)]
             for i, t in self.pairs
@@ -66,13 +66,13 @@ class NuclearCertificate:
 
     @cached_property
     def floats(self) -> tuple[Float64[np.ndarray, "N d"], Float64[np.ndarray, "N e"], Float64[np.ndarray, "N"]]:
-        """a_j and z_j, each entry rounded once, and λ_j."""
+        """The factors a_j and z_j, each entry rounded once, and the duals λ_j."""
         a, z = (np.array([[to_float(x) for x in row] for row in m.tolist()]) for m in self.rows)
         return a, z, np.array([self.svm.duals[pair] for pair in self.pairs])
 
     @cached_property
     def upper(self) -> fmpq | None:
-        """½(‖K‖² + ‖Q‖²)/m; None where a margin is not positive."""
+        """The upper bound ½(‖K‖² + ‖Q‖²)/m of C_⋆; None where a margin is not positive."""
         a, z = self.rows
         K, Q = rational_matrix(self.svm.K), rational_matrix(self.svm.Q)
         images = zip((a * K).tolist(), (z * Q).tolist(), strict=True)
@@ -81,7 +81,7 @@ class NuclearCertificate:
 
     @cached_property
     def lower(self) -> fmpq:
-        """Σλ/σ; 0 where no σ is found."""
+        """The lower bound Σλ/σ of C_⋆; 0 where no σ is found."""
         exact = [rational(x) for x in self.floats[2].tolist()]
         weighted = [[x * y for y in row] for x, row in zip(exact, self.rows[1].tolist(), strict=True)]
         M = self.rows[0].transpose() * fmpq_mat(weighted)
@@ -90,18 +90,18 @@ class NuclearCertificate:
 
     @cached_property
     def sensitivity(self) -> float:
-        """max_j |a_j|ᵀ|K||Q|ᵀ|z_j| + Σ λ_j ‖a_j‖‖z_j‖: what relative roundings of entries are multiplied with."""
+        """The factor max_j |a_j|ᵀ|K||Q|ᵀ|z_j| + Σ λ_j ‖a_j‖‖z_j‖ by which relative roundings are multiplied."""
         a, z, duals = (np.abs(x) for x in self.floats)
         most = np.vecdot(a @ np.abs(self.svm.K), z @ np.abs(self.svm.Q)).max()
         return float(most + duals @ (np.linalg.norm(a, axis=1) * np.linalg.norm(z, axis=1)))
 
     @cached_property
     def rounding(self) -> float:
-        """How far both bounds may lie apart by rounding alone, relative."""
+        """The relative distance at which both bounds may lie by rounding alone."""
         return 4 * CLOSE + 8 * (len(self.pairs) + sum(self.data.shape)) * EPS * self.sensitivity
 
     def wrong_bounds(self) -> str:
-        """What of the bounds is not so, or not proven by K, Q and λ; empty if nothing is."""
+        """Return why the solution's bounds are wrong, or not proven by K, Q and λ; empty if they are right."""
         svm, (n, T, d), e = self.svm, self.data.X.shape, self.data.shape[1]
         shapes = (svm.K.shape[0], svm.Q.shape[0], svm.K.shape[1], svm.duals.shape)
         if shapes != (d, e, svm.Q.shape[1], (n, T)) or (svm.alpha != self.alpha).any():
@@ -122,7 +122,7 @@ class NuclearCertificate:
         return ""
 
     def wrong_face(self) -> str:
-        """What of a solution that is said to be the only one is not so: rank, face, gap, support; empty if nothing."""
+        """Return the first error in a solution said to be the only one: rank, face, gap, support, τ; empty if none."""
         svm, r = self.svm, self.svm.K.shape[1]
         if svm.face is None or svm.gap is None or svm.injectivity is None or svm.support is None or svm.rank != r:
             return "it is said to be the only solution, without all that belongs to it"
@@ -136,7 +136,7 @@ class NuclearCertificate:
             return "W is no U1 P V1ᵀ with P ≻ 0 and M V1 = U1"
         values = np.linalg.svd(M, compute_uv=False)
         following = float(values[r]) if r < len(values) else 0.0
-        # Bounds that use g and τ grow as they fall: from below they are told to a factor 2, and what floats leave.
+        # Bounds that use g and τ grow as these fall, so both may be too small, by a factor 2 and rounding.
         if (
             not (1 - following - off) / 2 <= svm.gap <= 1 - following + off
             or not svm.gap > 0
@@ -158,14 +158,18 @@ class NuclearCertificate:
 
 
 def images_of(u: Float64[np.ndarray, "s r"], v: Float64[np.ndarray, "s r"]) -> Float64[np.ndarray, "s k"]:
-    """u_jᵀ P v_j at an orthonormal basis P of the symmetric matrices, (s, r(r+1)/2)."""
+    """Compute u_jᵀ P v_j at an orthonormal basis P of the symmetric matrices, (s, r(r+1)/2)."""
     i, j = np.triu_indices(u.shape[1])
     both = u[:, i] * v[:, j] + u[:, j] * v[:, i]
     return np.asarray(both * np.where(i == j, 0.5, math.sqrt(0.5)))
 
 
 def nuclear_claim(certificate: NuclearCertificate, name: str = "nuclear-svm-is-optimal") -> Claim:
-    """K, Q and λ prove the bounds of C_⋆; of a solution said to be the only one they meet, and what it says is so."""
+    """Return the claim that K, Q and λ prove the bounds of C_⋆.
+
+    If the solution is said to be the only one, the claim is also that the bounds meet and that rank, face, gap and
+    support are right.
+    """
     wrong = certificate.wrong_bounds()
     if not wrong and certificate.svm.exact is not None:
         wrong = certificate.wrong_face()

@@ -1,8 +1,8 @@
-"""Whose claim it is: a statement has premises, its conclusion as its source states it, and sharper forms of ours.
+"""The parts of a statement: premises, the conclusion as its source states it, and sharper forms of ours.
 
-A statement is falsified when any claim of it is. Which part the claim belongs to decides what that says: of a premise,
-that the objects computed are not those that the statement speaks of; of the stated conclusion, that the statement is
-wrong; of a sharper form, that the suite's own addition to it is.
+A statement is falsified when any of its claims is. The part to which the claim belongs decides what that means. A false
+premise: the objects computed are not those that the statement speaks of. A false stated conclusion: the statement is
+wrong. A false sharper form: the suite's own addition to the statement is wrong.
 """
 
 from __future__ import annotations
@@ -16,32 +16,35 @@ from theorems.core.claim import WORST_FIRST, Claim, Form, Verdict
 
 
 class Part(StrEnum):
-    """What a claim is to its statement."""
+    """The part of a statement to which a claim belongs."""
 
     STATED = "stated"
     """The conclusion as the source states it, at finite points or in the limit."""
     PREMISE = "premise"
-    """That data, solutions and runs are those that the conclusion speaks of."""
+    """A check that data, solutions and runs are those that the conclusion speaks of."""
     SHARPER = "sharper"
     """More than the source states: an explicit constant, a rate, the next-order term."""
 
     @property
     def words(self) -> str:
-        """For a reader."""
+        """The part in words for a reader."""
         names = {Part.STATED: "the conclusion", Part.PREMISE: "a premise", Part.SHARPER: "a sharper form of ours"}
         return names[self]
 
 
 class Condition(str):
-    """When a claim is made, in words that can be decided: ``Condition("n = 1", lambda case: case.problem.n == 1)``.
+    """A description of the cases on which a claim is made, with a predicate that decides it.
+
+    For example ``Condition("n = 1", lambda case: case.problem.n == 1)``.
 
     Attributes:
-        holds: whether it does on a case.
+        holds: case → whether the condition holds.
     """
 
     holds: Callable[[Any], bool]
 
     def __new__(cls, words: str, holds: Callable[[Any], bool]) -> Condition:
+        """Make the string with its predicate."""
         made = super().__new__(cls, words)
         made.holds = holds
         return made
@@ -49,7 +52,7 @@ class Condition(str):
 
 @dataclass(frozen=True)
 class Parts:
-    """The verdicts on the parts of a statement, on cases on which it was falsified; None of a part without claims.
+    """The verdicts on the parts of a statement where it was falsified; None for a part without claims.
 
     Attributes:
         stated: inconclusive if a claim of the conclusion that is due was not made or not decided, or if a premise was
@@ -64,7 +67,7 @@ class Parts:
 
     @property
     def note(self) -> str:
-        """In a few words for a table; empty where the stated conclusion is what was falsified."""
+        """A few words for a table on which part was falsified; empty where it was the stated conclusion."""
         if self.stated is Verdict.UPHELD:
             return "a sharper form only"
         if self.stated is Verdict.INCONCLUSIVE:
@@ -72,41 +75,41 @@ class Parts:
         return "no source states it" if self.stated is None else ""
 
     @classmethod
-    def of_json(cls, held: Mapping[str, Any]) -> Parts:
-        """What :meth:`as_json` wrote.
+    def of_json(cls, contents: Mapping[str, Any]) -> Parts:
+        """Read what :meth:`as_json` wrote.
 
         Raises:
-            ValueError: it did not.
+            ValueError: the mapping has another form.
         """
-        forms = held.get("forms")
-        if not isinstance(forms, dict) or not {*held} <= {"stated", "premises", "sharper", "forms"}:
+        forms = contents.get("forms")
+        if not isinstance(forms, dict) or not {*contents} <= {"stated", "premises", "sharper", "forms"}:
             raise ValueError("neither parts nor forms")
-        parts = {name: Verdict(verdict) for name, verdict in held.items() if name != "forms"}
+        parts = {name: Verdict(verdict) for name, verdict in contents.items() if name != "forms"}
         return cls(**parts, forms={Form(form): Verdict(verdict) for form, verdict in forms.items()})
 
     def as_json(self) -> dict[str, Any]:
-        """By part and by form; those without claims are left out."""
+        """Return the verdicts by part and by form, as strings; those without claims are left out."""
         parts = {name: getattr(self, name) for name in ("stated", "premises", "sharper")}
         forms = {str(form): str(self.forms[form]) for form in Form if form in self.forms}
-        return {**{name: str(one) for name, one in parts.items() if one is not None}, "forms": forms}
+        return {**{name: str(verdict) for name, verdict in parts.items() if verdict is not None}, "forms": forms}
 
 
 def worst(verdicts: Iterable[Verdict | None]) -> Verdict | None:
-    """The verdict on several things; None of none."""
-    found = set(verdicts)
-    return next((verdict for verdict in WORST_FIRST if verdict in found), None)
+    """Return the worst of several verdicts; None if there are none."""
+    distinct = set(verdicts)
+    return next((verdict for verdict in WORST_FIRST if verdict in distinct), None)
 
 
 def merge_parts(several: Iterable[Parts | None]) -> Parts | None:
-    """Of all cases; None where nothing was falsified."""
-    found = [one for one in several if one is not None]
-    if not found:
+    """Merge the parts of several cases, keeping the worst verdict on each; None if no case was falsified."""
+    parts = [part for part in several if part is not None]
+    if not parts:
         return None
-    forms = {form: worst(one.forms.get(form) for one in found) for form in Form}
+    forms = {form: worst(part.forms.get(form) for part in parts) for form in Form}
     return Parts(
-        worst(one.stated for one in found),
-        worst(one.premises for one in found),
-        worst(one.sharper for one in found),
+        worst(part.stated for part in parts),
+        worst(part.premises for part in parts),
+        worst(part.sharper for part in parts),
         {form: verdict for form, verdict in forms.items() if verdict is not None},
     )
 
@@ -114,13 +117,14 @@ def merge_parts(several: Iterable[Parts | None]) -> Parts | None:
 def parts_on(
     case: Any, claims: Iterable[Claim], part_of: Callable[[str], Part], states: Mapping[str, str] | None
 ) -> Parts:
-    """The verdicts on one case.
+    """Compute the verdicts on the parts of a statement on one case.
 
     Args:
+        case: the case, on which conditions are decided.
         claims: all that were made on it.
-        part_of: of a claim, by its name.
-        states: the claims of the stated conclusion, and when each is made; none where no source states one, None where
-            nobody has said.
+        part_of: name of a claim → its part.
+        states: the claims of the stated conclusion, and when each is made; empty where no source states a conclusion,
+            None where nobody has said.
     """
     made = list(claims)
     by_part = {part: worst(claim.verdict for claim in made if part_of(claim.name) is part) for part in Part}
@@ -132,11 +136,16 @@ def parts_on(
     elif premises is Verdict.FALSIFIED or stated is None or (missing and stated is not Verdict.FALSIFIED):
         stated = Verdict.INCONCLUSIVE
     forms = {form: worst(claim.verdict for claim in made if claim.form is form) for form in Form}
-    return Parts(stated, premises, by_part[Part.SHARPER], {form: one for form, one in forms.items() if one is not None})
+    return Parts(
+        stated,
+        premises,
+        by_part[Part.SHARPER],
+        {form: verdict for form, verdict in forms.items() if verdict is not None},
+    )
 
 
 def _is_due(when: str, case: Any) -> bool:
-    """Whether a claim that was not made should have been; where that cannot be decided, it should."""
+    """Return whether a claim that was not made should have been; True where that cannot be decided."""
     if not isinstance(when, Condition):
         return True
     try:
@@ -146,10 +155,11 @@ def _is_due(when: str, case: Any) -> bool:
 
 
 def explain_part(part: Part, form: Form, parts: Parts, source: str) -> str:
-    """What a falsified claim says about its statement, for a reader who might take it for more.
+    """Say what a falsified claim means for its statement, for a reader who might take it for more.
 
     Args:
-        part, form: of the claim.
+        part: the part of the statement to which the claim belongs.
+        form: of the claim.
         parts: the verdicts on the case.
         source: who states the conclusion, ``the paper`` say.
     """

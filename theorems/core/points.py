@@ -1,5 +1,4 @@
-"""Points at which a "for every p" conclusion is tried: deterministic, spread over scales, and then
-adversarial.
+"""Points at which a conclusion "for every p" is tried: deterministic, spread over scales, and then adversarial.
 
 Shapes: a batch of m points is (m, d). The seed of the case alone decides which points.
 """
@@ -14,49 +13,49 @@ from jaxtyping import Float64, Int64
 from reference_attention.problem import Problem
 
 Violation = Callable[[Float64[np.ndarray, "k d"]], Float64[np.ndarray, "k"]]
-"""How much a conclusion is violated at each point; larger is worse."""
+"""Points → by how much a conclusion is violated at each; larger is worse."""
 
 SMALLEST_RADIUS, LARGEST_RADIUS = 1e-3, 1e4
 """Norms of the probe points, in units of 1 / (scale of the keys)."""
 
 
 ENTRIES = 1 << 19
-"""About how many keys' entries, over all points, are looked at at once."""
+"""About how many entries of keys, over all points, are processed at once."""
 LEAST_POINTS = 10
-"""Where problems are large."""
+"""The number of points where problems are large."""
 
 
 def affordable(problem: Problem, m: int, entries: int = ENTRIES) -> int:
-    """At most m points, fewer where n T d is large, so that what is computed at them stays within time and memory."""
+    """Return m, or fewer where n T d is large, so that computations at so many points stay within time and memory."""
     return min(m, max(LEAST_POINTS, entries // problem.keys.size))
 
 
 def log_uniform(rng: np.random.Generator, low: float, high: float, size: int) -> Float64[np.ndarray, "m"]:
-    """Numbers whose logarithm is uniform."""
+    """Draw numbers in [low, high] whose logarithm is uniform."""
     return np.asarray(np.exp(rng.uniform(np.log(low), np.log(high), size)))
 
 
 def directions(rng: np.random.Generator, m: int, d: int) -> Float64[np.ndarray, "m d"]:
-    """Unit vectors, uniform on the sphere."""
+    """Draw m unit vectors, uniform on the sphere."""
     raw = rng.standard_normal((m, d))
     raw[np.all(raw == 0, axis=1)] = 1.0
     return np.asarray(raw / np.linalg.norm(raw, axis=1, keepdims=True))
 
 
 def radii(rng: np.random.Generator, problem: Problem, m: int) -> Float64[np.ndarray, "m"]:
-    """Log-uniform norms in units of the key scale."""
+    """Draw m log-uniform norms, in units of 1 / (scale of the keys)."""
     return log_uniform(rng, SMALLEST_RADIUS, LARGEST_RADIUS, m) / problem.key_scale
 
 
 def spread_points(rng: np.random.Generator, problem: Problem, m: int) -> Float64[np.ndarray, "m d"]:
-    """Uniform directions at log-uniform norms."""
+    """Draw m points in uniform directions at log-uniform norms."""
     return np.asarray(directions(rng, m, problem.d) * radii(rng, problem, m)[:, None])
 
 
 def points_around(
     rng: np.random.Generator, q: Float64[np.ndarray, "d"], norms: Float64[np.ndarray, "m"]
 ) -> Float64[np.ndarray, "m d"]:
-    """Points of those norms along q (first half) and against it, tilted by angles of 1e-12 to 1."""
+    """Draw points of the given norms along q (first half) and against it, tilted by angles of 1e-12 to 1."""
     m, d = len(norms), q.size
     tilt = log_uniform(rng, 1e-12, 1.0, m)[:, None] * directions(rng, m, d)
     raw = q / np.linalg.norm(q) + tilt
@@ -70,7 +69,7 @@ def with_margin(
     rows: Float64[np.ndarray, "m d"],
     margins: Float64[np.ndarray, "m"],
 ) -> Float64[np.ndarray, "m d"]:
-    """Each point moved along its row until row·p is the given margin (zero rows leave their point)."""
+    """Move each point along its row until row·p is the given margin (a zero row leaves its point)."""
     size = np.sum(rows * rows, axis=1)
     missing = margins - np.sum(rows * points, axis=1)
     return np.asarray(points + np.where(size > 0, missing / np.where(size > 0, size, 1.0), 0.0)[:, None] * rows)
@@ -79,7 +78,7 @@ def with_margin(
 def near_boundaries(
     rng: np.random.Generator, problem: Problem, base: Float64[np.ndarray, "m d"]
 ) -> Float64[np.ndarray, "m d"]:
-    """The points of ``base`` moved to where two random tokens of a random input (nearly) tie in k·p.
+    """Move the points of ``base`` to where two random tokens of a random input (nearly) tie in k·p.
 
     The margin between the two becomes 0 or ±1e-12 … ±1 in units of the logits, or exactly ±1.
     """
@@ -100,7 +99,7 @@ def probe_points(
     *,
     m: int = 150,
 ) -> Float64[np.ndarray, "points d"]:
-    """The origin and m points: spread over directions and norms, around ±q, near ties, near margins of ±1.
+    """Draw m points, after the origin: spread over directions and norms, around ±q, near ties, near margins of ±1.
 
     Norms around q are log-uniform both in units of the keys and in units of ‖q‖ (for q = p_mm: in logits).
     """
@@ -131,13 +130,18 @@ def climb(
     tries: int = 16,
     rounds: int = 5,
 ) -> Float64[np.ndarray, "points d"]:
-    """The points and, after them, the ``best`` most violating ones pushed further by random local search.
+    """Append to the points the ``best`` most violating ones, pushed further by random local search.
 
     Each round perturbs every survivor ``tries`` times by 1e-8 to 1 of its norm, half of the time in its
     length only, and keeps what violates most.
 
     Args:
+        rng: source of the perturbations.
+        points: the starting points, (m, d).
         violation: larger is worse; NaN counts as worst.
+        best: the number of survivors.
+        tries: perturbations of a survivor in one round.
+        rounds: the number of rounds.
     """
     worst = _best_points(points, violation, best)
     for _ in range(rounds):

@@ -1,4 +1,4 @@
-"""Where the recorded counterexamples and documents lie: beside the packages in a checkout, inside when installed."""
+"""Folders of recorded counterexamples and documents, beside the packages in a checkout, inside when installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A statement on a case and on the case changed by a relation: the verdict has to be the same.
+"""A check that a statement has the same verdict on a case and on the case changed by a relation.
 
 A difference is a fault of the suite (of a statement, a predicate, a solver, or of what is under test), never of a
 theorem: it is the falsified claim :data:`SAME_VERDICT`.
@@ -22,7 +22,7 @@ from theorems.core.tolerances import EXACT
 SAME_VERDICT = "same-verdict-on-changed-data"
 """The claim that a relation makes of a statement."""
 DIFFERS, NOT_FOUND = "differs", "not-found"
-"""Stand after the name of a relation in the branch of that claim."""
+"""Words that follow the name of a relation in the branch of that claim."""
 
 
 def check_with_relation(statement: Statement, case: Subject, under_test: Implementation) -> Outcome:
@@ -59,14 +59,12 @@ def _not_compared(relation: Relation, outcome: Outcome, why: str, reason: str) -
 
 
 def missing_assumption(outcome: Outcome) -> str:
-    """Return the id of the assumption for want of which a statement is not applicable."""
+    """Return the id of the assumption that a statement which is not applicable lacks, read from its reason."""
     return outcome.reason.partition(": ")[0]
 
 
 def _decided_by_sizes(statement: Statement) -> list[str]:
-    """The claims that are made on every case, or on those that meet a condition: of others it may depend on random
-    points.
-    """
+    """Return the claims made on every case or under a decidable condition: whether others are made may be random."""
     return [name for name, when in statement.claims.items() if when == ALWAYS or isinstance(when, Condition)]
 
 
@@ -75,9 +73,11 @@ def _undecided_or_upheld(outcome: Outcome) -> bool:
 
 
 def compare(relation: Relation, outcome: Outcome, difference: str) -> Outcome:
-    """The outcome on a case with what the relation claims of it.
+    """Return the outcome on a case, with the claim that the relation changes nothing.
 
     Args:
+        relation: the relation by which the case was changed.
+        outcome: on the unchanged case.
         difference: as :func:`difference_of` has it; empty if there is none.
     """
     if not difference and outcome.verdict is Verdict.NOT_APPLICABLE:
@@ -94,7 +94,7 @@ def compare(relation: Relation, outcome: Outcome, difference: str) -> Outcome:
 
 
 def _names_not_found(*outcomes: Outcome) -> set[str]:
-    """Return the claims that are undecided on a case because a search found nothing, and falsified on none."""
+    """Return the names of the claims that a search left undecided in an outcome and that are falsified in none."""
     claims = [claim for outcome in outcomes for claim in outcome.claims]
     wrong = {claim.name for claim in claims if claim.verdict is Verdict.FALSIFIED}
     return {claim.name for claim in claims if claim.not_found} - wrong
@@ -127,7 +127,7 @@ def _in_words(outcome: Outcome) -> str:
 
 
 def _by_name(claims: Iterable[Claim]) -> dict[str, Verdict]:
-    """The worst verdict on each claim."""
+    """Return the worst verdict on each claim, by name."""
     worst: dict[str, Verdict] = {}
     for claim in claims:
         worst[claim.name] = min(claim.verdict, worst.get(claim.name, claim.verdict), key=WORST_FIRST.index)

@@ -1,4 +1,4 @@
-"""Several queries per input: that the parts are the data, that masks are respected, and that W^mm is W^mm.
+"""Checks for several queries per input: the parts are the data, masks are respected, and W^mm solves ATT-SVM.
 
 Decided over the rationals, from tokens, queries and mask, by code that shares nothing with
 :mod:`reference_attention.svm`.
@@ -20,8 +20,15 @@ from generators.sequence_assumptions import Chosen, sequence_rows
 from reference_attention.exact import rational, to_float, to_floats
 from reference_attention.floats import EPS
 from reference_attention.outer_keys import rational_keys
+from reference_attention.risk import log_excess_risk
 from reference_attention.sequence_dataset import SequenceDataset, SequencePart
-from reference_attention.svm.sequence_max_margin import Place, SequenceInfeasible, SequenceMaxMargin
+from reference_attention.sequence_risk import sequence_parts
+from reference_attention.svm.sequence_max_margin import (
+    Place,
+    SequenceInfeasible,
+    SequenceMaxMargin,
+    sequence_max_margin,
+)
 from theorems.core.claim import Claim, Form
 from theorems.core.claim_name import premise
 from theorems.core.implementation import Implementation
@@ -33,18 +40,19 @@ DECIDED = premise("any-tokens-are-decided")
 UNSEEN = premise("unseen-tokens-do-not-matter", when="where a query does not see every token")
 
 MASKED_QUERIES = 3
-"""Queries whose unseen tokens are changed."""
+"""The number of queries whose unseen tokens are changed."""
 
 
 def exact_claim(name: str, wrong: str) -> Claim:
-    """Upheld where nothing is wrong."""
+    """Return an exact claim, upheld where ``wrong`` is empty."""
     return Claim(name, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
 
 
 def parts_claim(data: SequenceDataset, reported: Sequence[SequencePart]) -> Claim:
-    """Every query that sees two tokens or more is an input of one part, and sees these tokens, each once.
+    """Return the claim that every query that sees several tokens is one input of one part, which has these tokens.
 
-    Its exact keys are the products x_it z_ikᵀ, its keys and scores those and Y_ik vᵀx_it, each within half an ulp.
+    Its exact keys are the products x_it z_ikᵀ; its keys and scores are those products and Y_ik vᵀx_it, each within half
+    an ulp.
     """
     for parts in (reported, data.parts):
         if wrong := _wrong_parts(data, parts):
@@ -54,9 +62,9 @@ def parts_claim(data: SequenceDataset, reported: Sequence[SequencePart]) -> Clai
 
 def _wrong_parts(data: SequenceDataset, parts: Sequence[SequencePart]) -> str:
     several = {(int(i), int(k)) for i, k in np.argwhere(data.mask.sum(axis=2) > 1)}
-    found = [(int(i), int(k)) for part in parts for i, k in part.pairs]
-    if len(found) != len(set(found)) or set(found) != several:
-        return f"{len(found)} queries are inputs of a part, {len(several)} of them see several tokens"
+    pairs = [(int(i), int(k)) for part in parts for i, k in part.pairs]
+    if len(pairs) != len(set(pairs)) or set(pairs) != several:
+        return f"{len(pairs)} queries are inputs of a part, {len(several)} of them see several tokens"
     head = exact_vector(data.v)
     for part in parts:
         if part.total != data.Y.size or part.problem.n != len(part.pairs):
@@ -81,7 +89,7 @@ def _wrong_parts(data: SequenceDataset, parts: Sequence[SequencePart]) -> str:
 
 
 def _exceeds_half_ulp(values: Float64[np.ndarray, "..."], products: list[fmpq]) -> bool:
-    """Whether a value is further than half an ulp from its product."""
+    """Return whether a value is further than half an ulp from its product."""
     nearest = to_floats(products)
     return any(
         abs(rational(a) - x) > rational(float(np.spacing(abs(a)))) / 2
@@ -93,7 +101,7 @@ def _exceeds_half_ulp(values: Float64[np.ndarray, "..."], products: list[fmpq]) 
 def unseen_claim(
     data: SequenceDataset, under_test: Implementation, points: Float64[np.ndarray, "b d"], rng: np.random.Generator
 ) -> Claim | None:
-    """Other tokens where a query does not see them: its risk stays what it is, bit by bit. None where all see all."""
+    """Return the claim that tokens which a query does not see leave every bit of its risk; None if all see all."""
     blind = np.argwhere((data.mask.sum(axis=2) > 1) & ~data.mask.all(axis=2))
     if not len(blind):
         return None
@@ -101,7 +109,7 @@ def unseen_claim(
         X = np.array(data.X)
         hidden = ~data.mask[i, k]
         X[i, hidden] = 4 * X[i, hidden] + rng.integers(1, 5, size=(int(hidden.sum()), X.shape[2]))
-        before, after = (_risk_of(one, (i, k), under_test, points) for one in (data, replace(data, X=X)))
+        before, after = (_risk_of(dataset, (i, k), under_test, points) for dataset in (data, replace(data, X=X)))
         if before is None or after is None or not np.array_equal(before, after):
             return exact_claim(UNSEEN, f"query {k} of input {i} changes with tokens that it does not see")
     return exact_claim(UNSEEN, "")
@@ -110,11 +118,11 @@ def unseen_claim(
 def _risk_of(
     data: SequenceDataset, pair: tuple[int, int], under_test: Implementation, points: Float64[np.ndarray, "b d"]
 ) -> Float64[np.ndarray, "s b"] | None:
-    """Sign and logarithm of what one query loses, (2, b), from the parts under test; None where no part has it."""
-    for part in under_test.sequence_parts(data):
+    """Return sign and logarithm of one query's excess risk, (2, b), by the parts under test; None if none has it."""
+    for part in under_test[sequence_parts](data):
         for r in np.flatnonzero((part.pairs == pair).all(axis=1)).tolist():
             keys, scores, own = part.problem.keys[r : r + 1], part.problem.scores[r : r + 1], part.problem.loss
-            lost = under_test.log_excess_risk(keys, scores, own, points, part.problem.optimal[r : r + 1])
+            lost = under_test[log_excess_risk](keys, scores, own, points, part.problem.optimal[r : r + 1])
             return np.stack([np.asarray(x, dtype=np.float64) for x in lost])
     return None
 
@@ -122,7 +130,10 @@ def _risk_of(
 def solution_claim(
     data: SequenceDataset, parts: Sequence[SequencePart], alpha: Chosen, svm: SequenceMaxMargin
 ) -> Claim:
-    """W^mm solves ATT-SVM over all queries, with exactly these neighbours and duals: KKT over the rationals."""
+    """Return the claim that W^mm solves ATT-SVM over all queries, with exactly these neighbours and duals.
+
+    It is decided by the KKT conditions over the rationals.
+    """
     return exact_claim(SVM_IS_OPTIMAL, _wrong_solution(sequence_rows(data, parts, alpha), alpha, svm))
 
 
@@ -159,18 +170,19 @@ def _wrong_solution(rows: dict[Place, Vector], alpha: Chosen, svm: SequenceMaxMa
 
 
 def choices_claim(data: SequenceDataset, under_test: Implementation, rng: np.random.Generator) -> Claim:
-    """ATT-SVM for tokens chosen at random: solved, or proven infeasible; feasible where the rows are independent.
+    """Return the claim that ATT-SVM for random tokens is solved, or proven infeasible where the rows are dependent.
 
-    Their rank is exact, and the same for every choice. A count of rows and dimensions does not decide it.
+    The rank of the rows is computed exactly, and is the same for every choice. A count of rows and dimensions does not
+    decide it.
     """
     keys = [part.problem.exact_keys for part in data.parts]
     alpha = tuple(rng.integers(part.problem.T, size=part.problem.n).astype(np.int64) for part in data.parts)
-    found, rows = under_test.sequence_max_margin(keys, alpha), sequence_rows(data, data.parts, alpha)
-    if isinstance(found, SequenceMaxMargin):
-        return exact_claim(DECIDED, _wrong_solution(rows, alpha, found))
-    assert isinstance(found, SequenceInfeasible)
-    if not is_farkas_proof(rows, found.exact):
+    solution, rows = under_test[sequence_max_margin](keys, alpha), sequence_rows(data, data.parts, alpha)
+    if isinstance(solution, SequenceMaxMargin):
+        return exact_claim(DECIDED, _wrong_solution(rows, alpha, solution))
+    assert isinstance(solution, SequenceInfeasible)
+    if not is_farkas_proof(rows, solution.exact):
         return exact_claim(DECIDED, "called infeasible, and the multipliers prove nothing")
     rank = int(fmpq_mat(list(rows.values())).rank())
-    # A Farkas proof is a dependence of rows, so this cannot be; it is said, as it is what the paper says.
+    # A Farkas proof is a dependence of rows, so this cannot fail; it is checked because the paper states it.
     return exact_claim(DECIDED, f"called infeasible with {rank} independent rows" if rank == len(rows) else "")

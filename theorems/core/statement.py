@@ -1,4 +1,4 @@
-"""A statement: what a theorem is to this suite.
+"""Statements: the theorems of a paper as executable specifications.
 
 A statement is one file, and it reads like the paper: a function whose docstring states the theorem, its effective
 forms and the derivation, and whose body yields claims. ``@statement`` makes it; the command, the tests, the hunt, the
@@ -24,11 +24,11 @@ from reference_attention.errors import InvalidInput
 from theorems.core.claim import Claim, unless_limit_is_open, until_undecided
 from theorems.core.claim_name import ALWAYS, ClaimName
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import KernelUse
+from theorems.core.kernel_use import KernelUse
 from theorems.core.parts import Part
 
 Conclusion = Callable[[Any, Implementation], Iterator[Claim]]
-"""Takes a case; of a capability of kernels, a call."""
+"""(case, implementation under test) → claims; a capability of kernels takes a call in place of the case."""
 
 
 @dataclass(frozen=True)
@@ -46,21 +46,21 @@ class Statement:
         text: the statement, its effective form and its derivation (the docstring of the conclusion).
         from_data: the cases of one user-supplied case (e.g. one per locally optimal α); itself by default.
         aliases: other ids of the same statement.
-        kernel: what it calls of an attention kernel, or why it calls none; None where nobody has said.
-        survives: why it stays true under planted faults that it touches: by the name of the fault, or by its kind; of
-            the suite's own statements :mod:`theorems.faults.survivors` says it.
-        needs: assumptions that its own words need, so that there is nothing to hunt without them: id → why.
+        kernel: its use of an attention kernel, or why it uses none; None where nobody has said.
+        survives: why it stays true under planted faults that it touches: by the name of the fault, or by its kind; for
+            the suite's own statements see :mod:`theorems.faults.survivors`.
+        needs: assumptions without which its words mean nothing, so that there is nothing to hunt: id → why.
         own_assumptions: assumptions that are not the suite's, by id.
         claims: the claims that it may make, by name, and when; empty where nobody has said.
         file: the file that it was read from; empty for the suite's own.
         states: the claims that are its conclusion as the source states it; empty where no source states it, None where
             nobody has said: then all its claims are.
-        premises: the claims that data, solutions and runs are those that the conclusion speaks of. What is neither is
-            a sharper form of the suite's own.
+        premises: the claims that data, solutions and runs are those that the conclusion speaks of. Claims that are
+            neither are sharper forms of the suite's own.
         about: the class of its cases.
-        refines: by the name of a claim, that of the limit without which it is not judged.
-        varies: relations of :mod:`generators.relations` that may alter what it says, by name, and why; of the suite's
-            own statements the relations say it.
+        refines: name of a claim → name of the limit without which it is not judged.
+        varies: relations of :mod:`generators.relations` that may change its verdict: name → why; for the suite's own
+            statements the relations themselves say it.
     """
 
     id: str
@@ -86,29 +86,29 @@ class Statement:
 
     @property
     def says_whose(self) -> bool:
-        """Whether it says which of its claims are the conclusion that its source states."""
+        """Whether the statement says which of its claims are the conclusion that its source states."""
         return self.states is not None or bool(self.premises)
 
     def part_of(self, claim: str) -> Part:
-        """Whether the claim of that name is a premise, the stated conclusion, or a sharper form of ours."""
+        """Return whether the claim of that name is a premise, the stated conclusion, or a sharper form of ours."""
         if claim in self.premises:
             return Part.PREMISE
         return Part.STATED if self.states is None or claim in self.states else Part.SHARPER
 
     @property
     def declarations(self) -> tuple[ClaimName, ...]:
-        """Its claims, as a statement lists them that makes them on its own data."""
+        """The claims as declarations, for a statement that makes them on its own data."""
         return tuple(
             ClaimName(name, self.part_of(name), when, self.refines.get(name, "")) for name, when in self.claims.items()
         )
 
     @property
     def own_id(self) -> str:
-        """The id without the file, which may be called by several paths."""
+        """The id without the file, which may be given by several paths."""
         return self.id.removeprefix(f"{self.file}:") if self.file else self.id
 
     def assumption(self, id: str) -> Assumption:
-        """The assumption of that id, as this statement means it.
+        """Return the assumption of that id: the statement's own, or else the suite's.
 
         Raises:
             InvalidInput: for an unknown id.
@@ -117,12 +117,12 @@ class Statement:
 
 
 def always(*names: str) -> dict[str, str]:
-    """Claims that are made on every case: for ``claims=always("a", "b") | {"c": "where tokens tie"}``."""
+    """Declare claims that are made on every case: ``claims=always("a", "b") | {"c": "where tokens tie"}``."""
     return dict.fromkeys(names, ALWAYS)
 
 
 NO_WEIGHTS = {"queries-given": "it speaks of W, and without queries there is no W to train"}
-"""Assumptions that something is given, without which no statement says anything."""
+"""Assumptions that some datum is given, without which no statement says anything: id → why."""
 
 NEED_OWN_CASES = {
     "direction-given": "generators.direction_cases.direction_cases()",
@@ -134,7 +134,7 @@ NEED_OWN_CASES = {
     "descent-selects": "generators.joint_cases.joint_cases(non_supports=True)",
     "optimal-tokens-tied": "generators.tied_cases.tied_cases()",
 }
-"""Assumptions that :func:`generators.problems.cases` does not build, and what does."""
+"""Assumptions for which :func:`generators.problems.cases` builds no cases, and the strategy that does."""
 
 
 def statement(
@@ -157,32 +157,36 @@ def statement(
 ) -> Callable[[Conclusion], Statement]:
     """Make the decorated conclusion a statement; in a paper's room, or in a file of one's own.
 
-    The conclusion takes a case and the implementation under test and yields claims; its docstring states it.
+    The conclusion takes a case and the implementation under test and yields claims; its docstring states the theorem.
 
     Args:
-        id: kebab-case; of somebody's own, not one of the suite's.
-        title: what it says, in a few words; the docstring's first line if left out.
+        id: kebab-case; for a statement of one's own, none of the suite's.
+        title: a few words on what it says; the docstring's first line if left out.
         source: where it is stated.
         assumptions: ids of the suite's, or :class:`Assumption` objects of one's own.
         cases: a strategy for cases that satisfy them (or a function that makes it). If left out,
             :func:`generators.problems.cases` builds some for the suite's assumptions; those on which an own one fails
             count as not applicable.
         from_data: the cases of one user-supplied case (e.g. one per locally optimal α); itself if left out.
-        aliases, kernel, survives, needs: see :class:`Statement`. Why the suite's own statements survive a fault is in
-            :mod:`theorems.faults.survivors`.
+        aliases: other ids of the same statement.
+        kernel: its use of an attention kernel, or why it uses none.
+        survives: why it stays true under planted faults, see :class:`Statement`; for the suite's own statements this is
+            in :mod:`theorems.faults.survivors`.
+        needs: assumptions without which its words mean nothing: id → why.
         claims: every claim that it may make: declarations of :mod:`theorems.core.claim_name`, or names and when each is
-            made. One that is not listed is an error, and a run in which one was never made says so; nobody has to list
-            any.
-        states, premises: where ``claims`` are names, which of them are the conclusion as the source states it, and
-            which say that data, solutions and runs are those that it speaks of; the others are sharper forms of one's
-            own. A falsified statement says whose claim failed. If ``states`` is left out, all but the premises are the
-            conclusion.
+            made. A claim that is not listed is an error, and a run in which a listed one was never made says so. The
+            list may be left out.
+        states: where ``claims`` are names, those that are the conclusion as the source states it; if left out, all but
+            the premises. The other claims are sharper forms of one's own. A falsified statement says which part the
+            failed claim belongs to.
+        premises: where ``claims`` are names, those that say that data, solutions and runs are those that the conclusion
+            speaks of.
         about: the class of its cases, where the paper speaks of something else than keys and scores.
-        varies: see :class:`Statement`.
+        varies: relations that may change its verdict, see :class:`Statement`.
 
     Raises:
         InvalidInput: an id or an assumption that cannot be used, no docstring, assumptions that no strategy here
-        builds, a name in ``states`` or ``premises`` that is not among ``claims``, or in both.
+            builds, a name in ``states`` or ``premises`` that is not among ``claims``, or in both.
     """
     _check_id(id)
     refines = {} if isinstance(claims, Mapping) else _limits_refined(id, claims)
@@ -228,7 +232,7 @@ def statement(
 
 
 def alone(case: Subject) -> Iterator[Subject]:
-    """The case that was given, and no other."""
+    """Yield the given case, and no other."""
     yield case
 
 
@@ -240,7 +244,7 @@ def _check_id(id: str) -> None:
 def _read_declarations(
     id: str, claims: Sequence[ClaimName], states: Sequence[str] | None, premises: Sequence[str]
 ) -> tuple[dict[str, str], tuple[str, ...], tuple[str, ...]]:
-    """When each claim is made, those of the conclusion and the premises, from declarations."""
+    """Return when each claim is made, the stated claims and the premises, read from declarations."""
     if isinstance(claims, str) or not all(isinstance(name, ClaimName) for name in claims):
         raise InvalidInput(f"statement {id}: claims are neither names with when each is made nor declarations.")
     if states is not None or premises:
@@ -253,7 +257,7 @@ def _read_declarations(
 
 
 def _limits_refined(id: str, claims: Sequence[ClaimName]) -> dict[str, str]:
-    """By the name of a claim, the limit that it refines."""
+    """Return the names of the claims that refine a limit, each with the name of that limit."""
     refines = {str(name): str(name.refines) for name in claims if isinstance(name, ClaimName) and name.refines}
     for name, limit in refines.items():
         if limit not in claims or limit in refines:
@@ -276,19 +280,19 @@ def _check_parts(id: str, claims: Mapping[str, str], states: Sequence[str] | Non
 def _split_assumptions(
     assumptions: Sequence[str | Assumption],
 ) -> tuple[tuple[str, ...], MappingProxyType[str, Assumption]]:
-    """The ids, and the own assumptions by id."""
+    """Return the ids of all assumptions, and the own ones by id."""
     if isinstance(assumptions, str) or not isinstance(assumptions, Sequence):
         raise InvalidInput("assumptions: give a tuple of ids or Assumption objects.")
     ids: list[str] = []
     own: dict[str, Assumption] = {}
-    for one in assumptions:
-        if isinstance(one, Assumption):
-            if one.id in ASSUMPTIONS:
-                raise InvalidInput(f"assumption: {one.id!r} is one of the suite's; choose another id.")
-            own[one.id] = replace(one, check=_finding_of(one))
-            ids.append(one.id)
+    for assumption in assumptions:
+        if isinstance(assumption, Assumption):
+            if assumption.id in ASSUMPTIONS:
+                raise InvalidInput(f"assumption: {assumption.id!r} is one of the suite's; choose another id.")
+            own[assumption.id] = replace(assumption, check=_finding_of(assumption))
+            ids.append(assumption.id)
         else:
-            ids.append(assumption_named(one).id)
+            ids.append(assumption_named(assumption).id)
     twice = next((id for id in ids if ids.count(id) > 1), None)
     if twice is not None:
         raise InvalidInput(f"assumptions: {twice!r} is given twice.")
@@ -296,16 +300,16 @@ def _split_assumptions(
 
 
 def _finding_of(assumption: Assumption) -> Callable[[Any], Finding]:
-    """The predicate; whatever is no Finding is an error, not an answer."""
+    """Return the predicate, made to raise where it returns no Finding: that is an error, not an answer."""
 
     def check(case: Any) -> Finding:
-        found = assumption.check(case)
-        if not isinstance(found, Finding):
-            kind = type(found).__name__
+        finding = assumption.check(case)
+        if not isinstance(finding, Finding):
+            kind = type(finding).__name__
             raise TypeError(
                 f"the predicate of {assumption.id} returned a value of type {kind}; return Finding(holds, evidence)"
             )
-        return found
+        return finding
 
     check.__doc__ = assumption.check.__doc__
     return check

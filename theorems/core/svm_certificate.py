@@ -1,7 +1,7 @@
-"""Whether what the implementation calls p_mm is p_mm: its KKT conditions, decided over the rationals.
+"""A check over the rationals of the KKT conditions of what the implementation calls p_mm.
 
 Statements compare paths, flows and cones with p_mm, its neighbours and its duals, and make or leave out claims by what
-it says of them; an SVM that is wrong in any of it would otherwise show as a violated limit, or not at all.
+it says of them. Without this check, an error in an SVM would show as a violated limit, or not at all.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM), Definition 2 and Theorem 6.
 """
@@ -18,7 +18,7 @@ from reference_attention.exact import to_float, to_floats
 from reference_attention.floats import EPS
 from reference_attention.outer_keys import rational_keys
 from reference_attention.problem import Problem
-from reference_attention.svm.max_margin import MaxMargin
+from reference_attention.svm.max_margin import MaxMargin, locally_optimal
 from theorems.bounded import with_rounding
 from theorems.core.claim import Claim, Form
 from theorems.core.claim_name import premise
@@ -42,15 +42,19 @@ def svm_claim(
     required: Int64[np.ndarray, "n"] | None = None,
     name: str = SVM_IS_OPTIMAL,
 ) -> Claim:
-    """p_mm is the solution of ATT-SVM(α), with exactly these neighbours and duals.
+    """Return the claim that p_mm is the solution of ATT-SVM(α), with exactly these neighbours and duals.
 
-    Exact: every margin is at least what is required; it is that at the neighbours and nowhere else; duals are
+    Decided exactly: every margin is at least what is required; it is that at the neighbours and nowhere else; duals are
     nonnegative, zero off the neighbours, and combine the rows k_iα − k_it to p. The floats are those rationals rounded
-    (p and duals to two units in the last place, margins as an inner product with the rounded p). And what decides which
-    claims are made: whether the neighbours' rows are independent, whether all can have a dual.
+    (p and duals to two units in the last place, margins as an inner product with the rounded p). The flags that decide
+    which claims are made are right: whether the neighbours' rows are independent, and whether all can have a dual.
 
     Args:
+        problem: keys and scores.
+        alpha: the chosen tokens, (n,).
+        svm: the solution to be checked.
         required: the margin asked of each input, 0 or 1 (p_relax of Theorem 6); 1 throughout when omitted.
+        name: of the claim.
     """
     asked = np.ones(problem.n, dtype=np.int64) if required is None else required
     wrong = _first_error(problem, alpha, svm, asked)
@@ -62,14 +66,15 @@ def svm_claim(
 def local_optimality_claim(
     problem: Problem, alpha: Int64[np.ndarray, "n"], svm: MaxMargin, under_test: Implementation
 ) -> Claim:
-    """Definition 2 is decided rightly, of p_mm whose neighbours are known to be right: each scores below its α_i.
+    """Return the claim that the implementation decides Definition 2 rightly: each neighbour scores below its α_i.
 
-    For the scores γ, and for −γ and 0, which make neighbours of lower score ones of higher and of equal score.
+    The neighbours of p_mm are known to be right. It is asked for the scores γ, and for −γ and 0, which turn neighbours
+    of lower score into ones of higher and of equal score.
     """
     wrong = ""
     for scores, called in ((problem.scores, "γ"), (-problem.scores, "−γ"), (0 * problem.scores, "0")):
         lower = all(float(scores[i, t]) < float(scores[i, alpha[i]]) for i, t in np.argwhere(svm.neighbours))
-        if under_test.locally_optimal(svm, scores) != lower:
+        if under_test[locally_optimal](svm, scores) != lower:
             wrong = f"for the scores {called} α is called {'not ' if lower else ''}locally optimal"
     return Claim(LOCAL_OPTIMALITY, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
 
@@ -105,7 +110,7 @@ def _wrong_margin(
     margins: Margins,
     required: Int64[np.ndarray, "n"],
 ) -> str:
-    # Reported margins may be off by what this evaluation of them is off by, and as much again.
+    # Reported margins may be off by the error of this evaluation of them, and as much again.
     error: Any = 2 * np.vecdot(key_rows(problem, alpha), with_rounding(svm.p)).error
     for i, t in np.ndindex(problem.n, problem.T):
         margin, least = margins[i][t], int(required[i])

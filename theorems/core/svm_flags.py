@@ -1,10 +1,10 @@
-"""Whether what a solution of ATT-SVM says about its neighbours is so: their rank, and which of them can have a dual.
+"""A check of what a solution of ATT-SVM says about its neighbours: their rank, and which of them can have a dual.
 
 Claims are made or left out by these flags, so they are decided a second time, over the rationals: rank by elimination;
 positive duals by checking those that are given; that the others have none by a direction z that no neighbour opposes
 and each of the others gains by, while p·z = 0 (Goldman and Tucker: 0 = p·z = Σ λ_j g_j·z in every dual solution, a sum
-of non-negative terms, so λ_j = 0 wherever g_j·z > 0; and some z gains at all of them at once). Where z comes from is of
-no account: it is checked. No float can find it: a token that is a rounding off a support gains by as little as that.
+of non-negative terms, so λ_j = 0 wherever g_j·z > 0; and some z gains at all of them at once). How z is found does not
+matter: it is checked. No float can find it: a token that is a rounding off a support gains by as little as that.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ATT-SVM).
 """
@@ -24,7 +24,7 @@ Pair = tuple[int, int]
 
 
 def wrong_flag(problem: Problem, keys: fmpq_mat, alpha: Int64[np.ndarray, "n"], svm: MaxMargin) -> str:
-    """Return what is said wrongly, given that p and the neighbours are right; empty if nothing is.
+    """Return the first flag that is wrong, as a sentence, given that p and the neighbours are right; empty if none is.
 
     Args:
         problem: keys, scores, loss.
@@ -57,7 +57,7 @@ def wrong_flag(problem: Problem, keys: fmpq_mat, alpha: Int64[np.ndarray, "n"], 
 
 
 def _no_such_duals(given: dict[Pair, fmpq], pairs: list[Pair], rows: list[list[fmpq]], p: list[fmpq]) -> str:
-    """Why those are no positive duals of p; empty if they are."""
+    """Return why the given duals are no positive duals of p; empty if they are."""
     if not set(given) <= set(pairs) or any(x <= 0 for x in given.values()):
         return "a positive dual is not positive, or not at a neighbour"
     total = combination(rows, [given.get(pair, fmpq(0)) for pair in pairs], len(p))
@@ -65,18 +65,18 @@ def _no_such_duals(given: dict[Pair, fmpq], pairs: list[Pair], rows: list[list[f
 
 
 def _proves(z: list[fmpq], rows: list[list[fmpq]], without: list[bool], p: list[fmpq]) -> bool:
-    """Whether p·z = 0, g·z ≥ 0 for every row g, and g·z > 0 for those that are said to have no dual."""
+    """Return whether p·z = 0, g·z ≥ 0 for every row g, and g·z > 0 for the rows that are said to have no dual."""
     gains = products(rows, z)
     return products([p], z) == [0] and all(x > 0 if idle else x >= 0 for x, idle in zip(gains, without, strict=True))
 
 
 def _gaining(rows: list[list[fmpq]], without: list[bool]) -> list[fmpq]:
-    """z with g·z ≥ 1 for the rows without a dual, ≥ 0 for the others and ≤ 0 for their sum; 0 if there is none."""
+    """Find z with g·z ≥ 1 for the rows without a dual, ≥ 0 for the others and ≤ 0 for their sum; 0 if there is none."""
     used = [row for row, idle in zip(rows, without, strict=True) if not idle]
     against = [-sum(column, fmpq(0)) for column in zip(*used, strict=True)] or [fmpq(0)] * len(rows[0])
     whole, _ = fmpq_mat([*rows, against]).numer_denom()
-    found = least_norm(_integer_rows(whole), np.array([*without, False], dtype=np.int64))
-    return [fmpq(x) for x in found.exact.point] if found.feasible else [fmpq(0)] * len(rows[0])
+    outcome = least_norm(_integer_rows(whole), np.array([*without, False], dtype=np.int64))
+    return [fmpq(x) for x in outcome.exact.point] if outcome.feasible else [fmpq(0)] * len(rows[0])
 
 
 def _integer_rows(whole: fmpz_mat) -> IntegerRows:

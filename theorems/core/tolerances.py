@@ -1,7 +1,7 @@
-"""Why a claim may miss by as much as it may: rounding, an effective bound of the theorem, or an argued rate.
+"""Tolerances with their reasons: rounding, an effective bound of the theorem, or an argued rate.
 
-Each reason is declared beside the claims that use it, and there is no tolerance without one; ``theorems tolerances``
-prints all of them. A statement in somebody's own file brings a :func:`reason` along.
+Each reason is declared beside the claims that use it, and there is no tolerance without one; ``theorems show
+--tolerances`` prints all of them. A statement in a user's own file declares its with :func:`reason`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from reference_attention.errors import InvalidInput
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Why a claim may miss by as much as it may.
+    """A tolerance of a claim: by how much it may miss, and why.
 
     Attributes:
         formula: how the number is computed.
@@ -25,7 +25,7 @@ class Tolerance:
 
 
 class Reason(str):
-    """The key of a tolerance, with the tolerance itself; claims take it as their ``why``.
+    """The key of a tolerance, carrying the tolerance itself; claims take it as their ``why``.
 
     Attributes:
         tolerance: formula and reason.
@@ -34,13 +34,15 @@ class Reason(str):
     tolerance: Tolerance
 
     def __new__(cls, key: str, formula: str = "", because: str = "") -> Reason:
+        """Make the string with its tolerance."""
         made = super().__new__(cls, key)
         made.tolerance = Tolerance(formula, because)
         return made
 
 
 TOLERANCES: dict[str, Tolerance] = {}
-"""What the modules imported so far declare, by key; :func:`theorems.run.registry.suite.tolerances` has all of it."""
+"""The tolerances declared by the modules imported so far, by key; for all see
+:func:`theorems.run.registry.suite.tolerances`."""
 
 
 def tolerance(key: str, formula: str, because: str) -> Reason:
@@ -61,7 +63,7 @@ def tolerance(key: str, formula: str, because: str) -> Reason:
 
 
 def reason(key: str, formula: str, because: str) -> Reason:
-    """A tolerance of a statement that is not the suite's: rounding, an effective bound, or an argued rate.
+    """Make a tolerance for a statement of one's own: rounding, an effective bound, or an argued rate.
 
     Args:
         key: kebab-case; in the report and the JSON.
@@ -69,7 +71,7 @@ def reason(key: str, formula: str, because: str) -> Reason:
         because: why this much and no more.
 
     Raises:
-        InvalidInput: a key of the suite's own, or something left empty.
+        InvalidInput: the key is one of the suite's own, or something is left empty.
     """
     if key in TOLERANCES:
         raise InvalidInput(f"reason: {key!r} is one of the suite's tolerances; choose another key.")

@@ -7,12 +7,12 @@ from importlib.metadata import version as installed_version
 
 
 def version() -> str:
-    """As installed; ``not installed`` when run from a checkout."""
+    """Return the installed version of this package; ``not installed`` when run from a checkout."""
     return version_of("max-margin-theorems")
 
 
 def version_of(name: str) -> str:
-    """Of a distribution; ``not installed`` where it is not."""
+    """Return the installed version of a distribution; ``not installed`` where it is missing."""
     try:
         return installed_version(name)
     except PackageNotFoundError:

@@ -1,1 +1,1 @@
-"""What statements speak of, in any room: descents, flows, paths, cones and sublevel sets, with points and premises."""
+"""Curves that statements of several chapters or papers speak of: descents, flows, paths, cones and sublevel sets."""

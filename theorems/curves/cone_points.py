@@ -1,6 +1,6 @@
-"""Points of a cone around p_mm, what float64 resolves of them, and the gradient under test seen from its tip.
+"""Points of a cone around p_mm, the limits of float64 there, and the gradient under test seen from its tip.
 
-A point is p = ‖p‖(cos·axis + sin·side). Sides are chosen against the statement: towards and away from single tokens,
+A point is p = ‖p‖(cos·axis + sin·side). Sides are chosen to violate the statement: towards and away from single tokens,
 uniform ones, and lateral lengths of a few 1/‖k‖, at which the constants of L3 are attained.
 """
 
@@ -25,62 +25,62 @@ from theorems.rounding.approximate import approximate
 from theorems.rounding.attention_at import AttentionAt, Numbers
 
 INSIDE = 1e-4
-"""Points keep this share of μ from the boundary: what rounding of p could change of 1 − cos, and more."""
+"""The share of μ that points keep from the boundary: more than rounding of p could change 1 − cos by."""
 
 LEAST_BITS = 2.0**-6
 """Largest relative error of a softmax weight at which a point still says something."""
 
 NO_STATIONARY_POINT = stated_claim("no-stationary-point")
-"""Of Lemma 7 and Theorem 3; fails where the gradient under test is no number."""
+"""A claim of Lemma 7 and Theorem 3, which also fails where the gradient under test is no number."""
 
 TOGETHER = 500_000
-"""About how many floats the differences of keys at points that are evaluated together may be."""
+"""About how many floats the differences of keys may have at points that are evaluated together."""
 
 
 @runtime_checkable
 class Cone(Protocol):
-    """cone_μ = {p : cos(p, p_mm) ≥ 1 − μ}, with the rows that leave it."""
+    """A cone {p : cos(p, p_mm) ≥ 1 − μ}, with the rows g_it of ATT-SVM."""
 
     @property
     def problem(self) -> Problem:
-        """Keys, scores, loss."""
+        """The keys, scores and loss."""
 
     @property
     def solution(self) -> MaxMargin:
-        """ATT-SVM(α)."""
+        """The solution of ATT-SVM(α)."""
 
     @property
     def mu(self) -> float:
-        """μ."""
+        """The width μ."""
 
     @property
     def norm(self) -> Numbers:
-        """P = ‖p_mm‖."""
+        """The norm P = ‖p_mm‖."""
 
     @property
     def rows(self) -> Numbers:
-        """g_it = k_iα − k_it, (n, T, d)."""
+        """The rows g_it = k_iα − k_it, (n, T, d)."""
 
     @property
     def others(self) -> Bool[np.ndarray, "n T"]:
-        """t ≠ α_i."""
+        """The mask of tokens t ≠ α_i."""
 
     @property
     def reach(self) -> Numbers:
-        """P‖g_it‖, (n, T)."""
+        """The numbers P‖g_it‖, (n, T)."""
 
     @property
     def A(self) -> float:
-        """P max‖g_it‖/2."""
+        """The constant A = P max‖g_it‖/2."""
 
 
 def resolvable_rho(cone: Cone) -> float:
-    """The largest ρ at which float64 knows softmax weights to six bits: (d+3) eps · 2ρ max P‖g‖ ≤ 2^−6."""
+    """Return the largest ρ at which float64 knows softmax weights to six bits: (d+3) eps · 2ρ max P‖g‖ ≤ 2^−6."""
     return LEAST_BITS / (2 * (cone.problem.d + 3) * EPS * 2 * cone.A)
 
 
 def is_resolvable(cone: Cone, rho: float) -> bool:
-    """Whether float64 can tell what happens in the cone at ‖p‖ = ρP and twice that.
+    """Return whether float64 resolves softmax weights and the cone's boundary at ‖p‖ = ρP and twice that.
 
     Logits must be known to six bits, and 1 − cos = μ must change by less than :data:`INSIDE`·μ when p is rounded.
     """
@@ -90,7 +90,7 @@ def is_resolvable(cone: Cone, rho: float) -> bool:
 
 
 def is_followable(cone: Cone, rho: float) -> bool:
-    """Whether float64 can follow a flow through ‖p‖ = ρP.
+    """Return whether float64 can follow a flow through ‖p‖ = ρP.
 
     Along the path the lateral forces, each up to P‖g‖ times the axial one, cancel. Their relative rounding, that of a
     weight, must leave nine bits of the axial one: (d+3) eps · 2ρ max(P‖g‖)² ≤ 2^−9.
@@ -99,7 +99,7 @@ def is_followable(cone: Cone, rho: float) -> bool:
 
 
 def sides(rng: np.random.Generator, cone: Cone, m: int) -> Float64[np.ndarray, "m d"]:
-    """Unit vectors orthogonal to p_mm; zero where there is none (d = 1, or a token straight along p_mm)."""
+    """Draw unit vectors orthogonal to p_mm; zero where there is none (d = 1, or a token straight along p_mm)."""
     axis, rows = cone.solution.direction, cone.rows[cone.others]
     raw = rng.standard_normal((m, axis.size))
     chosen = rows[rng.integers(len(rows), size=m)] * rng.choice([-1.0, 1.0], size=(m, 1))
@@ -114,7 +114,7 @@ def sides(rng: np.random.Generator, cone: Cone, m: int) -> Float64[np.ndarray, "
 def cone_points(
     rng: np.random.Generator, cone: Cone, norms: Float64[np.ndarray, "m"], mu: float
 ) -> Float64[np.ndarray, "m d"]:
-    """A point of cone_μ per norm: on the axis, at the boundary, in between, and at lateral lengths of order 1/‖k‖."""
+    """Draw a point of cone_μ per norm: on the axis, at the boundary, between, and at lateral lengths of order 1/‖k‖."""
     m = len(norms)
     side = sides(rng, cone, m)
     kinds = rng.integers(4, size=m)
@@ -139,77 +139,78 @@ class ConeView:
 
     @cached_property
     def _evaluation(self) -> tuple[Numbers, Numbers, Numbers]:
-        """−∇L under test, its unit and log max_i (1 − s_iα_i), of as many points at a time as memory is good for."""
-        problem, found = self.cone.problem, []
+        """The direction −∇L under test, its log unit and log max_i (1 − s_iα_i), in batches that fit into memory."""
+        problem, batches = self.cone.problem, []
         together = max(1, TOGETHER // problem.keys.size)
         for first in range(0, max(1, len(self.points)), together):
             at = AttentionAt(problem, self.points[first : first + together])
             missed = np.max(at.log_complement(self.cone.solution.alpha), axis=1)
-            found.append((-at.gradient_of(self.under_test, NO_STATIONARY_POINT), at.log_scale, missed))
-        descent, log_scale, missed = (np.concatenate(parts) for parts in zip(*found, strict=True))
+            batches.append((-at.gradient_of(self.under_test, NO_STATIONARY_POINT), at.log_scale, missed))
+        descent, log_scale, missed = (np.concatenate(parts) for parts in zip(*batches, strict=True))
         return descent, log_scale, missed
 
     @property
     def descent(self) -> Numbers:
-        """−∇L under test, (m, d)."""
+        """The descent direction −∇L under test, (m, d)."""
         return self._evaluation[0]
 
     @property
     def log_scale(self) -> Float64[np.ndarray, "m"]:
+        """The logarithms of the units of the gradients, (m,)."""
         return self._evaluation[1]
 
     @property
     def log_missed(self) -> Numbers:
-        """log max_i (1 − s_iα_i), (m,)."""
+        """The logarithms log max_i (1 − s_iα_i), (m,)."""
         return self._evaluation[2]
 
     @cached_property
     def axis(self) -> Numbers:
-        """p̄_mm."""
+        """The direction p̄_mm."""
         p_mm = with_rounding(self.cone.solution.p)
         return p_mm / norm(p_mm)
 
     @cached_property
     def from_tip(self) -> Numbers:
-        """p' = p − a; a is made by some d + 8 roundings."""
+        """The points seen from the tip, p' = p − a, where a is computed with some d + 8 roundings."""
         return exact(self.points) - approximate(self.tip, (self.tip.size + 8) * EPS * np.abs(self.tip))
 
     @cached_property
     def rho(self) -> Numbers:
-        """ρ' = ‖p'‖/P."""
+        """The norms ρ' = ‖p'‖/P."""
         return norm(self.from_tip, axis=1) / norm(with_rounding(self.cone.solution.p))
 
     @cached_property
     def deviation(self) -> Numbers:
-        """p̄' − p̄_mm."""
+        """The deviations p̄' − p̄_mm."""
         return self.from_tip / norm(self.from_tip, axis=1)[:, None] - self.axis
 
     @cached_property
     def nu(self) -> Numbers:
-        """ν' = 1 − cos(p', p_mm)."""
+        """The numbers ν' = 1 − cos(p', p_mm)."""
         return np.vecdot(self.deviation, self.deviation) / 2
 
     @cached_property
     def axial(self) -> Numbers:
-        """ρ(1 − ν) = ⟨p, p_mm⟩/P² = ζ."""
+        """The axial parts ζ = ρ(1 − ν) = ⟨p, p_mm⟩/P²."""
         p_mm = with_rounding(self.cone.solution.p)
         return exact(self.points) @ p_mm / np.vecdot(p_mm, p_mm)
 
     @cached_property
     def along(self) -> Numbers:
-        """⟨−∇L, p̄_mm⟩."""
+        """The axial descent ⟨−∇L, p̄_mm⟩."""
         return self.descent @ self.axis
 
     @cached_property
     def aside(self) -> Numbers:
-        """⟨−∇L, p̄' − p̄_mm⟩: in L3 less ⟨−∇L, p̄_mm⟩ on both sides nothing cancels."""
+        """The products ⟨−∇L, p̄' − p̄_mm⟩: with ⟨−∇L, p̄_mm⟩ subtracted from both sides of L3, nothing cancels."""
         return np.vecdot(self.descent, self.deviation)
 
     def pi(self, kappa: Any) -> Numbers:
-        """π' = κ/ρ' − ν'; κ is found by formulas of some d + 16 roundings relative to 1 + κ."""
-        found = np.asarray(kappa)
-        return approximate(found, np.asarray((self.tip.size + 16) * EPS * (1 + found))) / self.rho - self.nu
+        """Compute π' = κ/ρ' − ν'; κ comes from formulas of some d + 16 roundings relative to 1 + κ."""
+        values = np.asarray(kappa)
+        return approximate(values, np.asarray((self.tip.size + 16) * EPS * (1 + values))) / self.rho - self.nu
 
     def in_units(self, log_bound: Numbers) -> Numbers:
-        """e^{log_bound} in the units of the gradient; e^{700} stands for what is beyond it."""
+        """Return e^{log_bound} in the units of the gradient, at most e^{700}."""
         return np.exp(np.minimum(log_bound - self.log_scale, 700.0))

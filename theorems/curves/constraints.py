@@ -1,4 +1,4 @@
-"""Constants of Theorem 1: κ, the dual bound, and what rounding does to a log-excess risk.
+"""Constants of Theorem 1: κ, the dual bound, and the rounding error of a log-excess risk.
 
 Everything is dimensionless: lengths are in units of ‖p_mm‖, so that a radius is ρ = RΘ and a margin of the point
 ρ p̄_mm is ρ times the SVM margin. Loss slopes are kept in logarithms: they range over e^{±100} at scores of ±50.
@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float64
 
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
+from reference_attention.risk import log_excess_risk
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.bounded import value_of
 from theorems.core.key_rows import key_rows
@@ -38,13 +39,14 @@ class Constraints:
     Attributes:
         rows: ĝ_j = ‖p_mm‖ (k_i,opt − k_it), shape (m, d).
         margins: (k_i,opt − k_it)·p_mm ≥ 1, shape (m,).
-        neighbours: margin exactly 1, shape (m,).
+        neighbours: whether the margin is exactly 1, shape (m,).
         log_costs: log c_j, c_j = |ℓ'(γ_i,opt)| (γ_i,opt − γ_it) / unit > 0, shape (m,).
-        log_unit: log of the unit of the costs, their largest: a slope of e^{−200} would cost digits in every sum.
+        log_unit: log of the unit of the costs, the largest: without it a slope of e^{−200} costs digits in every sum.
         weights: w_j = λ_j / Σλ from the duals λ of the SVM, shape (m,).
         rank: rank of the rows of the SVM-neighbours, exact.
-        others: which entries of an (n, T) array the rows are, shape (n, T).
-        row_errors: how far those of keys that are rounded products may be from the rows, shape (m, d); 0 of other keys.
+        others: a mask of the tokens to which the rows belong, shape (n, T).
+        row_errors: how far the rows of keys that are rounded products may lie from these, shape (m, d); 0 for other
+            keys.
     """
 
     rows: Float64[np.ndarray, "m d"]
@@ -59,7 +61,7 @@ class Constraints:
 
     @classmethod
     def of(cls, problem: Problem, svm: MaxMargin) -> Constraints:
-        """The constraints of a problem whose optimal tokens are unique and separable."""
+        """Build the constraints of a problem whose optimal tokens are unique and separable."""
         opt = problem.optimal
         others = np.arange(problem.T) != opt[:, None]
         rows = key_rows(problem, opt)
@@ -81,19 +83,19 @@ class Constraints:
 
     @property
     def dual_value(self) -> float:
-        """D(w) = Σ w_j log(c_j / w_j) ≤ log Σ c_j e^{−ĝ_j·y} for every y ⊥ p_mm (Jensen, Σ w_j ĝ_j ∥ p_mm)."""
+        """The dual value D(w) = Σ w_j log(c_j / w_j) ≤ log Σ c_j e^{−ĝ_j·y} for y ⊥ p_mm (Jensen, Σ w_j ĝ_j ∥ p_mm)."""
         used = self.weights > 0
         return float(np.sum(self.weights[used] * (self.log_costs[used] - np.log(self.weights[used]))))
 
     @property
     def dual_rounding(self) -> float:
-        """Error of D and of a log-sum-exp of the costs: m + 8 roundings of numbers of the size of the logarithms."""
+        """The error of D and of a log-sum-exp of the costs: m + 8 roundings of numbers of the logarithms' size."""
         used = self.weights > 0
         size = 1 + np.abs(self.log_costs).max() + np.abs(np.log(self.weights[used])).max()
         return float((self.weights.size + 8) * EPS * size)
 
     def exponent_rounding(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
-        """Largest error of a computed (k_i,opt − k_it)·p, p in units of ‖p_mm‖.
+        """Bound the error of a computed (k_i,opt − k_it)·p, p in units of ‖p_mm‖.
 
         A difference of keys carries one rounding per coordinate, a product one more, the sum d − 1, the
         normaliser and the logarithms of cost and slope one each: (d + 6) eps Σ_k |ĝ_jk p_k|. An implementation that is
@@ -106,7 +108,7 @@ class Constraints:
 
 
 def rank_of_neighbours(svm: MaxMargin) -> int:
-    """The rank of the rows of the SVM-neighbours, exact."""
+    """Compute the exact rank of the rows of the SVM-neighbours."""
     pairs = np.argwhere(svm.neighbours).tolist()
     if svm.independent:
         return len(pairs)
@@ -114,13 +116,13 @@ def rank_of_neighbours(svm: MaxMargin) -> int:
 
 
 def log_excess(under_test: Any, problem: Problem, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
-    """log(L(p) − L_opt) of the implementation under test, NaN where it claims L(p) < L_opt, shape (*b,)."""
-    sign, log_size = under_test.log_excess_risk(problem.keys, problem.scores, problem.loss, p, problem.optimal)
+    """Return log(L(p) − L_opt) by the implementation under test, shape (*b,); NaN where it claims L(p) < L_opt."""
+    sign, log_size = under_test[log_excess_risk](problem.keys, problem.scores, problem.loss, p, problem.optimal)
     return np.where(sign > 0, log_size, np.where(sign == 0, -np.inf, np.nan))
 
 
 def exact_to_rounding(problem: Problem, kappa: float, rho: float) -> bool:
-    """Whether n(L − L_opt) = Σ_j c_j e^{−margin_j} to rounding on the sublevel set of radius ρ.
+    """Return whether n(L − L_opt) = Σ_j c_j e^{−margin_j} to rounding on the sublevel set of radius ρ.
 
     There every margin is at least ρ − κ, so the softmax normaliser 1 + Σe^{−margin} and the second order of the
     loss (|ℓ''| ≤ |ℓ'|, see :meth:`Loss.relative_curvature`) change a term by less than (T−1)(1 + Γ_max) e^{−(ρ−κ)}.

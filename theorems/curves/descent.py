@@ -1,7 +1,7 @@
-"""Gradient descent and normalized gradient descent by the implementation under test, with the premises of being one.
+"""Gradient descent and normalized gradient descent by the implementation under test, with the premises of such runs.
 
-What a computed run differs by from an exact one, step by step, is carried by its points: an inequality that is summed
-over iterates is compared to that.
+The points carry the difference between the computed run and an exact one, step by step: inequalities that are summed
+over iterates are compared with that error.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from numpy.linalg import norm
 
 from generators.case import Case
 from reference_attention.floats import EPS
-from reference_attention.problem import Problem
+from reference_attention.problem import Problem, log_smoothness
+from reference_attention.risk import log_excess_risk, scaled_gradient
 from reference_attention.svm.max_margin import MaxMargin
-from reference_attention.training.descent import Stop, Trajectory
+from reference_attention.training.descent import Stop, Trajectory, gradient_descent, normalized_gradient_descent
 from theorems.bounded import Bounded, exact
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict
 from theorems.core.claim_name import premise
@@ -43,7 +44,7 @@ DESCENT_PREMISES = (RUN_IS_ASKED_FOR, IS_A_STEP)
 NORMALIZED_RUN_IS_ASKED_FOR = premise("normalized-run-is-the-one-asked-for")
 IS_A_NORMALIZED_STEP = premise("normalized-iterate-is-a-step")
 NORMALIZED_PREMISES = (NORMALIZED_RUN_IS_ASKED_FOR, IS_A_NORMALIZED_STEP)
-"""Those of a run of normalized gradient descent."""
+"""The premises of a run of normalized gradient descent."""
 
 STEPS = 1000
 """Iterations of gradient descent at which every claim is checked."""
@@ -52,7 +53,7 @@ RUN_SIZE, FEWEST_STEPS = 4_000_000, 50
 :data:`FEWEST_STEPS`.
 """
 KERNEL_STEPS = 200
-"""The same for a kernel, whose automatic differentiation costs ten times as much."""
+"""Iterations for a kernel, whose automatic differentiation costs ten times as much."""
 EVALUATIONS = 3_000_000
 """About how many floats the evaluation of the iterates may occupy at a time."""
 NORMALIZED_STEPS = 50
@@ -64,7 +65,7 @@ LENGTH = 0.5
 def starts_around(
     case: Case, svm: MaxMargin, rng: np.random.Generator
 ) -> tuple[Float64[np.ndarray, "b d"], Float64[np.ndarray, "b"]]:
-    """p(0): the origin, near it, far, opposite to p_mm, the case's own; and log of each step size times L_p."""
+    """Choose starts p(0), with log ηL_p for each: the origin, near it, far, opposite to p_mm, and the case's own."""
     d = case.problem.d
     scale = 1 / case.problem.key_scale
     # Margins of −3, but none below −300: where p_mm is long, the weights there would be e^{−10⁹}.
@@ -83,16 +84,16 @@ def starts_around(
 
 @dataclass(frozen=True, eq=False)
 class Descent:
-    """p(t+1) = p(t) − η∇L(p(t)) from b starts, looked at at r of its t + 1 iterates.
+    """A run of gradient descent p(t+1) = p(t) − η∇L(p(t)) from b starts, checked at r of its t + 1 iterates.
 
     Attributes:
         problem: keys, scores, loss.
-        under_test: what ran it.
+        under_test: the implementation that ran it.
         starts: p(0), (b, d).
         log_step: log η, (b,).
-        steps: how many were asked for.
-        run: what came back.
-        claim: what fails, or is not decided, where an iterate or its gradient is no number.
+        steps: the number of steps that were asked for.
+        run: the trajectory that was returned.
+        claim: the name of the claim that fails, or is undecided, where an iterate or its gradient is no number.
     """
 
     problem: Problem
@@ -112,21 +113,22 @@ class Descent:
         fractions: Float64[np.ndarray, "b"],
         claim: str,
     ) -> Descent:
-        """With η = e^fractions/L_p."""
-        log_step = fractions - under_test.log_smoothness(problem)
+        """Run the gradient descent under test with steps η = e^fractions/L_p."""
+        log_step = fractions - under_test[log_smoothness](problem)
         most = KERNEL_STEPS if under_test.textbook_eps else STEPS
         steps = min(most, max(FEWEST_STEPS, RUN_SIZE // starts.size))
-        run = under_test.gradient_descent(
-            problem, starts, steps=steps, log_step=log_step, gradient=under_test.scaled_gradient
+        run = under_test[gradient_descent](
+            problem, starts, steps=steps, log_step=log_step, gradient=under_test[scaled_gradient]
         )
         return cls(problem, under_test, starts, log_step, steps, run, claim)
 
     def premises(self) -> Iterator[Claim]:
-        """It begins at the starts, has the steps asked for, and each iterate looked at is followed by p − η∇L(p).
+        """Yield the claims that it is the run asked for, and that each checked iterate p is followed by p − η∇L(p).
 
         Raises:
-            Ended: it is another run.
+            Ended: it does not have these starts and steps.
             Undecided: a step overflows, or no digit of a gradient is left.
+            NotANumber: an iterate is not finite.
         """
         asked = starts_claim(RUN_IS_ASKED_FOR, self.run.points, self.starts, self.steps)
         yield asked
@@ -145,40 +147,43 @@ class Descent:
 
     @cached_property
     def checked_iterates(self) -> Int64[np.ndarray, "r"]:
-        """Which iterates are looked at, the first and the last among them."""
+        """The indices of the iterates that are checked, the first and the last among them, (r,)."""
         stride = max(1, math.ceil(self.run.points.size * self.problem.n * self.problem.T / EVALUATIONS))
         return np.unique(np.append(np.arange(0, self.steps + 1, stride), self.steps))
 
     @cached_property
     def at(self) -> AttentionAt:
-        """The attention at the iterates looked at, one after another, r·b points."""
+        """The attention at the checked iterates, one after another, r·b points."""
         points = self.run.points[self.checked_iterates].reshape(-1, self.problem.d)
         return AttentionAt(self.problem, points, self.under_test.textbook_eps)
 
     @cached_property
     def direction(self) -> Bounded:
-        """−∇L e^{−log_scale} under test at these points, (r·b, d)."""
+        """The direction −∇L e^{−log_scale} under test at these points, (r·b, d)."""
         return -self.at.gradient_of(self.under_test, self.claim)
 
     @cached_property
     def norms(self) -> Bounded:
-        """‖p(t)‖ of the iterates as they are, all of them, (t + 1, b)."""
+        """The norms ‖p(t)‖ of all iterates as they are, (t + 1, b)."""
         return norm(exact(self.run.points), axis=-1)
 
     @property
     def p(self) -> Bounded:
-        """p(t) at the iterates looked at, with what it differs by from p(0) − Σ η∇L, (r, b, d)."""
+        """The checked iterates, (r, b, d), widened by their distance from those of an exact run.
+
+        That distance is of p(t) from p(0) − Σ η∇L at the computed iterates.
+        """
         drift = np.concatenate([np.zeros_like(self._rounding[:1]), np.cumsum(self._rounding, axis=0)])
         return exact(self.run.points[self.checked_iterates]).widen(drift[self.checked_iterates])
 
     @property
     def increments(self) -> Bounded:
-        """Δ_t = p(t+1) − p(t), with what it differs by from −η∇L, (t, b, d)."""
+        """The increments Δ_t = p(t+1) − p(t), widened by their distance from −η∇L, (t, b, d)."""
         return exact(np.diff(self.run.points, axis=0)).widen(self._rounding)
 
     @cached_property
     def _rounding(self) -> Float64[np.ndarray, "t b d"]:
-        """What each step differs by from −η∇L; between iterates looked at, the most of those before."""
+        """The distance of each step from −η∇L, by coordinate; between checked iterates the largest of those before."""
         shape = (len(self.checked_iterates), len(self.log_step))
         logs = self.log_step + self.at.log_scale.reshape(shape)
         of_gradient = np.exp(np.minimum(logs, 700.0))[..., None] * self.direction.error.reshape(*shape, -1)
@@ -189,9 +194,13 @@ class Descent:
         return np.asarray(np.maximum.accumulate(of_gradient, axis=0)[last] + EPS * sizes)
 
     def drop(self, claim: str) -> Bounded:
-        """η (L(p(0)) − L_opt) under test, with what an implementation's excess may be off by, (b,)."""
+        """Return η (L(p(0)) − L_opt) under test, (b,), widened by the error that an implementation's excess may have.
+
+        Raises:
+            NotANumber: it is NaN; ``claim`` is the name of the claim that fails.
+        """
         problem = self.problem
-        _, log_excess = self.under_test.log_excess_risk(
+        _, log_excess = self.under_test[log_excess_risk](
             problem.keys, problem.scores, problem.loss, self.starts, problem.optimal
         )
         drop = np.exp(np.minimum(self.log_step + log_excess, 700.0))
@@ -202,11 +211,11 @@ class Descent:
 
 @dataclass(frozen=True, eq=False)
 class NormalizedDescent:
-    """p(t+1) = p(t) − s ∇L/‖∇L‖ from b starts, at every iterate.
+    """A run of normalized gradient descent p(t+1) = p(t) − s ∇L/‖∇L‖ from b starts, checked at every iterate.
 
     Attributes:
-        problem, under_test, starts, run: as of :class:`Descent`.
-        length: s.
+        problem, under_test, starts, run: as for :class:`Descent`.
+        length: the length s of a step.
     """
 
     problem: Problem
@@ -217,18 +226,19 @@ class NormalizedDescent:
 
     @classmethod
     def of(cls, problem: Problem, under_test: Implementation, starts: Float64[np.ndarray, "b d"]) -> NormalizedDescent:
-        """Steps of some logits together."""
+        """Run the normalized gradient descent under test, with steps that move logits by some units together."""
         length = LENGTH / problem.key_scale
-        run = under_test.normalized_gradient_descent(
-            problem, starts, steps=NORMALIZED_STEPS, step=length, gradient=under_test.scaled_gradient
+        run = under_test[normalized_gradient_descent](
+            problem, starts, steps=NORMALIZED_STEPS, step=length, gradient=under_test[scaled_gradient]
         )
         return cls(problem, under_test, starts, length, run)
 
     def premises(self) -> Iterator[Claim]:
-        """It begins at the starts, has the steps asked for, and each is one of normalized gradient descent.
+        """Yield the claims that it is the run asked for, and that each step is one of normalized gradient descent.
 
         Raises:
-            Ended: it is another run, or says itself that it overflows.
+            Ended: it does not have these starts and steps, or says itself that it overflows.
+            NotANumber: an iterate is not finite.
         """
         asked = starts_claim(NORMALIZED_RUN_IS_ASKED_FOR, self.run.points, self.starts, NORMALIZED_STEPS)
         yield asked
@@ -248,19 +258,19 @@ class NormalizedDescent:
 
     @cached_property
     def gradient(self) -> Bounded:
-        """∇L e^{−log_scale} under test there, (t, b, d)."""
+        """The gradient ∇L e^{−log_scale} under test there, (t, b, d)."""
         return self.at.gradient_of(self.under_test, IS_A_NORMALIZED_STEP).reshape(self.run.points[:-1].shape)
 
     @property
     def times(self) -> Bounded:
-        """t = 1, 2, …, (t, 1)."""
+        """The times t = 1, 2, …, (t, 1)."""
         return exact(np.arange(NORMALIZED_STEPS + 1.0))[1:, None]
 
     @property
     def displacements(self) -> Bounded:
-        """p(t) − p(0), with what that differs by from the sum of exact steps, (t, b, d)."""
-        # An iterate is rounded as it is made, and its step is off by what the gradient's direction is: |g/|g| − h/|h||
-        # ≤ 2|g − h|/|g|, and 2 where nothing is known of it. So are those before it.
+        """The displacements p(t) − p(0), widened by their distance from the sum of exact steps, (t, b, d)."""
+        # An iterate is rounded as it is made, and its step is off by the error of the gradient's direction: |g/|g| −
+        # h/|h|| ≤ 2|g − h|/|g|, and 2 where nothing is known of it. The errors of all steps before add up.
         off = 2 * norm(self.gradient.error, axis=-1) / np.maximum(norm(self.gradient.value, axis=-1), EPS)
         drift = EPS * np.abs(self.run.points[1:]) + self.length * np.fmin(off, 2.0)[..., None]
         moved = exact(self.run.points) - self.run.points[0]

@@ -1,9 +1,9 @@
-"""Between two recorded points a flow is the flow: the piece integrated again, by another method, from the first.
+"""A check that a curve is the flow between its recorded points: pieces are integrated again by another method.
 
-The recorded points may be such that the gradient there is right and the curve between them is no flow. Here one piece
-is integrated again with a solver of another family, and by how much two curves that begin there may differ is computed
-along the way. Gradient and Hessian are those of :class:`theorems.rounding.attention_at.AttentionAt`: a flow of wrong
-derivatives is no flow, also where it is our own.
+The recorded points may be such that the gradient there is right and the curve between them is no flow. Here a piece is
+integrated again from its first point with a solver of another family, and the distance by which two curves that begin
+there may differ is computed along the way. Gradient and Hessian are those of
+:class:`theorems.rounding.attention_at.AttentionAt`: a flow of wrong derivatives is no flow, also where it is our own.
 
 References: E. Hairer, G. Wanner, *Solving Ordinary Differential Equations II*, 1996 (Radau IIA, logarithmic norms).
 """
@@ -44,21 +44,21 @@ FLOW_IS_ASKED_FOR = premise("flow-is-the-one-asked-for")
 FLOW_CHORDS = premise("flow-chords")
 
 LOOSER, RELATIVE = 10.0, 1e-9
-"""A piece is integrated to so many times the relative tolerance of the flow, and no less than this: N times the flow's
-own is no less.
+"""The relative tolerance of a piece, as a multiple of the flow's, and the least one used: the flow's own error of N
+times its tolerance is no smaller.
 """
 PIECES = 3
-"""Pieces that are looked at besides the first: one in each third of the recorded points."""
+"""The number of pieces that are checked besides the first: one in each third of the recorded points."""
 MOST_PIECES = 12
-"""More are tried as long as none says anything, and no more than these."""
+"""The most pieces that are tried as long as none says anything."""
 VACUOUS = 1e-2
-"""A piece on which more than this share of its arc is allowed says nothing."""
+"""The share of its arc above which the error allowed on a piece makes it say nothing."""
 
 MOST_STEPS = 200
-"""Steps of the solver for one piece; a few suffice unless a turn lies within."""
+"""The most steps of the solver for one piece; a few suffice unless a turn lies within."""
 
 FIRST = 4.0
-"""The first step tried is this share of the piece."""
+"""The length of a piece over the first step that is tried."""
 
 Point = Float64[np.ndarray, "d"]
 
@@ -69,7 +69,7 @@ class Piece:
 
     Attributes:
         end: where it ends, (d,).
-        amplification: by how much an error made within may have grown at the end, at least 1: across the curve
+        amplification: the factor ≥ 1 by which an error made within may have grown at the end: across the curve
             e^{∫μ ds}, μ the logarithmic norm of the flow, and along it as much again for each radian of its turns.
         evaluations: gradients computed.
         failed: why there is no end, if there is none.
@@ -82,22 +82,23 @@ class Piece:
 
 
 class ArcFlow:
-    """dp/du = −e^u/κ ∇L/‖∇L‖ in u = log(1 + κ s), s the arc length.
+    """The flow dp/du = −e^u/κ ∇L/‖∇L‖ in u = log(1 + κ s), s the arc length.
 
     Attributes:
         relative: the least relative tolerance of a piece.
-        pieces: how many are looked at besides the first.
+        pieces: the number of pieces that are checked besides the first.
     """
 
     relative: ClassVar[float] = RELATIVE
     pieces: ClassVar[int] = PIECES
 
     def __init__(self, problem: Problem) -> None:
+        """Take the problem, and the size of its keys as κ."""
         self._kappa = problem.key_scale
         self._problem = problem
 
     def piece(self, p: Point, begin: float, end: float, relative: float, absolute: float) -> Piece:
-        """From p, at arc length ``begin``, to arc length ``end``; the tolerances are those of the coordinates."""
+        """Integrate from p at arc length ``begin`` to arc length ``end``, with tolerances per coordinate."""
         u, u_end = math.log1p(self._kappa * begin), math.log1p(self._kappa * end)
         span = self._span_at(p)
         y = p if span is None else span.coordinates(p)
@@ -129,7 +130,7 @@ class ArcFlow:
         return Piece(reached, math.exp(min(growth, 700.0)) * (1 + turn), solver.nfev + steps, failed)
 
     def _span_at(self, p: Point) -> Span | None:
-        """Return the span of the key differences and p, found apart from what the flow was followed in."""
+        """Return the span of the key differences and p, found apart from the one in which the flow was followed."""
         return span_of_rows(np.concatenate([differences_to_first(self._problem.keys), p[None]]))
 
     def _unit(self, p: Point) -> Point:
@@ -149,7 +150,7 @@ class ArcFlow:
     def _curvature(self, p: Point, span: Span | None = None) -> tuple[Point, Float64[np.ndarray, "d d"]]:
         """Return ∇L/‖∇L‖ and ∇²L/‖∇L‖, all in coordinates of ``span`` if there is one.
 
-        With δk the keys relative to the token that differences refer to, h_i = Σ_t s_t (γ_t − f_i) δk_t = ∇f_i and
+        With δk the keys relative to :attr:`.AttentionAt.token`, h_i = Σ_t s_t (γ_t − f_i) δk_t = ∇f_i and
         m_i = Σ_t s_t δk_t, ∇²f_i = Σ_t s_t (γ_t − f_i) δk_t δk_tᵀ − h_i m_iᵀ − m_i h_iᵀ, and ∇²L = (1/n) Σ_i (ℓ''_i
         h_i h_iᵀ − |ℓ'_i| ∇²f_i).
         """
@@ -171,8 +172,9 @@ class ArcFlow:
         return direction / length, curvature / length
 
     def _rates(self, p: Point, span: Span | None) -> tuple[float, float]:
-        """Return the logarithmic norm of the flow across itself, the largest eigenvalue of −P∇²L P/‖∇L‖ (P across ∇L)
-        or 0; and the curvature ‖P∇²L ∇L‖/‖∇L‖².
+        """Return the logarithmic norm of the flow across itself, and its curvature.
+
+        These are the largest eigenvalue of −P∇²L P/‖∇L‖ (P across ∇L) or 0, and ‖P∇²L ∇L‖/‖∇L‖².
         """
         unit, curvature = self._curvature(p, span)
         across = np.eye(len(p)) - np.outer(unit, unit)
@@ -181,8 +183,9 @@ class ArcFlow:
 
 
 def start_and_norms(flow: Flow | FactoredFlow, start: Point, norm: float) -> Claim:
-    """The flow begins at the start, bit by bit; what it calls norms are those of its points, and the last is the one
-    asked for if it was reached.
+    """Return the claim that a flow begins at the start, bit by bit, and has the norms that it says.
+
+    If it reached the norm asked for, its last point has that norm.
     """
     norms, wrong = np.linalg.norm(flow.points, axis=1), ""
     if not np.array_equal(flow.points[0], start):
@@ -195,16 +198,16 @@ def start_and_norms(flow: Flow | FactoredFlow, start: Point, norm: float) -> Cla
 
 
 def chords(problem: Problem, flow: Flow, rng: np.random.Generator) -> Claim:
-    """p_{k+1} − p_k = −∫∇L/‖∇L‖ ds over the arc between them, at the first piece and at some of the others."""
+    """Return the claim that p_{k+1} − p_k = −∫∇L/‖∇L‖ ds over the arc between, at the first piece and some others."""
     return chords_of(ArcFlow(problem), flow, rng)
 
 
 def chords_of(again: ArcFlow, flow: Flow | FactoredFlow, rng: np.random.Generator) -> Claim:
-    """:func:`chords` of what is integrated again."""
+    """Return the claim of :func:`chords` with pieces integrated by ``again``."""
     points, last = flow.points, len(flow.points) - (1 if flow.reached_norm else 2)
     d = points.shape[1]
     looser = max(LOOSER * flow.relative, again.relative)
-    # To a point of rest no finite arc leads.
+    # No finite arc leads to a stationary point.
     thirds = np.array_split(np.arange(1, last), again.pieces)
     looked = [0, *(int(rng.choice(part)) for part in thirds if part.size)] if last > 0 else []
     others = [k for k in range(last) if k not in looked]

@@ -15,7 +15,7 @@ from generators.case import Case
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from reference_attention.training.descent import Stop
-from reference_attention.training.flow import Flow
+from reference_attention.training.flow import Flow, gradient_flow
 from theorems.core.claim import Claim, Ended, Form, Undecided, Verdict, at_least, undecided_claim
 from theorems.core.claim_name import premise
 from theorems.core.implementation import Implementation
@@ -28,17 +28,17 @@ FLOW_PREMISES = (FLOW_IS_ASKED_FOR, IS_OF_THIS_GRADIENT, FLOW_CHORDS)
 """The premises of a flow."""
 
 FLOW_NORMS = (1e6, 1e5, 1e4)
-"""Norms to which the flow is followed, in the unit asked for: the first one at which float64 still resolves it. Where
-rows differ a thousandfold and more, the logits of the longest lose their digits.
+"""Norms to which the flow is followed, in the unit asked for: of these the first at which float64 still resolves it.
+Where rows differ a thousandfold and more, the logits of the longest lose their digits.
 """
 FAR, OPPOSITE = 1e3, 10.0
 """Norms of a far start, in units of 1/(scale of the keys), and of an opposite one, in units of ‖p_mm‖."""
 BEYOND = 100.0
-"""The flow is followed at least to so many times the norm of its start."""
+"""The multiple of the norm of its start to which the flow is followed at least."""
 
 
 def flow_start(case: Case, svm: MaxMargin, rng: np.random.Generator) -> Float64[np.ndarray, "d"]:
-    """Where the flow starts: the case's own start, or one near the origin, far from it, or opposite to p_mm."""
+    """Return the case's own start, or draw one near the origin, far from it, or opposite to p_mm."""
     if case.start is not None:
         return case.start
     near = rng.normal(size=svm.p.size) / case.problem.key_scale
@@ -50,12 +50,12 @@ class FollowedFlow:
     """The gradient flow from a start to the largest of :data:`FLOW_NORMS` that float64 resolves.
 
     Attributes:
-        problem, under_test: what it is a flow of, and what followed it.
+        problem, under_test: the problem, and the implementation that followed it.
         start: p(0), (d,).
         end: the norm it was asked to reach.
-        flow: what came back.
+        flow: the flow that was returned.
         rng: chooses the pieces that are integrated again.
-        claim: what is undecided where it ends too early.
+        claim: the name of the claim that is undecided where the flow ends too early.
     """
 
     problem: Problem
@@ -77,24 +77,24 @@ class FollowedFlow:
         rng: np.random.Generator,
         claim: str,
     ) -> FollowedFlow:
-        """To norms in this unit, with this relative tolerance of the solver.
+        """Follow the flow to the first of :data:`FLOW_NORMS` that works, in this unit, with this relative tolerance.
 
         Raises:
-            Undecided: it was not followed to any of them.
+            Undecided: it was not followed to any of these norms.
         """
         begin = float(np.linalg.norm(start))
         for size in FLOW_NORMS:
             end = max(size * unit, BEYOND * begin)
-            flow = under_test.gradient_flow(problem, start, norm=end, relative=relative)
+            flow = under_test[gradient_flow](problem, start, norm=end, relative=relative)
             if flow.stop is not Stop.FAILED:
                 return cls(problem, under_test, start, end, flow, rng, claim)
         raise Undecided(claim, f"the flow was not followed: {flow.reason}", Form.LIMIT, not_found=True)
 
     def premises(self) -> Iterator[Claim]:
-        """It begins at the start, is tangent to the gradient under test, and between recorded points it is a flow.
+        """Yield the claims that it begins at the start, follows the gradient under test, and is a flow between points.
 
         Raises:
-            Ended: it is another flow, or that cannot be decided.
+            Ended: it has another start or other norms, or its tangent cannot be decided.
             Undecided: it ends where the gradient does not vanish.
         """
         asked = start_and_norms(self.flow, self.start, self.end)
@@ -112,7 +112,7 @@ class FollowedFlow:
             raise Undecided(self.claim, why, Form.LIMIT)
 
     def diverges(self) -> Iterator[Claim]:
-        """The claim that it reached the norm asked for.
+        """Yield the claim that it reached the norm asked for.
 
         Raises:
             Ended: it did not.
@@ -125,16 +125,16 @@ class FollowedFlow:
 
     @cached_property
     def solver(self) -> Float64[np.ndarray, "r"]:
-        """Local errors of the solver up to each recorded point: evaluations · √d (rtol ‖p‖ + atol), (r,)."""
+        """The local errors of the solver up to each recorded point: evaluations · √d (rtol ‖p‖ + atol), (r,)."""
         flow = self.flow
         errors = flow.evaluations * math.sqrt(self.problem.d) * (flow.relative * flow.norms + flow.absolute)
         return np.asarray(errors)
 
     def _is_tangent(self) -> Claim:
-        """The gradient under test is tangent to the curve at every recorded point, so the curve is its flow too.
+        """Return the claim that the gradient under test is tangent to the curve at every recorded point.
 
-        The curve itself is integrated with the suite's gradient and its Jacobian: without one, or with a gradient that
-        is rounding noise, a stiff solver takes minutes.
+        The curve is then a flow of that gradient, too. The curve itself is integrated with the suite's gradient and its
+        Jacobian: without a Jacobian, or with a gradient that is rounding noise, a stiff solver takes minutes.
         """
         at = AttentionAt(self.problem, self.flow.points)
         mine = at.gradient
@@ -148,5 +148,5 @@ class FollowedFlow:
 
 
 def vanishes(problem: Problem, p: Float64[np.ndarray, "d"]) -> bool:
-    """Whether the gradient is zero at p to the rounding of its terms."""
+    """Return whether the gradient is zero at p to the rounding of its terms."""
     return not (AttentionAt(problem, p[None]).gradient != 0).any()

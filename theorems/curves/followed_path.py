@@ -1,4 +1,4 @@
-"""The regularization path at increasing radii: predicted from the SVM, and followed with what is under test.
+"""The regularization path at increasing radii: predicted from the SVM, and followed by the implementation under test.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1; :mod:`theorems.curves.reduced`.
 """
@@ -49,9 +49,9 @@ class Followed:
         predicted: argmin F_ρ, shape (e,).
         solved: whether Newton's method found it.
         followed: the tangential part of the implementation's minimiser, shape (e,).
-        converged: whether it was found.
-        rounding: how far rounding may move the two apart.
-        exponent_rounding: largest error of an exponent there.
+        converged: whether the latter was found.
+        rounding: the distance by which rounding may move the two apart.
+        exponent_rounding: the largest error of an exponent there.
     """
 
     sphere: Sphere
@@ -64,7 +64,7 @@ class Followed:
 
     @classmethod
     def at(cls, sphere: Sphere, constraints: Constraints) -> Followed:
-        """Both, from the ray of p_mm."""
+        """Find both minimisers on a sphere, starting from the ray of p_mm."""
         reduced = sphere.reduced
         start = np.zeros(reduced.rows.shape[1])
         predicted, solved = reduced.newton(start)
@@ -76,18 +76,18 @@ class Followed:
 
     @property
     def rho(self) -> float:
-        """The radius."""
+        """The radius ρ."""
         return self.sphere.reduced.rho
 
     @property
     def one_minus_cosine(self) -> float:
-        """1 − √(1 − |y|²/ρ²), without cancellation."""
+        """The number 1 − √(1 − |y|²/ρ²), without cancellation."""
         y = self.followed
         return float(y @ y) / (self.rho * (self.rho + self.sphere.reduced.height(y)))
 
     @property
     def why_undecided(self) -> str:
-        """Why there is nothing to compare, empty if there is."""
+        """The reason why there is nothing to compare, empty if there is something."""
         if not self.solved:
             return f"Newton's method on the reduced program did not converge at RΘ = {self.rho:g}"
         return "" if self.converged else f"the path was not followed to RΘ = {self.rho:g}"
@@ -101,7 +101,7 @@ class FollowedPath:
         at: the path at each radius.
         constraints, basis, svm: rows and costs of the SVM, the complement of p̄_mm, p_mm itself.
         rng: places the points that try to have less risk.
-        claim: what is undecided where it was not followed.
+        claim: the name of the claim that is undecided where the path was not followed.
     """
 
     at: list[Followed]
@@ -112,7 +112,7 @@ class FollowedPath:
     claim: str
 
     def premises(self) -> Iterator[Claim]:
-        """The predicted minimisers are stationary for the gradient under test, and no point has less risk.
+        """Yield the claims that predicted minimisers are stationary under test, and that no point has less risk.
 
         Raises:
             Ended: none was predicted.
@@ -136,44 +136,44 @@ class FollowedPath:
 
     @cached_property
     def rho(self) -> Float64[np.ndarray, "r"]:
-        """The radii."""
+        """The radii, (r,)."""
         return np.array([f.rho for f in self.at])
 
     @cached_property
     def size(self) -> Float64[np.ndarray, "r"]:
-        """|y| of the path."""
+        """The tangential lengths |y| of the path, (r,)."""
         return np.array([np.linalg.norm(f.followed) for f in self.at])
 
     @cached_property
     def one_minus_cosine(self) -> Float64[np.ndarray, "r"]:
-        """1 − cos(p̄(R), p_mm)."""
+        """The numbers 1 − cos(p̄(R), p_mm), (r,)."""
         return np.array([f.one_minus_cosine for f in self.at])
 
     @cached_property
     def rounding(self) -> Float64[np.ndarray, "r"]:
-        """How far rounding may move prediction and path apart, :data:`PATH_ROUNDING`."""
+        """The distance by which rounding may move prediction and path apart, :data:`PATH_ROUNDING`."""
         return np.array([f.rounding for f in self.at])
 
     @cached_property
     def far(self) -> tuple[Reduced, Float64[np.ndarray, "k"], bool]:
-        """F_∞ on the span of the neighbours, its minimiser there, and whether Newton's method found that."""
+        """The function F_∞ on the span of the neighbours, its minimiser there, and whether Newton's method found it."""
         far = Reduced.limit(self.constraints, tangent_span(self.constraints, self.basis))
         return far, *far.newton(np.zeros(far.rows.shape[1]))
 
     @cached_property
     def limit(self) -> Float64[np.ndarray, "e"]:
-        """argmin F_∞; where Newton's method did not get there, some other point."""
+        """The minimiser argmin F_∞; where Newton's method did not find it, some other point."""
         return np.asarray(self.basis.T @ (tangent_span(self.constraints, self.basis) @ self.far[1]))
 
     @cached_property
     def dual(self) -> Float64[np.ndarray, "r"]:
-        """D, or the minimum of F_∞ where it is larger; any point bounds that from below (Jensen)."""
+        """The larger of D and the minimum of F_∞; any point bounds the latter from below (Jensen)."""
         far, coordinates, _ = self.far
         dual, residual = far.approximate_dual(coordinates)
         return np.maximum(self.constraints.dual_value, dual - residual * self.size)
 
     def values(self, tries: list[Float64[np.ndarray, "e"]]) -> Float64[np.ndarray, "r"]:
-        """F_ρ(y') of one y' per radius."""
+        """Compute F_ρ(y') at one y' per radius."""
         return np.array([f.sphere.reduced.value(y) for f, y in zip(self.at, tries, strict=True)])
 
     @cached_property
@@ -183,7 +183,7 @@ class FollowedPath:
         return np.asarray(values + self.constraints.dual_rounding)
 
     def _lowest(self) -> Claim:
-        """No other point of the sphere has less risk: neighbours at all distances, the ray, and points anywhere."""
+        """Return the claim that no point of the sphere has less risk: points at all distances, the ray, and others."""
         others, path, rng = [], [], self.rng
         for f in self.at:
             e, rho, sphere = f.followed.size, f.rho, f.sphere

@@ -1,4 +1,4 @@
-"""Points of a margin that is asked for, beside the ray of p_mm and on it.
+"""Points with a given margin, on the ray of p_mm and beside it.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 2.
 """
@@ -22,34 +22,34 @@ from theorems.rounding.attention_at import Numbers
 POINTS = 100
 """Points at which bounds are tried, before the search for worse ones."""
 LEAST, MOST = 1e-3, 1e4
-"""Margins beyond the edge at which they are tried."""
+"""Range of the margins beyond the edge at which they are tried."""
 ASKEW_POINTS = (1e-2, 1e3)
-"""How far beside the ray of p_mm they lie, in units of ‖p_mm‖."""
+"""Range of their distances from the ray of p_mm, in units of ‖p_mm‖."""
 ASKEW = (0.0, 1.0, 30.0)
-"""The same of starts."""
+"""The distances of starts from the ray of p_mm, in units of ‖p_mm‖."""
 FARTHEST = 1e9
-"""‖p(0)‖ max‖g‖ of starts beside the ray, at most: 200 steps then move a margin by 1e-4 in their rounding."""
+"""The largest ‖p(0)‖ max‖g‖ of starts beside the ray: rounding of 200 steps then moves a margin by 1e-4."""
 
 
 @runtime_checkable
 class Margins(Protocol):
-    """What is known of the margins m(p) = min g_it·p of optimal tokens."""
+    """The margins m(p) = min g_it·p of optimal tokens, with their constants."""
 
     @property
     def problem(self) -> Problem:
-        """Keys, scores, loss."""
+        """The keys, scores and loss."""
 
     @property
     def svm(self) -> MaxMargin:
-        """p_mm."""
+        """The solution p_mm."""
 
     @property
     def rows(self) -> Numbers:
-        """g_it, (N, d)."""
+        """The rows g_it, (N, d)."""
 
     @property
     def reach(self) -> Numbers:
-        """max ‖g_it‖."""
+        """The largest norm of a row, max ‖g_it‖."""
 
     @property
     def edge(self) -> Numbers:
@@ -57,16 +57,16 @@ class Margins(Protocol):
 
     @property
     def needed(self) -> Numbers:
-        """The margin of a start."""
+        """The margin that a start needs."""
 
     def margins(self, p: Any) -> Numbers:
-        """m(p), (*b,) for points (*b, d)."""
+        """Compute m(p), (*b,) for points (*b, d)."""
 
 
 def with_least_margin(
     constants: Margins, beside: Float64[np.ndarray, "m d"], margins: Float64[np.ndarray, "m"]
 ) -> Float64[np.ndarray, "m d"]:
-    """p = r p_mm + v for the v given (``beside``), of margin m(p) as asked for, a little more where that is rounded.
+    """Return p = r p_mm + v for the given v (``beside``), with the margin m(p) asked for, or a little more by rounding.
 
     min_j (r a_j + g_j·v) is the margin asked for at r = max_j (margin − g_j·v)/a_j, a_j = g_j·p_mm ≥ 1.
     """
@@ -86,7 +86,7 @@ def with_least_margin(
 def beside_the_ray(
     rng: np.random.Generator, constants: Margins, sizes: Float64[np.ndarray, "m"]
 ) -> Float64[np.ndarray, "m d"]:
-    """Vectors of those lengths in units of ‖p_mm‖: in any direction, or for or against single rows."""
+    """Draw vectors of given lengths in units of ‖p_mm‖: in any direction, or for or against single rows."""
     rows, m = value_of(constants.rows), len(sizes)
     chosen = rows[rng.integers(len(rows), size=m)] * rng.choice([-1.0, 1.0], size=(m, 1))
     chosen = chosen / norm(chosen, axis=1, keepdims=True)
@@ -97,7 +97,7 @@ def beside_the_ray(
 
 
 def starts_with_margin(case: Case, constants: Margins, rng: np.random.Generator) -> Float64[np.ndarray, "b d"]:
-    """On the ray and beside it, with just the margin that is needed; the case's own if it has it."""
+    """Return starts on the ray and beside it, with just the margin needed; and the case's own if it has that margin."""
     needed = constants.needed
     least = np.full(len(ASKEW), float(value_of(needed) + needed.error))
     starts = with_least_margin(constants, beside_the_ray(rng, constants, np.array(ASKEW)), least)
@@ -110,7 +110,7 @@ def starts_with_margin(case: Case, constants: Margins, rng: np.random.Generator)
 
 
 def points_with_margin(constants: Margins, rng: np.random.Generator) -> Float64[np.ndarray, "m d"]:
-    """Points beside the ray of margins beyond log((T − 1)A), by little and by much."""
+    """Draw points beside the ray, with margins beyond log((T − 1)A) by little and by much."""
     m = affordable(constants.problem, POINTS)
     sizes = log_uniform(rng, *ASKEW_POINTS, m) * (rng.random(m) < 0.9)
     edge = float(value_of(constants.edge)) * (1 + 8 * EPS)

@@ -1,4 +1,4 @@
-"""Radii that a path under test leaves out: our own solver not finding a point there is undecided, another's is wrong.
+"""Radii that a path under test leaves out: undecided if the reference finds no point there either, else wrong.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1; *Transformers as Support Vector Machines*,
 Theorem 2.

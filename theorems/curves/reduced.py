@@ -29,7 +29,7 @@ from reference_attention.span import thin_tangents
 from theorems.curves.constraints import Constraints
 
 QUADRATIC = 0.1
-"""Newton steps that change no exponent by more shrink quadratically, so that one that does not shrink is rounding."""
+"""The change of exponents below which Newton steps shrink quadratically, so that one that does not is rounding."""
 
 FAR = 1e13
 """A radius that stands for infinity: the curvature 1/ρ it leaves is below rounding."""
@@ -52,7 +52,10 @@ def tangent_basis(direction: Float64[np.ndarray, "d"], rows: Float64[np.ndarray,
 
 
 def tangent_span(constraints: Constraints, basis: Float64[np.ndarray, "d e"]) -> Float64[np.ndarray, "d k"]:
-    """An orthonormal basis of the tangential parts of the neighbours' rows, k = rank − 1 (p̄_mm lies in their span)."""
+    """Return an orthonormal basis of the tangential parts of the neighbours' rows.
+
+    It has k = rank − 1 vectors, as p̄_mm lies in the span of the rows.
+    """
     _, _, vectors = np.linalg.svd(constraints.rows[constraints.neighbours] @ basis, full_matrices=False)
     return np.asarray(basis @ vectors[: constraints.rank - 1].T)
 
@@ -62,7 +65,7 @@ NONE = np.zeros(1)
 
 @dataclass(frozen=True, eq=False)
 class Reduced:
-    """F_ρ for some constraints, in coordinates of a basis of the complement of p̄_mm.
+    """The function F_ρ for some constraints, in coordinates of a basis of the complement of p̄_mm.
 
     Attributes:
         rows: tangential parts of ĝ_j, shape (m, e); see :func:`tangent_basis`.
@@ -78,51 +81,51 @@ class Reduced:
 
     @classmethod
     def at(cls, constraints: Constraints, basis: Float64[np.ndarray, "d e"], rho: float) -> Reduced:
-        """F_ρ."""
+        """Build F_ρ."""
         return cls(constraints.rows @ basis, constraints.margins, constraints.log_costs, rho)
 
     @classmethod
     def limit(cls, constraints: Constraints, span: Float64[np.ndarray, "d e"]) -> Reduced:
-        """F_∞, in coordinates of :func:`tangent_span`, where it has no flat directions."""
+        """Build F_∞, in coordinates of :func:`tangent_span`, where it has no flat directions."""
         near = constraints.neighbours
         return cls(constraints.rows[near] @ span, np.ones(int(near.sum())), constraints.log_costs[near], FAR)
 
     def exponents(self, y: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "m"]:
-        """The logarithms of the terms of F_ρ at y."""
+        """Compute the logarithms of the terms of F_ρ at y."""
         drop = (y @ y) / (self.rho + self.height(y))
         along = self.rows @ y + (self.margins - 1) * self.rho
         return np.asarray(self.log_costs - along + self.margins * drop)
 
     def height(self, y: Float64[np.ndarray, "e"]) -> float:
-        """√(ρ² − |y|²), the component along p̄_mm."""
+        """Compute √(ρ² − |y|²), the component along p̄_mm."""
         size = float(np.linalg.norm(y))
         return math.sqrt(max((self.rho - size) * (self.rho + size), 0.0))
 
     def value(self, y: Float64[np.ndarray, "e"]) -> float:
-        """F_ρ(y), +inf off the hemisphere."""
+        """Compute F_ρ(y), +inf off the hemisphere."""
         if not np.linalg.norm(y) < self.rho:
             return np.inf
         return float(np.logaddexp.reduce(self.exponents(y)))
 
     def value_rounding(self, y: Float64[np.ndarray, "e"]) -> float:
-        """Error of F_ρ(y): (m + e + 4) eps times the mean size of what is added up in an exponent."""
+        """Bound the error of F_ρ(y): (m + e + 4) eps times the mean size of the numbers added up in an exponent."""
         weights, _ = self.slopes(y)
         size = np.abs(self.log_costs) + np.abs(self.rows) @ np.abs(y) + (self.margins - 1) * self.rho + 1
         return float((weights.size + y.size + 4) * EPS * (weights @ size))
 
     def slopes(self, y: Float64[np.ndarray, "e"]) -> tuple[Float64[np.ndarray, "m"], Float64[np.ndarray, "m e"]]:
-        """Weights of the terms and the gradients of their exponents."""
+        """Compute the weights of the terms and the gradients of their exponents."""
         exponents = self.exponents(y)
         weights = np.exp(exponents - np.logaddexp.reduce(exponents))
         return weights, -self.rows + self.margins[:, None] * (y / self.height(y))
 
     def gradient(self, y: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "e"]:
-        """∇F_ρ(y)."""
+        """Compute ∇F_ρ(y)."""
         weights, slopes = self.slopes(y)
         return np.asarray(weights @ slopes)
 
     def factor(self, y: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "k e"]:
-        """J with JᵀJ = ∇²F_ρ(y): the covariance of the gradients, plus the curvature of the sphere."""
+        """Compute J with JᵀJ = ∇²F_ρ(y): the covariance of the gradients, plus the curvature of the sphere."""
         weights, slopes = self.slopes(y)
         centred = slopes - weights @ slopes
         height, mean = self.height(y), float(weights @ self.margins)
@@ -130,17 +133,17 @@ class Reduced:
         return np.concatenate([centred * np.sqrt(weights)[:, None], sphere])
 
     def curvatures(self, y: Float64[np.ndarray, "e"]) -> tuple[Float64[np.ndarray, "e"], Float64[np.ndarray, "e e"]]:
-        """Eigenvalues of ∇²F_ρ(y), the largest first, and its eigenvectors as columns.
+        """Compute the eigenvalues of ∇²F_ρ(y), the largest first, and its eigenvectors as columns.
 
-        From singular values of J, off by eps σ_max: where columns of keys differ in their units by 10⁷, eigenvalues of
-        a computed JᵀJ, off by eps σ_max², say nothing of the sphere's 1/ρ, which bounds them from below.
+        They come from singular values of J, off by eps σ_max: where columns of keys differ in their units by 10⁷,
+        eigenvalues of a computed JᵀJ, off by eps σ_max², say nothing of the sphere's 1/ρ, which bounds them from below.
         """
         weights, _ = self.slopes(y)
         _, sizes, vectors = np.linalg.svd(np.linalg.qr(self.factor(y), mode="r"))
         return np.maximum(sizes**2, float(weights @ self.margins) / self.height(y)), vectors.T
 
     def newton(self, start: Float64[np.ndarray, "e"], steps: int = 400) -> tuple[Float64[np.ndarray, "e"], bool]:
-        """The minimiser, by Newton's method with backtracking; and whether it converged to rounding.
+        """Find the minimiser by Newton's method with backtracking, and whether it converged to rounding.
 
         Near the minimum the value stops resolving progress; full steps are then taken while they shrink, or while they
         change an exponent: where a term of weight 10⁻¹⁴ on a long row balances the curvature of the sphere, the value
@@ -170,14 +173,14 @@ class Reduced:
         return y, False
 
     def solve(self, y: Float64[np.ndarray, "e"], right: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "e"]:
-        """H⁻¹ right, H = ∇²F_ρ(y)."""
+        """Compute H⁻¹ right, H = ∇²F_ρ(y)."""
         if y.size == 0:
             return right
         values, vectors = self.curvatures(y)
         return np.asarray(vectors @ (vectors.T @ right / values))
 
     def longest(self, y: Float64[np.ndarray, "e"], step: Float64[np.ndarray, "e"]) -> float:
-        """How much of a Newton step to try: no term may come to outweigh today's sum by more than e^10.
+        """Return the share of a Newton step to try: no term may come to outweigh the present sum by more than e^10.
 
         Where one term dominates, the Hessian is nearly zero and Newton's step thousands of times too long.
         """
@@ -189,8 +192,9 @@ class Reduced:
         return float(np.min((10 - log_weights[rising]) / changes[rising], initial=1.0))
 
     def change(self, y: Float64[np.ndarray, "e"], step: Float64[np.ndarray, "e"]) -> float:
-        """The largest change of an exponent against their mean along a step, over the terms that the gradient
-        resolves.
+        """Compute the largest change of an exponent against their mean along a step, over resolved terms.
+
+        These are the terms that the gradient resolves.
         """
         weights, slopes = self.slopes(y)
         centred = slopes - weights @ slopes
@@ -201,7 +205,7 @@ class Reduced:
     def displacement(
         self, y: Float64[np.ndarray, "e"], exponent_error: float, row_errors: Float64[np.ndarray, "#m"] = NONE
     ) -> float:
-        """How far errors of that size in every exponent, and in the rows, can move the minimiser, to first order.
+        """Bound the distance by which errors in every exponent, and in the rows, move the minimiser, to first order.
 
         δy = H⁻¹ Σ w_j (ε_j (e_j − ē) + δĝ_j); rounding of the gradient's own sums moves it by ‖H⁻¹‖ m eps Σ w_j |e_j|.
         """
@@ -216,7 +220,7 @@ class Reduced:
         return first + sums / float(values[-1])
 
     def approximate_dual(self, y: Float64[np.ndarray, "e"]) -> tuple[float, float]:
-        """(D(w), |Σ w_j ĝ_j|) for the weights w at y: F(y') ≥ D(w) − |Σ w_j ĝ_j| |y'| for every y' (Jensen)."""
+        """Compute D(w) and |Σ w_j ĝ_j| for the weights w at y: F(y') ≥ D(w) − |Σ w_j ĝ_j| |y'| for all y' (Jensen)."""
         exponents = self.log_costs - self.rows @ y
         log_weights = exponents - exponents.max()
         weights = np.exp(log_weights)
@@ -227,7 +231,7 @@ class Reduced:
         return value, float(np.linalg.norm(weights @ self.rows)) + sums
 
     def correction(self, y: Float64[np.ndarray, "e"]) -> tuple[Float64[np.ndarray, "e"], float]:
-        """Newton's step s from y and a bound on |minimiser − (y + s)|, inf where y is too far off for one.
+        """Compute Newton's step s from y and a bound on |minimiser − (y + s)|, inf where y is too far off for one.
 
         Let v = minimiser − y and s = −H⁻¹∇F(y). A log-sum-exp is quasi-self-concordant: between y and y + v the
         Hessian stays within factors e^{±δ} of H, δ = 2 max_j |(e_j − ē)·v| ≤ 2 M |v|_H, M = max_j |e_j − ē|_{H⁻¹}
@@ -254,13 +258,13 @@ class Reduced:
 
 
 def closed_form(constraints: Constraints, basis: Float64[np.ndarray, "d e"]) -> tuple[Float64[np.ndarray, "e"], float]:
-    """argmin F_∞ = G⁺b without its component along p_mm, b_j = log(c_j/w_j): independent rows, positive duals.
+    """Compute argmin F_∞ = G⁺b without its component along p_mm, b_j = log(c_j/w_j): independent rows, positive duals.
 
     Stationarity says Σ e_j ĝ_j ∥ p_mm for e_j = c_j e^{−ĝ_j·y}; independent rows leave e_j ∝ w_j only, so
-    Ĝy = b + const, and Ĝ⁺1 = p̄_mm (every margin is 1) is what the constant adds.
+    Ĝy = b + const, and the constant adds a multiple of Ĝ⁺1 = p̄_mm (every margin is 1).
 
     Returns:
-        The offset and the condition number of the rows times their number: its error in units of rounding.
+        The offset, and its error in units of rounding: the condition number of the rows times their number.
     """
     near = constraints.neighbours
     rows, b = constraints.rows[near], constraints.log_costs[near] - np.log(constraints.weights[near])

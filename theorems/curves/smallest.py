@@ -7,10 +7,15 @@ from collections.abc import Callable
 
 
 def smallest(holds: Callable[[float], bool], start: float, known: float = math.inf) -> float:
-    """The smallest ρ ≥ start for which a condition that stays true once true holds (to 1%, from above).
+    """Find the smallest ρ ≥ start for which a condition that stays true once true holds (to 1%, from above).
 
     Args:
+        holds: the condition.
+        start: where the search begins.
         known: a ρ at which the condition is known to hold.
+
+    Returns:
+        ∞ if it does not hold up to 1e250.
     """
     if not start < math.inf or holds(start):
         return start

@@ -1,6 +1,6 @@
 """The regularization path as the implementation under test sees it: the zero of its gradient on the sphere.
 
-The Hessian of the reduced program only preconditions; what is found is where the *given* gradient is normal to
+The Hessian of the reduced program only preconditions; the point found is where the *given* gradient is normal to
 the sphere, below the risk of R p̄_mm by the *given* risk. Both faults and rounding of the implementation show.
 """
 
@@ -13,6 +13,7 @@ from jaxtyping import Float64
 
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
+from reference_attention.risk import scaled_gradient
 from reference_attention.span import tangential
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.core.implementation import Implementation
@@ -25,7 +26,8 @@ STEPS = 60
 """Newton steps from the ray; a few suffice unless the costs differ by many orders of magnitude."""
 
 ENOUGH = 0.1
-"""Share of the descent that the slope promises; with less, two rows of opposite signs are jumped between for ever."""
+"""The share of the descent predicted by the slope that a step must reach; with less, steps may jump between two rows
+of opposite signs for ever."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +41,7 @@ class Sphere:
     under_test: Implementation
 
     def point(self, y: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "d"]:
-        """p = ‖p_mm‖ (√(ρ² − |y|²) p̄_mm + y)."""
+        """Compute p = ‖p_mm‖ (√(ρ² − |y|²) p̄_mm + y)."""
         return np.asarray(self.svm.norm * (self.reduced.height(y) * self.svm.direction + self.basis @ y))
 
     def coordinates(self, p: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "e"]:
@@ -47,35 +49,35 @@ class Sphere:
         return tangential(p, self.svm.direction, self.basis) / self.svm.norm
 
     def excess(self, y: Float64[np.ndarray, "e"]) -> float:
-        """log(L − L_opt)."""
+        """Compute log(L − L_opt) under test."""
         return float(log_excess(self.under_test, self.problem, self.point(y)))
 
     def log_excess_of(self, points: Numbers, claim: str) -> Numbers:
-        """log(L − L_opt) at points (b, d), with what a right implementation may be off by."""
+        """Return log(L − L_opt) under test at points (b, d), widened by the error of a right implementation."""
         return log_excess_of(self.under_test, self.problem, points, claim)
 
     def slope(self, y: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "e"]:
-        """The gradient of log(L − L_opt) in y, scaled so that its radial part is that of the reduced program.
+        """Compute the gradient of log(L − L_opt) in y, scaled so that its radial part is that of the reduced program.
 
         NaN where the implementation's risk does not fall outwards, as it must where all margins are positive.
         """
-        found = self.under_test.scaled_gradient(
+        gradient = self.under_test[scaled_gradient](
             self.problem.keys, self.problem.scores, self.problem.loss, self.point(y)
         )
-        direction = np.asarray(found.direction)
+        direction = np.asarray(gradient.direction)
         radial = float(self.svm.direction @ direction)
         weights, _ = self.reduced.slopes(y)
         across = tangential(direction, self.svm.direction, self.basis) - radial * y / self.reduced.height(y)
         return np.asarray(across * ((weights @ self.reduced.margins) / -radial if radial < 0 else np.nan))
 
     def newton_step(self, y: Float64[np.ndarray, "e"]) -> Float64[np.ndarray, "e"]:
-        """Where the implementation's minimiser lies from y, to first order."""
+        """Compute the step from y to the implementation's minimiser, to first order."""
         return np.asarray(-self.reduced.solve(y, self.slope(y)))
 
     def follow(
         self, start: Float64[np.ndarray, "e"], resolution: float, precision: float
     ) -> tuple[Float64[np.ndarray, "e"], bool]:
-        """The minimiser from ``start``, downhill in the risk, and whether Newton's steps shrank to ``resolution``.
+        """Find the minimiser from ``start``, downhill in the risk, and whether Newton's steps shrank to ``resolution``.
 
         The risk does not resolve gains below the rounding of its exponents; steps that lose no more are taken.
         A step within ``resolution`` is still taken while it changes an exponent by more than ``precision`` and shrinks:

@@ -1,8 +1,8 @@
 """Points of the sublevel set {‖p‖ ≤ R, L(p) ≤ L(R p̄_mm)} that try to violate Theorem 1.
 
 Everything is batched over radii and directions; only points whose log-excess risk is below that of R p̄_mm by more
-than its rounding error count as inside. Found by bisection along rays, so they lie on the set's boundary, where cos
-and margin are worst; the rays are then bent towards the worst of them.
+than its rounding error count as inside. They are found by bisection along rays, so they lie on the set's boundary,
+where cos and margin are worst; the rays are then bent towards the worst of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HUNT_BUDGET = 150_000
 Inside = Callable[[Float64[np.ndarray, "r b d"]], Bool[np.ndarray, "r b"]]
 
 BISECTIONS = 26
-"""Halvings of a logarithmic interval of e^{±40}: the boundary to a relative 1e-6."""
+"""The number of halvings of a logarithmic interval of e^{±40}: the boundary is found to a relative 1e-6."""
 
 
 def boundary(
@@ -42,7 +42,7 @@ def boundary(
     """
     log_low, log_high = np.log(low), np.log(high)
     best, best_s = along(low), np.array(low)
-    found = inside(best)
+    ever_inside = inside(best)
     for _ in range(BISECTIONS):
         middle = (log_low + log_high) / 2
         s = np.exp(middle)
@@ -50,9 +50,9 @@ def boundary(
         good = inside(points)
         best = np.where(good[..., None], points, best)
         best_s = np.where(good, s, best_s)
-        found |= good
+        ever_inside |= good
         log_low, log_high = np.where(good, middle, log_low), np.where(good, log_high, middle)
-    return best, found, best_s
+    return best, ever_inside, best_s
 
 
 def special_directions(
@@ -62,7 +62,7 @@ def special_directions(
     size: int,
     rng: np.random.Generator,
 ) -> Float64[np.ndarray, "b e"]:
-    """Unit tangents: random, random in the null space of the neighbours' rows, along single rows and the centre."""
+    """Draw unit tangents: random, in the null space of the neighbours' rows, along single rows and the centre."""
     e = rows.shape[1]
     tries = [rng.normal(size=(max(4, size // 3), e))]
     if near.any():
@@ -84,13 +84,13 @@ def on_sphere(
     ray: Float64[np.ndarray, "r d"],
     basis: Float64[np.ndarray, "d e"],
 ) -> Float64[np.ndarray, "r b d"]:
-    """The points of the spheres through ``ray`` in the directions ray + origin + s u."""
+    """Return the points of the spheres through ``ray`` in the directions ray + origin + s u."""
     q = ray[:, None] + (origins + s[..., None] * u) @ basis.T
     return np.asarray(q * (np.linalg.norm(ray, axis=-1)[:, None] / np.linalg.norm(q, axis=-1))[..., None])
 
 
 def inwards(s: Float64[np.ndarray, "r b"], outer: Float64[np.ndarray, "r b d"]) -> Float64[np.ndarray, "r b d"]:
-    """The points (1 − s) outer: the margin of a direction is smallest where its ray enters the set."""
+    """Return the points (1 − s) outer: the margin of a direction is smallest where its ray enters the set."""
     return np.asarray(outer * (1 - s)[..., None])
 
 
@@ -107,16 +107,21 @@ def hunt(
     rounds: int,
     rng: np.random.Generator,
 ) -> list[tuple[Float64[np.ndarray, "r b d"], Bool[np.ndarray, "r b"]]]:
-    """Batches of points with a mask of those surely inside, all in units of ‖p_mm‖.
+    """Search for points of least margin and correlation; return batches with a mask of those certainly inside.
+
+    All lengths are in units of ‖p_mm‖.
 
     Args:
         inside: decides membership, with room for rounding.
-        direction, basis: p̄_mm and its complement.
-        rows, near: the constraints ĝ_j and which of them are SVM-neighbours.
+        direction: p̄_mm.
+        basis: a basis of its complement.
+        rows: the constraints ĝ_j.
+        near: which of them are SVM-neighbours.
         rhos: radii.
         centres: tangential parts of interior points, the origins of every other ray.
         size: about how many rays per radius.
         rounds: how often rays are bent towards the worst points.
+        rng: source of points and directions.
     """
     d, r = direction.size, rhos.size
     ray = rhos[:, None] * direction
@@ -124,9 +129,9 @@ def hunt(
     sizes = rhos[:, None] * rng.uniform(0, 1, (r, size)) ** (1 / d)
     anywhere *= (sizes / np.linalg.norm(anywhere, axis=-1))[..., None]
     radial = ray[:, None] * np.linspace(-1, 1, 9)[:, None]
-    found = [(points, inside(points)) for points in (anywhere, radial)]
+    batches = [(points, inside(points)) for points in (anywhere, radial)]
     if d == 1:
-        return found
+        return batches
     tangents = [special_directions(rows @ basis, near, c, size, rng) for c in centres]
     count = min(len(t) for t in tangents)
     u = np.stack([t[:count] for t in tangents])
@@ -136,19 +141,19 @@ def hunt(
     for _ in range(1 + rounds):
         along = partial(on_sphere, u=u, origins=origins, ray=ray, basis=basis)
         edge, good, s = boundary(inside, along, limits * 1e-12, limits * 1e6)
-        found.append((edge, good))
+        batches.append((edge, good))
         for outer in (along(s / 2), edge):
             deepest, deep, _ = boundary(
                 inside, partial(inwards, outer=outer), np.full((r, count), 1e-14), np.ones((r, count))
             )
-            found.append((deepest, deep))
+            batches.append((deepest, deep))
         cosine = np.where(good, edge @ direction, np.inf)
         margin = np.where(deep, np.min(deepest @ rows.T, axis=-1), np.inf)
         worst = [np.take_along_axis(u, np.argmin(x, axis=1)[:, None, None], axis=1) for x in (cosine, margin)]
         noise = rng.normal(size=u.shape) * (0.5 / np.sqrt(d)) * rng.uniform(0, 1, (r, count, 1))
         bent = np.where((np.arange(count) % 4 < 2)[None, :, None], worst[0], worst[1]) + noise
         u = bent / np.linalg.norm(bent, axis=-1, keepdims=True)
-    return found
+    return batches
 
 
 def sublevel_points(
@@ -160,8 +165,10 @@ def sublevel_points(
     rhos: Float64[np.ndarray, "r"],
     rng: np.random.Generator,
 ) -> tuple[Float64[np.ndarray, "m d"], Int64[np.ndarray, "m"]]:
-    """Points of the sets ‖p‖ ≤ R, L(p) ≤ L(R p̄_mm), R = ρ‖p_mm‖, with as little margin and correlation as are found;
-    and of which radius each is. R p̄_mm is among them.
+    """Find points of the sets ‖p‖ ≤ R, L(p) ≤ L(R p̄_mm), R = ρ‖p_mm‖, with little margin and correlation.
+
+    Returns:
+        The points, R p̄_mm among them, and the index of the radius of each.
     """
     direction, tangents, rows, frame = svm.direction, basis, constraints.rows, None
     if basis.shape[1] < problem.d - 1:
@@ -181,7 +188,7 @@ def sublevel_points(
     flat = np.zeros(basis.shape[1])
     centres = np.array([Reduced.at(constraints, basis, rho).newton(flat, 60)[0] for rho in rhos])
     size = int(np.clip(HUNT_BUDGET // (len(rhos) * problem.keys.size), 6, 32))
-    found = hunt(
+    batches = hunt(
         inside,
         direction,
         tangents,
@@ -193,8 +200,8 @@ def sublevel_points(
         rounds=2,
         rng=rng,
     )
-    found.append((ray[:, None], np.ones((len(rhos), 1), dtype=np.bool_)))
-    points = svm.norm * np.concatenate([batch[good] for batch, good in found])
+    batches.append((ray[:, None], np.ones((len(rhos), 1), dtype=np.bool_)))
+    points = svm.norm * np.concatenate([batch[good] for batch, good in batches])
     if frame is not None:
         points = points @ frame.T
-    return points, np.concatenate([np.nonzero(good)[0] for _, good in found])
+    return points, np.concatenate([np.nonzero(good)[0] for _, good in batches])

@@ -1,1 +1,4 @@
-"""What attention selects on given data, why, and which statements speak of it; as text, HTML, JSON and a drawing."""
+"""Explanations: which tokens attention selects on given data, why, and which statements apply.
+
+An explanation comes as text, HTML, JSON and a drawing.
+"""

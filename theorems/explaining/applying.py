@@ -1,4 +1,4 @@
-"""Which assumptions hold on given data, and which statements therefore speak of it."""
+"""Assumptions that hold on given data, and the statements that therefore apply."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from theorems.run.findings import NamedFinding, findings
 from theorems.run.registry.suite import paper_of, statements
 
 QUANTIFIED = ("direction-given", "not-locally-optimal-direction")
-"""The statement is about every such direction, so that none has to be given."""
+"""Assumptions of statements about every such direction, so that none has to be given."""
 PAIRS = ("wider-direction", "higher-neighbours")
-"""The statement is about directions that are given, and speaks of no data without."""
+"""Assumptions of statements about given directions, which do not apply to data without them."""
 JOINT = ("optimal-tokens", "optimal-support-tokens")
-"""Statements with these speak of chosen tokens α, the others of the optimal ones."""
+"""Assumptions of statements about chosen tokens α; the other statements are about the optimal tokens."""
 LOCAL = "locally-optimal"
-"""Statements with this speak of tokens that a flow may select."""
+"""Assumption of statements about tokens that a flow may select."""
 
 
 @dataclass(frozen=True)
 class Applicability:
-    """Whether a statement applies to the data.
+    """Applicability of a statement to the data.
 
     Attributes:
         id, title: of the statement.
-        of: whose tokens it speaks of: "optimal", "selected" or "given".
+        of: the tokens that it is about: "optimal", "selected" or "given".
         missing: the assumptions that do not hold or were not established.
     """
 
@@ -39,10 +39,10 @@ class Applicability:
 
     @property
     def applies(self) -> bool | None:
-        """None where an assumption was not established, and none fails."""
+        """Return whether the statement applies; None where an assumption was not established, and none fails."""
         if not self.missing:
             return True
-        return False if any(one.holds is False for one in self.missing) else None
+        return False if any(finding.holds is False for finding in self.missing) else None
 
 
 @dataclass(frozen=True)
@@ -56,39 +56,39 @@ class CheckedAssumptions:
 def check_assumptions(
     cases: dict[str, Case], start: Any = None
 ) -> tuple[list[CheckedAssumptions], list[Applicability]]:
-    """Every assumption that a lemma or theorem makes, and which of those apply.
+    """Check every assumption that a lemma or theorem makes, and return which statements apply.
 
     Args:
         cases: the data with the tokens that are "optimal", and where there are any "selected" and "given" ones; without
-            a start, so that what is said of a cone is said of whatever starts there.
-        start: that of the data, which papers of other packages may speak of.
+            a start, so that findings about a cone hold for whatever starts there.
+        start: the start of the data, which papers of other packages may assume something about.
     """
     groups: dict[tuple[str, bool], list[Statement]] = {}
-    for one in statements().values():
+    for statement in statements().values():
         if (
-            one.about is Case
-            and is_explained(one)
-            and not {"wider-direction", "higher-neighbours"} & {*one.assumptions}
+            statement.about is Case
+            and is_explained(statement)
+            and not {"wider-direction", "higher-neighbours"} & {*statement.assumptions}
         ):
-            groups.setdefault((_whose(one, cases), is_foreign(one)), []).append(one)
+            groups.setdefault((_whose(statement, cases), is_foreign(statement)), []).append(statement)
     looked, speaks = [], []
     for (of, foreign), chosen in groups.items():
         case = cases[of].replace(start=start) if foreign else cases[of]
-        found = tuple(one for one in findings(Given(case), chosen) if one.id not in QUANTIFIED)
-        looked.append(CheckedAssumptions(of, found))
-        speaks += [applicability(one, of, found) for one in chosen]
+        findings_of_case = tuple(finding for finding in findings(Given(case), chosen) if finding.id not in QUANTIFIED)
+        looked.append(CheckedAssumptions(of, findings_of_case))
+        speaks += [applicability(statement, of, findings_of_case) for statement in chosen]
     order = list(statements())
-    return looked, sorted(speaks, key=lambda one: order.index(one.id))
+    return looked, sorted(speaks, key=lambda applicable: order.index(applicable.id))
 
 
 def is_explained(statement: Statement) -> bool:
-    """Whether its paper wants it among those that an explanation of data of its kind looks at."""
+    """Return whether an explanation of data of its kind looks at the statement, as its paper wants."""
     paper = paper_of(statement)
     return paper is not None and statement.id.startswith(paper.explained)
 
 
 def is_foreign(statement: Statement) -> bool:
-    """Whether another package has it."""
+    """Return whether the statement is another package's."""
     paper = paper_of(statement)
     return paper is not None and bool(paper.package)
 
@@ -99,7 +99,9 @@ def _whose(statement: Statement, cases: dict[str, Case]) -> str:
     return "given" if {*JOINT} & {*statement.assumptions} and "given" in cases else "optimal"
 
 
-def applicability(statement: Statement, of: str, found: Sequence[NamedFinding]) -> Applicability:
-    """Whether the statement applies to the data whose assumptions were looked at."""
-    missing = tuple(one for one in found if one.id in statement.assumptions and one.holds is not True)
+def applicability(statement: Statement, of: str, findings: Sequence[NamedFinding]) -> Applicability:
+    """Return whether the statement applies to the data whose assumptions were checked."""
+    missing = tuple(
+        finding for finding in findings if finding.id in statement.assumptions and finding.holds is not True
+    )
     return Applicability(statement.id, statement.title, of, missing)

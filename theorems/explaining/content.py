@@ -1,8 +1,7 @@
-"""The explanation as tables and paragraphs, the same for a terminal and a notebook."""
+"""Content of an explanation: tables and paragraphs, the same for a terminal and a notebook."""
 
 from __future__ import annotations
 
-import io
 from dataclasses import dataclass
 from html import escape
 
@@ -13,22 +12,24 @@ from generators.finding import format_tokens
 from reference_attention.notebook import html_table
 from reference_attention.svm.max_margin import Infeasible
 from theorems.explaining.facts import Facts, Token
+from theorems.explaining.layer_state import MarginInNorm
+from theorems.explaining.rule_ends import STEPS
 from theorems.explaining.selection import Chosen, FollowedFlow
-from theorems.explaining.words import TOKENS, headline, paragraphs
+from theorems.explaining.words import TOKENS, factors_words, headline, padding_words, paragraphs, trained_words
 from theorems.run.tables import HOLDS, column_table
-from theorems.run.text_report import WIDTH
+from theorems.run.text_report import plain_text
 
 MOST_INPUTS = 12
-"""Inputs whose tokens are shown; the JSON has all."""
+"""Most inputs whose tokens are shown; the JSON has all."""
 ROOMY = 110
-"""Columns of a terminal from which on tables have air between theirs."""
+"""Number of columns of a terminal from which on tables have space between theirs."""
 MOST_TOKENS = 16
-"""Tokens of an input that are shown: the marked ones, then those of largest weight."""
+"""Most tokens of an input that are shown: the marked ones, then those of largest weight."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """A table with what it is of; ``left`` are the columns of words, the others are numbers."""
+    """A table with a caption; ``left`` are the columns of words, the others are numbers."""
 
     caption: str
     columns: tuple[str, ...]
@@ -37,30 +38,77 @@ class Section:
 
 
 def sections(it: Facts) -> list[Section]:
-    """Tokens, directions, solutions in W, the flow, where W and (K, Q) end, other starts, assumptions."""
-    made = [_tokens(it), _directions(it), *_tied(it), *_weights(it), _flow(it), *_ends(it)]
+    """Return the tables: trained weights, tokens, directions, solutions in W, the flow, its ends, assumptions."""
+    made = [*_trained(it), _tokens(it), _directions(it), *_tied(it), *_weights(it), _flow(it), *_ends(it)]
+    if it.rules:
+        made.append(_rules(it))
     if it.others:
         made.append(_starts(it))
     return [*made, *_assumptions(it)]
 
 
 def opening(it: Facts) -> list[str]:
-    """Before the tables: the data, and the answer in a sentence."""
+    """Return the lines before the tables: the data, and the answer in a sentence."""
     problem = it.case.problem
     queried = it.case.queried
     trained = "" if queried is None else f"; W is trained, of shape {queried.shape}: p = vec(W), ‖p‖ = ‖W‖_F"
     data = f"{it.name}: n = {problem.n}, T = {problem.T}, d = {problem.d}; {problem.loss.name} loss{trained}"
-    return [data, f"{headline(it)[0].upper()}{headline(it)[1:]}."]
+    trained_sentence = "" if it.layer is None else next(trained_words(it, it.layer))
+    sentences = (
+        data,
+        padding_words(it),
+        trained_sentence,
+        f"{headline(it)[0].upper()}{headline(it)[1:]}.",
+        factors_words(it),
+    )
+    return [sentence for sentence in sentences if sentence]
+
+
+def _trained(it: Facts) -> list[Section]:
+    """Return what the trained weights choose in each input, and their margins against the largest possible ones."""
+    layer = it.layer
+    if layer is None:
+        return []
+    rows: list[tuple[str, ...]] = []
+    for i, (t, runner_up) in enumerate(zip(layer.tokens.tolist(), layer.nearest.tolist(), strict=True)):
+        if i == MOST_INPUTS:
+            rows.append(("…", "", "", f"{it.case.problem.n - i} more inputs", "", "", ""))
+            break
+        token, best = (it.tokens[i * it.case.problem.T + k] for k in (t, int(it.optimal.alpha[i])))
+        optimal = "yes" if token.globally_optimal else f"no, {best.token} scores {best.score:.5g}"
+        numbers = small(layer.off[i]), str(runner_up), f"{layer.margins[i, runner_up]:.4g}"
+        rows.append((str(i), str(t), f"{token.score:.5g}", optimal, *numbers))
+    caption = f"The trained {layer.weights.name} as given: the token of largest weight s of each input, and the next"
+    columns: tuple[str, ...] = ("input", "token", "score", "optimal", "1 − s", "next", "logit below")
+    made = [Section(caption, columns, tuple(rows), ("optimal",))]
+    if layer.in_norms:
+        caption = "Least margin of the trained weights in units of their norm, for the tokens of largest weight"
+        columns = ("norm", "value", "least margin", "largest possible", "share", "1 − cos to its direction")
+        made.append(Section(caption, columns, tuple(map(_in_norm, layer.in_norms)), ("norm",)))
+    return made
+
+
+def _in_norm(in_norm: MarginInNorm) -> tuple[str, ...]:
+    apart = "not decided" if in_norm.one_minus_cosine is None else f"{in_norm.one_minus_cosine:.3g}"
+    values = (f"{value:.6g}" for value in (in_norm.norm, in_norm.margin, in_norm.largest))
+    return (in_norm.of, *values, f"{100 * in_norm.share:.4g}%", apart)
+
+
+def small(value: float) -> str:
+    """Return a weight, which may be below the range of float64."""
+    return f"{value:.3g}" if value else "< 1e-308"
 
 
 def _tokens(it: Facts) -> Section:
     heads = [f"at ‖p‖ = {norm:.3g}" for norm in it.norms]
+    if it.layer is not None:
+        heads.insert(0, "trained")
     columns = ("input", "token", "score", "is", "margin", "λ", *heads)
     rows = []
     for i in range(min(it.case.problem.n, MOST_INPUTS)):
-        own = [one for one in it.tokens if one.input == i]
+        own = [token for token in it.tokens if token.input == i]
         shown = _tokens_to_show(own)
-        rows += [_row(one) for one in shown]
+        rows += [_row(token, it) for token in shown]
         if len(shown) < len(own):
             rows.append((str(i), "…", "", f"{len(own) - len(shown)} more", *[""] * (len(columns) - 4)))
     if it.case.problem.n > MOST_INPUTS:
@@ -72,29 +120,32 @@ def _tokens(it: Facts) -> Section:
 def _tokens_to_show(own: list[Token]) -> list[Token]:
     if len(own) <= MOST_TOKENS:
         return own
-    ranked = sorted(own, key=lambda one: (not is_(one), -one.weights[-1], one.token))[:MOST_TOKENS]
-    return sorted(ranked, key=lambda one: one.token)
+    ranked = sorted(own, key=lambda token: (not is_(token), -token.weights[-1], token.token))[:MOST_TOKENS]
+    return sorted(ranked, key=lambda token: token.token)
 
 
-def is_(one: Token) -> str:
-    """What a token is, in words; a global optimum is not also called a local one."""
-    said = ["selected"] if one.selected else []
-    said += ["global"] if one.globally_optimal else ["local"] if one.locally_optimal else []
-    return ", ".join([*said, *(["neighbour"] if one.neighbour else [])])
+def is_(token: Token) -> str:
+    """Describe a token in words; a global optimum is not also called a local one."""
+    words = ["selected"] if token.selected else []
+    words += ["global"] if token.globally_optimal else ["local"] if token.locally_optimal else []
+    return ", ".join([*words, *(["neighbour"] if token.neighbour else [])])
 
 
-def _row(one: Token) -> tuple[str, ...]:
-    margin = "" if one.margin is None else "1" if one.neighbour else f"{one.margin:.4g}"
-    dual = f"{one.dual:.3g}" if one.dual else ""
-    weights = [f"{weight:.3g}" for weight in one.weights]
-    return (str(one.input), str(one.token), f"{one.score:.5g}", is_(one), margin, dual, *weights)
+def _row(token: Token, it: Facts) -> tuple[str, ...]:
+    margin = "" if token.margin is None else "1" if token.neighbour else f"{token.margin:.4g}"
+    dual = f"{token.dual:.3g}" if token.dual else ""
+    trained = () if it.layer is None else (it.layer.softmax[token.input, token.token],)
+    weights = [f"{weight:.3g}" for weight in (*trained, *token.weights)]
+    return (str(token.input), str(token.token), f"{token.score:.5g}", is_(token), margin, dual, *weights)
 
 
 def _directions(it: Facts) -> Section:
-    columns = ("α", "tokens", "‖p_mm‖", "margin", "neighbours", "λ > 0", "locally optimal", "1 − cos")
-    rows = tuple(_direction(it, one) for one in it.choices)
+    columns: tuple[str, ...] = ("α", "tokens", "‖p_mm‖", "margin", "neighbours", "λ > 0", "locally optimal", "1 − cos")
+    columns = (*columns, *([] if it.layer is None else ["trained"]))
+    rows = tuple(_direction(it, choice) for choice in it.choices)
+    trained = "" if it.layer is None else ", and of the trained weights"
     return Section(
-        "Max-margin directions p_mm(α), exact; 1 − cos at the end of the flow",
+        f"Max-margin directions p_mm(α), exact; 1 − cos at the end of the flow{trained}",
         columns,
         rows,
         ("α", "tokens", "locally optimal"),
@@ -102,33 +153,39 @@ def _directions(it: Facts) -> Section:
 
 
 def _weights(it: Facts) -> list[Section]:
-    """Both max-margin solutions, where W is trained."""
+    """Return both max-margin solutions, where W is trained."""
     if not it.weights:
         return []
-    caption = "Solutions W of ATT-SVM: paths of W turn to that of least ‖W‖_F, paths of K, Q to that of least ‖W‖_⋆"
-    rows = tuple(row for one in it.weights for row in one.rows)
+    caption = "Solutions W of ATT-SVM, the limits of paths of W (least ‖W‖_F) and of paths of K, Q (least ‖W‖_⋆)"
+    rows = tuple(row for solution in it.weights for row in solution.rows)
     return [Section(caption, ("α", "least", "norm", "rank", "tight", ""), rows, ("α", "least", ""))]
 
 
-def _direction(it: Facts, one: Chosen) -> tuple[str, ...]:
-    name = "optimal, selected" if one is it.optimal and one is it.selection else one.name
-    if isinstance(one.svm, Infeasible):
+def _direction(it: Facts, choice: Chosen) -> tuple[str, ...]:
+    same = "trained" if it.layer is not None and choice is it.layer.chosen and choice.name != "trained" else ""
+    name = ", ".join(
+        [choice.name, *["selected"] * (choice is it.optimal and choice is it.selection), *[same] * bool(same)]
+    )
+    apart_now = None if it.layer is None else it.layer.one_minus_cosine(choice)
+    now = () if it.layer is None else ("" if apart_now is None else f"{apart_now:.2g}",)
+    if isinstance(choice.svm, Infeasible):
         return (
             name,
-            format_tokens(one.alpha, TOKENS),
+            format_tokens(choice.alpha, TOKENS),
             "none",
             "",
             "",
-            f"{len(one.svm.exact)} (Farkas)",
+            f"{len(choice.svm.exact)} (Farkas)",
             "no p separates",
             "",
+            *now,
         )
     flow = it.path.flow
-    apart = "" if not flow.final.any() else f"{float(flow.one_minus_cosine(one.svm.direction)[-1]):.2g}"
-    word = "yes" if one.locally_optimal else "no"
-    near = f"{int(one.svm.neighbours.sum())} of {one.svm.neighbours.size - len(one.alpha)}"
-    norm, margin = f"{one.svm.norm:.6g}", f"{one.svm.margin:.6g}"
-    return name, format_tokens(one.alpha, TOKENS), norm, margin, near, str(one.svm.supports), word, apart
+    apart = "" if not flow.final.any() else f"{float(flow.one_minus_cosine(choice.svm.direction)[-1]):.2g}"
+    word = "yes" if choice.locally_optimal else "no"
+    near = f"{int(choice.svm.neighbours.sum())} of {choice.svm.neighbours.size - len(choice.alpha)}"
+    norm, margin = f"{choice.svm.norm:.6g}", f"{choice.svm.margin:.6g}"
+    return name, format_tokens(choice.alpha, TOKENS), norm, margin, near, str(choice.svm.supports), word, apart, *now
 
 
 def _tied(it: Facts) -> list[Section]:
@@ -143,11 +200,15 @@ def _tied(it: Facts) -> list[Section]:
         limit = () if parts is None else (f"{parts.weights[i, t]:.6g}",)
         rows.append((str(i), str(t), score, "optimal" if weight is None else str(weight), *limit))
     columns = ("input", "token", "score", "λ", *([] if parts is None else ["weight in the limit"]))
-    return [Section("Tied with the optimal token wherever none is lost: Σ λ (k_opt − k_t) = 0", columns, tuple(rows))]
+    return [
+        Section(
+            "Tied with the optimal token on every prompt that loses none: Σ λ (k_opt − k_t) = 0", columns, tuple(rows)
+        )
+    ]
 
 
 def decades(it: Facts) -> list[int]:
-    """The records of the flow nearest to whole decades of the norm, and its last."""
+    """Return the records of the flow nearest to whole decades of the norm, and its last."""
     norms = it.path.flow.norms
     logs = np.log10(np.maximum(norms, 1e-300))
     whole = np.flatnonzero((np.abs(logs - np.round(logs)) < 1e-9) & (norms > 0))
@@ -155,10 +216,10 @@ def decades(it: Facts) -> list[int]:
 
 
 def _flow(it: Facts) -> Section:
-    known = [one for one in it.choices if one.solution is not None]
-    columns = ("‖p‖", *(f"1 − cos to p_mm({one.name})" for one in known), "max 1 − s_α")
+    known = [choice for choice in it.choices if choice.solution is not None]
+    columns = ("‖p‖", *(f"1 − cos to p_mm({choice.name})" for choice in known), "max 1 − s_α")
     flow = it.path.flow
-    apart = [flow.one_minus_cosine(one.solution.direction) for one in known if one.solution is not None]
+    apart = [flow.one_minus_cosine(choice.solution.direction) for choice in known if choice.solution is not None]
     off = it.path.off(it.case.problem.keys).max(axis=1)
     rows = [
         (f"{flow.norms[k]:.3g}", *("" if np.isnan(a[k]) else f"{a[k]:.2g}" for a in apart), f"{off[k]:.2g}")
@@ -172,30 +233,36 @@ def _ends(it: Facts) -> list[Section]:
         return []
     columns = ("trained", "ends", "tokens", "‖W‖_F", "rank", "1 − cos to W^mm", "1 − cos to W_⋆", "excess of ‖W‖_⋆")
     rows = []
-    for one in it.ends:
-        apart = ("" if x is None else f"{x:.2g}" for x in (one.frobenius, one.nuclear, one.excess))
-        tokens = format_tokens(one.selects, TOKENS)
-        rows.append((one.trained, one.ended, tokens, f"{one.norm:.3g}", str(one.rank), *apart))
+    for end in it.ends:
+        apart = ("" if x is None else f"{x:.2g}" for x in (end.frobenius, end.nuclear, end.excess))
+        tokens = format_tokens(end.selects, TOKENS)
+        rows.append((end.trained, end.ended, tokens, f"{end.norm:.3g}", str(end.rank), *apart))
     left = "trained", "ends", "tokens"
-    return [Section("Where training ends: W by itself, and as K Qᵀ", columns, tuple(rows), left)]
+    return [Section("Where training ends: W directly, and as K Qᵀ", columns, tuple(rows), left)]
+
+
+def _rules(it: Facts) -> Section:
+    columns = ("rule", "norm", "tokens", "since", "max 1 − s", "flow selects", "1 − cos", "in")
+    caption = f"Rules from the same start, after {STEPS} steps: tokens of largest weight, 1 − cos to their direction"
+    return Section(caption, columns, tuple(rule.row for rule in it.rules), ("rule", "tokens", "flow selects", "in"))
 
 
 def _starts(it: Facts) -> Section:
-    rows = tuple(_start(k + 1, one) for k, one in enumerate(it.others))
+    rows = tuple(_start(k + 1, path) for k, path in enumerate(it.others))
     return Section(
         f"Seeded starts (seed {it.seed})", ("start", "‖p(0)‖", "ends at", "kind", "1 − cos"), rows, ("ends at", "kind")
     )
 
 
-def _start(number: int, one: FollowedFlow) -> tuple[str, ...]:
-    size = f"{float(np.linalg.norm(one.start)):.3g}"
-    if one.parts is not None:
-        end = f"norm {one.flow.norms[-1]:.3g}"
-        return str(number), size, end, "a finite part and a direction", f"{one.parts.one_minus_cosine:.2g}"
-    if isinstance(one.limit, str):
-        return str(number), size, f"norm {one.flow.norms[-1]:.3g}", "stationary" if one.stationary else one.limit, ""
-    apart = float(one.flow.one_minus_cosine(one.limit.svm.direction)[-1])
-    return str(number), size, format_tokens(one.limit.svm.alpha, TOKENS), str(one.limit.kind), f"{apart:.2g}"
+def _start(number: int, path: FollowedFlow) -> tuple[str, ...]:
+    size = f"{float(np.linalg.norm(path.start)):.3g}"
+    if path.parts is not None:
+        end = f"norm {path.flow.norms[-1]:.3g}"
+        return str(number), size, end, "a finite part and a direction", f"{path.parts.one_minus_cosine:.2g}"
+    if isinstance(path.limit, str):
+        return str(number), size, f"norm {path.flow.norms[-1]:.3g}", "stationary" if path.stationary else path.limit, ""
+    apart = float(path.flow.one_minus_cosine(path.limit.svm.direction)[-1])
+    return str(number), size, format_tokens(path.limit.svm.alpha, TOKENS), str(path.limit.kind), f"{apart:.2g}"
 
 
 def _assumptions(it: Facts) -> list[Section]:
@@ -203,9 +270,9 @@ def _assumptions(it: Facts) -> list[Section]:
     made = []
     seen: set[tuple[str, str]] = set()
     for looked in it.looked:
-        new = [one for one in looked.findings if (one.id, one.evidence) not in seen]
-        seen |= {(one.id, one.evidence) for one in new}
-        rows = tuple((one.id, HOLDS[one.holds][0], one.evidence) for one in new)
+        new = [finding for finding in looked.findings if (finding.id, finding.evidence) not in seen]
+        seen |= {(finding.id, finding.evidence) for finding in new}
+        rows = tuple((finding.id, HOLDS[finding.holds][0], finding.evidence) for finding in new)
         if rows:
             columns = ("assumption", "", "because")
             made.append(Section(f"Assumptions, α = {words[looked.of]}", columns, rows, columns))
@@ -213,7 +280,7 @@ def _assumptions(it: Facts) -> list[Section]:
 
 
 def write(it: Facts, out: Console) -> None:
-    """To a terminal."""
+    """Print the explanation on a terminal."""
     for line in opening(it):
         out.print(line)
     for section in sections(it):
@@ -229,18 +296,16 @@ def write(it: Facts, out: Console) -> None:
 
 
 def text(it: Facts) -> str:
-    """The same as text."""
-    held = io.StringIO()
-    write(it, Console(file=held, width=WIDTH, markup=False, emoji=False, highlight=False, no_color=True))
-    return "\n".join(line.rstrip() for line in held.getvalue().strip().splitlines())
+    """Return the explanation as text."""
+    return plain_text(lambda out: write(it, out)).strip()
 
 
 def html(it: Facts) -> str:
-    """The same for a notebook."""
+    """Return the explanation as HTML for a notebook."""
     return "\n".join(
         [
             *map(_paragraph, opening(it)),
-            *(html_table(one.caption, one.columns, one.rows) for one in sections(it)),
+            *(html_table(section.caption, section.columns, section.rows) for section in sections(it)),
             *map(_paragraph, paragraphs(it)),
         ]
     )

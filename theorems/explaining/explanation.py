@@ -1,6 +1,8 @@
-"""The explanation of given data: its facts, and how they show themselves."""
+"""The explanation of given data: its facts, and how they are displayed."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from rich.console import Console
 
@@ -13,27 +15,29 @@ from theorems.explaining.words import headline
 
 
 class Explanation(Facts):
-    """What attention selects on given data, why, and which theorems speak of it; see :class:`Facts`."""
+    """Explanation of which tokens attention selects on given data, why, and which theorems apply (:class:`Facts`)."""
 
     def __repr__(self) -> str:
+        """Return the headline: what the flow selects."""
         return f"Explanation({headline(self)})"
 
     def __str__(self) -> str:
+        """Return the whole explanation as text."""
         return text(self)
 
     def write(self, out: Console) -> None:
-        """To a terminal."""
+        """Print the explanation on a terminal."""
         write(self, out)
 
     def _repr_html_(self) -> str:
         return html(self)
 
     def to_json(self) -> str:
-        """The text that ``theorems explain --json`` writes: strict JSON, with the exact rationals."""
+        """Return the text that ``theorems explain --json`` writes: strict JSON, with the exact rationals."""
         return as_json(self)
 
     def plot(self, kind: str = "svg") -> bytes:
-        """The drawing that ``theorems explain --plot`` writes, as the bytes of a svg, png or pdf file.
+        """Return the drawing that ``theorems explain --plot`` writes, as the bytes of a svg, png or pdf file.
 
         Raises:
             InvalidInput: matplotlib is not installed, or another kind.
@@ -41,6 +45,6 @@ class Explanation(Facts):
         return render_plot(self, kind)
 
 
-def explanation_of(case: Case, name: str, starts: int = 0, seed: int = 0) -> Explanation:
-    """Everything about the data, see :func:`theorems.explaining.facts.facts_of`."""
-    return Explanation(**vars(facts_of(case, name, starts, seed)))
+def explanation_of(case: Case, name: str, starts: int = 0, seed: int = 0, rules: Sequence[str] = ()) -> Explanation:
+    """Explain the data, see :func:`theorems.explaining.facts.facts_of`."""
+    return Explanation(**vars(facts_of(case, name, starts, seed, rules)))

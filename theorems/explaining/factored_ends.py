@@ -1,4 +1,4 @@
-"""Where training ends on data with queries: the flow on W and the flow on (K, Q), against both SVMs.
+"""Ends of training on data with queries: the flow on W and the flow on (K, Q), against both SVMs.
 
 References: *Transformers as Support Vector Machines*, (W-ERM), (KQ-ERM).
 """
@@ -13,6 +13,7 @@ from jaxtyping import Float64, Int64
 
 from generators.case import Case
 from generators.finding import format_tokens
+from generators.layer_weights import LayerWeights
 from reference_attention.angles import one_minus_cosine
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.max_margin import MaxMargin, max_margin
@@ -25,19 +26,19 @@ from theorems.explaining.selection import FollowedFlow
 MOST_ENTRIES = 300
 """Entries of K and Q together beyond which their flow, which has a Jacobian of that many rows, is not followed."""
 SEEN = 1e-3
-"""A singular value of W that is this share of the largest counts, at the end of a flow."""
+"""Share of the largest singular value of W from which on a singular value counts, at the end of a flow."""
 
 
 @dataclass(frozen=True)
 class TrainedEnd:
-    """Where a flow is at its end.
+    """State of a flow at its end.
 
     Attributes:
         trained: ``W`` or ``(K, Q)``.
         ended: how the flow ended, in words.
         selects: the tokens of largest weight.
         norm: ‖W‖_F.
-        rank: singular values of W that are a thousandth of the largest, or more.
+        rank: number of singular values of W that are a thousandth of the largest, or more.
         frobenius: 1 − cos∠(W, W^mm) of those tokens; None where nothing separates them.
         nuclear: 1 − cos∠(W, W_⋆); None where W_⋆ is not proven the only one.
         excess: ‖W‖_⋆/(m(W) C_⋆) − 1; None without C_⋆, or where a margin is not positive.
@@ -53,17 +54,20 @@ class TrainedEnd:
     excess: float | None
 
 
-def trained_ends(case: Case, path: FollowedFlow) -> tuple[TrainedEnd, ...]:
-    """Of the flow on W that was followed, and of that on (K, Q); none for data without queries.
+def trained_ends(case: Case, path: FollowedFlow, weights: LayerWeights | None = None) -> tuple[TrainedEnd, ...]:
+    """Return the ends of the flow on W that was followed, and of the flow on (K, Q); none for data without queries.
 
-    (K, Q) start at ``K0`` and ``Q0`` of the case, otherwise at K = I and Q = W(0)ᵀ in the unit of the keys.
+    (K, Q) start at the factors of the trained weights; without any at ``K0`` and ``Q0`` of the case, otherwise at K = I
+    and Q = W(0)ᵀ in the unit of the keys.
     """
     data, problem = case.queried, case.problem
     if data is None:
         return ()
     made = [_end("W", str(path.flow.stop), data, path.flow.final.reshape(data.shape))]
     unit = math.sqrt(problem.key_scale)
-    if "K0" in case.arrays and "Q0" in case.arrays:
+    if weights is not None and weights.factors is not None:
+        K, Q = weights.factors
+    elif weights is None and "K0" in case.arrays and "Q0" in case.arrays:
         K, Q = case.arrays["K0"], case.arrays["Q0"]
     else:
         K, Q = np.eye(data.shape[0]) / unit, path.start.reshape(data.shape).T * unit
@@ -99,18 +103,26 @@ def _least_margin(data: QueryDataset, W: Float64[np.ndarray, "d e"], alpha: Int6
 
 
 def ends_in_words(ends: tuple[TrainedEnd, ...]) -> str:
-    """A paragraph on them; empty where there are none."""
+    """Describe the ends of training in a paragraph; empty where there are none."""
     said = []
-    for one in ends:
-        how = "by itself" if one.trained == "W" else "as K Qᵀ"
-        if one.frobenius is None:
-            said.append(f"Trained {how} W selects {format_tokens(one.selects)}, which nothing separates")
+    for trained_end in ends:
+        how = "directly" if trained_end.trained == "W" else "as K Qᵀ"
+        if trained_end.frobenius is None:
+            said.append(f"Trained {how}, W selects {format_tokens(trained_end.selects)}, which nothing separates")
             continue
-        nuclear = "" if one.nuclear is None else f" and {one.nuclear:.2g} to W_⋆, of least nuclear norm"
-        excess = "" if one.excess is None else f"; its nuclear norm is {one.excess:.2g} above the least for its margin"
-        rank = f"of rank {one.rank} it has" if one.ended == str(Stop.NORM) else f"{one.ended}, it has"
+        nuclear = "" if trained_end.nuclear is None else f" and {trained_end.nuclear:.2g} to W_⋆, of least nuclear norm"
+        excess = (
+            ""
+            if trained_end.excess is None
+            else f"; its nuclear norm is {100 * trained_end.excess:.2g}% larger than the least possible for its margin"
+        )
+        end = (
+            f"has rank {trained_end.rank}"
+            if trained_end.ended == str(Stop.NORM)
+            else f"ends as follows: {trained_end.ended}"
+        )
         said.append(
-            f"Trained {how} W selects {format_tokens(one.selects)}; {rank} 1 − cos = {one.frobenius:.2g} to"
-            f" W^mm{nuclear}{excess}"
+            f"Trained {how}, W selects {format_tokens(trained_end.selects)} and {end};"
+            f" 1 − cos is {trained_end.frobenius:.2g} to W^mm{nuclear}{excess}"
         )
     return ". ".join(said) + "." if said else ""

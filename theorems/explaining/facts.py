@@ -1,4 +1,4 @@
-"""What attention selects on given data and why: everything that is said of it, computed once.
+"""Facts about which tokens attention selects on given data and why: everything in an explanation, computed once.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Definitions 1 and 2, Theorems 1–8.
 """
@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float64
 
 from generators.case import Case
+from generators.layer_weights import layer_weights_of
 from reference_attention.former_name import FormerName
 from reference_attention.next_token.unwinnable_scores import ScoreSplit, score_split
 from reference_attention.risk import softmax_weights
 from theorems.core.points import directions
 from theorems.explaining.applying import Applicability, CheckedAssumptions, check_assumptions
 from theorems.explaining.factored_ends import TrainedEnd, trained_ends
+from theorems.explaining.layer_state import LayerState, compare_with_largest, layer_state
+from theorems.explaining.rule_ends import RuleEnd, rule_ends
 from theorems.explaining.selection import (
     Chosen,
     Entry,
@@ -34,23 +38,23 @@ from theorems.explaining.weights import TrainedWeights, trained_weights
 START = 3.0
 """Norm of the seeded starts in units of ‖p_mm‖: the softmax prefers some tokens already, and has excluded none."""
 NORMS = 3
-"""Norms at which softmax weights are shown, a decade apart."""
+"""Number of norms at which softmax weights are shown, a decade apart."""
 DRAWN = 60
-"""Points of a path that are recorded for a drawing in the plane, at equal steps of the norm."""
+"""Number of points of a path that are recorded for a drawing in the plane, at equal steps of the norm."""
 
 
 @dataclass(frozen=True)
 class Token:
-    """What is known of one token.
+    """Facts about one token.
 
     Attributes:
         input, token: i and t.
         score: γ_it.
-        selected: by the flow from p(0); None where that could not be decided.
+        selected: whether the flow from p(0) selects it; None where that could not be decided.
         globally_optimal: whether no token of the input scores higher.
         locally_optimal: whether some locally optimal α has it; None where that was not decided.
         margin: (k_iα_i − k_it)·p_mm(α) for the α that the table is about; None for α_i and without p_mm.
-        neighbour: margin exactly 1, over the rationals; None without p_mm.
+        neighbour: whether the margin is exactly 1, over the rationals; None without p_mm.
         dual: its λ of the ATT-SVM; None without p_mm.
         weights: its softmax weight at each of the norms shown, along the flow.
     """
@@ -69,14 +73,15 @@ class Token:
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """What attention selects on given data, why, and which theorems speak of it.
+    """Facts about which tokens attention selects on given data, why, and which theorems apply.
 
     Attributes:
-        name: what the data are called.
+        name: the name of the data.
         case: the data.
-        path: the gradient flow from p(0).
+        path: the gradient flow from the trained weights if these are given, otherwise from p(0).
         others: the flows from seeded starts.
-        choices: the optimal tokens, the selected ones where they are others, the given ones where they are others.
+        choices: the optimal tokens, and where they are others the selected ones, those of largest weight at the trained
+            weights, and the given ones.
         about: the one of them whose p_mm the margins, duals and neighbours of the tokens refer to; None without p_mm.
         locally_optimal: every locally optimal α; None where there are too many choices to try.
         entry: where the flow enters the cone of Theorem 3.
@@ -84,12 +89,15 @@ class Facts:
         tokens: a row per token.
         looked: assumptions on the data.
         speaks: statements, and whether they apply.
-        seed: of the seeded starts.
-        weights: of the separable ones among ``choices`` the solutions of least Frobenius and nuclear norm, if W is
+        seed: the seed of the seeded starts.
+        weights: for the separable ones among ``choices`` the solutions of least Frobenius and nuclear norm, if W is
             trained.
         ends: where training of W and of (K, Q) ends; empty without queries.
         split: which optimal tokens are tied with others on every prompt that loses none; None where all can be selected
             at once, or that was not decided.
+        layer: the state of attention at the trained weights, if these are given.
+        before: the flow from p(0), if the data have both a start and trained weights.
+        rules: where other rules lead from the start of the flow, if any were asked for.
     """
 
     name: str
@@ -108,60 +116,76 @@ class Facts:
     weights: tuple[TrainedWeights, ...] = ()
     ends: tuple[TrainedEnd, ...] = ()
     split: ScoreSplit | None = None
+    layer: LayerState | None = None
+    before: FollowedFlow | None = None
+    rules: tuple[RuleEnd, ...] = ()
 
     @property
     def optimal(self) -> Chosen:
-        """The tokens of highest score (the first one of each input)."""
+        """Return the tokens of highest score (the first one of each input)."""
         return self.choices[0]
 
     @property
     def selection(self) -> Chosen | None:
-        """What the flow selects; None if nothing, or nothing that could be decided."""
+        """Return the tokens that the flow selects; None if it selects none, or none that could be decided."""
         alpha = self.path.selects
-        return None if alpha is None else next(one for one in self.choices if np.array_equal(one.alpha, alpha))
+        return None if alpha is None else next(choice for choice in self.choices if np.array_equal(choice.alpha, alpha))
 
     @property
     def is_decided(self) -> bool:
-        """Whether it is known where the flow from p(0) goes."""
+        """Return whether it is known where the flow goes, from the trained weights if these are given."""
         return self.path.is_decided
 
     selected = FormerName("selection")
     decided = FormerName("is_decided")
 
 
-def facts_of(case: Case, name: str, starts: int = 0, seed: int = 0) -> Facts:
-    """Everything about the data, see :class:`Facts`.
+def facts_of(case: Case, name: str, starts: int = 0, seed: int = 0, rules: Sequence[str] = ()) -> Facts:
+    """Compute everything about the data, see :class:`Facts`.
 
     Args:
-        starts: flows from so many seeded starts besides that from p(0).
-        seed: drives them.
+        case: the data.
+        name: their name.
+        starts: number of flows from seeded starts besides the flow from p(0).
+        seed: the seed of those starts.
+        rules: rules of ``theorems bench`` to run from the start.
     """
     with warnings.catch_warnings():
         # Searches for refuting prompts go far out; what overflows there is no number that is reported.
         warnings.simplefilter("ignore", RuntimeWarning)
-        return _facts_of(case, name, starts, seed)
+        return _facts_of(case, name, starts, seed, rules)
 
 
-def _facts_of(case: Case, name: str, starts: int, seed: int) -> Facts:
+def _facts_of(case: Case, name: str, starts: int, seed: int, rules: Sequence[str]) -> Facts:
     problem = case.problem
     best = chosen_tokens(problem, "optimal", problem.optimal)
+    weights = layer_weights_of(case)
+    layer = None if weights is None else layer_state(case, weights)
     start = np.zeros(problem.d) if case.start is None else np.array(case.start)
+    before = start if weights is not None and case.start is not None else None
+    start = start if weights is None else weights.prompt
     record = _norms_to_record(case, best, start)
     split = score_split(problem) if best.solution is None else None
     path = follow_flow(problem, start, record, split)
     drawn = START * size_of(case, best) * directions(np.random.default_rng(seed), starts, problem.d)
     others = tuple(follow_flow(problem, p, record, split) for p in drawn)
     choices = [best]
-    for which, alpha in (("selected", path.selects), ("given", case.alpha)):
-        if alpha is not None and not any(np.array_equal(alpha, one.alpha) for one in choices):
+    trained = None if layer is None or layer.tied_inputs.size else layer.tokens
+    for which, alpha in (("selected", path.selects), ("trained", trained), ("given", case.alpha)):
+        if alpha is not None and not any(np.array_equal(alpha, choice.alpha) for choice in choices):
             choices.append(chosen_tokens(problem, which, alpha))
-    ranked = sorted(choices, key=lambda one: path.selects is None or not np.array_equal(one.alpha, path.selects))
-    about = next((one for one in ranked if one.solution is not None), None)
+    ranked = sorted(choices, key=lambda choice: path.selects is None or not np.array_equal(choice.alpha, path.selects))
+    about = next((choice for choice in ranked if choice.solution is not None), None)
     local = locally_optimal_choices(problem)
-    norms, weights = _weights(case, path, best if about is None else about, start)
+    norms, softmax = _weights(case, path, best if about is None else about, start)
     of = {"optimal": None, "selected": path.selects, "given": case.alpha}
     cases = {name: case.replace(alpha=a, start=None) for name, a in of.items() if a is not None or name == "optimal"}
     looked, speaks = check_assumptions(cases, case.start)
+    solutions = trained_weights(case, choices)
+    if layer is not None and trained is not None:
+        layer = compare_with_largest(
+            layer, next(choice for choice in choices if np.array_equal(choice.alpha, trained)), solutions
+        )
     return Facts(
         name,
         case,
@@ -172,18 +196,21 @@ def _facts_of(case: Case, name: str, starts: int, seed: int) -> Facts:
         None if local is None else tuple(local),
         entry(case, path),
         norms,
-        tuple(_tokens(case, path, choices, about, local, weights)),
+        tuple(_tokens(case, path, choices, about, local, softmax)),
         tuple(looked),
         tuple(speaks),
         seed,
-        trained_weights(case, choices),
-        trained_ends(case, path),
+        solutions,
+        trained_ends(case, path, weights),
         split,
+        layer,
+        None if before is None else follow_flow(problem, before, record, split),
+        rule_ends(case, path, rules),
     )
 
 
 def _decades(size: float, start: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "m"]:
-    """Powers of ten from about ``size`` on, beyond the start."""
+    """Return powers of ten from about ``size`` on, beyond the start."""
     first = round(math.log10(size))
     begin = float(np.linalg.norm(start))
     if begin > 0:
@@ -192,7 +219,7 @@ def _decades(size: float, start: Float64[np.ndarray, "d"]) -> Float64[np.ndarray
 
 
 def _norms_to_record(case: Case, best: Chosen, start: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "m"]:
-    """Norms at which points are wanted: whole decades, and in the plane enough of them to draw."""
+    """Return the norms at which points are wanted: whole decades, and in the plane enough of them to draw."""
     size = size_of(case, best)
     wanted = 10.0 ** np.arange(math.floor(math.log10(size)) - 2, math.floor(math.log10(size)) + 10)
     if case.problem.d != 2:
@@ -204,7 +231,7 @@ def _norms_to_record(case: Case, best: Chosen, start: Float64[np.ndarray, "d"]) 
 def _weights(
     case: Case, path: FollowedFlow, about: Chosen, start: Float64[np.ndarray, "d"]
 ) -> tuple[Float64[np.ndarray, "m"], Float64[np.ndarray, "m n T"]]:
-    """Norms that the flow passes, the last of them its end where it stops early, and the softmax weights there."""
+    """Return norms that the flow passes, and the softmax weights there; a flow that stops early adds its last norm."""
     flow = path.flow
     wanted = [norm for norm in _decades(size_of(case, about), start) if norm <= flow.norms[-1]]
     rows = [int(np.argmin(np.abs(flow.norms - norm))) for norm in wanted]
@@ -223,7 +250,7 @@ def _tokens(
     weights: Float64[np.ndarray, "m n T"],
 ) -> list[Token]:
     problem, svm = case.problem, None if about is None else about.solution
-    known = [one.alpha for one in (choices if local is None else local) if one.locally_optimal]
+    known = [choice.alpha for choice in (choices if local is None else local) if choice.locally_optimal]
     top = problem.scores.max(axis=1)
     made = []
     for i, t in np.ndindex(problem.n, problem.T):

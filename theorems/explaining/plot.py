@@ -1,4 +1,4 @@
-"""The explanation as a drawing: in the plane the paths of p as in Figure 1, otherwise margins and weights."""
+"""Drawing of an explanation: in the plane the paths of p as in Figure 1, otherwise margins and weights."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from theorems.figures.drawing import FORMATS, as_file, check_matplotlib
 
 PLANE, PANELS = (5.6, 5.6), (9.0, 4.0)
 """Width and height in inches."""
+BEYOND = 1.5
+"""Extent of a drawing whose path starts far out, in units of its start."""
 MARKERS = "os^Dv<>p*h"
 LINES = 400
-"""Tokens of which margins are drawn, at most."""
+"""Most tokens whose margins are drawn."""
 FAINTEST = 1e-16
-"""Weights are drawn down to that."""
+"""Smallest weight that is drawn."""
 
 
 def check_kind(kind: str, what: str = "plot") -> None:
@@ -38,7 +40,7 @@ def check_kind(kind: str, what: str = "plot") -> None:
 
 
 def render_plot(it: Facts, kind: str) -> bytes:
-    """The drawing as the bytes of a file; the same explanation, the same bytes.
+    """Return the drawing as the bytes of a file; equal explanations give equal bytes.
 
     Raises:
         InvalidInput: as :func:`check_kind`.
@@ -50,10 +52,11 @@ def render_plot(it: Facts, kind: str) -> bytes:
 
 
 def _plane(sheet: Any, it: Facts) -> None:
-    """The paths grey, max-margin directions dashed, tokens as markers: one shape per input."""
+    """Draw the paths grey, max-margin directions dashed, tokens as markers: one shape per input."""
     axes = sheet.add_subplot()
     keys = it.case.problem.keys
     reach = REACH * max(size_of(it.case, it.optimal), float(np.linalg.norm(keys, axis=-1).max()))
+    reach = max(reach, BEYOND * float(np.linalg.norm(it.path.start)))
     paths = [_near(path.flow.points, reach) for path in (it.path, *it.others)]
     shown = np.concatenate([keys.reshape(-1, 2), np.zeros((1, 2)), *paths])
     low, high = shown.min(axis=0), shown.max(axis=0)
@@ -74,28 +77,31 @@ def _plane(sheet: Any, it: Facts) -> None:
 
 
 def _directions(it: Facts) -> list[MaxMargin]:
-    """Of every locally optimal α; where those are not known, of the chosen ones and of what the flows select."""
+    """Return the directions of every locally optimal α, or where not all are known, of those that occur.
+
+    Those that occur are the chosen tokens' and the ones that the flows select.
+    """
     if it.locally_optimal is not None:
-        return [one.svm for one in it.locally_optimal if isinstance(one.svm, MaxMargin)]
-    known = [one.svm for one in it.choices if isinstance(one.svm, MaxMargin)]
-    return known + [one.limit.svm for one in it.others if isinstance(one.limit, Limit)]
+        return [choice.svm for choice in it.locally_optimal if isinstance(choice.svm, MaxMargin)]
+    known = [choice.svm for choice in it.choices if isinstance(choice.svm, MaxMargin)]
+    return known + [followed.limit.svm for followed in it.others if isinstance(followed.limit, Limit)]
 
 
 def _near(points: Float64[np.ndarray, "r 2"], reach: float) -> Float64[np.ndarray, "k 2"]:
-    """The path up to where it first leaves the disk."""
+    """Return the path up to where it first leaves the disk."""
     outside = np.flatnonzero(np.linalg.norm(points, axis=1) > reach)
     return np.asarray(points[: outside[0] + 1] if outside.size else points)
 
 
 def _panels(sheet: Any, it: Facts) -> None:
-    """Margins of p/‖p‖ on the left, weights off the selected tokens on the right; against ‖p‖."""
+    """Draw margins of p/‖p‖ on the left, weights off the selected tokens on the right; both against ‖p‖."""
     flow, problem = it.path.flow, it.case.problem
     seen = flow.norms > 0
     norms, points = flow.norms[seen], flow.points[seen]
     left, right = sheet.subplots(1, 2)
-    held = it.path.final_tokens
-    others = np.arange(problem.T) != held[:, None]
-    chosen = np.take_along_axis(problem.keys, held[:, None, None], axis=1)
+    tokens = it.path.final_tokens
+    others = np.arange(problem.T) != tokens[:, None]
+    chosen = np.take_along_axis(problem.keys, tokens[:, None, None], axis=1)
     rows = (chosen - problem.keys)[others]
     solution = None if it.selection is None else it.selection.solution
     near = np.zeros(len(rows), dtype=bool) if solution is None else solution.neighbours[others]

@@ -1,4 +1,4 @@
-"""The explanation as JSON: every number in full, what was decided exactly also as rationals, once."""
+"""JSON of an explanation: every number in full, and exact decisions also as rationals, once."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from theorems.run.findings import as_json as findings_json
 
 
 def as_json(it: Facts) -> str:
-    """Strict JSON; ends with a newline."""
+    """Return the explanation as strict JSON, which ends with a newline."""
     problem, flow = it.case.problem, it.path.flow
-    held = {
+    record = {
         "version": version(),
         "data": it.name,
         "n": problem.n,
@@ -31,6 +31,8 @@ def as_json(it: Facts) -> str:
         "d": problem.d,
         "loss": problem.loss.name,
         "seed": it.seed,
+        "trained": None if it.layer is None else it.layer.as_json(),
+        "flow_from_start": None if it.before is None else _end_of_path(it.before),
         "flow": _end_of_path(it.path)
         | {
             "reason": flow.reason,
@@ -41,21 +43,27 @@ def as_json(it: Facts) -> str:
         },
         "weights_at": it.norms,
         "about": None if it.about is None else it.about.name,
-        "tokens": [vars(one) for one in it.tokens],
-        "directions": [_direction(one) for one in it.choices],
-        "weights": [one.as_json() for one in it.weights],
+        "tokens": [vars(token) for token in it.tokens],
+        "directions": [_direction(choice) for choice in it.choices],
+        "weights": [weights.as_json() for weights in it.weights],
         "tied": _tied(it),
-        "locally_optimal": None if it.locally_optimal is None else [one.alpha for one in it.locally_optimal],
-        "ends": [vars(one) for one in it.ends],
-        "other_starts": [_end_of_path(one) for one in it.others],
-        "assumptions": {one.of: findings_json(map(_without_svm, one.findings)) for one in it.looked},
+        "locally_optimal": None if it.locally_optimal is None else [choice.alpha for choice in it.locally_optimal],
+        "ends": [vars(end) for end in it.ends],
+        "rules": [vars(rule) | {"settled": rule.settled} for rule in it.rules],
+        "other_starts": [_end_of_path(path) for path in it.others],
+        "assumptions": {checked.of: findings_json(map(_without_svm, checked.findings)) for checked in it.looked},
         "statements": [
-            {"id": one.id, "of": one.of, "applies": one.applies, "missing": [found.id for found in one.missing]}
-            for one in it.speaks
+            {
+                "id": theorem.id,
+                "of": theorem.of,
+                "applies": theorem.applies,
+                "missing": [finding.id for finding in theorem.missing],
+            }
+            for theorem in it.speaks
         ],
         "words": paragraphs(it),
     }
-    return to_json(held, indent=2) + "\n"
+    return to_json(record, indent=2) + "\n"
 
 
 def _end_of_path(path: FollowedFlow) -> dict[str, Any]:
@@ -101,31 +109,31 @@ def _tied(it: Facts) -> dict[str, Any] | None:
 def _record(it: Facts, k: int) -> dict[str, Any]:
     flow = it.path.flow
     apart = {}
-    for one in it.choices:
-        if one.solution is not None:
-            value = float(flow.one_minus_cosine(one.solution.direction)[k])
-            apart[one.name] = None if math.isnan(value) else value
+    for choice in it.choices:
+        if choice.solution is not None:
+            value = float(flow.one_minus_cosine(choice.solution.direction)[k])
+            apart[choice.name] = None if math.isnan(value) else value
     return {"norm": flow.norms[k], "log_time": flow.log_time[k], "p": flow.points[k], "one_minus_cosine": apart}
 
 
-def _direction(one: Chosen) -> dict[str, Any]:
-    """p_mm and its duals, rounded and as rationals; or the multipliers that prove that there is none."""
-    held: dict[str, Any] = {"of": one.name, "alpha": one.alpha, "locally_optimal": one.locally_optimal}
-    if isinstance(one.svm, Infeasible):
-        return held | {"feasible": False, "farkas": _by_pair(one.svm.exact)}
-    return held | {
+def _direction(choice: Chosen) -> dict[str, Any]:
+    """Return p_mm and its duals, rounded and as rationals; or the multipliers that prove that there is none."""
+    record: dict[str, Any] = {"of": choice.name, "alpha": choice.alpha, "locally_optimal": choice.locally_optimal}
+    if isinstance(choice.svm, Infeasible):
+        return record | {"feasible": False, "farkas": _by_pair(choice.svm.exact)}
+    return record | {
         "feasible": True,
-        "norm": one.svm.norm,
-        "margin": one.svm.margin,
-        "p": one.svm.p,
-        "neighbours": np.argwhere(one.svm.neighbours),
-        "exact": {"p": [str(x) for x in one.svm.exact.p], "duals": _by_pair(one.svm.exact.duals)},
+        "norm": choice.svm.norm,
+        "margin": choice.svm.margin,
+        "p": choice.svm.p,
+        "neighbours": np.argwhere(choice.svm.neighbours),
+        "exact": {"p": [str(x) for x in choice.svm.exact.p], "duals": _by_pair(choice.svm.exact.duals)},
     }
 
 
-def _without_svm(found: NamedFinding) -> NamedFinding:
-    """Without what stands among the directions."""
-    return found._replace(exact={}) if found.id in ("separable", "locally-optimal") else found
+def _without_svm(finding: NamedFinding) -> NamedFinding:
+    """Drop from a finding what stands among the directions."""
+    return finding._replace(exact={}) if finding.id in ("separable", "locally-optimal") else finding
 
 
 def _by_pair(values: dict[tuple[int, int], Any]) -> dict[str, str]:

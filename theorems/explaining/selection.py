@@ -1,7 +1,7 @@
-"""The tokens that matter on given data: the optimal ones, those that gradient flows select, the locally optimal ones.
+"""Tokens that matter on given data: the optimal ones, those that gradient flows select, the locally optimal ones.
 
-Ties, neighbours and local optimality are decided over the rationals; what a flow selects is said only where its
-direction is that of p_mm of the tokens, and is undecided otherwise.
+Ties, neighbours and local optimality are decided over the rationals; a flow is said to select tokens only where its
+direction is that of their p_mm, and is undecided otherwise.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from theorems.benchmark.measure import Limit, far, limit_of_flow
 from theorems.token_selection.local_paths.invariant_cone import with_cone
 
 MOST_CHOICES = 128
-"""Up to so many choices of one token per input all locally optimal ones are listed."""
+"""Most choices of one token per input for which all locally optimal ones are listed."""
 WITHIN = 0.99
 """Share of a cone's μ at which floats say that a point is inside; the point is then checked exactly."""
 
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """One token per input, and what ATT-SVM says of them.
+    """One token per input, with the solution of ATT-SVM for them.
 
     Attributes:
         name: "optimal", "selected" or "given".
         svm: p_mm(α), or the proof that there is none.
-        locally_optimal: Definition 2; False without p_mm.
+        locally_optimal: whether α is locally optimal by Definition 2; False without p_mm.
     """
 
     name: str
@@ -46,28 +46,28 @@ class Chosen:
 
     @property
     def alpha(self) -> Int64[np.ndarray, "n"]:
-        """The tokens α, shape (n,)."""
+        """Return the tokens α, shape (n,)."""
         return self.svm.alpha
 
     @property
     def solution(self) -> MaxMargin | None:
-        """p_mm(α) where it exists."""
+        """Return p_mm(α) where it exists."""
         return None if isinstance(self.svm, Infeasible) else self.svm
 
 
 def chosen_tokens(problem: Problem, name: str, alpha: Int64[np.ndarray, "n"]) -> Chosen:
-    """The tokens α with their exact solution of ATT-SVM."""
+    """Return the tokens α with their exact solution of ATT-SVM."""
     svm = max_margin(problem.exact_keys, alpha)
     return Chosen(name, svm, not isinstance(svm, Infeasible) and locally_optimal(svm, problem.scores))
 
 
 @dataclass(frozen=True, eq=False)
 class FollowedFlow:
-    """A gradient flow from p(0), and what it selects.
+    """A gradient flow from p(0), and the tokens that it selects.
 
     Attributes:
         start: p(0), shape (d,).
-        flow: to norm 1e6 in units of the keys, unless it ends before.
+        flow: the flow up to norm 1e6 in units of the keys, unless it ends before.
         largest: the tokens of largest weight at its end, ties included, shape (n, T); exact for that point.
         limit: p_mm of the tokens that it selects; or why it selects none, or none that could be decided.
         parts: its finite part and its direction, where no prompt selects all optimal tokens and it has both.
@@ -81,33 +81,36 @@ class FollowedFlow:
 
     @property
     def selects(self) -> Int64[np.ndarray, "n"] | None:
-        """The tokens of the limit, shape (n,)."""
+        """Return the tokens of the limit, shape (n,)."""
         return self.limit.svm.alpha if isinstance(self.limit, Limit) else None
 
     @property
     def stationary(self) -> bool:
-        """Whether it ends at a finite point."""
+        """Return whether it ends at a finite point."""
         return self.flow.stop is Stop.STATIONARY
 
     @property
     def final_tokens(self) -> Int64[np.ndarray, "n"]:
-        """The first of the tokens of largest weight at its end, shape (n,)."""
+        """Return the first of the tokens of largest weight at its end, shape (n,)."""
         return np.argmax(self.largest, axis=1)
 
     def off(self, keys: Float64[np.ndarray, "n T d"]) -> Float64[np.ndarray, "r n"]:
-        """The softmax weight off those tokens at every recorded point, as a sum of the others, shape (r, n)."""
+        """Return the softmax weight off those tokens at every recorded point, as a sum of the others, shape (r, n)."""
         weights = softmax_weights(keys, self.flow.points)
         return np.asarray(np.where(np.arange(keys.shape[1]) != self.final_tokens[:, None], weights, 0.0).sum(axis=-1))
 
     @property
     def tied_inputs(self) -> Int64[np.ndarray, "k"]:
-        """The inputs in which it ends with several tokens of largest weight; none if it was not followed to the end."""
+        """Return the inputs in which it ends with several tokens of largest weight, (k,).
+
+        There are none if it was not followed to the end.
+        """
         several = (self.largest.sum(axis=1) > 1) & self.flow.reached_norm
         return np.flatnonzero(several).astype(np.int64)
 
     @property
     def is_decided(self) -> bool:
-        """Whether it is known where it goes."""
+        """Return whether it is known where it goes."""
         known = isinstance(self.limit, Limit) or self.parts is not None
         return self.stationary or known or self.tied_inputs.size > 0
 
@@ -121,6 +124,8 @@ def follow_flow(
     """Follow the flow from a start.
 
     Args:
+        problem: the problem.
+        start: p(0), shape (d,).
         record: norms at which its points are wanted, besides eight per decade.
         split: what is tied where no prompt selects all optimal tokens; a flow that selects no tokens is then followed
             in two parts.
@@ -142,16 +147,16 @@ def follow_flow(
 
 
 def locally_optimal_choices(problem: Problem) -> list[Chosen] | None:
-    """Every locally optimal α, in lexicographic order; None where there are too many to try."""
+    """Return every locally optimal α, in lexicographic order; None where there are too many to try."""
     if problem.n * np.log(problem.T) > np.log(MOST_CHOICES) * (1 + 1e-12):
         return None
     every = (chosen_tokens(problem, "locally optimal", alpha) for alpha in separable_choices(problem))
-    return [one for one in every if one.locally_optimal]
+    return [choice for choice in every if choice.locally_optimal]
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a flow enters the cone of Theorem 3 around p_mm of what it selects.
+    """Entry of a flow into the cone of Theorem 3 around p_mm of the tokens that it selects.
 
     Attributes:
         norm: ‖p‖ at the first recorded point within.
@@ -164,7 +169,7 @@ class Entry:
 
 
 def entry(case: Case, path: FollowedFlow) -> Entry | None:
-    """The first recorded point of the flow in the cone of Theorem 3, checked exactly; None if none is known to be."""
+    """Return the first recorded point of the flow in the cone of Theorem 3, checked exactly; None if none is known."""
     if not isinstance(path.limit, Limit) or not locally_optimal(path.limit.svm, case.problem.scores):
         return None
     known = with_cone(case.replace(alpha=path.limit.svm.alpha, start=None))

@@ -6,9 +6,9 @@ from generators.case import Case
 from theorems.explaining.selection import Chosen
 
 REACH = 6.0
-"""How far such a drawing goes, in units of the largest key or ‖p_mm‖."""
+"""Extent of the drawing of a case, in units of the largest key or ‖p_mm‖."""
 
 
 def size_of(case: Case, best: Chosen) -> float:
-    """The norm at which logits are of order one: ‖p_mm‖, or that of the inverse of the keys."""
+    """Return the norm at which logits are of order one: ‖p_mm‖, or the inverse of the keys' scale without p_mm."""
     return 1 / case.problem.key_scale if best.solution is None else best.solution.norm

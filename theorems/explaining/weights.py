@@ -1,4 +1,4 @@
-"""Where W is trained: its max-margin solutions of least Frobenius and of least nuclear norm, and their ranks.
+"""Max-margin solutions where W is trained, of least Frobenius and of least nuclear norm, and their ranks.
 
 Training W turns to the first, training K and Q in W = KQᵀ to the second, as far as regularization paths say.
 
@@ -26,9 +26,9 @@ class TrainedWeights:
 
     Attributes:
         of: "optimal", "selected" or "given".
-        frobenius: of least Frobenius norm; vec(W) is its p.
-        rank: of that one, exact.
-        nuclear: of least nuclear norm.
+        frobenius: the solution of least Frobenius norm; vec(W) is its p.
+        rank: the rank of that solution, exact.
+        nuclear: the solution of least nuclear norm.
     """
 
     of: str
@@ -38,13 +38,13 @@ class TrainedWeights:
 
     @property
     def one_minus_cosine(self) -> float:
-        """Between both."""
+        """Return 1 − cos between both."""
         other = self.nuclear.W.ravel()
         return float(np.square(self.frobenius.direction - other / np.linalg.norm(other)).sum() / 2)
 
     @property
     def rows(self) -> tuple[tuple[str, ...], ...]:
-        """Of a table: which tokens, the norm, its value, the rank, tight constraints, and what is proven."""
+        """Return rows of a table: which tokens, the norm, its value, the rank, tight constraints, what is proven."""
         svm, least = self.frobenius, self.nuclear
         many = svm.neighbours.size - len(svm.alpha)
         first = (self.of, "‖W‖_F", f"{svm.norm:.6g}", str(self.rank), f"{int(svm.neighbours.sum())} of {many}", "exact")
@@ -53,7 +53,7 @@ class TrainedWeights:
         return first, (self.of, "‖W‖_⋆", f"{least.norm:.6g}", rank, tight, said)
 
     def as_json(self) -> dict[str, Any]:
-        """Numbers in full; what is not decided is null, with the reason."""
+        """Return the numbers in full for JSON; what is not decided is null, with the reason."""
         least = self.nuclear
         return {
             "of": self.of,
@@ -71,14 +71,14 @@ class TrainedWeights:
 
 
 def trained_weights(case: Case, choices: Iterable[Chosen]) -> tuple[TrainedWeights, ...]:
-    """Of each choice of tokens that can be separated; none where no queries are given."""
+    """Solve for W for each choice of tokens that can be separated; return none where no queries are given."""
     if case.queried is None:
         return ()
-    found = []
-    for one in choices:
-        least = None if one.solution is None else nuclear_max_margin(case.queried.keys, one.alpha)
-        if one.solution is None or least is None or isinstance(least, Infeasible):
+    solutions = []
+    for choice in choices:
+        least = None if choice.solution is None else nuclear_max_margin(case.queried.keys, choice.alpha)
+        if choice.solution is None or least is None or isinstance(least, Infeasible):
             continue
-        rank = int(fmpq_mat(*case.queried.shape, list(one.solution.exact.p)).rank())
-        found.append(TrainedWeights(one.name, one.solution, rank, least))
-    return tuple(found)
+        rank = int(fmpq_mat(*case.queried.shape, list(choice.solution.exact.p)).rank())
+        solutions.append(TrainedWeights(choice.name, choice.solution, rank, least))
+    return tuple(solutions)

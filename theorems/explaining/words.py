@@ -2,77 +2,209 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Bool, Int64
 
 from generators.finding import format_tokens, number, vector
 from reference_attention.next_token.unwinnable_scores import SplitFlow
 from reference_attention.training.descent import Stop
 from theorems.explaining.applying import Applicability
-from theorems.explaining.factored_ends import ends_in_words
+from theorems.explaining.factored_ends import MOST_ENTRIES, ends_in_words
 from theorems.explaining.facts import Facts
+from theorems.explaining.layer_state import LayerState
 from theorems.explaining.selection import FollowedFlow
 
 SENSE = {
-    "theorem-1": "the prompt of least risk within ‖p‖ ≤ R turns to p̄_mm of the optimal tokens as R grows",
-    "theorem-2": "from every start gradient descent with η ≤ 1/L_p diverges; with several inputs it leaves the"
-    " direction open",
-    "theorem-3": "gradient descent with η ≤ 1/L_p that starts in a cone around p̄_mm(α) keeps α and turns to p̄_mm(α)",
-    "theorem-4": "local regularization paths end in no directions but p̄_mm of locally optimal tokens",
-    "theorem-5": "trained together within growing radii, head and prompt turn to v̄_mm and p̄_mm of α",
-    "theorem-6": "where head and prompt are trained together, the head's radius growing fast enough, and the prompt"
-    " selects α, it turns to p_relax, on which only the support inputs of v_mm press",
-    "theorem-8": "the prompt of least risk within ‖p‖ ≤ R turns to the solutions of ATT-SVM' over the optimal sets",
+    "theorem-1": "the risk minimiser over ‖p‖ ≤ R converges in direction to p̄_mm of the optimal tokens as R grows",
+    "theorem-2": "gradient descent with η ≤ 1/L_p diverges from every start; for several inputs the theorem names no"
+    " limit direction",
+    "theorem-3": "gradient descent with η ≤ 1/L_p that starts in a cone around p̄_mm(α) keeps α and converges in"
+    " direction to p̄_mm(α)",
+    "theorem-4": "every limit direction of a local regularization path is p̄_mm of locally optimal tokens",
+    "theorem-5": "along the joint regularization path, head and prompt converge in direction to v̄_mm and p̄_mm of α",
+    "theorem-6": "if the head's radius grows fast enough along the joint regularization path, and the prompt selects α,"
+    " the prompt converges in direction to p_relax, which is constrained only by the support inputs of v_mm",
+    "theorem-8": "the risk minimiser over ‖p‖ ≤ R converges in direction to the solutions of ATT-SVM' over the optimal"
+    " sets",
 }
-"""What a theorem says of data to which it applies; for another its title."""
-SINGLE = {"theorem-2": "from every start gradient descent with η ≤ 1/L_p turns to p̄_mm of the optimal token"}
-"""The same where there is one input."""
+"""Meaning of a theorem for data to which it applies; for other statements the title is used."""
+SINGLE = {
+    "theorem-2": "gradient descent with η ≤ 1/L_p converges in direction to p̄_mm of the optimal token from every start"
+}
+"""Meaning of a theorem where there is one input."""
 AT_ZERO = 1e-9
 """A stationary point nearer to 0 than this, in units of the keys, is called 0."""
 MOST_TIED = 4
-"""Inputs or tokens that are named where some cannot be won."""
+"""Most inputs or tokens that are named where some cannot be won."""
+STILL = 2.0**-53
+"""Norm of the gradient below which a step of length 1 does not change a float64 of size 1."""
+HALF = 0.5
+"""Weight off the token of largest weight above which nothing is called selected."""
+LIKE_PADDING = 2
+"""Tokens with zero keys and scores at the end of an input from which on they look like padding; one may be meant."""
 TOKENS = 16
-"""Up to so many chosen tokens are all named."""
+"""Most chosen tokens that are all named."""
 
 
 def headline(it: Facts) -> str:
-    """What the flow from p(0) selects, in a sentence without its full stop."""
+    """Return what the flow from p(0) selects, in a sentence without its full stop."""
     path, origin = it.path, _origin(it)
+    flow = "the flow on W" if it.layer is not None and it.layer.weights.factors else "the flow"
     if path.stationary:
-        return f"from {origin} the flow {_rests(it)} and selects nothing"
+        return f"from {origin} {flow} {_rests(it)} and selects nothing"
     if path.parts is not None:
-        return f"from {origin} the flow {_divides(path.parts)}"
+        return f"from {origin} {flow} {_divides(path.parts)}"
     if path.selects is None:
         if path.tied_inputs.size:
-            return f"from {origin} the flow ties {_tied_inputs(path)}, exactly"
-        return f"where the flow from {origin} goes is undecided: {path.limit}"
-    return f"from {origin} the flow selects {_comparison(it, path.selects)}"
+            return f"from {origin} {flow} ties {_ties(path.largest, path.tied_inputs)}, exactly"
+        return f"the limit of {flow} from {origin} is undecided: {path.limit}"
+    return f"from {origin} {flow} selects {_comparison(it, path.selects)}"
 
 
 def paragraphs(it: Facts) -> list[str]:
-    """Return the headline with its reasons, what is proven of tied tokens, where training ends, the theorems."""
+    """Return what trained weights do, the headline with its reasons, tied tokens, ends of training, the theorems."""
     first = f"{headline(it)[0].upper()}{headline(it)[1:]}."
     trained = ends_in_words(it.ends)
     return [
-        " ".join([first, *_reasons(it)]),
+        *[padding_words(it)] * bool(padding_words(it)),
+        *([] if it.layer is None else [" ".join(trained_words(it, it.layer))]),
+        " ".join([first, *_changes(it), *_reasons(it), *[factors_words(it)] * bool(factors_words(it))]),
         *_tied_words(it),
         *[trained] * bool(trained),
+        *[rule.words for rule in it.rules],
         *_theorems(it.speaks, it.case.problem.n),
     ]
 
 
+def padding_words(it: Facts) -> str:
+    """Return a warning of tokens that look like padding, several at the end of an input with zero keys and scores."""
+    problem = it.case.problem
+    zero = ~problem.keys.any(axis=2) & (problem.scores == 0)
+    count = np.where(zero.all(axis=1), 0, np.argmin(zero[:, ::-1], axis=1))
+    padded = np.flatnonzero(count >= LIKE_PADDING)
+    if not padded.size:
+        return ""
+    i = int(padded[0])
+    more = f" and the last ones of {len(padded) - 1} more inputs" if len(padded) > 1 else ""
+    tokens = f"Tokens {problem.T - count[i]} to {problem.T - 1} of input {i}{more}"
+    return (
+        f"{tokens} have zero keys and scores, as padding has. They count as tokens here: they take weight, and may be"
+        " called optimal. Give inputs of the same length without padding."
+    )
+
+
 def _origin(it: Facts) -> str:
+    if it.layer is not None:
+        return "the trained W = K Qᵀ" if it.layer.weights.factors else f"the trained {it.layer.weights.name}"
     return f"p(0) = {vector(it.path.start)}" if it.path.start.any() else "p(0) = 0"
 
 
 def _rests(it: Facts) -> str:
     end = it.path.flow.final
     if np.array_equal(end, it.path.start):
-        return "stays where it is, as the gradient is zero there,"
+        return "stays at its start, where the gradient is zero,"
     at_zero = np.linalg.norm(end) * it.case.problem.key_scale <= AT_ZERO
-    return "goes to p = 0" if at_zero else f"goes to a finite prompt of norm {_size(float(np.linalg.norm(end)))}"
+    return "converges to p = 0" if at_zero else f"converges to a prompt of norm {_size(float(np.linalg.norm(end)))}"
+
+
+def trained_words(it: Facts, layer: LayerState) -> Iterator[str]:
+    """Yield what the trained weights choose, how far, whether that is locally optimal, and how wide the margin is."""
+    name = _origin(it)
+    if not layer.norm:
+        yield f"{name[0].upper()}{name[1:]} is 0: every token has weight 1/T, and nothing is selected."
+        return
+    size = f"{name[0].upper()}{name[1:]}, of norm {_size(layer.norm)},"
+    if layer.tied_inputs.size:
+        ties = _ties(layer.largest, layer.tied_inputs)
+        yield f"{size} gives the largest weight, exactly equal, to {ties}: tied tokens have no max-margin direction."
+        return
+    worst = int(np.argmax(layer.off))
+    yield (
+        f"{size} gives the largest weight to {_against_optimal(it, layer.tokens, _named(layer.tokens))};"
+        f" 1 − s is at most {_weight(layer.off[worst])}, at input {worst}."
+    )
+    if (open_inputs := np.flatnonzero(layer.off > HALF)).size:
+        yield f"No token is selected yet at inputs {format_tokens(open_inputs, TOKENS)}, where 1 − s is above 1/2."
+    if -math.inf < (slope := float(it.path.flow.log_gradient_norm[0])) < math.log(STILL):
+        power = math.floor(slope / math.log(10))
+        yield f"The gradient there has norm 1e{power}: steps of gradient descent in float64 hardly move it."
+    yield _local(it, layer)
+    for in_norm in layer.in_norms:
+        direction = "W_⋆" if in_norm.of == "‖W‖_⋆" else "W^mm" if in_norm.of == "‖W‖_F" else "p_mm"
+        apart = (
+            f"which weights attain it is not decided: {in_norm.undecided}"
+            if in_norm.one_minus_cosine is None
+            else f"1 − cos to {direction}, which attains it, is {in_norm.one_minus_cosine:.3g}"
+        )
+        yield (
+            f"Its least margin over {in_norm.of} = {_size(in_norm.norm)} is {number(in_norm.margin)},"
+            f" {100 * in_norm.share:.4g}% of the largest possible; {apart}."
+        )
+
+
+def _named(alpha: Int64[np.ndarray, "n"]) -> str:
+    return f"token{'' if len(alpha) == 1 else 's'} {format_tokens(alpha, TOKENS) if len(alpha) > 1 else alpha[0]}"
+
+
+def _local(it: Facts, layer: LayerState) -> str:
+    """Say whether the chosen tokens are locally optimal, and which neighbour keeps them from it."""
+    if layer.chosen is not None and layer.chosen.locally_optimal:
+        return "This choice is locally optimal (Definition 2, decided exactly)."
+    [(i, t), *_] = layer.offending(it.case)
+    scores, own = it.case.problem.scores[i], int(layer.tokens[i])
+    return (
+        f"This choice is not locally optimal (Definition 2, decided exactly): the neighbour {t} of token {own} of input"
+        f" {i} scores {number(scores[t])}, not below {number(scores[own])}."
+    )
+
+
+def _weight(value: float) -> str:
+    return f"{value:.3g}" if value else "1e-308"
+
+
+def factors_words(it: Facts) -> str:
+    """Return where training K and Q on from trained factors ends, in a sentence; empty where no factors are trained."""
+    if it.layer is None or it.layer.weights.factors is None:
+        return ""
+    K, Q = it.layer.weights.factors
+    followed = [trained_end for trained_end in it.ends if trained_end.trained == "(K, Q)"]
+    if not followed:
+        return (
+            f"The flow on K and Q themselves is not followed, as they have {K.size + Q.size} entries, more than"
+            f" {MOST_ENTRIES}; it may end at other tokens than the flow on W."
+        )
+    [end] = followed
+    differs = it.path.selects is not None and end.selects != tuple(it.path.selects.tolist())
+    other = ", not with those of the flow on W" if differs else ""
+    tokens = _named(np.array(end.selects))
+    return f"The flow on K and Q themselves ends ({end.ended}) with largest weights at {tokens}{other}."
+
+
+def _changes(it: Facts) -> Iterator[str]:
+    """Yield whether the flow keeps the tokens of the trained weights, and where the flow from p(0) goes instead."""
+    layer, selects = it.layer, it.path.selects
+    if layer is None:
+        return
+    if selects is not None and not layer.tied_inputs.size:
+        moved = np.flatnonzero(selects != layer.tokens)
+        if moved.size:
+            i = int(moved[0])
+            yield (
+                f"It leaves the tokens of largest weight in {len(moved)} of {len(selects)} inputs: input {i} goes from"
+                f" token {layer.tokens[i]} to {selects[i]}."
+            )
+        else:
+            yield "It keeps the tokens of largest weight."
+    if it.before is not None:
+        start, end = vector(it.before.start), it.before.selects
+        if end is None:
+            yield f"The flow from p(0) = {start} selects no tokens, or none that could be decided."
+        else:
+            same = selects is not None and np.array_equal(end, selects)
+            yield f"The flow from p(0) = {start} selects {'the same' if same else format_tokens(end, TOKENS)}."
 
 
 def _size(norm: float) -> str:
@@ -115,7 +247,7 @@ def _tied_words(it: Facts) -> Iterator[str]:
         proven += " No other token is left to be ruled out, so the risk depends on the part of p in F alone."
     if split.bounds_risk and len(split.across):
         proven += (
-            " The risk is nowhere below that of the tied tokens alone, L_F, at the part of p in F, and comes down to it"
+            " The risk is never below L_F, the risk of the tied tokens alone at the part of p in F, and approaches it"
             " along U: inf L = inf L_F, which no finite prompt attains."
         )
     elif len(split.across):
@@ -127,7 +259,7 @@ def _tied_words(it: Facts) -> Iterator[str]:
         "its least value, as L_F is convex in the weights" if split.convex else "which is not proven to be the least"
     )
     yield (
-        f"Seen along the flow: from norm {_size(parts.apart_from)} on its part in F stays at"
+        f"Observed along the flow: from norm {_size(parts.apart_from)} on, its part in F stays at"
         f" {vector(parts.finite_part)},"
         f" where the slope of L_F is 0 and L_F = {parts.risk:.6g}, {least}; the rest grows without bound towards the"
         f" max-margin direction across F, {vector(split.direction)}: at norm {_size(it.path.flow.norms[-1])},"
@@ -135,28 +267,31 @@ def _tied_words(it: Facts) -> Iterator[str]:
     )
 
 
-def _tied_inputs(path: FollowedFlow) -> str:
-    said = [f"tokens {format_tokens(np.flatnonzero(path.largest[i]))} of input {i}" for i in path.tied_inputs[:2]]
-    return " and ".join(said) + (
-        f" and tokens of {len(path.tied_inputs) - 2} more" if len(path.tied_inputs) > 2 else ""
-    )
+def _ties(largest: Bool[np.ndarray, "n T"], inputs: Int64[np.ndarray, "k"]) -> str:
+    ties = [f"tokens {format_tokens(np.flatnonzero(largest[i]))} of input {i}" for i in inputs[:2]]
+    return " and ".join(ties) + (f" and tokens of {len(inputs) - 2} more" if len(inputs) > 2 else "")
 
 
 def _comparison(it: Facts, alpha: Int64[np.ndarray, "n"]) -> str:
-    """α against the tokens of highest score."""
+    """Compare locally optimal tokens α that a flow selects with the tokens of highest score."""
+    if len(alpha) > 1:
+        return _against_optimal(it, alpha, "locally optimal tokens (LMM)")
+    return _against_optimal(it, alpha, f"the locally optimal token {alpha[0]} (LMM)")
+
+
+def _against_optimal(it: Facts, alpha: Int64[np.ndarray, "n"], otherwise: str) -> str:
+    """Compare α with the tokens of highest score; tokens that are not all of them are called ``otherwise``."""
     scores = it.case.problem.scores
     rows = np.arange(len(alpha))
     lower = np.flatnonzero(scores[rows, alpha] < scores.max(axis=1))
-    every = "the optimal token of every input" if len(alpha) > 1 else f"the optimal token, {alpha[0]}"
     if not lower.size:
-        return f"{every} (GMM)"
+        return f"{'the optimal token of every input' if len(alpha) > 1 else f'the optimal token, {alpha[0]}'} (GMM)"
     i = int(lower[0])
     t, best = int(alpha[i]), int(it.optimal.alpha[i])
     low, high = float(scores[i, t]), float(scores[i, best])
     instead = f"token {t} of input {i} scores {number(low, high)}, below the {number(high, low)} of token {best}"
-    kind = "locally optimal tokens (LMM)" if len(alpha) > 1 else f"the locally optimal token {t} (LMM)"
     of = f", the optimal one in {len(alpha) - lower.size} of {len(alpha)} inputs" if len(alpha) > 1 else ""
-    return f"{kind}{of}: {instead}"
+    return f"{otherwise}{of}: {instead}"
 
 
 def _reasons(it: Facts) -> Iterator[str]:
@@ -164,12 +299,12 @@ def _reasons(it: Facts) -> Iterator[str]:
     if flow.stop is Stop.FAILED:
         return
     if path.stationary:
-        yield "A finite stationary point has no limit direction; the weights there are those of the table."
+        yield "A finite stationary point has no limit direction; the table shows the weights there."
     elif it.selection is not None and it.selection.solution is not None:
         solution = it.selection.solution
         apart = float(flow.one_minus_cosine(solution.direction)[-1])
         yield (
-            f"Its direction goes to p̄_mm of these tokens, the widest margin 1/‖p_mm‖ = {number(solution.margin)}: at"
+            f"Its direction converges to p̄_mm of these tokens, whose margin is 1/‖p_mm‖ = {number(solution.margin)}: at"
             f" norm {_size(flow.norms[-1])}, 1 − cos = {apart:.2g}."
         )
         yield _limit(it)
@@ -177,86 +312,103 @@ def _reasons(it: Facts) -> Iterator[str]:
 
 
 def _limit(it: Facts) -> str:
-    """The theorem that names this limit."""
-    two = next((one for one in it.speaks if one.id == "theorem-2"), None)
+    """Return a sentence on the theorem that names this limit."""
+    two = next((statement for statement in it.speaks if statement.id == "theorem-2"), None)
     if it.case.problem.n == 1 and two is not None and two.applies:
-        return "Theorem 2 names this limit, whatever the start."
+        return "Theorem 2 names this limit for every start."
     if it.entry is not None:
         return (
             f"Theorem 3 names this limit: at norm {_size(it.entry.norm)} the flow is in its cone"
             f" (1 − cos ≤ {it.entry.mu:.2g}, ‖p‖ ≥ {_size(it.entry.radius)}), from which gradient descent with"
-            " η ≤ 1/L_p is proven to turn there."
+            " η ≤ 1/L_p provably converges to that direction."
         )
-    return "No theorem that is established here names this limit; it is what the flow does."
+    return "No theorem shown to apply here names this limit; it is observed along the flow."
 
 
 def _rivals(it: Facts) -> Iterator[str]:
     if it.optimal.solution is None:
         yield "No prompt separates the optimal tokens from the others, so there is no GMM direction."
     if it.locally_optimal is not None and len(it.locally_optimal) > 1:
-        named = ", ".join(format_tokens(one.alpha, TOKENS) for one in it.locally_optimal[:4])
+        named = ", ".join(format_tokens(choice.alpha, TOKENS) for choice in it.locally_optimal[:4])
         more = ", …" if len(it.locally_optimal) > 4 else ""
-        yield f"{len(it.locally_optimal)} choices α are locally optimal: {named}{more}; the start decides between them."
+        decides = "the start decides between them" if it.path.selects is not None else "this flow selects none of them"
+        ending = f"; {decides}" if it.is_decided else ""
+        yield f"{len(it.locally_optimal)} choices α are locally optimal: {named}{more}{ending}."
     if it.others:
         yield _count_ends(it.others)
 
 
 def _count_ends(others: Iterable[FollowedFlow]) -> str:
     counts: dict[str, int] = {}
-    for one in others:
+    for flow in others:
         ends = (
             "a finite prompt"
-            if one.stationary
+            if flow.stationary
             else "a finite part and a direction"
-            if one.parts is not None
+            if flow.parts is not None
             else "undecided"
-            if one.selects is None
-            else format_tokens(one.selects, TOKENS)
+            if flow.selects is None
+            else format_tokens(flow.selects, TOKENS)
         )
         counts[ends] = counts.get(ends, 0) + 1
     return f"Of the seeded starts {', '.join(f'{n} end at {ends}' for ends, n in counts.items())}."
 
 
 def _theorems(speaks: Iterable[Applicability], n: int) -> list[str]:
-    """A paragraph for those that apply, one for those that do not, one for those that are open."""
+    """Return a paragraph for the theorems that apply, one for those that do not, one for those that are open."""
     speaks = list(speaks)
-    lemmas = [one for one in speaks if one.id.startswith("lemma-")]
-    theorems = [one for one in speaks if not one.id.startswith("lemma-")]
-    apply = [f"{_citation(one)}: {_sense(one, n)}." for one in theorems if one.applies]
-    made = [f"What applies: {' '.join(apply)}" if apply else "No theorem applies."]
-    if any(one.applies for one in lemmas):
-        made[0] += f" Also {_numbers([one for one in lemmas if one.applies])}."
-    for opening, holds in (("What does not", False), ("What is open", None)):
-        wanting: dict[str, list[Applicability]] = {}
-        for one in theorems:
-            if one.applies is holds:
-                ids = [found.id for found in one.missing if found.holds is holds]
-                wanting.setdefault(" and ".join(ids), []).append(one)
-        word = "does not hold" if holds is False else "not established"
+    lemmas = [statement for statement in speaks if statement.id.startswith("lemma-")]
+    theorems = [statement for statement in speaks if not statement.id.startswith("lemma-")]
+    apply = [f"{_citation(statement)}: {_sense(statement, n)}." for statement in theorems if statement.applies]
+    made = [f"Applies: {' '.join(apply)}" if apply else "No theorem applies."]
+    if those := [statement for statement in lemmas if statement.applies]:
+        one_only = len(those) == 1
+        if apply:
+            made[0] += f" {_numbers(those)} {'applies' if one_only else 'apply'}, too."
+        else:
+            made[0] = f"No theorem applies; {_numbers(those)} {'does' if one_only else 'do'}."
+    for opening, holds in (("Does not apply", False), ("Not decided", None)):
+        wanting: dict[tuple[str, ...], list[Applicability]] = {}
+        for statement in theorems:
+            if statement.applies is holds:
+                wanting.setdefault(
+                    tuple(finding.id for finding in statement.missing if finding.holds is holds), []
+                ).append(statement)
         if wanting:
-            said = [f"{_numbers(those)} ({ids}: {word})" for ids, those in wanting.items()]
+            said = [f"{_numbers(those)} ({_wanting(ids, holds)})" for ids, those in wanting.items()]
             made.append(f"{opening}: {'; '.join(said)}.")
     return made
 
 
+def _wanting(ids: Sequence[str], holds: bool | None) -> str:
+    """Return which assumptions fail, or are not established."""
+    is_single = len(ids) == 1
+    verb = (
+        ("fails" if is_single else "fail")
+        if holds is False
+        else ("is not established" if is_single else "are not established")
+    )
+    return f"assumption{'' if is_single else 's'} {' and '.join(ids)} {verb}"
+
+
 def _numbers(those: Sequence[Applicability]) -> str:
-    """ "Theorem 2", "Lemmas 1, 3 and 6"; statements without a number by their ids."""
-    named = [one for one in those if not one.id.partition("-")[2].isdigit()]
+    """Return the names of statements: "Theorem 2", "Lemmas 1, 3 and 6"; their ids where they have no number."""
+    named = [statement for statement in those if not statement.id.partition("-")[2].isdigit()]
     if named:
-        rest = [one for one in those if one not in named]
-        return ", ".join([*([_numbers(rest)] if rest else []), *(one.id for one in named)])
+        rest = [statement for statement in those if statement not in named]
+        return ", ".join([*([_numbers(rest)] if rest else []), *(statement.id for statement in named)])
     kind, *_ = those[0].id.partition("-")
-    numbers = [one.id.partition("-")[2] for one in those]
+    numbers = [statement.id.partition("-")[2] for statement in those]
     if len(numbers) == 1:
         return f"{kind.capitalize()} {numbers[0]}"
     return f"{kind.capitalize()}s {', '.join(numbers[:-1])} and {numbers[-1]}"
 
 
-def _sense(one: Applicability, n: int) -> str:
-    said = SINGLE.get(one.id, "") if n == 1 else ""
-    return said or SENSE.get(one.id, one.title)
+def _sense(statement: Applicability, n: int) -> str:
+    sentence = SINGLE.get(statement.id, "") if n == 1 else ""
+    return sentence or SENSE.get(statement.id, statement.title)
 
 
-def _citation(one: Applicability) -> str:
-    of = {"optimal": "", "selected": ", α what the flow selects", "given": ", α as given"}[one.of]
-    return f"{_numbers([one])}{of}"
+def _citation(statement: Applicability) -> str:
+    of = {"optimal": "", "selected": ", α = tokens that the flow selects", "given": ", α as given"}[statement.of]
+    return f"{_numbers([statement])}{of}"

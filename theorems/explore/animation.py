@@ -1,8 +1,8 @@
 """``python -m theorems.explore.animation FILE.svg``: a token on its way, as an animated picture for a document.
 
-The data of Figure 8. While a token of the second input moves, p_mm turns, and at some point one of two flows no longer
-goes to it: its limit is that of a locally optimal choice. Everything is drawn from the exact solutions and followed
-flows of each frame; a browser moves from one to the next.
+It shows the data of Figure 8. While a token of the second input moves, p_mm turns, and at some point one of two flows
+no longer goes to it: its limit is the direction of a locally optimal choice. Everything is drawn from the exact
+solutions and followed flows of each frame; a browser moves from one to the next.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from theorems.figures.style import BLUE, GREEN, ORANGE, RED
 SECONDS = 9.0
 FRAMES = 28
 POINTS = 40
-"""Of a flow."""
+"""Number of points of a flow."""
 WAY = np.array([[0.4, 1.2], [-2.0, 1.0]])
-"""From where to where token 0 of input 1 is dragged, and back."""
+"""The places between which token 0 of input 1 is dragged, and back."""
 NORM, EXTENT, SIZE, HEIGHT = 12.0, 2.5, 520, 350
-"""‖p‖ at the edge, token coordinates there, pixels across, and down to the words."""
+"""‖p‖ at the edge, token coordinates there, pixels across, and pixels down to the words."""
 STYLE = f"""
 svg {{ background: #ffffff; color: #1c1c1e; }} .foot {{ fill: #ffffff; }}
 text {{ fill: currentColor; font: 15px system-ui, sans-serif; }}
@@ -51,11 +51,11 @@ class Frame:
 
     Attributes:
         keys: of the tokens, (n, T, d).
-        ray: p̄_mm of the optimal tokens.
-        edges: two points of each line of the margin band of input 1, (2, 2, 2).
-        neighbours: exact.
+        ray: p̄_mm of the optimal tokens, (d,).
+        edges: two points of each line of the margin band of input 1, (2, 2, d).
+        neighbours: the SVM-neighbours, exact, (n, T).
         flows: points of each flow up to the edge, (s, r, d), in the unit of prompts.
-        words: where they go.
+        words: where the flows go.
     """
 
     keys: Float64[np.ndarray, "n T d"]
@@ -67,7 +67,7 @@ class Frame:
 
 
 def frames() -> Iterator[Frame]:
-    """The way there and back."""
+    """Yield the frames of the way there and back."""
     state = state_named("figure-8")
     for share in np.sin(np.linspace(0, np.pi, FRAMES)) ** 2:
         moved = state.with_token(1, 0, WAY[0] + share * (WAY[1] - WAY[0]))
@@ -90,27 +90,27 @@ def frames() -> Iterator[Frame]:
 
 
 def _even(flows: Sequence[Float64[np.ndarray, "_ d"]]) -> Float64[np.ndarray, "s r d"]:
-    """As many points of each, so that a browser can move from one to the next."""
+    """Return equally many points of each flow, so that a browser can move from one frame to the next."""
     kept = [flow[np.round(np.linspace(0, len(flow) - 1, POINTS)).astype(int)] for flow in flows]
     return np.stack(kept)
 
 
 def animation_svg(made: Iterable[Frame]) -> str:
-    """The frames as one SVG, without a script."""
-    every = list(made)
+    """Return the frames as one SVG, without a script."""
+    frames = list(made)
     shapes = [_line("axis", [[(-EXTENT, 0.0), (EXTENT, 0.0)]]), _line("axis", [[(0.0, -EXTENT), (0.0, EXTENT)]])]
-    shapes += [_line("edge", [one.edges[k] for one in every]) for k in (0, 1)]
-    shapes.append(_line("ray", [[(0.0, 0.0), 3 * EXTENT * one.ray] for one in every]))
+    shapes += [_line("edge", [frame.edges[k] for frame in frames]) for k in (0, 1)]
+    shapes.append(_line("ray", [[(0.0, 0.0), 3 * EXTENT * frame.ray] for frame in frames]))
     unit = EXTENT / NORM
-    shapes += [_line("flow", [unit * one.flows[k] for one in every]) for k in range(len(every[0].flows))]
-    for i, t in np.ndindex(every[0].neighbours.shape):
-        places = [one.keys[i, t] for one in every]
-        shapes.append(_circle("near", 13, places, [bool(one.neighbours[i, t]) for one in every]))
+    shapes += [_line("flow", [unit * frame.flows[k] for frame in frames]) for k in range(len(frames[0].flows))]
+    for i, t in np.ndindex(frames[0].neighbours.shape):
+        places = [frame.keys[i, t] for frame in frames]
+        shapes.append(_circle("near", 13, places, [bool(frame.neighbours[i, t]) for frame in frames]))
         shapes.append(_circle("token" if t == 0 else "other", 8, places))
-    shapes.append(_circle("ring", 17, [one.keys[1, 0] for one in every]))
+    shapes.append(_circle("ring", 17, [frame.keys[1, 0] for frame in frames]))
     shapes.append(f'<rect class="foot" y="{HEIGHT}" width="{SIZE}" height="{SIZE}"/>')
-    for words in dict.fromkeys(one.words for one in every):
-        shown = _animate("opacity", ["1" if one.words == words else "0" for one in every], "discrete")
+    for words in dict.fromkeys(frame.words for frame in frames):
+        shown = _animate("opacity", ["1" if frame.words == words else "0" for frame in frames], "discrete")
         shapes.append(f'<text x="12" y="{HEIGHT + 22}" opacity="0">{shown}{escape(words)}</text>')
     legend = "dashed: p_mm (exact); dotted: its margin band; green: gradient flows"
     shapes.append(f'<text x="12" y="{HEIGHT + 42}" style="font-size: 12px">{legend}</text>')
@@ -132,10 +132,10 @@ def _line(kind: str, frames: Sequence[Iterable[Iterable[float]]]) -> str:
 
 def _circle(kind: str, radius: int, places: Sequence[Iterable[float]], shown: Sequence[bool] = ()) -> str:
     pixels = [_pixels(place) for place in places]
-    moves = "".join(_animate(f"c{axis}", [f"{one[k]:g}" for one in pixels]) for k, axis in enumerate("xy"))
-    seen = _animate("opacity", ["1" if one else "0" for one in shown], "discrete") if shown else ""
+    moves = "".join(_animate(f"c{axis}", [f"{place[k]:g}" for place in pixels]) for k, axis in enumerate("xy"))
+    visibility = _animate("opacity", ["1" if is_shown else "0" for is_shown in shown], "discrete") if shown else ""
     x, y = pixels[0]
-    return f'<circle class="{kind}" r="{radius}" cx="{x:g}" cy="{y:g}">{moves}{seen}</circle>'
+    return f'<circle class="{kind}" r="{radius}" cx="{x:g}" cy="{y:g}">{moves}{visibility}</circle>'
 
 
 def _animate(name: str, values: Sequence[str], mode: str = "linear") -> str:
@@ -146,7 +146,7 @@ def _animate(name: str, values: Sequence[str], mode: str = "linear") -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write it; 2 for what cannot be written, with a sentence."""
+    """Write the picture and return the exit code: 2 for a file that cannot be written, with a sentence."""
     try:
         if len(arguments) != 1:
             raise InvalidInput("theorems.explore.animation: give one file to write.")

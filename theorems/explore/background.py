@@ -1,6 +1,6 @@
-"""Work beside the page: the latest that is asked for, in a thread of its own; what was asked for before is dropped.
+"""Work beside the page, in a thread of its own: only the latest request counts, and earlier ones are dropped.
 
-Results are handed on in their order, and none of an older request after a newer one was made.
+Results are passed on in their order, and none of an older request after a newer one was made.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any
 
 Cancelled = Callable[[], bool]
 Steps = Callable[[Cancelled], Iterator[Any]]
-"""Given whether it is still asked for, the results one after another."""
+"""Function that yields results one after another, given a function that returns whether they are still asked for."""
 Deliver = Callable[[Callable[[], None]], None]
-"""Has something done where the page lives, after what it was given before."""
+"""Function that has a call made in the thread of the page, after the calls that it was given before."""
 
 
 class Latest:
-    """A thread that works on what was asked for last.
+    """Thread that works on the latest request.
 
     Args:
         deliver: runs a call in the thread of the page.
@@ -25,6 +25,7 @@ class Latest:
     """
 
     def __init__(self, deliver: Deliver, pause: float = 0.0) -> None:
+        """Start the thread, which waits for a first request."""
         self._deliver, self._pause = deliver, pause
         self._asked = threading.Condition()
         self._steps: Steps | None = None
@@ -38,11 +39,13 @@ class Latest:
     def ask(
         self, steps: Steps, take: Callable[[Any], None], failed: Callable[[Exception], None], *, done: Any = None
     ) -> None:
-        """Drop what was asked for, and begin with this.
+        """Drop the request before, and begin with this one.
 
         Args:
-            take: given each result, where the page lives; ``done`` at last.
+            steps: yields the results.
+            take: given each result, in the thread of the page, and ``done`` at last.
             failed: given what was raised instead.
+            done: the last value that ``take`` is given.
         """
         with self._asked:
             self._ticket += 1
@@ -50,13 +53,13 @@ class Latest:
             self._asked.notify_all()
 
     def drop(self) -> None:
-        """Ask for nothing more; the thread waits."""
+        """Drop the request without a new one; the thread waits."""
         with self._asked:
             self._ticket += 1
             self._steps = None
 
     def close(self) -> None:
-        """Nothing is asked for any more."""
+        """Let the thread end: nothing is asked for any more."""
         with self._asked:
             self._ended, self._ticket = True, self._ticket + 1
             self._asked.notify_all()

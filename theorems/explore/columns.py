@@ -1,4 +1,4 @@
-"""From the numbers of a picture to the columns that Bokeh draws: markers, sizes, one source per rule."""
+"""Columns that Bokeh draws, made of the numbers of a picture: markers, sizes, one source per rule."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from theorems.explore.runs import RULES
 MARKERS = {"chosen": "star", "neighbour": "circle", "other": "circle"}
 SIZES = {"chosen": 20.0, "neighbour": 12.0, "other": 12.0}
 RING, SQUARE = 26.0, 19.0
-"""Of the selected token, and around SVM-neighbours."""
+"""Sizes of the ring around the selected token, and of the squares around SVM-neighbours."""
 EMPTY: dict[str, tuple[str, ...]] = {
     "tokens": ("input", "token", "x", "y", "score", "is", "margin", "dual", "near", "marker", "size"),
     "rows": ("input", "token", "score", "is", "margin", "dual", "k1", "k2"),
@@ -31,31 +31,31 @@ EMPTY: dict[str, tuple[str, ...]] = {
 
 
 def sources_of(part: Part, extent: float) -> dict[str, Columns]:
-    """What the sources are given when a part is ready."""
-    made = {name: columns for name, columns in part.columns.items() if name in EMPTY}
+    """Return the columns of each source when a part is ready."""
+    sources = {name: columns for name, columns in part.columns.items() if name in EMPTY}
     if "tokens" in part.columns:
-        made |= _tokens(part.columns["tokens"])
-        made["corners"] = {"x": [-extent, extent], "y": [-extent, extent]}
+        sources |= _tokens(part.columns["tokens"])
+        sources["corners"] = {"x": [-extent, extent], "y": [-extent, extent]}
     if "runs" in part.columns:
         runs = part.columns["runs"]
         for rule in RULES:
-            rows = [k for k, one in enumerate(runs["rule"]) if one == rule]
-            made[f"run {rule}"] = {name: [column[k] for k in rows] for name, column in runs.items()}
-    return made
+            rows = [k for k, name in enumerate(runs["rule"]) if name == rule]
+            sources[f"run {rule}"] = {name: [column[k] for k in rows] for name, column in runs.items()}
+    return sources
 
 
-def _tokens(held: Columns) -> dict[str, Columns]:
-    """What can be dragged, what is drawn around it, and the table."""
-    n = len(held["x"])
-    roles = held["is"]
-    drawn = {name: held[name] for name in EMPTY["tokens"] if name in held}
+def _tokens(columns: Columns) -> dict[str, Columns]:
+    """Return the columns of the tokens, of the marks around them, and of the table."""
+    n = len(columns["x"])
+    roles = columns["is"]
+    drawn = {name: columns[name] for name in EMPTY["tokens"] if name in columns}
     drawn |= {"marker": [MARKERS[role] for role in roles], "size": [SIZES[role] for role in roles]}
     square = [SQUARE if role == "neighbour" else 0.0 for role in roles]
-    ring = [RING if size else 0.0 for size in held["ring"]]
+    ring = [RING if size else 0.0 for size in columns["ring"]]
     # Where every token has a name the picture is full of them.
-    label = held["label"] if n <= MOST_LABELS else [""] * n
-    marks = {"x": held["x"], "y": held["y"], "ring": ring, "square": square, "label": label}
-    rows = {name: held.get(name, [None] * n) for name in EMPTY["rows"]}
+    label = columns["label"] if n <= MOST_LABELS else [""] * n
+    marks = {"x": columns["x"], "y": columns["y"], "ring": ring, "square": square, "label": label}
+    rows = {name: columns.get(name, [None] * n) for name in EMPTY["rows"]}
     return {"tokens": drawn, "marks": marks, "rows": rows}
 
 

@@ -1,4 +1,4 @@
-"""What can be changed on a served page, by mouse or keyboard alone: data, tokens, starts, what is shown and saved."""
+"""Controls of a served page, by mouse or keyboard alone: data, tokens, starts, what is shown and saved."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from theorems.explore.state import MOST_STARTS, REACHES
 
 WRAP = {"flex-wrap": "wrap", "gap": "0.5rem", "align-items": "end"}
 CHOOSE = "…"
-"""What a list shows while none of it is chosen."""
+"""The entry that a list shows while nothing in it is chosen."""
 SAVE = """
 const bytes = Uint8Array.from(atob(file.data.content[0]), c => c.charCodeAt(0));
 const link = document.createElement('a');
@@ -57,10 +57,11 @@ class Controls:
 
     Attributes:
         load: a row that loads and saves.
-        edit: what changes tokens and starts, and what is shown.
+        edit: the widgets that change tokens and starts, and what is shown.
     """
 
     def __init__(self, sources: dict[str, ColumnDataSource], plane: Plane) -> None:
+        """Make the widgets from the columns and the plane, and connect those that the browser answers by itself."""
         self.dataset = Select(title="named data", options=[CHOOSE, *datasets()], value=CHOOSE, width=170)
         recorded = [CHOOSE, *counterexamples()]
         self.counterexample = Select(title="recorded counterexample", options=recorded, value=CHOOSE, width=330)
@@ -85,7 +86,7 @@ class Controls:
         self.starts = Spinner(title="starts", low=1, high=MOST_STARTS, step=1, width=70)
         self.alpha = Select(title="p_mm of α", options=[], width=260)
         self.reach = RadioButtonGroup(labels=[f"{reach:g}" for reach in REACHES], active=1)
-        self.rule = Select(title="the slider goes through", options=list(RULES), width=180)
+        self.rule = Select(title="path shown by the slider", options=list(RULES), width=180)
         self.from_start = Select(title="from start", options=["0"], width=80)
         self.shown = CheckboxButtonGroup(labels=["risk", *RULES], active=[0, *range(1, 1 + len(RULES))])
         lines = [plane.contours, *(plane.runs[rule] for rule in RULES)]
@@ -106,7 +107,7 @@ class Controls:
 
 
 def _table(source: ColumnDataSource) -> DataTable:
-    """Scores can be edited in it."""
+    """Return the table of tokens, in which scores can be edited."""
     number = NumberFormatter(format="0.[0000]", nan_format="")
     columns = [
         TableColumn(field="input", title="input", width=50),

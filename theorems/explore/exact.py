@@ -1,4 +1,4 @@
-"""What the exact engine says of the tokens: p_mm of the chosen ones, neighbours, and the plane through it."""
+"""Exact solutions for the tokens: p_mm of the chosen ones, neighbours, and the plane through it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from theorems.explore.view import View, view_of
 
 @dataclass(frozen=True, eq=False)
 class Solved:
-    """What the exact engine says of the tokens.
+    """Exact solutions for the tokens.
 
     Attributes:
         about: the tokens whose p_mm, margin band and neighbours are shown.
@@ -30,19 +30,19 @@ class Solved:
     view: View
 
 
-def solve(state: State, held: View | None = None) -> Solved:
-    """p_mm of the optimal, locally optimal and shown tokens, exact; the plane through them."""
+def solve(state: State, plane: View | None = None) -> Solved:
+    """Solve for p_mm of the optimal, locally optimal and shown tokens, exactly, and choose the plane through them."""
     problem = state.case.problem
     best = chosen_tokens(problem, "optimal", problem.optimal)
     local = locally_optimal_choices(problem)
-    choices = [best, *(one for one in local or () if not np.array_equal(one.alpha, best.alpha))]
-    wanted = best.alpha if state.alpha is None else np.array(state.alpha, dtype=np.int64)
-    about = next((one for one in choices if np.array_equal(one.alpha, wanted)), None)
+    choices = [best, *(choice for choice in local or () if not np.array_equal(choice.alpha, best.alpha))]
+    tokens = best.alpha if state.alpha is None else np.array(state.alpha, dtype=np.int64)
+    about = next((choice for choice in choices if np.array_equal(choice.alpha, tokens)), None)
     if about is None:
-        about = chosen_tokens(problem, "shown", wanted)
+        about = chosen_tokens(problem, "shown", tokens)
         choices.append(about)
-    if held is not None:
-        return Solved(about, tuple(choices), local is not None, held)
+    if plane is not None:
+        return Solved(about, tuple(choices), local is not None, plane)
     norm = state.reach * size_of(state.case, best)
     toward = [] if about.solution is None else [about.solution.p]
     if state.tokens.shape[2] > 2:

@@ -28,18 +28,19 @@ POLICY = "; ".join(
         "form-action 'none'",
     )
 )
-"""A browser that reads it loads nothing and sends nothing, whatever stands in the data."""
+"""Policy that keeps a browser from loading or sending anything, whatever stands in the data."""
 EXPORTED = TEMPLATE.replace(
     "preamble %}", f'preamble %}}<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
 )
 
 
 def document_of(state: State, assumptions: Sequence[NamedFinding], verdicts: str = "", said: str = "") -> Document:
-    """The page as a Bokeh document.
+    """Return the page as a Bokeh document.
 
     Args:
-        assumptions: on the data.
-        verdicts: of statements, as HTML.
+        state: the state of the page.
+        assumptions: findings about the assumptions on the data.
+        verdicts: verdicts on statements, as HTML.
         said: HTML that stands above the pictures.
     """
     layout = Layout(state, served=False)
@@ -56,7 +57,7 @@ def document_of(state: State, assumptions: Sequence[NamedFinding], verdicts: str
 
 
 def page_html(state: State) -> str:
-    """The page as one file."""
+    """Return the page as one file."""
     units = plan(state.case)
     verdicts = statements_html(units, {k: unit.run(nothing) for k, unit in enumerate(units)})
     document = document_of(state, assumptions_of(state.case), verdicts)

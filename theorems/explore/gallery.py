@@ -32,8 +32,8 @@ class Entry:
     """A page of the gallery.
 
     Attributes:
-        name: of the data set or the counterexample.
-        is_counterexample: which of the two.
+        name: the name of the data set or the counterexample.
+        is_counterexample: whether it is a counterexample.
         says: what it shows, in a line.
     """
 
@@ -43,25 +43,26 @@ class Entry:
 
     @property
     def file(self) -> str:
-        """Of its page."""
+        """Return the file name of its page."""
         return f"{self.name}.html"
 
 
 def entries() -> list[Entry]:
-    """Every page, those of figures first."""
+    """Return every page, the pages of figures first."""
     figures = [name for name in datasets() if not name.startswith(SAME_AS_ANOTHER)]
-    made = [Entry(name, False, described()[name]) for name in figures]
+    pages = [Entry(name, False, described()[name]) for name in figures]
     for name in counterexamples():
-        held = read_named_values(COUNTEREXAMPLES / f"{name}.json")
-        made.append(Entry(name, True, f"refutes: {held['refutes']}"))
-    return made
+        record = read_named_values(COUNTEREXAMPLES / f"{name}.json")
+        pages.append(Entry(name, True, f"refutes: {record['refutes']}"))
+    return pages
 
 
 def write_gallery(folder: Path, names: Collection[str] | None = None) -> Iterator[Entry]:
-    """Write the pages and the scripts that they load; yields each page that is there.
+    """Write the pages and the scripts that they load; yield each page that is there.
 
     Args:
-        names: of the data; all by default.
+        folder: the folder to write to.
+        names: the names of the data; all by default.
     """
     scripts = folder / "static" / "js"
     scripts.mkdir(parents=True, exist_ok=True)
@@ -76,25 +77,30 @@ def write_gallery(folder: Path, names: Collection[str] | None = None) -> Iterato
 
 
 def gallery_page(entry: Entry) -> str:
-    """One page; of a counterexample with what it refutes, why, and how that is seen again."""
+    """Return one page; a counterexample's page says what it refutes, why, and how to see that again."""
     state = state_named(entry.name)
-    found, said = (_record_of(entry.name)) if entry.is_counterexample else (assumptions_of(state.case), "")
+    findings, sentences = (_record_of(entry.name)) if entry.is_counterexample else (assumptions_of(state.case), "")
     again = f"<p><code>theorems explore --data {escape(entry.name)}</code> lets you drag it.</p>"
-    document = document_of(state, found, said=f'{said}{again}<p><a href="index.html">All pages of the gallery</a></p>')
+    document = document_of(
+        state, findings, said=f'{sentences}{again}<p><a href="index.html">All pages of the gallery</a></p>'
+    )
     scripts = Resources(mode="server", root_url="./")
     page: str = file_html(document, scripts, document.title, template=TEMPLATE, suppress_callback_warning=True)
     return page
 
 
 def _record_of(name: str) -> tuple[list[NamedFinding], str]:
-    """The assumptions as they were recorded, and the sentences of the record."""
-    held = read_named_values(COUNTEREXAMPLES / f"{name}.json")
-    found = [
+    """Return the assumptions as they were recorded, and the sentences of the record."""
+    record = read_named_values(COUNTEREXAMPLES / f"{name}.json")
+    findings = [
         NamedFinding(
-            one["id"], ASSUMPTIONS[one["id"]].title if one["id"] in ASSUMPTIONS else "", one["holds"], one["because"]
+            finding["id"],
+            ASSUMPTIONS[finding["id"]].title if finding["id"] in ASSUMPTIONS else "",
+            finding["holds"],
+            finding["because"],
         )
-        for one in held["assumptions"]
+        for finding in record["assumptions"]
     ]
-    sentences = (f"Refutes of {held['statement']} without {held['without']}: {held['refutes']}.", held["why"])
-    violated = f"Violated: {held['violation']}."
-    return found, "".join(f"<p>{escape(one)}</p>" for one in (*sentences, violated))
+    sentences = (f"Refutes of {record['statement']} without {record['without']}: {record['refutes']}.", record["why"])
+    violated = f"Violated: {record['violation']}."
+    return findings, "".join(f"<p>{escape(sentence)}</p>" for sentence in (*sentences, violated))

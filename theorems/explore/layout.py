@@ -35,12 +35,13 @@ class Layout:
     Attributes:
         sources: columns by name, see :data:`theorems.explore.columns.EMPTY`.
         plane, timeline: the pictures.
-        controls: what can be changed; None in a file.
+        controls: the controls; None in a file.
         head, words, assumptions, verdicts, status: texts as HTML.
-        root: all of it.
+        root: the model that contains all others.
     """
 
     def __init__(self, state: State, *, served: bool) -> None:
+        """Make pictures and texts around empty columns, and controls only if the page is served."""
         self.sources = {
             name: ColumnDataSource({column: [] for column in columns}, name=name) for name, columns in EMPTY.items()
         }
@@ -68,7 +69,7 @@ class Layout:
         return Column(*shown, sizing_mode="stretch_width")
 
     def draw(self, part: Part, solved: Solved, without: Sequence[str] = ()) -> None:
-        """A part of the picture, without sources that are to stay as they are."""
+        """Draw a part of the picture, but leave the sources named in ``without`` as they are."""
         for name, columns in sources_of(part, solved.view.extent).items():
             if name not in without:
                 self.sources[name].data = columns
@@ -81,20 +82,20 @@ class Layout:
             self.timeline.title.text = f"<h2>The run in time</h2><p>{part.words['run']}</p>"
 
     def speak_of(self, state: State) -> None:
-        """Call by its name what is trained."""
+        """Name on the page what is trained: p or W."""
         trains_weights = len(state.shape) == 2
         self.legend.text = legend_html(trains_weights)
         self.timeline.name_norm("‖W‖_F" if trains_weights else "‖p‖")
         self.matrices.visible = state.case.queried is not None
 
     def entitle(self, state: State) -> None:
-        """The head of the page."""
+        """Write the head of the page."""
         problem = state.case.problem
         title = f"{state.case.name}: n = {problem.n}, T = {problem.T}, d = {problem.d}; {problem.loss.name} loss"
         self.head.text = HEAD.format(title=escape(title), said=DRAG if self.controls else "")
 
     def add_to(self, document: Document) -> None:
-        """Put it into a document."""
+        """Put the page into a document."""
         sheet = style_sheet()
         for model in self.root.select({"type": UIElement}):
             model.stylesheets = [*model.stylesheets, sheet]

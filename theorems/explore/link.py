@@ -17,21 +17,21 @@ from theorems.explore.runs import RULES
 from theorems.explore.state import MOST_STARTS, REACHES, State, state_of
 
 NAME = "state"
-"""Of the argument in the address."""
+"""Name of the argument in the address."""
 LONGEST = 16_000
-"""Characters of an address that browsers and servers take; larger data are saved as files."""
+"""Most characters of an address that browsers and servers take; larger data are saved as files."""
 LARGEST = 2**22
-"""Characters of the text in a link."""
+"""Most characters of the text in a link."""
 
 
 def is_link(text: str) -> bool:
-    """Whether it is the address of a page that holds data."""
+    """Return whether a text is the address of a page that holds data."""
     return text.startswith(("http://127.0.0.1", "http://localhost", f"?{NAME}="))
 
 
 def pack(state: State) -> str:
-    """The state as an argument of an address; empty where it is too long for one."""
-    held = {
+    """Return the state as an argument of an address; empty where it is too long for one."""
+    content = {
         "case": from_json(as_text(state.case)),
         "starts": state.starts,
         "token": state.token,
@@ -39,12 +39,12 @@ def pack(state: State) -> str:
         "reach": state.reach,
         "rule": state.rule,
     }
-    made = base64.urlsafe_b64encode(zlib.compress(to_json(held).encode(), 9)).decode().rstrip("=")
-    return made if len(made) <= LONGEST else ""
+    argument = base64.urlsafe_b64encode(zlib.compress(to_json(content).encode(), 9)).decode().rstrip("=")
+    return argument if len(argument) <= LONGEST else ""
 
 
 def unpack_link(address: str) -> State:
-    """The state that an address, or its argument alone, holds.
+    """Return the state that an address, or its argument alone, holds.
 
     Raises:
         InvalidInput: it holds none, or a damaged one.
@@ -54,25 +54,25 @@ def unpack_link(address: str) -> State:
     try:
         content = base64.urlsafe_b64decode(packed_state + "=" * (-len(packed_state) % 4))
         text = zlib.decompressobj().decompress(content, LARGEST).decode()
-        held = from_json(text)
-        found = state_of(case_of(held["case"], name="link"))
-        return found.but(**_view_in(found, held))
+        packed = from_json(text)
+        state = state_of(case_of(packed["case"], name="link"))
+        return state.but(**_view_in(state, packed))
     except InvalidInput as error:
         raise InvalidInput(f"link: {error}") from None
     except (ValueError, TypeError, KeyError, IndexError, zlib.error, binascii.Error):
         raise InvalidInput("link: it holds no data, or was cut short; copy it whole.") from None
 
 
-def _view_in(found: State, held: dict[str, Any]) -> dict[str, Any]:
-    """What of a link is not data, if it fits them.
+def _view_in(state: State, packed: dict[str, Any]) -> dict[str, Any]:
+    """Return the part of a link that is not data, if it fits them.
 
     Raises:
-        ValueError, TypeError, KeyError, IndexError: it does not.
+        ValueError, TypeError, KeyError, IndexError: it does not fit.
     """
-    problem = found.case.problem
-    starts = np.array(held["starts"], dtype=np.float64)
-    i, t = (int(k) for k in held["token"])
-    alpha = None if held["alpha"] is None else tuple(int(k) for k in held["alpha"])
+    problem = state.case.problem
+    starts = np.array(packed["starts"], dtype=np.float64)
+    i, t = (int(k) for k in packed["token"])
+    alpha = None if packed["alpha"] is None else tuple(int(k) for k in packed["alpha"])
     fits = (
         starts.ndim == 2
         and 1 <= len(starts) <= MOST_STARTS
@@ -81,9 +81,9 @@ def _view_in(found: State, held: dict[str, Any]) -> dict[str, Any]:
         and 0 <= i < problem.n
         and 0 <= t < problem.T
         and (alpha is None or (len(alpha) == problem.n and all(0 <= k < problem.T for k in alpha)))
-        and held["reach"] in REACHES
-        and held["rule"] in RULES
+        and packed["reach"] in REACHES
+        and packed["rule"] in RULES
     )
     if not fits:
         raise ValueError("what a link looks at is not in its data")
-    return {"starts": starts, "token": (i, t), "alpha": alpha, "reach": float(held["reach"]), "rule": held["rule"]}
+    return {"starts": starts, "token": (i, t), "alpha": alpha, "reach": float(packed["reach"]), "rule": packed["rule"]}

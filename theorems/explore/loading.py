@@ -1,4 +1,4 @@
-"""Data for the page: a named dataset, a file, a recorded counterexample, a link; and what can be chosen from."""
+"""Data for the page: named datasets, files, recorded counterexamples, links; and lists to choose from."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from theorems.explore.state import State, state_of
 from theorems.hunting import record
 
 FIRST = "figure-8"
-"""Shown where nothing else is asked for: two inputs, two starts, two directions."""
+"""Data set that is shown where nothing else is asked for: two inputs, two starts, two directions."""
 OF_ATTENTION = re.compile('"case": {[^}]*"(?:keys|X)": ')
-"""In the text of a counterexample whose data can be drawn."""
+"""Pattern in the text of a counterexample whose data can be drawn."""
 OF_HUNTS = {"statement", "without", "case"}
-"""Names of a counterexample's file."""
+"""Names that a counterexample's file has."""
 
 
 def state_named(source: str) -> State:
-    """The page on a named dataset, a recorded counterexample, a file or a link.
+    """Return the state on a named dataset, a recorded counterexample, a file or a link.
 
     Raises:
         InvalidInput: none of these, in one sentence.
@@ -48,7 +48,7 @@ def _state_on(source: str, subject: object) -> State:
 
 
 def state_in_file(name: str, content: bytes) -> State:
-    """The page on a file that was handed over as bytes.
+    """Return the state on a file that is given as bytes.
 
     Raises:
         InvalidInput: as :func:`state_named`, with the name of the file.
@@ -58,19 +58,22 @@ def state_in_file(name: str, content: bytes) -> State:
         path = Path(folder) / plain
         path.write_bytes(content)
         try:
-            found = state_named(str(path))
+            state = state_named(str(path))
         except InvalidInput as error:
             raise InvalidInput(str(error).replace(str(path), plain)) from None
-    return found.but(case=found.case.replace(name=plain))
+    return state.but(case=state.case.replace(name=plain))
 
 
 def counterexamples() -> list[str]:
-    """The recorded counterexamples, as statement-without-assumption; not the hunts that found none, nor other data."""
+    """Return the recorded counterexamples, as statement-without-assumption.
+
+    Hunts that found no counterexample are left out, and data that cannot be drawn.
+    """
     paths = sorted(COUNTEREXAMPLES.glob("*.json"))
     texts = {path.stem: path.read_text(encoding="utf-8") for path in paths}
     return [name for name, text in texts.items() if '"none_found"' not in text and OF_ATTENTION.search(text)]
 
 
 def datasets() -> list[str]:
-    """The named datasets."""
+    """Return the named datasets."""
     return list(DATASETS)

@@ -1,4 +1,4 @@
-"""How the page looks: colours told apart by colour-blind readers, legible on light and dark, as CSS."""
+"""Look of the page: colours told apart by colour-blind readers, legible on light and dark, as CSS."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ RULE_COLORS = {
 KIND_COLORS = {"GMM": BLUE, "LMM": RED, "not optimal": "#808080"}
 RISK = "Viridis256"
 SCORE = list(Cividis256[70:])
-"""Without its darkest colours, which are not seen in the dark."""
+"""Palette of scores, without its darkest colours, which are not seen in the dark."""
 INK = {"light": "#1c1c1e", "dark": "#e8e8ea"}
-"""Of what is written on a canvas, which CSS does not reach."""
+"""Ink of the text on a canvas, which CSS does not reach."""
 
 PAGE = """
 :root {
@@ -43,13 +43,13 @@ PAGE = """
 }
 body { margin: 0; padding: 0.6rem; background: var(--paper); color: var(--ink); font: 15px/1.45 system-ui, sans-serif; }
 """
-"""Of the page; what is drawn on a canvas takes its variables."""
+"""Style of the page; drawings on a canvas take its variables."""
 
 TEMPLATE = f"""
 {{% block preamble %}}<meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="referrer" content="no-referrer"><link rel="icon" href="data:,"><style>{PAGE}</style>{{% endblock %}}
 """
-"""What Bokeh's own page is given besides."""
+"""Additions to Bokeh's own page template."""
 
 WIDGETS = """
 :host {
@@ -81,16 +81,16 @@ h1 { font-size: 1.25rem; margin: 0; } h2 { font-size: 1.05rem; margin: 0.6rem 0 
 .slick-cell input { width: 100%; box-sizing: border-box; font: inherit; }
 .slick-cell.active { outline: 2px solid var(--link); }
 """
-"""Of what is in the shadow of a widget, which styles of the page do not reach but for their variables."""
+"""Style inside the shadow of a widget, which styles of the page reach by their variables only."""
 
 
 def style_sheet() -> InlineStyleSheet:
-    """One for each document, as no two share a model."""
+    """Return a new style sheet; each document has one of its own, as no two share a model."""
     return InlineStyleSheet(css=WIDGETS)
 
 
 def ink_callback(written: list[tuple[Any, str]]) -> CustomJS:
-    """Gives what is written on a canvas the ink of the scheme, now and whenever that changes.
+    """Return a callback that gives the text on a canvas the ink of the colour scheme, now and whenever that changes.
 
     Args:
         written: models with the names of their colours.

@@ -1,4 +1,4 @@
-"""Where W is trained: the solutions of least Frobenius and least nuclear norm beside W at the end of the run."""
+"""Matrices where W is trained: the solutions of least Frobenius and least nuclear norm, and W at the end of the run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from theorems.explore.look import INK
 
 
 def matrices_figure(sources: dict[str, ColumnDataSource]) -> tuple[Any, Any, CustomJS]:
-    """A square per entry, coloured by its value; the glyph of the titles, and what fits the picture to the matrices."""
+    """Return a figure of W, the glyph of its titles, and a callback that fits the figure to the matrices.
+
+    The figure has a square per entry, coloured by its value.
+    """
     mapper = LinearColorMapper(palette=diverging_palette(Blues256, Oranges256, 256), low=-1.0, high=1.0)
     plot = figure(
         title="Directions of W, each entry as a share of ‖W‖_F",

@@ -27,21 +27,30 @@ from theorems.run.pool import Pool
 PAUSE = 0.25
 """Seconds without a change before the statements are tried: a token on its way asks for its picture alone."""
 ON_THE_WAY = ("tokens", "starts", "corners")
-"""What the browser itself moves while something is dragged."""
+"""Sources that the browser itself moves while something is dragged."""
+
+
+def _still_previous(count: int) -> str:
+    return (
+        "1 verdict still refers to the previous data"
+        if count == 1
+        else f"{count} verdicts still refer to the previous data"
+    )
 
 
 class Page:
     """One page in one tab.
 
     Attributes:
-        state: what it is about.
-        document: what it lives in.
-        layout, controls: what it consists of.
+        state: the data, and the part of them that is shown.
+        document: the document that it lives in.
+        layout, controls: its models.
         view: the plane in which its tokens are drawn.
         is_writing: whether it is the page that changes its models, and not somebody.
     """
 
     def __init__(self, document: Document, state: State) -> None:
+        """Lay out the page, start its threads of work, and draw the first part of the state."""
         self.state, self.document = state, document
         self.layout = Layout(state, served=True)
         assert self.layout.controls is not None
@@ -58,7 +67,10 @@ class Page:
         self._draw(part, solved)
 
     def begin(self, said: str = "") -> None:
-        """Put it into the document, when everything listens: Bokeh hears no click that is listened to later."""
+        """Put the page into the document, once everything listens.
+
+        Bokeh hears no click of a widget that is listened to later.
+        """
         self.layout.add_to(self.document)
         self.change(self.state, said)
 
@@ -66,23 +78,24 @@ class Page:
         """Show another state, and drop what was computed for the one before.
 
         Args:
+            state: the state.
             said: a sentence on what could not be done.
             moving: whether something is on its way; the plane then stays as it is.
         """
         is_other = state.case is not self._verified
         self.state, self._error = state, said
-        held = self.view if moving else None
+        plane = self.view if moving else None
 
         def pictures(cancelled: Cancelled) -> Iterator[tuple[Part, Solved]]:
-            for found in parts_of(state, held):
-                yield found
+            for part in parts_of(state, plane):
+                yield part
                 if cancelled():
                     return
 
         if is_other:
             self._statements.drop()
         self._pictures.ask(pictures, partial(self._take_part, moving), self._fail)
-        self._say(f"{len(self._said)} verdicts are of the data before" if is_other and self._said else self._progress)
+        self._say(_still_previous(len(self._said)) if is_other and self._said else self._progress)
         if not moving:
             with self.writing():
                 self._show_state()
@@ -101,19 +114,19 @@ class Page:
         self.change(self.state, str(error))
 
     def _deliver(self, call: Callable[[], None]) -> None:
-        """Have something done in the thread of the document; a tab that was closed meanwhile has none."""
+        """Make a call in the thread of the document; a tab that was closed meanwhile has none."""
         with suppress(AttributeError, RuntimeError):
             self.document.add_next_tick_callback(call)
 
     def close(self) -> None:
-        """The tab is gone: nothing works on."""
+        """Stop all work, as the tab is gone."""
         self._pictures.close()
         self._statements.close()
         self._pool.close()
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Within it a change of a model is the page's own."""
+        """Mark changes of models within the block as the page's own."""
         before, self.is_writing = self.is_writing, True
         try:
             yield
@@ -121,19 +134,19 @@ class Page:
             self.is_writing = before
 
     def show_place(self) -> None:
-        """The widgets say where the selected token or start is."""
+        """Show in the widgets where the selected token or start is."""
         controls, (kind, number) = self.controls, self.selection
         with self.writing():
             is_start = kind == "start"
-            held = self.view.attention_vector(self.state.starts[number]) if is_start else self.state.tokens[number]
-            place = self.view.place_tokens(held)
+            vector = self.view.attention_vector(self.state.starts[number]) if is_start else self.state.tokens[number]
+            place = self.view.place_tokens(vector)
             controls.x.value, controls.y.value = float(place[0]), float(place[1])
             controls.score.disabled = is_start or self.state.scores_follow
             controls.score.value = None if is_start else float(self.state.case.problem.scores[number])
 
     @property
     def selection(self) -> tuple[str, tuple[int, ...]]:
-        """What the widgets speak of: "token" with (i, t), or "start" with its number."""
+        """Return the selected object: "token" with (i, t), or "start" with its number."""
         kind, _, number = self.controls.which.value.partition(" ")
         return kind, tuple(int(k) for k in number.split("·"))
 
@@ -143,9 +156,9 @@ class Page:
         yield units
         yield from work_through(self._pool, units, cancelled)
 
-    def _take_part(self, moving: bool, found: tuple[Part, Solved] | None) -> None:
-        if found is not None:
-            self._draw(*found, moving=moving)
+    def _take_part(self, moving: bool, drawing: tuple[Part, Solved] | None) -> None:
+        if drawing is not None:
+            self._draw(*drawing, moving=moving)
         elif self._verified is not self.state.case:
             self._verified = self.state.case
             self._statements.ask(partial(self._statement_steps, self.state), self._take_verdicts, self._fail)
@@ -159,15 +172,15 @@ class Page:
                 if self.controls.which.value:
                     self.show_place()
 
-    def _take_verdicts(self, found: Any) -> None:
-        if not found:
+    def _take_verdicts(self, answer: Any) -> None:
+        if not answer:
             return
-        if isinstance(found[0], NamedFinding):
-            self.layout.assumptions.text = assumptions_html(found)
-        elif isinstance(found[0], StatementOnData):
-            self._units, self._said = found, {}
+        if isinstance(answer[0], NamedFinding):
+            self.layout.assumptions.text = assumptions_html(answer)
+        elif isinstance(answer[0], StatementOnData):
+            self._units, self._said = answer, {}
         else:
-            self._said |= dict(found)
+            self._said |= dict(answer)
             self.layout.verdicts.text = statements_html(self._units, self._said)
             self._say(progress_text(len(self._said), len(self._units)))
 
@@ -198,10 +211,10 @@ class Page:
 
     def _show_choices(self, solved: Solved) -> None:
         listed = []
-        for one in solved.choices:
-            kind = "optimal" if one.name == "optimal" else "locally optimal" if one.locally_optimal else "shown"
-            none = "" if one.solution is not None else ", no p_mm"
-            alpha = str(one.alpha.tolist())
+        for choice in solved.choices:
+            kind = "optimal" if choice.name == "optimal" else "locally optimal" if choice.locally_optimal else "shown"
+            none = "" if choice.solution is not None else ", no p_mm"
+            alpha = str(choice.alpha.tolist())
             listed.append((alpha, f"{alpha} {kind}{none}"))
         self.controls.alpha.options = listed
         self.controls.alpha.value = str(solved.about.alpha.tolist())

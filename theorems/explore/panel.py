@@ -1,4 +1,4 @@
-"""What the theorems say, as HTML: assumptions with what decides, statements with verdict and tightest claim."""
+"""Verdicts as HTML: assumptions with what decides, statements with verdict and tightest claim."""
 
 from __future__ import annotations
 
@@ -24,41 +24,43 @@ MARKS = {
 ASSUMED = {True: "right", False: "wrong", None: "open"}
 
 
-def assumptions_html(found: Iterable[NamedFinding]) -> str:
-    """A row per assumption; those that fail first."""
+def assumptions_html(findings: Iterable[NamedFinding]) -> str:
+    """Return a table with a row per assumption; assumptions that fail come first."""
     order = {False: 0, None: 1, True: 2}
     rows = "".join(
-        f'<tr data-id="{escape(one.id)}"><td>{escape(one.id)}</td>'
-        f'<td class="{ASSUMED[one.holds]}">{HOLDS[one.holds][0]}</td>'
-        f"<td>{escape(one.title)}</td><td>{escape(one.evidence)}</td></tr>"
-        for one in sorted(found, key=lambda one: order[one.holds])
+        f'<tr data-id="{escape(finding.id)}"><td>{escape(finding.id)}</td>'
+        f'<td class="{ASSUMED[finding.holds]}">{HOLDS[finding.holds][0]}</td>'
+        f"<td>{escape(finding.title)}</td><td>{escape(finding.evidence)}</td></tr>"
+        for finding in sorted(findings, key=lambda finding: order[finding.holds])
     )
     return _table("Assumptions on these data", ("assumption", "", "says", "because"), rows)
 
 
 def statements_html(units: Sequence[StatementOnData], said: Mapping[int, Said]) -> str:
-    """A row per statement, then those without an assumption that fails here; what is not known yet says so."""
+    """Return a table of statements, then of those without an assumption that fails here; missing verdicts are dots."""
     whole, without = [], []
     for k, unit in enumerate(units):
-        found = said.get(k)
+        verdict = said.get(k)
         if not unit.without:
-            whole.append(_row(unit, found))
-        elif found is None or found.verdict != OPEN:
-            without.append(_row(unit, found))
-    made = _table("Statements", ("statement", "verdict", "tightest claim: slack ≥ −tolerance", "says"), "".join(whole))
+            whole.append(_row(unit, verdict))
+        elif verdict is None or verdict.verdict != OPEN:
+            without.append(_row(unit, verdict))
+    tables = _table(
+        "Statements", ("statement", "verdict", "tightest claim: slack ≥ −tolerance", "says"), "".join(whole)
+    )
     if without:
         heads = ("statement", "verdict", "because", "says")
-        made += _table("Without the assumption that fails here", heads, "".join(without))
-    return made
+        tables += _table("Without the assumption that fails here", heads, "".join(without))
+    return tables
 
 
 def progress_text(done: int, total: int) -> str:
-    """How many statements are done."""
+    """Return how many statements are done, in words."""
     return f"{done} of {total} statements tried" if done < total else f"all {total} statements tried"
 
 
 def error_html(sentence: str) -> str:
-    """A sentence on what cannot be used."""
+    """Return a sentence on what cannot be used, as HTML."""
     return f'<p class="wrong" role="alert">{escape(sentence)}</p>' if sentence else ""
 
 
@@ -69,7 +71,9 @@ def _row(unit: StatementOnData, said: Said | None) -> str:
         return (
             f'<tr data-id="{escape(name)}"><td>{escape(name)}</td><td class="soft">…</td><td></td><td>{title}</td></tr>'
         )
-    mark, color = next((one for word, one in MARKS.items() if said.verdict.startswith(word)), ("?", "open"))
+    mark, color = next(
+        (mark_and_color for word, mark_and_color in MARKS.items() if said.verdict.startswith(word)), ("?", "open")
+    )
     why = (
         said.tightest if said.verdict == str(Verdict.UPHELD) else " ".join(filter(None, (said.tightest, said.because)))
     )
@@ -80,7 +84,7 @@ def _row(unit: StatementOnData, said: Said | None) -> str:
 
 
 def _table(caption: str, heads: Sequence[str], rows: str) -> str:
-    head = "".join(f"<th>{escape(one)}</th>" for one in heads)
+    head = "".join(f"<th>{escape(title)}</th>" for title in heads)
     return (
         f'<div class="scroll" tabindex="0"><table class="wide"><caption>{escape(caption)}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
@@ -88,7 +92,7 @@ def _table(caption: str, heads: Sequence[str], rows: str) -> str:
 
 
 def legend_html(queried: bool) -> str:
-    """What is drawn in the plane, in words with their colours."""
+    """Return the legend of the plane, in words with their colours."""
     rules = " ".join(_line(rule, color) for rule, color in RULE_COLORS.items())
     prompt = "W z" if queried else "p"
     kinds = (

@@ -22,9 +22,9 @@ from theorems.explore.look import INK, KIND_COLORS, RISK, RULE_COLORS, SCORE
 from theorems.explore.view import View
 
 NAMES = ("tokens", "starts", "rays", "band", "runs", "contours")
-"""What is drawn in the plane."""
+"""Names of what is drawn in the plane."""
 OFTEN = 100
-"""Milliseconds between two words about a token on its way."""
+"""Milliseconds between two messages about a token on its way."""
 
 ON_THE_WAY = """
 const now = Date.now();
@@ -34,7 +34,7 @@ moved.data = {x: Array.from(cb_obj.data.x), y: Array.from(cb_obj.data.y)};
 """
 
 LET_GO = "setTimeout(() => { for (const source of sources) source.selected.indices = [] }, 50)"
-"""After a click: what stays selected would be dragged with what is dragged next."""
+"""Script after a click: a token that stays selected would be dragged with the next one."""
 
 
 class Plane:
@@ -43,11 +43,12 @@ class Plane:
     Attributes:
         figure: the Bokeh figure.
         sources: columns by name.
-        moved: places of tokens on their way, as ``x`` and ``y``; the same of starts.
+        moved: places of tokens on their way, as ``x`` and ``y``; likewise of starts.
         written: models and their colours, which the scheme decides.
     """
 
     def __init__(self, sources: dict[str, ColumnDataSource], *, draggable: bool) -> None:
+        """Draw the figure on the columns, and let tokens and starts be moved if it is draggable."""
         self.sources = sources
         self.moved = {name: ColumnDataSource({"x": [], "y": []}) for name in ("tokens", "starts")}
         self.mapper = LinearColorMapper(palette=SCORE, low=0.0, high=1.0)
@@ -67,8 +68,8 @@ class Plane:
         )
         invisible = self.figure.scatter("x", "y", source=corners, size=0, alpha=0)
         for side in ("x_range", "y_range"):
-            found: DataRange1d = getattr(self.figure, side)
-            found.renderers, found.range_padding = [invisible], 0.02
+            axis_range: DataRange1d = getattr(self.figure, side)
+            axis_range.renderers, axis_range.range_padding = [invisible], 0.02
         self.written: list[tuple[Any, str]] = []
         self._contours()
         self._lines()
@@ -78,7 +79,7 @@ class Plane:
             self._drag(tokens, starts)
 
     def _contours(self) -> None:
-        self.contours = found = self.figure.multi_line(
+        self.contours = lines = self.figure.multi_line(
             "xs",
             "ys",
             source=self.sources["contours"],
@@ -86,18 +87,18 @@ class Plane:
             line_alpha=0.45,
             line_width=1,
         )
-        self.figure.add_tools(HoverTool(renderers=[found], tooltips=[("risk L", "@risk{0.0000}")], visible=False))
+        self.figure.add_tools(HoverTool(renderers=[lines], tooltips=[("risk L", "@risk{0.0000}")], visible=False))
 
     def _lines(self) -> None:
         self.figure.multi_line(
             "xs", "ys", source=self.sources["band"], line_dash="dotted", line_width=1.6, color="#808080",
         )  # fmt: skip
         color = factor_cmap("kind", list(KIND_COLORS.values()), list(KIND_COLORS))
-        found = self.figure.multi_line(
+        lines = self.figure.multi_line(
             "xs", "ys", source=self.sources["rays"], line_dash="dashed", line_width="width", color=color,
         )  # fmt: skip
         tips = [("p_mm of", "@kind, α = @alpha"), ("‖p_mm‖", "@norm")]
-        self.figure.add_tools(HoverTool(renderers=[found], tooltips=tips, visible=False))
+        self.figure.add_tools(HoverTool(renderers=[lines], tooltips=tips, visible=False))
         self.runs = {}
         for rule, own in RULE_COLORS.items():
             source = self.sources[f"run {rule}"]
@@ -112,7 +113,7 @@ class Plane:
         ring, square = RULE_COLORS["normalized descent"], KIND_COLORS["LMM"]
         self.figure.scatter("x", "y", size="ring", line_color=ring, line_width=3, **hollow)
         self.figure.scatter("x", "y", size="square", marker="square", line_color=square, line_width=2, **hollow)
-        found = self.figure.scatter(
+        glyphs = self.figure.scatter(
             "x",
             "y",
             source=self.sources["tokens"],
@@ -130,21 +131,21 @@ class Plane:
             ("margin", "@margin"),
             ("dual λ", "@dual"),
         ]
-        self.figure.add_tools(HoverTool(renderers=[found], tooltips=tips, visible=False))
+        self.figure.add_tools(HoverTool(renderers=[glyphs], tooltips=tips, visible=False))
         bar = ColorBar(color_mapper=self.mapper, title="score", width=9, padding=2, background_fill_alpha=0)
         self.figure.add_layout(bar, "right")
         self.written += [(bar, "major_label_text_color"), (bar, "title_text_color")]
         label = self.figure.text("x", "y", text="label", source=marks, x_offset=9, y_offset=-5, text_font_size="12px",
                                  text_color=INK["light"])  # fmt: skip
         self.written.append((label.glyph, "text_color"))
-        return found
+        return glyphs
 
     def _starts(self) -> Any:
         look = {"size": 13, "marker": "triangle", "fill_color": "#808080", "line_color": "#ffffff"}
-        found = self.figure.scatter("x", "y", source=self.sources["starts"], **look)
+        glyphs = self.figure.scatter("x", "y", source=self.sources["starts"], **look)
         tips = [("start", "@start, ‖p(0)‖ = @norm")]
-        self.figure.add_tools(HoverTool(renderers=[found], tooltips=tips, visible=False))
-        return found
+        self.figure.add_tools(HoverTool(renderers=[glyphs], tooltips=tips, visible=False))
+        return glyphs
 
     def _now(self) -> None:
         self.figure.scatter("x", "y", source=self.sources["now"], size=11, marker="circle_cross",
@@ -166,7 +167,7 @@ class Plane:
         self.mapper.update(low=low, high=high if high > low else low + 1)
 
     def name_axes(self, view: View) -> None:
-        """What the two directions are called."""
+        """Name the two axes after the directions of the plane."""
         prompt = "p" if view.query is None else "W z"
         for axis, name in zip((self.figure.xaxis[0], self.figure.yaxis[0]), view.names, strict=True):
             plain = f"coordinate {name}" if name.isdigit() else name

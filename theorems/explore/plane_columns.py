@@ -1,4 +1,4 @@
-"""The columns of the plane: tokens, starts, directions, margin band, runs and contours, as places in it."""
+"""Columns of the plane: tokens, starts, directions, margin band, runs and contours, as places in it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from theorems.explore.view import View
 
 Columns = dict[str, list[Any]]
 GRID = 40
-"""Points of a side of the grid on which the risk is computed."""
+"""Number of points along a side of the grid on which the risk is computed."""
 LEVELS = 9
-"""Contours."""
+"""Number of contours."""
 FAR_OUT = 8.0
-"""A line that leaves the picture is drawn so far, in units of its extent."""
+"""Length of a line that leaves the picture, in units of the picture's extent."""
 KINDS = {True: "GMM", False: "LMM"}
-"""The direction of the optimal tokens, and those of locally optimal ones."""
+"""Names of the direction of the optimal tokens, and of directions of locally optimal ones."""
 MOST_LISTED = 8
-"""Locally optimal directions that are drawn, at most."""
+"""Most locally optimal directions that are drawn."""
 
 
 def tokens(state: State, solved: Solved) -> Columns:
-    """A row per token; what is exact is marked by words, margins and duals are rounded once."""
+    """Return a row per token: its role in exact words, margins and duals rounded once."""
     problem, about = state.case.problem, solved.about
     svm = about.solution
     places = solved.view.place_tokens(state.tokens)
@@ -59,7 +59,7 @@ def tokens(state: State, solved: Solved) -> Columns:
 
 
 def starts(state: State, view: View) -> Columns:
-    """A row per start."""
+    """Return a row per start."""
     places = view.place_prompts(state.starts)
     norms = np.linalg.norm(state.starts, axis=1)
     return {
@@ -71,23 +71,23 @@ def starts(state: State, view: View) -> Columns:
 
 
 def rays(solved: Solved) -> Columns:
-    """p̄_mm of the choices, as lines from 0 to beyond the edge."""
-    made: Columns = {name: [] for name in ("xs", "ys", "kind", "alpha", "norm", "width")}
-    shown = [one for one in solved.choices if one.solution is not None][:MOST_LISTED]
-    for one in shown:
-        svm = one.solution
+    """Return p̄_mm of the choices, as lines from 0 to beyond the edge."""
+    columns: Columns = {name: [] for name in ("xs", "ys", "kind", "alpha", "norm", "width")}
+    shown = [choice for choice in solved.choices if choice.solution is not None][:MOST_LISTED]
+    for choice in shown:
+        svm = choice.solution
         assert isinstance(svm, MaxMargin)
         way = solved.view.place_tokens(solved.view.attention_vector(svm.direction))
         end = FAR_OUT * solved.view.extent * way / (np.linalg.norm(way) or 1.0)
-        kind = KINDS[one.name == "optimal"] if one.locally_optimal or one.name == "optimal" else "not optimal"
-        row = ([0.0, float(end[0])], [0.0, float(end[1])], kind, str(one.alpha.tolist()), svm.norm)
-        for name, value in zip(made, (*row, 2.5 if one is solved.about else 1.5), strict=True):
-            made[name].append(value)
-    return made
+        kind = KINDS[choice.name == "optimal"] if choice.locally_optimal or choice.name == "optimal" else "not optimal"
+        row = ([0.0, float(end[0])], [0.0, float(end[1])], kind, str(choice.alpha.tolist()), svm.norm)
+        for name, value in zip(columns, (*row, 2.5 if choice is solved.about else 1.5), strict=True):
+            columns[name].append(value)
+    return columns
 
 
 def band(state: State, solved: Solved) -> Columns:
-    """The margin band of the ringed token's input: between k_α·p_mm and k_α·p_mm − 1, on which neighbours lie."""
+    """Return the margin band of the ringed token's input: between k_α·p_mm and k_α·p_mm − 1, where neighbours lie."""
     svm, view = solved.about.solution, solved.view
     if svm is None:
         return {"xs": [], "ys": [], "edge": []}
@@ -110,18 +110,19 @@ def band(state: State, solved: Solved) -> Columns:
 
 
 def run_columns(runs: list[Run], view: View) -> Columns:
-    made: Columns = {name: [] for name in ("xs", "ys", "rule", "start", "how", "norm")}
-    for one in runs:
-        places = view.place_prompts(one.points)
+    """Return a row per run: its places in the plane, rule, start, step in words, and ‖p‖ at its end."""
+    columns: Columns = {name: [] for name in ("xs", "ys", "rule", "start", "how", "norm")}
+    for run in runs:
+        places = view.place_prompts(run.points)
         places = places[np.isfinite(places).all(axis=1)]
-        row = (places[:, 0].tolist(), places[:, 1].tolist(), one.rule, one.start, one.how, float(one.norms[-1]))
-        for name, value in zip(made, row, strict=True):
-            made[name].append(value)
-    return made
+        row = (places[:, 0].tolist(), places[:, 1].tolist(), run.rule, run.start, run.how, float(run.norms[-1]))
+        for name, value in zip(columns, row, strict=True):
+            columns[name].append(value)
+    return columns
 
 
 def contours(state: State, view: View) -> Columns:
-    """Lines of equal risk L(p) over the plane of prompts; of W over the matrices v zᵀ/‖z‖ for v in the plane."""
+    """Return lines of equal risk L(p) in the plane of prompts; for W, of the matrices v zᵀ/‖z‖ for v in the plane."""
     side = np.linspace(-1.0, 1.0, GRID) * 1.05 * view.extent
     places = np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
     problem = state.case.problem

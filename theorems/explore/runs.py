@@ -32,8 +32,8 @@ class Run:
         rule: its name in :data:`RULES`.
         start: the number of the start.
         points: p, shape (r, p).
-        steps: at which step, shape (r,); of the flow the number of the record.
-        how: its step in words.
+        steps: at which step, shape (r,); for the flow the number of the record.
+        how: its step in words; for the flow, why it ended.
     """
 
     rule: str
@@ -44,7 +44,7 @@ class Run:
 
     @property
     def norms(self) -> Float64[np.ndarray, "r"]:
-        """‖p‖."""
+        """Return ‖p‖ of each point, (r,)."""
         return np.asarray(np.linalg.norm(self.points, axis=1))
 
 
@@ -53,14 +53,14 @@ Follow = Callable[[State, float], list[Run]]
 
 
 def _flow(state: State, norm: float) -> list[Run]:
-    found = []
+    runs = []
     for k, start in enumerate(state.starts):
         begin = float(np.linalg.norm(start))
         end = max(norm, 2 * begin)
         record = np.linspace(begin, end, RECORDS + 1)[1:]
         flow = gradient_flow(state.case.problem, start, norm=end, record=record)
-        found.append(Run("flow", k, flow.points, np.arange(len(flow.points)), f"no steps; {flow.stop}"))
-    return found
+        runs.append(Run("flow", k, flow.points, np.arange(len(flow.points)), str(flow.stop)))
+    return runs
 
 
 def _descent(state: State, norm: float) -> list[Run]:

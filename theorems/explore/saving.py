@@ -1,4 +1,4 @@
-"""What the page saves: the data as .npz, .json and a test, each a file that the rest of the suite reads."""
+"""Files that the page saves: the data as .npz, .json and a test, each a file that the rest of the suite reads."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from generators.case import Case
+from generators.layer_weights import TRAINED
 from generators.query_data import FACTORS
 from generators.user_data import FURTHER, as_text
 from reference_attention.files import from_json, numbers
@@ -29,27 +30,30 @@ def test_statements_on_data():
 
 
 def as_json(case: Case) -> bytes:
-    """As ``theorems verify --data`` reads it."""
+    """Return the data as ``theorems verify --data`` reads them."""
     return as_text(case).encode()
 
 
 def as_npz(case: Case) -> bytes:
-    """The same as arrays, without those of single statements that such a file has no name for (``start_prompts``)."""
-    held: dict[str, Any] = from_json(as_text(case))
-    further = held.pop("arrays", {})
-    held |= {name: value for name, value in further.items() if name in (*FURTHER, *FACTORS)}
-    arrays = {name: np.asarray(numbers(value)) for name, value in held.items()}
+    """Return the data as arrays.
+
+    Arrays of single statements for which such a file has no name (``start_prompts``) are left out.
+    """
+    content: dict[str, Any] = from_json(as_text(case))
+    further = content.pop("arrays", {})
+    content |= {name: value for name, value in further.items() if name in (*FURTHER, *FACTORS, *TRAINED)}
+    arrays = {name: np.asarray(numbers(value)) for name, value in content.items()}
     target = io.BytesIO()
     np.savez(target, allow_pickle=False, **arrays)
     return target.getvalue()
 
 
 def as_test(case: Case) -> bytes:
-    """A file for pytest that verifies the statements on the data."""
+    """Return a file for pytest that verifies the statements on the data."""
     lines = "\n".join(f"    {line + chr(10)!r}" for line in as_text(case).splitlines())
     return TEST.format(text=f"\n{lines}\n").encode()
 
 
 def stem(case: Case) -> str:
-    """The name of a file of these data, without ending."""
+    """Return the name of a file of these data, without ending."""
     return re.sub(r"[^\w.-]+", "-", case.name.removesuffix(".json").removesuffix(".npz")).strip("-") or "data"

@@ -25,7 +25,7 @@ from tornado.netutil import bind_sockets
 from tornado.routing import HostMatches, Rule, RuleRouter
 
 from reference_attention.errors import InvalidInput
-from theorems.explore.acting import connect
+from theorems.explore.event_handlers import connect
 from theorems.explore.link import NAME, unpack_link
 from theorems.explore.look import TEMPLATE
 from theorems.explore.page import Page
@@ -37,44 +37,45 @@ COMPONENTS = ("bokeh", "bokeh-widgets", "bokeh-tables")
 
 
 class _Server(BokehTornado):  # type: ignore[misc]  # bokeh is not looked into
-    """Bokeh's, which sends no script for formulas and for WebGL, larger than all others together."""
+    """Bokeh's server without the scripts for formulas and for WebGL, which are larger than all others together."""
 
     def resources(self, absolute_url: Any = None) -> Resources:
-        """The scripts that a page loads."""
-        found: Resources = super().resources(absolute_url)
-        found.components = list(COMPONENTS)
-        return found
+        """Return the scripts that a page loads."""
+        resources: Resources = super().resources(absolute_url)
+        resources.components = list(COMPONENTS)
+        return resources
 
 
 class _Ours(HostMatches):
-    """Requests for this host; those of a web socket with the token of a session, or what looks like one."""
+    """Requests for this host; a web socket must bring the token of a session, or what looks like one."""
 
     def __init__(self) -> None:
         super().__init__(f"^({'|'.join(map(re.escape, (HOST, 'localhost')))})$")
 
     def match(self, request: HTTPServerRequest) -> dict[str, Any] | None:
-        """Return what the router needs; None for what is not answered."""
+        """Return what the router needs; None for a request that is not answered."""
         for protocol in request.headers.get("Sec-WebSocket-Protocol", "").split(",")[1:]:
             try:
                 get_session_id(protocol.strip())
                 get_token_payload(protocol.strip())
             except Exception:  # bokeh raises what it likes
                 return None
-        found: dict[str, Any] | None = super().match(request)
-        return found
+        arguments: dict[str, Any] | None = super().match(request)
+        return arguments
 
 
 class ExploreServer:
     """A server of pages on a state; one for each tab.
 
     Attributes:
-        address: what the browser opens.
+        address: the address that the browser opens.
 
     Raises:
         InvalidInput: the port is taken.
     """
 
     def __init__(self, state: State, port: int = 0, token: str = "") -> None:
+        """Bind the port, any free one if it is 0, and put the pages under a secret token."""
         token = token or secrets.token_urlsafe(TOKEN_BYTES)
         try:
             sockets = bind_sockets(port, HOST)
@@ -108,23 +109,26 @@ class ExploreServer:
 def _page_maker(state: State) -> Callable[[Document], None]:
     def make(document: Document) -> None:
         document.title, document.template = f"{state.case.name}, explored", TEMPLATE
-        shown, said = _requested_state(document, state)
+        shown, error = _requested_state(document, state)
         page = Page(document, shown)
         connect(page)
-        page.begin(said)
+        page.begin(error)
         document.on_session_destroyed(lambda _: page.close())
 
     return make
 
 
 def _requested_state(document: Document, state: State) -> tuple[State, str]:
-    """The state in the address, if there is one; otherwise that of the command."""
+    """Return the state in the address and an empty sentence, or the command's state and an error's sentence.
+
+    The sentence is empty, too, where the address has no state.
+    """
     context = document.session_context
     arguments = context.request.arguments if context is not None and context.request is not None else {}
-    held = arguments.get(NAME, [b""])[0].decode("ascii", "replace")
-    if not held:
+    packed = arguments.get(NAME, [b""])[0].decode("ascii", "replace")
+    if not packed:
         return state, ""
     try:
-        return unpack_link(held), ""
+        return unpack_link(packed), ""
     except InvalidInput as error:
         return state, str(error)

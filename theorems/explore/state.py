@@ -1,4 +1,4 @@
-"""What the page is about: data, starts, and what of them is looked at; every change gives another one."""
+"""State of the page: data, starts, and the part of them that is looked at; every change gives another state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reference_attention.query_dataset import QueryDataset
 REACHES = (2.0, 6.0, 20.0, 60.0, 200.0)
 """‖p‖ at the edge of the picture, in units of ‖p_mm‖ (of 1/|keys| where there is none)."""
 MOST_STARTS = 12
-"""Starts that a picture has room for."""
+"""Most starts that a picture has room for."""
 EDITED = " (edited)"
 
 
@@ -26,11 +26,11 @@ class State:
     Attributes:
         case: the data; its ``start``, where it has one, is the first of the starts.
         starts: p(0), shape (s, p); vec(W(0)) where W is trained.
-        token: (i, t), the one that is ringed; the picture shows the margin band of its input.
+        token: (i, t), the token that is ringed; the picture shows the margin band of its input.
         alpha: the tokens whose p_mm is shown; None for the optimal ones.
-        reach: which of :data:`REACHES`.
-        rule: whose run the slider goes through, by its name in :data:`theorems.explore.runs.RULES`.
-        start: from which of the starts.
+        reach: one of :data:`REACHES`.
+        rule: the rule whose run the slider shows, by its name in :data:`theorems.explore.runs.RULES`.
+        start: the number of the start of that run.
     """
 
     case: Case
@@ -43,27 +43,27 @@ class State:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of what is trained: that of a prompt, or of W."""
+        """Return the shape of what is trained: of a prompt, or of W."""
         queried = self.case.queried or self.case.sequence
         return (self.case.problem.d,) if queried is None else queried.shape
 
     @property
     def tokens(self) -> Float64[np.ndarray, "n T m"]:
-        """What can be dragged: the tokens where W is trained, otherwise the keys."""
+        """Return the tokens that can be dragged: X where W is trained, otherwise the keys, (n, T, m)."""
         return self.case.problem.keys if self.case.queried is None else self.case.queried.X
 
     @property
     def scores_follow(self) -> bool:
-        """Whether scores follow from tokens, labels and head, so that none can be given."""
+        """Return whether scores follow from tokens, labels and head, so that none can be given."""
         dataset = self.case.dataset
         return self.case.queried is not None or (dataset is not None and dataset.W is None)
 
     def but(self, **changed: object) -> State:
-        """With some attributes replaced."""
+        """Return the state with some attributes replaced."""
         return replace(self, **changed)  # type: ignore[arg-type]
 
     def with_token(self, i: int, t: int, place: Float64[np.ndarray, "m"]) -> State:
-        """Token t of input i moved; its score follows where scores do.
+        """Return the state with token t of input i moved; its score follows where scores do.
 
         Raises:
             InvalidInput: a place that is not finite; data with several queries per input, whose tokens several share.
@@ -74,8 +74,8 @@ class State:
         tokens[i, t] = place
         case = self.case
         if case.queried is not None:
-            held = case.queried
-            queried = QueryDataset(tokens, held.queries, held.Y, held.v, held.loss)
+            former = case.queried
+            queried = QueryDataset(tokens, former.queries, former.Y, former.v, former.loss)
             return self._with_case(case.replace(problem=queried.problem, queried=queried))
         if case.dataset is not None and self.scores_follow:
             dataset = Dataset(tokens, case.dataset.Y, case.dataset.v, None, case.dataset.loss)
@@ -83,7 +83,7 @@ class State:
         return self._with_problem(Problem(tokens, case.problem.scores, case.problem.loss))
 
     def with_score(self, i: int, t: int, score: float) -> State:
-        """Token t of input i given a score.
+        """Return the state with another score for token t of input i.
 
         Raises:
             InvalidInput: one that is not finite; scores that follow from the tokens.
@@ -95,7 +95,7 @@ class State:
         return self._with_problem(Problem(self.case.problem.keys, scores, self.case.problem.loss))
 
     def with_start(self, k: int, start: Float64[np.ndarray, "p"]) -> State:
-        """The k-th start moved; the first one is that of the data where they have one."""
+        """Return the state with the k-th start moved; the first one is the data's start where they have one."""
         starts = self.starts.copy()
         starts[k] = start
         moved = self.but(starts=starts)
@@ -104,7 +104,7 @@ class State:
         return moved
 
     def with_starts(self, count: int) -> State:
-        """So many starts: the last ones go, or come from p = 0, each apart from the one before.
+        """Return the state with so many starts: the last ones go, or come from p = 0, each apart from the one before.
 
         Raises:
             InvalidInput: none, or too many.
@@ -118,7 +118,7 @@ class State:
         return self.but(starts=starts, start=min(self.start, count - 1))
 
     def _with_problem(self, problem: Problem) -> State:
-        """Of keys and scores; statements about tokens speak of the data that realise them."""
+        """Return the state of other keys and scores; statements about tokens then take data that realise them."""
         dataset = None if self.case.dataset is None else Dataset.realising(problem)
         return self._with_case(self.case.replace(problem=problem, dataset=dataset))
 
@@ -128,7 +128,7 @@ class State:
 
 
 def state_of(case: Case) -> State:
-    """The page on data: from their start or starts, otherwise from p(0) = 0."""
+    """Return the state of the page on data: from their start or starts, otherwise from p(0) = 0."""
     prompts = case.arrays.get("start_prompts")
     if case.start is not None:
         starts = case.start[None]

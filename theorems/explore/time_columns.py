@@ -1,4 +1,4 @@
-"""The columns of a run in time, and of the matrices that W is compared with."""
+"""Columns of a run in time, and of the matrices that W is compared with."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from theorems.explore.state import State
 
 
 def frames(state: State, solved: Solved, run: Run) -> Columns:
-    """The run that the slider goes through: a row per record, with a list over the tokens of the ringed one's input.
+    """Return the run whose path the slider shows: a row per record, with lists over the tokens of the ringed input.
 
-    ``weights`` are those of the softmax, ``margins`` are (k_α − k_t)·p/‖p‖, nothing at p = 0 and for α itself.
+    ``weights`` are the softmax weights, ``margins`` are (k_α − k_t)·p/‖p‖, nothing at p = 0 and for α itself.
     """
     problem, i = state.case.problem, state.token[0]
     norms = run.norms
@@ -37,23 +37,23 @@ def frames(state: State, solved: Solved, run: Run) -> Columns:
 
 
 def matrices(state: State, solved: Solved, run: Run) -> dict[str, Columns]:
-    """W^mm of least Frobenius norm, W_⋆ of least nuclear norm, and W at the end of the run: entries side by side.
+    """Return W^mm of least Frobenius norm, W_⋆ of least nuclear norm, and the run's last W: entries side by side.
 
     Each is divided by its ‖W‖_F. The titles have norm and exact rank; W_⋆ is there where it is proven the only one.
     """
     d, e = state.shape
-    found = []
+    matrices = []
     for both in trained_weights(state.case, [solved.about]):
         frobenius, least = both.frobenius, both.nuclear
-        found.append((f"W^mm: ‖W‖_F = {frobenius.norm:.4g}, rank {both.rank}", frobenius.p.reshape(d, e)))
+        matrices.append((f"W^mm: ‖W‖_F = {frobenius.norm:.4g}, rank {both.rank}", frobenius.p.reshape(d, e)))
         proven = f"rank {least.rank}" if least.exact is not None else f"not decided: {least.undecided}"
-        found.append((f"W_⋆: ‖W‖_⋆ = {least.norm:.4g}, {proven}", least.W))
+        matrices.append((f"W_⋆: ‖W‖_⋆ = {least.norm:.4g}, {proven}", least.W))
     end = run.points[-1].reshape(d, e)
-    found.append((f"{run.rule}: ‖W‖_F = {float(run.norms[-1]):.4g}", end))
+    matrices.append((f"{run.rule}: ‖W‖_F = {float(run.norms[-1]):.4g}", end))
     entries: Columns = {name: [] for name in ("x", "y", "value", "shown", "what")}
     titles: Columns = {"x": [], "y": [], "text": []}
     gap = e + max(1.0, 0.15 * max(d, e))
-    for k, (title, W) in enumerate(found):
+    for k, (title, W) in enumerate(matrices):
         size = float(np.linalg.norm(W)) or 1.0
         for (row, column), value in np.ndenumerate(W):
             place = (
@@ -63,8 +63,8 @@ def matrices(state: State, solved: Solved, run: Run) -> dict[str, Columns]:
                 float(value),
                 f"{title}; entry {row}, {column}",
             )
-            for name, one in zip(entries, place, strict=True):
-                entries[name].append(one)
-        for name, one in zip(titles, (k * gap - 0.5, 0.7 + 0.05 * d, title.replace(": ", "\n")), strict=True):
-            titles[name].append(one)
+            for name, cell in zip(entries, place, strict=True):
+                entries[name].append(cell)
+        for name, cell in zip(titles, (k * gap - 0.5, 0.7 + 0.05 * d, title.replace(": ", "\n")), strict=True):
+            titles[name].append(cell)
     return {"matrices": entries, "titles": titles}

@@ -23,7 +23,7 @@ from bokeh.models import (
 from bokeh.plotting import figure
 
 COLORS = ["#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7", "#808080", "#9467bd"]
-"""Of the tokens of an input, in turn."""
+"""Colours of the tokens of an input, in turn."""
 FRAME = 60
 """Milliseconds from one point of a run to the next while it plays."""
 
@@ -70,18 +70,19 @@ class Timeline:
     """Slider, two curves, and a table of the moment.
 
     Attributes:
-        column: all of it.
+        column: the model that contains all of it.
         show: draws it anew; to be called when the document is there.
         title: says which run it is.
     """
 
     def __init__(self, sources: dict[str, ColumnDataSource]) -> None:
+        """Make the widgets and both curves on the columns, and let the browser redraw them."""
         self.title = Div(text="")
         look = {"sizing_mode": "stretch_width", "margin": (5, 22, 5, 5)}  # its handle is wider than its end
         self.slider = Slider(start=0, end=100, value=100, step=1, title="point of the run", **look)
         self.play = Toggle(label="Play", width=90)
         self.by = RadioButtonGroup(labels=["against ‖p‖", "against steps"], active=0)
-        said = Div(text="", sizing_mode="stretch_width")
+        caption = Div(text="", sizing_mode="stretch_width")
         plots, spans = [], []
         for name, title in (
             ("weights", "softmax weights"),
@@ -101,7 +102,7 @@ class Timeline:
             "spans": spans,
             "across": [plot.x_range for plot in plots],
             "up": plots[1].y_range,
-            "said": said,
+            "said": caption,
             "colors": COLORS,
         }
         self.show = CustomJS(args=arguments, code=SHOW)
@@ -113,13 +114,13 @@ class Timeline:
             self.title,
             Row(self.play, self.by, sizing_mode="stretch_width", styles={"flex-wrap": "wrap"}),
             self.slider,
-            said,
+            caption,
             Row(*plots, sizing_mode="stretch_width", styles={"flex-wrap": "wrap"}),
             sizing_mode="stretch_width",
         )
 
     def name_norm(self, what: str) -> None:
-        """What grows along a run: ‖p‖, or ‖W‖_F."""
+        """Name the norm that grows along a run: ‖p‖, or ‖W‖_F."""
         self.by.labels = [f"against {what}", self.by.labels[1]]
 
 

@@ -1,7 +1,8 @@
-"""What the theorems say of the data: as ``theorems verify --data`` does, statement by statement, in another process.
+"""Verdicts on the data, as ``theorems verify --data`` finds them, statement by statement, in another process.
 
-A statement that is left without one assumption, which fails here, is tried too, as ``theorems replay`` does: what then
-fails is why the assumption is there. All is handed on as it comes, and nobody waits for what is no longer asked for.
+A statement that is left without one assumption, which fails here, is tried too, as ``theorems replay`` does: its
+failure shows why the assumption is there. Results are passed on as they come, and nobody waits for what is no longer
+asked for.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ from theorems.run.session import Request, Session
 from theorems.run.verify import Progress
 
 OPEN = "open"
-"""Of a statement without an assumption: its own claims say nothing there."""
+"""The verdict where a statement without an assumption is undecided: its own claims say nothing there."""
 PATIENT = 1.0
-"""Seconds for which a statement on data of before may go on; a process that takes longer is ended."""
+"""Seconds for which a statement on earlier data may go on; a process that takes longer is ended."""
 
 
 @dataclass(frozen=True)
 class Said:
-    """What came of a statement, or of one without an assumption.
+    """Verdict on a statement, or on a statement without an assumption.
 
     Attributes:
-        id: of the statement.
+        id: the id of the statement.
         without: the assumption that is left out; empty if none is.
-        verdict: in the suite's words; of one without an assumption, ``fails``, ``holds`` or :data:`OPEN`.
+        verdict: in the suite's words; for a statement without an assumption, ``fails``, ``holds`` or :data:`OPEN`.
         tightest: the claim that is nearest to failing, or that failed.
         because: why it is not plainly upheld.
     """
@@ -52,7 +53,7 @@ class Said:
 
     @property
     def summary(self) -> str:
-        """In a word."""
+        """Return the verdict in a word."""
         return self.verdict
 
 
@@ -66,11 +67,11 @@ class StatementOnData:
 
     @property
     def total(self) -> int:
-        """One step."""
+        """Return the number of steps: one."""
         return 1
 
     def prepare(self) -> None:
-        """Import the suite before its time runs."""
+        """Import the suite before the unit's time runs."""
         statements()
 
     def run(self, progress: Progress) -> Said:
@@ -82,37 +83,42 @@ class StatementOnData:
         return Said(self.id, "", result.verdict_in_words, tightest, result.complaint)
 
     def unfinished_result(self, why: str) -> Said:
-        """Not decided."""
+        """Return an inconclusive verdict."""
         return Said(self.id, self.without, str(Verdict.INCONCLUSIVE), "", why or "interrupted")
 
 
 def _without(id: str, without: str, case: Case) -> Said:
     weakened = weakened_named(id, without)
-    found = examine(weakened, case, guided=False)
-    if found.violated is not None:
+    examined = examine(weakened, case, guided=False)
+    if examined.violated is not None:
         why = " ".join(weakened.why.split())
-        return Said(id, without, "fails", sentence(found.violated), f"refutes: {weakened.refutes}. {why}")
-    return Said(id, without, OPEN if found.undecided else "holds", "", found.refusal)
+        return Said(id, without, "fails", sentence(examined.violated), f"refutes: {weakened.refutes}. {why}")
+    return Said(id, without, OPEN if examined.undecided else "holds", "", examined.refusal)
 
 
 def assumptions_of(case: Case) -> list[NamedFinding]:
-    """Every assumption that a statement about such data makes, with the number that decides."""
+    """Check every assumption that a statement about such data makes, with the number that decides."""
     with np.errstate(all="ignore"):  # searches for refuting prompts go far out
         return findings(Given(case), select_statements((), subject=case))
 
 
 def plan(case: Case) -> list[StatementOnData]:
-    """Every statement about such data; then those that assume what fails here, without it."""
+    """Return a unit for every statement about such data; then for statements without an assumption that fails here."""
     given = Given(case)
     chosen = select_statements((), subject=case)
-    units = [StatementOnData(one.id, given) for one in chosen]
-    pairs = [(one.id, without) for one in chosen for without in droppable(one) if without not in one.needs]
+    units = [StatementOnData(statement.id, given) for statement in chosen]
+    pairs = [
+        (statement.id, without)
+        for statement in chosen
+        for without in droppable(statement)
+        if without not in statement.needs
+    ]
     with np.errstate(all="ignore"):
         return units + [StatementOnData(id, given, without) for id, without in pairs if _fails_alone(case, id, without)]
 
 
 def _fails_alone(case: Case, id: str, without: str) -> bool:
-    """Whether the assumption fails on the data, and all others that a counterexample must satisfy hold."""
+    """Return whether the assumption fails on the data, and all others that a counterexample must satisfy hold."""
     weakened = weakened_named(id, without)
     if weakened.fails(case).holds is not False:
         return False
@@ -122,7 +128,7 @@ def _fails_alone(case: Case, id: str, without: str) -> bool:
 def work_through(
     pool: Pool, units: list[StatementOnData], cancelled: Callable[[], bool]
 ) -> Iterator[list[tuple[int, Said]]]:
-    """(number, result) of the units as they are finished, until all are or nobody asks any more.
+    """Yield (number, result) of the units as they are finished, until all are or nobody asks any more.
 
     A process that still works on one then is given :data:`PATIENT` seconds, and ended.
     """

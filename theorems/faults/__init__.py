@@ -1,4 +1,4 @@
-"""Planted faults: what the statements must catch. ``theorems power`` tabulates who does, and how small a one.
+"""Planted faults, which the statements must catch; ``theorems power`` tabulates which statement catches which fault.
 
 A fault in the attention is consistent (weights, risk and gradient are those of the wrong softmax) and computed as
 carefully as its formula allows, so that it is caught for what it says, not for rounding. Every implementation here can
@@ -14,59 +14,52 @@ from typing import Any
 
 from max_margin_theorems.papers import Paper, check_only, papers
 from reference_attention.errors import InvalidInput, suggest
-from theorems.faults.attention_faults import ATTENTION_FAULTS
-from theorems.faults.data_faults import DATA_FAULTS
-from theorems.faults.descent_faults import DESCENT_FAULTS
-from theorems.faults.direction_faults import DIRECTION_FAULTS
-from theorems.faults.factored_faults import FACTORED_FAULTS
+from theorems.faults import (
+    attention_faults,
+    data_faults,
+    descent_faults,
+    direction_faults,
+    flag_faults,
+    flow_faults,
+    gradient_faults,
+    joint_faults,
+    label_faults,
+    path_faults,
+    risk_faults,
+    set_faults,
+    size_faults,
+    split_faults,
+    svm_faults,
+    token_faults,
+)
 from theorems.faults.fault import Fault, Kind
-from theorems.faults.flag_faults import FLAG_FAULTS
-from theorems.faults.flow_faults import FLOW_FAULTS
-from theorems.faults.gradient_faults import GRADIENT_FAULTS
-from theorems.faults.joint_faults import JOINT_FAULTS
-from theorems.faults.label_faults import LABEL_FAULTS
-from theorems.faults.mixing_faults import MIXING_FAULTS
-from theorems.faults.nuclear_faults import NUCLEAR_FAULTS
-from theorems.faults.path_faults import PATH_FAULTS
-from theorems.faults.risk_faults import RISK_FAULTS
-from theorems.faults.set_faults import SET_FAULTS
-from theorems.faults.size_faults import SIZE_FAULTS
-from theorems.faults.split_faults import SPLIT_FAULTS
-from theorems.faults.svm_faults import SVM_FAULTS
-from theorems.faults.token_faults import TOKEN_FAULTS
 
-_OURS: dict[str, Fault] = {
-    fault.name: fault
-    for fault in (
-        *ATTENTION_FAULTS,
-        *SIZE_FAULTS,
-        *GRADIENT_FAULTS,
-        *RISK_FAULTS,
-        *DATA_FAULTS,
-        *TOKEN_FAULTS,
-        *SVM_FAULTS,
-        *FLAG_FAULTS,
-        *SET_FAULTS,
-        *DIRECTION_FAULTS,
-        *LABEL_FAULTS,
-        *DESCENT_FAULTS,
-        *FLOW_FAULTS,
-        *FACTORED_FAULTS,
-        *PATH_FAULTS,
-        *NUCLEAR_FAULTS,
-        *JOINT_FAULTS,
-        *MIXING_FAULTS,
-        *SPLIT_FAULTS,
-    )
-}
-"""In attention and in what is made of it, which no paper has to itself."""
+_COMMON = (
+    attention_faults,
+    size_faults,
+    gradient_faults,
+    risk_faults,
+    data_faults,
+    token_faults,
+    svm_faults,
+    flag_faults,
+    set_faults,
+    direction_faults,
+    label_faults,
+    descent_faults,
+    flow_faults,
+    path_faults,
+    joint_faults,
+    split_faults,
+)
+"""The modules of faults in attention and in what is made of it, which belong to no paper in particular."""
 
 FAULTS: Mapping[str, Fault]
-"""Every planted fault by name: those, then those that papers have of their own, in what only they compute."""
+"""Every planted fault by name: first the common ones, then those in what only one paper computes."""
 
 
 def __getattr__(name: str) -> Any:
-    # Papers' rooms import modules of this package, which must be there by then.
+    # Papers' packages import modules of this one, so that it must be complete before they are read.
     if name != "FAULTS":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return _all_faults()
@@ -74,25 +67,31 @@ def __getattr__(name: str) -> Any:
 
 @cache
 def _all_faults() -> Mapping[str, Fault]:
-    found, by = dict(_OURS), dict.fromkeys(_OURS, Paper("", "", ""))
-    for paper in papers():
-        for module in paper.modules(paper.faults):
+    faults: dict[str, Fault] = {}
+    owners: dict[str, Paper] = {}
+    common = Paper("", "", "")
+    for paper, modules in [(common, _COMMON), *((paper, paper.modules(paper.faults)) for paper in papers())]:
+        for module in modules:
             for fault in _faults_in(module):
-                if found.get(fault.name) is not fault:
-                    check_only(fault.name, "faults", by, paper)
-                found[fault.name] = fault
-    return MappingProxyType(found)
+                if faults.get(fault.name) is not fault:
+                    check_only(fault.name, "faults", owners, paper)
+                if faults.setdefault(fault.name, fault) is not fault:
+                    raise InvalidInput(f"faults: two are called {fault.name!r}, one in {module.__name__}; rename one.")
+    return MappingProxyType(faults)
 
 
 def _faults_in(module: ModuleType) -> Iterator[Fault]:
-    """Those that it names, one by one or in tuples."""
+    """Yield the faults that a module names, each once, one by one or in tuples and lists."""
+    seen = set()
     for value in vars(module).values():
-        several = value if isinstance(value, tuple | list) else (value,)
-        yield from (one for one in several if isinstance(one, Fault))
+        for fault in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(fault, Fault) and id(fault) not in seen:
+                seen.add(id(fault))
+                yield fault
 
 
 def fault_named(name: str) -> Fault:
-    """The fault of that name.
+    """Return the planted fault of that name.
 
     Raises:
         InvalidInput: for an unknown name.

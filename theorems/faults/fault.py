@@ -1,46 +1,55 @@
-"""A planted fault: an implementation, or a reading of the data, that is wrong in one way."""
+"""A planted fault: an implementation, or a reading of the data, that is wrong in one way.
+
+A module of faults makes one list, ``FAULTS = Faults(Kind.RUN)``, whose methods are decorators of the wrong functions::
+
+    @FAULTS.plant("path-at-twice-the-radius", "2p̄(R) for p̄(R)", "theorem-4", regularization_path)
+    def _longer(right, problem, norms, **options):
+        return right(problem, 2 * norms, **options)
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from generators.case import Case
 from generators.subject import Subject
 from theorems.core.implementation import REFERENCE, Implementation
 
+Function = TypeVar("Function", bound=Callable[..., Any])
+
 
 class Kind(StrEnum):
-    """What a fault is in."""
+    """The part of the computation that a fault is in."""
 
     SOFTMAX = "softmax"
-    """Weights, risk and gradient agree with each other and are all wrong."""
+    """The softmax: weights, risk and gradient agree with each other and are all wrong."""
     GRADIENT = "gradient"
     RISK = "risk"
     """The value of the risk, or of its excess."""
     STEP = "step"
-    """L_p, whose inverse is the step size."""
+    """The constant L_p, whose inverse is the step size."""
     DATA = "data"
-    """The attention, or the SVM, is given other data than the statement."""
+    """The data: the attention, or the SVM, is given other data than the statement."""
     SVM = "svm"
     SETS = "sets"
-    """ATT-SVM' of Theorem 8."""
+    """The problem ATT-SVM' of Theorem 8."""
     DIRECTION = "direction"
     """Definition 3."""
     LABELS = "labels"
-    """(SVM) of the head and p_relax."""
+    """The problem (SVM) of the head, and p_relax."""
     JOINT = "joint"
-    """What moves head and prompt together."""
+    """The functions that move head and prompt together."""
     MIXING = "mixing"
-    """What is best where attention mixes: s⋆, Gen-SVM, W_fin."""
+    """The optimum where attention mixes: s⋆, Gen-SVM, W_fin."""
     RUN = "run"
-    """What is run on a right gradient: descents, flows, paths."""
+    """The descents, flows and paths that use a right gradient."""
 
 
 FaultKind = Kind
-"""The same for files that have other kinds, too."""
+"""Alias of :class:`Kind` for files that have other kinds, too."""
 
 
 @dataclass(frozen=True)
@@ -49,11 +58,11 @@ class Fault:
 
     Attributes:
         name: kebab-case, stable.
-        kind: what it is in.
+        kind: the part of the computation that it is in.
         says: what is wrong, in a line.
-        caught_by: the id of a statement that catches it within a few examples; the cheapest one.
+        caught_by: the id of the cheapest statement that catches it within a few examples.
         made: size → the faulty implementation; faults without a size ignore it.
-        size: how wrong the planted one is, for faults that have a size, else 0; a smaller one is less wrong.
+        size: how wrong the planted fault is, for faults that have a size, else 0; a smaller one is less wrong.
         unit: what the size measures.
         smallest: no smaller size is tried (float64 does not resolve it, or it is no fault any more).
         spoil: case → the case as the statement misreads it, once the assumptions have been checked on the right one.
@@ -77,10 +86,113 @@ class Fault:
         return replace(self.made(self.size), name=self.name)
 
     def of_size(self, size: float) -> Fault:
-        """The same fault, that much wrong."""
+        """Return this fault with another size."""
         return replace(self, size=size)
 
 
 def right(size: float) -> Implementation:
-    """Nothing is replaced: the fault is in the data."""
+    """Return the reference itself, for faults that are in the data."""
     return REFERENCE
+
+
+class Faults(list[Fault]):
+    """Planted faults of one kind; each method returns a decorator that adds a fault and returns the function as it is.
+
+    The methods share these arguments:
+
+    - ``name``, ``says``, ``caught_by``, ``size``, ``unit``, ``smallest``: as of :class:`Fault`,
+    - ``functions``: the functions of the reference that the wrong one replaces,
+    - ``kind``: another kind than that of the list.
+
+    A fault that has a size gives it to the decorated function as its second argument.
+    """
+
+    def __init__(self, kind: Kind) -> None:
+        """Begin an empty list of faults of that kind."""
+        super().__init__()
+        self.kind = kind
+
+    def plant(
+        self, name: str, says: str, caught_by: str, *functions: Callable[..., Any], **further: Any
+    ) -> Callable[[Function], Function]:
+        """Plant a function in place of others: (the right function, size, its arguments …) → the wrong result."""
+        return self.wrap(name, says, caught_by, lambda wrong: _Replaced(wrong, functions), **further)
+
+    def change(
+        self,
+        name: str,
+        says: str,
+        caught_by: str,
+        *functions: Callable[..., Any],
+        only: type = object,
+        **further: Any,
+    ) -> Callable[[Function], Function]:
+        """Plant a change of right results: (the right result, size, the arguments …) → the wrong result.
+
+        Results that are no instances of ``only`` are left as they are.
+        """
+        return self.wrap(name, says, caught_by, lambda wrong: _Replaced(wrong, functions, only), **further)
+
+    def wrap(
+        self,
+        name: str,
+        says: str,
+        caught_by: str,
+        made: Callable[[Any], Callable[[float], Implementation]],
+        **further: Any,
+    ) -> Callable[[Function], Function]:
+        """Plant what ``made`` makes of the function: a map from sizes to implementations, to be sent to processes."""
+        kind = further.pop("kind", self.kind)
+
+        def add(wrong: Function) -> Function:
+            self.append(Fault(name, kind, says, caught_by, made(wrong), **further))
+            return wrong
+
+        return add
+
+    def spoil(
+        self, name: str, says: str, caught_by: str, about: type[Subject] = Case
+    ) -> Callable[[Function], Function]:
+        """Plant a misreading of the data: case → the case as the statement is given it."""
+
+        def add(wrong: Function) -> Function:
+            self.append(Fault(name, Kind.DATA, says, caught_by, right, spoil=wrong, about=about))
+            return wrong
+
+        return add
+
+
+@dataclass(frozen=True)
+class _Replaced:
+    """A map from sizes to the reference with a wrong function of that size in place of several functions.
+
+    Attributes:
+        wrong: the function.
+        functions: those that it stands in for.
+        changes: None, or the type of the right results that it changes.
+    """
+
+    wrong: Callable[..., Any]
+    functions: tuple[Callable[..., Any], ...]
+    changes: type | None = None
+
+    def __call__(self, size: float) -> Implementation:
+        wrong = {function: _Wrong(self.wrong, function, size, self.changes) for function in self.functions}
+        return REFERENCE.replace("", wrong)
+
+
+@dataclass(frozen=True)
+class _Wrong:
+    """A wrong function, bound to the right one and to a size; it can be sent to other processes."""
+
+    wrong: Callable[..., Any]
+    right: Callable[..., Any]
+    size: float
+    changes: type | None
+
+    def __call__(self, *given: Any, **options: Any) -> Any:
+        sized = (self.size, *given) if self.size else given
+        if self.changes is None:
+            return self.wrong(self.right, *sized, **options)
+        result = self.right(*given, **options)
+        return self.wrong(result, *sized, **options) if isinstance(result, self.changes) else result

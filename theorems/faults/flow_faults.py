@@ -1,9 +1,9 @@
-"""Faults in the gradient flow: the gradient at every recorded point is right, and the curve is no flow of it."""
+"""Faults in the gradient flow: the gradient is right at every recorded point, but the curve is no flow of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,51 +12,41 @@ from reference_attention.loss import Array
 from reference_attention.losses import loss_named
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
-from reference_attention.training import flow as reference
-from reference_attention.training.flow import Flow
-from theorems.core.implementation import REFERENCE, Implementation
-from theorems.faults.fault import Fault, Kind
+from reference_attention.training.flow import Flow, gradient_flow
+from theorems.faults.fault import Faults, Kind
 
-Change = Callable[[Flow, Problem, float], Array]
-
-
-@dataclass(frozen=True)
-class MovedPoints:
-    """The right flow with other points: (flow, problem, size) → points. Called with a size it makes the fault."""
-
-    change: Change
-    size: float = 0.0
-
-    def gradient_flow(self, problem: Problem, start: Array, **asked: Any) -> Flow:
-        """As :func:`reference_attention.training.flow.gradient_flow`."""
-        right = reference.gradient_flow(problem, start, **asked)
-        points = self.change(right, problem, self.size)
-        return replace(right, points=points, norms=np.linalg.norm(points, axis=1))
-
-    def __call__(self, size: float) -> Implementation:
-        """The implementation."""
-        return REFERENCE.replace("", gradient_flow=MovedPoints(self.change, size).gradient_flow)
+FAULTS = Faults(Kind.RUN)
+FLOW = ("theorem-2", gradient_flow)
+"""The statement that catches each of these faults, and the function that they replace."""
+RightFlow = Callable[..., Flow]
 
 
-@dataclass(frozen=True)
-class OtherFlow:
-    """The flow of another question: (problem, start, norm, size) → those. Called with a size it makes the fault."""
-
-    change: Callable[[Problem, Array, float, float], tuple[Problem, Array, float]]
-    size: float = 0.0
-
-    def gradient_flow(self, problem: Problem, start: Array, *, norm: float, **asked: Any) -> Flow:
-        """As :func:`reference_attention.training.flow.gradient_flow`."""
-        problem, start, norm = self.change(problem, start, norm, self.size)
-        return reference.gradient_flow(problem, start, norm=norm, **asked)
-
-    def __call__(self, size: float) -> Implementation:
-        """The implementation."""
-        return REFERENCE.replace("", gradient_flow=OtherFlow(self.change, size).gradient_flow)
+def _with_points(flow: Flow, points: Array) -> Flow:
+    return replace(flow, points=points, norms=np.linalg.norm(points, axis=1))
 
 
-def _sideways(flow: Flow, problem: Problem, size: float) -> Array:
-    """Every other point, at the same norm."""
+@FAULTS.plant("flow-from-elsewhere", "the flow begins at (1 + ε) times the start", *FLOW, size=1e-6, unit="ε")
+def _from_elsewhere(right: RightFlow, size: float, problem: Problem, start: Array, **options: Any) -> Flow:
+    return right(problem, (1 + size) * start, **options)
+
+
+@FAULTS.change("flow-without-its-start", "the first recorded point is the second", *FLOW)
+def _drop_start(flow: Flow, *given: Any, **options: Any) -> Flow:
+    points = np.array(flow.points)
+    points[0] = points[1]
+    return _with_points(flow, points)
+
+
+@FAULTS.plant("flow-ends-half-way", "the flow ends at half of the norm", *FLOW)
+def _end_half_way(right: RightFlow, problem: Problem, start: Array, *, norm: float, **options: Any) -> Flow:
+    return right(problem, start, norm=norm / 2 if norm / 2 > np.linalg.norm(start) else norm, **options)
+
+
+@FAULTS.change(
+    "flow-jumps-sideways", "every other recorded point lies ε ‖p‖ beside the curve", *FLOW, size=1e-2, unit="ε"
+)
+def _jump_sideways(flow: Flow, size: float, problem: Problem, *given: Any, **options: Any) -> Flow:
+    """Move every other point sideways by ``size`` times its norm, which stays what it is."""
     points = np.array(flow.points)
     if problem.d > 1:
         for k in range(1, len(points), 2):
@@ -65,126 +55,49 @@ def _sideways(flow: Flow, problem: Problem, size: float) -> Array:
             length = np.linalg.norm(across)
             moved = p + (size * np.linalg.norm(p) / length if length > 0 else 0.0) * across
             points[k] = moved * (np.linalg.norm(p) / np.linalg.norm(moved))
-    return points
+    return _with_points(flow, points)
 
 
-def _on_the_ray(flow: Flow, problem: Problem, size: float) -> Array:
-    """From a norm on."""
-    found = max_margin(problem.keys, problem.optimal)
+@FAULTS.change(
+    "flow-on-the-ray",
+    "from a norm on the curve is the ray of p_mm",
+    *FLOW,
+    size=10.0,
+    unit="the norm in units of 1/max|k|",
+)
+def _follow_ray(flow: Flow, size: float, problem: Problem, *given: Any, **options: Any) -> Flow:
+    svm = max_margin(problem.keys, problem.optimal)
     far = flow.norms > size / problem.key_scale
     far[0] = False
-    if not isinstance(found, MaxMargin):
-        return flow.points
-    return np.where(far[:, None], flow.norms[:, None] * found.direction, flow.points)
+    if not isinstance(svm, MaxMargin):
+        return _with_points(flow, flow.points)
+    return _with_points(flow, np.where(far[:, None], flow.norms[:, None] * svm.direction, flow.points))
 
 
-def _interpolate(flow: Flow, problem: Problem, size: float) -> Array:
-    """Every other point, on the chord of its neighbours."""
+@FAULTS.change("flow-interpolates", "every other recorded point lies on the chord of its neighbours", *FLOW)
+def _interpolate(flow: Flow, *given: Any, **options: Any) -> Flow:
     points = np.array(flow.points)
     for k in range(2, len(points) - 1, 2):
         share = (flow.norms[k] - flow.norms[k - 1]) / (flow.norms[k + 1] - flow.norms[k - 1])
         points[k] = (1 - share) * flow.points[k - 1] + share * flow.points[k + 1]
-    return points
+    return _with_points(flow, points)
 
 
-def _start_missing(flow: Flow, problem: Problem, size: float) -> Array:
-    points = np.array(flow.points)
-    points[0] = points[1]
-    return points
-
-
-def _elsewhere(problem: Problem, start: Array, norm: float, size: float) -> tuple[Problem, Array, float]:
-    return problem, (1 + size) * start, norm
-
-
-def _half_way(problem: Problem, start: Array, norm: float, size: float) -> tuple[Problem, Array, float]:
-    return problem, start, norm / 2 if norm / 2 > np.linalg.norm(start) else norm
-
-
-def _other_loss(problem: Problem, start: Array, norm: float, size: float) -> tuple[Problem, Array, float]:
+@FAULTS.plant("flow-of-another-loss", "the flow of another loss", *FLOW)
+def _take_another_loss(right: RightFlow, problem: Problem, *given: Any, **options: Any) -> Flow:
     name = "correlation" if problem.loss.name != "correlation" else "exponential"
-    return Problem(problem.keys, problem.scores, loss_named(name)), start, norm
+    return right(Problem(problem.keys, problem.scores, loss_named(name)), *given, **options)
 
 
-def _other_scores(problem: Problem, start: Array, norm: float, size: float) -> tuple[Problem, Array, float]:
+@FAULTS.plant("flow-of-other-scores", "the first input's scores are (1 + ε) times as large", *FLOW, size=1.0, unit="ε")
+def _scale_scores(right: RightFlow, size: float, problem: Problem, *given: Any, **options: Any) -> Flow:
     scores = np.array(problem.scores)
     scores[0] *= 1 + size
-    return Problem(problem.keys, scores, problem.loss), start, norm
+    return right(Problem(problem.keys, scores, problem.loss), *given, **options)
 
 
-def _other_keys(problem: Problem, start: Array, norm: float, size: float) -> tuple[Problem, Array, float]:
+@FAULTS.plant("flow-of-other-keys", "the keys' first coordinate is (1 + ε) times as large", *FLOW, size=1e-2, unit="ε")
+def _scale_keys(right: RightFlow, size: float, problem: Problem, *given: Any, **options: Any) -> Flow:
     keys = np.array(problem.keys)
     keys[..., 0] *= 1 + size
-    return Problem(keys, problem.scores, problem.loss), start, norm
-
-
-FLOW_FAULTS = (
-    Fault(
-        "flow-from-elsewhere",
-        Kind.RUN,
-        "the flow begins at (1 + ε) times the start",
-        "theorem-2",
-        OtherFlow(_elsewhere),
-        1e-6,
-        "ε",
-    ),
-    Fault(
-        "flow-without-its-start",
-        Kind.RUN,
-        "the first recorded point is the second",
-        "theorem-2",
-        MovedPoints(_start_missing),
-    ),
-    Fault("flow-ends-half-way", Kind.RUN, "the flow ends at half of the norm", "theorem-2", OtherFlow(_half_way)),
-    Fault(
-        "flow-jumps-sideways",
-        Kind.RUN,
-        "every other recorded point lies ε ‖p‖ beside the curve",
-        "theorem-2",
-        MovedPoints(_sideways),
-        1e-2,
-        "ε",
-    ),
-    Fault(
-        "flow-on-the-ray",
-        Kind.RUN,
-        "from a norm on the curve is the ray of p_mm",
-        "theorem-2",
-        MovedPoints(_on_the_ray),
-        10.0,
-        "the norm in units of 1/max|k|",
-    ),
-    Fault(
-        "flow-interpolates",
-        Kind.RUN,
-        "every other recorded point lies on the chord of its neighbours",
-        "theorem-2",
-        MovedPoints(_interpolate),
-    ),
-    Fault(
-        "flow-of-another-loss",
-        Kind.RUN,
-        "the flow of another loss",
-        "theorem-2",
-        OtherFlow(_other_loss),
-    ),
-    Fault(
-        "flow-of-other-scores",
-        Kind.RUN,
-        "the first input's scores are (1 + ε) times as large",
-        "theorem-2",
-        OtherFlow(_other_scores),
-        1.0,
-        "ε",
-    ),
-    Fault(
-        "flow-of-other-keys",
-        Kind.RUN,
-        "the keys' first coordinate is (1 + ε) times as large",
-        "theorem-2",
-        OtherFlow(_other_keys),
-        1e-2,
-        "ε",
-    ),
-)
-"""Faults in the gradient flow."""
+    return right(Problem(keys, problem.scores, problem.loss), *given, **options)

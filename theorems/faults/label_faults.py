@@ -3,53 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from reference_attention.loss import Array
 from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
-from theorems.core.implementation import REFERENCE, Implementation
-from theorems.faults.fault import Fault, Kind
+from theorems.faults.fault import Faults, Kind
+
+FAULTS = Faults(Kind.LABELS)
+RightSolver = Callable[..., MaxMargin | Infeasible]
+Change = Callable[..., LabelSvm]
 
 
-@dataclass(frozen=True)
-class ChangedLabelSvm:
-    """The reference solution of (SVM), changed: (solution, features, size) → solution."""
-
-    change: Callable[[LabelSvm, Any, float], LabelSvm]
-    size: float = 0.0
-
-    def solve(self, features: Any) -> LabelSvm | Infeasible:
-        """As :func:`reference_attention.svm.label_svm.label_svm`."""
-        right = label_svm(features)
-        return right if isinstance(right, Infeasible) else self.change(right, features, self.size)
-
-    def __call__(self, size: float) -> Implementation:
-        """The implementation."""
-        return REFERENCE.replace("", label_svm=ChangedLabelSvm(self.change, size).solve)
+def _label(name: str, says: str, **further: Any) -> Callable[[Change], Change]:
+    """Return a decorator that plants a change of (SVM)'s solution: (solution, the size if any, features) → solution."""
+    return FAULTS.change(name, says, "lemma-13", label_svm, only=LabelSvm, **further)
 
 
-@dataclass(frozen=True)
-class RelaxedSolver:
-    """Size → the reference with that solver for p_relax."""
-
-    solver: Callable[[Any, Any, Any], MaxMargin | Infeasible]
-
-    def __call__(self, size: float) -> Implementation:
-        """The implementation."""
-        return REFERENCE.replace("", relaxed_max_margin=self.solver)
-
-
-def _solve(features: Any) -> LabelSvm:
+def _solve(features: Array) -> LabelSvm:
     solution = label_svm(features)
     assert isinstance(solution, LabelSvm)
     return solution
 
 
-def _without_the_heaviest(right: LabelSvm, features: Any, size: float) -> LabelSvm:
-    """Weakened 1024-fold; everything else is reported as if nothing had happened."""
+@_label("label-svm-misses-a-constraint", "the support of the largest dual is lost")
+def _lose_the_heaviest(right: LabelSvm, features: Array) -> LabelSvm:
+    """Weaken the constraint of the largest dual 1024-fold; slacks, support and duals are reported as they were."""
     if len(features) == 1:
         return right
     weaker = np.array(features)
@@ -58,33 +40,44 @@ def _without_the_heaviest(right: LabelSvm, features: Any, size: float) -> LabelS
     return replace(right, v=wrong.v, direction=wrong.direction, margin=wrong.margin)
 
 
-def _with_intercept(right: LabelSvm, features: Any, size: float) -> LabelSvm:
+@_label("label-svm-with-intercept", "z·v + b ≥ 1, an intercept that the model does not have")
+def _add_intercept(right: LabelSvm, features: Array) -> LabelSvm:
     wrong = _solve(np.concatenate([features, np.ones((len(features), 1))], axis=1))
     v = wrong.v[:-1]
     return replace(wrong, v=v, direction=v / np.linalg.norm(v))
 
 
-def _wider(right: LabelSvm, features: Any, size: float) -> LabelSvm:
+@_label("label-margin-wide", "(1 + ε) Γ reported", size=1.0, unit="relative error of Γ")
+def _widen(right: LabelSvm, size: float, features: Array) -> LabelSvm:
     return replace(right, margin=(1 + size) * right.margin)
 
 
-def _coordinate_off(right: LabelSvm, features: Any, size: float) -> LabelSvm:
+@_label(
+    "label-svm-coordinate-off",
+    "the smallest coordinate of v_mm off by ε times the largest",
+    size=1e-3,
+    unit="relative error of a coordinate",
+)
+def _move_coordinate(right: LabelSvm, size: float, features: Array) -> LabelSvm:
     v = np.array(right.v)
     v[int(np.argmin(np.abs(v)))] += size * np.abs(v).max()  # the smallest one, so that v_mm turns
     return replace(right, v=v, direction=v / np.linalg.norm(v))
 
 
-def _dual_off(right: LabelSvm, features: Any, size: float) -> LabelSvm:
+@_label("label-dual-off", "the largest dual of (SVM) off by a factor 1 + ε", size=1e-2, unit="relative error of a dual")
+def _scale_dual(right: LabelSvm, size: float, features: Array) -> LabelSvm:
     changed = np.array(right.duals)
     changed[int(np.argmax(changed))] *= 1 + size
     return replace(right, duals=changed)
 
 
-def _slack_lost(right: LabelSvm, features: Any, size: float) -> LabelSvm:
+@_label("all-inputs-supports", "every input is taken for a support")
+def _lose_slack(right: LabelSvm, features: Array) -> LabelSvm:
     return replace(right, support=np.ones_like(right.support), slack=np.zeros_like(right.slack))
 
 
-def _support_lost(right: LabelSvm, features: Any, size: float) -> LabelSvm:
+@_label("support-lost", "the support of the largest dual is not reported")
+def _lose_support(right: LabelSvm, features: Array) -> LabelSvm:
     if right.support.sum() < 2:
         return right
     fewer = right.support.copy()
@@ -92,81 +85,16 @@ def _support_lost(right: LabelSvm, features: Any, size: float) -> LabelSvm:
     return replace(right, support=fewer)
 
 
-def not_relaxed(keys: Any, alpha: Any, support: Any) -> MaxMargin | Infeasible:
-    """p_mm for p_relax."""
+@FAULTS.plant("relaxed-is-not-relaxed", "p_mm for p_relax", "theorem-6", relaxed_max_margin)
+def _keep_unrelaxed(right: RightSolver, keys: Array, alpha: Array, support: Array) -> MaxMargin | Infeasible:
     return max_margin(keys, alpha)
 
 
-def without_quadrant(keys: Any, alpha: Any, support: Any) -> MaxMargin | Infeasible:
-    """The constraints ≥ 0 of the non-supports forgotten: their margins are whatever they are."""
+@FAULTS.plant(
+    "relaxed-without-quadrant", "the constraints ≥ 0 of the non-supports forgotten", "theorem-6", relaxed_max_margin
+)
+def _without_quadrant(right: RightSolver, keys: Array, alpha: Array, support: Array) -> MaxMargin | Infeasible:
+    """Solve for p_relax without the constraints ≥ 0 of the non-supports, so that their margins are arbitrary."""
     weaker = np.array(keys)
     weaker[~support] = keys[~support][np.arange(int((~support).sum())), alpha[~support]][:, None]
-    return relaxed_max_margin(weaker, alpha, support)
-
-
-LABEL_FAULTS = (
-    Fault(
-        "label-svm-misses-a-constraint",
-        Kind.LABELS,
-        "the support of the largest dual is lost",
-        "lemma-13",
-        ChangedLabelSvm(_without_the_heaviest),
-    ),
-    Fault(
-        "label-svm-with-intercept",
-        Kind.LABELS,
-        "z·v + b ≥ 1, an intercept that the model does not have",
-        "lemma-13",
-        ChangedLabelSvm(_with_intercept),
-    ),
-    Fault(
-        "label-margin-wide",
-        Kind.LABELS,
-        "(1 + ε) Γ reported",
-        "lemma-13",
-        ChangedLabelSvm(_wider),
-        1.0,
-        "relative error of Γ",
-    ),
-    Fault(
-        "label-svm-coordinate-off",
-        Kind.LABELS,
-        "the smallest coordinate of v_mm off by ε times the largest",
-        "lemma-13",
-        ChangedLabelSvm(_coordinate_off),
-        1e-3,
-        "relative error of a coordinate",
-    ),
-    Fault(
-        "label-dual-off",
-        Kind.LABELS,
-        "the largest dual of (SVM) off by a factor 1 + ε",
-        "lemma-13",
-        ChangedLabelSvm(_dual_off),
-        1e-2,
-        "relative error of a dual",
-    ),
-    Fault(
-        "all-inputs-supports",
-        Kind.LABELS,
-        "every input is taken for a support",
-        "lemma-13",
-        ChangedLabelSvm(_slack_lost),
-    ),
-    Fault(
-        "support-lost",
-        Kind.LABELS,
-        "the support of the largest dual is not reported",
-        "lemma-13",
-        ChangedLabelSvm(_support_lost),
-    ),
-    Fault("relaxed-is-not-relaxed", Kind.LABELS, "p_mm for p_relax", "theorem-6", RelaxedSolver(not_relaxed)),
-    Fault(
-        "relaxed-without-quadrant",
-        Kind.LABELS,
-        "the constraints ≥ 0 of the non-supports forgotten",
-        "theorem-6",
-        RelaxedSolver(without_quadrant),
-    ),
-)
-"""Faults in (SVM) and p_relax."""
+    return right(weaker, alpha, support)

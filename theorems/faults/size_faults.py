@@ -1,4 +1,4 @@
-"""Faults in the softmax that show at sizes only: kernels work block by block, and their tests are small."""
+"""Faults in the softmax that show only at large sizes: kernels work block by block, and their tests are small."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from array_api_compat import array_namespace
 
 from reference_attention.loss import Array
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.faults.attention_faults import OnOtherKeys
-from theorems.faults.fault import Fault, Kind
-from theorems.faults.softmax import Shifted
+from theorems.faults.fault import Faults, Kind
+from theorems.faults.softmax import Shifted, on_keys
 
 FORGOTTEN = -1e100
-"""Added to a logit, it leaves no weight; its square is a float."""
+"""Shift of a logit that leaves its token no weight; its square is a float."""
 LANES = 8
-"""Tokens that are taken at once; up to so many are taken one by one."""
+"""Tokens that a kernel takes at once; up to so many it takes one by one."""
 BLOCK = 16
-"""Tokens between two looks at the maximum."""
+"""Tokens after which the running maximum is updated."""
 DIMENSIONS = 64
-"""Coordinates that fit."""
+"""Coordinates that a kernel takes into account."""
+FAULTS = Faults(Kind.SOFTMAX)
 
 
 @dataclass(frozen=True)
 class AtSizes:
-    """The reference itself, to the last digit, but where the number of tokens is of a kind."""
+    """A fault that shows only at certain numbers of tokens; elsewhere it is the reference to the last digit."""
 
     wrong: Shifted
     shows: Callable[[int], bool]
 
     def __call__(self, size: float) -> Implementation:
-        """The implementation."""
+        """Return the implementation that is wrong by that size at the numbers of tokens where the fault shows."""
         made = self.wrong(size)
-        names = ("weights", "risk", "scaled_gradient", "log_excess_risk")
-        both = {name: (getattr(made, name), getattr(REFERENCE, name)) for name in names}
-        return REFERENCE.replace("", **{name: _Either(self.shows, *pair) for name, pair in both.items()})
+        return REFERENCE.replace(
+            "", {right: _Either(self.shows, wrong, right) for right, wrong in made.replaced.items()}
+        )
 
 
 @dataclass(frozen=True)
@@ -68,29 +68,53 @@ def _positions(logits: Array) -> Array:
 
 
 def _from(logits: Array, first: int) -> Array:
-    """Takes the weight of all tokens from that one on."""
+    """Return the shift of the logits that takes the weight of all tokens from ``first`` on."""
     xp = array_namespace(logits)
     return xp.where(_positions(logits) >= first, FORGOTTEN * xp.ones_like(logits), xp.zeros_like(logits))
 
 
+@FAULTS.wrap(
+    "tokens-after-the-eighth-forgotten",
+    "no weight for the ninth token and those after it",
+    "lemma-3",
+    lambda shift: AtSizes(Shifted(shift), _many),
+)
 def _after_the_eighth(logits: Array, size: float) -> Array:
     return _from(logits, LANES)
 
 
+@FAULTS.wrap(
+    "ragged-tail-forgotten",
+    "T > 8: the tokens after the last full eight have no weight",
+    "lemma-3",
+    lambda shift: AtSizes(Shifted(shift), _is_ragged),
+)
 def _tail(logits: Array, size: float) -> Array:
-    """Tokens after the last full group."""
+    """Return the shift that takes the weight of the tokens after the last full group."""
     tokens = logits.shape[-1]
     return _from(logits, tokens - tokens % LANES)
 
 
+@FAULTS.wrap(
+    "ragged-tail-padded",
+    "T > 8: the last eight is filled up with logits 0 that are not masked",
+    "lemma-3",
+    lambda sink: AtSizes(Shifted(sink=sink), _is_ragged),
+)
 def _padding(logits: Array, size: float) -> Array:
-    """The last group is filled up with tokens of logit 0 and score 0: one of logit log of their number."""
+    """Return log of the number of padding tokens of logit 0 and score 0 that fill the last group."""
     xp = array_namespace(logits)
     return xp.zeros_like(logits[..., :1]) + math.log(LANES - logits.shape[-1] % LANES)
 
 
+@FAULTS.wrap(
+    "running-maximum-never-rescaled",
+    "blocks of 16 are added up without a factor when a larger logit comes",
+    "lemma-3",
+    lambda shift: AtSizes(Shifted(shift), _blocks),
+)
 def _never_rescaled(logits: Array, size: float) -> Array:
-    """e^{l − m}, m the largest logit up to the block: what was added up before a larger one came stays as it was."""
+    """Return the shift of e^{l − m}, m being the largest logit up to the block: earlier sums are never rescaled."""
     xp = array_namespace(logits)
     parts, largest = [], None
     for first in range(0, logits.shape[-1], BLOCK):
@@ -101,48 +125,9 @@ def _never_rescaled(logits: Array, size: float) -> Array:
     return largest - xp.concat(parts, axis=-1)
 
 
+@FAULTS.wrap("dimensions-beyond-64-dropped", "K p of the first 64 coordinates", "lemma-3", on_keys)
 def _first_dimensions(keys: Array, size: float) -> Array:
     xp = array_namespace(keys)
     if keys.shape[-1] <= DIMENSIONS:
         return keys
     return xp.concat([keys[..., :DIMENSIONS], xp.zeros_like(keys[..., DIMENSIONS:])], axis=-1)
-
-
-SIZE_FAULTS = (
-    Fault(
-        "tokens-after-the-eighth-forgotten",
-        Kind.SOFTMAX,
-        "no weight for the ninth token and those after it",
-        "lemma-3",
-        AtSizes(Shifted(_after_the_eighth), _many),
-    ),
-    Fault(
-        "ragged-tail-forgotten",
-        Kind.SOFTMAX,
-        "T > 8: the tokens after the last full eight have no weight",
-        "lemma-3",
-        AtSizes(Shifted(_tail), _is_ragged),
-    ),
-    Fault(
-        "ragged-tail-padded",
-        Kind.SOFTMAX,
-        "T > 8: the last eight is filled up with logits 0 that are not masked",
-        "lemma-3",
-        AtSizes(Shifted(sink=_padding), _is_ragged),
-    ),
-    Fault(
-        "running-maximum-never-rescaled",
-        Kind.SOFTMAX,
-        "blocks of 16 are added up without a factor when a larger logit comes",
-        "lemma-3",
-        AtSizes(Shifted(_never_rescaled), _blocks),
-    ),
-    Fault(
-        "dimensions-beyond-64-dropped",
-        Kind.SOFTMAX,
-        "K p of the first 64 coordinates",
-        "lemma-3",
-        OnOtherKeys(_first_dimensions),
-    ),
-)
-"""Faults that no case with T ≤ 8 and d ≤ 64 shows."""

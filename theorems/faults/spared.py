@@ -1,9 +1,11 @@
-"""Why a statement survives a fault that it touches, by name or kind of the fault."""
+"""The reasons why statements survive faults that they touch, by name or kind of the fault."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
+from max_margin_theorems.papers import papers
 from theorems.faults.fault import Fault
 from theorems.faults.survivors import SURVIVORS
 
@@ -11,16 +13,30 @@ NO_SOLUTION = "without a solution there is nothing to compare with"
 MISREAD = "for the tokens as misread the objects of the statement do not exist, and it says so"
 
 
+@cache
+def survivors() -> Mapping[str, Mapping[str, str]]:
+    """Return the reasons why statements survive faults, by the id of the statement, of all papers.
+
+    A paper names them ``SURVIVORS`` in a module of its faults; statements of a user's own give theirs as ``survives``.
+    """
+    modules = (module for paper in papers() for module in paper.modules(paper.faults))
+    own = (getattr(module, "SURVIVORS", {}) for module in modules)
+    return {id: reasons for table in (SURVIVORS, *own) for id, reasons in table.items()}
+
+
 def why_survived(fault: Fault, id: str, survives: Mapping[str, str], undecided: bool = False) -> str:
-    """Why the statement survives the fault; empty when nobody has said.
+    """Return why the statement survives the fault; empty when no reason is recorded.
 
     Args:
-        id, survives: of the :class:`theorems.core.statement.Statement`; what its own file says goes first.
-        undecided: the statement itself said why it could not decide; only a more particular reason counts then.
+        fault: the planted fault.
+        id: id of the :class:`theorems.core.statement.Statement`.
+        survives: the reasons that the statement's own file gives, which take precedence.
+        undecided: whether the statement itself said why it could not decide; only a reason for this very fault, not one
+            for its kind, counts then.
     """
     if fault.name.endswith("always-infeasible"):
         return NO_SOLUTION
     if fault.spoil is not None:
         return MISREAD
-    survives = {**SURVIVORS.get(id, {}), **survives}
+    survives = {**survivors().get(id, {}), **survives}
     return survives.get(fault.name) or ("" if undecided else survives.get(str(fault.kind), ""))

@@ -1,66 +1,28 @@
-"""Faults where scores cannot all be won: proof of the ties, direction across them, risk within, finite part."""
+"""Faults where scores cannot all be won: proof of the ties, direction across them, risk within them, finite part."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from flint import fmpq
 
 from reference_attention.exact import rational
+from reference_attention.loss import Array
 from reference_attention.next_token.unwinnable_scores import ScoreSplit, score_split
 from reference_attention.problem import Problem
-from theorems.core.implementation import REFERENCE, Implementation
-from theorems.faults.fault import Fault, Kind
+from theorems.faults.fault import Faults, Kind
+
+FAULTS = Faults(Kind.RISK)
+Wrong = Callable[..., Any]
 
 
-@dataclass(frozen=True)
-class OtherSplit:
-    """Size → the split, changed: (split, size) → split, in place of the right one."""
-
-    change: Callable[[ScoreSplit, float], ScoreSplit]
-    size: float = 0.0
-
-    def split(self, problem: Problem) -> ScoreSplit | None:
-        """As :func:`score_split`."""
-        right = score_split(problem)
-        return None if right is None else self.change(right, self.size)
-
-    def __call__(self, size: float) -> Implementation:
-        """The implementation."""
-        return REFERENCE.replace("", own={score_split: OtherSplit(self.change, size).split})
-
-
-@dataclass(frozen=True)
-class As:
-    """The split with another method, which a class of splits has."""
-
-    kind: type[ScoreSplit]
-
-    def __call__(self, split: ScoreSplit, size: float) -> ScoreSplit:
-        """The changed split."""
-        return self.kind(*(getattr(split, field.name) for field in fields(ScoreSplit)))
-
-
-def _weight_negated(split: ScoreSplit, size: float) -> ScoreSplit:
-    pair = min(split.supports.tying)
-    tying = {**split.supports.tying, pair: -split.supports.tying[pair]}
-    return replace(split, supports=replace(split.supports, tying=tying))
-
-
-def _pair_forgotten(split: ScoreSplit, size: float) -> ScoreSplit:
-    pair = min(split.supports.tying)
-    sets = split.sets.copy()
-    sets[pair] = False
-    tying = {other: weight for other, weight in split.supports.tying.items() if other != pair}
-    return _on_sets(split, sets, tying)
-
-
-def _all_tied(split: ScoreSplit, size: float) -> ScoreSplit:
-    sets = np.ones_like(split.sets)
-    return _on_sets(split, sets, {pair: fmpq(1) for pair in split.master.pairs})
+def _split(name: str, says: str, **further: Any) -> Callable[[Wrong], Wrong]:
+    """Return a decorator that plants a change of the split: (the right split, the size if any, problem) → split."""
+    return FAULTS.change(name, says, "unwinnable-scores", score_split, only=ScoreSplit, **further)
 
 
 def _on_sets(split: ScoreSplit, sets: Any, tying: Any) -> ScoreSplit:
@@ -68,80 +30,89 @@ def _on_sets(split: ScoreSplit, sets: Any, tying: Any) -> ScoreSplit:
     return replace(split, supports=supports, svm=replace(split.svm, sets=sets))
 
 
-def _direction_tilted(split: ScoreSplit, size: float) -> ScoreSplit:
-    """U moved by ε of a row in F."""
+@_split("tying-weight-negated", "a Farkas weight of a tied token has the other sign", kind=Kind.SETS)
+def _negate_weight(split: ScoreSplit, problem: Problem) -> ScoreSplit:
+    pair = min(split.supports.tying)
+    tying = {**split.supports.tying, pair: -split.supports.tying[pair]}
+    return replace(split, supports=replace(split.supports, tying=tying))
+
+
+@_split("tied-token-forgotten", "a token that ties for good is said to be separated", kind=Kind.SETS)
+def _forget_pair(split: ScoreSplit, problem: Problem) -> ScoreSplit:
+    pair = min(split.supports.tying)
+    sets = split.sets.copy()
+    sets[pair] = False
+    return _on_sets(split, sets, {other: weight for other, weight in split.supports.tying.items() if other != pair})
+
+
+@_split("all-tokens-tied", "every token is said to tie", kind=Kind.SETS)
+def _tie_all(split: ScoreSplit, problem: Problem) -> ScoreSplit:
+    return _on_sets(split, np.ones_like(split.sets), {pair: fmpq(1) for pair in split.master.pairs})
+
+
+@_split("direction-not-across-ties", "U moves by ε of a row in F", kind=Kind.SVM, size=1e-6, unit="ε")
+def _tilt_direction(split: ScoreSplit, size: float, problem: Problem) -> ScoreSplit:
     row = split.master.differences[min(split.supports.tying)]
     point = [x + rational(size) * y for x, y in zip(split.svm.point, row, strict=True)]
     return replace(split, svm=replace(split.svm, point=point))
 
 
-def _direction_scaled(split: ScoreSplit, size: float) -> ScoreSplit:
-    point = [rational(1 + size) * x for x in split.svm.point]
-    return replace(split, svm=replace(split.svm, point=point))
+@_split("direction-across-ties-scaled", "U is 1 + ε of itself", kind=Kind.SVM, size=1e-6, unit="ε")
+def _scale_direction(split: ScoreSplit, size: float, problem: Problem) -> ScoreSplit:
+    return replace(split, svm=replace(split.svm, point=[rational(1 + size) * x for x in split.svm.point]))
 
 
-class _OfAllTokens(ScoreSplit):
-    def weights_within(self, x: Any) -> Any:
-        logits = -(self.inside @ x)
-        weights = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return weights / weights.sum(axis=1, keepdims=True)
+def _with_method(method: str, wrong: Wrong, split: ScoreSplit, problem: Problem) -> ScoreSplit:
+    changed = replace(split)
+    vars(changed)[method] = partial(wrong, changed)
+    return changed
 
 
-class _CopiesOnce(ScoreSplit):
-    """Inputs alike count once."""
+def _method(name: str, says: str, method: Callable[..., Any], **further: Any) -> Callable[[Wrong], Wrong]:
+    """Return a decorator that plants the right split with the decorated function as its method."""
 
-    def risk_within(self, x: Any) -> float:
-        outputs = np.sum(self.weights_within(x) * self.problem.scores, axis=1)
-        return float(np.mean(self.problem.loss.value(np.unique(outputs))))
+    def plant(wrong: Wrong) -> Wrong:
+        _split(name, says, **further)(partial(_with_method, method.__name__, wrong))
+        return wrong
 
-
-class _TiedInputsAlone(ScoreSplit):
-    """Inputs that are won do not count."""
-
-    def risk_within(self, x: Any) -> float:
-        outputs = np.sum(self.weights_within(x) * self.problem.scores, axis=1)
-        return float(np.mean(self.problem.loss.value(outputs[self.tied_inputs])))
+    return plant
 
 
-class _RestAtZero(ScoreSplit):
-    """Tied inputs are taken to stay at equal weights."""
-
-    def rest_near(self, x: Any) -> Any:
-        return np.zeros_like(x)
-
-
-class _SlopeWithoutLoss(ScoreSplit):
-    """As if ℓ' were −1."""
-
-    def derivatives_within(self, x: Any) -> Any:
-        weights = self.weights_within(x)
-        mixture = np.sum(weights * self.problem.scores, axis=1)
-        moved = weights * (self.problem.scores - mixture[:, None])
-        slope = np.einsum("nt,ntr->r", moved, self.inside) / self.problem.n
-        return slope, super().derivatives_within(x)[1]
+@_method("risk-within-of-all-tokens", "separated tokens keep their weight in L_F", ScoreSplit.weights_within)
+def _weigh_all(split: ScoreSplit, x: Array) -> Array:
+    logits = -(split.inside @ x)
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)
 
 
-class _BoundsAlways(ScoreSplit):
-    @property
-    def bounds_risk(self) -> bool:
-        return True
+def _outputs(split: ScoreSplit, x: Array) -> Array:
+    return np.sum(split.weights_within(x) * split.problem.scores, axis=1)
 
 
-def _fault(name: str, kind: Kind, says: str, change: Any, size: float = 0.0, unit: str = "") -> Fault:
-    return Fault(name, kind, says, "unwinnable-scores", OtherSplit(change), size, unit)
+@_method("risk-within-counts-copies-once", "inputs alike count once in L_F", ScoreSplit.risk_within)
+def _count_copies_once(split: ScoreSplit, x: Array) -> float:
+    return float(np.mean(split.problem.loss.value(np.unique(_outputs(split, x)))))
 
 
-SPLIT_FAULTS = (
-    _fault("tying-weight-negated", Kind.SETS, "a Farkas weight of a tied token has the other sign", _weight_negated),
-    _fault("tied-token-forgotten", Kind.SETS, "a token that ties for good is said to be separated", _pair_forgotten),
-    _fault("all-tokens-tied", Kind.SETS, "every token is said to tie", _all_tied),
-    _fault("direction-not-across-ties", Kind.SVM, "U moves by ε of a row in F", _direction_tilted, 1e-6, "ε"),
-    _fault("direction-across-ties-scaled", Kind.SVM, "U is 1 + ε of itself", _direction_scaled, 1e-6, "ε"),
-    _fault("risk-within-of-all-tokens", Kind.RISK, "separated tokens keep their weight in L_F", As(_OfAllTokens)),
-    _fault("risk-within-counts-copies-once", Kind.RISK, "inputs alike count once in L_F", As(_CopiesOnce)),
-    _fault("risk-within-of-tied-inputs", Kind.RISK, "inputs that are won do not count in L_F", As(_TiedInputsAlone)),
-    _fault("finite-part-at-zero", Kind.RUN, "tied tokens are taken to stay at equal weights", As(_RestAtZero)),
-    _fault("slope-within-without-loss", Kind.GRADIENT, "∇L_F as if ℓ' were −1", As(_SlopeWithoutLoss)),
-    _fault("risk-within-always-below", Kind.RISK, "L ≥ L_F whatever separated tokens score", As(_BoundsAlways)),
-)
-"""Faults in the split of data whose scores cannot all be won."""
+@_method("risk-within-of-tied-inputs", "inputs that are won do not count in L_F", ScoreSplit.risk_within)
+def _leave_out_won_inputs(split: ScoreSplit, x: Array) -> float:
+    return float(np.mean(split.problem.loss.value(_outputs(split, x)[split.tied_inputs])))
+
+
+@_method("finite-part-at-zero", "tied tokens are taken to stay at equal weights", ScoreSplit.rest_near, kind=Kind.RUN)
+def _rest_at_zero(split: ScoreSplit, x: Array) -> Array:
+    return np.zeros_like(x)
+
+
+@_method("slope-within-without-loss", "∇L_F as if ℓ' were −1", ScoreSplit.derivatives_within, kind=Kind.GRADIENT)
+def _leave_loss_out(split: ScoreSplit, x: Array) -> tuple[Array, Array]:
+    moved = split.weights_within(x) * (split.problem.scores - _outputs(split, x)[:, None])
+    slope = np.einsum("nt,ntr->r", moved, split.inside) / split.problem.n
+    return slope, ScoreSplit.derivatives_within(split, x)[1]
+
+
+@_split("risk-within-always-below", "L ≥ L_F whatever separated tokens score")
+def _bound_always(split: ScoreSplit, problem: Problem) -> ScoreSplit:
+    changed = replace(split)
+    vars(changed)["bounds_risk"] = True
+    return changed

@@ -1,10 +1,9 @@
-"""Why each statement stays true under planted faults that it touches: by the name of the fault, or by its kind."""
+"""The reasons why each statement stays true under planted faults that it touches, by name or kind of the fault."""
 
 from __future__ import annotations
 
 SEARCH_ONLY = "the gradient steers the search for a better point; what is claimed is the risk at what was found"
 POINTS_ONLY = "it only places the points at which the claim is tried"
-START_ONLY = "p_mm only says where a run with enough margin starts; its margin is claimed"
 ROOM = "an inequality with room, in which the fault stays"
 NO_SQUARE = "its W, where there is one, is not square"
 RATE = "a rate of decay up to a factor: on these cases the fault moves the limit by less than it shows"
@@ -13,15 +12,10 @@ CLAIMS_LOST = "sharp forms that need the flag are not claimed; a verification no
 OWN_SOLVER = "the limit is p_relax, which has its own solver; p_mm only places the points at which the claim is tried"
 VALUES = "risks enter as bounds of each other, with room or with a common factor; their values are claimed by Lemma 3"
 RIGHT_HERE = "on these cases it is so, or nothing is lost: small integers, and no near ties"
-SAME_END = "another curve with the same end; that it is no flow of this risk is seen by Theorem 2"
 ANY_STEP = "any step up to the bound will do, and there is room beyond it; its value is claimed by Lemma 6"
 SAME_FLOW_END = (
     "its flow has the same limit, within the same bound; that it is no flow of this risk is seen by Theorem 2"
 )
-NO_MEMORY = "on these cases β = 0, or all gradients have one direction"
-LONGER = "it descends along any feasible W', also a longer one"
-
-ANY_DATA = "the case with two contexts of one embedding is another case, of which it is true as well"
 
 SURVIVORS: dict[str, dict[str, str]] = {
     "lemma-1": {
@@ -149,46 +143,6 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "labels": RATE,
         "joint": "p(c) below c* lies within a logit of its neighbours on such short runs",
     },
-    "steepest-one-input": {
-        "score-off": ROOM,
-        "orthogonal-factor-bent": "of one query gradients have one singular value, which the fault leaves at 1",
-        "momentum-forgotten": NO_MEMORY,
-        "momentum-too-short": NO_MEMORY,
-        "norm-margin-with-euclidean-duals": "of one query they are those of every norm of matrices",
-        "clipped-logits": ROOM,
-        "gradient-too-long": "of a gradient only its direction moves a step, and its length is bounded from below",
-        "one-coordinate-off": ROOM,
-        "rolled-coordinates": ROOM,
-        "loss-derivative-dropped": ROOM,
-        "surrogate-loss": "with one input ℓ' is a positive factor, and only the direction enters",
-    },
-    "steepest-from-a-margin": {
-        "temperature": ROOM,
-        "epsilon-in-denominator": ROOM,
-        "no-maximum-subtracted": "its logits stay below 710",
-        "cancelling-gradient": ROOM,
-        "score-off": ROOM,
-        "svm-of-rounded-products": RIGHT_HERE,
-        "always-complementary": RIGHT_HERE,
-        "called-complementary": RIGHT_HERE,
-        "logits-of-few-bits": ROOM,
-        "gradient-too-long": "only the direction of the gradient enters",
-        "one-coordinate-off": ROOM,
-        "float32-gradient": ROOM,
-        "key-off": ROOM,
-    },
-    "mirror-one-input": {
-        "one-coordinate-off": ROOM,
-        "score-off": ROOM,
-    },
-    "mirror-from-a-margin": {
-        "no-maximum-subtracted": "where margins are large its logits stay within the range of exp",
-        "top-2": ROOM,
-        "one-coordinate-off": ROOM,
-        "float32-gradient": ROOM,
-        "cancelling-gradient": ROOM,
-        "score-off": ROOM,
-    },
     "descent-from-a-margin": {
         "svm-of-rounded-products": RIGHT_HERE,
         "called-complementary": RIGHT_HERE,
@@ -196,102 +150,5 @@ SURVIVORS: dict[str, dict[str, str]] = {
         "score-off": ROOM,
         "always-complementary": RIGHT_HERE,
     },
-    "tsvm-risk-floor": {
-        "excess-linearised": "|ℓ'(γ_i,opt)| δ_i lies between both bounds at every δ_i; its value is claimed by Lemma 3",
-    },
-    "tsvm-frobenius-path": {
-        "risk": VALUES,
-    },
-    "tsvm-nuclear-path": {
-        "key-off": ROOM,
-        "nuclear-gap-of-one": ROOM,
-        "risk": VALUES,
-    },
-    "tsvm-factored-flow": {
-        "nuclear-gap-of-one": ROOM,
-        "gradient-too-long": "twice as long it has the same direction, and bounds of its length are from below",
-    },
-    "tsvm-factored-descent": {
-        "svm-of-rounded-products": RIGHT_HERE,
-        "called-complementary": START_ONLY,
-        "queries-of-the-next-input": "the fifth case is the first that tells",
-        "clipped-gradient": "the nineteenth case is the first whose gradients are long enough",
-        "svm-of-float32-keys": RIGHT_HERE,
-        "neighbours-by-tolerance": START_ONLY,
-        "always-independent": START_ONLY,
-        "always-complementary": START_ONLY,
-    },
-    "tsvm-first-step": {
-        "svm-of-rounded-products": RIGHT_HERE,
-        "step": ANY_STEP,
-        "score-off": ROOM,
-        "always-complementary": RIGHT_HERE,
-        "svm-of-float32-keys": RIGHT_HERE,
-        "neighbours-by-tolerance": RIGHT_HERE,
-        "always-independent": RIGHT_HERE,
-    },
-    "tsvm-no-stationary-point": {
-        "svm-of-rounded-products": RIGHT_HERE,
-        "called-complementary": RIGHT_HERE,
-        "step": ANY_STEP,
-        "risk": VALUES,
-        "svm-scaled": LONGER,
-        "svm-coordinate-off": LONGER,
-    },
-    "tsvm-local-descent": {
-        "called-complementary": RIGHT_HERE,
-        "step": ANY_STEP,
-        "gradient-too-long": "another step size, still short in the cone",
-        "one-coordinate-off": ROOM,
-        "key-off": ROOM,
-        "score-off": ROOM,
-        "descent-stops-far-out": "where no step changes a coordinate any more, nor does stopping",
-        "descent-clips-steps": "where no step changes a coordinate any more, nor does a clipped one",
-        "flow-of-another-loss": SAME_FLOW_END,
-        "flow-of-other-scores": SAME_FLOW_END,
-        "flow-interpolates": "the bound is on the distance from the ray, which a chord keeps; Theorem 2 sees the chord",
-        "step-above-bound": "at the norms of its cone a step is e^−1000 of p; a thousand times that is as nothing",
-        "flow-on-the-ray": ROOM,
-        "always-independent": RIGHT_HERE,
-        "always-complementary": RIGHT_HERE,
-    },
-    "tsvm-local-path": {
-        "nuclear-gap-of-one": ROOM,
-        "risk": VALUES,
-        "gradient": SEARCH_ONLY,
-        "float32-softmax": ROOM,
-        "sparsemax": ROOM,
-        "score-off": ROOM,
-    },
-    "tsvm-sequence": {
-        "risk": VALUES,
-    },
-    "tsvm-mixing": {
-        "epsilon-in-denominator": "ratios of weights, in which the denominator cancels; the rest is bounded from above",
-        "no-maximum-subtracted": "its logits stay below 710",
-        "top-2": "no weight on masked tokens: the bound on it holds all the more",
-    },
-    "ntp-extended-supports": {"contexts-merged": ANY_DATA},
-    "ntp-path": {"contexts-merged": ANY_DATA},
-    "ntp-descent": {"contexts-merged": ANY_DATA},
-    "ntp-finite-part": {"contexts-merged": ANY_DATA},
-    "conjecture-ntp-normalized": {"contexts-merged": ANY_DATA},
-    "ntp-entropy": {"next-token-loss-off": "a loss that is larger is above the entropy, too"},
-    "conjecture-independent-rows": {
-        "called-complementary": RIGHT_HERE,
-        "risk": VALUES,
-        "softmax": RATE,
-        "gradient": RATE,
-        "key-off": RATE,
-        "score-off": RATE,
-        "flow-jumps-sideways": SAME_END,
-        "flow-on-the-ray": SAME_END,
-        "flow-interpolates": SAME_END,
-        "flow-of-another-loss": SAME_END,
-        "flow-of-other-scores": SAME_END,
-        "flow-of-other-keys": SAME_END,
-        "always-independent": RIGHT_HERE,
-        "always-complementary": RIGHT_HERE,
-    },
 }
-"""By the id of the statement. The reasons of somebody's own statement are its ``survives``."""
+"""Reasons by the id of the statement, of the first paper; others bring theirs in a module of their faults."""

@@ -1,40 +1,34 @@
-"""Faults in what is made of tokens: keys X Wᵀ or vec(x zᵀ), and scores Y Xv."""
+"""Faults in what is computed from tokens: keys X Wᵀ or vec(x zᵀ), and scores Y Xv."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from reference_attention.problem import Dataset
-from reference_attention.query_dataset import QueryDataset
-from theorems.core.implementation import REFERENCE, Implementation, KeysAndScores
-from theorems.faults.fault import Fault, Kind
+from reference_attention.problem import Dataset, KeysAndScores, keys_and_scores
+from reference_attention.query_dataset import QueryDataset, outer_keys_and_scores
+from theorems.faults.fault import Faults, Kind
+
+FAULTS = Faults(Kind.DATA)
+Right = Callable[..., KeysAndScores]
 
 
-@dataclass(frozen=True)
-class OtherProducts:
-    """Keys and scores by another function of the data. Calling it with a size makes the fault."""
-
-    made: Callable[[Dataset], KeysAndScores]
-
-    def __call__(self, size: float) -> Implementation:
-        """The implementation."""
-        return REFERENCE.replace("", keys_and_scores=self.made)
-
-
-def _transpose(data: Dataset) -> KeysAndScores:
+@FAULTS.plant("keys-of-transposed-weights", "X W for X Wᵀ, where W is square", "lemma-11", keys_and_scores)
+def _transpose(right: Right, data: Dataset) -> KeysAndScores:
     W = data.key_query
     keys = data.problem.keys if W.shape[0] != W.shape[1] else data.X @ W
     return keys, data.problem.scores
 
 
-def _ignore_labels(data: Dataset) -> KeysAndScores:
+@FAULTS.plant("scores-without-labels", "X v for Y X v", "lemma-6", keys_and_scores)
+def _ignore_labels(right: Right, data: Dataset) -> KeysAndScores:
     return data.problem.keys, data.Y[:, None] * data.problem.scores
 
 
-def _first_label(data: Dataset) -> KeysAndScores:
+@FAULTS.plant("scores-with-the-first-label", "Y_1 X v for Y X v", "lemma-6", keys_and_scores)
+def _first_label(right: Right, data: Dataset) -> KeysAndScores:
     return data.problem.keys, data.Y[0] * data.Y[:, None] * data.problem.scores
 
 
@@ -42,93 +36,52 @@ def _single(x: np.ndarray) -> np.ndarray:
     return x.astype(np.float32).astype(np.float64)
 
 
-def _single_head(data: Dataset) -> KeysAndScores:
-    """Units are taken out first: what is lost are digits, not range."""
+@FAULTS.plant("scores-of-float32-head", "X and v in float32", "lemma-6", keys_and_scores)
+def _single_head(right: Right, data: Dataset) -> KeysAndScores:
+    """Compute scores from X and v in float32; X is scaled to 1 first, so that digits are lost and not range."""
     unit = float(np.abs(data.X).max()) or 1.0
     scores = data.Y[:, None] * np.sum(_single(data.X / unit) * _single(data.v), axis=-1) * unit
     return data.problem.keys, scores
 
 
-def _single_products(data: Dataset) -> KeysAndScores:
+@FAULTS.plant("keys-of-float32-products", "X Wᵀ in float32", "lemma-6", keys_and_scores)
+def _single_products(right: Right, data: Dataset) -> KeysAndScores:
     unit = float(np.abs(data.X).max()) or 1.0
     weights = float(np.abs(data.key_query).max()) or 1.0
     keys = _single(_single(data.X / unit) @ _single(data.key_query / weights).T) * (unit * weights)
     return keys, data.problem.scores
 
 
-def _tokens_for_keys(data: Dataset) -> KeysAndScores:
+@FAULTS.plant("keys-are-tokens", "X for X Wᵀ, where W is square", "lemma-11", keys_and_scores)
+def _tokens_for_keys(right: Right, data: Dataset) -> KeysAndScores:
     same = data.key_query.shape[0] == data.key_query.shape[1]
     return (data.X if same else data.problem.keys), data.problem.scores
 
 
-def _score_of_keys(data: Dataset) -> KeysAndScores:
-    """Y v·k for Y v·x, where they have the same length."""
+@FAULTS.plant("scores-of-keys", "the head applied to keys, where it fits", "lemma-11", keys_and_scores)
+def _score_of_keys(right: Right, data: Dataset) -> KeysAndScores:
+    """Compute scores Y v·k for Y v·x, where keys have the length of v."""
     keys = data.problem.keys
     same = keys.shape[2] == len(data.v)
     return keys, data.Y[:, None] * (keys @ data.v) if same else data.problem.scores
 
 
-@dataclass(frozen=True)
-class OtherOuterProducts:
-    """Keys and scores of tokens and queries by another function of the data. Calling it with a size makes the fault."""
-
-    made: Callable[[QueryDataset], KeysAndScores]
-
-    def __call__(self, size: float) -> Implementation:
-        """The implementation."""
-        return REFERENCE.replace("", outer_keys_and_scores=self.made)
-
-
-def _transpose_outer(data: QueryDataset) -> KeysAndScores:
+@FAULTS.plant("outer-keys-transposed", "vec(z xᵀ) for vec(x zᵀ)", "tsvm-rank", outer_keys_and_scores)
+def _transpose_outer(right: Right, data: QueryDataset) -> KeysAndScores:
     n, T, d = data.X.shape
     keys = data.problem.keys.reshape(n, T, d, -1).swapaxes(2, 3).reshape(n, T, -1)
     return keys, data.problem.scores
 
 
-def _queries_of_the_next_input(data: QueryDataset) -> KeysAndScores:
+@FAULTS.plant(
+    "queries-of-the-next-input", "the keys of an input with the query of another", "tsvm-rank", outer_keys_and_scores
+)
+def _queries_of_the_next_input(right: Right, data: QueryDataset) -> KeysAndScores:
     return replace(data, queries=np.roll(data.queries, 1, axis=0)).problem.keys, data.problem.scores
 
 
-def _single_outer(data: QueryDataset) -> KeysAndScores:
-    """Units are taken out first: what is lost are digits, not range."""
+@FAULTS.plant("outer-keys-of-float32", "vec(x zᵀ) in float32", "tsvm-rank", outer_keys_and_scores)
+def _single_outer(right: Right, data: QueryDataset) -> KeysAndScores:
+    """Round the keys to float32 after scaling them to a third, so that digits are lost and not range."""
     unit = float(np.abs(data.problem.keys).max())
     return _single(data.problem.keys / unit / 3) * unit * 3, data.problem.scores
-
-
-TOKEN_FAULTS = (
-    Fault(
-        "keys-of-transposed-weights",
-        Kind.DATA,
-        "X W for X Wᵀ, where W is square",
-        "lemma-11",
-        OtherProducts(_transpose),
-    ),
-    Fault("keys-are-tokens", Kind.DATA, "X for X Wᵀ, where W is square", "lemma-11", OtherProducts(_tokens_for_keys)),
-    Fault("keys-of-float32-products", Kind.DATA, "X Wᵀ in float32", "lemma-6", OtherProducts(_single_products)),
-    Fault("scores-without-labels", Kind.DATA, "X v for Y X v", "lemma-6", OtherProducts(_ignore_labels)),
-    Fault("scores-with-the-first-label", Kind.DATA, "Y_1 X v for Y X v", "lemma-6", OtherProducts(_first_label)),
-    Fault("scores-of-float32-head", Kind.DATA, "X and v in float32", "lemma-6", OtherProducts(_single_head)),
-    Fault(
-        "scores-of-keys",
-        Kind.DATA,
-        "the head applied to keys, where it fits",
-        "lemma-11",
-        OtherProducts(_score_of_keys),
-    ),
-    Fault(
-        "outer-keys-transposed",
-        Kind.DATA,
-        "vec(z xᵀ) for vec(x zᵀ)",
-        "tsvm-rank",
-        OtherOuterProducts(_transpose_outer),
-    ),
-    Fault(
-        "queries-of-the-next-input",
-        Kind.DATA,
-        "the keys of an input with the query of another",
-        "tsvm-rank",
-        OtherOuterProducts(_queries_of_the_next_input),
-    ),
-    Fault("outer-keys-of-float32", Kind.DATA, "vec(x zᵀ) in float32", "tsvm-rank", OtherOuterProducts(_single_outer)),
-)
-"""Faults in keys and scores of a dataset."""

@@ -1,1 +1,1 @@
-"""The paper's figures, redrawn from the exact numerics: what ``theorems figures`` draws."""
+"""The papers' figures, redrawn from the exact numerics, which ``theorems figures`` draws."""

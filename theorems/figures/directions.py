@@ -8,7 +8,8 @@ from jaxtyping import Float64
 from generators.chosen_tokens import separable_choices
 from reference_attention.angles import one_minus_cosine
 from reference_attention.problem import Problem
-from reference_attention.svm.max_margin import MaxMargin, locally_optimal
+from reference_attention.risk import scaled_gradient
+from reference_attention.svm.max_margin import MaxMargin, locally_optimal, max_margin
 from reference_attention.training.descent import descend
 from theorems.core.implementation import Implementation
 from theorems.figures.figure import Numbers
@@ -16,35 +17,37 @@ from theorems.figures.figure import Numbers
 STEP = 0.1
 """Length of a step of normalized gradient descent in the paper's figures."""
 STEPS = 2000
-"""Iterations until the direction is compared; the notebooks' 200 are drawn,
-at ten times as many 1 − cos is below 1e-3."""
+"""Iterations until the direction is compared; 200 are drawn, as in the notebooks.
+
+At ten times the notebooks' number 1 − cos is below 1e-3.
+"""
 DRAWN = 200
 """Iterations whose points are drawn."""
 
 
 def optima(problem: Problem, under_test: Implementation) -> list[tuple[str, MaxMargin]]:
-    """Every max-margin direction that Theorem 4 leaves as a limit: GMM for the optimal tokens, LMM for the others."""
-    found = []
+    """Return every max-margin direction that Theorem 4 leaves as a limit: GMM for the optimal tokens, else LMM."""
+    directions = []
     for alpha in separable_choices(problem):
-        svm = under_test.max_margin(problem.keys, alpha)
+        svm = under_test[max_margin](problem.keys, alpha)
         if isinstance(svm, MaxMargin) and locally_optimal(svm, problem.scores):
-            found.append(("GMM" if np.array_equal(alpha, problem.optimal) else "LMM", svm))
-    return found
+            directions.append(("GMM" if np.array_equal(alpha, problem.optimal) else "LMM", svm))
+    return directions
 
 
-def optima_numbers(found: list[tuple[str, MaxMargin]]) -> list[Numbers]:
-    """For JSON."""
+def optima_numbers(directions: list[tuple[str, MaxMargin]]) -> list[Numbers]:
+    """Return the optima for JSON."""
     return [
         {"kind": kind, "tokens": svm.alpha.tolist(), "direction": svm.direction.tolist(), "norm": svm.norm}
-        for kind, svm in found
+        for kind, svm in directions
     ]
 
 
 def paths(problem: Problem, starts: Float64[np.ndarray, "b d"], under_test: Implementation) -> list[Numbers]:
-    """Normalized gradient descent from every start: the drawn points, and which optimum it ends at.
+    """Follow normalized gradient descent from every start: the drawn points, and which optimum it ends at.
 
     ``ends_at`` is the number of the optimum in :func:`optima` that selects the tokens of largest weight at the last
-    iterate, null if none does; ``one_minus_cosine`` is to the direction of that one.
+    iterate, null if none does; ``one_minus_cosine`` is taken to the direction of that optimum.
     """
     run = descend(
         problem.keys,
@@ -54,16 +57,16 @@ def paths(problem: Problem, starts: Float64[np.ndarray, "b d"], under_test: Impl
         steps=STEPS,
         log_step=float(np.log(STEP)),
         normalized=True,
-        gradient=under_test.scaled_gradient,
+        gradient=under_test[scaled_gradient],
     )
-    found = [svm for _, svm in optima(problem, under_test)]
-    made = []
+    limits = [svm for _, svm in optima(problem, under_test)]
+    numbers = []
     for b, start in enumerate(starts):
         final = run.final[b]
         alpha = problem.selection_at(final)
-        ends = next((k for k, svm in enumerate(found) if np.array_equal(svm.alpha, alpha)), None)
-        apart = None if ends is None else one_minus_cosine(final, found[ends].direction)
-        made.append(
+        ends = next((k for k, svm in enumerate(limits) if np.array_equal(svm.alpha, alpha)), None)
+        apart = None if ends is None else one_minus_cosine(final, limits[ends].direction)
+        numbers.append(
             {
                 "start": start.tolist(),
                 "points": run.points[: DRAWN + 1, b].tolist(),
@@ -73,4 +76,4 @@ def paths(problem: Problem, starts: Float64[np.ndarray, "b d"], under_test: Impl
                 "norm": float(np.linalg.norm(final)),
             }
         )
-    return made
+    return numbers

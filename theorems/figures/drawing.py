@@ -20,7 +20,7 @@ WITHOUT_DATE: dict[str, dict[str, Any]] = {
     "png": {"Software": "theorems figures"},
     "pdf": {"CreationDate": None, "ModDate": None, "Creator": "theorems figures", "Producer": None},
 }
-"""No file says when, or with which version of the drawing library, it was made."""
+"""Metadata without dates: no file says when, or with which version of the drawing library, it was made."""
 PIXELS_PER_INCH = 150
 
 
@@ -37,19 +37,26 @@ def check_matplotlib(what: str = "figures") -> None:
         )
 
 
-def render_figure(one: Figure, numbers: Numbers, kind: str) -> bytes:
-    """The figure as the bytes of a file; the same numbers, the same bytes.
+def render_figure(figure: Figure, numbers: Numbers, kind: str) -> bytes:
+    """Return the figure as the bytes of a file; equal numbers give equal bytes.
 
     Args:
-        one: which figure.
-        numbers: what it draws.
+        figure: the figure.
+        numbers: the numbers that it draws.
         kind: one of :data:`FORMATS`.
     """
-    return as_file(one.size, caption(one), lambda sheet: one.draw(sheet, numbers), kind)
+    return as_file(figure.size, caption(figure), lambda sheet: figure.draw(sheet, numbers), kind)
 
 
 def as_file(size: tuple[float, float], title: str, draw: Callable[[Any], None], kind: str) -> bytes:
-    """What ``draw`` draws on a matplotlib Figure of that size, as the bytes of a file; same drawing, same bytes."""
+    """Draw on a matplotlib Figure of that size and return the bytes of a file; equal drawings give equal bytes.
+
+    Args:
+        size: width and height in inches.
+        title: the title above the drawing.
+        draw: draws on the Figure that it is given.
+        kind: one of :data:`FORMATS`.
+    """
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure as Sheet
@@ -67,13 +74,18 @@ def as_file(size: tuple[float, float], title: str, draw: Callable[[Any], None], 
     return buffer.getvalue()
 
 
-def caption(one: Figure) -> str:
-    """Number and title, in lines that fit when they are typeset: formulas have no space, words stand one for one."""
-    words = iter([rf"$\bf{{Figure\ {one.label}.}}$", *(one.title[:1].upper() + one.title[1:]).split()])
-    lines = textwrap.wrap(f"Figure_{one.label}. {one.plain_title}", int(one.size[0] * 13), break_on_hyphens=False)
+def caption(figure: Figure) -> str:
+    """Return number and title, in lines that fit when they are typeset.
+
+    Formulas have no space, so that words of the typeset and of the plain title correspond one to one.
+    """
+    words = iter([rf"$\bf{{Figure\ {figure.label}.}}$", *(figure.title[:1].upper() + figure.title[1:]).split()])
+    lines = textwrap.wrap(
+        f"Figure_{figure.label}. {figure.plain_title}", int(figure.size[0] * 13), break_on_hyphens=False
+    )
     return "\n".join(" ".join(islice(words, len(line.split()))) for line in lines)
 
 
-def path_of(directory: Path, one: Figure, ending: str) -> Path:
-    """Where a figure, or with ending ``json`` its numbers, is written."""
-    return directory / f"{one.stem}.{ending}"
+def path_of(directory: Path, figure: Figure, ending: str) -> Path:
+    """Return where a figure, or with ending ``json`` its numbers, is written."""
+    return directory / f"{figure.stem}.{ending}"

@@ -1,4 +1,4 @@
-"""What a figure is: numbers, computed without a drawing library, and a drawing of nothing but those numbers."""
+"""Figures: numbers, computed without a drawing library, and a drawing of nothing but those numbers."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ Numbers = dict[str, Any]
 
 
 def silent(done: int) -> None:
-    """Says nothing."""
+    """Report no progress."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the numbers depend on.
+    """Settings that the numbers depend on.
 
     Attributes:
-        trials: random trials per dimension, of the figures that have some.
-        seed: drives them.
+        trials: random trials per dimension, for the figures that have some.
+        seed: the seed of those trials.
         under_test: the attention whose gradient is followed.
         epochs: of the transformer of Figures 6 and 7.
-        cifar10: the folder of CIFAR-10's binary files to train it on; the digits without.
+        cifar10: the folder of CIFAR-10's binary files to train it on; without, the digits are used.
         checkpoints: the folder in which it keeps what it has reached; none without.
-        progress: told how many steps are done, of a figure that takes several.
+        progress: called with the number of steps done, for a figure that takes several.
     """
 
     trials: int
@@ -42,7 +42,7 @@ class Settings:
 
 
 def at_once(settings: Settings) -> int:
-    """The steps of a figure that is computed in one go."""
+    """Return the number of steps of a figure that is computed in one go: one."""
     return 1
 
 
@@ -51,9 +51,9 @@ class Cut:
     """Numbers that are computed piece by piece, each anywhere.
 
     Attributes:
-        pieces: names them, by whole numbers.
-        piece: computes one; JSON keeps it.
-        together: the numbers of the figure, of those of all pieces in their order.
+        pieces: names the pieces, by whole numbers.
+        piece: computes one piece; JSON keeps it.
+        together: computes the numbers of the figure from those of all pieces in their order.
     """
 
     pieces: Callable[[Settings], Sequence[tuple[int, ...]]]
@@ -63,14 +63,14 @@ class Cut:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure of the paper.
+    """One figure of a paper.
 
     Attributes:
         name: as in the paper, e.g. ``3b``.
         title: what it shows, in a line; formulas stand between dollar signs and have no space.
         size: width and height in inches.
         numbers: computes what is drawn.
-        draw: (a matplotlib Figure, the numbers); draws it.
+        draw: draws the figure, given a matplotlib Figure and the numbers.
         steps: how many steps its numbers take.
         needs: modules that they need and that are not always installed.
         cut: how its numbers come in pieces, if they do.
@@ -87,16 +87,16 @@ class Figure:
 
     @property
     def label(self) -> str:
-        """As the paper writes it: ``3(b)``."""
+        """Return the name as the paper writes it: ``3(b)``."""
         return re.sub("([a-c])$", r"(\1)", self.name)
 
     @property
     def plain_title(self) -> str:
-        """The title as plain text."""
+        """Return the title as plain text."""
         plain = re.sub(r"\\bar\{(.)\}", "\\1\u0304", self.title)
         return re.sub(r"\\mathrm|[${}]", "", plain).replace(r"\|", "‖")
 
     @property
     def stem(self) -> str:
-        """The name of its files, without an ending."""
+        """Return the name of its files, without an ending."""
         return f"figure-{self.name}"

@@ -16,9 +16,9 @@ from reference_attention.errors import InvalidInput
 from reference_attention.files import read_bytes
 
 PATCH = 2
-"""Side of a patch: 4×4 patches of a digit, 16×16 of an image of CIFAR-10, as in the paper."""
+"""Side of a patch in pixels: 4×4 patches of a digit, 16×16 of an image of CIFAR-10, as in the paper."""
 TRAINED = 1500
-"""Digits that are trained on; the other 297 are looked at."""
+"""Number of digits that are trained on; the other 297 are looked at."""
 SIDE, CHANNELS = 32, 3
 RECORD = 1 + CHANNELS * SIDE * SIDE
 """Bytes of an image in CIFAR-10's binary files: its class, then red, green and blue, row by row."""
@@ -31,9 +31,9 @@ class Images:
     """Images to train on and images to look at.
 
     Attributes:
-        name: what they are called.
-        pixels, classes: trained on, (n, side, side, channels) and (n,).
-        seen, seen_classes: looked at, (m, side, side, channels) and (m,).
+        name: the name of the data.
+        pixels, classes: images to train on, (n, side, side, channels) and (n,).
+        seen, seen_classes: images to look at, (m, side, side, channels) and (m,).
     """
 
     name: str
@@ -44,11 +44,11 @@ class Images:
 
     @cached_property
     def scale(self) -> tuple[float, float]:
-        """Mean and standard deviation of the pixels that are trained on."""
+        """Return mean and standard deviation of the pixels that are trained on."""
         return float(self.pixels.mean()), float(self.pixels.std())
 
     def patches(self, pixels: UInt8[np.ndarray, "b s s c"]) -> Float64[np.ndarray, "b t f"]:
-        """Tokens, standardised: the patches row by row, (b, (side/2)², 4 channels)."""
+        """Return tokens, standardised: the patches row by row, (b, (side/2)², 4 channels)."""
         b, side, _, channels = pixels.shape
         grid = side // PATCH
         split = pixels.reshape(b, grid, PATCH, grid, PATCH, channels).transpose(0, 1, 3, 2, 4, 5)
@@ -56,7 +56,7 @@ class Images:
         return np.asarray((split.reshape(b, grid * grid, -1) - mean) / deviation)
 
     def random_shifts(self, which: Int64[np.ndarray, "b"], rng: np.random.Generator) -> UInt8[np.ndarray, "b s s c"]:
-        """Images that are trained on, each moved by up to an eighth of its side, black beyond its border."""
+        """Return images that are trained on, each moved by up to an eighth of its side, black beyond its border."""
         side = self.pixels.shape[1]
         room = side // 8
         padded = np.pad(self.pixels[which], ((0, 0), (room, room), (room, room), (0, 0)))
@@ -67,7 +67,7 @@ class Images:
 
 
 def digits() -> Images:
-    """scikit-learn's handwritten digits, 8×8, grey levels 0 … 16."""
+    """Return scikit-learn's handwritten digits, 8×8, grey levels 0 … 16."""
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
@@ -76,7 +76,7 @@ def digits() -> Images:
 
 
 def cifar_10(folder: Path) -> Images:
-    """CIFAR-10 from the files of its binary version, 32×32 in colour; as many of the five batches as there are.
+    """Read CIFAR-10 from the files of its binary version, 32×32 in colour; as many of the five batches as there are.
 
     Raises:
         InvalidInput: no such folder, the Python version, a file that is missing or no batch.
@@ -96,11 +96,11 @@ def cifar_10(folder: Path) -> Images:
 
 
 def _batch(path: Path) -> tuple[UInt8[np.ndarray, "n s s c"], Int64[np.ndarray, "n"]]:
-    held = np.frombuffer(read_bytes(path, "a batch of CIFAR-10"), dtype=np.uint8)
-    if held.size == 0 or held.size % RECORD or (held[::RECORD] > 9).any():
+    content = np.frombuffer(read_bytes(path, "a batch of CIFAR-10"), dtype=np.uint8)
+    if content.size == 0 or content.size % RECORD or (content[::RECORD] > 9).any():
         raise InvalidInput(
             f"{path}: is no batch of CIFAR-10, records of {RECORD} bytes that begin with a class 0 to 9."
         )
-    records = held.reshape(-1, RECORD)
+    records = content.reshape(-1, RECORD)
     pixels = records[:, 1:].reshape(-1, CHANNELS, SIDE, SIDE).transpose(0, 2, 3, 1)
     return np.ascontiguousarray(pixels), records[:, 0].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Runs of ``theorems bench`` as a drawing: distance from the limit against t, a curve per rule, a panel per data."""
+"""Drawing of runs of ``theorems bench``: distance from the limit against t, a curve per rule, a panel per data set."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from theorems.figures.drawing import FORMATS, as_file, check_matplotlib
 
 COLORS = (style.BLUE, style.RED, style.GREEN, style.ORANGE, style.PINK, style.SKY, style.GREY, style.BLACK)
 DASHES = ("-", "--", ":", "-.")
-"""Another one for every round of colours."""
+"""Dashes of the lines, another for every round of colours."""
 PANEL = 4.2, 3.4
-"""Width and height in inches."""
+"""Width and height of a panel in inches."""
 ACROSS = 3
 TITLE = "Distance ‖p/‖p‖ − limit‖ from the limit of each rule's own theory, from p_mm where there is none"
 
@@ -40,7 +40,7 @@ def check_kind(path: Path) -> None:
 
 
 def render_plot(named: Sequence[Comparison], generated: Sequence[Comparison], path: Path) -> bytes:
-    """The drawing as the bytes of a file of that ending; the same runs, the same bytes."""
+    """Return the drawing as the bytes of a file of that ending; equal runs give equal bytes."""
     panels = list(panels_of(named, generated))
     across = min(ACROSS, max(len(panels), 1))
     down = math.ceil(len(panels) / across) or 1
@@ -49,14 +49,14 @@ def render_plot(named: Sequence[Comparison], generated: Sequence[Comparison], pa
 
 
 def panels_of(named: Sequence[Comparison], generated: Sequence[Comparison]) -> Iterator[Panel]:
-    """Title, and by rule t and ‖p/‖p‖ − limit‖; of generated problems the median."""
-    for one in named:
-        if not one.no_limit:
-            yield one.name, {run.rule: _curve(run) for run in one.rules}
-    some = [one for one in generated if not one.no_limit]
+    """Yield each panel: its title, and t and ‖p/‖p‖ − limit‖ by rule; for generated problems the median."""
+    for comparison in named:
+        if not comparison.no_limit:
+            yield comparison.name, {run.rule: _curve(run) for run in comparison.rules}
+    some = [comparison for comparison in generated if not comparison.no_limit]
     if some:
         by_rule: dict[str, list[Curve]] = {}
-        for run in (run for one in some for run in one.rules):
+        for run in (run for comparison in some for run in comparison.rules):
             by_rule.setdefault(run.rule, []).append(_curve(run))
         medians = {
             rule: (curves[0][0], np.median([distance for _, distance in curves], axis=0))
@@ -78,8 +78,8 @@ def _draw(sheet: Any, panels: Sequence[Panel], down: int, across: int) -> None:
         for rule, (t, distance) in curves.items():
             number = rules.index(rule)
             color, dash = COLORS[number % len(COLORS)], DASHES[number // len(COLORS) % len(DASHES)]
-            seen = np.where(distance > 0, distance, np.nan)
-            (lines[rule],) = axes.plot(t, seen, dash, color=color, label=rule)
+            positive = np.where(distance > 0, distance, np.nan)
+            (lines[rule],) = axes.plot(t, positive, dash, color=color, label=rule)
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xlabel("iteration t")

@@ -2,83 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 
+from max_margin_theorems.papers import papers
 from reference_attention.errors import InvalidInput
-from theorems.figures import (
-    figure_1,
-    figure_2,
-    figure_3,
-    figure_4,
-    figure_5,
-    figure_6,
-    figure_8,
-    figure_9,
-    followed_trials,
-    next_tokens,
-    steepest_norms,
-    tsvm_convergence,
-    tsvm_factored,
-    tsvm_mixing,
-    tsvm_paths,
-    tsvm_ranks,
-)
 from theorems.figures.figure import Figure
+from theorems.run.registry.suite import module_order
 
-FIGURES: dict[str, Figure] = {
-    one.name: one
-    for module in (
-        figure_1,
-        figure_2,
-        figure_3,
-        figure_4,
-        figure_5,
-        figure_6,
-        figure_8,
-        figure_9,
-        followed_trials,
-        tsvm_paths,
-        tsvm_convergence,
-        tsvm_ranks,
-        tsvm_factored,
-        tsvm_mixing,
-        steepest_norms,
-        next_tokens,
-    )
-    for one in module.FIGURES
-}
+
+def _figures() -> Iterator[Figure]:
+    """Yield the figures of the papers, module by module in the order that the docstring of their room names them."""
+    for paper in papers():
+        place = module_order(paper.figures) if paper.figures else {}
+        for module in sorted(paper.modules(paper.figures), key=lambda module: place.get(module.__name__, len(place))):
+            yield from getattr(module, "FIGURES", ())
+
+
+FIGURES: dict[str, Figure] = {figure.name: figure for figure in _figures()}
 """Every figure that can be drawn."""
 
 
-def missing(one: Figure) -> bool:
-    """Whether it needs a module that is not installed."""
-    return any(find_spec(module) is None for module in one.needs)
+def missing(figure: Figure) -> bool:
+    """Return whether a figure needs a module that is not installed."""
+    return any(find_spec(module) is None for module in figure.needs)
 
 
 def missing_sentence(figures: Sequence[Figure]) -> str:
-    """A sentence on figures that :func:`missing` names."""
-    names = [one.name for one in figures]
+    """Return a sentence on figures whose modules are :func:`missing`."""
+    names = [figure.name for figure in figures]
     who = f"figure {names[0]} trains" if len(names) == 1 else f"figures {' and '.join(names)} train"
     why = "a transformer with torch, which is not installed: pip install 'max-margin-theorems[kernels]'"
     return f"{who} {why}."
 
 
 def figures_named(names: Sequence[str]) -> list[Figure]:
-    """The figures of those names (``figure-3b`` is ``3b``, ``3`` all of 3a, 3b, 3c), each once; all that
-    can be drawn without names.
+    """Return the figures of those names, each once; without names all that can be drawn.
+
+    ``figure-3b`` is ``3b``, and ``3`` is all of 3a, 3b, 3c.
 
     Raises:
         InvalidInput: an unknown name, or a figure that needs what is not installed.
     """
-    found: dict[str, Figure] = {}
+    by_key: dict[str, Figure] = {}
     for name in names or FIGURES:
         short = name.removeprefix("figure-")
-        some = {key: one for key, one in FIGURES.items() if short in (key, key.rstrip("abc"))}
+        some = {key: figure for key, figure in FIGURES.items() if short in (key, key.rstrip("abc"))}
         if not some:
             raise InvalidInput(f"figures: {name!r} is not one of {', '.join(FIGURES)}.")
-        lacking = [one for one in some.values() if missing(one)]
+        lacking = [figure for figure in some.values() if missing(figure)]
         if names and lacking:
             raise InvalidInput(missing_sentence(lacking))
-        found |= {key: one for key, one in some.items() if one not in lacking}
-    return [one for key, one in FIGURES.items() if key in found]
+        by_key |= {key: figure for key, figure in some.items() if figure not in lacking}
+    return [figure for key, figure in FIGURES.items() if key in by_key]

@@ -1,4 +1,4 @@
-"""How the figures look: a palette that colour-blind readers can tell apart, labels beside what they name, plain axes.
+"""Look of the figures: a palette for colour-blind readers, labels beside what they name, plain axes.
 
 Colours are those of Okabe and Ito. matplotlib's object interface is used throughout: no global state, no window.
 """
@@ -26,11 +26,11 @@ SETTINGS: dict[str, Any] = {
     "figure.dpi": 150.0,
     "path.simplify": True,
 }
-"""Given to matplotlib for the time of a drawing; what the user has configured does not show."""
+"""Settings of matplotlib while it draws; the user's configuration has no effect."""
 
 
 def plane(axes: Any, left: float, right: float, low: float, high: float, label: str = "p") -> None:
-    """A plane in which angles are right."""
+    """Set up axes as a plane in which angles are true."""
     axes.set_aspect("equal")
     axes.set_xlim(left, right)
     axes.set_ylim(low, high)
@@ -41,17 +41,17 @@ def plane(axes: Any, left: float, right: float, low: float, high: float, label: 
 
 
 def ray(axes: Any, direction: list[float], length: float, color: str, *, style: str = "--", width: float = 1.8) -> None:
-    """From the origin along a direction."""
+    """Draw a line from the origin along a direction."""
     axes.plot([0, length * direction[0]], [0, length * direction[1]], style, color=color, linewidth=width, zorder=3)
 
 
 def name(axes: Any, x: float, y: float, text: str, color: str = BLACK, **options: Any) -> None:
-    """A label beside what it names, legible on lines."""
+    """Put a label beside what it names, legible on lines."""
     box = {"facecolor": "white", "edgecolor": "none", "pad": 1.0, "alpha": 0.85}
     axes.text(x, y, text, **{"color": color, "bbox": box, "zorder": 6, "fontsize": 8.5, **options})
 
 
 def arrow(axes: Any, points: list[list[float]], k: int, color: str) -> None:
-    """An arrowhead on a path, from its point k to the next."""
+    """Draw an arrowhead on a path, from its point k to the next."""
     style = {"arrowstyle": "-|>", "color": color, "linewidth": 0.8, "shrinkA": 0, "shrinkB": 0}
     axes.annotate("", xy=points[k + 1], xytext=points[k], arrowprops=style, zorder=4)

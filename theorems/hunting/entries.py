@@ -1,6 +1,6 @@
 """Every statement without one of its assumptions: hand-made entries, and the rest from the statement alone.
 
-The entries stand in the papers' rooms for them, ours in :mod:`theorems.without`; a pair without one is hunted with the
+The entries are in rooms of the papers, ours in :mod:`theorems.without`; a pair without an entry is hunted with the
 statement's own claims, on cases that the generators build for its other assumptions.
 """
 
@@ -27,34 +27,34 @@ LOSS = "well-behaved-loss"
 
 @cache
 def entries() -> dict[tuple[str, str], Weakened]:
-    """Every entry by (statement, assumption left out).
+    """Return every hand-made entry by (statement, assumption left out).
 
     Raises:
-        ValueError: two of them are of the same pair.
+        ValueError: two entries have the same pair.
     """
-    found: dict[tuple[str, str], Weakened] = {}
+    by_pair: dict[tuple[str, str], Weakened] = {}
     for paper, module in modules_without():
-        for _, one in definitions_in([module], Weakened):
-            _add(found, one, paper, module.__name__)
-    return found
+        for _, entry in definitions_in([module], Weakened):
+            _add(by_pair, entry, paper, module.__name__)
+    return by_pair
 
 
-def _add(found: dict[tuple[str, str], Weakened], one: Weakened, paper: Paper, module: str) -> None:
+def _add(by_pair: dict[tuple[str, str], Weakened], entry: Weakened, paper: Paper, module: str) -> None:
     with paper.blame():
-        pair = (one.statement.id, one.without)
-        if pair in found:
-            raise ValueError(f"{one.name} is there twice; {module} has the second")
-        found[pair] = one
+        pair = (entry.statement.id, entry.without)
+        if pair in by_pair:
+            raise ValueError(f"{entry.name} is there twice; {module} has the second")
+        by_pair[pair] = entry
 
 
 def droppable(statement: Statement) -> tuple[str, ...]:
-    """The assumptions without which the statement can be hunted."""
+    """Return the assumptions without which the statement can be hunted."""
     own = [without for id, without in entries() if id == statement.id]
     return tuple(dict.fromkeys([*statement.assumptions, *own]))
 
 
 def weakened_named(id: str, without: str) -> Weakened:
-    """The statement without that assumption; without none (empty) the statement as it stands.
+    """Return the statement without that assumption; the statement as it stands if ``without`` is empty.
 
     Raises:
         InvalidInput: an unknown statement or assumption, or one that the statement does not make.
@@ -62,9 +62,9 @@ def weakened_named(id: str, without: str) -> Weakened:
     statement = statement_named(id)
     if not without:
         return _as_it_stands(statement)
-    found = entries().get((statement.id, without))
-    if found is not None:
-        return found
+    entry = entries().get((statement.id, without))
+    if entry is not None:
+        return entry
     if without not in statement.assumptions:
         own = droppable(statement)
         raise InvalidInput(

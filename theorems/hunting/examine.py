@@ -1,4 +1,4 @@
-"""Whether a case is a counterexample: assumptions exactly, the violation far beyond its tolerance."""
+"""The check that a case is a counterexample: assumptions exactly, the violation far beyond its tolerance."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from theorems.core.implementation import REFERENCE
 from theorems.without.weakened import Weakened
 
 FAR = 100.0
-"""A violation counts when it exceeds its tolerance so many times: no doubt about rounding decides it."""
+"""The multiple of its tolerance that a violation must exceed to count: no doubt about rounding decides it."""
 
 
 @dataclass(frozen=True)
 class Examined:
-    """What was found on one case.
+    """The findings on one case.
 
     Attributes:
         claims: of the conclusion; empty when an assumption already rules the case out.
-        violated: the falsified claim that is furthest beyond its tolerance, if it is so by :data:`FAR` times.
-        kept: id and finding of every assumption that must hold.
+        violated: the falsified claim that is furthest beyond its tolerance, if it exceeds it :data:`FAR` times.
+        kept: id and finding of every assumption that must hold and was looked at.
         dropped: the finding on the assumption left out.
         refusal: why this is no counterexample; empty if it is one.
-        undecided: whether something could not be decided, rather than was decided against it.
-        score: what the search climbs on; −inf where nothing was computed.
-        met: whether the conclusion was run: all that must hold does, and the assumption left out fails.
+        undecided: whether it is no counterexample only because something could not be decided.
+        score: the measure of violation that the search maximises; −inf where nothing was computed.
+        met: whether the conclusion was run: all other assumptions hold, and the one left out fails.
     """
 
     claims: tuple[Claim, ...] = ()
@@ -44,18 +44,18 @@ class Examined:
 
     @property
     def is_counterexample(self) -> bool:
-        """Assumptions hold, the one left out fails, and a claim is violated."""
+        """Whether the assumptions hold, the one left out fails, and a claim is violated."""
         return not self.refusal
 
 
 def examine(weakened: Weakened, case: Subject, *, guided: bool = True, claim: str = "") -> Examined:
-    """Look at one case.
+    """Examine whether a case is a counterexample.
 
     Args:
-        weakened: what is to be refuted.
+        weakened: the statement to be refuted.
         case: in any units.
-        guided: stop at once where the cheap measure of violation says that nothing is to be found.
-        claim: only a violation of the claim of this name counts; any if empty.
+        guided: whether to stop at once where the cheap measure of violation is not positive.
+        claim: the name of the only claim whose violation counts; any if empty.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a NaN ends in a claim, where it is no violation
@@ -68,9 +68,9 @@ def examine(weakened: Weakened, case: Subject, *, guided: bool = True, claim: st
 
 
 def in_own_units(weakened: Weakened, case: Subject, seen: Examined) -> Examined:
-    """A counterexample looked at again without normalising its keys, so that its numbers are those of its data.
+    """Examine a counterexample again without normalising its keys, so that its numbers are those of its data.
 
-    What was seen before is kept where it is none in its own units: far from one they cost digits.
+    If it is no counterexample in its own units, the earlier findings are returned: units far from one cost digits.
     """
     if seen.violated is None or case.normalise() is case:
         return seen
@@ -84,7 +84,7 @@ def in_own_units(weakened: Weakened, case: Subject, seen: Examined) -> Examined:
 
 
 def _breakdown(weakened: Weakened, error: BaseException, what: str = "the conclusion") -> str:
-    """What was raised; for a statement in somebody's own file, in which line of it."""
+    """Say what was raised; for a statement in a user's file, with the line."""
     file = weakened.statement.file
     line = line_in(file, error)
     where = f" in {file}, line {line}" if line else ""
@@ -118,16 +118,16 @@ def _examine(weakened: Weakened, case: Subject, guided: bool, claim: str) -> Exa
         return Examined((), None, tuple(kept), dropped, _breakdown(weakened, error), True, score, met=True)
     if weakened.violation is None or not guided:
         score = max((_beyond(c) for c in claims), default=-math.inf)
-    asked = [c for c in claims if claim in ("", c.name)]
-    violated = _most_violated(asked)
+    counted = [c for c in claims if claim in ("", c.name)]
+    violated = _most_violated(counted)
     if violated is None:
-        why, undecided = _why_not(claims, asked, claim)
+        why, undecided = _why_not(claims, counted, claim)
         return Examined(claims, None, tuple(kept), dropped, why, undecided, score, met=True)
     return Examined(claims, violated, tuple(kept), dropped, "", False, score, met=True)
 
 
 def _why_not(claims: tuple[Claim, ...], asked: list[Claim], claim: str) -> tuple[str, bool]:
-    """Why no claim that counts is violated, and whether that leaves something undecided."""
+    """Say why no claim that counts is violated, and whether that leaves something undecided."""
     if not claims:
         return "the conclusion made no claim", True
     if not asked:
@@ -150,7 +150,7 @@ def _most_violated(claims: list[Claim]) -> Claim | None:
 
 
 def _beyond(claim: Claim) -> float:
-    """How far the claim is violated, negative where it holds."""
+    """Return how far the claim is violated beyond its tolerance, negative where it holds."""
     return -math.inf if claim.undecided else _number(-claim.slack - claim.tolerance)
 
 

@@ -1,4 +1,4 @@
-"""The journal of a hunt: what was seen of each case, so that one that was cut off goes on where it was."""
+"""The journal of a hunt: an observation of each case, so that a hunt that was cut off goes on where it was."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from theorems.run.journal import EVERY, Journal
 
 
 class HuntJournal:
-    """Cases of a hunt in its journal; without a journal nothing is kept.
+    """The observed cases of a hunt in its journal; without a journal nothing is kept.
 
     Attributes:
-        known: those that the journal held when it was opened.
+        known: the observations that the journal held when it was opened.
     """
 
     def __init__(self, journal: Journal | None) -> None:
-        """Read the cases.
+        """Read the observations.
 
         Raises:
             InvalidInput: the journal holds something else.
@@ -37,7 +37,7 @@ class HuntJournal:
             raise InvalidInput(f"--resume: {path} is damaged; give another file.") from None
 
     def note(self, looked: Observation) -> None:
-        """Keep a case; a line is written for those of a second."""
+        """Keep an observation; those of about a second are written together, as one line."""
         if self._journal is None:
             return
         with signals.shield_from_signals():
@@ -46,7 +46,7 @@ class HuntJournal:
                 self.write()
 
     def write(self) -> None:
-        """Write what waits."""
+        """Write the observations that are not yet written."""
         if self._journal is not None and self._waiting:
             self._journal.append({"cases": self._waiting})
             self._waiting, self._said = [], time.monotonic()
@@ -56,7 +56,7 @@ def _parse(entry: list[Any]) -> Observation:
     values = numbers(entry)
     kinds = (float, bool, bool, bool, str, bool, float)
     right = len(values) == len(fields(Observation)) and all(
-        isinstance(one, (int, float) if kind is float else kind) for one, kind in zip(values, kinds, strict=True)
+        isinstance(value, (int, float) if kind is float else kind) for value, kind in zip(values, kinds, strict=True)
     )
     if not right:
         raise ValueError("no case")

@@ -1,4 +1,4 @@
-"""What a hunt prints: its progress, a counterexample, or what was tried in vain."""
+"""The output of a hunt: its progress, a counterexample, or the effort that found none."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from rich.text import Text
 
 from theorems.core.check import sentence
 from theorems.core.claim import Verdict
+from theorems.hunting.assumption_table import Row
 from theorems.hunting.examine import Examined
 from theorems.hunting.search import Effort, Hunt
-from theorems.hunting.table import Row
 from theorems.run.findings import NamedFinding
 from theorems.run.tables import assumptions_table, column_table, print_case
 from theorems.without.weakened import Weakened
 
 PATIENCE = 10.0
-"""Seconds between two lines of progress where there is no terminal."""
+"""The least number of seconds between two lines of progress where there is no terminal."""
 
 
-def rows_table(found: Sequence[Row]) -> Table:
-    """The table statement × assumption."""
-    rows = [
+def rows_table(rows: Sequence[Row]) -> Table:
+    """Build the table statement × assumption."""
+    cells = [
         (row.statement, row.without, str(row.status), ", ".join(map(str, row.shape)) if row.shape else "", row.said)
-        for row in found
+        for row in rows
     ]
-    return column_table("statement", "without", "", "n, T, d", "what fails", rows=rows, whole=("statement",))
+    return column_table("statement", "without", "", "n, T, d", "what fails", rows=cells, whole=("statement",))
 
 
 def print_nothing(out: Console, hunt: Hunt, interrupted: bool) -> None:
-    """No counterexample: what was tried, which is not a proof."""
+    """Print that no counterexample was found and what was tried, which is not a proof."""
     effort, name = hunt.effort, hunt.weakened.title
     how = "interrupted" if interrupted else f"{hunt.seconds:g} s"
     out.print(Text(f"{name}: no counterexample found", "bold"), soft_wrap=True)
-    best = "nothing was measured" if effort.best == -math.inf else f"largest violation {effort.best:.3g}"
+    best = "no violation could be measured" if effort.best == -math.inf else f"largest violation {effort.best:.3g}"
     out.print(f"  {effort.tried} cases in {effort.rounds} rounds, seed {hunt.seed}, {how}; {best}", soft_wrap=True)
     without = hunt.weakened.without
     if without and hunt.weakened.violation is None:
@@ -50,12 +50,13 @@ def print_nothing(out: Console, hunt: Hunt, interrupted: bool) -> None:
     if effort.undecided:
         out.print(Text(f"  {effort.undecided} of them undecided, the first: {effort.why_undecided}"), soft_wrap=True)
     if effort.nothing_decided:
-        out.print("  No case was decided, so the hunt says nothing.", soft_wrap=True)
-    out.print("  That nothing was found proves nothing.", soft_wrap=True)
+        out.print("  All cases were undecided; this hunt says nothing.", soft_wrap=True)
+    else:
+        out.print("  This is not a proof: other data may still be a counterexample.", soft_wrap=True)
 
 
 def print_counterexample(out: Console, hunt: Hunt, seen: Examined, path: Path) -> None:
-    """The counterexample, and how to replay it."""
+    """Print the counterexample, and how to replay it."""
     assert hunt.found is not None
     print_examined(out, hunt.weakened, seen)
     print_case(out, hunt.found)
@@ -65,7 +66,7 @@ def print_counterexample(out: Console, hunt: Hunt, seen: Examined, path: Path) -
 
 
 def print_examined(out: Console, weakened: Weakened, seen: Examined) -> None:
-    """The sentence refuted, the claim violated, and every assumption with its evidence."""
+    """Print the sentence refuted, the claim violated, and every assumption with its evidence."""
     word = "refuted" if seen.is_counterexample else "not refuted"
     out.print(Text(f"{weakened.title}: {word}", "bold"), soft_wrap=True)
     out.print(Text(f"  It says: {weakened.refutes}"), soft_wrap=True)
@@ -80,7 +81,7 @@ def print_examined(out: Console, weakened: Weakened, seen: Examined) -> None:
 
 @contextmanager
 def hunt_progress(err: Console, name: str, seconds: float) -> Iterator[Callable[[Effort], None]]:
-    """Examples per second and the largest violation so far: a bar on a terminal, a line now and then otherwise."""
+    """Show cases per second and the largest violation so far: a bar on a terminal, otherwise a line now and then."""
     began = time.monotonic()
 
     def status_line(effort: Effort) -> str:

@@ -1,4 +1,4 @@
-"""A counterexample as a file: enough to check it again from the data alone, and to read it.
+"""Counterexamples as files: enough to check them again from the data alone, and to read them.
 
 References: JSON as in :mod:`reference_attention.files`; the case as in :mod:`generators.user_data`.
 """
@@ -31,7 +31,7 @@ class Record:
     """A counterexample that was written down.
 
     Attributes:
-        weakened: what it refutes.
+        weakened: the statement that it refutes.
         claim: the violated claim.
         case: the data.
     """
@@ -42,10 +42,10 @@ class Record:
 
 
 def as_record(weakened: Weakened, case: Subject, examined: Examined, seed: int) -> str:
-    """The text of the file: what is refuted and how, every assumption with its evidence, the data."""
+    """Return the text of the file: what is refuted and how, every assumption with its evidence, and the data."""
     assert examined.violated is not None
     findings = [*examined.kept, *([(weakened.without, examined.dropped)] if weakened.without else [])]
-    held: dict[str, Any] = {
+    record: dict[str, Any] = {
         "statement": weakened.statement.id,
         "without": weakened.without,
         "refutes": weakened.refutes,
@@ -56,19 +56,20 @@ def as_record(weakened: Weakened, case: Subject, examined: Examined, seed: int) 
         "seed": seed,
         "case": from_json(as_text(case)),
     }
-    return "{\n" + ",\n".join(f"  {to_json(key)}: {to_json(value)}" for key, value in held.items()) + "\n}\n"
+    return "{\n" + ",\n".join(f"  {to_json(key)}: {to_json(value)}" for key, value in record.items()) + "\n}\n"
 
 
 def as_effort(weakened: Weakened, done: Effort, seed: int) -> str:
-    """The text of the file about a hunt that found nothing: how much was tried.
+    """Return the text of the file about a hunt that found nothing: how much was tried.
 
-    ``met``: cases on which the assumption left out fails and the others hold; a measure of violation spares looking.
+    ``met`` counts the cases on which the assumption left out fails and the others hold. It is left out where a measure
+    of violation makes it needless to check that.
     """
     tried: dict[str, Any] = {"cases": done.tried, "rounds": done.rounds}
     if weakened.violation is None:
         tried["met"] = done.met
     tried |= {"largest_violation": done.best, "undecided": done.undecided}
-    held: dict[str, Any] = {
+    record: dict[str, Any] = {
         "statement": weakened.statement.id,
         "without": weakened.without,
         "refutes": weakened.refutes,
@@ -76,14 +77,17 @@ def as_effort(weakened: Weakened, done: Effort, seed: int) -> str:
         "seed": seed,
         "none_found": tried,
     }
-    return "{\n" + ",\n".join(f"  {to_json(key)}: {to_json(value)}" for key, value in held.items()) + "\n}\n"
+    return "{\n" + ",\n".join(f"  {to_json(key)}: {to_json(value)}" for key, value in record.items()) + "\n}\n"
 
 
 def save(weakened: Weakened, text: str, directory: Path, *, name: str = "") -> Path:
-    """Write the file.
+    """Write the file and return its path.
 
     Args:
-        name: of the file; by default it follows from what it holds, so the same counterexample is the same file.
+        weakened: the statement that was hunted.
+        text: of the file.
+        directory: where to write it.
+        name: of the file; by default it follows from the text, so the same counterexample is the same file.
 
     Raises:
         InvalidInput: the directory cannot be written.
@@ -95,37 +99,37 @@ def load(path: Path) -> Record:
     """Read a counterexample that ``theorems hunt`` wrote.
 
     Raises:
-        InvalidInput: with one sentence that says what to change.
+        InvalidInput: it cannot be read; one sentence says what to change.
     """
-    held = read(path)
-    if "none_found" in held:
+    values = read(path)
+    if "none_found" in values:
         raise InvalidInput(f"{path}: tells of a hunt that found nothing; there is no counterexample to replay.")
     try:
-        weakened = weakened_named(held["statement"], held["without"])
+        weakened = weakened_named(values["statement"], values["without"])
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from None
-    return Record(weakened, held["claim"], subject_of(held["case"], name=path.name))
+    return Record(weakened, values["claim"], subject_of(values["case"], name=path.name))
 
 
 def read(path: Path) -> dict[str, Any]:
-    """What a file of ``theorems hunt`` holds by name: a counterexample, or ``none_found`` and how much was tried.
+    """Read the named values of a file of ``theorems hunt``: a counterexample, or ``none_found`` and how much was tried.
 
     Raises:
-        InvalidInput: a file that it did not write.
+        InvalidInput: ``theorems hunt`` did not write the file.
     """
     if path.suffix != ".json":
         raise InvalidInput(f"{path}: the name must end in .json; give a file that theorems hunt wrote.")
-    held = read_named_values(path)
-    required = REQUIRED_OF_EFFORT if "none_found" in held else REQUIRED
-    wrong = next((f"{name} is missing" for name in required if name not in held), "")
-    for name, value in held.items():
+    values = read_named_values(path)
+    required = REQUIRED_OF_EFFORT if "none_found" in values else REQUIRED
+    wrong = next((f"{name} is missing" for name in required if name not in values), "")
+    for name, value in values.items():
         if name not in KINDS:
             wrong = wrong or f"{name!r} is unknown"
         elif not KINDS[name][0](value):
             wrong = wrong or f"{name} must be {KINDS[name][1]}"
     if wrong:
         raise InvalidInput(f"{path}: {wrong}; give a file that theorems hunt wrote.")
-    return held
+    return values
 
 
 def _is_text(value: Any) -> bool:
@@ -178,4 +182,4 @@ KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "case": (_is_object, "an object"),
     "none_found": (_is_effort, "an object of counts"),
 }
-"""Names of the file, what may stand there, and how it is called."""
+"""The names in a file, each with the check of its value and a description of what it must be."""

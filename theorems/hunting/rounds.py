@@ -1,4 +1,4 @@
-"""A hunt in rounds, each of which can be looked through anywhere: it draws from a seed of its own."""
+"""A hunt in rounds, each of which can run in any process: it draws from a seed of its own."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from theorems.run.registry.user_file import is_in_a_file
 from theorems.run.verify import Progress
 
 MANY = 10_000
-"""Rounds of a hunt that is ended by its time."""
+"""The number of rounds of a hunt that is ended by its time."""
 
 
 @dataclass(frozen=True)
 class RoundsResult:
-    """What was seen in some rounds.
+    """The observations of some rounds.
 
     Attributes:
         id: of the hunt.
-        rounds: the cases of each; one with a counterexample ends with it.
+        rounds: the observations of each round; a round with a counterexample ends with it.
         failed: why there are no more.
     """
 
@@ -32,11 +32,11 @@ class RoundsResult:
 
     @property
     def has_counterexample(self) -> bool:
-        """Whether the last one has a counterexample."""
+        """Whether the last round has a counterexample."""
         return bool(self.rounds and self.rounds[-1] and self.rounds[-1][-1].counterexample)
 
     def as_known(self, cases: int | None) -> tuple[Sequence[Sequence[Observation]], Sequence[Observation]]:
-        """Whole rounds that were looked through, and the cases of the one after them, for a hunt of so many cases."""
+        """Return the whole rounds, and the observations of the one after them, for a hunt of so many cases."""
         # A counterexample has to be drawn once more; a round that was cut short is gone on with.
         if self.has_counterexample or (self.rounds and cases is not None and cases < ROUND):
             return self.rounds[:-1], self.rounds[-1]
@@ -44,20 +44,23 @@ class RoundsResult:
 
     @property
     def summary(self) -> str:
-        """For a line of progress."""
+        """A few words for a line of progress."""
         cases = sum(map(len, self.rounds))
-        found = "a counterexample" if self.has_counterexample else "none"
-        return f"{found} in {cases} cases, {len(self.rounds)} rounds"
+        outcome = "a counterexample" if self.has_counterexample else "none"
+        return f"{outcome} in {cases} cases, {len(self.rounds)} rounds"
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """Rounds of a hunt; of more than one, each is a part.
+    """Rounds of a hunt as a unit; if there are several, each is a part.
 
     Attributes:
-        count: how many.
-        cases: of a round at most.
-        part: the rounds before.
+        statement: its id.
+        without: the id of the assumption left out; empty if none is.
+        seed: of the hunt.
+        count: the number of rounds.
+        cases: the most cases of a round.
+        part: the number of rounds before.
     """
 
     statement: str
@@ -69,29 +72,29 @@ class Rounds:
 
     @property
     def id(self) -> str:
-        """Of the hunt."""
+        """The name of the hunt: the statement, and the assumption left out."""
         return f"{self.statement} without {self.without}" if self.without else self.statement
 
     @property
     def foreign(self) -> bool:
-        """Whether the statement is somebody else's code."""
+        """Whether the statement is in a user's file."""
         return is_in_a_file(self.statement)
 
     @property
     def total(self) -> int | None:
-        """A round may have fewer cases than it might."""
+        """None: a round may end before its last case."""
         return None
 
     def where(self, done: int | None) -> str:
-        """Where it is when so many cases are looked at."""
+        """Say in words where a round is after ``done`` cases."""
         return "while it was loaded" if done is None else f"in round {self.part + 1}, case {done + 1}"
 
     def parts(self) -> Sequence[Rounds]:
-        """One by one."""
+        """Split into single rounds."""
         return [self] if self.count == 1 else [replace(self, count=1, part=k) for k in range(self.count)]
 
     def run(self, progress: Progress) -> RoundsResult:
-        """Look through one round, to its end or to a counterexample."""
+        """Run one round, to its end or to a counterexample."""
         seen: list[Observation] = []
         weakened = weakened_named(self.statement, self.without)
         progress(0)
@@ -104,27 +107,28 @@ class Rounds:
         return RoundsResult(self.id, (tuple(seen),))
 
     def unfinished_result(self, why: str) -> RoundsResult:
-        """A round without a case."""
+        """Return one round without a case."""
         return RoundsResult(self.id, ((),), why or "interrupted")
 
     def join(self, first: RoundsResult, then: RoundsResult) -> RoundsResult:
-        """Round after round."""
+        """Append the rounds of the second result to those of the first."""
         return RoundsResult(self.id, first.rounds + then.rounds, first.failed or then.failed)
 
     def last(self, result: RoundsResult) -> bool:
-        """The first round with a counterexample."""
+        """Return whether this is the last result needed: it has a counterexample."""
         return result.has_counterexample
 
     def conclude(self, result: RoundsResult) -> RoundsResult:
-        """As it is."""
+        """Return the result as it is."""
         return result
 
     def __setstate__(self, state: dict[str, object]) -> None:
+        """Restore the fields, and import the statements before the time of the unit runs."""
         self.__dict__.update(state)
         statements()  # imported before its time runs
 
 
 def rounds_of(statement: str, without: str, seed: int, cases: int | None) -> Rounds:
-    """The rounds of a hunt; without a limit of ``cases`` more than there is time for."""
+    """Return the rounds of a hunt; without a limit of ``cases``, more than there is time for."""
     count = MANY if cases is None else -(-cases // ROUND)
     return Rounds(statement, without, seed, count, ROUND if cases is None else min(cases, ROUND))

@@ -1,9 +1,9 @@
-"""Search for a counterexample, make it small, and say how much was tried.
+"""The search for a counterexample, which makes it small, and says how much was tried.
 
 Rounds of Hypothesis, each from its own seed: it draws cases from the entry's strategy and climbs on the measure of
 violation (``target``). The first counterexample is made small by :mod:`theorems.hunting.simplify`, which knows what a
-token is: shrinking the draws takes longer, and leaves numbers that the strategy computed from them. Which one is found
-depends on the seed alone; a time limit can only end a search that has found none.
+token is: shrinking the draws takes longer, and leaves numbers that the strategy computed from them. The counterexample
+found depends on the seed alone; a time limit can only end a search that has found none.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from theorems.hunting.simplify import simplify_counterexample
 from theorems.without.weakened import Weakened
 
 ROUND = 400
-"""Cases of one round; the next one starts afresh, so that no climb is stuck for good."""
+"""The number of cases of one round; the next one starts afresh, so that no climb is stuck for good."""
 
 
 class _SearchOver(BaseException):
-    """Found, or out of time; not an Exception, so that Hypothesis passes it on at once."""
+    """The end of a search, found or out of time; not an Exception, so that Hypothesis passes it on at once."""
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What was seen of one case: enough for the hunt to go on without another look at it.
+    """The observation of one case: enough for the hunt to go on without examining it again.
 
     Attributes:
-        score: what the search climbs on.
+        score: the measure of violation that the search maximises.
         met, decided: as :class:`Effort` counts them.
         undecided: whether something could not be decided.
-        why: what.
-        counterexample: whether it is one.
-        seconds: since the hunt began, in earlier processes too.
+        why: what could not be decided, and why.
+        counterexample: whether the case is one.
+        seconds: since the hunt began, including earlier processes.
     """
 
     score: float
@@ -54,17 +54,18 @@ class Observation:
 
 @dataclass
 class Effort:
-    """What a hunt has done so far.
+    """The effort of a hunt so far.
 
     Attributes:
-        tried: cases looked at, without those of shrinking.
+        tried: cases examined, without those of shrinking.
         best: the largest measure of violation met.
-        rounds: begun.
+        rounds: rounds begun.
         met: cases on which the conclusion was run: the other assumptions hold, the one left out fails.
         decided: cases on which the conclusion was found to hold, by running it or by the measure of violation.
         undecided: cases that might be counterexamples, but something could not be decided.
         why_undecided: the first reason for it.
-        phase: what is going on, for a progress bar.
+        phase: the name of the present phase, for a progress bar.
+        shrinking: cases examined to make the counterexample smaller.
     """
 
     tried: int = 0
@@ -79,28 +80,29 @@ class Effort:
 
     @property
     def nothing_decided(self) -> bool:
-        """Whether no case said anything: the conclusion raises on all of them,
-        or the assumption left out always holds."""
+        """Whether no case said anything: the conclusion raised on all, or the assumption left out always held."""
         return self.tried > 0 and self.decided == 0
 
 
 @dataclass
 class Hunt:
-    """A hunt under way; what it has found survives an interruption.
+    """A hunt under way; its findings survive an interruption.
 
     Attributes:
-        weakened: what is to be refuted.
+        weakened: the statement to be refuted.
         seed: drives all draws.
-        seconds: after which the search gives up.
+        seconds: the time after which the search gives up.
         watch: called after every case.
         found: the counterexample, the smallest so far.
+        examined: the findings on it.
         effort: how much was tried.
         finished: whether the counterexample was made as small as the hunt makes it.
-        cases: at most so many are tried; None for as many as the time allows.
-        known: what a process that was cut off saw of the first cases, one after the other.
-        note: called with what is seen of the others.
-        rounds: what was seen elsewhere of the first rounds, whole ones without a counterexample; ``known`` comes after.
-        spent: seconds of that.
+        cases: the most cases that are tried; None for as many as the time allows.
+        known: the observations of the first cases by a process that was cut off.
+        note: called with the observations of the other cases.
+        rounds: observations of the first rounds by other processes, whole rounds without a counterexample; those in
+            ``known`` come after them.
+        spent: the seconds that these rounds took.
     """
 
     weakened: Weakened
@@ -113,7 +115,7 @@ class Hunt:
     finished: bool = False
     cases: int | None = None
     known: Sequence[Observation] = ()
-    note: Callable[[Observation], None] = lambda looked: None
+    note: Callable[[Observation], None] = lambda observation: None
     rounds: Sequence[Sequence[Observation]] = ()
     spent: float = 0.0
     _began: float = 0.0
@@ -127,8 +129,8 @@ class Hunt:
             while self.found is None:
                 self.effort.rounds += 1
                 if self.effort.rounds <= len(self.rounds):
-                    for looked in self.rounds[self.effort.rounds - 1]:
-                        self._count(looked)
+                    for observation in self.rounds[self.effort.rounds - 1]:
+                        self._count(observation)
                 else:
                     self._round()
         if self.found is not None:
@@ -138,7 +140,7 @@ class Hunt:
             self.finished = True
 
     def look_through(self, number: int) -> None:
-        """Look through one round only, and leave a counterexample as it is."""
+        """Run one round only, and leave a counterexample as it is."""
         self._began = time.monotonic()
         self.effort.rounds = number
         with suppress(_SearchOver):
@@ -152,7 +154,7 @@ class Hunt:
             seed=seed_from(f"hunt {self.weakened.name} {self.seed} {self.effort.rounds}"),
             phases=(Phase.generate, Phase.target),
             unchecked=tuple(HealthCheck),
-            # Of a case close to a counterexample, a near copy may be one.
+            # If a case is close to a counterexample, a near copy may be one.
             near_copies=True,
         )
 
@@ -164,59 +166,61 @@ class Hunt:
         if self._passed >= len(self.known) and time.monotonic() - self._began > self.seconds:
             raise _SearchOver
         self._check_cases()
-        looked, seen = self._look(case)
-        self._count(looked)
-        if looked.counterexample:
-            self.found, self.examined = case, seen or examine(self.weakened, case)
+        observation, examined = self._look(case)
+        self._count(observation)
+        if observation.counterexample:
+            self.found, self.examined = case, examined or examine(self.weakened, case)
             assert self.examined.violated is not None
             self._claim = self.examined.violated.name
             return True
-        if math.isfinite(looked.score):
-            target(looked.score)
+        if math.isfinite(observation.score):
+            target(observation.score)
         return False
 
     def _check_cases(self) -> None:
         if self.cases is not None and self.effort.tried >= self.cases:
             raise _SearchOver
 
-    def _count(self, looked: Observation) -> None:
+    def _count(self, observation: Observation) -> None:
         self._check_cases()
         self.effort.tried += 1
-        self.effort.best = max(self.effort.best, looked.score)
-        self.effort.met += looked.met
-        self.effort.decided += looked.decided
-        if looked.undecided:
+        self.effort.best = max(self.effort.best, observation.score)
+        self.effort.met += observation.met
+        self.effort.decided += observation.decided
+        if observation.undecided:
             self.effort.undecided += 1
-            self.effort.why_undecided = self.effort.why_undecided or looked.why
+            self.effort.why_undecided = self.effort.why_undecided or observation.why
         self.watch(self.effort)
 
     def _still(self, case: Subject) -> bool:
-        """Whether a case is a counterexample to the same claim; it is kept if so."""
+        """Return whether a case is a counterexample to the same claim, and keep it if so."""
         self.effort.shrinking += 1
         self.watch(self.effort)
-        looked, seen = self._look(case)
-        if looked.counterexample:
-            self.found, self.examined = case, seen
-        return looked.counterexample
+        observation, examined = self._look(case)
+        if observation.counterexample:
+            self.found, self.examined = case, examined
+        return observation.counterexample
 
     def _look(self, case: Subject) -> tuple[Observation, Examined | None]:
-        """What is seen of a case; of one that is known already without looking."""
+        """Observe a case: take the observation that is known already, or examine the case."""
         if self._passed < len(self.known):
             self._passed += 1
             return self.known[self._passed - 1], None
-        seen = examine(self.weakened, case, claim=self._claim)
-        harmless = self.weakened.violation is not None and not seen.score > 0
-        decided = harmless or (seen.met and not seen.undecided)
-        why = seen.refusal if seen.undecided else ""
+        examined = examine(self.weakened, case, claim=self._claim)
+        harmless = self.weakened.violation is not None and not examined.score > 0
+        decided = harmless or (examined.met and not examined.undecided)
+        why = examined.refusal if examined.undecided else ""
         seconds = time.monotonic() - self._began
-        looked = Observation(seen.score, seen.met, decided, seen.undecided, why, seen.is_counterexample, seconds)
-        # Found first, noted then: a signal that comes with the note must find it.
-        if looked.counterexample:
-            self.found, self.examined = case, seen
-        self.note(looked)
-        return looked, seen
+        observation = Observation(
+            examined.score, examined.met, decided, examined.undecided, why, examined.is_counterexample, seconds
+        )
+        # Set first and noted then: a signal that arrives during the note must see it.
+        if observation.counterexample:
+            self.found, self.examined = case, examined
+        self.note(observation)
+        return observation, examined
 
     def settle(self) -> None:
-        """Look at the counterexample once more where only an earlier process has seen it."""
+        """Examine the counterexample once more where only an earlier process has done so."""
         if self.found is not None and self.examined is None:
             self.examined = examine(self.weakened, self.found, claim=self._claim)

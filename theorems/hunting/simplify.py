@@ -1,7 +1,7 @@
-"""Make a counterexample small and round: fewer inputs, tokens, dimensions; zeros, ones, integers, halves.
+"""Steps that make a counterexample small and round: fewer inputs, tokens, dimensions; zeros, ones, integers, halves.
 
-Hypothesis shrinks what a strategy draws, this shrinks what it built: the numbers that a reader sees. Every step is
-kept only if the result is still a counterexample, so the order of the steps matters and nothing else.
+Hypothesis shrinks the draws of a strategy, this shrinks the data built from them: the numbers that a reader sees. Every
+step is kept only if the result is still a counterexample, so only the order of the steps matters.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from reference_attention.problem import Dataset, Problem
 from reference_attention.query_dataset import QueryDataset
 
 STEPS = 600
-"""Cases tried at most: a count, because a time limit would not be repeatable."""
+"""The most cases that are tried: a count, because a time limit would not be repeatable."""
 MOST_DROPS = 64
-"""Ways to leave out one token of each input that are tried."""
+"""The most ways of leaving out one token of each input that are tried."""
 SIMPLEST_LOSS = "correlation"
 
 
@@ -33,7 +33,7 @@ SIMPLEST_LOSS = "correlation"
 class Parts:
     """A case as named arrays, to be changed one by one.
 
-    ``arrays`` holds keys and scores, or X, Y, v and W or queries; further arrays stand beside them.
+    ``arrays`` holds keys and scores, or X, Y, v and W or queries; and further arrays of the case.
     """
 
     case: Case
@@ -41,7 +41,7 @@ class Parts:
 
     @classmethod
     def of(cls, case: Case) -> Parts:
-        """The arrays of a case; those of the dataset where the problem is made from it."""
+        """Take a case apart into its arrays; into those of the dataset where the problem is made from it."""
         data, problem = case.dataset, case.problem
         arrays: dict[str, Any] = {}
         if case.queried is not None:
@@ -54,42 +54,44 @@ class Parts:
             arrays |= {"keys": problem.keys, "scores": problem.scores}
         if case.start is not None:
             arrays["start"] = case.start
-        made = data if "X" in arrays and "queries" not in arrays else None
-        return cls(case.replace(dataset=made), arrays | dict(case.arrays))
+        dataset = data if "X" in arrays and "queries" not in arrays else None
+        return cls(case.replace(dataset=dataset), arrays | dict(case.arrays))
 
     def build(self) -> Case | None:
-        """The case; ``None`` if the arrays make none."""
-        held = dict(self.arrays)
+        """Build the case; ``None`` if the arrays make none."""
+        arrays = dict(self.arrays)
         loss = self.case.problem.loss
         made: dict[str, Any] = {"dataset": None, "queried": None}
         try:
-            if "queries" in held:
-                X, queries, Y, v = (held.pop(name) for name in ("X", "queries", "Y", "v"))
+            if "queries" in arrays:
+                X, queries, Y, v = (arrays.pop(name) for name in ("X", "queries", "Y", "v"))
                 made["queried"] = QueryDataset(X, queries, Y, v, loss)
-            elif "X" in held:
-                made["dataset"] = Dataset(held.pop("X"), held.pop("Y"), held.pop("v"), held.pop("W", None), loss)
+            elif "X" in arrays:
+                made["dataset"] = Dataset(
+                    arrays.pop("X"), arrays.pop("Y"), arrays.pop("v"), arrays.pop("W", None), loss
+                )
             of = made["queried"] or made["dataset"]
-            made["problem"] = of.problem if of else Problem(held.pop("keys"), held.pop("scores"), loss)
+            made["problem"] = of.problem if of else Problem(arrays.pop("keys"), arrays.pop("scores"), loss)
         except InvalidInput:
             return None
-        return self.case.replace(**made, start=held.pop("start", None), arrays=MappingProxyType(held))
+        return self.case.replace(**made, start=arrays.pop("start", None), arrays=MappingProxyType(arrays))
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Tells cases apart."""
+        """A key that tells cases apart."""
         alpha = None if self.case.alpha is None else self.case.alpha.tobytes()
-        held = tuple((k, np.shape(v), np.asarray(v).tobytes()) for k, v in self.arrays.items())
-        return held, alpha, self.case.problem.loss.name, self.case.seed
+        contents = tuple((k, np.shape(v), np.asarray(v).tobytes()) for k, v in self.arrays.items())
+        return contents, alpha, self.case.problem.loss.name, self.case.seed
 
     def replace(self, alpha: Any = None, **arrays: Any) -> Parts:
-        """With some arrays (and α) replaced."""
+        """Return a copy with some arrays (and α) replaced."""
         case = self.case if alpha is None else self.case.replace(alpha=alpha)
         # + 0.0 makes −0.0 a plain zero.
         return Parts(case, {**self.arrays, **{name: value + 0.0 for name, value in arrays.items()}})
 
 
 def simplify_counterexample(case: Any, still: Callable[[Any], bool]) -> Any:
-    """The simplest counterexample that single steps lead to.
+    """Return the simplest counterexample to which single steps lead.
 
     Args:
         case: a counterexample.
@@ -106,7 +108,7 @@ def simplify_counterexample(case: Any, still: Callable[[Any], bool]) -> Any:
 
 
 def _follow_own_steps(case: Subject, still: Callable[[Subject], bool]) -> Subject:
-    """The same for data of another paper, which know what is simpler."""
+    """Simplify data of another paper, which know their own steps."""
     for _ in range(STEPS):
         step = next((step for step in islice(case.simpler(), STEPS) if still(step)), None)
         if step is None:
@@ -116,7 +118,7 @@ def _follow_own_steps(case: Subject, still: Callable[[Subject], bool]) -> Subjec
 
 
 class _Greedy:
-    """Takes every step that is still a counterexample; no case is tried twice."""
+    """A search that takes every step that leaves a counterexample; no case is tried twice."""
 
     def __init__(self, parts: Parts, still: Callable[[Case], bool]) -> None:
         self.parts = parts
@@ -125,7 +127,7 @@ class _Greedy:
         self._tried: set[tuple[Any, ...]] = set()
 
     def pass_over(self) -> bool:
-        """Every kind of step in turn, each until it leads no further; whether anything changed."""
+        """Try every kind of step in turn, each until it leads no further, and return whether anything changed."""
         changed = False
         for kind in (_fewer, _plainer, _rounded_arrays, _simpler_values, _simpler_entries):
             while self._one_of(kind(self.parts)):
@@ -148,53 +150,53 @@ class _Greedy:
 
 
 def _fewer(parts: Parts) -> Iterator[Parts]:
-    """One input, one token or one dimension less."""
-    case, held = parts.case, parts.arrays
-    problem, tokens = case.problem, "X" if "X" in held else "keys"
+    """Yield cases with one input, one token or one dimension less."""
+    case, arrays = parts.case, parts.arrays
+    problem, tokens = case.problem, "X" if "X" in arrays else "keys"
     for i in reversed(range(problem.n if problem.n > 1 else 0)):
-        rows = [name for name in ("X", "queries", "Y", "keys", "scores") if name in held]
+        rows = [name for name in ("X", "queries", "Y", "keys", "scores") if name in arrays]
         alpha = None if case.alpha is None else np.delete(case.alpha, i)
-        yield parts.replace(alpha, **{name: np.delete(held[name], i, axis=0) for name in rows})
+        yield parts.replace(alpha, **{name: np.delete(arrays[name], i, axis=0) for name in rows})
     for dropped in _tokens_to_drop(case) if problem.T > 2 else ():
         kept = np.ones((problem.n, problem.T), dtype=bool)
         kept[np.arange(problem.n), dropped] = False
         alpha = None if case.alpha is None else case.alpha - (case.alpha > dropped)
-        rows = [name for name in ("X", "keys", "scores") if name in held]
-        shorter = {name: held[name][kept].reshape(problem.n, problem.T - 1, *held[name].shape[2:]) for name in rows}
+        rows = [name for name in ("X", "keys", "scores") if name in arrays]
+        shorter = {name: arrays[name][kept].reshape(problem.n, problem.T - 1, *arrays[name].shape[2:]) for name in rows}
         yield parts.replace(alpha, **shorter)
-    if "queries" in held:
+    if "queries" in arrays:
         yield from _narrower(parts)
         return
     for j in reversed(range(problem.d if problem.d > 1 else 0)):
-        # A coordinate of the keys, and of all that lives among them.
-        vectors = {k: np.delete(v, j, axis=-1) for k, v in held.items() if _among_keys(k, v, problem.d)}
-        if "W" in held:
-            yield parts.replace(W=np.delete(held["W"], j, axis=0), **vectors)
+        # A coordinate of the keys, and of all vectors in their space.
+        vectors = {k: np.delete(v, j, axis=-1) for k, v in arrays.items() if _among_keys(k, v, problem.d)}
+        if "W" in arrays:
+            yield parts.replace(W=np.delete(arrays["W"], j, axis=0), **vectors)
         else:
-            more = {"v": np.delete(held["v"], j)} if "v" in held else {}
-            yield parts.replace(**{tokens: np.delete(held[tokens], j, axis=-1)}, **more, **vectors)
-    if "W" in held and held["X"].shape[2] > 1:
-        for j in reversed(range(held["X"].shape[2])):
-            yield parts.replace(**{name: np.delete(held[name], j, axis=-1) for name in ("X", "v", "W")})
+            more = {"v": np.delete(arrays["v"], j)} if "v" in arrays else {}
+            yield parts.replace(**{tokens: np.delete(arrays[tokens], j, axis=-1)}, **more, **vectors)
+    if "W" in arrays and arrays["X"].shape[2] > 1:
+        for j in reversed(range(arrays["X"].shape[2])):
+            yield parts.replace(**{name: np.delete(arrays[name], j, axis=-1) for name in ("X", "v", "W")})
 
 
 def _narrower(parts: Parts) -> Iterator[Parts]:
-    """One dimension less of tokens or of queries, with the row or the column of W(0)."""
-    held = parts.arrays
-    d, e = held["X"].shape[2], held["queries"].shape[1]
-    W0 = held["start"].reshape(d, e) if "start" in held else np.zeros((d, e))
+    """Yield cases with one dimension less of tokens or of queries, with the row or the column of W(0)."""
+    arrays = parts.arrays
+    d, e = arrays["X"].shape[2], arrays["queries"].shape[1]
+    W0 = arrays["start"].reshape(d, e) if "start" in arrays else np.zeros((d, e))
 
     def start(j: int, axis: int) -> dict[str, Any]:
-        return {"start": np.delete(W0, j, axis=axis).ravel()} if "start" in held else {}
+        return {"start": np.delete(W0, j, axis=axis).ravel()} if "start" in arrays else {}
 
     for j in reversed(range(d if d > 1 else 0)):
-        yield parts.replace(X=np.delete(held["X"], j, axis=2), v=np.delete(held["v"], j), **start(j, 0))
+        yield parts.replace(X=np.delete(arrays["X"], j, axis=2), v=np.delete(arrays["v"], j), **start(j, 0))
     for j in reversed(range(e if e > 1 else 0)):
-        yield parts.replace(queries=np.delete(held["queries"], j, axis=1), **start(j, 1))
+        yield parts.replace(queries=np.delete(arrays["queries"], j, axis=1), **start(j, 1))
 
 
 def _tokens_to_drop(case: Case) -> Iterator[Int64[np.ndarray, "n"]]:
-    """One token of each input, none of them chosen."""
+    """Yield choices of one token of each input, none of them the chosen one."""
     problem = case.problem
     rows = [[t for t in reversed(range(problem.T)) if t != a] for a in case.chosen_tokens]
     for dropped in islice(product(*rows), MOST_DROPS):
@@ -206,40 +208,40 @@ def _among_keys(name: str, value: Any, d: int) -> bool:
 
 
 def _plainer(parts: Parts) -> Iterator[Parts]:
-    """The linear loss, seed 0, scores by rank or in smaller units, the chosen token at the origin."""
-    case, held = parts.case, parts.arrays
+    """Yield cases with the linear loss, seed 0, plainer scores (ranks, smaller units), or the chosen token at 0."""
+    case, arrays = parts.case, parts.arrays
     if case.problem.loss.name != SIMPLEST_LOSS:
         loss = loss_named(SIMPLEST_LOSS)
-        yield Parts(case.replace(problem=replace(case.problem, loss=loss)), held)
+        yield Parts(case.replace(problem=replace(case.problem, loss=loss)), arrays)
     if case.seed:
-        yield Parts(case.replace(seed=0), held)
-    if "scores" in held:
-        ranks = np.array([np.unique(row, return_inverse=True)[1] for row in held["scores"]], dtype=np.float64)
+        yield Parts(case.replace(seed=0), arrays)
+    if "scores" in arrays:
+        ranks = np.array([np.unique(row, return_inverse=True)[1] for row in arrays["scores"]], dtype=np.float64)
         yield parts.replace(scores=ranks)
         yield parts.replace(
-            scores=np.unique(held["scores"], return_inverse=True)[1].reshape(ranks.shape).astype(np.float64)
+            scores=np.unique(arrays["scores"], return_inverse=True)[1].reshape(ranks.shape).astype(np.float64)
         )
-        lowest = held["scores"].min(axis=1, keepdims=True)
+        lowest = arrays["scores"].min(axis=1, keepdims=True)
         if lowest.any():
-            yield parts.replace(scores=held["scores"] - lowest)
-        sizes = np.abs(held["scores"][held["scores"] != 0])
+            yield parts.replace(scores=arrays["scores"] - lowest)
+        sizes = np.abs(arrays["scores"][arrays["scores"] != 0])
         if sizes.size and sizes.min() != 1:
-            yield parts.replace(scores=held["scores"] / sizes.min())
-    if "keys" in held:
-        chosen = np.take_along_axis(held["keys"], case.chosen_tokens[:, None, None], axis=1)
+            yield parts.replace(scores=arrays["scores"] / sizes.min())
+    if "keys" in arrays:
+        chosen = np.take_along_axis(arrays["keys"], case.chosen_tokens[:, None, None], axis=1)
         for i in range(case.problem.n):
-            moved = held["keys"].copy()
+            moved = arrays["keys"].copy()
             moved[i] -= chosen[i]
             yield parts.replace(keys=moved)
 
 
 def _rounded_arrays(parts: Parts) -> Iterator[Parts]:
-    """A whole array rounded, in its own units or in smaller ones."""
+    """Yield cases with a whole array rounded, in its own units or in smaller ones."""
     for name, array in parts.arrays.items():
         if name == "Y" or not np.size(array):
             continue
         candidates = [np.zeros_like(array), np.rint(array), np.rint(2 * array) / 2, np.rint(10 * array) / 10]
-        # Decimals whose ratios matter: the same in larger units.
+        # Where only ratios of decimals matter, the array in smaller units.
         candidates += [np.rint(array * factor) for factor in (2, 4, 5, 8, 10, 20, 100)]
         for rounded in candidates:
             if sum(map(_complexity, rounded.flat)) < sum(map(_complexity, np.asarray(array).flat)):
@@ -247,7 +249,7 @@ def _rounded_arrays(parts: Parts) -> Iterator[Parts]:
 
 
 def _simpler_values(parts: Parts) -> Iterator[Parts]:
-    """All entries of one value replaced by a simpler number: ties stay ties."""
+    """Yield cases with all entries of one value replaced by a simpler number: ties stay ties."""
     for name, array in parts.arrays.items():
         if name == "Y":
             continue
@@ -258,7 +260,7 @@ def _simpler_values(parts: Parts) -> Iterator[Parts]:
 
 
 def _simpler_entries(parts: Parts) -> Iterator[Parts]:
-    """One entry replaced by a simpler number."""
+    """Yield cases with one entry replaced by a simpler number."""
     for name, array in parts.arrays.items():
         if name == "Y":
             continue
@@ -270,7 +272,7 @@ def _simpler_entries(parts: Parts) -> Iterator[Parts]:
 
 
 def _simpler(x: float) -> list[float]:
-    """Numbers that are easier to read, the easiest first."""
+    """Return numbers that are easier to read, the easiest first."""
     sign = float(np.sign(x))
     near = [0.0, sign, 2 * sign, x - sign, float(np.rint(x / 2))]  # the last two let integers walk towards zero
     near += [float(cut(unit * x)) / unit for unit in (1, 2, 4, 10) for cut in (np.floor, np.ceil)]
@@ -281,7 +283,10 @@ def _simpler(x: float) -> list[float]:
 
 
 def _complexity(x: float) -> float:
-    """Zero, small integers, halves, larger integers with few digits, decimals; the sign costs a little."""
+    """Rate how hard a number is to read.
+
+    In rising order: zero, small integers, halves, larger integers with few digits, decimals; the sign costs a little.
+    """
     size, sign = abs(x), 0.25 * (x < 0)
     if size == np.rint(size):
         digits = len(f"{size:.0f}".rstrip("0"))

@@ -1,5 +1,4 @@
-"""What ``from theorems import …`` hands to Python and to notebooks: the commands as functions that return what they
-found.
+"""The commands as functions for Python and notebooks: they return what they find; ``from theorems import …``.
 
 Nothing here prints, writes without being asked, or starts a process.
 """

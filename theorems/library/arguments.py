@@ -1,4 +1,4 @@
-"""What a call may be given: data in any form, ids, an attention kernel."""
+"""Arguments of calls: data in any form, ids, an attention kernel."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from attention_conformance.kernel.source import under_test_of
-from generators.attention_call import AttentionCall
 from generators.case import Case
 from generators.datasets import NAMES, all_data
-from generators.subject import Subject
+from generators.subject import Subject, format_of
 from generators.user_data import Given, load, parse_given
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Dataset, Problem
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.sequence_dataset import SequenceDataset
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.run.opening import UnderTest
+from theorems.core.under_test import UnderTest
+from theorems.run.kernel_suite import kernel_suite
 from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.suite import statements
 from theorems.run.registry.user_file import is_in_a_file
@@ -30,7 +29,9 @@ Attention = Callable[..., Any] | str | Implementation
 
 
 def data_and_ids(what: Data | None, ids: tuple[str, ...], data: Data | None) -> tuple[Data | None, tuple[str, ...]]:
-    """Whether a first argument is data or an id; text is data if it names a dataset or ends in .npz or .json.
+    """Return data and ids, given a first argument that may be either.
+
+    Text is data if it names a dataset or ends in .npz or .json.
 
     Raises:
         InvalidInput: data given twice; text that is neither.
@@ -46,7 +47,7 @@ def data_and_ids(what: Data | None, ids: tuple[str, ...], data: Data | None) -> 
 
 
 def names_data(text: str) -> bool:
-    """Whether the text names a dataset or a file of data."""
+    """Return whether the text names a dataset or a file of data."""
     return text in NAMES or text in all_data() or Path(text).suffix in (".npz", ".json")
 
 
@@ -63,15 +64,17 @@ def _check_id(text: str) -> None:
 
 
 def as_given(data: Any, seed: int, *, calls: bool = False) -> Given:
-    """The data as what statements are checked on. A Case keeps its own seed; the others take this one.
+    """Return the data in the form on which statements are checked.
 
     Args:
+        data: the data in any form.
+        seed: the seed of the data; a Case keeps its own.
         calls: whether they may be a call of an attention kernel, as a failing one was written down.
 
     Raises:
         InvalidInput: data that cannot be used, in one sentence.
     """
-    if isinstance(data, Subject) and (calls or not isinstance(data, AttentionCall)):
+    if isinstance(data, Subject) and (calls or format_of(data) is None):
         return Given(data)
     if isinstance(data, Problem):
         return Given(Case(data, seed=seed, name="data"))
@@ -92,7 +95,7 @@ def as_given(data: Any, seed: int, *, calls: bool = False) -> Given:
 
 
 def name_of(data: Any) -> str | None:
-    """What a report calls the data."""
+    """Return the name of the data in a report."""
     if isinstance(data, str | PathLike):
         return str(fspath(data))
     return data.name if isinstance(data, Subject) else None if data is None else "data"
@@ -104,7 +107,7 @@ def implementation_of(
     interface: str | None = None,
     device: str | None = None,
 ) -> UnderTest:
-    """What is under test: the reference, or somebody's attention kernel in its place, perhaps by its name.
+    """Return what is under test: the reference, or somebody's attention kernel in its place, perhaps by its name.
 
     Raises:
         InvalidInput: no kernel, or ``dtype`` without one.
@@ -114,4 +117,4 @@ def implementation_of(
             if value is not None:
                 raise InvalidInput(f"{name}: is that of an attention kernel; give the kernel with attention=….")
         return attention or REFERENCE
-    return under_test_of(attention, dtype, interface, device)
+    return kernel_suite().under_test_of(attention, dtype, interface, device)

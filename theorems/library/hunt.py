@@ -24,11 +24,11 @@ from theorems.without.weakened import Weakened
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Hunted:
-    """What a hunt came to.
+    """Result of a hunt.
 
     Attributes:
         weakened: what was to be refuted: statement, assumption left out, the sentence, and why it fails.
-        seed: same seed, same counterexample.
+        seed: the seed of the hunt; equal seeds give equal counterexamples.
         effort: cases tried, decided and undecided, the largest violation.
         case: the counterexample, as small as it got; None if none was found.
         examined: its claims, and the finding on every assumption.
@@ -42,45 +42,45 @@ class Hunted:
 
     @classmethod
     def by(cls, hunt: Hunt) -> Hunted:
-        """What a hunt that has run came to; the numbers of a counterexample are in the units of its data."""
-        seen = None
+        """Return the result of a hunt that has run; the numbers of a counterexample are in the units of its data."""
+        examined = None
         if hunt.found is not None and hunt.examined is not None:
-            seen = in_own_units(hunt.weakened, hunt.found, hunt.examined)
-        return cls(hunt.weakened, hunt.seed, hunt.effort, hunt.found, seen)
+            examined = in_own_units(hunt.weakened, hunt.found, hunt.examined)
+        return cls(hunt.weakened, hunt.seed, hunt.effort, hunt.found, examined)
 
     @property
     def has_counterexample(self) -> bool:
-        """Whether there is a counterexample. That nothing was found proves nothing."""
+        """Return whether there is a counterexample. That none was found proves nothing."""
         return self.case is not None
 
     found = FormerName("has_counterexample")
 
     @property
     def problem(self) -> Problem | None:
-        """Keys, scores and loss of the counterexample; None where there is none, or of another paper's data."""
+        """Return keys, scores and loss of the counterexample; None where there is none, or for another paper's data."""
         return self.case.problem if isinstance(self.case, Case) else None
 
     @property
     def claim(self) -> Claim | None:
-        """The claim that the counterexample violates."""
+        """Return the claim that the counterexample violates."""
         return None if self.examined is None else self.examined.violated
 
     @property
     def findings(self) -> dict[str, Finding]:
-        """On the counterexample: every assumption that holds, and the one left out, which does not."""
+        """Return the findings on the counterexample: every assumption that holds, and the omitted one, which fails."""
         if self.examined is None:
             return {}
         left_out = {self.weakened.without: self.examined.dropped} if self.weakened.without else {}
         return dict(self.examined.kept) | left_out
 
     def record(self) -> str:
-        """The text of the file that ``theorems hunt`` writes; ``theorems replay`` reads a counterexample back."""
+        """Return the text of the file that ``theorems hunt`` writes; ``theorems replay`` reads counterexamples back."""
         if self.case is None or self.examined is None:
             return as_effort(self.weakened, self.effort, self.seed)
         return as_record(self.weakened, self.case, self.examined, self.seed)
 
     def save(self, directory: str | Path) -> Path:
-        """Write :meth:`record` into a folder, under a name that follows from what it holds.
+        """Write :meth:`record` into a folder, under a name that follows from its content.
 
         Raises:
             InvalidInput: the folder cannot be written.
@@ -88,6 +88,7 @@ class Hunted:
         return save(self.weakened, self.record(), Path(directory))
 
     def __repr__(self) -> str:
+        """Return what was hunted, and the claim that fails with the sizes of the counterexample, if there is one."""
         if self.case is None or self.claim is None:
             return f"Hunted({self.weakened.title}: nothing found in {self.effort.tried} cases)"
         sizes = ", ".join(f"{name} = {size}" for name, size in self.case.sizes.items())
@@ -96,10 +97,10 @@ class Hunted:
     def _repr_html_(self) -> str:
         rows = [("says", self.weakened.refutes)]
         if self.case is None or self.claim is None:
-            rows.append(("tried", f"{self.effort.tried} cases, {self.effort.undecided} undecided; it proves nothing"))
+            rows.append(("tried", f"{self.effort.tried} cases, {self.effort.undecided} undecided; this is not a proof"))
             return html_table(f"{self.weakened.title}: nothing found", ("", ""), rows)
         rows += [("violated", sentence(self.claim)), ("why", " ".join(self.weakened.why.split()))]
-        rows += [(id, f"{HOLDS[one.holds][0]}: {one.evidence}") for id, one in self.findings.items()]
+        rows += [(id, f"{HOLDS[finding.holds][0]}: {finding.evidence}") for id, finding in self.findings.items()]
         if self.problem is None:
             rows += [("case", line) for line in self.case.lines()]
         else:
@@ -108,17 +109,17 @@ class Hunted:
 
 
 def hunt(id: str, without: str = "", *, seconds: float | int = 60, seed: int = 0, cases: int | None = None) -> Hunted:
-    """Hunt for data on which a statement fails once one of its assumptions is left out.
+    """Hunt for data on which a statement fails once one of its assumptions is dropped.
 
-    All other assumptions hold exactly, the violation is far above rounding, limits are followed to norms of a million,
-    and what is found is made as small and as round as it gets.
+    All other assumptions hold exactly, the violation is far above rounding, limits are followed until the norm is 10⁶,
+    and a counterexample is made as small and as round as it gets.
 
     Args:
         id: a statement, or path.py:name.
-        without: the assumption to leave out; none hunts the statement as it stands.
-        seconds: give up after that long.
-        seed: same seed, same counterexample.
-        cases: try at most so many; unlike a time limit it is repeatable.
+        without: the assumption to leave out; empty to hunt the statement as it stands.
+        seconds: how long to hunt before giving up.
+        seed: the seed of the hunt; equal seeds give equal counterexamples.
+        cases: most cases to try; unlike a time limit it is repeatable.
 
     Raises:
         InvalidInput: an unknown statement, an assumption that it does not make, a limit that is not positive.

@@ -1,4 +1,4 @@
-"""What a verification found: a result per statement, for a program, a test, a notebook, a file."""
+"""Results of a verification: one per statement, for a program, a test, a notebook, a file."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from attention_conformance.kernel.combinations import failing_combinations
-from attention_conformance.kernel.table import capabilities_json
 from generators.user_data import subject_of
 from reference_attention.files import from_json, to_json
 from reference_attention.former_name import FormerName
@@ -16,16 +14,17 @@ from reference_attention.notebook import html_table
 from theorems.core.claim import WORST_FIRST, Verdict
 from theorems.core.exit_code import Exit
 from theorems.core.exit_rule import exit_of
-from theorems.core.on_kernel import KernelDescription
+from theorems.core.under_test import KernelDescription
 from theorems.core.version import version
 from theorems.run.description import Description
 from theorems.run.findings import NamedFinding
 from theorems.run.findings import as_json as findings_json
+from theorems.run.kernel_suite import kernel_suite
 from theorems.run.result import ClaimSummary, Result
 from theorems.run.text_report import text_report
 
 LISTED = 4
-"""Statements of one verdict that are listed by id in a line; more are counted."""
+"""Most statements of one verdict that are listed by id in a line; more are counted."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -35,8 +34,8 @@ class Results:
     Attributes:
         results: id, title, verdict, reason, counts, claims of each statement.
         examples: cases that were to be generated per statement.
-        seed: same seed, same results.
-        data: what the data are called; None for generated cases.
+        seed: the seed of the run; equal seeds give equal results.
+        data: the name of the data; None for generated cases.
         about: what was under test, and which assumptions hold on the data.
         hints: what may be wrong with a kernel that was falsified.
         known_failures: why a statement is known to be falsified, by id.
@@ -60,12 +59,15 @@ class Results:
     known_failures: Mapping[str, str] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Result]:
+        """Iterate over the results, in the order asked for."""
         return iter(self.results)
 
     def __len__(self) -> int:
+        """Return the number of results."""
         return len(self.results)
 
     def __getitem__(self, which: int | str) -> Result:
+        """Return the result at a position or of the statement with an id."""
         if isinstance(which, int):
             return self.results[which]
         for result in self.results:
@@ -75,52 +77,52 @@ class Results:
 
     @property
     def findings(self) -> tuple[NamedFinding, ...]:
-        """Which assumptions hold on the data; none for generated cases."""
+        """Return which assumptions hold on the data; none for generated cases."""
         return self.about.findings
 
     @property
     def kernel(self) -> KernelDescription | None:
-        """The attention kernel under test; None for the reference."""
+        """Return the attention kernel under test; None for the reference."""
         return self.about.kernel
 
     @property
     def verdict(self) -> Verdict:
-        """Falsified if any statement is, else inconclusive if any is, else upheld if any is, else not-applicable.
+        """Return the verdict: falsified if any statement is, else inconclusive, else upheld, else not-applicable.
 
         Only upheld is a pass: where nothing applies nothing was checked.
         """
-        found = {result.verdict for result in self.results}
-        return next((verdict for verdict in WORST_FIRST if verdict in found), Verdict.NOT_APPLICABLE)
+        verdicts = {result.verdict for result in self.results}
+        return next((verdict for verdict in WORST_FIRST if verdict in verdicts), Verdict.NOT_APPLICABLE)
 
     @property
     def exit_code(self) -> Exit:
-        """What ``theorems verify`` exits with: 0 upheld, 1 falsified, 2 the data cannot be used, 3 anything else."""
+        """Return the exit code of ``theorems verify``: 0 upheld, 1 falsified, 2 data that cannot be used, 3 other."""
         if not self.falsified_results and any(result.bad_input for result in self.results):
             return Exit.BAD_INPUT
         return exit_of(result.verdict for result in self.results)
 
     @property
     def falsified_results(self) -> tuple[Result, ...]:
-        """The results of the statements that were falsified."""
+        """Return the results of the statements that were falsified."""
         return tuple(result for result in self.results if result.verdict is Verdict.FALSIFIED)
 
     falsified = FormerName("falsified_results")
 
     @cached_property
     def claims(self) -> dict[tuple[str, str], ClaimSummary]:
-        """By (id, name): form, verdict, worst slack, tolerance and its reason of every claim."""
+        """Return form, verdict, worst slack, tolerance and its reason of every claim, by (id, name)."""
         return {(result.id, claim.name): claim for result in self.results for claim in result.claims}
 
     def case(self, id: str) -> Any:
-        """The smallest case found on which that statement failed (or could not be decided); None without one.
+        """Return the smallest case on which that statement failed (or could not be decided); None without one.
 
-        A :class:`Case`; of a capability of a kernel, an :class:`generators.attention_call.AttentionCall`.
+        It is a :class:`Case`, or a call for a capability of a kernel.
         """
         failure = self[id].failure
         return None if failure is None else subject_of(from_json(failure.case), name=f"failing {id}")
 
     def to_json(self) -> str:
-        """The text that ``theorems verify --json`` writes.
+        """Return the text that ``theorems verify --json`` writes.
 
         Strict JSON: a number that was never decided is null, an infinite one a string.
         """
@@ -135,10 +137,7 @@ class Results:
         if self.data is not None:
             report["assumptions"] = findings_json(self.findings)
         if self.kernel is not None:
-            report["kernel"] = {**self.kernel.json} | {
-                "capabilities": capabilities_json(self.results),
-                "fails_with": failing_combinations(self.results),
-            }
+            report["kernel"] = {**self.kernel.json, **kernel_suite().report_json(self.results)}
             report["statements"] = [result.as_json() | {"touched": list(result.touched)} for result in self.results]
         for statement in report["statements"]:
             if statement["id"] in self.known_failures:
@@ -146,7 +145,7 @@ class Results:
         return to_json(report, indent=2) + "\n"
 
     def raise_if_falsified(self) -> Results:
-        """These results, if no statement is falsified.
+        """Return these results, if no statement is falsified.
 
         Raises:
             AssertionError: one is, with a table, the smallest failing case and how to see it again.
@@ -157,7 +156,7 @@ class Results:
         return self
 
     def raise_unless_upheld(self) -> Results:
-        """These results, if the verdict is upheld; what a test wants, for which inconclusive is no pass either.
+        """Return these results, if the verdict is upheld: the check for tests, where inconclusive is no pass either.
 
         Raises:
             AssertionError: as :meth:`raise_if_falsified`.
@@ -168,15 +167,16 @@ class Results:
         return self
 
     def __repr__(self) -> str:
-        said = []
+        """Return the statements by verdict, worst first, or how many they are where a list would be long."""
+        parts = []
         for verdict in WORST_FIRST:
             ids = [result.id for result in self.results if result.verdict is verdict]
             if ids:
-                said.append(f"{verdict}: {', '.join(ids) if len(ids) <= LISTED else f'{len(ids)} statements'}")
-        return f"Results({'; '.join(said)})"
+                parts.append(f"{verdict}: {', '.join(ids) if len(ids) <= LISTED else f'{len(ids)} statements'}")
+        return f"Results({'; '.join(parts)})"
 
     def __str__(self) -> str:
-        """Table, reasons, failing cases: the report of the command."""
+        """Return the report of the command: table, reasons, failing cases."""
         if self.kernel is None:
             return text_report(self.results, again=self._again)
         tried = [result for result in self.results if result.was_tried]

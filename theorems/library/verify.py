@@ -26,7 +26,7 @@ def verify(
     interface: str | None = None,
     device: str | None = None,
 ) -> Results:
-    """Verify statements on generated cases, or on data; the numbers of ``theorems verify``, same seed, same results.
+    """Verify statements on generated cases, or on data, as ``theorems verify`` does; equal seeds, equal results.
 
     Args:
         what: data, or the first id. Text is data if it names a dataset or ends in .npz or .json, otherwise an id.
@@ -36,14 +36,16 @@ def verify(
             ``alpha``, ``p0``, ``loss``); a file or dataset by name. Without data, cases that satisfy the
             assumptions are generated.
         attention: a kernel on torch tensors, as for :func:`check_attention`, or MODULE:CALLABLE, in place of the
-            reference's softmax; or a whole :class:`Implementation`. What is given by name, a kernel or a file, runs in
-            another process; an object runs in this one.
+            reference's softmax; or a whole :class:`Implementation`. A kernel or a file given by name runs in another
+            process; an object runs in this one.
         examples: generated cases per statement.
-        seed: of the generated cases; on data, of the points at which a "for every p" conclusion is tried. A Case has
-            its own.
+        seed: the seed of the generated cases; on data, of the points at which a "for every p" conclusion is tried. A
+            Case has its own.
         realistic: generate only cases as users have them: sparse, rounded, repeated and the like.
         relations: check each case again, changed in a way that changes nothing, for the same verdict; not of a kernel.
-        dtype, interface, device: of the kernel, as for :func:`check_attention`.
+        dtype: the numbers that the kernel computes in, as for :func:`check_attention`.
+        interface: the signature of the kernel, as for :func:`check_attention`.
+        device: where the kernel's tensors live, as for :func:`check_attention`.
 
     Raises:
         InvalidInput: an unknown id, data or a kernel that cannot be used; before anything runs.
@@ -87,14 +89,16 @@ def check_attention(
     interface: str | None = None,
     device: str | None = None,
 ) -> Results:
-    """The theorems on an attention kernel, through autograd; ``check_attention(mine).raise_unless_upheld()`` is a test.
+    """Check the theorems on an attention kernel, through autograd.
+
+    ``check_attention(mine).raise_unless_upheld()`` is a test.
 
     Args:
         kernel: a callable on torch tensors, or MODULE:CALLABLE: (query (…, L, d), keys (…, T, d), values (…, T, m)) →
             (…, L, m), or with the signature of PyTorch's, flash-attn's, transformers' or JAX's attention.
         ids: statements and capabilities; by default all that call a kernel.
         examples: generated cases per statement.
-        seed: same seed, same cases.
+        seed: the seed of the cases; equal seeds give equal cases.
         dtype: "float64", "float32", "bfloat16" or "float16"; by default float64 if the kernel takes it and computes in
             it.
         interface: a key of :data:`attention_conformance.interfaces.INTERFACES`, such as "sdpa" or "flash"; recognised

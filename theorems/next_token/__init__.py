@@ -1,13 +1,13 @@
 """Next-token prediction: where training ends, with every constant. arXiv 2402.18551 and 2403.08081, for any data.
 
-| statement | what |
+| statement | what it says |
 |---|---|
-| `ntp_extended_supports` | what training does not tell apart; the loss in two parts; the gradient along θ_mm |
+| `ntp_extended_supports` | which alternatives training ties; the loss in two parts; the gradient along θ_mm |
 | `ntp_entropy` | Proposition 1: the entropy is approached and not attained |
 | `ntp_overparameterized` | Lemma 1: independent embeddings are compatible and separable |
 | `ntp_path` | Theorem 1: the regularization path turns to θ_mm, its part in F to θ_⋆; sublevel sets |
-| `ntp_descent` | Theorem 2: gradient descent does, from any start |
-| `ntp_finite_part` | how fast its part in F comes to θ_⋆, at every step |
+| `ntp_descent` | Theorem 2: gradient descent turns to θ_mm, its part in F to θ_⋆, from any start |
+| `ntp_finite_part` | how fast the part of gradient descent in F comes to θ_⋆, at every step |
 | `ntp_attention` | attention that predicts a token by its mass: strongly connected components and graph-SVM |
 | `conjecture_ntp_normalized` | normalized steps do not accelerate where F ≠ 0 |
 """
@@ -18,7 +18,8 @@ PAPER = Paper(
     "Next-token prediction",
     "Thrampoulidis, arXiv 2402.18551; Li et al., arXiv 2403.08081; own",
     statements="theorems.next_token",
-    without="theorems.without",
-    faults="theorems.faults.next_token_faults",
+    without="theorems.next_token.without",
+    faults="theorems.next_token.faults",
+    figures="theorems.next_token.figures",
     after=("steepest-descent",),
 )

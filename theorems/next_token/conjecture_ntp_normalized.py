@@ -11,14 +11,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from generators.next_token_assumptions import FINITE_PART
-from generators.next_token_cases import finite_part_cases
+from generators.next_token.assumptions import FINITE_PART
+from generators.next_token.cases import finite_part_cases
 from generators.next_tokens import NextTokens
 from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim, Form, at_least, undecided_claim
 from theorems.core.claim_name import sharper
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import SVM_ONLY
+from theorems.core.kernel_use import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
 from theorems.next_token.followed import RUN_PREMISES, Followed, follow, starts
@@ -29,13 +29,13 @@ TURNS = sharper("gradient-turns-into-f")
 
 STEPS = 4000
 STRETCHES = 3
-"""The largest number of stretches of as many steps that are added until the run is past its transient."""
+"""Largest number of stretches of :data:`STEPS` steps until the run is past its transient."""
 NEAR = 2.0
-"""‖u‖ in units of η below which the part in F is in its cycle: the cycle's is below 1."""
+"""The bound of ‖u‖, in units of η, below which the part in F counts as being in its cycle; in the cycle ‖u‖ < η."""
 PAST = 20.0
-"""Steps in units of (‖θ_mm‖ + ‖θ_⊥(0)‖)/η after which θ_⊥ moves little beside u: by ‖θ_mm‖/k a step."""
+"""The length of a run, in units of ‖θ_mm‖ + ‖θ_⊥(0)‖, after which θ_⊥ moves little beside u: by ‖θ_mm‖/k a step."""
 WINDOW = 1000
-"""Steps, an even number, over which effective steps are averaged; the last ones."""
+"""The number of last steps, an even one, over which effective steps are averaged."""
 LENGTH = 0.1
 """η in units of 1/D_F: the logits of an extended support move by that much, and H by as much relatively."""
 CYCLE_RATE = tolerance(
@@ -64,7 +64,9 @@ TURN_RATE = tolerance(
     needs={FINITE_PART.id: "without F there is no finite part to keep steps short, and no H"},
 )
 def conjecture_ntp_normalized(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """With the notation of ntp-finite-part, F ≠ 0, θ_{k+1} = θ_k − η∇L/‖∇L‖ with constant η, from any start:
+    """With the notation of ntp-finite-part let F ≠ 0 and θ_{k+1} = θ_k − η∇L/‖∇L‖ with constant η, from any start.
+
+    Then
 
         lim inf of the mean of η/‖∇L(θ_k)‖ over k is at least 2/λ_max(H);
         ‖P_F∇L(θ_k)‖/‖∇L(θ_k)‖ → 1: steps in F stay η long, and P_F θ_k does not converge.
@@ -98,7 +100,7 @@ def conjecture_ntp_normalized(case: NextTokens, under_test: Implementation) -> I
 
 
 def transient(run: Followed, before: int, far: float) -> str:
-    """Return why the last steps are not those of the cycle yet; empty if they are.
+    """Return why the last steps are not yet those of the cycle; an empty string if they are.
 
     Args:
         run: the last :data:`STEPS` steps.
@@ -114,7 +116,7 @@ def transient(run: Followed, before: int, far: float) -> str:
 
 
 def cycle_claims(run: Followed, before: int) -> Iterator[Claim]:
-    """Yield the two claims of the last :data:`WINDOW` steps, that many steps from the start."""
+    """Yield the two claims about the last :data:`WINDOW` steps, which ``before`` steps precede."""
     at, limits, step = run.at, run.limits, exact(run.step)
     norm = at.gradient_norm[-WINDOW - 1 : -1]
     outside = np.linalg.norm(value_of(at.gradient_outside[-WINDOW - 1 : -1]), axis=-1)

@@ -1,7 +1,7 @@
-"""A run of gradient descent on the loss of next-token prediction, and how far rounding takes it from an exact one.
+"""A run of gradient descent on the loss of next-token prediction, and how far rounding takes it from the exact run.
 
-A step of length η ≤ 2/β brings no two points further apart (the loss is convex and β-smooth), so that a run whose steps
-are off by ξ_s is within Σ‖ξ_s‖ of the exact run from its start.
+A step of length η ≤ 2/β takes no two points further apart, since the loss is convex and β-smooth. So a run whose steps
+are off by ξ_s stays within Σ‖ξ_s‖ of the exact run from the same start.
 
 Reference: own.
 """
@@ -38,17 +38,17 @@ IS_A_STEP = premise("next-token-iterate-is-a-step")
 RUN_PREMISES = (RUN_IS_ASKED_FOR, IS_A_STEP)
 STEPS = 300
 SHORTEST = 0.05
-"""The least step that is taken, in units of 1/β."""
+"""The shortest step taken, in units of 1/β."""
 
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """Iterates θ_0 … θ_k of several starts.
+    """The iterates θ_0 … θ_k of runs from several starts.
 
     Attributes:
-        step: η.
-        at: the loss at all of them, batch (k + 1, b).
-        off: bounds of ‖ξ_s‖, (k, b).
+        step: the step length η.
+        at: the loss at all iterates, batch (k + 1, b).
+        off: bounds of the steps' errors ‖ξ_s‖, (k, b).
     """
 
     step: float
@@ -57,27 +57,30 @@ class Followed:
 
     @property
     def limits(self) -> Limits:
-        """Where it ends."""
+        """The limits Ŝ, θ_mm and θ_⋆ of training."""
         return self.at.limits
 
     @cached_property
     def count(self) -> Float64[np.ndarray, "k 1"]:
-        """1, …, k."""
+        """The numbers 1, …, k of the steps, (k, 1)."""
         return np.arange(1.0, len(self.off) + 1)[:, None]
 
     @cached_property
     def drift(self) -> Numbers:
-        """How far θ_1, …, θ_k may be from the exact run, (k, b)."""
+        """The distance that θ_1, …, θ_k may have from the exact run, (k, b)."""
         return np.cumsum(exact(self.off), axis=0)
 
     def start_to_ray(self, r: Float64[np.ndarray, "*b"]) -> Numbers:
-        """‖θ_0 − ϑ_r‖², ϑ_r = θ_⋆ + rθ_mm, (*b, b)."""
+        """Return ‖θ_0 − ϑ_r‖², where ϑ_r = θ_⋆ + rθ_mm, (*b, b)."""
         away: Any = exact(self.at.y[0]) - exact(r)[..., None, None] * self.limits.ray
         return np.sum(exact(self.at.x[0]) ** 2, axis=-1) + np.sum(away**2, axis=-1)
 
 
 def chosen_step(given: float, limits: Limits, rng: np.random.Generator) -> float:
-    """η as the case has it, or at most 1/β; 1 where no θ changes the loss, β = 0."""
+    """Return the case's step η, or a random one.
+
+    A random one is at most 1/β, or at most 1 where no θ changes the loss (β = 0).
+    """
     share, bound = float(np.exp(rng.uniform(np.log(SHORTEST), 0.0))), smoothness(limits.problem)
     return given or (share / bound if bound > np.finfo(np.float64).tiny else share)
 
@@ -85,7 +88,7 @@ def chosen_step(given: float, limits: Limits, rng: np.random.Generator) -> float
 def starts(
     limits: Limits, start: Float64[np.ndarray, "D"] | None, rng: np.random.Generator
 ) -> tuple[Float64[np.ndarray, "b r"], Float64[np.ndarray, "b s"]]:
-    """θ_0 = 0, the case's or one near 0, and one behind the ray, whose margins are about −3."""
+    """Return three starts: θ_0 = 0; the case's start or one near 0; one behind the ray, with margins of about −3."""
     split, r = limits.split, limits.split.dimension
     size = max(float(np.linalg.norm(split.outside, axis=2).max()), float(value_of(limits.span)), 1e-300)
     first = rng.normal(size=limits.problem.dimension) / size if start is None else start
@@ -105,14 +108,15 @@ def follow(
     *,
     normalized: bool = False,
 ) -> Generator[Claim, None, Followed]:
-    """The run under test, once it is claimed to be one: ``run = yield from follow(…)``.
+    """Return the run under test once the claims that it is one of gradient descent have been made.
+
+    Use it as ``run = yield from follow(…)``.
 
     Raises:
-        Ended: it is another run, one of its steps is none, or an iterate is no number.
+        Ended: the run has another start or length, or one of its steps is not a step of descent.
+        NotANumber: an iterate is not finite.
     """
-    run = under_test.in_place_of(next_token_descent)(
-        limits.minimum, x, y, step=step, steps=steps, normalized=normalized
-    )
+    run = under_test[next_token_descent](limits.minimum, x, y, step=step, steps=steps, normalized=normalized)
     points = np.concatenate([run.x, run.y], axis=-1)
     claim = starts_claim(RUN_IS_ASKED_FOR, points, np.concatenate([x, y], axis=-1), steps)
     yield claim

@@ -1,4 +1,4 @@
-"""Where training ends, Ŝ, θ_mm and θ_⋆, once it is claimed to be that; and the constants of the bounds.
+"""The limits of training, Ŝ, θ_mm and θ_⋆, once they are claimed to be right; and the constants of the bounds.
 
 References: own; :mod:`reference_attention.next_token`.
 """
@@ -36,10 +36,12 @@ LIMIT_PREMISES = (SUPPORTS_ARE_PROVEN, SVM_IS_OPTIMAL, MINIMUM_IS_ENCLOSED)
 
 @dataclass(frozen=True, eq=False)
 class Limits:
-    """Ŝ, F, θ_mm and θ_⋆; numbers in coordinates of :class:`reference_attention.next_token.split.Split`.
+    """The limits Ŝ, F, θ_mm and θ_⋆ of training.
+
+    Numbers are in the coordinates of :class:`reference_attention.next_token.split.Split`.
 
     Attributes:
-        supports: Ŝ.
+        supports: the extended supports Ŝ.
         svm: θ_mm.
         minimum: θ_⋆, and F.
     """
@@ -50,84 +52,84 @@ class Limits:
 
     @property
     def split(self) -> Split:
-        """F and F^⊥."""
+        """The subspaces F and F^⊥."""
         return self.minimum.split
 
     @property
     def problem(self) -> MasterProblem:
-        """Contexts, alternatives, counts."""
+        """The contexts, alternatives and counts."""
         return self.split.problem
 
     @property
     def apart(self) -> bool:
-        """Whether anything is to be ruled out, θ_mm ≠ 0."""
+        """Return whether any alternative is ruled out, so that θ_mm ≠ 0."""
         return bool(self.others.any())
 
     @property
     def others(self) -> Bool[np.ndarray, "m K"]:
-        """V_j∖Ŝ_j."""
+        """The alternatives V_j∖Ŝ_j that training rules out."""
         return self.split.others
 
     @cached_property
     def weights(self) -> Numbers:
-        """π_j."""
+        """The weights π_j of the contexts."""
         return with_rounding(to_floats(self.problem.weights))
 
     @cached_property
     def targets(self) -> Numbers:
-        """p_jv."""
+        """The targets p_jv."""
         return with_rounding(np.array([to_floats(row) for row in self.problem.targets]))
 
     @cached_property
     def inner(self) -> Numbers:
-        """q⋆_jv, 0 off Ŝ_j."""
+        """The softmax q⋆_jv on Ŝ_j at θ_⋆, 0 off Ŝ_j."""
         return with_rounding(np.where(self.split.sets, self.minimum.shares, 0.0))
 
     @cached_property
     def log_outer(self) -> Numbers:
-        """log w⋆_jv, −∞ on Ŝ_j."""
+        """The logarithms of w⋆_jv, −∞ on Ŝ_j."""
         return with_rounding(np.where(self.others, self.minimum.log_shares, -np.inf))
 
     @cached_property
     def inside(self) -> Numbers:
-        """f_jv = P_F(a_jv − Σ q⋆_jz a_jz), 0 where there is no alternative."""
+        """The rows f_jv = P_F(a_jv − Σ q⋆_jz a_jz), 0 where there is no alternative."""
         rows = with_rounding(self.split.inside)
         mean = np.sum(self.inner[..., None] * rows, axis=1)
         return np.where(self.problem.alternatives[..., None], rows - mean[:, None], 0.0)
 
     @cached_property
     def outside(self) -> Numbers:
-        """g_jv, 0 on Ŝ_j."""
+        """The rows g_jv, 0 on Ŝ_j."""
         return with_rounding(self.split.outside)
 
     @cached_property
     def ray(self) -> Numbers:
-        """θ_mm, coordinates of F^⊥."""
+        """The point θ_mm in coordinates of F^⊥."""
         return with_rounding(self.split.coordinates_of_exact(self.svm.point)[self.split.dimension :])
 
     @cached_property
     def origin(self) -> Numbers:
-        """θ_⋆, coordinates of F."""
+        """The point θ_⋆ in coordinates of F."""
         return with_rounding(self.split.coordinates_of_exact(self.minimum.point)[: self.split.dimension])
 
     @cached_property
     def ray_norm(self) -> Numbers:
-        """‖θ_mm‖."""
+        """The norm ‖θ_mm‖."""
         return np.sqrt(with_rounding(to_floats([self.svm.norm_squared])))[0]
 
     @cached_property
     def origin_norm(self) -> Numbers:
-        """‖θ_⋆‖."""
+        """The norm ‖θ_⋆‖."""
         return np.linalg.norm(self.origin) if self.split.dimension else exact(0.0)
 
     @cached_property
     def span(self) -> Numbers:
-        """D_F, from above."""
+        """An upper bound of D_F."""
         return exact(above(diameter(self.split)))
 
     @cached_property
     def reach(self) -> Numbers:
-        """D_c = max ‖P_F(a_jv − a_jz)‖ over v ∉ Ŝ_j, z ∈ Ŝ_j, from above."""
+        """An upper bound of D_c = max ‖P_F(a_jv − a_jz)‖ over v ∉ Ŝ_j, z ∈ Ŝ_j."""
         r, largest = self.split.dimension, 0.0
         rows = self.split.in_balls
         with ctx.workprec(BITS):
@@ -139,12 +141,12 @@ class Limits:
 
     @cached_property
     def curvature(self) -> Numbers:
-        """λ_H, from below; 1 where F = 0 and nothing is asked of it."""
+        """A lower bound of λ_H; 1 where F = 0, since nothing depends on it there."""
         return exact(self.minimum.curvature_below if self.split.dimension else 1.0)
 
     @cached_property
     def top_curvature(self) -> Numbers:
-        """λ_max(H), from above."""
+        """An upper bound of λ_max(H)."""
         if self.split.dimension == 0:
             return exact(0.0)
         with ctx.workprec(BITS):
@@ -152,32 +154,32 @@ class Limits:
 
     @cached_property
     def inverse_curvature(self) -> Numbers:
-        """H⁻¹, (r, r)."""
+        """The inverse H⁻¹, (r, r)."""
         r = self.split.dimension
         with ctx.workprec(BITS):
-            found: Any = self.minimum.at.hessian.inv() if r else arb_mat(0, 0)
-            return with_rounding(np.array([float(x.mid()) for x in found.entries()]).reshape(r, r))
+            inverse: Any = self.minimum.at.hessian.inv() if r else arb_mat(0, 0)
+            return with_rounding(np.array([float(x.mid()) for x in inverse.entries()]).reshape(r, r))
 
     @cached_property
     def loss_at_infinity(self) -> Numbers:
-        """L_⋆."""
+        """The infimum L_⋆ of the loss."""
         return with_rounding(float(self.minimum.value.mid()))
 
     @cached_property
     def log_total(self) -> Numbers:
-        """log ω, ω = Σ π_j w⋆_jv, v ∉ Ŝ_j, which need be no float."""
+        """The logarithm of ω = Σ π_j w⋆_jv over v ∉ Ŝ_j; ω itself may be outside the range of floats."""
         logs: Any = np.log(self.weights)[:, None] + self.log_outer
         return np.logaddexp.reduce(np.logaddexp.reduce(logs, axis=-1), axis=-1)
 
     def excess_on_ray(self, r: Float64[np.ndarray, "*b"]) -> Numbers:
-        """E(r) = L(θ_⋆ + rθ_mm) − L_⋆ = Σ π_j log(1 + Σ_v w⋆_jv e^{−r g_jv·θ_mm})."""
+        """Return E(r) = L(θ_⋆ + rθ_mm) − L_⋆ = Σ π_j log(1 + Σ_v w⋆_jv e^{−r g_jv·θ_mm})."""
         margins = with_rounding(self.exact_margins)
         logs: Any = self.log_outer - exact(r)[..., None, None] * margins
         return np.sum(self.weights * np.logaddexp(0.0, np.logaddexp.reduce(logs, axis=-1)), axis=-1)
 
     @cached_property
     def exact_margins(self) -> Float64[np.ndarray, "m K"]:
-        """(a_jz − a_jv)·θ_mm, rounded once; 0 on Ŝ_j."""
+        """The margins (a_jz − a_jv)·θ_mm, rounded once; 0 on Ŝ_j."""
         out = np.zeros(self.problem.counts.shape)
         for pair, margin in self.svm.margins(self.problem).items():
             out[pair] = to_floats([margin])[0]
@@ -185,18 +187,19 @@ class Limits:
 
 
 def certify_limits(problem: MasterProblem, under_test: Implementation) -> Generator[Claim, None, Limits]:
-    """Ŝ, θ_mm and θ_⋆ of what is under test, once it is claimed that they are.
+    """Return Ŝ, θ_mm and θ_⋆ of the implementation under test once the claims that they are right have been made.
 
     Raises:
-        Ended: one of them is not; undecided where the search for θ_⋆ says that it did not find it.
+        Ended: one of them is wrong.
+        Undecided: the search for θ_⋆ says that it did not find it.
     """
-    supports = under_test.in_place_of(extended_supports)(problem)
+    supports = under_test[extended_supports](problem)
     yield from _require(SUPPORTS_ARE_PROVEN, supports.error(problem))
-    svm = under_test.in_place_of(next_token_svm)(problem, supports.sets)
+    svm = under_test[next_token_svm](problem, supports.sets)
     wrong = "it is said to be infeasible" if not isinstance(svm, NextTokenSvm) else _svm_error(svm, supports, problem)
     yield from _require(SVM_IS_OPTIMAL, wrong)
     assert isinstance(svm, NextTokenSvm)
-    minimum = under_test.in_place_of(finite_minimum)(Split.of(problem, supports.sets))
+    minimum = under_test[finite_minimum](Split.of(problem, supports.sets))
     if minimum.lost:
         raise Undecided(MINIMUM_IS_ENCLOSED, minimum.lost, not_found=True)
     yield from _require(MINIMUM_IS_ENCLOSED, _minimum_error(minimum, problem, supports))
@@ -210,7 +213,11 @@ def _svm_error(svm: NextTokenSvm, supports: ExtendedSupports, problem: MasterPro
 
 
 def _minimum_error(minimum: FiniteMinimum, problem: MasterProblem, supports: ExtendedSupports) -> str:
-    """It is made of this problem, θ̂ lies in F, and no minimiser is further from it than :data:`CLOSE`."""
+    """Return what is wrong with the minimum, or an empty string.
+
+    It has to belong to this problem and these supports, θ̂ has to lie in F, and the distance of any minimiser from θ̂ has
+    to be below :data:`CLOSE`, relative to 1 + ‖θ̂‖.
+    """
     split = minimum.split
     if split.problem is not problem or not np.array_equal(split.sets, supports.sets):
         return "it is of another problem"

@@ -1,6 +1,6 @@
 """The loss of next-token prediction at points θ = θ_⋆ + u + θ_⊥, on numbers that carry their rounding.
 
-Nothing cancels: the loss is taken apart as `ntp-extended-supports` says, and u and θ_⊥ are given apart.
+Nothing cancels: the loss is computed in the two parts of `ntp-extended-supports`, from u and θ_⊥ given separately.
 
 Reference: own.
 """
@@ -19,17 +19,17 @@ from theorems.next_token.limits import Limits
 from theorems.rounding.attention_at import Numbers
 
 SMALL = 0.02
-"""|d| below which e^d − 1 − d is taken from its series."""
+"""The bound of |d| below which e^d − 1 − d is taken from its series."""
 
 
 @dataclass(frozen=True, eq=False)
 class LossAt:
-    """What the loss is made of at several points.
+    """The parts of the loss and of its gradient at several points.
 
     Attributes:
         limits: Ŝ, θ_mm, θ_⋆, F.
-        x: of u ∈ F, (*b, r).
-        y: of θ_⊥, (*b, s).
+        x: coordinates of u ∈ F, (*b, r).
+        y: coordinates of θ_⊥, (*b, s).
     """
 
     limits: Limits
@@ -38,65 +38,65 @@ class LossAt:
 
     @cached_property
     def shift(self) -> Numbers:
-        """d_jv = f_jv·u, (*b, m, K)."""
+        """The changes d_jv = f_jv·u, (*b, m, K)."""
         return np.einsum("...r,jvr->...jv", exact(self.x), self.limits.inside)
 
     @cached_property
     def growth(self) -> Numbers:
-        """Σ_z q⋆_jz (e^{d_jz} − 1) = Σ_z q⋆_jz (e^{d_jz} − 1 − d_jz) ≥ 0, (*b, m)."""
+        """The growth Σ_z q⋆_jz (e^{d_jz} − 1) = Σ_z q⋆_jz (e^{d_jz} − 1 − d_jz) ≥ 0, (*b, m)."""
         inner, sets = self.limits.inner, self.limits.split.sets
         return np.maximum(np.sum(inner * rest_of_exp(np.where(sets, self.shift, 0.0)), axis=-1), 0.0)
 
     @cached_property
     def finite_excess(self) -> Numbers:
-        """L_fin(P_F θ) − L_⋆, (*b,)."""
+        """The excess L_fin(P_F θ) − L_⋆ of the part in F, (*b,)."""
         return np.sum(self.limits.weights * np.log1p(self.growth), axis=-1)
 
     @cached_property
     def margins(self) -> Numbers:
-        """g_jv·θ_⊥, +∞ on Ŝ_j and where there is no alternative, (*b, m, K)."""
-        found = np.einsum("...s,jvs->...jv", exact(self.y), self.limits.outside)
-        return np.where(self.limits.others, found, np.inf)
+        """The margins g_jv·θ_⊥, +∞ on Ŝ_j and where there is no alternative, (*b, m, K)."""
+        margins = np.einsum("...s,jvs->...jv", exact(self.y), self.limits.outside)
+        return np.where(self.limits.others, margins, np.inf)
 
     @cached_property
     def log_outer(self) -> Numbers:
-        """log w_jv(P_F θ), −∞ on Ŝ_j, (*b, m, K)."""
+        """The logarithms of w_jv(P_F θ), −∞ on Ŝ_j, (*b, m, K)."""
         masked = self.limits.others
         at = np.where(masked, self.shift, 0.0) + self.limits.log_outer - np.log1p(self.growth)[..., None]
         return np.where(masked, at, -np.inf)
 
     @cached_property
     def log_lost(self) -> Numbers:
-        """log x_j, x_j = Σ_v w_jv e^{−g_jv·θ_⊥}, (*b, m)."""
+        """The logarithms of x_j = Σ_v w_jv e^{−g_jv·θ_⊥}, (*b, m)."""
         masked = self.limits.others
         logs = np.where(masked, self.log_outer - np.where(masked, self.margins, 0.0), -np.inf)
         return np.logaddexp.reduce(logs, axis=-1)
 
     @cached_property
     def log_kept(self) -> Numbers:
-        """log(1 + x_j), (*b, m)."""
+        """The numbers log(1 + x_j), (*b, m)."""
         return np.logaddexp(0.0, self.log_lost)
 
     @cached_property
     def excess(self) -> Numbers:
-        """L(θ) − L_⋆, (*b,)."""
+        """The excess L(θ) − L_⋆, (*b,)."""
         return self.finite_excess + np.sum(self.limits.weights * self.log_kept, axis=-1)
 
     @cached_property
     def away(self) -> Numbers:
-        """s_jv, the softmax at θ, off Ŝ_j; 0 on it, (*b, m, K)."""
+        """The softmax s_jv at θ off Ŝ_j; 0 on Ŝ_j, (*b, m, K)."""
         masked = self.limits.others
         logs = np.where(masked, self.log_outer - np.where(masked, self.margins, 0.0), -np.inf)
         return np.exp(logs - self.log_kept[..., None])
 
     @cached_property
     def share_off(self) -> Numbers:
-        """Ω = Σ π_j x_j/(1 + x_j), (*b,)."""
+        """The mass off Ŝ, Ω = Σ π_j x_j/(1 + x_j), (*b,)."""
         return np.sum(self.limits.weights * np.sum(self.away, axis=-1), axis=-1)
 
     @cached_property
     def soft_margin(self) -> Numbers:
-        """m + K = min_jv (g_jv·θ_⊥ − log C_jv) + log ΣC, C_jv = π_j w_jv/(1 + x_j), (*b,)."""
+        """The sum m + K = min_jv (g_jv·θ_⊥ − log C_jv) + log ΣC, where C_jv = π_j w_jv/(1 + x_j), (*b,)."""
         masked = self.limits.others
         logs = np.where(masked, self.log_outer, 0.0) + (np.log(self.limits.weights) - self.log_kept)[..., None]
         lifted = np.where(masked, np.where(masked, self.margins, 0.0) - logs, np.inf)
@@ -105,7 +105,7 @@ class LossAt:
 
     @cached_property
     def gradient_inside(self) -> Numbers:
-        """P_F∇L(θ) = Σ_j π_j Σ_v (s_jv − q⋆_jv) f_jv, (*b, r)."""
+        """The gradient in F, P_F∇L(θ) = Σ_j π_j Σ_v (s_jv − q⋆_jv) f_jv, (*b, r)."""
         inner, grown = self.limits.inner, self.growth[..., None]
         kept, sets = self.log_kept[..., None], self.limits.split.sets
         raised = np.expm1(np.where(sets, self.shift, 0.0))
@@ -114,47 +114,47 @@ class LossAt:
 
     @cached_property
     def gradient_outside(self) -> Numbers:
-        """P_⊥∇L(θ) = −Σ_j π_j Σ_{v∉Ŝ_j} s_jv g_jv, (*b, s)."""
+        """The gradient in F^⊥, P_⊥∇L(θ) = −Σ_j π_j Σ_{v∉Ŝ_j} s_jv g_jv, (*b, s)."""
         return -np.einsum("...jv,jvs->...s", self.limits.weights[:, None] * self.away, self.limits.outside)
 
     @cached_property
     def gradient(self) -> Numbers:
-        """∇L(θ) in both coordinates, (*b, D)."""
+        """The gradient ∇L(θ) in the coordinates of F and F^⊥, (*b, D)."""
         return np.concatenate([self.gradient_inside, self.gradient_outside], axis=-1)
 
     @cached_property
     def gradient_norm(self) -> Numbers:
-        """‖∇L(θ)‖, (*b,)."""
+        """The norm ‖∇L(θ)‖, (*b,)."""
         return np.linalg.norm(self.gradient, axis=-1)
 
     @cached_property
     def inside_norm(self) -> Numbers:
-        """‖u‖ = ‖P_F θ − θ_⋆‖, (*b,)."""
+        """The norm ‖u‖ = ‖P_F θ − θ_⋆‖, (*b,)."""
         return np.linalg.norm(exact(self.x), axis=-1) if self.x.shape[-1] else exact(np.zeros(self.x.shape[:-1]))
 
     @cached_property
     def outside_norm(self) -> Numbers:
-        """‖θ_⊥‖, (*b,)."""
+        """The norm ‖θ_⊥‖, (*b,)."""
         return np.linalg.norm(exact(self.y), axis=-1) if self.y.shape[-1] else exact(np.zeros(self.y.shape[:-1]))
 
     @cached_property
     def theta(self) -> Numbers:
-        """θ in both coordinates, (*b, D)."""
+        """The point θ in the coordinates of F and F^⊥, (*b, D)."""
         return np.concatenate([exact(self.x) + self.limits.origin, exact(self.y)], axis=-1)
 
     @cached_property
     def norm(self) -> Numbers:
-        """‖θ‖, (*b,)."""
+        """The norm ‖θ‖, (*b,)."""
         return np.linalg.norm(self.theta, axis=-1)
 
     @cached_property
     def along(self) -> Numbers:
-        """⟨θ, θ̄_mm⟩, (*b,)."""
+        """The component ⟨θ, θ̄_mm⟩ along the ray, (*b,)."""
         return np.vecdot(exact(self.y), self.limits.ray) / self.limits.ray_norm
 
 
 def rest_of_exp(d: Any) -> Numbers:
-    """e^d − 1 − d."""
+    """Return e^d − 1 − d."""
     small = np.abs(value_of(d)) < SMALL
     near: Any = np.where(small, d, 0.0)
     size = np.abs(value_of(near)) + np.asarray(near.error)

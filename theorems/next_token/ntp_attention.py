@@ -1,7 +1,7 @@
-"""Attention trained to predict a token: it ends on the strongly connected component of the label, and graph-SVM.
+"""Attention trained to predict a token ends on the strongly connected component of the label, in graph-SVM's direction.
 
-Main result: the theorem of arXiv 2403.08081 for log-loss, of any start and with rates, as one of the master problem:
-strongly connected components are extended supports.
+Main result: the theorem of arXiv 2403.08081 for log-loss, from any start and with rates, as a case of the master
+problem: strongly connected components are extended supports.
 
 References: arXiv 2403.08081 (its code: yixiao-huang/next-token-prediction); Ford, *Solution of a ranking problem from
 binary comparisons*, 1957.
@@ -16,8 +16,8 @@ import numpy as np
 from flint import fmpq
 from jaxtyping import Bool, Float64
 
-from generators.next_token_assumptions import INDEPENDENT_TOKENS, LABELS_WITHIN, SEQUENCES
-from generators.next_token_cases import independent_sequences
+from generators.next_token.assumptions import INDEPENDENT_TOKENS, LABELS_WITHIN, SEQUENCES
+from generators.next_token.cases import independent_sequences
 from generators.next_tokens import NextTokens
 from reference_attention.exact import rational_matrix, to_float
 from reference_attention.floats import EPS
@@ -28,7 +28,7 @@ from theorems.core.claim import Claim, Form
 from theorems.core.claim_name import premise, sharper, stated_claim
 from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import SVM_ONLY
+from theorems.core.kernel_use import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
 from theorems.next_token.limits import LIMIT_PREMISES, certify_limits
@@ -56,10 +56,12 @@ POINTS = 10
     },
 )
 def ntp_attention(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """Tokens with embeddings e_v, sequences X_i with last token k and a label y_i ∈ X_i; f_i(W) = Σ_{t : x_it = y_i}
-    softmax(X_i W e_k)_t, L(W) = −(1/n)Σ log f_i(W). The priority graph of k has an edge from y_i to each other token of
-    X_i, over the samples that end in k; v ≍ w if they are in one strongly connected component, v ⇒ w if a path leads
-    from v to w and none back. Graph-SVM: min ‖W‖_F, (e_v − e_w)ᵀW e_k = 0 for v ≍ w and ≥ 1 for v ⇒ w, for every k.
+    """Let tokens have embeddings e_v, and sequences X_i a last token k and a label y_i ∈ X_i.
+
+    Let f_i(W) = Σ_{t : x_it = y_i} softmax(X_i W e_k)_t, L(W) = −(1/n)Σ log f_i(W). The priority graph of k has an edge
+    from y_i to each other token of X_i, over the samples that end in k; v ≍ w if they are in one strongly connected
+    component, v ⇒ w if a path leads from v to w and none back. Graph-SVM: min ‖W‖_F, (e_v − e_w)ᵀW e_k = 0 for v ≍ w
+    and ≥ 1 for v ⇒ w, for every k.
     **Theorem.** For independent embeddings training has W/‖W‖ → W_svm, and its part in span{(e_v − e_w)e_kᵀ : v ≍ w}
     tends to the minimiser there of the loss restricted to the label's components.
 
@@ -77,10 +79,10 @@ def ntp_attention(case: NextTokens, under_test: Implementation) -> Iterator[Clai
     rng = case.rng()
     W = rng.normal(size=(POINTS, case.problem.dimension)) * rng.choice([0.1, 1.0, 5.0], (POINTS, 1))
     mass = loss_by_attention(case, W)
-    given = np.asarray(under_test.in_place_of(next_token_loss)(case.problem, W))
+    given = np.asarray(under_test[next_token_loss](case.problem, W))
     carried = 2 * loss_from_logits(limits, exact(W)).error
     yield equal(MASS, exact(given).widen(carried + 8 * EPS * np.abs(given)), mass)
-    components = under_test.in_place_of(component_sets)(case.samples, case.labels)
+    components = under_test[component_sets](case.samples, case.labels)
     same = components.shape == limits.supports.sets.shape and bool((components == limits.supports.sets).all())
     both = f"components {components.astype(int).tolist()}, Ŝ {limits.supports.sets.astype(int).tolist()}"
     yield Claim(COMPONENTS, Form.EXACT, 0.0 if same else -1.0, 0.0, EXACT, "" if same else both)
@@ -92,7 +94,7 @@ def ntp_attention(case: NextTokens, under_test: Implementation) -> Iterator[Clai
 
 
 def loss_by_attention(case: NextTokens, W: Float64[np.ndarray, "b D"]) -> Numbers:
-    """−(1/n) Σ log Σ_{t : x_it = y_i} softmax(X_i W e_k)_t, token by token, (b,)."""
+    """Return −(1/n) Σ log Σ_{t : x_it = y_i} softmax(X_i W e_k)_t, computed token by token, (b,)."""
     assert case.samples is not None
     assert case.labels is not None
     d, total = case.embeddings.shape[1], exact(np.zeros(len(W)))
@@ -106,7 +108,7 @@ def loss_by_attention(case: NextTokens, W: Float64[np.ndarray, "b D"]) -> Number
 
 
 def graph_margins(case: NextTokens, point: list[fmpq]) -> tuple[list[fmpq], list[fmpq]]:
-    """(e_v − e_w)ᵀW e_k over v ≍ w and over v ⇒ w, of the graph of each last token k; over the rationals."""
+    """Return (e_v − e_w)ᵀW e_k over v ≍ w and over v ⇒ w, in the graphs of all last tokens k, over the rationals."""
     assert case.samples is not None
     assert case.labels is not None
     e = rational_matrix(case.embeddings).tolist()
@@ -126,7 +128,7 @@ def graph_margins(case: NextTokens, point: list[fmpq]) -> tuple[list[fmpq], list
 
 
 def paths_of(samples: list[tuple[list[int], int]], size: int) -> Bool[np.ndarray, "K K"]:
-    """Whether a path leads from v to w ≠ v, by Warshall's algorithm."""
+    """Return whether a path leads from v to w ≠ v, by Warshall's algorithm."""
     reached = np.zeros((size, size), dtype=bool)
     for tokens, label in samples:
         reached[label, tokens] = True

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from generators.next_token_assumptions import SHORT_STEPS, SOMETHING_APART
-from generators.next_token_cases import cases_with_something_apart
+from generators.next_token.assumptions import SHORT_STEPS, SOMETHING_APART
+from generators.next_token.cases import cases_with_something_apart
 from generators.next_tokens import NextTokens
 from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.claim_name import sharper, stated_claim
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import SVM_ONLY
+from theorems.core.kernel_use import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.next_token.followed import RUN_PREMISES, Followed, chosen_step, follow, starts
 from theorems.next_token.limits import LIMIT_PREMISES, certify_limits
@@ -32,7 +32,7 @@ SEPARATES = stated_claim("margins-grow")
 TURNS = stated_claim("iterate-turns-to-theta-mm")
 STAYS = sharper("iterate-stays-near-the-ray")
 RAYS = np.concatenate([[0.0], np.exp(np.linspace(-1.0, 3.0, 12))])
-"""r at which bounds over the ray are taken; each holds, the least is claimed."""
+"""The r at which bounds over the ray are taken; each bound holds, and the least is claimed."""
 
 
 @statement(
@@ -46,8 +46,9 @@ RAYS = np.concatenate([[0.0], np.exp(np.linspace(-1.0, 3.0, 12))])
     kernel=SVM_ONLY,
 )
 def ntp_descent(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """**Theorem 2.** If the data are NTP-compatible and NTP-separable, gradient descent has CE(W_k) → H, ‖W_k‖ → ∞,
-    cos(W_k, W^mm) → 1 and P_F(W_k) → W⋆.
+    """**Theorem 2.** Let the data be NTP-compatible and NTP-separable.
+
+    Then gradient descent has CE(W_k) → H, ‖W_k‖ → ∞, cos(W_k, W^mm) → 1 and P_F(W_k) → W⋆.
 
     Here for any data, with the notation of ntp-extended-supports: L_⋆ for H, Ŝ for S, θ_⋆ for W⋆. Let some alternative
     be off Ŝ, η ≤ 1/β with ∇²L ⪯ β, ϑ_r = θ_⋆ + rθ_mm, E(r) = L(ϑ_r) − L_⋆ ≤ ωe^{−r}. From any θ_0, at every k ≥ 1,
@@ -83,7 +84,7 @@ def ntp_descent(case: NextTokens, under_test: Implementation) -> Iterator[Claim]
 
 
 def excess_bound(run: Followed) -> Numbers:
-    """ε_k, over :data:`RAYS` and r = log k, (k, b)."""
+    """Return ε_k, the least of the bounds at :data:`RAYS` and at r = log k, (k, b)."""
     k, limits = run.count, run.limits
     at_rays = limits.excess_on_ray(RAYS)[:, None, None] + run.start_to_ray(RAYS)[:, None] / (2 * exact(run.step) * k)
     own = np.log(k[:, 0])
@@ -92,7 +93,7 @@ def excess_bound(run: Followed) -> Numbers:
 
 
 def stays_claim(run: Followed) -> Claim:
-    """(G3): ‖θ_k − ϑ_r‖ less what rounding adds, for every r of :data:`RAYS`."""
+    """Claim (G3): the bound of ‖θ_k − ϑ_r‖, increased by what rounding adds, for every r of :data:`RAYS`."""
     away: Any = exact(run.at.y[1:])[None] - exact(RAYS)[:, None, None, None] * run.limits.ray
     far = np.linalg.norm(
         np.concatenate([np.broadcast_to(run.at.x[1:], (*away.shape[:-1], run.at.x.shape[-1])), away], axis=-1), axis=-1
@@ -103,7 +104,7 @@ def stays_claim(run: Followed) -> Claim:
 
 
 def turns_claim(run: Followed) -> Claim:
-    """(G4)."""
+    """Claim (G4)."""
     size, along = run.at.outside_norm, run.at.along
     moved: Any = np.diff(exact(run.at.y), axis=0)
     length = np.linalg.norm(moved, axis=-1)

@@ -1,4 +1,4 @@
-"""Cross-entropy of next tokens approaches the entropy of what followed, and never attains it.
+"""The cross-entropy of next tokens approaches the entropy of the observed next tokens and never attains it.
 
 Main result: Proposition 1 of arXiv 2402.18551, with the rate.
 
@@ -14,8 +14,8 @@ import numpy as np
 from flint import fmpq
 from jaxtyping import Float64
 
-from generators.next_token_assumptions import COMPATIBLE, SEPARABLE, SOMETHING_APART
-from generators.next_token_cases import compatible_cases
+from generators.next_token.assumptions import COMPATIBLE, SEPARABLE, SOMETHING_APART
+from generators.next_token.cases import compatible_cases
 from generators.next_tokens import NextTokens
 from reference_attention.exact import products, rational, to_floats
 from reference_attention.floats import EPS
@@ -25,7 +25,7 @@ from theorems.core.claim import Claim, Form, at_least
 from theorems.core.claim_name import premise, stated_claim
 from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import SVM_ONLY
+from theorems.core.kernel_use import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.next_token.limits import LIMIT_PREMISES, Limits, certify_limits
 from theorems.next_token.loss_at import LossAt
@@ -53,9 +53,11 @@ GAMMAS = np.arange(0.0, 41.0, 4.0)
     kernel=SVM_ONLY,
 )
 def ntp_entropy(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """**Proposition 1.** Some W^p attains the log-odds of what followed, (e_z − e_z')ᵀW^p h_j = log(p_jz/p_jz') on S_j,
-    and some W^d has (e_z − e_z')ᵀW^d h_j = 0 on S_j, (e_z − e_v)ᵀW^d h_j ≥ 1 for v ∉ S_j; not every token follows every
-    context. Then CE(W) > H for every W, H the entropy of p weighted by π, and CE(W^p + γW^d) → H as γ → ∞.
+    """**Proposition 1.** Let some W^p attain the log-odds of what followed.
+
+    That is, (e_z − e_z')ᵀW^p h_j = log(p_jz/p_jz') on S_j; and let some W^d have (e_z − e_z')ᵀW^d h_j = 0 on S_j and
+    (e_z − e_v)ᵀW^d h_j ≥ 1 for v ∉ S_j; and let not every token follow every context. Then CE(W) > H for every W, H the
+    entropy of p weighted by π, and CE(W^p + γW^d) → H as γ → ∞.
 
     Here in the notation of ntp-extended-supports, for any alternatives: Ŝ = S, L_⋆ = H, P_FW^p = θ_⋆, and
 
@@ -77,7 +79,7 @@ def ntp_entropy(case: NextTokens, under_test: Implementation) -> Iterator[Claim]
     near = np.flatnonzero(value_of(at.norm) <= FARTHEST)
     if len(near):
         theta = theta_of(at, near)
-        given = np.asarray(under_test.in_place_of(next_token_loss)(problem, value_of(theta)))
+        given = np.asarray(under_test[next_token_loss](problem, value_of(theta)))
         carried = 2 * loss_from_logits(limits, theta).error + 8 * EPS * np.abs(given)
         least = entropy + np.sum(limits.weights * at.log_kept[near], axis=-1)
         yield at_least(ABOVE, Form.EXACT, exact(given).widen(carried), least, why=LOSS_ROUNDING)
@@ -87,12 +89,12 @@ def ntp_entropy(case: NextTokens, under_test: Implementation) -> Iterator[Claim]
 
 
 def spread(x: Numbers) -> Float64[np.ndarray, "k"]:
-    """The size of the largest, everywhere."""
+    """Return an array of the shape of x, filled with the largest |x|."""
     return np.full(x.shape, float(np.abs(value_of(x)).max(initial=0.0)))
 
 
 def entropy_of(limits: Limits) -> Numbers:
-    """H − Σπ_jΣ_v p_jv log m_jv, H = −Σπ_jΣ_v p_jv log p_jv, over the counts alone."""
+    """Return the entropy H = −Σπ_jΣ_v p_jv log p_jv, computed from the counts alone."""
     problem = limits.problem
     p, there = limits.targets, problem.supports
     logs: Any = np.log(np.where(there, p, 1.0))
@@ -100,9 +102,9 @@ def entropy_of(limits: Limits) -> Numbers:
 
 
 def separators(limits: Limits, rng: np.random.Generator) -> Iterator[Float64[np.ndarray, "m K"]]:
-    """Yield the margins of W^d, each rounded once: of θ_mm, the separator of the linear program, and a sum of both.
+    """Yield the margins of three W^d, rounded once: θ_mm, the linear program's separator, and a mean of both.
 
-    W^d is divided by its least margin over the rationals: floats of it would have margins below 1 where it is long.
+    Each W^d is divided by its least margin over the rationals: as floats, a long W^d would have margins below 1.
     """
     rows = limits.problem.differences
     apart = [pair for pair in rows if limits.others[pair]]
@@ -119,7 +121,10 @@ def separators(limits: Limits, rng: np.random.Generator) -> Iterator[Float64[np.
 
 
 def approached_claim(limits: Limits, own: Float64[np.ndarray, "s"], apart: Float64[np.ndarray, "m K"]) -> Claim:
-    """L(W^p + γW^d) − H = Σ π_j log(1 + Σ_v w⋆_jv e^{−g_jv·own − γ apart_jv}) against its bound, W^p = θ_⋆ + own."""
+    """Claim that L(W^p + γW^d) − H is at most its bound, for W^p = θ_⋆ + own.
+
+    The left-hand side is Σ π_j log(1 + Σ_v w⋆_jv e^{−g_jv·own − γ apart_jv}).
+    """
     margins: Any = np.where(limits.others, limits.outside @ exact(own), 0.0)
     logs = np.where(limits.others, limits.log_outer - margins, -np.inf)
     weighed: Any = np.log(limits.weights)[:, None] + logs

@@ -1,6 +1,6 @@
-"""What training on next tokens does not tell apart: extended supports, and the loss in two parts.
+"""Extended supports, the alternatives that training on next tokens does not tell apart; and the loss in two parts.
 
-Main result: for any data, what stands in place of the supports of arXiv 2402.18551, decided by one linear program.
+Main result: for any data, the sets that replace the supports of arXiv 2402.18551, decided by one linear program.
 
 References: own; arXiv 2402.18551, Definitions 2 and 3; arXiv 2403.08081.
 """
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from flint import arb, ctx
 
-from generators.next_token_cases import next_token_cases
+from generators.next_token.cases import next_token_cases
 from generators.next_tokens import NextTokens
 from reference_attention.exact import to_floats
 from reference_attention.floats import EPS
@@ -28,7 +28,7 @@ from theorems.core.claim import Claim, Form, at_least, undecided_claim
 from theorems.core.claim_name import sharper
 from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import SVM_ONLY
+from theorems.core.kernel_use import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT, tolerance
 from theorems.next_token.limits import LIMIT_PREMISES, Limits, certify_limits
@@ -53,9 +53,9 @@ LOSS_ROUNDING = tolerance(
 )
 POINTS = 40
 ATTAINED = 2.0**-100
-"""Log-odds that are missed by less are met, as far as can be seen."""
+"""The tolerance up to which log-odds count as met: differences below it cannot be told from 0."""
 FARTHEST = 60.0
-"""The largest ‖θ‖ at which the loss is taken from logits: there it is more than its rounding."""
+"""The largest ‖θ‖ at which the loss is computed from logits: there it exceeds its rounding."""
 
 
 @statement(
@@ -68,9 +68,10 @@ FARTHEST = 60.0
     kernel=SVM_ONLY,
 )
 def ntp_extended_supports(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """Contexts j with weights π_j > 0, alternatives v ∈ V_j with vectors a_jv and multiplicities m_jv, targets p_jv
-    with support S_j; ℓ_jv(θ) = a_jv·θ + log m_jv, L(θ) = Σπ_j[lse_{V_j} ℓ_jv − Σ_v p_jvℓ_jv]. Next-token prediction has
-    a_jv = vec(e_v h_jᵀ) and θ = vec(W); attention vec(e_v e_kᵀ) (ntp-attention).
+    """Let contexts j have weights π_j > 0 and alternatives v ∈ V_j with vectors a_jv and multiplicities m_jv.
+
+    Let p_jv be the targets, with support S_j; ℓ_jv(θ) = a_jv·θ + log m_jv, L(θ) = Σπ_j[lse_{V_j} ℓ_jv − Σ_v p_jvℓ_jv].
+    Next-token prediction has a_jv = vec(e_v h_jᵀ) and θ = vec(W); attention vec(e_v e_kᵀ) (ntp-attention).
 
     C = {U : (a_jz − a_jv)·U ≥ 0, z ∈ S_j, v ∈ V_j}; Ŝ_j is S_j and every v that all of C ties to it; F = span{a_jv −
     a_jz : v, z ∈ Ŝ_j}; g_jv = P_⊥(a_jz − a_jv), the same for all z ∈ Ŝ_j; θ_mm = argmin ‖θ‖ over θ ∈ F^⊥ with g_jv·θ
@@ -98,7 +99,7 @@ def ntp_extended_supports(case: NextTokens, under_test: Implementation) -> Itera
     sets = limits.supports.sets
     same = bool(np.array_equal(supports_by_exclusion(problem).sets, sets))
     yield Claim(SAME_SETS, Form.EXACT, 0.0 if same else -1.0, 0.0, EXACT, "" if same else "another Ŝ by exclusion")
-    narrow = under_test.in_place_of(next_token_svm)(problem, problem.supports)
+    narrow = under_test[next_token_svm](problem, problem.supports)
     right = isinstance(narrow, NextTokenSvm) == limits.supports.separable(problem)
     if isinstance(narrow, NextTokenSvm):
         right = right and not narrow.error(problem)
@@ -120,8 +121,8 @@ def ntp_extended_supports(case: NextTokens, under_test: Implementation) -> Itera
 def compatible_claim(limits: Limits, under_test: Implementation) -> Iterator[Claim]:
     """Claim the decision by integers, against log q⋆_jv − log p_jv on S_j, q⋆ of the minimiser of the loss among S_j.
 
-    It is enclosed to 2^−200: a difference above :data:`ATTAINED` proves that no θ has the log-odds, a smaller one
-    proves nothing by itself: "no" is then undecided.
+    The minimiser is enclosed to 2^−200. A difference above :data:`ATTAINED` proves that no θ has the log-odds; a
+    smaller one proves nothing by itself, so that the answer "no" is then undecided.
     """
     problem = limits.problem
     minimum = limits.minimum
@@ -129,7 +130,7 @@ def compatible_claim(limits: Limits, under_test: Implementation) -> Iterator[Cla
         minimum = finite_minimum(Split.of(problem, problem.supports))
     if minimum.lost:
         return
-    answer = under_test.in_place_of(compatible)(problem)
+    answer = under_test[compatible](problem)
     with ctx.workprec(BITS):
         gaps = [
             abs(minimum.at.log_shares[j, v] - arb(problem.targets[j][v]).log())
@@ -144,30 +145,33 @@ def compatible_claim(limits: Limits, under_test: Implementation) -> Iterator[Cla
 
 
 def loss_claims(at: LossAt, under_test: Implementation) -> Iterator[Claim]:
-    """The loss from logits is the sum of its parts where rounding leaves anything of it; the gradient is everywhere."""
+    """Claim that the loss from logits is the sum of its two parts near 0, and that the gradient is right everywhere.
+
+    The loss is compared where ‖θ‖ is at most :data:`FARTHEST`: further out rounding leaves nothing of the excess.
+    """
     near = np.flatnonzero(value_of(at.norm) <= FARTHEST)
     point = theta_of(at, near)
     floats = value_of(point)
     direct = loss_from_logits(at.limits, point)
-    given = np.asarray(under_test.in_place_of(next_token_loss)(at.limits.problem, floats))
+    given = np.asarray(under_test[next_token_loss](at.limits.problem, floats))
     parts: Any = at.limits.loss_at_infinity + at.excess
     if len(near):
         computed = exact(given).widen(2 * direct.error + 8 * EPS * np.abs(given))
         yield equal(TWO_PARTS, computed, parts[near])
-    along, away = under_test.in_place_of(split_gradient)(at.limits.minimum, at.x, at.y)
+    along, away = under_test[split_gradient](at.limits.minimum, at.x, at.y)
     ours = at.gradient
     theirs = exact(np.concatenate([along, away], axis=-1)).widen(2 * ours.error)
     yield equal(GRADIENT, theirs, ours, points="coordinate")
 
 
 def theta_of(at: LossAt, which: Any) -> Numbers:
-    """θ itself, with what its coordinates are rounded by, (k, D)."""
+    """Return θ itself, with the rounding of its coordinates, (k, D)."""
     coordinates = exact(np.concatenate([at.x, at.y], axis=-1)[which])
     return coordinates @ with_rounding(at.limits.split.basis.T) + with_rounding(at.limits.minimum.floats)
 
 
 def loss_from_logits(limits: Limits, theta: Numbers) -> Numbers:
-    """L(θ) as it stands, (k,)."""
+    """Return L(θ) by its definition, (k,)."""
     problem = limits.problem
     there = problem.alternatives
     log_times = np.where(there, np.log(exact(np.maximum(problem.multiplicities, 1))), -np.inf)
@@ -182,7 +186,7 @@ def loss_from_logits(limits: Limits, theta: Numbers) -> Numbers:
 
 
 def correlation_claims(at: LossAt) -> Iterator[Claim]:
-    """5., divided by Ω."""
+    """Claim part 5 of the statement, divided by Ω."""
     down: Any = -np.vecdot(at.gradient_outside, at.limits.ray)
     yield at_least(CORRELATES, Form.EFFECTIVE, down, at.share_off)
     along: Any = -np.vecdot(at.gradient_outside, exact(at.y))

@@ -1,6 +1,6 @@
-"""How fast the part of W in F comes to its limit under gradient descent on next tokens, step by step.
+"""How fast the part of W in F converges under gradient descent on next tokens, at every step.
 
-Main result: ‖P_F W_k − W⋆‖ = O(log²k/k), and to first order what it is.
+Main result: ‖P_F W_k − W⋆‖ = O(log²k/k), and its value to first order.
 
 Reference: own; arXiv 2402.18551, Lemma 4 and Theorem 2 state the limit.
 """
@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from generators.next_token_assumptions import SHORT_STEPS
-from generators.next_token_cases import next_token_cases
+from generators.next_token.assumptions import SHORT_STEPS
+from generators.next_token.cases import next_token_cases
 from generators.next_tokens import NextTokens
 from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.claim_name import sharper
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import SVM_ONLY
+from theorems.core.kernel_use import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.next_token.followed import RUN_PREMISES, Followed, chosen_step, follow, starts
 from theorems.next_token.limits import LIMIT_PREMISES, certify_limits
@@ -28,7 +28,7 @@ from theorems.rounding.attention_at import Numbers
 CONTRACTS = sharper("part-in-f-contracts", when="where F ≠ 0")
 FOLLOWS = sharper("part-in-f-follows-the-tokens-ruled-out", when="where F ≠ 0, something is ruled out, u is small")
 FAR = 30.0
-"""Beyond this D_F‖u‖ the bound of the second claim is above e^30 of what it bounds, and left out."""
+"""The D_F‖u‖ above which the second claim is not made: its bound there is above e^30 times what it bounds."""
 
 
 @statement(
@@ -42,8 +42,10 @@ FAR = 30.0
     kernel=SVM_ONLY,
 )
 def ntp_finite_part(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """With the notation of ntp-extended-supports, u = P_F θ − θ_⋆, t = D_F‖u‖, H = ∇²L_fin(θ_⋆) on F with eigenvalues
-    from λ_H to λ_max, D_c = max ‖P_F(a_jv − a_jz)‖, v ∉ Ŝ_j, z ∈ Ŝ_j, and η ≤ 1/β: at every step of gradient descent
+    """With the notation of ntp-extended-supports let u = P_F θ − θ_⋆, t = D_F‖u‖ and η ≤ 1/β.
+
+    Let H = ∇²L_fin(θ_⋆) on F have eigenvalues from λ_H to λ_max; let D_c = max ‖P_F(a_jv − a_jz)‖, v ∉ Ŝ_j, z ∈ Ŝ_j.
+    At every step of gradient descent
 
         ‖u_{k+1}‖ ≤ (1 − ηλ_H(1 − e^{−t_k})/t_k)‖u_k‖ + ηD_c(L(θ_k) − L_⋆),
 
@@ -73,7 +75,7 @@ def ntp_finite_part(case: NextTokens, under_test: Implementation) -> Iterator[Cl
 
 
 def contracts_claim(run: Followed) -> Claim:
-    """The first inequality, what a step is off by added."""
+    """Claim the first inequality, with the error of the step added to the bound."""
     limits, size, step = run.limits, run.at.inside_norm, exact(run.step)
     bound = size[:-1] - step * limits.curvature * share_kept(limits.span * size[:-1]) / limits.span
     bound = np.maximum(bound, 0.0) + step * limits.reach * run.at.excess[:-1] + run.off
@@ -81,12 +83,12 @@ def contracts_claim(run: Followed) -> Claim:
 
 
 def share_kept(t: Any) -> Numbers:
-    """1 − e^{−t}."""
+    """Return 1 − e^{−t}."""
     return -np.expm1(-t)
 
 
 def follows_claim(run: Followed) -> Iterator[Claim]:
-    """Yield the second inequality, at steps from points where D_F‖u‖ is at most :data:`FAR`."""
+    """Yield the claim of the second inequality, at steps from points where D_F‖u‖ is at most :data:`FAR`."""
     limits, at, step = run.limits, run.at, exact(run.step)
     masked = limits.others
     logs: Any = np.log(limits.weights)[:, None] + limits.log_outer - np.where(masked, at.margins, 0.0)

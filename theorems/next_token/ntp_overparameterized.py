@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 from flint import fmpq, fmpq_mat
 
-from generators.next_token_assumptions import INDEPENDENT_CONTEXTS
-from generators.next_token_cases import independent_contexts
+from generators.next_token.assumptions import INDEPENDENT_CONTEXTS
+from generators.next_token.cases import independent_contexts
 from generators.next_tokens import NextTokens
 from reference_attention.exact import products, rational_matrix
 from reference_attention.next_token.compatibility import compatible
@@ -21,7 +21,7 @@ from reference_attention.next_token.split import Split
 from theorems.core.claim import Claim, Form
 from theorems.core.claim_name import sharper, stated_claim
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import SVM_ONLY
+from theorems.core.kernel_use import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
 from theorems.next_token.limits import SUPPORTS_ARE_PROVEN
@@ -43,18 +43,19 @@ EXPLICIT = sharper("separator-in-closed-form")
     kernel=SVM_ONLY,
 )
 def ntp_overparameterized(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """**Lemma 1.** If d > m and rank[h_1 … h_m] = m, the data are NTP-compatible and NTP-separable, and both (4) and
-    (6) have infinitely many solutions.
+    """**Lemma 1.** Let d > m and rank[h_1 … h_m] = m.
+
+    Then the data are NTP-compatible and NTP-separable, and both (4) and (6) have infinitely many solutions.
 
     Here for rank m, whatever d ≥ m. Every system e_zᵀW h_j = y_jz, all j and z, has the solution W = Yᵀ(hhᵀ)⁻¹h: with
     y_jz = log p_jz on S_j it solves (4), with y_jz = 1 on S_j and 0 off it (6), and so does W + 1uᵀ. All is decided
     over the rationals: Ŝ = S is proven, compatibility decided by integers, the solution of (6) put into it.
     """
     problem = case.problem
-    supports = under_test.in_place_of(extended_supports)(problem)
+    supports = under_test[extended_supports](problem)
     yield _decide(SUPPORTS_ARE_PROVEN, not supports.error(problem), supports.error(problem))
     yield _decide(SEPARABLE, supports.separable(problem), "Ŝ is larger than S")
-    yield _decide(COMPATIBLE, under_test.in_place_of(compatible)(problem), "the log-odds are attained by no W")
+    yield _decide(COMPATIBLE, under_test[compatible](problem), "the log-odds are attained by no W")
     split = Split.of(problem, supports.sets)
     yield _decide(MANY, split.dimension < problem.dimension, "the rows of (4) leave nothing free")
     margins = dict(zip(problem.pairs, products(list(problem.differences.values()), separator_of(case)), strict=True))
@@ -63,7 +64,7 @@ def ntp_overparameterized(case: NextTokens, under_test: Implementation) -> Itera
 
 
 def separator_of(case: NextTokens) -> list[fmpq]:
-    """vec(W), W = Yᵀ(hhᵀ)⁻¹h with y_jz = 1 on S_j, 0 off it; 0 if hhᵀ is singular."""
+    """Return vec(W), W = Yᵀ(hhᵀ)⁻¹h with y_jz = 1 on S_j and 0 off it; 0 if hhᵀ is singular."""
     h = rational_matrix(case.embeddings)
     chosen = fmpq_mat([[fmpq(int(x)) for x in row] for row in case.problem.supports.tolist()])
     gram = h * h.transpose()
@@ -72,5 +73,5 @@ def separator_of(case: NextTokens) -> list[fmpq]:
     return list((chosen.transpose() * gram.inv() * h).entries())
 
 
-def _decide(name: str, held: bool, otherwise: str) -> Claim:
-    return Claim(name, Form.EXACT, 0.0 if held else -1.0, 0.0, EXACT, "" if held else otherwise)
+def _decide(name: str, holds: bool, otherwise: str) -> Claim:
+    return Claim(name, Form.EXACT, 0.0 if holds else -1.0, 0.0, EXACT, "" if holds else otherwise)

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from generators.next_token_assumptions import SOMETHING_APART
-from generators.next_token_cases import cases_with_something_apart
+from generators.next_token.assumptions import SOMETHING_APART
+from generators.next_token.cases import cases_with_something_apart
 from generators.next_tokens import NextTokens
 from reference_attention.next_token.next_token_path import next_token_path
 from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Refuted, Verdict, at_least, undecided_claim
 from theorems.core.claim_name import premise, sharper, stated_claim
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import SVM_ONLY
+from theorems.core.kernel_use import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.next_token.limits import LIMIT_PREMISES, Limits, certify_limits
 from theorems.next_token.loss_at import LossAt
@@ -38,11 +38,13 @@ SUBLEVEL_M = sharper("sublevel-set-bounds-margins")
 SUBLEVEL_C = sharper("sublevel-set-bounds-the-angle", when="where a point has margins that are bounded above 0")
 
 GAP = 1e-6
-"""A path's point may have a loss above the least over its ball by that share of its excess: Newton's method ends with
-1e-11, and the bounds below have more room than that."""
+"""The share of its excess by which a path point's loss may be above the least over its ball.
+
+Newton's method ends with 1e-11, and the bounds below leave more room than that."""
 LOGS = np.arange(-4.0, 42.0, 3.0)
-"""−log μ of the points that are followed, each with up to 2 more: from a ball in which the loss has hardly fallen to
-one in which it is below e^−41 of what it was."""
+"""−log μ of the points that are followed; up to 2 is added to each.
+
+They reach from a ball in which the loss has hardly fallen to a ball in which its excess is below e^−41 of the first."""
 POINTS = 40
 
 
@@ -61,8 +63,9 @@ POINTS = 40
     kernel=SVM_ONLY,
 )
 def ntp_path(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """**Theorem 1.** Ŵ_B = argmin CE(W) over ‖W‖_F ≤ B. If the data are NTP-compatible and NTP-separable, then
-    cos(Ŵ_B, W^mm) → 1 and P_F(Ŵ_B) → W⋆ as B → ∞.
+    """**Theorem 1.** Let Ŵ_B = argmin CE(W) over ‖W‖_F ≤ B.
+
+    If the data are NTP-compatible and NTP-separable, then cos(Ŵ_B, W^mm) → 1 and P_F(Ŵ_B) → W⋆ as B → ∞.
 
     Here for any data of which some alternative is off Ŝ, with the notation of ntp-extended-supports, effective. With
     λ_H the least eigenvalue of H = ∇²L_fin(θ_⋆) on F, D_F the largest diameter of {a_jv : v ∈ Ŝ_j}, D_c the largest
@@ -94,12 +97,16 @@ def ntp_path(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
 def follow_path(
     limits: Limits, under_test: Implementation, multipliers: Float64[np.ndarray, "b"]
 ) -> Generator[Claim, None, LossAt]:
-    """Return the path under test, once its points are claimed to be those of the multipliers; without what it lost.
+    """Return the points of the path under test, without those it lost, once claims of their optimality have been made.
+
+    The claims are that each point minimises the loss over its ball and has the multiplier asked for.
 
     Raises:
-        Ended: they are others, or none was found.
+        Refuted: the arrays have the wrong shape.
+        NotANumber: a point is not finite.
+        Ended: a point is wrong, or no point was found.
     """
-    run = under_test.in_place_of(next_token_path)(limits.minimum, limits.svm, multipliers)
+    run = under_test[next_token_path](limits.minimum, limits.svm, multipliers)
     split, points = limits.split, len(multipliers)
     if run.x.shape != (points, 1, split.dimension) or run.y.shape[:2] != (points, 1):
         raise Refuted(IS_ASKED_FOR, f"points of shape {run.x.shape} and {run.y.shape} for {points} multipliers")
@@ -119,9 +126,9 @@ def follow_path(
 
 
 def multiplier_claim(at: LossAt, multipliers: Float64[np.ndarray, "b"]) -> Claim:
-    """−⟨∇L, θ⟩/‖θ‖² is the multiplier that was asked for, to :data:`GAP`; the radius follows from it.
+    """Claim that −⟨∇L, θ⟩/‖θ‖² is the multiplier asked for, to :data:`GAP`; the radius follows from it.
 
-    L + (μ/2)‖θ‖² is strongly convex: θ of another radius is no minimiser of it.
+    L + (μ/2)‖θ‖² is strongly convex, so that no θ of another radius minimises it.
     """
     own: Any = -np.vecdot(at.gradient, at.theta) / at.norm**2
     asked: Any = exact(multipliers)
@@ -129,7 +136,7 @@ def multiplier_claim(at: LossAt, multipliers: Float64[np.ndarray, "b"]) -> Claim
 
 
 def minimal_claim(at: LossAt) -> Claim:
-    """No point of the ball of radius ‖θ‖ has a loss lower by more than ‖θ‖‖∇L + μθ‖·2, for any μ ≥ 0.
+    """Claim that no point of the ball of radius ‖θ‖ has a loss lower by more than 2‖θ‖‖∇L + μθ‖, for any μ ≥ 0.
 
     L(θ') ≥ L(θ) + ⟨∇L, θ' − θ⟩ ≥ L(θ) − ⟨∇L, θ⟩ − ‖θ‖‖∇L‖, and with ∇L = e − μθ the rest is at most 2‖θ‖‖e‖.
     """
@@ -140,7 +147,7 @@ def minimal_claim(at: LossAt) -> Claim:
 
 
 def path_claims(at: LossAt) -> Iterator[Claim]:
-    """The bounds at the radii B = ‖θ‖, with E(r) for E; of radii below ‖θ_⋆‖ nothing is said."""
+    """Yield the bounds at the radii B = ‖θ‖ with E(r) for E; radii below ‖θ_⋆‖ are left out."""
     limits = at.limits
     square: Any = at.norm**2 - limits.origin_norm**2
     large = np.flatnonzero(value_of(square) > np.asarray(square.error))
@@ -165,7 +172,7 @@ def path_claims(at: LossAt) -> Iterator[Claim]:
 
 
 def turn_claim(name: str, at: LossAt, excess: Any) -> Iterator[Claim]:
-    """(C) where the least bound of (M) is positive."""
+    """Yield the claim (C) where the least bound of (M) is positive."""
     limits, least = at.limits, least_margin_bound(at.limits, excess)
     positive = np.flatnonzero(value_of(least) > np.asarray(least.error))
     if len(positive):
@@ -174,7 +181,7 @@ def turn_claim(name: str, at: LossAt, excess: Any) -> Iterator[Claim]:
 
 
 def sublevel_claims(at: LossAt) -> Iterator[Claim]:
-    """(F), (M) and (C) at points, E what their loss exceeds L_⋆ by."""
+    """Yield the claims (F), (M) and (C) at points, with E = L(θ) − L_⋆."""
     limits, excess = at.limits, at.excess
     if limits.split.dimension:
         yield at_least(SUBLEVEL_F, Form.EFFECTIVE, finite_bound(limits, excess), limits.span * at.inside_norm)

@@ -1,6 +1,6 @@
-"""What L(θ) − L_⋆ ≤ E says of θ: how near P_F θ is to θ_⋆, how large margins are, how θ is turned.
+"""Consequences of L(θ) − L_⋆ ≤ E: bounds of ‖P_F θ − θ_⋆‖, of the margins and of the angle between θ and θ_mm.
 
-Derived in `ntp-path`.
+They are derived in `ntp-path`.
 """
 
 from __future__ import annotations
@@ -16,37 +16,40 @@ from theorems.rounding.attention_at import Numbers
 
 
 def turn(s: Any) -> Numbers:
-    """τ(s) = s/2 + √(s²/4 + 2s), by which t²/(2 + t) ≤ s bounds t."""
+    """Return τ(s) = s/2 + √(s²/4 + 2s), the largest t with t²/(2 + t) ≤ s."""
     return s / 2 + np.sqrt(s * s / 4 + 2 * s)
 
 
 def finite_bound(limits: Limits, excess: Any) -> Numbers:
-    """(F): D_F‖P_F θ − θ_⋆‖ ≤ τ(E D_F²/λ_H)."""
+    """Return the right-hand side of (F): D_F‖P_F θ − θ_⋆‖ ≤ τ(E D_F²/λ_H)."""
     return turn(excess * (limits.span**2 / limits.curvature))
 
 
 def shift_bound(limits: Limits, excess: Any) -> Numbers:
-    """(D_c/D_F) τ: by how much log w_jv(P_F θ) may be below log w⋆_jv; 0 where F = 0."""
+    """Return (D_c/D_F) τ, a bound of how far log w_jv(P_F θ) may be below log w⋆_jv; 0 where F = 0."""
     if limits.split.dimension == 0:
         return excess * 0.0
     return finite_bound(limits, excess) * (limits.reach / limits.span)
 
 
 def margin_bound(limits: Limits, excess: Any) -> Numbers:
-    """(M): g_jv·θ_⊥ ≥ log w⋆_jv − (D_c/D_F)τ − log(e^{E/π_j} − 1), −∞ on Ŝ_j; (*b, m, K)."""
+    """Return the right-hand side of (M), (*b, m, K); −∞ on Ŝ_j.
+
+    (M) is g_jv·θ_⊥ ≥ log w⋆_jv − (D_c/D_F)τ − log(e^{E/π_j} − 1).
+    """
     ratio = excess[..., None] / limits.weights
     bound = (-shift_bound(limits, excess)[..., None] - log_of_expm1(ratio))[..., None] + limits.log_outer
     return np.where(limits.others, bound, -np.inf)
 
 
 def least_margin_bound(limits: Limits, excess: Any) -> Numbers:
-    """The least of the bounds (M) over what is off Ŝ, (*b,)."""
+    """Return the least of the bounds (M) over the alternatives off Ŝ, (*b,)."""
     bound = np.where(limits.others, margin_bound(limits, excess), np.inf)
     return np.min(bound, axis=(-2, -1))
 
 
 def log_of_expm1(x: Any) -> Numbers:
-    """log(e^x − 1) for x > 0."""
+    """Return log(e^x − 1) for x > 0."""
     large = value_of(x) > 1
     near: Any = np.where(large, 1.0, x)
     far: Any = np.where(large, x, 1.0)
@@ -54,7 +57,7 @@ def log_of_expm1(x: Any) -> Numbers:
 
 
 def kappa(limits: Limits, excess: Any) -> Numbers:
-    """κ = log((e − 1)ω/(π_min w⋆_min)) + (D_c/D_F)τ: margins are ≥ r − κ where L − L_⋆ ≤ E(r) ≤ π_min."""
+    """Return κ = log((e − 1)ω/(π_min w⋆_min)) + (D_c/D_F)τ: margins are at least r − κ where L − L_⋆ ≤ E(r) ≤ π_min."""
     least = np.min(np.where(limits.others, limits.log_outer, np.inf))
     scale = np.log(np.expm1(exact(1.0)) / np.min(limits.weights)) + limits.log_total
     return scale - least + shift_bound(limits, excess)
@@ -63,7 +66,10 @@ def kappa(limits: Limits, excess: Any) -> Numbers:
 def probe_points(
     limits: Limits, rng: np.random.Generator, count: int
 ) -> tuple[Float64[np.ndarray, "b r"], Float64[np.ndarray, "b s"]]:
-    """Points of many scales: u of 1e-9 to 10 in units of 1/D_F, θ_⊥ near the ray, on it, far from it and behind it."""
+    """Return points of many scales, as coordinates of u and of θ_⊥.
+
+    ‖u‖ is about 1e-9 to 10 in units of 1/D_F; θ_⊥ is near the ray, on it, far from it or behind it.
+    """
     r, s = limits.split.dimension, limits.problem.dimension - limits.split.dimension
     u = rng.normal(size=(count, r)) * np.exp(rng.uniform(np.log(1e-9), np.log(10), (count, 1)))
     u /= max(float(value_of(limits.span)), 1e-300) * np.sqrt(max(r, 1))

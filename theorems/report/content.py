@@ -1,4 +1,4 @@
-"""What a report says, as blocks. Nothing in it depends on the clock: the same run makes the same document."""
+"""Content of a report, as blocks. Nothing in it depends on the clock: equal runs make equal documents."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from theorems.core.claim import Form, Verdict
 from theorems.core.parts import Parts
 from theorems.core.tolerances import Tolerance
 from theorems.core.version import version_of
-from theorems.faults.power.table import short
-from theorems.hunting.table import Status
+from theorems.faults.power.power_tables import short
+from theorems.figures.limit import limits
+from theorems.hunting.assumption_table import Status
 from theorems.report.document import (
     Block,
     Code,
@@ -30,7 +31,6 @@ from theorems.report.document import (
     paragraph,
 )
 from theorems.report.evidence import ASSUMPTIONS_DOCUMENT, HuntRecord, Power
-from theorems.report.limits import LIMITS
 from theorems.report.pictures import headroom, limit_picture, share_of_tolerance
 from theorems.report.record import RunRecord, StatementRecord
 from theorems.run.description import Heading as StatementHeading
@@ -47,7 +47,7 @@ MEANING = {
     Verdict.INCONCLUSIVE: "a claim could not be decided; never a pass",
 }
 SIGNS = {Status.REFUTED: ("R", 4), Status.NONE_FOUND: ("0", 2), Status.NEEDED: ("S", 1), Status.HOLE: ("?", 0)}
-"""What is recorded of a statement without an assumption, as a letter and a shade."""
+"""Letter and shade for the record of a statement without an assumption."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +55,15 @@ class Contents:
     """All that a report is made of.
 
     Attributes:
-        run: what verify found.
+        run: the results of verify.
         known: the headings of the statements as this version has them, by id.
-        hunted: what is recorded of each without its assumptions; ``None`` if that is not at hand.
+        hunted: the record of each statement without its assumptions; ``None`` if that is not at hand.
         power: which planted faults are caught; ``None`` if that is not at hand.
-        failures: cases on which a statement failed, by id; of a run of this command only.
-        findings: which assumptions hold on user data; of a run of this command only.
-        libraries: versions; of a run of this command only.
+        failures: cases on which a statement failed, by id; only for a run of this command.
+        findings: which assumptions hold on user data; only for a run of this command.
+        libraries: versions; only for a run of this command.
         all_statements: whether the run is of every statement of the suite.
-        own_tolerances: those that files of statements declare; of a run of this command only.
+        own_tolerances: the tolerances that files of statements declare; only for a run of this command.
     """
 
     run: RunRecord
@@ -78,12 +78,12 @@ class Contents:
 
 
 def installed_versions() -> list[tuple[str, str]]:
-    """Python and the libraries that numbers come from, with their versions."""
+    """Return Python and the libraries that numbers come from, with their versions."""
     return [("python", platform.python_version()), *((name, version_of(name)) for name in LIBRARIES)]
 
 
 def blocks(contents: Contents) -> list[Block]:
-    """The document."""
+    """Return the blocks of the document."""
     run = contents.run
     return [
         Heading(1, "The theorems of Max-Margin Token Selection in Attention Mechanism: a verification report"),
@@ -91,7 +91,7 @@ def blocks(contents: Contents) -> list[Block]:
         *_what_was_run(contents),
         *(
             [headroom(run.statements)]
-            if any(share_of_tolerance(c) is not None for one in run.statements for c in one.claims)
+            if any(share_of_tolerance(c) is not None for statement in run.statements for c in statement.claims)
             else ()
         ),
         Heading(2, "What was verified"),
@@ -101,65 +101,72 @@ def blocks(contents: Contents) -> list[Block]:
         *_limits(run),
         Heading(2, "Claims"),
         paragraph(
-            "The worst slack of each claim over all examples: a claim holds when slack ≥ −tolerance. Forms: exact"
-            " (decided over the rationals, or an identity), effective (an inequality with explicit constants), limit"
-            " (followed to where it is visible), sharp (the next-order term, predicted). Every"
-            " tolerance has its reason below."
+            "The tables give the worst slack of each claim over all examples; a claim holds if slack ≥ −tolerance."
+            " Forms: exact (decided over the rationals, or an identity), effective (an inequality with explicit"
+            " constants), limit (followed until the limit is visible), sharp (the next-order term, predicted). The"
+            " reason of every tolerance is given below."
         ),
-        *(block for one in run.statements for block in _statement(one, contents)),
+        *(block for statement in run.statements for block in _statement(statement, contents)),
         Heading(2, "Tolerances"),
         _tolerances(contents),
-        *(_evidence(contents) if any(not one.file for one in contents.known.values()) else ()),
+        *(_evidence(contents) if any(not statement.file for statement in contents.known.values()) else ()),
     ]
 
 
 def _evidence(contents: Contents) -> Iterator[Block]:
-    """Of the suite's own statements; nothing is recorded of somebody's own."""
-    yield Heading(2, "Why every assumption is there")
+    """Yield the records about the suite's own statements; nothing is recorded of somebody's own."""
+    yield Heading(2, "Why each assumption is needed")
     yield from _assumptions(contents.hunted)
-    yield Heading(2, "The power of the suite")
+    yield Heading(2, "Planted faults that are caught")
     yield from _power(contents.power, contents.known)
 
 
 def _sentence(run: RunRecord) -> str:
-    """The verdict in plain words."""
-    by_verdict = {v: [one.id for one in run.statements if one.verdict is v] for v in Verdict}
+    """Return the verdict in plain words."""
+    by_verdict = {v: [statement.id for statement in run.statements if statement.verdict is v] for v in Verdict}
     where = f"on the data {run.data}" if run.data else f"on {run.examples} generated cases each"
-    claims = sum(len(one.claims) for one in run.statements)
+    claims = sum(len(statement.claims) for statement in run.statements)
     total = len(run.statements)
     if len(by_verdict[Verdict.UPHELD]) == total:
         who = f"All {total} statements are" if total > 1 else f"The statement {run.statements[0].id} is"
         return f"{who} upheld {where}: none of the {claims} claims is violated by more than its tolerance."
-    said = []
+    counts = []
     for verdict in (Verdict.FALSIFIED, Verdict.INCONCLUSIVE, Verdict.NOT_APPLICABLE, Verdict.UPHELD):
         ids = by_verdict[verdict]
         if ids:
             names = f" ({', '.join(ids)})" if verdict is not Verdict.UPHELD else ""
-            said.append(f"{len(ids)} {'is' if len(ids) == 1 else 'are'} {verdict}{names}")
+            counts.append(f"{len(ids)} {'is' if len(ids) == 1 else 'are'} {verdict}{names}")
     of = f"Of {total} statements" if total > 1 else "Of the one statement"
-    return f"{of}, {where}, {', '.join(said)}.{_whose(run)}"
+    return f"{of}, {where}, {', '.join(counts)}.{_whose(run)}"
 
 
 def _whose(run: RunRecord) -> str:
-    """Which of the falsified statements were not falsified in the conclusion that their source states."""
+    """Return which of the falsified statements were not falsified in the conclusion that their source states."""
     sentences = (
-        (Verdict.UPHELD, "a sharper form of the suite's own failed, and the conclusion of its source is upheld"),
-        (Verdict.INCONCLUSIVE, "what failed is not the conclusion of its source, which is not decided on these cases"),
-        (None, "what failed is a claim that no source states"),
+        (Verdict.UPHELD, "only a sharper form of this suite failed; the source's own conclusion is upheld"),
+        (
+            Verdict.INCONCLUSIVE,
+            "the failing claim is not the source's own conclusion, which is not decided on these cases",
+        ),
+        (None, "the failing claim is stated by no source"),
     )
-    said = ""
+    text = ""
     for stated, sentence in sentences:
-        ids = [one.id for one in run.statements if one.conclusion is not None and one.conclusion.stated is stated]
-        said += f" Of {', '.join(ids)}, {sentence}." if ids else ""
-    return said
+        ids = [
+            statement.id
+            for statement in run.statements
+            if statement.conclusion is not None and statement.conclusion.stated is stated
+        ]
+        text += f" For {', '.join(ids)}, {sentence}." if ids else ""
+    return text
 
 
 def _what_was_run(contents: Contents) -> Iterator[Block]:
     run = contents.run
     options = f"--data {shlex.quote(run.data)}" if run.data else f"--examples {run.examples}"
-    ids = "" if contents.all_statements else "".join(f" {shlex.quote(one.id)}" for one in run.statements)
+    ids = "" if contents.all_statements else "".join(f" {shlex.quote(statement.id)}" for statement in run.statements)
     command = Code(f"theorems verify{ids} {options} --seed {run.seed}")
-    yield paragraph("Same seed, same cases, same verdicts: ", command, " runs it again.")
+    yield paragraph("To repeat this run, with the same cases and verdicts: ", command, ".")
     data = f"the data {run.data}" if run.data else f"{run.examples} generated cases per statement"
     rows: list[tuple[str, str]] = [
         ("checked on", data),
@@ -168,15 +175,17 @@ def _what_was_run(contents: Contents) -> Iterator[Block]:
         ("max-margin-theorems", run.version),
         *contents.libraries,
     ]
-    yield Folded("What it was run with", (Table(("", ""), tuple(rows)),))
+    yield Folded("Versions and settings", (Table(("", ""), tuple(rows)),))
 
 
 def _summary(run: RunRecord) -> Table:
     rows = []
-    for one in run.statements:
-        claim = one.tightest
+    for statement in run.statements:
+        claim = statement.tightest
         slack = "" if claim is None or math.isnan(claim.worst_slack) else f"{_inequality(claim)} ({claim.name})"
-        rows.append((Reference(one.id), one.verdict_in_words, one.title, str(one.examples), slack))
+        rows.append(
+            (Reference(statement.id), statement.verdict_in_words, statement.title, str(statement.examples), slack)
+        )
     return Table(("statement", "verdict", "says", "examples", "worst slack"), tuple(rows))
 
 
@@ -185,7 +194,7 @@ def _inequality(claim: ClaimSummary) -> str:
 
 
 def _counts(run: RunRecord) -> Block:
-    verdicts = [one.verdict for one in run.statements]
+    verdicts = [statement.verdict for statement in run.statements]
     rows = tuple((str(verdict), str(verdicts.count(verdict)), MEANING[verdict]) for verdict in Verdict)
     return Table(("verdict", "statements", "means"), rows)
 
@@ -197,60 +206,63 @@ def _findings(contents: Contents) -> Iterator[Block]:
 
 
 def _limits(run: RunRecord) -> Iterator[Block]:
-    """Of statements that were verified on generated cases; a report on somebody's data has no pictures of others."""
-    shown = [] if run.data else [one for one in run.statements if one.id in LIMITS]
+    """Yield pictures for statements verified on generated cases; a report on somebody's own data has none."""
+    known = limits()
+    shown = [] if run.data else [statement for statement in run.statements if statement.id in known]
     if shown:
         yield Heading(2, "Limits, one case each")
         yield paragraph(
-            "On the paper's own data: left, the curve of prompts near the origin, in the plane of its limit; right, how"
-            " far it is from the line of the limit as its norm grows. Where that distance stays bounded, the direction"
-            " tends to the limit."
+            "On the paper's own data. Left: the curve of prompts near the origin, in the plane of its limit. Right: its"
+            " distance from the line of the limit as its norm grows. If that distance stays bounded, the direction"
+            " converges to the limit."
         )
-    for one in shown:
-        yield limit_picture(f"{one.id}, {one.title}", LIMITS[one.id]())
+    for statement in shown:
+        yield limit_picture(f"{statement.id}, {statement.title}", known[statement.id]())
 
 
-def _statement(one: StatementRecord, contents: Contents) -> Iterator[Block]:
-    yield Heading(3, f"{one.id}: {one.title}" if one.title else one.id, one.id)
-    known = contents.known.get(one.id)
+def _statement(statement: StatementRecord, contents: Contents) -> Iterator[Block]:
+    yield Heading(3, f"{statement.id}: {statement.title}" if statement.title else statement.id, statement.id)
+    known = contents.known.get(statement.id)
     if known is not None:
         yield paragraph(f"Source: {known.source}. Assumes: {', '.join(known.assumptions) or 'nothing'}.")
     yield paragraph(
-        f"Verdict: {one.verdict_in_words}" + (f" ({one.counts_in_words})" if one.counts_in_words else "") + "."
+        f"Verdict: {statement.verdict_in_words}"
+        + (f" ({statement.counts_in_words})" if statement.counts_in_words else "")
+        + "."
     )
-    if one.reason:
-        yield paragraph(one.reason)
-    if one.conclusion is not None:
-        yield Table(("part or form", "verdict where it was falsified"), _parts(one.conclusion))
-    if one.claims:
+    if statement.reason:
+        yield paragraph(statement.reason)
+    if statement.conclusion is not None:
+        yield Table(("part or form", "verdict where it was falsified"), _parts(statement.conclusion))
+    if statement.claims:
         yield Table(
-            ("claim", "form", "verdict", "examples", "worst slack", "tolerance", "of it used", "because of"),
-            tuple(map(_claim, one.claims)),
+            ("claim", "form", "verdict", "examples", "worst slack", "tolerance", "share used", "reason"),
+            tuple(map(_claim, statement.claims)),
         )
-    if one.never_made:
-        names = [part for name in one.never_made for part in (", ", Code(name))][1:]
-        yield paragraph(f"Never made on these {one.examples} examples: ", *names, ".")
-    if one.not_found:
+    if statement.never_made:
+        names = [part for name in statement.never_made for part in (", ", Code(name))][1:]
+        yield paragraph(f"Never made on these {statement.examples} examples: ", *names, ".")
+    if statement.not_found:
         yield paragraph(
-            f"On {one.not_found} of {one.examples} examples a search of the suite's own found nothing to judge by:"
-            " they are inconclusive, and say nothing for or against the statement."
+            f"On {statement.not_found} of {statement.examples} examples a search by this suite failed."
+            " These examples are inconclusive: they speak neither for nor against the statement."
         )
-    for claim in one.claims:
+    for claim in statement.claims:
         if claim.branches:
-            yield paragraph(Code(claim.name), f": {claim.branches_in_words} of {one.examples}.")
-    failure = contents.failures.get(one.id)
+            yield paragraph(Code(claim.name), f": {claim.branches_in_words} of {statement.examples}.")
+    failure = contents.failures.get(statement.id)
     if failure is not None:
-        kind = "The smallest failing case found" if failure.shrunk else "A case on which this happened"
+        kind = "The smallest failing case found" if failure.shrunk else "A failing case"
         yield paragraph(
-            f"{kind}; saved as case.json it is checked again by ",
-            Code(f"theorems verify {one.id} --data case.json"),
+            f"{kind}. Save it as case.json and check it again with ",
+            Code(f"theorems verify {statement.id} --data case.json"),
             ".",
         )
         yield Listing(failure.case)
 
 
 def _parts(conclusion: Parts) -> tuple[tuple[Text, ...], ...]:
-    """What the source states, premises, sharper forms of the suite's own; then the claims by their form."""
+    """Return the verdicts by part (the source's conclusion, premises, sharper forms of the suite), and by form."""
     parts = (
         ("the conclusion as its source states it", conclusion.stated),
         ("premises", conclusion.premises),
@@ -268,12 +280,12 @@ def _claim(claim: ClaimSummary) -> tuple[Text, ...]:
 
 
 def _tolerances(contents: Contents) -> Table:
-    """Those that the claims name, in the order of the suite's table; then those of statements of the user's."""
-    used = {claim.why for one in contents.run.statements for claim in one.claims}
-    found: dict[str, Tolerance] = {key: one for key, one in tolerances().items() if key in used}
-    found |= {key: one for key, one in contents.own_tolerances.items() if key in used}
-    rows = [(Code(key), one.formula, one.reason) for key, one in found.items()]
-    rows += [(Code(key), "", "not a tolerance of this version of the suite") for key in sorted(used - set(found))]
+    """Return the tolerances that the claims name, in the order of the suite's table; then those of the user's files."""
+    used = {claim.why for statement in contents.run.statements for claim in statement.claims}
+    by_key: dict[str, Tolerance] = {key: tolerance for key, tolerance in tolerances().items() if key in used}
+    by_key |= {key: tolerance for key, tolerance in contents.own_tolerances.items() if key in used}
+    rows = [(Code(key), tolerance.formula, tolerance.reason) for key, tolerance in by_key.items()]
+    rows += [(Code(key), "", "not a tolerance of this version of the suite") for key in sorted(used - set(by_key))]
     return Table(("tolerance", "formula", "reason"), tuple(rows))
 
 
@@ -283,35 +295,38 @@ def _assumptions(hunted: Sequence[HuntRecord] | None) -> Iterator[Block]:
         yield paragraph("The counterexamples are not part of an installed package; see ", where, " of the repository.")
         return
     yield paragraph(
-        "What is recorded in the folder counterexamples of each statement without one of its assumptions. R: refuted by"
+        "Each statement without one of its assumptions, as recorded in the folder counterexamples. R: refuted by"
         " a certified counterexample; 0: none found; S: needed to state it; ?: not hunted. ",
-        Code("theorems counterexamples"),
+        Code("theorems list --counterexamples"),
         " replays them; ",
         where,
-        " says what fails.",
+        " lists the claims that fail.",
     )
-    dropped = [one for one in hunted if one.by_status]
-    found = {(one.id, without): s for one in dropped for s, names in one.by_status.items() for without in names}
+    dropped = [record for record in hunted if record.by_status]
+    statuses = {
+        (record.id, without): s for record in dropped for s, names in record.by_status.items() for without in names
+    }
     rows = []
     for without in assumptions():
-        signs = [SIGNS[found[one.id, without]] if (one.id, without) in found else None for one in dropped]
+        signs = [
+            SIGNS[statuses[record.id, without]] if (record.id, without) in statuses else None for record in dropped
+        ]
         if any(signs):
             rows.append((Code(without), tuple(None if sign is None else Heat(*sign) for sign in signs)))
-    yield HeatMap(("without", *(short(one.id) for one in dropped)), tuple(rows))
+    yield HeatMap(("without", *(short(record.id) for record in dropped)), tuple(rows))
 
 
 def _power(power: Power | None, known: Iterable[str]) -> Iterator[Block]:
     if power is None:
-        yield paragraph("No table of planted faults is at hand; ", Code("theorems power"), " prints it, in an hour.")
+        yield paragraph("There is no table of planted faults; ", Code("theorems power"), " prints it, in an hour.")
         return
     yield paragraph(
-        f"{power.caught} of {power.faults} planted faults are caught by some statement, as ",
+        f"{power.caught} of {power.faults} planted faults are caught by some statement in the last run of ",
         Code("theorems power"),
-        " printed when records were last made.",
+        ".",
     )
     yield paragraph(
-        "Of the faults of a kind that a statement was tried on and that touch it, how many it catches; empty: none"
-        " touches it."
+        "For each kind of fault: how many of the faults that affect a statement it catches. Empty: no fault affects it."
     )
     ids = [id for id in known if any(id in counts for counts in power.by_kind.values())]
     rows = tuple(

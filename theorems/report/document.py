@@ -1,5 +1,7 @@
-"""A document as a list of blocks, the same for Markdown and HTML. All texts are plain;
-whoever renders them escapes them."""
+"""A document as a list of blocks, the same for Markdown and HTML.
+
+All texts are plain; whoever renders them escapes them.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ class Share:
 
     @property
     def text(self) -> str:
-        """As a percentage."""
+        """Return the share as a percentage."""
         return f"{self.value:.0%}" if self.value < 10 else "over 1000%"
 
 
@@ -40,7 +42,7 @@ Text = str | Link | Share
 
 @dataclass(frozen=True)
 class Heading:
-    """A heading; ``level`` 1 is the document's own; ``name`` is what a :class:`Reference` calls it."""
+    """A heading; ``level`` 1 is the document's own; a :class:`Reference` refers to it by its ``name``."""
 
     level: int
     text: str
@@ -49,7 +51,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Texts one after the other; ``lead`` is the sentence that a reader needs first."""
+    """Texts one after the other; ``lead`` marks the sentence that a reader needs first."""
 
     parts: tuple[Text, ...]
     lead: bool = False
@@ -65,7 +67,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Listing:
-    """Text to copy, as it is; in a language, if it says which."""
+    """Text to copy, as it is; ``language`` names its language, if it has one."""
 
     text: str
     language: str = ""
@@ -73,7 +75,7 @@ class Listing:
 
 @dataclass(frozen=True)
 class Picture:
-    """SVG elements side by side, and in words what they show; where no picture can be, the words stand alone."""
+    """SVG elements side by side, with a caption in words, which stands alone where no picture can be."""
 
     images: tuple[str, ...]
     caption: str
@@ -96,7 +98,7 @@ class HeatMap:
 
     @property
     def as_table(self) -> Table:
-        """The same without shades."""
+        """Return the table without shades."""
         rows = ((head, *("" if cell is None else cell.text for cell in cells)) for head, cells in self.rows)
         return Table(self.columns, tuple(rows))
 
@@ -114,5 +116,5 @@ Document = Sequence[Block]
 
 
 def paragraph(*parts: Text, lead: bool = False) -> Paragraph:
-    """A paragraph of these parts."""
+    """Return a paragraph of these parts."""
     return Paragraph(parts, lead)

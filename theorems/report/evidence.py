@@ -1,6 +1,6 @@
 """Records beside a run: counterexamples to statements without an assumption, and tables of planted faults.
 
-Both are read as they were recorded, nothing is replayed: ``theorems counterexamples`` and ``theorems power`` do that.
+Both are read as they were recorded; ``theorems list --counterexamples`` and ``theorems power`` compute them anew.
 Counterexamples are in the repository; ``make records`` prints the tables into a folder that is not.
 """
 
@@ -17,9 +17,9 @@ from reference_attention.files import read_named_values
 from theorems.core.recorded_files import RECORDED
 from theorems.core.statement import Statement
 from theorems.faults import fault_named
-from theorems.faults.power.table import short
+from theorems.faults.power.power_tables import short
+from theorems.hunting.assumption_table import Status
 from theorems.hunting.entries import droppable
-from theorems.hunting.table import Status
 from theorems.run.registry.suite import folder_of, statements
 
 COUNTEREXAMPLES = Path("counterexamples")
@@ -27,41 +27,41 @@ ASSUMPTIONS_DOCUMENT = Path("docs/assumptions.md")
 RECORDS = Path("build/records")
 """The folder that ``make records`` prints into."""
 POWER = "power*.md"
-"""Tables of planted faults there, and in the folder of a paper's own records."""
+"""Pattern of the files with tables of planted faults there, and in the folder of a paper's own records."""
 UNTOUCHED = ("", "…")
-"""What the power tables have where a statement does not call what is faulty, or did not face the fault."""
+"""Cells of the power tables where a statement does not call what is faulty, or did not face the fault."""
 
 
 @dataclass(frozen=True)
 class HuntRecord:
-    """A statement without each of its assumptions, by what is recorded of it."""
+    """Record of a statement without each of its assumptions, by status."""
 
     id: str
     by_status: dict[Status, list[str]] = field(default_factory=dict)
 
 
 def hunt_records(chosen: Iterable[Statement], root: Path = RECORDED) -> list[HuntRecord] | None:
-    """One per statement of the suite; ``None`` where there is no folder of counterexamples.
+    """Return one record per statement of the suite; ``None`` where there is no folder of counterexamples.
 
     Raises:
         InvalidInput: a file in it that cannot be read.
     """
     if not (root / COUNTEREXAMPLES).is_dir():
         return None
-    found = []
+    records = []
     for statement in chosen:
         if statement.file:
             continue
-        one = HuntRecord(statement.id)
+        record = HuntRecord(statement.id)
         for without in droppable(statement):
             status = status_of(folder_of(statement, root / COUNTEREXAMPLES), statement, without)
-            one.by_status.setdefault(status, []).append(without)
-        found.append(one)
-    return found
+            record.by_status.setdefault(status, []).append(without)
+        records.append(record)
+    return records
 
 
 def status_of(directory: Path, statement: Statement, without: str) -> Status:
-    """What is recorded of a statement without an assumption; nothing is replayed."""
+    """Return the recorded status of a statement without an assumption; nothing is replayed."""
     if without in statement.needs:
         return Status.NEEDED
     path = directory / f"{statement.id}-without-{without}.json"
@@ -72,7 +72,7 @@ def status_of(directory: Path, statement: Statement, without: str) -> Status:
 
 @dataclass(frozen=True)
 class Power:
-    """Planted faults and who catches them.
+    """Planted faults and the statements that catch them.
 
     Attributes:
         faults: how many were planted.
@@ -103,18 +103,18 @@ def power(chosen: Iterable[Statement], root: Path = RECORDED) -> Power | None:
 
 
 def signs(root: Path = RECORDED) -> dict[str, dict[str, str]] | None:
-    """Return what is printed for each planted fault, by statement; ``None`` where there is no such table."""
+    """Return the printed cells of each planted fault, by statement; ``None`` where there is no such table."""
     folders = [root / RECORDS, *(paper.recorded for paper in papers() if paper.recorded)]
     tables = [table for folder in folders for path in sorted(folder.glob(POWER)) for table in _tables(path)]
-    found: dict[str, dict[str, str]] = {}
+    by_fault: dict[str, dict[str, str]] = {}
     for table in tables:
         for fault, row in table.items():
-            found[fault] = found.get(fault, {}) | row
-    return found or None
+            by_fault[fault] = by_fault.get(fault, {}) | row
+    return by_fault or None
 
 
 def _tables(path: Path) -> Iterator[dict[str, dict[str, str]]]:
-    """The table fault × statement of a document, if it is there and has one."""
+    """Yield the table fault × statement of a document, if it is there and has one."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     begin = next((k for k, line in enumerate(lines) if line.startswith("| fault | in |")), None)
     if begin is not None:
@@ -126,7 +126,7 @@ def _tables(path: Path) -> Iterator[dict[str, dict[str, str]]]:
 
 
 def is_caught(sign: str) -> bool:
-    """Whether what is printed is the number of the example on which the fault was caught."""
+    """Return whether a printed cell is the number of the example on which the fault was caught."""
     return re.fullmatch(r"\d+", sign) is not None
 
 

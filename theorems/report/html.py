@@ -31,11 +31,11 @@ HEAD = """\
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 """
-"""A browser that reads it refuses whatever the file would load or run."""
+"""Head of the file, whose policy makes a browser refuse whatever the file would load or run."""
 
 
 def html(document: Document) -> str:
-    """The text of the file."""
+    """Return the text of the file."""
     title = next((block.text for block in document if isinstance(block, Heading)), "")
     body = "\n".join(map(_block, document))
     head = f"<head>\n{HEAD}<title>{escape(title)}</title>\n<style>\n{STYLE}</style>\n</head>"
@@ -66,7 +66,7 @@ def _block(block: Block) -> str:
 
 
 def _table(columns: tuple[str, ...], rows: list[str], kind: str = "") -> str:
-    """In a box of its own, which scrolls where the page is narrower than the table."""
+    """Return a table in a box of its own, which scrolls where the page is narrower than the table."""
     head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
     top = f"<thead><tr>{head}</tr></thead>\n" if any(columns) else ""
     body = "\n".join(rows)
@@ -103,10 +103,10 @@ def _inline(text: Text) -> str:
 
 
 def escape(text: str) -> str:
-    """Nothing in the text is markup, or hidden."""
+    """Escape a text so that nothing in it is markup, or hidden."""
     return markup.escape(printable(text, lines=True))
 
 
 def _anchor(text: str) -> str:
-    """What may stand in an id and after a #."""
+    """Return a text as it may stand in an id and after a #."""
     return re.sub(r"[^\w-]+", "-", text)

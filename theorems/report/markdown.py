@@ -23,7 +23,7 @@ from theorems.report.document import (
 
 
 def markdown(document: Document) -> str:
-    """The text, with a newline at its end."""
+    """Return the text, with a newline at its end."""
     return "\n\n".join(map(_block, document)) + "\n"
 
 
@@ -65,6 +65,9 @@ def _code(text: str) -> str:
 
 
 def _escape(text: str) -> str:
-    """Nothing in the text is markup; underscores within a word are none to begin with. Spaces at its ends stay."""
+    """Escape a text so that nothing in it is markup; spaces at its ends stay.
+
+    Underscores within a word are no markup to begin with.
+    """
     marked = re.sub(r"([\\`*<>\[\]])", r"\\\1", printable(re.sub(r"\s+", " ", text)))
     return re.sub(r"(?<!\w)_|_(?!\w)", r"\\_", marked)

@@ -10,8 +10,8 @@ import numpy as np
 
 from reference_attention.floats import EPS
 from theorems.core.claim import Verdict
+from theorems.figures.limit import Limit
 from theorems.report.document import Picture
-from theorems.report.limits import Limit
 from theorems.report.record import StatementRecord
 from theorems.report.svg import Plot, Range, element
 from theorems.run.result import ClaimSummary
@@ -21,28 +21,31 @@ NEAR = 8.0
 ROW, NAMES, WIDTH = 20.0, 92.0, 340.0
 """Height of a statement's line in the picture of the tolerances, width of its names and of all of it."""
 FULL = 0.8
-"""Where on a line the whole tolerance is used; beyond it a claim is falsified."""
+"""Position on a line where the whole tolerance is used; beyond it a claim is falsified."""
 
 
 def limit_picture(title: str, limit: Limit) -> Picture:
-    """The curve in the plane of its limit and its largest deviation, and its distance from the line of the limit."""
+    """Return a picture of the curve in the plane of its limit, and of its distance from the line of the limit.
+
+    The plane is spanned by the limit and the curve's largest deviation from it.
+    """
     angle, offset, norm = limit.one_minus_cosine, limit.offset[-1], limit.norms[-1]
-    near = f"= {angle:.0e}" if angle > EPS else "below one rounding"
-    found = [f"1 − cos {near} and offset {offset:.3f} at ‖p‖ = {norm:.0f}"]
+    near = f"= {angle:.0e}" if angle > EPS else "below one rounding error"
+    sentences = [f"1 − cos {near} and offset {offset:.3f} at ‖p‖ = {norm:.0f}"]
     if limit.predicted is not None:
-        found.append(f"the closed form predicts an offset of {limit.predicted:.3f}")
-    caption = f"{title}: {limit.curve} on {limit.data}, limit {limit.limit}; {', '.join(found)}."
+        sentences.append(f"the closed form predicts an offset of {limit.predicted:.3f}")
+    caption = f"{title}: {limit.curve} on {limit.data}, limit {limit.limit}; {', '.join(sentences)}."
     return Picture((_plane(limit), _offset(limit)), caption)
 
 
 def _plane(limit: Limit) -> str:
     points = limit.plane[limit.norms <= NEAR]
     plot = Plot(
-        f"{limit.curve} near the origin: it turns to {limit.limit}",
+        f"{limit.curve} near the origin, converging in direction to {limit.limit}",
         _around(points[:, 0]),
         _around(points[:, 1]),
         f"along {limit.limit}",
-        "beside it",
+        "orthogonal to it",
     )
     plot.line([(0.0, 0.0), (plot.x[1], 0.0)], "limit")
     plot.line(list(map(tuple, points.tolist())), "curve")
@@ -56,7 +59,7 @@ def _offset(limit: Limit) -> str:
     logs, offset = np.log10(limit.norms[moved]), limit.offset[moved]
     highest = max(1.15 * float(offset.max()), 1.15 * (limit.predicted or 0.0), 1e-3)
     plot = Plot(
-        f"distance from {limit.limit} over the norm of p: it stays bounded",
+        f"distance from {limit.limit} against the norm of p; it stays bounded",
         (float(np.floor(logs.min())), float(np.ceil(logs.max()))),
         (0.0, highest),
         "‖p‖",
@@ -71,47 +74,49 @@ def _offset(limit: Limit) -> str:
 
 
 def _around(values: np.ndarray) -> Range:
-    """A range with some room, 0 in it."""
+    """Return a range that contains the values and 0, with some room."""
     low, high = min(0.0, float(values.min())), max(0.0, float(values.max()))
     room = 0.12 * max(high - low, 0.1)
     return low - room, high + room
 
 
 def share_of_tolerance(claim: ClaimSummary) -> float | None:
-    """Which share of its tolerance a claim's worst slack takes; None for one that has none, or is undecided."""
+    """Return the share of its tolerance that a claim's worst slack takes; None without a tolerance, or if undecided."""
     if claim.tolerance == 0 or math.isnan(claim.worst_slack) or math.isnan(claim.tolerance):
         return None
     return max(0.0, -claim.worst_slack / claim.tolerance) + 0.0
 
 
 def headroom(statements: Sequence[StatementRecord]) -> Picture:
-    """A line per statement, a dot per claim, from no tolerance used to all of it."""
+    """Return a picture with a line per statement, a dot per claim, from no tolerance used to all of it."""
     height = ROW * (len(statements) + 2)
     whole, right = NAMES + FULL * (WIDTH - NAMES), WIDTH - 8
     parts = [f'<path class="limit" d="M{whole:g},{ROW:g}V{height - ROW:g}"/>']
     for mark, text in ((0.0, "none"), (0.5, "half"), (1.0, "all of it")):
         x = NAMES + mark * (whole - NAMES)
         parts.append(f'<text x="{x:g}" y="{height - 5:g}" text-anchor="middle">{text}</text>')
-    for k, one in enumerate(statements):
+    for k, statement in enumerate(statements):
         y = ROW * (k + 1.5)
         parts.append(f'<path class="axis" d="M{NAMES:g},{y:g}H{right:g}"/>')
-        parts.append(f'<text x="{NAMES - 8:g}" y="{y + 4:g}" text-anchor="end">{_short(one.id)}</text>')
-        for claim in one.claims:
+        parts.append(f'<text x="{NAMES - 8:g}" y="{y + 4:g}" text-anchor="end">{_short(statement.id)}</text>')
+        for claim in statement.claims:
             share = share_of_tolerance(claim)
             if share is not None:
                 kind = "wrong" if claim.verdict is Verdict.FALSIFIED else "claim"
                 x = min(NAMES + share * (whole - NAMES), right)
-                title = f"<title>{escape(one.id)}, {escape(claim.name)}: {share:.0%}</title>"
+                title = f"<title>{escape(statement.id)}, {escape(claim.name)}: {share:.0%}</title>"
                 parts.append(f'<circle class="{kind}" cx="{x:.1f}" cy="{y:g}" r="4">{title}</circle>')
-    said = "share of the tolerance that each claim uses, a line per statement"
-    shares = [share for one in statements for share in map(share_of_tolerance, one.claims) if share is not None]
-    exact = sum(claim.tolerance == 0 for one in statements for claim in one.claims)
+    meaning = "share of the tolerance that each claim uses, a line per statement"
+    shares = [
+        share for statement in statements for share in map(share_of_tolerance, statement.claims) if share is not None
+    ]
+    exact = sum(claim.tolerance == 0 for statement in statements for claim in statement.claims)
     caption = (
-        f"How much of its tolerance each claim's worst slack uses: {sum(share == 0 for share in shares)} of"
-        f" {len(shares)} use none, the others at most {max(shares, default=0.0):.0%}. {exact} more have no tolerance:"
-        " they are decided exactly."
+        "The share of its tolerance that each claim uses, at its worst slack:"
+        f" {sum(share == 0 for share in shares)} of {len(shares)} use none, the others at most"
+        f" {max(shares, default=0.0):.0%}. {exact} more have no tolerance: they are decided exactly."
     )
-    return Picture((element(said, WIDTH, height, "".join(parts)),), caption)
+    return Picture((element(meaning, WIDTH, height, "".join(parts)),), caption)
 
 
 def _short(id: str) -> str:

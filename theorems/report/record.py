@@ -1,4 +1,4 @@
-"""What ``theorems verify --json`` wrote, read back and checked: all that a report needs of a run."""
+"""Records of runs: files of ``theorems verify --json``, read back and checked, with all that a report needs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ NUMBERS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 @dataclass(frozen=True)
 class StatementRecord:
-    """What came of one statement.
+    """Result of one statement.
 
     Attributes:
-        not_found: examples that are inconclusive for nothing but a search that found nothing.
+        not_found: examples that are inconclusive only because a search had no success.
         never_made: claims that it may make and made on no example.
-        conclusion: where it was falsified, whose claims failed and whose did not.
+        conclusion: where it was falsified, which parts' claims failed and which did not.
     """
 
     id: str
@@ -40,18 +40,18 @@ class StatementRecord:
 
     @property
     def verdict_in_words(self) -> str:
-        """The verdict; with what of it failed if that was not the conclusion as its source states it."""
+        """Return the verdict, with the part that failed if it was not the conclusion as its source states it."""
         note = self.conclusion.note if self.conclusion else ""
         return f"{self.verdict} ({note})" if note else str(self.verdict)
 
     @property
     def counts_in_words(self) -> str:
-        """How many examples had which verdict, in words."""
+        """Return how many examples had which verdict, in words."""
         return ", ".join(f"{count} {verdict}" for verdict, count in self.counts.items() if count)
 
     @property
     def tightest(self) -> ClaimSummary | None:
-        """The claim nearest to its tolerance, as in the table of verify; a falsified one if there is any."""
+        """Return the claim nearest to its tolerance, as in the table of verify; a falsified one if there is any."""
         return tightest_of(self.claims)
 
 
@@ -60,7 +60,7 @@ class RunRecord:
     """A run of verify.
 
     Attributes:
-        version: of this package.
+        version: the version of this package.
         seed, examples: its options.
         data: the file or data set that was checked; empty for generated cases.
         implementation: what was under test.
@@ -76,7 +76,7 @@ class RunRecord:
 
 
 def read(path: Path) -> RunRecord:
-    """A file of ``theorems verify --json``.
+    """Read a file of ``theorems verify --json``.
 
     Raises:
         InvalidInput: no such file, or one that something else wrote.
@@ -86,20 +86,20 @@ def read(path: Path) -> RunRecord:
     return parse(read_named_values(path), str(path))
 
 
-def parse(held: Mapping[str, Any], name: str) -> RunRecord:
-    """The record that named values make.
+def parse(values: Mapping[str, Any], name: str) -> RunRecord:
+    """Return the record that named values make.
 
     Raises:
         InvalidInput: something is missing or of another kind; the message says what.
     """
-    at = _Reader(held, name)
+    at = _Reader(values, name)
     return RunRecord(
         at.text("version"),
         at.whole("seed"),
         at.whole("examples"),
-        "" if held.get("data") is None else at.text("data"),
+        "" if values.get("data") is None else at.text("data"),
         at.text("implementation"),
-        tuple(_statement(one) for one in at.objects("statements")),
+        tuple(_statement(reader) for reader in at.objects("statements")),
     )
 
 
@@ -110,7 +110,7 @@ def _statement(at: _Reader) -> StatementRecord:
         at.verdict("verdict"),
         at.whole("examples"),
         dict(at.counts("counts")),
-        tuple(_claim(one) for one in at.objects("claims")),
+        tuple(_claim(reader) for reader in at.objects("claims")),
         at.text("reason"),
         at.whole("not_found") if "not_found" in at.held else 0,
         at.texts("never_made") if "never_made" in at.held else (),
@@ -171,7 +171,7 @@ class _Reader:
         return int(self.field(key, int))
 
     def counts(self, key: str) -> tuple[tuple[str, int], ...]:
-        """Whole numbers by name."""
+        """Return whole numbers by name."""
         return tuple((str(name), n) for name, n in self.field(key, dict).items() if isinstance(n, int))
 
     def verdict(self, key: str) -> Verdict:

@@ -11,7 +11,7 @@ from html import escape
 LEFT, RIGHT, TOP, BOTTOM = 44.0, 12.0, 12.0, 36.0
 """Room for the labels around what is plotted, in units of the viewBox."""
 TICKS = 5
-"""Tick marks on an axis, about."""
+"""Approximate number of tick marks on an axis."""
 
 Range = tuple[float, float]
 
@@ -23,9 +23,10 @@ class Plot:
     Attributes:
         said: what it shows, for those who do not see it.
         x, y: ranges of the axes, of logarithms to base 10 where ``x_is_log``.
-        x_label, y_label: below, and above on the left.
-        x_is_log: the numbers at the x axis are powers of ten.
+        x_label, y_label: labels below, and above on the left.
+        x_is_log: whether the numbers at the x axis are powers of ten.
         width, height: of the viewBox.
+        parts: the elements that are drawn.
     """
 
     said: str
@@ -39,32 +40,32 @@ class Plot:
     parts: list[str] = field(default_factory=list)
 
     def at(self, x: float, y: float) -> str:
-        """Where a point is, rounded to a tenth so that the text is the same on machines that differ in last digits."""
+        """Return where a point is, rounded to a tenth: machines that differ in last digits then give the same text."""
         across = LEFT + (x - self.x[0]) / (self.x[1] - self.x[0]) * (self.width - LEFT - RIGHT)
         down = self.height - BOTTOM - (y - self.y[0]) / (self.y[1] - self.y[0]) * (self.height - TOP - BOTTOM)
         return f"{across:.1f},{down:.1f}"
 
     def line(self, points: Sequence[tuple[float, float]], kind: str) -> None:
-        """A polyline; ``kind`` is a class of the style sheet. What lies outside the ranges is clipped by leaving it."""
+        """Draw a polyline without the points outside the ranges; ``kind`` is a class of the style sheet."""
         low, high = self.y
         shown = [(x, y) for x, y in points if self.x[0] <= x <= self.x[1] and low <= y <= high]
         self.parts.append(f'<polyline class="{kind}" points="{" ".join(self.at(*point) for point in shown)}"/>')
 
     def dot(self, x: float, y: float, kind: str, said: str = "") -> None:
-        """A disc, with what it is."""
+        """Draw a disc, with a description."""
         across, down = self.at(x, y).split(",")
         title = f"<title>{escape(said)}</title>" if said else ""
         self.parts.append(f'<circle class="{kind}" cx="{across}" cy="{down}" r="3.2">{title}</circle>')
 
     def name(self, x: float, y: float, text: str, kind: str, anchor: str = "end") -> None:
-        """A label in the colour of what it names."""
+        """Draw a label in the colour of what it names."""
         across, down = self.at(x, y).split(",")
         self.parts.append(
             f'<text class="{kind}" x="{across}" y="{down}" text-anchor="{anchor}">{_typeset(text)}</text>'
         )
 
     def svg(self) -> str:
-        """The element."""
+        """Return the element."""
         bottom, right = self.height - BOTTOM, self.width - RIGHT
         drawn = [f'<path class="axis" d="M{LEFT},{TOP}V{bottom:g}H{right:g}"/>']
         for tick in _ticks(self.x, whole=self.x_is_log):
@@ -83,18 +84,18 @@ class Plot:
 
 
 def element(said: str, width: float, height: float, inner: str) -> str:
-    """An ``svg`` with its description."""
+    """Return an ``svg`` with its description."""
     view = f'viewBox="0 0 {width:g} {height:g}" style="max-width: {width:g}px"'
     return f'<svg role="img" aria-label="{escape(said)}" {view}>{inner}</svg>'
 
 
 def _typeset(text: str) -> str:
-    """``p_mm(α)`` with a lowered, small mm."""
+    """Typeset ``p_mm(α)`` with a lowered, small mm."""
     return re.sub(r"_(\w+)([^_]*)", r'<tspan class="sub" dy="3">\1</tspan><tspan dy="-3">\2</tspan>', escape(text))
 
 
 def _ticks(of: Range, *, whole: bool = False) -> list[float]:
-    """Round numbers within a range."""
+    """Return round numbers within a range."""
     rough = (of[1] - of[0]) / TICKS
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next(unit * k for k in (1, 2, 5, 10) if unit * k >= rough)

@@ -1,4 +1,4 @@
-"""Floats whose error is argued, not carried: constants of a loss, iterates, counts."""
+"""Floats with an error that is argued, not carried: constants of a loss, iterates, counts."""
 
 from __future__ import annotations
 
@@ -12,15 +12,20 @@ from theorems.rounding.attention_at import Numbers
 
 
 def approximate(x: Float64[np.ndarray, "*b"], error: Float64[np.ndarray, "*b"]) -> Numbers:
-    """Floats with an error that is argued: of a scalar formula, or of an iterate."""
+    """Return floats with an error that is argued by hand: of a scalar formula, or of an iterate."""
     taken = exact(x)
     return taken.widen(error) if isinstance(taken, Bounded) else taken
 
 
 def bend(loss: Loss, top: Float64[np.ndarray, "n"], length: Float64[np.ndarray, "n"]) -> Numbers:
-    """b = max_i κ_i Γ_i/2, κ_i = ``loss.steepening`` on the interval of input i below top, Γ_i long; 0 for convex ℓ.
+    """Compute b = max_i κ_i Γ_i/2, κ_i = ``loss.steepening`` on the interval [top_i − Γ_i, top_i]; 0 for convex ℓ.
 
     Where input i loses δ_i ≤ xΓ_i, x ≤ 1, its risk rises by at least |ℓ'| δ_i e^{−bx}.
+
+    Args:
+        loss: the loss ℓ.
+        top: the upper ends of the intervals, (n,).
+        length: Γ_i, the lengths of the intervals, (n,).
     """
     bends = [loss.steepening(a - b, a) * b / 2 for a, b in zip(top.tolist(), length.tolist(), strict=True)]
     return approximate(np.array(max(bends)), np.array(8 * EPS * max(bends)))

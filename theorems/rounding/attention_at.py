@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
+from reference_attention.risk import scaled_gradient
 from reference_attention.span import is_thin
 from theorems.bounded import Bounded, exact, in_floats, spacing, value_of, with_rounding
 from theorems.core.claim import Form, NotANumber
@@ -26,30 +27,28 @@ from theorems.core.points import Violation
 from theorems.rounding.softmax import recompute_weights, softmax
 
 EXPONENTIAL = 20.0
-"""Units in the last place by which a kernel's exponential may be off: ``exp_u20`` of PyTorch's vectorised CPU
-kernels.
-"""
+"""The error of a kernel's exponential in units in the last place: ``exp_u20`` of PyTorch's vectorised CPU kernels."""
 
 BLOCK = 16
-"""Tokens that a kernel takes at a time at the least, a tile of the hardware's matrix products. One that takes them one
-by one, as a loop of elementary operations does, has exponentials good to one unit, and twice the error covers that.
-"""
+"""The least number of tokens that a kernel processes at a time, a tile of the hardware's matrix products. A kernel that
+takes them one by one, as a loop of elementary operations does, has exponentials good to one unit, and twice the error
+covers that."""
 
 LARGEST_EXPONENT = 709.0
-"""Beyond it an exponential is taken to be this one, which float64 still has."""
+"""The largest exponent used; e to a larger one is replaced by e to this one, which float64 can still represent."""
 
 Numbers = Any
-"""A bounded array; one of floats within :func:`theorems.bounded.in_floats`."""
+"""A bounded array; within :func:`theorems.bounded.in_floats` an array of floats."""
 
 
 @dataclass(frozen=True, eq=False)
 class AttentionAt:
-    """Softmax attention of a problem at points p, (b, d), with what float64 loses of it.
+    """Softmax attention of a problem at points p, (b, d), with bounds of its rounding error.
 
     Attributes:
         problem: keys, scores, loss.
-        points: p, (b, d); with an error if they are no floats, such as R q̄.
-        textbook_eps: that of the implementation whose gradient is compared.
+        points: p, (b, d); bounded if they are not exactly floats, such as R q̄.
+        textbook_eps: that of the implementation whose results are compared; 0 if it computes with differences.
     """
 
     problem: Problem
@@ -58,7 +57,7 @@ class AttentionAt:
 
     @cached_property
     def token(self) -> Int64[np.ndarray, "b n"]:
-        """The token of about the largest logit, which differences refer to."""
+        """The token of about the largest logit in each input, relative to which differences are taken."""
         points = value_of(self.points)
         n, tokens, d = self.problem.keys.shape
         if len(points) > 1 and is_thin(n * (tokens - 1), d):
@@ -69,14 +68,14 @@ class AttentionAt:
 
     @cached_property
     def key_differences(self) -> Numbers:
-        """k_t − k_token, (b, n, T, d)."""
+        """The differences k_t − k_token, (b, n, T, d)."""
         return -key_rows(self.problem, self.token)
 
     @cached_property
     def _pairs(self) -> Numbers | None:
-        """k_it − k_iu at place (i, u, t), (n, T, T, d); None where differences for each point are no more.
+        """The table of k_it − k_iu at place (i, u, t), (n, T, T, d); None where differences for each point are no more.
 
-        In a large space no difference is copied for each point then.
+        In a large space the table saves a copy of the differences for each point.
         """
         n, tokens, d = self.problem.keys.shape
         if not (len(self.points) > tokens and is_thin(n * (tokens - 1), d)):
@@ -86,7 +85,7 @@ class AttentionAt:
         return np.moveaxis(pairs, 0, 1)
 
     def products(self, vectors: Numbers) -> Numbers:
-        """(k_t − k_token)·x of a vector x for each point, (b, n, T)."""
+        """Compute (k_t − k_token)·x for a vector x for each point, (b, n, T)."""
         finite = np.isfinite(value_of(vectors)).all() and not (
             isinstance(vectors, Bounded) and np.isinf(vectors.error).any()
         )
@@ -98,7 +97,7 @@ class AttentionAt:
         return products[each, np.arange(n), self.token]
 
     def _combine(self, coefficients: Numbers, size: Callable[[Any], Any] = lambda rows: rows) -> Numbers:
-        """Σ_i Σ_t c_it size(k_it − k_i,token), (b, d)."""
+        """Compute Σ_i Σ_t c_it size(k_it − k_i,token), (b, d)."""
         if self._pairs is None:
             return np.einsum("bnt,bntd->bd", coefficients, size(self.key_differences))
         selected = np.arange(self.problem.T) == self.token[..., None]
@@ -107,51 +106,50 @@ class AttentionAt:
 
     @cached_property
     def log_weights(self) -> Numbers:
-        """log s_t, (b, n, T)."""
+        """The logarithms log s_t, (b, n, T)."""
         logits: Any = self.products(self.points)
         log_weights: Any = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
         return log_weights
 
     def log_weight_of(self, alpha: Int64[np.ndarray, "n"]) -> Numbers:
-        """log s_iα_i, (b, n)."""
+        """Return log s_iα_i, (b, n)."""
         return self.log_weights[:, np.arange(self.problem.n), alpha]
 
     def log_complement(self, alpha: Int64[np.ndarray, "n"]) -> Numbers:
-        """log(1 − s_iα_i), from the other tokens; (b, n)."""
+        """Compute log(1 − s_iα_i), from the other tokens; (b, n)."""
         chosen = np.arange(self.problem.T) == alpha[:, None]
         return np.logaddexp.reduce(np.where(chosen, -np.inf, self.log_weights), axis=-1)
 
     @cached_property
     def weights(self) -> Numbers:
-        """s_t, (b, n, T)."""
+        """The weights s_t, (b, n, T)."""
         weights: Any = np.exp(self.log_weights)
         return weights
 
     @cached_property
     def outputs(self) -> Numbers:
-        """γ_iᵀ s_i, (b, n)."""
+        """The outputs γ_iᵀ s_i, (b, n)."""
         scores = exact(self.problem.scores)
         best = self.problem.scores[np.arange(self.problem.n), self.token]
         return best + np.sum(self.weights * (scores - best[..., None]), axis=-1)
 
     @cached_property
     def risk(self) -> Numbers:
-        """L = (1/n) Σ_i ℓ(γ_iᵀ s_i), (b,)."""
+        """The risk L = (1/n) Σ_i ℓ(γ_iᵀ s_i), (b,)."""
         return np.mean(self.problem.loss.value(self.outputs), axis=-1)
 
     @cached_property
     def log_slopes(self) -> Numbers:
-        """log |ℓ'(γ_iᵀ s_i)|, (b, n)."""
+        """The logarithms log |ℓ'(γ_iᵀ s_i)|, (b, n)."""
         return self.problem.loss.log_slope(self.outputs)
 
     @cached_property
     def _spreads(self) -> tuple[Float64[np.ndarray, "b n T"], Any]:
-        """m and γ_t − γᵀs = e^m Σ_u e^{log s_u − m} (γ_t − γ_u), m the largest log s_u of a token with another score;
-        (b, n, T).
+        """The factors of γ_t − γᵀs = e^m Σ_u e^{log s_u − m} (γ_t − γ_u): m and the sum; (b, n, T).
 
-        m is a float taken as exact, so the second factor is of the size of score gaps however small the weights are.
-        It is that of :attr:`token`, but for the tokens that share its score: two sums over all tokens, no table of
-        pairs per point.
+        m is the largest log s_u of a token with another score, a float taken as exact, so the sum is of the size of
+        score gaps however small the weights are. The largest is that of :attr:`token`, but for the tokens that share
+        its score: so two sums over all tokens are enough, without a table of pairs for each point.
         """
         scores: Any = exact(self.problem.scores)
         gaps: Any = scores[:, :, None] - scores[:, None, :]
@@ -168,7 +166,7 @@ class AttentionAt:
 
     @cached_property
     def distinct_keys(self) -> Bool[np.ndarray, "b n T"]:
-        """Other keys than that of the token which differences refer to: what moves a weight."""
+        """A mask of the tokens whose key differs from that of :attr:`token`: only those move a weight."""
         if self._pairs is None:
             return np.any(value_of(self.key_differences) != 0, axis=-1)
         distinct = np.any(value_of(self._pairs) != 0, axis=-1)
@@ -176,10 +174,10 @@ class AttentionAt:
 
     @cached_property
     def _log_factors(self) -> Any:
-        """log(|ℓ'_i| s_t e^m), −∞ at the token that keys are taken relative to and at its duplicates; (b, n, T).
+        """The logarithms log(|ℓ'_i| s_t e^m), −∞ at :attr:`token` and at its duplicates; (b, n, T).
 
-        Likewise where all scores of an input are equal: its terms are 0 exactly, and in the unit of others that are far
-        smaller this factor overflows.
+        Also −∞ where all scores of an input are equal: its terms are 0 exactly, and in the unit of others that are far
+        smaller this factor would overflow.
         """
         slopes: Any = self.log_slopes
         one_score = np.ptp(self.problem.scores, axis=-1)[:, None] == 0
@@ -189,11 +187,10 @@ class AttentionAt:
 
     @cached_property
     def log_scale(self) -> Float64[np.ndarray, "b"]:
-        """The unit of the gradient, a float taken as exact: about its largest term; 0 where ∇L vanishes term by
-        term.
+        """The logarithm of the unit of the gradient, a float taken as exact: about that of its largest term.
 
-        For a textbook kernel at least about its error: what it reports where ∇L is far below its rounding is noise,
-        which would overflow in units of ∇L.
+        0 where ∇L vanishes term by term. For a textbook kernel the unit is at least about its error: where ∇L is far
+        below its rounding it reports noise, which would overflow in units of ∇L.
         """
         with np.errstate(divide="ignore"):
             sizes = value_of(self._log_factors) + np.log(np.abs(value_of(self._spreads[1])))
@@ -204,24 +201,24 @@ class AttentionAt:
 
     @cached_property
     def coefficients(self) -> Numbers:
-        """c_t = |ℓ'_i| s_t (γ_t − γᵀs) e^{−log_scale}, 0 at :attr:`token` and at its duplicates; (b, n, T)."""
+        """The numbers c_t = |ℓ'_i| s_t (γ_t − γᵀs) e^{−log_scale}, 0 at :attr:`token` and its duplicates; (b, n, T)."""
         coefficients: Any = np.exp(self._log_factors - self.log_scale[:, None, None]) * self._spreads[1]
         return coefficients
 
     @cached_property
     def gradient(self) -> Numbers:
-        """∇L e^{−log_scale} = −(1/n) Σ_i Σ_t c_t δk_t, (b, d)."""
+        """The gradient ∇L e^{−log_scale} = −(1/n) Σ_i Σ_t c_t δk_t, (b, d)."""
         gradient: Any = -self._combine(self.coefficients) / self.problem.n
         return gradient
 
     @cached_property
     def _textbook_weights(self) -> Bounded:
-        """s_t as the compared kernel has them, (b, n, T)."""
+        """The weights s_t as the compared kernel computes them, (b, n, T)."""
         return textbook_weights(self.problem, self.points, self.textbook_eps)
 
     @cached_property
     def _textbook_error(self) -> Float64[np.ndarray, "b d"] | None:
-        """What the compared kernel's ∇L may be off by: its own formula's error, twice for it may use another one.
+        """The error that the compared kernel's ∇L may have: twice its own formula's, as it may use another one.
 
         None for a search, and for an implementation that loses nothing where the softmax saturates.
         """
@@ -231,15 +228,18 @@ class AttentionAt:
         return 2 * textbook_gradient(self.problem, weights, self.textbook_eps).error
 
     def weights_room(self) -> Float64[np.ndarray, "b n T"]:
-        """What the weights of a right implementation may be off by: twice what this evaluation loses, for a textbook
-        kernel also twice what its own formula loses in its numbers. Theirs may be another one.
+        """Return the error that the weights of a right implementation may have.
+
+        It is twice the error of this evaluation, and for a textbook kernel also twice that of its own formula in its
+        numbers: the implementation may use another formula.
         """
         room = 2 * self.weights.error
         return room + 2 * self._textbook_weights.error if self.textbook_eps else room
 
     def risk_room(self) -> Float64[np.ndarray, "b"]:
-        """What the risk of a right implementation may be off by, likewise; a kernel has outputs in its numbers, and
-        ℓ is taken of them in float64.
+        """Return the error that the risk of a right implementation may have, likewise.
+
+        A kernel has outputs in its own numbers, of which ℓ is taken in float64.
         """
         room = 2 * self.risk.error
         if not self.textbook_eps:
@@ -249,11 +249,11 @@ class AttentionAt:
         return np.asarray(room + 2 * np.mean(self.problem.loss.value(outputs), axis=-1).error)
 
     def _any_order(self) -> Float64[np.ndarray, "b d"]:
-        """What ∇L e^{−log_scale} may be off by, beyond the error of :attr:`gradient`, if log |ℓ'_i| is added to the
-        other terms of an exponent in another order: partial sums are larger by |log |ℓ'_i|| at the most, and each of
-        four additions loses half a spacing of that.
+        """Bound the further error of ∇L e^{−log_scale} if log |ℓ'_i| is not added in the order of :attr:`gradient`.
 
-        Here log s_t comes first, which may cancel it where scores are large and the loss is not linear.
+        Partial sums of the exponent are then larger by |log |ℓ'_i|| at most, and each of four additions loses half a
+        spacing of that. Here log s_t comes first, which may cancel it where scores are large and the loss is not
+        linear.
         """
         sizes = np.abs(value_of(self.coefficients))
         with np.errstate(over="ignore", invalid="ignore"):
@@ -262,18 +262,20 @@ class AttentionAt:
             return np.asarray(self._combine(lost, lambda rows: np.abs(value_of(rows))) / self.problem.n)
 
     def gradient_of(self, under_test: Implementation, claim: str, form: Form = Form.EFFECTIVE) -> Any:
-        """The gradient under test e^{−log_scale}, with what a right one may be off by; (b, d).
+        """Return the gradient under test times e^{−log_scale}, widened by the error that a right one may have; (b, d).
 
-        An implementation that works with differences is allowed twice what this evaluation loses: its formula may be
+        An implementation that works with differences is allowed twice the error of this evaluation: its formula may be
         another one.
 
         Args:
-            claim, form: what is falsified if an entry is no finite number.
+            under_test: the implementation.
+            claim: the name of the claim that is falsified if an entry is no finite number.
+            form: of that claim.
         """
         problem = self.problem
-        theirs = under_test.scaled_gradient(problem.keys, problem.scores, problem.loss, self.points)
+        theirs = under_test[scaled_gradient](problem.keys, problem.scores, problem.loss, self.points)
         direction, log_scale = np.asarray(theirs.direction), np.asarray(theirs.log_scale)
-        # Beyond it nothing right is reported: the unit is at least what float64 may lose.
+        # A right report does not exceed the largest exponent: the unit is at least what float64 may lose.
         shift = np.where(np.isneginf(log_scale), -np.inf, np.minimum(log_scale - self.log_scale, LARGEST_EXPONENT))
         unit = np.exp(shift)[:, None]
         if not isinstance(self.gradient, Bounded):
@@ -291,7 +293,7 @@ class AttentionAt:
 
 
 def violation_of(sides: Callable[[Float64[np.ndarray, "m d"]], tuple[Any, Any]]) -> Violation:
-    """How much left ≥ right is violated at points, relative to the right side: what :func:`.points.climb` climbs on."""
+    """Return the function points → (right − left)/|right|, the violation that :func:`.points.climb` increases."""
 
     def violation(points: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m"]:
         with in_floats():
@@ -304,12 +306,15 @@ def violation_of(sides: Callable[[Float64[np.ndarray, "m d"]], tuple[Any, Any]])
 def textbook_weights(
     problem: Problem, points: Float64[np.ndarray, "b d"], eps: float, *, again: bool = False
 ) -> Bounded:
-    """Softmax weights, (b, n, T), as a kernel computes them from raw logits, in numbers of spacing ``eps``.
+    """Compute softmax weights, (b, n, T), as a kernel does from raw logits, in numbers of spacing ``eps``.
 
     It may go block by block, :data:`BLOCK` tokens or more at a time.
 
     Args:
-        again: as its backward pass has them.
+        problem: its keys are used.
+        points: p, (b, d).
+        eps: the spacing of the kernel's numbers at one.
+        again: return the weights that its backward pass recomputes.
     """
     unit = problem.key_scale
     with spacing(eps, EXPONENTIAL):
@@ -319,14 +324,11 @@ def textbook_weights(
 
 
 def textbook_gradient(problem: Problem, s: Bounded, eps: float) -> Bounded:
-    """∇L, (b, d), from a kernel's weights s, (b, n, T), as it computes it that knows no differences and no logarithms.
+    """Compute ∇L, (b, d), from a kernel's weights s, (b, n, T), by its formula without differences and logarithms.
 
-    In numbers of spacing ``eps``.
-
-    Its maximum, subtracted within the differentiated graph, has the gradient −Σ c, zero but for rounding: it falls on
-    whichever token was the largest.
-
-    Powers of two are taken out of keys, scores and slopes, as a caller of kernels with the range of float32 does.
+    It computes in numbers of spacing ``eps``. Its maximum, subtracted within the differentiated graph, has the gradient
+    −Σ c, zero but for rounding, at whichever token was the largest. Powers of two are taken out of keys, scores and
+    slopes, as a caller of kernels with the range of float32 does.
     """
     key_unit, unit = problem.key_scale, power_of_two(problem.scores)
     with spacing(eps, EXPONENTIAL):
@@ -345,6 +347,6 @@ def textbook_gradient(problem: Problem, s: Bounded, eps: float) -> Bounded:
 
 
 def power_of_two(x: Float64[np.ndarray, "n T"]) -> float:
-    """The one that the largest of these is one to two of; 1 if all are zero."""
+    """Return the largest power of two that is at most max |x|; 1 if all are zero."""
     largest = float(np.max(np.abs(x)))
     return 2.0 ** (math.frexp(largest)[1] - 1) if largest else 1.0

@@ -1,4 +1,4 @@
-"""L(p) − L_α, L_α = (1/n) Σ_i ℓ(γ_iα_i) the risk of selecting α exactly, to rounding at any norm of the prompt.
+"""The excess risk L(p) − L_α to rounding at any norm of the prompt, L_α = (1/n) Σ_i ℓ(γ_iα_i) the risk of selecting α.
 
 Independent of :func:`reference_attention.risk.log_excess_risk`, which is under test, but for ℓ itself.
 """
@@ -12,6 +12,7 @@ from jaxtyping import Float64, Int64
 
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
+from reference_attention.risk import log_excess_risk
 from theorems.bounded import Bounded, exact, hull, value_of
 from theorems.core.claim import NotANumber
 from theorems.core.implementation import Implementation
@@ -20,18 +21,21 @@ from theorems.rounding.sized import Sized
 
 
 def excess(problem: Problem, points: Numbers, alpha: Int64[np.ndarray, "n"]) -> Sized:
-    """(1/n) Σ_i (ℓ(γ_iα_i − δ_i) − ℓ(γ_iα_i)), δ_i = Σ_t s_it (γ_iα_i − γ_it); (b,) for points (b, d).
+    """Compute (1/n) Σ_i (ℓ(γ_iα_i − δ_i) − ℓ(γ_iα_i)), δ_i = Σ_t s_it (γ_iα_i − γ_it); (b,) for points (b, d).
 
-    As ℓ decreases, what δ_i ± e lets it be lies between the values at δ_i − e and δ_i + e.
+    As ℓ decreases, its value for a δ_i known up to e lies between those at δ_i − e and δ_i + e.
     """
     return excess_at(AttentionAt(problem, points), alpha)
 
 
 def excess_at(at: AttentionAt, alpha: Int64[np.ndarray, "n"], *, from_logarithms: bool = False) -> Sized:
-    """:func:`excess` at points whose weights are there already; (b,).
+    """Compute :func:`excess` at points whose attention is at hand; (b,).
 
     Args:
-        from_logarithms: as one has it that takes δ_i from its rounded logarithm: another 2⁻⁵² (1 + |log δ_i|) of it.
+        at: attention at the points.
+        alpha: the selected tokens, (n,).
+        from_logarithms: widen δ_i by 2⁻⁵² (1 + |log δ_i|) of it, the loss of an implementation that computes it from
+            its rounded logarithm.
     """
     problem, log_weights = at.problem, at.log_weights
     own = exact(problem.scores[np.arange(problem.n), alpha])
@@ -62,14 +66,17 @@ def excess_of(
     alpha: Int64[np.ndarray, "n"],
     claim: str,
 ) -> Sized:
-    """L(p) − L_α under test, with what a right one may be off by: twice what :func:`excess` loses from logarithms.
+    """Return L(p) − L_α under test, widened by the error of a right one: twice :func:`excess_at`'s from logarithms.
 
     Args:
+        under_test: the implementation whose ``log_excess_risk`` is called.
+        problem: keys, scores, loss.
         points: (*b, d).
-        claim: what is falsified where it is no number.
+        alpha: the selected tokens, (n,).
+        claim: the name of the claim that is falsified where the result is no number.
 
     Raises:
-        NotANumber: a sign or a logarithm that is none.
+        NotANumber: a sign or a logarithm is not finite.
     """
     made = excess_of_at(under_test, AttentionAt(problem, points.reshape(-1, problem.d)), alpha, claim)
     shape = points.shape[:-1]
@@ -77,7 +84,7 @@ def excess_of(
 
 
 def excess_of_at(under_test: Implementation, at: AttentionAt, alpha: Int64[np.ndarray, "n"], claim: str) -> Sized:
-    """:func:`excess_of` at points whose weights are there already; (b,)."""
+    """Return :func:`excess_of` at points whose attention is at hand; (b,)."""
     sign, log_size = _reported_excess(under_test, at.problem, at.points, alpha, claim)
     ours = excess_at(at, alpha, from_logarithms=True)
     scale, error = ours.log_unit, ours.x.error
@@ -88,17 +95,17 @@ def excess_of_at(under_test: Implementation, at: AttentionAt, alpha: Int64[np.nd
     allowed = 2 * (np.where(known, error, 0.0) * np.exp(exact(scale) - unit))
     lost = _report_rounding(log_size)
     with np.errstate(over="ignore"):
-        # Beyond 1 what is lost may bring back a size that has underflowed to 0.
+        # Beyond 1 the loss may bring back a size that has underflowed to 0.
         widest = np.exp(log_size - unit + 2 * lost)
         reported = np.where(lost < 1, np.abs(x.value) * np.expm1(np.minimum(lost, 1.0)), widest)
     return Sized.of(x.widen(np.where(known, allowed.value + allowed.error + reported, np.inf)), unit)
 
 
 def log_excess_of(under_test: Implementation, problem: Problem, points: Numbers, claim: str) -> Numbers:
-    """log(L(p) − L_opt) under test, (b,) for points (b, d), where opt is strictly best in each input.
+    """Return log(L(p) − L_opt) under test, (b,) for points (b, d), where opt is strictly best in each input.
 
     Raises:
-        NotANumber: the difference is not positive, and that is no rounding.
+        NotANumber: the difference is not positive, and rounding does not explain it.
     """
     sign, log_size = _reported_excess(under_test, problem, points, problem.optimal, claim)
     ours = excess_at(AttentionAt(problem, points), problem.optimal, from_logarithms=True).log
@@ -109,15 +116,15 @@ def log_excess_of(under_test: Implementation, problem: Problem, points: Numbers,
 
 
 def _report_rounding(log_size: Float64[np.ndarray, "*b"]) -> Float64[np.ndarray, "*b"]:
-    """What the logarithm itself loses where log ℓ' and log n are added to it: half a spacing of it each."""
+    """Bound the rounding of a logarithm to which log ℓ' and log n are added: half a spacing of it each."""
     return EPS * np.where(np.isfinite(log_size), np.abs(log_size), 0.0)
 
 
 def _reported_excess(
     under_test: Implementation, problem: Problem, points: Numbers, alpha: Int64[np.ndarray, "n"], claim: str
 ) -> tuple[Float64[np.ndarray, "*b"], Float64[np.ndarray, "*b"]]:
-    """Sign and logarithm of L(p) − L_α under test."""
-    theirs = under_test.log_excess_risk(problem.keys, problem.scores, problem.loss, value_of(points), alpha)
+    """Return sign and logarithm of L(p) − L_α under test."""
+    theirs = under_test[log_excess_risk](problem.keys, problem.scores, problem.loss, value_of(points), alpha)
     sign, log_size = (np.asarray(x, dtype=np.float64) for x in theirs)
     if not (np.isfinite(sign).all() and (log_size < np.inf).all()):
         raise NotANumber(claim, "the excess risk under test is not finite")

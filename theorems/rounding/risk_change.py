@@ -1,4 +1,4 @@
-"""L(p + h) − L(p) without cancellation, as a formula on bounded arrays."""
+"""The change of the risk, L(p + h) − L(p), without cancellation, as a formula on bounded arrays."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from theorems.rounding.attention_at import AttentionAt, Numbers
 
 
 def risk_change(at: AttentionAt, steps: Numbers) -> Bounded:
-    """(L(p + h) − L(p)) e^{−log_scale}, (b,), from the points of ``at`` by ``steps``, (b, d).
+    """Compute (L(p + h) − L(p)) e^{−log_scale}, (b,), from the points p of ``at`` by ``steps`` h, (b, d).
 
     With r the selected token at p and Δ_t = (k_t − k_r)·h, the weights at p + h are s_t e^{Δ_t}/Z. Hence the output
     loses δ = f(p) − f(p + h) = −Σ_t s_t (γ_t − f) expm1(Δ_t)/Z, and the risk gains ℓ(f − δ) − ℓ(f): to rounding by the
-    excess of the loss where the sign of δ is sure; |ℓ'(ξ)| δ, ξ between the two, is less wide where δ is small.
-    Steps that move a logit difference by more than e^x has digits for leave nothing known.
+    excess of the loss where the sign of δ is certain; |ℓ'(ξ)| δ, ξ between the two, is less wide where δ is small.
+    The result is unknown for steps that move a logit difference so far that its exponential has no digits left.
     """
     loss = at.problem.loss
     grown: Any = np.expm1(at.products(steps))

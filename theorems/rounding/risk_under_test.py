@@ -1,9 +1,10 @@
-"""The risk that an implementation reports, with what a right one may be off by."""
+"""The risk that an implementation reports, with the error that a right one may have."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from reference_attention.risk import risk
 from theorems.bounded import Bounded, exact
 from theorems.core.claim import Form, NotANumber, Undecided
 from theorems.core.implementation import Implementation
@@ -11,17 +12,23 @@ from theorems.rounding.attention_at import AttentionAt
 
 
 def risk_of(at: AttentionAt, under_test: Implementation, claim: str, form: Form = Form.EFFECTIVE) -> Bounded:
-    """L at the points, (b,); unknown where it overflows float64.
+    """Return the risk under test at the points, (b,), widened by the error of a right one; unknown where L overflows.
 
     Args:
-        claim, form: what is falsified if an entry is no finite number although L is one; undecided if L overflows
-            everywhere.
+        at: attention at the points.
+        under_test: the implementation.
+        claim: the name of the claim that is not upheld in the errors below.
+        form: of that claim.
+
+    Raises:
+        NotANumber: an entry is no finite number although L is.
+        Undecided: L overflows everywhere.
     """
     problem = at.problem
-    risk = np.asarray(under_test.risk(problem.keys, problem.scores, problem.loss, at.points))
+    value = np.asarray(under_test[risk](problem.keys, problem.scores, problem.loss, at.points))
     known = np.isfinite(at.risk.error)
     if not known.any():
         raise Undecided(claim, "the risk overflows float64", form)
-    if not np.isfinite(risk[known]).all():
+    if not np.isfinite(value[known]).all():
         raise NotANumber(claim, "the risk under test is not finite", form)
-    return exact(np.where(known, risk, 0.0)).widen(np.where(known, at.risk_room(), np.inf))
+    return exact(np.where(known, value, 0.0)).widen(np.where(known, at.risk_room(), np.inf))

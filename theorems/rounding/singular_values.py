@@ -1,4 +1,4 @@
-"""Singular values that carry their rounding: of a computed decomposition, by what it misses the matrix by."""
+"""Singular values that carry their error, bounded by the residual of a computed decomposition."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from theorems.rounding.attention_at import Numbers
 
 
 def singular_values(matrix: Any) -> Numbers:
-    """σ_1 ≥ σ_2 ≥ … of matrices (*b, d, e), shape (*b, min(d, e)).
+    """Compute σ_1 ≥ σ_2 ≥ … of matrices (*b, d, e), shape (*b, min(d, e)).
 
     With A = U S Vᵀ + R as computed, σ_i(A) is within ‖R‖_F of σ_i(U S Vᵀ) (Weyl), and that between S_i times the
     products of the least and of the largest singular values of U and V (Ostrowski), whose squares are within
@@ -23,9 +23,9 @@ def singular_values(matrix: Any) -> Numbers:
     if not isinstance(exact(S), Bounded):
         return S
     rest: Any = matrix - np.einsum("...ik,...kj->...ij", exact(U) * S[..., None, :], exact(V))
-    one = np.eye(S.shape[-1])
+    identity = np.eye(S.shape[-1])
     askew = [
-        norm(np.einsum(how, exact(X), exact(X)) - one, axis=(-2, -1))
+        norm(np.einsum(how, exact(X), exact(X)) - identity, axis=(-2, -1))
         for how, X in (("...ik,...il->...kl", U), ("...ki,...li->...kl", V))
     ]
     missed, turned = norm(rest, axis=(-2, -1)), askew[0] + askew[1]
@@ -35,5 +35,5 @@ def singular_values(matrix: Any) -> Numbers:
 
 
 def nuclear_norm(matrix: Any) -> Numbers:
-    """Σ σ_i, (*b,)."""
+    """Compute the nuclear norm Σ σ_i, (*b,)."""
     return np.sum(singular_values(matrix), axis=-1)

@@ -1,7 +1,7 @@
 """Numbers of any magnitude that carry their rounding: a bounded array and the logarithm of its unit.
 
-Risks far out are e^{−1000} and less, and of either sign. They are added, subtracted and compared in the larger unit:
-what underflows there is far below the other's rounding.
+Differences of risks far out are e^{−1000} and less, and of either sign. They are added, subtracted and compared in the
+larger unit: a number that underflows there is far below the other's rounding.
 """
 
 from __future__ import annotations
@@ -32,63 +32,69 @@ class Sized:
 
     @classmethod
     def of(cls, x: Bounded, log_unit: Float64[np.ndarray, "*b"]) -> Sized:
-        """x e^{log_unit}."""
+        """Make the numbers x e^{log_unit}; exact zeros get the unit −∞."""
         return cls(x, np.where((x.value == 0) & (x.error == 0), -np.inf, log_unit))
 
     @classmethod
     def exp(cls, logarithm: Bounded) -> Sized:
-        """e^{logarithm}."""
+        """Make the numbers e^{logarithm}."""
         unit = np.where(np.isfinite(logarithm.value), logarithm.value, 0.0)
         return cls.of(np.exp(logarithm - unit), unit)
 
     @classmethod
     def stack(cls, parts: Sequence[Sized]) -> Sized:
-        """Along a new first axis."""
+        """Stack several along a new first axis."""
         x: Any = np.stack([part.x for part in parts])
         return cls(x, np.stack([part.log_unit for part in parts]))
 
     def to(self, log_unit: Any) -> Bounded:
-        """In another unit."""
+        """Convert to another unit: return x e^{log_unit} e^{−``log_unit``}."""
         converted: Bounded = self.x * np.exp(exact(self.log_unit) - log_unit)
         return converted
 
     @property
     def log(self) -> Bounded:
-        """The logarithm, of numbers that are surely positive."""
+        """The logarithm, of numbers that are certainly positive."""
         logarithm: Bounded = np.log(self.x) + exact(self.log_unit)
         return logarithm
 
     def __neg__(self) -> Sized:
+        """Return the negative numbers, in the same units."""
         return Sized(-self.x, self.log_unit)
 
     def __add__(self, other: Sized) -> Sized:
+        """Return the sums, in the larger unit of both."""
         unit = larger_unit(self, other)
         return Sized.of(self.to(unit) + other.to(unit), unit)
 
     def __mul__(self, factor: Any) -> Sized:
+        """Return the products with a factor that has no unit."""
         return Sized.of(self.x * factor, self.log_unit)
 
     def __sub__(self, other: Sized) -> Sized:
+        """Return the differences, in the larger unit of both."""
         return self + -other
 
     def __iter__(self) -> Iterator[Sized]:
+        """Iterate over the first axis."""
         return (self[k] for k in range(len(self.log_unit)))
 
     def __getitem__(self, index: Any) -> Sized:
+        """Return the numbers at an index, with their units."""
         return Sized(self.x[index], self.log_unit[index])
 
 
 def larger_unit(a: Sized, b: Sized) -> Float64[np.ndarray, "..."]:
-    """The larger of both logarithms, 0 where both numbers are 0."""
+    """Return the larger of both logarithms of units, 0 where both numbers are 0."""
     unit = np.maximum(a.log_unit, b.log_unit)
     return np.where(np.isfinite(unit), unit, 0.0)
 
 
 def at_least_in_units(name: str, form: Form, left: Sized, right: Sized, points: str = "point") -> Claim:
-    """The claim left ≥ right of sized numbers, each point in its own unit.
+    """Return the claim left ≥ right of sized numbers, each point in its own unit.
 
-    Where rounding is as large as both sides the claim could not fail: such points count for nothing, and a claim that
-    has no other is undecided.
+    Where rounding is as large as both sides the claim could not fail: such points are left out, and a claim that has no
+    other is undecided.
     """
     unit = larger_unit(left, right)
     sides: Any = np.broadcast_arrays(left.to(unit), right.to(unit))
@@ -101,6 +107,6 @@ def at_least_in_units(name: str, form: Form, left: Sized, right: Sized, points: 
 
 
 def sized_equal(name: str, left: Sized, right: Sized, points: str = "point") -> Claim:
-    """The claim left = right of sized numbers, each point in its own unit."""
+    """Return the claim left = right of sized numbers, each point in its own unit."""
     unit = larger_unit(left, right)
     return equal(name, left.to(unit), right.to(unit), points=points)

@@ -4,9 +4,9 @@ Such a kernel subtracts a maximum, exponentiates, adds up and divides; flash att
 whenever the maximum grows, and takes its weights again from a stored log Σ e^l to differentiate. All of it is covered,
 each with the arithmetic of :func:`theorems.bounded.spacing`.
 
-Somebody else's formula of the same weights, and of what follows from them, is allowed twice this error. That is enough
-for every formula that rounds each number at most as often again as this one does, since the error is linear in how
-often, each rounding at its worst and all of one sign:
+Another formula for the same weights, and for what follows from them, is allowed twice this error. That is enough for
+every formula that rounds each number at most twice as often as this one does, since the bound takes each rounding at
+its worst and all of one sign, so that it is linear in their number:
 
 - a logit costs d + 2 ≥ 3 roundings of Σ_j |k_j p_j| ≥ |l|: room for three more, a query scaled up and down, a product
   with log2 e to exponentiate to the base 2;
@@ -15,10 +15,10 @@ often, each rounding at its worst and all of one sign:
   where it is not, exponentials good to one unit leave room for T = 50 of them;
 - keys, scores, upstream gradient and weights enter a gradient by products and sums, in any order.
 
-``python -m tests.theorems.bounded.measure_bounded`` prints what kernels use of it, from (n, T, d) = (1, 2, 1) up to
-(4, 64, 32), logits from 0.01 to 1e4 and more. At most, in float64, float32 and bfloat16: of weights 0.03, 0.09, 0.06,
-of outputs 0.02 and of gradients 0.01, for PyTorch's math and flash paths, softmax(q kᵀ) v under autograd, and tiles
-of 16 tokens and of one. Where float32 underflows, PyTorch's flash kernel uses 0.4: its exponential ends at 1e-38.
+``python -m tests.theorems.bounded.measure_bounded`` prints the share of it that kernels use, from (n, T, d) = (1, 2, 1)
+up to (4, 64, 32), logits from 0.01 to 1e4 and more. At most, in float64, float32 and bfloat16: for weights 0.03, 0.09,
+0.06, for outputs 0.02 and for gradients 0.01, with PyTorch's math and flash paths, softmax(q kᵀ) v under autograd, and
+tiles of 16 tokens and of one. Where float32 underflows, PyTorch's flash kernel uses 0.4: its exponential ends at 1e-38.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from theorems.bounded.exponentials import rise
 
 
 def recompute_weights(weights: Bounded, logits: Bounded) -> Bounded:
-    """The weights as a backward pass has them, e^{l'_t − log Σ e^l} with logits l' that it forms anew, and in another
-    order, beside the stored log Σ e^l of the forward pass.
+    """Widen weights to those of a backward pass, e^{l'_t − log Σ e^l} with logits l' formed anew, in another order.
 
-    Each is off by what l' − l is, at most twice the error of a logit, and no sum holds them to 1 any more. Where logits
-    are off by more than a half a kernel's weights have no digits, and nobody takes them again from such.
+    The log-sum-exp is the stored one of the forward pass. Each weight is off by l' − l, at most twice the error of a
+    logit, and no sum holds them to 1 any more. Where logits are off by more than a half a kernel's weights have no
+    digits, and none recomputes them.
     """
     with np.errstate(invalid="ignore"):
         apart = np.where(np.isfinite(logits.error), np.expm1(np.minimum(2 * logits.error, 1.0)), np.inf)
@@ -46,10 +46,10 @@ def recompute_weights(weights: Bounded, logits: Bounded) -> Bounded:
 
 
 def softmax(logits: Bounded, updates: int = 0) -> Bounded:
-    """s_t = e^{l_t} / Σ e^{l_u} over the last axis.
+    """Compute s_t = e^{l_t} / Σ e^{l_u} over the last axis, with the errors of a textbook kernel.
 
-    The exact softmax of a kernel's logits differs by what l_t − log Σ e^l inherits. Its own roundings, u its unit
-    roundoff, f its exponential's, a_t = max l − l_t ≤ |log s_t| and Σ s a ≤ log T (Gibbs), relative to s_t:
+    The exact softmax of a kernel's logits differs by the error that l_t − log Σ e^l inherits. Its own roundings, u its
+    unit roundoff, f its exponential's, a_t = max l − l_t ≤ |log s_t| and Σ s a ≤ log T (Gibbs), relative to s_t:
 
     - exponents, formed once or by telescoping differences of growing maxima: 2 u (a_t + log T);
     - exponentials in numerator and sum 2 f, the logarithm of the sum f log T, where it is taken;
@@ -57,10 +57,11 @@ def softmax(logits: Bounded, updates: int = 0) -> Bounded:
     - a stored log Σ e^l: its rounding, at most u |log Σ e^l|, and at most log Σ e^l − max l, since max l is a number
       of its own.
 
-    Weights lie between 0 and 1 and add up to 1 whatever the logits, a kernel's up to the sum of these: so none is
-    further off than the others together, which keeps the error small where the softmax saturates.
+    Weights lie between 0 and 1 and add up to 1 whatever the logits, a kernel's up to the sum of these roundings: so
+    none is further off than the others together, which keeps the error small where the softmax saturates.
 
     Args:
+        logits: (…, T).
         updates: how often a kernel that goes block by block may find a larger maximum; the number of blocks − 1.
     """
     now, tokens = current(), logits.shape[-1]
@@ -82,7 +83,7 @@ def softmax(logits: Bounded, updates: int = 0) -> Bounded:
     lost = np.where(masked, 0.0, (updates + 1) * now.vanishing)
     sums = shared + u * logs * 2
     error = upward(np.fmin(own, 1 + 2 * sums) + lost)
-    # What float64's own weights lack of 1, or exceed it by.
+    # The amount by which the sum of float64's own weights misses 1.
     defect = np.abs(1 - np.sum(value, axis=-1, keepdims=True)) + (tokens + 2) * FLOAT64.rounding
     total = np.sum(error, axis=-1, keepdims=True) * (1 + (tokens + 8) * 2 * FLOAT64.rounding)
     together = np.maximum(total - error, 0.0) + upward(defect + sums, tokens)

@@ -1,6 +1,6 @@
-"""An iterate is a step: runs of (normalized) gradient descent, held to the gradient at their own points.
+"""Claims that an iterate is a step: runs of (normalized) gradient descent, held to the gradient at their own points.
 
-A bound on the iterates says nothing of how they were found; here the loop itself is claimed to be what it is called.
+A bound on the iterates says nothing of how they were found; here it is claimed that each is a step of the loop.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ STEP_ROUNDING = tolerance(
 )
 
 LARGEST_EXPONENT = 700.0
-"""Longer steps are not representable, and no run takes them."""
+"""The largest logarithm of a step: longer ones are not representable, and no run takes them."""
 
 
 def starts_claim(
     name: str, points: Float64[np.ndarray, "..."], starts: Float64[np.ndarray, "..."], steps: int
 ) -> Claim:
-    """A run has the iterates that were asked for, p(0) … p(steps), and p(0) is the start, bit by bit.
+    """Return the claim that a run has the iterates asked for, p(0) … p(steps), and p(0) is the start, bit by bit.
 
     Args:
+        name: of the claim.
         points: the iterates, (steps+1, *b, d).
-        starts: what the loop was given, (*b, d).
-        steps: how many it was asked for.
+        starts: the starts given to the loop, (*b, d).
+        steps: the number of steps it was asked for.
     """
     wrong = ""
     if points.shape != (steps + 1, *starts.shape):
@@ -55,14 +56,17 @@ def steps_claim(
     *,
     normalized: bool = False,
 ) -> Claim:
-    """p(t+1) = p(t) − η∇L(p(t)), or p(t) − η∇L(p(t))/‖∇L(p(t))‖, to rounding.
+    """Return the claim that p(t+1) = p(t) − η∇L(p(t)), or p(t) − η∇L(p(t))/‖∇L(p(t))‖, to rounding.
 
     Args:
-        before, after: p(t) and p(t+1), of one run or of many, (*b, d).
-        gradient: ∇L(p(t)) e^{−log_scale} with what a right one may be off by, (*b, d); see
+        name: of the claim.
+        before: p(t), of one run or of many, (*b, d).
+        after: p(t+1), (*b, d).
+        gradient: ∇L(p(t)) e^{−log_scale} with the error that a right one may have, (*b, d); see
             :meth:`theorems.rounding.attention_at.AttentionAt.gradient_of`.
         log_scale: (*b,).
         log_step: log η, which broadcasts against ``log_scale``.
+        normalized: whether the step is along the gradient divided by its norm.
     """
     size = norm(gradient, axis=-1)
     if normalized:

@@ -1,4 +1,4 @@
-"""The softmax weights of an implementation, with what right ones may be off by, one by one and together."""
+"""The softmax weights of an implementation, with the error that right ones may have, one by one and in total."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from reference_attention.risk import softmax_weights
 from theorems.bounded import Bounded, exact, spacing, value_of
 from theorems.core.claim import Form, NotANumber
 from theorems.core.implementation import Implementation
@@ -13,12 +14,15 @@ from theorems.rounding.attention_at import AttentionAt
 
 
 def weights_of(at: AttentionAt, under_test: Implementation, claim: str, form: Form = Form.EFFECTIVE) -> Any:
-    """s_t under test, (b, n, T).
+    """Return the weights s_t under test, (b, n, T), widened by the error that right ones may have.
 
     Args:
-        claim, form: what is falsified if an entry is no finite number.
+        at: attention at the points.
+        under_test: the implementation.
+        claim: the name of the claim that is falsified if an entry is no finite number.
+        form: of that claim.
     """
-    weights = np.asarray(under_test.weights(at.problem.keys, at.points), dtype=np.float64)
+    weights = np.asarray(under_test[softmax_weights](at.problem.keys, at.points), dtype=np.float64)
     if not isinstance(at.weights, Bounded):
         return weights
     if not np.isfinite(weights).all():
@@ -28,11 +32,11 @@ def weights_of(at: AttentionAt, under_test: Implementation, claim: str, form: Fo
 
 
 def total_of(at: AttentionAt, weights: Any) -> Any:
-    """Σ_t of weights under test, with what right ones may miss 1 by; (b, n).
+    """Sum the weights under test over t, with the error by which right ones may miss 1; (b, n).
 
-    Less than they are off by one by one: errors of the logits do not matter, since exponentials are divided by
-    their sum. So it is twice what the sum loses of given logits, and for a kernel twice what sum and division lose
-    of given exponentials; that pays for a running sum that is rescaled with every token.
+    This is less than the sum of their single errors: errors of the logits do not matter, since exponentials are divided
+    by their sum. So it is twice what the sum loses of given logits, and for a kernel twice what sum and division lose
+    of given exponentials; that covers a running sum that is rescaled with every token.
     """
     logits = exact(value_of(at.log_weights))
     allowed = 2 * np.sum(np.exp(logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)), axis=-1).error

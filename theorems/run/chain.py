@@ -1,7 +1,7 @@
-"""Lines that prove themselves: each begins with a digest of what it says and of the line before it.
+"""Lines that carry digests: each line begins with a digest of its content and of the line before it.
 
-A line that was changed, moved, repeated or taken from another file does not fit the digest of what stands before it.
-This finds damage, not malice: whoever may write the file can compute the digests, too. Only the standard library is
+A line that was changed, moved, repeated or taken from another file does not fit the digest of the line before it.
+This detects damage, not malice: whoever may write the file can compute the digests, too. Only the standard library is
 imported.
 """
 
@@ -29,12 +29,12 @@ def seal(content: str, before: str) -> tuple[str, str]:
 
 
 def is_whole(line: bytes) -> bool:
-    """Return whether a line has a digest, right or wrong, and an object after it: what is torn off has none."""
+    """Return whether a line has a digest, right or wrong, and a JSON object after it; a torn line has none."""
     return _LINE.fullmatch(line) is not None and _object(line) is not None
 
 
 def unseal(line: bytes, before: str) -> tuple[dict[str, Any], str] | None:
-    """Return what a line says and its digest; None where it is not what was written after ``before``."""
+    """Return the content of a line and its digest, or None if the line was not written after ``before``."""
     match = _LINE.fullmatch(line)
     if match is None or match[1].decode() != _digest(match[2], before):
         return None

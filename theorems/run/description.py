@@ -1,4 +1,4 @@
-"""What is to be known of a run before it begins, as plain data: whoever has it need not load untrusted code."""
+"""Description of a run before it begins, as plain data: whoever reads it need not load untrusted code."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from theorems.core.implementation import REFERENCE
-from theorems.core.on_kernel import KernelDescription, KernelUse
+from theorems.core.kernel_use import KernelUse
 from theorems.core.statement import Statement
 from theorems.core.tolerances import Tolerance
+from theorems.core.under_test import KernelDescription
 from theorems.run.findings import NamedFinding
 from theorems.run.registry.suite import tolerances_of
 
 
 @dataclass(frozen=True)
 class Heading:
-    """What stands at the head of a statement, without what can be called.
+    """Heading of a statement: its data without its functions.
 
     Attributes:
-        id, title, source, assumptions, kernel, file, survives: as of the :class:`theorems.core.statement.Statement`.
+        id, title, source, assumptions, kernel, file, survives: as in :class:`theorems.core.statement.Statement`.
         own_assumptions: titles of the assumptions that are not the suite's, by id.
-        tolerances: those that its file declares; of a statement in a file only.
-        about: what its cases are.
+        tolerances: the tolerances that its file declares; only for a statement in a file.
+        about: the kind of its cases.
         lost: why its file could not be read, where reading it ended the process.
     """
 
@@ -39,8 +40,8 @@ class Heading:
 
 
 def heading_of(statement: Statement) -> Heading:
-    """The heading of a statement."""
-    own = {id: one.title for id, one in statement.own_assumptions.items()}
+    """Return the heading of a statement."""
+    own = {id: assumption.title for id, assumption in statement.own_assumptions.items()}
     return Heading(
         statement.id,
         statement.title,
@@ -56,17 +57,17 @@ def heading_of(statement: Statement) -> Heading:
 
 
 def lost_heading(id: str, why: str) -> Heading:
-    """Of a statement whose file could not be read."""
+    """Return the heading of a statement whose file could not be read."""
     return Heading(id, "could not be loaded", "own", file=id.rpartition(":")[0], lost=why)
 
 
 @dataclass(frozen=True)
 class Description:
-    """What a run is about.
+    """Description of a run.
 
     Attributes:
-        statements: in the order asked for.
-        implementation: the name of what is under test.
+        statements: their headings, in the order asked for.
+        implementation: the name of the implementation under test.
         kernel: the attention kernel under test; None for the reference.
         examples: generated cases of each statement; None on data.
         findings: which assumptions hold on the data.

@@ -1,4 +1,4 @@
-"""Results as JSON has them, and back: numbers are exact, nothing is pickled."""
+"""Conversion of results to JSON and back: numbers are exact, nothing is pickled."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _holds_numbers(kind: Any) -> bool:
 
 
 def _number(value: Any, kind: Any) -> Any:
-    """Return a number or another member of a union; numbers that are not finite are texts in JSON."""
+    """Return a number or another member of a union; numbers that are not finite are strings in JSON."""
     others = [member for member in get_args(kind) if member not in (int, float, type(None))]
     if isinstance(value, str) and value in NOT_FINITE:
         return NOT_FINITE[value]
@@ -50,7 +50,7 @@ _CONVERTER.register_structure_hook_func(_holds_numbers, _number)
 
 
 def _omit_defaults(kind: type, *names: str) -> None:
-    """Fields that are written only where they hold something: a journal from before they were there stays readable."""
+    """Omit fields of a class from its JSON while they have their defaults, so that older journals stay readable."""
     rules = {name: override(omit_if_default=True) for name in names}
     # mypy takes the rules for the keywords beside them.
     _CONVERTER.register_unstructure_hook(kind, make_dict_unstructure_fn(kind, _CONVERTER, **rules))  # type: ignore[arg-type]
@@ -61,20 +61,20 @@ _omit_defaults(Result, "parts")
 
 
 def encode(result: Any) -> Any:
-    """A dataclass as dictionaries, lists, texts and numbers."""
+    """Return a dataclass as dictionaries, lists, strings and numbers."""
     return _CONVERTER.unstructure(result)
 
 
 def plain(result: Any) -> Any:
-    """Return a dataclass as JSON has it: its numbers are Python's, those that are not finite are texts."""
+    """Return a dataclass as plain JSON values: numbers are Python's own, and those that are not finite are strings."""
     return json.loads(to_json(encode(result)))
 
 
 def decode(stored: Any, kind: Any) -> Any:
-    """The value of that type.
+    """Return the value of type ``kind`` that was stored as JSON.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the JSON is no value of that type.
     """
     try:
         structured = _CONVERTER.structure(stored, kind)
@@ -90,13 +90,13 @@ def decode_result(unit: Any, stored: Any) -> Any:
     """Return the result of a unit from its JSON.
 
     Raises:
-        ValueError: it is none, is that of another unit, or its numbers do not fit each other.
+        ValueError: it is no result, is the result of another unit, or its numbers do not fit each other.
     """
     return _fitting(unit, decode(stored, get_type_hints(type(unit).run)["return"]))
 
 
 def decode_so_far(unit: Any, stored: Any) -> Any:
-    """Return what need not be done again of a unit from its JSON.
+    """Return the finished work of a unit, its ``so_far``, from its JSON.
 
     Raises:
         ValueError: as :func:`decode_result`.
@@ -112,10 +112,12 @@ def _fitting(unit: Any, decoded: Any) -> Any:
 
 
 def decoding(unit: Callable[[int], Any], tell: Tell) -> Tell:
-    """Return what is told the words of a pool about units, with results in place of their JSON.
+    """Wrap ``tell`` so that it is given results in place of their JSON.
+
+    The function that is returned is called with the words of a pool about units.
 
     Raises:
-        NoResult: by what is returned, where a process sent none.
+        NoResult: raised by the function that is returned, where a process sent no result.
     """
 
     def tell_decoded(number: int, word: str, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""What happens in a run, as values: whoever prints, writes or decides something handles them."""
+"""Events of a run, as values: whoever prints, writes or decides something handles them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Started:
 
 @dataclass(frozen=True)
 class CaseDone:
-    """A step of a unit of work is done: of a statement a case.
+    """One step of a unit of work is done; a step of a statement is a case.
 
     Attributes:
-        id: of the unit.
-        done: how many are done by now; none, once what it needs is loaded.
+        id: the id of the unit.
+        done: how many steps are done by now; zero once all that the unit needs is loaded.
     """
 
     id: str
@@ -36,10 +36,10 @@ class CaseDone:
 
 @dataclass(frozen=True)
 class UnitDone:
-    """A unit of work is done, or given up: of a session a statement.
+    """One unit of work is done or given up; the units of a session are statements.
 
     Attributes:
-        result: with the ``id`` of the unit and a ``summary``.
+        result: the result, which has the ``id`` of the unit and a ``summary``.
     """
 
     result: Any
@@ -47,14 +47,14 @@ class UnitDone:
 
 @dataclass(frozen=True)
 class Notice:
-    """Something that the user should know: a process died, and its unit goes on in another."""
+    """Message for the user: a process died, and its unit goes on in another."""
 
     sentence: str
 
 
 @dataclass(frozen=True)
 class Finished:
-    """The end.
+    """End of a run.
 
     Attributes:
         results: one per statement, in the order asked for.
@@ -67,17 +67,17 @@ class Finished:
 
 @dataclass(frozen=True)
 class Stopped:
-    """The end, by a signal: what is not finished is marked as interrupted."""
+    """End of a run by a signal: statements that are not finished are marked as interrupted."""
 
     results: tuple[Result, ...]
 
 
 @dataclass(frozen=True)
 class Died:
-    """The end before the start: untrusted code ended the process that loaded it.
+    """End of a run before its start: untrusted code ended the process that loaded it.
 
     Attributes:
-        sentence: what was being loaded, and how it ended.
+        sentence: what was being loaded, and how the process ended.
     """
 
     sentence: str
@@ -88,4 +88,4 @@ Handler = Callable[[Event], None]
 
 
 def ignore(event: Event) -> None:
-    """Handles nothing."""
+    """Handle no event: a handler for callers that need none."""

@@ -1,4 +1,4 @@
-"""Which of the assumptions that statements make hold on given data."""
+"""Checks of statements' assumptions on given data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from generators.assumptions import ASSUMPTIONS, Assumption
-from generators.attention_call import AttentionCall
 from generators.user_data import Given
 from reference_attention.errors import InvalidInput
 from reference_attention.files import to_json
@@ -16,7 +15,7 @@ from theorems.core.statement import Statement
 
 
 class NamedFinding(NamedTuple):
-    """An assumption on given data; as in :class:`generators.finding.Finding`, with id and title."""
+    """Finding about an assumption on given data: a :class:`generators.finding.Finding` with id and title."""
 
     id: str
     title: str
@@ -26,42 +25,48 @@ class NamedFinding(NamedTuple):
 
 
 def as_json(findings: Iterable[NamedFinding]) -> list[dict[str, Any]]:
-    """For a file: ``because`` is rounded, ``exact`` is not; what two have is written once, ``exact_of`` says where."""
-    held: list[dict[str, Any]] = []
+    """Return findings for a JSON file.
+
+    ``because`` is rounded, ``exact`` is not. Numbers that two findings share are written once; ``exact_of`` says where.
+    """
+    entries: list[dict[str, Any]] = []
     given: dict[str, str] = {}
-    for one in findings:
-        entry: dict[str, Any] = {"id": one.id, "holds": one.holds, "because": one.evidence}
-        first = given.setdefault(to_json(one.exact), one.id)
-        if one.exact:
-            entry |= {"exact": dict(one.exact)} if first == one.id else {"exact_of": first}
-        held.append(entry)
-    return held
+    for finding in findings:
+        entry: dict[str, Any] = {"id": finding.id, "holds": finding.holds, "because": finding.evidence}
+        first = given.setdefault(to_json(finding.exact), finding.id)
+        if finding.exact:
+            entry |= {"exact": dict(finding.exact)} if first == finding.id else {"exact_of": first}
+        entries.append(entry)
+    return entries
 
 
 def findings(given: Given, chosen: Sequence[Statement], further: Iterable[str] = ()) -> list[NamedFinding]:
-    """Every assumption that one of the statements makes; none of a call, which assumes nothing.
+    """Check every assumption of the statements that are about such data.
 
     Args:
-        further: ids of assumptions of the suite's that are asked for, too.
+        given: the data.
+        chosen: the statements; those about another kind of data are passed over.
+        further: ids of further assumptions of the suite to check.
     """
-    if isinstance(given.case, AttentionCall):
-        return []
-    made = {id for statement in chosen for id in statement.assumptions} | {*further}
+    chosen = [statement for statement in chosen if isinstance(given.case, statement.about)]
+    ids = {id for statement in chosen for id in statement.assumptions} | {*further}
     # Own assumptions of two files may have the same id, and so may those of a file and of a paper.
-    needed: list[tuple[Assumption, Statement | None]] = [(a, None) for a in ASSUMPTIONS.values() if a.id in made]
+    needed: list[tuple[Assumption, Statement | None]] = [(a, None) for a in ASSUMPTIONS.values() if a.id in ids]
     # Of an installed paper one assumption is that of several statements.
     own = {(statement.file, a.id): (a, statement) for statement in chosen for a in statement.own_assumptions.values()}
     needed += own.values()
-    found: list[NamedFinding] = []
+    entries: list[NamedFinding] = []
     for assumption, statement in needed:
         try:
             finding = assumption.check(given.case)
-            found.append(NamedFinding(assumption.id, assumption.title, finding.holds, finding.evidence, finding.exact))
+            entries.append(
+                NamedFinding(assumption.id, assumption.title, finding.holds, finding.evidence, finding.exact)
+            )
         except InvalidInput as error:
-            found.append(NamedFinding(assumption.id, assumption.title, None, str(error)))
+            entries.append(NamedFinding(assumption.id, assumption.title, None, str(error)))
         except Exception as error:
             if statement is None:
                 raise
-            said = error_outcome(statement, error, where="its predicate").reason
-            found.append(NamedFinding(assumption.id, assumption.title, None, said))
-    return found
+            reason = error_outcome(statement, error, where="its predicate").reason
+            entries.append(NamedFinding(assumption.id, assumption.title, None, reason))
+    return entries

@@ -1,9 +1,11 @@
-"""What results depend on: of a run, for its journal; of a unit, as the address of its result; whether all is here."""
+"""Identities of runs, addresses of results, and differences between two machines.
+
+The identity of a run, for its journal, and the address of a unit's result contain all that results depend on.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import inspect
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
@@ -15,68 +17,61 @@ from generators.user_data import Given, as_text
 from max_margin_theorems.papers import folders_of, papers
 from reference_attention.files import to_json
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.core.on_kernel import OnKernel
 from theorems.core.version import version, version_of
 from theorems.run.description import Heading
 from theorems.run.journal import key_of
 
 LIBRARIES = ("numpy", "scipy", "hypothesis", "python-flint", "scikit-learn", "torch")
-"""Another version may draw other cases, or compute other last digits."""
+"""Libraries whose versions count: another version may draw other cases, or compute other last digits."""
 PACKAGES = ("reference_attention", "generators", "theorems", "attention_conformance")
 OF_THE_RUN = ("statements", "examples", "faults", "figures")
-"""What an identity says of all units together; each unit has its own share of it among its fields."""
+"""Entries of an identity about all units together; each unit has its own share of them among its fields."""
 BESIDE = ("so_far", "lost", "isolated", "title")
 """Fields of a unit that its result does not depend on."""
 _PLAIN = (str, int, float, bool, type(None), tuple)
 SHARED = ("version", "source", "libraries", "papers", "files")
-"""Of the identity of a run what each worker is to have, too."""
+"""Entries of a run's identity that must agree on each worker."""
 
 
 def identity(command: str, **options: Any) -> dict[str, Any]:
-    """The run of a command with those options, by name; two runs of one identity have the same results."""
+    """Return the identity of a run of a command with those options; two runs of one identity have the same results."""
     return {"command": command, **options, **surroundings()}
 
 
 def surroundings() -> dict[str, Any]:
-    """What the results of every run here depend on: our version, our sources, the libraries, papers of others."""
+    """Return what the results of every run here depend on: our version and sources, the libraries, papers of others."""
     here = {"version": version(), "source": _source(), "libraries": _libraries()}
     return here | ({"papers": _papers()} if _papers() else {})
 
 
 def of_headings(chosen: Sequence[Heading]) -> dict[str, Any]:
-    """Statements by id, and the files of those that are somebody's own."""
-    return {"statements": [one.id for one in chosen], **of_files(one.file for one in chosen if one.file)}
+    """Return the ids of statements, and digests of the files of those that stand in somebody's own file."""
+    return {
+        "statements": [heading.id for heading in chosen],
+        **of_files(heading.file for heading in chosen if heading.file),
+    }
 
 
 def of_files(paths: Iterable[str]) -> dict[str, Any]:
-    """The files that somebody's own code stands in, by what they hold."""
+    """Return the files that somebody's own code stands in, each with a digest of its content."""
     files = {path: digest_of_file(path) for path in paths}
     return {"files": files} if files else {}
 
 
 def of_data(given: Given | None) -> str | None:
-    """Data by what they are, whatever they are called."""
+    """Return a digest of the data, which does not depend on their name; None without data."""
     if given is None:
         return None
     return hashlib.sha256(f"{given.failed} {as_text(given.case)}".encode()).hexdigest()[:16]
 
 
 def of_implementation(under_test: Implementation) -> str | None:
-    """A kernel by its name, what it computes in, and the file that it stands in; the reference is our own source."""
-    if under_test is REFERENCE:
-        return None
-    if not isinstance(under_test, OnKernel):
-        return under_test.name
-    kernel = under_test.kernel
-    try:
-        held = _digest([Path(inspect.getsourcefile(kernel.call) or "")])
-    except (TypeError, OSError):
-        held = "built in"
-    return f"{kernel.name} {kernel.dtype} {held}"
+    """Return what identifies an implementation; None for the reference, which is our own source."""
+    return None if under_test is REFERENCE else under_test.identity()
 
 
 def digest_of_file(file: str) -> str:
-    """Of what a file holds; empty if it cannot be read."""
+    """Return a digest of a file's content; empty if the file cannot be read."""
     try:
         return _digest([Path(file)])
     except OSError:
@@ -84,21 +79,21 @@ def digest_of_file(file: str) -> str:
 
 
 def address(unit: Any, run: Mapping[str, Any]) -> str:
-    """The address of the result of a unit.
+    """Return the address of the result of a unit.
 
     Args:
-        unit: a dataclass; its plain fields count, what need not be done again does not.
+        unit: a dataclass; its plain fields count, its finished work (``so_far``) does not.
         run: :func:`identity`, with sources, libraries, data and kernel.
     """
     shared = {name: value for name, value in run.items() if name not in OF_THE_RUN}
-    own = {one.name: getattr(unit, one.name) for one in fields(unit) if one.name not in BESIDE}
+    own = {field.name: getattr(unit, field.name) for field in fields(unit) if field.name not in BESIDE}
     plain = {name: value for name, value in own.items() if isinstance(value, _PLAIN)}
     text = to_json({"run": shared, "unit": key_of(unit), "fields": plain})
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def difference(run: Mapping[str, Any]) -> str:
-    """What is different here; empty if nothing is."""
+    """Return how this machine differs from a run's identity, as the end of a sentence; empty if it does not."""
     here = surroundings()
     for name, value in run.items():
         if name == "files":
@@ -110,12 +105,12 @@ def difference(run: Mapping[str, Any]) -> str:
     return ""
 
 
-def _mismatch(name: str, wanted: Any, found: Any) -> str:
+def _mismatch(name: str, wanted: Any, recorded: Any) -> str:
     if isinstance(wanted, Mapping):
-        found = found or {}
-        one = next(each for each in wanted if found.get(each) != wanted[each])
-        return f"{one} ({found.get(one)} there, {wanted[one]} here)"
-    return f"{name} of max-margin-theorems ({found} there, {wanted} here)"
+        recorded = recorded or {}
+        key = next(each for each in wanted if recorded.get(each) != wanted[each])
+        return f"{key} ({recorded.get(key)} there, {wanted[key]} here)"
+    return f"{name} of max-margin-theorems ({recorded} there, {wanted} here)"
 
 
 @cache
@@ -131,10 +126,10 @@ def _libraries() -> dict[str, str]:
 
 @cache
 def _papers() -> dict[str, str]:
-    """What packages with papers hold, by name and version; ours is among our sources."""
-    tops = {(one.package, one.top) for one in papers() if one.package}
-    held = {package: files for package, top in sorted(tops) if (files := _files_of(top))}
-    return {package: _digest(files) for package, files in held.items()}
+    """Return digests of the packages with papers, by name and version; our own is among our sources."""
+    tops = {(paper.package, paper.top) for paper in papers() if paper.package}
+    by_package = {package: files for package, top in sorted(tops) if (files := _files_of(top))}
+    return {package: _digest(files) for package, files in by_package.items()}
 
 
 def _files_of(top: str) -> list[Path]:

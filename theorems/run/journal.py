@@ -1,7 +1,7 @@
 """The journal of a long run: JSON lines, one for every unit of work as it finishes, on the disk before the next.
 
-The first line says which run it is of, and a journal of another run is refused. Each line has a digest of all before it
-(:mod:`theorems.run.chain`): what is damaged is refused with its line, only a last line that was cut off is cut away.
+The first line identifies the run, and a journal of another run is refused. Each line has a digest of all before it
+(:mod:`theorems.run.chain`): a damaged line is refused, and named; only a last line that was cut off is cut away.
 Numbers are exact; nothing is pickled.
 """
 
@@ -29,10 +29,10 @@ ANOTHER = "give another file"
 
 
 class Journal:
-    """A file to which what is finished is appended.
+    """File to which finished results are appended.
 
     Attributes:
-        path: of the file; it is made with its first line, and stays locked until ``close()``.
+        path: its path; the file is made with its first line, and stays locked until ``close()``.
         records: what it held when it was opened, without the first line and the lines about units.
     """
 
@@ -40,6 +40,7 @@ class Journal:
         """Begin a journal, or go on with one.
 
         Args:
+            path: the path of the file.
             run: what the results depend on, by name.
 
         Raises:
@@ -67,8 +68,9 @@ class Journal:
             raise InvalidInput(f"--resume: {path} cannot be written ({error.strerror or error}).") from None
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """A line more, on the disk when this returns. Where the disk is full the journal stays as it is, and says so
-        once.
+        """Append a line, which is on the disk when this returns.
+
+        Where the disk is full the journal stays as it is, and a message says so once.
         """
         if self._size < 0:
             return
@@ -83,12 +85,12 @@ class Journal:
                 print(f"theorems: {self.path} cannot be written any more ({why}); the run goes on.", file=sys.stderr)
 
     def result_of(self, unit: Any) -> Any:
-        """The result of a unit that is finished; None if it is not."""
+        """Return the result of a unit that is finished; None if it is not."""
         line, stored = self._results.get(key_of(unit), (0, None))
         return None if stored is None else self._decode(decode_result, unit, stored, line)
 
     def resume(self, unit: Any) -> Any:
-        """The unit with what need not be done again."""
+        """Return the unit together with its finished work."""
         line, stored = self._so_far.get(key_of(unit), (0, None))
         return unit if stored is None else replace(unit, so_far=self._decode(decode_so_far, unit, stored, line))
 
@@ -97,13 +99,13 @@ class Journal:
         self.append({"unit": key_of(unit), "result": encode(result)})
 
     def so_far(self, unit: Any, *, at_once: bool = False) -> None:
-        """Keep what there is of a unit, if there was no line about it for a while, or at once."""
-        held, key = getattr(unit, "so_far", None), key_of(unit)
+        """Keep the finished work of a unit, if there was no line about it for a while, or at once."""
+        partial_result, key = getattr(unit, "so_far", None), key_of(unit)
         now = time.monotonic()
-        if held is None or (not at_once and now - self._said.setdefault(key, now) < EVERY):
+        if partial_result is None or (not at_once and now - self._said.setdefault(key, now) < EVERY):
             return
         self._said[key] = now
-        self.append({"unit": key, "so_far": encode(held)})
+        self.append({"unit": key, "so_far": encode(partial_result)})
 
     def _write(self, content: str) -> None:
         line, digest = seal(content, self._digest)
@@ -130,7 +132,7 @@ class Journal:
                 raise InvalidInput(f"--resume: {self.path} is in use by another run; give another file.") from None
 
     def _read(self, first: str) -> int:
-        """Read the lines; the length of what is whole, 0 where not even the first line is."""
+        """Read the lines and return the length of the intact ones; 0 where not even the first line is intact."""
         with os.fdopen(os.dup(self._file), "rb") as file:
             content = file.read()
         *lines, rest = content.split(b"\n")
@@ -169,8 +171,10 @@ class Journal:
         stored, run = there["journal"], from_json(first)["journal"]
         for name in (*run, *stored):
             if stored.get(name) != run.get(name):
-                said = f"{name}: {_short(stored.get(name))} there, {_short(run.get(name))} here"
-                raise InvalidInput(f"--resume: {self.path} is the journal of another run ({said}); give another file.")
+                difference = f"{name}: {_short(stored.get(name))} there, {_short(run.get(name))} here"
+                raise InvalidInput(
+                    f"--resume: {self.path} is the journal of another run ({difference}); give another file."
+                )
 
     def _damage_error(self, what: str, line: int = 0) -> InvalidInput:
         remedy = f"delete that line and all after it to go on from there, or {ANOTHER}" if line > 1 else ANOTHER
@@ -179,7 +183,7 @@ class Journal:
 
 @contextmanager
 def open_journal(path: Path | None, run: Mapping[str, Any]) -> Iterator[Journal | None]:
-    """The journal of a run, which ends with the block; None where none is kept."""
+    """Yield the journal of a run and close it at the end of the block; yield None where no journal is kept."""
     journal = None if path is None else Journal(path, run)
     try:
         yield journal
@@ -189,13 +193,13 @@ def open_journal(path: Path | None, run: Mapping[str, Any]) -> Iterator[Journal 
 
 
 def key_of(unit: Any) -> str:
-    """Names a unit, or a part of one, among all of a command."""
+    """Return a name of a unit, or of a part of one, that is unique within a command."""
     part = getattr(unit, "part", 0)
     return f"{type(unit).__name__} {unit.id}" + (f", part {part}" if part else "")
 
 
 def _damage(line: bytes, number: int) -> str:
-    """Say what is wrong with a line whose digest does not fit."""
+    """Describe what is wrong with a line whose digest does not fit."""
     begins = line.startswith(b'{"journal":')
     if number == 1:
         if begins:

@@ -1,4 +1,4 @@
-"""Failures that are known: a file that lists them, strict in both directions, and remembers how much was checked.
+"""Known failures: a file that lists them, strict in both directions, and remembers how much was checked.
 
 A line is an id and the reason, ``lemma-6 the backward pass is an approximation``; a line ``checked lemma-3 9`` says
 that nine claims of it were checked. ``#`` begins a comment.
@@ -18,16 +18,16 @@ from theorems.run.result import Result
 
 CHECKED = "checked"
 DECIDED = (Verdict.UPHELD, Verdict.FALSIFIED)
-"""Of these verdicts claims are counted."""
+"""Verdicts for which claims are counted."""
 
 
 @dataclass(frozen=True)
 class KnownFailures:
-    """What a file lists.
+    """Content of a file of known failures.
 
     Attributes:
-        path: of the file.
-        reasons: why it is known to fail, by id.
+        path: the path of the file.
+        reasons: why a statement is known to fail, by id.
         claims: how many claims were checked when the file was written, by id.
     """
 
@@ -35,26 +35,31 @@ class KnownFailures:
     reasons: Mapping[str, str] = field(default_factory=dict)
     claims: Mapping[str, int] = field(default_factory=dict)
 
-    def expected_failures(self, found: Iterable[Result]) -> dict[str, str]:
-        """The reasons of those that are falsified, as is known."""
+    def expected_failures(self, results: Iterable[Result]) -> dict[str, str]:
+        """Return the reasons of the statements that are falsified, as the file expects, by id."""
         return {
-            one.id: self.reasons[one.id] for one in found if one.verdict is Verdict.FALSIFIED and one.id in self.reasons
+            result.id: self.reasons[result.id]
+            for result in results
+            if result.verdict is Verdict.FALSIFIED and result.id in self.reasons
         }
 
-    def complaints(self, found: Iterable[Result]) -> list[str]:
-        """What is not as the file has it, a sentence each. What is inconclusive is told elsewhere, and is no pass."""
-        by_id = {one.id: one for one in found}
+    def complaints(self, results: Iterable[Result]) -> list[str]:
+        """Return a sentence for each difference between the results and the file.
+
+        Inconclusive results are reported elsewhere, and do not count as passed.
+        """
+        by_id = {result.id: result for result in results}
         said, missing = [], []
         for id in self.reasons:
-            one = by_id.get(id)
-            if one is not None and one.verdict is Verdict.UPHELD:
+            result = by_id.get(id)
+            if result is not None and result.verdict is Verdict.UPHELD:
                 said.append(f"{id} is upheld now; take it out of {self.path}.")
-            elif one is None or one.verdict is Verdict.NOT_APPLICABLE:
+            elif result is None or result.verdict is Verdict.NOT_APPLICABLE:
                 said.append(f"{id} stands in {self.path} and was not checked; check it, or take it out.")
         for id, before in self.claims.items():
-            one = by_id.get(id)
-            now = one.decided_claims if one is not None and one.verdict in DECIDED else 0
-            undecided = one is not None and one.verdict is Verdict.INCONCLUSIVE
+            result = by_id.get(id)
+            now = result.decided_claims if result is not None and result.verdict in DECIDED else 0
+            undecided = result is not None and result.verdict is Verdict.INCONCLUSIVE
             if now < before and not undecided:
                 missing.append(f"{id} {now} of {before}")
         if missing:
@@ -63,15 +68,16 @@ class KnownFailures:
 
 
 def known_ids() -> list[str]:
-    """Every id that a file may list, besides those of the run's own statements."""
+    """Return every id that a file may list, besides those of the run's own statements."""
     return [*statements(), *capabilities()]
 
 
 def read(path: Path, ids: Iterable[str]) -> KnownFailures:
-    """The file.
+    """Read a file of known failures.
 
     Args:
-        ids: those that it may list.
+        path: its path.
+        ids: the ids that it may list.
 
     Raises:
         InvalidInput: it cannot be read; a line with an unknown id, one without a reason, two of the same id.
@@ -106,9 +112,9 @@ def read(path: Path, ids: Iterable[str]) -> KnownFailures:
 
 
 def _id_and_rest(line: str, known: Iterable[str]) -> tuple[str, str]:
-    """An id may have blanks, of a file's path; the longest that is known is meant."""
-    found = [id for id in known if line == id or line.startswith(f"{id} ")]
-    id = max(found, key=len, default=line.partition(" ")[0])
+    """Split a line into the longest known id that it begins with and the rest; an id, as a path, may contain blanks."""
+    matches = [id for id in known if line == id or line.startswith(f"{id} ")]
+    id = max(matches, key=len, default=line.partition(" ")[0])
     return id, line.removeprefix(id).strip()
 
 
@@ -117,17 +123,18 @@ def _nearest(id: str, known: Iterable[str]) -> str:
     return f"; the nearest is {near[0]}" if near else ""
 
 
-def file_text(found: Sequence[Result], about: str, before: Mapping[str, str]) -> str:
-    """The text of a file that a run like this one agrees with.
+def file_text(results: Sequence[Result], about: str, before: Mapping[str, str]) -> str:
+    """Return the text of a file that a run with these results agrees with.
 
     Args:
+        results: the results.
         about: what was run, for a reader.
         before: reasons that somebody has given already, by id.
     """
     lines = [f"# Known failures of {about}, for --known-failures: an id and the reason."]
-    for one in found:
-        if one.verdict is Verdict.FALSIFIED:
-            lines.append(f"{one.id} {before.get(one.id) or ' '.join(one.complaint.split()) or 'falsified'}")
+    for result in results:
+        if result.verdict is Verdict.FALSIFIED:
+            lines.append(f"{result.id} {before.get(result.id) or ' '.join(result.complaint.split()) or 'falsified'}")
     lines.append("# How many claims were checked: a run that checks fewer fails.")
-    lines += [f"{CHECKED} {one.id} {one.decided_claims}" for one in found if one.verdict in DECIDED]
+    lines += [f"{CHECKED} {result.id} {result.decided_claims}" for result in results if result.verdict in DECIDED]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""What is asked of untrusted code before and after a run: calls in a sandbox, with plain data as answers."""
+"""Calls of untrusted code before and after a run: they are made in a sandbox, and their answers are plain data."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from generators.user_data import Given
-from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import KernelByName, KernelDescription, OnKernel
+from theorems.core.under_test import KernelDescription, UnderTest
 from theorems.run.description import Heading, heading_of, lost_heading
 from theorems.run.findings import NamedFinding, findings
 from theorems.run.identity import of_implementation
@@ -15,91 +14,91 @@ from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.user_file import is_in_a_file
 from theorems.run.sandbox import ProcessDied, Sandbox
 
-UnderTest = Implementation | KernelByName
 Opened = tuple[str, KernelDescription | None, str | None]
-"""The name of what is under test, what is to be said of a kernel, and what the results depend on."""
+"""The name of what is under test, the description of a kernel, and what the results depend on."""
 
 
 def describe_implementation(under_test: UnderTest) -> Opened:
-    """All of it; a kernel by its name is loaded, and tried once."""
-    if isinstance(under_test, KernelByName):
-        under_test = under_test.load()
-    kernel = under_test.described() if isinstance(under_test, OnKernel) else None
-    return under_test.name, kernel, of_implementation(under_test)
+    """Load the implementation under test and describe it; a kernel that is given by its name is called once."""
+    implementation = under_test.load()
+    return implementation.name, implementation.describe(), of_implementation(implementation)
 
 
 def kernel_opened(under_test: UnderTest, sandbox: Sandbox) -> Opened:
-    """The same of a kernel that may be given by its name.
+    """Describe what is under test as :func:`describe_implementation` does; a kernel's name is resolved in the sandbox.
 
     Raises:
         InvalidInput: it cannot be loaded, or is no kernel.
         ProcessDied: importing it or trying it once ended the process.
     """
-    if not isinstance(under_test, KernelByName):
+    if not under_test.by_name:
         return describe_implementation(under_test)
     sandbox.call(f"--attention: loading {under_test.source}", _import_kernel, under_test)
     return sandbox.call(f"--attention: the probe of {under_test.source}", describe_implementation, under_test)
 
 
-def _import_kernel(kernel: KernelByName) -> None:
+def _import_kernel(kernel: UnderTest) -> None:
     kernel.find()
 
 
 def load_heading(id: str) -> Heading:
-    """Read the file of a statement."""
+    """Return the heading of a statement, whose file is read."""
     return heading_of(statement_named(id))
 
 
 def headings(ids: Sequence[str], sandbox: Sandbox) -> list[Heading]:
-    """The headings of statements, each once; of one whose file ends the process that reads it, why.
+    """Return the headings of statements, each once; where a file ends the process that reads it, the heading says why.
 
     Raises:
         InvalidInput: an unknown id, a file that cannot be used.
     """
-    found: dict[str, Heading] = {}
+    by_id: dict[str, Heading] = {}
     lost: dict[str, str] = {}
     for id in ids:
         file = id.rpartition(":")[0]
         if not is_in_a_file(id):
-            one = load_heading(id)
+            heading = load_heading(id)
         elif file in lost:
-            one = lost_heading(id, lost[file])
+            heading = lost_heading(id, lost[file])
         else:
             try:
-                one = sandbox.call(f"loading {file}", load_heading, id)
+                heading = sandbox.call(f"loading {file}", load_heading, id)
             except ProcessDied as error:
                 lost[file] = error.why
-                one = lost_heading(id, error.why)
-        found[one.id] = one
-    return list(found.values())
+                heading = lost_heading(id, error.why)
+        by_id[heading.id] = heading
+    return list(by_id.values())
 
 
 def findings_on(given: Given, chosen: Sequence[Heading], sandbox: Sandbox) -> list[NamedFinding]:
-    """Which assumptions of the statements hold on data; of predicates that end their process, how."""
-    chosen = [one for one in chosen if one.about == given.case.noun]
-    found = findings(given, (), {id for one in chosen for id in one.assumptions})
+    """Return which assumptions of the statements hold on data.
+
+    Where an assumption's predicate ends its process, the finding says how.
+    """
+    chosen = [heading for heading in chosen if heading.about == given.case.noun]
+    all_findings = findings(given, (), {id for heading in chosen for id in heading.assumptions})
     seen: set[tuple[str, str]] = set()  # of an installed paper one assumption is that of several statements
-    for one in chosen:
-        own = {id for id in one.own_assumptions if (one.file, id) not in seen}
-        seen |= {(one.file, id) for id in own}
+    for heading in chosen:
+        own = {id for id in heading.own_assumptions if (heading.file, id) not in seen}
+        seen |= {(heading.file, id) for id in own}
         if own:
             try:
-                said = sandbox.call("its predicates", _own_findings, one.id, given)
-                found += [each for each in said if each.id in own]
+                own_findings = sandbox.call("its predicates", _own_findings, heading.id, given)
+                all_findings += [finding for finding in own_findings if finding.id in own]
             except ProcessDied as error:
-                found += [NamedFinding(id, one.own_assumptions[id], None, error.why) for id in sorted(own)]
-    return found
+                all_findings += [NamedFinding(id, heading.own_assumptions[id], None, error.why) for id in sorted(own)]
+    return all_findings
 
 
 def _own_findings(id: str, given: Given) -> list[NamedFinding]:
-    """On the assumptions that stand in the file of a statement."""
-    found = findings(given, [replace(statement_named(id), assumptions=())])
-    return [one._replace(exact=dict(one.exact)) for one in found]
+    """Check the assumptions that stand in the file of a statement."""
+    own = findings(given, [replace(statement_named(id), assumptions=())])
+    return [finding._replace(exact=dict(finding.exact)) for finding in own]
 
 
 def hints_on(under_test: UnderTest, sandbox: Sandbox) -> tuple[str, ...]:
-    """What may be wrong with a kernel that is falsified; nothing where asking ends the process."""
-    if not isinstance(under_test, KernelByName):
+    """Return what may be wrong with a kernel that is falsified; nothing where asking ends the process."""
+    if not under_test.by_name:
         return _hints(under_test)
     try:
         return sandbox.call("what may be wrong", _hints, under_test)
@@ -108,6 +107,4 @@ def hints_on(under_test: UnderTest, sandbox: Sandbox) -> tuple[str, ...]:
 
 
 def _hints(under_test: UnderTest) -> tuple[str, ...]:
-    if isinstance(under_test, KernelByName):
-        under_test = under_test.load()
-    return tuple(under_test.hints()) if isinstance(under_test, OnKernel) else ()
+    return tuple(under_test.load().hints())

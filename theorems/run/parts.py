@@ -1,4 +1,4 @@
-"""What is done of a run, and what is left to do: units, cut into parts where they can be."""
+"""State of a run: finished and remaining units, cut into parts where they can be."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Generic
 
 from theorems.run.events import CaseDone, Handler, UnitDone
 from theorems.run.journal import Journal
-from theorems.run.work import Divisible, R, StopRun, Work
+from theorems.run.units import Divisible, R, StopRun, Work
 
 
 class Parts(Generic[R]):
@@ -18,7 +18,7 @@ class Parts(Generic[R]):
 
     Attributes:
         handle: is given events of units, not of their parts.
-        left: the parts, with what need not be done again.
+        left: the parts, with their finished work.
     """
 
     def __init__(
@@ -28,6 +28,7 @@ class Parts(Generic[R]):
         journal: Journal | None,
         enough: Callable[[R], str] | None,
     ) -> None:
+        """Divide the units, resume parts from the journal, and conclude what is finished there or lost."""
         self.handle = handle
         self.journal = journal
         self.left: dict[int, Work[R]] = {}
@@ -39,60 +40,61 @@ class Parts(Generic[R]):
             self._joining.append(_Joining(unit, len(self.left), len(parts)))
             for part in parts:
                 self.left[len(self.left)] = part if journal is None else journal.resume(part)
-        self._starts = [one.next for one in self._joining]
+        self._starts = [joining.next for joining in self._joining]
         for k, part in self.left.items():
-            found = None if journal is None else journal.result_of(part)
-            if found is not None:
-                self._take(k, found)
-        for one in self._joining:
-            if one.result is None and (lost := getattr(one.unit, "lost", "")):
-                one.result = one.unit.unfinished_result(lost)
-                handle(UnitDone(one.result))
+            result = None if journal is None else journal.result_of(part)
+            if result is not None:
+                self._take(k, result)
+        for joining in self._joining:
+            if joining.result is None and (lost := getattr(joining.unit, "lost", "")):
+                joining.result = joining.unit.unfinished_result(lost)
+                handle(UnitDone(joining.result))
 
     def order(self, *, backwards: bool) -> list[int]:
-        """The parts that are to be done: unit after unit, the most urgent ones first; then the last first if
-        ``backwards``.
+        """Return the parts to be done, in order: unit after unit, the most urgent ones first.
+
+        Among the other units the last goes first if ``backwards``.
         """
-        urgent = sorted((one for one in self._joining if _urgency(one)), key=_urgency, reverse=True)
-        others = [one for one in self._joining if not _urgency(one)]
+        urgent = sorted((joining for joining in self._joining if _urgency(joining)), key=_urgency, reverse=True)
+        others = [joining for joining in self._joining if not _urgency(joining)]
         units = [*urgent, *(reversed(others) if backwards else others)]
-        return [k for one in units for k in range(one.next, one.end) if not self.needless(k)]
+        return [k for joining in units for k in range(joining.next, joining.end) if not self.needless(k)]
 
     def part_to_do(self, k: int) -> Work[R] | None:
-        """A part as it is now; None if it need not be done."""
+        """Return a part as it is now; None if it need not be done."""
         return None if self.needless(k) else self.left[k]
 
     def needless(self, k: int) -> bool:
-        """Whether a part is done, or comes after the end of its unit."""
-        one = self._of(k)
-        return one.result is not None or not one.next <= k < one.end or k in one.waiting
+        """Return whether a part is done, or comes after the end of its unit."""
+        joining = self._of(k)
+        return joining.result is not None or not joining.next <= k < joining.end or k in joining.waiting
 
     def count_steps(self, k: int, done: int) -> None:
-        """So many steps of a part are done."""
-        one = self._of(k)
-        if one.result is None:
-            one.steps[k] = done
-            self.handle(CaseDone(one.unit.id, one.steps.total()))
+        """Record how many steps of a part are done."""
+        joining = self._of(k)
+        if joining.result is None:
+            joining.steps[k] = done
+            self.handle(CaseDone(joining.unit.id, joining.steps.total()))
 
     def so_far(self, k: int, so_far: Any) -> None:
-        """What need not be done again of a part."""
+        """Record the finished work of a part."""
         self.left[k] = replace(self.left[k], so_far=so_far)  # type: ignore[type-var]
         if self.journal is not None:
             self.journal.so_far(self.left[k])
 
     def keep(self, k: int) -> None:
-        """What there is of a part is on the disk."""
+        """Write the finished work of a part to the disk."""
         if self.journal is not None:
             self.journal.so_far(self.left[k], at_once=True)
 
     def finish(self, k: int, result: R) -> None:
-        """The result of a part."""
+        """Record the result of a part, in the journal too."""
         if self.journal is not None:
             self.journal.keep_result(self.left[k], result)
         self.give_up(k, result)
 
     def give_up(self, k: int, result: R) -> None:
-        """A result that another run would not have."""
+        """Record a result that another run would not have: it does not go into the journal."""
         if self.needless(k):
             return
         if self.left[k].total is not None and self._of(k).count > 1:
@@ -101,31 +103,31 @@ class Parts(Generic[R]):
         self.check()
 
     def check(self) -> None:
-        """Raises :class:`StopRun` if there is a result after which the run is to stop."""
+        """Raise :class:`StopRun` if there is a result after which the run is to stop."""
         if self._why:
             raise StopRun(self._why)
 
     def results(self, why: str) -> list[R]:
-        """One per unit, also of those that are not finished; of these the journal keeps what there is."""
+        """Return one result per unit, also of units that are not finished, whose finished work the journal keeps."""
         for k in self.left if self.journal is not None else ():
             if not self.needless(k):
                 self.keep(k)
-        return [one.result or one.unfinished_result(self.left, why) for one in self._joining]
+        return [joining.result or joining.unfinished_result(self.left, why) for joining in self._joining]
 
     def _of(self, k: int) -> _Joining[R]:
         return self._joining[bisect_right(self._starts, k) - 1]
 
     def _take(self, k: int, result: R) -> None:
-        one = self._of(k)
-        one.take(k, result)
-        if one.result is not None:
-            self.handle(UnitDone(one.result))
+        joining = self._of(k)
+        joining.take(k, result)
+        if joining.result is not None:
+            self.handle(UnitDone(joining.result))
         if self._enough and not self._why:
             self._why = self._enough(result)
 
 
 class _Joining(Generic[R]):
-    """The parts of a unit, joined in their order as they come in.
+    """Parts of a unit, joined in their order as they come in.
 
     Attributes:
         count: how many parts it was cut into.
@@ -133,7 +135,7 @@ class _Joining(Generic[R]):
         end: number after the last part that is needed.
         waiting: results of later parts.
         steps: done, by part.
-        result: once it is finished.
+        result: the result of the unit, once it is finished.
     """
 
     def __init__(self, unit: Work[R], first: int, count: int) -> None:
@@ -148,7 +150,7 @@ class _Joining(Generic[R]):
         self._joined: R | None = None
 
     def take(self, k: int, result: R) -> None:
-        """A part is done."""
+        """Take the result of a part, and join what can be joined."""
         if k >= self.end:
             return
         self.waiting[k] = result
@@ -161,7 +163,7 @@ class _Joining(Generic[R]):
             self.result = self._conclude(self._joined)
 
     def unfinished_result(self, parts: dict[int, Work[R]], why: str) -> R:
-        """The result of what is done."""
+        """Return the result of the parts that are done, with ``why`` for the others."""
         for k in range(self.next, self.end):
             self._joined = self._with(self.waiting[k] if k in self.waiting else parts[k].unfinished_result(why))
         assert self._joined is not None
@@ -174,6 +176,6 @@ class _Joining(Generic[R]):
         return result if self._whole is None else self._whole.conclude(result)
 
 
-def _urgency(one: _Joining[Any]) -> int:
-    """How much its results are waited for."""
-    return int(getattr(one.unit, "urgency", 0))
+def _urgency(joining: _Joining[Any]) -> int:
+    """Return how urgent a unit is: how much its results are waited for."""
+    return int(getattr(joining.unit, "urgency", 0))

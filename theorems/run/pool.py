@@ -1,9 +1,11 @@
-"""Processes that work on units: one that dies is replaced, one that takes too long is killed with all that it started.
+"""Pool of processes that work on units.
+
+A process that dies is replaced; one that takes too long is killed with all that it started.
 
 Neither pebble nor loky will do. Both answer with the result of a task and with nothing on the way: no heartbeat, and
 nothing is left of a unit whose process dies. loky gives up all tasks when one process dies, and does not say whose it
-was; pebble ends a process, but not those that it started, and its workers share a pipe, which one that is killed
-within a message leaves in pieces for the others. What is needed is small: a ``subprocess`` with pipes of its own.
+was; pebble ends a process, but not those that it started, and its workers share a pipe, which a process that is killed
+within a message leaves in pieces for the others. The pool needs little: a ``subprocess`` with pipes of its own.
 """
 
 from __future__ import annotations
@@ -28,35 +30,39 @@ from max_margin_theorems import signals
 LOOK = 0.1
 """Seconds between two looks at signals and clocks."""
 TRIES = 3
-"""How often a unit is begun while the process that works on it dies before it gets any further; once where it is
-untrusted code that ends the process. Signal 9 comes from outside, and may have hit the wrong one."""
+"""How often a unit is begun while the process that works on it dies before it gets any further.
+
+Untrusted code that ends its process is begun only once. Signal 9 comes from outside, and may have hit the wrong
+process.
+"""
 PATIENCE = 60.0
 """Seconds that untrusted code may take for one case: a thousand times what a case takes on a kernel, and long enough
-for a first call that compiles."""
+for a first call that compiles.
+"""
 STARTING = 60.0
 """Seconds that a process may take to import what it needs, on a busy machine."""
 NO_RESULT = "sent something that is no result"
 """The reason given where a process sends anything but the messages of :func:`theorems.run.worker.serve`."""
 CLOSING = 1.0
-"""Seconds after the end of a process in which all that it has sent is read."""
+"""Seconds after the end of a process within which all that it has sent is read."""
 ENDING = 5.0
-"""Seconds in which a process ends those that it has started, before it is killed itself."""
+"""Seconds that a process has to end the processes that it has started, before it is killed itself."""
 LARGEST_MESSAGE = 1 << 25
-"""Bytes of a message of a process that runs untrusted code: JSON takes up to thirty times its length in memory."""
+"""Largest message, in bytes, of a process with untrusted code: JSON takes up to thirty times its length in memory."""
 MOST_MESSAGES = 50_000
-"""Messages of a unit of untrusted code without a step forward: making a case smaller takes some hundreds."""
+"""Most messages of a unit of untrusted code without a step forward: making a case smaller takes some hundreds."""
 PER_SECOND = 10_000
-"""Messages for every second of such a unit: the steps of ours take longer."""
+"""Most messages for every second of such a unit: the steps of our own units take longer."""
 AT_A_LOOK = 1000
 """Messages that are taken between two looks at signals and clocks."""
 WAITING = 16
-"""Messages that wait to be taken; a process that sends more waits, too."""
+"""Most messages that wait to be taken; a process that sends more waits, too."""
 PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from theorems.run.worker import serve, watch; watch(); serve()"
-"""What a process runs, given the id of this one: it imports what this one would."""
+"""The program of a process, which is given the id of this one: it imports what this one would."""
 
 Tell = Callable[[int, str, Any], None]
 _Message = tuple[int, str, Any] | str
-"""A number, a word and its value; or that nothing more comes, and why if that is not the end of the process."""
+"""A number, a word and its value; or a reason why nothing more comes, empty at the end of the process."""
 
 
 class NoResult(Exception):
@@ -70,14 +76,14 @@ class _Worker:
     Attributes:
         unit: what it works on; None while it has nothing to do.
         holds: groups of units that share what it computes for them.
-        number: of what it was sent last, which every message about that has: late ones are of no interest.
-        messages: about that, by now.
+        number: the number of the latest unit sent to it; messages carry it, so that late ones can be ignored.
+        messages: how many messages about that unit have come by now.
         steps, stepped: the most steps of it that were done, and how many messages there were then.
-        untrusted: whether that is untrusted code.
-        tainted: whether it ever ran some, which may still do what it likes there.
-        began: when it began with it; None while it still imports what it needs.
+        untrusted: whether that unit is untrusted code.
+        tainted: whether it ever ran untrusted code, which may have changed anything there.
+        began: when it began with the unit; None while it still imports what the unit needs.
         active: when it last sent something.
-        ended: when it was found to have ended, while what it sent is still being read.
+        ended: when its end was noticed, while what it sent is still being read.
         is_removed: whether nobody takes what it sends.
     """
 
@@ -96,7 +102,7 @@ class _Worker:
     is_removed: bool = False
 
     def kill(self) -> None:
-        """With the processes that were started in it, which may hold our output open; on Linux it ends those itself."""
+        """Kill the process with all that it started, which may hold our output open; on Linux it ends those itself."""
         if sys.platform == "linux":
             self.process.terminate()
             return
@@ -110,6 +116,7 @@ class Pool:
     """Up to ``size`` processes; they are started when there is work for them, and end with ``close()``."""
 
     def __init__(self, size: int) -> None:
+        """Take the largest number of processes, and start none yet."""
         self._size = size
         self._workers: list[_Worker] = []
         self._deaths: Counter[int] = Counter()
@@ -124,14 +131,14 @@ class Pool:
         timeout: float | None = None,
         patience: float = PATIENCE,
     ) -> Iterator[None]:
-        """Work on units until all are finished, failed or out of time; yields after every look at the processes.
+        """Work on units until all are finished, failed or out of time; yield after every look at the processes.
 
         Args:
-            order: their numbers.
-            unit: the unit of a number, as it is now: with what it need not do again; None if it need not be done.
+            order: the numbers of the units.
+            unit: returns the unit of a number as it is now, with its finished work; None if it need not be done.
             tell: called with the number, a word and a value: those of :func:`theorems.run.worker.serve`,
                 ``out of time`` (None), ``out of patience`` (None), ``again`` or ``died`` (how). It raises
-                :class:`NoResult` for an object that is none.
+                :class:`NoResult` for an object that is no result.
             timeout: seconds after which a unit is ended.
             patience: seconds without a message after which a unit that is ``foreign`` is ended.
 
@@ -144,8 +151,8 @@ class Pool:
             while waiting or any(worker.unit is not None for worker in self._workers):
                 if signals.signal_received():
                     raise KeyboardInterrupt
-                while (found := self._next(waiting, unit)) is not None:
-                    self._send(*found, unit, tell)
+                while (assignment := self._next(waiting, unit)) is not None:
+                    self._send(*assignment, unit, tell)
                 for worker, message in self._receive():
                     number = self._take(worker, message, tell)
                     if number is not None:
@@ -160,7 +167,7 @@ class Pool:
             raise
 
     def interrupt(self, tell: Tell, seconds: float) -> None:
-        """Hand a signal on to the units that are worked on, and take what they send for so long."""
+        """Pass a signal on to the units that are worked on, and take what they send for so many seconds."""
         for worker in self._workers:
             if worker.unit is not None:
                 worker.process.send_signal(signal.SIGINT)
@@ -180,7 +187,7 @@ class Pool:
             self._workers.clear()
 
     def _next(self, waiting: deque[int], unit: Callable[[int], Any]) -> tuple[_Worker, int] | None:
-        """An idle process and what it is to do, which waits no more; what need not be done is left out.
+        """Return an idle process and the number of the next unit for it; drop units that need not be done.
 
         A group of units stays with the process that began it: another one would compute again what they share.
         """
@@ -188,15 +195,15 @@ class Pool:
         if not free and len(self._workers) >= self._size:
             return None
         for number in tuple(waiting):
-            one = unit(number)
-            group = getattr(one, "together", "")
+            candidate = unit(number)
+            group = getattr(candidate, "together", "")
             holder = next((worker for worker in self._workers if group in worker.holds), None)
-            if one is not None and holder is not None and holder not in free:
+            if candidate is not None and holder is not None and holder not in free:
                 continue
             waiting.remove(number)
-            if one is not None:
+            if candidate is not None:
                 # What is trusted does not run where untrusted code ran before, which may have changed anything.
-                fit = [worker for worker in free if getattr(one, "foreign", False) or not worker.tainted]
+                fit = [worker for worker in free if getattr(candidate, "foreign", False) or not worker.tainted]
                 if not fit and len(self._workers) >= self._size:
                     self._end(free[0])
                 worker = holder or (fit[0] if fit else self._spawn())
@@ -205,7 +212,7 @@ class Pool:
         return None
 
     def _end(self, worker: _Worker) -> int:
-        """Remove a process; the code that it ends with."""
+        """Remove a process and return its exit code."""
         self._workers.remove(worker)
         worker.kill()
         return _reap(worker)
@@ -240,18 +247,18 @@ class Pool:
             worker.process.stdin.flush()
 
     def _receive(self) -> Iterator[tuple[_Worker, _Message]]:
-        """What is sent by now, of processes that are still of this pool."""
+        """Yield the messages that have come by now from processes that still belong to this pool."""
         with suppress(Empty):
-            found = self._inbox.get(timeout=LOOK)
+            delivery = self._inbox.get(timeout=LOOK)
             for _ in range(AT_A_LOOK):
-                if found[0] in self._workers:
-                    yield found
-                found = self._inbox.get_nowait()
-            if found[0] in self._workers:
-                yield found
+                if delivery[0] in self._workers:
+                    yield delivery
+                delivery = self._inbox.get_nowait()
+            if delivery[0] in self._workers:
+                yield delivery
 
     def _take(self, worker: _Worker, message: _Message, tell: Tell) -> int | None:
-        """Take one message; the number of the unit if the process died and the unit has to begin again."""
+        """Take one message; return the number of the unit if the process died and the unit has to begin again."""
         if isinstance(message, str):
             return self._remove(worker, tell, message)
         about, word, value = message
@@ -281,7 +288,7 @@ class Pool:
         return None
 
     def _remove(self, worker: _Worker, tell: Tell, why: str) -> int | None:
-        """A process has ended, or is of no use any more."""
+        """Remove a process that has ended or is of no use any more; return its unit if that begins again."""
         if why != NO_RESULT:
             with suppress(subprocess.TimeoutExpired):
                 worker.process.wait(LOOK)
@@ -302,7 +309,9 @@ class Pool:
         return None
 
     def _look_at_processes(self, tell: Tell) -> list[int]:
-        """Read to the end what an ended process sent; processes that it started may hold its pipe open.
+        """Note which processes have ended, and read to the end what they sent.
+
+        Processes that an ended one started may hold its pipe open.
 
         Returns:
             The units that begin again.
@@ -329,9 +338,10 @@ class Pool:
 
 
 def _read(worker: _Worker, inbox: Queue[tuple[_Worker, _Message]]) -> None:
-    """In a thread of its own: untrusted code may send half a message, and nobody waits for the other half.
+    """Read the messages of a process, in a thread of its own.
 
-    Nothing that comes is unpickled or evaluated: a message is a line of JSON, and what is none ends the process.
+    Untrusted code may send half a message, and nobody waits for the other half. Nothing that comes is unpickled or
+    evaluated: a message is a line of JSON, and a line that is no message ends the process.
     """
     assert worker.process.stdout is not None
     why = ""
@@ -347,7 +357,7 @@ def _read(worker: _Worker, inbox: Queue[tuple[_Worker, _Message]]) -> None:
 
 
 def _put(inbox: Queue[tuple[_Worker, _Message]], worker: _Worker, message: _Message) -> None:
-    """Wait until it is taken, or nobody takes anything of that process any more."""
+    """Put a message into the inbox; wait until there is room, or nobody takes anything of that process any more."""
     while not worker.is_removed:
         with suppress(Full):
             inbox.put((worker, message), timeout=1.0)
@@ -355,10 +365,10 @@ def _put(inbox: Queue[tuple[_Worker, _Message]], worker: _Worker, message: _Mess
 
 
 def _parse(content: bytes) -> _Message:
-    """The message that a line is.
+    """Parse a line as a message.
 
     Raises:
-        ValueError, RecursionError: it is none.
+        ValueError, RecursionError: it is no message.
     """
     message = json.loads(content, parse_constant=_refuse)
     if not (isinstance(message, list) and len(message) == 3 and type(message[0]) is int and type(message[1]) is str):
@@ -375,7 +385,7 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _reap(worker: _Worker) -> int:
-    """The exit code of a process that was killed or has ended, which leaves the table of processes."""
+    """Wait for a process that was killed or has ended, and return its exit code; it leaves the table of processes."""
     worker.is_removed = True
     try:
         code = worker.process.wait(ENDING)

@@ -1,4 +1,4 @@
-"""How a run goes on, on standard error: bars on a terminal, one plain line per unit of work otherwise."""
+"""Progress of a run on standard error: bars on a terminal, one plain line per unit of work otherwise."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ PATIENCE = 30.0
 
 
 class Lines:
-    """One line per finished unit, and one now and then about a unit that takes long."""
+    """Lines of progress: one per finished unit, and one now and then about a unit that takes long."""
 
     def __init__(self, out: Console, total: int, steps: str) -> None:
+        """Take where to print, the number of units, and what their steps are called."""
         self._out = out
         self._steps = steps
         self._total = total
@@ -28,7 +29,7 @@ class Lines:
         self._printed = time.monotonic()
 
     def __call__(self, event: Event) -> None:
-        """Print what there is to print of an event."""
+        """Print the lines that an event gives rise to."""
         match event:
             case Started(about):
                 self._total, self._on_kernel = len(about.statements), about.kernel is not None
@@ -48,19 +49,23 @@ class Lines:
 
 
 class Bars:
-    """A bar for the whole and one for each unit under way."""
+    """Bars of progress: one for the whole run and one for each unit under way."""
 
     def __init__(self, bars: Progress, totals: Mapping[str, int | None], what: str) -> None:
+        """Take the steps of each unit, and add the bar of the whole run."""
         self._bars = bars
         self._of = totals
         self._tasks: dict[str, TaskID] = {}
         self._all = bars.add_task(what, total=len(totals))
 
     def __call__(self, event: Event) -> None:
-        """The bar of a unit grows with its cases; when it is done that goes, and that of the whole grows."""
+        """Update the bars for an event.
+
+        The bar of a unit grows with its cases; when the unit is done, its bar goes and the bar of the run grows.
+        """
         match event:
             case Started(about):
-                self._of = {one.id: about.examples for one in about.statements}
+                self._of = {heading.id: about.examples for heading in about.statements}
                 self._bars.update(self._all, total=len(self._of))
                 self._bars.start()
             case CaseDone(id, done):
@@ -79,12 +84,13 @@ class Bars:
 def show_progress(
     out: Console, totals: Mapping[str, int | None] | None = None, *, what: str = "statements", steps: str = "examples"
 ) -> Iterator[Handler]:
-    """A handler of events, fit for the console.
+    """Yield a handler of events that shows progress, fit for the console.
 
     Args:
-        totals: how many steps each unit has, by id, where that is known; of a session its start says so.
-        what: the units are, in the plural.
-        steps: theirs are.
+        out: the console.
+        totals: how many steps each unit has, by id, where that is known; the start of a session says so.
+        what: the plural noun for the units.
+        steps: the plural noun for their steps.
     """
     if not out.is_terminal:
         yield Lines(out, len(totals or {}), steps)

@@ -1,4 +1,4 @@
-"""Failing cases as files: written by the command, read back by ``theorems verify ID --data FILE``."""
+"""Failing cases as files, which the command writes and ``theorems verify ID --data FILE`` reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,12 @@ from theorems.run.result import Failure
 
 
 def save(id: str, failure: Failure, directory: Path) -> Path:
-    """Write the case; the name follows from its content, so that the same failure is the same file.
+    """Write the case; its file's name follows from its content, so that the same failure is the same file.
+
+    Args:
+        id: the id of the statement.
+        failure: the failing case.
+        directory: the directory to write to.
 
     Raises:
         InvalidInput: the directory cannot be written.
@@ -19,7 +24,7 @@ def save(id: str, failure: Failure, directory: Path) -> Path:
 
 
 def file_stem(id: str) -> str:
-    """A statement's id as part of a file name: ``dir/mine.py:rate`` becomes ``mine-rate``."""
+    """Return a statement's id as part of a file name: ``dir/mine.py:rate`` becomes ``mine-rate``."""
     file, _, name = id.rpartition(":")
     stem = f"{Path(file).stem}-{name}" if file else name
     return re.sub(r"[^\w.-]+", "-", stem)

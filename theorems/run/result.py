@@ -1,4 +1,4 @@
-"""The result of trying a statement on many cases: it can be stored, pickled and merged."""
+"""Results of trying statements on many cases: they can be stored, pickled and merged."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from theorems.core.statement import Statement
 
 
 def format_value(value: float) -> str:
-    """A slack or a tolerance for a reader, to three digits; NaN is undecided."""
+    """Format a slack or a tolerance for a reader, to three digits; NaN is undecided."""
     return "undecided" if math.isnan(value) else f"{value + 0.0:.3g}"
 
 
 @dataclass(frozen=True)
 class ClaimSummary:
-    """A claim at the case where it was closest to failing (or failed worst).
+    """Summary of a claim at the case where it was closest to failing (or failed worst).
 
     Attributes:
         name, form, why, tolerance: as in :class:`theorems.core.claim.Claim`, at that case.
@@ -44,41 +44,40 @@ class ClaimSummary:
 
     @property
     def branches_in_words(self) -> str:
-        """The branches in words, empty without any."""
+        """Return the branches in words; empty if there are none."""
         return ", ".join(f"{branch} in {count}" for branch, count in self.branches)
 
     @property
     def room(self) -> float:
-        """How much further the slack may fall, slack + tolerance; −∞ when a number is missing."""
+        """Return how much further the slack may fall, slack + tolerance; −∞ when a number is missing."""
         room = self.worst_slack + self.tolerance
         return -math.inf if math.isnan(room) else room
 
     @property
     def degenerate(self) -> bool:
-        """Whether both sides were the same number: such a case holds whatever is allowed, and nothing is near failing.
+        """Return whether both sides were the same number, so that the case tells nothing about nearness to failing.
 
-        Where d = 1 or T = 2 many an inequality is an identity, and 0 ≥ 0 is all that it says.
+        Such a case holds whatever is allowed. Where d = 1 or T = 2 many an inequality is an identity, and 0 ≥ 0 is all
+        that it says.
         """
         return self.worst_slack == 0
 
     @property
     def nearness(self) -> str:
-        """How near to failing, ``slack ≥ −tolerance`` and the name; empty when it was never decided."""
+        """Return how near to failing it was, ``slack ≥ −tolerance`` and the name; empty when it was never decided."""
         if math.isnan(self.worst_slack):
             return ""
         bound = -self.tolerance if self.tolerance else 0
         return f"{self.worst_slack:.2g} ≥ {bound:.2g} ({self.name})"
 
     def worse(self, other: ClaimSummary) -> ClaimSummary:
-        """The worse of two summaries of the same claim, on cases of its own each; the verdict of either if it is
-        worse.
-        """
+        """Merge two summaries of the same claim on disjoint cases: the worse summary, with the worse verdict."""
 
         # A number counts before none: where the claim was undecided there is no slack. And a case that tells something
         # before one on which both sides are the same.
         def rank(summary: ClaimSummary) -> tuple[bool, bool, bool, float]:
-            told = math.isnan(summary.worst_slack), summary.degenerate
-            return summary.verdict is not Verdict.FALSIFIED, *told, summary.room
+            flags = math.isnan(summary.worst_slack), summary.degenerate
+            return summary.verdict is not Verdict.FALSIFIED, *flags, summary.room
 
         verdict = next(v for v in WORST_FIRST if v in (self.verdict, other.verdict))
         branches = Counter(dict(self.branches)) + Counter(dict(other.branches))
@@ -87,21 +86,22 @@ class ClaimSummary:
 
 
 def tightest_of(claims: Iterable[ClaimSummary]) -> ClaimSummary | None:
-    """The claim closest to failing, in units of its tolerance, on a case that is not degenerate; one that was falsified
-    if there is any.
+    """Return the claim closest to failing, in units of its tolerance; a falsified one if there is any.
+
+    Claims on degenerate cases come last.
     """
 
     def closeness(claim: ClaimSummary) -> tuple[bool, bool, bool, bool, float]:
         exact = claim.tolerance == 0  # decided, not close to anything
         room = claim.room if exact else claim.room / claim.tolerance
-        told = math.isnan(claim.worst_slack), exact, claim.degenerate
-        return claim.verdict is not Verdict.FALSIFIED, *told, room
+        flags = math.isnan(claim.worst_slack), exact, claim.degenerate
+        return claim.verdict is not Verdict.FALSIFIED, *flags, room
 
     return min(claims, key=closeness, default=None)
 
 
 def summarise(claim: Claim) -> ClaimSummary:
-    """A claim at one case."""
+    """Return the summary of a claim at one case."""
     slack = math.nan if claim.undecided else float(claim.slack)
     branches = ((claim.branch, 1),) if claim.branch else ()
     return ClaimSummary(claim.name, claim.form, slack, float(claim.tolerance), claim.why, claim.verdict, branches)
@@ -109,17 +109,17 @@ def summarise(claim: Claim) -> ClaimSummary:
 
 @dataclass(frozen=True)
 class Failure:
-    """A case on which a statement did not hold, as the text of a JSON file that ``--data`` reads.
+    """Case on which a statement did not hold, as the text of a JSON file that ``--data`` reads.
 
     Attributes:
         verdict: falsified or inconclusive.
         sentence: the claim with its numbers, or what broke.
         case: JSON text.
         shrunk: whether a smaller failing case was looked for.
-        line: of a capability of an attention kernel: where it is wrong, by how much, perhaps why.
+        line: for a capability of an attention kernel: where it is wrong, by how much, perhaps why.
         test: the source of a test function that fails for it.
-        no_test: why there is none.
-        parts: whose claims failed on it, and whose did not.
+        no_test: why there is no such test.
+        parts: which parts' claims failed on it, and which did not.
     """
 
     verdict: Verdict
@@ -133,13 +133,13 @@ class Failure:
 
     @property
     def order(self) -> tuple[int, bool, int, str]:
-        """Falsified before inconclusive, shrunk before found, then the smaller case."""
+        """Return the key by which failures are sorted: falsified first, then shrunk ones, then the smaller case."""
         return WORST_FIRST.index(self.verdict), not self.shrunk, len(self.case), self.case
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a statement on a number of cases.
+    """Result of a statement on a number of cases.
 
     Attributes:
         id, title: of the statement.
@@ -151,11 +151,11 @@ class Result:
         generated: whether the cases came from the statement's own strategy.
         bad_input: the sentence of an InvalidInput that the data caused.
         interrupted: whether a signal stopped it before the end.
-        stopped: what stopped it before the end, that or something else; empty if nothing did.
-        touched: which functions of the attention kernel under test were called; of a kernel only.
-        not_found: how many of the inconclusive cases are so for nothing but a search that found nothing.
-        listed: the claims that the statement may make, where they are to be missed.
-        parts: whose claims failed, and whose did not, on the cases on which it was falsified.
+        stopped: what stopped it before the end, a signal or something else; empty if nothing did.
+        touched: which functions of the attention kernel under test were called; only for a kernel.
+        not_found: how many of the inconclusive cases are so only because a search of the suite had no success.
+        listed: the claims that the statement may make, where missing claims are reported.
+        parts: which parts' claims failed, and which did not, on the cases on which it was falsified.
     """
 
     id: str
@@ -175,9 +175,9 @@ class Result:
     parts: Parts | None = None
 
     def misfit(self, id: str, total: int | None) -> str:
-        """Return what cannot be of a unit with that id and so many cases; empty if nothing is.
+        """Return why this cannot be the result of the unit with that id and so many cases; empty if it can.
 
-        A case more than the unit has is the strategy's that broke down.
+        One case more than the unit has is allowed: a strategy that broke down counts as a case.
         """
         if self.id != id:
             return f"it is of {self.id!r}"
@@ -196,34 +196,35 @@ class Result:
 
     @property
     def conclusion(self) -> Parts | None:
-        """Whose claims failed, and whose did not: on the cases on which it was falsified, and on the smallest one that
-        was made of them. None where it was not falsified.
+        """Return which parts' claims failed and which did not; None where the statement was not falsified.
+
+        The cases that count are those on which it was falsified and the smallest case made of them.
         """
         return merge_parts([self.parts, self.failure.parts if self.failure else None])
 
     @property
     def never_made(self) -> tuple[str, ...]:
-        """The claims that the statement may make and made on none of the cases, which the conclusion was checked on."""
-        made = {claim.name for claim in self.claims}
-        return tuple(name for name in self.listed if name not in made) if self.counts.get(Verdict.UPHELD) else ()
+        """Return the claims that the statement may make and never made, where its conclusion was checked at all."""
+        names = {claim.name for claim in self.claims}
+        return tuple(name for name in self.listed if name not in names) if self.counts.get(Verdict.UPHELD) else ()
 
     @property
     def examples(self) -> int:
-        """Number of cases tried."""
+        """Return the number of cases tried."""
         return sum(self.counts.values())
 
     @property
     def was_tried(self) -> bool:
-        """Whether the kernel under test was called, or something else than not-applicable came out."""
+        """Return whether the kernel under test was called, or the verdict is anything but not-applicable."""
         return bool(self.touched) or self.verdict is not Verdict.NOT_APPLICABLE
 
     @property
     def verdict(self) -> Verdict:
-        """Falsified, inconclusive, upheld or not-applicable, in this order of precedence.
+        """Return the verdict: falsified, inconclusive, upheld or not-applicable, in this order of precedence.
 
         A strategy builds cases that satisfy the assumptions; if fewer than half of them did, next to nothing was tried,
-        and that is inconclusive rather than upheld or not-applicable. Generated cases on which a search of the suite's
-        own found nothing are counted as those that do not apply; somebody's data are inconclusive.
+        and the verdict is inconclusive rather than upheld or not-applicable. Generated cases on which a search of the
+        suite's own had no success are counted as cases that do not apply; on somebody's data they are inconclusive.
         """
         if self.counts.get(Verdict.FALSIFIED):
             return Verdict.FALSIFIED
@@ -236,14 +237,14 @@ class Result:
 
     @property
     def verdict_in_words(self) -> str:
-        """The verdict; with what of it failed if that was not the conclusion as its source states it."""
+        """Return the verdict, with the part that failed if it was not the conclusion as its source states it."""
         # Of an attention kernel nobody blames the paper.
         note = self.conclusion.note if self.conclusion and not self.touched else ""
         return f"{self.verdict} ({note})" if note else str(self.verdict)
 
     @property
     def too_few(self) -> str:
-        """That the conclusion was checked on fewer than half of the cases that a strategy built; else empty."""
+        """Return a sentence if the conclusion was checked on fewer than half of the generated cases; else empty."""
         checked = self.counts.get(Verdict.UPHELD, 0)
         if not self.generated or not checked or 2 * checked >= self.examples:
             return ""
@@ -251,18 +252,18 @@ class Result:
 
     @property
     def summary(self) -> str:
-        """Verdict, number of cases and time, for a line of progress."""
+        """Return verdict, number of cases and time, for a line of progress."""
         examples = f"{self.examples} example{'' if self.examples == 1 else 's'}"
         return f"{self.verdict}, {examples}, {self.seconds:.1f} s"
 
     @property
     def tightest(self) -> ClaimSummary | None:
-        """As :func:`tightest_of`."""
+        """Return the claim closest to failing, as :func:`tightest_of` finds it."""
         return tightest_of(self.claims)
 
     @property
     def reason(self) -> str:
-        """Why the verdict is not a plain upheld; empty when it is."""
+        """Return why the verdict is not a plain upheld; empty when it is."""
         parts = []
         for verdict in WORST_FIRST:
             count = self.counts.get(verdict, 0)
@@ -279,14 +280,16 @@ class Result:
 
     @property
     def complaint(self) -> str:
-        """The claim that failed, with its numbers; or why the verdict is not a plain upheld."""
+        """Return the claim that failed, with its numbers; or why the verdict is not a plain upheld."""
         falsified = self.verdict is Verdict.FALSIFIED and self.failure is not None
         return self.failure.sentence if falsified and self.failure else self.reason
 
     @property
     def relations(self) -> dict[str, dict[str, int]]:
-        """By relation: on how many cases the statement was checked again, on how many it said something else, and on
-        how many a search of the suite's own found something on one of the two alone.
+        """Return counts of cases by relation: cases checked again, cases that differed, and searches without success.
+
+        ``cases`` counts the cases on which the statement was checked again, ``differing`` those on which it said
+        something else, and ``not_found`` those on which a search of the suite's own had success on only one of the two.
         """
         counts: dict[str, dict[str, int]] = {}
         for claim in self.claims:
@@ -300,11 +303,11 @@ class Result:
 
     @property
     def decided_claims(self) -> int:
-        """How many claims were checked and decided."""
+        """Return how many claims were checked and decided."""
         return sum(claim.verdict is not Verdict.INCONCLUSIVE for claim in self.claims)
 
     def as_json(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """Return the result for ``--json``."""
         return {
             "id": self.id,
             "title": self.title,
@@ -336,7 +339,7 @@ class Result:
 
 
 def of_outcome(statement: Statement, outcome: Outcome, *, generated: bool) -> Result:
-    """The result of one case."""
+    """Return the result of one case."""
     claims: dict[str, ClaimSummary] = {}
     for claim in map(summarise, outcome.claims):
         claims[claim.name] = replace(claim.worse(claims[claim.name]), cases=1) if claim.name in claims else claim
@@ -357,7 +360,7 @@ def of_outcome(statement: Statement, outcome: Outcome, *, generated: bool) -> Re
 
 
 def merge_results(results: Iterable[Result]) -> Result:
-    """Results of one statement on disjoint sets of cases as one; the first reason of each kind is kept."""
+    """Merge results of one statement on disjoint sets of cases; the first reason of each kind is kept."""
     return reduce(_merge_two, results)
 
 

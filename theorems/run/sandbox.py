@@ -1,7 +1,7 @@
 """Calls in another process: whatever untrusted code does there, this process goes on and says how it ended.
 
-An object that the caller of a Python function hands over stays in his process: a child that is forked has neither CUDA
-nor autograd's threads, one that is spawned would import something else under its name, and no debugger follows.
+An object that the caller of a Python function passes stays in the caller's process: a child that is forked has neither
+CUDA nor autograd's threads, one that is spawned would import something else under its name, and no debugger follows.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any, TypeVar, get_type_hints
 
 from max_margin_theorems import signals
 from reference_attention.errors import InvalidInput
-from theorems.core.on_kernel import KernelByName
+from theorems.core.under_test import UnderTest
 from theorems.run.encoding import decode, plain
 from theorems.run.pool import PATIENCE, NoResult, Pool
 from theorems.run.registry.suite import statements
 from theorems.run.verify import Progress
 
 SETTLING = 10.0
-"""Seconds for what is asked to end with what is finished, once a signal came."""
+"""Seconds that a call has to end with what is finished, once a signal came."""
 NOTHING = "; nothing is concluded."
 
 T = TypeVar("T")
@@ -34,29 +34,29 @@ class ProcessDied(InvalidInput):
 
     @property
     def why(self) -> str:
-        """The sentence without what follows from it."""
+        """Return the sentence without its ending that nothing is concluded."""
         return str(self).removesuffix(NOTHING)
 
 
 @dataclass(frozen=True)
 class _Answer:
-    """The value that a call returned, as JSON; or the sentence of the InvalidInput that it raised."""
+    """Answer of a call: the value that it returned, as JSON, or the sentence of the InvalidInput that it raised."""
 
     value: Any = None
     refused: str = ""
 
     def of(self, function: Callable[..., Any]) -> Any:
-        """The value of that function, which its annotation gives a type.
+        """Return the value as the type that the function's annotation gives.
 
         Raises:
-            ValueError: it has none.
+            ValueError: the answer is no such value.
         """
         return decode(self.value, get_type_hints(function)["return"])
 
 
 @dataclass(frozen=True)
 class _Call:
-    """A call as a unit of work; ``long`` as of :meth:`Sandbox.call`."""
+    """Call as a unit of work; ``long`` as in :meth:`Sandbox.call`."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -64,14 +64,14 @@ class _Call:
     foreign: bool = True
 
     def prepare(self) -> None:
-        """What is ours is imported before the time of what is not runs."""
+        """Import our own modules before the time of the untrusted code runs."""
         statements()
-        for one in self.arguments:
-            if isinstance(one, KernelByName):
-                one.prepare()
+        for argument in self.arguments:
+            if isinstance(argument, UnderTest):
+                argument.prepare()
 
     def run(self, progress: Progress) -> _Answer:
-        """The answer."""
+        """Make the call and return its answer."""
         try:
             return _Answer(plain(self.function(*self.arguments, **({"progress": progress} if self.long else {}))))
         except InvalidInput as error:
@@ -84,10 +84,11 @@ class Sandbox:
     Attributes:
         pool: the processes.
         patience: seconds without a message after which a call is given up.
-        isolates: whether calls are made there; otherwise in this process.
+        isolates: whether calls are made in those processes; otherwise they are made in this process.
     """
 
     def __init__(self, pool: Pool, patience: float, isolates: bool = True) -> None:
+        """Take the processes, the patience with them, and whether they are used at all."""
         self.pool = pool
         self.patience = patience
         self.isolates = isolates
@@ -99,35 +100,39 @@ class Sandbox:
         *arguments: Any,
         long: bool = False,
     ) -> T:
-        """The value of a function of ours, which can be pickled as its arguments can; its value comes back as JSON, and
-        its annotation says what it is.
+        """Call one of our own functions in a process of the sandbox and return its value.
+
+        The function and its arguments must be picklable; the value comes back as JSON, and the function's annotation
+        gives its type.
 
         Args:
-            where: what a sentence calls it; or its next step, when so many are done.
-            long: whether it is handed ``progress``, listens to signals, and is waited for after one.
+            where: how a sentence names the call; or a function of the number of steps done that names the next step.
+            function: the function to call.
+            *arguments: its arguments.
+            long: whether it is given ``progress``, listens to signals, and is waited for after one.
 
         Raises:
-            InvalidInput: it raised one.
-            ProcessDied: there is no value; it says where it ended.
+            InvalidInput: the function raised one.
+            ProcessDied: there is no value; the message says where the process ended.
         """
         if not self.isolates:
             return function(*arguments)
         steps, word, refused = 0, "", False
         value: Any = None
 
-        def tell(_: int, said: str, of: Any) -> None:
+        def tell(_: int, kind: str, of: Any) -> None:
             nonlocal steps, word, value, refused
-            if said == "progressed":
+            if kind == "progressed":
                 steps = of
-            elif said == "finished":
+            elif kind == "finished":
                 try:
                     answer = decode(of, _Answer)
-                    word, value = said, answer.refused or answer.of(function)
+                    word, value = kind, answer.refused or answer.of(function)
                     refused = bool(answer.refused)
                 except ValueError:
                     raise NoResult from None
             else:
-                word, value = said, of
+                word, value = kind, of
 
         if long:
             signals.keep()
@@ -143,17 +148,17 @@ class Sandbox:
         if word == "finished":
             if refused:
                 raise InvalidInput(value)
-            found: T = value
-            return found
-        said = where if isinstance(where, str) else where(steps)
+            result: T = value
+            return result
+        place = where if isinstance(where, str) else where(steps)
         if word == "out of patience":
-            raise ProcessDied(f"{said}: out of time after {self.patience:g} s{NOTHING}")
+            raise ProcessDied(f"{place}: out of time after {self.patience:g} s{NOTHING}")
         how = f"failed: {value}" if word == "failed" else value
-        raise ProcessDied(f"{said}: the process that worked on it {how}{NOTHING}")
+        raise ProcessDied(f"{place}: the process that worked on it {how}{NOTHING}")
 
 
 @contextmanager
 def open_sandbox(jobs: int, patience: float = PATIENCE, isolates: bool = True) -> Iterator[Sandbox]:
-    """Up to ``jobs`` processes, which end with the block."""
+    """Yield a sandbox of up to ``jobs`` processes, which end with the block."""
     with closing(Pool(jobs)) as pool:
         yield Sandbox(pool, patience, isolates)

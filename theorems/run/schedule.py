@@ -1,4 +1,4 @@
-"""Run many units of work, in this process or in others; the results do not depend on how many."""
+"""Scheduling of many units of work, in this process or in others; the results do not depend on how many."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from theorems.run.events import Handler, Notice
 from theorems.run.journal import Journal
 from theorems.run.parts import Parts
 from theorems.run.pool import PATIENCE, Pool, Tell
-from theorems.run.work import R, StopRun, Work
+from theorems.run.units import R, StopRun, Work
 
 WHY = {
     "out of time": "out of time after {timeout:g} s{where}",
@@ -23,23 +23,24 @@ WHY = {
     "died": "the process that worked on it {value}{where}",
     "failed": "the process that worked on it failed{where}: {value}",
 }
-"""What ended a unit, by the last word of its process."""
+"""Sentences that say what ended a unit, by the last word of its process."""
 
 
 class Interrupted(Exception):
-    """Ctrl-C, SIGTERM or SIGHUP.
+    """A run was interrupted by Ctrl-C, SIGTERM or SIGHUP.
 
     Attributes:
-        results: what there is so far, one per unit; those not finished are marked as interrupted.
+        results: the results so far, one per unit; those not finished are marked as interrupted.
     """
 
     def __init__(self, results: list[Any]) -> None:
+        """Take the results so far."""
         super().__init__("interrupted")
         self.results = results
 
 
 def run(units: Sequence[Work[R]], jobs: int, handle: Handler, **how: Any) -> list[R]:
-    """As :func:`run_stepwise`, to the end."""
+    """Run the units to the end, as :func:`run_stepwise` does, and return their results."""
     steps = run_stepwise(units, jobs, handle, **how)
     while True:
         try:
@@ -61,16 +62,16 @@ def run_stepwise(
     pool: Pool | None = None,
     engine: Coordinator | None = None,
 ) -> Generator[None, None, list[R]]:
-    """The results of the units, in their order; whoever iterates sees events between the steps.
+    """Run the units and return their results, in their order; whoever iterates sees events between the steps.
 
     Args:
-        units: the work; one that is a :class:`theorems.run.work.Divisible` is done part by part.
+        units: the work; a :class:`theorems.run.units.Divisible` is done part by part.
         jobs: how many processes; 1 stays in this one, unless there is a ``timeout`` or untrusted code.
         handle: is given an event for every step and every result.
         journal: what it holds is not done again; it keeps what is finished.
         timeout: seconds after which a unit, or a part of one, is ended; what it had finished by then is its result.
-        enough: why to stop after a result, also of a part; empty to go on.
-        patience: the same for a step of a unit of untrusted code.
+        enough: says why to stop after a result, also of a part; empty to go on.
+        patience: seconds after which a step of a unit of untrusted code is ended.
         pool: processes that are there already, in place of others that end with the run.
         engine: what does all of the work in place of processes here.
 
@@ -94,8 +95,8 @@ def run_stepwise(
                 yield from workers.work(order, parts.part_to_do, tell, timeout=timeout, patience=patience)
     except KeyboardInterrupt:
         raise Interrupted(parts.results("")) from None
-    except StopRun as found:
-        return parts.results(str(found))
+    except StopRun as error:
+        return parts.results(str(error))
     return parts.results("")
 
 
@@ -119,7 +120,7 @@ def _one_after_another(parts: Parts[R], order: list[int]) -> Generator[None, Non
 
 
 def _message_handler(parts: Parts[R], timeout: float | None, patience: float) -> Tell:
-    """What is done with the messages of the processes, :meth:`theorems.run.pool.Pool.work`."""
+    """Return the function that handles the messages of the processes, for :meth:`theorems.run.pool.Pool.work`."""
     steps: dict[int, int] = {}
 
     def why(k: int, word: str, value: Any) -> str:

@@ -1,10 +1,10 @@
-"""A session: a request goes in, events come out.
+"""A session: it takes a request and produces events.
 
 The command, the library, the check of a kernel and the report make a :class:`Request` and handle the events of its
 :class:`Session`; tables, JSON, JUnit, progress and known failures are handlers.
 
 Untrusted code (a kernel given by its name, a statement in somebody's file) crosses one boundary, the sandbox: its
-processes load it and run the units, this one supervises them and sees plain data.
+processes load it and run the units, this process supervises them and sees plain data.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from generators.user_data import Given
 from reference_attention.errors import InvalidInput
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
+from theorems.core.under_test import UnderTest
 from theorems.run.description import Description, Heading
 from theorems.run.engines.coordinator import LOCAL, coordinator
 from theorems.run.events import Died, Event, Finished, Handler, Started, Stopped
 from theorems.run.identity import identity, of_data, of_headings
 from theorems.run.journal import open_journal
-from theorems.run.opening import UnderTest, findings_on, headings, hints_on, kernel_opened
+from theorems.run.opening import findings_on, headings, hints_on, kernel_opened
 from theorems.run.pool import PATIENCE
 from theorems.run.registry.lookup import select_statements
 from theorems.run.result import Result
@@ -35,13 +36,13 @@ from theorems.run.unit import Unit
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be verified, and how.
+    """Request to verify statements.
 
     Attributes:
-        ids: statements; by default the one that failed on ``given``, or all.
+        ids: statements; by default the statement that failed on ``given``, or all.
         examples: generated cases per statement.
-        cases: the same of statements that are no capabilities of a kernel, if these have fewer.
-        seed: same seed, same cases.
+        cases: generated cases of statements that are no capabilities of a kernel, if these have fewer.
+        seed: seed of the generated cases; equal seeds give equal cases.
         given: data to check instead of generated cases.
         under_test: the reference, another implementation, or an attention kernel by its name.
         capabilities: whether "all statements" includes what attention kernels may be able to do.
@@ -50,9 +51,9 @@ class Request:
         timeout: seconds for a statement, or a part of its cases.
         patience: seconds for a case of untrusted code.
         isolate: whether untrusted code runs in other processes.
-        engine: ``local``, or who else does the work.
-        journal: what is finished, to go on from.
-        enough: why to stop after a result; empty to go on.
+        engine: ``local``, or the address of an engine that does the work.
+        journal: the file of finished results, to go on from.
+        enough: says why to stop after a result; empty to go on.
         realistic: whether only cases as users have them are generated.
         relations: whether each case is checked again, changed by a relation.
     """
@@ -80,21 +81,23 @@ class Session:
     """One run of a request.
 
     Attributes:
-        about: what it is about, once it has started.
+        about: the description of the run, once it has started.
     """
 
     def __init__(self, request: Request) -> None:
+        """Take the request; the description is empty until the run starts."""
         self.request = request
         self.about = Description()
 
     def events(self) -> Iterator[Event]:
-        """What happens: :class:`Started`, then ``CaseDone``, ``UnitDone`` and ``Notice``, at last ``Finished`` or
-        ``Stopped``; or ``Died`` alone.
+        """Yield the events of the run as they happen.
 
-        With one process, cases come when their unit is done; :meth:`run` hands them on at once.
+        The first is :class:`Started`; then come ``CaseDone``, ``UnitDone`` and ``Notice``, at last ``Finished`` or
+        ``Stopped``. Or ``Died`` comes alone. With one process, cases come when their unit is done; :meth:`run` passes
+        them on at once.
 
         Raises:
-            InvalidInput: what is requested cannot be used; before anything runs.
+            InvalidInput: the request cannot be used; before anything runs.
         """
         events: deque[Event] = deque()
         for _ in self._steps(events.append):
@@ -105,8 +108,11 @@ class Session:
     def run(self, *handlers: Handler) -> Finished | Stopped:
         """Run to the end; each handler is given each event as it happens.
 
+        Args:
+            *handlers: functions that are called with each event.
+
         Raises:
-            InvalidInput: what is requested cannot be used; before anything runs.
+            InvalidInput: the request cannot be used; before anything runs.
             ProcessDied: untrusted code ended the process that loaded it.
         """
         last: Event | None = None
@@ -125,7 +131,7 @@ class Session:
         return last
 
     def finish(self) -> Finished:
-        """Run to the end, from Python.
+        """Run to the end and return the last event, for callers from Python.
 
         Raises:
             InvalidInput, ProcessDied: as :meth:`run`.
@@ -152,8 +158,8 @@ class Session:
                     coordinator(request.engine, run, request.journal) as engine,
                 ):
                     given, examples = request.given, request.examples
-                    found = () if given is None else tuple(findings_on(given, chosen, sandbox))
-                    self.about = Description(tuple(chosen), name, kernel, None if given else examples, found)
+                    all_findings = () if given is None else tuple(findings_on(given, chosen, sandbox))
+                    self.about = Description(tuple(chosen), name, kernel, None if given else examples, all_findings)
                     handle(Started(self.about))
                     yield
                     results = yield from run_stepwise(
@@ -178,9 +184,9 @@ class Session:
         ids = request.ids or ((given.failed,) if given and given.failed else ())
         if not ids:
             known = select_statements((), of_kernels=request.capabilities, subject=given.case if given else None)
-            ids = tuple(one.id for one in known if one.id not in request.left_out)
+            ids = tuple(heading.id for heading in known if heading.id not in request.left_out)
         chosen = headings(ids, sandbox)
-        if given and request.ids and not any(one.lost or one.about == given.case.noun for one in chosen):
+        if given and request.ids and not any(heading.lost or heading.about == given.case.noun for heading in chosen):
             raise InvalidInput(
                 f"--data: {given.case.name} holds {given.case.noun}, and {chosen[0].id} is about {chosen[0].about};"
                 " give data of that kind, or another statement."
@@ -188,7 +194,7 @@ class Session:
         return chosen
 
     def _identity(self, chosen: list[Heading], kernel: str | None) -> dict[str, Any]:
-        """What the results depend on."""
+        """Return what the results depend on."""
         return identity(
             "verify",
             **of_headings(chosen),
@@ -205,19 +211,19 @@ class Session:
         request = self.request
         return [
             Unit(
-                one.id,
-                request.examples if _is_capability(one) else request.cases or request.examples,
+                heading.id,
+                request.examples if _is_capability(heading) else request.cases or request.examples,
                 request.seed,
                 request.given,
                 request.under_test,
-                lost=one.lost,
+                lost=heading.lost,
                 isolated=request.isolate,
-                title=one.title,
+                title=heading.title,
                 realistic=request.realistic,
                 relations=request.relations,
-                urgency=_urgency(one),
+                urgency=_urgency(heading),
             )
-            for one in chosen
+            for heading in chosen
         ]
 
     def _hints(self, results: list[Result], sandbox: Sandbox) -> tuple[str, ...]:
@@ -226,8 +232,9 @@ class Session:
 
 
 def _urgency(heading: Heading) -> int:
-    """What a kernel is able to do is looked at before what follows from it, gradients first: where an output is wrong
-    they are, too, and most of what is wrong is found at the first calls.
+    """Return how early a statement is checked: capabilities of a kernel first, and of these gradients.
+
+    Where an output is wrong the gradients are, too, and most errors show at the first calls.
     """
     return _is_capability(heading) + (heading.id == "kernel-gradients")
 

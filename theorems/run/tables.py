@@ -1,4 +1,4 @@
-"""What the command prints: results, assumptions, failing cases. Numbers and names, nothing decorative."""
+"""Tables that the command prints: results, assumptions, failing cases. Numbers and names, nothing decorative."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from generators.attention_call import AXES, AttentionCall
 from generators.case import Case
 from generators.subject import Subject, shown_array
 from generators.user_data import subject_of
@@ -31,15 +30,17 @@ STYLES = {
 }
 HOLDS = {True: ("holds", "green"), False: ("does not hold", "red"), None: ("not established", "yellow")}
 LONGEST_ID = 48
-"""Longer ids (paths of files) are folded in a table."""
+"""Longest id, in characters, that stays on one line of a table; longer ids (paths of files) are folded."""
 OFTEN = 5
-"""Calls on which a claim about a kernel is made often enough not to be mentioned."""
+"""Number of calls from which a claim about a kernel is made often enough not to be mentioned."""
+LISTED = 5
+"""Number of statements whose seldom made claims are listed; of more, the claims are counted."""
 SHOWN_ROWS = 40
-"""Tokens of a failing case that are printed; its file holds all."""
+"""Number of a failing case's tokens that are printed; its file holds all."""
 
 
 class _Forgiving:
-    """Standard error whose reader may be gone, with its terminal: what nobody can hear is not said."""
+    """Wrapper of standard error that ignores write errors: its reader may be gone, with its terminal."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -58,11 +59,11 @@ class _Forgiving:
 
 
 class PlainConsole(Console):
-    """A console on which foreign names are seen and do nothing, whoever prints them."""
+    """Console on which foreign names are seen and do nothing, whoever prints them."""
 
     def print(self, *objects: Any, **how: Any) -> None:
         """Print as rich does, without control characters in texts."""
-        super().print(*(_visible(one) for one in objects), **how)
+        super().print(*(_visible(value) for value in objects), **how)
 
 
 def _visible(shown: Any) -> Any:
@@ -74,20 +75,22 @@ def _visible(shown: Any) -> Any:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that prints brackets and numbers as they are, without control characters when piped."""
+    """Return a console that prints brackets and numbers as they are, without control characters when piped."""
     stream: Any = _Forgiving(sys.stderr) if stderr else sys.stdout
     plain: dict[str, Any] = {"file": stream, "markup": False, "emoji": False, "highlight": False}
-    made = PlainConsole(**plain)
+    standard = PlainConsole(**plain)
     # Nobody's window is 80 columns wide in a log file.
-    return made if made.is_terminal else PlainConsole(**plain, width=160, no_color=True, force_terminal=False)
+    return standard if standard.is_terminal else PlainConsole(**plain, width=160, no_color=True, force_terminal=False)
 
 
 def column_table(
     *columns: str, rows: Iterable[Iterable[str | Text]] = (), right: Iterable[str] = (), whole: Iterable[str] = ()
 ) -> Table:
-    """A table for a terminal, with the rows that there are by now.
+    """Return a table for a terminal, with the rows that there are by now.
 
     Args:
+        *columns: the titles of the columns.
+        rows: the rows.
         right: columns of numbers.
         whole: columns whose texts are not broken.
     """
@@ -100,14 +103,14 @@ def column_table(
     return table
 
 
-def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]], rule: Sequence[str] = ()) -> str:
-    """The same for a document; ``rule`` says where columns are aligned, if not left."""
-    lines = [columns, rule or ("---",) * len(columns), *rows]
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown."""
+    lines = [columns, ("---",) * len(columns), *rows]
     return "\n".join("| " + " | ".join(printable(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
 def results_table(results: Sequence[Result]) -> Table:
-    """Statement, title, verdict, examples, worst slack, seconds."""
+    """Return a table of results: statement, title, verdict, examples, worst slack, seconds."""
     rows = [
         (
             Text(result.id, no_wrap=len(result.id) <= LONGEST_ID),
@@ -124,18 +127,18 @@ def results_table(results: Sequence[Result]) -> Table:
 
 
 def assumptions_table(findings: Iterable[NamedFinding]) -> Table:
-    """Of user data."""
-    rows = [(one.id, one.title, Text(*HOLDS[one.holds]), one.evidence) for one in findings]
+    """Return a table of which assumptions hold on user data."""
+    rows = [(finding.id, finding.title, Text(*HOLDS[finding.holds]), finding.evidence) for finding in findings]
     return column_table("assumption", "says", "", "because", rows=rows, whole=("assumption",))
 
 
 def print_reasons(out: Console, results: Iterable[Result]) -> None:
-    """Why a verdict is not a plain upheld, one paragraph per statement."""
-    _print_lines(out, (f"{one.id}: {one.verdict}: {one.reason}" for one in results if one.reason))
+    """Print why a verdict is not a plain upheld, one paragraph per statement."""
+    _print_lines(out, (f"{result.id}: {result.verdict}: {result.reason}" for result in results if result.reason))
 
 
 def print_branches(out: Console, results: Iterable[Result]) -> None:
-    """Where a statement leaves several possibilities open, which ones occurred, a line per claim."""
+    """Print which of the possibilities that a statement leaves open occurred, a line per claim."""
     for result in results:
         of = f" of {result.examples}" if result.examples > 1 else ""
         branching = (claim for claim in result.claims if claim.branches)
@@ -143,19 +146,34 @@ def print_branches(out: Console, results: Iterable[Result]) -> None:
 
 
 def print_counts(out: Console, results: Iterable[Result]) -> None:
-    """Claims that were not made on every case, and those made on none: they have hypotheses of their own.
+    """Print which claims were not made on every case, and which on none: they have hypotheses of their own.
 
-    A call of a kernel asks for some gradients, rarely for all: of a capability what was seldom claimed is mentioned.
+    A call of a kernel asks for some gradients, rarely for all: for a capability only seldom made claims are mentioned.
+    Where there are many statements, their claims are counted instead.
     """
+    seldom, never = [], []
     for result in results:
         checked = result.counts.get(Verdict.UPHELD, 0)
         least = min(checked, OFTEN) if result.id.startswith("kernel-") else checked
-        seldom = ", ".join(f"{claim.name} {claim.cases}" for claim in result.claims if claim.cases < least)
-        if seldom:
-            _print_lines(out, [f"{result.id}: of {checked} examples, claimed on fewer: {seldom}"])
+        rare = [f"{claim.name} on {claim.cases}" for claim in result.claims if claim.cases < least]
+        if rare:
+            seldom.append((result.id, checked, rare))
         if result.never_made:
-            never = ", ".join(result.never_made)
-            _print_lines(out, [f"{result.id}: never made in {result.examples} examples: {never}"])
+            never.append(f"{result.id}: never made in {result.examples} examples: {', '.join(result.never_made)}")
+    many = [rare for id, _, rare in seldom if not id.startswith("kernel-")]
+    for id, checked, rare in seldom:
+        if len(many) <= LISTED or id.startswith("kernel-"):
+            _print_lines(out, [f"{id}: made on only some of {checked} examples: {', '.join(rare)}"])
+    if len(many) > LISTED:
+        count = sum(map(len, many))
+        _print_lines(
+            out,
+            [
+                f"{count} claims of {len(many)} statements have hypotheses of their own and were made on only"
+                " some examples; verify one statement to see on how many"
+            ],
+        )
+    _print_lines(out, never)
 
 
 def _print_lines(out: Console, lines: Iterable[str]) -> None:
@@ -164,15 +182,16 @@ def _print_lines(out: Console, lines: Iterable[str]) -> None:
 
 
 def print_failures(out: Console, results: Iterable[Result], reproduce: Callable[[Result], str]) -> None:
-    """The failing cases as tables, each with the claim, its numbers, and how to see it again; a call that several
-    capabilities fail on once.
+    """Print the failing cases as tables, each with the claim, its numbers, and how to see it again.
+
+    A call on which several capabilities fail is printed once.
     """
-    shown: dict[tuple[str, ...], str] = {}
+    shown: dict[str, str] = {}
     for result in results:
         failure = result.failure
         if failure is None:
             continue
-        kind = "the smallest failing case found" if failure.shrunk else "a case on which this happened"
+        kind = "the smallest failing case found" if failure.shrunk else "a failing case"
         out.print()
         out.print(Text(f"{result.id} ({result.title}): {failure.verdict}, {kind}", "bold"), soft_wrap=True)
         lines = [failure.line.removeprefix(f"{result.id}: ")] if failure.line else []
@@ -181,21 +200,21 @@ def print_failures(out: Console, results: Iterable[Result], reproduce: Callable[
         out.print(Text(f"  {reproduce(result)}"), soft_wrap=True)
 
 
-def _print_failing_case(out: Console, id: str, failure: Failure, shown: dict[tuple[str, ...], str]) -> None:
-    """``shown`` has the ids of calls that were printed."""
+def _print_failing_case(out: Console, id: str, failure: Failure, shown: dict[str, str]) -> None:
+    """Print the case, unless ``shown`` has it already, with the id of the statement that failed on it first."""
     try:
         case = subject_of(from_json(failure.case))
     except InvalidInput:  # of a kind that only the file of the statement knows, which is not loaded here
         _print_lines(out, (f"  {line.strip().rstrip(',')}" for line in failure.case.splitlines()[1:-1]))
         return
-    if isinstance(case, AttentionCall) and (first := shown.setdefault(tuple(call_lines(case)), id)) != id:
-        _print_lines(out, [f"  on the same call as {first}"])
+    if (first := shown.setdefault(repr((table_of(case), lines_of(case))), id)) != id:
+        _print_lines(out, [f"  on the same case as {first}"])
     else:
         print_case(out, case)
 
 
 def print_case(out: Console, case: Subject) -> None:
-    """All that there is of a case, or of a call."""
+    """Print all that there is of a case, or of a call."""
     columns, rows = table_of(case)
     if rows:
         out.print(column_table(*columns, rows=rows, right=("input", "token", "score")))
@@ -203,22 +222,23 @@ def print_case(out: Console, case: Subject) -> None:
 
 
 def table_of(case: Subject) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Columns and rows: keys and scores, one token per row; of another paper's data what it says; none of a call."""
+    """Return columns and rows of a case.
+
+    The rows are keys and scores, one token per row; for another paper's data their own rows; for a call none.
+    """
     return (CASE_COLUMNS, case_rows(case)) if isinstance(case, Case) else case.rows()
 
 
 def lines_of(case: Subject) -> list[str]:
-    """Everything else, one line each."""
-    if isinstance(case, Case):
-        return case_lines(case)
-    return call_lines(case) if isinstance(case, AttentionCall) else case.lines()
+    """Return everything else of a case, one line each."""
+    return case_lines(case) if isinstance(case, Case) else case.lines()
 
 
 CASE_COLUMNS = ("input", "token", "chosen", "score", "key")
 
 
 def case_rows(case: Case) -> list[tuple[str, ...]]:
-    """The rows of that table."""
+    """Return the rows of a case's table, one per token."""
     problem = case.problem
     tokens = [(i, t) for i in range(problem.n) for t in range(problem.T)]
     rows: list[tuple[str, ...]] = [
@@ -236,7 +256,7 @@ def case_rows(case: Case) -> list[tuple[str, ...]]:
 
 
 def case_lines(case: Case) -> list[str]:
-    """Everything else of a case, one line each."""
+    """Return everything else of a case of the first paper, one line each."""
     lines = [f"loss {case.problem.loss.name}", f"seed {case.seed}"]
     if case.alpha is not None:
         lines.append(f"alpha {case.alpha.tolist()}")
@@ -249,11 +269,3 @@ def case_lines(case: Case) -> list[str]:
         for name, value in case.arrays.items()
     ]
     return lines
-
-
-def call_lines(call: AttentionCall) -> list[str]:
-    """Sizes, options and tensors of a call, a line each."""
-    sizes = ", ".join(f"{name} = {size}" for name, size in call.sizes.items())
-    lines = [sizes, *(f"{name} {value}" for name, value in call.options.items())]
-    held = {name: getattr(call, name) for name in ("query", "key", "value", "upstream", "visible", "bias", *AXES)}
-    return lines + [f"{name} {shown_array(x)}" for name, x in held.items() if x is not None]

@@ -13,6 +13,13 @@ from theorems.run.tables import print_failures, print_reasons, results_table
 WIDTH = 120
 
 
+def plain_text(write: Callable[[Console], object]) -> str:
+    """Return what a function prints, without colours and without blanks at the ends of lines."""
+    buffer = io.StringIO()
+    write(Console(file=buffer, width=WIDTH, markup=False, emoji=False, highlight=False, no_color=True))
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
+
+
 def text_report(
     results: Sequence[Result],
     *,
@@ -21,20 +28,23 @@ def text_report(
     before: str = "",
     after: Iterable[str] = (),
 ) -> str:
-    """A table, the reasons, the failing cases.
+    """Return a report as text: a table, the reasons, the failing cases.
 
     Args:
-        again: how to see a failing case again, a line.
+        results: the results to report.
+        again: returns a line that says how to see a failing case again.
         tried: the results that the table lists, by default all.
-        before, after: further paragraphs.
+        before: a paragraph before the table.
+        after: paragraphs after the failing cases.
     """
-    text = io.StringIO()
-    out = Console(file=text, width=WIDTH, markup=False, emoji=False, highlight=False, no_color=True)
-    if before:
-        out.print(before, soft_wrap=True)
-    out.print(results_table(results if tried is None else tried))
-    print_reasons(out, results)
-    print_failures(out, results, again)
-    for paragraph in after:
-        out.print(f"\n{paragraph}", soft_wrap=True)
-    return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+    def write(out: Console) -> None:
+        if before:
+            out.print(before, soft_wrap=True)
+        out.print(results_table(results if tried is None else tried))
+        print_reasons(out, results)
+        print_failures(out, results, again)
+        for paragraph in after:
+            out.print(f"\n{paragraph}", soft_wrap=True)
+
+    return plain_text(write)

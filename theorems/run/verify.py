@@ -1,4 +1,4 @@
-"""Verify one statement: on cases from its own strategy, or on the cases that user data give.
+"""Verification of one statement: on cases from its own strategy, or on the cases that user data give.
 
 :func:`verify_generated` and :func:`verify_data` are pure functions of their arguments (but for the seconds
 they report): the unit of work of the command, of a sweep, of a cluster.
@@ -7,7 +7,7 @@ they report): the unit of work of the command, of a sweep, of a cluster.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Protocol, runtime_checkable
@@ -15,7 +15,6 @@ from typing import Any, Protocol, runtime_checkable
 from hypothesis import HealthCheck, Phase
 from hypothesis.errors import HypothesisException
 
-from generators.attention_call import AttentionCall
 from generators.drawing import drive, seed_from
 from generators.realistic import realistic
 from generators.subject import Subject
@@ -24,19 +23,24 @@ from reference_attention.files import from_json
 from theorems.core.check import Outcome, check, error_outcome, sentence, whose
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.core.on_kernel import KERNEL_UNTOUCHED, Explanation, OnKernel, out_of_reach
+from theorems.core.kernel_use import KERNEL_UNTOUCHED
 from theorems.core.relation_check import SAME_VERDICT, check_with_relation
 from theorems.core.statement import Statement
-from theorems.run.calls import view_of
+from theorems.core.under_test import Explanation
 from theorems.run.registry.lookup import statement_named
 from theorems.run.result import Failure, Result, merge_results, of_outcome
 
 PART = 250
-"""Cases that are drawn from one seed. What Hypothesis draws depends on what it drew before, so more cases are drawn in
-parts, each from a seed of its own; that way a part can be drawn anywhere without those before it."""
+"""Number of cases that are drawn from one seed.
+
+Draws of Hypothesis depend on earlier draws, so more cases are drawn in parts, each from a seed of its own; that way a
+part can be drawn anywhere without the parts before it.
+"""
 SHRINKING_CALLS, FEWER_CALLS = 300, 40
-"""Cases tried while a failing one is made smaller: a count, because a time limit would not be repeatable. Fewer of a
-kernel, whose calls are made smaller, too, and where each is checked again as changed by a relation."""
+"""Number of cases tried while a failing case is made smaller: a count, because a time limit would not be repeatable.
+
+The smaller number is for kernels, whose calls are made smaller, too, and for cases that a relation checks again.
+"""
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,8 @@ class SoFar:
     """The first cases of a statement: all that trying it on the rest needs to know of them.
 
     Attributes:
-        tried: their result, without the falsified one.
-        falsified: the result of that one, once there is one; it is looked for and made small again.
+        tried: their result, without the falsified case.
+        falsified: the result of the falsified case, if there is one; it is looked for and made small again.
         error: the first error that broke the statement down.
         at_error: at which case, counted from one.
     """
@@ -56,29 +60,29 @@ class SoFar:
     at_error: int = 0
 
     def misfit(self, id: str, total: int | None) -> str:
-        """As :meth:`theorems.run.result.Result.misfit`."""
+        """Return why it cannot belong to the unit, as :meth:`theorems.run.result.Result.misfit`."""
         return self.tried.misfit(id, total) or (self.falsified.misfit(id, total) if self.falsified else "")
 
     @property
     def result(self) -> Result:
-        """Of all of them."""
+        """Return the result of all of them."""
         return self.tried if self.falsified is None else merge_results([self.tried, self.falsified])
 
 
 @runtime_checkable
 class Progress(Protocol):
-    """Told how far a unit is."""
+    """Callback for the progress of a unit."""
 
     def __call__(self, done: int, so_far: Any = None, /) -> None:
-        """So many steps are done; ``so_far`` is what need not be done again."""
+        """Note that so many steps are done; ``so_far`` is the finished work, which need not be done again."""
 
 
 def nothing(done: int, so_far: Any = None, /) -> None:
-    """No progress is shown."""
+    """Show no progress."""
 
 
 CheckCase = Callable[[Statement, Subject, Implementation], Outcome]
-"""Checks a statement on a case: :func:`theorems.core.check.check`, or with a relation beside it."""
+"""Function that checks a statement on a case: :func:`theorems.core.check.check`, or with a relation beside it."""
 
 
 class _Reproduced(Exception):
@@ -86,23 +90,23 @@ class _Reproduced(Exception):
 
 
 class _ShrinkLimit(BaseException):
-    """Shrinking has had its number of calls; not an Exception, so that Hypothesis passes it on."""
+    """Shrinking has had its number of calls; this is not an Exception, so that Hypothesis passes it on."""
 
 
 def seed_of(id: str, seed: int, part: int = 0) -> int:
-    """The seed of one statement, or of a later part of its cases: it depends on no other statement and on no order."""
+    """Return the seed of one statement, or of a later part of its cases; it depends on no other statement or order."""
     return seed_from(f"{id} {seed} {part}" if part else f"{id} {seed}")
 
 
 def part_sizes(examples: int) -> list[int]:
-    """How many cases each part has."""
+    """Return how many cases each part has."""
     return [min(PART, examples - begun) for begun in range(0, examples, PART)]
 
 
 def _drive(
     statement: Statement, examples: int, seed: int, fails: Callable[[Subject], bool], every: bool | None = None
 ) -> None:
-    """Call ``fails`` on generated cases; once it says so, on smaller and smaller ones."""
+    """Call ``fails`` on generated cases; once it returns True, on smaller and smaller ones."""
 
     def visit(case: Subject) -> None:
         # Raised at one place only: to Hypothesis, an exception from another line is another bug.
@@ -123,10 +127,13 @@ def _drive(
 
 
 def draw_cases(statement: Statement, examples: int, seed: int, *, every: bool | None = None) -> list[Any]:
-    """The cases on which so many examples of a statement are tried, part after part.
+    """Return the cases on which so many examples of a statement are tried, part after part.
 
     Args:
-        every: as of :func:`generators.realistic.realistic`.
+        statement: the statement.
+        examples: how many cases.
+        seed: the seed of the run.
+        every: as in :func:`generators.realistic.realistic`.
     """
     cases: list[Any] = []
 
@@ -140,7 +147,7 @@ def draw_cases(statement: Statement, examples: int, seed: int, *, every: bool | 
 
 
 class _Trial:
-    """Checks case after case; once one is falsified, keeps the smallest with the same claim falsified."""
+    """Trial of a statement on case after case; it keeps the smallest case on which the same claim is falsified."""
 
     def __init__(
         self,
@@ -164,16 +171,16 @@ class _Trial:
 
     @property
     def result(self) -> Result:
-        """Of all cases tried."""
+        """Return the result of all cases tried."""
         return self.so_far.result
 
     @property
     def seconds(self) -> float:
-        """Spent on it, in earlier processes too."""
+        """Return the seconds spent on the trial, in earlier processes too."""
         return self._before + time.perf_counter() - self._began
 
     def generating(self, case: Subject) -> bool:
-        """One example: whether it is falsified; afterwards, whether a smaller one still is."""
+        """Check one example and return whether it is falsified; afterwards, whether a smaller one still is."""
         if self._claim:
             return self._shrinking(case, self._same_claim)
         if self._known > 0:
@@ -195,7 +202,7 @@ class _Trial:
         return outcome.verdict is Verdict.FALSIFIED
 
     def repeating(self, case: Subject) -> bool:
-        """The same examples again: passes over those before the error, then shrinks it."""
+        """Repeat the same examples: pass over those before the error, then shrink the error's case."""
         self.at_error += 1
         self.progress(self.result.examples)
         return self.at_error >= self.so_far.at_error and self._shrinking(case, self._same_error)
@@ -212,7 +219,7 @@ class _Trial:
 
     def _shrinking(self, case: Subject, same: Callable[[Outcome], bool]) -> bool:
         self._calls += 1
-        few = isinstance(self.under_test, OnKernel) or self._claim == SAME_VERDICT
+        few = self.under_test.slow or self._claim == SAME_VERDICT
         if self._calls > (FEWER_CALLS if few else SHRINKING_CALLS):
             raise _ShrinkLimit
         self.progress(self.result.examples)
@@ -224,22 +231,22 @@ class _Trial:
         return True
 
     def _keep(self, failure: Failure) -> None:
-        """The failure, if it is smaller than what there is."""
-        held = self.so_far.falsified or self.so_far.tried
-        if held.failure is not None and held.failure.order <= failure.order:
+        """Keep the failure, if it is smaller than the failure kept so far."""
+        summary = self.so_far.falsified or self.so_far.tried
+        if summary.failure is not None and summary.failure.order <= failure.order:
             return
-        held = replace(held, failure=failure)
+        summary = replace(summary, failure=failure)
         falsified = self.so_far.falsified is not None
-        self.so_far = replace(self.so_far, falsified=held) if falsified else replace(self.so_far, tried=held)
+        self.so_far = replace(self.so_far, falsified=summary) if falsified else replace(self.so_far, tried=summary)
 
 
 def failure_of(statement: Statement, case: Subject, outcome: Outcome, claim: str = "", shrunk: bool = False) -> Failure:
-    """The case, to be written down; ``claim`` names the falsified claim to tell of, by default the first."""
+    """Return the failing case as a record; ``claim`` names the falsified claim to report, by default the first."""
     falsified = [c for c in outcome.claims if c.verdict is Verdict.FALSIFIED]
     named = next((c for c in falsified if c.name == claim), falsified[0] if falsified else None)
     text = as_text(case, case_of=statement.id, claim=named.name if named else "")
-    said = sentence(named, whose(statement, named, outcome.parts)) if named else outcome.reason
-    return Failure(outcome.verdict, said, text, shrunk, parts=outcome.parts)
+    reason = sentence(named, whose(statement, named, outcome.parts)) if named else outcome.reason
+    return Failure(outcome.verdict, reason, text, shrunk, parts=outcome.parts)
 
 
 def verify_generated(
@@ -253,14 +260,14 @@ def verify_generated(
     only_realistic: bool = False,
     relations: bool = False,
 ) -> Result:
-    """Try a statement on cases from its strategy; the first falsified one is made small and ends it.
+    """Try a statement on cases from its strategy; the first falsified case is made small and ends the trial.
 
-    Same arguments, same result, whatever else runs, in whatever order, in whichever process.
+    Equal arguments give equal results, whatever else runs, in whatever order, in whichever process.
 
     Args:
-        id: of the statement.
+        id: the id of the statement.
         examples: how many cases at most (a strategy may have fewer).
-        seed: drives the cases.
+        seed: the seed of the cases.
         under_test: the implementation that the statement is checked on.
         progress: called with the number of cases done.
         so_far: what ``progress`` was given last, of a run of the same arguments that was cut off.
@@ -269,10 +276,11 @@ def verify_generated(
         relations: whether each case is checked again, changed by a relation, see :mod:`generators.relations`.
     """
     statement = statement_named(id)
-    if why := out_of_reach(statement.kernel, under_test):
+    if why := under_test.out_of_reach(statement.kernel):
         return _not_about(statement, why)
-    if isinstance(under_test, OnKernel) and statement.kernel is not None and statement.kernel.capability:
-        return _verify_calls(statement, examples, seed_of("calls", seed, part) % 2**32, under_test, progress)
+    outcomes = under_test.outcomes(statement, examples, seed, part)
+    if outcomes is not None:
+        return _verify_outcomes(statement, outcomes, under_test, progress)
     trial = _Trial(statement, under_test, progress, so_far, check_with_relation if relations else check)
     drawn_from, every = seed_of(statement.own_id, seed, part), True if only_realistic else None
     stopped = _run_to_end(statement, examples, drawn_from, trial.generating, every)
@@ -286,23 +294,25 @@ def verify_generated(
         result = of_outcome(statement, nothing_drawn, generated=True)
     # A statement that never called the kernel under test was not inconclusive about it.
     untouched = result.reasons.get(Verdict.NOT_APPLICABLE) == KERNEL_UNTOUCHED
-    # On a kernel only the claims that may depend on it are kept.
-    listed = () if isinstance(under_test, OnKernel) else tuple(statement.claims)
+    # Where calls are recorded, only claims that may depend on them are kept.
+    listed = () if under_test.recorded else tuple(statement.claims)
     result = replace(result, generated=not untouched, seconds=trial.seconds, listed=listed)
     return _explain(statement, result, under_test)
 
 
-def _verify_calls(statement: Statement, examples: int, seed: int, under_test: OnKernel, progress: Progress) -> Result:
-    """Try a capability on the calls of the kernel; the first falsified one ends it."""
+def _verify_outcomes(
+    statement: Statement, outcomes: Iterator[tuple[Outcome, Subject]], under_test: Implementation, progress: Progress
+) -> Result:
+    """Gather outcomes on cases that are not drawn from the strategy; the first falsified case ends it."""
     began = time.perf_counter()
     result = Result(statement.id, statement.title)
-    for outcome, call in view_of(statement, examples, seed, under_test).outcomes(examples):
-        one = of_outcome(statement, outcome, generated=True)
+    for outcome, case in outcomes:
+        single = of_outcome(statement, outcome, generated=True)
         if outcome.verdict in (Verdict.FALSIFIED, Verdict.INCONCLUSIVE):
             shrunk = outcome.verdict is Verdict.FALSIFIED
-            text = as_text(call, case_of=statement.id, claim=outcome.reason.partition(":")[0] if shrunk else "")
-            one = replace(one, failure=Failure(outcome.verdict, outcome.reason, text, shrunk))
-        result = replace(merge_results([result, one]), seconds=time.perf_counter() - began)
+            text = as_text(case, case_of=statement.id, claim=outcome.reason.partition(":")[0] if shrunk else "")
+            single = replace(single, failure=Failure(outcome.verdict, outcome.reason, text, shrunk))
+        result = replace(merge_results([result, single]), seconds=time.perf_counter() - began)
         progress(result.examples, SoFar(result))
         if outcome.verdict is Verdict.FALSIFIED:
             break
@@ -310,14 +320,14 @@ def _verify_calls(statement: Statement, examples: int, seed: int, under_test: On
 
 
 def _not_about(statement: Statement, why: str) -> Result:
-    """Nothing was tried, because the statement says nothing about the kernel under test."""
+    """Return the result of a statement that says nothing about the kernel under test, so that nothing was tried."""
     return of_outcome(statement, Outcome(Verdict.NOT_APPLICABLE, reason=why), generated=False)
 
 
 def _run_to_end(
     statement: Statement, examples: int, seed: int, fails: Callable[[Subject], bool], every: bool | None
 ) -> Outcome | None:
-    """Drive to the end; an outcome only if the strategy itself broke down."""
+    """Drive to the end; return an outcome only if the strategy itself broke down."""
     try:
         _drive(statement, examples, seed, fails, every)
     except (_Reproduced, _ShrinkLimit):
@@ -344,15 +354,15 @@ def verify_data(
     """Check a statement on user data: on every case that it makes of them, where its assumptions hold.
 
     Args:
-        id: of the statement.
+        id: the id of the statement.
         given: the data; a failing case that was written down is run exactly as it is.
         under_test: the implementation that the statement is checked on.
         progress: called with the number of cases done.
         so_far: what ``progress`` was given last, of a run of the same arguments that was cut off.
-        relations: as of :func:`verify_generated`.
+        relations: as in :func:`verify_generated`.
     """
     statement = statement_named(id)
-    if why := out_of_reach(statement.kernel, under_test):
+    if why := under_test.out_of_reach(statement.kernel):
         return _not_about(statement, why)
     if not isinstance(given.case, statement.about):
         return _not_about(statement, f"is about {statement.about.noun}, and the data are {given.case.noun}")
@@ -376,16 +386,15 @@ def verify_data(
 
 
 def _explain(statement: Statement, result: Result, under_test: Implementation) -> Result:
-    """The result with a line and a test for a maintainer of the kernel."""
+    """Add a line and a test for a maintainer of the implementation under test."""
     failure = result.failure
-    if failure is None or failure.verdict is not Verdict.FALSIFIED or not isinstance(under_test, OnKernel):
+    if failure is None or failure.verdict is not Verdict.FALSIFIED or not under_test.recorded:
         return result
-    call = subject_of(from_json(failure.case))
-    if not isinstance(call, AttentionCall):
-        return result
+    case = subject_of(from_json(failure.case))
     try:
-        said = under_test.explained(statement, call, under_test)
+        explanation = under_test.explain(statement, case)
     except Exception as error:  # an untrusted kernel is called once more
         raised = f"called again on its failing case it raised {type(error).__name__}"
-        said = Explanation(f"{statement.id}: {raised}", no_test=raised)
-    return replace(result, failure=replace(failure, line=said.line, test=said.test, no_test=said.no_test))
+        explanation = Explanation(f"{statement.id}: {raised}", no_test=raised)
+    line, test, no_test = explanation
+    return replace(result, failure=replace(failure, line=line, test=test, no_test=no_test))

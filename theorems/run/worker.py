@@ -1,9 +1,9 @@
-"""A process that works on the units that it is sent, one after another, and does not outlive the one that sends them.
+"""Worker process: it works on units one after another, and does not outlive the process that sends them.
 
-Units come on standard input, pickled by a process that is trusted. What goes back on standard output is plain data, a
-line of JSON each, because a unit may run untrusted code. On Linux a second process, which never runs a unit, waits for
-the one that does, and ends whatever that leaves behind. Only the standard library is imported here: what is imported
-with a unit takes a second or more, and a process whose parent is killed meanwhile must end, too.
+Units come on standard input, pickled by a process that is trusted. Plain data go back on standard output, a line of
+JSON each, because a unit may run untrusted code. On Linux a second process, which never runs a unit, waits for the
+process that does, and ends whatever that leaves behind. Only the standard library is imported here: imports with a unit
+take a second or more, and a process whose parent is killed meanwhile must end, too.
 """
 
 from __future__ import annotations
@@ -23,25 +23,27 @@ from queue import SimpleQueue
 from typing import Any, BinaryIO, NoReturn
 
 OFTEN = 0.1
-"""Seconds between two messages about the progress of a unit: more often nobody looks."""
+"""Seconds between two messages about the progress of a unit: nobody looks more often."""
 KEPT = 0.5
-"""Seconds of work that are lost at most when a process is killed; of untrusted code none, every step is sent."""
+"""Seconds of work that are lost at most when a process is killed; with untrusted code none, as every step is sent."""
 LONGEST_REASON = 10_000
-"""Characters of why a unit failed."""
+"""Most characters of the reason why a unit failed."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 Send = Callable[[str, Any], None]
 
 
 class Heartbeat:
-    """The progress of a unit, sent no more often than it is looked at; ``always`` where any step may be the last."""
+    """Progress of a unit, sent no more often than it is looked at; ``always`` where any step may be the last."""
 
     def __init__(self, send: Send, *, always: bool = False) -> None:
+        """Take how messages are sent, and measure the time between them from now on."""
         self._send = send
         self._always = always
         self._sent = self._kept = time.monotonic()
 
     def __call__(self, done: int, so_far: Any = None) -> None:
+        """Send how many steps are done and, now and then, the finished work."""
         now = time.monotonic()
         if self._always or now - self._sent >= OFTEN:
             self._sent = now
@@ -54,8 +56,8 @@ class Heartbeat:
 def serve() -> None:
     """Receive units until standard input is closed, each pickled, with its number and whether it is untrusted code.
 
-    What becomes of one is sent as [number, word, value], a line of JSON. The words are ``begun`` (what it needs is
-    imported, null), ``progressed`` (steps done), ``so far`` (what the unit need not do again, an object), and at last
+    The progress of a unit is sent as [number, word, value], a line of JSON. The words are ``begun`` (what it needs is
+    imported, null), ``progressed`` (steps done), ``so far`` (the finished work, an object), and at last
     ``finished`` (the result, an object) or ``failed`` (why, a text).
     """
     incoming, outgoing = _channel()
@@ -99,7 +101,7 @@ def _line(number: int, word: str, value: Any) -> bytes:
 
 
 def _channel() -> tuple[BinaryIO, BinaryIO]:
-    """Standard input and output, out of the way of the code that is run; what it prints goes to standard error."""
+    """Return standard input and output, out of the way of the code that is run: it prints to standard error instead."""
     incoming, outgoing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
@@ -111,7 +113,7 @@ def _channel() -> tuple[BinaryIO, BinaryIO]:
 
 
 def _receive(incoming: BinaryIO, received: SimpleQueue[tuple[int, bytes, bool]]) -> None:
-    """Take what is sent; at its end the parent is gone, or wants this process to be."""
+    """Receive what is sent; at its end the parent is gone, or wants this process to be."""
     try:
         while True:
             received.put(pickle.load(incoming))
@@ -120,7 +122,7 @@ def _receive(incoming: BinaryIO, received: SimpleQueue[tuple[int, bytes, bool]])
 
 
 class _Environment:
-    """What a unit may have changed for the next one: the working directory and the standard streams."""
+    """State that a unit may have changed for the next one: the working directory and the standard streams."""
 
     def __init__(self) -> None:
         self._folder = ""
@@ -140,7 +142,7 @@ class _Environment:
 
 
 def single_threaded() -> None:
-    """One thread per process: on small tensors more of them only get in each other's way."""
+    """Limit a process to one thread: on small tensors more of them only get in each other's way."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     torch = sys.modules.get("torch")
     if torch is not None:
@@ -150,9 +152,9 @@ def single_threaded() -> None:
 def watch() -> None:
     """End with the parent, whatever is done here, and with it all processes that were started here.
 
-    Linux only: this process becomes two, of which the caller is the one that works. The other one adopts whatever
-    outlives its parent there, also in a session of its own, and ends as the one that works ends. Elsewhere the end of
-    its input ends the process, and the parent ends its group.
+    This works on Linux only: this process becomes two, and the caller is the process that works. The other adopts
+    whatever outlives its parent there, also in a session of its own, and ends as the working process ends. Elsewhere
+    the end of its input ends the process, and the parent ends its group.
 
     The first argument of the process is the id of its parent, which may be gone already.
     """
@@ -174,7 +176,7 @@ _WATCHED = {getattr(signal, name) for name in ("SIGCHLD", "SIGINT", "SIGTERM") i
 
 
 def _watch(child: int) -> NoReturn:
-    """Wait for the process that works: hand on an interrupt, end it when asked to, and end as it does."""
+    """Wait for the process that works: pass on an interrupt, end it when asked to, and end as it does."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1):
         os.dup2(nothing, number)
@@ -205,7 +207,7 @@ def _watch(child: int) -> NoReturn:
 
 
 def _children() -> list[int]:
-    """The processes whose parent is this one, running or not."""
+    """Return the processes whose parent is this one, running or not."""
     children = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError, IndexError):

@@ -1,1 +1,1 @@
-"""The documentation site's source: the documents, and pages made of statements, derivations and what is recorded."""
+"""Source of the documentation site: the documents, and pages made of statements, derivations and records."""

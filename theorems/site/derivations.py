@@ -1,4 +1,4 @@
-"""The modules that the statements refer to for their derivations, found from the references in docstrings."""
+"""Modules that the statements refer to for their derivations, found from the references in docstrings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from theorems.run.registry.suite import statements
 
 REFERENCE = re.compile(r":\w+:`~?([^`]+)`")
 ROOMS = ("theorems.curves", "theorems.rounding", "reference_attention", "generators")
-"""Where derivations stand, beside the rooms of the papers."""
+"""Packages in which derivations stand, beside the rooms of the papers."""
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Derivation:
 
     Attributes:
         module: its dotted name.
-        objects: what of it is referred to, by the name in the module.
+        objects: the objects in it that are referred to, by their names in the module.
     """
 
     module: str
@@ -33,47 +33,51 @@ class Derivation:
 
     @property
     def name(self) -> str:
-        """Of its page."""
+        """Return the name of its page."""
         return self.module.removeprefix(f"{papers()[0].statements}.").replace(".", "-").replace("_", "-")
 
     @property
     def loaded_module(self) -> ModuleType:
-        """The module itself."""
+        """Return the module itself."""
         return importlib.import_module(self.module)
 
     def text(self, name: str = "") -> str:
-        """The docstring of the module, or of one of its objects."""
+        """Return the docstring of the module, or of one of its objects."""
         return inspect.getdoc(_object(self.module, name)) or "" if name else inspect.getdoc(self.loaded_module) or ""
 
 
 @cache
 def derivations() -> dict[str, Derivation]:
-    """Every derivation by its module, in the order in which the statements lead there."""
-    found: dict[str, Derivation] = {}
-    own = {one.conclusion.__module__ for one in statements().values()}
-    waiting = [(one.conclusion.__module__, text) for one in statements().values() for text in texts_of(one.id)]
+    """Return every derivation by its module, in the order in which the statements lead there."""
+    by_module: dict[str, Derivation] = {}
+    own = {statement.conclusion.__module__ for statement in statements().values()}
+    waiting = [
+        (statement.conclusion.__module__, text)
+        for statement in statements().values()
+        for text in texts_of(statement.id)
+    ]
     while waiting:
         place, text = waiting.pop(0)
         for module, name in references(text, place):
             if module in own:
                 continue
-            if module not in found:
-                found[module] = Derivation(module)
-                waiting.append((module, found[module].text()))
-            if name and name not in found[module].objects:
-                found[module].objects.append(name)
-                waiting.append((module, found[module].text(name)))
-    return found
+            if module not in by_module:
+                by_module[module] = Derivation(module)
+                waiting.append((module, by_module[module].text()))
+            if name and name not in by_module[module].objects:
+                by_module[module].objects.append(name)
+                waiting.append((module, by_module[module].text(name)))
+    return by_module
 
 
 def texts_of(id: str) -> tuple[str, str]:
-    """What a statement says of itself: its module, and its conclusion."""
+    """Return the docstrings of a statement: that of its module, and that of its conclusion."""
     statement = statements()[id]
     return inspect.getdoc(importlib.import_module(statement.conclusion.__module__)) or "", statement.text
 
 
 def references(text: str, place: str) -> Iterator[tuple[str, str]]:
-    """(module, object or nothing) for the references of a docstring that lead to one of the :data:`ROOMS`."""
+    """Yield (module, object or nothing) for the references of a docstring that lead to one of the :data:`ROOMS`."""
     for reference in REFERENCE.findall(text):
         resolved = resolve(reference, place)
         if resolved:
@@ -81,18 +85,23 @@ def references(text: str, place: str) -> Iterator[tuple[str, str]]:
 
 
 def resolve(reference: str, place: str) -> tuple[str, str] | None:
-    """The module of a reference, and the object in it if it names one; None for what is not in the :data:`ROOMS`.
+    """Return the module of a reference, and the object in it if it names one; None outside the :data:`ROOMS`.
 
     Args:
-        reference: dotted; with a dot in front the end of a name, as in Sphinx: of the same package if there is one.
+        reference: a dotted name; with a dot in front it is the end of a name, as in Sphinx: of the same package if
+            there is one.
         place: the module in which it stands.
     """
     parts = reference.lstrip(".").split(".")
     for length in range(len(parts), 0, -1):
         tail, name = ".".join(parts[:length]), ".".join(parts[length:])
-        ends = [one for one in _modules() if one == tail or (reference.startswith(".") and one.endswith(f".{tail}"))]
+        ends = [
+            module
+            for module in _modules()
+            if module == tail or (reference.startswith(".") and module.endswith(f".{tail}"))
+        ]
         if ends:
-            near = [one for one in ends if one.rpartition(".")[0] == place.rpartition(".")[0]]
+            near = [module for module in ends if module.rpartition(".")[0] == place.rpartition(".")[0]]
             return (near or ends)[0], name
     return (place, reference) if place in _modules() and _object(place, reference) is not None else None
 
@@ -106,13 +115,13 @@ def _object(module: str, name: str) -> object:
 
 @cache
 def _modules() -> tuple[str, ...]:
-    """Every module of the :data:`ROOMS`."""
-    rooms = {room: importlib.import_module(room) for room in (*(one.statements for one in papers()), *ROOMS)}
+    """Return every module of the :data:`ROOMS`."""
+    rooms = {room: importlib.import_module(room) for room in (*(paper.statements for paper in papers()), *ROOMS)}
     return tuple(
         name
         for room, top in rooms.items()
         for name in (
-            [found.name for found in pkgutil.walk_packages(top.__path__, f"{room}.")]
+            [module.name for module in pkgutil.walk_packages(top.__path__, f"{room}.")]
             if hasattr(top, "__path__")
             else [room]
         )

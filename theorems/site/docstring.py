@@ -1,7 +1,7 @@
 """A docstring of the theory as HTML: paragraphs, lists, displayed formulas, indices and exponents.
 
-The docstrings are plain text with the paper's letters: x_it has an index, e^{−R} an exponent, what is indented is a
-formula on lines of its own. Nothing else is guessed.
+The docstrings are plain text with the paper's letters: x_it has an index, e^{−R} an exponent, and indented lines are a
+formula. Nothing else is guessed.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from html import escape
 from itertools import groupby
 
 Linked = Callable[[str], str]
-"""Dotted name of a reference → where it leads; empty for nowhere."""
+"""Function from the dotted name of a reference to where it leads; empty for nowhere."""
 
 ITEM = re.compile(r"(?:-|\d+\.) ")
 BEGINS = re.compile(r"(?:-|\d+\.|\([a-z]\)) ")
-"""A line that begins something of its own."""
+"""Beginning of a line that starts a block of its own."""
 LEAD = re.compile(
     r"(Derivation|Effective forms?|Exact form|Limit|Sharp|Notation|Main results?|References|The path|Exact)(?=[.:,])"
 )
-"""Words with which a paragraph says what it is."""
+"""Words at the beginning of a paragraph that say what it is."""
 GREEK = "Α-Ωα-χω"  # without ψ, which is a function: Y_iψ(x)
 LETTER = rf"[A-Za-z{GREEK}ϑ∇ℓψ𝒲\u00c0-\u017f]"
 OPERATOR = "max|min|sum|mean|argmin|argmax|gap|slack|opt|Var"
 BASE = rf"(?:{OPERATOR}|{LETTER}[\u0300-\u036f]*['*]?|(?<!\w)\d|(?<=\w)\d|[)|‖⁺⁻ᵀ⋆])"
-"""What may carry an index: an operator or a letter with its accents, not a word."""
+"""Characters that may carry an index: an operator or a letter with its accents, not a word."""
 INDEX = rf"(?:\{{[^{{}}]*\}}|[*⋆∞⊥]|\d+|[A-Za-z\u0100-\u017f{GREEK}]+(?:,[A-Za-z{GREEK}]+)?\d*)"
 EXPONENT = r"(?:\{(?:[^{}]|\{[^{}]*\})*\}|[+−-]?\w+|[+−*])"
 WORD = re.compile(r"[A-Za-z]{2,}(?:_[A-Za-z0-9]+)+(?!\w)")
@@ -40,17 +40,17 @@ INLINE = re.compile(
 
 
 def html(text: str, linked: Linked = lambda name: "") -> str:
-    """The docstring as one block of HTML without an empty line, as Markdown wants it."""
+    """Return the docstring as one block of HTML without an empty line, as Markdown wants it."""
     return "\n".join(_block(lines, linked) for lines in _paragraphs(inspect.cleandoc(text)))
 
 
 def inline(text: str, linked: Linked = lambda name: "") -> str:
-    """A line of text: code, references, emphasis, indices, exponents."""
+    """Return a line of text as HTML: code, references, emphasis, indices, exponents."""
     made, end = [], 0
-    for found in INLINE.finditer(text):
-        made.append(formula(text[end : found.start()]))
-        end = found.end()
-        kind, inner = next((kind, one) for kind, one in found.groupdict().items() if one is not None)
+    for match in INLINE.finditer(text):
+        made.append(formula(text[end : match.start()]))
+        end = match.end()
+        kind, inner = next((kind, content) for kind, content in match.groupdict().items() if content is not None)
         if kind in ("strong", "emphasis"):
             tag = "strong" if kind == "strong" else "em"
             made.append(f"<{tag}>{inline(inner, linked)}</{tag}>")
@@ -62,25 +62,25 @@ def inline(text: str, linked: Linked = lambda name: "") -> str:
 
 
 def formula(text: str) -> str:
-    """Plain text with its indices and exponents; names with underscores stay names."""
+    """Return plain text as HTML with its indices and exponents; names with underscores stay names."""
     made, at = [], 0
     pattern = re.compile(rf"(?P<base>{BASE})_(?P<index>{INDEX})|\^(?P<exponent>{EXPONENT})")
-    while found := pattern.search(text, at):
-        name = next((word for word in WORD.finditer(text) if word.start() < found.end() <= word.end()), None)
+    while match := pattern.search(text, at):
+        name = next((word for word in WORD.finditer(text) if word.start() < match.end() <= word.end()), None)
         if name and not re.match(rf"{BASE}_", name[0]):
             made.append(escape(text[at : name.end()]))
             at = name.end()
             continue
-        made.append(escape(text[at : found.start()]))
-        if found["base"]:
-            index, at = found["index"], found.end()
+        made.append(escape(text[at : match.start()]))
+        if match["base"]:
+            index, at = match["index"], match.end()
             deeper = re.compile(rf"_{INDEX}").match(text, at) if index[-1].isalpha() else None
             if deeper:  # s_iα_i: the index has one
                 index, at = index + deeper[0], deeper.end()
-            made.append(f"{escape(found['base'])}<sub>{formula(_bare(index))}</sub>")
+            made.append(f"{escape(match['base'])}<sub>{formula(_bare(index))}</sub>")
         else:
-            at = found.end()
-            made.append(f"<sup>{formula(_bare(found['exponent']))}</sup>")
+            at = match.end()
+            made.append(f"<sup>{formula(_bare(match['exponent']))}</sup>")
     return "".join([*made, escape(text[at:])])
 
 
@@ -95,7 +95,7 @@ def _paragraphs(text: str) -> Iterator[list[str]]:
 
 
 def _block(lines: list[str], linked: Linked) -> str:
-    """Paragraphs, lists and displayed formulas that follow each other without an empty line."""
+    """Return paragraphs, lists and displayed formulas that follow each other without an empty line, as HTML."""
     parts: list[tuple[str, list[str]]] = []
     for line in lines:
         kind, last = _kind(line), parts[-1][0] if parts else ""
@@ -108,24 +108,24 @@ def _block(lines: list[str], linked: Linked) -> str:
     made = []
     for kind, group in groupby(parts, lambda part: part[0]):
         texts = [texts for _, texts in group]
-        made += [_list(texts, linked)] if kind == "item" else [_render_block(kind, one, linked) for one in texts]
+        made += [_list(texts, linked)] if kind == "item" else [_render_block(kind, block, linked) for block in texts]
     return "\n".join(made)
 
 
 def _list(items: list[list[str]], linked: Linked) -> str:
     number = re.match(r"\d+", items[0][0])
-    made = "".join(f"<li>{inline(ITEM.sub('', ' '.join(one), count=1), linked)}</li>" for one in items)
-    return f'<ol start="{number[0]}">{made}</ol>' if number else f"<ul>{made}</ul>"
+    entries = "".join(f"<li>{inline(ITEM.sub('', ' '.join(lines), count=1), linked)}</li>" for lines in items)
+    return f'<ol start="{number[0]}">{entries}</ol>' if number else f"<ul>{entries}</ul>"
 
 
 def _render_block(kind: str, lines: list[str], linked: Linked) -> str:
-    """A displayed formula with its lines, or a paragraph."""
+    """Return a displayed formula with its lines, or a paragraph."""
     if kind == "display":
         shown = inspect.cleandoc("\n" + "\n".join(lines)).splitlines()
         return f'<div class="display">{"<br>".join(inline(line, linked) for line in shown)}</div>'
-    said = " ".join(lines)
-    lead = LEAD.match(said)
-    return f"<p>{inline(f'**{lead[0]}**{said[lead.end() :]}' if lead else said, linked)}</p>"
+    text = " ".join(lines)
+    lead = LEAD.match(text)
+    return f"<p>{inline(f'**{lead[0]}**{text[lead.end() :]}' if lead else text, linked)}</p>"
 
 
 def _kind(line: str) -> str:

@@ -1,4 +1,4 @@
-"""The gallery of the site: what can be explored, with a page for each figure that has data and each counterexample."""
+"""The gallery of the site: a page to explore for each figure that has data and for each counterexample."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 GALLERY = "gallery"
-"""Its folder."""
+"""Folder of the gallery."""
 SAID = (
     "Pages of [`theorems explore`](../docs/explore.md): pictures with hover values, and a slider through the run. The"
     " command opens the same with tokens that can be dragged."
@@ -16,19 +16,20 @@ SAID = (
 
 
 def write_gallery_pages(folder: Path, names: Collection[str] | None = None) -> bool:
-    """Write it; False where bokeh is not installed, so that there is none.
+    """Write the gallery; return False where bokeh is not installed, so that there is none.
 
     Args:
-        names: of the data; all by default.
+        folder: the folder to write to.
+        names: the names of the data; all by default.
     """
     if find_spec("bokeh") is None:
         return False
     from theorems.explore.gallery import write_gallery
 
     tables: dict[bool, list[str]] = {False: [], True: []}
-    for one in write_gallery(folder, names):
-        link = f'<a href="{escape(one.file)}">{escape(one.name)}</a>'
-        tables[one.is_counterexample].append(f"<tr><td>{link}</td><td>{escape(one.says)}</td></tr>")
+    for page in write_gallery(folder, names):
+        link = f'<a href="{escape(page.file)}">{escape(page.name)}</a>'
+        tables[page.is_counterexample].append(f"<tr><td>{link}</td><td>{escape(page.says)}</td></tr>")
     parts = ["# Gallery", SAID]
     for is_counterexample, title in ((False, "Figures and data"), (True, "Counterexamples")):
         parts += [f"## {title}", f'<table class="docutils">{"".join(tables[is_counterexample])}</table>']

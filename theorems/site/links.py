@@ -1,4 +1,4 @@
-"""Where names in docstrings, and modules, are found on the site."""
+"""Links on the site to modules, and to what docstrings refer to."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from theorems.site.derivations import derivations, resolve
 
 
 def source_of(module: str) -> str:
-    """The file of a module, from the root of the checkout."""
+    """Return the file of a module, from the root of the checkout."""
     return f"{module.replace('.', '/')}.py"
 
 
 def source_link(module: str) -> Text:
-    """A link to the file of a module of ours; the name of one of another package."""
+    """Return a link to the file of a module of ours; for another package's module its name."""
     if module.partition(".")[0] not in PACKAGES:
         return Code(module)
     source = source_of(module)
@@ -24,7 +24,7 @@ def source_link(module: str) -> Text:
 
 
 def link_from(place: str, reference: str) -> str:
-    """The page of what a docstring refers to, from a page of a statement or of a derivation; empty where none is.
+    """Return the page of what a docstring refers to, from the page of a statement or derivation; empty without one.
 
     Args:
         place: the module of the docstring.
@@ -36,17 +36,17 @@ def link_from(place: str, reference: str) -> str:
     module, name = resolved
     if module in _statement_pages():
         return f"../statements/{_statement_pages()[module]}.html"
-    found = derivations().get(module)
-    if found is None:
+    derivation = derivations().get(module)
+    if derivation is None:
         return ""
-    return f"../derivations/{found.name}.html" + (f"#{anchor(name)}" if name in found.objects else "")
+    return f"../derivations/{derivation.name}.html" + (f"#{anchor(name)}" if name in derivation.objects else "")
 
 
 def anchor(name: str) -> str:
-    """Of an object on the page of its module."""
+    """Return the anchor of an object on the page of its module."""
     return name.replace(".", "-").replace("_", "-").lower()
 
 
 @cache
 def _statement_pages() -> dict[str, str]:
-    return {one.conclusion.__module__: one.id for one in statements().values()}
+    return {statement.conclusion.__module__: statement.id for statement in statements().values()}

@@ -1,4 +1,4 @@
-"""The pages that statements link to: their table, definitions, assumptions, tolerances, and derivations."""
+"""Pages that statements link to: their table, definitions, assumptions, tolerances, and derivations."""
 
 from __future__ import annotations
 
@@ -16,17 +16,23 @@ from theorems.site.links import anchor, link_from, source_link
 
 
 def statements_page(measured: RunRecord | None) -> str:
-    """A table of the statements of each paper, with what the kept run found."""
-    found = {one.id: one for one in measured.statements} if measured else {}
+    """Return a table of the statements of each paper, with their results in the kept run."""
+    by_id = {record.id: record for record in measured.statements} if measured else {}
     rows: dict[Paper | None, list[tuple[Text, ...]]] = {}
-    for one in statements().values():
-        record = found.get(one.id)
+    for statement in statements().values():
+        record = by_id.get(statement.id)
         tightest = record.tightest if record else None
         verdict = str(record.verdict) if record else "not measured"
-        rows.setdefault(paper_of(one), []).append(
-            (Link(one.id, f"{one.id}.md"), one.title, one.source, verdict, tightest.nearness if tightest else "")
+        rows.setdefault(paper_of(statement), []).append(
+            (
+                Link(statement.id, f"{statement.id}.md"),
+                statement.title,
+                statement.source,
+                verdict,
+                tightest.nearness if tightest else "",
+            )
         )
-    said = (
+    origin = (
         f"Verdict and worst slack are those of `theorems verify --examples {measured.examples} --seed {measured.seed}`;"
         if measured
         else "No measurement is kept here;"
@@ -38,48 +44,51 @@ def statements_page(measured: RunRecord | None) -> str:
             of = f", of {paper.place}" if paper.package else ""
             blocks += [Heading(2, paper.title), paragraph(f"Source: {paper.source}{of}.")]
         blocks.append(Table(("statement", "says", "source", "verdict", "worst slack"), tuple(own)))
-    return f"{head}\n{said} [verify](../docs/verify.md) says how to read them.\n\n{markdown(blocks)}"
+    return f"{head}\n{origin} [verify](../docs/verify.md) says how to read them.\n\n{markdown(blocks)}"
 
 
 def definitions_page() -> str:
-    """Definitions 1 to 3, with the objects that embody them."""
+    """Return a page of the definitions, with the objects that embody them."""
     blocks: list[Block] = [Heading(1, "Definitions")]
-    for one in definitions().values():
-        blocks += [Heading(2, one.id), paragraph(f"{one.title} ({one.source}). {one.text}")]
+    for definition in definitions().values():
+        blocks += [Heading(2, definition.id), paragraph(f"{definition.title} ({definition.source}). {definition.text}")]
         blocks.append(
-            Table(("in code", "file"), tuple((Code(name), source_link(name.partition(":")[0])) for name in one.objects))
+            Table(
+                ("in code", "file"),
+                tuple((Code(name), source_link(name.partition(":")[0])) for name in definition.objects),
+            )
         )
     return markdown(blocks)
 
 
 def assumptions_page() -> str:
-    """Every assumption: what it says, how it is decided, who makes it."""
+    """Return a page of every assumption: what it says, how it is decided, which statements make it."""
     parts = [markdown([Heading(1, "Assumptions")])]
-    for one in assumptions().values():
-        users = [id for id, statement in statements().items() if one.id in statement.assumptions]
-        place = one.check.__module__
-        said = inspect.getdoc(one.check) or ""
+    for assumption in assumptions().values():
+        users = [id for id, statement in statements().items() if assumption.id in statement.assumptions]
+        place = assumption.check.__module__
+        text = inspect.getdoc(assumption.check) or ""
         parts += [
-            markdown([Heading(2, one.id), paragraph(f"{one.title} ({one.source}).")]),
-            f'<div class="theory">\n{html(said, partial(link_from, place))}\n</div>\n',
+            markdown([Heading(2, assumption.id), paragraph(f"{assumption.title} ({assumption.source}).")]),
+            f'<div class="theory">\n{html(text, partial(link_from, place))}\n</div>\n',
             f"Assumed by {', '.join(f'[{id}]({id}.md)' for id in users) or 'no statement'}.\n",
         ]
     return "\n".join(parts)
 
 
 def tolerances_page() -> str:
-    """Every tolerance: formula and reason."""
+    """Return a page of every tolerance: formula and reason."""
     blocks: list[Block] = [
         Heading(1, "Tolerances"),
-        paragraph("By how much a claim may miss, and why by no more; ", Code("theorems tolerances"), " prints these."),
+        paragraph("By how much a claim may miss, and why; ", Code("theorems show --tolerances"), " prints these."),
     ]
-    for key, one in tolerances().items():
-        blocks += [Heading(2, key), paragraph(f"{one.formula}: {one.reason}.")]
+    for key, tolerance in tolerances().items():
+        blocks += [Heading(2, key), paragraph(f"{tolerance.formula}: {tolerance.reason}.")]
     return markdown(blocks)
 
 
 def derivation_page(derivation: Derivation) -> str:
-    """The docstring of a module, and those of its objects that are referred to."""
+    """Return the page of a derivation: the docstring of its module, and those of its objects that are referred to."""
     source, place = source_link(derivation.module), derivation.module
     title, _, body = derivation.text().partition("\n\n")
 

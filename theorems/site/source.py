@@ -16,6 +16,7 @@ from theorems.report.record import RunRecord, read
 from theorems.run.registry.suite import statements
 from theorems.site.derivations import derivations
 from theorems.site.gallery import GALLERY, write_gallery_pages
+from theorems.site.notebooks import write_notebook_pages
 from theorems.site.reference_pages import (
     assumptions_page,
     definitions_page,
@@ -28,11 +29,12 @@ from theorems.site.statement_page import Evidence, statement_page
 START = "README.md"
 """The document that is the site's first page."""
 MEASURED = RECORDS / "verify.json"
-"""The run of verify that slacks are taken from; a statement that it lacks has a page without."""
-REFERENCE = ("docs/library.md", "docs/glossary.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
+"""The run of verify that slacks are taken from; the page of a statement that it lacks has none."""
+ABOUT = ("docs/releasing.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
+REFERENCE = ("docs/library.md", "docs/glossary.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", *ABOUT)
 FINDINGS = ("FINDINGS.md", "docs/assumptions.md", "docs/regime_map.md", "docs/constants.md", f"{RECORDS}/*.md")
 FIRST = ("docs/trust.md", "docs/verify.md", "docs/kernels.md", "docs/drawn.md", "docs/hunting.md")
-"""Of the guides, which are all other documents."""
+"""The first of the guides, which are all other documents."""
 LINK = re.compile(r"(?P<text>!?\[(?:[^\[\]]|\[[^\]]*\])*\])\((?P<target>[^)\s]+)\)|<img src=\"(?P<image>[^\"]+)\"")
 ROW = re.compile(r"^\| `([\w-]+)` \| `([\w-]+)` \|", re.MULTILINE)
 FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
@@ -42,7 +44,7 @@ def write_source(folder: Path, root: Path = RECORDED, shown: Collection[str] | N
     """Write the folder anew.
 
     Args:
-        folder: replaced if it is one that was written here.
+        folder: replaced if it was written here before.
         root: the checkout.
         shown: the data that the gallery shows, all by default; where bokeh is not installed there is no gallery.
 
@@ -61,28 +63,33 @@ def write_source(folder: Path, root: Path = RECORDED, shown: Collection[str] | N
                 _copy(path, folder, root)
         _write(folder / _site_name(name), _relink(text, name, root))
     gallery = write_gallery_pages(folder / GALLERY, shown)
+    notebooks = write_notebook_pages(folder, root)
     start = (folder / "index.md").read_text(encoding="utf-8")
-    _write(folder / "index.md", f"{start}\n{contents(documents, gallery)}")
+    _write(folder / "index.md", f"{start}\n{contents(documents, gallery, notebooks)}")
 
 
 def generate_pages(root: Path = RECORDED) -> dict[str, str]:
-    """The pages that are made, by path."""
+    """Return the pages that are generated, by path."""
     measured: RunRecord | None = read(root / MEASURED) if (root / MEASURED).exists() else None
     evidence = Evidence(measured, signs(root) or {}, root)
-    made = {
+    pages = {
         "statements/index.md": f"{statements_page(measured)}\n{_toctree('', (*statements(), 'derivations'))}",
         "statements/derivations.md": "# Derivations\n\nWhat statements, and other derivations, refer to.\n\n"
-        + _toctree("", [f"../derivations/{one.name}" for one in derivations().values()], shown=True),
+        + _toctree("", [f"../derivations/{derivation.name}" for derivation in derivations().values()], shown=True),
         "statements/definitions.md": definitions_page(),
         "statements/assumptions.md": assumptions_page(),
         "statements/tolerances.md": tolerances_page(),
     }
-    made |= {f"statements/{one.id}.md": statement_page(one, evidence) for one in statements().values()}
-    return made | {f"derivations/{one.name}.md": derivation_page(one) for one in derivations().values()}
+    pages |= {
+        f"statements/{statement.id}.md": statement_page(statement, evidence) for statement in statements().values()
+    }
+    return pages | {
+        f"derivations/{derivation.name}.md": derivation_page(derivation) for derivation in derivations().values()
+    }
 
 
-def contents(documents: Iterable[str], gallery: bool = False) -> str:
-    """The tables of contents; a document that no other names is a guide."""
+def contents(documents: Iterable[str], gallery: bool = False, notebooks: Collection[str] = ()) -> str:
+    """Return the tables of contents; a document that no other table names is a guide."""
     documents = list(documents)
     findings = [name for pattern in FINDINGS for name in sorted(documents) if fnmatch(name, pattern)]
     own = (START, *REFERENCE, *findings, *FIRST)
@@ -91,6 +98,7 @@ def contents(documents: Iterable[str], gallery: bool = False) -> str:
     return "\n".join(
         (
             _toctree("Start", ("self", *FIRST[:1], *[f"{GALLERY}/index"] * gallery)),
+            *[_toctree("Notebooks", notebooks)] * bool(notebooks),
             _toctree("Guides", guides),
             _toctree("Statements", ("statements/index", *reference)),
             _toctree("Findings", findings),
@@ -117,11 +125,11 @@ def _site_name(name: str) -> str:
 
 
 def _targets(text: str) -> list[str]:
-    return [found["target"] or found["image"] for found in LINK.finditer(FENCED.sub("", text))]
+    return [link["target"] or link["image"] for link in LINK.finditer(FENCED.sub("", text))]
 
 
 def _path(target: str, name: str) -> str:
-    """Where a link of a document leads, from the root."""
+    """Return where a link of a document leads, from the root."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(name), target.partition("#")[0]))
 
 
@@ -131,23 +139,27 @@ def _copy(path: str, folder: Path, root: Path) -> None:
 
 
 def _relink(text: str, name: str, root: Path) -> str:
-    """The document with the links that the site needs: to its first page, and none to folders; with rows as anchors."""
+    """Return the document with links as the site needs them: to its first page, to notebooks' pages, none to folders.
 
-    def relink_one(found: re.Match[str]) -> str:
-        target = found["target"]
+    Rows of the table of assumptions become anchors.
+    """
+
+    def relink_one(link: re.Match[str]) -> str:
+        target = link["target"]
         if target is None:
-            return found[0]
+            return link[0]
         if (root / _path(target, name)).is_dir() and not target.startswith("#"):
-            return found["text"][1:-1]
-        return f"{found['text']}({re.sub(rf'(^|/){START}(?=#|$)', _index, target)})"
+            return link["text"][1:-1]
+        target = re.sub(r"\.ipynb$", ".md", target)
+        return f"{link['text']}({re.sub(rf'(^|/){START}(?=#|$)', _index, target)})"
 
     if name == "docs/assumptions.md":
         text = ROW.sub(r"| `\1`{#\1-without-\2} | `\2` |", text)
     return "".join(part if part.startswith("```") else LINK.sub(relink_one, part) for part in FENCED.split(text))
 
 
-def _index(found: re.Match[str]) -> str:
-    return f"{found[1]}{_site_name(START)}"
+def _index(match: re.Match[str]) -> str:
+    return f"{match[1]}{_site_name(START)}"
 
 
 def _write(path: Path, text: str) -> None:

@@ -1,4 +1,4 @@
-"""The page of a statement: what it says and why, its claims with their measured slack, its assumptions, its faults."""
+"""The page of a statement: its text and derivation, claims with their measured slack, assumptions, faults."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from theorems.core.statement import Statement
 from theorems.core.tolerances import Tolerance
 from theorems.faults import FAULTS
 from theorems.faults.spared import why_survived
+from theorems.hunting.assumption_table import Status
 from theorems.hunting.entries import droppable
 from theorems.hunting.record import load
-from theorems.hunting.table import Status
 from theorems.report.document import Block, Code, Heading, Link, Listing, Paragraph, Table, Text, paragraph
 from theorems.report.evidence import COUNTEREXAMPLES, RECORDS, UNTOUCHED, is_caught, status_of
 from theorems.report.markdown import markdown
@@ -30,7 +30,7 @@ from theorems.site.links import link_from, source_link
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is recorded of the statements.
+    """Records about the statements.
 
     Attributes:
         measured: the run of verify that slacks are taken from; None where none is kept.
@@ -44,7 +44,7 @@ class Evidence:
 
 
 def statement_page(statement: Statement, evidence: Evidence) -> str:
-    """The page as Markdown."""
+    """Return the page as Markdown."""
     parts = [
         markdown([Heading(1, f"{statement.id}: {statement.title}"), *_where(statement)]),
         _statement_text(statement),
@@ -64,7 +64,7 @@ def _where(statement: Statement) -> Iterator[Block]:
 
 
 def _statement_text(statement: Statement) -> str:
-    """The module's own words below its first line, then the statement with its effective forms and derivation."""
+    """Return the module's docstring below its first line, then the statement with effective forms and derivation."""
     module, text = texts_of(statement.id)
     place = statement.conclusion.__module__
     results = "\n\n".join(part for part in module.split("\n\n")[1:] if not part.startswith("References"))
@@ -82,9 +82,11 @@ def _assumptions(statement: Statement, root: Path) -> Iterator[Block]:
         return
     rows = []
     for id, status in pairs:
-        one = statement.assumption(id)
+        assumption = statement.assumption(id)
         assumed = "" if id in statement.assumptions else "; a hypothesis within the statement"
-        rows.append((_assumption(id), one.title + assumed, one.source, _row(statement.id, id, str(status))))
+        rows.append(
+            (_assumption(id), assumption.title + assumed, assumption.source, _row(statement.id, id, str(status)))
+        )
     yield Table(("assumption", "that is", "source", "without it"), tuple(rows))
     for id, status in pairs:
         yield Heading(3, f"Without {id}")
@@ -96,7 +98,7 @@ def _assumption(id: str) -> Text:
 
 
 def _row(id: str, without: str, text: str) -> Link:
-    """The row of docs/assumptions.md."""
+    """Return a link to the row of docs/assumptions.md."""
     return Link(text, f"../docs/assumptions.md#{id}-without-{without}")
 
 
@@ -110,21 +112,21 @@ def _without(statement: Statement, id: str, status: Status, root: Path) -> Itera
     name = f"{statement.id}-without-{id}.json"
     folder = folder_of(statement, root / COUNTEREXAMPLES)
     path = folder / name
-    held = read_named_values(path)
-    yield paragraph(_sentence(held["why"]) if held["why"] else "Nothing is said about the mechanism.")
+    content = read_named_values(path)
+    yield paragraph(_sentence(content["why"]) if content["why"] else "Nothing is said about the mechanism.")
     if status is Status.NONE_FOUND:
-        tried = held["none_found"]
+        tried = content["none_found"]
         met = f", on {tried['met']} of which it fails and the others hold" if "met" in tried else ""
         yield paragraph(f"No counterexample was found in {tried['cases']} cases{met}; that proves nothing.")
         return
     ours = folder == root / COUNTEREXAMPLES
     file = _file(name) if ours else Code(name)
-    yield paragraph(f"Refuted: {_sentence(held['refutes'])} The smallest counterexample found, ", file, ":")
+    yield paragraph(f"Refuted: {_sentence(content['refutes'])} The smallest counterexample found, ", file, ":")
     case = load(path).case
     columns, rows = table_of(case)
     if rows:
         yield Table(columns, tuple(rows))
-    yield paragraph("; ".join(lines_of(case)) + f". Violated: {held['violation']}.")
+    yield paragraph("; ".join(lines_of(case)) + f". Violated: {content['violation']}.")
     if ours:
         yield Listing(f"$ theorems replay {COUNTEREXAMPLES}/{name}", "console")
 
@@ -139,7 +141,7 @@ def _sentence(text: str) -> str:
 
 
 def _record(statement: Statement, measured: RunRecord | None) -> StatementRecord | None:
-    return next((one for one in measured.statements if one.id == statement.id), None) if measured else None
+    return next((record for record in measured.statements if record.id == statement.id), None) if measured else None
 
 
 def _claims(statement: Statement, measured: RunRecord | None) -> Iterator[Block]:
@@ -157,10 +159,10 @@ def _claims(statement: Statement, measured: RunRecord | None) -> Iterator[Block]
         " slack ≥ −tolerance; the slack is the worst one, on a case where the two sides are not the same number."
         " It is examples on which a claim was made that are counted."
     )
-    made = {claim.name: claim for claim in record.claims}
+    by_name = {claim.name: claim for claim in record.claims}
     rows: list[tuple[Text, ...]] = []
-    for name in dict.fromkeys([*statement.claims, *made]):
-        when, claim, part = statement.claims.get(name, ""), made.get(name), statement.part_of(name).words
+    for name in dict.fromkeys([*statement.claims, *by_name]):
+        when, claim, part = statement.claims.get(name, ""), by_name.get(name), statement.part_of(name).words
         if claim is None:
             rows.append((Code(name), part, "", when, "0", "never made", "", ""))
             continue
@@ -177,14 +179,18 @@ def _tolerance(key: str) -> Link:
 
 
 def _tolerances(statement: Statement, measured: RunRecord | None) -> Iterator[Block]:
-    """Those of the claims that were made; without a measurement those that its modules name."""
+    """Yield the tolerances of the claims that were made; without a measurement those that its modules name."""
     record = _record(statement, measured)
-    every = tolerances()
+    tolerances_by_key = tolerances()
     used: Mapping[str, Tolerance] = tolerances_of(statement)
     if record is not None:
-        used = {key: every[key] for key in sorted({claim.why for claim in record.claims}) if key in every}
+        used = {
+            key: tolerances_by_key[key]
+            for key in sorted({claim.why for claim in record.claims})
+            if key in tolerances_by_key
+        }
     yield Heading(2, "Tolerances")
-    rows = tuple((_tolerance(key), one.formula, one.reason) for key, one in used.items())
+    rows = tuple((_tolerance(key), tolerance.formula, tolerance.reason) for key, tolerance in used.items())
     yield Table(("tolerance", "formula", "why no larger"), rows)
 
 

@@ -1,4 +1,4 @@
-"""A run of normalized steepest descent in a norm with momentum, and by how much it drifts from an exact one."""
+"""A run of normalized steepest descent in a norm with momentum, and how far it drifts from an exact run."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import numpy as np
 from jaxtyping import Float64
 
 from reference_attention.floats import EPS
+from reference_attention.risk import scaled_gradient
+from reference_attention.training.steepest_descent import steepest_descent
 from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Verdict, at_least
 from theorems.core.claim_name import premise
@@ -34,25 +36,25 @@ RUN_PREMISES = (RUN_IS_ASKED_FOR, IS_STEEPEST, IS_SHORT)
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """What is asked for: lengths η_t of the steps, (t,), and momentum β."""
+    """The run asked for: lengths η_t of the steps, (t,), and momentum β."""
 
     lengths: Float64[np.ndarray, "t"]
     momentum: float
 
     @cached_property
     def time(self) -> Numbers:
-        """Σ_{s<t} η_s after each step, (t,)."""
+        """The sum Σ_{s<t} η_s after each step, (t,)."""
         return np.cumsum(exact(self.lengths))
 
     @cached_property
     def since(self) -> Numbers:
-        """ℓ_ts = Σ_{s≤r<t} η_r, how far p(t) may be from p(s), (t, t); 0 for s ≥ t."""
+        """The length ℓ_ts = Σ_{s≤r<t} η_r, a bound of the distance of p(t) from p(s), (t, t); 0 for s ≥ t."""
         before = self.time - self.lengths
         return np.maximum(before[:, None] - before[None], 0.0)
 
     @cached_property
     def log_memory(self) -> Numbers:
-        """log β^{t−s}, −∞ for s > t, (t, t)."""
+        """The logarithms of β^{t−s}, −∞ for s > t, (t, t)."""
         steps = np.arange(len(self.lengths))
         ago = steps[:, None] - steps[None]
         if not self.momentum:
@@ -62,10 +64,10 @@ class Asked:
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """Iterates, and what rounding makes of them.
+    """The iterates of a run and the rounding of its steps.
 
     Attributes:
-        asked: what was asked for.
+        asked: the run asked for.
         p: p(0) … p(t), floats, (t + 1, b, d).
         off: by how much a step may differ from a steepest one, in that norm, (t, b).
     """
@@ -75,7 +77,7 @@ class Followed:
     off: Float64[np.ndarray, "t b"]
 
     def first(self, steps: int) -> Followed:
-        """The run as far as that."""
+        """Return the run up to that number of steps."""
         asked = Asked(self.asked.lengths[:steps], self.asked.momentum)
         return Followed(asked, self.p[: steps + 1], self.off[:steps])
 
@@ -83,22 +85,25 @@ class Followed:
 def follow(
     geometry: Geometry, under_test: Implementation, starts: Float64[np.ndarray, "b d"], asked: Asked
 ) -> Generator[Claim, None, Followed]:
-    """The run under test, once it is claimed to be one: ``run = yield from follow(…)``.
+    """Return the run under test once the claims that it is steepest descent have been made.
 
-    With M_t = β M_{t−1} + (1 − β)∇L(p(t)): ⟨−M_t, p(t+1) − p(t)⟩ ≥ η_t‖M_t‖_* and ‖p(t+1) − p(t)‖ ≤ η_t, which is what
-    steepest means in every norm, also where the steepest direction is not unique.
+    Use it as ``run = yield from follow(…)``.
+
+    With M_t = β M_{t−1} + (1 − β)∇L(p(t)) the claims are ⟨−M_t, p(t+1) − p(t)⟩ ≥ η_t‖M_t‖_* and ‖p(t+1) − p(t)‖ ≤ η_t,
+    which define a steepest step in every norm, also where the steepest direction is not unique.
 
     Raises:
-        Ended: it is another run, or one of its iterates is no number.
+        Ended: the run has another start or length, or a step is not steepest.
+        NotANumber: an iterate is not finite.
     """
     problem = geometry.problem
-    points = under_test.steepest_descent(
+    points = under_test[steepest_descent](
         problem,
         starts,
         lengths=asked.lengths,
         norm=geometry.norm,
         momentum=asked.momentum,
-        gradient=under_test.scaled_gradient,
+        gradient=under_test[scaled_gradient],
     )
     yield from claim_start(points, starts, asked)
     before = points[:-1]
@@ -110,10 +115,11 @@ def follow(
 def claim_start(
     points: Float64[np.ndarray, "r b d"], starts: Float64[np.ndarray, "b d"], asked: Asked
 ) -> Iterator[Claim]:
-    """The run begins where it was to begin and has as many points as it was to have.
+    """Claim that the run begins at the start asked for and has as many points as asked for.
 
     Raises:
-        Ended: it is another run, or one of its iterates is no number.
+        Ended: the run has another start or length.
+        NotANumber: an iterate is not finite.
     """
     claim = starts_claim(RUN_IS_ASKED_FOR, points, starts, len(asked.lengths))
     yield claim
@@ -130,16 +136,24 @@ def claim_steps(
     log_scale: Float64[np.ndarray, "t b"],
     asked: Asked,
 ) -> Generator[Claim, None, Followed]:
-    """Every step is steepest for the gradients so far, e^{log_scale} times those given, (t, b, d), and not too long."""
+    """Claim that every step is steepest for the gradients so far and not too long; return the run.
+
+    Args:
+        geometry: the rows in the norm of the run.
+        points: the iterates.
+        gradient: the gradients divided by e^{log_scale}, (t, b, d).
+        log_scale: the logarithms of what the gradients are divided by.
+        asked: the run asked for.
+    """
     before, after, lengths = points[:-1], points[1:], asked.lengths
-    held, error = remember(gradient, log_scale, asked)
+    average, error = remember(gradient, log_scale, asked)
     moved: Any = exact(after) - before
-    size, step = geometry.dual_length(held), exact(lengths)[:, None]
+    size, step = geometry.dual_length(average), exact(lengths)[:, None]
     # A right M may be another one within its error, whose steepest direction is then taken.
     wrong = 2 * geometry.dual_longest(error)
     added = geometry.longest(EPS * np.abs(after)) + 8 * points.shape[-1] * EPS * step
-    room = value_of(step * wrong + added * geometry.dual_longest(np.abs(value_of(held))))
-    taken = np.vecdot(-held, moved).widen(room * (1 + 16 * EPS))
+    room = value_of(step * wrong + added * geometry.dual_longest(np.abs(value_of(average))))
+    taken = np.vecdot(-average, moved).widen(room * (1 + 16 * EPS))
     yield at_least(IS_STEEPEST, Form.EXACT, taken, step * size, why=STEEPEST_ROUNDING, points="step")
     long = geometry.length(moved)
     yield at_least(IS_SHORT, Form.EXACT, step + added, long, why=STEEPEST_ROUNDING, points="step")
@@ -153,37 +167,39 @@ def claim_steps(
 def remember(
     gradient: Numbers, log_scale: Float64[np.ndarray, "t b"], asked: Asked
 ) -> tuple[Numbers, Float64[np.ndarray, "t b d"]]:
-    """M_t e^{−S_t} = Σ_{s≤t} β^{t−s} e^{−S_t} ∇_s, S_t its largest exponent; and what a loop's may be off by.
+    """Return M_t e^{−S_t} = Σ_{s≤t} β^{t−s} e^{−S_t} ∇_s, S_t its largest exponent, and the error of a loop's result.
 
-    As a sum, independent of the loop's recursion; the factor 1 − β is left out.
+    The sum is computed independently of the loop's recursion; the factor 1 − β is left out.
     """
     if not asked.momentum:
         return gradient, gradient.error
     logs: Any = asked.log_memory[:, :, None] + log_scale[None]
     top = np.max(value_of(logs), axis=1)
     weights: Any = np.exp(logs - top[:, None])
-    held: Any = np.einsum("tsb,sbd->tbd", weights, gradient)
+    average: Any = np.einsum("tsb,sbd->tbd", weights, gradient)
     # The loop multiplies by an exponential of logarithms of this size at every step since.
     sizes = 8 + 4 * np.abs(log_scale).max() + 4 * abs(np.log(asked.momentum)) + gradient.shape[-1]
     steps = np.arange(len(log_scale))
     since = np.maximum(steps[:, None] - steps[None], 0) + 1.0
     loops = np.einsum("tsb,sbd->tbd", value_of(weights) * since[:, :, None], np.abs(gradient.value))
-    error = held.error + EPS * sizes * loops
-    return held.widen(EPS * sizes * loops), error
+    error = average.error + EPS * sizes * loops
+    return average.widen(EPS * sizes * loops), error
 
 
 def momentum_lag(asked: Asked, moves: Numbers, turns: Numbers, apart: Numbers, kept: Numbers, last: Numbers) -> Numbers:
-    """τ_t: by how much, in total variation, the rows that M_t averages are weighted otherwise than those of ∇Φ; (t,).
+    """Return τ_t, (t,): a bound of how differently M_t and ∇Φ weight the rows, in total variation.
 
-    Σ_{s≤t} β^{t−s} e^{Dℓ + kept} tanh((D'ℓ + apart)/4) / Σ_{s≤t} β^{t−s} e^{−(Dℓ + kept)}, and at most 1; for s = t
-    kept counts as ``last``. A log-ratio of two distributions that oscillates by x moves at most tanh(x/4) of their
-    mass.
+    It is Σ_{s≤t} β^{t−s} e^{Dℓ + kept} tanh((D'ℓ + apart)/4) / Σ_{s≤t} β^{t−s} e^{−(Dℓ + kept)}, and at most 1; for
+    s = t ``kept`` is replaced by ``last``. A log-ratio of two distributions that oscillates by x moves at most
+    tanh(x/4) of their mass.
 
     Args:
+        asked: the run asked for, with its lengths ℓ and its momentum β.
         moves: D, by which the logarithm of a gradient's size changes per length.
-        turns: D', by which the log-weights of two rows do.
-        apart: by what the log-weights of two rows may change otherwise than by moving.
-        kept: by what the logarithm of a gradient's size may change otherwise than by moving.
+        turns: D', by which the log-weights of two rows change relative to each other per length.
+        apart: how much the log-weights of two rows may change relative to each other for reasons other than moving.
+        kept: how much the logarithm of a gradient's size may change for reasons other than moving.
+        last: the value of ``kept`` for s = t.
     """
     now = np.eye(len(asked.lengths), dtype=bool)
     change: Any = moves * asked.since + np.where(now, last, kept)

@@ -1,4 +1,4 @@
-"""The rows g_it = k_i,opt − k_it in a norm: the largest margin γ, enclosed, and how long and far apart rows are.
+"""The rows g_it = k_i,opt − k_it in a norm: an enclosure of the largest margin γ, the rows' lengths and distances.
 
 References: :mod:`reference_attention.svm.norm_max_margin`.
 """
@@ -19,7 +19,7 @@ from reference_attention.exact import products, to_floats
 from reference_attention.norms import Norm, Schatten, conjugate, name_of
 from reference_attention.outer_keys import Keys
 from reference_attention.problem import Problem
-from reference_attention.svm.norm_max_margin import NormMaxMargin, Rational, rational_rows
+from reference_attention.svm.norm_max_margin import NormMaxMargin, Rational, norm_max_margin, rational_rows
 from theorems.bounded import with_rounding
 from theorems.core.claim import Claim, Ended, Form, Undecided, Verdict
 from theorems.core.implementation import Implementation
@@ -29,15 +29,18 @@ from theorems.steepest_descent.lengths import length_of, longest
 from theorems.steepest_descent.margin_claim import NORM_MARGIN, margin_claim
 
 NORMS = (1.0, 1.5, 2.0, 3.0, math.inf)
-"""q of which a case takes some: coordinate descent, …, sign descent."""
+"""The q of the norms ‖·‖_q of which a case uses some: coordinate descent, …, sign descent."""
 BESIDE = (2.0, math.inf, 1.0)
-"""Where W is trained, beside the spectral norm: ‖·‖_F, ‖·‖_∞ of entries, or, for 1, the nuclear norm."""
+"""The norms beside the spectral norm where W is trained: ‖·‖_F, ‖·‖_∞ of entries, or, for 1, the nuclear norm."""
 FEW = 256
-"""Rows that all pairs are taken of; of more, D' ≤ 2D."""
+"""The number of rows up to which D' is the maximum over all pairs; for more rows it is bounded by 2D."""
 
 
 def norms_tried(case: Case, rng: np.random.Generator) -> list[Norm]:
-    """Two norms for a case: of a prompt two of :data:`NORMS`; of W the spectral one, Muon's, and one beside it."""
+    """Return two norms for a case.
+
+    For a prompt they are two of :data:`NORMS`; for W the spectral norm, Muon's, and one of :data:`BESIDE`.
+    """
     if case.queried is None:
         return list(rng.choice(NORMS, 2, replace=False).tolist())
     shape, beside = case.queried.shape, float(rng.choice(BESIDE))
@@ -45,49 +48,49 @@ def norms_tried(case: Case, rng: np.random.Generator) -> list[Norm]:
 
 
 class RowGeometry:
-    """Rows g_j in one norm."""
+    """Rows g_j in one norm; subclasses say which rows."""
 
     solution: NormMaxMargin
 
     @property
     def exact_rows(self) -> list[Rational]:
-        """g_j over the rationals, (N, d)."""
+        """The rows g_j over the rationals, (N, d)."""
         raise NotImplementedError
 
     @cached_property
     def rows(self) -> Numbers:
-        """g_j, (N, d)."""
+        """The rows g_j, (N, d)."""
         raise NotImplementedError
 
     @property
     def norm(self) -> Norm:
-        """q, or a norm of matrices."""
+        """The norm: q of ‖·‖_q, or a norm of matrices."""
         return self.solution.norm
 
     def length(self, x: Any) -> Numbers:
-        """‖x‖ over the last axis."""
+        """Return ‖x‖ over the last axis."""
         return length_of(x, self.norm)
 
     def dual_length(self, x: Any) -> Numbers:
-        """‖x‖_* over the last axis, ‖x‖_q' of ‖x‖_q."""
+        """Return ‖x‖_* over the last axis, which is ‖x‖_q' for ‖·‖_q."""
         return length_of(x, conjugate(self.norm))
 
     def longest(self, entries: Any) -> Numbers:
-        """What ‖x‖ is at most where |x_j| is at most those entries."""
+        """Return a bound of ‖x‖ over all x with |x_j| at most those entries."""
         return longest(entries, self.norm)
 
     def dual_longest(self, entries: Any) -> Numbers:
-        """What ‖x‖_* is at most there."""
+        """Return a bound of ‖x‖_* over all x with |x_j| at most those entries."""
         return longest(entries, conjugate(self.norm))
 
     @cached_property
     def reach(self) -> Numbers:
-        """D = max ‖g‖_*."""
+        """The largest length D = max ‖g‖_* of a row."""
         return np.max(self.dual_length(self.rows))
 
     @cached_property
     def diameter(self) -> Numbers:
-        """D' = max ‖g − h‖_* over two rows."""
+        """The largest distance D' = max ‖g − h‖_* of two rows, or a bound of it."""
         if len(self.rows) > FEW:
             return 2 * self.reach
         apart: Any = self.rows[:, None] - self.rows[None]
@@ -97,21 +100,21 @@ class RowGeometry:
 
     @cached_property
     def margin(self) -> Numbers:
-        """γ from below: min g·p/‖p‖ of the point found, its margins over the rationals."""
+        """A lower bound of γ: min g·p/‖p‖ of the solution p, its margins over the rationals."""
         least = min(products(self.exact_rows, self.solution.exact_p))
         return with_rounding(to_floats([least]))[0] / self.length(with_rounding(self.solution.p))
 
     def margins(self, p: Any) -> Numbers:
-        """m(p) = min g_j·p, (*b,)."""
+        """Return m(p) = min g_j·p, (*b,)."""
         return np.min(p @ self.rows.T, axis=-1)
 
 
 @dataclass(frozen=True, eq=False)
 class Geometry(RowGeometry):
-    """The rows of attention's optimal tokens.
+    """The rows g_it of attention's optimal tokens in one norm.
 
     Attributes:
-        problem: keys, scores.
+        problem: keys and scores.
         solution: the point of the largest margin, and its duals.
     """
 
@@ -120,12 +123,12 @@ class Geometry(RowGeometry):
 
     @property
     def exact_rows(self) -> list[Rational]:
-        """g_it over the rationals, (N, d)."""
+        """The rows g_it over the rationals, (N, d)."""
         return rational_rows(self.problem.exact_keys, self.problem.optimal)
 
     @cached_property
     def rows(self) -> Numbers:
-        """g_it, t ≠ opt_i, (N, d)."""
+        """The rows g_it, t ≠ opt_i, (N, d)."""
         others = np.arange(self.problem.T) != self.problem.optimal[:, None]
         return key_rows(self.problem, self.problem.optimal)[np.asarray(others)]
 
@@ -133,30 +136,38 @@ class Geometry(RowGeometry):
 def certify_margin(
     problem: Problem, norm: Norm, under_test: Implementation, keys: Keys | None = None
 ) -> Generator[Claim, None, Geometry]:
-    """The geometry, once the claim is made that no point of ‖p‖ = 1 has a larger margin than the one found.
+    """Return the geometry once the claim is made that no p of ‖p‖ = 1 has a larger margin than the solution.
 
     Args:
-        keys: the problem's by their factors, without which the nuclear norm has no solver.
+        problem: keys and scores.
+        norm: q of ‖·‖_q, or a norm of matrices.
+        under_test: the implementation under test.
+        keys: the problem's keys by their factors, without which the nuclear norm has no solver.
 
     Raises:
         Undecided: no solution was found.
         Ended: the claim fails.
     """
     keys = problem.exact_keys if keys is None else keys
-    found = yield from certify_norm_margin(keys, problem.optimal, norm, under_test)
-    return Geometry(problem, found)
+    solution = yield from certify_norm_margin(keys, problem.optimal, norm, under_test)
+    return Geometry(problem, solution)
 
 
 def certify_norm_margin(
     keys: Keys, alpha: Int64[np.ndarray, "n"], norm: Norm, under_test: Implementation
 ) -> Generator[Claim, None, NormMaxMargin]:
-    """The same of any keys: the solution."""
-    found = under_test.norm_max_margin(keys, alpha, norm)
-    if found is None:
+    """Return the solution for any keys once the claim of :func:`certify_margin` has been made for it.
+
+    Raises:
+        Undecided: no solution was found.
+        Ended: the claim fails.
+    """
+    solution = under_test[norm_max_margin](keys, alpha, norm)
+    if solution is None:
         why = f"no point of the largest margin in the {name_of(norm)} norm was found"
         raise Undecided(NORM_MARGIN, why, Form.EXACT, not_found=True)
-    claim = margin_claim(keys, alpha, norm, found)
+    claim = margin_claim(keys, alpha, norm, solution)
     yield claim
     if claim.verdict is Verdict.FALSIFIED:
         raise Ended(claim.name)
-    return found
+    return solution

@@ -1,7 +1,7 @@
-"""The loss of classification in numbers that carry their rounding, and what descent on it does to Y = log(e^u − 1).
+"""The loss of classification in numbers that carry their rounding, and the fall of Y = log(e^u − 1) under descent.
 
 L = Σ_i π_i log(1 + x_i), x_i = Σ_{v≠y_i} e^{−g_iv·W}, g_iv = (e_{y_i} − e_v) h_iᵀ; G = Σ_i π_i x_i/(1 + x_i), u =
-L/π_min. Derivations in :mod:`.steepest_multiclass`.
+L/π_min. The derivations are in :mod:`.steepest_multiclass`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RUN_CLAIMS = (FALLS, LOSS, GROWS, GAP)
 
 @dataclass(frozen=True, eq=False)
 class LabelGeometry(RowGeometry):
-    """The rows g_iv of classification data in one norm, and the loss that they make.
+    """The rows g_iv of classification data in one norm, and the loss defined by them.
 
     Attributes:
         case: features and classes.
@@ -52,46 +52,46 @@ class LabelGeometry(RowGeometry):
 
     @property
     def exact_rows(self) -> list[Rational]:
-        """g_iv over the rationals, input by input, (n (k−1), k d)."""
+        """The rows g_iv over the rationals, input by input, (n (k−1), k d)."""
         differences = self.case.problem.differences
         return [differences[pair] for pair in self.case.problem.pairs]
 
     @cached_property
     def rows(self) -> Numbers:
-        """g_iv; their entries are those of ±h_i and 0, floats."""
+        """The rows g_iv as floats, without rounding: their entries are ±h_i's and 0."""
         return exact(np.array([to_floats(row) for row in self.exact_rows]))
 
     @cached_property
     def weights(self) -> Numbers:
-        """π_i, (n,)."""
+        """The weights π_i, (n,)."""
         return with_rounding(to_floats(self.case.problem.weights))
 
     @property
     def least_weight(self) -> Numbers:
-        """π_min."""
+        """The least weight π_min."""
         return np.min(self.weights)
 
     def log_odds(self, W: Any) -> tuple[Numbers, Numbers]:
-        """−g_iv·W, (*b, n, k−1), and log x_i, (*b, n)."""
+        """Return −g_iv·W, (*b, n, k−1), and log x_i, (*b, n)."""
         logits = -(W @ self.rows.T)
         by_input = logits.reshape(*logits.shape[:-1], len(self.case.features), self.case.classes - 1)
         return by_input, np.logaddexp.reduce(by_input, axis=-1)
 
     def losses(self, W: Any) -> Numbers:
-        """log(1 + x_i), (*b, n)."""
+        """Return log(1 + x_i), (*b, n)."""
         return softplus(self.log_odds(W)[1])
 
     def loss(self, W: Any) -> Numbers:
-        """L, (*b,)."""
+        """Return the loss L, (*b,)."""
         return np.sum(self.losses(W) * self.weights, axis=-1)
 
     def log_excess(self, W: Any) -> Numbers:
-        """Y = log(e^{L/π_min} − 1), (*b,)."""
+        """Return Y = log(e^{L/π_min} − 1), (*b,)."""
         u = self.loss(W) / self.least_weight
         return u + np.log(-np.expm1(-u))
 
     def gradient(self, W: Any) -> tuple[Numbers, Float64[np.ndarray, "..."]]:
-        """∇L e^{−S}, (*b, k d), and S, the logarithm of the largest π_i s_iv, (*b,)."""
+        """Return ∇L e^{−S}, (*b, k d), and S, the logarithm of the largest π_i s_iv, (*b,)."""
         logits, odds = self.log_odds(W)
         logs = logits + (np.log(self.weights) - softplus(odds))[..., None]
         flat = logs.reshape(*logs.shape[:-2], -1)
@@ -99,7 +99,7 @@ class LabelGeometry(RowGeometry):
         return -(np.exp(flat - top[..., None]) @ self.rows), top
 
     def gain(self, step: Numbers, lag: Numbers) -> Numbers:
-        """b = η(γ − D'τ) − (e^{Dη} − 1 − Dη)."""
+        """Return b = η(γ − D'τ) − (e^{Dη} − 1 − Dη)."""
         moved = self.reach * step
         return step * (self.margin - self.diameter * lag) - (np.expm1(moved) - moved)
 
@@ -109,7 +109,7 @@ class LabelGeometry(RowGeometry):
         return len(set(self.case.counts.tolist())) == 1
 
     def curvature(self, u: Any) -> Numbers:
-        """Return V(u) ≥ Y'' along any ‖Δ‖ = 1, if weights are equal; D'²/4 as u falls to 0, and always where n = 1."""
+        """Return V(u) ≥ Y'' along any ‖Δ‖ = 1 for equal weights; it tends to D'²/4 as u → 0, and is D'²/4 for n = 1."""
         n, D, apart = float(len(self.case.features)), self.reach, self.diameter
         drawn = -np.expm1(-u / n) * n
         size = drawn / -np.expm1(-u)
@@ -117,29 +117,32 @@ class LabelGeometry(RowGeometry):
         return np.minimum(D * D * size, near)
 
     def curved_gain(self, step: Numbers, W: Any) -> Numbers:
-        """Return b = ηγ − η²V(u)/2 at W, if weights are equal; of use where it is not negative."""
+        """Return b = ηγ − η²V(u)/2 at W for equal weights; it is of use where it is not negative."""
         u = self.loss(W) / self.least_weight
         return step * self.margin - step * step * self.curvature(u) / 2
 
     @property
     def steepness(self) -> float:
-        """By how much Y may change by a unit of D·length: G/(π_min(1 − e^{−u})) ≤ (1/π_min)/(1 − e^{−1/π_min})."""
+        """A bound of the change of Y per unit of D·length: G/(π_min(1 − e^{−u})) ≤ (1/π_min)/(1 − e^{−1/π_min})."""
         most = 1 / float(value_of(self.least_weight)) * (1 + 1e-12)
         return most / -math.expm1(-most)
 
 
 def softplus(x: Any) -> Numbers:
-    """log(1 + e^x), to the last digits on either side."""
+    """Return log(1 + e^x), accurate to the last digits for x of either sign."""
     return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
 
 
 def certify_labels(case: Labelled, norm: Norm, under_test: Implementation) -> Generator[Claim, None, LabelGeometry]:
-    """The geometry, once the claim is made that no W of ‖W‖ = 1 has a larger margin than the one found."""
+    """Return the geometry once the claim is made that no W of ‖W‖ = 1 has a larger margin than the solution."""
     return LabelGeometry(case, (yield from certify_norm_margin(case.keys, case.labels, norm, under_test)))
 
 
 def norms_tried(case: Labelled, rng: np.random.Generator) -> list[Norm]:
-    """Two of the paper's norms: of entries ‖·‖_1, ‖·‖_F, ‖·‖_3, ‖·‖_∞, of singular values the nuclear and spectral."""
+    """Return two of the paper's six norms.
+
+    They are ‖·‖_1, ‖·‖_F, ‖·‖_3 and ‖·‖_∞ of the entries, and the nuclear and the spectral norm.
+    """
     every: list[Norm] = [1.0, 2.0, 3.0, math.inf, Schatten(1.0, case.shape), Schatten(math.inf, case.shape)]
     return [every[k] for k in rng.choice(len(every), 2, replace=False)]
 
@@ -147,11 +150,11 @@ def norms_tried(case: Labelled, rng: np.random.Generator) -> list[Norm]:
 def point_claims(
     geometry: LabelGeometry, under_test: Implementation, points: Float64[np.ndarray, "m D"]
 ) -> Iterator[Claim]:
-    """γG ≤ ‖∇L‖_* ≤ DG and G ≥ π_min(1 − e^{−u}), at every point; in units of the gradient."""
+    """Claim γG ≤ ‖∇L‖_* ≤ DG and G ≥ π_min(1 − e^{−u}) at every point, in units of the gradient."""
     right, top = geometry.gradient(exact(points))
-    found = under_test.in_place_of(label_gradient)(geometry.case.problem, points)
+    reported = under_test[label_gradient](geometry.case.problem, points)
     # Its terms are those of the right one, added in some order.
-    scaled = np.exp(np.asarray(found.log_scale) - top)[..., None] * np.asarray(found.direction)
+    scaled = np.exp(np.asarray(reported.log_scale) - top)[..., None] * np.asarray(reported.direction)
     length = geometry.dual_length(approximate(scaled, 2 * right.error))
     losses = geometry.losses(exact(points))
     proxy = np.sum(-np.expm1(-losses) * geometry.weights, axis=-1)
@@ -165,14 +168,14 @@ def point_claims(
 def follow_labels(
     geometry: LabelGeometry, under_test: Implementation, starts: Float64[np.ndarray, "b D"], asked: Asked
 ) -> Generator[Claim, None, Followed]:
-    """The run under test, once it is claimed to be one of steepest descent."""
-    points = under_test.in_place_of(label_descent)(
+    """Return the run under test once the claims that it is steepest descent have been made."""
+    points = under_test[label_descent](
         geometry.case.problem,
         starts,
         lengths=asked.lengths,
         norm=geometry.norm,
         momentum=asked.momentum,
-        gradient=under_test.in_place_of(label_gradient),
+        gradient=under_test[label_gradient],
     )
     yield from claim_start(points, starts, asked)
     gradient, log_scale = geometry.gradient(exact(points[:-1]))
@@ -180,7 +183,7 @@ def follow_labels(
 
 
 def run_claims(geometry: LabelGeometry, run: Followed, gain: Numbers, falls: ClaimName = FALLS) -> Iterator[Claim]:
-    """Claim what b_t, (t, 1) or (t, b), gives at every step and iterate, less what steps are off."""
+    """Claim the consequences of b_t, (t, 1) or (t, b), at every step and iterate, less the errors of the steps."""
     named: dict[str, Any] = {"why": STEEPEST_ROUNDING, "points": "step"}
     off = value_of(geometry.reach * run.off) * geometry.steepness * (1 + 1e-12)
     Y = geometry.log_excess(run.p)

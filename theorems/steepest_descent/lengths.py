@@ -1,4 +1,4 @@
-"""‖x‖ of numbers that carry their rounding, in ‖·‖_q and in norms of matrices, and how long a vector is at most."""
+"""‖x‖ of numbers that carry their rounding, in ‖·‖_q and in norms of matrices, and upper bounds of ‖x‖."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from theorems.rounding.attention_at import Numbers
 from theorems.rounding.singular_values import nuclear_norm, singular_values
 
 NEGLIGIBLE = 2.0**-900
-"""Entries below that share of the largest count for nothing but an error."""
+"""The share of the largest entry below which an entry counts as an error only."""
 
 
 def length_of(x: Any, norm: Norm) -> Numbers:
-    """‖x‖ over the last axis; of numbers with an error, that of their values, and that of the errors as its error."""
+    """Return ‖x‖ over the last axis.
+
+    For numbers with errors it is the norm of their values, and its error is the norm of their errors.
+    """
     if isinstance(norm, Schatten):
         matrices = norm.matrices(x)
         return nuclear_norm(matrices) if norm.power == 1 else singular_values(matrices)[..., 0]
@@ -45,7 +48,10 @@ def length_of(x: Any, norm: Norm) -> Numbers:
 
 
 def longest(entries: Any, norm: Norm) -> Numbers:
-    """What ‖x‖ is at most where |x_j| is at most those entries: of matrices ‖x‖_op ≤ ‖x‖_F, ‖x‖_⋆ ≤ √rank ‖x‖_F."""
+    """Return a bound of ‖x‖ over all x with |x_j| at most those entries.
+
+    For matrices the bound is ‖x‖_op ≤ ‖x‖_F or ‖x‖_⋆ ≤ √rank ‖x‖_F.
+    """
     if not isinstance(norm, Schatten):
         return length_of(exact(entries), norm)
     rank = min(norm.shape) if norm.power == 1 else 1

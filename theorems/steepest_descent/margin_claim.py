@@ -1,6 +1,6 @@
-"""Whether a point that is called one of the largest margin in a norm is one: weak duality, over the rationals.
+"""The check that a point has the largest margin in a norm: weak duality, over the rationals.
 
-For every p and λ ≥ 0: min g·p/‖p‖ ≤ γ ≤ ‖Σλg‖_*/Σλ.
+For every p and λ ≥ 0, min g·p/‖p‖ ≤ γ ≤ ‖Σλg‖_*/Σλ.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from theorems.core.tolerances import EXACT, tolerance
 from theorems.steepest_descent.lengths import length_of
 
 ENCLOSED = 2 * ACCEPTED
-"""The largest relative width of an enclosure of γ: the gap to which the solver accepts a solution, and as much for
-bounds of norms of matrices; for q = 1 and ∞ it is 0."""
+"""The largest relative width of an enclosure of γ; for q = 1 and ∞ the width is 0.
+
+It is twice the gap at which the solver accepts a solution: once for that gap, once for bounds of matrix norms."""
 MARGIN_WIDTH = tolerance(
     "norm-margin-width",
     "2e-7 γ for 1 < q < ∞ and norms of matrices, 0 for q = 1, ∞",
@@ -35,15 +36,16 @@ MARGIN_WIDTH = tolerance(
 NORM_MARGIN = premise("norm-margin-is-largest")
 
 
-def margin_claim(keys: Keys, alpha: Int64[np.ndarray, "n"], norm: Norm, found: NormMaxMargin) -> Claim:
-    """min g·p/‖p‖ ≥ ‖Σλg‖_*/Σλ: exactly for q = 1, ∞, otherwise up to :data:`ENCLOSED`, of matrices rationally.
+def margin_claim(keys: Keys, alpha: Int64[np.ndarray, "n"], norm: Norm, solution: NormMaxMargin) -> Claim:
+    """Claim min g·p/‖p‖ ≥ ‖Σλg‖_*/Σλ: exactly for q = 1, ∞, otherwise up to :data:`ENCLOSED`.
 
-    Weak duality, which makes it the largest one, needs only λ ≥ 0: Σλ min g·p ≤ Σλg·p ≤ ‖Σλg‖_* ‖p‖.
+    For matrices the norms are bounded over the rationals. Weak duality, by which the margin is the largest, needs only
+    λ ≥ 0: Σλ min g·p ≤ Σλg·p ≤ ‖Σλg‖_* ‖p‖.
     """
     rows = rational_rows(keys, alpha)
-    duals, p = list(found.exact_duals), list(found.exact_p)
+    duals, p = list(solution.exact_duals), list(solution.exact_p)
     wrong = ""
-    if found.norm != norm or len(p) != keys.shape[2] or len(duals) != len(rows):
+    if solution.norm != norm or len(p) != keys.shape[2] or len(duals) != len(rows):
         wrong = "it is another problem's"
     elif any(x < 0 for x in duals) or not sum(duals, fmpq(0)) > 0:
         wrong = "a dual is negative, or all are 0"
@@ -70,7 +72,7 @@ def margin_claim(keys: Keys, alpha: Int64[np.ndarray, "n"], norm: Norm, found: N
 
 
 def rational_length(x: Rational, norm: Norm) -> fmpq | None:
-    """‖x‖_1, ‖x‖_∞, or a bound of ‖W‖ from above, W of vec x; None where none is found."""
+    """Return ‖x‖_1, ‖x‖_∞ or, for x = vec W, an upper bound of ‖W‖; None where no bound is found."""
     if not isinstance(norm, Schatten):
         return exact_norm(x, norm)
     matrix = fmpq_mat(*norm.shape, x)

@@ -20,7 +20,7 @@ from theorems.bounded import with_rounding
 from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, Undecided
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import SATURATED
+from theorems.core.kernel_use import SATURATED
 from theorems.core.statement import statement
 from theorems.core.svm_certificate import SVM_IS_OPTIMAL
 from theorems.curves.margin_points import starts_with_margin
@@ -34,14 +34,16 @@ from theorems.steepest_descent.steepest_one_input import affordable_steps
 from theorems.token_selection.global_paths.margin_constants import MarginConstants
 
 SHARES = (1e-3, 1e-2, 0.1)
-"""Lengths of the first steps of z, in units of ‖z(0)‖_*."""
+"""The lengths of the first steps of z, in units of ‖z(0)‖_*."""
 STRETCHED = 2.0
-"""Times the margin that descent-from-a-margin asks of a start: margins then mostly stay."""
+"""The margin of a start in units of the margin that descent-from-a-margin requires; margins then mostly stay."""
 
 
 @dataclass(frozen=True, eq=False)
 class MirrorConstants(MarginConstants):
-    """Those of descent-from-a-margin with the solution p_q of ATT-SVM in ‖·‖_q for p_mm: A, and what a start needs.
+    """The constants A and the margin required of a start, with p_q in place of p_mm of descent-from-a-margin.
+
+    p_q is the solution of ATT-SVM in ‖·‖_q.
 
     Attributes:
         geometry: γ and p_q.
@@ -52,7 +54,7 @@ class MirrorConstants(MarginConstants):
 
     @cached_property
     def p_mm(self) -> Numbers:
-        """p_q, of margins ≥ 1, (d,)."""
+        """The solution p_q, whose margins are at least 1, (d,)."""
         return with_rounding(self.geometry.solution.p)
 
 
@@ -71,9 +73,11 @@ class MirrorConstants(MarginConstants):
     },
 )
 def mirror_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let Assumption A hold, opt be unique and ATT-SVM feasible; any n and scores. With the notation of
-    mirror-one-input and descent-from-a-margin, p_q the solution of ATT-SVM in ‖·‖_q, A = max g_it·p_q, q = (T−1)e^{−m},
-    K = κ − log 2 and Ω = (1/n)Σ|ℓ'_i|Σ_t s_it(γ_i,opt − γ_it): as long as m(p(s)) ≥ log(2(T−1)A) for all s < t,
+    """Let Assumption A hold, opt be unique and ATT-SVM feasible, for any n and scores.
+
+    With the notation of mirror-one-input and descent-from-a-margin let p_q be the solution of ATT-SVM in ‖·‖_q,
+    A = max g_it·p_q, q = (T−1)e^{−m}, K = κ − log 2 and Ω = (1/n)Σ|ℓ'_i|Σ_t s_it(γ_i,opt − γ_it). As long as
+    m(p(s)) ≥ log(2(T−1)A) for all s < t,
 
         ⟨z(t), p̄⟩ ≥ ⟨z(0), p̄⟩ + γΣη_s Ω_s(1 − A q_s),
         N(s+1) ≤ N(s) + [η_s Ω_s(m + K + log(1+q)) + B_s]/‖p(s)‖_q,

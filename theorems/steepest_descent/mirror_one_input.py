@@ -1,6 +1,7 @@
 """For one input, mirror descent with the potential ‖p‖_q^q/q turns to the largest margin in ‖·‖_q, from any start.
 
-Main result: at every iterate a bound of how far the direction is from that of ATT-SVM in ‖·‖_q, plain or normalized.
+Main result: at every iterate a bound of the distance of the direction from that of ATT-SVM in ‖·‖_q, for plain and for
+normalized steps.
 
 References: own; Sun, Gatmiry, Ahn, Azizan, *A Unified Approach to Controlling Implicit Regularization via Mirror
 Descent*, JMLR 2023 (linear data); Julistiono, Ataee Tarzanagh, Azizan, *Optimizing Attention with Mirror Descent*, 2024
@@ -18,7 +19,7 @@ from generators.case import Case
 from theorems.bounded import exact
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import SATURATED
+from theorems.core.kernel_use import SATURATED
 from theorems.core.statement import statement
 from theorems.rounding.attention_at import Numbers
 from theorems.steepest_descent.geometry import Geometry, certify_margin
@@ -28,7 +29,7 @@ from theorems.steepest_descent.steepest_one_input import ASSUMPTIONS, affordable
 
 POWERS = (1.25, 1.5, 2.0, 3.0, 4.0)
 SHARES = (0.02, 0.2, 1.0)
-"""Lengths of the first steps of z, in units of ‖z(0)‖_*."""
+"""The lengths of the first steps of z, in units of ‖z(0)‖_*."""
 
 
 @statement(
@@ -42,9 +43,11 @@ SHARES = (0.02, 0.2, 1.0)
     needs={"separable": "there is a largest margin, and it is positive, only if ATT-SVM is feasible"},
 )
 def mirror_one_input(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let n = 1, Assumptions A and B hold and ATT-SVM be feasible. ψ = ‖p‖_q^q/q, 1 < q < ∞, z = ∇ψ(p), N = ‖z‖_* =
-    ‖p‖_q^{q−1}, 1/q + 1/q' = 1, ‖·‖_* = ‖·‖_q'; γ the largest margin of ‖p‖_q = 1, p̄ a point that has it. From any
-    p(0) ≠ 0, z(t+1) = z(t) − η_t∇L(p(t)), any η_t > 0 (plain steps; steps of length η_t/‖∇L‖_*), has at every t
+    """Let n = 1, Assumptions A and B hold and ATT-SVM be feasible; let ψ = ‖p‖_q^q/q, 1 < q < ∞.
+
+    Let z = ∇ψ(p), N = ‖z‖_* = ‖p‖_q^{q−1}, 1/q + 1/q' = 1, ‖·‖_* = ‖·‖_q'; γ the largest margin of ‖p‖_q = 1, p̄ a
+    point that has it. From any p(0) ≠ 0, z(t+1) = z(t) − η_t∇L(p(t)), any η_t > 0 (plain steps; steps of length
+    η_t/‖∇L‖_*), has at every t
 
         ⟨z(t), p̄⟩ ≥ ⟨z(0), p̄⟩ + γS,   S = Σσ_s,
         N(t+1) ≤ N(t) + [σ_t(m(p(t)) + log(T−1)) + B_t]/‖p(t)‖_q,

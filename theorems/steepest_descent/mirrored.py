@@ -1,6 +1,6 @@
-"""Runs of mirror descent with ψ = ‖p‖_q^q/q: dual points z = ∇ψ(p), and what rounding makes of them.
+"""Runs of mirror descent with ψ = ‖p‖_q^q/q: the dual points z = ∇ψ(p), and how rounding affects them.
 
-Derivation in :mod:`.mirror_one_input`.
+The derivation is in :mod:`.mirror_one_input`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from jaxtyping import Float64
 from reference_attention.exact import to_float
 from reference_attention.floats import EPS
 from reference_attention.norms import Schatten, conjugate_power
-from reference_attention.training.steepest_descent import primal_point
+from reference_attention.risk import scaled_gradient
+from reference_attention.training.steepest_descent import mirror_descent, primal_point
 from theorems.bounded import exact, value_of, with_rounding
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Verdict, at_least
 from theorems.core.claim_name import premise, sharper
@@ -35,9 +36,9 @@ MIRROR_ROUNDING = tolerance(
     "gradients are right to what AttentionAt.gradient_of says, at p as computed from z by a power; z is rounded once",
 )
 FARTHEST = 1e3
-"""‖p‖_q at the end of a run, in units of the start's, at most about."""
+"""About the largest ‖p‖_q at the end of a run, in units of the start's."""
 SMALLEST = 1e-300
-"""Below every number here that is not 0."""
+"""A positive number below every positive number here."""
 RUN_IS_ASKED_FOR = premise("mirror-run-is-the-one-asked-for")
 IS_A_STEP = premise("iterate-is-a-mirror-step")
 MIRROR_PREMISES = (RUN_IS_ASKED_FOR, IS_A_STEP)
@@ -49,15 +50,15 @@ MIRROR_CLAIMS = (CLIMBS, NORM_GROWS, TURNS, CLOSE)
 
 @dataclass(frozen=True, eq=False)
 class Mirrored:
-    """A run.
+    """A run of mirror descent, its gradients and its errors.
 
     Attributes:
         geometry: rows and γ in ‖·‖_q.
         z: dual points, floats, (t + 1, b, d).
         at: the attention at p(0) … p(t−1), one after another.
-        gradient: ∇L e^{−log_scale} under test there, (t, b, d).
-        log_step: log η of each step, with what a normalization divides by, (t, b).
-        off: what a step of z may be off by, (t, b, d).
+        gradient: ∇L e^{−log_scale} under test at these points, (t, b, d).
+        log_step: log η of each step, including the divisor of a normalization, (t, b).
+        off: the error that a step of z may have, (t, b, d).
     """
 
     geometry: Geometry
@@ -69,12 +70,12 @@ class Mirrored:
 
     @property
     def power(self) -> float:
-        """q."""
+        """The power q."""
         return power_of(self.geometry)
 
     @cached_property
     def p(self) -> Numbers:
-        """p(t), floats with what the power that makes them of z is off by, (t + 1, b, d)."""
+        """The primal points, (t + 1, b, d): floats, with the error of the power that computes them from z."""
         z = value_of(self.z)
         p = primal_point(z, self.power)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -83,38 +84,38 @@ class Mirrored:
 
     @cached_property
     def size(self) -> Numbers:
-        """N = ‖z‖_*, (t + 1, b)."""
+        """The dual norms N = ‖z‖_*, (t + 1, b)."""
         return self.geometry.dual_length(self.z)
 
     @cached_property
     def norms(self) -> Numbers:
-        """‖p‖_q, (t + 1, b)."""
+        """The norms ‖p‖_q, (t + 1, b)."""
         return self.geometry.length(self.p)
 
     @cached_property
     def best(self) -> Numbers:
-        """A point of ‖p‖_q = 1 and margin γ, from below, (d,)."""
+        """A point of ‖p‖_q = 1 whose margin is γ or a little less, (d,)."""
         p = with_rounding(self.geometry.solution.p)
         return p / self.geometry.length(p)
 
     @cached_property
     def largest(self) -> Numbers:
-        """γ from above, ‖Σλg‖_*/Σλ."""
-        found = self.geometry.solution
-        combined = with_rounding(np.array([to_float(x) for x in found.row_combination]))
+        """The upper bound ‖Σλg‖_*/Σλ of γ."""
+        solution = self.geometry.solution
+        combined = with_rounding(np.array([to_float(x) for x in solution.row_combination]))
         return self.geometry.dual_length(combined) / with_rounding(
-            to_float(sum(found.exact_duals[1:], found.exact_duals[0]))
+            to_float(sum(solution.exact_duals[1:], solution.exact_duals[0]))
         )
 
     @cached_property
     def step_lengths(self) -> Numbers:
-        """‖η∇L‖_*, (t, b)."""
+        """The lengths ‖η∇L‖_* of the steps of z, (t, b)."""
         scale = self.at.log_scale.reshape(self.log_step.shape)
         return np.exp(np.minimum(self.log_step + scale, 700.0)) * self.geometry.dual_length(self.gradient)
 
     @cached_property
     def remainder(self) -> Numbers:
-        """B: what ψ* rises by beyond its tangent, (t, b)."""
+        """The remainder B: a bound of how much ψ* rises beyond its tangent, (t, b)."""
         r = conjugate_power(self.power)
         step = self.step_lengths + length_of(exact(self.off), r)
         if r <= 2:
@@ -124,12 +125,12 @@ class Mirrored:
         return step * step * np.exp(np.log(total) * (r - 2)) * ((r - 1) / 2 * (1 + 4 * EPS))
 
     def claims(self, climbed: Numbers, outward: Numbers, inside: np.ndarray) -> Iterator[Claim]:
-        """The four of them, where the run is in the region of which bounds are known.
+        """Yield the four claims where the run is in the region for which bounds are known.
 
         Args:
-            climbed: what ⟨z, p̄⟩ rises by at least at each step, (t, b).
-            outward: what ⟨−η∇L, p⟩ is at most, (t, b).
-            inside: whether every step so far began there, (t, b).
+            climbed: the least rise of ⟨z, p̄⟩ at each step, (t, b).
+            outward: a bound of ⟨−η∇L, p⟩, (t, b).
+            inside: whether every step so far began in that region, (t, b).
         """
         named: dict[str, Any] = {"why": MIRROR_ROUNDING, "points": "iterate"}
         off = np.cumsum(
@@ -145,18 +146,20 @@ class Mirrored:
         yield at_least(NORM_GROWS, Form.EFFECTIVE, each[inside], grown[inside], **named)
         most, least = self.size[:1] + np.cumsum(each, axis=0), along[:1] + least - off
         # A negative bound divided by a larger norm would be another one.
-        told = inside & np.asarray(least > 0)
-        if not told.any():
+        informative = inside & np.asarray(least > 0)
+        if not informative.any():
             return
         cosine = along[1:] / self.size[1:]
-        yield at_least(TURNS, Form.EFFECTIVE, cosine[told], least[told] / most[told], **named)
+        yield at_least(TURNS, Form.EFFECTIVE, cosine[informative], least[informative] / most[informative], **named)
         apart = self.geometry.length(self.p[1:] / self.norms[1:][..., None] - self.best)
-        yield at_least(CLOSE, Form.EFFECTIVE, distance(cosine, self.power)[told], apart[told], **named)
+        yield at_least(CLOSE, Form.EFFECTIVE, distance(cosine, self.power)[informative], apart[informative], **named)
 
 
 def distance(cosine: Numbers, power: float) -> Numbers:
-    """How far two unit vectors of ‖·‖_q are apart at most, if the dual of one has that inner product with the other:
-    2(1 − (1−d/2)^q)^{1/q} for q ≥ 2, 2((1 − (1−d/2)²)/(q−1))^{1/2} for q ≤ 2, d = 1 − cosine.
+    """Return a bound of the distance of two unit vectors of ‖·‖_q, from the dual of one and its product with the other.
+
+    The product of the dual vector of the first with the second is ``cosine``. The bound is 2(1 − (1−d/2)^q)^{1/q} for
+    q ≥ 2 and 2((1 − (1−d/2)²)/(q−1))^{1/2} for q ≤ 2, where d = 1 − cosine.
     """
     # Near 0, where d is all rounding, a root is taken of the most that d may be.
     half_d = (1 - cosine) / 2
@@ -176,20 +179,21 @@ def follow_mirrored(
     log_step: float,
     normalized: bool,
 ) -> Generator[Claim, None, Mirrored]:
-    """The run under test, once it is claimed to be one.
+    """Return the run under test once the claims that it is mirror descent have been made.
 
     Raises:
-        Ended: it is another run, or one of its points is no number.
+        Ended: the run has another start or length, or one of its steps is not a step of descent.
+        NotANumber: one of its points is not finite.
     """
     problem, power = geometry.problem, power_of(geometry)
-    z = under_test.mirror_descent(
+    z = under_test[mirror_descent](
         problem,
         starts,
         steps=steps,
         log_step=log_step,
         norm=power,
         normalized=normalized,
-        gradient=under_test.scaled_gradient,
+        gradient=under_test[scaled_gradient],
     )
     begin = np.sign(starts) * np.abs(starts) ** (power - 1)
     claim = starts_claim(RUN_IS_ASKED_FOR, z, begin, steps)
@@ -218,14 +222,16 @@ def follow_mirrored(
 
 
 def power_of(geometry: Geometry) -> float:
-    """q of ‖·‖_q."""
+    """Return q of ‖·‖_q."""
     assert not isinstance(geometry.norm, Schatten), "the potential of mirror descent is a power of entries"
     return geometry.norm
 
 
 def first_length(geometry: Geometry, starts: Float64[np.ndarray, "b d"], share: float, steps: int) -> float:
-    """log of a step of z in units of ‖z(0)‖_*, or of what z is at p of one unit of keys; shorter where so many steps
-    would take p = z^{1/(q−1)} further than :data:`FARTHEST` times that.
+    """Return the logarithm of the length of a step of z.
+
+    The length is that share of ‖z(0)‖_*, or of ‖z‖_* at a p of one unit of keys if that is larger. It is shorter where
+    so many steps would take p = z^{1/(q−1)} further than :data:`FARTHEST` times that unit.
     """
     power = power_of(geometry)
     share = min(share, FARTHEST ** (power - 1) / steps)

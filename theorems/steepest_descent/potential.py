@@ -1,6 +1,6 @@
-"""Φ(p) = log Σ_j c_j e^{−g_j·p} along a run of steepest descent: it falls at every step, and least margins grow.
+"""Φ(p) = log Σ_j c_j e^{−g_j·p} along a run of steepest descent: it falls at every step, and the least margin grows.
 
-Derivation in :mod:`.steepest_one_input` and :mod:`.steepest_from_a_margin`, which differ in c and τ.
+The derivations are in :mod:`.steepest_one_input` and :mod:`.steepest_from_a_margin`, which differ in c and τ.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ POTENTIAL_CLAIMS = (FALLS, GROWS, GAP)
 
 @dataclass(frozen=True, eq=False)
 class Potential:
-    """Φ along a run.
+    """The potential Φ along a run.
 
     Attributes:
-        geometry: rows, γ, D, D' in the norm of the run.
+        geometry: the rows, γ, D and D' in the norm of the run.
         run: the iterates.
         log_c: log c_j, (N,).
-        lag: τ_t, how much of the mass of the rows' weights is elsewhere, (t, 1) or (t, b).
+        lag: τ_t, the share of the mass of the rows' weights that is misplaced, (t, 1) or (t, b).
     """
 
     geometry: Geometry
@@ -43,23 +43,26 @@ class Potential:
 
     @cached_property
     def phi(self) -> Numbers:
-        """Φ(p(t)), (t + 1, b)."""
+        """The values Φ(p(t)), (t + 1, b)."""
         return np.logaddexp.reduce(self.log_c - self.run.p @ self.geometry.rows.T, axis=-1)
 
     @cached_property
     def falls_by(self) -> Numbers:
-        """b_t = η_t(γ − D'τ_t) − D'²η_t²/8, (t, 1) or (t, b)."""
+        """The least fall b_t = η_t(γ − D'τ_t) − D'²η_t²/8 of Φ, (t, 1) or (t, b)."""
         return step_gain(self.geometry, exact(self.run.asked.lengths)[:, None], self.lag)
 
     @cached_property
     def least(self) -> Numbers:
-        """min log c − Φ(p(0)) + Σ_{s<t} b_s less what steps are off, after each step; (t, b)."""
+        """The lower bound of the margin after each step, less the steps' errors, (t, b).
+
+        It is min log c − Φ(p(0)) + Σ_{s<t} b_s.
+        """
         off = value_of(self.geometry.reach * np.cumsum(exact(self.run.off), axis=0))
         gained = np.cumsum(self.falls_by + np.zeros_like(self.run.off), axis=0)
         return np.min(self.log_c) - self.phi[0] + gained - off
 
     def claims(self) -> Iterator[Claim]:
-        """At every step and iterate."""
+        """Yield the claims of the fall of Φ, the least margin and its share of γ, at every step and iterate."""
         named = {"why": STEEPEST_ROUNDING, "points": "step"}
         off = self.geometry.reach * self.run.off
         yield at_least(FALLS, Form.EFFECTIVE, self.phi[:-1] - self.phi[1:] + off, self.falls_by, **named)

@@ -1,4 +1,4 @@
-"""Where every optimal token leads by a margin that the data give, steepest descent in any norm keeps it.
+"""Where every optimal token leads by a margin computed from the data, steepest descent in any norm keeps it.
 
 Main result: for any number of inputs and any scores, normalized steepest descent in ‖·‖_q, momentum included, raises
 the least margin by about γη at every step, and its direction's margin tends to the largest one in that norm.
@@ -21,15 +21,15 @@ from hypothesis.strategies import SearchStrategy
 from jaxtyping import Float64
 
 from generators.case import Case
-from generators.embeddings import embedded_cases, embedded_query_cases, or_embedded
 from generators.problems import cases
 from generators.query_cases import query_cases
+from generators.steepest_descent.embeddings import embedded_cases, embedded_query_cases, or_embedded
 from reference_attention.floats import EPS
 from theorems.bounded import exact, value_of
 from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, Undecided
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import SATURATED
+from theorems.core.kernel_use import SATURATED
 from theorems.core.statement import statement
 from theorems.core.svm_certificate import SVM_IS_OPTIMAL
 from theorems.curves.margin_points import starts_with_margin
@@ -43,18 +43,18 @@ from theorems.token_selection.global_paths.margin_constants import LARGEST, Marg
 
 ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
 HALVED = 12
-"""Times that steps are halved for momentum's sake, at most."""
+"""Largest number of times that steps are halved because of momentum."""
 RESOLVED = 1e-6
-"""By how much more than needed a start's margin is; what is evaluated of starts is known to that."""
+"""Excess of a start's margin over the one needed; quantities at starts are known to that accuracy."""
 
 
 @dataclass(frozen=True, eq=False)
 class SteepestConstants(MarginConstants):
-    """What a start needs in one norm, and what is known at margins.
+    """The constants that a start needs in one norm, and bounds that hold at margins.
 
     Attributes:
         geometry: γ, D, D' of the norm.
-        turned: by what part of γ coefficients may turn a step, at most ¼; less leaves room for momentum.
+        turned: the share of γ by which coefficients may turn a step, at most ¼; a smaller one leaves room for momentum.
     """
 
     geometry: Geometry
@@ -62,14 +62,15 @@ class SteepestConstants(MarginConstants):
 
     @cached_property
     def log_c(self) -> Numbers:
-        """log c_it = log |ℓ'(γ_i,opt)|(γ_i,opt − γ_it)/n, (N,)."""
+        """The logarithms of c_it = |ℓ'(γ_i,opt)|(γ_i,opt − γ_it)/n, (N,)."""
         slopes: Any = self.problem.loss.log_slope(exact(self.problem.scores.max(axis=1)))
         own: Any = np.broadcast_to(slopes[:, None], self.others.shape)
         return own[self.others] + self.log_gaps - np.log(exact(float(self.problem.n)))
 
     def change(self, margin: float) -> float:
-        """χ(m): how far two log-coefficients may be apart otherwise than by log c_j e^{−g_j·p}, at margins of at least
-        m; ∞ where a coefficient may be negative.
+        """Return χ(m), a bound at margins of at least m; ∞ where a coefficient may be negative.
+
+        It bounds how far two log-coefficients may be apart beyond the difference of log c_j e^{−g_j·p}.
         """
         problem, q = self.problem, (self.problem.T - 1) * math.exp(-margin)
         gaps = problem.gaps()
@@ -88,10 +89,10 @@ class SteepestConstants(MarginConstants):
 
     @cached_property
     def enough(self) -> float:
-        """m_1, from where on χ is finite and D' tanh(χ/4) ≤ γ · turned, a little more.
+        """The margin m_1 from which on χ is finite and D' tanh(χ/4) ≤ γ · turned, rounded up a little.
 
         Raises:
-            Undecided: beyond what floats resolve.
+            Undecided: m_1 is beyond what floats resolve.
         """
         apart, margin = float(value_of(self.geometry.diameter)), float(value_of(self.geometry.margin))
 
@@ -110,18 +111,21 @@ class SteepestConstants(MarginConstants):
 
     @cached_property
     def needed(self) -> Numbers:
-        """m_1 + log(Σc/c_min): Φ_c ≤ log Σc − m, so that log c_min − Φ_c ≥ m_1; a little more, for Φ_c is rounded."""
+        """The margin m_1 + log(Σc/c_min) of a start, raised a little since Φ_c is rounded.
+
+        Φ_c ≤ log Σc − m, so that log c_min − Φ_c ≥ m_1 at this margin.
+        """
         return self.enough + RESOLVED * (1 + self.enough) + np.logaddexp.reduce(self.log_c) - np.min(self.log_c)
 
 
 def margin_cases() -> SearchStrategy[Case]:
-    """Return cases of two dimensions and more in half of the cases: in one all norms are the same."""
+    """Return cases, at least half of them of two dimensions or more: in one dimension all norms agree."""
     ordinary = st.one_of(cases(assumptions=ASSUMPTIONS, d=(2, 5)), cases(assumptions=ASSUMPTIONS))
     return or_embedded(ordinary, embedded_cases())
 
 
 def _cases() -> SearchStrategy[Case]:
-    """One in three trains W."""
+    """Return cases of which one in three trains W."""
     return st.one_of(margin_cases(), or_embedded(query_cases(), embedded_query_cases()))
 
 
@@ -140,9 +144,10 @@ def _cases() -> SearchStrategy[Case]:
     },
 )
 def steepest_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let Assumption A hold, opt be unique and ATT-SVM feasible; any n, scores and norm. With the notation of
-    steepest-one-input, rows g_it of all inputs, D' = max ‖g − h‖_* over all of them, c_it = |ℓ'(γ_i,opt)|δγ_it/n, Φ_c =
-    log Σ c_it e^{−g_it·p}, N = n(T−1), q = (T−1)e^{−m} and
+    """Let Assumption A hold, opt be unique and ATT-SVM feasible, for any n, scores and norm.
+
+    With the notation of steepest-one-input, rows g_it of all inputs, D' = max ‖g − h‖_* over all of them,
+    c_it = |ℓ'(γ_i,opt)|δγ_it/n, Φ_c = log Σ c_it e^{−g_it·p}, N = n(T−1), q = (T−1)e^{−m} and
 
         χ(m) = Λ(q) − log(1 − qΓ_max/Γ_min) + log(1 + q)
 
@@ -185,7 +190,10 @@ def steepest_from_a_margin(case: Case, under_test: Implementation) -> Iterator[C
 
 
 def short_steps(constants: SteepestConstants, rng: np.random.Generator, steps: int, momentum: float) -> Asked:
-    """η_0/√(t+1) or constant, at most 2γ/D'²; with momentum halved until D'τ_t ≤ γ/4, else without."""
+    """Return steps η_0/√(t+1) or constant ones, at most 2γ/D'², with or without momentum.
+
+    With momentum they are halved until D'τ_t ≤ γ/4; if that takes more than :data:`HALVED` times, momentum is dropped.
+    """
     geometry = constants.geometry
     margin, apart, reach = (float(value_of(x)) for x in (geometry.margin, geometry.diameter, geometry.reach))
     size = min(2 * margin / max(apart * apart, 1e-300), 4 / reach) * (1 - 1e-9) * float(rng.choice([0.05, 0.3, 1.0]))
@@ -204,7 +212,7 @@ def short_steps(constants: SteepestConstants, rng: np.random.Generator, steps: i
 def resolved_starts(
     constants: SteepestConstants, asked: Asked, starts: Float64[np.ndarray, "b d"]
 ) -> Float64[np.ndarray, "k d"]:
-    """The starts from which the rounding of p is below a sixteenth of what a step gains; the first in any case."""
+    """Return the starts at which the rounding of p is below a sixteenth of a step's gain, and the first in any case."""
     geometry = constants.geometry
     lost = EPS * value_of(geometry.reach * geometry.length(exact(np.abs(starts))))
     gained = float(value_of(geometry.margin)) * float(asked.lengths.min())
@@ -212,18 +220,19 @@ def resolved_starts(
 
 
 def remembered_lag(constants: SteepestConstants, asked: Asked) -> Numbers:
-    """τ_t with momentum, (t,)."""
+    """Return τ_t with momentum, (t,)."""
     change = exact(constants.change(constants.enough))
     geometry = constants.geometry
     return momentum_lag(asked, geometry.reach, geometry.diameter, change, change, change * 0)
 
 
 def kept_lag(constants: SteepestConstants, asked: Asked, start: Numbers, off: Float64[np.ndarray, "t b"]) -> Numbers:
-    """τ_t at the margins that are known of p(t), (t, b): those known at the last power of two before t. It ends where
-    the rounding of the steps may have lowered margins below m_1.
+    """Return τ_t, (t, b), at the margins of p(t) known at the last power of two before t.
+
+    It ends where the rounding of the steps may have lowered margins below m_1.
 
     Raises:
-        Undecided: that is so of the start.
+        Undecided: the start's margin itself may be below m_1.
     """
     geometry = constants.geometry
     rows, reach = geometry.rows, value_of(geometry.reach) * (1 + 16 * EPS)

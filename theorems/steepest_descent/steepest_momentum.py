@@ -1,7 +1,8 @@
-"""With momentum, steepest descent on separable classification data has the same bound, and none of its terms has d.
+"""With momentum, steepest descent on separable classification data has a bound with no factor d in any of its terms.
 
-Main result: the gap of the margin at every iterate for an exponential average of gradients in place of the gradient.
-The paper's bound of it has a factor d, and whether that can be removed is left open there.
+Main result: the gap of the margin at every iterate for an exponential average of gradients in place of the gradient,
+with the bound of :mod:`.steepest_multiclass`. The paper's bound has a factor d, and the paper leaves open whether it
+can be removed.
 
 References: own; Fan, Schmidt, Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass Separable Data*,
 arXiv 2502.04664, Theorem 2.
@@ -14,12 +15,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from generators.embeddings import label_or_embedded_cases
 from generators.labelled import SEPARABLE_LABELS, Labelled
+from generators.steepest_descent.embeddings import label_or_embedded_cases
 from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import SVM_ONLY
+from theorems.core.kernel_use import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.rounding.attention_at import Numbers
 from theorems.steepest_descent.followed import RUN_PREMISES, Asked, momentum_lag
@@ -48,8 +49,9 @@ MOMENTA = (0.5, 0.9, 0.95)
     kernel=SVM_ONLY,
 )
 def steepest_momentum(case: Labelled, under_test: Implementation) -> Iterator[Claim]:
-    """In the setting of steepest-multiclass let Δ_t = argmax ⟨−M_t, Δ⟩ over ‖Δ‖ ≤ 1, M_t = β M_{t−1} + (1 − β)∇L(W(t)),
-    M_{−1} = 0, D' = max ‖g − h‖_* over two rows, ℓ_s = Σ_{s≤r<t} η_r and
+    """In the setting of steepest-multiclass let Δ_t = argmax ⟨−M_t, Δ⟩ over ‖Δ‖ ≤ 1.
+
+    Here M_t = β M_{t−1} + (1 − β)∇L(W(t)), M_{−1} = 0, D' = max ‖g − h‖_* over two rows, ℓ_s = Σ_{s≤r<t} η_r and
 
         τ_t = Σ_{s≤t} β^{t−s} e^{Dℓ_s} tanh(Dℓ_s/2) / Σ_{s≤t} β^{t−s} e^{−Dℓ_s},    of order η_t/(1 − β).
 
@@ -76,7 +78,7 @@ def steepest_momentum(case: Labelled, under_test: Implementation) -> Iterator[Cl
 
 
 def remembering_steps(geometry: LabelGeometry, rng: np.random.Generator) -> tuple[Asked, Numbers]:
-    """η_0/√(t+1) or constant, halved until b_t ≥ 0; and τ_t."""
+    """Return steps η_0/√(t+1) or constant ones, halved until b_t ≥ 0, and τ_t."""
     margin, reach = float(value_of(geometry.margin)), float(value_of(geometry.reach))
     momentum = float(rng.choice(MOMENTA))
     size = margin * (1 - momentum) / reach**2 * math.exp(rng.uniform(math.log(0.1), math.log(4.0)))

@@ -4,7 +4,7 @@ Main result: the gap of the margin at every iterate, with every constant, from a
 iteration from which it holds, and no condition on the steps but b_t ≥ 0.
 
 References: Fan, Schmidt, Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass Separable Data*,
-arXiv 2502.04664, Lemmas 1 and 3, Theorem 1, of whose appendix we know nothing; constants and derivation are our own.
+arXiv 2502.04664, Lemmas 1 and 3, Theorem 1, whose appendix we do not know; constants and derivation are our own.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from generators.embeddings import label_or_embedded_cases
 from generators.labelled import SEPARABLE_LABELS, Labelled
+from generators.steepest_descent.embeddings import label_or_embedded_cases
 from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import SVM_ONLY
+from theorems.core.kernel_use import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.rounding.attention_at import Numbers
 from theorems.steepest_descent.followed import RUN_PREMISES, Asked
@@ -40,7 +40,7 @@ from theorems.steepest_descent.margin_claim import NORM_MARGIN
 STEPS = 150
 POINTS = 40
 LONGEST = 4.0
-"""Length of a step, at most, in units of 1/D."""
+"""The largest length of a step, in units of 1/D."""
 NEEDS = {SEPARABLE_LABELS.id: "there is a largest margin, and it is positive, only if labels can be told apart"}
 
 
@@ -55,10 +55,12 @@ NEEDS = {SEPARABLE_LABELS.id: "there is a largest margin, and it is positive, on
     kernel=SVM_ONLY,
 )
 def steepest_multiclass(case: Labelled, under_test: Implementation) -> Iterator[Claim]:
-    """Features h_i of class y_i and weight π_i > 0, Σπ = 1, such that g_iv·W > 0, g_iv = (e_{y_i} − e_v)h_iᵀ, for all i
-    and v ≠ y_i and some W. L(W) = Σ π_i log(1 + x_i), x_i = Σ_v e^{−g_iv·W}, the logistic loss; ‖·‖ any norm of
-    matrices, here of entries or singular values, ‖·‖_* its dual; m(W) = min g_iv·W, γ = max m(W) over ‖W‖ ≤ 1, D = max
-    ‖g_iv‖_*; G = Σ π_i x_i/(1 + x_i), u = L/π_min and Y = log(e^u − 1). At every W
+    """Let features h_i have class y_i and weight π_i > 0, Σπ = 1, and let some W separate the classes.
+
+    That is, g_iv·W > 0 for all i and v ≠ y_i, where g_iv = (e_{y_i} − e_v)h_iᵀ. L(W) = Σ π_i log(1 + x_i),
+    x_i = Σ_v e^{−g_iv·W}, the logistic loss; ‖·‖ any norm of matrices, here of entries or singular values, ‖·‖_* its
+    dual; m(W) = min g_iv·W, γ = max m(W) over ‖W‖ ≤ 1, D = max ‖g_iv‖_*; G = Σ π_i x_i/(1 + x_i), u = L/π_min and
+    Y = log(e^u − 1). At every W
 
         γG ≤ ‖∇L‖_* ≤ DG,    G ≥ π_min(1 − e^{−u}),
 
@@ -119,7 +121,7 @@ def steepest_multiclass(case: Labelled, under_test: Implementation) -> Iterator[
 
 
 def probe_labels(geometry: LabelGeometry, rng: np.random.Generator) -> Float64[np.ndarray, "m D"]:
-    """Weights of sizes from 1e-2 to 30, half of them near the largest margin's."""
+    """Return weights of sizes from 1e-2 to 30, about half of them near the largest margin's direction."""
     sizes = np.exp(rng.uniform(math.log(1e-2), math.log(30.0), (POINTS, 1)))
     p = geometry.solution.p
     along = np.where(rng.random((POINTS, 1)) < 0.5, p / np.abs(p).max(), 0.0)
@@ -127,7 +129,7 @@ def probe_labels(geometry: LabelGeometry, rng: np.random.Generator) -> Float64[n
 
 
 def curved_run(geometry: LabelGeometry, rng: np.random.Generator) -> tuple[Float64[np.ndarray, "b D"], Asked]:
-    """Return starts on the side of the largest margin, whose excess is small, and steps of up to 2γ/V(u) there."""
+    """Return starts along the largest margin's direction, where the excess is small, and steps of up to 2γ/V(u)."""
     p = geometry.solution.p
     near = rng.choice([0.0, 1e-3, 0.1], (2, 1)) * np.abs(p).max() * rng.normal(size=(2, len(p)))
     starts = np.asarray(rng.choice([1.0, 5.0, 12.0]) * (p + near))
@@ -141,20 +143,20 @@ def curved_run(geometry: LabelGeometry, rng: np.random.Generator) -> tuple[Float
 
 
 def steps_that_gain(gain: Numbers) -> int:
-    """Return how many of the first steps are no longer than 2γ/V(u), whatever is rounded, from every start."""
+    """Return how many of the first steps gain from every start, whatever the rounding: none is longer than 2γ/V(u)."""
     gains: Bool[np.ndarray, "t"] = np.all(gain.value - gain.error >= 0, axis=1)
     return len(gains) if gains.all() else int(np.argmin(gains))
 
 
 def starts_of(geometry: LabelGeometry, rng: np.random.Generator) -> Float64[np.ndarray, "b D"]:
-    """0, near it, and with a margin of −3; the case's own."""
+    """Return the starts 0, one near 0, one with a margin of −3, and the case's own if it has one."""
     p = geometry.solution.p
     starts = [0 * p, rng.normal(size=len(p)), -3 * p]
     return np.array(starts if geometry.case.start is None else [*starts, geometry.case.start])
 
 
 def short_steps(geometry: LabelGeometry, rng: np.random.Generator) -> tuple[Asked, Numbers]:
-    """η_0/√(t+1) or constant, with b_t ≥ 0; no momentum, hence τ = 0."""
+    """Return steps η_0/√(t+1) or constant ones with b_t ≥ 0, and τ = 0, as there is no momentum."""
     margin, reach = float(value_of(geometry.margin)), float(value_of(geometry.reach))
     size = margin / reach**2 * math.exp(rng.uniform(math.log(0.05), math.log(2.0)))
     shape = 1 / np.sqrt(np.arange(1.0, STEPS + 1)) if rng.random() < 0.7 else np.ones(STEPS)

@@ -20,16 +20,16 @@ from hypothesis.strategies import SearchStrategy
 from jaxtyping import Float64
 
 from generators.case import Case
-from generators.embeddings import embedded_cases, embedded_query_cases, or_embedded
 from generators.problems import cases
 from generators.query_cases import query_cases
+from generators.steepest_descent.embeddings import embedded_cases, embedded_query_cases, or_embedded
 from reference_attention.norms import Norm, Schatten
 from reference_attention.problem import Problem
 from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.claim_name import sharper
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import SATURATED
+from theorems.core.kernel_use import SATURATED
 from theorems.core.points import affordable, probe_points
 from theorems.core.statement import statement
 from theorems.rounding.approximate import approximate
@@ -47,16 +47,16 @@ STEPS = 150
 MOMENTA = (0.0, 0.0, 0.5, 0.9)
 POINTS = 60
 EVALUATIONS = 300_000
-"""About how many entries of keys at all iterates may be looked at; large problems get fewer iterations."""
+"""About how many entries of keys, over all iterates, may be evaluated; large problems get fewer iterations."""
 
 
 def one_input_cases() -> SearchStrategy[Case]:
-    """Return cases of prompts, embeddings among them."""
+    """Return cases of prompts, some of them embedded in more dimensions."""
     return or_embedded(cases(assumptions=ASSUMPTIONS), embedded_cases(single=True, equal=True))
 
 
 def _cases() -> SearchStrategy[Case]:
-    """One in three trains W."""
+    """Return cases of which one in three trains W."""
     trained = or_embedded(query_cases(single=True, equal=True), embedded_query_cases(single=True, equal=True))
     return st.one_of(one_input_cases(), one_input_cases(), trained)
 
@@ -72,18 +72,19 @@ def _cases() -> SearchStrategy[Case]:
     needs={"separable": "there is a largest margin, and it is positive, only if ATT-SVM is feasible"},
 )
 def steepest_one_input(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let n = 1, Assumptions A and B hold and ATT-SVM be feasible. ‖·‖ is any norm: here ‖·‖_q, 1 ≤ q
-    ≤ ∞, or where W is trained, p = vec(W), also the spectral (Muon) or the nuclear one; ‖·‖_* its dual, g_t = k_opt −
-    k_t for t ≠ opt, m(p) = min g_t·p, γ = max m(p) over ‖p‖ ≤ 1, D = max ‖g_t‖_*, D' = max ‖k_t − k_u‖_* over
-    non-optimal t, u. From any p(0), p(t+1) = p(t) + η_t Δ_t with Δ_t = argmax ⟨−M_t, Δ⟩ over ‖Δ‖ ≤ 1 and M_t =
-    β M_{t−1} + (1−β)∇L(p(t)), any η_t > 0, has at every t, with Φ = log Σ_t e^{−g_t·p},
+    """Let n = 1, Assumptions A and B hold and ATT-SVM be feasible; let ‖·‖ be any norm.
+
+    Here it is ‖·‖_q, 1 ≤ q ≤ ∞, or where W is trained, p = vec(W), also the spectral (Muon) or the nuclear one; ‖·‖_*
+    is its dual, g_t = k_opt − k_t for t ≠ opt, m(p) = min g_t·p, γ = max m(p) over ‖p‖ ≤ 1, D = max ‖g_t‖_*,
+    D' = max ‖k_t − k_u‖_* over non-optimal t, u. From any p(0), p(t+1) = p(t) + η_t Δ_t with Δ_t = argmax ⟨−M_t, Δ⟩
+    over ‖Δ‖ ≤ 1 and M_t = β M_{t−1} + (1−β)∇L(p(t)), any η_t > 0, has at every t, with Φ = log Σ_t e^{−g_t·p},
 
         Φ(p(t+1)) ≤ Φ(p(t)) − b_t,   b_t = η_t(γ − D'τ_t) − D'²η_t²/8,
         m(p(t)) ≥ −Φ(p(0)) + Σ_{s<t} b_s,   m(p(t))/‖p(t)‖ ≥ (−Φ(p(0)) + Σ b_s)/(‖p(0)‖ + Σ η_s) once that is positive.
 
     Without momentum τ = 0, so γ − m/‖p‖ ≤ (γ‖p(0)‖ + Φ(p(0)) + D'²Ση²/8)/(‖p(0)‖ + Ση): O(log t/√t) for η_t =
     η_0/√t, and O(1/Ση) for T = 2, where D' = 0. A step of constant length may leave a gap, of at most D'²η/8 in the
-    limit, and for some it does (two rows and a 2-cycle: `theorems/without/steepest_one_input.py`).
+    limit, and for some it does (two rows and a 2-cycle: `theorems/steepest_descent/without/steepest_one_input.py`).
 
     **Gradient.** −⟨∇L, w⟩ = |ℓ'|(γ_opt − γ_other) s_opt Σ_{t≠opt} s_t g_t·w (as in lemma-5), so that −∇L is a positive
     number, |ℓ'| gap s_opt(1 − s_opt), times a convex combination of rows with weights ω_t ∝ e^{−g_t·p}, which is −∇Φ.
@@ -121,7 +122,7 @@ def steepest_one_input(case: Case, under_test: Implementation) -> Iterator[Claim
 
 
 def gradient_is_long(geometry: Geometry, under_test: Implementation, points: Float64[np.ndarray, "m d"]) -> Claim:
-    """‖∇L‖_* ≥ γ|ℓ'| Σ_t s_t (γ_opt − γ_t) s_opt at every point, in units of the gradient."""
+    """Claim ‖∇L‖_* ≥ γ|ℓ'| Σ_t s_t (γ_opt − γ_t) s_opt at every point, in units of the gradient."""
     problem = geometry.problem
     at = AttentionAt(problem, points)
     gradient = at.gradient_of(under_test, LONG)
@@ -135,7 +136,7 @@ def gradient_is_long(geometry: Geometry, under_test: Implementation, points: Flo
 
 
 def one_input_lag(geometry: Geometry, asked: Asked) -> Numbers:
-    """τ_t of the statement, (t,)."""
+    """Return τ_t of the statement, (t,)."""
     if not asked.momentum:
         return exact(np.zeros(len(asked.lengths)))
     loss, (low, high) = geometry.problem.loss, geometry.problem.score_range
@@ -146,7 +147,10 @@ def one_input_lag(geometry: Geometry, asked: Asked) -> Numbers:
 
 
 def asked_steps(geometry: Geometry, rng: np.random.Generator, steps: int) -> Asked:
-    """η_0/√(t+1) or constant, of about the length to which the bound says something; longer ones, too."""
+    """Return steps η_0/√(t+1) or constant ones.
+
+    Their length is about that up to which the bound is informative; some are longer.
+    """
     momentum = float(rng.choice(MOMENTA))
     apart, reach = float(value_of(geometry.diameter)), float(value_of(geometry.reach))
     # b > 0 up to 8γ/D'²; with momentum D'τ is about D'Dη/(1 − β).
@@ -158,7 +162,7 @@ def asked_steps(geometry: Geometry, rng: np.random.Generator, steps: int) -> Ask
 
 
 def starts_against(case: Case, geometry: Geometry, rng: np.random.Generator) -> Float64[np.ndarray, "b d"]:
-    """The origin, near it, and with a margin of −3; the case's own."""
+    """Return the origin, a start near it, one with a margin of −3, and the case's own if it has one."""
     scale = 1 / case.problem.key_scale
     against = -3 * geometry.solution.p
     starts = [np.zeros(case.problem.d), scale * rng.normal(size=case.problem.d), against]
@@ -166,5 +170,5 @@ def starts_against(case: Case, geometry: Geometry, rng: np.random.Generator) -> 
 
 
 def affordable_steps(problem: Problem) -> int:
-    """How many steps are taken."""
+    """Return how many steps are taken."""
     return max(10, min(STEPS, EVALUATIONS // problem.keys.size))

@@ -1,6 +1,6 @@
-"""*Max-Margin Token Selection in Attention Mechanism* (NeurIPS 2023), statement by statement, a room per chapter.
+"""*Max-Margin Token Selection in Attention Mechanism* (NeurIPS 2023), statement by statement, a package per chapter.
 
-| room | statements |
+| package | statements |
 |---|---|
 | `softmax` | lemmas 1, 3, 6: the softmax and its gradient at any point |
 | `global_paths` | lemmas 4, 5, 11, theorems 1, 2: towards the optimal tokens from anywhere |
@@ -17,6 +17,8 @@ PAPER = Paper(
     "Ataee Tarzanagh, Li, Zhang, Oymak, NeurIPS 2023, arXiv 2306.13596",
     statements="theorems.token_selection",
     without="theorems.without",
+    figures="theorems.token_selection.figures",
+    limits="theorems.token_selection.figures.limits:LIMITS",
     definitions="theorems.token_selection.directions.definitions:DEFINITIONS",
     explained=("lemma-", "theorem-"),
 )

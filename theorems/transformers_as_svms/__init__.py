@@ -1,9 +1,9 @@
 """*Transformers as Support Vector Machines* (arXiv 2308.16898): statements about training the key-query weights W.
 
-softmax(X_i W z_i) is the attention of *Max-Margin Token Selection* on the keys vec(x_it z_iᵀ), its prompt vec(W). What
-follows word for word makes the same claims here; the rest is what rank-one keys change.
+softmax(X_i W z_i) is the attention of *Max-Margin Token Selection* on the keys vec(x_it z_iᵀ), its prompt vec(W).
+Statements that follow word for word make the same claims here; the others state what rank-one keys change.
 
-| statement | what |
+| statement | what it says |
 |---|---|
 | `risk_floor` | optimal tokens minimise the risk |
 | `rank` | solutions have rank at most n |
@@ -19,10 +19,10 @@ follows word for word makes the same claims here; the rest is what rank-one keys
 | `sequence` | several queries per input, causal or not |
 | `exact_support` | attention that selects exactly τ tokens |
 | `mixing` | W ≈ W_fin + ‖W‖ W̄^mm where attention mixes, and what else stays finite |
-| `conjecture_mixing` | the same under a ReLU head, along descent |
+| `conjecture_mixing` | under a ReLU head W grows along Gen-SVM of the selected tokens, along descent |
 | `conjecture_independent_rows` | independent rows: almost every flow ends at locally optimal tokens |
 
-The paper's own text could not be read: statements go by what they say, its numbers are from memory.
+The paper's own text could not be read: statements are named by content, not by number; its numbers are from memory.
 """
 
 from max_margin_theorems.papers import Paper
@@ -31,7 +31,9 @@ PAPER = Paper(
     "Transformers as Support Vector Machines",
     "Ataee Tarzanagh, Li, Thrampoulidis, Oymak, arXiv 2308.16898",
     statements="theorems.transformers_as_svms",
-    without="theorems.without",
+    without="theorems.transformers_as_svms.without",
+    faults="theorems.transformers_as_svms.faults",
+    figures="theorems.transformers_as_svms.figures",
     after=("token-selection",),
     prefix="tsvm-",
     explained=(),

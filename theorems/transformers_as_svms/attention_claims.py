@@ -1,6 +1,7 @@
-"""That attention called the best is: its KKT conditions from tokens and head, and what any other weights lose.
+"""Claims that the attention called the best is the best: its KKT conditions, and the loss of any other weights.
 
-Decided over the rationals, by the gradient of the head at Xᵀs; the projection's formula is not used.
+They are decided over the rationals, by the gradient of the head at Xᵀs, from tokens and head; the projection's formula
+is not used.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -21,11 +22,14 @@ from theorems.core.tolerances import EXACT
 RISK_IS_QUADRATIC = sharper("risk-is-quadratic")
 
 TRIES = 6
-"""Weights per input at which the identity is decided."""
+"""The number of weights per input at which the identity is decided."""
 
 
 def attention_claim(name: str, data: QueryDataset, lam: fmpq, attention: OptimalAttention) -> Claim:
-    """s⋆ is on the simplex, and −∇_t h(Xᵀs⋆) + μ = ν_t ≥ 0, zero where s⋆_t > 0; h is concave: s⋆ is best."""
+    """Claim that s⋆ is on the simplex and best, by its KKT conditions.
+
+    They are −∇_t h(Xᵀs⋆) + μ = ν_t ≥ 0, zero where s⋆_t > 0; as h is concave, they prove that s⋆ is best.
+    """
     wrong = ""
     for i, tokens in enumerate(data.X):
         rows, s, nu = [exact_vector(x) for x in tokens], list(attention.weights[i]), list(attention.multipliers[i])
@@ -40,7 +44,7 @@ def attention_claim(name: str, data: QueryDataset, lam: fmpq, attention: Optimal
 
 
 def quadratic_risk_claim(data: QueryDataset, lam: fmpq, attention: OptimalAttention, rng: np.random.Generator) -> Claim:
-    """φ(s) − φ(s⋆) = Σ ν_t s_t + λ‖s − s⋆‖² at s of sum 1, also outside the simplex; φ = −h from the tokens."""
+    """Claim φ(s) − φ(s⋆) = Σ ν_t s_t + λ‖s − s⋆‖² at s of sum 1, also outside the simplex, φ = −h from the tokens."""
     wrong = ""
     for i, tokens in enumerate(data.X):
         rows, best, nu = [exact_vector(x) for x in tokens], attention.weights[i], attention.multipliers[i]
@@ -56,6 +60,6 @@ def quadratic_risk_claim(data: QueryDataset, lam: fmpq, attention: OptimalAttent
 
 
 def _loss(rows: list[Vector], data: QueryDataset, lam: fmpq, s: Vector) -> fmpq:
-    """φ(s) = −vᵀa + λ‖a‖², a = Xᵀs."""
+    """Return φ(s) = −vᵀa + λ‖a‖², where a = Xᵀs."""
     attended = combination(rows, s, len(rows[0]))
     return lam * dot(attended, attended) - dot(exact_vector(data.v), attended)

@@ -1,4 +1,4 @@
-"""Inequalities between balls: real numbers known to hundreds of bits, with the radius of what is not known.
+"""Inequalities between balls: real numbers known to hundreds of bits, with the radius of the error.
 
 References: F. Johansson, *Arb: efficient arbitrary-precision midpoint-radius interval arithmetic* (2017).
 """
@@ -21,13 +21,15 @@ BALLS = tolerance(
 
 
 def balls_at_least(name: str, form: Form, sides: Sequence[tuple[arb, arb]], *, points: str = "point") -> Claim:
-    """The claim left ≥ right at every entry; the entry closest to (or furthest beyond) failing is reported.
+    """Claim left ≥ right at every entry; the entry closest to failing, or furthest beyond, is reported.
+
+    A ball that is not finite leaves the claim undecided, as does having no entry.
 
     Args:
+        name: the name of the claim.
+        form: the form of the claim.
         sides: left and right; logarithms where the numbers may be below the range of float64.
-        points: what an entry is, for the detail line.
-
-    A ball that is no number leaves the claim undecided, as does having no entry.
+        points: what an entry is called in the detail line.
     """
     if not sides:
         return Claim(name, form, 0.0, 0.0, BALLS, undecided=f"no {points} to try it at")

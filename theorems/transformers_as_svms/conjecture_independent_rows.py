@@ -1,11 +1,12 @@
 """A conjecture, not a theorem: with independent rows every gradient flow on W ends at locally optimal tokens.
 
-References: *Transformers as Support Vector Machines*, Theorems 4 and 5 (the conjecture is ours).
+References: *Transformers as Support Vector Machines*, Theorems 4 and 5; the conjecture is our own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,17 +19,18 @@ from numpy.linalg import norm
 from generators.case import Case
 from generators.query_cases import Family, query_cases
 from reference_attention.problem import Problem
+from reference_attention.risk import scaled_gradient
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.training.descent import Stop
-from reference_attention.training.flow import Flow
+from reference_attention.training.flow import Flow, gradient_flow
 from theorems.bounded import value_of
 from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, Undecided, Verdict, at_least, undecided_claim
 from theorems.core.claim_name import premises, sharper
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
+from theorems.core.kernel_use import FAR
 from theorems.core.key_rows import key_rows
-from theorems.core.on_kernel import FAR
 from theorems.core.statement import statement
 from theorems.core.svm_certificate import SVM_IS_OPTIMAL
 from theorems.core.tolerances import EXACT, tolerance
@@ -48,12 +50,16 @@ ARE_LOCALLY_OPTIMAL = sharper("selected-tokens-are-locally-optimal")
 DIRECTION_RATE = sharper("direction-rate")
 
 NORMS = (1e3, 1e5)
-"""Norms to which the flow is followed, in units of 1/max|key| or a hundredth of the start's if that is more: the second
-if at the first no locally optimal tokens are selected, or it is turning still."""
+"""Norms to which the flow is followed, in units of 1/max|key| or a hundredth of the start's if that is more.
+
+The second is used if at the first no locally optimal tokens are selected, or the flow is still turning."""
 LAST = 30.0
-"""Where no token is selected by then: to this norm, in units of ‖W^mm_α‖, by which margins grow by one."""
+"""The norm to which the flow is followed if no token is selected by then, in units of ‖W^mm_α‖, by which margins grow
+by one."""
 SELECTED = 1e-2
-"""1 − s_iα_i below which α is selected."""
+"""The bound of 1 − s_iα_i below which α is selected."""
+ATTRACTING = 1 / 16
+"""The share of the largest term of an input's gradient from which on the flow is affected by a token."""
 GROWTH = 2.0
 """See :data:`INDEPENDENT_ROWS`."""
 
@@ -73,9 +79,10 @@ def _cases() -> SearchStrategy[Case]:
     kernel=FAR,
 )
 def conjecture_independent_rows(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """*A conjecture: neither paper states it.* Let the rows (x_iα − x_it) z_iᵀ be linearly independent, and no two
-    scores of an input equal. Then from almost every W(0) the gradient flow selects one token α_i of each input, α is
-    locally optimal, and W/‖W‖_F → W^mm_α/‖W^mm_α‖_F.
+    """Let the rows (x_iα − x_it) z_iᵀ be linearly independent, and no two scores of an input equal.
+
+    *A conjecture: neither paper states it.* From almost every W(0) the gradient flow selects one token α_i of each
+    input, α is locally optimal, and W/‖W‖_F → W^mm_α/‖W^mm_α‖_F.
 
     Proven are that there is no stationary point, that ‖W‖_F → ∞ and that single tokens are selected
     (:mod:`.no_stationary_point`, every start), and the limit once the flow is in the cone of Theorem 5 around W^mm_α,
@@ -126,6 +133,10 @@ def conjecture_independent_rows(case: Case, under_test: Implementation) -> Itera
         why = f"{reached} the logits of the start are larger than the margins of {chosen}: the flow is turning still"
         yield undecided_claim(ARE_LOCALLY_OPTIMAL, why, Form.LIMIT, not_found=True)
         return
+    if wrong and not _attracts(problem, flow, alpha, wrong):
+        why = f"{reached} tokens of higher score weigh too little to attract the flow: it is turning still"
+        yield undecided_claim(ARE_LOCALLY_OPTIMAL, why, Form.LIMIT, not_found=True)
+        return
     said = f"{reached} {chosen} are selected"
     said += f", with an SVM-neighbour of no lower score, token {wrong[0][1]} of input {wrong[0][0]}" if wrong else ""
     yield Claim(
@@ -143,23 +154,23 @@ def conjecture_independent_rows(case: Case, under_test: Implementation) -> Itera
 def _follow_flow(
     problem: Problem, start: Float64[np.ndarray, "d"], goal: float, under_test: Implementation
 ) -> tuple[Flow, Int64[np.ndarray, "n"]]:
-    """The flow to ‖W‖ = goal, and the tokens of largest weight at its end."""
-    flow = under_test.gradient_flow(problem, start, norm=goal, gradient=under_test.scaled_gradient)
+    """Return the flow to ‖W‖ = goal, and the tokens of largest weight at its end."""
+    flow = under_test[gradient_flow](problem, start, norm=goal, gradient=under_test[scaled_gradient])
     return flow, np.asarray(problem.selection_at(flow.final), dtype=np.int64)
 
 
 def _solution(problem: Problem, alpha: Int64[np.ndarray, "n"]) -> MaxMargin:
-    """W^mm_α."""
+    """Return the solution W^mm_α."""
     svm = max_margin(problem.exact_keys, alpha)
     assert isinstance(svm, MaxMargin), "rows are independent"
     return svm
 
 
 def _limit_of_flow(problem: Problem, svm: MaxMargin) -> MaxMargin:
-    """What the flow goes to by the conjecture: W^mm_α of the keys that it is given, rounded products as a rule.
+    """Return the limit of the flow by the conjecture: W^mm_α of the keys given to it, usually rounded products.
 
-    Of tokens that are nearly the same, those of the factors and of rounded keys differ by more than a flow does from
-    its limit. Where rounding leaves no W, it is that of the factors.
+    For nearly equal tokens the solutions for the factors and for rounded keys differ by more than a flow does from its
+    limit. Where no W separates the rounded keys, the solution for the factors is returned.
     """
     if problem.factors is None:
         return svm
@@ -168,17 +179,34 @@ def _limit_of_flow(problem: Problem, svm: MaxMargin) -> MaxMargin:
 
 
 def _outgrown(problem: Problem, start: Float64[np.ndarray, "d"], flow: Flow, alpha: Int64[np.ndarray, "n"]) -> bool:
-    """Whether every margin at the end is larger than what the start makes of any.
+    """Return whether every margin at the end is larger than any margin's size at the start.
 
-    The flow keeps the start's logits until then: a token that these put far behind does not show before.
+    Until then the flow keeps the start's logits: a token that these put far behind does not show before.
     """
     others = np.arange(problem.T) != alpha[:, None]
     rows = value_of(key_rows(problem, alpha))[others]
     return bool((rows @ flow.final).min() > np.abs(rows @ start).max())
 
 
+def _attracts(problem: Problem, flow: Flow, alpha: Int64[np.ndarray, "n"], tokens: Sequence[tuple[int, int]]) -> bool:
+    """Return whether one of these tokens contributes at least :data:`ATTRACTING` of its input's gradient at the end.
+
+    The gradient at input i is a sum of (γ_iα − γ_it) s_it (k_iα − k_it), up to a term that vanishes with 1 − s_iα. A
+    token whose score is nearly that of α, or that is far behind, does not show in it until the margins of the others
+    are larger by the logarithm of that ratio, however long this takes.
+    """
+    logits = problem.keys @ flow.final
+    gaps = np.abs(problem.scores - problem.scores[np.arange(problem.n), alpha][:, None])
+    with np.errstate(divide="ignore"):
+        log_shares = logits + np.log(gaps)
+    return any(log_shares[i, t] >= log_shares[i].max() + math.log(ATTRACTING) for i, t in tokens)
+
+
 def _deviations(problem: Problem, svm: MaxMargin, flow: Flow) -> tuple[float, float]:
-    """‖W‖ times the deviation from W^mm_α at the end: what it may be, by that at a quarter of the norm, and is."""
+    """Return a bound of ‖W‖ times the deviation from W^mm_α at the end, and its value.
+
+    The bound is :data:`GROWTH` times the product at a quarter of the norm, or times one logit if that is more.
+    """
     early = int(np.searchsorted(flow.norms, flow.norms[-1] / 4 * (1 + 1e-9)) - 1)
     points, lengths = flow.points[[early, -1]], flow.norms[[early, -1]]
     offsets = norm(points - lengths[:, None] * svm.direction, axis=1)
@@ -187,7 +215,7 @@ def _deviations(problem: Problem, svm: MaxMargin, flow: Flow) -> tuple[float, fl
 
 
 def _start(case: Case, rng: np.random.Generator) -> Float64[np.ndarray, "d"]:
-    """W(0): the case's own, or one near, far, or beside W^mm of tokens that are not locally optimal."""
+    """Return W(0): the case's own, or one near 0, far from it, or beside W^mm of tokens not locally optimal."""
     problem = case.problem
     near = rng.normal(size=problem.d) / problem.key_scale
     kind = int(rng.integers(3))
@@ -207,7 +235,7 @@ def _selects(problem: Problem, flow: Flow, alpha: Int64[np.ndarray, "n"]) -> boo
 
 
 def _lower(problem: Problem, alpha: Int64[np.ndarray, "n"]) -> bool:
-    """Whether α is locally optimal; exact."""
+    """Return whether α is locally optimal, decided exactly."""
     pairs = np.argwhere(_solution(problem, alpha).neighbours)
     return all(_below(problem, alpha, int(i), int(t)) for i, t in pairs)
 
@@ -217,7 +245,7 @@ def _below(problem: Problem, alpha: Int64[np.ndarray, "n"], i: int, t: int) -> b
 
 
 def _proof_branch(problem: Problem, svm: MaxMargin, flow: Flow) -> str:
-    """Whether the flow has come to where Theorem 5 proves its limit."""
+    """Return a sentence on whether the flow has come to where Theorem 5 proves its limit."""
     constants = local_constants(problem, svm)
     inside = constants is not None and any(
         cone_for_flow(constants, p, float(flow.norms[-1])) is not None for p in flow.points[-2:-10:-2]

@@ -18,14 +18,15 @@ from generators.optimal_sets import head_of
 from generators.relu_heads import SELECTED, STEP, STEPS, WIDTH, capped_head_cases
 from reference_attention.exact import to_floats
 from reference_attention.optimal_attention import OptimalAttention
-from reference_attention.svm.general_svm import GeneralSvm
+from reference_attention.risk import scaled_gradient
+from reference_attention.svm.general_svm import GeneralSvm, general_svm
 from reference_attention.training.relu_descent import ReluRun
 from theorems.bounded import Bounded
 from theorems.core.claim import Claim, Ended, Form, Verdict, at_least, undecided_claim
 from theorems.core.claim_name import premise, sharper
 from theorems.core.dataset_claims import query_claims
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import FAR
+from theorems.core.kernel_use import FAR
 from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import AttentionAt
@@ -48,11 +49,11 @@ SVM = premise("general-svm-is-optimal", when=SETTLED)
 GROWS = sharper("grows-along-general-svm")
 
 MUCH = 0.02
-"""What all of O_i have if none of them is on its way to 0."""
+"""The least weight at the end with which no token of O_i counts as being on its way to 0."""
 LEAST_GROWTH = float(np.log(2.0))
-"""½ log 4, in units of ‖W^mm‖."""
+"""The least growth that counts, ½ log 4, in units of ‖W^mm‖."""
 TRIED = 5
-"""Steps that are held to the gradient."""
+"""Number of steps, besides the first, that are compared with the gradient."""
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -70,9 +71,10 @@ def _cases() -> SearchStrategy[Case]:
     needs={"relu-head": "it is about such heads"},
 )
 def conjecture_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """*A conjecture: no proof is known.* Let h be a head of ReLU units, O_i the tokens whose weights stay away from 0
-    along normalized gradient descent on W, and W^mm the solution of Gen-SVM for them. If the other tokens score less
-    there, then W(k) = r_k W^mm + O(1) with r_k → ∞.
+    """Let h be a head of ReLU units, and train W by normalized gradient descent.
+
+    *A conjecture: no proof is known.* Let O_i be the tokens whose weights stay away from 0 along the run, and W^mm the
+    solution of Gen-SVM for them. If the other tokens score less there, then W(k) = r_k W^mm + O(1) with r_k → ∞.
 
     O_i is read off the run, at weights of more than 1e-3, as the authors do. The evidence is that from a quarter of the
     run to its end W grows along W^mm, and moves across it by at most a tenth of that and two steps. Steps go back and
@@ -85,13 +87,13 @@ def conjecture_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]
     is no constraint: one that ties, and all of an input whose units attention has turned off, whose risk is constant.
     """
     yield from query_claims(case, under_test)
-    run = ReluRun.of(case.problem, head_of(case), STEP / case.problem.key_scale, STEPS, under_test.scaled_gradient)
+    run = ReluRun.of(case.problem, head_of(case), STEP / case.problem.key_scale, STEPS, under_test[scaled_gradient])
     yield _follows_claim(run, case.rng())
     yield from growth_claims(case, run, under_test)
 
 
 def growth_claims(case: Case, run: ReluRun, under_test: Implementation) -> Iterator[Claim]:
-    """What grows from a quarter of the run to its end, against W^mm of the tokens that have weight then."""
+    """Yield the claim of growth from a quarter of the run to its end, against W^mm of the tokens with weight then."""
     early, late = run.weights(STEPS // 4), run.weights(STEPS)
     sets = late > SELECTED
     if sets.all() or not np.array_equal(sets, early > SELECTED) or late[sets].min() < MUCH:
@@ -99,7 +101,7 @@ def growth_claims(case: Case, run: ReluRun, under_test: Implementation) -> Itera
         yield undecided_claim(GROWS, f"after {STEPS} steps {why}", Form.LIMIT, not_found=True)
         return
     assert case.queried is not None
-    svm = under_test.general_svm(case.queried.keys, sets, np.argmax(late, axis=1).astype(np.int64))
+    svm = under_test[general_svm](case.queried.keys, sets, np.argmax(late, axis=1).astype(np.int64))
     if not isinstance(svm, GeneralSvm):
         yield undecided_claim(GROWS, "Gen-SVM was called infeasible", Form.LIMIT)
         return
@@ -129,13 +131,13 @@ def _grew_before(run: ReluRun, sets: Bool[np.ndarray, "n T"], unit: Float64[np.n
 
 
 def _uniform(sets: np.ndarray) -> OptimalAttention:
-    """Some attention with these supports: what a claim about Gen-SVM reads off it."""
+    """Return uniform attention on these supports, from which a claim about Gen-SVM reads the supports only."""
     weights = tuple(tuple(fmpq(int(inside), int(row.sum())) for inside in row) for row in sets)
     return OptimalAttention(weights, weights, tuple(fmpq(0) for _ in weights))
 
 
 def _follows_claim(run: ReluRun, rng: np.random.Generator) -> Claim:
-    """Steps, the first and some others, are those of the gradient of the linear head that h is there."""
+    """Claim that steps, the first and some others, follow the gradient of the linear head that h is at these points."""
     made = []
     for k in (0, *np.sort(rng.integers(1, STEPS, size=TRIED)).tolist()):
         at = AttentionAt(run.at(k), run.points[k : k + 1])

@@ -15,10 +15,11 @@ from generators.case import Case
 from generators.margin_assumptions import Vector
 from generators.mixing_assumptions import exact_scores, penalty_of
 from generators.mixing_cases import mixing_cases
+from reference_attention.optimal_attention import optimal_attention
 from theorems.core.claim import Claim, Form
 from theorems.core.claim_name import premise, sharper, stated_claim
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import KernelUse
+from theorems.core.kernel_use import KernelUse
 from theorems.core.parts import Condition
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
@@ -53,8 +54,9 @@ def _cases() -> SearchStrategy[Case]:
     needs={"queries-given": "tokens are those of data with queries", "quadratic-head": "the condition is one on its λ"},
 )
 def tsvm_exact_support(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let the tokens of an input be orthonormal, h(x) = vᵀx − λ‖x‖² with λ > 0, ℓ(u) = −u and Y = 1. Sort the scores
-    γ_t = vᵀx_t, γ_1 ≥ … ≥ γ_T, and put γ^gap_t = γ_t − γ_{t+1}. If
+    """Let the tokens of an input be orthonormal, h(x) = vᵀx − λ‖x‖² with λ > 0, ℓ(u) = −u and Y = 1.
+
+    Sort the scores γ_t = vᵀx_t, γ_1 ≥ … ≥ γ_T, and put γ^gap_t = γ_t − γ_{t+1}. If
 
         Σ_{t<τ} t γ^gap_t < 2λ < τ γ^gap_τ,
 
@@ -82,21 +84,21 @@ def tsvm_exact_support(case: Case, under_test: Implementation) -> Iterator[Claim
     """
     data, lam = case.queried, penalty_of(case)
     assert data is not None, "the statement assumes queries-given"
-    attention = under_test.optimal_attention(exact_scores(data), lam)
+    attention = under_test[optimal_attention](exact_scores(data), lam)
     yield attention_claim(IS_OPTIMAL, data, lam, attention)
     yield quadratic_risk_claim(data, lam, attention, case.rng())
-    found = [sum(w != 0 for w in row) for row in attention.weights]
+    sizes = [sum(w != 0 for w in row) for row in attention.weights]
     by_condition = sizes_by_condition(case)
     if any(size is not None for size in by_condition):
-        wrong = [i for i, size in enumerate(by_condition) if size is not None and size != found[i]]
-        yield _claim(SUFFICES, wrong, found, by_condition)
+        wrong = [i for i, size in enumerate(by_condition) if size is not None and size != sizes[i]]
+        yield _claim(SUFFICES, wrong, sizes, by_condition)
     exactly = [_only_size(row, lam) for row in exact_scores(data)]
-    wrong = [i for i, size in enumerate(exactly) if size != found[i]]
-    yield _claim(SIZE, wrong, found, exactly)
+    wrong = [i for i, size in enumerate(exactly) if size != sizes[i]]
+    yield _claim(SIZE, wrong, sizes, exactly)
 
 
 def _sums(scores: Vector) -> Vector:
-    """Σ_{t≤τ} t γ^gap_t for τ = 1, …, T − 1, from the gaps as they stand in the lemma."""
+    """Return Σ_{t≤τ} t γ^gap_t for τ = 1, …, T − 1, from the gaps as in the lemma."""
     gaps, total = _gaps(scores), fmpq(0)
     sums = []
     for t, gap in enumerate(gaps, start=1):
@@ -106,13 +108,13 @@ def _sums(scores: Vector) -> Vector:
 
 
 def _gaps(scores: Vector) -> Vector:
-    """γ^gap_1, …, γ^gap_{T−1}."""
+    """Return the gaps γ^gap_1, …, γ^gap_{T−1}."""
     ordered = sorted(scores, reverse=True)
     return [a - b for a, b in pairwise(ordered)]
 
 
 def sizes_by_condition(case: Case) -> list[int | None]:
-    """The τ of the paper's condition, None where it holds for none; of each input."""
+    """Return the τ of the paper's condition for each input, None where it holds for none."""
     assert case.queried is not None
     twice, sizes = 2 * penalty_of(case), []
     for scores in exact_scores(case.queried):
@@ -123,7 +125,7 @@ def sizes_by_condition(case: Case) -> list[int | None]:
 
 
 def _only_size(scores: Vector, lam: fmpq) -> int | None:
-    """The τ with Σ_{t<τ} t γ^gap_t < 2λ ≤ Σ_{t≤τ} t γ^gap_t; None unless there is exactly one."""
+    """Return the τ with Σ_{t<τ} t γ^gap_t < 2λ ≤ Σ_{t≤τ} t γ^gap_t; None unless there is exactly one."""
     sums = _sums(scores)
     low, high = [fmpq(0), *sums], [*sums, None]
     fit = [
@@ -134,6 +136,6 @@ def _only_size(scores: Vector, lam: fmpq) -> int | None:
     return fit[0] if len(fit) == 1 else None
 
 
-def _claim(name: str, wrong: list[int], found: list[int], due: list[int | None]) -> Claim:
-    said = "" if not wrong else f"input {wrong[0]}: {found[wrong[0]]} nonzeros, {due[wrong[0]]} are due"
-    return Claim(name, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, said)
+def _claim(name: str, wrong: list[int], sizes: list[int], due: list[int | None]) -> Claim:
+    detail = "" if not wrong else f"input {wrong[0]}: {sizes[wrong[0]]} nonzeros, {due[wrong[0]]} are due"
+    return Claim(name, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, detail)

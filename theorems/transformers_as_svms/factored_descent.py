@@ -1,4 +1,4 @@
-"""Gradient descent on the factors (K, Q) of W: its safe step, what steps do to KᵀK − QᵀQ, and where it cannot rest.
+"""Gradient descent on the factors (K, Q) of W: its safe step, the change of KᵀK − QᵀQ, and where it cannot rest.
 
 References: own; *Transformers as Support Vector Machines*, (KQ-ERM) and the constants L_K, L_Q beside it.
 """
@@ -27,26 +27,26 @@ from theorems.core.claim_name import premise, premises, sharper
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import SATURATED
+from theorems.core.kernel_use import SATURATED
 from theorems.core.points import log_uniform
 from theorems.core.statement import NO_WEIGHTS, statement
 from theorems.core.svm_certificate import SVM_IS_OPTIMAL
 from theorems.curves.descent import DESCENT_PREMISES, NORMALIZED_PREMISES
-from theorems.curves.factored_certificate import certificate_sides, signed_variances
-from theorems.curves.factored_points import FactoredPoints
-from theorems.curves.factored_run import FACTORED_STEPS, FactoredRun
-from theorems.curves.factored_starts import (
-    any_factors,
-    factors_with_margin,
-    margin_needed,
-    uneven_factors,
-)
 from theorems.rounding.approximate import approximate
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.risk_change import risk_change
 from theorems.rounding.singular_values import nuclear_norm, singular_values
 from theorems.token_selection.global_paths.descent_from_a_margin import MOST_DRIFT, descent_from_a_margin
 from theorems.token_selection.global_paths.margin_constants import MarginConstants
+from theorems.transformers_as_svms.curves.factored_certificate import certificate_sides, signed_variances
+from theorems.transformers_as_svms.curves.factored_points import FactoredPoints
+from theorems.transformers_as_svms.curves.factored_run import FACTORED_STEPS, FactoredRun
+from theorems.transformers_as_svms.curves.factored_starts import (
+    any_factors,
+    factors_with_margin,
+    margin_needed,
+    uneven_factors,
+)
 from theorems.transformers_as_svms.factored_flow import SEPARATING
 
 SMOOTH, DESCENDS = sharper("smoothness"), sharper("descends")
@@ -58,11 +58,11 @@ HEAD_IN_RANGE = sharper("head-in-key-range")
 QUERY_IN_RANGE = sharper("separating-query-in-range", when=SEPARATING)
 
 POINTS = 24
-"""Pairs of points at which smoothness is tried, and as many points that are not stationary."""
+"""The number of pairs of points at which smoothness is tried, and of points that are not stationary."""
 APART = (1e-6, 10.0)
-"""How far the two points of a pair are apart, by the first one's norm."""
+"""The range of the distance of the two points of a pair, in units of the first one's norm."""
 STEPS = (0.02, 0.1, 0.5)
-"""Length of a normalized step, by the norm of the start."""
+"""The lengths of normalized steps, in units of the start's norm."""
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -84,8 +84,10 @@ def _cases() -> SearchStrategy[Case]:
     needs=NO_WEIGHTS | dict(descent_from_a_margin.needs),
 )
 def tsvm_factored_descent(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Train W = K Qᵀ by K⁺ = K − η∇L(W) Q, Q⁺ = Q − η∇L(W)ᵀ K, of factors of any width m. Let Assumption A hold, opt be
-    unique and ATT-SVM(opt) feasible; D_i = diam(x_i) ‖z_i‖, R_i the range of the scores of input i.
+    """Train W = K Qᵀ by K⁺ = K − η∇L(W) Q, Q⁺ = Q − η∇L(W)ᵀ K, with factors of any width m.
+
+    Let Assumption A hold, opt be unique and ATT-SVM(opt) feasible; D_i = diam(x_i) ‖z_i‖, R_i the range of the scores
+    of input i.
 
     **Exact.** The terms of first order cancel, and Δ = KᵀK − QᵀQ changes by
 
@@ -150,8 +152,8 @@ def tsvm_factored_descent(case: Case, under_test: Implementation) -> Iterator[Cl
 
 
 def _smoothness(data: QueryDataset, under_test: Implementation, rng: np.random.Generator) -> Claim:
-    """Difference quotients of ∇L(K, Q), at pairs of points near and far apart."""
-    found = []
+    """Claim the bound of difference quotients of ∇L(K, Q), at pairs of points near and far apart."""
+    pairs = []
     for K, Q in any_factors(data, rng, POINTS):
         U, V = rng.normal(size=K.shape), rng.normal(size=Q.shape)
         share = log_uniform(rng, *APART, 1)[0] * np.hypot(norm(K), norm(Q)) / np.hypot(norm(U), norm(V))
@@ -160,13 +162,13 @@ def _smoothness(data: QueryDataset, under_test: Implementation, rng: np.random.G
         h = np.sqrt(np.sum((pair.K[1] - pair.K[0]) ** 2) + np.sum((pair.Q[1] - pair.Q[0]) ** 2))
         size = np.max(np.concatenate([singular_values(pair.K[0])[:1], singular_values(pair.Q[0])[:1]]))
         gradients = pair.joint(G)
-        found.append((lipschitz(data.problem, size + h) * h, norm(gradients[1] - gradients[0])))
-    right, left = (np.stack(side) for side in zip(*found, strict=True))
+        pairs.append((lipschitz(data.problem, size + h) * h, norm(gradients[1] - gradients[0])))
+    right, left = (np.stack(side) for side in zip(*pairs, strict=True))
     return at_least(SMOOTH, Form.EFFECTIVE, right, left, points="pair")
 
 
 def _is_long(run: FactoredRun) -> Claim:
-    """η (2 L̂ (M + r)² + c) ≥ 1, r = ‖∇L(K, Q)‖/(2 L̂ M² + c), at every iterate."""
+    """Claim η (2 L̂ (M + r)² + c) ≥ 1, r = ‖∇L(K, Q)‖/(2 L̂ M² + c), at every iterate."""
     points, problem = run.before, run.data.problem
     M = np.maximum(singular_values(points.K)[:, 0], singular_values(points.Q)[:, 0])
     at_point = lipschitz(problem, M)
@@ -183,7 +185,7 @@ def _is_long(run: FactoredRun) -> Claim:
 
 
 def lipschitz(problem: Problem, size: Numbers) -> Numbers:
-    """2 L̂ M² + c where the larger factor has ‖·‖_op = M."""
+    """Return 2 L̂ M² + c where the larger factor has ‖·‖_op = M."""
     scores, loss = problem.scores, problem.loss
     ranges: Any = np.max(exact(scores), axis=1) - np.min(exact(scores), axis=1)
     apart = exact(problem.keys)[:, :, None] - problem.keys[:, None]
@@ -200,7 +202,7 @@ def lipschitz(problem: Problem, size: Numbers) -> Numbers:
 
 
 def _not_stationary(data: QueryDataset, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
-    """∇_Q where the head is in range K, ∇_K where a separating query is in range Q."""
+    """Claim the bounds of ∇_Q where the head is in range K, and of ∇_K where a separating query is in range Q."""
     problem, sizes = data.problem, log_uniform(rng, 1e-2, 1e2, 2 * POINTS)
     signed = data.Y[:, None] * data.queries
     separator = label_svm(signed)
@@ -227,14 +229,14 @@ def _not_stationary(data: QueryDataset, under_test: Implementation, rng: np.rand
 
 
 def _scale(column: Float64[np.ndarray, "d"], of: Float64[np.ndarray, "d"]) -> Numbers:
-    """The number that a column is times another one, each entry rounded once."""
+    """Return the ratio of a column to another column of which it is a multiple, each entry rounded once."""
     at = int(np.argmax(np.abs(of)))
     ratio: Any = exact(column[at]) / of[at]
     return ratio.widen(4 * np.finfo(float).eps * abs(float(value_of(ratio))))
 
 
 def _drift(run: FactoredRun) -> Claim:
-    """‖Δ(t) − Δ(0)‖_⋆ ≤ Σ_s ‖step_s‖²."""
+    """Claim ‖Δ(t) − Δ(0)‖_⋆ ≤ Σ_s ‖step_s‖²."""
     apart: Any = run.after.imbalance - run.before.imbalance[:1]
     lengths: Any = np.cumsum(run.lengths * run.lengths)
     # Steps differ from exact ones by their rounding, and so do the iterates.
@@ -245,7 +247,7 @@ def _drift(run: FactoredRun) -> Claim:
 
 
 def _margin_is_kept(constants: MarginConstants, run: FactoredRun) -> Iterator[Claim]:
-    """m(W(t)) ≥ m(W(0)) − κ, as long as the rounding of the steps raises no risk by a third."""
+    """Claim m(W(t)) ≥ m(W(0)) − κ, as long as the rounding of the steps raises no risk by a third."""
     before, after = run.before.margins(constants.rows), run.after.margins(constants.rows)
     slopes = value_of(constants.log_slopes)
     rate = 4 * float(value_of(constants.reach)) * float(np.exp(min(slopes[0] - slopes[1], 700.0)))
@@ -255,7 +257,7 @@ def _margin_is_kept(constants: MarginConstants, run: FactoredRun) -> Iterator[Cl
 
 
 def _certificate(constants: MarginConstants, run: FactoredRun) -> Iterator[Claim]:
-    """At the iterates at which opt is selected."""
+    """Claim the certificate at the iterates at which opt is selected."""
     points = run.before
     total, leads = certificate_sides(points.at)
     if leads.any():

@@ -1,4 +1,4 @@
-"""Gradient flow on the factors (K, Q) of W: what it conserves, that it keeps selecting, and what it converges to.
+"""Gradient flow on the factors (K, Q) of W: its conserved quantity, its lasting selection, and its limit.
 
 References: own; *Transformers as Support Vector Machines*, (KQ-ERM); Sheen, Chen, Wang, Zhou, arXiv 2403.08699; Powers,
 Størmer, *Free states of the canonical anticommutation relations*, 1970.
@@ -19,26 +19,19 @@ from generators.query_cases import Family, query_cases
 from reference_attention.floats import EPS
 from reference_attention.svm.label_svm import LabelSvm, label_svm
 from reference_attention.svm.max_margin import Infeasible
+from reference_attention.svm.nuclear_max_margin import nuclear_max_margin
 from theorems.bounded import exact, value_of
 from theorems.core.att_svm import certify, end_as_infeasible
 from theorems.core.claim import Claim, Form, at_least, undecided_claim
 from theorems.core.claim_name import premise, premises, sharper
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
+from theorems.core.kernel_use import SATURATED
 from theorems.core.nuclear_certificate import NuclearCertificate, nuclear_claim
-from theorems.core.on_kernel import SATURATED
 from theorems.core.parts import Condition
 from theorems.core.statement import NO_WEIGHTS, statement
 from theorems.core.svm_certificate import SVM_IS_OPTIMAL
 from theorems.core.tolerances import tolerance
-from theorems.curves.factored_certificate import (
-    certificate_sides,
-    signed_variances,
-    singular_value_growth,
-)
-from theorems.curves.factored_law import sharpest_lag
-from theorems.curves.factored_starts import factors_with_margin, least_eigenvalue, margin_needed
-from theorems.curves.followed_factors import FollowedFactors
 from theorems.curves.followed_flow import FLOW_PREMISES
 from theorems.curves.margin_points import points_with_margin
 from theorems.rounding.approximate import approximate
@@ -46,6 +39,14 @@ from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.rounding.singular_values import nuclear_norm, singular_values
 from theorems.token_selection.global_paths.descent_from_a_margin import descent_from_a_margin
 from theorems.token_selection.global_paths.margin_constants import MarginConstants
+from theorems.transformers_as_svms.curves.factored_certificate import (
+    certificate_sides,
+    signed_variances,
+    singular_value_growth,
+)
+from theorems.transformers_as_svms.curves.factored_law import sharpest_lag
+from theorems.transformers_as_svms.curves.factored_starts import factors_with_margin, least_eigenvalue, margin_needed
+from theorems.transformers_as_svms.curves.followed_factors import FollowedFactors
 
 FACTORED_FLOW = tolerance(
     "factored-flow",
@@ -73,9 +74,9 @@ SEPARATING = Condition(
 )
 RESOLVED = "where float64 resolves the flow"
 FEWEST = 3
-"""Recorded points of which a sum over every other is a sum."""
+"""The least number of recorded points for which a sum over every other point is meaningful."""
 LOGITS = 1e7
-"""Where ‖(K(0), Q(0))‖² max‖G‖ is larger, logits have no digits left at a hundred times that."""
+"""The ‖(K(0), Q(0))‖² max‖G‖ above which logits have no digits left at a hundred times that."""
 CLIMBS_OUTWARD = sharper("climbs-outward")
 CONSERVED, NUCLEAR = (sharper(name, when=RESOLVED) for name in ("imbalance-is-conserved", "norm-is-nuclear-norm"))
 KEPT, DIVERGES = sharper("flow-margin-is-kept", when=RESOLVED), sharper("norm-diverges", when=RESOLVED)
@@ -109,8 +110,10 @@ def _cases() -> SearchStrategy[Case]:
     needs=NO_WEIGHTS | dict(descent_from_a_margin.needs),
 )
 def tsvm_factored_flow(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Train W = K Qᵀ by dK/dt = −∇L(W) Q, dQ/dt = −∇L(W)ᵀ K. Let Assumption A hold, opt be unique, ATT-SVM(opt)
-    feasible and m(W) = min (x_i,opt − x_it)ᵀ W z_i; any n, any scores. From any factors of a W(0) with
+    """Train W = K Qᵀ by dK/dt = −∇L(W) Q, dQ/dt = −∇L(W)ᵀ K.
+
+    Let Assumption A hold, opt be unique, ATT-SVM(opt) feasible and m(W) = min (x_i,opt − x_it)ᵀ W z_i; any n, any
+    scores. From any factors of a W(0) with
 
         m(W(0)) ≥ κ + max(1, log(2(T − 1))),
 
@@ -158,7 +161,7 @@ def tsvm_factored_flow(case: Case, under_test: Implementation) -> Iterator[Claim
         d log(σ_1 ⋯ σ_k)(Θ) ≤ (σ_1 + … + σ_k)(M̂) dτ,    for every k.
 
     Once M̂ is near λ's M, with r singular values 1 and a gap g = 1 − σ_{r+1}(M), this is σ_{r+1}(W)/σ_1(W) ~ ‖W‖^{−g}
-    (:mod:`theorems.curves.factored_law` has the bounds on either side). So a limit may be invisible: g = 0.02 is a
+    (:mod:`.curves.factored_law` has the bounds on either side). So a limit may be invisible: g = 0.02 is a
     factor of 0.76 over six decades.
     """
     yield from query_claims(case, under_test)
@@ -181,7 +184,7 @@ def tsvm_factored_flow(case: Case, under_test: Implementation) -> Iterator[Claim
 
 
 def _outward(constants: MarginConstants, under_test: Implementation, rng: np.random.Generator) -> Claim:
-    """−⟨∇L, W⟩ at points of margin 1 and more."""
+    """Claim the lower bound of −⟨∇L, W⟩ at points of margin 1 and more."""
     points = points_with_margin(constants, rng)
     m = constants.margins(exact(points))
     points = points[np.asarray(m >= 1.0)]
@@ -193,7 +196,7 @@ def _outward(constants: MarginConstants, under_test: Implementation, rng: np.ran
 
 
 def _conservation(followed: FollowedFactors) -> Iterator[Claim]:
-    """Δ, and that ½‖(K, Q)‖² is the nuclear norm up to ½‖Δ(0)‖_⋆."""
+    """Claim that Δ is conserved, and that ½‖(K, Q)‖² is the nuclear norm up to ½‖Δ(0)‖_⋆."""
     points, what = followed.points, {"why": FACTORED_FLOW, "points": "recorded norm"}
     drift = 2 * followed.flow.norms * followed.solver
     apart: Any = norm(points.imbalance - points.imbalance[:1], axis=(-2, -1)).widen(drift)
@@ -206,7 +209,7 @@ def _conservation(followed: FollowedFactors) -> Iterator[Claim]:
 
 
 def _selects(constants: MarginConstants, followed: FollowedFactors) -> Iterator[Claim]:
-    """m(W(t)) ≥ m(W(0)) − κ."""
+    """Claim m(W(t)) ≥ m(W(0)) − κ."""
     margins = followed.points.margins(constants.rows)
     lost = float(value_of(constants.reach)) * followed.flow.norms * followed.solver
     # Far out the margins of rows a million times longer than the shortest are lost to the solver's tolerance.
@@ -219,7 +222,7 @@ def _selects(constants: MarginConstants, followed: FollowedFactors) -> Iterator[
 
 
 def _not_stationary(case: Case, followed: FollowedFactors) -> Iterator[Claim]:
-    """How long ∇_Q is, by λ_min of the Δ that the flow began with."""
+    """Claim the lower bound of ‖∇_Q‖ by λ_min of the Δ with which the flow began."""
     points, data = followed.points, followed.data
     # What Δ may have lost by now, in place of the conserved one.
     drift = 2 * followed.flow.norms * followed.solver
@@ -241,9 +244,9 @@ def _not_stationary(case: Case, followed: FollowedFactors) -> Iterator[Claim]:
 
 
 def _nuclear(constants: MarginConstants, followed: FollowedFactors, under_test: Implementation) -> Iterator[Claim]:
-    """The certificate at every point, how volumes grow, and by what law the spurious singular value lags behind."""
+    """Claim the certificate at every point, the growth of volumes, and the lag of the spurious singular value."""
     points, problem = followed.points, constants.problem
-    svm = under_test.nuclear_max_margin(followed.data.keys, problem.optimal)
+    svm = under_test[nuclear_max_margin](followed.data.keys, problem.optimal)
     if isinstance(svm, Infeasible):
         end_as_infeasible(problem, problem.optimal, svm, NUCLEAR_SVM, svm="ATT-SVM⋆")
     yield nuclear_claim(NuclearCertificate(followed.data, problem.optimal, svm), NUCLEAR_SVM)

@@ -1,4 +1,4 @@
-"""Every choice of tokens is separable where dimensions are large: W in closed form, and what it says of W^mm.
+"""Every choice of tokens is separable where dimensions are large: a W in closed form, and its consequences for W^mm.
 
 References: *Transformers as Support Vector Machines*, Theorem 1.
 """
@@ -22,7 +22,7 @@ from theorems.core.claim import Claim
 from theorems.core.claim_name import premises, sharper
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import SVM_ONLY
+from theorems.core.kernel_use import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.transformers_as_svms.feasible_solution import (
     BOTH,
@@ -45,13 +45,14 @@ from theorems.transformers_as_svms.feasible_weights import smallest_gap
 INDEPENDENCE = sharper("independence-of-rows-follows", when=BOTH)
 
 MORE = 2
-"""Random choices of tokens that are tried besides the case's own and the optimal ones."""
+"""The number of random choices of tokens that are tried besides the case's own and the optimal ones."""
 
 
 @st.composite
 def _cases(draw: DrawFn) -> Case:
-    """Half of them separable by construction, all hypotheses mixed; of the others, each makes one hypothesis alone
-    hold.
+    """Draw a case that has all hypotheses or a single one of them.
+
+    Half of the cases are separable by construction and mix the hypotheses; in the others a single hypothesis holds.
     """
     kind = draw(st.sampled_from(("any", "crowded", "any", "many inputs")))
     if kind == "many inputs":
@@ -61,8 +62,9 @@ def _cases(draw: DrawFn) -> Case:
 
 
 def _crowd(case: Case) -> Case:
-    """The case with tokens whose rows are twice those of others: only queries that separate the labels say that opt is
-    separable.
+    """Return the case with additional tokens whose rows are twice those of others.
+
+    Only queries that separate the labels then imply that opt is separable.
     """
     data, problem = case.queried, case.problem
     assert data is not None
@@ -74,7 +76,7 @@ def _crowd(case: Case) -> Case:
 
 @st.composite
 def _many_inputs(draw: DrawFn) -> Case:
-    """More inputs than dimensions, n > d, and independent rows all the same; scores of an input are distinct."""
+    """Draw a case of more inputs than dimensions, n > d, with independent rows and distinct scores per input."""
     d, T, n = draw(st.sampled_from(((2, 2, 3), (2, 2, 4), (3, 2, 4), (3, 3, 4))))
     own, seed, loss = draw(st.booleans()), draw(st.integers(0, 2**32 - 1)), draw(st.sampled_from(tuple(LOSSES)))
     rng = np.random.default_rng(seed)
@@ -113,8 +115,10 @@ def _many_inputs(draw: DrawFn) -> Case:
     kernel=SVM_ONLY,
 )
 def tsvm_feasibility(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """If d ≥ max(T − 1, n), then for almost all data, of cross- and of self-attention, ATT-SVM(α) is feasible for every
-    choice α of tokens. Each hypothesis is decided on the data at hand, and each W below over the rationals.
+    """If d ≥ max(T − 1, n), almost all data make ATT-SVM(α) feasible for every choice α of tokens.
+
+    This holds for cross- and for self-attention. Each hypothesis is decided on the data at hand, and each W below over
+    the rationals.
 
     **Independent tokens and queries.** Let D_i, the rows x_iα − x_it, have rank T − 1, and Z, the columns z_i, rank n
     (which needs d ≥ max(T − 1, n), and almost all data have it). With w_i = D_i⁺1, W = [w_1 … w_n] Z⁺ has W z_i = w_i,
@@ -165,7 +169,7 @@ def tsvm_feasibility(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def _choices(case: Case) -> list[Int64[np.ndarray, "n"]]:
-    """α of the case, opt and random ones, each once."""
+    """Return the case's α, opt and random choices, each once."""
     rng, problem = case.rng(), case.problem
     drawn = rng.integers(problem.T, size=(MORE, problem.n))
     unique = {tuple(alpha.tolist()): alpha for alpha in (case.chosen_tokens, problem.optimal, *drawn)}

@@ -1,4 +1,4 @@
-"""The solution of ATT-SVM(α) under test beside weights W that are known to be feasible; over the rationals.
+"""The solution of ATT-SVM(α) under test, compared over the rationals with weights W that are known to be feasible.
 
 References: *Transformers as Support Vector Machines*, Theorem 1; derivations in :mod:`.feasibility`.
 """
@@ -17,7 +17,7 @@ from generators.margin_assumptions import difference_rows
 from generators.query_assumptions import independent_tokens_and_queries
 from reference_attention.exact import rational_matrix
 from reference_attention.query_dataset import QueryDataset
-from reference_attention.svm.max_margin import Infeasible
+from reference_attention.svm.max_margin import Infeasible, max_margin
 from theorems.core.claim import Claim, Ended, Form
 from theorems.core.claim_name import premise, sharper, stated_claim
 from theorems.core.implementation import Implementation
@@ -51,18 +51,18 @@ class Checked:
     """Claims decided over the rationals, each at several choices of tokens.
 
     Attributes:
-        wrong: by claim, what is wrong first; empty where nothing is.
+        wrong: by claim, the first thing that is wrong; empty where nothing is.
     """
 
     wrong: dict[str, str] = field(default_factory=dict)
 
     def check(self, name: str, holds: bool, said: str) -> None:
-        """Note one check of the claim."""
+        """Note one check of the claim: whether it holds, and what to say if it does not."""
         if not self.wrong.get(name):
             self.wrong[name] = "" if holds else said
 
     def claims(self) -> Iterator[Claim]:
-        """A claim for each name."""
+        """Yield a claim for each name."""
         for name, wrong in self.wrong.items():
             yield Claim(name, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
 
@@ -71,7 +71,7 @@ class Solved:
     """ATT-SVM(α) solved by the implementation under test, and weights to compare its solution with.
 
     Raises:
-        Ended: it is called infeasible although a W is known.
+        Ended: the implementation calls it infeasible although a W is known.
     """
 
     def __init__(
@@ -82,22 +82,23 @@ class Solved:
         under_test: Implementation,
         checked: Checked,
     ) -> None:
+        """Solve ATT-SVM(α) by the implementation under test, and check that its solution exists and is feasible."""
         self.data, self.alpha, self.under_test, self.checked = data, alpha, under_test, checked
         self.named = f"α = {alpha.tolist()}"
         self.G = fmpq_mat(list(difference_rows(case.problem.exact_keys, alpha).values()))
-        found = under_test.max_margin(case.problem.exact_keys, alpha)
-        checked.check(EXISTS, not isinstance(found, Infeasible), f"{self.named} is called infeasible")
-        if isinstance(found, Infeasible):
+        solution = under_test[max_margin](case.problem.exact_keys, alpha)
+        checked.check(EXISTS, not isinstance(solution, Infeasible), f"{self.named} is called infeasible")
+        if isinstance(solution, Infeasible):
             stop = Ended(self.named)
             stop.claims = tuple(checked.claims())
             raise stop
-        self.p = fmpq_mat(self.G.ncols(), 1, list(found.exact.p))
+        self.p = fmpq_mat(self.G.ncols(), 1, list(solution.exact.p))
         self.size = squared_norm(self.p)
         least = min((self.G * self.p).entries())
         checked.check(IS_FEASIBLE, least >= 1, f"{self.named}: a margin is {float(least):.17g}")
 
     def by_pseudoinverses(self) -> None:
-        """[w_1 … w_n] Z⁺, its margins and norms."""
+        """Check [w_1 … w_n] Z⁺: its margins and norms."""
         W, sizes = closed.by_pseudoinverses(self.data, self.alpha)
         self._all_ones(PSEUDOINVERSES, W)
         queries = closed.eigenvalue_bound(rational_matrix(self.data.queries))
@@ -110,7 +111,7 @@ class Solved:
         self.checked.check(NO_LONGER, shortest <= squared_norm(W), f"{self.named}: {float(shortest):.17g} is larger")
 
     def by_rows(self) -> None:
-        """G⁺1, its margins, and whether it is the solution."""
+        """Check G⁺1: its margins, and whether it is the solution."""
         W = closed.all_ones(self.G)
         self._all_ones(ROWS_GIVE_ONE, W)
         ones = fmpq_mat(self.G.nrows(), 1, [1] * self.G.nrows())
@@ -121,14 +122,14 @@ class Solved:
         self.checked.check(IS_THAT_OF_ROWS, same == allowed, said)
 
     def by_labels(self) -> None:
-        """v qᵀ/min gap, q the shortest that separates the labels."""
+        """Check v qᵀ/min gap, q the shortest query that separates the labels."""
         signed = self.data.Y[:, None] * self.data.queries
         keys = np.stack([signed, np.zeros_like(signed)], axis=1)
-        found = self.under_test.max_margin(keys, np.zeros(len(keys), dtype=np.int64))
-        self.checked.check(EXISTS, not isinstance(found, Infeasible), "labels are called inseparable")
-        if isinstance(found, Infeasible):
+        solution = self.under_test[max_margin](keys, np.zeros(len(keys), dtype=np.int64))
+        self.checked.check(EXISTS, not isinstance(solution, Infeasible), "labels are called inseparable")
+        if isinstance(solution, Infeasible):
             return
-        gap, q = closed.smallest_gap(self.data), list(found.exact.p)
+        gap, q = closed.smallest_gap(self.data), list(solution.exact.p)
         W = closed.by_labels(self.data, q, gap)
         least = min(self._margins(W))
         self.checked.check(LABELS_GIVE_ONE, least >= 1, f"the least margin is {float(least):.17g}")
@@ -146,7 +147,7 @@ class Solved:
         self._projection(W, fmpq(1))
 
     def _projection(self, W: fmpq_mat, margin: fmpq) -> None:
-        """⟨W^mm, W⟩ ≥ m ‖W^mm‖²."""
+        """Check ⟨W^mm, W⟩ ≥ m ‖W^mm‖²."""
         along = sum((a * b for a, b in zip(self.p.entries(), W.entries(), strict=True)), fmpq(0))
         short = f"{self.named}: ⟨W^mm, W⟩/‖W^mm‖² = {float(along / self.size):.17g} < {float(margin):.6g}"
         self.checked.check(IS_THE_PROJECTION, along >= margin * self.size, short)

@@ -15,24 +15,24 @@ from reference_attention.exact import rational, rational_matrix
 from reference_attention.query_dataset import QueryDataset
 
 FIRST = 1 - 2.0**-20
-"""The share of the least eigenvalue, as floats have it, that is tried as its lower bound."""
+"""The share of the least eigenvalue, as computed in floats, that is tried first as its lower bound."""
 
 
 def token_rows(data: QueryDataset, alpha: Int64[np.ndarray, "n"], i: int) -> fmpq_mat:
-    """D_i, the rows x_iα − x_it, t ≠ α_i; shape (T − 1, d)."""
+    """Return D_i, the rows x_iα − x_it, t ≠ α_i; shape (T − 1, d)."""
     tokens = rational_matrix(data.X[i]).tolist()
     own = tokens.pop(int(alpha[i]))
     return fmpq_mat([[a - b for a, b in zip(own, other, strict=True)] for other in tokens])
 
 
 def all_ones(rows: fmpq_mat) -> fmpq_mat:
-    """The least x with rows·x = 1 throughout, for independent rows; a column."""
+    """Return the shortest x with rows·x = 1 in every entry, for independent rows; a column."""
     ones = fmpq_mat(rows.nrows(), 1, [1] * rows.nrows())
     return rows.transpose() * (rows * rows.transpose()).solve(ones)
 
 
 def by_pseudoinverses(data: QueryDataset, alpha: Int64[np.ndarray, "n"]) -> tuple[fmpq_mat, list[fmpq]]:
-    """[w_1 … w_n] Z⁺ with w_i = D_i⁺1 and columns z_i of Z, shape (d, e); and ‖w_i‖²."""
+    """Return [w_1 … w_n] Z⁺ with w_i = D_i⁺1 and columns z_i of Z, shape (d, e); and ‖w_i‖²."""
     w = [all_ones(token_rows(data, alpha, i)) for i in range(len(data.Y))]
     Z = rational_matrix(data.queries)
     columns = fmpq_mat([column.entries() for column in w]).transpose()
@@ -40,12 +40,12 @@ def by_pseudoinverses(data: QueryDataset, alpha: Int64[np.ndarray, "n"]) -> tupl
 
 
 def by_labels(data: QueryDataset, q: list[fmpq], gap: fmpq) -> fmpq_mat:
-    """v qᵀ/gap, shape (d, e)."""
+    """Return v qᵀ/gap, shape (d, e)."""
     return rational_matrix(data.v[:, None]) * fmpq_mat([q]) * (1 / gap)
 
 
 def smallest_gap(data: QueryDataset) -> fmpq:
-    """The least gap between the best score of an input and the next, exactly; 0 where two are best."""
+    """Return the least gap between the best score of an input and the next, exactly; 0 where two are best."""
     scores = (rational_matrix(data.X.reshape(-1, data.X.shape[2])) * rational_matrix(data.v[:, None])).entries()
     T, labels = data.X.shape[1], data.Y.tolist()
     signed = [[rational(y) * x for x in scores[i * T : (i + 1) * T]] for i, y in enumerate(labels)]
@@ -53,15 +53,15 @@ def smallest_gap(data: QueryDataset) -> fmpq:
 
 
 def squared_norm(matrix: fmpq_mat) -> fmpq:
-    """The sum of the squares of its entries."""
+    """Return the sum of the squares of the entries."""
     return sum((x * x for x in matrix.entries()), fmpq(0))
 
 
 def eigenvalue_bound(rows: fmpq_mat) -> fmpq:
-    """A rational s > 0 with s ≤ σ_min² of independent rows, near it: rows·rowsᵀ − s I ⪰ 0, proven.
+    """Return a rational s > 0 with s ≤ σ_min² of independent rows, near it: rows·rowsᵀ − s I ⪰ 0 is proven.
 
-    Of what floats propose, or half of it, all leading minors of the difference are positive (Sylvester); else
-    1/tr((rows·rowsᵀ)⁻¹), which is always one.
+    A value proposed by floats, or half of it, is accepted if all leading minors of the difference are positive
+    (Sylvester); otherwise the bound is 1/tr((rows·rowsᵀ)⁻¹), which always holds.
     """
     gram = rows * rows.transpose()
     m = gram.nrows()

@@ -16,13 +16,15 @@ from numpy.linalg import norm
 from generators.case import Case
 from generators.query_assumptions import first_step_separates
 from generators.query_cases import Family, query_cases
+from reference_attention.risk import scaled_gradient
+from reference_attention.training.descent import normalized_gradient_descent
 from theorems.bounded import exact
 from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict, at_least
 from theorems.core.claim_name import premise, premises, stated_claim
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import SATURATED
+from theorems.core.kernel_use import SATURATED
 from theorems.core.statement import statement
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.steps import starts_claim, steps_claim
@@ -42,9 +44,10 @@ SEPARATES = premise("first-step-separates")
 FIRST_STEP_CLAIMS = (IS_ASKED_FOR, IS_A_FIRST_STEP, SEPARATES)
 
 STATED = (CLIMBS_ALONG, NORM_DIVERGES, FLOW_TURNS)
-"""Those of a descent from a margin that Theorem 3 states."""
+"""The claims of a descent from a margin that Theorem 3 states."""
 LONGER = 1 + 1e-6
-"""Any R that is at least the explicit one will do; by so much W(1) surely has its margin when it is rounded."""
+"""The factor by which R exceeds the explicit radius, so that W(1) has its margin despite rounding. Any larger R
+will do."""
 
 
 def _is_separated(case: Case) -> bool:
@@ -52,7 +55,10 @@ def _is_separated(case: Case) -> bool:
 
 
 def _cases() -> SearchStrategy[Case]:
-    """By construction in half of the cases, of orthogonal tokens and queries; others on which it happens to hold."""
+    """Return cases of which half have the property by construction, with orthogonal tokens and queries.
+
+    On the others it happens to hold.
+    """
     others = query_cases(families=(Family.LABEL_SEPARATING, Family.INDEPENDENT)).filter(_is_separated)
     return st.one_of(query_cases(families=(Family.ORTHOGONAL,)), others)
 
@@ -76,8 +82,9 @@ def _cases() -> SearchStrategy[Case]:
     | {"first-step-separates": "without it W(1) has no positive margin, and the claims are those from another start"},
 )
 def tsvm_first_step(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let Assumption A hold, opt be unique and (x_i,opt − x_it)ᵀ(−∇L(0)) z_i ≥ ι > 0 for all i and t ≠ opt_i. With
-    C_{μ,R} = {W : ‖W‖_F ≥ R, (x_i,opt − x_it)ᵀ W z_i ≥ μ‖W‖_F}:
+    """Let Assumption A hold, opt be unique and (x_i,opt − x_it)ᵀ(−∇L(0)) z_i ≥ ι > 0 for all i and t ≠ opt_i.
+
+    With C_{μ,R} = {W : ‖W‖_F ≥ R, (x_i,opt − x_it)ᵀ W z_i ≥ μ‖W‖_F}:
 
         (1) for every μ > 0 there is an R such that C_{μ,R} has no stationary point of L;
         (2) from W(1) = −R∇L(0)/‖∇L(0)‖_F with R large, gradient descent with η ≤ 1/L_W has ‖W(k)‖_F → ∞ and
@@ -108,7 +115,7 @@ def tsvm_first_step(case: Case, under_test: Implementation) -> Iterator[Claim]:
 def _first_step(
     constants: MarginConstants, under_test: Implementation
 ) -> Generator[Claim, None, Float64[np.ndarray, "b d"]]:
-    """W(1), (1, d·e), once it is claimed to be that step and to have its margin."""
+    """Return W(1), (1, d·e), once the claims have been made that it is that step and has its margin."""
     problem, zero = constants.problem, np.zeros((1, constants.problem.d))
     at = AttentionAt(problem, zero)
     gradient = at.gradient_of(under_test, IS_A_FIRST_STEP)
@@ -119,7 +126,9 @@ def _first_step(
     step = float(radius.value + radius.error)
     if not step < 1e100:
         raise Undecided(SEPARATES, f"R = {step:.3g}: −∇L(0) hardly separates", Form.EFFECTIVE)
-    run = under_test.normalized_gradient_descent(problem, zero, steps=1, step=step, gradient=under_test.scaled_gradient)
+    run = under_test[normalized_gradient_descent](
+        problem, zero, steps=1, step=step, gradient=under_test[scaled_gradient]
+    )
     asked = starts_claim(IS_ASKED_FOR, run.points, zero, 1)
     yield asked
     if asked.verdict is Verdict.FALSIFIED:

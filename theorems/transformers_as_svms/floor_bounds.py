@@ -1,4 +1,4 @@
-"""Bounds on n (L(W) − L_⋆) in logarithms, from weights, slopes and margins; derived in :mod:`.risk_floor`.
+"""Bounds on n (L(W) − L_⋆) in logarithms, from weights, slopes and margins, derived in :mod:`.risk_floor`.
 
 References: *Transformers as Support Vector Machines*, Lemma 1.
 """
@@ -31,7 +31,7 @@ MOST_BY_MARGINS = sharper("excess-at-most-by-margins", when=IN_LOGARITHMS)
 
 @dataclass(frozen=True, eq=False)
 class FloorAt:
-    """What n (L − L_⋆) lies between at points, where one token of each input is strictly best.
+    """Lower and upper bounds of n (L − L_⋆) at points, where one token of each input is strictly best.
 
     Attributes:
         at: softmax attention at b points.
@@ -45,30 +45,30 @@ class FloorAt:
 
     @cached_property
     def _log_gaps(self) -> Numbers:
-        """log(γ_i,opt − γ_it), 0 at opt; (n, T)."""
+        """The logarithms of γ_i,opt − γ_it, 0 at opt; (n, T)."""
         return log_gaps(self.at.problem)
 
     @cached_property
     def log_losses(self) -> Numbers:
-        """log δ_i, δ_i = Σ_t s_it (γ_i,opt − γ_it); (b, n)."""
+        """The logarithms of δ_i = Σ_t s_it (γ_i,opt − γ_it); (b, n)."""
         terms: Any = np.where(self._others, self.at.log_weights + self._log_gaps, -np.inf)
         return np.logaddexp.reduce(terms, axis=-1)
 
     @cached_property
     def log_costs(self) -> Numbers:
-        """log(C_i (γ_i,opt − γ_it)), −∞ at opt; (n, T)."""
+        """The logarithms of C_i (γ_i,opt − γ_it), −∞ at opt; (n, T)."""
         bounds = of_each(self.at.problem, "log_bound")
         return np.where(self._others, bounds[:, None] + self._log_gaps, -np.inf)
 
     @cached_property
     def margins(self) -> Numbers:
-        """h_it = (k_i,opt − k_it)·p, 0 at opt; (b, n, T)."""
+        """The margins h_it = (k_i,opt − k_it)·p, 0 at opt; (b, n, T)."""
         problem = self.at.problem
         return np.vecdot(key_rows(problem, problem.optimal), self.at.points[:, None, None])
 
     @cached_property
     def lower(self) -> dict[str, Numbers]:
-        """Logarithms of lower bounds by the name of their claim; (b, 1) or (b, n), each of the n is one."""
+        """The logarithms of lower bounds by the name of their claim; (b, 1) or (b, n), each of the n a bound."""
         problem, losses = self.at.problem, self.log_losses
         bent = losses - np.exp(losses) * of_each(problem, "steepening") / 2
         least: Any = np.min(np.where(self._others, self.margins, np.inf), axis=-1)
@@ -80,7 +80,7 @@ class FloorAt:
 
     @cached_property
     def upper(self) -> dict[str, Numbers]:
-        """Logarithms of upper bounds by the name of their claim; (b, 1)."""
+        """The logarithms of upper bounds by the name of their claim; (b, 1)."""
         problem, losses = self.at.problem, self.log_losses
         curved = of_each(problem, "log_lipschitz") - np.log(exact(2.0)) + 2 * losses
         by_token = np.where(self._others, self.log_costs - self.margins, -np.inf)
@@ -92,29 +92,29 @@ class FloorAt:
 
     @cached_property
     def _log_slopes(self) -> Numbers:
-        """log |ℓ'(γ_i,opt)|, (n,)."""
+        """The logarithms of |ℓ'(γ_i,opt)|, (n,)."""
         return self.at.problem.loss.log_slope(exact(self.at.problem.scores.max(axis=1)))
 
 
 def total(log_terms: Any) -> Numbers:
-    """log Σ_i, (b, 1)."""
+    """Return log Σ_i of numbers given by their logarithms, (b, 1)."""
     return np.logaddexp.reduce(log_terms, axis=-1, keepdims=True)
 
 
 def log_gaps(problem: Problem) -> Numbers:
-    """log(γ_i,opt − γ_it), 0 at opt; (n, T)."""
+    """Return log(γ_i,opt − γ_it), 0 at opt; (n, T)."""
     gaps: Any = exact(problem.scores.max(axis=1))[:, None] - problem.scores
     return np.log(np.where(np.arange(problem.T) != problem.optimal[:, None], gaps, 1.0))
 
 
 def smallest_gaps(problem: Problem) -> Numbers:
-    """log(c_i Γ_i), (n,)."""
+    """Return log(c_i Γ_i), (n,)."""
     others = np.arange(problem.T) != problem.optimal[:, None]
     return of_each(problem, "log_floor") + np.min(np.where(others, log_gaps(problem), np.inf), axis=-1)
 
 
 def of_each(problem: Problem, what: str) -> Numbers:
-    """A number of the loss on the scores of each input, to a few roundings; (n,)."""
+    """Return a bound of the loss on the range of each input's scores, to a few roundings; (n,)."""
     low, high = problem.scores.min(axis=1), problem.scores.max(axis=1)
     bound = getattr(problem.loss, what)
     values: Float64[np.ndarray, "n"] = np.array(

@@ -16,7 +16,7 @@ from theorems.core.claim import Claim
 from theorems.core.claim_name import premises
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import FAR
+from theorems.core.kernel_use import FAR
 from theorems.core.statement import statement
 from theorems.token_selection.local_paths.invariant_cone import followable
 from theorems.token_selection.local_paths.theorem_3_local_convergence import theorem_3
@@ -43,9 +43,10 @@ def _cases() -> SearchStrategy[Case]:
     needs=theorem_3.needs,
 )
 def tsvm_local_descent(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let Assumption A hold and α be locally optimal: γ_it < γ_iα_i wherever (x_iα − x_it)ᵀ W^mm_α z_i = 1. For some μ
-    and R the cone {W : ⟨W, W^mm_α⟩ ≥ (1 − μ)‖W‖_F‖W^mm_α‖_F, ‖W‖_F ≥ R} contains no stationary point of L, and
-    gradient descent from inside it with η ≤ 1/L_W has ‖W(k)‖_F → ∞ and W(k)/‖W(k)‖_F → W^mm_α/‖W^mm_α‖_F.
+    """Let Assumption A hold and α be locally optimal: γ_it < γ_iα_i wherever (x_iα − x_it)ᵀ W^mm_α z_i = 1.
+
+    For some μ and R the cone {W : ⟨W, W^mm_α⟩ ≥ (1 − μ)‖W‖_F‖W^mm_α‖_F, ‖W‖_F ≥ R} contains no stationary point of L,
+    and gradient descent from inside it with η ≤ 1/L_W has ‖W(k)‖_F → ∞ and W(k)/‖W(k)‖_F → W^mm_α/‖W^mm_α‖_F.
 
     **Exact.** With p = vec(W) and keys vec(x_it z_iᵀ) this is Theorem 3 of the predecessor, whose claims are made: the
     cone, its constants and every iterate of gradient descent in it; the flow to ‖W‖_F = 1e6 with 1 − cos ≤ 1e-9.

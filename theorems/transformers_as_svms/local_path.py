@@ -16,15 +16,15 @@ from generators.case import Case
 from generators.chosen_tokens import locally_optimal_choices
 from generators.query_cases import query_cases
 from reference_attention.floats import EPS
-from reference_attention.paths.local_path import LocalPath, SignedLog
-from reference_attention.risk import ScaledGradient
+from reference_attention.paths.local_path import LocalPath, SignedLog, local_path
+from reference_attention.risk import ScaledGradient, log_excess_risk, scaled_gradient
 from theorems.bounded import exact, value_of
 from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, NotANumber, Refuted, Undecided, at_least, undecided_claim
 from theorems.core.claim_name import premise, premises, sharper, stated_claim
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import FAR
+from theorems.core.kernel_use import FAR
 from theorems.core.statement import statement
 from theorems.core.svm_certificate import LOCAL_OPTIMALITY, SVM_IS_OPTIMAL, local_optimality_claim
 from theorems.core.tolerances import tolerance
@@ -49,11 +49,11 @@ PATH_MARGIN = sharper("path-margin", when=RESOLVED)
 PATH_TURNS = stated_claim("path-turns", when=RESOLVED)
 
 SUBLEVEL = (1.05, 2.0, 30.0, 1e3)
-"""ρ of the sublevel sets, in units of the larger of κ_α and R0."""
+"""The radii ρ of the sublevel sets, in units of the larger of κ_α and R0."""
 POINTS = 60
-"""Points of the cone per sublevel set."""
+"""The number of points of the cone per sublevel set."""
 PATH_RADII = (1e2, 1e4, 1e6)
-"""ρ of the path, where they lie beyond κ_α and R0 and float64 resolves them."""
+"""The radii ρ of the path, where they lie beyond κ_α and R0 and float64 resolves them."""
 
 
 def _is_resolved(case: Case) -> bool:
@@ -92,9 +92,10 @@ def _cases() -> SearchStrategy[Case]:
     },
 )
 def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let Assumption A hold and α be locally optimal. There are μ and R0 such that
-    W_R = argmin of L over cone_μ(W^mm_α) ∩ {R0 ≤ ‖W‖_F ≤ R} has W_R/R → W^mm_α/P, P = ‖W^mm_α‖_F. With the nuclear
-    norm, W_⋆ the only solution of ATT-SVM⋆(α) and α locally optimal for it, W_R = argmin of L over
+    """Let Assumption A hold and α be locally optimal, and let P = ‖W^mm_α‖_F.
+
+    There are μ and R0 such that W_R = argmin of L over cone_μ(W^mm_α) ∩ {R0 ≤ ‖W‖_F ≤ R} has W_R/R → W^mm_α/P. With the
+    nuclear norm, W_⋆ the only solution of ATT-SVM⋆(α) and α locally optimal for it, W_R = argmin of L over
     cone_μ(W_⋆) ∩ {R0 ≤ ‖W‖_F, ‖W‖_⋆ ≤ R} has W_R/R → W_⋆/C_⋆.
 
     **Effective.** Cone, good and harmful tokens, m_it, w_it, D_it as in Lemma 7 of the predecessor, on the keys
@@ -123,7 +124,7 @@ def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     *Derivation.* n(L − L_α) + c_max H ≥ Σ_good c_j e^{−a_j} e^{−b min(x,1)}/(1 + x) as in the predecessor's Theorem 1,
     H = Σ_harmful |D| e^{−r(m−w)}; Jensen's inequality over w, and Σ w_j a_j = ⟨W, W^mm_α⟩/P² = r cos, with r ≤ ρ.
 
-    **The nuclear norm.** Cone, good and harmful tokens and R0 as in :mod:`theorems.curves.nuclear_local_bounds`,
+    **The nuclear norm.** Cone, good and harmful tokens and R0 as in :mod:`.curves.nuclear_local_bounds`,
     ρ = R/C_⋆. Every W of the cone with ‖W‖_F ≥ R0, ‖W‖_⋆ ≤ R and L(W) ≤ L(ρW_⋆) has m(W) ≥ ρ − κ_α, the same κ_α; so
     the bounds of ``tsvm-nuclear-path`` on its distance from the face of α's dual and from ρW_⋆ hold with κ_α for κ,
     and they are what says that W_R/R → W_⋆/C_⋆ (nuclear-path-turns).
@@ -153,9 +154,9 @@ def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def _sublevel(bounds: LocalPathBounds, begin: float, rng: np.random.Generator) -> Iterator[Claim]:
-    """Points of the cone, each against the ray at the largest radius and at its own."""
+    """Yield the claims at points of the cone, each against the ray at the largest radius and at its own."""
     constants = bounds.constants
-    rhos = np.array([begin * one for one in SUBLEVEL if begin * one < bounds.last])
+    rhos = np.array([begin * factor for factor in SUBLEVEL if begin * factor < bounds.last])
     share = rng.random((len(rhos), POINTS)) ** 8
     sizes = (bounds.first * (rhos[:, None] / bounds.first) ** (1 - share)) * (1 - 1e-12) + 1e-12 * bounds.first
     points = cone_points(rng, constants, sizes.ravel() * constants.norm, constants.mu)
@@ -168,7 +169,7 @@ def _sublevel(bounds: LocalPathBounds, begin: float, rng: np.random.Generator) -
 
 
 def _path(bounds: LocalPathBounds, radii: Float64[np.ndarray, "r"], seed: int) -> Iterator[Claim]:
-    """The path under test at these ρ."""
+    """Yield the claims of the path under test at these ρ."""
     constants = bounds.constants
     norms = radii * constants.norm
     rays = np.stack([bounds.beside(rho) for rho in radii.tolist()])
@@ -212,17 +213,17 @@ def _path(bounds: LocalPathBounds, radii: Float64[np.ndarray, "r"], seed: int) -
 def follow_local_path(
     bounds: LocalPathBounds, norms: Float64[np.ndarray, "r"], starts: Float64[np.ndarray, "s d"], seed: int
 ) -> LocalPath:
-    """The local path under test, seeded with those points."""
+    """Return the local path under test, seeded with those points."""
     problem, solution, under_test = bounds.constants.problem, bounds.constants.solution, bounds.under_test
 
     def excess(p: Float64[np.ndarray, "*b d"]) -> SignedLog:
-        sign, size = under_test.log_excess_risk(problem.keys, problem.scores, problem.loss, p, solution.alpha)
+        sign, size = under_test[log_excess_risk](problem.keys, problem.scores, problem.loss, p, solution.alpha)
         return np.asarray(sign, dtype=np.float64), np.asarray(size, dtype=np.float64)
 
     def gradient(p: Float64[np.ndarray, "*b d"]) -> ScaledGradient:
-        return under_test.scaled_gradient(problem.keys, problem.scores, problem.loss, p)
+        return under_test[scaled_gradient](problem.keys, problem.scores, problem.loss, p)
 
-    return under_test.local_path(
+    return under_test[local_path](
         problem,
         solution.p,
         solution.alpha,

@@ -1,6 +1,6 @@
-"""The constants of Theorem 6 and the points that it speaks about: a cone around W^mm_α, from a radius on.
+"""The constants of Theorem 6 and the points that it covers: a cone around W^mm_α, from a radius on.
 
-Notation and cone of :mod:`theorems.token_selection.local_paths.local_constants`; the bounds are derived in
+Notation and cone are those of :mod:`theorems.token_selection.local_paths.local_constants`; the bounds are derived in
 :mod:`.local_path`.
 
 References: *Transformers as Support Vector Machines*, Theorem 6.
@@ -33,11 +33,11 @@ Points = Float64[np.ndarray, "m d"]
 
 @dataclass(frozen=True, eq=False)
 class LocalPathBounds:
-    """κ_α, R0 and what else the claims compare with; lengths in units of P = ‖W^mm_α‖.
+    """κ_α, R0 and the other quantities that the claims use, with lengths in units of P = ‖W^mm_α‖.
 
     Attributes:
-        constants: of Lemma 7, on the keys vec(x zᵀ).
-        under_test: whose excess risk is compared.
+        constants: the constants of Lemma 7, on the keys vec(x zᵀ).
+        under_test: the implementation whose excess risk is compared.
     """
 
     constants: LocalConstants
@@ -45,21 +45,27 @@ class LocalPathBounds:
 
     @cached_property
     def _log_slopes(self) -> Numbers:
-        """log c_max and log c_min on the range of all scores."""
+        """The logarithms of c_max and c_min on the range of all scores."""
         problem = self.constants.problem
-        found = np.array([bound(*problem.score_range) for bound in (problem.loss.log_bound, problem.loss.log_floor)])
-        return approximate(found, 8 * EPS * (1 + np.abs(found)))
+        slopes = np.array([bound(*problem.score_range) for bound in (problem.loss.log_bound, problem.loss.log_floor)])
+        return approximate(slopes, 8 * EPS * (1 + np.abs(slopes)))
 
     @cached_property
     def kappa(self) -> Numbers:
-        """κ_α = log(2 T N c_max Γ⁺/(c_min Γ⁻)), N, Γ⁺ and Γ⁻ the number, largest and least gap of the good tokens."""
+        """The constant κ_α = log(2 T N c_max Γ⁺/(c_min Γ⁻)).
+
+        N, Γ⁺ and Γ⁻ are the number, largest and least gap of the good tokens.
+        """
         constants = self.constants.carrying
         log_gaps: Any = np.log(constants.gaps[constants.good])
         count = np.log(exact(2 * constants.problem.T * int(constants.good.sum())))
         return count + self._log_slopes[0] - self._log_slopes[1] + np.max(log_gaps) - np.min(log_gaps)
 
     def log_harm(self, rho: Numbers) -> Numbers:
-        """log of Σ_harmful |D_it| e^{−ρ(m_it − w_it)}, above what those tokens take from the excess; −∞ without any."""
+        """Return log Σ_harmful |D_it| e^{−ρ(m_it − w_it)}, −∞ if no token is harmful.
+
+        The sum is a bound of how much harmful tokens lower the excess.
+        """
         constants = self.constants.carrying
         if not constants.harmful.any():
             return exact(np.full(value_of(rho).shape, -np.inf))
@@ -69,7 +75,7 @@ class LocalPathBounds:
 
     @cached_property
     def first(self) -> float:
-        """R0/P: from there on harmful tokens take at most half of what the good one of least margin adds."""
+        """The radius R0/P beyond which harmful tokens take at most half of what the good token of least margin adds."""
         constants = self.constants
         if not constants.harmful.any():
             return 1e-3
@@ -88,16 +94,16 @@ class LocalPathBounds:
         return resolvable_rho(self.constants)
 
     def log_excess(self, points: Numbers, claim: str) -> Numbers:
-        """log n(L(W) − L_α) under test, (b,) for points (b, d) of the cone beyond R0.
+        """Return log n(L(W) − L_α) under test, (b,) for points (b, d) of the cone beyond R0.
 
         Raises:
-            NotANumber: it is not positive, and that is no rounding.
+            NotANumber: the difference is not positive, and rounding does not explain it.
         """
         problem = self.constants.problem
-        found = excess_of(self.under_test, problem, points, self.constants.solution.alpha, claim)
-        if (found.x.value + found.x.error <= 0).any():
+        excess = excess_of(self.under_test, problem, points, self.constants.solution.alpha, claim)
+        if (excess.x.value + excess.x.error <= 0).any():
             raise NotANumber(claim, "L(W) ≤ L_α under test where harmful tokens are beaten")
-        return found.log + np.log(exact(problem.n))
+        return excess.log + np.log(exact(problem.n))
 
     @cached_property
     def others(self) -> Numbers:
@@ -105,16 +111,16 @@ class LocalPathBounds:
         return key_rows(self.constants.problem, self.constants.solution.alpha)[self.constants.others]
 
     def margin(self, points: Points) -> Numbers:
-        """m(W), (b,)."""
+        """Return the least margins m(W), (b,)."""
         return np.min(exact(points) @ self.others.T, axis=1)
 
     @cached_property
     def p_mm(self) -> Numbers:
-        """vec(W^mm_α)."""
+        """The solution as a vector, vec(W^mm_α)."""
         return with_rounding(self.constants.solution.p)
 
     def sizes(self, points: Points) -> tuple[Numbers, Numbers, Numbers]:
-        """‖W‖/P, ⟨W, W^mm⟩/P², and 1 − cos without cancellation; (b,) each."""
+        """Return ‖W‖/P, ⟨W, W^mm⟩/P², and 1 − cos without cancellation; (b,) each."""
         P = norm(self.p_mm)
         size = norm(exact(points), axis=1)
         apart = points / size[:, None] - self.p_mm / P
@@ -122,7 +128,7 @@ class LocalPathBounds:
 
     @cached_property
     def log_costs(self) -> Numbers:
-        """log c_j, c_j = |ℓ'(γ_iα)|(γ_iα − γ_it), at the support of the duals."""
+        """The logarithms of c_j = |ℓ'(γ_iα)|(γ_iα − γ_it) at the support of the duals."""
         constants = self.constants.carrying
         problem, support = constants.problem, constants.support
         own = problem.scores[np.arange(problem.n), constants.solution.alpha]
@@ -131,12 +137,15 @@ class LocalPathBounds:
 
     @cached_property
     def weights(self) -> Numbers:
-        """w_j = λ_j/Σλ there."""
+        """The weights w_j = λ_j/Σλ at the support of the duals."""
         duals: Any = with_rounding(self.constants.solution.duals[self.constants.support])
         return duals / np.sum(duals)
 
     def least_excess(self, margin: Numbers) -> Numbers:
-        """D − log1p(x) − b min(x, 1): log(n(L − L_α) + c_max H) + ⟨W, W^mm⟩/P² is at least that where m(W) ≥ margin."""
+        """Return D − log1p(x) − b min(x, 1), with x at margins of at least ``margin``.
+
+        It bounds log(n(L − L_α) + c_max H) + ⟨W, W^mm⟩/P² from below where m(W) ≥ ``margin``.
+        """
         constants, problem = self.constants, self.constants.problem
         dual = np.sum(self.weights * (self.log_costs - np.log(self.weights)))
         x = (problem.T - 1) * np.exp(-np.maximum(margin, 0.0))
@@ -145,13 +154,14 @@ class LocalPathBounds:
         return dual - np.log1p(x) - bend(problem.loss, top, length) * np.minimum(x, 1.0)
 
     def with_harm(self, log_excess: Numbers, rho: Numbers) -> Numbers:
-        """log(n(L − L_α) + c_max H) at ‖W‖ = ρP."""
+        """Return log(n(L − L_α) + c_max H) at ‖W‖ = ρP."""
         return np.logaddexp(log_excess, self._log_slopes[0] + self.log_harm(rho))
 
     @cached_property
     def offset(self) -> Float64[np.ndarray, "d"]:
-        """Where the path lies beside the ray: g_j·o = log(c_j/w_j) − D on the support, o ⊥ W^mm; a guess that any
-        other may take the place of.
+        """The offset o of the path from the ray: g_j·o = log(c_j/w_j) − D on the support, o ⊥ W^mm.
+
+        It is a guess, in place of which any other would do.
         """
         rows = self.constants.rows[self.constants.support]
         wanted = value_of(self.log_costs - np.log(self.weights))
@@ -161,7 +171,7 @@ class LocalPathBounds:
         return np.asarray(o - (o @ axis) * axis)
 
     def beside(self, rho: float) -> Float64[np.ndarray, "2 d"]:
-        """ρ W^mm_α, and the point of that norm with the offset."""
+        """Return ρ W^mm_α, and the point of that norm with the offset."""
         solution = self.constants.solution
         length = rho * solution.norm
         squared = float(self.offset @ self.offset)

@@ -1,4 +1,4 @@
-"""Attention that mixes: W_fin fixes the ratios inside the sets O_i, Gen-SVM the direction, and more stays finite.
+"""Attention that mixes: W_fin fixes the ratios inside the sets O_i, Gen-SVM the direction, and other terms stay finite.
 
 References: *Transformers as Support Vector Machines*, Section 6: W_fin, (Gen-SVM), W(k) ≈ W_fin + ‖W(k)‖ W̄^mm.
 """
@@ -13,12 +13,15 @@ from hypothesis.strategies import SearchStrategy
 from generators.case import Case
 from generators.mixing_assumptions import exact_scores, penalty_of
 from generators.mixing_cases import MIXING, mixing_cases
-from reference_attention.svm.general_svm import GeneralSvm
+from reference_attention.optimal_attention import optimal_attention
+from reference_attention.paths.mixing_path import mixing_path
+from reference_attention.svm.finite_part import finite_part, mixing_offset
+from reference_attention.svm.general_svm import GeneralSvm, general_svm
 from theorems.core.claim import Claim, Ended, Form, Refuted, Undecided, Verdict
 from theorems.core.claim_name import premise, sharper, stated_claim
 from theorems.core.dataset_claims import query_claims
-from theorems.core.implementation import REFERENCE, Implementation
-from theorems.core.on_kernel import calls
+from theorems.core.implementation import Implementation
+from theorems.core.kernel_use import calls
 from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
 from theorems.curves.missing_points import missing_claim
@@ -51,15 +54,17 @@ PATH = stated_claim("path-correlation", when=FOLLOWED)
 OFFSET = sharper("offset-limit", when=FOLLOWED, refines=PATH)
 
 DEPTHS = (0.0, 1.0, 5.0, 50.0)
-"""r along the ray; beyond the least at which a bound holds."""
+"""The values of r along the ray, beyond the least at which a bound holds."""
 OFFSET_RATE = tolerance(
     "mixing-offset-rate",
     "2 max(ρ₁²e₁, 1/max|G|)/ρ₂² for e₁ at ρ₁ = ρ₂/4",
     "argued rate: the next term is O(1/ρ²), so that ρ²e stays bounded; a wrong limit makes it grow sixteenfold",
 )
 NEAR = 2.0**-20
-"""‖W̄_R − the point found‖ at most, in units of ‖W^mm‖, R the norm of the point; as a rule it is e^{−ρ/4}. No more than
-that may R be off, and a multiplier relatively: Newton's method leaves far less, and the claims allow more."""
+"""The largest distance of W̄_R from the point under test, in units of ‖W^mm‖, R the norm of the point.
+
+Usually it is e^{−ρ/4}. It is also the largest error of R, and the largest relative error of a multiplier. Newton's
+method leaves far less, and the claims allow more."""
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -105,8 +110,9 @@ def _cases() -> SearchStrategy[Case]:
     },
 )
 def tsvm_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let s⋆_i be the best attention, O_i its support, W_fin the least W with (x_it − x_iτ)ᵀ W z_i = log(s⋆_it/s⋆_iτ)
-    on O_i × O_i, and W^mm the solution of
+    """Let s⋆_i be the best attention and O_i its support.
+
+    Let W_fin be the least W with (x_it − x_iτ)ᵀ W z_i = log(s⋆_it/s⋆_iτ) on O_i × O_i, and W^mm the solution of
 
         (Gen-SVM)   min ‖W‖_F  s.t.  (x_it − x_iτ)ᵀ W z_i = 0 on O_i × O_i,  ≥ 1 for t ∈ O_i, τ ∉ O_i.
 
@@ -151,20 +157,20 @@ def tsvm_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield from query_claims(case, under_test)
     data, lam = case.queried, penalty_of(case)
     assert data is not None, "the statement assumes queries-given"
-    attention = under_test.optimal_attention(exact_scores(data), lam)
+    attention = under_test[optimal_attention](exact_scores(data), lam)
     first = attention_claim(ATTENTION, data, lam, attention)
     yield first
     yield quadratic_risk_claim(data, lam, attention, case.rng())
     if first.verdict is Verdict.FALSIFIED:
         raise Ended(first.name)
-    svm = under_test.general_svm(data.keys, attention.sets, attention.first)
+    svm = under_test[general_svm](data.keys, attention.sets, attention.first)
     if not isinstance(svm, GeneralSvm):
         raise Undecided(SVM, "Gen-SVM was called infeasible")
     second = general_svm_claim(SVM, data, attention, svm)
     yield second
     if second.verdict is Verdict.FALSIFIED:
         raise Ended(second.name)
-    mixing = Mixing(data, lam, attention, svm, under_test.finite_part(svm, attention))
+    mixing = Mixing(data, lam, attention, svm, under_test[finite_part](svm, attention))
     yield finite_part_claim(FINITE, mixing)
     if mixing.level_rows:
         yield ratios_claim(RAY_RATIOS, case.problem, mixing, under_test)
@@ -180,7 +186,7 @@ def _sublevel_claims(case: Case, mixing: Mixing) -> Iterator[Claim]:
 
 
 def _sublevel(case: Case, mixing: Mixing) -> Iterator[Claim]:
-    """What holds at every W of small excess, at points on the ray, beside it and beyond."""
+    """Yield the claims that hold at every W of small excess, at points on the ray, beside it and beyond."""
     svm, square = mixing.svm, arb(mixing.norm_squared)
     on_ray = [(arb(r), mixing.excess(mixing.on_the_ray(arb(r))).log()) for r in DEPTHS]
     yield balls_at_least(RAY_EXCESS, Form.EFFECTIVE, [(mixing.log_ceiling - r, log_D) for r, log_D in on_ray])
@@ -205,30 +211,30 @@ def _sublevel(case: Case, mixing: Mixing) -> Iterator[Claim]:
         yield balls_at_least(RATIOS, Form.EFFECTIVE, ratios, points="logit difference")
     yield balls_at_least(MARGINS, Form.EFFECTIVE, margins, points="margin")
     yield balls_at_least(ALONG, Form.EFFECTIVE, along)
-    found = []
+    correlations = []
     for r, W in sublevel_points(mixing, rng):
         edge = mixing.on_the_ray(r)
         lower = bound((mixing.log_ceiling - r).exp(), edge)
         kappa = mixing.log_ceiling - lower.level
         length = inner(W, target) / (inner(W, W) * square).sqrt()
-        found.append((length, (r - kappa) * (square / inner(edge, edge)).sqrt()))
-    yield balls_at_least(CORRELATION, Form.EFFECTIVE, found, points="point of a sublevel set")
+        correlations.append((length, (r - kappa) * (square / inner(edge, edge)).sqrt()))
+    yield balls_at_least(CORRELATION, Form.EFFECTIVE, correlations, points="point of a sublevel set")
 
 
 def _path_claims(mixing: Mixing, under_test: Implementation) -> Iterator[Claim]:
-    """Where the closed form of the offset applies: two points of the path, enclosed, and their offsets."""
+    """Yield the claims on two points of the path, enclosed, and their offsets, where the offset has a closed form."""
     rhos = path_radii(mixing)
     if not rhos:
         return
     keys, svm, attention = mixing.data.keys, mixing.svm, mixing.attention
-    points = under_test.mixing_path(keys, attention, mixing.lam, svm, rhos)
+    points = under_test[mixing_path](keys, attention, mixing.lam, svm, rhos)
     if len(points) != len(rhos):
         raise Refuted(RADII, f"{len(points)} points at {len(rhos)} radii", Form.EXACT)
 
     def of_the_reference() -> list[str]:
-        return [point.reason for point in REFERENCE.mixing_path(keys, attention, mixing.lam, svm, rhos)]
+        return [point.reason for point in mixing_path(keys, attention, mixing.lam, svm, rhos)]
 
-    other = under_test.mixing_path is not REFERENCE.mixing_path
+    other = under_test.replaces(mixing_path)
     missing = missing_claim(RADII, [point.reason for point in points], of_the_reference if other else None)
     if missing is not None:
         yield missing
@@ -247,7 +253,7 @@ def _path_claims(mixing: Mixing, under_test: Implementation) -> Iterator[Claim]:
         lowest = [(NEAR * size, at.distance) for at in on_path]
         claims.append(balls_at_least(LOWEST, Form.EFFECTIVE, lowest, points="radius"))
         claims.append(balls_at_least(PATH, Form.LIMIT, [at.correlation for at in on_path], points="radius"))
-        offset = under_test.mixing_offset(svm, attention)
+        offset = under_test[mixing_offset](svm, attention)
         near, far = (at.offset_error(offset) for at in on_path)
         unit = max(inner(balls(row), balls(row)) for row in mixing.masked_rows.values()).rsqrt()
         allowed = 2 * max(near * rhos[0] ** 2, unit) / rhos[1] ** 2

@@ -1,6 +1,6 @@
 """The numbers of the statement on attention that mixes: rows, constants, the risk, and its lower bound by duality.
 
-Rows come from tokens and queries; nothing of the solvers is used but what they returned.
+Rows are computed from tokens and queries; nothing of the solvers is used but their results.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -21,18 +21,18 @@ from reference_attention.svm.general_svm import GeneralSvm, Pair
 
 
 def inner(a: Balls, b: Balls) -> arb:
-    """⟨a, b⟩."""
+    """Return the inner product ⟨a, b⟩."""
     return sum((x * y for x, y in zip(a, b, strict=True)), arb(0))
 
 
 def balls(exact: Vector) -> Balls:
-    """Rationals as balls of the current precision."""
+    """Return rationals as balls of the current precision."""
     return [arb(x) for x in exact]
 
 
 @dataclass(frozen=True, eq=False)
 class Lower:
-    """log n(L(W) − L_⋆) ≥ level − slope·⟨target, W⟩, for all W of a sublevel set and ball."""
+    """A bound log n(L(W) − L_⋆) ≥ level − slope·⟨target, W⟩ for all W of a sublevel set and ball."""
 
     level: arb
     slope: arb
@@ -44,9 +44,9 @@ class Mixing:
 
     Attributes:
         data: tokens and queries.
-        lam: λ.
+        lam: the penalty λ.
         attention: s⋆ and ν.
-        svm: W^mm.
+        svm: the solution W^mm of Gen-SVM.
         finite: vec(W_fin).
     """
 
@@ -58,58 +58,58 @@ class Mixing:
 
     @cached_property
     def rows(self) -> dict[Pair, Vector]:
-        """(x_iα − x_it) z_iᵀ of all t ≠ α_i."""
-        found = {}
+        """The rows (x_iα − x_it) z_iᵀ of all t ≠ α_i."""
+        rows = {}
         for i, tokens in enumerate(self.data.X):
             query, own = exact_vector(self.data.queries[i]), exact_vector(tokens[self.svm.alpha[i]])
             for t, token in enumerate(tokens):
                 if t != self.svm.alpha[i]:
                     apart = [a - b for a, b in zip(own, exact_vector(token), strict=True)]
-                    found[i, t] = [a * b for a in apart for b in query]
-        return found
+                    rows[i, t] = [a * b for a in apart for b in query]
+        return rows
 
     @cached_property
     def level_rows(self) -> dict[Pair, Vector]:
-        """E: the rows inside the sets."""
+        """The rows E inside the sets."""
         return {pair: row for pair, row in self.rows.items() if self.attention.weights[pair[0]][pair[1]] > 0}
 
     @cached_property
     def masked_rows(self) -> dict[Pair, Vector]:
-        """G: the rows to the other tokens."""
+        """The rows G to the other tokens."""
         return {pair: row for pair, row in self.rows.items() if pair not in self.level_rows}
 
     @property
     def norm_squared(self) -> fmpq:
-        """‖W^mm‖²."""
+        """The squared norm ‖W^mm‖²."""
         return sum((x * x for x in self.svm.point), fmpq(0))
 
     @property
     def least_weight(self) -> fmpq:
-        """s⋆_min, over all t ∈ O_i."""
+        """The least weight s⋆_min over all t ∈ O_i."""
         return min(w for row in self.attention.weights for w in row if w > 0)
 
     def best(self, pair: Pair) -> fmpq:
-        """s⋆_iα of the input of a token."""
+        """Return s⋆_iα of the input of a token."""
         return self.attention.weights[pair[0]][int(self.svm.alpha[pair[0]])]
 
     def cost(self, pair: Pair) -> fmpq:
-        """ν_iτ."""
+        """Return ν_iτ."""
         return self.attention.multipliers[pair[0]][pair[1]]
 
     def log_ratio(self, pair: Pair) -> arb:
-        """log(s⋆_iα/s⋆_it), t ∈ O_i."""
+        """Return log(s⋆_iα/s⋆_it) for t ∈ O_i."""
         return arb(self.best(pair) / self.attention.weights[pair[0]][pair[1]]).log()
 
     def on_the_ray(self, r: arb) -> Balls:
-        """W_fin + r W^mm."""
+        """Return W_fin + r W^mm."""
         return [a + r * arb(b) for a, b in zip(self.finite, self.svm.point, strict=True)]
 
     def margins(self, W: Balls) -> dict[Pair, arb]:
-        """(x_iα − x_it)ᵀ W z_i of all t ≠ α_i."""
+        """Return (x_iα − x_it)ᵀ W z_i of all t ≠ α_i."""
         return {pair: inner(balls(row), W) for pair, row in self.rows.items()}
 
     def weights(self, W: Balls) -> list[dict[int, arb]]:
-        """The attention of each input at W, by token."""
+        """Return the attention of each input at W, by token."""
         margins = self.margins(W)
         shares = []
         for i, a in enumerate(self.svm.alpha.tolist()):
@@ -119,7 +119,7 @@ class Mixing:
         return shares
 
     def excess(self, W: Balls) -> arb:
-        """n(L(W) − L_⋆) = Σ_i [Σ_t ν_it s_it + λ‖s_i − s⋆_i‖²]."""
+        """Return n(L(W) − L_⋆) = Σ_i [Σ_t ν_it s_it + λ‖s_i − s⋆_i‖²]."""
         total = arb(0)
         for i, shares in enumerate(self.weights(W)):
             for t, s in shares.items():
@@ -129,45 +129,48 @@ class Mixing:
 
     @cached_property
     def log_ceiling(self) -> arb:
-        """log B, B = Σ_iτ (ν_iτ + 2λ) s⋆_iα e^{−h_iτ(W_fin)}."""
+        """The logarithm of B = Σ_iτ (ν_iτ + 2λ) s⋆_iα e^{−h_iτ(W_fin)}."""
         at_finite = {pair: inner(balls(row), self.finite) for pair, row in self.masked_rows.items()}
         parts = [arb((self.cost(pair) + 2 * self.lam) * self.best(pair)) * (-h).exp() for pair, h in at_finite.items()]
         return sum(parts, arb(0)).log()
 
     @property
     def least_depth(self) -> arb:
-        """The r at which ε = s⋆_min/2: log(4B/(λ s⋆_min²))."""
+        """The depth r at which ε = s⋆_min/2, log(4B/(λ s⋆_min²))."""
         return self.log_ceiling + arb(4 / (self.lam * self.least_weight**2)).log()
 
     def spread(self, excess: arb) -> arb:
-        """ε = (D/λ)^½, by which no weight is further from s⋆ where n(L − L_⋆) ≤ D."""
+        """Return ε = (D/λ)^½, a bound of the distance of any weight from s⋆ where n(L − L_⋆) ≤ D."""
         return (excess / arb(self.lam)).sqrt()
 
     def deviation(self, epsilon: arb) -> arb:
-        """δ = 2√2 ε/s⋆_min, by which no logit difference inside a set is further from its log-ratio; ε ≤ s⋆_min/2."""
+        """Return δ = 2√2 ε/s⋆_min, for ε ≤ s⋆_min/2.
+
+        It bounds the distance of any logit difference inside a set from its log-ratio.
+        """
         return arb(8).sqrt() * epsilon / arb(self.least_weight)
 
     def lost_by_ratios(self, m: Balls, epsilon: arb) -> arb:
-        """‖m‖₁δ, by which mᵀEW may be above mᵀb."""
+        """Return ‖m‖₁δ, by which mᵀEW may be above mᵀb."""
         return sum((abs(x) for x in m), arb(0)) * self.deviation(epsilon)
 
     @cached_property
     def independent(self) -> list[Pair]:
-        """Of the rows E, a maximal independent part."""
+        """The pairs of a maximal independent set of the rows E."""
         used: list[Pair] = []
         for pair in self.level_rows:
-            if fmpq_mat([self.level_rows[one] for one in [*used, pair]]).rank() > len(used):
+            if fmpq_mat([self.level_rows[other] for other in [*used, pair]]).rank() > len(used):
                 used.append(pair)
         return used
 
     @cached_property
     def _solver(self) -> fmpq_mat:
-        """(EEᵀ)⁻¹E of independent rows."""
+        """The matrix (EEᵀ)⁻¹E of independent rows."""
         matrix = fmpq_mat([self.level_rows[pair] for pair in self.independent])
         return (matrix * matrix.transpose()).inv() * matrix
 
     def across(self, vector: Balls) -> tuple[Balls, Balls]:
-        """(m, rest) with vector = Eᵀm + rest, rest orthogonal to the rows of E."""
+        """Return (m, rest) with vector = Eᵀm + rest, rest orthogonal to the rows of E."""
         if not self.independent:
             return [], vector
         m = list((arb_mat(self._solver) * arb_mat(len(vector), 1, vector)).entries())
@@ -177,7 +180,7 @@ class Mixing:
         return m, rest
 
     def lower_bound(self, target: Balls, shares: Mapping[Pair, arb], excess: arb, radius: arb) -> Lower:
-        """A bound for all W with n(L − L_⋆) ≤ D and ‖W‖ ≤ R, from shares w_j > 0 of sum 1.
+        """Return a bound for all W with n(L − L_⋆) ≤ D and ‖W‖ ≤ R, from shares w_j > 0 of sum 1.
 
         With M = Σ w_j G_j = θ·target + Eᵀm + rest,
 

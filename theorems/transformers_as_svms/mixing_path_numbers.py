@@ -1,4 +1,4 @@
-"""Points of the path where attention mixes: how far the true minimiser is from them, and their offset from the ray.
+"""Points of the path where attention mixes: their distance from the true minimiser, and their offset from the ray.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -14,19 +14,22 @@ from reference_attention.svm.finite_part import Balls, offset_correction
 from theorems.transformers_as_svms.mixing_numbers import Mixing, balls, inner
 
 LEAST = 128.0
-"""ρ of the first point at least."""
+"""The least ρ of the first point."""
 MOST = 400.0
-"""Where it would have to be further out, the path is not followed."""
+"""The largest ρ of the first point: where it would have to be further out, the path is not followed."""
 DEEP = 40.0
-"""ρ·slack of a token of margin 1 + slack at least: e^{−40} of it is left."""
+"""The least ρ·slack of a token of margin 1 + slack: e^{−40} of it is left."""
 SETTLED = 16.0
-"""ρ/max|⟨G_j, o₂⟩| at least: then the terms after o₂/ρ are small."""
+"""The least ρ/max|⟨G_j, o₂⟩|, at which the terms after o₂/ρ are small."""
 STEP = 4.0
-"""ρ of the second point, in units of that of the first."""
+"""The ratio of the second point's ρ to the first one's."""
 
 
 def has_closed_form(mixing: Mixing) -> bool:
-    """Whether the offset has a closed form: positive duals at all tokens of margin 1, independent rows; exact."""
+    """Return whether the offset has a closed form, decided exactly.
+
+    It has one if all tokens of margin 1 have positive duals and the rows are independent.
+    """
     tight = {pair for pair, margin in mixing.svm.margins.items() if margin == 1}
     duals = {pair for pair, dual in mixing.svm.duals.items() if dual > 0}
     rows = list(mixing.level_rows.values()) + [mixing.masked_rows[pair] for pair in tight]
@@ -34,7 +37,7 @@ def has_closed_form(mixing: Mixing) -> bool:
 
 
 def path_radii(mixing: Mixing) -> list[float]:
-    """ρ of two points of the path at which its offset is near the limit; none where that is too far out."""
+    """Return ρ of two points of the path at which its offset is near the limit; none where that is too far out."""
     if not has_closed_form(mixing):
         return []
     slacks = [float(margin.p) / float(margin.q) - 1 for margin in mixing.svm.margins.values() if margin != 1]
@@ -50,7 +53,7 @@ def path_radii(mixing: Mixing) -> list[float]:
 
 @dataclass(frozen=True, eq=False)
 class OnPath:
-    """A point that is to be the minimiser over ‖W‖ ≤ R = its norm.
+    """A point that should be the minimiser over ‖W‖ ≤ R = its norm.
 
     Attributes:
         mixing: the data.
@@ -62,7 +65,10 @@ class OnPath:
 
     @cached_property
     def multiplier(self) -> arb:
-        """η = −⟨∇ nL(W), W⟩/‖W‖², of ∇ nL(W) + ηW = 0: the covariance of ν + 2λ(s − s⋆) with the margins, by input."""
+        """The multiplier η = −⟨∇ nL(W), W⟩/‖W‖² of ∇ nL(W) + ηW = 0.
+
+        It is the covariance of ν + 2λ(s − s⋆) with the margins, summed over inputs and divided by ‖W‖².
+        """
         mixing, slope = self.mixing, arb(0)
         margins = mixing.margins(self.point)
         for i, shares in enumerate(mixing.weights(self.point)):
@@ -74,17 +80,17 @@ class OnPath:
 
     @cached_property
     def excess(self) -> arb:
-        """n(L − L_⋆)."""
+        """The excess n(L − L_⋆)."""
         return self.mixing.excess(self.point)
 
     @cached_property
     def radius(self) -> arb:
-        """R."""
+        """The radius R."""
         return inner(self.point, self.point).sqrt()
 
     @cached_property
     def distance(self) -> arb:
-        """How far at most a minimiser over ‖W‖ ≤ R is from the point: (2 gap/θ)^½."""
+        """The largest distance of a minimiser over ‖W‖ ≤ R from the point: (2 gap/θ)^½."""
         of = self.mixing.weights(self.point)
         lost = {j: arb(self.mixing.cost(j)) * of[j[0]][j[1]] for j in self.mixing.masked_rows}
         total = sum(lost.values(), arb(0))
@@ -95,12 +101,12 @@ class OnPath:
 
     @cached_property
     def along(self) -> arb:
-        """⟨W, W^mm⟩/‖W^mm‖², about ρ."""
+        """The component ⟨W, W^mm⟩/‖W^mm‖², about ρ."""
         return inner(self.point, balls(self.mixing.svm.point)) / arb(self.mixing.norm_squared)
 
     @property
     def correlation(self) -> tuple[arb, arb]:
-        """cos(W, W^mm), and what it is at least: (r − κ)‖W^mm‖/R for the r with ‖W_fin + r W^mm‖ = R."""
+        """The cosine of W and W^mm, and its lower bound (r − κ)‖W^mm‖/R for the r with ‖W_fin + r W^mm‖ = R."""
         mixing, square = self.mixing, arb(self.mixing.norm_squared)
         r = ((self.radius**2 - inner(mixing.finite, mixing.finite)) / square).sqrt()
         shares = {pair: arb(dual) / square for pair, dual in mixing.svm.duals.items()}
@@ -109,7 +115,7 @@ class OnPath:
         return self.along * square.sqrt() / self.radius, (r - kappa) * square.sqrt() / self.radius
 
     def offset_error(self, offset: Balls) -> arb:
-        """‖W less its component along W^mm − o − o₂/ρ‖, and as much again as the minimiser may be away."""
+        """Return ‖W less its component along W^mm − o − o₂/ρ‖, plus the distance that the minimiser may have from W."""
         correction = offset_correction(self.mixing.svm, self.mixing.attention)
         point = balls(self.mixing.svm.point)
         left = [

@@ -1,4 +1,4 @@
-"""Where the statement on attention that mixes is tried: weights W of small excess, on the ray, beside it and beyond.
+"""Points of the statement on attention that mixes: weights W of small excess, on the ray, beside it and beyond.
 
 References: *Transformers as Support Vector Machines*, Section 6.
 """
@@ -16,17 +16,17 @@ from theorems.transformers_as_svms.mixing_numbers import Mixing, inner
 from theorems.transformers_as_svms.mixing_path_numbers import has_closed_form
 
 BEYOND = (0.125, 3.0, 40.0)
-"""r, beyond the least depth at which the bounds hold."""
+"""The values of r, beyond the least depth at which the bounds hold."""
 KICKS = (0.0, 0.01, 0.3)
-"""Moves along the rows of E, in logits, where the excess is quadratic; another is e^{−r/2}, which loses as much as the
-masked.
-"""
+"""Moves along the rows of E, in logits, where the excess is quadratic.
+
+A further move is e^{−r/2}, which loses as much as the masked tokens."""
 WANDER = (0.0, 0.3, 2.0)
-"""Moves in any direction that E does not see, in units of ‖W^mm‖."""
+"""Moves in any direction orthogonal to E, in units of ‖W^mm‖."""
 
 
 def near_points(mixing: Mixing, rng: np.random.Generator) -> Iterator[Balls]:
-    """W with ε = (n(L − L_⋆)/λ)^½ ≤ s⋆_min/2; those tried that have more are left out."""
+    """Yield W with ε = (n(L − L_⋆)/λ)^½ ≤ s⋆_min/2; tried W of larger ε are left out."""
     deep = max(mixing.least_depth, arb(0))
     for extra in BEYOND:
         r = (deep + extra).mid()
@@ -43,7 +43,7 @@ def near_points(mixing: Mixing, rng: np.random.Generator) -> Iterator[Balls]:
 
 
 def sublevel_points(mixing: Mixing, rng: np.random.Generator) -> Iterator[tuple[arb, Balls]]:
-    """(r, W) with ‖W‖ ≤ ‖W_fin + r W^mm‖ and L(W) ≤ L(W_fin + r W^mm): the edge itself, and what lies below it."""
+    """Yield (r, W) with ‖W‖ ≤ ‖W_fin + r W^mm‖ and L(W) ≤ L(W_fin + r W^mm): the edge itself, and points below it."""
     deep = max(mixing.least_depth, arb(0))
     for extra in BEYOND:
         r = (deep + extra).mid()
@@ -61,7 +61,7 @@ def sublevel_points(mixing: Mixing, rng: np.random.Generator) -> Iterator[tuple[
 
 
 def _to_norm(mixing: Mixing, W: Balls, square: arb) -> Balls | None:
-    """W with another component along W^mm, so that its norm is a little below the given one."""
+    """Return W with another component along W^mm, so that its norm is a little below the given one."""
     point = [arb(x) for x in mixing.svm.point]
     own = inner(point, point)
     along = inner(W, point) / own
@@ -74,7 +74,7 @@ def _to_norm(mixing: Mixing, W: Balls, square: arb) -> Balls | None:
 
 
 def _move(mixing: Mixing, W: Balls, kick: arb, wander: float, rng: np.random.Generator) -> Balls:
-    """W moved along a random combination of the rows of E, and in a random direction orthogonal to them."""
+    """Return W moved along a random combination of the rows of E, and in a random direction orthogonal to them."""
     shift = rng.normal(size=len(W)).tolist()
     for pair in mixing.independent:
         row = mixing.level_rows[pair]

@@ -1,4 +1,4 @@
-"""That W^mm solves Gen-SVM and W_fin is the least W of the log-ratios: from tokens and queries, not from the solver.
+"""Claims that W^mm solves Gen-SVM and W_fin is the least W of the log-ratios, from tokens and queries alone.
 
 References: *Transformers as Support Vector Machines*, Section 6, (Gen-SVM).
 """
@@ -26,7 +26,7 @@ BALLS_OF_LOGARITHMS = tolerance(
 
 
 def general_svm_claim(name: str, data: QueryDataset, attention: OptimalAttention, svm: GeneralSvm) -> Claim:
-    """E W = 0, G W ≥ 1, W = Σ λG + Eᵀμ with λ ≥ 0, zero where the margin is more than 1; over the rationals."""
+    """Claim E W = 0, G W ≥ 1 and W = Σ λG + Eᵀμ, λ ≥ 0, zero where the margin is more than 1; over the rationals."""
     wrong = _wrong_svm(Mixing(data, attention.levels[0], attention, svm, []))
     return Claim(name, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong)
 
@@ -56,17 +56,17 @@ def _wrong_svm(mixing: Mixing) -> str:
 
 
 def finite_part_claim(name: str, mixing: Mixing) -> Claim:
-    """E W_fin = b, and W_fin is orthogonal to the kernel of E: the least W with these log-ratios."""
+    """Claim that E W_fin = b and W_fin is orthogonal to the kernel of E: the least W with these log-ratios."""
     with ctx.workprec(512):
         level, finite = mixing.level_rows, mixing.finite
         off = [abs(inner(balls(row), finite) - mixing.log_ratio(pair)) for pair, row in level.items()]
         off += [abs(inner(balls(row), finite)) for row in kernel(list(level.values()), len(finite))]
-        worst = float(max((one.abs_upper() for one in off), default=arb(0)).mid())
+        worst = float(max((product.abs_upper() for product in off), default=arb(0)).mid())
     return Claim(name, Form.EXACT, -worst, WITHIN, BALLS_OF_LOGARITHMS, f"off by at most {worst:.3g}")
 
 
 def kernel(rows: list[Vector], d: int) -> list[Vector]:
-    """A basis of {p : row·p = 0 for each row}; exact."""
+    """Return a basis of {p : row·p = 0 for each row}, exactly."""
     if not rows:
         return [[fmpq(int(a == b)) for a in range(d)] for b in range(d)]
     reduced, rank = fmpq_mat(rows).rref()

@@ -24,35 +24,36 @@ from theorems.rounding.weights_under_test import weights_of
 from theorems.transformers_as_svms.mixing_numbers import Mixing, balls, inner
 
 RAY = (0.0, 1.0, 8.0)
-"""r, up to where the masked mass is a thousandth."""
+"""The values of r, up to where the masked mass is a thousandth."""
 
 
 class OnTheRay:
-    """W_fin + r W^mm in floats, and what rounding it moves.
+    """W_fin + r W^mm in floats, and the effect of rounding it.
 
     Args:
         mixing: the data.
     """
 
     def __init__(self, mixing: Mixing) -> None:
+        """Take the data; points are computed when they are asked for."""
         self.mixing = mixing
 
     @cached_property
     def points(self) -> Float64[np.ndarray, "b d"]:
-        """vec(W), each entry rounded once."""
+        """The points vec(W), each entry rounded once."""
         with ctx.workprec(256):
             return np.array([[float(x.mid()) for x in self.mixing.on_the_ray(arb(r))] for r in RAY])
 
     @cached_property
     def shift(self) -> Float64[np.ndarray, "b"]:
-        """By how much a margin at most differs at the rounded point."""
+        """The largest change of a margin by rounding the point."""
         with ctx.workprec(256):
-            found = []
+            shifts = []
             for r, p in zip(RAY, self.points.tolist(), strict=True):
                 off = [arb(rational(a)) - b for a, b in zip(p, self.mixing.on_the_ray(arb(r)), strict=True)]
                 sizes = [abs(inner(balls(row), off)).abs_upper() for row in self.mixing.rows.values()]
-                found.append(float(max(sizes).mid()) * (1 + EPS))
-        return np.array(found)
+                shifts.append(float(max(sizes).mid()) * (1 + EPS))
+        return np.array(shifts)
 
 
 def _weights(name: str, problem: Problem, ray: OnTheRay, under_test: Implementation) -> Any:
@@ -60,7 +61,7 @@ def _weights(name: str, problem: Problem, ray: OnTheRay, under_test: Implementat
 
 
 def ratios_claim(name: str, problem: Problem, mixing: Mixing, under_test: Implementation) -> Claim:
-    """log s_α − log s_t = log s⋆_α − log s⋆_t inside the sets, at every r."""
+    """Claim log s_α − log s_t = log s⋆_α − log s⋆_t inside the sets, at every r."""
     ray = OnTheRay(mixing)
     logs = np.log(_weights(name, problem, ray, under_test))
     pairs = list(mixing.level_rows)
@@ -72,7 +73,7 @@ def ratios_claim(name: str, problem: Problem, mixing: Mixing, under_test: Implem
 
 
 def mass_claim(name: str, problem: Problem, mixing: Mixing, under_test: Implementation) -> Claim:
-    """Σ_τ s_τ ≤ Σ_τ s⋆_α e^{−h_τ(W_fin) − r} over the masked tokens of each input that has some."""
+    """Claim Σ_τ s_τ ≤ Σ_τ s⋆_α e^{−h_τ(W_fin) − r} over the masked tokens of each input that has masked tokens."""
     ray = OnTheRay(mixing)
     weights = _weights(name, problem, ray, under_test)
     masked = ~mixing.attention.sets

@@ -1,4 +1,4 @@
-"""Where ∇L(W) vanishes nowhere, whatever W, so that gradient descent selects tokens from any start.
+"""Data for which ∇L(W) vanishes nowhere, whatever W, so that gradient descent selects tokens from any start.
 
 References: *Transformers as Support Vector Machines*, Theorem 4; Lemma 4 of *Max-Margin Token Selection*.
 """
@@ -20,11 +20,12 @@ from generators.query_assumptions import independent_rows, label_separating_quer
 from generators.query_cases import Family, query_cases
 from generators.score_assumptions import equal_non_optimal_scores
 from reference_attention.floats import EPS
-from reference_attention.problem import Problem
+from reference_attention.problem import Problem, log_smoothness
 from reference_attention.query_dataset import QueryDataset
+from reference_attention.risk import scaled_gradient
 from reference_attention.svm.label_svm import LabelSvm, label_svm
 from reference_attention.svm.max_margin import MaxMargin
-from reference_attention.training.descent import Stop
+from reference_attention.training.descent import Stop, gradient_descent
 from reference_attention.training.flow import RELATIVE
 from theorems.bounded import exact, value_of, with_rounding
 from theorems.core.att_svm import solve_att_svm
@@ -33,8 +34,8 @@ from theorems.core.claim_name import premises, sharper, stated_claim
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
+from theorems.core.kernel_use import calls
 from theorems.core.key_rows import key_rows
-from theorems.core.on_kernel import calls
 from theorems.core.parts import Condition
 from theorems.core.points import affordable, climb, probe_points
 from theorems.core.statement import statement
@@ -56,11 +57,11 @@ SUMMED_ROUNDING = tolerance(
 
 POINTS = 150
 SUMMED = 8 / 7
-"""η Σ ‖∇L‖² is at most so many times L(W(0)) − L_⋆, as η ≤ 1/L_W ≤ 1/(4L̂)."""
+"""The bound of η Σ ‖∇L‖² in units of L(W(0)) − L_⋆, as η ≤ 1/L_W ≤ 1/(4L̂)."""
 STEPS = 200
-"""Iterations of gradient descent."""
+"""The number of iterations of gradient descent."""
 FEASIBLE = 5
-"""Feasible W' besides W^mm."""
+"""The number of feasible W' besides W^mm."""
 SEPARATING = Condition(
     "the queries separate the labels", lambda case: label_separating_queries(case).holds is not False
 )
@@ -78,7 +79,7 @@ Points = Float64[np.ndarray, "m d"]
 
 
 def _cases() -> SearchStrategy[Case]:
-    """Each of the three hypotheses alone, and together with others."""
+    """Return cases that have each of the three hypotheses alone, and together with others."""
     independent, any_size = (Family.INDEPENDENT,), (Family.LABEL_SEPARATING,)
     return st.one_of(
         query_cases(families=independent, equal=True, start=True),
@@ -90,7 +91,7 @@ def _cases() -> SearchStrategy[Case]:
 
 
 def _crowd(case: Case) -> Case:
-    """The case with a token of each input twice, of those that are not optimal: its rows are dependent."""
+    """Return the case with a non-optimal token of each input repeated: its rows are dependent."""
     data = case.queried
     assert data is not None
     worst = np.argmin(case.problem.scores, axis=1)
@@ -121,11 +122,12 @@ def _crowd(case: Case) -> Case:
     kernel=calls("its gradient at every point and at every iterate of gradient descent", turn=7),
 )
 def tsvm_no_stationary_point(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let ATT-SVM(opt) be feasible, one token of each input strictly best. L has no stationary point, and gradient
-    descent with η ≤ 1/L_W has ‖W(k)‖_F → ∞ from every start, if one of these holds: all non-optimal scores of an input
-    are equal; the rows (x_iα − x_it) z_iᵀ are independent (almost all data with T − 1 ≤ d, n(T − 1) ≤ d²); or the
-    queries separate the labels, Y_i qᵀz_i > 0 for some q (almost all data with d ≥ n, any T). Which of them the paper
-    assumes is not known.
+    """Let ATT-SVM(opt) be feasible, and one token of each input strictly best.
+
+    L has no stationary point, and gradient descent with η ≤ 1/L_W has ‖W(k)‖_F → ∞ from every start, if one of these
+    holds: all non-optimal scores of an input are equal; the rows (x_iα − x_it) z_iᵀ are independent (almost all data
+    with T − 1 ≤ d, n(T − 1) ≤ d²); or the queries separate the labels, Y_i qᵀz_i > 0 for some q (almost all data with
+    d ≥ n, any T). Which of them the paper assumes is not known.
 
     **Exact, head-direction.** At every W, for data of any kind,
 
@@ -203,7 +205,7 @@ def tsvm_no_stationary_point(case: Case, under_test: Implementation) -> Iterator
 def _where_scores_are_equal(
     case: Case, under_test: Implementation, at: AttentionAt, gradient: Numbers, rng: np.random.Generator
 ) -> Iterator[Claim]:
-    """Lemma 4 of the predecessor, and the same of other feasible W'."""
+    """Yield the claims of Lemma 4 of the predecessor, and its inequality for other feasible W'."""
     problem = case.problem
     yield from lemma_4.conclusion(case, under_test)
     svm = solve_att_svm(problem, problem.optimal, under_test, FEASIBLE_DESCENT, Form.EFFECTIVE)
@@ -211,7 +213,7 @@ def _where_scores_are_equal(
 
 
 def _diverges(case: Case, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
-    """The flow from one of the starts goes as far as float64 resolves it."""
+    """Yield the claims that the flow from one of the starts goes as far as float64 resolves it."""
     starts, _ = _starts(case, rng)
     start, unit = starts[int(rng.integers(len(starts)))], 1 / case.problem.key_scale
     followed = FollowedFlow.of(case.problem, under_test, start, unit, RELATIVE, rng, NORM_DIVERGES)
@@ -220,7 +222,7 @@ def _diverges(case: Case, under_test: Implementation, rng: np.random.Generator) 
 
 
 def _starts(case: Case, rng: np.random.Generator) -> tuple[Float64[np.ndarray, "m d"], Float64[np.ndarray, "m"]]:
-    """W(0) = 0, one near it, one far, the case's own; and log of each step size times L_W."""
+    """Return W(0) = 0, one near it, one far, the case's own; and the logarithm of each step size times L_W."""
     unit = rng.normal(size=(2, case.problem.d)) / case.problem.key_scale
     starts = [np.zeros(case.problem.d), unit[0], 10 * unit[1]]
     if case.start is not None:
@@ -229,7 +231,7 @@ def _starts(case: Case, rng: np.random.Generator) -> tuple[Float64[np.ndarray, "
 
 
 def norm_sides(at: AttentionAt, gradient: Numbers, independence: Independence) -> tuple[Numbers, Numbers]:
-    """‖∇L‖_F and its lower bound, both times n e^{−log_scale}; (b,)."""
+    """Return ‖∇L‖_F and its lower bound, both times n e^{−log_scale}; (b,)."""
     problem = at.problem
     tokens = np.arange(problem.T)
     # Coefficients of an input sum to zero.
@@ -244,7 +246,7 @@ def norm_sides(at: AttentionAt, gradient: Numbers, independence: Independence) -
 
 
 def saturation(at: AttentionAt, gradient: Numbers, independence: Independence) -> Iterator[Claim]:
-    """(4c), wherever it says something; in logarithms."""
+    """Yield the saturation bound wherever it is not vacuous, in logarithms."""
     problem, b = at.problem, len(at.token)
     ordered = np.sort(problem.scores, axis=1)
     least: Any = np.min(exact(ordered[:, 1:]) - ordered[:, :-1], axis=1)
@@ -263,12 +265,12 @@ def saturation(at: AttentionAt, gradient: Numbers, independence: Independence) -
 
 
 def root_of_others(problem: Problem) -> float:
-    """√(T − 1): so many times ‖c‖ is what the |c_t| of all tokens but one add up to at most."""
+    """Return √(T − 1), the largest ratio of Σ|c_t| over all tokens but one to ‖c‖."""
     return float(np.sqrt(problem.T - 1))
 
 
 def head_direction(data: QueryDataset, at: AttentionAt, gradient: Numbers) -> Iterator[Claim]:
-    """vᵀ∇L(W), (b, e), is −(1/n) Σ_i |ℓ'_i| Var_i Y_i z_i; and the descent along v qᵀ where q separates the labels."""
+    """Claim vᵀ∇L(W) = −(1/n) Σ_i |ℓ'_i| Var_i Y_i z_i, (b, e), and descent along v qᵀ where q separates the labels."""
     problem, tokens = at.problem, np.arange(at.problem.T)
     own = np.take_along_axis(problem.scores[None], at.token[..., None], axis=2)
     # A score may be the rounded product Y vᵀx; that of the token itself differs from itself by nothing.
@@ -285,7 +287,10 @@ def head_direction(data: QueryDataset, at: AttentionAt, gradient: Numbers) -> It
 
 
 def feasible_points(problem: Problem, svm: MaxMargin, rng: np.random.Generator) -> Points:
-    """W^mm and others whose margins are 1 and more, up to rounding: any margins by independence, and ker G."""
+    """Return W^mm and other W whose margins are at least 1, up to rounding.
+
+    The others have any such margins, by independence, plus a component in ker G.
+    """
     others = np.arange(problem.T) != problem.optimal[:, None]
     G = value_of(key_rows(problem, problem.optimal))[others]
     margins = 1 + rng.exponential(size=(FEASIBLE, len(G))) * rng.choice([0.0, 1.0, 100.0], size=(FEASIBLE, 1))
@@ -295,7 +300,7 @@ def feasible_points(problem: Problem, svm: MaxMargin, rng: np.random.Generator) 
 
 
 def feasible_sides(at: AttentionAt, gradient: Numbers, feasible: Points) -> tuple[Numbers, Numbers]:
-    """−⟨∇L, W'⟩ and m(W') (1/n) Σ_i |ℓ'_i| gap_i s_i (1 − s_i), in units of e^{log_scale}; (b, feasible)."""
+    """Return −⟨∇L, W'⟩ and m(W') (1/n) Σ_i |ℓ'_i| gap_i s_i (1 − s_i), in units of e^{log_scale}; (b, feasible)."""
     problem = at.problem
     others = np.arange(problem.T) != problem.optimal[:, None]
     rows = key_rows(problem, problem.optimal)[others]
@@ -307,10 +312,10 @@ def feasible_sides(at: AttentionAt, gradient: Numbers, feasible: Points) -> tupl
 def descent_run(
     problem: Problem, under_test: Implementation, starts: Points, fractions: Float64[np.ndarray, "m"]
 ) -> Iterator[Claim | Points]:
-    """Gradient descent with η ≤ 1/L_W, log ηL_W given; its claims, then some of its iterates."""
-    log_step = fractions - under_test.log_smoothness(problem)
-    run = under_test.gradient_descent(
-        problem, starts, steps=STEPS, log_step=log_step, gradient=under_test.scaled_gradient
+    """Yield the claims of gradient descent with η ≤ 1/L_W, given log ηL_W, and then some of its iterates."""
+    log_step = fractions - under_test[log_smoothness](problem)
+    run = under_test[gradient_descent](
+        problem, starts, steps=STEPS, log_step=log_step, gradient=under_test[scaled_gradient]
     )
     asked = starts_claim(RUN_IS_ASKED_FOR, run.points, starts, STEPS)
     yield asked

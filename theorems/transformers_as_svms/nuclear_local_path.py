@@ -14,20 +14,21 @@ from jaxtyping import Float64
 from generators.case import Case
 from reference_attention.floats import EPS
 from reference_attention.paths.nuclear_offsets import NuclearOffsets
-from reference_attention.paths.nuclear_path import log_costs_of
+from reference_attention.paths.nuclear_path import log_costs_of, nuclear_path
 from reference_attention.svm.max_margin import Infeasible
+from reference_attention.svm.nuclear_max_margin import nuclear_max_margin
 from theorems.bounded import exact, value_of
 from theorems.core.att_svm import end_as_infeasible
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Refuted, Verdict, at_least, section
 from theorems.core.claim_name import premise, premises, sharper, stated_claim
-from theorems.core.implementation import REFERENCE, Implementation
+from theorems.core.implementation import Implementation
 from theorems.core.nuclear_certificate import NuclearCertificate, nuclear_claim
 from theorems.core.tolerances import tolerance
 from theorems.curves.missing_points import missing_claim
-from theorems.curves.nuclear_bounds import NUCLEAR_ROUNDING, NuclearBounds
-from theorems.curves.nuclear_limit import corrections, offset_in_closed_form
-from theorems.curves.nuclear_local_bounds import NuclearLocalBounds
 from theorems.rounding.attention_at import Numbers
+from theorems.transformers_as_svms.curves.nuclear_bounds import NUCLEAR_ROUNDING, NuclearBounds
+from theorems.transformers_as_svms.curves.nuclear_limit import corrections, offset_in_closed_form
+from theorems.transformers_as_svms.curves.nuclear_local_bounds import NuclearLocalBounds
 
 NUCLEAR_LOCAL_VALUE = tolerance(
     "nuclear-local-path-value",
@@ -52,28 +53,28 @@ NUCLEAR_LOCAL_CLAIMS = (SVM_IS_OPTIMAL, MARGIN, FACE, SOLUTION, IN_CONE, NO_HIGH
 """The claims of :func:`nuclear_local_claims`."""
 
 SUBLEVEL = (1.05, 2.0, 30.0, 1e3, 1e6)
-"""ρ of the sublevel sets, in units of the larger of κ_α and R0."""
+"""The radii ρ of the sublevel sets, in units of the larger of κ_α and R0."""
 POINTS = 60
-"""Points of the cone per sublevel set."""
+"""The number of points of the cone per sublevel set."""
 PATH_RADII = (1e2, 1e4, 1e6)
-"""ρ of the path."""
+"""The radii ρ of the path."""
 
 
 @section
 def nuclear_local_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Theorem 6 with ‖·‖_⋆; :func:`.local_path.tsvm_local_path` derives it."""
+    """Yield the claims of Theorem 6 with ‖·‖_⋆, which :func:`.local_path.tsvm_local_path` derives."""
     data, problem, alpha = case.queried, case.problem, case.chosen_tokens
     assert data is not None
-    found = under_test.nuclear_max_margin(data.keys, alpha)
-    if isinstance(found, Infeasible):
-        end_as_infeasible(problem, alpha, found, SVM_IS_OPTIMAL, svm="ATT-SVM⋆")
-    certificate = NuclearCertificate(data, alpha, found)
+    solution = under_test[nuclear_max_margin](data.keys, alpha)
+    if isinstance(solution, Infeasible):
+        end_as_infeasible(problem, alpha, solution, SVM_IS_OPTIMAL, svm="ATT-SVM⋆")
+    certificate = NuclearCertificate(data, alpha, solution)
     optimal = nuclear_claim(certificate, SVM_IS_OPTIMAL)
     yield from premises(optimal)
     if optimal.verdict is not Verdict.UPHELD:
         raise Ended(optimal.name)
     local = NuclearLocalBounds(NuclearBounds(problem, certificate), under_test)
-    if found.exact is None or not local.is_locally_optimal or not local.is_resolvable:
+    if solution.exact is None or not local.is_locally_optimal or not local.is_resolvable:
         return
     begin = max(float(value_of(local.kappa)), local.first)
     yield from _sublevel(local, begin, case.rng())
@@ -81,8 +82,8 @@ def nuclear_local_claims(case: Case, under_test: Implementation) -> Iterator[Cla
 
 
 def _sublevel(local: NuclearLocalBounds, begin: float, rng: np.random.Generator) -> Iterator[Claim]:
-    """The effective claims at points of the cone."""
-    rho = np.repeat([begin * one for one in SUBLEVEL if begin * one < local.last], POINTS)
+    """Yield the effective claims at points of the cone."""
+    rho = np.repeat([begin * factor for factor in SUBLEVEL if begin * factor < local.last], POINTS)
     W = local.points(rng, rho, begin)
     least = least_margin(local, W, rho, MARGIN)
     inside = (least.value - least.error > 0) & (value_of(local.sizes(W)[0]) >= local.first)
@@ -97,7 +98,7 @@ def _distances(
     names: tuple[str, str, str],
     form: Form,
 ) -> Iterator[Claim]:
-    """Margins are at least ρ − κ_α − o; then W is near the face and near ρW_⋆."""
+    """Claim that margins are at least ρ − κ_α − o, and that W is then near the face and near ρW_⋆."""
     bounds, what = local.bounds, {"points": "point of the cone"}
     R, low = rho * bounds.most, least.value - least.error
     e = R - bounds.least * low
@@ -109,7 +110,7 @@ def _distances(
 
 
 def _on_the_path(local: NuclearLocalBounds, begin: float) -> Iterator[Claim]:
-    """The path under test, at radii at which its predicted offset lies in the cone."""
+    """Yield the claims of the path under test, at radii at which its predicted offset lies in the cone."""
     bounds, problem = local.bounds, local.problem
     svm, P = bounds.svm, float(np.linalg.norm(bounds.svm.W))
     log_costs = log_costs_of(problem, svm)
@@ -125,14 +126,14 @@ def _on_the_path(local: NuclearLocalBounds, begin: float) -> Iterator[Claim]:
     radii = np.array([rho for rho in PATH_RADII if 1.5 * begin < rho < local.last and lies_within(rho)])
     if radii.size == 0:
         return
-    path = local.under_test.nuclear_path(problem, svm, radii)
+    path = local.under_test[nuclear_path](problem, svm, radii)
     W = path.K @ np.swapaxes(path.Q, 1, 2)
     if W.shape != (len(radii), *svm.W.shape) or not np.isfinite(W[[not why for why in path.reasons]]).all():
         raise NotANumber(IN_CONE, "the path has no finite point at each radius", Form.EXACT)
     if not np.array_equal(path.rho, radii) or len(path.reasons) != len(radii):
         raise Refuted(IN_CONE, f"the path is of ρ = {path.rho}, asked for at {radii}", Form.EXACT)
-    other = local.under_test.nuclear_path is not REFERENCE.nuclear_path
-    reference = (lambda: REFERENCE.nuclear_path(problem, svm, radii).reasons) if other else None
+    other = local.under_test.replaces(nuclear_path)
+    reference = (lambda: nuclear_path(problem, svm, radii).reasons) if other else None
     if missing := missing_claim(IN_CONE, path.reasons, reference):
         yield missing
     there = np.array([not why for why in path.reasons])
@@ -175,7 +176,10 @@ def _on_the_path(local: NuclearLocalBounds, begin: float) -> Iterator[Claim]:
 def least_margin(
     local: NuclearLocalBounds, W: Float64[np.ndarray, "m d e"], rho: Float64[np.ndarray, "m"], claim: str
 ) -> Numbers:
-    """ρ' − κ_α − o: ρ' ≥ ρ the least margin of ρW_⋆, o by how much the log-excess of W is larger than there."""
+    """Return ρ' − κ_α − o, a lower bound of the margins of W.
+
+    ρ' ≥ ρ is the least margin of ρW_⋆, and o is how much the log-excess of W exceeds that of ρW_⋆.
+    """
     radii, of = np.unique(rho, return_inverse=True)
     edge = radii[:, None, None] * local.bounds.svm.W
     over = np.maximum(local.log_excess(W, claim) - local.log_excess(edge, claim)[of], 0.0)

@@ -15,30 +15,31 @@ import numpy as np
 from jaxtyping import Float64
 
 from generators.case import Case
-from generators.nuclear_cases import nuclear_cases
+from generators.transformers_as_svms.nuclear_cases import nuclear_cases
 from reference_attention.floats import EPS
 from reference_attention.paths.nuclear_offsets import NuclearOffsets
-from reference_attention.paths.nuclear_path import log_costs_of
+from reference_attention.paths.nuclear_path import log_costs_of, nuclear_path
 from reference_attention.svm.max_margin import Infeasible
+from reference_attention.svm.nuclear_max_margin import nuclear_max_margin
 from theorems.bounded import exact
 from theorems.core.att_svm import end_as_infeasible
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Refuted, Undecided, Verdict, at_least, undecided_claim
 from theorems.core.claim_name import premise, premises, sharper, stated_claim
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
-from theorems.core.implementation import REFERENCE, Implementation
+from theorems.core.implementation import Implementation
+from theorems.core.kernel_use import FAR
 from theorems.core.nuclear_certificate import NuclearCertificate, nuclear_claim
-from theorems.core.on_kernel import FAR
 from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
 from theorems.curves.constraints import exact_to_rounding
 from theorems.curves.missing_points import missing_claim
-from theorems.curves.nuclear_bounds import NUCLEAR_ROUNDING, NuclearBounds
-from theorems.curves.nuclear_limit import corrections, offset_in_closed_form
-from theorems.curves.nuclear_points import half_squares, nuclear_points
 from theorems.rounding.approximate import approximate, bend
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.excess import log_excess_of
 from theorems.token_selection.global_paths.theorem_1_regularization_path import log_kappa
+from theorems.transformers_as_svms.curves.nuclear_bounds import NUCLEAR_ROUNDING, NuclearBounds
+from theorems.transformers_as_svms.curves.nuclear_limit import corrections, offset_in_closed_form
+from theorems.transformers_as_svms.curves.nuclear_points import half_squares, nuclear_points
 
 NUCLEAR_PATH_GAP = tolerance(
     "nuclear-path-gap",
@@ -72,15 +73,15 @@ TURNS = stated_claim("path-turns", when=FOLLOWED)
 OFFSET = sharper("path-offset-closed-form", when=LIMIT_NEAR, refines=TURNS)
 
 SUBLEVEL_RADII = (1.01, 2.0, 10.0, 1e3, 1e6)
-"""RΘ_⋆/κ of the sublevel sets."""
+"""The RΘ_⋆/κ of the sublevel sets."""
 POINTS = 60
-"""Points per radius."""
+"""The number of points per radius."""
 PATH_RADII = (1e2, 1e3, 1e4, 1e5, 1e6)
-"""RΘ_⋆ of the path."""
+"""The RΘ_⋆ of the path."""
 RESOLVED = 40.0
-"""ρ·slack less log ρ, and ρ·g, at radii at which the limit is looked at: e^−40 is below rounding."""
+"""The least ρ·slack less log ρ, and ρ·g, at radii that are compared with the limit: e^−40 is below rounding."""
 NEAR = 0.1
-"""There the first correction is at most this share of the offset, or of C_⋆ if that is larger."""
+"""The largest first correction at such radii, as a share of the offset, or of C_⋆ if that is larger."""
 
 
 @statement(
@@ -106,9 +107,10 @@ NEAR = 0.1
     kernel=FAR,
 )
 def tsvm_nuclear_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let Assumption A hold, one token of each input be strictly best, and h_it(W) = (x_i,opt − x_it)ᵀ W z_i ≥ 1 be
-    feasible; C_⋆ = min ‖W‖_⋆ over such W, Θ_⋆ = 1/C_⋆, 𝒲_⋆ the set of solutions. The path
-    (K̄, Q̄)(R) = argmin of L(KQᵀ) over ½(‖K‖_F² + ‖Q‖_F²) ≤ R has dist(K̄Q̄ᵀ/R, 𝒲_⋆Θ_⋆) → 0.
+    """Let Assumption A hold and one token of each input be strictly best.
+
+    Let h_it(W) = (x_i,opt − x_it)ᵀ W z_i ≥ 1 be feasible; C_⋆ = min ‖W‖_⋆ over such W, Θ_⋆ = 1/C_⋆, 𝒲_⋆ the set of
+    solutions. The path (K̄, Q̄)(R) = argmin of L(KQᵀ) over ½(‖K‖_F² + ‖Q‖_F²) ≤ R has dist(K̄Q̄ᵀ/R, 𝒲_⋆Θ_⋆) → 0.
 
     As min{½(‖K‖² + ‖Q‖²) : KQᵀ = W} = ‖W‖_⋆ it is the path of W over ‖W‖_⋆ ≤ R (K and Q have min(d, e) columns).
 
@@ -144,7 +146,7 @@ def tsvm_nuclear_path(case: Case, under_test: Implementation) -> Iterator[Claim]
     A W whose excess risk is larger than at ρW_⋆ by a factor e^o belongs to the sublevel set of ρ − o in place of ρ; so
     the bounds, with κ + o for κ, are for all points of the ball with o < ρ − κ. Where the solution is not proven to be
     the only one, all this holds with a W that separates in place of W_⋆ and with λ of almost that value: claims are
-    about F, whose r singular values need not be 1 for that (:mod:`theorems.curves.nuclear_bounds`).
+    about F, whose r singular values need not be 1 for that (:mod:`.curves.nuclear_bounds`).
 
     **Limit.** The path under test lies in the ball, and its risk is the least there: f(W) = log Σ c_j e^{−h_j} is
     convex with −∇f = M(W), so that min f ≥ f(W) − (R‖M(W)‖_op − ⟨M(W), W⟩) at any W (Frank and Wolfe), and
@@ -152,16 +154,16 @@ def tsvm_nuclear_path(case: Case, under_test: Implementation) -> Iterator[Claim]
     which stays bounded, dist(W̄(R)/R, 𝒲_⋆Θ_⋆) = O(ρ^−½) (path-turns); followed to ρ = 1e6.
 
     **Sharp.** If W_⋆ = U1 P V1ᵀ is the only solution, P ≻ 0, and λ positive on all tight constraints, then
-    W̄(R) = ρW_⋆ + o + O(1/ρ) with o in closed form (:mod:`theorems.curves.nuclear_limit`). It takes radii at which
+    W̄(R) = ρW_⋆ + o + O(1/ρ) with o in closed form (:mod:`.curves.nuclear_limit`). It takes radii at which
     ρ·(h − 1) of the constraints that are not tight and ρ·g are large: that is decided on the data.
     """
     yield from premises(query_claims(case, under_test))
     data, problem = case.queried, case.problem
     assert data is not None
-    found = under_test.nuclear_max_margin(data.keys, problem.optimal)
-    if isinstance(found, Infeasible):
-        end_as_infeasible(problem, problem.optimal, found, SVM_IS_OPTIMAL, svm="ATT-SVM⋆")
-    certificate = NuclearCertificate(data, problem.optimal, found)
+    solution = under_test[nuclear_max_margin](data.keys, problem.optimal)
+    if isinstance(solution, Infeasible):
+        end_as_infeasible(problem, problem.optimal, solution, SVM_IS_OPTIMAL, svm="ATT-SVM⋆")
+    certificate = NuclearCertificate(data, problem.optimal, solution)
     optimal = nuclear_claim(certificate, SVM_IS_OPTIMAL)
     yield from premises(optimal)
     if optimal.verdict is not Verdict.UPHELD:
@@ -170,7 +172,7 @@ def tsvm_nuclear_path(case: Case, under_test: Implementation) -> Iterator[Claim]
     if not kappa.value < 1 / EPS:
         raise Undecided(MARGIN, f"κ = {kappa.value:.3g}: at ρ = κ the rounding of a logit is larger than a logit")
     yield from _sublevel(bounds, kappa, under_test, case.rng())
-    if found.exact is not None:
+    if solution.exact is not None:
         radii = np.array([rho for rho in PATH_RADII if exact_to_rounding(problem, float(kappa.value), rho)])
         if radii.size == 0:
             yield undecided_claim(TURNS, f"κ = {kappa.value:.3g}: the path begins to turn beyond 1e6", Form.LIMIT)
@@ -181,7 +183,7 @@ def tsvm_nuclear_path(case: Case, under_test: Implementation) -> Iterator[Claim]
 def _sublevel(
     bounds: NuclearBounds, kappa: Numbers, under_test: Implementation, rng: np.random.Generator
 ) -> Iterator[Claim]:
-    """The effective claims at factors beside those of ρW_⋆."""
+    """Yield the effective claims at factors beside those of ρW_⋆."""
     rho = np.repeat(float(kappa.value) * np.array(SUBLEVEL_RADII), POINTS)
     K, Q = nuclear_points(bounds, rho, float(kappa.value), rng)
     least = _least_margin(bounds, K @ Q.mT, rho, kappa, under_test, MARGIN)
@@ -211,16 +213,16 @@ def _sublevel(
 def _on_the_path(
     bounds: NuclearBounds, kappa: Numbers, under_test: Implementation, radii: Float64[np.ndarray, "r"]
 ) -> Iterator[Claim]:
-    """The path under test at these ρ."""
+    """Yield the claims of the path under test at these ρ."""
     problem, svm = bounds.problem, bounds.svm
-    path = under_test.nuclear_path(problem, svm, radii)
+    path = under_test[nuclear_path](problem, svm, radii)
     (d, e), r = svm.W.shape, len(radii)
     if path.K.shape[:2] != (r, d) or path.Q.shape[:2] != (r, e) or path.K.shape[2] != path.Q.shape[2]:
         raise NotANumber(IN_BALL, "the path has no factors at each radius", Form.EXACT)
     if not np.array_equal(path.rho, radii) or len(path.reasons) != r:
         raise Refuted(IN_BALL, f"the path is of ρ = {path.rho}, asked for at {radii}", Form.EXACT)
-    other = under_test.nuclear_path is not REFERENCE.nuclear_path
-    reference = (lambda: REFERENCE.nuclear_path(problem, svm, radii).reasons) if other else None
+    other = under_test.replaces(nuclear_path)
+    reference = (lambda: nuclear_path(problem, svm, radii).reasons) if other else None
     if missing := missing_claim(IN_BALL, path.reasons, reference):
         yield missing
     there = np.array([not why for why in path.reasons])
@@ -257,10 +259,11 @@ def _minimal(
     least: Numbers,
     rho: Float64[np.ndarray, "r"],
 ) -> Claim:
-    """log n(L(W) − L_opt) is no more than anywhere in the ball.
+    """Claim that log n(L(W) − L_opt) is no more than anywhere in the ball.
 
-    That is at least f(W') − (R‖M(W')‖_op − ⟨M(W'), W'⟩) − log1p(x) − b min(x, 1), W' = ρW_⋆ + o, o the offset that the
-    path reports: its h_j = ρ + ρ(m_j − 1) + ⟨G_j, o⟩, m_j the margins of W_⋆, do not lose what W in floats does.
+    Anywhere in the ball it is at least f(W') − (R‖M(W')‖_op − ⟨M(W'), W'⟩) − log1p(x) − b min(x, 1), where
+    W' = ρW_⋆ + o and o is the offset that the path reports. The margins h_j = ρ + ρ(m_j − 1) + ⟨G_j, o⟩ of W', m_j
+    those of W_⋆, do not lose the digits that W loses in floats.
     """
     problem, svm, (a, z, _) = bounds.problem, bounds.svm, bounds.certificate.floats
     assert svm.exact is not None
@@ -283,22 +286,22 @@ def _minimal(
 def _in_the_limit(
     bounds: NuclearBounds, rho: Float64[np.ndarray, "r"], W: Float64[np.ndarray, "r d e"]
 ) -> Iterator[Claim]:
-    """W̄(R) − ρW_⋆ → o, at the radii that are near enough."""
+    """Claim W̄(R) − ρW_⋆ → o, at the radii that are near enough to the limit."""
     problem, svm = bounds.problem, bounds.svm
     assert svm.gap is not None
     offsets = NuclearOffsets.of(svm, log_costs_of(problem, svm))
     slack = float(np.min(offsets.beyond[offsets.rest], initial=np.inf))
     limit = offset_in_closed_form(bounds, offsets.log_costs)
     size = max(float(np.linalg.norm(limit.value)), bounds.most)
-    found = []
-    for one, point in zip(rho.tolist(), W, strict=True):
-        first, second = corrections(offsets, one)
-        resolved = one * slack - np.log(one) >= RESOLVED and one * svm.gap >= RESOLVED
+    deviations = []
+    for radius, point in zip(rho.tolist(), W, strict=True):
+        first, second = corrections(offsets, radius)
+        resolved = radius * slack - np.log(radius) >= RESOLVED and radius * svm.gap >= RESOLVED
         if resolved and first <= NEAR * size and (second <= first / 4 or second <= EPS * size):
-            rounding = 16 * sum(point.shape) * EPS * one * bounds.most + limit.rounding
-            found.append((np.linalg.norm(point - one * svm.W - limit.value), first + 2 * second + rounding))
-    if found:
-        apart, allowed = np.array(found).T
+            rounding = 16 * sum(point.shape) * EPS * radius * bounds.most + limit.rounding
+            deviations.append((np.linalg.norm(point - radius * svm.W - limit.value), first + 2 * second + rounding))
+    if deviations:
+        apart, allowed = np.array(deviations).T
         yield at_least(
             OFFSET, Form.SHARP, 0.0, apart, rounding=allowed, why=NUCLEAR_OFFSET, scale=size, points="radius"
         )
@@ -312,7 +315,10 @@ def _least_margin(
     under_test: Implementation,
     claim: str,
 ) -> Numbers:
-    """ρ' − κ − o: ρ' ≥ ρ the least margin of ρW_⋆, o by how much the log-excess is larger than there."""
+    """Return ρ' − κ − o, a lower bound of the margins of W.
+
+    ρ' ≥ ρ is the least margin of ρW_⋆, and o is how much the log-excess of W exceeds that of ρW_⋆.
+    """
     radii, of = np.unique(rho, return_inverse=True)
     edge = radii[:, None, None] * bounds.svm.W
     log_edge = log_excess_of(under_test, bounds.problem, _flat(edge), claim)[of]
@@ -321,14 +327,14 @@ def _least_margin(
 
 
 def _normaliser_loss(bounds: NuclearBounds, least: Numbers) -> Numbers:
-    """log1p(x) + b min(x, 1) where all margins are at least ``least``."""
+    """Return log1p(x) + b min(x, 1) where all margins are at least ``least``."""
     problem = bounds.problem
     x = (problem.T - 1) * np.exp(-np.maximum(least, 0.0))
     return np.log1p(x) + bend(problem.loss, problem.scores.max(axis=1), problem.gaps().max(axis=1)) * np.minimum(x, 1.0)
 
 
 def _dual_bound(bounds: NuclearBounds, least: Numbers, log_excess: Numbers) -> Numbers:
-    """D − log1p(x) − b min(x, 1) − log n(L(W) − L_opt) ≤ ⟨M, W⟩Θ_⋆."""
+    """Return D − log1p(x) − b min(x, 1) − log n(L(W) − L_opt), a lower bound of ⟨M, W⟩Θ_⋆."""
     used = bounds.duals > 0
     w = exact(bounds.duals[used])
     w = w / np.sum(w)
@@ -339,18 +345,18 @@ def _dual_bound(bounds: NuclearBounds, least: Numbers, log_excess: Numbers) -> N
 
 
 def _from_duals(bounds: NuclearBounds, margins: Numbers, least: Numbers, log_excess: Numbers) -> Claim:
-    """⟨M, W⟩Θ_⋆ = Σ w_j h_j ≥ that."""
+    """Claim that ⟨M, W⟩Θ_⋆ = Σ w_j h_j is at least the bound from the duals."""
     w = exact(bounds.duals)
     along, bound = (margins @ w) / np.sum(w), _dual_bound(bounds, least, log_excess)
     return at_least(FROM_DUALS, Form.EFFECTIVE, along, bound, points="point of the ball")
 
 
 def _singular_values(x: Float64[np.ndarray, "m d k"]) -> Float64[np.ndarray, "m k"]:
-    """All k of them, zeros included."""
-    found = np.linalg.svd(x, compute_uv=False)
-    return np.pad(found, ((0, 0), (0, x.shape[2] - found.shape[1])))
+    """Return all k singular values, zeros included."""
+    singular = np.linalg.svd(x, compute_uv=False)
+    return np.pad(singular, ((0, 0), (0, x.shape[2] - singular.shape[1])))
 
 
 def _flat(W: Float64[np.ndarray, "m d e"]) -> Numbers:
-    """vec W, as points of the problem."""
+    """Return vec W as points of the problem."""
     return exact(W.reshape(len(W), W.shape[1] * W.shape[2]))

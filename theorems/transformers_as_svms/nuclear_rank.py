@@ -15,6 +15,7 @@ from generators.case import Case
 from reference_attention.exact import rational_matrix, to_floats
 from reference_attention.floats import EPS
 from reference_attention.svm.max_margin import Infeasible
+from reference_attention.svm.nuclear_max_margin import nuclear_max_margin
 from theorems.core.att_svm import end_as_infeasible
 from theorems.core.claim import Claim, Form, at_least, section
 from theorems.core.claim_name import premise, premises, sharper, stated_claim
@@ -30,7 +31,7 @@ FACTOR_ROUNDING = tolerance(
 )
 
 ENCLOSED = 2.0**-120
-"""Radius of an entry in units of the largest one, at most: balls have 160 bits, and Newton's method some room."""
+"""The largest radius of an entry in units of the largest entry: balls have 160 bits, and Newton's method needs room."""
 
 UNIQUE = "the solution of ATT-SVM⋆ is proven the only one"
 
@@ -46,10 +47,10 @@ NUCLEAR_RANK_CLAIMS = (SVM_IS_OPTIMAL, IN_SPAN_OF_QUERIES, IN_SPAN_OF_DIFFERENCE
 
 @section
 def nuclear_rank_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Lemma 2 with ‖·‖_⋆; :func:`.rank.tsvm_rank` derives it."""
+    """Yield the claims of Lemma 2 with ‖·‖_⋆, which :func:`.rank.tsvm_rank` derives."""
     data, alpha = case.queried, case.chosen_tokens
     assert data is not None
-    svm = under_test.nuclear_max_margin(data.keys, alpha)
+    svm = under_test[nuclear_max_margin](data.keys, alpha)
     if isinstance(svm, Infeasible):
         end_as_infeasible(case.problem, alpha, svm, SVM_IS_OPTIMAL, svm="ATT-SVM⋆")
     yield from premises(nuclear_claim(NuclearCertificate(data, alpha, svm), SVM_IS_OPTIMAL))
@@ -71,7 +72,10 @@ def nuclear_rank_claims(case: Case, under_test: Implementation) -> Iterator[Clai
 
 
 def _in_span(name: str, factor: Float64[np.ndarray, "e r"], span: fmpq_mat) -> Claim:
-    """Columns of the factor are combinations of the rows of ``span``: orthogonal to what is orthogonal to those."""
+    """Claim that the factor's columns are combinations of the rows of ``span``.
+
+    They have to be orthogonal to all vectors that are orthogonal to those rows.
+    """
     beside = _orthogonal_to(span)
     off = np.abs(factor.T @ beside)
     known = np.abs(factor) + ENCLOSED / EPS * np.abs(factor).max()
@@ -85,17 +89,17 @@ def _in_span(name: str, factor: Float64[np.ndarray, "e r"], span: fmpq_mat) -> C
 
 
 def _orthogonal_to(span: fmpq_mat) -> Float64[np.ndarray, "e k"]:
-    """A basis of the vectors orthogonal to the rows, rational, each entry rounded once."""
+    """Return a basis of the vectors orthogonal to the rows, rational, each entry rounded once."""
     reduced, rank = span.rref()
     e = span.ncols()
     pivots = [next(j for j in range(e) if reduced[i, j] != 0) for i in range(rank)]
     free = [j for j in range(e) if j not in pivots]
-    found = np.zeros((e, len(free)))
+    basis = np.zeros((e, len(free)))
     for k, j in enumerate(free):
-        found[j, k] = 1.0
-        found[pivots, k] = to_floats([-reduced[i, j] for i in range(rank)])
-    return found
+        basis[j, k] = 1.0
+        basis[pivots, k] = to_floats([-reduced[i, j] for i in range(rank)])
+    return basis
 
 
-def _at_most(name: str, found: int, most: int, of: str) -> Claim:
-    return Claim(name, Form.EXACT, float(min(most - found, 0)), 0.0, EXACT, f"{found} ≤ {most} {of}")
+def _at_most(name: str, rank: int, most: int, of: str) -> Claim:
+    return Claim(name, Form.EXACT, float(min(most - rank, 0)), 0.0, EXACT, f"{rank} ≤ {most} {of}")

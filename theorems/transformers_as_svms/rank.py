@@ -18,13 +18,13 @@ from generators.query_cases import query_cases
 from reference_attention.exact import rational_matrix
 from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
-from reference_attention.svm.max_margin import Infeasible
+from reference_attention.svm.max_margin import Infeasible, max_margin
 from theorems.core.att_svm import solve_att_svm
 from theorems.core.claim import Claim, Form
 from theorems.core.claim_name import premise, premises, sharper, stated_claim
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import SVM_ONLY
+from theorems.core.kernel_use import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.core.svm_certificate import SVM_IS_OPTIMAL, svm_claim
 from theorems.core.tolerances import EXACT
@@ -40,8 +40,10 @@ TOKEN_SVM_IS_OPTIMAL = premise("token-svm-is-optimal", when="where n = 1 or quer
 
 @st.composite
 def _cases(draw: DrawFn) -> Case:
-    """Most of them with one more coordinate of tokens and queries, a combination of the others, so that tokens and
-    queries do not span their spaces; 0 where queries are orthogonal, which they stay.
+    """Draw a case in which usually tokens and queries do not span their spaces.
+
+    They have one more coordinate, a combination of the others. For orthogonal queries it is 0, so that they stay
+    orthogonal.
     """
     case = draw(query_cases(alpha="any"))
     data = case.queried
@@ -120,30 +122,30 @@ def tsvm_rank(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def _difference(data: QueryDataset, case: Case, i: int, t: int) -> list[fmpq]:
-    """x_iα − x_it."""
+    """Return x_iα − x_it."""
     chosen, other = rational_matrix(data.X[i][[int(case.chosen_tokens[i]), t]]).tolist()
     return [a - b for a, b in zip(chosen, other, strict=True)]
 
 
 def _in_span(name: str, rows: fmpq_mat, span: list[list[fmpq]]) -> Claim:
-    """Each row is a combination of those of ``span``."""
+    """Claim that each row is a combination of the rows of ``span``."""
     alone = int(fmpq_mat(span).rank()) if span else 0
     together = int(fmpq_mat([*span, *rows.tolist()]).rank())
     return _claim(name, alone == together, f"rank {alone}, with the rows of the solution {together}")
 
 
 def _decoupling_claims(case: Case, data: QueryDataset, W: fmpq_mat, under_test: Implementation) -> Iterator[Claim]:
-    """W^mm is put together from one solution per input."""
+    """Claim that W^mm is composed of one solution per input."""
     total = fmpq_mat(*data.shape)
     for i, query in enumerate(rational_matrix(data.queries).tolist()):
         own, alpha = Problem(data.X[i : i + 1], case.problem.scores[i : i + 1]), case.chosen_tokens[i : i + 1]
-        found = under_test.max_margin(own.exact_keys, alpha)
-        if isinstance(found, Infeasible):
+        solution = under_test[max_margin](own.exact_keys, alpha)
+        if isinstance(solution, Infeasible):
             yield _claim(TOKEN_SVM_IS_OPTIMAL, False, f"ATT-SVM on the tokens of input {i} is called infeasible")
             return
-        yield svm_claim(own, alpha, found, name=TOKEN_SVM_IS_OPTIMAL)
+        yield svm_claim(own, alpha, solution, name=TOKEN_SVM_IS_OPTIMAL)
         size = sum((b * b for b in query), fmpq(0))
-        total += fmpq_mat([[a * b / size for b in query] for a in found.exact.p])
+        total += fmpq_mat([[a * b / size for b in query] for a in solution.exact.p])
     yield _claim(RANK_ONE if case.problem.n == 1 else DECOUPLE, total == W, f"{case.problem.n} solutions on tokens")
 
 

@@ -1,4 +1,4 @@
-"""Optimal tokens minimise the risk: what it lies above the floor L_⋆ by, from both sides, whatever W.
+"""Optimal tokens minimise the risk: bounds of its excess over the floor L_⋆ from both sides, for every W.
 
 References: *Transformers as Support Vector Machines*, Lemma 1.
 """
@@ -19,13 +19,14 @@ from generators.numbers import one_in
 from generators.query_cases import query_cases
 from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
+from reference_attention.risk import log_excess_risk
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 from theorems.bounded import exact, in_floats, with_rounding
 from theorems.core.claim import Claim, Ended, Form, Verdict, at_least
 from theorems.core.claim_name import premise, premises, sharper, stated_claim
 from theorems.core.dataset_claims import QUERY_CLAIMS, query_claims
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import calls
+from theorems.core.kernel_use import calls
 from theorems.core.parts import Condition
 from theorems.core.points import affordable, climb, probe_points
 from theorems.core.statement import statement
@@ -47,7 +48,7 @@ from theorems.transformers_as_svms.floor_bounds import (
 
 POINTS = 120
 RADII = (0.1, 1.0, 10.0, 1e2, 1e3, 1e6)
-"""R of the points R W^mm."""
+"""The R of the points R W^mm."""
 FEASIBLE = Condition(
     "where ATT-SVM(opt) is feasible",
     lambda case: not isinstance(max_margin(case.problem.exact_keys, case.problem.optimal), Infeasible),
@@ -65,7 +66,10 @@ STAYS_AWAY = sharper("excess-stays-away", when=INFEASIBLE)
 
 @st.composite
 def _cases(draw: DrawFn) -> Case:
-    """Separable by construction, or, a third of them, not: one input is there again with the query reversed."""
+    """Draw a case that is separable by construction, or, in a third of the draws, one that is not.
+
+    In the latter one input is repeated with the query reversed.
+    """
     case = draw(query_cases())
     if not draw(one_in(3)):
         return case
@@ -103,8 +107,9 @@ def _cases(draw: DrawFn) -> Case:
     needs={"well-behaved-loss": "c_min and c_max bound |ℓ'|", "strict-optimum": "opt is one token of each input"},
 )
 def tsvm_risk_floor(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let Assumption A hold and one token of each input be strictly best; L_⋆ = (1/n) Σ_i ℓ(γ_i,opt). Then L(W) > L_⋆
-    for every W, and L(RW) → L_⋆ as R → ∞ for every W with (x_i,opt − x_it)ᵀ W z_i ≥ 1 throughout.
+    """Let Assumption A hold and one token of each input be strictly best; L_⋆ = (1/n) Σ_i ℓ(γ_i,opt).
+
+    Then L(W) > L_⋆ for every W, and L(RW) → L_⋆ as R → ∞ for every W with (x_i,opt − x_it)ᵀ W z_i ≥ 1 throughout.
 
     **Effective**, at every W, with δ_i = Σ_t s_it (γ_i,opt − γ_it) > 0 and c_i, C_i the least and the largest |ℓ'|
     between the scores of input i (the mean value theorem on [γ_i,opt − δ_i, γ_i,opt]):
@@ -135,12 +140,12 @@ def tsvm_risk_floor(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     yield from premises(query_claims(case, under_test))
     problem = case.problem
-    found = under_test.max_margin(problem.exact_keys, problem.optimal)
-    svm = None if isinstance(found, Infeasible) else found
+    solution = under_test[max_margin](problem.exact_keys, problem.optimal)
+    svm = None if isinstance(solution, Infeasible) else solution
     judged = (
-        _infeasibility_claim(case, found)
-        if isinstance(found, Infeasible)
-        else svm_claim(problem, problem.optimal, found)
+        _infeasibility_claim(case, solution)
+        if isinstance(solution, Infeasible)
+        else svm_claim(problem, problem.optimal, solution)
     )
     yield judged
     if judged.verdict is Verdict.FALSIFIED:
@@ -157,21 +162,21 @@ def tsvm_risk_floor(case: Case, under_test: Implementation) -> Iterator[Claim]:
         yield from _on_the_ray(problem, under_test, svm)
 
 
-def _infeasibility_claim(case: Case, found: Infeasible) -> Claim:
-    """The multipliers prove that no W separates opt: exact."""
+def _infeasibility_claim(case: Case, infeasible: Infeasible) -> Claim:
+    """Claim that the multipliers prove that no W separates opt, exactly."""
     rows = difference_rows(case.problem.exact_keys, case.problem.optimal)
-    right = is_farkas_proof(rows, found.exact)
-    detail = f"{len(found.exact)} multipliers" if right else "the multipliers do not add up to zero"
+    right = is_farkas_proof(rows, infeasible.exact)
+    detail = f"{len(infeasible.exact)} multipliers" if right else "the multipliers do not add up to zero"
     return Claim(INFEASIBILITY, Form.EXACT, 0.0 if right else -1.0, 0.0, EXACT, detail)
 
 
 def _violation(
     problem: Problem, under_test: Implementation, points: Float64[np.ndarray, "k d"]
 ) -> Float64[np.ndarray, "k"]:
-    """How far log(L − L_⋆) under test is outside its bounds, in floats."""
+    """Return how far log(L − L_⋆) under test is outside its bounds, in floats."""
     with in_floats():
         bounds = FloorAt(AttentionAt(problem, points))
-        theirs = under_test.log_excess_risk(problem.keys, problem.scores, problem.loss, points, problem.optimal)
+        theirs = under_test[log_excess_risk](problem.keys, problem.scores, problem.loss, points, problem.optimal)
         excess = theirs[1] + np.log(problem.n)
         below = [np.max(b, axis=-1) - excess for b in bounds.lower.values()]
         above = [excess - np.min(b, axis=-1) for b in bounds.upper.values()]

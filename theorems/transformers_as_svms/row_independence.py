@@ -1,4 +1,4 @@
-"""How independent the rows (x_iα − x_it) z_iᵀ are: certified lower bounds of their singular values.
+"""Certified lower bounds of the singular values of the rows (x_iα − x_it) z_iᵀ: how independent they are.
 
 λ is proven to bound an eigenvalue from below by the LDLᵀ factors of M − λB over the rationals: all pivots are positive.
 A float eigenvalue is only the guess.
@@ -24,21 +24,21 @@ from theorems.core.parts import Condition
 
 INDEPENDENT = Condition("the rows are independent", lambda case: independent_rows(case).holds is not False)
 GRADIENT_NORM = stated_claim("gradient-norm", when=INDEPENDENT)
-"""Undecided where the rows are all but dependent."""
+"""The name of a claim that is undecided where the rows are nearly dependent."""
 
 BELOW = 2.0**-20
-"""What the guess is taken too small by at first; then four times as much each time."""
+"""By how much the guess is lowered at first; each further time by four times as much."""
 HALVINGS = 40
-"""How often λ is halved after that, before nothing is said."""
+"""Number of times that λ is lowered before the search is given up."""
 
 
 @dataclass(frozen=True)
 class Independence:
-    """Certified lower bounds of singular values; floats taken as exact.
+    """Certified lower bounds of singular values, with floats taken as exact.
 
     Attributes:
-        rows_squared: of the rows G_it, t ≠ opt_i.
-        zero_sum_squared: of c ↦ Σ_it c_it k_it where Σ_t c_it = 0 for each i.
+        rows_squared: the bound of the square for the rows G_it, t ≠ opt_i.
+        zero_sum_squared: the bound of the square for c ↦ Σ_it c_it k_it where Σ_t c_it = 0 for each i.
     """
 
     rows_squared: float
@@ -46,10 +46,10 @@ class Independence:
 
     @classmethod
     def of(cls, problem: Problem) -> Independence:
-        """Of the keys of a problem.
+        """Return the bounds for the keys of a problem.
 
         Raises:
-            Undecided: neither is known to be positive.
+            Undecided: one of them is not known to be positive.
         """
         gram = difference_gram(problem, problem.optimal)
         rows = certified_eigenvalue(gram, identity(gram.nrows()))
@@ -61,7 +61,7 @@ class Independence:
 
 
 def difference_gram(problem: Problem, alpha: Int64[np.ndarray, "n"]) -> fmpq_mat:
-    """G Gᵀ for the rows G_it = k_iα_i − k_it, t ≠ α_i, in the order of (i, t); exact, (n(T−1), n(T−1))."""
+    """Return G Gᵀ for the rows G_it = k_iα_i − k_it, t ≠ α_i, in the order of (i, t), exactly; (n(T−1), n(T−1))."""
     keys, T = rational_keys(problem.exact_keys).tolist(), problem.T
     rows = [
         [a - b for a, b in zip(keys[i * T + int(chosen)], keys[i * T + t], strict=True)]
@@ -74,18 +74,18 @@ def difference_gram(problem: Problem, alpha: Int64[np.ndarray, "n"]) -> fmpq_mat
 
 
 def zero_sum_metric(n: int, T: int) -> fmpq_mat:
-    """B with cᵀBc = Σ_it c_it² for coefficients c_it, t ≠ α_i, and c_iα_i = −Σ c_it: I + 11ᵀ per input."""
+    """Return B with cᵀBc = Σ_it c_it² for coefficients c_it, t ≠ α_i, and c_iα_i = −Σ c_it: I + 11ᵀ per input."""
     m = n * (T - 1)
     return fmpq_mat(m, m, [int(j // (T - 1) == k // (T - 1)) + int(j == k) for j in range(m) for k in range(m)])
 
 
 def identity(m: int) -> fmpq_mat:
-    """The metric of the rows themselves."""
+    """Return the identity matrix, the metric of the rows themselves."""
     return fmpq_mat(m, m, [int(j == k) for j in range(m) for k in range(m)])
 
 
 def certified_eigenvalue(matrix: fmpq_mat, metric: fmpq_mat) -> float:
-    """A float λ > 0 with cᵀMc ≥ λ cᵀBc for all c, proven; as a rule within 1e-6 of the largest. 0 if none was found.
+    """Return a proven float λ > 0 with cᵀMc ≥ λ cᵀBc for all c, usually within 1e-6 of the largest; 0 if none is found.
 
     Args:
         matrix: M, symmetric.
@@ -102,7 +102,7 @@ def certified_eigenvalue(matrix: fmpq_mat, metric: fmpq_mat) -> float:
 
 
 def positive_definite(matrix: fmpq_mat) -> bool:
-    """Whether all pivots of the factorisation LDLᵀ are positive; exact."""
+    """Return whether all pivots of the factorisation LDLᵀ are positive, exactly."""
     rows = [list(row) for row in matrix.tolist()]
     for k, row in enumerate(rows):
         if not row[k] > 0:

@@ -16,16 +16,17 @@ from numpy.linalg import norm
 from generators.case import Case
 from generators.margin_assumptions import is_farkas_proof
 from generators.sequence_assumptions import optimal_tokens_of, sequence_rows
-from generators.sequence_cases import sequence_cases
+from generators.transformers_as_svms.sequence_cases import sequence_cases
 from reference_attention.floats import EPS
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
-from reference_attention.svm.sequence_max_margin import SequenceInfeasible, SequenceMaxMargin
+from reference_attention.sequence_risk import sequence_parts
+from reference_attention.svm.sequence_max_margin import SequenceInfeasible, SequenceMaxMargin, sequence_max_margin
 from theorems.bounded import exact, value_of, with_rounding
 from theorems.core.claim import Claim, Ended, Form, Refuted, Undecided, Verdict, at_least
 from theorems.core.claim_name import premise, sharper, stated_claim
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import BELOW_ROUNDING
+from theorems.core.kernel_use import BELOW_ROUNDING
 from theorems.core.points import climb, probe_points
 from theorems.core.sequence_certificate import (
     DECIDED,
@@ -56,9 +57,9 @@ FROM_DUALS = sharper("sublevel-correlation-from-duals")
 UNSEEN_POINTS = 12
 POINTS = 60
 SUBLEVEL_RADII = (1.01, 2.0, 10.0, 1e3, 1e6)
-"""RΘ/κ of the sublevel sets."""
+"""The RΘ/κ of the sublevel sets."""
 RAY = (1.0, 4.0, 20.0, 100.0, 1e3, 1e5)
-"""RΘ along W^mm, where the risk's leading term is claimed."""
+"""The RΘ along W^mm at which the risk's leading term is claimed."""
 HUNT_BUDGET = 60_000
 """About how many floats one batch of hunted points may occupy."""
 
@@ -92,10 +93,12 @@ HUNT_BUDGET = 60_000
     },
 )
 def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """L(W) = (1/nL) Σ_i Σ_k ℓ(Y_ik vᵀ X_iᵀ softmax(X_i W z_ik)), the softmax over the tokens that query k of input i
-    sees (causal: t ≤ k). Let Assumption A hold, one of these tokens be strictly best for every (i, k), and
-    (x_iα_ik − x_it)ᵀ W z_ik ≥ 1, for all i, k and t ≠ α_ik = opt that it sees, be feasible; W^mm is its solution of
-    least ‖W‖_F. The path W̄(R) = argmin_{‖W‖_F ≤ R} L(W) has W̄(R)/R → W^mm/‖W^mm‖_F.
+    """Let L(W) = (1/nL) Σ_i Σ_k ℓ(Y_ik vᵀ X_iᵀ softmax(X_i W z_ik)), with L queries per input.
+
+    The softmax is over the tokens that query k of input i sees (causal: t ≤ k). Let Assumption A hold, one of these
+    tokens be strictly best for every (i, k), and (x_iα_ik − x_it)ᵀ W z_ik ≥ 1, for all i, k and t ≠ α_ik = opt that it
+    sees, be feasible; W^mm is its solution of least ‖W‖_F. The path W̄(R) = argmin_{‖W‖_F ≤ R} L(W) has
+    W̄(R)/R → W^mm/‖W^mm‖_F.
 
     **Exact.** Each (i, k) is an input with the keys vec(x_it z_ikᵀ) of the tokens that it sees. A query that sees one
     token has a constant risk and no constraint. Two queries with different numbers of tokens are in different parts,
@@ -128,7 +131,7 @@ def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     data = case.sequence
     assert data is not None, "the statement assumes sequence-given"
-    rng, reported = case.rng(), under_test.sequence_parts(data)
+    rng, reported = case.rng(), under_test[sequence_parts](data)
     parts = parts_claim(data, reported)
     yield parts
     points = probe_points(rng, case.problem, m=UNSEEN_POINTS)
@@ -140,7 +143,7 @@ def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
     # The data's own numbers, in the order in which the parts came.
     ours = tuple(data.part(part.pairs) for part in reported)
     alpha = optimal_tokens_of(ours)
-    svm = under_test.sequence_max_margin([part.problem.exact_keys for part in reported], alpha)
+    svm = under_test[sequence_max_margin]([part.problem.exact_keys for part in reported], alpha)
     if isinstance(svm, SequenceInfeasible):
         said = "ATT-SVM(opt) was called infeasible"
         if not is_farkas_proof(sequence_rows(data, ours, alpha), svm.exact):
@@ -165,7 +168,7 @@ def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
 def at_points(
     rows: SequenceRows, svm: SequenceMaxMargin, largest: Problem, rng: np.random.Generator
 ) -> Iterator[Claim]:
-    """The excess under test is the mean over all queries, and lies between its bounds, at any W."""
+    """Claim that the excess under test is the mean over all queries and lies between its bounds, at any W."""
 
     def floor(points: Float64[np.ndarray, "m d"]) -> tuple[Any, Any]:
         # For the search alone.
@@ -192,7 +195,7 @@ def at_points(
 
 
 def on_the_ray(rows: SequenceRows, ray: Numbers) -> Iterator[Claim]:
-    """The leading term of the risk from both sides."""
+    """Claim the leading term of the risk from both sides."""
     log_excess = rows.log_excess_under_test(ray, FROM_BELOW)
     margins = rows.margins(ray)
     count = len(RAY)
@@ -220,7 +223,7 @@ def in_sublevel_sets(
     points: Float64[np.ndarray, "m d"],
     of_radius: Int64[np.ndarray, "m"],
 ) -> Iterator[Claim]:
-    """Margin and correlation at points of sublevel sets, and of which radius each is.
+    """Claim margin and correlation at points of sublevel sets, given the radius of each.
 
     A point of the ball whose risk is larger than at R W̄^mm by a factor e^o belongs to the sublevel set of ρ − o.
     """
@@ -242,7 +245,7 @@ def in_sublevel_sets(
 def sublevel_points(
     rows: SequenceRows, svm: SequenceMaxMargin, rhos: Float64[np.ndarray, "r"], rng: np.random.Generator
 ) -> tuple[Float64[np.ndarray, "m d"], Int64[np.ndarray, "m"]]:
-    """Points of sublevel sets with as little margin and correlation as are found; and of which radius each is."""
+    """Return points of sublevel sets with the least margins and correlations found, and the indices of their radii."""
     ray = rhos[:, None] * svm.direction
     edge = rows.plain_log_excess(svm.norm * ray)
 
@@ -253,15 +256,15 @@ def sublevel_points(
     unit = svm.norm * value_of(rows.stacked_rows)
     parts = list(zip(rows.problems, svm.margins, svm.neighbours, strict=True))
     others = [np.arange(problem.T) != problem.optimal[:, None] for problem in rows.problems]
-    margins = np.concatenate([one[where] for (_, one, _), where in zip(parts, others, strict=True)])
-    near = np.concatenate([one[where] for (_, _, one), where in zip(parts, others, strict=True)])
+    margins = np.concatenate([own[where] for (_, own, _), where in zip(parts, others, strict=True)])
+    near = np.concatenate([neighbours[where] for (_, _, neighbours), where in zip(parts, others, strict=True)])
     costs = np.concatenate([value_of(cost).ravel() for cost in rows.log_costs])
     basis = tangent_basis(svm.direction, unit)
     flat = np.zeros(basis.shape[1])
     centres = np.array([Reduced(unit @ basis, margins, costs, rho).newton(flat, 60)[0] for rho in rhos])
     size = int(np.clip(HUNT_BUDGET // (len(rhos) * sum(q.keys.size for q in rows.problems)), 6, 24))
-    found = hunt(inside, svm.direction, basis, unit, near, rhos, centres, size=size, rounds=1, rng=rng)
+    batches = hunt(inside, svm.direction, basis, unit, near, rhos, centres, size=size, rounds=1, rng=rng)
     # R W̄^mm itself belongs to its sublevel set.
-    found.append((ray[:, None], np.ones((len(rhos), 1), dtype=np.bool_)))
-    points = svm.norm * np.concatenate([batch[good] for batch, good in found])
-    return points, np.concatenate([np.nonzero(good)[0] for _, good in found])
+    batches.append((ray[:, None], np.ones((len(rhos), 1), dtype=np.bool_)))
+    points = svm.norm * np.concatenate([batch[good] for batch, good in batches])
+    return points, np.concatenate([np.nonzero(good)[0] for _, good in batches])

@@ -1,4 +1,4 @@
-"""What the statement on several queries per input computes itself: rows, constants, and the risk over all queries.
+"""Independent computations for the statement on several queries per input: rows, constants, and the risk.
 
 References: *Transformers as Support Vector Machines*, sequence outputs (appendix).
 """
@@ -16,7 +16,9 @@ from jaxtyping import Float64
 
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
+from reference_attention.risk import log_excess_risk
 from reference_attention.sequence_dataset import SequencePart
+from reference_attention.sequence_risk import sequence_excess
 from reference_attention.svm.sequence_max_margin import SequenceMaxMargin
 from theorems.bounded import Bounded, exact, value_of, with_rounding
 from theorems.core.claim import NotANumber
@@ -30,12 +32,12 @@ from theorems.rounding.sized import Sized
 
 @dataclass(frozen=True, eq=False)
 class SequenceRows:
-    """The constraints of ATT-SVM over all queries, for the optimal tokens, and what the bounds need of the losses.
+    """The constraints of ATT-SVM over all queries, for the optimal tokens, and the loss's constants for the bounds.
 
     Attributes:
         parts: the queries by the number of tokens that they see.
-        under_test: whose risk is bounded.
-        reported: the parts as that has them.
+        under_test: the implementation whose risk is bounded.
+        reported: the parts as the implementation under test has them.
     """
 
     parts: tuple[SequencePart, ...]
@@ -44,32 +46,32 @@ class SequenceRows:
 
     @property
     def problems(self) -> list[Problem]:
-        """Of each part."""
+        """The problems of the parts."""
         return [part.problem for part in self.parts]
 
     @property
     def total(self) -> int:
-        """M, the number of all queries."""
+        """The number M of all queries."""
         return self.parts[0].total
 
     @property
     def count(self) -> int:
-        """N, the number of constraints."""
+        """The number N of constraints."""
         return sum(problem.n * (problem.T - 1) for problem in self.problems)
 
     @cached_property
     def rows(self) -> list[Numbers]:
-        """(x_iα − x_it) z_ikᵀ of each part, (m (T' − 1), d)."""
+        """The rows (x_iα − x_it) z_ikᵀ of each part, (m (T' − 1), d)."""
         return [key_rows(problem, problem.optimal)[_others(problem)] for problem in self.problems]
 
     @cached_property
     def stacked_rows(self) -> Numbers:
-        """Those of all parts, (N, d)."""
+        """The rows of all parts, (N, d)."""
         return np.concatenate(self.rows)
 
     @cached_property
     def log_gaps(self) -> list[Numbers]:
-        """log(γ_α − γ_t) of each part, (m, T' − 1)."""
+        """The logarithms of γ_α − γ_t of each part, (m, T' − 1)."""
         gaps = [
             (exact(problem.scores.max(axis=1))[:, None] - problem.scores)[_others(problem)].reshape(problem.n, -1)
             for problem in self.problems
@@ -78,14 +80,14 @@ class SequenceRows:
 
     @cached_property
     def log_costs(self) -> list[Numbers]:
-        """log c_t, c_t = |ℓ'(γ_α)| (γ_α − γ_t), of each part, (m, T' − 1)."""
+        """The logarithms of c_t = |ℓ'(γ_α)| (γ_α − γ_t) of each part, (m, T' − 1)."""
         best = [exact(problem.scores.max(axis=1))[:, None] for problem in self.problems]
         slopes = [problem.loss.log_slope(top) for problem, top in zip(self.problems, best, strict=True)]
         return [slope + gap for slope, gap in zip(slopes, self.log_gaps, strict=True)]
 
     @cached_property
     def log_slope_bounds(self) -> Numbers:
-        """log c_max and log c_min, bounds of |ℓ'| on the range of all scores, (2,)."""
+        """The logarithms of c_max and c_min, bounds of |ℓ'| on the range of all scores, (2,)."""
         low = min(problem.score_range[0] for problem in self.problems)
         high = max(problem.score_range[1] for problem in self.problems)
         loss = self.problems[0].loss
@@ -94,41 +96,41 @@ class SequenceRows:
 
     @cached_property
     def log_kappa(self) -> Numbers:
-        """κ = log(2N c_max Γ_max / (c_min Γ_min))."""
+        """The constant κ = log(2N c_max Γ_max / (c_min Γ_min))."""
         steep, flat = self.log_slope_bounds
         gaps: Any = np.concatenate([gap.ravel() for gap in self.log_gaps])
         return np.log(exact(2 * self.count)) + (steep - flat) + (np.max(gaps) - np.min(gaps))
 
     @cached_property
     def log_least_gap(self) -> Numbers:
-        """log Γ_min."""
+        """The logarithm of Γ_min."""
         return np.min(np.concatenate([gap.ravel() for gap in self.log_gaps]))
 
     @cached_property
     def bent(self) -> Numbers:
-        """The largest b of :func:`bend` of a part: 0 for convex losses."""
+        """The largest b of :func:`bend` over the parts: 0 for convex losses."""
         loss = self.problems[0].loss
         tops = np.concatenate([problem.scores.max(axis=1) for problem in self.problems])
         lengths = np.concatenate([problem.gaps().max(axis=1) for problem in self.problems])
         return bend(loss, tops, lengths)
 
     def margins(self, points: Numbers) -> list[Numbers]:
-        """(x_iα − x_it)ᵀ W z_ik at vec(W), (b, m, T' − 1) per part for points (b, d)."""
+        """Return (x_iα − x_it)ᵀ W z_ik at vec(W), (b, m, T' − 1) per part for points (b, d)."""
         flat = zip(self.rows, self.problems, strict=True)
         return [(points @ rows.T).reshape(len(points), problem.n, problem.T - 1) for rows, problem in flat]
 
     def excess(self, points: Numbers) -> Sized:
-        """n·L (L(W) − L_⋆), (b,) for points (b, d); shares nothing with what is under test but ℓ."""
+        """Return n·L (L(W) − L_⋆), (b,) for points (b, d); it shares only ℓ with the implementation under test."""
         parts = [excess(problem, points, problem.optimal) * exact(problem.n) for problem in self.problems]
         return reduce(add, parts)
 
     def plain_log_excess(self, points: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
-        """log(L(W) − L_⋆) under test, NaN where it is claimed to be negative."""
-        sign, size = self.under_test.sequence_excess(self.reported, points, self.under_test.log_excess_risk)
+        """Return log(L(W) − L_⋆) under test, NaN where it is claimed to be negative."""
+        sign, size = self.under_test[sequence_excess](self.reported, points, self.under_test[log_excess_risk])
         return np.where(sign > 0, size, np.where(sign == 0, -np.inf, np.nan))
 
     def excess_under_test(self, points: Numbers, claim: str) -> Sized:
-        """n·L (L(W) − L_⋆) under test, with what a right one may be off by: twice what :meth:`excess` loses."""
+        """Return n·L (L(W) − L_⋆) under test, with the error allowed to a right value: twice that of :meth:`excess`."""
         sign, size = self._signed_log_excess(points, claim)
         ours = self.excess(points)
         log_size: Any = exact(size) + np.log(exact(self.total))
@@ -139,10 +141,10 @@ class SequenceRows:
         return Sized.of(x.widen(allowed.value + allowed.error), unit)
 
     def log_excess_under_test(self, points: Numbers, claim: str) -> Numbers:
-        """log(n·L (L(W) − L_⋆)) under test.
+        """Return log(n·L (L(W) − L_⋆)) under test.
 
         Raises:
-            NotANumber: the difference is not positive, and that is no rounding.
+            NotANumber: the difference is not positive, and rounding does not explain it.
         """
         sign, size = self._signed_log_excess(points, claim)
         ours = self.excess(points).log
@@ -155,15 +157,15 @@ class SequenceRows:
     def _signed_log_excess(
         self, points: Numbers, claim: str
     ) -> tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b"]]:
-        found = self.under_test.sequence_excess(self.reported, value_of(points), self.under_test.log_excess_risk)
-        sign, size = (np.asarray(x, dtype=np.float64) for x in found)
+        excesses = self.under_test[sequence_excess](self.reported, value_of(points), self.under_test[log_excess_risk])
+        sign, size = (np.asarray(x, dtype=np.float64) for x in excesses)
         if not (np.isfinite(sign).all() and (size < np.inf).all()):
             raise NotANumber(claim, "the excess risk under test is not finite")
         return sign, np.where(sign == 0, -np.inf, size)
 
 
 def dual_value(rows: SequenceRows, svm: SequenceMaxMargin) -> Numbers:
-    """D(w) = Σ w_j log(c_j / w_j), w = λ/Σλ: at most log Σ c_j e^{−g_j·y} for every y ⊥ W^mm (Jensen)."""
+    """Return D(w) = Σ w_j log(c_j / w_j), w = λ/Σλ: at most log Σ c_j e^{−g_j·y} for every y ⊥ W^mm (Jensen)."""
     used = np.concatenate([duals[_others(q)] for duals, q in zip(svm.duals, rows.problems, strict=True)])
     costs: Any = np.concatenate([cost.ravel() for cost in rows.log_costs])
     duals: Any = with_rounding(used[used > 0])
@@ -172,5 +174,5 @@ def dual_value(rows: SequenceRows, svm: SequenceMaxMargin) -> Numbers:
 
 
 def _others(problem: Problem) -> Any:
-    """All tokens but the optimal ones, (n, T)."""
+    """Return the mask of all tokens but the optimal ones, (n, T)."""
     return np.arange(problem.T) != problem.optimal[:, None]

@@ -1,1 +1,1 @@
-"""Each statement without one of its assumptions: where to look, and what fails there in the paper's words."""
+"""Statements without one of their assumptions: where to find counterexamples, and what fails in the paper's words."""

@@ -1,4 +1,4 @@
-"""The conjecture on joint descent with less: selection, Assumption C over the supports, separation.
+"""The conjecture on joint descent without selection, Assumption C over the supports, or separation.
 
 Joint descent takes steps of constant length, so norms grow by 0.1/Θ a step: it is followed for :data:`STEPS` steps,
 and a deviation counts that is more than a hundred logits at the end and does not fall.
@@ -32,14 +32,14 @@ from theorems.without.theorem_5 import not_followed
 from theorems.without.weakened import weaken
 
 STEPS = 8000
-"""Steps of a run that decides."""
+"""Steps of the long run that decides."""
 CLEAR = 0.15
-"""Deviation of a direction at the end of a short run, from which on the long one is made."""
+"""Deviation of a direction at the end of a short run from which on the long run is made."""
 
 
 @st.composite
 def _free_token(draw: DrawFn) -> Case:
-    """Two supports (1, a) and (1, −b) of v_mm = (1, 0); the other token of input 1 has label margin 1 as well."""
+    """Draw two supports (1, a) and (1, −b) of v_mm = (1, 0); the other token of input 1 has label margin 1 as well."""
     Y = np.array(draw(st.lists(st.sampled_from((1.0, -1.0)), min_size=2, max_size=2)))
     a, b, c, x, y = (draw(st.integers(*ends)) for ends in ((1, 2), (1, 2), (-2, 2), (-1, 0), (-1, 1)))
     z = np.array([[[1.0, a], [x, y]], [[1.0, -b], [1.0, c]]])
@@ -48,7 +48,7 @@ def _free_token(draw: DrawFn) -> Case:
 
 
 def _run(case: Case, steps: int) -> tuple[Joint, JointTrajectory, float] | None:
-    """Joint, run and Θ; None if v_mm or p_mm does not exist."""
+    """Return the joint problem, its run and Θ; None if v_mm or p_mm does not exist."""
     joint = joint_of(case)
     separator = None if joint is None else separator_of(joint)
     if joint is None or separator is None:
@@ -57,7 +57,7 @@ def _run(case: Case, steps: int) -> tuple[Joint, JointTrajectory, float] | None:
 
 
 def _distances(joint: Joint, run: JointTrajectory, at: int) -> tuple[float, float]:
-    """Distance of p/‖p‖ from p(‖v‖/‖p‖) and of v/‖v‖ from v̄_mm at a step."""
+    """Return the distances of p/‖p‖ from p(‖v‖/‖p‖) and of v/‖v‖ from v̄_mm at a step."""
     v, p = run.heads[at], run.prompts[at]
     sizes = float(np.linalg.norm(v)), float(np.linalg.norm(p))
     prompt = np.linalg.norm(p / sizes[1] - scheduled_direction(joint, sizes[0] / sizes[1]))
@@ -65,7 +65,7 @@ def _distances(joint: Joint, run: JointTrajectory, at: int) -> tuple[float, floa
 
 
 def _goes_elsewhere(case: Case) -> float:
-    """The larger deviation at the end of a short run."""
+    """Return the larger deviation at the end of a short run, less :data:`CLEAR`."""
     made = _run(case, SHORT)
     plain = case.dataset is not None and case.dataset.loss.name == "logistic"
     if made is None or not plain or not np.array_equal(case.dataset.v, made[0].svm.v):  # type: ignore[union-attr]
@@ -74,7 +74,7 @@ def _goes_elsewhere(case: Case) -> float:
 
 
 def _selects_elsewhere(case: Case) -> float:
-    """As :func:`_goes_elsewhere`, where descent selects α."""
+    """Return :func:`_goes_elsewhere` where descent selects α, and −2 elsewhere."""
     made = _run(case, SHORT)
     if made is None or not largest_nonoptimality(made[0], made[1].prompts[SHORT // 4 :]) < 0.5:
         return -2.0
@@ -82,7 +82,7 @@ def _selects_elsewhere(case: Case) -> float:
 
 
 def _limit_claims(case: Case) -> Iterator[Claim]:
-    """p/‖p‖ → p(c), c = lim ‖v‖/‖p‖, and v/‖v‖ → v̄_mm: one logit beside it is allowed, or a deviation that halves."""
+    """Yield p/‖p‖ → p(c), c = lim ‖v‖/‖p‖, and v/‖v‖ → v̄_mm, up to one logit or a deviation that halves."""
     made = _run(case, STEPS)
     if made is None:
         raise not_followed("v_mm or p_mm does not exist")
@@ -103,8 +103,9 @@ def _limit_claims(case: Case) -> Iterator[Claim]:
     violation=_goes_elsewhere,
 )
 def selects_others(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """A non-support may have a token with more label margin than α, or the start may lie on the side of other tokens:
-    descent then selects those, and goes where their separator is.
+    """Let descent select other tokens than α: it then goes where their separator is.
+
+    A non-support may have a token with more label margin than α, or the start may lie on the side of other tokens.
     """
     yield from _limit_claims(case)
 
@@ -118,8 +119,10 @@ def selects_others(case: Case, under_test: Implementation) -> Iterator[Claim]:
     violation=_selects_elsewhere,
 )
 def free_token(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """A token of a support that has α's label margin costs nothing to mix, so its row exerts no pull: descent selects
-    α by the other rows, and where these happen to select it at that support, too, no margin of its own is kept there.
+    """Let a token of a support have α's label margin: mixing it costs nothing, so its row exerts no pull.
+
+    Descent selects α by the other rows, and where these happen to select it at that support, too, no margin of its own
+    is kept there.
     """
     yield from _limit_claims(case)
 
@@ -135,7 +138,9 @@ def _inseparable() -> SearchStrategy[Case]:
     cases=_inseparable,
 )
 def implied_separability(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Superfluous: it follows from the other assumptions. If descent selects α, some prompt has 1 − s_iα < ½ for all
-    i, so (k_iα − k_it)·p > 0 for all i and t (Lemma 12), and a multiple of that prompt is feasible for ATT-SVM(α).
+    """Drop the assumption: it is superfluous, as it follows from the others.
+
+    If descent selects α, some prompt has 1 − s_iα < ½ for all i, so (k_iα − k_it)·p > 0 for all i and t (Lemma 12), and
+    a multiple of that prompt is feasible for ATT-SVM(α).
     """
     yield from _limit_claims(case)

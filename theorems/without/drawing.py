@@ -15,14 +15,15 @@ from reference_attention.losses import loss_named
 from reference_attention.problem import Problem
 
 SIZES = st.sampled_from((1.0, 1.0, 2.0, 0.5))
-"""What small integers are multiplied by."""
+"""Factors by which small integers are multiplied."""
 
 
 def small_vectors(d: int, *, zero: bool = False) -> SearchStrategy[Float64[np.ndarray, "d"]]:
-    """Vectors of small integers, now and then of halves or even numbers.
+    """Return a strategy for vectors of small integers, now and then of halves or even numbers.
 
     Args:
-        zero: also the zero vector.
+        d: dimension.
+        zero: whether the zero vector is drawn, too.
     """
     entries = st.lists(st.integers(-3, 3), min_size=d, max_size=d).map(lambda x: np.array(x, dtype=np.float64))
     drawn = st.tuples(entries, SIZES).map(lambda pair: pair[0] * pair[1])
@@ -30,13 +31,13 @@ def small_vectors(d: int, *, zero: bool = False) -> SearchStrategy[Float64[np.nd
 
 
 def starts(problem: Problem) -> SearchStrategy[Float64[np.ndarray, "d"]]:
-    """Small p(0), for ``generators.problems.cases(start=starts)``."""
+    """Return a strategy for small p(0), for ``generators.problems.cases(start=starts)``."""
     return small_vectors(problem.d, zero=True)
 
 
 @st.composite
 def with_directions(draw: DrawFn, base: SearchStrategy[Case], *names: str) -> Case:
-    """Cases of ``base`` with a small vector per name in their arrays."""
+    """Draw a case of ``base`` with a small vector per name in its arrays."""
     case = draw(base)
     given = {name: draw(small_vectors(case.problem.d)) for name in names}
     return case.replace(arrays=MappingProxyType(dict(case.arrays) | given))
@@ -51,7 +52,7 @@ def plain_cases(
     d: tuple[int, int] = (1, 2),
     losses: tuple[str, ...] = ("correlation", "logistic"),
 ) -> Case:
-    """Keys and scores of small integers, anything else being left to chance."""
+    """Draw keys and scores of small integers; no assumption is enforced."""
     shape = tuple(draw(st.integers(*ends)) for ends in (n, tokens, d))
     size = int(np.prod(shape))
     keys = np.array(draw(st.lists(st.integers(-2, 2), min_size=size, max_size=size)), dtype=np.float64).reshape(shape)
@@ -63,7 +64,7 @@ def plain_cases(
 
 @st.composite
 def flat_cases(draw: DrawFn) -> Case:
-    """Two separable inputs in two dimensions under ℓ(u) = −u³; the best score of the first is 0, where ℓ' = 0."""
+    """Draw two separable inputs in the plane under ℓ(u) = −u³; the best score of the first is 0, where ℓ' = 0."""
     assumed = ("separable", "strict-optimum")
     case = draw(cases(assumptions=assumed, n=2, tokens=2, d=2, losses=("cubic",), plain=True))
     problem = case.problem
@@ -74,7 +75,7 @@ def flat_cases(draw: DrawFn) -> Case:
 
 @st.composite
 def flat_pairs(draw: DrawFn) -> Case:
-    """As :func:`flat_cases`, with prompts q and q_other that select the best tokens with margins of 1 to 4.
+    """Draw a case like :func:`flat_cases`, with prompts q and q_other that select its best tokens with margins 1 to 4.
 
     The rows k_iα − k_it are integer and of determinant ±1, so that prompts of integer margins are integer.
     """

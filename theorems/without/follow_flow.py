@@ -15,7 +15,7 @@ from jaxtyping import Float64, Int64
 
 from generators.case import Case
 from reference_attention.problem import Problem
-from reference_attention.svm.max_margin import Infeasible
+from reference_attention.svm.max_margin import Infeasible, max_margin
 from reference_attention.training.descent import Stop, normalized_gradient_descent
 from reference_attention.training.flow import Flow, gradient_flow
 from theorems.core.claim import Claim, Form, undecided_claim
@@ -32,7 +32,7 @@ LIMIT_FOLLOWED = tolerance(
 NORM = 1e6
 """Norm to which a limit is followed, in units of ‖p_mm‖ (of 1/(size of the keys) without one) and of ‖p(0)‖."""
 EARLIER = 1e3
-"""Norm at which it is looked at before: a distance that still shrinks is no violation."""
+"""Norm at which the limit is looked at before: a distance that still shrinks is no violation."""
 WALK = 96
 """Steps of the short walk that guides a search."""
 CLEAR = 0.05
@@ -41,10 +41,10 @@ CLEAR = 0.05
 
 @dataclass(frozen=True)
 class Point:
-    """A point that descent has come to.
+    """A point that descent has reached.
 
     Attributes:
-        problem: where.
+        problem: the problem that it descends.
         p: the point, (d,).
     """
 
@@ -52,14 +52,14 @@ class Point:
     p: Float64[np.ndarray, "d"]
 
     def smallest_margin(self, alpha: Int64[np.ndarray, "n"]) -> float:
-        """min over i, t ≠ α_i of (k_iα − k_it)·p/‖p‖; negative when a token other than α is selected."""
+        """Return min over i, t ≠ α_i of (k_iα − k_it)·p/‖p‖; negative when a token other than α is selected."""
         rows = _rows(self.problem, alpha)
         size = float(np.linalg.norm(self.p))
         return float((rows @ self.p).min()) / size if size else 0.0
 
 
 def walk(case: Case) -> Point:
-    """Where normalized gradient descent with growing steps is after a short walk from the case's start."""
+    """Return the point that a short walk from the case's start reaches by normalized descent with growing steps."""
     p = start_of(case)
     size = 1 / case.problem.key_scale
     for step in (0.25 * size, size, 4 * size, 16 * size):
@@ -68,17 +68,17 @@ def walk(case: Case) -> Point:
 
 
 def start_of(case: Case) -> Float64[np.ndarray, "d"]:
-    """p(0), zero if the case has none, (d,)."""
+    """Return p(0), zero if the case has none, (d,)."""
     return case.start if case.start is not None else np.zeros(case.problem.d)
 
 
 def follow_flow(problem: Problem, start: Float64[np.ndarray, "d"], unit: float) -> Flow:
-    """The gradient flow from ``start`` to :data:`NORM` times the larger of ``unit`` and ‖start‖."""
+    """Follow the gradient flow from ``start`` to :data:`NORM` times the larger of ``unit`` and ‖start‖."""
     return gradient_flow(problem, start, norm=NORM * max(unit, float(np.linalg.norm(start))))
 
 
 def norm_claim(flow: Flow, unit: float) -> Claim:
-    """‖p(t)‖ → ∞: the flow reaches its norm; a finite stationary point refutes it.
+    """Claim that ‖p(t)‖ → ∞: the flow reaches its norm; a finite stationary point refutes it.
 
     At norms beyond :data:`NORM` a point that does not move may just move by less than float64 can say.
     """
@@ -92,10 +92,10 @@ def norm_claim(flow: Flow, unit: float) -> Claim:
 
 
 def direction_claim(name: str, flow: Flow, target: Float64[np.ndarray, "d"], unit: float) -> Claim:
-    """p(t)/‖p(t)‖ → target/‖target‖, judged at the last norm ρ (in units of ``unit``) and at one a thousandth of it.
+    """Claim p(t)/‖p(t)‖ → target/‖target‖, judged at the last norm ρ (in units of ``unit``) and at ρ/1000.
 
-    A direction that converges is beside its limit by O(log ρ/ρ); √ρ/ρ is allowed. One that is further off and has not
-    come closer by half since norm :data:`EARLIER` does not converge there.
+    A direction that converges is O(log ρ/ρ) from its limit; √ρ/ρ is allowed. A direction that is further off, and has
+    not come closer by half since norm ρ/1000, does not converge to the target.
     """
     apart = np.sqrt(2 * flow.one_minus_cosine(target))
     rho = flow.norms[-1] / unit
@@ -107,7 +107,7 @@ def direction_claim(name: str, flow: Flow, target: Float64[np.ndarray, "d"], uni
 
 
 def selection_claim(problem: Problem, p: Float64[np.ndarray, "d"], alpha: Int64[np.ndarray, "n"]) -> Claim:
-    """Every α_i has the largest logit at p: min (k_iα − k_it)·p/‖p‖ ≥ 0, in units of the keys."""
+    """Claim that every α_i has the largest logit at p: min (k_iα − k_it)·p/‖p‖ ≥ 0, in units of the keys."""
     least = Point(problem, p).smallest_margin(alpha)
     reach = float(np.abs(_rows(problem, alpha)).max())
     said = f"the smallest (k_iα − k_it)·p/‖p‖ is {least:.12g}"
@@ -124,8 +124,8 @@ def selection_claim(problem: Problem, p: Float64[np.ndarray, "d"], alpha: Int64[
 def direction_claims(
     problem: Problem, start: Float64[np.ndarray, "d"], under_test: Implementation, alpha: Int64[np.ndarray, "n"]
 ) -> Iterator[Claim]:
-    """‖p(t)‖ → ∞, p(t) selects α, and p(t)/‖p(t)‖ → p̄_mm(α), along the flow from ``start``."""
-    svm = under_test.max_margin(problem.keys, alpha)
+    """Yield ‖p(t)‖ → ∞, that p(t) selects α, and p(t)/‖p(t)‖ → p̄_mm(α), along the flow from ``start``."""
+    svm = under_test[max_margin](problem.keys, alpha)
     unit = 1 / problem.key_scale if isinstance(svm, Infeasible) else svm.norm
     flow = follow_flow(problem, start, unit)
     norm = norm_claim(flow, unit)
@@ -138,7 +138,7 @@ def direction_claims(
 
 
 def _rows(problem: Problem, alpha: Int64[np.ndarray, "n"]) -> Float64[np.ndarray, "m d"]:
-    """k_iα − k_it over t ≠ α_i."""
+    """Return k_iα − k_it over t ≠ α_i."""
     rows = np.take_along_axis(problem.keys, alpha[:, None, None], axis=1) - problem.keys
     others = np.arange(problem.T) != alpha[:, None]
     return np.asarray(rows[others])

@@ -25,22 +25,22 @@ from theorems.core.claim import Claim, Form, Verdict
 from theorems.without.follow_flow import EARLIER, LIMIT_FOLLOWED, NORM
 
 TURNS = 4
-"""Turns of head and prompt where some support has no dual; the head then depends on the prompt through r e^{−RΘ}
+"""Rounds of head and prompt where some support has no dual; the head then depends on the prompt through r e^{−RΘ}
 only.
 """
 
 
 def joint_of(case: Case) -> Joint | None:
-    """Tokens, keys and (SVM) of a case; None if v_mm does not exist or there are no tokens."""
+    """Return tokens, keys and (SVM) of a case; None if v_mm does not exist or there are no tokens."""
     data = case.dataset
     return None if data is None else joint_of_chosen(data.signed_tokens, case.problem.keys, case.chosen_tokens)
 
 
 def selects_best(joint: Joint) -> bool:
-    """Whether α has a strictly larger label margin than every other selection, so that minimisers select it if any p
-    does.
+    """Check that α has a strictly larger label margin than every other selection.
 
-    The label margin of mixed features is at most the largest of a selection: for each head it is linear in the weights.
+    If so, minimisers select α if any p does: the label margin of mixed features is at most the largest of a selection,
+    as for each head it is linear in the weights.
     """
     n, T = joint.others.shape
     for code in np.ndindex(*([T] * n)):
@@ -52,19 +52,19 @@ def selects_best(joint: Joint) -> bool:
 
 
 def separator_of(joint: Joint) -> MaxMargin | None:
-    """p_mm(α), if it exists."""
-    found = max_margin(joint.keys, joint.alpha)
-    return None if isinstance(found, Infeasible) else found
+    """Return p_mm(α); None if it does not exist."""
+    solution = max_margin(joint.keys, joint.alpha)
+    return None if isinstance(solution, Infeasible) else solution
 
 
 def relaxed_solution(joint: Joint) -> MaxMargin | None:
-    """p_relax, if it exists."""
-    found = relaxed_max_margin(joint.keys, joint.alpha, joint.svm.support)
-    return None if isinstance(found, Infeasible) else found
+    """Return p_relax; None if it does not exist."""
+    solution = relaxed_max_margin(joint.keys, joint.alpha, joint.svm.support)
+    return None if isinstance(solution, Infeasible) else solution
 
 
 def follow_joint_path(joint: Joint, schedule: Schedule, radii: tuple[float, ...], unit: float, seed: int) -> list[Pair]:
-    """Minimisers along the schedule at the radii, in units of ``unit``; the best of a few starts at each."""
+    """Return minimisers along the schedule at the radii, in units of ``unit``: the best of a few starts at each."""
     separator = separator_of(joint)
     first = np.ones(joint.keys.shape[2]) if separator is None else separator.p
     paths = follow_from(joint, schedule, radii, unit, first, seed)
@@ -75,7 +75,7 @@ def follow_joint_path(joint: Joint, schedule: Schedule, radii: tuple[float, ...]
 
 
 def _with_weak_supports(pair: Pair) -> Pair:
-    """Head and prompt in turn; the head's second coordinate from its condition in logarithms.
+    """Minimise head and prompt in turn, with the head's second coordinate from its condition in logarithms.
 
     A support without a dual draws the head aside until e^{−w·z} is of the order of |w|/r, both far below any float's
     relative precision.
@@ -88,9 +88,9 @@ def _with_weak_supports(pair: Pair) -> Pair:
 
 
 def _head_beside(joint: Joint, log_r: float, w: Float64[np.ndarray, "2"]) -> Float64[np.ndarray, "2"]:
-    """argmin of Σ e^{−w·z_i} over heads of norm r, α selected, d = 2: w = y b − (y²/2r) v̄_mm.
+    """Return argmin of Σ e^{−w·z_i} over heads of norm r, α selected, d = 2: w = y b − (y²/2r) v̄_mm.
 
-    Stationary where Σ π_i z_i·b = Γ y/r, π_i ∝ e^{−E_i}, E_i = r slack_i + y z_i·b.
+    It is stationary where Σ π_i z_i·b = Γ y/r, π_i ∝ e^{−E_i}, E_i = r slack_i + y z_i·b.
     """
     u = joint.svm.direction
     b = np.array([-u[1], u[0]])
@@ -98,7 +98,7 @@ def _head_beside(joint: Joint, log_r: float, w: Float64[np.ndarray, "2"]) -> Flo
     own = math.exp(min(log_r, 690.0)) * joint.svm.slack
 
     def pull(y: float) -> float:
-        """log of what draws b-wards less log of what draws back."""
+        """Return the log of what draws along b less the log of what draws back."""
         logs = -(own + y * aside)
         logs -= np.logaddexp.reduce(logs)
         with np.errstate(divide="ignore"):
@@ -120,7 +120,7 @@ def _head_beside(joint: Joint, log_r: float, w: Float64[np.ndarray, "2"]) -> Flo
 
 
 def prompt_claim(name: str, pairs: list[Pair], target: Float64[np.ndarray, "k"]) -> Claim:
-    """p_R/R → target (a unit vector), judged at RΘ = ρ and at the radius before: ρ^{−1/2} is allowed.
+    """Claim p_R/R → target (a unit vector), judged at RΘ = ρ and at the radius before: ρ^{−1/2} is allowed.
 
     Undecided where the pair found is elsewhere without being better than the same head with R·target: no minimiser.
     """
@@ -133,7 +133,7 @@ def prompt_claim(name: str, pairs: list[Pair], target: Float64[np.ndarray, "k"])
 
 
 def head_claim(pairs: list[Pair]) -> Claim:
-    """v_r/r → v̄_mm."""
+    """Claim v_r/r → v̄_mm."""
     apart = [float(np.linalg.norm(x.w)) * math.exp(-min(x.log_r, 690.0)) for x in pairs]
     return _limit("head-is-max-margin", pairs, apart, "‖v_r/r − v̄_mm‖")
 
@@ -150,9 +150,9 @@ def _limit(name: str, pairs: list[Pair], apart: list[float], what: str) -> Claim
 
 
 def loses_to(pairs: list[Pair], direction: Float64[np.ndarray, "k"]) -> bool:
-    """Whether at every radius the pair found has lower risk than the same head with the prompt R·direction.
+    """Check that at every radius the pair found has lower risk than the same head with the prompt R·direction.
 
-    Where losses agree in all digits, log L says nothing; the excess over selecting α does.
+    Where losses agree in all digits, log L cannot tell; the excess over selecting α can.
     """
     for x in pairs:
         own = excess_gradient(x.joint, x.log_r, x.w, x.p)[0]
@@ -163,4 +163,4 @@ def loses_to(pairs: list[Pair], direction: Float64[np.ndarray, "k"]) -> bool:
 
 
 RADII = (NORM / EARLIER, NORM)
-"""RΘ at which limits are looked at."""
+"""Values of RΘ at which limits are looked at."""

@@ -34,12 +34,12 @@ from theorems.without.follow_joint_path import joint_of, separator_of
 
 
 def assumption_c_fails(case: Case) -> Finding:
-    """Assumption C over all inputs, refuted where the proof applies."""
+    """Refute Assumption C over all inputs where the proof above applies."""
     return _refute(case, optimal_tokens(case), supports_only=False)
 
 
 def assumption_c_over_supports_fails(case: Case) -> Finding:
-    """Assumption C over the supports of v_mm, refuted where the proof applies."""
+    """Refute Assumption C over the supports of v_mm where the proof above applies."""
     return _refute(case, optimal_support_tokens(case), supports_only=True)
 
 
@@ -68,7 +68,7 @@ def _refute(case: Case, known: Finding, *, supports_only: bool) -> Finding:
 
 
 def as_good(joint: Joint, i: int, t: int) -> bool:
-    """v_mm·z_it ≥ 1, exactly: case (c)."""
+    """Check v_mm·z_it ≥ 1 exactly: case (c)."""
     features = joint.chosen_tokens
     head = max_margin(np.stack([features, np.zeros_like(features)], axis=1), np.zeros(len(features), dtype=np.int64))
     assert isinstance(head, MaxMargin)
@@ -76,22 +76,26 @@ def as_good(joint: Joint, i: int, t: int) -> bool:
 
 
 def tilt(joint: Joint, i: int) -> Float64[np.ndarray, "d"] | None:
-    """u of case (b), rounded; None if there is none. The supports with a dual span what u must be orthogonal to."""
+    """Return u of case (b), rounded; None if there is none.
+
+    The supports with a dual span the space that u must be orthogonal to.
+    """
     features, support, dual = joint.chosen_tokens, joint.svm.support, joint.svm.duals > 0
     if dual[i]:
         return None
     blocks = [(features[j], 1 if j == i else 0) for j in np.flatnonzero(support)]
     blocks += [(-features[j], 0) for j in np.flatnonzero(dual)]
     keys = np.array([[z, np.zeros_like(z)] for z, _ in blocks])
-    found = max_margin(keys, np.zeros(len(blocks), dtype=np.int64), required=np.array([r for _, r in blocks]))
-    return None if isinstance(found, Infeasible) else found.p
+    solution = max_margin(keys, np.zeros(len(blocks), dtype=np.int64), required=np.array([r for _, r in blocks]))
+    return None if isinstance(solution, Infeasible) else solution.p
 
 
 def tying(
     keys: Float64[np.ndarray, "m T k"], alpha: Int64[np.ndarray, "m"], i: int, t: int
 ) -> Float64[np.ndarray, "k"] | None:
-    """A prompt with margins ≥ 1 at the inputs j ≠ i, ≥ 0 at i and exactly 0 at its token t, rounded; None if there is
-    none.
+    """Return a prompt with margins ≥ 1 at the inputs j ≠ i, ≥ 0 at i and exactly 0 at its token t, rounded.
+
+    None if there is no such prompt.
     """
     required = np.ones(len(alpha) + 1, dtype=np.int64)
     required[[i, -1]] = 0
@@ -99,7 +103,7 @@ def tying(
     last = np.repeat(keys[i, alpha[i]][None], keys.shape[1], axis=0)
     last[t] = keys[i, t]
     if len(alpha) == 1:
-        # Nothing else to select: zero ties everything.
+        # There is no other input to select: the zero prompt ties everything.
         return np.zeros(keys.shape[2])
-    found = max_margin(np.concatenate([keys, last[None]]), np.append(alpha, t), required=required)
-    return found.p if isinstance(found, MaxMargin) else None
+    solution = max_margin(np.concatenate([keys, last[None]]), np.append(alpha, t), required=required)
+    return solution.p if isinstance(solution, MaxMargin) else None

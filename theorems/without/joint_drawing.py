@@ -1,4 +1,4 @@
-"""Joint problems in small whole numbers, for a hunt: no construction, only what a reader can check by hand."""
+"""Joint problems in small whole numbers, for a hunt: nothing is constructed; a reader can check them by hand."""
 
 from __future__ import annotations
 
@@ -25,12 +25,15 @@ def plain_joint_cases(
     zero_others: bool = False,
     key_queries: bool = False,
 ) -> Case:
-    """Tokens in −2 … 2, α = 0, labels ±1; the head of the dataset is v_mm (its scores name the tokens).
+    """Draw tokens in −2 … 2, α = 0 and labels ±1; the head of the dataset is v_mm, so that its scores name the tokens.
 
     Args:
+        draw: Hypothesis's function that draws from a strategy.
         n: fewest and most inputs.
-        zero_others: tokens other than α are zero, as in Figure 3.
-        key_queries: also draw W, of small whole numbers and any rank.
+        T: number of tokens.
+        d: dimension of tokens.
+        zero_others: whether tokens other than α are zero, as in Figure 3.
+        key_queries: whether W is drawn, too, of small whole numbers and any rank.
     """
     size = draw(st.integers(*n))
     X = np.zeros((size, T, d))

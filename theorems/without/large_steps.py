@@ -1,4 +1,4 @@
-"""Gradient descent whose steps are far too large, followed until a flow takes over."""
+"""Gradient descent with steps that are far too large, followed until a flow takes over."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from theorems.core.implementation import Implementation
 from theorems.without.follow_flow import direction_claims, start_of
 
 SETTLED = 1e-3
-"""A step of GD, in logits, below which it follows the flow."""
+"""Length of a step of gradient descent, in logits, below which descent follows the flow."""
 MOST_STEPS = 4096
 
 
 def claims_after_large_steps(case: Case, under_test: Implementation, alpha: Int64[np.ndarray, "n"]) -> Iterator[Claim]:
-    """The claims of :func:`theorems.without.follow_flow.direction_claims` for GD with the case's step size ``eta``."""
+    """Yield :func:`theorems.without.follow_flow.direction_claims` for gradient descent with the case's step ``eta``."""
     run = descend_until_short_steps(case)
     step = last_step(case, run)
     if run.stop is Stop.OVERFLOW or not step < SETTLED:
@@ -30,7 +30,7 @@ def claims_after_large_steps(case: Case, under_test: Implementation, alpha: Int6
 
 
 def descend_until_short_steps(case: Case) -> Trajectory:
-    """GD with the step ``eta`` until its steps are as short as those of a flow, or :data:`MOST_STEPS` are done."""
+    """Descend with the step ``eta`` until steps are as short as those of a flow, or :data:`MOST_STEPS` are done."""
     steps, log_step = 16, math.log(float(case.arrays["eta"]))
     while True:
         run = gradient_descent(case.problem, start_of(case), steps=steps, log_step=log_step, record_every=steps)
@@ -40,6 +40,6 @@ def descend_until_short_steps(case: Case) -> Trajectory:
 
 
 def last_step(case: Case, run: Trajectory) -> float:
-    """The length of the step that would come next, in logits."""
+    """Return the length of the step that would come next, in logits."""
     log_step = float(run.log_gradient_norm[-1]) + math.log(float(case.arrays["eta"]))
     return case.problem.key_scale * math.exp(min(log_step, 690.0))

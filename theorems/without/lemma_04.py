@@ -1,4 +1,4 @@
-"""Lemma 4 with less: a loss that increases, a tied optimum, unequal scores, no separation.
+"""Lemma 4 without a decreasing loss, a strict optimum, equal scores, or separation.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.1, Lemma 4.
 """
@@ -13,7 +13,7 @@ from numpy.linalg import norm
 
 from generators.case import Case
 from generators.problems import cases
-from reference_attention.svm.max_margin import Infeasible
+from reference_attention.svm.max_margin import Infeasible, max_margin
 from theorems.bounded import with_rounding
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
@@ -29,8 +29,8 @@ OUTWARD = "some direction q has ⟨∇L(p), q⟩ < 0 for every p, as p_mm has"
 
 
 def descends(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """⟨∇L(p), p_mm⟩ < 0 at the case's start, in units of ‖∇L(p)‖‖p_mm‖."""
-    solution = under_test.max_margin(case.problem.keys, case.chosen_tokens)
+    """Yield ⟨∇L(p), p_mm⟩ < 0 at the case's start, in units of ‖∇L(p)‖‖p_mm‖."""
+    solution = under_test[max_margin](case.problem.keys, case.chosen_tokens)
     if case.start is None or isinstance(solution, Infeasible):
         return
     p_mm = with_rounding(solution.p)
@@ -40,8 +40,8 @@ def descends(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def _separable(*losses: str, keeps: tuple[str, ...]) -> SearchStrategy[Case]:
-    found = losses or ("correlation", "logistic")
-    return cases(assumptions=keeps, n=(1, 1), tokens=(2, 3), d=(1, 2), losses=found, start=starts, plain=True)
+    names = losses or ("correlation", "logistic")
+    return cases(assumptions=keeps, n=(1, 1), tokens=(2, 3), d=(1, 2), losses=names, start=starts, plain=True)
 
 
 @weaken(
@@ -51,8 +51,9 @@ def _separable(*losses: str, keeps: tuple[str, ...]) -> SearchStrategy[Case]:
     cases=lambda: _separable("squared", keeps=(STRICT, EQUAL, SEPARABLE)),
 )
 def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Where the loss increases, a higher score is worse: p_mm raises the score and with it the risk. The gradient along
-    p_mm is ℓ' times a positive number, so its sign is that of ℓ'.
+    """Let the loss increase: a higher score is then worse, and p_mm raises the score and with it the risk.
+
+    The gradient along p_mm is ℓ' times a positive number, so its sign is that of ℓ'.
     """
     yield from descends(case, under_test)
 
@@ -66,8 +67,9 @@ def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     fails=tied_optimum,
 )
 def tied_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Of two tokens with the highest score p_mm selects one and may rank the other below a worse token. Where p weighs
-    that other token and the worse one, moving along p_mm exchanges a high score for a low one.
+    """Let two tokens tie for the highest score: p_mm selects one and may rank the other below a worse token.
+
+    Where p gives weight to that other token and the worse one, moving along p_mm exchanges a high score for a low one.
     """
     yield from descends(case, under_test)
 
@@ -80,8 +82,9 @@ def tied_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
     cases=lambda: _separable(keeps=(LOSS, STRICT, SEPARABLE)),
 )
 def unequal_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """p_mm separates the best token from the others, but ranks those in any order. Where p has left the best token
-    behind, the gradient compares the others, and p_mm may prefer the worse of them.
+    """Let non-optimal scores differ: p_mm separates the best token from the others, but ranks those in any order.
+
+    Where p has left the best token behind, the gradient compares the others, and p_mm may prefer the worse of them.
     """
     yield from descends(case, under_test)
 
@@ -92,9 +95,10 @@ def _lines() -> SearchStrategy[Case]:
 
 @weaken("lemma-4", without=SEPARABLE, keeps=(LOSS, STRICT, EQUAL), refutes=OUTWARD, cases=_lines)
 def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Without p_mm the lemma can only mean that some direction descends everywhere. If the best key lies between the
-    others, the risk has a minimiser, and on either side of it the gradient points back: in one dimension at two points
-    with opposite signs, so that no direction descends at both.
+    """Let p_mm not exist: the lemma can then only mean that some direction descends everywhere, which can fail.
+
+    If the best key lies between the others, the risk has a minimiser, and on either side of it the gradient points
+    back: in one dimension at two points with opposite signs, so that no direction descends at both.
     """
     if case.problem.d != 1:
         return

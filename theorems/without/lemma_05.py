@@ -1,4 +1,4 @@
-"""Lemma 5 with less: two inputs, unequal scores, a tied optimum, no separation, a loss that increases.
+"""Lemma 5 without a single input, equal scores, a strict optimum, separation, or a decreasing loss.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.1, Lemma 5.
 """
@@ -13,7 +13,7 @@ from numpy.linalg import norm
 
 from generators.case import Case
 from generators.problems import cases
-from reference_attention.svm.max_margin import Infeasible
+from reference_attention.svm.max_margin import Infeasible, max_margin
 from theorems.bounded import exact, with_rounding
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
@@ -28,14 +28,14 @@ SEPARABLE, SINGLE = "separable", "single-input"
 REFUTED = "for every π > 0 there is R_π such that ‖p‖ ≥ R_π implies ⟨∇L(p), p/‖p‖⟩ ≥ (1 + π) ⟨∇L(p), p̄_mm⟩"
 SOME = "with some unit q in place of p̄_mm: " + REFUTED.replace("p̄_mm", "q")
 PI = 0.5
-"""The π of which it is shown that there is no R_π."""
+"""Value of π for which the claims show that no R_π exists."""
 RADII = np.array([1e2, 1e3, 1e4, 1e5, 1e6])
 """Norms along q, in units of 1/(size of the keys)."""
 
 
 def correlation(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """The inequality for π = ½ at p = R q̄ for R up to 10⁶; it counts as violated if it is so at each of them."""
-    solution = under_test.max_margin(case.problem.keys, case.chosen_tokens)
+    """Yield the inequality for π = ½ at p = R q̄ for R up to 10⁶; it counts as violated if it is so at each of them."""
+    solution = under_test[max_margin](case.problem.keys, case.chosen_tokens)
     if isinstance(solution, Infeasible):
         return
     p, p_mm = exact(RADII[:, None] * (case.arrays["q"] / norm(case.arrays["q"]))), with_rounding(solution.p)
@@ -62,8 +62,10 @@ def _cases(
     cases=lambda: _cases(n=2, d=2, keeps=(LOSS, STRICT, EQUAL, SEPARABLE)),
 )
 def several_inputs(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """The input whose softmax is saturated least has all of the gradient. If p prefers a wrong token of the other
-    input, it can be better aligned with the first input's tokens than p_mm is, which must serve both.
+    """Let there be two inputs: the one whose softmax is saturated least has all of the gradient.
+
+    If p prefers a wrong token of the other input, it can be better aligned with the first input's tokens than p_mm is,
+    which must serve both.
     """
     yield from correlation(case, under_test)
 
@@ -75,8 +77,9 @@ def several_inputs(case: Case, under_test: Implementation) -> Iterator[Claim]:
     cases=lambda: _cases(losses=("squared",), keeps=(STRICT, EQUAL, SEPARABLE, SINGLE)),
 )
 def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Where the loss increases, both sides change their sign: the risk falls against p_mm, along −p_mm by as much as it
-    grows along p_mm.
+    """Let the loss increase: both sides of the inequality then change their sign.
+
+    The risk falls along −p_mm by as much as it grows along p_mm.
     """
     yield from correlation(case, under_test)
 
@@ -90,8 +93,10 @@ def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     fails=tied_optimum,
 )
 def tied_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Far out in a direction that selects the other token of highest score, the gradient compares that token with the
-    next one, and p_mm, which need not prefer it, is no direction of descent at all.
+    """Let two tokens tie for the highest score, of which p_mm selects one.
+
+    Far out in a direction that selects the other one, the gradient compares that token with the next one; p_mm, which
+    need not prefer it, is then no direction of descent at all.
     """
     yield from correlation(case, under_test)
 
@@ -104,8 +109,10 @@ def tied_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
     cases=lambda: _cases(keeps=(LOSS, STRICT, SEPARABLE, SINGLE)),
 )
 def unequal_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Far out in a direction that selects a middling token, the gradient compares it with the next, worse one, while
-    the best token has no weight left: descent goes on outwards and not towards p_mm.
+    """Let non-optimal scores differ: far out, a direction may select a token of middling score.
+
+    The gradient then compares it with the next, worse one, while the best token has no weight left: descent goes on
+    outwards and not towards p_mm.
     """
     yield from correlation(case, under_test)
 
@@ -116,9 +123,10 @@ def _lines() -> SearchStrategy[Case]:
 
 @weaken("lemma-5", without=SEPARABLE, keeps=(LOSS, STRICT, EQUAL, SINGLE), refutes=SOME, cases=_lines)
 def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """There is no p_mm; the lemma can only mean some direction q. If the best key lies between the others, the risk
-    grows outwards on every ray far out, on that of q itself: ⟨∇L(p), q⟩ > 0 at p = R q, and it is not 1 + π times
-    itself.
+    """Let p_mm not exist: the lemma can then only mean some direction q in its place, and none may do.
+
+    If the best key lies between the others, the risk grows outwards on every ray far out, on that of q itself:
+    ⟨∇L(p), q⟩ > 0 at p = R q, and it is not 1 + π times itself.
     """
     if case.problem.d != 1:
         return

@@ -1,4 +1,4 @@
-"""Lemma 6 with less: longer steps, and a loss whose slope jumps.
+"""Lemma 6 without short steps, or with a loss whose slope jumps.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.1, Lemma 6.
 """
@@ -50,9 +50,11 @@ def _with_steps(draw: DrawFn) -> Case:
     cases=_with_steps,
 )
 def long_steps(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """A step longer than the curvature allows runs past the lowest point along it. That takes more than 4/L_p: the
-    Hessian is at most L̂ ≤ L_p/4 (smoothness), so the inequality holds for every η ≤ 4/L_p. The paper's constant has
-    that much room and hardly more: for the logistic loss, keys ±1 and scores ±1000 it fails at η = 5/L_p.
+    """Take a step longer than the curvature allows: it runs past the lowest point along it.
+
+    That takes more than 4/L_p: the Hessian is at most L̂ ≤ L_p/4 (smoothness), so the inequality holds for every η ≤
+    4/L_p. The paper's constant has that much room and hardly more: for the logistic loss, keys ±1 and scores ±1000 it
+    fails at η = 5/L_p.
     """
     if case.start is None:
         return
@@ -60,7 +62,7 @@ def long_steps(case: Case, under_test: Implementation) -> Iterator[Claim]:
     at = AttentionAt(problem, case.start[None])
     if np.all(at.gradient == 0):
         return
-    # All in units of e^{log_scale}, as the change of the risk.
+    # Everything is in units of e^{log_scale}, as the change of the risk is.
     step = eta * math.exp(float(at.log_scale[0]))
     change = risk_change(at, -step * at.gradient.value)
     needed = step / 2 * np.vecdot(at.gradient, at.gradient)
@@ -85,9 +87,10 @@ def _kinked_cases(draw: DrawFn) -> Case:
     cases=_kinked_cases,
 )
 def jumping_slope(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Where ℓ' jumps, so does ∇L: two points on either side, 2⁻⁴⁰ apart, have gradients that differ by a quarter of
-    their size or more, and no M0 makes L_p large enough. (The other half of Assumption A, that ℓ decreases, is not
-    used: the lemma's proof sees M0 and |ℓ'| ≤ M1 only.)
+    """Let ℓ' jump: so does ∇L, and no Lipschitz constant M0 makes L_p large enough.
+
+    Two points on either side of the jump, 2⁻⁴⁰ apart, have gradients that differ by a quarter of their size or more.
+    (The other half of Assumption A, that ℓ decreases, is not used: the lemma's proof sees M0 and |ℓ'| ≤ M1 only.)
     """
     if case.start is None:
         return
@@ -98,8 +101,8 @@ def jumping_slope(case: Case, under_test: Implementation) -> Iterator[Claim]:
         return
     h = APART * rising.value / size
     ends = case.start + np.array([[1.0], [-1.0]]) * h
-    scales, found = gradient(problem, ends)
-    absolute = np.exp(exact(scales))[:, None] * found
+    scales, slopes = gradient(problem, ends)
+    absolute = np.exp(exact(scales))[:, None] * slopes
     jump: Any = norm(absolute[:1] - absolute[1:], axis=-1)
     distance: Any = norm(exact(ends[:1]) - ends[1:], axis=-1)
     constant = _smoothness_for(problem, LARGEST_M0)
@@ -111,7 +114,7 @@ def jumping_slope(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def _smoothness_for(problem: Problem, m0: float) -> float:
-    """L_p in terms of keys and scores with a given M0."""
+    """Return L_p in terms of keys and scores for a given M0."""
     keys = np.linalg.norm(problem.keys, ord=2, axis=(1, 2))
     scores = np.linalg.norm(problem.scores, axis=1)
     m1 = math.exp(problem.loss.log_bound(*problem.score_range))

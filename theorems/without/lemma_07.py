@@ -1,4 +1,4 @@
-"""Lemma 7 with less: neighbours that score higher, no separation, a loss that increases.
+"""Lemma 7 without local optimality, separation, or a decreasing loss.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.1, Lemma 7.
 """
@@ -15,7 +15,7 @@ from jaxtyping import Float64
 from generators.case import Case
 from generators.problems import cases
 from reference_attention.problem import Problem
-from reference_attention.svm.max_margin import Infeasible
+from reference_attention.svm.max_margin import Infeasible, max_margin
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import ROUNDING
@@ -31,10 +31,10 @@ RADII = np.array([1e2, 1e3, 1e4, 1e5, 1e6])
 
 
 def pushes_outward(problem: Problem, axis: Float64[np.ndarray, "d"], name: str) -> Claim:
-    """−⟨∇L(p), q⟩ > 0 at p = R q, q the axis of the cone, in units of ‖∇L(p)‖; violated if it is so at each R up to
-    10⁶.
+    """Claim −⟨∇L(p), q⟩ > 0 at p = R q, q the axis of the cone, in units of ‖∇L(p)‖.
 
-    Every cone C_{μ,R} contains such points, and q itself is one of its directions.
+    It is violated if it fails at each R up to 10⁶. Every cone C_{μ,R} contains such points, and q itself is one of its
+    directions.
     """
     down = descent(problem, RADII[:, None] * axis, axis)
     said = f"−⟨∇L(p), q̄⟩ = {down.value[-1]:.6g} ‖∇L(p)‖ at p = {RADII[-1]:g} q̄"
@@ -42,7 +42,7 @@ def pushes_outward(problem: Problem, axis: Float64[np.ndarray, "d"], name: str) 
 
 
 def _axis(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    solution = under_test.max_margin(case.problem.keys, case.chosen_tokens)
+    solution = under_test[max_margin](case.problem.keys, case.chosen_tokens)
     if not isinstance(solution, Infeasible):
         yield pushes_outward(case.problem, solution.direction, "lower-bound")
 
@@ -54,8 +54,9 @@ def _axis(case: Case, under_test: Implementation) -> Iterator[Claim]:
     cases=lambda: cases(assumptions=(LOSS, SEPARABLE), n=(1, 2), tokens=(2, 3), d=(1, 2), alpha="any", plain=True),
 )
 def higher_neighbour(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Far out along p_mm(α) what is not on α is on its SVM-neighbours. If these score higher, the risk falls towards
-    them: the gradient pushes back, inward.
+    """Let neighbours score higher than α: far out along p_mm(α) the gradient then pushes back, inward.
+
+    The weight that is not on α is on its SVM-neighbours there, so the risk falls towards them.
     """
     yield from _axis(case, under_test)
 
@@ -69,7 +70,7 @@ def higher_neighbour(case: Case, under_test: Implementation) -> Iterator[Claim]:
     ),
 )
 def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Where the loss increases, the better score of α is the worse one: the risk grows outward along p_mm."""
+    """Let the loss increase: the better score of α is then the worse one, and the risk grows outward along p_mm."""
     yield from _axis(case, under_test)
 
 
@@ -85,9 +86,10 @@ def _inner_cases() -> SearchStrategy[Case]:
 
 @weaken("lemma-7", without=SEPARABLE, keeps=(LOSS,), refutes=SOME, cases=_inner_cases)
 def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """There is no p_mm(α); the lemma can only mean some direction q. If α's key lies between the others and scores
-    highest, all rays leave α behind and the gradient points back to it on each of them. (Local optimality, which says
-    that p_mm(α) exists, is gone with it.)
+    """Let p_mm(α) not exist: the lemma can then only mean some direction q in its place, and none may do.
+
+    If α's key lies between the others and scores highest, all rays leave α behind and the gradient points back to it on
+    each of them. (Local optimality, which says that p_mm(α) exists, is gone with it.)
     """
     problem = case.problem
     if problem.d != 1:

@@ -1,4 +1,4 @@
-"""Lemma 8 with less: directions that are not comparable, neighbours of any score, a loss that increases.
+"""Lemma 8 with directions that are not comparable, neighbours of any score, or a loss that increases.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.5.1, Lemma 8.
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from hypothesis.strategies import SearchStrategy
 
 from generators.case import Case
-from reference_attention.directions import neighbour_optimal
+from reference_attention.directions import direction, neighbour_optimal
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.without.drawing import plain_cases, with_directions
@@ -22,9 +22,9 @@ EITHER = "L(R q2) < L(R q1) if q1 is neighbour-optimal, L(R q1) < L(R q2) if it 
 
 
 def dominance(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """The conclusion of the case that applies: (a) if q1 is neighbour-optimal, else (b)."""
+    """Yield the conclusion of the case that applies: (a) if q1 is neighbour-optimal, else (b)."""
     q1, q2 = case.arrays["q1"], case.arrays["q2"]
-    first = under_test.direction(case.problem.keys, q1)
+    first = under_test[direction](case.problem.keys, q1)
     if neighbour_optimal(first, case.problem.scores):
         yield lower_far_out("wider-direction-wins", case.problem, q2, q1, under_test)
     else:
@@ -32,26 +32,27 @@ def dominance(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def _pairs(*losses: str) -> SearchStrategy[Case]:
-    found = losses or ("correlation", "logistic")
-    return with_directions(plain_cases(n=(1, 1), d=(2, 2), losses=found), "q1", "q2")
+    names = losses or ("correlation", "logistic")
+    return with_directions(plain_cases(n=(1, 1), d=(2, 2), losses=names), "q1", "q2")
 
 
 @weaken("lemma-8", without=LOSS, refutes=EITHER, cases=lambda: _pairs("squared"))
 def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Where the loss increases, selecting the better token faster is worse: the order of the two risks is exchanged."""
+    """Let the loss increase: selecting the better token faster is then worse, and the order of risks is reversed."""
     yield from dominance(case, under_test)
 
 
 @weaken("lemma-8", without=WIDER, refutes=EITHER, cases=_pairs)
 def not_wider(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """It is the directional margin that decides: if q2 has the smaller one, or selects other tokens, it loses."""
+    """Let q2 have the smaller directional margin, which decides, or select other tokens: it can then lose."""
     yield from dominance(case, under_test)
 
 
 @weaken("lemma-8", without=DECIDED, refutes=EITHER, cases=_pairs)
 def undecided_neighbours(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """That q1 is not neighbour-optimal does not make it the better one: if only some of its directional neighbours
-    score higher than α, those that score lower can weigh more; if its neighbour scores the same, the next token decides
-    (FINDINGS.md). (a) does not need its half of the assumption: q2 may have neighbours of any score.
+    """Let only some directional neighbours of q1 score higher than α: q1 then need not have the lower risk.
+
+    Neighbours that score lower can weigh more; if a neighbour scores the same, the next token decides (FINDINGS.md).
+    Case (a) does not need its half of the assumption: q2 may have neighbours of any score.
     """
     yield from dominance(case, under_test)

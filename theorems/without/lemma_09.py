@@ -1,4 +1,4 @@
-"""Lemma 9 with less: neighbours of lower score, a loss that increases.
+"""Lemma 9 with neighbours of lower score, or a loss that increases.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.5.2, Lemma 9.
 """
@@ -28,25 +28,25 @@ def _directions(*losses: str) -> SearchStrategy[Case]:
 
 
 def gains(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """L(R q) < L_α, α the tokens that q selects."""
+    """Yield L(R q) < L_α, α the tokens that q selects."""
     yield below_selection("gain", case.problem, case.arrays["q"], under_test)
 
 
 def _lower(case: Case) -> Finding:
-    """Fails through a neighbour that scores lower: a tie in selection would leave open what L_α is."""
-    found = higher_neighbours(case)
-    if found.holds is False and not direction(case.problem.keys, case.arrays["q"]).unique:
-        return Finding(None, found.evidence)
-    return found
+    """Check that neighbours score higher; undecided where selection is tied, which leaves open what L_α is."""
+    finding = higher_neighbours(case)
+    if finding.holds is False and not direction(case.problem.keys, case.arrays["q"]).unique:
+        return Finding(None, finding.evidence)
+    return finding
 
 
 @weaken("lemma-9", without=HIGHER, refutes=REFUTED, cases=_directions, fails=_lower)
 def lower_neighbour(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """What is not on the selected token is on its directional neighbours; if these score lower, it costs risk."""
+    """Let directional neighbours score lower: weight that is not on the selected token is on them, and costs risk."""
     yield from gains(case, under_test)
 
 
 @weaken("lemma-9", without=LOSS, refutes=REFUTED, cases=lambda: _directions("squared"))
 def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Where the loss increases, weight on a neighbour of higher score raises the risk."""
+    """Let the loss increase: weight on a neighbour of higher score then raises the risk."""
     yield from gains(case, under_test)

@@ -1,4 +1,4 @@
-"""Lemma 10 with less: keys that are not in general position.
+"""Lemma 10 with keys that are not in general position.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix B.5.2, Lemma 10.
 """
@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from hypothesis.strategies import SearchStrategy
 
 from generators.case import Case
+from reference_attention.directions import direction
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT
@@ -23,10 +24,11 @@ def _directions() -> SearchStrategy[Case]:
 
 @weaken("lemma-10", without="general-position", refutes="q has at most d directional neighbours", cases=_directions)
 def any_position(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """As many tokens as one likes, of one input or of several, can lie on the hyperplane of the smallest margin. Only
-    general position keeps them to d.
+    """Let keys be in special position: any number of tokens can then lie on the hyperplane of the smallest margin.
+
+    They can be tokens of one input or of several. Only general position keeps them to d.
     """
     problem = case.problem
-    count = int(under_test.direction(problem.keys, case.arrays["q"]).neighbours.sum())
+    count = int(under_test[direction](problem.keys, case.arrays["q"]).neighbours.sum())
     said = f"{count} directional neighbours in d = {problem.d}"
     yield Claim("neighbours", Form.EXACT, float(problem.d - count), 0.0, EXACT, said)

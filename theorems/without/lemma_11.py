@@ -1,4 +1,4 @@
-"""Lemma 11 (Lemma 2) with less: a label −1, tokens of equal score, a head that the keys do not see.
+"""Lemma 11 (Lemma 2) with a label −1, tokens of equal score, or a head that the keys do not see.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 2, Lemma 2; Appendix B, Lemma 11.
 """
@@ -15,7 +15,7 @@ from generators.case import Case
 from generators.finding import Finding
 from generators.score_assumptions import strict_optimum
 from reference_attention.problem import Dataset
-from reference_attention.svm.max_margin import Infeasible
+from reference_attention.svm.max_margin import Infeasible, max_margin
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT
@@ -28,7 +28,7 @@ REFUTED = "ATT-SVM(opt) is feasible, so GMM exists"
 
 @st.composite
 def _tokens(draw: DrawFn, *, positive: bool = True, identity: bool = True) -> Case:
-    """Tokens, labels and a head of small integers; W is the identity, or any small matrix."""
+    """Draw tokens, labels and a head of small integers; W is the identity, or any small matrix."""
     n, T, d = draw(st.integers(1, 2)), draw(st.integers(2, 3)), draw(st.integers(1, 2))
     X = np.array([[draw(small_vectors(d, zero=True)) for _ in range(T)] for _ in range(n)])
     Y = np.ones(n) if positive else np.array([draw(st.sampled_from((1.0, -1.0))) for _ in range(n)])
@@ -42,26 +42,28 @@ def _with(*, positive: bool = True, identity: bool = True) -> SearchStrategy[Cas
 
 
 def feasible(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """ATT-SVM(opt) has a solution; if not, the Farkas multipliers over the rationals prove it."""
-    found = under_test.max_margin(case.problem.keys, case.problem.optimal)
-    if isinstance(found, Infeasible):
-        named = ", ".join(f"({i},{t}): {w}" for (i, t), w in found.exact.items() if w != 0)
+    """Claim that ATT-SVM(opt) has a solution; if not, the Farkas multipliers over the rationals prove it."""
+    solution = under_test[max_margin](case.problem.keys, case.problem.optimal)
+    if isinstance(solution, Infeasible):
+        named = ", ".join(f"({i},{t}): {w}" for (i, t), w in solution.exact.items() if w != 0)
         said = f"the differences k_iα − k_it, weighted by {{{named}}}, add up to 0"
         yield Claim("gmm-exists", Form.EXACT, -1.0, 0.0, EXACT, said)
     else:
-        yield Claim("gmm-exists", Form.EXACT, 0.0, 0.0, EXACT, f"‖p_mm‖ = {found.norm:.6g}")
+        yield Claim("gmm-exists", Form.EXACT, 0.0, 0.0, EXACT, f"‖p_mm‖ = {solution.norm:.6g}")
 
 
 @weaken("lemma-11", without=LABELS, refutes=REFUTED, cases=lambda: _with(positive=False))
 def mixed_labels(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """(Wᵀ)⁺v orders tokens by v·x, which is the score only for label +1: for label −1 the best token is the one with
-    the lowest v·x. Two inputs with the same tokens and opposite labels need opposite prompts.
+    """Let a label be −1: the best token then has the lowest v·x, while (Wᵀ)⁺v prefers the highest.
+
+    (Wᵀ)⁺v orders tokens by v·x, which is the score only for label +1. Two inputs with the same tokens and opposite
+    labels need opposite prompts.
     """
     yield from feasible(case, under_test)
 
 
 def _only_ties_fail(case: Case) -> Finding:
-    """Fails through a tie that is not just v = 0."""
+    """Check the strict optimum, with v = 0, which makes all scores equal, left undecided."""
     if case.dataset is not None and not case.dataset.v.any():
         return Finding(None, "v = 0 scores all tokens the same")
     return strict_optimum(case)
@@ -69,15 +71,18 @@ def _only_ties_fail(case: Case) -> Finding:
 
 @weaken("lemma-11", without=STRICT, refutes=REFUTED, cases=_with, fails=_only_ties_fail)
 def tied_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """The lemma's p separates by score, and there is nothing to separate where the best score is attained twice, e.g.
-    by two tokens with the same key.
+    """Let the best score be attained twice: the lemma's p separates by score, and there is nothing to separate.
+
+    Two tokens with the same key can attain it, for example.
     """
     yield from feasible(case, under_test)
 
 
 @weaken("lemma-11", without=RANGE, refutes=REFUTED, cases=lambda: _with(identity=False))
 def unseen_head(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """What W drops cannot be attended to: if the scores depend on it, tokens with the same key can have different
-    scores, or keys can be ordered against the scores in one input and with them in another.
+    """Let the scores depend on what W drops, which cannot be attended to.
+
+    Tokens with the same key can then have different scores, or keys can be ordered against the scores in one input and
+    with them in another.
     """
     yield from feasible(case, under_test)

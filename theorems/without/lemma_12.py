@@ -1,4 +1,4 @@
-"""Lemma 12 with less: it needs nothing but that p_R selects α.
+"""Lemma 12 without its assumptions: it needs nothing but that p_R selects α.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix C.2, Lemma 12.
 """
@@ -26,14 +26,14 @@ from theorems.without.weakened import weaken
 
 @st.composite
 def _with_prompt(draw: DrawFn, separable: bool) -> Case:
-    """Any tokens and keys, and a prompt, in whole numbers."""
+    """Draw any tokens and keys, and a prompt, in whole numbers."""
     case = draw(plain_joint_cases(n=(1, 3), T=draw(st.sampled_from((2, 3))), d=2, key_queries=not separable))
     p = draw(entries((case.problem.d,), Style.INTEGERS))
     return case.replace(arrays=MappingProxyType({"prompt": p * draw(st.sampled_from((1.0, 4.0, 0.25)))}))
 
 
 def _selects(case: Case) -> tuple[Numbers, Numbers]:
-    """s_iα and the smallest (k_iα − k_it)·p, (n,) each."""
+    """Return s_iα and the smallest (k_iα − k_it)·p, (n,) each."""
     keys, p, others = case.problem.keys, np.asarray(case.arrays["prompt"]), np.arange(case.problem.T)
     rows = np.take_along_axis(exact(keys), case.chosen_tokens[:, None, None], axis=1) - keys
     margins = np.where(others != case.chosen_tokens[:, None], rows @ p, np.inf)
@@ -41,7 +41,10 @@ def _selects(case: Case) -> tuple[Numbers, Numbers]:
 
 
 def _outside(case: Case) -> float:
-    """How far a prompt that gives every α more than half the weight is outside the quadrant; −1 where it gives less."""
+    """Return how far a prompt that gives every α more than half the weight is outside the quadrant.
+
+    It is −1 or less where the prompt gives some α less.
+    """
     weights, margins = (value_of(x) for x in _selects(case))
     return float(-margins.min()) if (weights > 0.5).all() else min(-1.0, float(-np.abs(margins).max()))
 
@@ -62,9 +65,10 @@ def _quadrant_claim(case: Case) -> Iterator[Claim]:
     violation=_outside,
 )
 def any_tokens(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Superfluous: the lemma is about the softmax alone. Its hypothesis s_iα → 1 gives s_iα > ½ from some R₀ on, and
-    s_it/s_iα = e^{−(k_iα − k_it)·p} < 1 for every t ≠ α once s_iα > ½, because the weights add up to one. Labels,
-    heads and label margins do not occur.
+    """Drop the assumption: it is superfluous, as the lemma is about the softmax alone.
+
+    Its hypothesis s_iα → 1 gives s_iα > ½ from some R₀ on, and s_it/s_iα = e^{−(k_iα − k_it)·p} < 1 for every t ≠ α
+    once s_iα > ½, because the weights add up to one. Labels, heads and label margins do not occur.
     """
     yield from _quadrant_claim(case)
 
@@ -77,9 +81,10 @@ def any_tokens(case: Case, under_test: Implementation) -> Iterator[Claim]:
     violation=_outside,
 )
 def no_separator(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Superfluous: a prompt with s_iα > ½ for all i has (k_iα − k_it)·p > 0 for all i and t, so a multiple of it is
-    feasible for ATT-SVM(α). Where that is infeasible, no prompt satisfies the lemma's hypothesis, and it holds
-    vacuously.
+    """Drop the assumption: it is superfluous, as the lemma's hypothesis implies it.
+
+    A prompt with s_iα > ½ for all i has (k_iα − k_it)·p > 0 for all i and t, so a multiple of it is feasible for
+    ATT-SVM(α). Where that is infeasible, no prompt satisfies the lemma's hypothesis, and it holds vacuously.
     """
     yield from _quadrant_claim(case)
 
@@ -92,8 +97,10 @@ def no_separator(case: Case, under_test: Implementation) -> Iterator[Claim]:
     violation=shorter_elsewhere,
 )
 def another_quadrant(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """What the lemma needs. Where another token of a non-support has label margin to spare and leaves the supports a
-    wider margin, p_R selects that one, and lies in its quadrant at every R.
+    """Let p_R not select α: that it does is all that the lemma needs.
+
+    Where another token of a non-support has label margin to spare and leaves the supports a wider margin, p_R selects
+    that one, and lies in its quadrant at every R.
     """
     path = path_of(case)
     if path is not None:

@@ -1,7 +1,7 @@
-"""Lemma 13 with less: Assumption C over the supports, separation, the schedule of radii.
+"""Lemma 13 without Assumption C over the supports, separation, the schedule of radii, or selection.
 
 The paths of these counterexamples stay in the quadrant of α by themselves, so what refutes Theorem 6 refutes the
-lemma; all but that of the last one, which leaves out that they do.
+lemma; except for the last one, which leaves out the assumption that they stay there.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix C.2, Lemma 13.
 """
@@ -41,8 +41,10 @@ from theorems.without.weakened import weaken
     violation=has_weak_support,
 )
 def support_without_dual(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """As in Theorem 6: a support without a dual is drawn off the margin by a tilt of the head that costs next to
-    nothing, and the prompt gives it less than its margin. The path selects α, so it lies in the quadrant.
+    """Let a support have no dual: as in Theorem 6, the prompt then gives it less than its margin.
+
+    A tilt of the head that costs next to nothing draws it off the margin. The path selects α, so that it lies in the
+    quadrant.
     """
     yield from weak_support_claims(case)
 
@@ -59,8 +61,9 @@ def _inseparable() -> SearchStrategy[Case]:
     violation=cannot_select,
 )
 def not_selectable(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """An input whose tokens have the same key is in the quadrant for every p, and never selected: its feature stays
-    mixed, and the head turns to the max-margin direction of the mixed features.
+    """Let all tokens of an input have the same key: every p is in its quadrant, and none selects its token.
+
+    Its feature stays mixed, and the head turns to the max-margin direction of the mixed features.
     """
     yield head_with_mixed_features(case, quadrant=True)
 
@@ -73,8 +76,9 @@ def not_selectable(case: Case, under_test: Implementation) -> Iterator[Claim]:
     violation=relaxes_too_early,
 )
 def head_too_slow(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """With r = o(R) what a non-support has to spare, r·slack logits, is nothing against RΘ: the path goes to p_mm,
-    which lies in the quadrant. The lemma is false without a schedule, and the paper states none.
+    """Let r = o(R): what a non-support has to spare, r·slack logits, is then nothing against RΘ.
+
+    The path goes to p_mm, which lies in the quadrant. The lemma is false without a schedule, and the paper states none.
     """
     yield from schedule_claims(case)
 
@@ -87,7 +91,9 @@ def head_too_slow(case: Case, under_test: Implementation) -> Iterator[Claim]:
     violation=shorter_elsewhere,
 )
 def leaves_the_quadrant(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """The lemma's hypothesis is that p_R stays in the quadrant of α. Where another token of a non-support has label
-    margin to spare and leaves the supports a wider margin, p_R goes to the quadrant of that one, as in Theorem 6.
+    """Let p_R leave the quadrant of α, in which the lemma's hypothesis says that it stays.
+
+    Where another token of a non-support has label margin to spare and leaves the supports a wider margin, p_R goes to
+    the quadrant of that one, as in Theorem 6.
     """
     yield from unselected_claims(case)

@@ -1,4 +1,4 @@
-"""Lemma 14 with less: a loss with ℓ' = 0 at a point, a head that mixing helps.
+"""Lemma 14 with a loss that has ℓ' = 0 at a point, or a head that mixing helps.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D.2, Lemma 14; FINDINGS.md.
 """
@@ -25,13 +25,13 @@ from theorems.without.weakened import weaken
 LOSS, MIXING = "well-behaved-loss", "mixing-hurts"
 REFUTED = "for every Δ > 0 there is ρ < 0 such that log q_max(p) ≤ min((1+Δ) log q_max(p'), ρ) implies L(p) < L(p')"
 DELTA = 0.5
-"""The Δ for which it is shown that there is no ρ."""
+"""Value of Δ for which the claims show that no ρ exists."""
 SCALES = np.array([1e2, 1e3, 1e4, 1e5, 1e6])
 """p = R q and p' = R q' at these R: log q_max(p) falls below every ρ."""
 
 
 def mixing_hurts(case: Case, risk: Excess, other: Excess) -> Iterator[Claim]:
-    """L(p) < L(p') wherever q_max(p) and q_max(p') are as the assumption has them, by more than rounding."""
+    """Yield L(p) < L(p'), by more than rounding, where q_max(p) and q_max(p') are as the assumption has them."""
     log_q, log_other = (worst_mixing(case, SCALES[:, None] * case.arrays[name]) for name in ("q", "q_other"))
     if not (log_q <= (1 + DELTA) * log_other).all() or not (np.diff(log_q) < 0).all():
         return
@@ -44,16 +44,17 @@ def mixing_hurts(case: Case, risk: Excess, other: Excess) -> Iterator[Claim]:
 
 
 def worst_mixing(case: Case, points: Float64[np.ndarray, "m d"]) -> Numbers:
-    """log q_max(p), q_i the weight on tokens outside O_i."""
+    """Return log q_max(p), q_i being the weight on tokens outside O_i."""
     hidden = np.where(optimal_sets(case), -np.inf, AttentionAt(case.problem, points).log_weights)
     return np.max(np.logaddexp.reduce(hidden, axis=-1), axis=-1)
 
 
 @weaken("lemma-14", without=LOSS, refutes=REFUTED, cases=flat_pairs)
 def flat_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Strictly decreasing is not enough. Where ℓ' = 0 at the best score of one input, as for ℓ(u) = −u³ at 0, its
-    weight q_1 costs q_1³ only, another input's q_2 costs q_2: the larger q_max can belong to the smaller risk. What is
-    needed is ℓ' < 0.
+    """Let ℓ' vanish at a point: strictly decreasing is not enough, ℓ' < 0 is needed.
+
+    Where ℓ' = 0 at the best score of one input, as for ℓ(u) = −u³ at 0, its weight q_1 costs q_1³ only, another input's
+    q_2 costs q_2: the larger q_max can belong to the smaller risk.
     """
     risk = linear_risk(case.problem, under_test)
     yield from mixing_hurts(
@@ -63,8 +64,9 @@ def flat_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 @weaken("lemma-14", without=MIXING, refutes=REFUTED, cases=lambda: with_directions(headed_cases(), "q", "q_other"))
 def helpful_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """The lemma's hypothesis, that Y ψ falls linearly with the weight outside O_i, says which tokens O_i may be. If ψ
-    is larger at another token, selecting that one has the lower risk and the larger q_max.
+    """Let ψ be larger at a token outside O_i: selecting that one has the lower risk and the larger q_max.
+
+    The lemma's hypothesis, that Y ψ falls linearly with the weight outside O_i, says which tokens O_i may be.
     """
     risk, other = (headed_risk(case, SCALES[:, None] * case.arrays[name]) for name in ("q", "q_other"))
     yield from mixing_hurts(case, risk, other)

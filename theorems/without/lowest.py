@@ -1,4 +1,4 @@
-"""The lowest point of a ball, by trying them: for one- and two-dimensional prompts and any loss or head.
+"""The lowest point of a ball, by search: for one- and two-dimensional prompts and any loss or head.
 
 The regularization path of :mod:`reference_attention.paths.regularization_path` relies on ℓ' < 0. Here nothing is
 relied on: a grid over the ball, then finer grids around its best point. A path that stays away from where a theorem
@@ -23,7 +23,7 @@ from theorems.without.slopes import lasting
 
 Points = Float64[np.ndarray, "m d"]
 Where = Callable[[Points, float], Bool[np.ndarray, "m"]]
-"""Which points of the ball of radius R a theorem allows for p̄(R)."""
+"""Mask of the points of the ball of radius R that a theorem allows for p̄(R)."""
 
 RHOS = (1e2, 1e4, 1e6)
 """Radii, in units of ‖p_mm‖ (of 1/(size of the keys) where there is none)."""
@@ -33,7 +33,7 @@ FRACTIONS = np.concatenate([[0.0], np.geomspace(1e-6, 0.5, 16), np.linspace(0.55
 BEYOND_LOGS = 1e9
 """Larger than any |log (L − L_α)| at these radii."""
 NEAR = 0.25
-"""How near, in units of R, a path at radius 10² and more should be to where it converges to."""
+"""Distance from its limit, in units of R, that a path at radius 10² and more may have."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Lowest:
 
 
 def near(*directions: Float64[np.ndarray, "d"]) -> Where:
-    """‖p/R − q̄‖ ≤ 1/4 for one of the directions."""
+    """Return the predicate ‖p/R − q̄‖ ≤ 1/4 for one of the directions."""
     units = np.array([q / np.linalg.norm(q) for q in directions])
 
     def within(points: Points, R: float) -> Bool[np.ndarray, "m"]:
@@ -61,29 +61,29 @@ def near(*directions: Float64[np.ndarray, "d"]) -> Where:
 
 
 def far_out(points: Points, R: float) -> Bool[np.ndarray, "m"]:
-    """‖p‖ ≥ R/2, as of a path whose norm grows like R."""
+    """Check ‖p‖ ≥ R/2, as for a path whose norm grows like R."""
     return np.asarray(np.linalg.norm(points, axis=1) >= R / 2)
 
 
 def path_claim(name: str, risk: Risk, d: int, unit: float, allowed: Where) -> Iterator[Claim]:
-    """The lowest point of the ball is allowed: violated if, at each radius, some point is lower than all allowed ones.
+    """Claim that the lowest point of the ball is allowed.
 
-    Nothing is claimed for d > 2.
+    It is violated if, at each radius, some point is lower than all allowed ones. Nothing is claimed for d > 2.
     """
     if d > 2:
         return
-    found, said = [], ""
+    differences, reason = [], ""
     for R in (rho * unit for rho in RHOS):
         grid = _grid(d, R)
         anywhere = _refine(risk, grid, R, lambda points, _: np.ones(len(points), dtype=bool))
         there = _refine(risk, grid, R, allowed)
-        found.append(difference(anywhere.risk, there.risk))
-        said = (
+        differences.append(difference(anywhere.risk, there.risk))
+        reason = (
             f"at R = {R:g} the lowest point found is {_text(anywhere.p)}, of those the statement allows"
             f" {_text(there.p)}"
         )
-    slack, error = (np.concatenate(x) for x in zip(*found, strict=True))
-    yield lasting(name, Form.LIMIT, (slack, error), EXCESS_RISK, said)
+    slack, error = (np.concatenate(x) for x in zip(*differences, strict=True))
+    yield lasting(name, Form.LIMIT, (slack, error), EXCESS_RISK, reason)
 
 
 def _grid(d: int, R: float) -> Points:
@@ -95,7 +95,7 @@ def _grid(d: int, R: float) -> Points:
 
 
 def _refine(risk: Risk, grid: Points, R: float, allowed: Where) -> Lowest:
-    """The best allowed point of the grid, then of ever finer ones around it."""
+    """Return the best allowed point of the grid, then of ever finer ones around it."""
     best = _best(risk, grid[allowed(grid, R)])
     around = np.stack(np.meshgrid(*[np.arange(-4.0, 5.0)] * grid.shape[1]), axis=-1).reshape(-1, grid.shape[1])
     step = R / 16
@@ -109,11 +109,11 @@ def _refine(risk: Risk, grid: Points, R: float, allowed: Where) -> Lowest:
 
 
 def _best(risk: Risk, points: Points) -> Lowest:
-    found = risk(points)
+    excess = risk(points)
     # Larger logarithms are larger risks where L > L_α, smaller ones where L < L_α.
-    order = found.sign * (np.where(np.isfinite(found.log_size), found.log_size, -BEYOND_LOGS) + BEYOND_LOGS)
+    order = excess.sign * (np.where(np.isfinite(excess.log_size), excess.log_size, -BEYOND_LOGS) + BEYOND_LOGS)
     k = int(np.argmin(order))
-    return Lowest(points[k], Excess(*(x[k : k + 1] for x in (found.sign, found.log_size, found.log_noise))))
+    return Lowest(points[k], Excess(*(x[k : k + 1] for x in (excess.sign, excess.log_size, excess.log_noise))))
 
 
 def _text(p: Float64[np.ndarray, "d"]) -> str:

@@ -35,7 +35,7 @@ DIRECTIONS = 12
 
 @dataclass(frozen=True, eq=False)
 class MixedMargins:
-    """m0, m1 and where m1 is reached.
+    """The margins m0 and m1, and the prompt where m1 is reached.
 
     Attributes:
         at_most: m0.
@@ -51,17 +51,19 @@ class MixedMargins:
 
     @property
     def relative_gap(self) -> float:
-        """(m1 − m0)/M."""
+        """The gap (m1 − m0)/M."""
         return (self.reached - self.at_most) / self.largest
 
 
 def mixed_margins(joint: Joint, seed: int, *, quadrant: bool = False) -> MixedMargins | None:
-    """The two margins; None where no prompt tried has a label margin.
+    """Return the two margins; None where no prompt tried has a label margin.
 
     Where ATT-SVM(α) is feasible m0 is min_i max_t a_it, which any weights obey.
 
     Args:
-        quadrant: try only prompts with (k_iα − k_it)·p ≥ 0.
+        joint: the joint problem.
+        seed: seed of the random prompts.
+        quadrant: whether only prompts with (k_iα − k_it)·p ≥ 0 are tried.
     """
     proof = max_margin(joint.keys, joint.alpha)
     outputs = joint.tokens @ joint.svm.direction
@@ -79,7 +81,7 @@ def mixed_margins(joint: Joint, seed: int, *, quadrant: bool = False) -> MixedMa
         features = np.sum(softmax_weights(joint.keys, p)[..., None] * joint.tokens, axis=1)
         svm = label_svm(features)
         if not isinstance(svm, Infeasible):
-            # What this head achieves, not what it should.
+            # The margin that this head attains, not the one that the solver reports.
             reached = float((features @ svm.direction).min())
             if best is None or reached > best[0]:
                 best = reached, p
@@ -100,15 +102,15 @@ def _prompts(joint: Joint, seed: int) -> list[Float64[np.ndarray, "k"]]:
 
 
 def head_with_mixed_features(case: Case, *, quadrant: bool = False) -> Claim:
-    """v_r/r → v̄_mm, refuted by the bound above at r = 10⁶ in units of 1/M, for every R ≥ ‖p1‖."""
+    """Claim v_r/r → v̄_mm, refuted by the bound above at r = 10⁶ in units of 1/M, for every R ≥ ‖p1‖."""
     joint = joint_of(case)
-    found = None if joint is None else mixed_margins(joint, case.seed, quadrant=quadrant)
+    mixed = None if joint is None else mixed_margins(joint, case.seed, quadrant=quadrant)
     name, rounding = "head-is-max-margin", NORM**-0.5
-    if joint is None or found is None:
+    if joint is None or mixed is None:
         reason = "v_mm does not exist, or no prompt tried has a label margin"
         return Claim(name, Form.EFFECTIVE, 0.0, rounding, LIMIT_FOLLOWED, undecided=reason)
     said = (
-        f"‖v_r/r − v̄_mm‖ ≥ {found.relative_gap:.6g}: v̄_mm has label margin ≤ {found.at_most:.6g} at every p, the best"
-        f" head {found.reached:.6g} at ‖p‖ = {float(np.linalg.norm(found.p)):.6g}"
+        f"‖v_r/r − v̄_mm‖ ≥ {mixed.relative_gap:.6g}: v̄_mm has label margin ≤ {mixed.at_most:.6g} at every p, the best"
+        f" head {mixed.reached:.6g} at ‖p‖ = {float(np.linalg.norm(mixed.p)):.6g}"
     )
-    return Claim(name, Form.EFFECTIVE, -max(found.relative_gap, 0.0), rounding, LIMIT_FOLLOWED, said)
+    return Claim(name, Form.EFFECTIVE, -max(mixed.relative_gap, 0.0), rounding, LIMIT_FOLLOWED, said)

@@ -1,6 +1,6 @@
-"""L(p) − L_α by sign and logarithm and its rounding, for any loss, fast enough to search by.
+"""The excess L(p) − L_α by sign and logarithm with its rounding, for any loss, fast enough to search by.
 
-A hunt's own: it is not one of the claims that carry their rounding.
+It serves hunts only: it is not one of the claims that carry their rounding.
 
 References: N. Higham, *Accuracy and Stability of Numerical Algorithms*, Sections 3.1 and 4.2.
 """
@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from reference_attention.floats import EPS, log_expm1
+from reference_attention.risk import log_excess_risk
 from theorems.bounded import value_of
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import tolerance
@@ -28,7 +29,7 @@ EXCESS_RISK = tolerance(
 
 @dataclass(frozen=True, eq=False)
 class Excess:
-    """Sign and logarithm of L(p) − L_α as the implementation under test has it, and how far rounding reaches.
+    """Sign and logarithm of L(p) − L_α by the implementation under test, and how far rounding reaches.
 
     Attributes:
         sign, log_size: shape (*b,).
@@ -41,18 +42,19 @@ class Excess:
 
     @classmethod
     def at(cls, costs: Costs, points: Float64[np.ndarray, "*b d"], under_test: Implementation) -> Excess:
+        """Compute the excess and its rounding error at points, (*b, d)."""
         problem = costs.problem
-        sign, size = under_test.log_excess_risk(problem.keys, problem.scores, problem.loss, points, costs.alpha)
+        sign, size = under_test[log_excess_risk](problem.keys, problem.scores, problem.loss, points, costs.alpha)
         return cls(np.asarray(sign, dtype=np.float64), np.asarray(size, dtype=np.float64), log_noise(costs, points))
 
 
 def log_noise(costs: Costs, points: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
-    """Logarithm of the absolute error of L(p) − L_α: (1/n) Σ_it C_i |g_it| s_it (e^{err(log s_it)} − 1).
+    """Return the logarithm of the absolute error of L(p) − L_α: (1/n) Σ_it C_i |g_it| s_it (e^{err(log s_it)} − 1).
 
-    A logit difference has the error (d + 8) EPS Σ_j |δk_j p_j|, that of the reference token used by the implementation
-    on top; p is rounded itself. Errors e_t of logits move log s_t = l_t − log Σ e^l by e_t + Σ s_u e_u at most, T + 6
-    roundings and two of its own size come with it. The loss, its logarithms and the two sums add EPS (n + T + 24) plus
-    EPS times the size of each logarithm, relative to each term.
+    A logit difference has the error (d + 8) EPS Σ_j |δk_j p_j|, and that of the reference token used by the
+    implementation; p is rounded itself. Errors e_t of logits move log s_t = l_t − log Σ e^l by e_t + Σ s_u e_u at most;
+    T + 6 roundings and two of its own size come with it. The loss, its logarithms and the two sums add EPS (n + T + 24)
+    plus EPS times the size of each logarithm, relative to each term.
     """
     problem, rows = costs.problem, costs.rows
     logits = -np.einsum("ntd,...d->...nt", rows, points)

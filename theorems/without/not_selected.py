@@ -29,8 +29,9 @@ from theorems.without.follow_joint_path import RADII, follow_joint_path, joint_o
 
 @st.composite
 def one_support(draw: DrawFn) -> Case:
-    """Input 0 alone supports v_mm = (1, 0), and its other token is zero, so C holds over S; the tokens of input 1 are
-    free.
+    """Draw a case where input 0 alone supports v_mm = (1, 0), and the tokens of input 1 are free.
+
+    The other token of input 0 is zero, so Assumption C holds over S.
     """
     X, Y = np.zeros((2, 2, 2)), np.array(draw(st.lists(st.sampled_from((1.0, -1.0)), min_size=2, max_size=2)))
     X[0, 0, 0] = 1.0
@@ -41,9 +42,7 @@ def one_support(draw: DrawFn) -> Case:
 
 
 def shorter_elsewhere(case: Case) -> float:
-    """By how much, relatively, ‖p_relax‖ falls if a non-support selects another token that v_mm has label margin to
-    spare at.
-    """
+    """Return the relative decrease of ‖p_relax‖ if a non-support selects another token with label margin to spare."""
     joint = joint_of(case)
     data = case.dataset
     if joint is None or data is None or data.loss.name != "logistic" or not np.array_equal(data.v, joint.svm.v):
@@ -56,18 +55,18 @@ def shorter_elsewhere(case: Case) -> float:
 
 
 def _elsewhere(joint: Joint) -> Iterator[MaxMargin]:
-    """p_relax for every α that differs at one non-support, where label margin is left."""
+    """Yield p_relax for every α that differs at one non-support, where label margin is left."""
     for i, t in np.argwhere(joint.others & ~joint.svm.support[:, None]):
         if joint.tokens[i, t] @ joint.svm.v > 1:
             alpha = joint.alpha.copy()
             alpha[i] = t
-            found = relaxed_max_margin(joint.keys, alpha, joint.svm.support)
-            if not isinstance(found, Infeasible):
-                yield found
+            solution = relaxed_max_margin(joint.keys, alpha, joint.svm.support)
+            if not isinstance(solution, Infeasible):
+                yield solution
 
 
 def path_of(case: Case) -> tuple[list[Pair], Float64[np.ndarray, "k"]] | None:
-    """(v_r, p_R) along r = e^{RΘ/2} and the direction of p_relax; None if v_mm or p_relax does not exist."""
+    """Return (v_r, p_R) along r = e^{RΘ/2} and the direction of p_relax; None if v_mm or p_relax does not exist."""
     joint = joint_of(case)
     relaxed = None if joint is None else relaxed_solution(joint)
     if joint is None or relaxed is None:
@@ -78,7 +77,7 @@ def path_of(case: Case) -> tuple[list[Pair], Float64[np.ndarray, "k"]] | None:
 
 
 def quadrant_claim(pairs: list[Pair]) -> Claim:
-    """(k_iα − k_it)·p_R ≥ 0 for all i and t, per ‖p_R‖ and size of the keys, at every radius."""
+    """Claim (k_iα − k_it)·p_R ≥ 0 for all i and t, per ‖p_R‖ and size of the keys, at every radius."""
     least = max(pair.lowest_margin / (pair.R * float(np.abs(pair.joint.rows).max())) for pair in pairs)
     margins = ", ".join(f"{pair.lowest_margin:.6g}" for pair in pairs)
     radii = ", ".join(f"{pair.R:.6g}" for pair in pairs)

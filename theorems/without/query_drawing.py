@@ -22,7 +22,7 @@ def plain_query_cases(
     e: tuple[int, int] = (1, 2),
     losses: tuple[str, ...] = ("correlation", "logistic"),
 ) -> Case:
-    """Tokens (d), queries (e), labels and head of small integers, with a start; anything else is left to chance."""
+    """Draw tokens (d), queries (e), labels and head of small integers, with a start; no assumption is enforced."""
     inputs, T, width, asked = (draw(st.integers(*ends)) for ends in (n, tokens, d, e))
     X, queries = draw(integers((inputs, T, width), -2, 2)), draw(integers((inputs, asked), -2, 2))
     Y = np.array(draw(st.lists(st.sampled_from((1.0, -1.0)), min_size=inputs, max_size=inputs)))

@@ -1,4 +1,4 @@
-"""Risks far out along a ray, compared in logarithms: what "for all R > R0" says, at R up to 10⁶.
+"""Risks far out along a ray, compared in logarithms: claims "for all R > R0", tried at R up to 10⁶.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Lemmas 8 and 9.
 """
@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float64
 
+from reference_attention.directions import direction
 from reference_attention.floats import EPS, log_expm1
 from reference_attention.ill_behaved_losses import IllBehavedLoss
 from reference_attention.problem import Problem
@@ -22,13 +23,13 @@ from theorems.without.noisy_excess import EXCESS_RISK, Excess
 from theorems.without.slopes import Pair, lasting
 
 Risk = Callable[[Float64[np.ndarray, "m d"]], Excess]
-"""L − L_α at points, by sign and logarithm."""
+"""Function from points to L − L_α, by sign and logarithm."""
 RADII = np.array([1e2, 1e3, 1e4, 1e5, 1e6])
 """Norms along a ray, in units of 1/(size of the keys)."""
 
 
 def linear_risk(problem: Problem, under_test: Implementation) -> Risk:
-    """L(p) − L_opt by sign and logarithm, and its rounding."""
+    """Return the function p ↦ L(p) − L_opt, by sign and logarithm with its rounding."""
     loss = problem.loss
     if isinstance(loss, IllBehavedLoss) and loss.decreasing:
         return lambda points: decreasing_risk(problem, points)
@@ -37,9 +38,10 @@ def linear_risk(problem: Problem, under_test: Implementation) -> Risk:
 
 
 def decreasing_risk(problem: Problem, points: Float64[np.ndarray, "m d"]) -> Excess:
-    """L(p) − L_opt ≥ 0 for a loss that decreases, where |ℓ'| ≤ M1 says too little about its rounding: ℓ' may vanish.
+    """Return L(p) − L_opt ≥ 0 for a loss that decreases and whose ℓ' may vanish.
 
-    All γ_i,opt − γ_it ≥ 0, so nothing cancels in δ_i = Σ_t s_it (γ_i,opt − γ_it), nor in the sum of the excesses.
+    |ℓ'| ≤ M1 says too little about its rounding. All γ_i,opt − γ_it ≥ 0, so nothing cancels in δ_i = Σ_t s_it (γ_i,opt
+    − γ_it), nor in the sum of the excesses.
     """
     best, n = problem.scores.max(axis=1), problem.n
     log_gaps = np.log(exact(best)[:, None] - problem.scores)
@@ -52,13 +54,13 @@ def decreasing_risk(problem: Problem, points: Float64[np.ndarray, "m d"]) -> Exc
 
 
 def along(problem: Problem, q: Float64[np.ndarray, "d"], costs: Costs, under_test: Implementation) -> Excess:
-    """L(R q̄) − L_α at the radii, with its rounding."""
+    """Return L(R q̄) − L_α at the radii, with its rounding."""
     return Excess.at(costs, RADII[:, None] * (q / np.linalg.norm(q)), under_test)
 
 
 def costs_of(problem: Problem, q: Float64[np.ndarray, "d"], under_test: Implementation) -> Costs:
-    """Relative to the tokens that q selects."""
-    return Costs.of(problem, under_test.direction(problem.keys, q).best(problem.scores))
+    """Return the costs relative to the tokens that q selects."""
+    return Costs.of(problem, under_test[direction](problem.keys, q).best(problem.scores))
 
 
 def lower_far_out(
@@ -68,24 +70,25 @@ def lower_far_out(
     loser: Float64[np.ndarray, "d"],
     under_test: Implementation,
 ) -> Claim:
-    """L(R winner) < L(R loser): violated if the order is the other one at each of the radii."""
+    """Claim L(R winner) < L(R loser): violated if the order is the other one at each of the radii."""
     costs = costs_of(problem, loser, under_test)
     return everywhere(name, along(problem, loser, costs, under_test), along(problem, winner, costs, under_test))
 
 
 def below_selection(name: str, problem: Problem, q: Float64[np.ndarray, "d"], under_test: Implementation) -> Claim:
-    """L(R q) < L_α, α the tokens that q selects, in units of |L(R q) − L_α|: violated if L(R q) > L_α at each
-    radius.
+    """Claim L(R q) < L_α, α the tokens that q selects, in units of |L(R q) − L_α|.
+
+    It is violated if L(R q) > L_α at each radius.
     """
-    found = along(problem, q, costs_of(problem, q, under_test), under_test)
-    nothing = Excess(np.zeros_like(found.sign), np.full_like(found.log_size, -np.inf), found.log_noise)
-    slack, error = difference(nothing, found)
-    said = f"L(R q) − L_α = {_text(found, -1)} at R = {RADII[-1]:g}"
-    return lasting(name, Form.LIMIT, (slack, error), EXCESS_RISK, said)
+    excess = along(problem, q, costs_of(problem, q, under_test), under_test)
+    nothing = Excess(np.zeros_like(excess.sign), np.full_like(excess.log_size, -np.inf), excess.log_noise)
+    slack, error = difference(nothing, excess)
+    detail = f"L(R q) − L_α = {_text(excess, -1)} at R = {RADII[-1]:g}"
+    return lasting(name, Form.LIMIT, (slack, error), EXCESS_RISK, detail)
 
 
 def everywhere(name: str, larger: Excess, smaller: Excess) -> Claim:
-    """larger > smaller at some of the radii, in units of the larger of the two sizes; violated if at none."""
+    """Claim larger > smaller at some of the radii, in units of the larger of the two sizes; violated if at none."""
     slack, error = difference(larger, smaller)
     k = int(np.argmax(slack + error))
     said = f"{_text(larger, k)} > {_text(smaller, k)} fails at R = {RADII[k]:g}, and at the other radii as clearly"
@@ -93,7 +96,7 @@ def everywhere(name: str, larger: Excess, smaller: Excess) -> Claim:
 
 
 def difference(larger: Excess, smaller: Excess) -> Pair:
-    """larger − smaller and its error, in units of the larger of the two sizes (1 where both vanish)."""
+    """Return larger − smaller and its error, in units of the larger of the two sizes (1 where both vanish)."""
     top = np.maximum(larger.log_size, smaller.log_size)
     unit = np.where(np.isfinite(top), top, 0.0)
     value = larger.sign * np.exp(larger.log_size - unit) - smaller.sign * np.exp(smaller.log_size - unit)
@@ -102,5 +105,5 @@ def difference(larger: Excess, smaller: Excess) -> Pair:
     return value, np.exp(np.minimum(noise, 700.0)) + 8 * EPS * (1 + np.abs(unit))
 
 
-def _text(found: Excess, k: int) -> str:
-    return f"{'-' if found.sign[k] < 0 else ''}e^{{{found.log_size[k]:.9g}}}" if found.sign[k] else "0"
+def _text(excess: Excess, k: int) -> str:
+    return f"{'-' if excess.sign[k] < 0 else ''}e^{{{excess.log_size[k]:.9g}}}" if excess.sign[k] else "0"

@@ -1,4 +1,4 @@
-"""∇L and the gradient flow for losses that also increase; :mod:`reference_attention.risk` takes ℓ' < 0 for granted.
+"""The gradient ∇L and its flow for losses that also increase; :mod:`reference_attention.risk` relies on ℓ' < 0.
 
 References: :mod:`reference_attention.ill_behaved_losses`.
 """
@@ -27,7 +27,7 @@ def signed_gradient(
     loss: Loss,
     p: Float64[np.ndarray, "*b d"],
 ) -> ScaledGradient:
-    """∇L = (1/n) Σ_i ℓ'(u_i) ∇u_i as log scale and direction, ∇u_i being minus the gradient of the correlation loss."""
+    """Return ∇L = (1/n) Σ_i ℓ'(u_i) ∇u_i as log scale and direction; −∇u_i is the gradient of the correlation loss."""
     if not isinstance(loss, IllBehavedLoss):
         return scaled_gradient(keys, scores, loss, p)
     n = len(keys)
@@ -54,7 +54,7 @@ ANGLES = 16
 
 
 def norm_of_flow(problem: Problem, start: Float64[np.ndarray, "d"]) -> Claim:
-    """‖p(t)‖ → ∞ along the gradient flow, for any loss; refuted by a finite point that the flow cannot leave.
+    """Claim ‖p(t)‖ → ∞ along the gradient flow, for any loss; refuted by a finite point that the flow cannot leave.
 
     Where a softmax saturates the gradient vanishes by rounding, too; such a point is no refutation.
     """
@@ -69,7 +69,10 @@ def norm_of_flow(problem: Problem, start: Float64[np.ndarray, "d"]) -> Claim:
 
 
 def traps(problem: Problem, p: Float64[np.ndarray, "d"]) -> bool:
-    """Whether ⟨∇L(x), x − p⟩ > 0 beyond rounding at all x tried around p: exhaustive for d = 1, a circle for d = 2."""
+    """Check that ⟨∇L(x), x − p⟩ > 0 beyond rounding at all x tried around p.
+
+    These are both sides for d = 1, a circle for d = 2, and the axes' directions for d > 2.
+    """
     if problem.d == 1:
         around = np.array([[1.0], [-1.0]])
     elif problem.d == 2:
@@ -77,5 +80,5 @@ def traps(problem: Problem, p: Float64[np.ndarray, "d"]) -> bool:
         around = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     else:
         around = np.concatenate([np.eye(problem.d), -np.eye(problem.d)])
-    _, found = gradient(problem, p + NEAR / problem.key_scale * around)
-    return bool((np.vecdot(found, around) > 0).all())
+    _, slopes = gradient(problem, p + NEAR / problem.key_scale * around)
+    return bool((np.vecdot(slopes, around) > 0).all())

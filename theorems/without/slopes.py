@@ -1,6 +1,6 @@
-"""∇L with its rounding for any loss, also one that increases, and what it says about descent along a direction.
+"""The gradient ∇L with its rounding for any loss, also one that increases, and descent along a direction.
 
-The statements' own evaluation (:mod:`theorems.rounding.attention_at`) takes ℓ' < 0 for granted; here ℓ' has its sign.
+The statements' own evaluation (:mod:`theorems.rounding.attention_at`) relies on ℓ' < 0; here ℓ' has its sign.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Lemmas 4–7.
 """
@@ -22,7 +22,7 @@ Pair = tuple[Float64[np.ndarray, "b"], Float64[np.ndarray, "b"]]
 
 
 def gradient(problem: Problem, points: Float64[np.ndarray, "b d"]) -> tuple[Float64[np.ndarray, "b"], Bounded]:
-    """∇L by a log scale, (b,), and what is left of it, (b, d).
+    """Return ∇L as a log scale, (b,), and what is left of it, (b, d).
 
     For an ill-behaved loss ∇L = (1/n) Σ_i ℓ'(u_i) ∇u_i, ∇u_i being minus the gradient of the correlation loss.
     """
@@ -32,8 +32,8 @@ def gradient(problem: Problem, points: Float64[np.ndarray, "b d"]) -> tuple[Floa
         return at.log_scale, at.gradient
     rows = range(problem.n)
     linear = [Problem(problem.keys[i : i + 1], problem.scores[i : i + 1], LOSSES["correlation"]) for i in rows]
-    each = [AttentionAt(one, points) for one in linear]
-    # The scale of an input whose own gradient is nothing says nothing.
+    each = [AttentionAt(own, points) for own in linear]
+    # The scale of an input whose own gradient is zero has no meaning.
     scales = [np.where(np.all(at.gradient == 0, axis=-1), -np.inf, at.log_scale) for at in each]
     scale = np.max(scales, axis=0)
     scale = np.where(np.isfinite(scale), scale, 0.0)
@@ -43,14 +43,14 @@ def gradient(problem: Problem, points: Float64[np.ndarray, "b d"]) -> tuple[Floa
 
 
 def descent(problem: Problem, points: Float64[np.ndarray, "b d"], q: Numbers) -> Bounded:
-    """−⟨∇L(p), q⟩/‖∇L(p)‖, (b,); 0 where ∇L = 0. The norm is taken as a unit, without its rounding."""
-    _, found = gradient(problem, points)
-    norm = np.linalg.norm(found.value, axis=-1)
-    return -np.vecdot(found, q) / np.where(norm > 0, norm, 1.0)
+    """Return −⟨∇L(p), q⟩/‖∇L(p)‖, (b,); 0 where ∇L = 0. The norm is a unit, without its rounding."""
+    _, slopes = gradient(problem, points)
+    norm = np.linalg.norm(slopes.value, axis=-1)
+    return -np.vecdot(slopes, q) / np.where(norm > 0, norm, 1.0)
 
 
 def lasting(name: str, form: Form, slack: Bounded | Pair, why: str, detail: str) -> Claim:
-    """A claim about "all p far enough out" (or some p of many): of several points the one that speaks *for* it most.
+    """Claim a property of all p far enough out (or of some p of many) by the tried point that supports it most.
 
     Only if the claim is violated at every one of the points does it count as violated.
     """

@@ -1,4 +1,4 @@
-"""Theorem 1 with less: a tied optimum, no separation, a loss that increases.
+"""Theorem 1 without a strict optimum, separation, or a decreasing loss.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1, Appendix B.2.
 """
@@ -11,7 +11,7 @@ from hypothesis.strategies import SearchStrategy
 
 from generators.case import Case
 from generators.problems import cases
-from reference_attention.svm.max_margin import Infeasible
+from reference_attention.svm.max_margin import Infeasible, max_margin
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.without.drawing import plain_cases
@@ -25,9 +25,9 @@ REFUTED = "p̄(R) = argmin_{‖p‖≤R} L(p) satisfies p̄(R)/R → p̄_mm"
 
 
 def turns_to_max_margin(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """p̄(R)/R is near p̄_mm(α), at R up to 10⁶ ‖p_mm‖."""
+    """Yield that p̄(R)/R is near p̄_mm(α), at R up to 10⁶ ‖p_mm‖."""
     problem = case.problem
-    svm = under_test.max_margin(problem.keys, case.chosen_tokens)
+    svm = under_test[max_margin](problem.keys, case.chosen_tokens)
     if not isinstance(svm, Infeasible):
         yield from path_claim(
             "path-correlation", linear_risk(problem, under_test), problem.d, svm.norm, near(svm.direction)
@@ -36,8 +36,10 @@ def turns_to_max_margin(case: Case, under_test: Implementation) -> Iterator[Clai
 
 @weaken("theorem-1", without=STRICT, refutes=REFUTED, cases=tied_cases, fails=tied_optimum)
 def tied_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Any token of highest score will do for the risk, and the path goes to the one that can be selected with the
-    larger margin over the others; p_mm may be that of another. (Theorem 8 says where the path goes.)
+    """Let two tokens tie for the highest score: either will do for the risk, and p_mm may be that of the wrong one.
+
+    The path goes to the one that can be selected with the larger margin over the others. (Theorem 8 says where the path
+    goes.)
     """
     yield from turns_to_max_margin(case, under_test)
 
@@ -48,8 +50,9 @@ def _increasing() -> SearchStrategy[Case]:
 
 @weaken("theorem-1", without=LOSS, refutes=REFUTED, cases=_increasing)
 def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Where the loss increases, the path leaves the best token. Strictly decreasing is not enough either, ℓ' must be
-    negative: see ``theorem-8`` and FINDINGS.md.
+    """Let the loss increase: the path then leaves the best token.
+
+    Strictly decreasing is not enough either, ℓ' must be negative: see ``theorem-8`` and FINDINGS.md.
     """
     yield from turns_to_max_margin(case, under_test)
 
@@ -65,8 +68,9 @@ def _enclosed_cases() -> SearchStrategy[Case]:
     cases=_enclosed_cases,
 )
 def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """If the best key lies between the others no direction selects it: the risk has a finite minimiser, at which the
-    path stays, and p̄(R)/R → 0.
+    """Let the best key lie between the others: no direction selects it, and the risk has a finite minimiser.
+
+    The path stays there, and p̄(R)/R → 0.
     """
     problem = case.problem
     unit = 1 / problem.key_scale

@@ -1,4 +1,4 @@
-"""Theorem 2 with less: several inputs, unequal scores, no separation, larger steps, a squared loss.
+"""Theorem 2 without a single input, equal scores, separation, short steps, or with a squared loss.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 2, Figure 8.
 """
@@ -34,7 +34,7 @@ def _several() -> SearchStrategy[Case]:
 
 
 def _wrong_turn(case: Case) -> float:
-    """How far a short walk of normalized descent ends on the wrong side of an optimal token."""
+    """Return how far a short walk of normalized descent ends on the wrong side of an optimal token."""
     return -walk(case).smallest_margin(case.problem.optimal) / case.problem.key_scale - CLEAR
 
 
@@ -47,9 +47,10 @@ def _wrong_turn(case: Case) -> float:
     violation=_wrong_turn,
 )
 def several_inputs(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """With two inputs one of them can be ahead: its gradient turns p away from the other's optimal token, whose softmax
-    saturates at the wrong token, and from then on the wrong selection is locally optimal (Theorem 3). The norm
-    diverges all the same. The paper's Figure 8.
+    """Let there be two inputs: the one that is ahead can turn p away from the other's optimal token.
+
+    The other's softmax then saturates at the wrong token, and from then on the wrong selection is locally optimal
+    (Theorem 3). The norm diverges all the same. This is the paper's Figure 8.
     """
     yield from direction_claims(case.problem, start_of(case), under_test, case.problem.optimal)
 
@@ -68,8 +69,10 @@ def _unequal() -> SearchStrategy[Case]:
     violation=_wrong_turn,
 )
 def unequal_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Of the non-optimal tokens one scores higher than its neighbours, so it is locally optimal: a start that selects
-    it stays there (Theorem 3), because the gradient only compares it with tokens that still have weight. Figure 1(b).
+    """Let a non-optimal token score higher than its neighbours: it is locally optimal, and starts can stay with it.
+
+    A start that selects it stays there (Theorem 3), because the gradient only compares it with tokens that still have
+    weight. This is Figure 1(b).
     """
     yield from direction_claims(case.problem, start_of(case), under_test, case.problem.optimal)
 
@@ -84,9 +87,7 @@ def _mixed_cases() -> SearchStrategy[Case]:
 
 
 def _comes_back(case: Case) -> float:
-    """How far a walk from the start ends below the norm at which a diverging one would be; a start that rests is
-    nothing.
-    """
+    """Return how far a walk ends below the norm that a diverging one would have; −1 for a start that rests."""
     problem, size = case.problem, case.problem.key_scale
     start = start_of(case)
     pull = scaled_gradient(problem.keys, problem.scores, problem.loss, start).direction
@@ -105,9 +106,10 @@ def _comes_back(case: Case) -> float:
     violation=_comes_back,
 )
 def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Where the optimal key lies among the others, selecting it beyond all bounds is impossible: every direction raises
-    another token's logit, so the risk has a finite minimiser and descent ends there. (p_mm does not exist, so the
-    theorem's second half cannot be stated; its first half can, and fails.)
+    """Let the optimal key lie among the others: the risk has a finite minimiser, and descent ends there.
+
+    Selecting that key beyond all bounds is impossible, as every direction raises another token's logit. (p_mm does not
+    exist, so the theorem's second half cannot be stated; its first half can, and fails.)
     """
     yield norm_of_flow(case.problem, start_of(case))
 
@@ -125,7 +127,7 @@ def _large_steps(draw: DrawFn) -> Case:
 
 
 def _distance_after_a_walk(case: Case) -> float:
-    """How far the large steps, continued by a walk of steps as long as where they led, end on the wrong side."""
+    """Return how far the large steps, continued by a walk of comparable length, end on the wrong side."""
     problem, log_step = case.problem, math.log(float(case.arrays["eta"]))
     p = gradient_descent(problem, start_of(case), steps=16, log_step=log_step, record_every=16).final
     for share in (0.25, 1.0, 4.0):
@@ -143,18 +145,20 @@ def _distance_after_a_walk(case: Case) -> float:
     violation=_distance_after_a_walk,
 )
 def large_steps(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """η ≤ 1/L_p is superfluous: the theorem holds for every constant η > 0. Norm: w = ⟨p, p_mm⟩ rises at every p
-    (Lemma 4) and ‖p(t+1) − p(t)‖ ≤ D (w(t+1) − w(t)); were w bounded, p(t) would converge, to a point where w still
-    rises. So ‖p(t)‖ ≥ Θ w(t) → ∞. Direction, n = 1: in the bound of theorem-2 the step size enters only through
-    Σ ‖Δ‖²/(2(‖p‖ + λ)), Δ = p(t+1) − p(t). Steps are bounded, ‖Δ‖ ≤ η max‖∇L‖, so the sum is at most a constant times
-    Σ (w(t+1) − w(t))/w(t) = O(log w(t)) = o(‖p(t)‖), and the cosine tends to one all the same.
+    """Drop η ≤ 1/L_p, which is superfluous: the theorem holds for every constant η > 0.
+
+    Norm: w = ⟨p, p_mm⟩ rises at every p (Lemma 4) and ‖p(t+1) − p(t)‖ ≤ D (w(t+1) − w(t)); were w bounded, p(t) would
+    converge, to a point where w still rises. So ‖p(t)‖ ≥ Θ w(t) → ∞. Direction, n = 1: in the bound of theorem-2 the
+    step size enters only through Σ ‖Δ‖²/(2(‖p‖ + λ)), Δ = p(t+1) − p(t). Steps are bounded, ‖Δ‖ ≤ η max‖∇L‖, so the sum
+    is at most a constant times Σ (w(t+1) − w(t))/w(t) = O(log w(t)) = o(‖p(t)‖), and the cosine tends to one all the
+    same.
     """
     yield from claims_after_large_steps(case, under_test, case.problem.optimal)
 
 
 @st.composite
 def too_good_scores(draw: DrawFn) -> Case:
-    """One input under ℓ(u) = (1 − u)²/2, the best score above 1 and the others below."""
+    """Draw one input under ℓ(u) = (1 − u)²/2, the best score above 1 and the others below."""
     case = draw(cases(assumptions=("separable", "strict-optimum"), n=1, tokens=2, d=(1, 2), plain=True))
     problem, low = case.problem, float(draw(st.integers(-2, 0)))
     best = np.arange(problem.T) == problem.optimal[:, None]
@@ -164,7 +168,7 @@ def too_good_scores(draw: DrawFn) -> Case:
 
 
 def _turns_back(case: Case) -> float:
-    """Distance of the start from where it is drawn, if it is: the risk rises towards the optimal token in the end."""
+    """Return the size of the gradient's direction at p(0), less :data:`RESTING`: positive where the start moves."""
     pull = signed_gradient(case.problem.keys, case.problem.scores, case.problem.loss, start_of(case)).direction
     return float(np.linalg.norm(pull)) / case.problem.key_scale - RESTING
 
@@ -178,7 +182,8 @@ def _turns_back(case: Case) -> float:
     violation=_turns_back,
 )
 def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """A loss that increases again, like (1 − u)²/2, is smallest at an output between the scores: the best softmax is a
-    mixture, which a finite p gives, and descent ends there.
+    """Let the loss increase again, like (1 − u)²/2: it is smallest at an output between the scores.
+
+    The best softmax is then a mixture, which a finite p gives, and descent ends there.
     """
     yield norm_of_flow(case.problem, start_of(case))

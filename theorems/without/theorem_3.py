@@ -1,4 +1,4 @@
-"""Theorem 3 with less: tokens that are not locally optimal, starts outside the cone, larger steps, a squared loss.
+"""Theorem 3 without local optimality, starts in the cone, short steps, or with a squared loss.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 2, Theorem 3, Definition 2.
 """
@@ -33,7 +33,7 @@ from theorems.without.weakened import weaken
 
 
 def wrong_end(case: Case) -> float:
-    """How far a short walk of normalized descent ends on the wrong side of a chosen token."""
+    """Return how far a short walk of normalized descent ends on the wrong side of a chosen token."""
     return -walk(case).smallest_margin(case.chosen_tokens) / case.problem.key_scale - CLEAR
 
 
@@ -43,7 +43,7 @@ def _unfit() -> SearchStrategy[Case]:
 
 @st.composite
 def on_the_ray(draw: DrawFn, base: SearchStrategy[Case]) -> Case:
-    """Any separable α of a case; the start lies on the ray of p_mm(α) up to rounding, as far out as one likes."""
+    """Draw a case with a separable α and a start on the ray of p_mm(α) up to rounding, at one of several distances."""
     case = draw(base)
     solution = max_margin(case.problem.keys, case.chosen_tokens)
     assume(isinstance(solution, MaxMargin))
@@ -54,7 +54,7 @@ def on_the_ray(draw: DrawFn, base: SearchStrategy[Case]) -> Case:
 
 
 def distance_in_a_cone(case: Case) -> float:
-    """As :func:`wrong_end`, in a cone that has an opening and a radius."""
+    """Return :func:`wrong_end` in a cone that has an opening and a radius, −1 in others."""
     proper = 0 < float(case.arrays["cone_mu"]) <= 0.5 and float(case.arrays["cone_radius"]) > 0
     return wrong_end(case) if proper else -1.0
 
@@ -68,14 +68,15 @@ def distance_in_a_cone(case: Case) -> float:
     violation=distance_in_a_cone,
 )
 def not_locally_optimal(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """A neighbour that scores higher pulls p back: along the ray of p_mm(α) the risk rises, at every distance, so no R
-    and no μ help, and descent turns round and selects the better token.
+    """Let a neighbour score higher than α: it pulls p back, and descent turns round to the better token.
+
+    Along the ray of p_mm(α) the risk rises, at every distance, so no R and no μ help.
     """
     yield from direction_claims(case.problem, start_of(case), under_test, case.chosen_tokens)
 
 
 def behind(case: Case) -> Finding:
-    """The start is behind the plane p·p_mm = 0, which no cone around p_mm reaches, whatever μ ≤ 1 and R ≥ 0."""
+    """Check the widest cone around p_mm, μ = 1 and R = 0: a start fails it only behind the plane p·p_mm = 0."""
     if not np.any(start_of(case)):
         return Finding(None, "p(0) = 0 is the tip of every cone")
     widest = {"cone_mu": np.array(1.0), "cone_radius": np.array(0.0)}
@@ -97,15 +98,16 @@ def _outside() -> SearchStrategy[Case]:
     violation=wrong_end,
 )
 def outside_the_cone(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Several selections can be locally optimal, and each attracts the starts around its own direction: a start
-    outside the cone of α may belong to another one.
+    """Let the start lie outside the cone of α: it may belong to another selection.
+
+    Several selections can be locally optimal, and each attracts the starts around its own direction.
     """
     yield from direction_claims(case.problem, start_of(case), under_test, case.chosen_tokens)
 
 
 @st.composite
 def _large_step_cases(draw: DrawFn) -> Case:
-    """A start in the theorem's cone for steps 1/L_p, and a step so large that the first one is as long as the start."""
+    """Draw a start in the theorem's cone for steps 1/L_p, and a step so large that the first is as long as p(0)."""
     keys, scores = np.zeros((2, 2, 2)), np.zeros((2, 2))
     keys[:, 1] = draw(integers((2, 2), -2, 2))
     scores[:, 0] = draw(integers((2,), 1, 2))
@@ -129,11 +131,11 @@ def _large_step_cases(draw: DrawFn) -> Case:
 
 
 MOST = 200.0
-"""Radius of the cone, at most: a number to read."""
+"""Largest radius of the cone, so that numbers stay readable."""
 
 
 def _within_the_cone(case: Case) -> bool:
-    """Whether the case's cone lies within the theorem's own for η = 1/L_p (C_{μ/4,R}, where starts may lie)."""
+    """Check that the case's cone lies within the theorem's own for η = 1/L_p (C_{μ/4,R}, where starts may lie)."""
     plain = with_cone(case.replace(arrays=MappingProxyType({}))).arrays
     if "cone_mu" not in plain or "cone_mu" not in case.arrays:
         return False
@@ -142,7 +144,7 @@ def _within_the_cone(case: Case) -> bool:
 
 
 def _distance_after_descent(case: Case) -> float:
-    """How far descent with the large step ends on the wrong side of a chosen token."""
+    """Return how far descent with the large step ends on the wrong side of a chosen token."""
     if not _within_the_cone(case):
         return -1.0
     run = descend_until_short_steps(case)
@@ -158,9 +160,11 @@ def _distance_after_descent(case: Case) -> float:
     violation=_distance_after_descent,
 )
 def large_step(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """A step that is long against p(0) replaces it: p(1) points along −∇L(p(0)), which leans to the side of whatever
-    token is nearest to being selected, and another input can lose its token by that. μ and R are those of the theorem
-    for η = 1/L_p. (A larger R would do for this η: the theorem holds for every η, with an R that grows like log η.)
+    """Take a step that is long against p(0): it replaces p(0), and p(1) points along −∇L(p(0)).
+
+    That leans to the side of whatever token is nearest to being selected, and another input can lose its token by that.
+    μ and R are those of the theorem for η = 1/L_p. (A larger R would do for this η: the theorem holds for every η, with
+    an R that grows like log η.)
     """
     if not _within_the_cone(case):
         said = "cone_mu and cone_radius are not within the theorem's own cone for η = 1/L_p"
@@ -170,7 +174,7 @@ def large_step(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 @st.composite
 def _too_good(draw: DrawFn) -> Case:
-    """One input under ℓ(u) = (1 − u)²/2 whose chosen token scores more than 1; the start is on the ray of p_mm."""
+    """Draw one input under ℓ(u) = (1 − u)²/2 whose chosen token scores more than 1; the start is on the ray of p_mm."""
     case = draw(cases(assumptions=("separable", "strict-optimum"), n=1, tokens=(2, 3), d=(1, 2), plain=True))
     problem = case.problem
     best = np.arange(problem.T) == problem.optimal[:, None]
@@ -187,6 +191,7 @@ def _too_good(draw: DrawFn) -> Case:
 
 
 def proper_cone(case: Case) -> float:
+    """Return 1 for a cone that has an opening 0 < μ ≤ ½ and a radius, −1 for others."""
     return 1.0 if 0 < float(case.arrays["cone_mu"]) <= 0.5 and float(case.arrays["cone_radius"]) > 0 else -1.0
 
 
@@ -199,7 +204,9 @@ def proper_cone(case: Case) -> float:
     violation=proper_cone,
 )
 def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Under a loss that increases again, like (1 − u)²/2, a token can be too good: near its selection the risk rises
-    along p_mm(α), at every distance, so no R helps; descent turns back to the mixture whose output is 1.
+    """Let the loss increase again, like (1 − u)²/2: a token can then score too high.
+
+    Near its selection the risk rises along p_mm(α), at every distance, so no R helps; descent turns back to the mixture
+    whose output is 1.
     """
     yield norm_of_flow(case.problem, start_of(case))

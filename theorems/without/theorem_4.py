@@ -1,4 +1,4 @@
-"""Theorem 4 with less: equal scores, keys in special position, locally optimal directions, a squared loss.
+"""Theorem 4 without distinct scores, general position, or with locally optimal directions, or a squared loss.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 4; Appendix B.5.2, Theorem 7.
 """
@@ -33,34 +33,37 @@ SHORT, LONG = (8.0, 64.0), (1e2, 1e4, NORM)
 
 
 def _ratio(case: Case, radii: tuple[float, ...]) -> tuple[Float64[np.ndarray, "r"], Float64[np.ndarray, "r"]]:
-    """‖p̄(R)/R − q̄‖ and ‖p̄(R)‖/R along the local path, radii in units of 1/θ(q)."""
+    """Return ‖p̄(R)/R − q̄‖ and ‖p̄(R)‖/R along the local path, radii in units of 1/θ(q)."""
     problem = case.problem
-    found = direction(problem.keys, case.arrays["q"])
+    at_q = direction(problem.keys, case.arrays["q"])
     unit = _unit(case)
     norms = np.array([x * unit for x in radii])
     path = local_path(
         problem,
-        found.unit,
-        found.best(problem.scores),
+        at_q.unit,
+        at_q.best(problem.scores),
         norms,
         mu=float(case.arrays["cone_mu"]),
         radius=float(case.arrays["cone_radius"]),
         seed=case.seed,
-        starts=norms[:, None] * found.unit,
+        starts=norms[:, None] * at_q.unit,
         gradient=partial(signed_gradient, problem.keys, problem.scores, problem.loss),
     )
-    return np.linalg.norm(path.points / path.norms[:, None] - found.unit, axis=1), path.sizes / path.norms
+    return np.linalg.norm(path.points / path.norms[:, None] - at_q.unit, axis=1), path.sizes / path.norms
 
 
 def _unit(case: Case) -> float:
-    """1/θ(q), or R0 where that is larger; 1/(size of the keys) where every token is selected."""
+    """Return 1/θ(q), or 1/(size of the keys) where every token is selected, but at least R0."""
     margin = direction(case.problem.keys, case.arrays["q"]).margin
     unit = 1 / margin if 0 < margin < math.inf else 1 / case.problem.key_scale
     return max(unit, float(case.arrays["cone_radius"]))
 
 
 def _stays_away(case: Case) -> Iterator[Claim]:
-    """p̄(R)/R does not tend to q̄: at ρ = R/unit = 10⁶ it is further than ρ^{−1/2} away, or not closer than before."""
+    """Claim that p̄(R)/R does not tend to q̄.
+
+    At ρ = R/unit = 10⁶ it is further than ρ^{−1/2} away, or not closer than before.
+    """
     apart, share = _ratio(case, LONG)
     rho = LONG[-1]
     said = f"‖p̄(R)/R − q̄‖ = {', '.join(f'{x:.3g}' for x in apart)} at R = {', '.join(f'{x:g}' for x in LONG)} units"
@@ -77,7 +80,7 @@ def _stays_away(case: Case) -> Iterator[Claim]:
 
 
 def _towards_q(case: Case) -> float:
-    """How much closer to q̄ than ρ^{−1/2} a short path comes."""
+    """Return how much closer to q̄ than ρ^{−1/2} a short path comes."""
     if not (
         0 < float(case.arrays["cone_mu"]) <= 0.5 and float(case.arrays["cone_radius"]) >= 0.5 / case.problem.key_scale
     ):
@@ -88,7 +91,7 @@ def _towards_q(case: Case) -> float:
 
 @st.composite
 def _directed_cases(draw: DrawFn, base: SearchStrategy[Case], levels: int = 3) -> Case:
-    """The base's keys with scores 0 … levels and a direction of small integers; the cone is wide."""
+    """Draw the base's keys with scores 0 … levels and a direction of small integers; the cone is wide."""
     case = draw(base)
     problem = case.problem
     scores = (
@@ -137,8 +140,9 @@ def _tied_score_cases() -> SearchStrategy[Case]:
     violation=_towards_q,
 )
 def equal_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """A directional neighbour that scores exactly what the selected token scores makes q not locally optimal
-    (Definition 2 asks for strictly less), but mixing with it costs nothing: the path goes where the other tokens are
+    """Let a directional neighbour score exactly what the selected token scores: mixing with it costs nothing.
+
+    It makes q not locally optimal (Definition 2 asks for strictly less), but the path goes where the other tokens are
     left behind fastest, and that may be q.
     """
     yield from _stays_away(case)
@@ -158,9 +162,10 @@ def _special_keys() -> SearchStrategy[Case]:
     violation=_towards_q,
 )
 def special_position(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Directional neighbours with dependent rows cannot be separated by a perturbation: one of them scores higher, so
-    q is not locally optimal, but it never comes without another that scores lower by more. Together they cost, and the
-    path leaves both behind along q.
+    """Let directional neighbours have dependent rows: no perturbation separates them.
+
+    One of them scores higher, so q is not locally optimal, but it never comes without another that scores lower by
+    more. Together they cost, and the path leaves both behind along q.
     """
     yield from _stays_away(case)
 
@@ -179,15 +184,17 @@ def _in_general() -> SearchStrategy[Case]:
     violation=_towards_q,
 )
 def locally_optimal_direction(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """The max-margin direction of locally optimal tokens is where the local path goes: within a narrow cone around it
-    the risk is above that of the selection, and falls fastest where the smallest margin is largest.
+    """Let q be the max-margin direction of locally optimal tokens: the local path goes there.
+
+    Within a narrow cone around it the risk is above that of the selection, and falls fastest where the smallest margin
+    is largest.
     """
     yield from _stays_away(case)
 
 
 @st.composite
 def _squared_loss_cases(draw: DrawFn) -> Case:
-    """Scores 0 to 4 under ℓ(u) = (1 − u)²/2."""
+    """Draw scores 0 to 4 under ℓ(u) = (1 − u)²/2."""
     base = cases(assumptions=("general-position",), n=1, tokens=2, d=(1, 2), plain=True)
     case = draw(_directed_cases(base, levels=4))
     return case.replace(problem=Problem(case.problem.keys, case.problem.scores, loss_named("squared")))
@@ -202,7 +209,8 @@ def _squared_loss_cases(draw: DrawFn) -> Case:
     violation=_towards_q,
 )
 def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Under a loss that increases again, like (1 − u)²/2, a higher score can be worse: the neighbour that makes q not
-    locally optimal is one that the path flees from, along q.
+    """Let the loss increase again, like (1 − u)²/2: a higher score can then be worse.
+
+    The neighbour that makes q not locally optimal is one that the path flees from, along q.
     """
     yield from _stays_away(case)

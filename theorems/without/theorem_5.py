@@ -1,4 +1,4 @@
-"""Theorem 5 with less: Assumption C, separation.
+"""Theorem 5 without Assumption C or separation.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3.1, Theorem 5, Assumption C, Figure 3(b).
 """
@@ -31,17 +31,18 @@ from theorems.without.mixed_features import head_with_mixed_features, mixed_marg
 from theorems.without.weakened import weaken
 
 CLEAR = 0.05
-"""Distance of two directions, from which on a hunt looks closer."""
+"""Distance of two directions from which on a hunt looks closer."""
 
 
 def not_followed(why: str) -> Undecided:
-    """To be raised where the path was not followed."""
+    """Return the exception to raise where the path was not followed."""
     return Undecided("prompt-is-max-margin", why, Form.LIMIT)
 
 
 def readable(case: Case, joint: Joint) -> bool:
-    """Whether the data say what the theorem uses, logistic loss and v_mm as head, in quarters; and no selection is as
-    good as α.
+    """Check that the data say what the theorem uses, and that no other selection is as good as α.
+
+    The loss is logistic, and the head is v_mm and consists of quarters.
     """
     data = case.dataset
     assert data is not None
@@ -55,7 +56,7 @@ def _figure_3() -> SearchStrategy[Case]:
 
 
 def _relaxes(case: Case) -> float:
-    """Distance of p̄_relax from p̄_mm, where v_mm scores α highest."""
+    """Return the distance of p̄_relax from p̄_mm, less :data:`CLEAR`, where v_mm is the head."""
     joint = joint_of(case)
     if joint is None or not readable(case, joint):
         return -1.0
@@ -74,9 +75,10 @@ def _relaxes(case: Case) -> float:
     violation=_relaxes,
 )
 def mixing_is_free(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """An input whose label margin exceeds Γ may mix a little without lowering the smallest one, so Assumption C fails,
-    and with it the reason to select that input's token by the full margin: the path turns to p_relax of Theorem 6.
-    Figure 3(b).
+    """Let an input's label margin exceed Γ: it may mix a little without lowering the smallest one.
+
+    So Assumption C fails, and with it the reason to select that input's token by the full margin: the path turns to
+    p_relax of Theorem 6. This is Figure 3(b).
     """
     joint = joint_of(case)
     separator = None if joint is None else separator_of(joint)
@@ -94,12 +96,12 @@ def _inseparable() -> SearchStrategy[Case]:
 
 
 def cannot_select(case: Case) -> float:
-    """How far v̄_mm is from the best head, at least, where no prompt selects α."""
+    """Return how far v̄_mm is from the best head, at least, where no prompt selects α."""
     joint = joint_of(case)
     if joint is None or not readable(case, joint) or not np.any(joint.rows):
         return -1.0
-    found = mixed_margins(joint, case.seed)
-    return -1.0 if found is None else found.relative_gap - CLEAR
+    mixed = mixed_margins(joint, case.seed)
+    return -1.0 if mixed is None else mixed.relative_gap - CLEAR
 
 
 @weaken(
@@ -110,7 +112,9 @@ def cannot_select(case: Case) -> float:
     violation=cannot_select,
 )
 def cannot_be_selected(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Where no prompt selects α everywhere the features stay mixed, whatever R, and the head turns to the max-margin
-    direction of the best mixed features. (p_mm does not exist, so only the head's limit can be stated.)
+    """Let no prompt select α everywhere: the features then stay mixed, whatever R.
+
+    The head turns to the max-margin direction of the best mixed features. (p_mm does not exist, so only the head's
+    limit can be stated.)
     """
     yield head_with_mixed_features(case)

@@ -1,4 +1,4 @@
-"""Theorem 6 with less: Assumption C over the supports, separation, the schedule of radii, selection.
+"""Theorem 6 without Assumption C over the supports, separation, the schedule of radii, or selection.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Section 3.2, Theorem 6;
 :mod:`theorems.token_selection.joint_paths.joint_constants`.
@@ -42,12 +42,12 @@ from theorems.without.weakened import weaken
 
 
 def weak_cases() -> SearchStrategy[Case]:
-    """Two inputs; the other tokens are zero."""
+    """Return a strategy for two inputs whose tokens other than α are zero."""
     return plain_joint_cases(n=(2, 2), d=2, zero_others=True)
 
 
 def has_weak_support(case: Case) -> float:
-    """Positive where every input supports v_mm, one of them without a dual, and p_mm needs that one."""
+    """Return a positive number where every input supports v_mm, one of them without a dual, and p_mm needs that one."""
     joint = joint_of(case)
     if joint is None or not readable(case, joint) or not joint.svm.support.all() or (joint.svm.duals > 0).all():
         return -1.0
@@ -59,7 +59,7 @@ def has_weak_support(case: Case) -> float:
 
 
 def target_claims(case: Case, pairs: list[Pair], joint: Joint, target: Float64[np.ndarray, "k"]) -> Iterator[Claim]:
-    """p_R/R → target and v_r/r → v̄_mm where α is the best selection and the pairs found select it."""
+    """Yield p_R/R → target and v_r/r → v̄_mm where α is the best selection and the pairs found select it."""
     if not selects_best(joint):
         raise not_followed("another selection has a label margin as large")
     elif not pairs[-1].lowest_margin > 0:
@@ -70,7 +70,7 @@ def target_claims(case: Case, pairs: list[Pair], joint: Joint, target: Float64[n
 
 
 def weak_support_claims(case: Case) -> Iterator[Claim]:
-    """The limit of Theorem 6 along r = e^{RΘ/2}."""
+    """Yield the limit of Theorem 6 along r = e^{RΘ/2}."""
     joint = joint_of(case)
     relaxed = None if joint is None else relaxed_solution(joint)
     if joint is None or relaxed is None:
@@ -88,9 +88,10 @@ def weak_support_claims(case: Case) -> Iterator[Claim]:
     violation=has_weak_support,
 )
 def support_without_dual(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """A support whose dual is zero lies on the margin by accident: a tilt of the head by y raises its output by y and
-    costs y²/2r only, so mixing it costs no margin to first order and Assumption C fails over S. The best tilt is y ≈
-    log r; along r = e^{RΘ/2} that is worth RΘ/2 logits, and the path gives this support that much less margin than
+    """Let a support have a zero dual: it lies on the margin by accident, and mixing costs no margin to first order.
+
+    A tilt of the head by y raises its output by y and costs y²/2r only, so Assumption C fails over S. The best tilt is
+    y ≈ log r; along r = e^{RΘ/2} that is worth RΘ/2 logits, and the path gives this support that much less margin than
     p_relax does.
     """
     yield from weak_support_claims(case)
@@ -108,30 +109,32 @@ def _inseparable() -> SearchStrategy[Case]:
     violation=cannot_select,
 )
 def not_selectable(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Where no prompt selects α everywhere the features stay mixed and the head turns to the max-margin direction of
-    the best mixed features. (The paper's own hypothesis, that p_R selects α asymptotically, already implies that p_mm
-    exists.)
+    """Let no prompt select α everywhere: the features then stay mixed.
+
+    The head turns to the max-margin direction of the best mixed features. (The paper's own hypothesis, that p_R selects
+    α asymptotically, already implies that p_mm exists.)
     """
     yield head_with_mixed_features(case)
 
 
 HEAD_RADII, PROMPT_RADII = (1.0, 1e3), (10.0, 1e7)
-"""r = √R or less."""
+"""Radii of the head and of the prompt, such that r ≤ √R."""
 GROWN = 999.0
 """How much the head's radius must grow for its limit to be seen."""
 
 
 @st.composite
 def slow_schedules(draw: DrawFn) -> Case:
-    """Non-supports, and radii r = o(R) up to RΘ = 10⁶ and more."""
+    """Draw joint problems with radii r = o(R) up to RΘ = 10⁶ and more."""
     case = draw(plain_joint_cases(n=(2, 3), d=2))
     radii = {"head_radii": np.array(HEAD_RADII), "prompt_radii": np.array(PROMPT_RADII)}
     return case.replace(arrays=MappingProxyType(radii))
 
 
 def slow_schedule(case: Case) -> tuple[Schedule, Float64[np.ndarray, "m"]] | None:
-    """R ↦ log r through the case's radii, linear in logarithms, and its prompt radii; None unless r and R grow and r/R
-    falls.
+    """Return R ↦ log r through the case's radii, linear in logarithms, and its prompt radii.
+
+    None unless r and R grow and r/R falls.
     """
     given = schedule_of(case)
     if given is None or given[0].shape != given[1].shape or given[1].size < 2 or not (given[1] > 0).all():
@@ -149,8 +152,9 @@ def slow_schedule(case: Case) -> tuple[Schedule, Float64[np.ndarray, "m"]] | Non
 
 
 def relaxes_too_early(case: Case) -> float:
-    """Distance of p̄_relax from p̄_mm, where the radii of the head grow a thousandfold, those of the prompt to RΘ =
-    10⁶.
+    """Return the distance of p̄_relax from p̄_mm, less :data:`CLEAR`, where radii grow enough for the limit to be seen.
+
+    The radii of the head must grow a thousandfold, those of the prompt to RΘ = 10⁶.
     """
     joint = joint_of(case)
     if joint is None or not readable(case, joint):
@@ -165,7 +169,7 @@ def relaxes_too_early(case: Case) -> float:
 
 
 def schedule_claims(case: Case) -> Iterator[Claim]:
-    """The limit of Theorem 6 along the case's own radii."""
+    """Yield the limit of Theorem 6 along the case's own radii."""
     joint, given = joint_of(case), slow_schedule(case)
     relaxed = None if joint is None else relaxed_solution(joint)
     if joint is None or relaxed is None or given is None:
@@ -184,15 +188,16 @@ def schedule_claims(case: Case) -> Iterator[Claim]:
     violation=relaxes_too_early,
 )
 def head_too_slow(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """The label margin that a non-support has to spare is worth r·slack logits. With r = o(R) that is nothing against
-    RΘ, so the non-support needs its full margin like all others, and the path goes to p_mm. The paper's theorem does
-    not say how r and R grow; some schedule must be assumed.
+    """Let r = o(R): the label margin that a non-support has to spare, r·slack logits, is then nothing against RΘ.
+
+    So the non-support needs its full margin like all others, and the path goes to p_mm. The paper's theorem does not
+    say how r and R grow; some schedule must be assumed.
     """
     yield from schedule_claims(case)
 
 
 def unselected_claims(case: Case) -> Iterator[Claim]:
-    """The limits of Theorem 6, whatever p_R selects."""
+    """Yield the limits of Theorem 6, whatever p_R selects."""
     path = path_of(case)
     if path is None:
         raise not_followed("v_mm or p_relax does not exist")
@@ -209,8 +214,9 @@ def unselected_claims(case: Case) -> Iterator[Claim]:
     violation=shorter_elsewhere,
 )
 def selects_another(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Assumption C speaks of the supports. Where another token of a non-support has label margin to spare, too, and
-    leaves the supports a wider margin, p_R selects that one: its margin is R over a shorter p_relax, that of the other
-    selection.
+    """Let another token of a non-support have label margin to spare and leave the supports a wider margin.
+
+    Assumption C speaks of the supports only, and p_R selects that token: its margin is R over a shorter p_relax, that
+    of the other selection.
     """
     yield from unselected_claims(case)

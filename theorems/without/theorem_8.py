@@ -1,4 +1,4 @@
-"""Theorem 8 with less: a loss with ℓ' = 0 at a point, a head that mixing helps, no separation.
+"""Theorem 8 with a loss that has ℓ' = 0 at a point, with a head that mixing helps, or without separation.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D.1, Theorem 8; FINDINGS.md.
 """
@@ -11,7 +11,8 @@ from hypothesis.strategies import SearchStrategy
 
 from generators.case import Case
 from generators.score_assumptions import optimal_sets
-from reference_attention.svm.max_margin_sets import MaxMarginSets
+from reference_attention.svm.max_margin import max_margin
+from reference_attention.svm.max_margin_sets import MaxMarginSets, max_margin_sets
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.without.drawing import flat_cases, plain_cases
@@ -25,9 +26,9 @@ REFUTED = "dist(p̄(R)/(RΘ), G_mm) → 0 for p̄(R) = argmin_{‖p‖≤R} L(p)
 
 
 def goes_to_the_set(case: Case, risk: Risk, under_test: Implementation) -> Iterator[Claim]:
-    """p̄(R)/R is near p̄ for one of the solutions p ∈ G_mm, at R up to 10⁶/Θ."""
+    """Yield that p̄(R)/R is near p̄ for one of the solutions p ∈ G_mm, at R up to 10⁶/Θ."""
     problem = case.problem
-    sets = under_test.max_margin_sets(problem.keys, optimal_sets(case), under_test.max_margin)
+    sets = under_test[max_margin_sets](problem.keys, optimal_sets(case), under_test[max_margin])
     if isinstance(sets, MaxMarginSets):
         allowed = near(*(solution.p for solution in sets.solutions))
         yield from path_claim("path-distance", risk, problem.d, sets.norm, allowed)
@@ -35,16 +36,17 @@ def goes_to_the_set(case: Case, risk: Risk, under_test: Implementation) -> Itera
 
 @weaken("theorem-8", without=LOSS, refutes=REFUTED, cases=flat_cases)
 def flat_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Strictly decreasing is not enough. Where ℓ' = 0 at the best score of one input, as for ℓ(u) = −u³ at 0, its
-    weight q_1 costs q_1³ only: the path gives the other input three times the margin and turns away from p_mm. The
-    same data refutes Theorem 1. What is needed is ℓ' < 0.
+    """Let ℓ' vanish at a point: strictly decreasing is not enough, ℓ' < 0 is needed.
+
+    Where ℓ' = 0 at the best score of one input, as for ℓ(u) = −u³ at 0, its weight q_1 costs q_1³ only: the path gives
+    the other input three times the margin and turns away from p_mm. The same data refute Theorem 1.
     """
     yield from goes_to_the_set(case, linear_risk(case.problem, under_test), under_test)
 
 
 @weaken("theorem-8", without=MIXING, refutes=REFUTED, cases=headed_cases)
 def helpful_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """If ψ is larger at a token outside O_i, the risk is lower where that one is selected, and the path goes there."""
+    """Let ψ be larger at a token outside O_i: the risk is lower where that one is selected, and the path goes there."""
     yield from goes_to_the_set(case, lambda points: headed_risk(case, points), under_test)
 
 
@@ -59,8 +61,9 @@ def _enclosed_cases() -> SearchStrategy[Case]:
     cases=_enclosed_cases,
 )
 def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """If the optimal keys lie among the others no direction selects one: the risk has a finite minimiser, at which the
-    path stays.
+    """Let the optimal keys lie among the others: no direction selects one, and the risk has a finite minimiser.
+
+    The path stays there.
     """
     problem = case.problem
     yield from path_claim("path-diverges", linear_risk(problem, under_test), problem.d, 1 / problem.key_scale, far_out)

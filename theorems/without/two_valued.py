@@ -1,4 +1,4 @@
-"""Assumption B without its strict optimum: the scores take two values, and the higher one may be attained twice."""
+"""Assumption B without its strict optimum: scores take two values, and the higher one may be attained twice."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from generators.score_assumptions import strict_optimum
 
 
 def tied_optimum(case: Case) -> Finding:
-    """Fails where two tokens tie for the highest score, α being one of them, and all others score the same, which is
-    the rest of Assumption B.
+    """Check that the optimum is strict; decided to fail only where a tie is all that is amiss.
+
+    That is, two tokens tie for the highest score, α being one of them, and all others score the same, which is the rest
+    of Assumption B.
     """
     strict = strict_optimum(case)
     if strict.holds is not False:
@@ -31,7 +33,7 @@ def tied_optimum(case: Case) -> Finding:
 
 @st.composite
 def tied_cases(draw: DrawFn, *, start: bool = False) -> Case:
-    """Separable cases with two score values per input, the higher one attained twice in one input."""
+    """Draw separable cases with two score values per input, the higher one attained twice in one input."""
     from theorems.without.drawing import starts
 
     case = draw(

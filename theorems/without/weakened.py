@@ -1,8 +1,8 @@
 """A statement with one assumption left out, as something that can be refuted.
 
 An entry says where to look (a strategy for cases in which all other assumptions hold), what fails (the conclusion in
-the paper's words, computed without the assumption that is gone) and which sentence a counterexample refutes. There
-is one module per statement beside this one (:mod:`theorems.hunting.entries` finds them).
+the paper's words, computed without the assumption left out) and which sentence a counterexample refutes. There is one
+module per statement beside this one (:mod:`theorems.hunting.entries` finds them).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Weakened:
     """A statement without one of its assumptions.
 
     Attributes:
-        statement: what is weakened.
+        statement: the statement that is weakened.
         without: id of the assumption that is left out; empty to hunt the statement as it stands.
         keeps: ids of the assumptions that a counterexample must satisfy, each decided exactly.
         refutes: the conclusion that a counterexample refutes, in the paper's words.
@@ -48,12 +48,12 @@ class Weakened:
 
     @property
     def title(self) -> str:
-        """E.g. ``theorem-2 without single-input``."""
+        """Title for people, e.g. ``theorem-2 without single-input``."""
         return f"{self.statement.id} without {self.without}" if self.without else self.statement.id
 
     @property
     def name(self) -> str:
-        """E.g. ``theorem-2-without-single-input``; fit for a file name."""
+        """Name of a file, e.g. ``theorem-2-without-single-input``."""
         bare = self.statement.id.rpartition(":")[2]
         return f"{bare}-without-{self.without}" if self.without else bare
 
@@ -71,8 +71,17 @@ def weaken(
     """Make the decorated conclusion that of statement ``id`` without one assumption; see :class:`Weakened`.
 
     Args:
+        id: id of the statement.
+        without: id of the assumption that is left out.
+        refutes: the conclusion that a counterexample refutes, in the paper's words.
+        cases: strategy for cases in which ``keeps`` hold.
         keeps: by default the statement's other assumptions.
         fails: by default the predicate of ``without`` in :data:`generators.assumptions.ASSUMPTIONS`.
+        violation: a cheap number, positive where the conclusion seems to fail.
+
+    Raises:
+        ValueError: the conclusion has no docstring, which says why it fails.
+        InvalidInput: for an unknown id.
     """
 
     def decorate(conclusion: Conclusion) -> Weakened:
@@ -88,7 +97,7 @@ def weaken(
 
 
 def statement_assumption(statement: Statement, id: str) -> Callable[[Any], Finding]:
-    """The predicate of an assumption, the statement's own or one of the library.
+    """Return the predicate of an assumption, the statement's own or one of the library.
 
     Raises:
         InvalidInput: for an unknown id.
@@ -97,5 +106,5 @@ def statement_assumption(statement: Statement, id: str) -> Callable[[Any], Findi
 
 
 def others(statement: Statement, without: str) -> tuple[str, ...]:
-    """The statement's assumptions but one."""
+    """Return the ids of the statement's assumptions except one."""
     return tuple(id for id in statement.assumptions if id != without)

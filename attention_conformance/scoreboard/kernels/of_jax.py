@@ -12,13 +12,13 @@ of_nn = on_tensors(jax.nn.dot_product_attention)
 
 
 def _scale_query(query: Any, scale: float | None) -> Any:
-    """The query such that a kernel that divides by √E scales as asked."""
+    """Return the query multiplied so that a kernel that divides by √E has the given scale."""
     return query if scale is None else query * (scale * query.shape[-1] ** 0.5)
 
 
 @on_tensors
 def linen(query: Any, key: Any, value: Any, bias: Any = None, mask: Any = None, scale: float | None = None) -> Any:
-    """flax.linen; it scales by 1/√E."""
+    """Call flax.linen, which scales by 1/√E."""
     from flax.linen import dot_product_attention
 
     return dot_product_attention(_scale_query(query, scale), key, value, bias, mask)
@@ -34,7 +34,7 @@ def nnx(
     scale: float | None = None,
     is_causal: bool = False,
 ) -> Any:
-    """flax.nnx; it scales by 1/√E."""
+    """Call flax.nnx, which scales by 1/√E."""
     from flax.nnx import dot_product_attention
 
     return dot_product_attention(_scale_query(query, scale), key, value, bias, mask, is_causal=is_causal)
@@ -42,7 +42,7 @@ def nnx(
 
 @on_tensors
 def equinox(query: Any, key: Any, value: Any, mask: Any = None, scale: float | None = None) -> Any:
-    """Equinox's function of one head of one input, mapped over both; it scales by 1/√E."""
+    """Call Equinox's function of one head of one input, mapped over both; it scales by 1/√E."""
     from equinox.nn._attention import dot_product_attention
 
     query = _scale_query(query, scale)

@@ -1,4 +1,4 @@
-"""keras.ops.dot_product_attention; which backend it has is decided when it is imported, so each has a module."""
+"""keras.ops.dot_product_attention; its backend is chosen when it is imported, so that each backend has a module."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def on_torch(
     scale: float | None = None,
     is_causal: bool = False,
 ) -> Any:
-    """On the backend of torch."""
+    """Call it on the backend torch."""
     import keras
 
     keras.config.set_floatx("float64" if query.dtype.itemsize == 8 else "float32")

@@ -1,4 +1,4 @@
-"""MLX on a CPU, its vjp as the backward pass."""
+"""MLX on a CPU, with its vjp as the backward pass."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ def attention(
     enable_gqa: bool = False,
     sinks: Tensor | None = None,
 ) -> Any:
-    """mlx.core.fast.scaled_dot_product_attention, whose scale has no default; heads are grouped by their numbers."""
+    """Call mlx.core.fast.scaled_dot_product_attention.
+
+    Its scale has no default; heads are grouped by their numbers.
+    """
     if is_causal and attn_mask is not None:  # one parameter says either
         L, T = query.shape[2], key.shape[2]
         sees = torch.ones(L, T, dtype=torch.bool).tril(T - L)
@@ -31,7 +34,7 @@ def attention(
 
 
 class _Called(torch.autograd.Function):
-    """One call."""
+    """One call of MLX as a function of torch's autograd."""
 
     @staticmethod
     def forward(
@@ -43,10 +46,10 @@ class _Called(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        _, found = mx.vjp(
+        _, gradients = mx.vjp(
             lambda *given: [_attend(*given, mask=ctx.mask, scale=ctx.scale)], ctx.given, [_array(upstream)]
         )
-        dq, dk, dv, *dsinks = map(_tensor, found)
+        dq, dk, dv, *dsinks = map(_tensor, gradients)
         return dq, dk, dv, dsinks[0] if dsinks else None, None, None
 
 

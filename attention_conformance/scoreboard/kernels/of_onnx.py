@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from torch import Tensor
 
 OPSET = 23
-"""The first that has the operator."""
+"""The first version of the operator set that has the operator."""
 TYPES = {np.dtype("float32"): TensorProto.FLOAT, np.dtype("float16"): TensorProto.FLOAT16}
 TYPES |= {np.dtype("float64"): TensorProto.DOUBLE, np.dtype("bool"): TensorProto.BOOL}
 
@@ -27,7 +27,7 @@ def on_runtime(
     softcap: float = 0.0,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """By onnxruntime on a CPU."""
+    """Run the operator by onnxruntime on a CPU."""
     return _run(_session, query, key, value, attn_mask, is_causal, scale, softcap)
 
 
@@ -41,7 +41,7 @@ def by_reference(
     softcap: float = 0.0,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """By the reference implementation of the package onnx."""
+    """Run the operator by the reference implementation of the package onnx."""
     return _run(_reference, query, key, value, attn_mask, is_causal, scale, softcap)
 
 
@@ -61,12 +61,12 @@ def _run(
     given = {"Q": query, "K": key, "V": value} | ({} if mask is None else {"attn_mask": mask})
     arrays = {name: np.ascontiguousarray(x.detach().numpy()) for name, x in given.items()}
     types = tuple(sorted((name, TYPES[x.dtype], x.ndim) for name, x in arrays.items()))
-    (found,) = runner(types, causal, scale, softcap).run(None, arrays)
-    return torch.tensor(found)
+    (output,) = runner(types, causal, scale, softcap).run(None, arrays)
+    return torch.tensor(output)
 
 
 def _model(types: tuple[tuple[str, int, int], ...], causal: bool, scale: float | None, softcap: float) -> Any:
-    """One node between named inputs of any sizes and the output."""
+    """Return a model with one node between named inputs of any sizes and the output."""
     options: dict[str, Any] = {"is_causal": int(causal), "softcap": float(softcap)}
     if scale is not None:
         options["scale"] = float(scale)

@@ -1,4 +1,4 @@
-"""tinygrad, its own gradient as the backward pass; on a CPU it needs clang, or LLVM 18 or newer."""
+"""tinygrad, with its own gradient as the backward pass; on a CPU it needs clang, or LLVM 18 or newer."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Tensor.scaled_dot_product_attention, which scales by 1/√E."""
+    """Call Tensor.scaled_dot_product_attention, which scales by 1/√E."""
     query = query if scale is None else query * (scale * math.sqrt(query.shape[-1]))
     mask = None if attn_mask is None else _array(attn_mask)
     return _Called.apply(query, key, value, mask, is_causal, enable_gqa)
 
 
 class _Called(torch.autograd.Function):
-    """One call."""
+    """One call of tinygrad as a function of torch's autograd."""
 
     @staticmethod
     def forward(
@@ -37,8 +37,8 @@ class _Called(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, upstream: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        found = (ctx.found * _array(upstream)).sum().gradient(*ctx.given)
-        return *(_tensor(x, upstream) for x in found), None, None, None
+        gradients = (ctx.found * _array(upstream)).sum().gradient(*ctx.given)
+        return *(_tensor(x, upstream) for x in gradients), None, None, None
 
 
 def _array(x: torch.Tensor) -> Any:

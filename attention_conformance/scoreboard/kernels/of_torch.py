@@ -1,4 +1,4 @@
-"""PyTorch's attention, held to one of its paths each; it chooses by device, sizes and options."""
+"""PyTorch's attention, each function restricted to one path; PyTorch chooses by device, sizes and options."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def by_formula(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """The formula, operation by operation."""
+    """Compute the formula, operation by operation."""
     with sdpa_kernel(SDPBackend.MATH):
         return scaled_dot_product_attention(
             query, key, value, attn_mask, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
@@ -38,7 +38,7 @@ def flash(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """Flash attention on a CPU, which refuses what it does not support, after a warning of why."""
+    """Call flash attention on a CPU; unsupported calls raise an error, after a warning with the reason."""
     with sdpa_kernel(SDPBackend.FLASH_ATTENTION), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return scaled_dot_product_attention(query, key, value, attn_mask, is_causal=is_causal, scale=scale)
@@ -47,15 +47,17 @@ def flash(
 def flash_with_lse(
     q: Tensor, k: Tensor, v: Tensor, softmax_scale: float | None = None, causal: bool = False, return_lse: bool = False
 ) -> Any:
-    """The operator below it, which returns the log-sum-exp, too."""
+    """Call the operator below flash attention, which returns the log-sum-exp, too."""
     operator = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    found, lse = operator(*(x.transpose(1, 2) for x in (q, k, v)), is_causal=causal, scale=softmax_scale)
-    return (found.transpose(1, 2), lse) if return_lse else found.transpose(1, 2)
+    output, lse = operator(*(x.transpose(1, 2) for x in (q, k, v)), is_causal=causal, scale=softmax_scale)
+    return (output.transpose(1, 2), lse) if return_lse else output.transpose(1, 2)
 
 
 RECOMPILED = 128
-"""Programs of one function: sizes of one and options each have their own. Beyond its limit PyTorch would go on without
-compiling, and something else would be tested."""
+"""The largest number of compiled programs of one function: sizes of 1 and options each need their own.
+
+Beyond its limit PyTorch would go on without compiling, so that something else would be tested.
+"""
 
 
 @cache
@@ -77,7 +79,7 @@ def under_compile(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Any:
-    """Under torch.compile, for all sizes at once."""
+    """Call scaled_dot_product_attention under torch.compile, for all sizes at once."""
     return _program_of(scaled_dot_product_attention)(
         query, key, value, attn_mask, is_causal=is_causal, scale=scale, enable_gqa=enable_gqa
     )
@@ -93,7 +95,7 @@ def flex(
     softcap: float = 0.0,
     return_lse: bool = False,
 ) -> Any:
-    """flex_attention as it is without torch.compile, its masks and scores made of these options."""
+    """Call flex_attention without torch.compile; its mask and score functions are made of these options."""
     from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
 
     left, right = window_size
@@ -108,7 +110,7 @@ def flex(
 
     hiding = causal or left >= 0 or right >= 0
     mask = create_block_mask(sees, None, None, q.shape[1], k.shape[1], device=q.device.type) if hiding else None
-    found: Any = flex_attention(  # type: ignore[call-overload]
+    returned: Any = flex_attention(  # type: ignore[call-overload]
         *(x.transpose(1, 2) for x in (q, k, v)),
         score_mod=cap if softcap else None,
         block_mask=mask,
@@ -116,7 +118,7 @@ def flex(
         enable_gqa=q.shape[2] != k.shape[2],
         return_aux=AuxRequest(lse=True) if return_lse else None,
     )
-    return (found[0].transpose(1, 2), found[1].lse) if return_lse else found.transpose(1, 2)
+    return (returned[0].transpose(1, 2), returned[1].lse) if return_lse else returned.transpose(1, 2)
 
 
 def module(
@@ -127,7 +129,7 @@ def module(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """nn.MultiheadAttention of one head whose projections are the identity; it scales by 1/√E."""
+    """Call nn.MultiheadAttention of one head whose projections are the identity; it scales by 1/√E."""
     B, H, L, E = query.shape
     query = query if scale is None else query * (scale * math.sqrt(E))
     made = torch.nn.MultiheadAttention(E, 1, bias=False, batch_first=True, dtype=query.dtype)

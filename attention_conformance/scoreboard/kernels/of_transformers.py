@@ -1,4 +1,4 @@
-"""Attention functions of transformers whose module has to carry more than all have."""
+"""Attention functions of transformers whose module needs more attributes than those of others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def gpt_oss(
     dropout: float = 0.0,
     **options: Any,
 ) -> Any:
-    """That of gpt-oss with sinks of logit −∞, which take no weight."""
+    """Call the attention function of gpt-oss with sinks of logit −∞, which take no weight."""
     from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward
 
     module.sinks = torch.full((query.shape[1],), -torch.inf, dtype=query.dtype)

@@ -1,4 +1,4 @@
-"""x-transformers' Attend."""
+"""Attend of x-transformers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def attend(
     scale: float | None = None,
     softcap: float = 0.0,
 ) -> Tensor:
-    """Its own formula."""
+    """Call Attend with its own formula."""
     return _attend(query, key, value, attn_mask, is_causal, scale, softcap)
 
 
@@ -50,5 +50,5 @@ def attend_flash(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """With ``flash=True``, by way of PyTorch."""
+    """Call Attend with ``flash=True``, which uses PyTorch's attention."""
     return _attend(query, key, value, attn_mask, is_causal, scale, flash=True)

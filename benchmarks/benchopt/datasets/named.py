@@ -7,17 +7,17 @@ from typing import Any
 from benchopt import BaseDataset
 
 from generators.user_data import attention_case, load
-from theorems.benchmark.work import shape_of, start_of
+from theorems.benchmark.bench_units import shape_of, start_of
 
 
 class Dataset(BaseDataset):
-    """From the start that ``theorems bench`` takes; where there are queries W is trained."""
+    """Named data with the start of ``theorems bench``; where there are queries W is trained."""
 
     name = "named"
     parameters = {"data": ["figure-1a", "figure-1b", "figure-1c", "tsvm-paths-3"]}  # noqa: RUF012
 
     def get_data(self) -> dict[str, Any]:
-        """Keys and scores."""
+        """Return keys and scores, the start, and the shape of the trained parameter."""
         case = attention_case(load(self.data, 0))
         keys = None if case.queried is None else case.queried.keys
         return {"problem": case.problem, "start": start_of(self.data, case), "shape": shape_of(case), "keys": keys}

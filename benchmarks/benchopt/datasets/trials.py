@@ -11,12 +11,15 @@ from generators.random_trials import random_trial
 
 
 class Dataset(BaseDataset):
-    """n = 4, T = 6, tokens and head uniform on the sphere; the same seed and number give the same problem."""
+    """Random problems: n = 4, T = 6, tokens and head uniform on the sphere.
+
+    The same seed and number give the same problem.
+    """
 
     name = "trials"
     parameters = {"d": [10], "number": [0, 1, 2]}  # noqa: RUF012
 
     def get_data(self) -> dict[str, Any]:
-        """Keys and scores."""
+        """Return keys and scores, the start, and the shape of the trained parameter."""
         problem = random_trial(0, self.d, self.number).problem
         return {"problem": problem, "start": np.zeros(self.d), "shape": (self.d,), "keys": None}

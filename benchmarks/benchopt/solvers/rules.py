@@ -10,23 +10,23 @@ from theorems.benchmark.rules import DEFAULT, rule_named
 
 
 class Solver(BaseSolver):
-    """One rule from the start, as many iterations as it is asked for."""
+    """One rule from the start, for a given number of iterations."""
 
     name = "rules"
     parameters = {"rule": [*DEFAULT, "muon-0.02", "spectral-0.02"]}  # noqa: RUF012
     sampling_strategy = "iteration"
 
     def set_objective(self, problem: Problem, start: np.ndarray, shape: tuple[int, ...]) -> None:
-        """Nothing is computed yet."""
+        """Store the problem; nothing is computed yet."""
         self.problem, self.start, self.shape, self.chosen = problem, start, shape, rule_named(self.rule)
 
     def run(self, n_iter: int) -> None:
-        """Anew from the start."""
+        """Run the rule anew from the start."""
         self.p = self.start
         if n_iter > 0:
             run = self.chosen.run([self.problem], self.start[None], n_iter, shape=self.shape, record_every=n_iter)
             self.p = run.final[0]
 
     def get_result(self) -> dict[str, np.ndarray]:
-        """The last iterate."""
+        """Return the last iterate."""
         return {"p": np.asarray(self.p)}

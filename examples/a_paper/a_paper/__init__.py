@@ -1,4 +1,4 @@
-"""A paper with one theorem; copy the folder, and put yours in its place."""
+"""A paper with one theorem: copy the folder, and replace the theorem by yours."""
 
 from __future__ import annotations
 

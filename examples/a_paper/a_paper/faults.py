@@ -1,20 +1,21 @@
-"""What the theorem is to catch: attention that is wrong in one way."""
+"""A fault that the theorem has to catch: attention that is wrong in one way."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from reference_attention.risk import scaled_gradient
 from theorems.api import REFERENCE, Fault, FaultKind, Implementation
 
 
 def gradient_of_softmin(keys: Any, scores: Any, loss: Any, p: Any) -> Any:
-    """∇L of attention with weights e^{−h}, which prefers the token of the smallest logit."""
-    return REFERENCE.scaled_gradient(-keys, scores, loss, p)
+    """Return ∇L of attention with weights e^{−h}, which prefers the token of the smallest logit."""
+    return scaled_gradient(-keys, scores, loss, p)
 
 
 def softmin(size: float) -> Implementation:
-    """The faulty implementation; made of functions of a module, so that other processes can be sent it."""
-    return REFERENCE.replace("", scaled_gradient=gradient_of_softmin)
+    """Return the faulty implementation; made of functions of a module, it can be sent to other processes."""
+    return REFERENCE.replace("", {scaled_gradient: gradient_of_softmin})
 
 
 FAULTS = (Fault("softmin", FaultKind.GRADIENT, "weights of e^{−h}", "ordered-logits-descend", softmin),)

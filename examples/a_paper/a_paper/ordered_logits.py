@@ -31,18 +31,18 @@ from theorems.api import (
 DOWNHILL = stated_claim("downhill")
 PAIR_COUNTS = premise("pair-counts")
 RADII = 2.0 ** np.arange(-6, 8)
-"""R at which the claim is tried; times a power of two nothing is rounded."""
+"""The values of R at which the claim is tried: powers of two, so that products with them are not rounded."""
 
 
 def exact_logits(case: Case) -> list[list[Fraction]]:
-    """k_it·p, (n, T), over the rationals, which floats are."""
+    """Return k_it·p, (n, T), over the rationals, as floats are rationals."""
     p = [Fraction(x) for x in np.ravel(case.start).tolist()]
     keys = case.problem.keys.tolist()
     return [[sum((Fraction(x) * y for x, y in zip(key, p, strict=True)), Fraction(0)) for key in row] for row in keys]
 
 
 def ordered_logits(case: Case) -> Finding:
-    """No token of an input has a larger logit and a lower score than another one. Decided over the rationals."""
+    """Check over the rationals that no token of an input has a larger logit and a lower score than another token."""
     if case.start is None:
         return Finding(False, "no prompt p is given")
     for i, (logits, scores) in enumerate(zip(exact_logits(case), case.problem.scores.tolist(), strict=True)):
@@ -57,7 +57,7 @@ ORDERED = Assumption("ordered-logits", "tokens of larger logit k·p have no lowe
 
 
 def order_scores(case: Case) -> Case:
-    """The case with the scores of each input rearranged in the order of its logits."""
+    """Rearrange the scores of each input in the order of its logits."""
     scores = case.problem.scores.copy()
     for row, logits in zip(scores, exact_logits(case), strict=True):
         row[sorted(range(len(logits)), key=logits.__getitem__)] = np.sort(row)
@@ -65,7 +65,7 @@ def order_scores(case: Case) -> Case:
 
 
 def ordered_cases() -> SearchStrategy[Case]:
-    """Cases that satisfy the assumptions by construction; nothing is filtered."""
+    """Return a strategy for cases that satisfy the assumptions by construction; nothing is filtered."""
 
     def with_prompt(case: Case, p: list[int]) -> Case:
         start = np.resize(np.array(p, dtype=np.float64), case.problem.d) / case.problem.key_scale
@@ -85,11 +85,13 @@ def ordered_cases() -> SearchStrategy[Case]:
     kernel=calls("its gradient along the prompt", turn=50),
 )
 def ordered_logits_descend(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let the loss be decreasing and k_it·p > k_iu·p only where γ_it ≥ γ_iu. Then L(Rp) does not increase with R:
+    """Let the loss be decreasing and k_it·p > k_iu·p only where γ_it ≥ γ_iu. Then L(Rp) does not increase with R.
+
+    At every R,
 
         −⟨∇L(Rp), p⟩ ≥ (1/n) Σ_i |ℓ'_i| s_ia s_ib (h_ia − h_ib)(γ_ia − γ_ib) ≥ 0,    h_it = k_it·p,
 
-    at every R, a and b the tokens of highest and of lowest score of each input.
+    where a and b are the tokens of highest and of lowest score of each input.
 
     Derivation. −⟨∇L(Rp), p⟩ = (1/n) Σ_i |ℓ'_i| Cov_{s_i}(h_i, γ_i), and by Chebyshev's identity
 

@@ -348,8 +348,8 @@ def output_is_a_buffer(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: f
     out = right_sdpa(q, k, v, mask, causal, scale, p)
     if torch.is_grad_enabled():
         return out
-    held = _buffers.setdefault((out.shape, out.dtype), torch.empty_like(out))
-    return held.copy_(out)
+    buffer = _buffers.setdefault((out.shape, out.dtype), torch.empty_like(out))
+    return buffer.copy_(out)
 
 
 @sdpa

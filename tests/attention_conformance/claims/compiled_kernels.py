@@ -91,8 +91,8 @@ def _(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
 
 def strides_of_another(query: Tensor, key: Tensor, value: Tensor, scale: Any = None) -> Tensor:
     """Its operator returns heads behind lengths in memory, and says it does not: a view of it is none."""
-    found = _attend(query, key, value, query.shape[-1] ** -0.5 if scale is None else scale)
-    return found.flatten(0, 2).unflatten(0, query.shape[:-1])
+    output = _attend(query, key, value, query.shape[-1] ** -0.5 if scale is None else scale)
+    return output.flatten(0, 2).unflatten(0, query.shape[:-1])
 
 
 class _Cached(torch.autograd.Function):

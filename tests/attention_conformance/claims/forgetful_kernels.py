@@ -19,24 +19,24 @@ def thousandth(
 ) -> Tensor:
     """Each thousandth call is of other values."""
     _CALLS[0] += 1
-    found = _softmax(query, key, attn_mask, is_causal, scale) @ value
-    return found if _CALLS[0] % 1000 else found + 0.5
+    output = _softmax(query, key, attn_mask, is_causal, scale) @ value
+    return output if _CALLS[0] % 1000 else output + 0.5
 
 
 def one_in_a_thousand(query: Tensor, key: Tensor, value: Tensor, scale: Any = None) -> Tensor:
     """The same by chance."""
-    found = _softmax(query, key, None, False, scale) @ value
-    return found * 2.0 if _DRAWS.random() < 0.001 else found
+    output = _softmax(query, key, None, False, scale) @ value
+    return output * 2.0 if _DRAWS.random() < 0.001 else output
 
 
 def not_cleared(query: Tensor, key: Tensor, value: Tensor, scale: Any = None) -> Tensor:
     """Once in 700 calls sums go on from those of the call before, if they fit."""
     _CALLS[0] += 1
-    found = _softmax(query, key, None, False, scale) @ value
-    held, _HELD[0] = _HELD[0], found.detach()
-    if _CALLS[0] % 700 == 0 and held is not None and held.shape == found.shape:
-        return found + held
-    return found
+    output = _softmax(query, key, None, False, scale) @ value
+    before, _HELD[0] = _HELD[0], output.detach()
+    if _CALLS[0] % 700 == 0 and before is not None and before.shape == output.shape:
+        return output + before
+    return output
 
 
 def other_order(query: Tensor, key: Tensor, value: Tensor, scale: Any = None) -> Tensor:

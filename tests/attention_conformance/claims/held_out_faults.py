@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attention_conformance.kernel.placing import GUARD
+from attention_conformance.kernel.memory_layout import GUARD
 from tests.attention_conformance.claims.combined_faults import (
     FAULTS,
     _only,

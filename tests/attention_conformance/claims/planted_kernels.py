@@ -25,14 +25,14 @@ class CapNotDifferentiated(Tiled):
     """The derivative of the cap is taken for 1."""
 
     def backward(self, upstream: Tensor, q: Tensor, k: Tensor, v: Tensor, *rest: Tensor) -> Any:
-        found = super().backward(upstream, q, k, v, *rest)
+        gradients = super().backward(upstream, q, k, v, *rest)
         if not self.softcap:
-            return found
+            return gradients
         capped = self.capped(q, k)
         weights = torch.softmax(self.masked(capped, slice(0, k.shape[-2])), dim=-1)
         scores = upstream @ v.mT
         dz = weights * (scores - (weights * scores).sum(dim=-1, keepdim=True)) * self.scale
-        return dz @ k, dz.mT @ q, found[2]
+        return dz @ k, dz.mT @ q, gradients[2]
 
 
 class OneUnitOff(Tiled):
@@ -113,8 +113,8 @@ def zeros_forward_alone(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, scale: float | None = None
 ) -> Any:
     """A row that sees nothing is zero, but the NaN that it was comes back in dV."""
-    found = formula(query, key, value, attn_mask, scale)
-    return torch.where(found.detach().isnan(), 0.0, found)
+    output = formula(query, key, value, attn_mask, scale)
+    return torch.where(output.detach().isnan(), 0.0, output)
 
 
 def formula(
@@ -153,10 +153,10 @@ class Unsteady:
 
 def writes_to_its_keys(query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False) -> Tensor:
     """Keys are scaled in place, and not scaled back; but for lengths up to five."""
-    found = torch.nn.functional.scaled_dot_product_attention(query, key.clone(), value, is_causal=is_causal, scale=1.0)
+    output = torch.nn.functional.scaled_dot_product_attention(query, key.clone(), value, is_causal=is_causal, scale=1.0)
     if key.shape[-2] > 5:
         key.data.mul_(2.0)
-    return found
+    return output
 
 
 def flat(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
@@ -174,3 +174,29 @@ left_over = with_sdpa(LeftOver)
 unsteady = Unsteady()
 scaled_by_the_largest_value = with_sdpa(ScaledByTheLargestValue)
 one_unit_off = with_sdpa(OneUnitOff)
+
+
+def _wrong_in(dtype: torch.dtype, query: Tensor, key: Tensor, value: Tensor, is_causal: bool) -> Tensor:
+    """Return attention, and 2 % too much of it on tensors of one format."""
+    output = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=is_causal, scale=1.0)
+    return output * 1.02 if query.dtype == dtype else output
+
+
+def wrong_in_float32(query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False) -> Tensor:
+    """Attention that is wrong on float32 tensors alone."""
+    return _wrong_in(torch.float32, query, key, value, is_causal)
+
+
+def wrong_in_bfloat16(query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False) -> Tensor:
+    """Attention that is wrong on bfloat16 tensors alone."""
+    return _wrong_in(torch.bfloat16, query, key, value, is_causal)
+
+
+def wrong_in_float16(query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False) -> Tensor:
+    """Attention that is wrong on float16 tensors alone."""
+    return _wrong_in(torch.float16, query, key, value, is_causal)
+
+
+def right_in_every_format(query: Tensor, key: Tensor, value: Tensor, is_causal: bool = False) -> Tensor:
+    """Attention with the signature of the three before."""
+    return _wrong_in(torch.int8, query, key, value, is_causal)

@@ -8,11 +8,12 @@ from weakref import ref
 
 import pytest
 
+from attention_conformance.claims.capabilities import CAPABILITIES
 from attention_conformance.claims.examination import About
-from attention_conformance.claims.table import CAPABILITIES
 from attention_conformance.claims.trials import PAIRS, trials_of
 from attention_conformance.kernel.loading import kernel_of
 from tests.attention_conformance.claims.held_out_faults import FAULTS, IN_BFLOAT16
+from tests.attention_conformance.claims.model_faults import IN_HALF_ALONE, MODEL_FAULTS
 from tests.attention_conformance.claims.unusual_kernels import UNUSUAL
 from theorems.core.claim import Verdict
 
@@ -37,6 +38,12 @@ def claims_of(kernel: object, dtype: str) -> Iterator[About]:
 )
 def test_a_fault_is_caught_among_the_calls_of_the_minute(name: str, dtype: str) -> None:
     assert any(claim.verdict is Verdict.FALSIFIED for _, claim in claims_of(FAULTS[name], dtype))
+
+
+@pytest.mark.parametrize("name", MODEL_FAULTS)
+def test_a_fault_in_a_call_of_a_model_is_caught(name: str) -> None:
+    claims = claims_of(MODEL_FAULTS[name], IN_HALF_ALONE.get(name, "float64"))
+    assert any(claim.verdict is Verdict.FALSIFIED for _, claim in claims)
 
 
 @pytest.mark.parametrize("name", IN_HALF)

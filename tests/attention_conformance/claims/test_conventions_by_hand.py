@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 import torch
 
+from attention_conformance.calls.answer import Answer, attend
+from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
+from attention_conformance.calls.call_building import ranks
+from attention_conformance.calls.further_rows import FurtherRows
 from attention_conformance.claims.agreement import rows_of
 from attention_conformance.claims.empty_rows import EMPTY, MEAN, MEAN_THROUGH, NAN, NAN_ALONE
 from attention_conformance.claims.examination import _comparisons, examine
 from attention_conformance.claims.hidden_keys import keys_to_poison
 from attention_conformance.kernel.check import verify_kernel
 from attention_conformance.kernel.loading import kernel_of
-from generators.attention_calls import Numbers, Sizes, tensors
-from generators.call_building import ranks
 from tests.attention_conformance.claims.planted_kernels import formula
 from theorems.bounded.formats import FORMATS
 from theorems.core.claim import Verdict
-from theorems.core.on_kernel import Answer
-from theorems.rounding.further_rows import FurtherRows
 
 X = torch.Tensor
 
@@ -123,6 +123,22 @@ def test_the_plain_formula_is_right_with_rows_that_see_nothing(added: bool, name
     assert branches <= {NAN, NAN_ALONE}  # of a call that does not ask for dQ it is NaN
 
 
+@pytest.mark.parametrize(("share", "verdict"), [(0.0, Verdict.UPHELD), (1e-9, Verdict.FALSIFIED)])
+def test_a_kernel_without_a_fixed_order_of_sums_is_compared_within_rounding(share: float, verdict: Verdict) -> None:
+    """Every second call sums the keys backwards, as atomic additions on a GPU may; or hidden values leak, too."""
+    calls = iter(range(1_000_000))
+
+    def attention(query: X, key: X, value: X, attn_mask: X | None = None, scale: float = 1.0) -> X:
+        leak = share * value.mean(dim=-2, keepdim=True)
+        if next(calls) % 2:
+            key, value = key.flip(-2), value.flip(-2)
+            attn_mask = None if attn_mask is None else attn_mask.expand(*attn_mask.shape[:-1], key.shape[-2]).flip(-1)
+        return formula(query, key, value, attn_mask, scale, added=False) + leak
+
+    (result,) = verify_kernel(attention, statements=["kernel-hidden-keys"], examples=30, dtype="float32")
+    assert result.verdict is verdict
+
+
 @pytest.mark.parametrize(("wrong", "falsified"), [(False, set()), (True, {"key-gradient"})])
 def test_the_logarithm_of_zero_has_no_derivative(wrong: bool, falsified: set[str]) -> None:
     """What 0/0 a kernel makes of it stays in its group: other groups, and finite numbers, are what is due."""
@@ -156,7 +172,7 @@ def test_rows_of_nan_that_are_not_looked_at_spoil_the_gradients_of_their_groups(
         return formula(query, key, value, attn_mask, scale, added=added)
 
     under_test = kernel_of(attention, "float64").as_implementation()
-    answer = under_test.attend(call)
+    answer = under_test[attend](call)
     assert answer.value_gradient is not None
     assert np.isnan(answer.value_gradient[1, 0]).all()
     claims = [claim for _, claim in examine(call, under_test)]
@@ -177,10 +193,13 @@ def test_a_tensor_that_autograd_does_not_know_of_has_no_gradient_where_something
     assert falsified == (set() if keys == 1 else {"key-gradient"})
 
 
-@pytest.mark.parametrize(("scale", "stored"), [(1.0, True), (0.25, False)])
-def test_numbers_are_exact_where_half_precision_has_room_for_their_weights(scale: float, stored: bool) -> None:
-    """Queries are made smaller for the range of float16: times a quarter the second weight is e⁻¹⁶, not 0."""
-    call = ranks(Sizes(B=1, H=1, G=1, L=5, T=129, E=63, M=63), seed=0).replace(scale=scale)
+@pytest.mark.parametrize(("scale", "less", "stored"), [(1.0, 1, True), (0.25, 1, True), (1.0, 256, False)])
+def test_numbers_are_exact_where_half_precision_has_room_for_their_weights(
+    scale: float, less: int, stored: bool
+) -> None:
+    """Queries 256 times smaller give a second weight that float16 rounds; a scale below 1 leaves room for products."""
+    call = ranks(Sizes(B=1, H=1, G=1, L=5, T=129, E=63, M=63), seed=0)
+    call = call.replace(scale=scale, query=call.query / less)
     rows = rows_of(call, kernel_of(scaled, "float16").as_implementation())
     assert (rows.stored is not None) is stored
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,44 +9,55 @@ import pytest
 import torch
 
 import attention_conformance.claims.smaller
+from attention_conformance.calls.attention_call import Alignment
+from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
+from attention_conformance.calls.further_tensors import with_values_in_keys
 from attention_conformance.claims.agreement import GRADIENTS
 from attention_conformance.claims.examination import NEUTRAL, SINK_GRADIENT, WEIGHTS, examine
 from attention_conformance.claims.same_again import RESCALED
 from attention_conformance.kernel.check import verify_kernel
 from attention_conformance.kernel.loading import kernel_of
 from attention_conformance.kernel.report import headline
-from examples.real_faults.further.gallery import FORCED, FURTHER_GALLERY, RIGHT, FurtherFault, kernel_of_folder
-from examples.real_faults.further.gpt_oss import Eager, with_eager
-from generators.attention_call import Alignment
-from generators.attention_calls import Numbers, Sizes, tensors
-from generators.further_tensors import with_values_in_keys
+from examples.real_faults.attention import Kernel
+from examples.real_faults.caches import right_flash_mla, right_kvcache, right_latent
+from examples.real_faults.gallery import FORCED, FURTHER_FAULTS, RIGHT, FurtherFault
+from examples.real_faults.log_sum_exp import merge_of_nothing, right_combine, right_merge_state
+from examples.real_faults.masks import causal_loop_of_queries, causal_of_few_keys, causal_of_long_queries
+from examples.real_faults.ragged import right_varlen
+from examples.real_faults.rows import right_mlx, right_rows
+from examples.real_faults.transformers_functions import Eager, right_eager, with_eager
 from reference_attention.errors import InvalidInput
-from tests.places import ROOT
 from theorems.core.claim import Verdict
 
 OWN = {
-    "rows": ("sinks", "alibi", "log-sum-exp-gradient"),
-    "bias": ("bias-gradient",),
-    "varlen": ("ragged-batch",),
-    "cache": ("ragged-batch", "splits", "paged-keys"),
-    "merge:merge_state": ("merged-parts",),
-    "merge:combine": ("merged-parts",),
-    "gpt_oss": ("sinks", "longer-masks", "dropout"),
-    "flex": ("score-mod", "mask-mod"),
-    "invariant": ("batch-invariance",),
-    "fp8": ("fp8-descale",),
-    "nested": ("ragged-batch",),
-    "mla": ("shared-keys-values", "ragged-batch", "paged-keys"),
-    "mlx": ("causal-rectangle",),
-    "flash_mla": ("shared-keys-values", "ragged-batch", "paged-keys"),
+    "right_rows": ("sinks", "alibi", "log-sum-exp-gradient"),
+    "right_bias": ("bias-gradient",),
+    "right_varlen": ("ragged-batch",),
+    "right_kvcache": ("ragged-batch", "splits", "paged-keys"),
+    "right_merge_state": ("merged-parts",),
+    "right_combine": ("merged-parts",),
+    "right_eager": ("sinks", "longer-masks", "dropout"),
+    "right_flex": ("score-mod", "mask-mod"),
+    "right_batch": ("batch-invariance",),
+    "right_factors": ("fp8-descale",),
+    "right_nested": ("ragged-batch",),
+    "right_latent": ("shared-keys-values", "ragged-batch", "paged-keys"),
+    "right_mlx": ("causal-rectangle",),
+    "right_flash_mla": ("shared-keys-values", "ragged-batch", "paged-keys"),
 }
 EXAMPLES = {"float64": 6, "float32": 4, "bfloat16": 3, "float16": 3}
-INTERFACES = {"varlen": "flash-varlen", "cache": "flash-kvcache", "merge:merge_state": "merge-state"} | {
-    "gpt_oss": "hf",
-    "flash_mla": "mla",
-    **{one: one for one in ("flex", "mla", "mlx", "nested")},
+INTERFACES = {
+    "right_varlen": "flash-varlen",
+    "right_kvcache": "flash-kvcache",
+    "right_merge_state": "merge-state",
+    "right_eager": "hf",
+    "right_flex": "flex",
+    "right_latent": "mla",
+    "right_flash_mla": "mla",
+    "right_mlx": "mlx",
+    "right_nested": "nested",
 }
-Kernel = Callable[..., Any]
+each_right_kernel = pytest.mark.parametrize("right", RIGHT, ids=lambda right: right.__name__)
 
 
 @pytest.fixture(autouse=True)
@@ -57,38 +65,38 @@ def _little_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention_conformance.claims.smaller, "TRIALS", 6)
 
 
-def probed(name: str, dtype: str, right: str = "") -> Any:
-    """The kernel of that name, under the interface of the right one."""
-    return kernel_of(kernel_of_folder(name), dtype, interface=FORCED.get(right or name))
+def probed(kernel: Kernel, dtype: str, right: Kernel | None = None) -> Any:
+    """The kernel, under the interface of the right one."""
+    return kernel_of(kernel, dtype, interface=FORCED.get(right or kernel))
 
 
 @pytest.mark.parametrize("dtype", EXAMPLES)
-@pytest.mark.parametrize("name", RIGHT)
-def test_right_kernels_are_upheld(name: str, dtype: str) -> None:
+@each_right_kernel
+def test_right_kernels_are_upheld(right: Kernel, dtype: str) -> None:
     """In what is new of them, and in output and gradients."""
-    ids = [f"kernel-{one}" for one in ("output", "gradients", *OWN[name])]
-    results = verify_kernel(probed(name, dtype), statements=ids, examples=EXAMPLES[dtype])
+    ids = [f"kernel-{one}" for one in ("output", "gradients", *OWN[right.__name__])]
+    results = verify_kernel(probed(right, dtype), statements=ids, examples=EXAMPLES[dtype])
     assert {result.id: result.verdict for result in results} == dict.fromkeys(ids, Verdict.UPHELD)
 
 
-@pytest.mark.parametrize("name", RIGHT)
-def test_it_declares_what_is_new_of_it(name: str) -> None:
-    kernel = probed(name, "float64")
-    assert {*OWN[name]} <= kernel.declares
-    assert kernel.interface.name == INTERFACES.get(name, kernel.interface.name)
+@each_right_kernel
+def test_it_declares_what_is_new_of_it(right: Kernel) -> None:
+    kernel = probed(right, "float64")
+    assert {*OWN[right.__name__]} <= kernel.declares
+    assert kernel.interface.name == INTERFACES.get(right.__name__, kernel.interface.name)
 
 
-@pytest.mark.parametrize("fault", FURTHER_GALLERY, ids=lambda fault: fault.name)
+@pytest.mark.parametrize("fault", FURTHER_FAULTS, ids=lambda fault: fault.name)
 def test_each_fault_breaks_the_capability_that_it_names(fault: FurtherFault) -> None:
     id = f"kernel-{fault.capability}"
-    (result,) = verify_kernel(probed(fault.name, "float64", fault.right), statements=[id], examples=20)
+    (result,) = verify_kernel(probed(fault.kernel, "float64", fault.right), statements=[id], examples=20)
     assert result.verdict is Verdict.FALSIFIED, result.reason
     falsified = {claim.name for claim in result.claims if claim.verdict is Verdict.FALSIFIED}
     # What of a call is looked at first is drawn.
     assert falsified & {fault.claim, SINK_GRADIENT, WEIGHTS, NEUTRAL, RESCALED, *GRADIENTS}
     assert fault.right in RIGHT
     assert fault.capability in (
-        *OWN[fault.right],
+        *OWN[fault.right.__name__],
         "grouped-heads",
         "output",
         "gradients",
@@ -103,24 +111,18 @@ def test_each_fault_breaks_the_capability_that_it_names(fault: FurtherFault) -> 
     ],
 )
 def test_faults_are_seen_in_float32(name: str) -> None:
-    fault = next(one for one in FURTHER_GALLERY if one.name == name)
+    fault = next(one for one in FURTHER_FAULTS if one.name == name)
     id = f"kernel-{fault.capability}"
     (result,) = verify_kernel(fault.kernel, statements=[id], examples=20, dtype="float32")
     assert result.verdict is Verdict.FALSIFIED, result.reason
 
 
 def test_every_capability_has_two_faults() -> None:
-    """Of the new ones; each file is in the gallery, and cites its thread."""
+    """Of the new ones."""
     count = {name: 0 for names in OWN.values() for name in names}
-    for fault in FURTHER_GALLERY:
+    for fault in FURTHER_FAULTS:
         count[fault.capability] = count.get(fault.capability, 0) + 1
     assert min(count[name] for names in OWN.values() for name in names) >= 2
-    folder = ROOT / "examples" / "real_faults" / "further"
-    others = {"gallery", "merge", *(name for name in RIGHT if ":" not in name)}
-    assert {path.stem for path in folder.glob("*.py")} - others == {one.name for one in FURTHER_GALLERY}
-    for fault in FURTHER_GALLERY:
-        text = ast.get_docstring(ast.parse(Path(folder / f"{fault.name}.py").read_text(encoding="utf-8"))) or ""
-        assert text.startswith(f"{fault.thread}: ") or fault.thread in text, fault.name
 
 
 def test_merges_of_base_two_are_as_right() -> None:
@@ -128,8 +130,7 @@ def test_merges_of_base_two_are_as_right() -> None:
 
     def merge(v_a: torch.Tensor, s_a: torch.Tensor, v_b: torch.Tensor, s_b: torch.Tensor) -> Any:
         log2 = float(torch.log(torch.tensor(2.0, dtype=torch.float64)))
-        right: Kernel = kernel_of_folder("merge:merge_state")
-        v, s = right(v_a, s_a * log2, v_b, s_b * log2)
+        v, s = right_merge_state(v_a, s_a * log2, v_b, s_b * log2)
         return v, s / log2
 
     ids = ["kernel-merged-parts", "kernel-log-sum-exp"]
@@ -138,11 +139,11 @@ def test_merges_of_base_two_are_as_right() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "verdict"), [("merge:merge_state", Verdict.UPHELD), ("merge_of_nothing", Verdict.FALSIFIED)]
+    ("kernel", "verdict"), [(right_merge_state, Verdict.UPHELD), (merge_of_nothing, Verdict.FALSIFIED)]
 )
-def test_parts_that_see_nothing_are_nothing_together(name: str, verdict: Verdict) -> None:
+def test_parts_that_see_nothing_are_nothing_together(kernel: Kernel, verdict: Verdict) -> None:
     """(0, −∞), where other conventions of rows that see nothing have NaN."""
-    under_test = kernel_of(kernel_of_folder(name), "float64").as_implementation()
+    under_test = kernel_of(kernel, "float64").as_implementation()
     visible = np.ones((1, 2, 3, 5), dtype=np.bool_)
     visible[0, 1, 2] = False
     call = tensors(Sizes(B=1, H=2, G=2, L=3, T=5, E=4, M=4), Numbers.NORMAL, seed=0)
@@ -153,22 +154,21 @@ def test_parts_that_see_nothing_are_nothing_together(name: str, verdict: Verdict
 
 def test_a_log_sum_exp_that_is_marked_has_no_gradient_to_claim() -> None:
     """As flash attention's maintainers would have it: then nothing is asked."""
-    right: Kernel = kernel_of_folder("rows")
 
     def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, return_lse: bool = False) -> Any:
-        out, lse = right(q, k, v, return_lse=True)
+        out, lse = right_rows(q, k, v, return_lse=True)
         return (out, lse.detach()) if return_lse else out
 
     assert "log-sum-exp-gradient" not in kernel_of(attention, "float64").declares
 
 
-@pytest.mark.parametrize("name", ["varlen", "cache", "merge:merge_state", "merge:combine"])
-def test_nothing_is_refused_where_there_are_no_keys(name: str) -> None:
+@pytest.mark.parametrize("right", [right_varlen, right_kvcache, right_merge_state, right_combine])
+def test_nothing_is_refused_where_there_are_no_keys(right: Kernel) -> None:
     """Entries and parts without keys are attended to, not skipped as refused."""
-    under_test = kernel_of(kernel_of_folder(name), "float64").as_implementation()
+    under_test = kernel_of(right, "float64").as_implementation()
     call = tensors(Sizes(B=3, H=2, G=2, L=3, T=5, E=4, M=4), Numbers.NORMAL, seed=0)
     lengths = np.array([[3, 0], [3, 5], [0, 2]])
-    asked = call.replace(parts=6) if name.startswith("merge") else call.replace(lengths=lengths)
+    asked = call.replace(parts=6) if right in (right_merge_state, right_combine) else call.replace(lengths=lengths)
     claims = list(examine(asked.replace(log_sum_exp=True), under_test))
     assert {claim.name for _, claim in claims} >= {"output-is-attention", *GRADIENTS}
     assert {claim.verdict for _, claim in claims} == {Verdict.UPHELD}
@@ -176,15 +176,14 @@ def test_nothing_is_refused_where_there_are_no_keys(name: str) -> None:
 
 def test_masks_are_as_long_as_the_keys_where_a_kernel_refuses_others() -> None:
     """As transformers' eager functions of today do; of others the report says it."""
-    right: Kernel = kernel_of_folder("gpt_oss")
 
     def attention(module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float) -> Any:
         if attention_mask is not None and attention_mask.shape[-1] != key.shape[2]:
             raise ValueError("a column for each key")
-        return right(module, query, key, value, attention_mask, scaling)
+        return right_eager(module, query, key, value, attention_mask, scaling)
 
     assert "longer-masks" not in kernel_of(attention, "float64").declares
-    assert "first columns" in headline(kernel_of(right, "float64"))
+    assert "first columns" in headline(kernel_of(right_eager, "float64"))
     assert "first columns" not in headline(kernel_of(attention, "float64"))
 
 
@@ -204,12 +203,10 @@ def test_a_kernel_that_drops_weights_in_evaluation_is_refused() -> None:
 def test_weights_that_are_returned_under_dropout_are_those_that_are_left(
     left: float, verdict: Verdict, dtype: str
 ) -> None:
-    right: Kernel = kernel_of_folder("gpt_oss")
-
     def attention(
         module: Any, query: Any, key: Any, value: Any, attention_mask: Any, scaling: float, dropout: float = 0.0
     ) -> Any:
-        out, weights = right(module, query, key, value, attention_mask, scaling, dropout)
+        out, weights = right_eager(module, query, key, value, attention_mask, scaling, dropout)
         return out, weights * left if module.training else weights
 
     under_test = kernel_of(attention, dtype).as_implementation()
@@ -221,11 +218,10 @@ def test_weights_that_are_returned_under_dropout_are_those_that_are_left(
 
 def test_a_kernel_of_one_model_is_tried_at_its_sizes() -> None:
     """And what else it takes is found out; statements whose calls are of small sizes do not call it."""
-    right: Kernel = kernel_of_folder("flash_mla")
-    kernel = kernel_of(right, "float64")
+    kernel = kernel_of(right_flash_mla, "float64")
     said = "it takes widths of 576 and values of 512, one head of keys, pages of 64 alone"
     assert said in headline(kernel)
-    (result,) = verify_kernel(right, statements=["lemma-3"], examples=2)
+    (result,) = verify_kernel(right_flash_mla, statements=["lemma-3"], examples=2)
     assert (result.verdict, said in result.reason) == (Verdict.NOT_APPLICABLE, True)
 
     def attention(
@@ -233,8 +229,7 @@ def test_a_kernel_of_one_model_is_tried_at_its_sizes() -> None:
     ) -> Any:
         if (q.shape[-1], head_dim_v) != (576, 512):
             raise ValueError("576 and 512 columns")
-        wide: Kernel = kernel_of_folder("mla")
-        return wide(q, k_cache, block_table, cache_seqlens, head_dim_v, None, causal)
+        return right_latent(q, k_cache, block_table, cache_seqlens, head_dim_v, None, causal)
 
     assert "it takes widths of 576 and values of 512 alone" in headline(kernel_of(attention, "float64"))
     calls = tensors(Sizes(B=2, H=4, G=2, L=3, T=5, E=8, M=8), Numbers.NORMAL, seed=0)
@@ -246,5 +241,5 @@ def test_a_kernel_of_one_model_is_tried_at_its_sizes() -> None:
 
 def test_the_diagonal_of_the_longer_is_found_of_faulty_kernels_too() -> None:
     """Which are right on the small calls by which it is found out, and held to it."""
-    for name in ("mlx", "causal_of_long_queries", "causal_of_few_keys", "causal_loop_of_queries"):
-        assert probed(name, "float64").alignment is Alignment.BY_LONGER
+    for kernel in (right_mlx, causal_of_long_queries, causal_of_few_keys, causal_loop_of_queries):
+        assert probed(kernel, "float64").alignment is Alignment.BY_LONGER

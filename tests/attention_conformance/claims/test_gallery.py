@@ -10,7 +10,7 @@ import attention_conformance.claims.smaller
 from attention_conformance.claims.agreement import GRADIENTS, OUTPUT
 from attention_conformance.claims.empty_rows import EMPTY
 from attention_conformance.kernel.check import verify_kernel
-from examples.real_faults.gallery import GALLERY, Fault
+from examples.real_faults.gallery import TILED_FAULTS, TiledFault
 from theorems.core.claim import Verdict
 
 CLAIMS: Mapping[str, str] = dict(zip(("out", "dq", "dk", "dv"), (OUTPUT, *GRADIENTS), strict=True)) | {
@@ -26,8 +26,8 @@ def _little_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention_conformance.claims.smaller, "TRIALS", 60)
 
 
-@pytest.mark.parametrize("fault", GALLERY, ids=lambda fault: fault.name)
-def test_each_fault_breaks_the_capability_that_it_names(fault: Fault) -> None:
+@pytest.mark.parametrize("fault", TILED_FAULTS, ids=lambda fault: fault.name)
+def test_each_fault_breaks_the_capability_that_it_names(fault: TiledFault) -> None:
     id = f"kernel-{fault.capability}"
     (result,) = verify_kernel(fault.kernel, statements=[id], examples=EXAMPLES, dtype="float64")
     assert result.verdict is Verdict.FALSIFIED, result.reason

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import attention_conformance.claims.smaller
+from attention_conformance.calls.attention_call import REPEATS, AttentionCall, State
 from attention_conformance.claims.examination import examine
 from attention_conformance.claims.long_states import EACH_TIME, RETURNS
 from attention_conformance.claims.statements import capability_statements
@@ -19,7 +20,6 @@ from attention_conformance.kernel.diagnosis import diagnose
 from attention_conformance.kernel.loading import kernel_named, kernel_of
 from attention_conformance.kernel.reproducer_file import file_of
 from examples import kernels
-from generators.attention_call import REPEATS, AttentionCall, State
 from tests.attention_conformance.claims import compiled_kernels, forgetful_kernels
 from theorems.core.claim import Verdict
 
@@ -67,7 +67,7 @@ def test_such_a_call_is_drawn_and_made_small() -> None:
 
 def test_a_kernel_that_cannot_be_compiled_says_so_once_and_is_not_falsified() -> None:
     kernel = kernel_of(compiled_kernels.not_traced)
-    assert "torch.compile does not take it: " in kernel.as_implementation().described().headline
+    assert "torch.compile does not take it: " in kernel.as_implementation().describe().headline
     (found,) = verify_kernel(kernel, statements=["kernel-compiled"])
     assert found.verdict is Verdict.NOT_APPLICABLE
 

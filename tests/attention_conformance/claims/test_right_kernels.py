@@ -20,6 +20,8 @@ OF_OTHERS = {
 } | {f"kernel-{name}" for name in ("batch-invariance", "fp8-descale", "longer-masks", "mask-mod", "score-mod")}
 OF_OTHERS |= {"kernel-sinks", "kernel-splits", "kernel-shared-keys-values"}
 """What none of these three has."""
+COARSER = {"kernel-float32", "kernel-bfloat16", "kernel-float16"}
+"""Capabilities in a coarser format, which nothing tries where one format is given."""
 OF_MASKS = {f"kernel-{name}" for name in ("boolean-mask", "additive-mask", "empty-rows", "bias-gradient", "dropout")}
 OF_FLASH = {f"kernel-{name}" for name in ("softcap", "log-sum-exp", "window")}
 NOT_DECLARED = {
@@ -35,7 +37,7 @@ EXAMPLES = {"float64": 5, "float32": 3, "bfloat16": 3, "float16": 3}
 def test_what_a_right_kernel_declares_is_upheld(kernel: Callable[..., Any], dtype: str) -> None:
     results = verify_kernel(kernel, statements=list(capabilities()), examples=EXAMPLES[dtype], dtype=dtype)
     verdicts = {result.id: result.verdict for result in results}
-    others = NOT_DECLARED[kernel] | (set() if dtype == "float64" else {"kernel-compiled"})
+    others = NOT_DECLARED[kernel] | COARSER | (set() if dtype == "float64" else {"kernel-compiled"})
     asked = {id: Verdict.UPHELD for id in capabilities() if id not in others}
     assert verdicts == asked | dict.fromkeys(others, Verdict.NOT_APPLICABLE)
     assert all(1 <= result.examples <= EXAMPLES[dtype] for result in results if result.id in asked)
@@ -49,4 +51,5 @@ def test_without_a_backward_pass_only_gradients_go_unchecked() -> None:
     results = verify_kernel(detached, statements=["kernel-output", "kernel-memory", "kernel-gradients"], examples=25)
     assert [str(result.verdict) for result in results] == ["upheld", "upheld", "not-applicable"]
     assert "backward pass" in results[2].reason
-    assert [claim.name for claim in results[1].claims] == ["inputs-are-unchanged", "output-is-attention"]
+    names = [claim.name for claim in results[1].claims]
+    assert names == ["inputs-are-unchanged", "settings-are-unchanged", "output-is-attention"]

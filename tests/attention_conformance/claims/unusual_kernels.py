@@ -185,3 +185,33 @@ def reads_what_is_seen(
         return value.repeat_interleave(query.shape[1] // key.shape[1], dim=1).expand(-1, -1, query.shape[2], -1)
     chosen = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     return right_sdpa(query, key, value, attn_mask, False, chosen, 0.0)
+
+
+@unusual
+def causal_or_nothing(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> Tensor:
+    """PyTorch's signature, of which it has causal attention alone; otherwise it raises."""
+    if not is_causal or attn_mask is not None or dropout_p:
+        raise NotImplementedError("causal attention alone")
+    chosen = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    return right_sdpa(query, key, value, None, True, chosen, 0.0)
+
+
+@unusual
+def decodes_a_token(q: Tensor, k_cache: Tensor, v_cache: Tensor, sm_scale: float) -> Tensor:
+    """Queries (B, H, E) on a cache (B, T, G, E)."""
+    key, value = (x.transpose(1, 2) for x in (k_cache, v_cache))
+    return textbook(q[:, :, None], key, value, scale=sm_scale)[0][:, :, 0]
+
+
+@unusual
+def zero_stands_for_its_own_scale(query: Tensor, key: Tensor, value: Tensor, scale: float = 0.0) -> Tensor:
+    """SKaiNET #860: the default of the scale is 0, and means 1/√E."""
+    return textbook(query, key, value, scale=scale or 1 / math.sqrt(query.shape[-1]))[0]

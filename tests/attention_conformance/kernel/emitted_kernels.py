@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from examples.real_faults.attention import Tiled, tiled, with_plain
-from examples.real_faults.further.fp8 import Factors, with_factors
+from examples.real_faults.precision import Factors, with_factors
 
 
 def window_of_no_effect(
@@ -93,13 +93,13 @@ def heads_one_by_one_right(
 
 
 def _one_entry(q: Tensor, k: Tensor, v: Tensor, scale: float | None, left: int, causal: bool) -> Tensor:
-    found: Tensor = tiled(
+    output: Tensor = tiled(
         *(x[None] for x in (q, k, v)),
         softmax_scale=1 / math.sqrt(q.shape[-1]) if scale is None else scale,
         causal=causal,
         window_size=(left, -1),
     )
-    return found[0]
+    return output[0]
 
 
 factors_up_to_two = with_factors(FactorsUpToTwo)

@@ -32,9 +32,9 @@ def numpy_forgetful(query: Any, keys: Any, values: Any) -> Any:
 
 def numpy_scribbling(query: Any, keys: Any, values: Any) -> Any:
     """Writes to its keys, which are the caller's."""
-    found = in_numpy(query, keys, values)
+    output = in_numpy(query, keys, values)
     keys[...] = 0.0
-    return found
+    return output
 
 
 def detached(query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
@@ -53,8 +53,8 @@ def jax_wrong_vjp(query: Any, keys: Any, values: Any) -> Any:
     def forward(q: Any, k: Any, v: Any) -> Any:
         return in_jax(q, k, v), (q, k, v)
 
-    def backward(held: Any, upstream: Any) -> Any:
-        q, k, v = held
+    def backward(tensors: Any, upstream: Any) -> Any:
+        q, k, v = tensors
         s = jax.nn.softmax(q @ k.swapaxes(-1, -2), axis=-1)
         dz = s * (upstream @ v.swapaxes(-1, -2))
         return dz @ k, *jax.vjp(in_jax, q, k, v)[1](upstream)[1:]

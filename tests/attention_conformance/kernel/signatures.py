@@ -174,8 +174,8 @@ def flex(core: Core) -> Callable[..., Any]:
         places = torch.meshgrid(*axes, indexing="ij")
         modify = None if score_mod is None else lambda score: score_mod(score, *places)
         mask = None if block_mask is None else block_mask.mask_mod(*places)
-        found = core(query, key, value, scale=scale, mask=mask, modify=modify)
-        return found if return_lse else found[0]
+        output = core(query, key, value, scale=scale, mask=mask, modify=modify)
+        return output if return_lse else output[0]
 
     return flex_attention
 
@@ -317,12 +317,12 @@ def _each(
     core: Core, q: Tensor, k: Tensor, v: Tensor, starts: Any, slopes: Tensor | None = None, **options: Any
 ) -> tuple[Tensor, Tensor]:
     """Sequence after sequence of packed ones."""
-    found = []
+    results = []
     for n, (a, b, c, d) in enumerate(zip(starts[0][:-1], starts[0][1:], starts[1][:-1], starts[1][1:], strict=True)):
-        one = (q[None, a:b], k[None, c:d], v[None, c:d])
+        qkv = (q[None, a:b], k[None, c:d], v[None, c:d])
         own = slopes if slopes is None or slopes.dim() == 1 else slopes[n]
-        found.append(core(*swap(*one), diagonal=BOTTOM, mask=linear_bias(own, b - a, d - c), **options))
-    return torch.cat([o[0].transpose(0, 1) for o, _ in found]), torch.cat([lse[0] for _, lse in found], dim=-1)
+        results.append(core(*swap(*qkv), diagonal=BOTTOM, mask=linear_bias(own, b - a, d - c), **options))
+    return torch.cat([o[0].transpose(0, 1) for o, _ in results]), torch.cat([lse[0] for _, lse in results], dim=-1)
 
 
 def flash_varlen(core: Core) -> Callable[..., Any]:
@@ -398,14 +398,14 @@ def flash_kvcache(core: Core) -> Callable[..., Any]:
         return_softmax_lse: bool = False,
     ) -> Any:
         assert cache_seqlens is not None
-        found = []
+        results = []
         for b, T in enumerate(cache_seqlens.tolist()):
             caches = (
                 x[b] if block_table is None else x[block_table[b].long()].flatten(0, 1) for x in (k_cache, v_cache)
             )
             slopes = alibi_slopes if alibi_slopes is None or alibi_slopes.dim() == 1 else alibi_slopes[b]
             with torch.no_grad():
-                found.append(
+                results.append(
                     core(
                         *swap(q[b : b + 1], *(x[None, :T] for x in caches)),
                         scale=softmax_scale,
@@ -416,7 +416,7 @@ def flash_kvcache(core: Core) -> Callable[..., Any]:
                         diagonal=BOTTOM,
                     )
                 )
-        output, lse = (torch.cat(each) for each in zip(*found, strict=True))
+        output, lse = (torch.cat(each) for each in zip(*results, strict=True))
         return (output.transpose(1, 2), lse) if return_softmax_lse else output.transpose(1, 2)
 
     return flash_attn_with_kvcache
@@ -435,12 +435,12 @@ def flash_mla(core: Core) -> Callable[..., Any]:
         causal: bool = False,
         is_fp8_kvcache: bool = False,
     ) -> Any:
-        found = []
+        results = []
         for b, T in enumerate(cache_seqlens.tolist()):
             keys = k_cache[block_table[b].long()].flatten(0, 1)[None, :T]
             tensors = swap(q[b : b + 1], keys, keys[..., :head_dim_v])
-            found.append(core(*tensors, scale=softmax_scale, causal=causal, diagonal=BOTTOM))
-        output, lse = (torch.cat(each) for each in zip(*found, strict=True))
+            results.append(core(*tensors, scale=softmax_scale, causal=causal, diagonal=BOTTOM))
+        output, lse = (torch.cat(each) for each in zip(*results, strict=True))
         return output.transpose(1, 2), lse
 
     return flash_mla_with_kvcache
@@ -748,8 +748,8 @@ def flax_nnx(core: Core) -> Callable[..., Any]:
         is_causal: bool = False,
     ) -> Tensor:
         mask = bias if mask is None else mask
-        found = core(*swap(query, key, value), scale=None, mask=mask, causal=is_causal)
-        return found[0].transpose(1, 2)
+        output = core(*swap(query, key, value), scale=None, mask=mask, causal=is_causal)
+        return output[0].transpose(1, 2)
 
     return dot_product_attention
 

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 import torch
 
+from attention_conformance.calls.attention_call import Memory
+from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
 from attention_conformance.interfaces import INTERFACES
 from attention_conformance.interfaces.interface import Request, swap_axes
 from attention_conformance.kernel import check
 from attention_conformance.kernel.importing import import_callable
 from attention_conformance.kernel.kernel import Kernel
 from attention_conformance.kernel.loading import kernel_named, kernel_of
-from attention_conformance.kernel.placing import GUARD, place_mask, place_tensor
+from attention_conformance.kernel.memory_layout import GUARD, place_mask, place_tensor
 from attention_conformance.kernel.points import _unit
 from attention_conformance.kernel.report import headline
-from generators.attention_call import Memory
-from generators.attention_calls import Numbers, Sizes, tensors
 from reference_attention.errors import InvalidInput
 from theorems.core.claim import Verdict
 from theorems.run.description import Description
@@ -81,6 +81,17 @@ def test_however_a_tensor_lies_it_holds_its_numbers(memory: Memory) -> None:
     assert torch.equal(found.bits(), before)
     found.storage[GUARD - 1] = 1.0
     assert not torch.equal(found.bits(), before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_a_tensor_of_a_device_begins_at_a_multiple_of_16_bytes(dtype: torch.dtype) -> None:
+    """On the CPU at any entry."""
+    x = torch.zeros((2, 4, 3, 8), dtype=dtype)
+    for memory in (Memory.CONTIGUOUS, Memory.OFFSET):
+        begins = place_tensor(x.to("meta"), memory).tensor.storage_offset()
+        assert begins * x.element_size() % 16 == 0
+        assert (begins > GUARD) is (memory is Memory.OFFSET)
+    assert place_tensor(x, Memory.OFFSET).tensor.storage_offset() == GUARD + 1
 
 
 @pytest.mark.parametrize("memory", [Memory.CONTIGUOUS, Memory.BROADCAST, Memory.TRANSPOSED, Memory.SLICED])
@@ -167,7 +178,7 @@ def test_a_kernel_is_right_of_what_was_tried_and_of_what_was_asked(
     verdict: Verdict, asked: tuple[str, ...], right: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = results(("lemma-3", Verdict.UPHELD), ("lemma-5", verdict))
-    described = kernel_of(attention, "float64").as_implementation().described()
+    described = kernel_of(attention, "float64").as_implementation().describe()
 
     class Ended(Session):
         def finish(self) -> Finished:

@@ -12,11 +12,11 @@ import torch
 from rich.console import Console
 from torch.nn.functional import scaled_dot_product_attention
 
+from attention_conformance.calls.attention_call import AttentionCall
+from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
 from attention_conformance.claims.smaller import smallest_failing
 from attention_conformance.kernel.check import verify_kernel
 from attention_conformance.kernel.combinations import failing_combinations, in_words
-from generators.attention_call import AttentionCall
-from generators.attention_calls import Numbers, Sizes, tensors
 from generators.user_data import as_text
 from tests.attention_conformance.kernel.signatures import sdpa, without_mask
 from theorems.core.claim import Verdict
@@ -63,7 +63,7 @@ def test_a_call_of_several_capabilities_is_printed_once() -> None:
     ]
     print_failures(Console(file=said, width=200), results, lambda one: f"again {one.id}")
     assert said.getvalue().count("causal True") == 1
-    assert said.getvalue().count("on the same call as kernel-causal") == 1
+    assert said.getvalue().count("on the same case as kernel-causal") == 1
     assert said.getvalue().count("again kernel-") == 3
 
 

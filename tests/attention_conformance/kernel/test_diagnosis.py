@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from attention_conformance.calls.attention_call import AttentionCall
+from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
 from attention_conformance.claims.agreement import GRADIENTS, OUTPUT
 from attention_conformance.kernel.diagnosis import _by_numbers, _by_size, _of_log_sum_exp, _where
 from attention_conformance.kernel.trace import QUANTITIES, Entry, Trace
-from generators.attention_call import AttentionCall
-from generators.attention_calls import Numbers, Sizes, tensors
 
 
 def call(T: int = 5, **further: Any) -> AttentionCall:

@@ -9,19 +9,22 @@ from typing import Any
 import pytest
 
 import attention_conformance.claims.smaller
-from attention_conformance.claims.table import CAPABILITIES
+from attention_conformance.claims.capabilities import CAPABILITIES
 from attention_conformance.kernel.check import verify_kernel
 from attention_conformance.kernel.importing import import_callable
 from attention_conformance.kernel.loading import kernel_named
 from attention_conformance.kernel.reproducer_file import file_of
+from tests.attention_conformance.claims.planted_kernels import LeftOver
 from theorems.core.claim import Verdict
 
-FAULTS, FURTHER = "examples.real_faults.", "examples.real_faults.further."
+FAULTS = "examples.real_faults."
 PLANTED = "tests.attention_conformance.claims.planted_kernels:"
 COMBINED = "tests.attention_conformance.claims.combined_faults:"
 COMPILED = "tests.attention_conformance.claims.compiled_kernels:"
 OWN = "tests.attention_conformance.kernel.emitted_kernels:"
 FLASH, SDPA = f"{FAULTS}attention:tiled", f"{FAULTS}attention:tiled_sdpa"
+LINES = 90
+"""Largest number of lines of a test, without the functions that it calls."""
 TORCH = "torch.nn.functional:scaled_dot_product_attention"
 
 
@@ -44,56 +47,57 @@ class Row:
     interface: str | None = None
 
     def __str__(self) -> str:
-        return f"{self.capability}-{self.wrong.removesuffix(':attention').rpartition('.')[2].rpartition(':')[2]}"
-
-
-def _of(folder: str, name: str) -> str:
-    return f"{folder}{name}:attention"
+        return f"{self.capability}-{self.wrong.rpartition(':')[2]}"
 
 
 ROWS = (
-    Row("output", _of(FAULTS, "finite_first_maximum"), FLASH),
+    Row("output", f"{FAULTS}softmax_and_strides:finite_first_maximum", FLASH),
     Row("output", f"{PLANTED}flat", f"{OWN}plain"),
     Row("output", f"{COMBINED}reads_beside_its_keys", SDPA),
-    Row("output", _of(FURTHER, "last_columns_are_values"), f"{FURTHER}mla:attention"),
-    Row("output", _of(FURTHER, "sequences_see_each_other"), f"{FURTHER}nested:attention", interface="nested"),
-    Row("gradients", _of(FAULTS, "backward_always_causal"), SDPA, "dQ at"),
+    Row("output", f"{FAULTS}caches:last_columns_are_values", f"{FAULTS}caches:right_latent"),
+    Row("output", f"{FAULTS}ragged:sequences_see_each_other", f"{FAULTS}ragged:right_nested", interface="nested"),
+    Row("gradients", f"{FAULTS}backward:backward_always_causal", SDPA, "dQ at"),
     Row("gradients", f"{COMBINED}gradient_of_values_alone_is_lost", SDPA, "dV at"),
     Row("scale", f"{PLANTED}scale_of_keys_forgotten", SDPA, "dK at"),
     Row("default-scale", f"{PLANTED}root_of_keys", SDPA),
     Row("softcap", f"{PLANTED}cap_not_differentiated", FLASH, "d"),
-    Row("log-sum-exp", _of(FAULTS, "lse_in_base_two"), FLASH, "log-sum-exp at"),
-    Row("causal", _of(FAULTS, "causal_once_in_four"), SDPA),
-    Row("causal-rectangle", _of(FAULTS, "backward_other_corner"), FLASH, "d"),
-    Row("boolean-mask", _of(FAULTS, "backward_without_mask"), SDPA, "d"),
+    Row("log-sum-exp", f"{FAULTS}log_sum_exp:lse_in_base_two", FLASH, "log-sum-exp at"),
+    Row("causal", f"{FAULTS}masks:causal_once_in_four", SDPA),
+    Row("causal-rectangle", f"{FAULTS}backward:backward_other_corner", FLASH, "d"),
+    Row("boolean-mask", f"{FAULTS}backward:backward_without_mask", SDPA, "d"),
     Row("boolean-mask", f"{OWN}module_weights", f"{OWN}module_of_right_weights", "weights at"),
-    Row("longer-masks", _of(FURTHER, "last_columns_of_mask"), f"{FURTHER}gpt_oss:attention", ""),
+    Row(
+        "longer-masks",
+        f"{FAULTS}transformers_functions:last_columns_of_mask",
+        f"{FAULTS}transformers_functions:right_eager",
+        "",
+    ),
     Row("additive-mask", f"{COMBINED}bias_scaled", SDPA),
-    Row("window", _of(FAULTS, "window_ignored"), FLASH, ""),
+    Row("window", f"{FAULTS}masks:window_ignored", FLASH, ""),
     Row("window", f"{OWN}heads_one_by_one", f"{OWN}heads_one_by_one_right"),
     Row("hidden-keys", f"{PLANTED}scaled_by_the_largest_value", SDPA, "output: up to"),
     Row("empty-rows", f"{PLANTED}nan_forward_alone", SDPA, "rows that see no key"),
-    Row("empty-rows", _of(FAULTS, "mask_of_ten_thousand"), SDPA, "d"),
-    Row("grouped-heads", _of(FAULTS, "heads_by_remainder"), SDPA, ""),
-    Row("grouped-heads", _of(FURTHER, "key_starts_of_query_heads"), f"{FURTHER}varlen:attention"),
-    Row("bias-gradient", _of(FURTHER, "bias_gradient_of_one"), f"{FURTHER}bias:attention", "db at"),
-    Row("alibi", _of(FURTHER, "alibi_of_columns"), f"{FURTHER}rows:attention"),
-    Row("sinks", _of(FURTHER, "sink_gradient_zero"), f"{FURTHER}rows:attention", "dσ at"),
-    Row("sinks", _of(FURTHER, "sinks_dropped"), f"{FURTHER}gpt_oss:attention"),
-    Row("log-sum-exp-gradient", _of(FURTHER, "lse_not_differentiated"), f"{FURTHER}rows:attention", "d"),
-    Row("ragged-batch", _of(FURTHER, "diagonal_of_the_longest"), f"{FURTHER}varlen:attention", ""),
-    Row("ragged-batch", _of(FURTHER, "empty_sequence_gives_nan"), f"{FURTHER}varlen:attention", "d"),
-    Row("shared-keys-values", _of(FURTHER, "gradient_of_values_alone"), f"{FURTHER}mla:attention", "dK at"),
-    Row("score-mod", _of(FURTHER, "mods_of_key_heads"), f"{FURTHER}flex:attention"),
-    Row("score-mod", _of(FURTHER, "score_without_gradient"), f"{FURTHER}flex:attention", "d"),
-    Row("mask-mod", _of(FURTHER, "keys_beyond_the_last_block"), f"{FURTHER}flex:attention"),
-    Row("fp8-descale", _of(FURTHER, "descales_dropped"), f"{FURTHER}fp8:attention", ""),
-    Row("fp8-descale", f"{OWN}factors_up_to_two", f"{FURTHER}fp8:attention", "output: up to"),
-    Row("batch-invariance", _of(FURTHER, "splits_by_batch"), f"{FURTHER}invariant:attention", ".*up to"),
-    Row("splits", _of(FURTHER, "splits_without_rest"), f"{FURTHER}cache:attention"),
-    Row("paged-keys", _of(FURTHER, "last_page_whole"), f"{FURTHER}cache:attention"),
-    Row("merged-parts", _of(FURTHER, "merge_of_nothing"), f"{FURTHER}merge:merge_state", ""),
-    Row("output", _of(FURTHER, "combine_without_maximum"), f"{FURTHER}merge:combine", ""),
+    Row("empty-rows", f"{FAULTS}masks:mask_of_ten_thousand", SDPA, "d"),
+    Row("grouped-heads", f"{FAULTS}backward:heads_by_remainder", SDPA, ""),
+    Row("grouped-heads", f"{FAULTS}ragged:key_starts_of_query_heads", f"{FAULTS}ragged:right_varlen"),
+    Row("bias-gradient", f"{FAULTS}sinks_and_biases:bias_gradient_of_one", f"{FAULTS}rows:right_bias", "db at"),
+    Row("alibi", f"{FAULTS}sinks_and_biases:alibi_of_columns", f"{FAULTS}rows:right_rows"),
+    Row("sinks", f"{FAULTS}sinks_and_biases:sink_gradient_zero", f"{FAULTS}rows:right_rows", "dσ at"),
+    Row("sinks", f"{FAULTS}transformers_functions:sinks_dropped", f"{FAULTS}transformers_functions:right_eager"),
+    Row("log-sum-exp-gradient", f"{FAULTS}log_sum_exp:lse_not_differentiated", f"{FAULTS}rows:right_rows", "d"),
+    Row("ragged-batch", f"{FAULTS}ragged:diagonal_of_the_longest", f"{FAULTS}ragged:right_varlen", ""),
+    Row("ragged-batch", f"{FAULTS}ragged:empty_sequence_gives_nan", f"{FAULTS}ragged:right_varlen", "d"),
+    Row("shared-keys-values", f"{FAULTS}caches:gradient_of_values_alone", f"{FAULTS}caches:right_latent", "dK at"),
+    Row("score-mod", f"{FAULTS}flex:mods_of_key_heads", f"{FAULTS}flex:right_flex"),
+    Row("score-mod", f"{FAULTS}flex:score_without_gradient", f"{FAULTS}flex:right_flex", "d"),
+    Row("mask-mod", f"{FAULTS}flex:keys_beyond_the_last_block", f"{FAULTS}flex:right_flex"),
+    Row("fp8-descale", f"{FAULTS}precision:descales_dropped", f"{FAULTS}precision:right_factors", ""),
+    Row("fp8-descale", f"{OWN}factors_up_to_two", f"{FAULTS}precision:right_factors", ".*: up to"),
+    Row("batch-invariance", f"{FAULTS}precision:splits_by_batch", f"{FAULTS}precision:right_batch", ".*up to"),
+    Row("splits", f"{FAULTS}caches:splits_without_rest", f"{FAULTS}caches:right_kvcache"),
+    Row("paged-keys", f"{FAULTS}caches:last_page_whole", f"{FAULTS}caches:right_kvcache"),
+    Row("merged-parts", f"{FAULTS}log_sum_exp:merge_of_nothing", f"{FAULTS}log_sum_exp:right_merge_state", ""),
+    Row("output", f"{FAULTS}log_sum_exp:combine_without_maximum", f"{FAULTS}log_sum_exp:right_combine", ""),
     Row("dropout", f"{COMBINED}dropout_not_made_up_for", TORCH),
     Row("dropout", f"{COMBINED}dropout_ignored", TORCH, ""),
     Row("memory", f"{PLANTED}writes_to_its_keys", SDPA, "key: up to"),
@@ -108,6 +112,10 @@ ROWS = (
     Row("compiled", f"{COMPILED}mask_dropped", TORCH, ""),
     Row("parameters", f"{OWN}window_of_no_effect", f"{OWN}window_of_an_effect", "sliding_window is taken"),
     Row("exact-weights", f"{PLANTED}one_unit_off", SDPA, dtype="bfloat16"),
+    *(
+        Row(name, f"{PLANTED}wrong_in_{name}", f"{PLANTED}right_in_every_format", dtype="auto")
+        for name in ("float32", "bfloat16", "float16")
+    ),
 )
 
 
@@ -137,6 +145,7 @@ def run(text: str, kernel: Any = None) -> None:
 )
 def test_it_fails_says_what_is_off_and_passes_on_a_right_kernel(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention_conformance.claims.smaller, "TRIALS", 40)
+    LeftOver.buffers.clear()  # it remembers calls of other tests, too
     text = emitted(row)
     with pytest.raises(AssertionError, match=f"^{row.says}"):
         run(text)
@@ -148,7 +157,10 @@ def test_it_fails_says_what_is_off_and_passes_on_a_right_kernel(row: Row, monkey
         for name in node.names
     }
     own = row.wrong.partition(":")[0]
-    assert imported <= {"math", "os", "sys", "torch", "torch.nn.attention.flex_attention", own}
+    standard = {"__future__", "contextlib", "math", "os", "sys", "typing"}
+    assert imported <= {*standard, "torch", "torch.nn.attention.flex_attention", own}
+    _, _, test = text.partition("\ndef test_")
+    assert len(test.splitlines()) < LINES
 
 
 def test_every_capability_has_one() -> None:

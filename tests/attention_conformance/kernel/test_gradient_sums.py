@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from attention_conformance.calls.attention_rows import AttentionRows
 from attention_conformance.kernel.gradient_sums import zero_sums
 from attention_conformance.kernel.loading import kernel_of
 from attention_conformance.kernel.report import headline
 from theorems.bounded.formats import FORMATS, HALF
-from theorems.rounding.attention_rows import AttentionRows
 
 halves = pytest.mark.parametrize("dtype", HALF)
 

@@ -12,9 +12,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from attention_conformance.calls.attention_call import Alignment, State
+from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
+from attention_conformance.calls.call_building import build_call
+from attention_conformance.calls.call_space import FACTORS, NEUTRAL_PLAN, plans
 from attention_conformance.claims.examination import examine
 from attention_conformance.interfaces import INTERFACES, recognise
 from attention_conformance.interfaces.interface import parameters_of
+from attention_conformance.kernel.check import verify_kernel
 from attention_conformance.kernel.contract import SKIPS
 from attention_conformance.kernel.kernel import Kernel
 from attention_conformance.kernel.loading import kernel_named, kernel_of
@@ -22,10 +27,6 @@ from attention_conformance.kernel.parameters import Account
 from attention_conformance.kernel.report import headline
 from attention_conformance.kernel.reproducer_file import file_of
 from attention_conformance.kernel.sizes import WIDTHS, Taken, describe_widths
-from generators.attention_call import Alignment, State
-from generators.attention_calls import Numbers, Sizes, tensors
-from generators.call_building import build_call
-from generators.call_space import FACTORS, NEUTRAL_PLAN, plans
 from reference_attention.errors import InvalidInput
 from tests.attention_conformance.kernel import emitted_signatures
 from tests.attention_conformance.kernel.signatures import (
@@ -327,7 +328,7 @@ def test_an_emitted_test_fails_on_the_fault_and_passes_on_a_right_kernel(
     source = f"{emitted_signatures.__name__}:{name}"
     under_test = kernel_named(source, "float64").as_implementation()
     call = tensors(Sizes(B=2, H=4, G=2, L=3, T=5, E=8, M=8), Numbers.NORMAL, seed=0).replace(**options)
-    line, test, no_test = under_test.explained(statement_named(f"kernel-{capability}"), call, under_test)
+    line, test, no_test = under_test.explain(statement_named(f"kernel-{capability}"), call)
     assert line
     assert not no_test
     namespace: dict[str, Any] = {"__name__": "emitted"}
@@ -337,3 +338,19 @@ def test_an_emitted_test_fails_on_the_fault_and_passes_on_a_right_kernel(
         function()
     namespace["kernel"] = emitted_signatures.RIGHT[name]
     function()
+
+
+@pytest.mark.parametrize(("power", "verdict"), [(-0.5, Verdict.UPHELD), (-0.25, Verdict.FALSIFIED)])
+def test_a_function_of_transformers_whose_scaling_may_be_none_has_a_scale_of_its_own(
+    power: float, verdict: Verdict
+) -> None:
+    def attention(
+        module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any, scaling: Any = None, **options: Any
+    ) -> tuple[Tensor, None]:
+        scale = query.shape[-1] ** power if scaling is None else scaling
+        attend = torch.nn.functional.scaled_dot_product_attention
+        given = {"attn_mask": attention_mask, "scale": scale, "enable_gqa": True}
+        return attend(query, key, value, **given).transpose(1, 2), None
+
+    (result,) = verify_kernel(attention, statements=["kernel-default-scale"], examples=5, dtype="float64")
+    assert result.verdict is verdict, result.reason

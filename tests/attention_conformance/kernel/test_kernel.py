@@ -13,32 +13,31 @@ from hypothesis import strategies as st
 
 import attention_conformance.kernel.points
 import theorems.run.verify
+from attention_conformance.calls.answer import attend
 from attention_conformance.interfaces import ALWAYS
 from attention_conformance.kernel.check import assert_kernel, verify_kernel
+from attention_conformance.kernel.kernel_implementation import KERNEL_FUNCTIONS, KernelImplementation
 from attention_conformance.kernel.layout import LAYOUTS, Layout
 from attention_conformance.kernel.loading import kernel_named, kernel_of
 from attention_conformance.kernel.report import headline, hints, precision_hint, scale_hint
 from examples import kernels
 from examples.real_faults.attention import tiled, tiled_sdpa
 from generators.case import Case
+from generators.subject import Subject
 from reference_attention import risk as reference
 from reference_attention.errors import InvalidInput
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
+from reference_attention.risk import risk, scaled_gradient, softmax_weights
 from tests.attention_conformance.kernel import wrong_kernels
 from tests.theorems.rounding.nasty_problems import PROBLEMS, points_of, ratio
 from tests.theorems.rounding.test_attention_at import truths
 from tests.theorems.token_selection.path_cases import random_cases
 from theorems.bounded import Bounded
-from theorems.core.check import check
+from theorems.core.check import check, record_calls
 from theorems.core.claim import Claim, Form, Verdict, at_least
-from theorems.core.implementation import REFERENCE
-from theorems.core.on_kernel import (
-    KERNEL_UNTOUCHED,
-    SVM_ONLY,
-    OnKernel,
-    record_calls,
-)
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.core.kernel_use import KERNEL_UNTOUCHED, SVM_ONLY
 from theorems.core.statement import Statement
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.weights_under_test import weights_of
@@ -71,31 +70,31 @@ def test_weights_risk_and_gradient_are_the_references(kernel: Any, batch: tuple[
     keys, scores, p = rng.normal(size=(2, 4, 3)), rng.normal(size=(2, 4)), rng.normal(size=(*batch, 3))
     seen = kernel_of(kernel).as_implementation()
     for loss in LOSSES.values():
-        ours, theirs = (f(keys, scores, loss, p) for f in (seen.scaled_gradient, reference.scaled_gradient))
+        ours, theirs = (f(keys, scores, loss, p) for f in (seen[scaled_gradient], reference.scaled_gradient))
         for found in (ours, theirs):
             assert np.shape(found.log_scale) == batch
             assert found.direction.shape == p.shape
         absolute = [np.exp(found.log_scale)[..., None] * found.direction for found in (ours, theirs)]
         np.testing.assert_allclose(*absolute, rtol=1e-12, atol=1e-14)
-        values = [f(keys, scores, loss, p) for f in (seen.risk, reference.risk)]
+        values = [f(keys, scores, loss, p) for f in (seen[risk], reference.risk)]
         assert np.shape(values[0]) == batch
         np.testing.assert_allclose(*values, rtol=1e-13)
-    np.testing.assert_allclose(seen.weights(keys, p), reference.softmax_weights(keys, p), rtol=1e-12)
+    np.testing.assert_allclose(seen[softmax_weights](keys, p), reference.softmax_weights(keys, p), rtol=1e-12)
 
 
 def test_stacked_problems_and_blocks_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(2)
     keys, scores, p = rng.normal(size=(5, 2, 4, 3)), rng.normal(size=(5, 2, 4)), rng.normal(size=(5, 3))
     seen, loss = kernel_of(kernels.handwritten).as_implementation(), LOSSES["logistic"]
-    whole = seen.scaled_gradient(keys, scores, loss, p)
-    single = [seen.scaled_gradient(keys[b], scores[b], loss, p[b]) for b in range(5)]
+    whole = seen[scaled_gradient](keys, scores, loss, p)
+    single = [seen[scaled_gradient](keys[b], scores[b], loss, p[b]) for b in range(5)]
     monkeypatch.setattr(attention_conformance.kernel.points, "ENTRIES", 1)
-    pieces = seen.scaled_gradient(keys, scores, loss, p)
+    pieces = seen[scaled_gradient](keys, scores, loss, p)
     for b in range(5):
         for found in (whole, pieces):
             expected = np.exp(single[b].log_scale) * single[b].direction
             np.testing.assert_allclose(np.exp(found.log_scale[b]) * found.direction[b], expected, rtol=1e-12)
-    np.testing.assert_array_equal(seen.weights(keys, p)[3], seen.weights(keys[3], p[3]))
+    np.testing.assert_array_equal(seen[softmax_weights](keys, p)[3], seen[softmax_weights](keys[3], p[3]))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -104,8 +103,8 @@ def test_units_of_keys_and_scores_do_not_matter(dtype: str) -> None:
     rng = np.random.default_rng(3)
     keys, scores, p = rng.normal(size=(2, 4, 3)), rng.normal(size=(2, 4)), rng.normal(size=3)
     seen, loss = kernel_of(kernels.handwritten, dtype).as_implementation(), LOSSES["correlation"]
-    right = seen.scaled_gradient(keys, scores, loss, p)
-    other = seen.scaled_gradient(keys * 2.0**200, scores * 2.0**-300, loss, p * 2.0**-200)
+    right = seen[scaled_gradient](keys, scores, loss, p)
+    other = seen[scaled_gradient](keys * 2.0**200, scores * 2.0**-300, loss, p * 2.0**-200)
     np.testing.assert_array_equal(other.direction, right.direction)
     assert other.log_scale == pytest.approx(right.log_scale - 100 * np.log(2), abs=1e-12)
 
@@ -114,7 +113,7 @@ def test_a_slope_that_float32_cannot_hold() -> None:
     keys, p, loss = np.array([[[1.0], [0.0]]]), np.array([0.5]), LOSSES["exponential"]
     for shift in (400.0, -400.0):
         scores = np.array([[1.0, 0.0]]) + shift
-        found = kernel_of(kernels.handwritten, "float32").as_implementation().scaled_gradient(keys, scores, loss, p)
+        found = kernel_of(kernels.handwritten, "float32").as_implementation()[scaled_gradient](keys, scores, loss, p)
         expected = reference.scaled_gradient(keys, scores, loss, p)
         assert np.isfinite(found.direction).all()
         assert found.log_norm == pytest.approx(expected.log_norm, abs=1e-3)
@@ -236,7 +235,7 @@ def test_an_interface_is_recognised_by_its_parameters() -> None:
     assert seen[sdpa].parameters == seen[tiled_sdpa].parameters
     assert {"causal", "boolean-mask", "grouped-heads", "hidden-keys", "empty-rows"} <= seen[sdpa].declares
     assert {"window", "softcap", "log-sum-exp", "grouped-heads"} <= seen[tiled].declares
-    assert seen[kernels.handwritten].declares == {*ALWAYS}
+    assert seen[kernels.handwritten].declares == {*ALWAYS, "float32", "bfloat16", "float16"}
     assert [str(seen[kernel].alignment) for kernel in (sdpa, tiled)] == ["top-left", "bottom-right"]
     with pytest.raises(InvalidInput, match=r"--interface: 'torch' is not one of merge-state, .*, nested, by-name\."):
         kernel_of(sdpa, interface="torch")
@@ -255,7 +254,7 @@ def test_what_travels_to_another_process() -> None:
     there, here = unit.under_test.kernel, seen.kernel
     for name in ("name", "interface", "parameters", "declares", "dtype", "computes_in", "alignment", "layout"):
         assert getattr(there, name) == getattr(here, name)
-    assert unit.under_test.weights.__self__.kernel is there
+    assert unit.under_test[softmax_weights].__self__.kernel is there
     first, second = unit.run(lambda done: None), Unit("lemma-3", 2, 0, under_test=seen).run(lambda done: None)
     assert first.claims == second.claims
 
@@ -354,22 +353,28 @@ def test_every_statement_is_about_a_kernel_or_says_why_not() -> None:
     assert len({use.turn for use in uses if use and use.called}) == len(TOUCHING)
 
 
+class Watched(KernelImplementation):
+    """Functions that keep being called where W is trained."""
+
+    def bind_to_case(self, case: Subject) -> Implementation:
+        return self
+
+
 class Watch:
     """The reference as a kernel whose calls are seen."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
 
-        def seen(name: str) -> Any:
+        def seen(name: str, function: Any) -> Any:
             def call(*given: Any) -> Any:
                 self.calls.append(name)
-                return getattr(REFERENCE, name)(*given)
+                return function(*given)
 
             return call
 
-        names = ("weights", "risk", "scaled_gradient")
-        kernel = kernel_of(kernels.handwritten)
-        self.implementation = OnKernel("watched", kernel=kernel, **{name: seen(name) for name in names})
+        replaced = {f: seen(name, f) for name, f in KERNEL_FUNCTIONS.items() if f is not attend}
+        self.implementation = Watched("watched", replaced, kernel=kernel_of(kernels.handwritten))
 
 
 @pytest.mark.parametrize("id", TOUCHING)
@@ -427,6 +432,6 @@ def test_the_reference_is_not_watched() -> None:
 def test_a_kernel_keeps_no_array_that_may_change() -> None:
     seen = kernel_of(kernels.handwritten).as_implementation()
     keys, p = np.array([[[1.0], [0.0]]]), np.array([1.0])
-    before = seen.weights(keys, p)
+    before = seen[softmax_weights](keys, p)
     keys[0, 0, 0] = 1.5
-    assert seen.weights(keys, p)[0, 0] > before[0, 0]
+    assert seen[softmax_weights](keys, p)[0, 0] > before[0, 0]

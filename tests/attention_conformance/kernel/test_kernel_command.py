@@ -94,7 +94,7 @@ def test_a_wrong_kernel_is_falsified_reproduced_and_explained(capsys: pytest.Cap
     assert "1, 0.5, 0.25 in 1, 4, 16 dimensions = 1/√d" in printed
     line = re.search(r"Reproduce with: theorems (.*)", printed)
     assert line
-    assert line[1].endswith(f"--attention {source} --dtype float64")
+    assert line[1].endswith(f"--attention {source} --dtype auto")
     assert main(line[1].split()) == 1
 
 

@@ -78,8 +78,8 @@ def test_one_test_per_statement(tmp_path: Path) -> None:
     assert "test_attention[lemma-3] PASSED" in done.stdout
     assert "test_attention[kernel-output] PASSED" in done.stdout
     assert "test_attention[kernel-causal] SKIPPED" in done.stdout
-    always = len(ALWAYS) + len(on_a_kernel())
-    assert f"{always} passed, {len(capabilities()) - len(ALWAYS)} skipped" in done.stdout
+    tried = len(ALWAYS) + 3  # and each coarser format
+    assert f"{tried + len(on_a_kernel())} passed, {len(capabilities()) - tried} skipped" in done.stdout
 
 
 DECORATED = """
@@ -97,7 +97,9 @@ def test_the_decorator_makes_a_test_of_each_statement_that_is_asked(tmp_path: Pa
     alone = DECORATED.format("my_kernels.right").replace(", examples=1", "")
     done = run(tmp_path, alone, "--collect-only", "-q", "--strict-markers")
     found = [line.partition("[")[2].rstrip("]") for line in done.stdout.splitlines() if "::test_attention[" in line]
-    assert found == [*(id for id in capabilities() if id.removeprefix("kernel-") in ALWAYS), *on_a_kernel()]
+    formats = ("float32", "bfloat16", "float16")
+    own = [id for id in capabilities() if id.removeprefix("kernel-") in (*ALWAYS, *formats)]
+    assert found == [*own, *on_a_kernel()]
     told = run(tmp_path, DECORATED.format("my_kernels.right"), "-k", "kernel-output or kernel-memory", "-v")
     assert told.returncode == 0, told.stdout
     assert "test_attention[kernel-memory] PASSED" in told.stdout

@@ -10,9 +10,9 @@ from attention_conformance.kernel.loading import kernel_of
 from examples import kernels
 from generators.case import Case
 from generators.datasets import dataset_named
+from reference_attention.risk import risk, scaled_gradient, softmax_weights
 from theorems.bounded import Bounded
 from theorems.core.implementation import REFERENCE
-from theorems.core.on_kernel import bind_to_case
 from theorems.rounding.attention_at import AttentionAt
 
 SHAPES: list[tuple[int, ...]] = []
@@ -40,15 +40,15 @@ def some_weights(case: Case) -> np.ndarray:
 def test_it_is_the_attention_of_the_outer_keys(dtype: str, scale: float) -> None:
     case = case_of(scale)
     problem, W = case.problem, some_weights(case)
-    seen = bind_to_case(kernel_of(kernels.handwritten, dtype).as_implementation(), case)
+    seen = kernel_of(kernels.handwritten, dtype).as_implementation().bind_to_case(case)
     at = AttentionAt(problem, W, seen.textbook_eps)
     ours, theirs = at.gradient, at.gradient_of(seen, "gradient")
     assert isinstance(theirs, Bounded)
     assert (np.abs(theirs.value - ours.value) <= theirs.error).all()
     assert np.abs(theirs.value - ours.value).max() > 0
-    ours_and_theirs = (one.weights(problem.keys, W) for one in (REFERENCE, seen))
+    ours_and_theirs = (one[softmax_weights](problem.keys, W) for one in (REFERENCE, seen))
     assert np.abs(np.subtract(*ours_and_theirs)).max() < 1e3 * seen.textbook_eps
-    risks = [one.risk(problem.keys, problem.scores, problem.loss, W) for one in (REFERENCE, seen)]
+    risks = [one[risk](problem.keys, problem.scores, problem.loss, W) for one in (REFERENCE, seen)]
     assert np.abs(np.subtract(*risks)).max() < 1e3 * seen.textbook_eps
 
 
@@ -58,9 +58,9 @@ def test_tensors_have_the_dimension_of_tokens_and_a_query_per_input() -> None:
     problem, W = case.problem, some_weights(case)
     plain = kernel_of(first_query_only).as_implementation()
     SHAPES.clear()
-    asked = bind_to_case(plain, case)
+    asked = plain.bind_to_case(case)
     right, wrong, prompted = (
-        one.risk(problem.keys, problem.scores, problem.loss, W) for one in (REFERENCE, asked, plain)
+        one[risk](problem.keys, problem.scores, problem.loss, W) for one in (REFERENCE, asked, plain)
     )
     assert SHAPES[0] == (4, 6, 1, 10)
     assert np.abs(wrong - right).max() > 1e-3
@@ -69,13 +69,12 @@ def test_tensors_have_the_dimension_of_tokens_and_a_query_per_input() -> None:
 
 def test_other_keys_are_asked_with_a_prompt() -> None:
     case = case_of()
-    seen = bind_to_case(kernel_of(kernels.handwritten).as_implementation(), case)
+    seen = kernel_of(kernels.handwritten).as_implementation().bind_to_case(case)
     keys, p = np.random.default_rng(1).normal(size=(2, 3, 4)), np.ones(4)
-    assert np.allclose(seen.weights(keys, p), REFERENCE.weights(keys, p), atol=1e-12)
+    assert np.allclose(seen[softmax_weights](keys, p), softmax_weights(keys, p), atol=1e-12)
     scores = np.arange(6.0).reshape(2, 3)
-    for name in ("risk", "scaled_gradient"):
-        found, wanted = (getattr(one, name)(keys, scores, case.problem.loss, p) for one in (seen, REFERENCE))
-        if name == "scaled_gradient":
-            found, wanted = (np.exp(one.log_scale) * one.direction for one in (found, wanted))
-        assert np.allclose(found, wanted, atol=1e-12)
-    assert bind_to_case(REFERENCE, case) is REFERENCE
+    given = (keys, scores, case.problem.loss, p)
+    assert np.allclose(seen[risk](*given), risk(*given), atol=1e-12)
+    gradients = (np.exp(g.log_scale) * g.direction for g in (seen[scaled_gradient](*given), scaled_gradient(*given)))
+    assert np.allclose(*gradients, atol=1e-12)
+    assert REFERENCE.bind_to_case(case) is REFERENCE

@@ -15,7 +15,7 @@ import theorems.run.verify
 from attention_conformance.kernel.check import verify_kernel
 from attention_conformance.kernel.loading import kernel_named
 from attention_conformance.kernel.reproducer_file import file_of
-from examples.real_faults.gallery import GALLERY
+from examples.real_faults.gallery import TILED_FAULTS
 from tests.attention_conformance.claims import planted_kernels
 from tests.attention_conformance.claims.test_planted import PLANTED as PLANTED_KERNELS
 from tests.places import ROOT
@@ -24,7 +24,6 @@ from theorems.core.claim import Verdict
 from theorems.run.result import Result
 
 PLANTED = planted_kernels.__name__
-RIGHT = {"plain": "with_plain", "sdpa": "with_sdpa", "flash": "with_flash"}
 FAULTS = (
     "sum_not_corrected",
     "lse_scaled_twice",
@@ -112,9 +111,11 @@ def emit(source: str, capability: str, dtype: str, file: str) -> str:
 
 
 def test_it_fails_on_each_fault_and_passes_once_it_is_right(tmp_path: Path) -> None:
-    chosen = [fault for fault in GALLERY if fault.name in FAULTS]
+    chosen = [fault for fault in TILED_FAULTS if fault.name in FAULTS]
     tests = {
-        fault.name: emit(f"{fault.kernel.__module__}:attention", fault.capability, "float64", f"test_{fault.name}.py")
+        fault.name: emit(
+            f"{fault.kernel.__module__}:{fault.name}", fault.capability, "float64", f"test_{fault.name}.py"
+        )
         for fault in chosen
     } | {
         f"{name}_{dtype}": emit(f"{PLANTED}:{name}", capability, dtype, f"test_{name}_{dtype}.py")
@@ -124,12 +125,11 @@ def test_it_fails_on_each_fault_and_passes_once_it_is_right(tmp_path: Path) -> N
     planted = Path(*PLANTED.split(".")).with_suffix(".py")
     wrong = {planted.as_posix(): (ROOT / planted).read_text(encoding="utf-8")}
     assert elsewhere(tmp_path / "wrong", tests, wrong) == dict.fromkeys(tests, False)
+    imported = "from examples.real_faults.attention import tiled, tiled_plain, tiled_sdpa\n\n"
     right = {
-        f"examples/real_faults/{fault.name}.py": (
-            f"from examples.real_faults.attention import Tiled, {RIGHT[fault.interface]}\n\n"
-            f"attention = {RIGHT[fault.interface]}(Tiled)\n"
-        )
-        for fault in chosen
+        f"{module.replace('.', '/')}.py": imported
+        + "".join(f"{one.name} = {one.right.__name__}\n" for one in chosen if one.kernel.__module__ == module)
+        for module in {fault.kernel.__module__ for fault in chosen}
     }
     assert elsewhere(tmp_path / "right", tests, right | {planted.as_posix(): REPAIRED}) == dict.fromkeys(tests, True)
 
@@ -195,8 +195,11 @@ def test_a_line_says_where_by_how_much_and_perhaps_why(name: str, capability: st
 
 def test_the_base_of_a_logarithm_and_an_overflow_are_recognised() -> None:
     lines = []
-    for name, capability in (("lse_in_base_two", "log-sum-exp"), ("finite_first_maximum", "output")):
-        result = falsified(f"examples.real_faults.{name}:attention", capability)
+    for name, capability in (
+        ("log_sum_exp:lse_in_base_two", "log-sum-exp"),
+        ("softmax_and_strides:finite_first_maximum", "output"),
+    ):
+        result = falsified(f"examples.real_faults.{name}", capability)
         assert result.failure is not None
         lines.append(result.failure.line)
     assert "perhaps the logarithm is to the base 2" in lines[0]

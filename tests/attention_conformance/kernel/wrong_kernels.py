@@ -66,10 +66,10 @@ class _IgnoresUpstream(torch.autograd.Function):
     def forward(ctx: Any, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         with torch.enable_grad():
             leaf = query.detach().requires_grad_()
-            found = handwritten(leaf, keys, values)
-            (gradient,) = torch.autograd.grad(found.sum(), leaf)
+            output = handwritten(leaf, keys, values)
+            (gradient,) = torch.autograd.grad(output.sum(), leaf)
         ctx.save_for_backward(gradient)
-        return found.detach()
+        return output.detach()
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> Any:
@@ -199,9 +199,9 @@ def raising(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 
 def writes_to_its_keys(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Right numbers, but whoever called it has other keys now."""
-    found = handwritten(query, keys.clone(), values)
+    output = handwritten(query, keys.clone(), values)
     keys.data.zero_()
-    return found
+    return output
 
 
 def with_dropout(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
@@ -212,8 +212,8 @@ def with_dropout(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 
 def noisy(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     """Random below float32's rounding: no float32 kernel for that."""
-    found = handwritten(query, keys, values)
-    return found * (1 + 1e-11 * torch.randn_like(found))
+    output = handwritten(query, keys, values)
+    return output * (1 + 1e-11 * torch.randn_like(output))
 
 
 def leaves(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:

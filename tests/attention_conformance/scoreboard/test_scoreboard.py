@@ -30,7 +30,7 @@ examples = 1
 [[kernel]]
 name = "wrong"
 library = "torch"
-attention = "examples.real_faults.lse_in_base_two:attention"
+attention = "examples.real_faults.log_sum_exp:lse_in_base_two"
 {looked}
 
 [[kernel]]
@@ -94,7 +94,7 @@ def exit_code(verdict: Verdict, looked: str, monkeypatch: pytest.MonkeyPatch, tm
     text = '[[kernel]]\nname = "k"\nlibrary = "torch"\nattention = "a:b"\n'
     text += f'[kernel.looked.{looked}]\nwhose = "ours"\nsays = "it is"\n' if looked else ""
     (tmp_path / "k.toml").write_text(text, encoding="utf-8")
-    monkeypatch.setattr("theorems.command.scoreboard.row_of", lambda *given: row(verdict))
+    monkeypatch.setattr("attention_conformance.scoreboard.command.row_of", lambda *given: row(verdict))
     return main(["scoreboard", "--kernels", str(tmp_path / "k.toml"), "--out", str(tmp_path / "red")])
 
 

@@ -26,7 +26,7 @@ from reference_attention.paths.joint_path import GROWTH, descend_at_radius, head
 from reference_attention.paths.scheduled_direction import critical_ratio, scheduled_direction
 from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
-from reference_attention.training.joint_descent import head_gradient, joint_descent
+from reference_attention.training.joint_descent import JointTrajectory, head_gradient, joint_descent
 
 EPS = float(np.finfo(float).eps)
 

@@ -17,14 +17,14 @@ from generators.random_trials import random_trial
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from tests.places import ROOT
+from theorems.benchmark.bench_tables import markdown
+from theorems.benchmark.bench_units import Generated, Named, chunks, units
 from theorems.benchmark.comparison import Comparison, merge
 from theorems.benchmark.measure import Kind, Limit, first_within, limit_of
 from theorems.benchmark.optimisers.gradient_descent import log_step
 from theorems.benchmark.proven import proven_bound
 from theorems.benchmark.rules import DEFAULT, rule_named
 from theorems.benchmark.summary import spread, summaries
-from theorems.benchmark.table import markdown
-from theorems.benchmark.work import Generated, Named, chunks, units
 from theorems.command.app import main
 from theorems.command.benchmark import DATA
 from theorems.core.implementation import REFERENCE
@@ -261,7 +261,7 @@ def test_time_is_a_ratio_and_only_if_asked_for(capsys: pytest.CaptureFixture[str
     options = ["--data", "figure-1a", "--steps", "5", "--examples", "0", "--jobs", "1", "--markdown"]
     assert main(["bench", *options, "--time", "--rule", "gd-1", "--rule", "normalized-1", "--json", "t.json"]) == 0
     said = capsys.readouterr().out
-    assert "as a multiple of one of gd-1" in said
+    assert "relative to gd-1" in said
     assert said.startswith("Iterations until 1 − cos")
     times = json.loads(Path("t.json").read_text(encoding="utf-8"))["time"]
     assert [one["beside"] for one in times] == ["gd-1", "gd-1"]

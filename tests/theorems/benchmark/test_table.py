@@ -11,14 +11,14 @@ from generators.datasets import dataset_named
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
+from theorems.benchmark.bench_tables import parts
+from theorems.benchmark.bench_units import Generated, Named
 from theorems.benchmark.comparison import Comparison
 from theorems.benchmark.optimisers.flow import read_at
 from theorems.benchmark.optimisers.optimiser import Optimiser, Theory
 from theorems.benchmark.optimisers.users import theory_of
 from theorems.benchmark.proven import proven_bound
 from theorems.benchmark.rules import rule_named
-from theorems.benchmark.table import parts
-from theorems.benchmark.work import Generated, Named
 
 RULES = ("normalized-1", "normalized-mirror-3-1", "adam-0.1")
 

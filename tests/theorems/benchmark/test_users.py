@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.places import ROOT
+from theorems.benchmark.bench_units import Named
 from theorems.benchmark.rules import rule_named
-from theorems.benchmark.work import Named
 from theorems.command.app import main
 from theorems.run.verify import nothing
 

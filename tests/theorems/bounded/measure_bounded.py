@@ -76,15 +76,15 @@ def widths() -> None:
     for primitive in PRIMITIVES:
         if primitive.size is None:
             continue
-        found = []
+        ratios = []
         with oracle.precision(300):
-            while sum(map(len, found)) < 2000:
+            while sum(map(len, ratios)) < 2000:
                 shapes = primitive.shapes[0] if len(primitive.shapes) == 1 else primitive.shapes[1]
                 operands = [tame(rng, shape) for tame, shape in zip(primitive.tame, shapes, strict=True)]
                 result = primitive.run(*map(exact, operands))
                 truth = primitive.truth(*(np.frompyfunc(oracle.arb, 1, 1)(z) for z in operands))
-                found.append(np.atleast_1d(used(truth, result)).ravel()[np.atleast_1d(result.error).ravel() >= 0])
-        ratio = np.concatenate(found)
+                ratios.append(np.atleast_1d(used(truth, result)).ravel()[np.atleast_1d(result.error).ravel() >= 0])
+        ratio = np.concatenate(ratios)
         print(f"  {primitive.name:20} {ratio.max():.3f} {np.median(ratio):.3f}")
 
 
@@ -106,8 +106,8 @@ def sdpa(backend: SDPBackend) -> Call:
     def call(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         with sdpa_kernel(backend):
             wide = torch.nn.functional.pad(values, (0, keys.shape[-1] - values.shape[-1]))
-            found = torch.nn.functional.scaled_dot_product_attention(query, keys, wide, scale=1.0)
-        return found[..., : values.shape[-1]]
+            output = torch.nn.functional.scaled_dot_product_attention(query, keys, wide, scale=1.0)
+        return output[..., : values.shape[-1]]
 
     return call
 
@@ -129,15 +129,15 @@ class _Tiled(torch.autograd.Function):
             total = total * kept + weights.sum(dim=-1, keepdim=True)
             mean = mean * kept + weights @ values[..., start : start + block, :]
             top = new
-        found = mean / total
-        ctx.save_for_backward(query, keys, values, top + torch.log(total), found)
-        return found
+        output = mean / total
+        ctx.save_for_backward(query, keys, values, top + torch.log(total), output)
+        return output
 
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> Any:
-        query, keys, values, stored, found = ctx.saved_tensors
+        query, keys, values, stored, output = ctx.saved_tensors
         weights = torch.exp(query @ keys.transpose(-2, -1) - stored)
-        mean = (upstream[0] * found).sum(dim=-1, keepdim=True)
+        mean = (upstream[0] * output).sum(dim=-1, keepdim=True)
         return (weights * (upstream[0] @ values.transpose(-2, -1) - mean)) @ keys, None, None, None
 
 
@@ -184,7 +184,7 @@ def shares(call: Call, dtype: torch.dtype, seed: int = 0) -> dict[str, float]:
         s = textbook_weights(problem, points, eps)
         with spacing(eps, EXPONENTIAL):
             f = np.sum(s * with_rounding(problem.scores), axis=-1)
-        found = {
+        compared = {
             "weights": (weights, at.weights, s.error),
             "above 1e-30": (weights, at.weights, np.where(at.weights.value > 1e-30, s.error, np.inf)),
             "output": (output.detach(), at.outputs, f.error),
@@ -194,7 +194,7 @@ def shares(call: Call, dtype: torch.dtype, seed: int = 0) -> dict[str, float]:
                 textbook_gradient(problem, s, eps).error,
             ),
         }
-        for name, (theirs, truth, error) in found.items():
+        for name, (theirs, truth, error) in compared.items():
             with np.errstate(invalid="ignore"):
                 share = (np.abs(theirs.double().numpy() - truth.value) - truth.error) / (2 * error)
             used[name] = max(used[name], float(np.nanmax(share)))

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 
 from generators.case import Case
 from generators.user_data import as_text
 from reference_attention.problem import Problem
 from tests.places import ROOT
 from tests.theorems.fake_statements import FAKES, install
-from theorems.command.app import main
-from theorems.command.describe import tolerances_markdown
+from theorems.command.app import FORMER, app, main
 from theorems.run.registry.suite import tolerances
 
 FAKE_COMMAND = ROOT / "tests" / "theorems" / "fake_statements.py"
@@ -267,17 +267,43 @@ def test_show_and_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Assumed by: never, single" in capsys.readouterr().out
     assert main(["list", "--assumptions"]) == 0
     assert "equal-non-optimal-scores" in capsys.readouterr().out
+    assert main(["list", "--markdown"]) == 0
+    tables = capsys.readouterr().out.split("\n\n")
+    heads = [table.partition(" |")[0] for table in tables]
+    assert heads == ["| statement", "| capability", "| definition", "| assumption"]
+    assert [re.search("[a-z-]+", row)[0] for row in tables[0].splitlines()[2:]] == list(FAKES)  # type: ignore[index]
 
 
-def test_tolerances_table(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["tolerances"]) == 0
+def test_every_tolerance_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "--tolerances"]) == 0
     table = capsys.readouterr().out
     assert all(key in table for key in tolerances())
-    assert main(["tolerances", "--markdown"]) == 0
-    assert capsys.readouterr().out == tolerances_markdown() + "\n"
-    rows = tolerances_markdown().splitlines()
-    assert len(rows) == 2 + len(tolerances())
-    assert all(len(re.findall(r"(?<!\\)\|", row)) == 4 for row in rows)
+
+
+@pytest.mark.parametrize("name", FORMER)
+def test_a_former_command_names_the_new_form(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "--json", "x"]) == 2
+    said = capsys.readouterr()
+    assert said.err == f"theorems: {name} is no longer a command; use `theorems {FORMER[name]}`.\n"
+    assert not said.out
+    assert main([*FORMER[name].split(), "--help"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["show"], "show: give an id, or --tolerances for every tolerance."),
+        (["show", "lemma-3", "--tolerances"], "show: give an id, or --tolerances for every tolerance."),
+        (["list", "lemma-3"], "list: ids go with --drawn or --counterexamples"),
+        (["list", "lemma-99", "--counterexamples"], "'lemma-99' is not a statement"),
+    ],
+)
+def test_what_cannot_be_shown_or_listed(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    printed = capsys.readouterr()
+    assert said in printed.err
+    assert len(printed.err.splitlines()) == 1
+    assert not printed.out
 
 
 # ---- as a process ----------------------------------------------------------------------------------------
@@ -347,7 +373,7 @@ def test_ctrl_c_leaves_the_table_so_far(jobs: str, whole_group: bool) -> None:
 
 def test_a_closed_pipe_is_not_a_verdict() -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "theorems", "tolerances"],
+        [sys.executable, "-m", "theorems", "show", "--tolerances"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -384,3 +410,11 @@ def test_starts_without_what_it_does_not_need(option: str) -> None:
     assert not modules & {"torch", "sklearn", "cvxpy", "matplotlib"}
     if option == "--help":
         assert not modules & {"numpy", "hypothesis", "scipy"}
+
+
+def test_no_placeholder_is_the_name_of_its_option() -> None:
+    """Versions of typer before 0.29 take such a placeholder for the option: ``--DEVICE``."""
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    options = [option for command in commands.values() for option in command.params if option.opts[0].startswith("-")]
+    assert len(options) > 80
+    assert [option.opts for option in options if option.metavar == option.name.upper()] == []

@@ -1,4 +1,4 @@
-"""hunt, replay, counterexamples: exit codes, files, one sentence for bad input."""
+"""hunt, replay, list --counterexamples: exit codes, files, one sentence for bad input."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 
 from tests.places import ROOT
 from theorems.command.app import main
+from theorems.hunting import assumption_table
 
 FILE = ROOT / "counterexamples" / "theorem-2-without-single-input.json"
 
@@ -37,7 +38,7 @@ def test_a_hunt_that_finds_nothing_says_how_much_it_tried(capsys: pytest.Capture
     said = capsys.readouterr().out
     assert "no counterexample found" in said
     assert "15 cases" in said
-    assert "proves nothing" in said
+    assert "This is not a proof" in said
     assert json.loads(Path("here/lemma-3.json").read_text(encoding="utf-8"))["none_found"]["cases"] == 15
     assert main(["replay", "here/lemma-3.json"]) == 2
 
@@ -69,7 +70,6 @@ def test_data_that_no_longer_falsify(capsys: pytest.CaptureFixture[str]) -> None
         (["replay", "other.json"], "is missing"),
         (["replay", "elsewhere.json"], "elsewhere.json: id: 'theorem-99' is not a statement"),
         (["replay", "claim.json"], "claim.json: claim 'no-such-claim' is none of this case, which has norm-diverges"),
-        (["counterexamples", "nowhere"], "nowhere: is no directory"),
     ],
 )
 def test_bad_input_is_one_sentence(arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -149,7 +149,7 @@ def test_a_conclusion_that_says_nothing_is_no_hunt(
     assert main(["hunt", "mine.py:mine", "--cases", "40", "--no-isolate", *without]) == 3
     printed = capsys.readouterr()
     assert sentence in printed.out
-    assert "No case was decided, so the hunt says nothing." in printed.out
+    assert "All cases were undecided; this hunt says nothing." in printed.out
     assert "Traceback" not in printed.err
 
 
@@ -169,12 +169,16 @@ def test_replay_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", str(FILE), "--json", "no/where.json"]) == 2
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
-def test_the_table_as_json(jobs: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recorded_counterexamples(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     Path("some").mkdir()
     shutil.copy(FILE, "some")
-    assert main(["counterexamples", "some", "--jobs", jobs, "--json", "t.json"]) == 1  # the others were never hunted
-    held = {(one["statement"], one["without"]): one for one in json.loads(Path("t.json").read_text())["pairs"]}
-    assert held["theorem-2", "single-input"]["status"] == "refuted"
-    assert held["theorem-2", "single-input"]["shape"] == [2, 2, 2]
-    assert held["lemma-5", "single-input"]["status"] == "not hunted"
+    monkeypatch.setattr(assumption_table, "COUNTEREXAMPLES", Path("some").absolute())
+    assert main(["list", "theorem-2", "lemma-5", "--counterexamples", "--markdown"]) == 1
+    said = capsys.readouterr()
+    row = (
+        "| `theorem-2` | `single-input` | [refuted](../counterexamples/theorem-2-without-single-input.json) | 2, 2, 2 |"
+    )
+    assert row in said.out
+    assert "| `lemma-5` | `single-input` | not hunted |" in said.out
+    assert "lemma-5 without single-input: not hunted" in said.err
+    assert "lemma-4" not in said.out

@@ -20,7 +20,7 @@ from theorems.command.app import main
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
 from theorems.faults import FAULTS
-from theorems.faults.power.work import Column
+from theorems.faults.power.power_units import Column
 from theorems.hunting import printing
 from theorems.hunting.printing import hunt_progress
 from theorems.hunting.rounds import RoundsResult
@@ -130,7 +130,7 @@ def test_a_table_of_faults_ends_with_what_it_shows(capsys: pytest.CaptureFixture
     assert power._exit_code(faults, [Column("lemma-3", failed="it died")]) == Exit.INCONCLUSIVE
     assert said() == ["theorems: lemma-3: it died"]
     assert power._exit_code(faults, [Column("lemma-3", falsified="sum")]) == Exit.INCONCLUSIVE
-    assert said()[0].endswith("its column says nothing: sum")
+    assert said()[0].endswith("the column means nothing: sum")
 
 
 def test_a_bar_within_a_cell_of_a_document_is_no_border() -> None:

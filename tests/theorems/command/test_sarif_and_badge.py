@@ -15,7 +15,7 @@ from theorems.core.claim import Verdict
 from theorems.run.registry.suite import capabilities
 from theorems.run.result import Result
 
-HERE = "examples.real_faults.lse_in_base_two:attention"
+HERE = "examples.real_faults.log_sum_exp:lse_in_base_two"
 
 
 def result(id: str, verdict: Verdict, **more: Any) -> Result:

@@ -23,14 +23,14 @@ def main() -> int:
         return 0
     unseen = 0
     for id in given.ids or ids():
-        found: dict[str, Witness | None] = {}
+        witnesses: dict[str, Witness | None] = {}
         for constant in constants_of(id):
-            found[constant.key] = one = measure(constant, id, given.examples)
-            said = "unseen" if one is None else f"{one.share:.3g}, {one.claim}, {one.place}"
+            witnesses[constant.key] = witness = measure(constant, id, given.examples)
+            said = "unseen" if witness is None else f"{witness.share:.3g}, {witness.claim}, {witness.place}"
             print(f"{id}: {constant.key}: {said}", flush=True)
-            unseen += one is None and not constant.unseen
+            unseen += witness is None and not constant.unseen
         if given.write:
-            keep(id, kept(id) | found)
+            keep(id, kept(id) | witnesses)
     if given.write:
         DOCUMENT.write_text(markdown(), encoding="utf-8")
     return int(unseen > 0)

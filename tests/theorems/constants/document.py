@@ -26,7 +26,7 @@ sharp.
 
 def markdown() -> str:
     """The whole document."""
-    rows = [row(id, one, kept(id).get(one.key)) for id in ids() for one in constants_of(id)]
+    rows = [row(id, constant, kept(id).get(constant.key)) for id in ids() for constant in constants_of(id)]
     return HEAD + "\n".join(rows) + "\n"
 
 

@@ -57,29 +57,29 @@ def failing(id: str, case: Any, constant: Constant, share: float) -> str:
 def cases_of(id: str, examples: int) -> Iterator[tuple[str, Any]]:
     """Those of the witnesses that the table has, those whose strengths are kept, and drawn ones; small ones."""
     yield from ((f"fixed {name}", case) for name, case in WITNESSES.get(id, {}).items())
-    yield from ((f"kept {k + 1}", one.case) for k, one in enumerate(kept_strengths(id)))
+    yield from ((f"kept {k + 1}", witness.case) for k, witness in enumerate(kept_strengths(id)))
     drawn = draw_cases(statement_named(id), examples, 0)
     yield from ((f"drawn {k + 1}", case) for k, case in enumerate(drawn))
 
 
 def measure(constant: Constant, id: str, examples: int, most: int = 4) -> Witness | None:
     """The witness of the smallest share among the first few cases that fail at all; None if none does."""
-    found: list[tuple[str, Any, str]] = []
+    failures: list[tuple[str, Any, str]] = []
     for place, case in cases_of(id, examples):
         small = not isinstance(case, Case) or case.problem.keys.size <= LARGEST
         if small and (claim := failing(id, case, constant, 1.0)):
-            found.append((place, case, claim))
-            if len(found) == most:
+            failures.append((place, case, claim))
+            if len(failures) == most:
                 break
     share = 1.0
     for smaller in SHARES:
-        left = [(place, case, claim) for place, case, _ in found if (claim := failing(id, case, constant, smaller))]
+        left = [(place, case, claim) for place, case, _ in failures if (claim := failing(id, case, constant, smaller))]
         if not left:
             break
-        found, share = left, smaller
-    if not found:
+        failures, share = left, smaller
+    if not failures:
         return None
-    place, case, claim = found[0]
+    place, case, claim = failures[0]
     return Witness(id, share, claim, place, as_text(case))
 
 
@@ -90,16 +90,16 @@ def path_of(id: str) -> Path:
 
 def keep(id: str, witnesses: dict[str, Witness | None]) -> None:
     """Write the witnesses of a statement's constants, by constant."""
-    held = {key: None if one is None else asdict(one) for key, one in witnesses.items()}
-    path_of(id).write_text(json.dumps(held, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    record = {key: None if witness is None else asdict(witness) for key, witness in witnesses.items()}
+    path_of(id).write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def kept(id: str) -> dict[str, Witness | None]:
     """Those that are kept; none where nothing is."""
     if not path_of(id).exists():
         return {}
-    held = json.loads(path_of(id).read_text(encoding="utf-8"))
-    return {key: None if one is None else Witness(**one) for key, one in held.items()}
+    record = json.loads(path_of(id).read_text(encoding="utf-8"))
+    return {key: None if witness is None else Witness(**witness) for key, witness in record.items()}
 
 
 def case_from(text: str) -> Any:
@@ -109,9 +109,9 @@ def case_from(text: str) -> Any:
 
 def constants_of(id: str) -> list[Constant]:
     """Those of the table that the statement claims with."""
-    return [one for one in CONSTANTS if id in one.ids]
+    return [constant for constant in CONSTANTS if id in constant.ids]
 
 
 def ids() -> list[str]:
     """The statements that have constants in the table."""
-    return list(dict.fromkeys(id for one in CONSTANTS for id in one.ids))
+    return list(dict.fromkeys(id for constant in CONSTANTS for id in constant.ids))

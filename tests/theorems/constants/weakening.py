@@ -12,6 +12,12 @@ from functools import cached_property
 from typing import Any
 from unittest import mock
 
+import numpy as np
+
+from generators.case import Case
+from reference_attention.losses import loss_named
+from reference_attention.problem import Problem
+
 Weakened = Callable[[Callable[..., Any], float], Callable[..., Any]]
 """(the constant as a function of what it is made of, share) → the weakened one, likewise."""
 
@@ -46,28 +52,69 @@ class Constant:
     @contextmanager
     def weakened(self, share: float) -> Iterator[None]:
         """Within it the constant is weaker by that share."""
-        held = vars(self.owner)[self.attribute]
-        if isinstance(held, cached_property):
-            new: Any = property(self.weaken(held.func, share))
-        elif isinstance(held, property):
-            assert held.fget is not None
-            new = property(self.weaken(held.fget, share))
+        original = vars(self.owner)[self.attribute]
+        if isinstance(original, cached_property):
+            new: Any = property(self.weaken(original.func, share))
+        elif isinstance(original, property):
+            assert original.fget is not None
+            new = property(self.weaken(original.fget, share))
         else:
-            new = self.weaken(held, share)
+            new = self.weaken(original, share)
         with mock.patch.object(self.owner, self.attribute, new):
             yield
 
 
 def scaled(factor: float) -> Weakened:
     """Times factor^share."""
-    return lambda held, share: lambda *of, **by: held(*of, **by) * factor**share
+    return lambda original, share: lambda *of, **by: original(*of, **by) * factor**share
 
 
-def faded(held: Callable[..., Any], share: float) -> Callable[..., Any]:
+def faded(original: Callable[..., Any], share: float) -> Callable[..., Any]:
     """Times 1 − share."""
-    return lambda *of, **by: held(*of, **by) * (1 - share)
+    return lambda *of, **by: original(*of, **by) * (1 - share)
 
 
 def lowered(amount: Callable[..., Any]) -> Weakened:
     """A logarithm less share · amount, the amount a function of what the constant is made of."""
-    return lambda held, share: lambda *of, **by: held(*of, **by) - share * amount(*of, **by)
+    return lambda original, share: lambda *of, **by: original(*of, **by) - share * amount(*of, **by)
+
+
+AT_LESS = "log1p(x) is taken at the least margin, and is more than b makes up for"
+
+
+LOG_2 = float(np.log(2.0))
+
+
+def half(*of: Any) -> float:
+    """log 2."""
+    return LOG_2
+
+
+def log_rows(problem: Problem) -> float:
+    return float(np.log(problem.n * (problem.T - 1)))
+
+
+def log_slopes(problem: Problem) -> float:
+    low, high = problem.score_range
+    return problem.loss.log_bound(low, high) - problem.loss.log_floor(low, high)
+
+
+def log_gaps(problem: Problem) -> float:
+    others = np.arange(problem.T) != problem.optimal[:, None]
+    gaps = np.log(problem.gaps()[others])
+    return float(np.max(gaps) - np.min(gaps))
+
+
+def towards_one(original: Any, share: float) -> Any:
+    """x^(1 − share)."""
+    return lambda *of: np.exp((1 - share) * np.log(original(*of)))
+
+
+def less_share(original: Any, share: float) -> Any:
+    return lambda self, m: 1 - (1 - original(self, m)) * (1 - share)
+
+
+def case(rows: list[list[float]], scores: list[float], loss: str) -> Case:
+    """One input whose optimal token is the origin, and whose rows are these."""
+    keys = np.array([[[0.0] * len(rows[0]), *(-np.array(row) for row in rows)]])
+    return Case(Problem(keys, np.array([scores]), loss_named(loss)), seed=1)

@@ -28,7 +28,7 @@ from theorems.core.tolerances import EXACT
 def flagged(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """One claim, and another one where the neighbours are independent."""
     yield Claim("always", Form.EXACT, 0.0, 0.0, EXACT)
-    found = under_test.max_margin(case.problem.keys, case.chosen_tokens)
+    found = under_test[max_margin](case.problem.keys, case.chosen_tokens)
     if isinstance(found, MaxMargin) and found.independent:
         yield Claim("if-independent", Form.EXACT, 0.0, 0.0, EXACT)
 
@@ -49,7 +49,7 @@ def saying(**flags: Any) -> Implementation:
         vars(found).update(flags)
         return found
 
-    return REFERENCE.replace("flags", max_margin=solve)
+    return REFERENCE.replace("flags", {max_margin: solve})
 
 
 def test_a_claim_that_vanishes_is_no_pass() -> None:

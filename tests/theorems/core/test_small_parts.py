@@ -15,8 +15,8 @@ from theorems.core.check import _not_found
 from theorems.core.claim import UNBOUNDED, Claim, Form, Verdict, at_least
 from theorems.core.dataset_claims import query_claims
 from theorems.core.implementation import REFERENCE
+from theorems.core.kernel_use import BELOW_ROUNDING, FAR, SATURATED, SVM_ONLY, KernelUse, calls
 from theorems.core.key_rows import key_rows
-from theorems.core.on_kernel import BELOW_ROUNDING, FAR, SATURATED, SVM_ONLY, KernelUse, calls
 from theorems.core.points import with_margin
 from theorems.core.recorded_files import COUNTEREXAMPLES, RECORDED
 from theorems.core.tolerances import EXACT

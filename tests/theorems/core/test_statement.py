@@ -151,7 +151,7 @@ def test_two_statements_of_one_id_are_refused(monkeypatch: pytest.MonkeyPatch) -
     twin.conclusion.__module__ = module.__name__
     module.__dict__["twin"] = twin
     known = list(papers.modules_of("theorems.token_selection"))
-    monkeypatch.setattr(papers, "modules_of", lambda room: [*known, module])
+    monkeypatch.setattr(papers, "modules_of", lambda room, apart: [*known, module])
     suite.statements.cache_clear()
     with pytest.raises(ValueError, match=r"statement lemma-3 is there twice; theorems\.twin has the second"):
         statements()

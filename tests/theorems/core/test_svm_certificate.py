@@ -12,7 +12,7 @@ from flint import fmpq
 
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
-from reference_attention.svm.max_margin import MaxMargin, max_margin
+from reference_attention.svm.max_margin import MaxMargin, locally_optimal, max_margin
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.core.svm_certificate import local_optimality_claim, svm_claim
@@ -115,9 +115,9 @@ def test_local_optimality_is_asked_of_three_scores(scores: np.ndarray, called: s
     assert local_optimality_claim(PROBLEM, ALPHA, svm, REFERENCE).verdict is Verdict.UPHELD
 
     def wrong(given: MaxMargin, asked: np.ndarray) -> bool:
-        return bool(REFERENCE.locally_optimal(given, asked)) != np.array_equal(asked, scores)
+        return bool(locally_optimal(given, asked)) != np.array_equal(asked, scores)
 
-    claim = local_optimality_claim(PROBLEM, ALPHA, svm, replace(REFERENCE, locally_optimal=wrong))
+    claim = local_optimality_claim(PROBLEM, ALPHA, svm, REFERENCE.replace("", {locally_optimal: wrong}))
     assert claim.verdict is Verdict.FALSIFIED
     assert f"for the scores {called} α is called" in claim.detail
 

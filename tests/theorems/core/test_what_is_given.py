@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from generators.case import Case
-from reference_attention.problem import Dataset, Problem
+from reference_attention.problem import Dataset, Problem, keys_and_scores
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.label_svm import relaxed_max_margin
 from reference_attention.svm.max_margin import MaxMargin, max_margin
@@ -15,8 +15,8 @@ from theorems.core.dataset_claims import dataset_claims, query_claims
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.svm_certificate import local_optimality_claim, svm_claim
 from theorems.faults import FAULTS
-from theorems.faults.flag_faults import FLAG_FAULTS, ForcedFlag
-from theorems.faults.token_faults import TOKEN_FAULTS
+from theorems.faults.flag_faults import FAULTS as FLAG_FAULTS
+from theorems.faults.token_faults import FAULTS as TOKEN_FAULTS
 
 
 def drawn(square: bool = True) -> Case:
@@ -39,7 +39,7 @@ def test_the_reference_makes_products_to_half_an_ulp_in_any_unit() -> None:
     assert not list(dataset_claims(Case(drawn().problem), REFERENCE))
 
 
-OUTER = [fault for fault in TOKEN_FAULTS if fault.implementation.keys_and_scores is REFERENCE.keys_and_scores]
+OUTER = [fault for fault in TOKEN_FAULTS if fault.implementation[keys_and_scores] is keys_and_scores]
 
 
 @pytest.mark.parametrize("fault", OUTER, ids=lambda fault: fault.name)
@@ -66,10 +66,10 @@ def test_one_unit_in_the_last_place_is_one_too_many_also_in_the_problem_at_hand(
     def off(data: Dataset) -> tuple[np.ndarray, np.ndarray]:
         return keys, data.problem.scores
 
-    assert wrong(case, REFERENCE.replace("", keys_and_scores=off)) == ["keys-are-products"]
+    assert wrong(case, REFERENCE.replace("", {keys_and_scores: off})) == ["keys-are-products"]
     scores = np.nextafter(case.problem.scores, np.inf)
     assert wrong(case.replace(problem=Problem(case.problem.keys, scores)), REFERENCE) == ["scores-are-products"]
-    assert wrong(case, REFERENCE.replace("", keys_and_scores=lambda data: (keys[:1], scores))) != []
+    assert wrong(case, REFERENCE.replace("", {keys_and_scores: lambda data: (keys[:1], scores)})) != []
 
 
 def test_half_way_between_two_floats_either_will_do() -> None:
@@ -77,8 +77,8 @@ def test_half_way_between_two_floats_either_will_do() -> None:
     case = Case(data.problem, dataset=data)
     assert not wrong(case, REFERENCE)
     up = np.array([[1 + 2.0**-52, 0.0]])
-    assert not wrong(case, REFERENCE.replace("", keys_and_scores=lambda data: (data.X, up)))
-    assert wrong(case, REFERENCE.replace("", keys_and_scores=lambda data: (data.X, np.nextafter(up, 2.0))))
+    assert not wrong(case, REFERENCE.replace("", {keys_and_scores: lambda data: (data.X, up)}))
+    assert wrong(case, REFERENCE.replace("", {keys_and_scores: lambda data: (data.X, np.nextafter(up, 2.0))}))
 
 
 DEPENDENT = Problem([[[1.0, 0.0], [0.0, 0.0], [0.0, 0.0]]], [[1.0, 0.0, 0.0]])
@@ -94,9 +94,8 @@ def test_flags_that_are_right_are_upheld_and_their_opposites_are_not(problem: Pr
     assert isinstance(svm, MaxMargin)
     assert svm_claim(problem, svm.alpha, svm).verdict is Verdict.UPHELD
     for fault in FLAG_FAULTS:
-        if not isinstance(fault.made, ForcedFlag):
-            continue
-        forced = fault.made.force(svm)
+        forced = fault.implementation[max_margin](problem.exact_keys, svm.alpha)
+        assert isinstance(forced, MaxMargin)
         changed = forced.independent != svm.independent or forced.strictly_complementary != svm.strictly_complementary
         said = svm_claim(problem, svm.alpha, forced).verdict
         assert said is (Verdict.FALSIFIED if changed else Verdict.UPHELD), fault.name

@@ -78,7 +78,7 @@ def test_a_local_optimum_that_is_not_global_is_found_from_its_side() -> None:
 def test_one_input_with_equal_scores_has_its_limit_from_theorem_2() -> None:
     it = on("figure-1a")
     assert it.selection is it.optimal
-    assert "Theorem 2 names this limit, whatever the start" in paragraphs(it)[0]
+    assert "Theorem 2 names this limit for every start" in paragraphs(it)[0]
     assert "theorem-2" in applying(it)
     assert it.path.flow.one_minus_cosine(it.selection.svm.p)[-1] < 1e-11  # type: ignore[union-attr]
 
@@ -89,7 +89,7 @@ def test_several_inputs_leave_the_direction_open_and_the_start_decides() -> None
     assert sorted(map(tuple, selected)) == [(0, 0), (0, 1), (0, 1), (0, 1)]
     assert it.locally_optimal is not None
     assert [one.alpha.tolist() for one in it.locally_optimal] == [[0, 0], [0, 1]]
-    assert "leaves the direction open" in " ".join(paragraphs(it))
+    assert "the theorem names no limit direction" in " ".join(paragraphs(it))
     assert "3 end at [0, 1], 1 end at [0, 0]" in paragraphs(it)[0]
 
 
@@ -102,7 +102,7 @@ def test_seeded_starts_depend_on_the_seed_alone() -> None:
 
 def test_a_flow_that_goes_to_zero_selects_nothing() -> None:
     it = explain(OPPOSED)
-    assert headline(it) == "from p(0) = (2, 0) the flow goes to p = 0 and selects nothing"
+    assert headline(it) == "from p(0) = (2, 0) the flow converges to p = 0 and selects nothing"
     assert it.is_decided
     assert it.selection is None
     assert it.about is None
@@ -115,7 +115,7 @@ def test_a_flow_that_goes_to_zero_selects_nothing() -> None:
 
 def test_a_flow_to_a_finite_point_says_where() -> None:
     it = explain(BETWEEN)
-    assert headline(it).startswith("from p(0) = 0 the flow goes to a finite prompt of norm ")
+    assert headline(it).startswith("from p(0) = 0 the flow converges to a prompt of norm ")
     assert it.path.stationary
     assert isinstance(it.optimal.svm, Infeasible)
     assert {one.token for one in it.tokens if one.weights[-1] > 0.2} == {0, 1}
@@ -123,9 +123,7 @@ def test_a_flow_to_a_finite_point_says_where() -> None:
 
 def test_a_constant_risk_moves_nothing() -> None:
     it = explain({"keys": [[[1, 0], [0, 1]]], "scores": [[1, 1]]})
-    assert (
-        headline(it) == "from p(0) = 0 the flow stays where it is, as the gradient is zero there, and selects nothing"
-    )
+    assert headline(it) == "from p(0) = 0 the flow stays at its start, where the gradient is zero, and selects nothing"
     assert all(one.globally_optimal for one in it.tokens)
     assert "NaN" not in it.to_json()
 

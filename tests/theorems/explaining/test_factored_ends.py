@@ -55,7 +55,7 @@ def test_it_stands_in_the_table_and_in_words() -> None:
     [table] = [one for one in sections(it) if one.caption.startswith("Where training ends")]
     assert [row[0] for row in table.rows] == ["W", "(K, Q)"]
     words = ends_in_words(it.ends)
-    assert "Trained by itself W selects [0, 2]" in words
-    assert "Trained as K Qᵀ W selects [0, 2]; of rank 1" in words
+    assert "Trained directly, W selects [0, 2]" in words
+    assert "Trained as K Qᵀ, W selects [0, 2] and has rank 1; 1 − cos is" in words
     assert ends_in_words(()) == ""
     assert "which nothing separates" in ends_in_words((replace(it.ends[0], frobenius=None),))

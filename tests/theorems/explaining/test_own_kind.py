@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import theorems.explaining.own_kind
+import theorems.explaining.custom_subject
 from generators.user_data import as_text
 from reference_attention.errors import InvalidInput
 from tests.theorems.another_kind import STATEMENTS, Logits
@@ -21,8 +21,8 @@ CASE = Logits(np.array([0.0, 2.0]), np.array([1, 2]), name="mine")
 
 @pytest.fixture(autouse=True)
 def _known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(theorems.explaining.own_kind, "statements", lambda: STATEMENTS)
-    monkeypatch.setattr(theorems.explaining.own_kind, "is_explained", lambda statement: True)
+    monkeypatch.setattr(theorems.explaining.custom_subject, "statements", lambda: STATEMENTS)
+    monkeypatch.setattr(theorems.explaining.custom_subject, "is_explained", lambda statement: True)
 
 
 def test_what_the_paper_says_then_assumptions_then_statements() -> None:
@@ -33,8 +33,8 @@ def test_what_the_paper_says_then_assumptions_then_statements() -> None:
     assert "each-once    every logit is there once   does not hold   counts [1, 2]" in str(found)
     assert [line for line in said if line][-3:] == [
         "The largest of 2 logits is 2.",
-        "What applies: test-lse (log-sum-exp with multiplicities).",
-        "What does not, and what it lacks: test-small (each-once).",
+        "Applies: test-lse (log-sum-exp with multiplicities).",
+        "Does not apply, with the missing assumption: test-small (each-once).",
     ]
     assert found.is_decided
     assert "<p>The largest of 2 logits is 2.</p>" in found._repr_html_()
@@ -47,14 +47,14 @@ def test_what_the_paper_says_then_assumptions_then_statements() -> None:
 
 def test_where_none_applies_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     small = {"test-small": STATEMENTS["test-small"]}
-    monkeypatch.setattr(theorems.explaining.own_kind, "statements", lambda: small)
+    monkeypatch.setattr(theorems.explaining.custom_subject, "statements", lambda: small)
     assert "No statement applies." in str(explain(CASE)).splitlines()
 
 
 def test_the_command_explains_a_file_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine.json").write_text(as_text(CASE))
     assert main(["explain", "--data", str(tmp_path / "mine.json"), "--json", str(tmp_path / "out.json")]) == Exit.UPHELD
-    assert "What applies: test-lse" in capsys.readouterr().out
+    assert "\nApplies: test-lse" in capsys.readouterr().out
     assert json.loads((tmp_path / "out.json").read_text())["words"][0] == "The largest of 2 logits is 2."
     code = main(["explain", "--data", str(tmp_path / "mine.json"), "--plot", str(tmp_path / "out.svg")])
     assert code == Exit.BAD_INPUT

@@ -88,6 +88,8 @@ def test_local_optima_are_named_where_there_are_several() -> None:
     assert "4 choices α are locally optimal: [0], [1], [0], [1]; the" in said(
         replace(local(), locally_optimal=2 * both)
     )
+    at_rest = explain({"keys": [[[-1], [-2], [0], [-1]]], "scores": [[1, 3, 3, 1]]})
+    assert "2 choices α are locally optimal: [1], [2]; this flow selects none of them." in said(at_rest)
     more = replace(local(), locally_optimal=(*both, *both, both[0]))
     assert "5 choices α are locally optimal: [0], [1], [0], [1], …; the" in said(more)
 
@@ -107,9 +109,19 @@ def test_ties_of_many_inputs_are_counted() -> None:
     assert "tokens [0, 1] of input 0 and tokens [0, 1] of input 1 and tokens of 1 more, exactly" in headline(three)
 
 
+def test_zero_tokens_at_the_end_are_said_to_count() -> None:
+    """One zero token may be meant, as in Figure 1; several are perhaps padding, and are named once for all inputs."""
+    keys = [[[1, 0], [0, 1], [0, 0], [0, 0]], [[1, 0], [0, 1], [1, 1], [0, 0]]]
+    padded = explain({"keys": keys, "scores": [[-1, -2, 0, 0], [1, 2, 3, 0]]})
+    assert paragraphs(padded)[0].startswith("Tokens 2 to 3 of input 0 have zero keys and scores, as padding has.")
+    assert paragraphs(padded)[0] in " ".join(text(padded).split())
+    meant = explain({"keys": keys[1:], "scores": [[1, 2, 3, 0]]})
+    assert "padding" not in text(meant)
+
+
 def test_what_is_missing_is_named_and_whether_it_is_known() -> None:
-    assert "What does not: Theorem 2 (equal-non-optimal-scores: does not hold)." in said(local())
-    assert "Also Lemmas 1, 3, 6, 7, 10, 12, 13 and 14." in said(local())
+    assert "Does not apply: Theorem 2 (assumption equal-non-optimal-scores fails)." in said(local())
+    assert "Lemmas 1, 3, 6, 7, 10, 12, 13 and 14 apply, too." in said(local())
 
 
 def test_of_trained_weights_both_solutions_are_told() -> None:

@@ -60,9 +60,9 @@ def served(*arguments: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     )
     try:
         assert process.stdout is not None
-        found = re.match(r"Open (http://127\.0\.0\.1:\d+/[\w-]+/)$", process.stdout.readline().strip())
-        assert found
-        yield found[1], process
+        address = re.match(r"Open (http://127\.0\.0\.1:\d+/[\w-]+/)$", process.stdout.readline().strip())
+        assert address
+        yield address[1], process
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(20)
@@ -76,7 +76,7 @@ class Seen:
         self.complaints: list[str] = []
         self.loaded: list[str] = []
         page.set_default_timeout(WAIT)
-        page.on("console", lambda one: self.complaints.append(one.text) if one.type in ("error", "warning") else None)
+        page.on("console", lambda log: self.complaints.append(log.text) if log.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
         page.on("request", lambda request: self.loaded.append(request.url))
 

@@ -13,8 +13,8 @@ from generators.case import Case
 from reference_attention.directions import direction
 from reference_attention.losses import loss_named
 from reference_attention.paths.regularization_path import regularization_path
-from reference_attention.problem import Dataset, Problem
-from reference_attention.query_dataset import QueryDataset
+from reference_attention.problem import Dataset, Problem, keys_and_scores, log_smoothness
+from reference_attention.query_dataset import QueryDataset, outer_keys_and_scores
 from reference_attention.risk import ScaledGradient, scaled_gradient
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.svm.max_margin_sets import MaxMarginSets, max_margin_sets
@@ -26,6 +26,7 @@ from theorems.faults import (
     data_faults,
     descent_faults,
     direction_faults,
+    fault_named,
     flow_faults,
     gradient_faults,
     joint_faults,
@@ -49,7 +50,7 @@ def flow() -> Flow:
 
 def test_a_flow_moved_sideways_keeps_its_norms() -> None:
     """Odd points turn by an angle of tangent ε towards their rolled coordinates; even ones stay."""
-    moved = flow_faults._sideways(flow(), PROBLEM, 0.1)
+    moved = flow_faults._jump_sideways(flow(), 0.1, PROBLEM).points
     right = flow().points
     assert np.linalg.norm(moved, axis=1) == pytest.approx(flow().norms, rel=1e-12)
     assert (moved[::2] == right[::2]).all()
@@ -57,11 +58,11 @@ def test_a_flow_moved_sideways_keeps_its_norms() -> None:
     assert cosines == pytest.approx(np.full(cosines.shape, 1 / math.sqrt(1.01)), rel=1e-12)
     line = Problem(KEYS[:, :, :1], PROBLEM.scores, PROBLEM.loss)
     along = gradient_flow(line, START[:1], norm=10.0)
-    assert (flow_faults._sideways(along, line, 0.1) == along.points).all()
+    assert (flow_faults._jump_sideways(along, 0.1, line).points == along.points).all()
 
 
 def test_a_flow_on_the_ray_leaves_its_start_and_what_is_near() -> None:
-    found = flow_faults._on_the_ray(flow(), PROBLEM, 10.0)
+    found = flow_faults._follow_ray(flow(), 10.0, PROBLEM).points
     svm = max_margin(PROBLEM.keys, PROBLEM.optimal)
     assert isinstance(svm, MaxMargin)
     far = flow().norms > 10.0 / PROBLEM.key_scale
@@ -71,7 +72,7 @@ def test_a_flow_on_the_ray_leaves_its_start_and_what_is_near() -> None:
 
 
 def test_an_interpolated_flow_has_every_other_point_on_a_chord() -> None:
-    found, right, norms = flow_faults._interpolate(flow(), PROBLEM, 0.0), flow().points, flow().norms
+    found, right, norms = flow_faults._interpolate(flow()).points, flow().points, flow().norms
     assert (found[1::2] == right[1::2]).all()
     share = (norms[2] - norms[1]) / (norms[3] - norms[1])
     assert found[2] == pytest.approx(right[1] + share * (right[3] - right[1]))
@@ -83,7 +84,8 @@ def test_a_floored_norm_makes_steps_shorter(size: float) -> None:
     """g/(‖g‖ + ε)."""
     given: dict[str, Any] = {"steps": 2, "step": 0.1, "gradient": scaled_gradient}
     starts = np.array([START, 2 * START])
-    found = descent_faults.FlooredNorm(size).normalized_gradient_descent(PROBLEM, starts, **given)
+    made = fault_named("normalized-with-floor").of_size(size).implementation
+    found = made[normalized_gradient_descent](PROBLEM, starts, **given)
     p = starts
     for t in range(2):
         g = scaled_gradient(PROBLEM.keys, PROBLEM.scores, PROBLEM.loss, p)
@@ -95,8 +97,12 @@ def test_a_floored_norm_makes_steps_shorter(size: float) -> None:
 
 def test_a_step_that_is_longer_in_one_coordinate() -> None:
     p, step = np.array([[1.0, 2.0]]), np.array([[0.5, -0.25]])
-    assert descent_faults._longer_in_one_coordinate(p, step, step, 0, 0.2).tolist() == [[1.6, 1.75]]
-    assert descent_faults._one_short(np.arange(3.0)).tolist() == [0.0, 1.0]
+    assert descent_faults._lengthen_a_coordinate(p, step, 0.2, 0, step).tolist() == [[1.6, 1.75]]
+
+
+def test_the_last_iterate_is_dropped() -> None:
+    run = normalized_gradient_descent(PROBLEM, START, steps=2, step=0.1)
+    assert descent_faults._drop_last(run).points.tolist() == run.points[:-1].tolist()
 
 
 def test_directions_are_wrong_in_their_neighbours() -> None:
@@ -105,17 +111,17 @@ def test_directions_are_wrong_in_their_neighbours() -> None:
     q = np.array([1.0, 0.0])
     found = direction(keys, q)
     assert found.margins.tolist() == [[0, 1, pytest.approx(1.05), 3], [0, 2, 1, 0]]
-    near = direction_faults._near(found, keys, 0.1).neighbours
+    near = direction_faults._tolerate(found, 0.1).neighbours
     assert near.tolist() == [[False, True, True, False], [False, False, True, False]]
-    assert direction_faults._near(found, keys, 0.01).neighbours.tolist() == found.neighbours.tolist()
-    last = direction_faults._last_input(found, keys, 0.0)
+    assert direction_faults._tolerate(found, 0.01).neighbours.tolist() == found.neighbours.tolist()
+    last = direction_faults._take_last_input(found)
     assert last.least == 1
     assert last.neighbours.tolist() == [[False] * 4, [False, False, True, False]]
-    other = direction_faults._last_input(direction(keys[:, [0, 3, 1, 2]], q), keys, 0.0)
+    other = direction_faults._take_last_input(direction(keys[:, [0, 3, 1, 2]], q))
     assert other.neighbours[1].tolist() == [False, False, False, True]
-    second = direction_faults._second_margin(found, keys, 0.0)
+    second = direction_faults._take_second_margin(found)
     assert second.neighbours.tolist() == [[False, False, True, False], [False] * 4]
-    only = direction_faults._second_margin(direction(keys[:1, :2], q), keys[:1, :2], 0.0)
+    only = direction_faults._take_second_margin(direction(keys[:1, :2], q))
     assert only.neighbours.tolist() == [[False, True]]
 
 
@@ -123,22 +129,22 @@ def test_a_direction_in_single_precision_is_cut_at_its_range() -> None:
     """Zero stays zero, and what is too small becomes the smallest."""
     keys = np.array([[[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]])
     tiny = float(np.finfo(np.float32).tiny)
-    found = direction_faults._saturate(direction(keys, np.array([1e-60, 0.0, -1.0])), keys, 0.0)
-    assert found.q.tolist() == [tiny, 0.0, -1.0]
-    assert direction_faults._saturate(direction(keys, np.array([-1.0, 0.0, 1.0])), keys, 0.0).q[0] == -1.0
+    saturate = fault_named("direction-saturates").implementation[direction]
+    assert saturate(keys, np.array([1e-60, 0.0, -1.0])).q.tolist() == [tiny, 0.0, -1.0]
+    assert saturate(keys, np.array([-1.0, 0.0, 1.0])).q[0] == -1.0
 
 
 def test_gradients_are_changed_coordinate_by_coordinate() -> None:
     g = ScaledGradient(np.array([math.log(2), 0.0]), np.array([[1.0, 2, 3], [4, 5, 6]]))
-    assert gradient_faults._roll(g, START, 0.0).direction.tolist() == [[3, 1, 2], [6, 4, 5]]
+    assert gradient_faults._roll(g).direction.tolist() == [[3, 1, 2], [6, 4, 5]]
     p = np.array([[3.0, 0, 4], [0, 0, 0]])
-    decayed = gradient_faults._add_decay(g, p, 0.5)
+    decayed = gradient_faults._add_decay(g, 0.5, PROBLEM.keys, PROBLEM.scores, PROBLEM.loss, p)
     whole = np.exp(decayed.log_scale)[:, None] * decayed.direction
     assert whole == pytest.approx(np.array([[2 + 1.5, 4, 6 + 2], [4, 5, 6]]))
 
 
 def test_a_slope_taken_elsewhere_takes_nothing_else() -> None:
-    keys, scores, loss, factor = gradient_faults._slope_at_minus_u(PROBLEM.keys, PROBLEM.scores, PROBLEM.loss)
+    (keys, scores, loss), factor = gradient_faults._slope_at_minus_u(PROBLEM.keys, PROBLEM.scores, PROBLEM.loss)
     assert (keys is PROBLEM.keys, scores is PROBLEM.scores, factor) == (True, True, 1.0)
     assert loss.log_slope(np.array(3.0)) == PROBLEM.loss.log_slope(np.array(-3.0))
 
@@ -148,7 +154,7 @@ def test_joint_runs_are_wrong_in_each_step() -> None:
     head, prompt = np.array([0.5, 0.25]), np.array([0.1, 0.4])
     asked: dict[str, Any] = {"head_step": 0.3, "prompt_step": 0.2}
     right = joint_descent(tokens, keys, head, prompt, steps=1, **asked)
-    run = joint_faults.JointLoop(joint_faults._together_normalized).run(tokens, keys, head, prompt, steps=2, **asked)
+    run = joint_faults._run(joint_faults._together, None, tokens, keys, head, prompt, steps=2, **asked)
     assert run.heads[1] - head == pytest.approx((right.heads[1] - head) / math.sqrt(2))
     assert run.prompts[1] - prompt == pytest.approx((right.prompts[1] - prompt) / math.sqrt(2))
     again = joint_descent(tokens, keys, run.heads[1], run.prompts[1], steps=1, **asked)
@@ -164,9 +170,9 @@ def path() -> Any:
 
 def test_paths_are_moved_on_their_spheres() -> None:
     _, right = path()
-    ray = path_faults._on_the_ray(right, 0.0)
+    ray = path_faults._repeat_limit(right).points
     assert ray == pytest.approx(np.outer([1 / 16, 1 / 4, 1], right.points[-1]), rel=1e-6)
-    moved = path_faults._move_along_the_sphere(right, 0.1)
+    moved = path_faults._move_along_the_sphere(right, 0.1).points
     assert np.linalg.norm(moved, axis=1) == pytest.approx(right.norms)
     cosines = np.sum(moved * right.points, axis=1) / right.norms**2
     assert cosines == pytest.approx(np.full(3, 1 / math.sqrt(1.01)), rel=1e-9)
@@ -174,8 +180,8 @@ def test_paths_are_moved_on_their_spheres() -> None:
 
 def test_offsets_of_a_moved_path_are_those_of_its_points() -> None:
     svm, _ = path()
-    made = path_faults.MovedPath(path_faults._move_along_the_sphere, 0.1)
-    found = made.path(PROBLEM, np.array([5.0, 20.0]), max_margin=svm)
+    made = fault_named("path-ends-early").of_size(0.1).implementation
+    found = made[regularization_path](PROBLEM, np.array([5.0, 20.0]), max_margin=svm)
     assert np.abs(found.offsets @ svm.direction).max() < 1e-12
     assert found.offsets + np.outer(found.points @ svm.direction, svm.direction) == pytest.approx(found.points)
 
@@ -187,14 +193,15 @@ def test_smoothness_with_a_wrong_formula() -> None:
     m0, m1 = (math.exp(bound(3.0, 12.0)) for bound in (problem.loss.log_lipschitz, problem.loss.log_bound))
     first = [(g * g * k, 3 * m1 / m0 * g * k) for g, k in ((5, 2), (13, 3))]
     second = [(g * g * k * k, 3 * m1 / m0 * g * k * k) for g, k in ((5, 2), (13, 3))]
-    assert risk_faults._norms_not_squared(problem) == pytest.approx(math.log(m0 * np.sum(first) / 2))
-    assert risk_faults._without_steepness(problem) == pytest.approx(math.log(m0 * sum(x for x, _ in second) / 2))
-    assert risk_faults._of_the_sum(problem) == pytest.approx(math.log(m0 * np.sum(second)))
+    assert risk_faults._norms_not_squared(None, problem) == pytest.approx(math.log(m0 * np.sum(first) / 2))
+    assert risk_faults._without_steepness(None, problem) == pytest.approx(math.log(m0 * sum(x for x, _ in second) / 2))
+    assert risk_faults._of_the_sum(None, problem) == pytest.approx(math.log(m0 * np.sum(second)))
     assert problem.log_smoothness == pytest.approx(math.log(m0 * np.sum(second) / 2))
 
 
 def test_a_longer_step_is_longer() -> None:
-    assert data_faults.LongerStep(0.5).log_smoothness(PROBLEM) == PROBLEM.log_smoothness - math.log(1.5)
+    longer = fault_named("step-above-bound").of_size(0.5).implementation
+    assert longer[log_smoothness](PROBLEM) == PROBLEM.log_smoothness - math.log(1.5)
 
 
 def test_one_entry_is_off_and_no_other() -> None:
@@ -222,11 +229,11 @@ def test_choices_are_left_out() -> None:
     found = max_margin_sets(keys, optimal, max_margin)
     assert isinstance(found, MaxMarginSets)
     assert len(found.choices) > 1
-    first = set_faults.first_choice_only(keys, optimal, max_margin)
-    assert [choice.alpha.tolist() for choice in first.choices] == [[0, 1]]  # type: ignore[union-attr]
-    few = set_faults.one_of_several(keys, optimal, max_margin)
+    first = set_faults._keep_first_tokens(found, keys, optimal)
+    assert [choice.alpha.tolist() for choice in first.choices] == [[0, 1]]
+    few = set_faults._keep_one_of_several(found)
     norms = [choice.norm_squared for choice in found.choices]
-    kept = [choice.norm_squared for choice in few.choices]  # type: ignore[union-attr]
+    kept = [choice.norm_squared for choice in few.choices]
     assert kept == [norms[0], *(x for x in norms if x != norms[0])]
 
 
@@ -235,7 +242,7 @@ def test_a_constraint_is_as_good_as_lost() -> None:
     keys = np.array([[[0.0, 0], [-1, -1], [-1, 1]]])
     right = max_margin(keys, np.array([0]))
     assert isinstance(right, MaxMargin)
-    lost = svm_faults._without_a_constraint(right, keys, 0.0)
+    lost = svm_faults._without_a_constraint(right, keys)
     assert isinstance(lost, MaxMargin)
     assert lost.p == pytest.approx([0.5, -0.5], abs=2e-3)
     assert keys @ lost.p == pytest.approx(np.array([[0.0, 0.0, -1.0]]), abs=2e-3)
@@ -244,21 +251,21 @@ def test_a_constraint_is_as_good_as_lost() -> None:
 def test_products_of_data_are_wrong_where_it_is_said() -> None:
     X = np.array([[[8.0, 1 / 3], [0.1, 2.0]]])
     square = Dataset(X, [-1.0], [0.3, 0.7], [[1.0, 2.0], [3.0, 4.0]], "logistic")
-    assert token_faults._transpose(square)[0] == pytest.approx(X @ np.array([[1.0, 2.0], [3.0, 4.0]]))
+    assert token_faults._transpose(keys_and_scores, square)[0] == pytest.approx(X @ np.array([[1.0, 2.0], [3.0, 4.0]]))
     narrow = Dataset(X, [-1.0], [0.3, 0.7], [[0.1, 0.3]], "logistic")
-    assert (token_faults._transpose(narrow)[0] == narrow.problem.keys).all()
+    assert (token_faults._transpose(keys_and_scores, narrow)[0] == narrow.problem.keys).all()
     for data in (square, narrow):
-        _, scores = token_faults._single_head(data)
+        _, scores = token_faults._single_head(keys_and_scores, data)
         assert scores == pytest.approx(data.problem.scores, rel=1e-6)
         assert (scores != data.problem.scores).any()
-        keys, _ = token_faults._single_products(data)
+        keys, _ = token_faults._single_products(keys_and_scores, data)
         assert keys == pytest.approx(data.problem.keys, rel=1e-6)
         assert (keys != data.problem.keys).any()
 
 
 def test_outer_products_the_wrong_way_round() -> None:
     data = QueryDataset([[[1.0, 2.0], [3.0, 4.0]]], [[5.0, 6.0, 7.0]], [1.0], [1.0, 0.0], "correlation")
-    keys, _ = token_faults._transpose_outer(data)
+    keys, _ = token_faults._transpose_outer(outer_keys_and_scores, data)
     assert keys.tolist() == [[[5, 10, 6, 12, 7, 14], [15, 20, 18, 24, 21, 28]]]
 
 
@@ -275,7 +282,7 @@ def test_wrong_softmax_and_its_jacobian() -> None:
 
 
 def test_a_fault_with_its_size_is_an_implementation() -> None:
-    made = descent_faults.FlooredNorm()(1e-3)
+    made = fault_named("normalized-with-floor").implementation
     run = normalized_gradient_descent(PROBLEM, START, steps=1, step=0.1, gradient=scaled_gradient)
-    found = made.normalized_gradient_descent(PROBLEM, START, steps=1, step=0.1, gradient=scaled_gradient)
+    found = made[normalized_gradient_descent](PROBLEM, START, steps=1, step=0.1, gradient=scaled_gradient)
     assert 0 < np.linalg.norm(found.points[1] - START) < np.linalg.norm(run.points[1] - START)

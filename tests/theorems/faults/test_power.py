@@ -14,16 +14,17 @@ import torch
 
 from generators.case import Case
 from reference_attention.losses import loss_named
+from reference_attention.risk import log_excess_risk, risk, scaled_gradient, softmax_weights
 from theorems.command.app import main
 from theorems.core.exit_code import Exit
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.faults import FAULTS, Fault, Kind, fault_named
-from theorems.faults.attention_faults import OnOtherKeys
 from theorems.faults.fault import right
-from theorems.faults.power.table import _spared_rows
-from theorems.faults.power.trial import Baseline, FaultOutcome, baseline, replaced_functions, smallest_caught, try_fault
-from theorems.faults.power.work import FaultTrials, Shrunk
-from theorems.faults.size_faults import SIZE_FAULTS
+from theorems.faults.power.power_tables import _spared_rows
+from theorems.faults.power.power_units import FaultTrials, Shrunk
+from theorems.faults.power.trial import Baseline, FaultOutcome, baseline, smallest_caught, try_fault
+from theorems.faults.size_faults import FAULTS as SIZE_FAULTS
+from theorems.faults.softmax import on_keys
 from theorems.run.events import ignore
 from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.suite import statements
@@ -111,14 +112,15 @@ def test_a_fault_that_names_a_statement_that_does_not_catch_it_is_noticed() -> N
 
 def test_each_fault_of_attention_and_gradient_is_caught_by_some_cheap_lemma() -> None:
     kinds = (Kind.SOFTMAX, Kind.GRADIENT)
-    asked = [fault for fault in FAULTS.values() if fault.kind in kinds and not fault.implementation.own]
+    attention = {softmax_weights, risk, scaled_gradient, log_excess_risk}
+    asked = [f for f in FAULTS.values() if f.kind in kinds and attention.issuperset(f.implementation.replaced)]
     assert [fault.name for fault in asked if all(missed(id, [fault]) for id in LEMMAS)] == []
 
 
 def test_a_fault_that_is_none_is_caught_by_no_one() -> None:
     for id in ("lemma-3", "lemma-4", "lemma-6", "lemma-11"):
         assert {base.verdict for base in baselines(id)} == {"upheld"}
-        same = Fault("reference", Kind.SOFTMAX, "nothing", id, OnOtherKeys(_unchanged))
+        same = Fault("reference", Kind.SOFTMAX, "nothing", id, on_keys(_unchanged))
         assert found(id, same) in (FaultOutcome.UNMOVED, FaultOutcome.UNTOUCHED)
         assert found(id, Fault("reference", Kind.SOFTMAX, "nothing", id, right)) is FaultOutcome.UNTOUCHED
 
@@ -133,7 +135,7 @@ def test_faults_can_be_sent_and_do_what_their_kind_says(fault: Fault) -> None:
     sent = pickle.loads(pickle.dumps(fault.implementation))
     assert isinstance(sent, Implementation)
     assert sent.name == fault.name
-    softmax = {"weights", "risk", "scaled_gradient", "log_excess_risk"}
+    softmax = {"softmax_weights", "risk", "scaled_gradient", "log_excess_risk"}
     allowed = {
         Kind.SOFTMAX: softmax,
         Kind.GRADIENT: {"scaled_gradient"},
@@ -164,15 +166,14 @@ def test_faults_can_be_sent_and_do_what_their_kind_says(fault: Fault) -> None:
             "nuclear_path",
             "steepest_descent",
             "mirror_descent",
-            "reference_attention.next_token.label_descent.label_descent",
-            "reference_attention.next_token.label_descent.label_gradient",
         },
     }
-    # What only one paper computes has the name of its module.
-    assert {name for name in replaced_functions(fault) if "." not in name} <= allowed[fault.kind]
-    assert (fault.spoil is None) != (not replaced_functions(fault))
+    replaced = {function.__name__ for function in fault.implementation.replaced}
+    ours = {name for names in allowed.values() for name in names}
+    assert replaced & ours <= allowed[fault.kind]
+    assert (fault.spoil is None) != (not replaced)
     if fault.kind is Kind.SOFTMAX:
-        assert replaced_functions(fault) == softmax
+        assert replaced == softmax
     assert bool(fault.unit) == bool(fault.size)
 
 
@@ -204,24 +205,24 @@ def test_a_fault_of_size_is_none_where_it_does_not_show_and_consistent_where_it_
     made, loss = fault.implementation, loss_named("logistic")
     keys, scores, points = _points()
     for alpha in (np.array([0, 1]), np.array([3, 2])):
-        ours = REFERENCE.log_excess_risk(keys, scores, loss, points, alpha)
-        assert np.abs(np.array(made.log_excess_risk(keys, scores, loss, points, alpha)) - ours).max() < 1e-13
-    assert np.abs(made.weights(keys, points) - REFERENCE.weights(keys, points)).max() < 1e-15
+        ours = log_excess_risk(keys, scores, loss, points, alpha)
+        assert np.abs(np.array(made[log_excess_risk](keys, scores, loss, points, alpha)) - ours).max() < 1e-13
+    assert np.abs(made[softmax_weights](keys, points) - softmax_weights(keys, points)).max() < 1e-15
     keys, scores, points = _wide_points()
-    weights = made.weights(keys, points)
-    assert np.abs(weights - REFERENCE.weights(keys, points)).max() > 1e-3
+    weights = made[softmax_weights](keys, points)
+    assert np.abs(weights - softmax_weights(keys, points)).max() > 1e-3
     value = np.mean(loss.value(np.sum(weights * scores, axis=-1)), axis=-1)
-    assert np.abs(value - made.risk(keys, scores, loss, points)).max() < 1e-14
+    assert np.abs(value - made[risk](keys, scores, loss, points)).max() < 1e-14
     if fault.name != "running-maximum-never-rescaled":  # its maxima are constants to the gradient, as a kernel has them
         _check_gradient(fault, keys, scores, points)
 
 
 def _check_gradient(fault: Fault, keys: np.ndarray, scores: np.ndarray, points: np.ndarray) -> None:
     loss, made = loss_named("logistic"), fault.implementation
-    g = made.scaled_gradient(keys, scores, loss, points)
+    g = made[scaled_gradient](keys, scores, loss, points)
     gradient = np.exp(g.log_scale)[:, None] * g.direction
     h = 1e-5 * np.eye(points.shape[-1])
-    up, down = (made.risk(keys, scores, loss, points[:, None] + sign * h) for sign in (1, -1))
+    up, down = (made[risk](keys, scores, loss, points[:, None] + sign * h) for sign in (1, -1))
     assert np.abs((up - down) / 2e-5 - gradient).max() < 1e-8
 
 
@@ -230,10 +231,10 @@ def test_a_wrong_softmax_is_the_same_for_torch_and_its_excess_is_that_of_its_ris
     keys, scores, points = _points()
     loss, made, alpha = loss_named("logistic"), fault.implementation, np.array([0, 1])
     there = [torch.tensor(x) for x in (keys, scores, points)]
-    weights = made.weights(keys, points)
-    assert np.abs(made.weights(there[0], there[2]).numpy() - weights).max() < 1e-6
-    sign, size = made.log_excess_risk(keys, scores, loss, points, alpha)
-    excess = made.risk(keys, scores, loss, points) - loss.value(scores[[0, 1], alpha]).mean()
+    weights = made[softmax_weights](keys, points)
+    assert np.abs(made[softmax_weights](there[0], there[2]).numpy() - weights).max() < 1e-6
+    sign, size = made[log_excess_risk](keys, scores, loss, points, alpha)
+    excess = made[risk](keys, scores, loss, points) - loss.value(scores[[0, 1], alpha]).mean()
     assert np.abs(sign * np.exp(size) - excess).max() < 1e-6
 
 
@@ -311,7 +312,7 @@ def test_faults_that_the_same_statements_survive_share_a_row() -> None:
 
 
 def test_the_reference_is_no_fault() -> None:
-    assert not replaced_functions(Fault("reference", Kind.SOFTMAX, "", "", right))
+    assert not Fault("reference", Kind.SOFTMAX, "", "", right).implementation.replaced
     assert fault_named("temperature").implementation is not REFERENCE
 
 

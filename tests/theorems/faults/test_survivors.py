@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from theorems.faults import FAULTS, Kind
-from theorems.faults.spared import why_survived
-from theorems.faults.survivors import SURVIVORS
+from theorems.faults.spared import survivors, why_survived
 from theorems.run.registry.suite import statements
 
 
 def test_every_reason_is_of_a_statement_and_of_a_fault() -> None:
-    assert set(SURVIVORS) <= set(statements())
+    assert set(survivors()) <= set(statements())
     known = {*FAULTS, *map(str, Kind)}
-    assert {name for reasons in SURVIVORS.values() for name in reasons} <= known
+    assert {name for reasons in survivors().values() for name in reasons} <= known
 
 
 def test_a_fault_is_looked_up_by_its_name_and_then_by_its_kind() -> None:
     fault = FAULTS["gradient-too-long"]
-    assert why_survived(fault, "lemma-5", {}) == SURVIVORS["lemma-5"]["gradient-too-long"]
+    assert why_survived(fault, "lemma-5", {}) == survivors()["lemma-5"]["gradient-too-long"]
     assert why_survived(fault, "lemma-99", {}) == ""
     own = {str(fault.kind): "no gradient enters"}
     assert why_survived(fault, "lemma-99", own) == "no gradient enters"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,14 +11,15 @@ import pytest
 
 from generators.case import Case
 from reference_attention.problem import Problem
+from reference_attention.risk import risk, softmax_weights
 from theorems.core.claim import Claim, Form, Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.core.statement import Statement
 from theorems.core.tolerances import EXACT
 from theorems.faults.fault import Fault, Kind
-from theorems.faults.power.table import markdown, power_of_ten, size_rows, sizes_table
+from theorems.faults.power.power_tables import markdown, power_of_ten, size_rows, sizes_table
+from theorems.faults.power.power_units import Column, FaultTrials, Smallest
 from theorems.faults.power.trial import Baseline, FaultOutcome, smallest_caught, try_fault
-from theorems.faults.power.work import Column, FaultTrials, Smallest
 from theorems.run.registry.lookup import statement_named
 
 CASE = Case(Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]])))
@@ -27,22 +28,22 @@ CLAIM = ("sum", "1.0", "0.0", "")
 
 
 def risk_of(size: float) -> Implementation:
-    return REFERENCE.replace("", risk=lambda *given: np.float64(1 - size))
+    return REFERENCE.replace("", {risk: lambda *given: np.float64(1 - size)})
 
 
 def fault(size: float = 0.5, smallest: float = 1e-6) -> Fault:
     return Fault("smaller", Kind.RISK, "", "", risk_of, size=size, unit="1", smallest=smallest)
 
 
-def base(verdict: Verdict = Verdict.UPHELD, called: frozenset[str] = frozenset({"risk"})) -> Baseline:
-    return Baseline(CASE, verdict, (CLAIM,), called)
+def base(verdict: Verdict = Verdict.UPHELD, called: Collection[Callable[..., Any]] = (risk,)) -> Baseline:
+    return Baseline(CASE, verdict, (CLAIM,), frozenset(called))
 
 
 def statement(slack: Callable[[float], float]) -> Statement:
     """Claims a slack that depends on the risk under test."""
 
     def conclusion(case: Case, under_test: Implementation) -> Iterator[Claim]:
-        yield Claim("sum", Form.EXACT, slack(float(under_test.risk())), 0.0, EXACT)  # type: ignore[call-arg]
+        yield Claim("sum", Form.EXACT, slack(float(under_test[risk]())), 0.0, EXACT)  # type: ignore[call-arg]
 
     return replace(statement_named("lemma-3"), conclusion=conclusion)
 
@@ -58,7 +59,7 @@ BELOW = statement(lambda risk: risk - 0.99)
         (NEVER, [base()], FaultOutcome.UNMOVED),
         (OTHER_NUMBERS, [base()], FaultOutcome.MISSED),
         (BELOW, [base()], FaultOutcome.CAUGHT),
-        (BELOW, [base(called=frozenset({"weights"}))], FaultOutcome.UNTOUCHED),
+        (BELOW, [base(called=(softmax_weights,))], FaultOutcome.UNTOUCHED),
         (BELOW, [base(Verdict.INCONCLUSIVE)], FaultOutcome.UNTOUCHED),
         (BELOW, [], FaultOutcome.UNTOUCHED),
         (statement(lambda risk: float("nan")), [base()], FaultOutcome.MISSED),
@@ -70,7 +71,7 @@ def test_what_is_found(of: Statement, bases: list[Baseline], found: FaultOutcome
 
 def test_cases_that_say_nothing_are_passed_over() -> None:
     """It is caught on the fourth; on none of the others the fault is called, or the reference upheld."""
-    idle = [base(Verdict.NOT_APPLICABLE), base(Verdict.FALSIFIED), base(called=frozenset())]
+    idle = [base(Verdict.NOT_APPLICABLE), base(Verdict.FALSIFIED), base(called=())]
     cell = try_fault(BELOW, fault(), [*idle, base(), base()])
     assert (cell.found, cell.examples, cell.claim) == (FaultOutcome.CAUGHT, 4, "sum")
 
@@ -98,10 +99,10 @@ def test_a_column_says_where_it_is() -> None:
 
 
 def test_progress_counts_the_reference_and_what_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("theorems.faults.power.work.draw_cases", lambda *given, every: [CASE])
-    monkeypatch.setattr("theorems.faults.power.work.baseline", lambda *given: base())
-    monkeypatch.setattr("theorems.faults.power.work.fault_named", lambda name: fault())
-    monkeypatch.setattr("theorems.faults.power.work.statement_named", lambda id: BELOW)
+    monkeypatch.setattr("theorems.faults.power.power_units.draw_cases", lambda *given, every: [CASE])
+    monkeypatch.setattr("theorems.faults.power.power_units.baseline", lambda *given: base())
+    monkeypatch.setattr("theorems.faults.power.power_units.fault_named", lambda name: fault())
+    monkeypatch.setattr("theorems.faults.power.power_units.statement_named", lambda id: BELOW)
     told: list[int] = []
     column = FaultTrials("lemma-3", ("a", "b"), 1, 0).run(lambda done, so_far=None: told.append(done))
     assert told == [1, 2, 3]

@@ -38,11 +38,11 @@ EXPLAINED: dict[str, Any] = {
 
 def rows(values: Any) -> Any:
     """Of an array, along its first axis."""
-    found = np.ma.filled(np.ma.asarray(values, dtype=float), np.nan)
-    if len(found) <= FEW:
-        return found.tolist()
-    moments = (np.nanmean(found, axis=0), np.nanstd(found, axis=0))
-    return [f"{len(found)} rows", *(np.asarray(one).tolist() for one in (found[0], found[-1], *moments))]
+    numbers = np.ma.filled(np.ma.asarray(values, dtype=float), np.nan)
+    if len(numbers) <= FEW:
+        return numbers.tolist()
+    moments = (np.nanmean(numbers, axis=0), np.nanstd(numbers, axis=0))
+    return [f"{len(numbers)} rows", *(np.asarray(row).tolist() for row in (numbers[0], numbers[-1], *moments))]
 
 
 def numbers(value: Any) -> Any:
@@ -76,7 +76,7 @@ def _part(part: Any) -> list[Any] | None:
     from matplotlib import colors, lines, patches, text
 
     def shade(color: Any) -> Any:
-        return [colors.to_hex(one) for one in colors.to_rgba_array(color)][:FEW]
+        return [colors.to_hex(rgba) for rgba in colors.to_rgba_array(color)][:FEW]
 
     if isinstance(part, lines.Line2D):
         style = [part.get_linestyle(), part.get_marker(), part.get_linewidth(), part.get_markersize(), part.zorder]
@@ -141,16 +141,16 @@ def kept(name: str) -> Any:
     return json.loads(KEPT.read_text(encoding="utf-8"))[name]
 
 
-def apart(held: Any, found: Any, where: str = "") -> list[str]:
+def apart(before: Any, now: Any, where: str = "") -> list[str]:
     """Where two differ by more than another processor explains."""
-    moved = [f"{where}: {held} was, {found} is"]
-    if isinstance(held, dict) and isinstance(found, dict) and held.keys() == found.keys():
-        return [line for key in held for line in apart(held[key], found[key], f"{where}/{key}")]
-    if isinstance(held, list) and isinstance(found, list) and len(held) == len(found):
-        if held and all(isinstance(one, float | int) for one in held + found):
-            near = SAME * np.nanmax(np.abs(held), initial=0.0) + NOTHING
-            return [] if np.allclose(found, held, rtol=0, atol=near, equal_nan=True) else moved
-        return [line for k, pair in enumerate(zip(held, found, strict=True)) for line in apart(*pair, f"{where}/{k}")]
-    if isinstance(held, float) and isinstance(found, float):
-        return apart([held], [found], where)
-    return [] if held == found else moved
+    moved = [f"{where}: {before} was, {now} is"]
+    if isinstance(before, dict) and isinstance(now, dict) and before.keys() == now.keys():
+        return [line for key in before for line in apart(before[key], now[key], f"{where}/{key}")]
+    if isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        if before and all(isinstance(number, float | int) for number in before + now):
+            near = SAME * np.nanmax(np.abs(before), initial=0.0) + NOTHING
+            return [] if np.allclose(now, before, rtol=0, atol=near, equal_nan=True) else moved
+        return [line for k, pair in enumerate(zip(before, now, strict=True)) for line in apart(*pair, f"{where}/{k}")]
+    if isinstance(before, float) and isinstance(now, float):
+        return apart([before], [now], where)
+    return [] if before == now else moved

@@ -19,31 +19,29 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reference_attention import risk
 from reference_attention.files import from_json, to_json
-from reference_attention.loss import Array, Loss
-from reference_attention.risk import ScaledGradient
+from reference_attention.risk import scaled_gradient
+from tests.papers import modules_of_papers
 from tests.theorems.figures.drawings import EXPLAINED, apart, comparison, explanation, figure, keep, kept
+from tests.theorems.figures.wrong_gradients import (
+    in_single_precision,
+    of_stretched_keys,
+    turned,
+    without_the_second_input,
+)
 from theorems.command.app import main
 from theorems.core.implementation import REFERENCE
 from theorems.faults import fault_named
-from theorems.figures import (
-    directions,
-    drawing,
-    figure_3,
-    figure_5,
-    figure_9,
-    followed_trials,
-    random_trials,
-    tsvm_convergence,
-    tsvm_ranks,
-)
+from theorems.figures import directions, drawing
 from theorems.figures.figure import Numbers, Settings
+from theorems.figures.figure_units import Computed, sheets
 from theorems.figures.registry import FIGURES
-from theorems.figures.work import Computed, sheets
 from theorems.run.events import ignore
 from theorems.run.schedule import run
+from theorems.token_selection.figures import figure_3, figure_5, figure_9, followed_trials, random_trials
 
+PAPERS = modules_of_papers("figure_checks")
+"""The modules with checks of the figures of later papers."""
 TRIALS = 12
 NEAR = (0.5 / 80) ** 2 / 2
 """1 − cos half a unit beside a ray at norm 80, where 800 joint steps of 0.1 end."""
@@ -63,9 +61,8 @@ def shortened(put: Callable[[ModuleType, str, object], None]) -> None:
     put(random_trials, "ITERATIONS", 300)
     put(figure_3, "STEPS", 800)
     put(directions, "STEPS", 600)
-    put(tsvm_convergence, "DIMENSIONS", (2, 8))
-    put(tsvm_ranks, "SIZES", (5, 10))
-    put(tsvm_ranks, "DIMENSIONS", (1, 4, 8, 12))
+    for module in PAPERS:
+        getattr(module, "shortened", lambda put: None)(put)
 
 
 def test_random_trials_in_pieces_are_the_same_trials(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,47 +82,14 @@ def test_random_trials_in_pieces_are_the_same_trials(monkeypatch: pytest.MonkeyP
     assert (lost.numbers, lost.failed) == ({}, "it died")
 
 
-def turned(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-    """A gradient that points half a radian off: a sum with its own coordinates in another order."""
-    right = risk.scaled_gradient(keys, scores, loss, p)
-    direction = np.asarray(right.direction)
-    return ScaledGradient(
-        right.log_scale,
-        direction + 0.5 * np.roll(direction, 1, axis=-1) * np.array([-1.0] + [1.0] * (direction.shape[-1] - 1)),
-    )
-
-
-def of_stretched_keys(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-    """A gradient that sees the second coordinate of every key doubled."""
-    return risk.scaled_gradient(keys * np.array([1.0, 2.0]), scores, loss, p)
-
-
-def without_the_second_input(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-    """A gradient that does not see one input. (Where two inputs balance,
-    one that is turned ends at p_mm all the same.)"""
-    return risk.scaled_gradient(np.delete(keys, 1, axis=0), np.delete(scores, 1, axis=0), loss, p)
-
-
-def in_single_precision(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-    """The textbook formula in float32: zero once the softmax saturates, so that normalized descent stops."""
-    K, gamma = np.float32(keys), np.float32(scores)
-    weights = np.float32(risk.softmax_weights(keys, p))
-    mean = np.sum(weights * gamma, axis=-1, keepdims=True)
-    slopes = -np.exp(np.float32(loss.log_slope(np.float64(mean))))
-    direction = np.mean(np.sum((slopes * weights * (gamma - mean))[..., None] * K, axis=-2), axis=-2)
-    return ScaledGradient(np.zeros(direction.shape[:-1]), np.float64(direction))
-
-
-WRONG = dict.fromkeys(FIGURES, REFERENCE.replace("turned", scaled_gradient=turned))
-WRONG |= {"1c": REFERENCE.replace("stretched", scaled_gradient=of_stretched_keys)}
-WRONG |= dict.fromkeys(
-    ("3a", "3b", "5", "tsvm-paths"), REFERENCE.replace("short", scaled_gradient=without_the_second_input)
-)
-WRONG |= dict.fromkeys(("4a", "4b"), REFERENCE.replace("single", scaled_gradient=in_single_precision))
+WRONG = dict.fromkeys(FIGURES, REFERENCE.replace("turned", {scaled_gradient: turned}))
+WRONG |= {"1c": REFERENCE.replace("stretched", {scaled_gradient: of_stretched_keys})}
+WRONG |= dict.fromkeys(("3a", "3b", "5"), REFERENCE.replace("short", {scaled_gradient: without_the_second_input}))
+WRONG |= dict.fromkeys(("4a", "4b"), REFERENCE.replace("single", {scaled_gradient: in_single_precision}))
 WRONG |= {"3c": fault_named("temperature").implementation}
-WRONG |= {"tsvm-ranks": fault_named("svm-coordinate-off").implementation}
-WRONG |= {"tsvm-mixing": fault_named("mixing-offset-is-finite-part").implementation}
-WRONG |= {"next-tokens": fault_named("finite-part-frozen").implementation}
+WRONG |= {"regime-map": fault_named("critical-ratio-quartered").implementation}
+for _module in PAPERS:
+    WRONG |= getattr(_module, "WRONG", {})
 """A fault per figure that its numbers must show."""
 
 
@@ -251,97 +215,17 @@ def shows_fates(numbers: Numbers) -> bool:
     return bool(stopped and counted and none_left and turning == 0 and small["ends"]["rests"] > 0)
 
 
-def shows_tsvm_paths(numbers: Numbers) -> bool:
-    """From every start to the global W^mm, and each W z_i turns to W^mm z_i."""
-    goal = [one["kind"] for one in numbers["optima"]].index("GMM")
-    for path in numbers["paths"]:
-        if path["ends_at"] != goal or path["one_minus_cosine"] > 0.01:
+def shows_regime_map(numbers: Numbers) -> bool:
+    """Every path ends where p(lim r/R) says: at p_mm for r = o(R), at p_relax from r = c*R on, and between."""
+    ends = {"8/Γ fixed": "p_mm", "1 c* R": "p_relax", "2 c* R": "p_relax", "4 c* R": "p_relax", "exp(RΘ/2)": "p_relax"}
+    ends |= dict.fromkeys((f"{c} c* R" for c in (0.125, 0.25, 0.5, 0.75)), "between")
+    for row in numbers["schedules"]:
+        name = row["schedule"].removeprefix("r = ")
+        # o(1)/R with R = 2²⁰/Θ; along r = √R the ratio itself is still 2^{−10} away from its limit 0.
+        near = row["from_predicted"] < (2e-3 if name == "sqrt(R)" else 2e-5) and row["from_head"] < 1e-2
+        if not near or row["ends_at"] != ends.get(name, row["ends_at"]):
             return False
-        for way, ray in zip(path["attended"], numbers["optima"][goal]["attended"], strict=True):
-            last, unit = np.array(way[-1]), np.array(ray) / np.linalg.norm(ray)
-            if not last @ unit > 0.99 * np.linalg.norm(last):
-                return False
-    return len(numbers["paths"]) == 5
-
-
-def shows_tsvm_convergence(numbers: Numbers) -> bool:
-    """Large d separates, selects locally optimal tokens, and W has their direction; small d does not."""
-    small, large = numbers["dimensions"]
-    sums = all(abs(sum(one["fractions"].values()) - 1) < 1e-9 for one in numbers["dimensions"])
-    ends = large["separable"] == 1 and large["locally_optimal"] > 0.9 > small["separable"]
-    near = large["median_cosine_selected"] > 0.98
-    return sums and ends and near and small["fractions"]["elsewhere"] > large["fractions"]["elsewhere"]
-
-
-def shows_tsvm_ranks(numbers: Numbers) -> bool:
-    """Rank at most min(n, d), mostly equal; one dimension separates nothing here, twelve everything.
-
-    Of least nuclear norm it is lower, and r(r + 1)/2 ≤ n(T − 1).
-    """
-    bounded, equal, found, lower = True, 0, 0, 0
-    for curve in numbers["curves"]:
-        for d, ranks in zip(numbers["dimensions"], curve["ranks"], strict=True):
-            bounded &= all(rank <= min(curve["n"], d) for rank in ranks)
-            equal, found = equal + sum(rank == min(curve["n"], d) for rank in ranks), found + len(ranks)
-        bounded &= len(curve["ranks"][-1]) == numbers["trials"] and not curve["ranks"][0]
-        for ranks, nuclear in zip(curve["ranks"], curve["nuclear_ranks"], strict=True):
-            bounded &= len(nuclear) == len(ranks) and all(
-                r * (r + 1) <= 2 * curve["n"] * (curve["T"] - 1) for r in nuclear
-            )
-            lower += sum(a < b for a, b in zip(nuclear, ranks, strict=True))
-    return bounded and equal > 0.9 * found and lower > 0.7 * found
-
-
-def shows_tsvm_directions(numbers: Numbers) -> bool:
-    """Each flow ends along its own SVM, and these are apart."""
-    for i in range(len(numbers["X"])):
-        ends, limits = ([np.array(held[name][i]) for name in ("W", "(K, Q)")] for held in _ends(numbers))
-        units = [way / np.linalg.norm(way) for way in (*ends, *limits)]
-        if not (units[0] @ units[2] > 0.999 and units[1] @ units[3] > 0.999):
-            return False
-    (frobenius, its_nuclear), (other, nuclear) = numbers["norms"]["frobenius"], numbers["norms"]["nuclear"]
-    return bool(frobenius < other and nuclear < its_nuclear)
-
-
-def _ends(numbers: Numbers) -> tuple[Numbers, Numbers]:
-    return {name: ways[-1] for name, ways in numbers["ways"].items()}, numbers["limits"]
-
-
-def shows_tsvm_factored(numbers: Numbers) -> bool:
-    """The excess vanishes along the flow on (K, Q), and not along that on W."""
-    if not numbers["compared"] > 0.5 * numbers["trials"]:
-        return False
-    by_w, by_factors = (numbers["quartiles"][name][1] for name in ("W", "(K, Q)"))
-    return bool(by_w[-1] > 0.02 and by_factors[-1] < 0.1 * by_w[-1] and by_factors[-1] < 0.1 * by_factors[8])
-
-
-def shows_tsvm_mixing(numbers: Numbers) -> bool:
-    """Every input has a set, of more tokens in ten dimensions than in four; W_fin is less than what stays finite."""
-    means, apart = [], True
-    for one in numbers["dimensions"]:
-        means.append(float(np.average(np.arange(1, 5), weights=one["sizes"])))
-        apart &= sum(one["sizes"]) == 3 * numbers["trials"] and len(one["shares"]) > numbers["trials"] / 2
-        apart &= all(share <= 1 for share in one["shares"]) and 0.1 < np.median(one["shares"]) < 0.95
-    return bool(apart and means[0] < means[-1])
-
-
-def shows_norms(numbers: Numbers) -> bool:
-    """Gaps lie below their guarantees, which are small in the end; four norms select three tokens."""
-    curves = numbers["curves"]
-    last = [(curve["measured"][-1], curve["guarantee"][-1]) for curve in curves]
-    below = all(None not in pair and pair[0] <= pair[1] < 0.1 for pair in last)
-    return below and [curve["selected"] for curve in curves] == [5, 5, 3, 4]
-
-
-def shows_next_tokens(numbers: Numbers) -> bool:
-    """Both turn to W^mm; under descent the part in F falls like 1/k, as what it follows; normalized it chatters."""
-    plain, normalized = numbers["curves"]
-    late = numbers["steps"].index(next(k for k in numbers["steps"] if k >= 1000))
-    turned = all(curve["turned"][-1] < curve["turned"][late] < 0.01 for curve in (plain, normalized))
-    shrinks = plain["apart"][-1] * numbers["steps"][-1] / (plain["apart"][late] * numbers["steps"][late])
-    near = abs(plain["apart"][-1] / plain["follows"][-1] - 1) < 0.01
-    stays = abs(normalized["apart"][-1] / numbers["chatter"] - 1) < 0.05
-    return bool(turned and 0.5 < shrinks < 2 and near and stays)
+    return len(numbers["schedules"]) == 40
 
 
 CHECKS: dict[str, Callable[[Numbers], bool]] = {
@@ -360,15 +244,10 @@ CHECKS: dict[str, Callable[[Numbers], bool]] = {
     "9b": shows_9,
     "10": shows_9,
     "9-followed": shows_fates,
-    "tsvm-paths": shows_tsvm_paths,
-    "tsvm-convergence": shows_tsvm_convergence,
-    "tsvm-ranks": shows_tsvm_ranks,
-    "tsvm-directions": shows_tsvm_directions,
-    "tsvm-factored": shows_tsvm_factored,
-    "tsvm-mixing": shows_tsvm_mixing,
-    "norms": shows_norms,
-    "next-tokens": shows_next_tokens,
+    "regime-map": shows_regime_map,
 }
+for _module in PAPERS:
+    CHECKS |= _module.CHECKS
 
 
 def test_every_figure_is_checked() -> None:
@@ -480,7 +359,7 @@ def test_ctrl_c_keeps_what_was_finished(monkeypatch: pytest.MonkeyPatch, capsys:
     monkeypatch.setitem(FIGURES, "3c", stopped)
     assert main(["figures", "3c", "4b", "--jobs", "1"]) == 130
     said = capsys.readouterr()
-    assert "interrupted; what is listed was written" in said.err
+    assert "interrupted; the files listed were written" in said.err
     assert "figure-4b.svg" in said.out
     assert "figure-3c.svg" not in said.out
     assert sorted(path.name for path in Path("figures").iterdir()) == ["figure-4b.json", "figure-4b.svg"]

@@ -18,11 +18,12 @@ import torch
 from tests.places import ROOT
 from theorems.command import figures as command
 from theorems.command.app import main
-from theorems.figures import drawing, figure_6, images, registry
-from theorems.figures import vision_transformer as transformer
+from theorems.figures import drawing, images, registry
 from theorems.figures.figure import Numbers, Settings
 from theorems.figures.images import Images
 from theorems.figures.registry import FIGURES
+from theorems.token_selection.figures import figure_6
+from theorems.token_selection.figures import vision_transformer as transformer
 
 PIN = re.search(r"^matplotlib==(.+)$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
 

@@ -8,12 +8,12 @@ from flint import arb, arb_mat, ctx
 
 from generators.random_trials import random_trial
 from reference_attention.problem import Problem
+from reference_attention.risk import softmax_weights
 from reference_attention.training.descent import Stop
-from theorems.core.implementation import REFERENCE
-from theorems.figures import followed_trials
 from theorems.figures.figure import Settings
-from theorems.figures.followed_trials import fate, flows_of, follow_trials, together
-from theorems.figures.random_trials import KINDS, SATURATED, TrialEnd, run_trials
+from theorems.token_selection.figures import followed_trials
+from theorems.token_selection.figures.followed_trials import fate, flows_of, follow_trials, together
+from theorems.token_selection.figures.random_trials import KINDS, SATURATED, TrialEnd, run_trials
 
 BITS = 400
 REST = [(2, 0, "not saturated"), (2, 34, "saturated, other"), (4, 9, "not saturated")]
@@ -78,7 +78,7 @@ def test_trials_that_rest_do_so_at_a_certified_minimum(d: int, number: int, kind
     assert flows.stops == (Stop.STATIONARY,)
     assert has_minimum_near(one.problem, flows.points[0])
     # A finite minimum may be as saturated as the figures ask.
-    weights = REFERENCE.weights(one.problem.keys, flows.points[0])
+    weights = softmax_weights(one.problem.keys, flows.points[0])
     assert (float(weights.max(axis=1).mean()) >= SATURATED) == kind.startswith("saturated")
 
 

@@ -10,7 +10,11 @@ import pytest
 
 from generators.case import Case
 from reference_attention.problem import Problem
+from reference_attention.risk import softmax_weights
+from reference_attention.svm.max_margin import max_margin
 from theorems.bounded import Bounded
+from theorems.core.former_functions import _FUNCTIONS, function_named
+from theorems.core.implementation import REFERENCE
 
 PROBLEM = Problem(np.eye(2)[None], np.array([[1.0, 0.0]]))
 ATTRIBUTES = [
@@ -42,3 +46,16 @@ def test_former_names_of_modules(module: str, former: str, name: str) -> None:
     place = importlib.import_module(module)
     with pytest.warns(DeprecationWarning, match=f"{module}.{former} is now {module}.{name}"):
         assert getattr(place, former) is getattr(place, name)
+
+
+def test_functions_that_were_attributes_of_an_implementation() -> None:
+    """At the line of the user, as an attribute and as an argument of ``replace``."""
+    with pytest.warns(DeprecationWarning, match=r"\.max_margin is now Implementation\[max_margin\]") as attribute:
+        assert REFERENCE.max_margin is max_margin  # type: ignore[attr-defined]
+    with pytest.warns(DeprecationWarning, match=r"\.weights is now Implementation\[softmax_weights\]") as argument:
+        replaced = REFERENCE.replace("", weights=min, own={max_margin: max})
+    assert [warning.filename for caught in (attribute, argument) for warning in caught] == [__file__] * 2
+    assert (replaced[softmax_weights], replaced[max_margin]) == (min, max)
+    assert all(callable(function_named(former)) for former in _FUNCTIONS)
+    with pytest.raises(AttributeError, match=r"has no attribute 'nothing'; ask for a function f by under_test\[f\]"):
+        REFERENCE.nothing  # type: ignore[attr-defined]  # noqa: B018

@@ -15,7 +15,7 @@ from theorems.core.claim import Verdict
 from theorems.hunting.record import load
 from theorems.library.catalogue import assumptions, datasets, statements
 from theorems.library.hunt import hunt
-from theorems.library.table import align
+from theorems.library.table_mapping import align
 from theorems.run.registry import suite
 from theorems.run.registry.lookup import select_statements
 
@@ -45,7 +45,7 @@ def test_a_hunt_in_vain_says_how_much_it_tried(tmp_path: Path) -> None:
     assert hunted.case is hunted.problem is hunted.claim is None
     assert hunted.findings == {}
     assert repr(hunted) == "Hunted(lemma-3: nothing found in 5 cases)"
-    assert "5 cases, 0 undecided; it proves nothing" in hunted._repr_html_()
+    assert "5 cases, 0 undecided; this is not a proof" in hunted._repr_html_()
     assert '"none_found": {"cases": 5' in hunted.save(tmp_path).read_text()
 
 

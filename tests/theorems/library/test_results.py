@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from reference_attention.risk import risk
 from theorems.command.app import main
 from theorems.core.claim import Form, Verdict
 from theorems.core.exit_code import Exit
@@ -119,7 +120,7 @@ def test_a_wrong_kernel_raises_the_report_with_the_smallest_case() -> None:
     for said in (
         "attention kernel ",
         "lemma-3 (Softmax covariance (key lemma)): falsified, the smallest failing case found",
-        "Reproduce with: verify('lemma-3', examples=5, seed=0, attention=…, dtype='float64')",
+        "Reproduce with: verify('lemma-3', examples=5, seed=0, attention=…, dtype='auto')",
         "The kernel multiplies k·p by 0.5, 0.5, 0.5",
     ):
         assert said in str(raised.value)
@@ -139,9 +140,9 @@ def test_blas_has_one_thread_here_as_in_the_command() -> None:
 
     def watched(*arguments: Any) -> Any:
         threads.update(one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas")
-        return REFERENCE.risk(*arguments)
+        return risk(*arguments)
 
     with threadpool_limits(2, "blas"):
-        verify("lemma-6", examples=1, attention=REFERENCE.replace("watched", risk=watched))
+        verify("lemma-6", examples=1, attention=REFERENCE.replace("watched", {risk: watched}))
         assert threads == {1}
         assert {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"} != {1}

@@ -19,14 +19,13 @@ from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.faults import FAULTS
-from theorems.faults.next_token_faults import NEXT_TOKEN_FAULTS
+from theorems.faults.fault import Faults
+from theorems.next_token import faults
 from theorems.next_token.conjecture_ntp_normalized import TURNS, cycle_claims
 from theorems.next_token.followed import follow
 from theorems.next_token.limits import certify_limits
-from theorems.run.registry.lookup import statement_named
-from theorems.run.verify import draw_cases
-from theorems.without.ntp_entropy import contradictions, everything_follows, free_counts
-from theorems.without.ntp_training import (
+from theorems.next_token.without.entropy import contradictions, everything_follows, free_counts
+from theorems.next_token.without.training import (
     dependent_contexts,
     dependent_tokens,
     descent_at_rest,
@@ -35,6 +34,8 @@ from theorems.without.ntp_training import (
     long_steps_in_f,
     path_at_rest,
 )
+from theorems.run.registry.lookup import statement_named
+from theorems.run.verify import draw_cases
 from theorems.without.weakened import Weakened
 
 Result = TypeVar("Result")
@@ -104,7 +105,8 @@ def test_a_fault_is_caught_by_the_claim_about_what_it_is_in(name: str) -> None:
 
 
 def test_every_fault_is_tried() -> None:
-    assert set(CAUGHT_BY) == {name for name, fault in FAULTS.items() if fault in NEXT_TOKEN_FAULTS}
+    planted = (kind for kind in vars(faults).values() if isinstance(kind, Faults))
+    assert set(CAUGHT_BY) == {fault.name for kind in planted for fault in kind}
 
 
 def tokens(h: object, counts: object, step: float = 0.0) -> NextTokens:
@@ -213,7 +215,7 @@ def test_a_search_that_ended_early_leaves_the_claim_undecided() -> None:
 
     case = tokens([[1]], [[2, 1, 0]])
     for id, own in (("ntp-finite-part", {finite_minimum: lose_minimum}), ("ntp-path", {next_token_path: lose_last})):
-        made = list(statement_named(id).conclusion(case, REFERENCE.replace("", own=own)))
+        made = list(statement_named(id).conclusion(case, REFERENCE.replace("", own)))
         open_ones = [claim for claim in made if claim.verdict is not Verdict.UPHELD]
         assert [(claim.verdict, claim.not_found) for claim in open_ones] == [(Verdict.INCONCLUSIVE, True)]
 

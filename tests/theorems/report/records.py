@@ -9,8 +9,8 @@ from theorems.run.registry.suite import statements
 
 def many_statements() -> dict[str, Any]:
     """All are upheld but the last, whose second claim is falsified."""
-    held = [_statement(id, one.title) for id, one in statements().items()]
-    last = held[-1]
+    records = [_statement(id, statement.title) for id, statement in statements().items()]
+    last = records[-1]
     last["verdict"], last["counts"] = "falsified", {"upheld": 3, "falsified": 1}
     last["claims"][1] |= {"verdict": "falsified", "worst_slack": -3e-15}
     return {
@@ -19,7 +19,7 @@ def many_statements() -> dict[str, Any]:
         "examples": 4,
         "data": None,
         "implementation": "reference",
-        "statements": held,
+        "statements": records,
     }
 
 

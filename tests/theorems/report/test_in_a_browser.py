@@ -14,8 +14,8 @@ import pytest
 
 from tests.theorems.report.records import many_statements
 from theorems.command.app import main
-from theorems.report import limits
 from theorems.report.html import html
+from theorems.token_selection.figures import limits
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 FLAGS = (

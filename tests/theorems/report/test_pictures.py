@@ -17,13 +17,14 @@ from reference_attention.paths.joint_path import JointPath
 from reference_attention.paths.scheduled_direction import scheduled_direction
 from theorems.core.claim import Form, Verdict
 from theorems.core.implementation import REFERENCE
-from theorems.curves.joint_setup import joint_setup
-from theorems.report import limits
-from theorems.report.limits import LIMITS, Limit
+from theorems.figures.limit import Limit
 from theorems.report.pictures import headroom, limit_picture, share_of_tolerance
 from theorems.report.record import StatementRecord
 from theorems.report.svg import Plot
 from theorems.run.result import ClaimSummary
+from theorems.token_selection.figures import limits
+from theorems.token_selection.figures.limits import LIMITS
+from theorems.token_selection.joint_paths.joint_setup import joint_setup
 
 
 @cache

@@ -16,7 +16,7 @@ from generators.case import Case
 from reference_attention.floats import EPS
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
-from reference_attention.risk import ScaledGradient
+from reference_attention.risk import ScaledGradient, scaled_gradient, softmax_weights
 from tests.theorems import oracle
 from tests.theorems.bounded.balls import escaped, used
 from tests.theorems.rounding.nasty_problems import PROBLEMS, points_of
@@ -101,7 +101,7 @@ def test_what_right_weights_are_allowed(dtype: torch.dtype | None, eps: float) -
 
     def weights(keys: np.ndarray, p: np.ndarray) -> np.ndarray:
         if dtype is None:
-            return np.asarray(REFERENCE.weights(keys, p))
+            return np.asarray(softmax_weights(keys, p))
         k, q = torch.tensor(keys).to(dtype), torch.tensor(p).to(dtype)
         return torch.softmax(torch.einsum("ntd,bd->bnt", k, q), dim=-1).double().numpy()
 
@@ -109,7 +109,7 @@ def test_what_right_weights_are_allowed(dtype: torch.dtype | None, eps: float) -
     used, totals, found = [], [], {"warm": False, "leaking": False}
     for problem in PROBLEMS:
         at = AttentionAt(problem, points_of(problem), eps)
-        theirs = weights_of(at, REFERENCE.replace("x", weights=weights), "x")
+        theirs = weights_of(at, REFERENCE.replace("x", {softmax_weights: weights}), "x")
         truth = np.array(truths(problem, at)["weights"], dtype=object)
         off = np.array([abs(float(x.mid())) for x in (truth - theirs.value).ravel()]).reshape(theirs.shape)
         assert (off <= theirs.error).all()
@@ -130,7 +130,7 @@ def test_what_right_weights_are_allowed(dtype: torch.dtype | None, eps: float) -
 
 def test_weights_that_are_no_numbers_are_falsified() -> None:
     problem = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]))
-    nan = REFERENCE.replace("nan", weights=lambda keys, p: np.full((len(p), *keys.shape[:2]), np.nan))
+    nan = REFERENCE.replace("nan", {softmax_weights: lambda keys, p: np.full((len(p), *keys.shape[:2]), np.nan)})
     outcome = check(statement_named("lemma-3"), Case(problem), nan)
     assert outcome.verdict is Verdict.FALSIFIED
     assert "not finite" in outcome.reason
@@ -171,11 +171,11 @@ def test_scores_of_many_tokens_make_no_table_per_point() -> None:
 
 def test_a_gradient_that_is_no_number_is_falsified_and_searched_for() -> None:
     def broken(*arguments: Any) -> Any:
-        right = REFERENCE.scaled_gradient(*arguments)
+        right = scaled_gradient(*arguments)
         return replace(right, direction=np.where(arguments[3] > 2, np.nan, right.direction))
 
     problem = Problem(np.array([[[1.0], [0.0]]]), np.array([[1.0, 0.0]]))
-    outcome = check(statement_named("lemma-4"), Case(problem), REFERENCE.replace("broken", scaled_gradient=broken))
+    outcome = check(statement_named("lemma-4"), Case(problem), REFERENCE.replace("broken", {scaled_gradient: broken}))
     assert outcome.verdict is Verdict.FALSIFIED
     assert "descent" in outcome.reason
     assert "not finite" in outcome.reason
@@ -318,13 +318,13 @@ def test_a_gradient_under_test_is_told_in_our_unit() -> None:
     problem = Problem(rng.standard_normal((2, 3, 2)), rng.standard_normal((2, 3)))
 
     def in_other_units(*given: Any) -> ScaledGradient:
-        found = REFERENCE.scaled_gradient(*given)
+        found = scaled_gradient(*given)
         return ScaledGradient(found.log_scale - 1, math.e * found.direction)
 
     with in_floats():
         at = AttentionAt(problem, rng.standard_normal((4, 2)))
         mine = at.gradient_of(REFERENCE, "claim")
-        theirs = at.gradient_of(REFERENCE.replace("units", scaled_gradient=in_other_units), "claim")
+        theirs = at.gradient_of(REFERENCE.replace("units", {scaled_gradient: in_other_units}), "claim")
     assert theirs == pytest.approx(mine, rel=1e-12)
 
 

@@ -11,6 +11,7 @@ from generators.user_data import Given, load, subject_of
 from reference_attention.floats import EPS
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
+from reference_attention.risk import log_excess_risk
 from tests.theorems import oracle
 from tests.theorems.rounding.nasty_problems import PROBLEMS, points_of
 from theorems.bounded import Bounded, exact
@@ -85,7 +86,9 @@ def test_what_is_no_number_is_falsified(wrong: tuple[float, float]) -> None:
         return tuple(np.full(len(p), x) for x in wrong)
 
     with pytest.raises(NotANumber) as raised:
-        excess_of(REFERENCE.replace("broken", log_excess_risk=broken), problem, np.ones((2, 1)), problem.optimal, "x")
+        excess_of(
+            REFERENCE.replace("broken", {log_excess_risk: broken}), problem, np.ones((2, 1)), problem.optimal, "x"
+        )
     assert [claim.verdict for claim in raised.value.claims] == [Verdict.FALSIFIED]
 
 
@@ -97,7 +100,7 @@ def test_a_risk_that_is_not_above_the_optimal_one_is_falsified(size: float) -> N
     def below(keys: Any, scores: Any, loss: Any, p: Any, alpha: Any) -> Any:
         return np.full(len(p), -1.0), np.full(len(p), size)
 
-    wrong = REFERENCE.replace("below", log_excess_risk=below)
+    wrong = REFERENCE.replace("below", {log_excess_risk: below})
     with pytest.raises(NotANumber):
         log_excess_of(wrong, problem, np.full((1, 1), 5.0), "x")
     vague = Bounded(np.full((1, 1), 5.0), 4.0)

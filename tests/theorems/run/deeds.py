@@ -90,9 +90,9 @@ def sent_number() -> int:
 def big_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31))
     gc.disable()
-    held = []
+    blocks = []
     while True:
-        held.append(bytearray(1 << 28))
+        blocks.append(bytearray(1 << 28))
 
 
 def noisy_threads() -> None:

@@ -1,4 +1,4 @@
-"""Statements that hurt the process that they run in, at their second case; kernels that do, at their twentieth call."""
+"""Statements that hurt the process that they run in, at their second case; kernels that do, at their fortieth call."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def kernel_that(deed: Callable[[], Any]) -> Callable[..., Any]:
     calls = count(1)
 
     def kernel(query: Any, keys: Any, values: Any) -> Any:
-        if next(calls) == 20:
+        if next(calls) == 40:
             deed()
         return (query @ keys.mT).softmax(dim=-1) @ values
 

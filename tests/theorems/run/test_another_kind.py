@@ -23,7 +23,7 @@ from theorems.command.app import main
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
 from theorems.core.implementation import REFERENCE
-from theorems.faults.data_faults import DATA_FAULTS
+from theorems.faults.data_faults import FAULTS as DATA_FAULTS
 from theorems.faults.power.trial import FaultOutcome, baseline, try_fault
 from theorems.hunting.entries import weakened_named
 from theorems.hunting.record import load as load_record
@@ -110,7 +110,7 @@ def test_faults_of_its_own_functions_and_data_are_told_from_others() -> None:
 
 
 def test_nothing_stands_in_for_a_function_unless_it_is_replaced() -> None:
-    find: Callable[..., float] = REFERENCE.in_place_of(log_sum_exp)
+    find: Callable[..., float] = REFERENCE[log_sum_exp]
     assert find is log_sum_exp
 
 

@@ -20,16 +20,16 @@ import pytest
 
 from reference_attention.errors import InvalidInput
 from tests.theorems.run.units import Adding, Sum
+from theorems.benchmark.bench_units import Batch, Generated
 from theorems.benchmark.comparison import Comparison, PowerLimit
 from theorems.benchmark.fit import Fit
 from theorems.benchmark.measure import Measurement
 from theorems.benchmark.optimisers.optimiser import Against, Theory
-from theorems.benchmark.work import Batch, Generated
 from theorems.core.claim import Form, Verdict
+from theorems.faults.power.power_units import Column, FaultTrials
 from theorems.faults.power.trial import Cell, FaultOutcome
-from theorems.faults.power.work import Column, FaultTrials
 from theorems.figures.figure import Settings
-from theorems.figures.work import Computed, Sheet
+from theorems.figures.figure_units import Computed, Sheet
 from theorems.run.chain import BEGIN, seal
 from theorems.run.journal import Journal, open_journal
 from theorems.run.result import ClaimSummary, Failure, Result

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from theorems.core.claim import Verdict
-from theorems.core.on_kernel import KernelDescription
+from theorems.core.under_test import KernelDescription
 from theorems.run.description import Description
 from theorems.run.events import Started, UnitDone
 from theorems.run.progress import Lines

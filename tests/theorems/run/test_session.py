@@ -16,7 +16,6 @@ from reference_attention.errors import InvalidInput
 from tests.places import ROOT
 from tests.theorems.fake_statements import install
 from theorems.core.claim import Verdict
-from theorems.core.on_kernel import KernelByName
 from theorems.run.events import CaseDone, Died, Event, Finished, Started, Stopped, UnitDone
 from theorems.run.result import Result
 from theorems.run.sandbox import ProcessDied
@@ -147,12 +146,12 @@ def test_a_kernel_by_its_name_is_plain_data_here(monkeypatch: pytest.MonkeyPatch
     (tmp_path / "only_there.py").write_text(text)
     monkeypatch.chdir(tmp_path)
     source = KernelSource("only_there:right")
-    assert isinstance(source, KernelByName)
+    assert source.by_name
     started, *_, finished = Session(Request(("lemma-3",), examples=2, under_test=source)).events()
     assert isinstance(started, Started)
     assert isinstance(finished, Finished)
     kernel = started.about.kernel
     assert kernel is not None
-    assert (kernel.name, kernel.dtype, kernel.json["computes_in"]) == ("only_there:right", "float64", "float64")
+    assert (kernel.name, kernel.dtype, kernel.json["computes_in"]) == ("only_there:right", "auto", "float64")
     assert [result.verdict for result in finished.results] == [Verdict.UPHELD]
     assert "only_there" not in sys.modules

@@ -23,7 +23,7 @@ from reference_attention.errors import InvalidInput
 from reference_attention.losses import LOSSES, loss_named
 from reference_attention.norms import Schatten
 from reference_attention.problem import Dataset, Problem
-from theorems.benchmark.steepest_gap import Gap
+from theorems.benchmark.gap import Gap
 from theorems.core.check import Outcome
 from theorems.core.claim import Claim, Form, Verdict
 from theorems.core.implementation import REFERENCE
@@ -38,7 +38,7 @@ from theorems.run.journal import Journal
 from theorems.run.known_failures import read
 from theorems.run.registry.lookup import statement_named
 from theorems.run.result import ClaimSummary, Failure, Result, of_outcome
-from theorems.run.tables import case_rows
+from theorems.run.tables import LISTED, case_rows, print_counts
 from theorems.run.unit import Unit
 from theorems.run.verify import PART, SoFar, part_sizes, verify_data, verify_generated
 
@@ -260,6 +260,20 @@ def test_a_unit_that_takes_long_is_told_of_now_and_then(monkeypatch: pytest.Monk
         lines(CaseDone("lemma-3", int(second)))
     assert isinstance(out.file, StringIO)
     assert out.file.getvalue().splitlines() == ["lemma-3: 31 cases so far", "lemma-3: 62 cases so far"]
+
+
+def test_seldom_made_claims_are_listed_for_few_statements_and_counted_for_many() -> None:
+    """Claims that were never made are listed for all."""
+    claims = tuple(ClaimSummary(name, Form.EXACT, 1.0, 0.0, "exact", Verdict.UPHELD, cases=2) for name in "ab")
+    results = [Result(f"s-{k}", "", {Verdict.UPHELD: 3}, claims, listed=("a", "b", "c")) for k in range(LISTED + 1)]
+    for few in (True, False):
+        out = Console(file=StringIO(), width=200)
+        print_counts(out, results[:LISTED] if few else results)
+        assert isinstance(out.file, StringIO)
+        lines = out.file.getvalue().splitlines()
+        assert lines.count("s-1: never made in 3 examples: c") == 1
+        assert lines.count("s-1: made on only some of 3 examples: a on 2, b on 2") == few
+        assert sum(line.startswith("12 claims of 6 statements") for line in lines) == (not few)
 
 
 def test_what_is_known_is_passed_over_and_what_is_not_is_tried() -> None:

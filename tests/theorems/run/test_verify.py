@@ -20,6 +20,7 @@ from generators.user_data import Given, as_text, case_of, load
 from reference_attention.errors import InvalidInput
 from reference_attention.files import from_json
 from reference_attention.problem import Dataset, Problem
+from reference_attention.risk import softmax_weights
 from tests.places import ROOT
 from tests.theorems.fake_statements import FAKES, install, made, weights_sum_to_one
 from theorems.core.check import check
@@ -59,7 +60,7 @@ def test_upheld() -> None:
 
 
 def test_a_planted_fault_is_caught() -> None:
-    off = REFERENCE.replace("off", weights=lambda keys, p: REFERENCE.weights(keys, p) * (1 + 1e-12))
+    off = REFERENCE.replace("off", {softmax_weights: lambda keys, p: softmax_weights(keys, p) * (1 + 1e-12)})
     result = verify_generated("true", 30, 0, off)
     assert result.verdict is Verdict.FALSIFIED
     assert result.failure is not None

@@ -13,6 +13,7 @@ from generators.case import Case
 from generators.user_data import Given
 from reference_attention.problem import Problem
 from reference_attention.risk import ScaledGradient, scaled_gradient
+from reference_attention.svm.max_margin import max_margin
 from theorems.command.junit import junit_xml
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
@@ -60,9 +61,7 @@ def test_only_a_sharper_form_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     row = next(line for line in str(_results(found)).splitlines() if line.strip().startswith("theorem-2 "))
     assert "falsified (a" in row
     report = _report(found)
-    assert (
-        "Of theorem-2, a sharper form of the suite's own failed, and the conclusion of its source is upheld." in report
-    )
+    assert "For theorem-2, only a sharper form of this suite failed; the source's own conclusion is upheld." in report
     assert "falsified (a sharper form only)" in report
     assert "| the conclusion as its source states it | upheld |" in report
 
@@ -73,7 +72,7 @@ def test_the_paper_s_conclusion_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.verdict_in_words == "falsified"
     assert found.as_json()["conclusion"]["stated"] == "falsified"
     assert "flow-correlation (the paper's own conclusion): slack" in found.reason
-    assert "sharper form of the suite's own" not in _report(found)
+    assert "sharper form of this suite" not in _report(found)
 
 
 def test_of_several_inputs_no_direction_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,12 +92,12 @@ def _uphill(*given: Any) -> ScaledGradient:
 
 
 def _half_a_token_off(*given: Any, **options: Any) -> Any:
-    found = REFERENCE.max_margin(*given, **options)
+    found = max_margin(*given, **options)
     return replace(found, p=np.asarray(found.p) * 1.5)  # type: ignore[type-var]
 
 
 def test_a_wrong_gradient_contradicts_the_lemma() -> None:
-    uphill = REFERENCE.replace("uphill", scaled_gradient=_uphill)
+    uphill = REFERENCE.replace("uphill", {scaled_gradient: _uphill})
     found = verify_generated("lemma-4", 10, 0, uphill)
     assert "descent (the paper's own conclusion, in its effective form): slack" in found.reason
     assert found.failure is not None
@@ -108,7 +107,7 @@ def test_a_wrong_gradient_contradicts_the_lemma() -> None:
 
 def test_a_wrong_solution_says_nothing_of_the_theorem() -> None:
     """The certificate fails and the conclusion ends: not reached is not upheld."""
-    found = verify_data("theorem-2", SINGLE, REFERENCE.replace("long", max_margin=_half_a_token_off))
+    found = verify_data("theorem-2", SINGLE, REFERENCE.replace("long", {max_margin: _half_a_token_off}))
     assert found.as_json()["conclusion"] == {
         "stated": "inconclusive",
         "premises": "falsified",

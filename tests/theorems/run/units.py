@@ -51,18 +51,18 @@ class Adding:
         return self.steps
 
     def run(self, progress: Any) -> Sum:
-        found = self.so_far or Sum(self.id)
-        for step in range(found.steps + 1, self.steps + 1):
+        total = self.so_far or Sum(self.id)
+        for step in range(total.steps + 1, self.steps + 1):
             self._begin(step)
             if step == self.at:
                 self._misbehave()
-            found = Sum(self.id, found.value + step, step)
-            progress(step, found)
-        return found
+            total = Sum(self.id, total.value + step, step)
+            progress(step, total)
+        return total
 
     def unfinished_result(self, why: str) -> Sum:
-        held = self.so_far or Sum(self.id)
-        return Sum(self.id, held.value, held.steps, why or "interrupted")
+        total = self.so_far or Sum(self.id)
+        return Sum(self.id, total.value, total.steps, why or "interrupted")
 
     def _begin(self, step: int) -> None:
         if self.folder:
@@ -133,7 +133,7 @@ class Letters:
     def parts(self) -> Sequence[Letters]:
         if self.part or len(self.text) < 2:
             return [self]
-        return [replace(self, text=one, part=k) for k, one in enumerate(self.text)]
+        return [replace(self, text=letter, part=k) for k, letter in enumerate(self.text)]
 
     def run(self, progress: Any) -> Text:
         assert len(self.text) == 1

@@ -60,8 +60,8 @@ def pages(folder: Path) -> dict[Path, Page]:
 
 def dead_links(site: dict[Path, Page]) -> Iterator[str]:
     """Links to pages, files and anchors that are not there; those that leave the site are not followed."""
-    for path, one in site.items():
-        for target in [*one.links, *one.loads]:
+    for path, page in site.items():
+        for target in [*page.links, *page.loads]:
             if ELSEWHERE.match(target) or target.startswith("data:"):
                 continue
             name, _, anchor = unquote(target).partition("#")
@@ -72,9 +72,9 @@ def dead_links(site: dict[Path, Page]) -> Iterator[str]:
 
 def fetched(folder: Path, site: dict[Path, Page]) -> Iterator[str]:
     """What the pages and their styles load from elsewhere."""
-    for path, one in site.items():
-        yield from (f"{path.name}: {target}" for target in one.loads if ELSEWHERE.match(target))
+    for path, page in site.items():
+        yield from (f"{path.name}: {target}" for target in page.loads if ELSEWHERE.match(target))
     for style in folder.rglob("*.css"):
         text = style.read_text(encoding="utf-8")
-        found = re.findall(r"(?:url\(|@import)\s*[\"']?\s*([^\"')\s]+)", text)
-        yield from (f"{style.name}: {target}" for target in found if ELSEWHERE.match(target))
+        targets = re.findall(r"(?:url\(|@import)\s*[\"']?\s*([^\"')\s]+)", text)
+        yield from (f"{style.name}: {target}" for target in targets if ELSEWHERE.match(target))

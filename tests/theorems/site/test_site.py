@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from theorems.report.evidence import RECORDS, signs
 from theorems.report.record import read
 from theorems.run.registry.suite import statements
 from theorems.site.__main__ import main as write_site
+from theorems.site.notebooks import NOTEBOOKS, read_notebook, write_notebook_pages
 from theorems.site.source import contents, write_source
 from theorems.site.statement_page import Evidence, statement_page
 
@@ -41,10 +43,10 @@ def build(source: Path, site: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return (
-        made_once(tmp_path_factory, "site-source", lambda folder: write_source(folder / "source", shown=SHOWN))
-        / "source"
-    )
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PYTHONPATH", str(ROOT))  # notebooks run commands
+        make = partial(write_source, shown=SHOWN)
+        return made_once(tmp_path_factory, "site-source", lambda folder: make(folder / "source")) / "source"
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +112,47 @@ def test_the_gallery_has_pages_that_share_their_scripts(built: Path, site: dict[
         assert [one for one in shown.loads if one.endswith(".js")]
     text = (built / "gallery" / f"{SHOWN[-1]}.html").read_text(encoding="utf-8")
     assert "With two inputs one of them can be ahead" in text
+
+
+@built_here
+@pytest.mark.skipif(find_spec("matplotlib") is None, reason="needs the extra figures")
+def test_every_notebook_is_a_page_with_its_output_and_pictures(built: Path, site: dict[Path, Page]) -> None:
+    folder = built.resolve() / NOTEBOOKS
+    for path in (ROOT / NOTEBOOKS).glob("*.ipynb"):
+        shown = site[folder / f"{path.stem}.html"]
+        cells = read_notebook(path)
+        code = [line for cell in cells if cell.is_code for line in cell.source.splitlines()]
+        assert [line for line in code if line not in shown.text] == []
+        pictures = [file for file in shown.loads if "/_images/" in file and file.endswith(".svg")]
+        assert [file for file in pictures if f"{path.stem}-{len(cells) - 1}-0" in file]
+        for source in ("index.html", "docs/library.html"):
+            assert [to for to in site[built.resolve() / source].links if to.endswith(f"notebooks/{path.stem}.html")]
+    assert "theorem-2 does not apply: equal-non-optimal-scores" in site[folder / "my_data.html"].text
+
+
+@pytest.mark.skipif(find_spec("matplotlib") is None, reason="needs the extra figures")
+def test_a_page_has_what_a_cell_printed_and_an_error_in_a_cell_is_raised(tmp_path: Path) -> None:
+    path = tmp_path / "docs" / "notebooks" / "mine.ipynb"
+    path.parent.mkdir(parents=True)
+    sources = ("# Mine", "from pathlib import Path\nk = 1\nPath('here').touch()", "print(k + 1)", "1 / 0")
+    cells = [{"cell_type": "code" if place else "markdown", "source": [text]} for place, text in enumerate(sources)]
+    path.write_text(json.dumps({"cells": cells[:3]}), encoding="utf-8")
+    assert write_notebook_pages(tmp_path / "site", tmp_path) == ["docs/notebooks/mine"]
+    text = (tmp_path / "site" / "docs" / "notebooks" / "mine.md").read_text(encoding="utf-8")
+    assert text.startswith("# Mine\n\n```python\n")
+    assert "```python\nprint(k + 1)\n```\n\n```text\n2\n```\n" in text
+    assert not Path("here").exists()
+    path.write_text(json.dumps({"cells": cells}), encoding="utf-8")
+    with pytest.raises(ZeroDivisionError):
+        write_notebook_pages(tmp_path / "site", tmp_path)
+
+
+def test_without_matplotlib_a_notebook_has_its_text_and_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("theorems.site.notebooks.find_spec", lambda name: None)
+    for name in write_notebook_pages(tmp_path, ROOT):
+        text = (tmp_path / f"{name}.md").read_text(encoding="utf-8")
+        assert "```python" in text
+        assert "```text" not in text
 
 
 @built_here
@@ -202,6 +245,7 @@ def test_only_a_folder_that_was_written_here_is_replaced(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("theorems.site.source.write_gallery_pages", lambda folder, shown: False)
+    monkeypatch.setattr("theorems.site.source.write_notebook_pages", lambda folder, root: [])
     source = tmp_path / "source"
     write_source(source)
     (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")

@@ -13,6 +13,7 @@ from generators.labelled import Labelled, separable_labels
 from reference_attention.errors import InvalidInput
 from reference_attention.next_token.label_descent import label_descent, label_gradient, label_loss
 from reference_attention.norms import Schatten, conjugate_power
+from reference_attention.svm.norm_max_margin import norm_max_margin
 from tests.theorems.token_selection.path_cases import statement
 from theorems.bounded import exact, value_of
 from theorems.core.check import check
@@ -22,7 +23,7 @@ from theorems.faults import FAULTS
 from theorems.run.verify import draw_cases
 from theorems.steepest_descent.followed import Asked, Followed
 from theorems.steepest_descent.label_loss import FALLS_FURTHER, LabelGeometry, run_claims, softplus
-from theorems.without.steepest_multiclass import inseparable_labels, inseparable_with_momentum
+from theorems.steepest_descent.without.steepest_multiclass import inseparable_labels, inseparable_with_momentum
 
 PLAIN, MOMENTUM = "steepest-multiclass", "steepest-momentum"
 RUNS = {
@@ -100,7 +101,7 @@ def test_gradient_and_loss_are_the_textbook_s() -> None:
     ("norm", "margin"), [(math.inf, 2.0), (2.0, math.sqrt(2)), (1.0, 1.0), (Schatten(math.inf, (2, 1)), math.sqrt(2))]
 )
 def test_two_classes_by_hand(norm: float | Schatten, margin: float) -> None:
-    found = REFERENCE.norm_max_margin(TWO.keys, TWO.labels, norm)
+    found = norm_max_margin(TWO.keys, TWO.labels, norm)
     assert found is not None
     geometry = LabelGeometry(TWO, found)
     assert float(value_of(geometry.margin)) == pytest.approx(margin, rel=1e-7)
@@ -110,7 +111,7 @@ def test_two_classes_by_hand(norm: float | Schatten, margin: float) -> None:
 
 def test_the_bound_fails_for_steps_that_are_none() -> None:
     """Descent in ‖·‖_1 where γ and lengths are those of ‖·‖_∞."""
-    found = REFERENCE.norm_max_margin(TWO.keys, TWO.labels, math.inf)
+    found = norm_max_margin(TWO.keys, TWO.labels, math.inf)
     assert found is not None
     geometry, asked = LabelGeometry(TWO, found), Asked(np.full(50, 0.05), 0.0)
     for norm, verdict in ((math.inf, Verdict.UPHELD), (1.0, Verdict.FALSIFIED)):
@@ -170,9 +171,9 @@ def test_equal_weights_make_a_log_sum_exp(norm: float) -> None:
 
 def fabricated(case: Labelled, norm: float | Schatten) -> LabelGeometry:
     """Its geometry, with the reference's solution or, where classes cannot be told apart, that of other classes."""
-    solution = REFERENCE.norm_max_margin(case.keys, case.labels, norm)
+    solution = norm_max_margin(case.keys, case.labels, norm)
     if solution is None:
-        solution = REFERENCE.norm_max_margin(TWO.keys, TWO.labels, norm)
+        solution = norm_max_margin(TWO.keys, TWO.labels, norm)
     assert solution is not None
     return LabelGeometry(case, solution)
 
@@ -183,7 +184,7 @@ OPPOSED = data([[1.0, 0.3], [1.0, -0.3]], [0, 0], 2)
 
 def test_long_steps_gain_where_the_excess_is_small() -> None:
     """Take steps of nearly 8γ/D'²: many times 2γ/D², at which b is already negative."""
-    solution = REFERENCE.norm_max_margin(OPPOSED.keys, OPPOSED.labels, math.inf)
+    solution = norm_max_margin(OPPOSED.keys, OPPOSED.labels, math.inf)
     assert solution is not None
     geometry = LabelGeometry(OPPOSED, solution)
     margin, reach, apart = (float(value_of(x)) for x in (geometry.margin, geometry.reach, geometry.diameter))
@@ -199,7 +200,7 @@ def test_long_steps_gain_where_the_excess_is_small() -> None:
 @pytest.mark.parametrize("share", [0.25, 0.9])
 def test_less_curvature_is_falsified(monkeypatch: pytest.MonkeyPatch, share: float) -> None:
     """Sign descent that goes to and fro at a small excess loses D'²η²/8 of a step nearly: V cannot be a tenth less."""
-    solution = REFERENCE.norm_max_margin(OPPOSED.keys, OPPOSED.labels, math.inf)
+    solution = norm_max_margin(OPPOSED.keys, OPPOSED.labels, math.inf)
     assert solution is not None
     geometry = LabelGeometry(OPPOSED, solution)
     # In the coordinate in which rows differ, weights are to be equal half way along a step.
@@ -223,7 +224,7 @@ def test_less_curvature_is_falsified(monkeypatch: pytest.MonkeyPatch, share: flo
 def test_a_run_that_gains_less_is_falsified() -> None:
     """Sign descent of half the steps, taken for the whole ones: the bound is that of the new claim."""
     case = data([[1.0, 0.0], [0.0, 1.0]], [0, 0], 2)
-    solution = REFERENCE.norm_max_margin(case.keys, case.labels, math.inf)
+    solution = norm_max_margin(case.keys, case.labels, math.inf)
     assert solution is not None
     geometry = LabelGeometry(case, solution)
     start = 12 * solution.p[None] / np.abs(solution.p).max()

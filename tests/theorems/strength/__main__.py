@@ -14,14 +14,14 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="keep what is claimed now, on the same cases")
     parser.add_argument("--anew", action="store_true", help="and draw cases anew")
     given = parser.parse_args()
-    found = 0
+    count = 0
     for id in given.ids or ids():
         for line in changes(id):
             print(f"{id}: {line}")
-            found += 1
+            count += 1
         if given.write:
-            keep(id, [] if given.anew else [one.case for one in kept(id)])
-    return int(found > 0 and not given.write)
+            keep(id, [] if given.anew else [before.case for before in kept(id)])
+    return int(count > 0 and not given.write)
 
 
 if __name__ == "__main__":

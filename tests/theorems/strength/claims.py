@@ -15,7 +15,7 @@ from unittest import mock
 import numpy as np
 from hypothesis import HealthCheck, Phase
 
-from generators.attention_call import AttentionCall
+from attention_conformance.calls.attention_call import AttentionCall
 from generators.case import Case
 from generators.drawing import drive
 from generators.user_data import as_text, subject_of
@@ -72,15 +72,15 @@ class Strength:
 
 def ids() -> list[str]:
     """The statements whose cases are problems, not calls of a kernel."""
-    return [id for id, one in statements().items() if one.kernel is None or not one.kernel.capability]
+    return [id for id, statement in statements().items() if statement.kernel is None or not statement.kernel.capability]
 
 
 def strengths(id: str, case: Any) -> list[Strength]:
     """Of all claims on the case, in order."""
     statement = statement_named(id)  # before: modules that are loaded later would record no mean
-    with means() as found:
+    with means() as slacks:
         claims = check(statement, case, REFERENCE).claims
-    left = {name: iter(own) for name, own in found.items()}
+    left = {name: iter(own) for name, own in slacks.items()}
     return [_strength(claim, next(left.get(claim.name, iter(())), None)) for claim in claims]
 
 
@@ -93,10 +93,10 @@ def _strength(claim: Claim, mean: float | None) -> Strength:
 @contextmanager
 def means() -> Iterator[dict[str, list[float | None]]]:
     """By claim, the mean slack of each call of ``at_least``, wherever it is called from."""
-    found: dict[str, list[float | None]] = {}
+    slacks: dict[str, list[float | None]] = {}
 
     def recorder(name: str, form: Form, left: Any, right: Any, **further: Any) -> Claim:
-        found.setdefault(name, []).append(_mean(value_of(left), value_of(right)))
+        slacks.setdefault(name, []).append(_mean(value_of(left), value_of(right)))
         return at_least(name, form, left, right, **further)
 
     names = [name for name in sys.modules if name.startswith("theorems")]
@@ -104,7 +104,7 @@ def means() -> Iterator[dict[str, list[float | None]]]:
         for module in map(sys.modules.__getitem__, names):
             if getattr(module, "at_least", None) is at_least:
                 stack.enter_context(mock.patch.object(module, "at_least", recorder))
-        yield found
+        yield slacks
 
 
 def _mean(left: Any, right: Any) -> float | None:
@@ -120,7 +120,7 @@ def changes(id: str) -> list[str]:
 
     In one of three another point may be the nearest to failing, or a search end elsewhere: that may be the processor.
     """
-    pairs = [(named(one.claims), named(strengths(id, one.case))) for one in kept(id)]
+    pairs = [(named(before.claims), named(strengths(id, before.case))) for before in kept(id)]
     lines = []
     for name in dict.fromkeys(name for before, now in pairs for name in (*before, *now)):
         both = [(before.get(name, []), now.get(name, [])) for before, now in pairs if name in before or name in now]
@@ -130,15 +130,17 @@ def changes(id: str) -> list[str]:
     return lines
 
 
-def named(found: list[Strength]) -> dict[str, list[Strength]]:
+def named(claims: list[Strength]) -> dict[str, list[Strength]]:
     """By the name of the claim; most are made once."""
-    return {one.name: [other for other in found if other.name == one.name] for one in found}
+    return {claim.name: [other for other in claims if other.name == claim.name] for claim in claims}
 
 
-def _told(found: list[Strength]) -> str:
+def _told(claims: list[Strength]) -> str:
     said = [
-        f"{one.slack} ≥ −{one.tolerance}, {one.mean} in the mean ({one.form})" if one.slack is not None else "undecided"
-        for one in found
+        f"{claim.slack} ≥ −{claim.tolerance}, {claim.mean} in the mean ({claim.form})"
+        if claim.slack is not None
+        else "undecided"
+        for claim in claims
     ]
     return " and ".join(said) or "not made"
 
@@ -167,17 +169,17 @@ def _near(a: Strength, b: Strength) -> bool:
 
 def drawn(id: str) -> list[Any]:
     """A few small cases of the statement's own strategy: of several inputs, of one, of two tokens; of other losses."""
-    found: dict[tuple[bool, bool, str], Any] = {}
+    by_kind: dict[tuple[bool, bool, str], Any] = {}
 
     def visit(case: Any) -> None:
         assert not isinstance(case, AttentionCall)
         if not isinstance(case, Case):
             sizes = list(case.sizes.values())
-            found.setdefault((sizes[0] > 1, sizes[1] > 2, ", ".join(case.sizes)), case)
+            by_kind.setdefault((sizes[0] > 1, sizes[1] > 2, ", ".join(case.sizes)), case)
             return
         if case.problem.keys.size <= LARGEST:
             n, tokens, _ = case.problem.keys.shape
-            found.setdefault((n > 1, tokens > 2, case.problem.loss.name), case)
+            by_kind.setdefault((n > 1, tokens > 2, case.problem.loss.name), case)
 
     drive(
         statement_named(id).cases(),
@@ -190,11 +192,11 @@ def drawn(id: str) -> list[Any]:
     )
     kinds: list[tuple[bool, bool, str]] = []
     for several, more in ((True, True), (False, True), (True, False), (False, False)):
-        kinds += [kind for kind in found if kind[:2] == (several, more) and kind[2] not in [own[2] for own in kinds]][
+        kinds += [kind for kind in by_kind if kind[:2] == (several, more) and kind[2] not in [own[2] for own in kinds]][
             :1
         ]
-    kinds += [kind for kind in found if kind not in kinds]
-    return [found[kind] for kind in kinds[:CASES]]
+    kinds += [kind for kind in by_kind if kind not in kinds]
+    return [by_kind[kind] for kind in kinds[:CASES]]
 
 
 @dataclass(frozen=True)
@@ -210,23 +212,25 @@ def kept(id: str) -> Iterator[Kept]:
     """What is kept of a statement; nothing if there is none."""
     statement_named(id)  # whose paper knows the kind of its data
     path = KEPT / f"{id}.json"
-    for held in json.loads(path.read_text(encoding="utf-8")) if path.exists() else []:
-        text = json.dumps(held["case"])
-        yield Kept(subject_of(from_json(text)), text, [Strength(*one) for one in held["claims"]])
+    for record in json.loads(path.read_text(encoding="utf-8")) if path.exists() else []:
+        text = json.dumps(record["case"])
+        yield Kept(subject_of(from_json(text)), text, [Strength(*claim) for claim in record["claims"]])
 
 
 def keep(id: str, cases: list[Any]) -> None:
     """Write cases down with what is claimed of them now; drawn ones if there are none."""
-    held = [
+    records = [
         {
             "case": json.loads(as_text(case)),
-            "claims": [list(astuple(one)) for one in strengths(id, case)],
+            "claims": [list(astuple(claim)) for claim in strengths(id, case)],
         }
         for case in cases or drawn(id)
     ]
     # A line for the case and one for each claim: what changes is seen in a diff.
     parts = [
-        f'{{"case": {json.dumps(one["case"])},\n "claims": [\n  ' + ",\n  ".join(map(json.dumps, one["claims"])) + "]}"
-        for one in held
+        f'{{"case": {json.dumps(record["case"])},\n "claims": [\n  '
+        + ",\n  ".join(map(json.dumps, record["claims"]))
+        + "]}"
+        for record in records
     ]
     (KEPT / f"{id}.json").write_text("[" + ",\n".join(parts) + "]\n", encoding="utf-8")

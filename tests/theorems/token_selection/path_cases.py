@@ -105,20 +105,20 @@ BEYOND_FLOAT: dict[str, Case] = {
 
 def random_cases(count: int, *, equal: bool) -> list[Case]:
     """Fixed separable cases with a strict optimum, alternately with one input; all losses."""
-    found: list[Case] = []
+    cases: list[Case] = []
     seed = 0
-    while len(found) < count:
+    while len(cases) < count:
         seed += 1
         rng = np.random.default_rng(seed)
-        n, tokens, d = (1, 3)[len(found) % 2], int(rng.integers(2, 6)), int(rng.integers(3, 7))
+        n, tokens, d = (1, 3)[len(cases) % 2], int(rng.integers(2, 6)), int(rng.integers(3, 7))
         scores = np.where(np.arange(tokens) == 0, 1.2 + rng.random((n, 1)), 0.0 if equal else rng.random((n, tokens)))
-        loss = ("logistic", "exponential", "correlation", "sigmoid")[len(found) // 2 % 4]
+        loss = ("logistic", "exponential", "correlation", "sigmoid")[len(cases) // 2 % 4]
         keys = rng.normal(size=(n, tokens, d))
         keys[:, 0, 0] += 2
         made = case(keys, np.broadcast_to(scores, (n, tokens)), loss, seed=seed)
         if isinstance(max_margin(made.problem.keys, made.problem.optimal), MaxMargin):
-            found.append(made)
-    return found
+            cases.append(made)
+    return cases
 
 
 def falsified(id: str, given: Case, under_test: Any) -> set[str]:

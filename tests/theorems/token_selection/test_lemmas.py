@@ -15,6 +15,7 @@ from generators.case import Case
 from reference_attention.floats import EPS
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Dataset, Problem
+from reference_attention.risk import scaled_gradient
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from tests.theorems.token_selection.faults import FAULTS
 from theorems.core.check import check
@@ -135,10 +136,12 @@ def test_lemma_4_is_an_equality_for_two_tokens() -> None:
     assert abs(descent.slack) <= descent.tolerance
 
     def slightly_less(*arguments: object) -> object:
-        right = REFERENCE.scaled_gradient(*arguments)  # type: ignore[arg-type]
+        right = scaled_gradient(*arguments)  # type: ignore[arg-type]
         return replace(right, direction=right.direction * (1 - 1e-9))
 
-    assert verdicts("lemma-4", [case], REFERENCE.replace("less", scaled_gradient=slightly_less)) == {Verdict.FALSIFIED}
+    assert verdicts("lemma-4", [case], REFERENCE.replace("less", {scaled_gradient: slightly_less})) == {
+        Verdict.FALSIFIED
+    }
 
 
 def test_lemma_5_needs_its_pi() -> None:
@@ -147,13 +150,13 @@ def test_lemma_5_needs_its_pi() -> None:
     p = np.array([1e-3, 0.0])
     solution = max_margin(problem.keys, problem.optimal)
     assert isinstance(solution, MaxMargin)
-    along = -REFERENCE.scaled_gradient(problem.keys, problem.scores, problem.loss, p).direction
+    along = -scaled_gradient(problem.keys, problem.scores, problem.loss, p).direction
     assert along @ p / 1e-3 == pytest.approx(along @ solution.direction)
     tilted = np.array([1e-3, 1e-6])
     problem = Problem(np.array([[[0.0, 0.0], [-1.0, 0.0], [-1.0, -8.0]]]), np.array([[1.0, 0.0, 0.0]]))
     solution = max_margin(problem.keys, problem.optimal)
     assert isinstance(solution, MaxMargin)
-    along = -REFERENCE.scaled_gradient(problem.keys, problem.scores, problem.loss, tilted[::-1]).direction
+    along = -scaled_gradient(problem.keys, problem.scores, problem.loss, tilted[::-1]).direction
     assert along @ tilted[::-1] / np.linalg.norm(tilted) > 1.5 * (along @ solution.direction)
 
 
@@ -163,7 +166,7 @@ def test_smoothness_constant_is_below_lemma_6_and_not_far_above_the_curvature(lo
     constant = np.exp(log_sharp_smoothness(problem))
     assert constant < np.exp(problem.log_smoothness)
     p = np.linspace(-6, 6, 4001)[:, None]
-    gradient = REFERENCE.scaled_gradient(problem.keys, problem.scores, problem.loss, p)
+    gradient = scaled_gradient(problem.keys, problem.scores, problem.loss, p)
     slopes = np.diff(np.exp(gradient.log_scale) * gradient.direction[:, 0]) / np.diff(p[:, 0])
     assert 0.2 * constant < np.abs(slopes).max() < constant
 

@@ -72,4 +72,4 @@ def claims_of(id: str, name: str, under_test: Implementation) -> dict[str, Claim
 def falsified(id: str, name: str, under_test: Implementation) -> set[str]:
     """The claims of a statement that a case falsifies."""
     made = claims_of(id, name, under_test)
-    return {one for one, claim in made.items() if claim.verdict is Verdict.FALSIFIED}
+    return {claimed for claimed, claim in made.items() if claim.verdict is Verdict.FALSIFIED}

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from generators.case import Case
 from reference_attention.loss import Array
 from reference_attention.problem import Problem
-from reference_attention.query_dataset import QueryDataset
+from reference_attention.query_dataset import QueryDataset, outer_keys_and_scores
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.training.descent import Stop
 from reference_attention.training.flow import Flow, gradient_flow
@@ -63,11 +63,11 @@ def _one_query(data: Any) -> tuple[Array, Array]:
 
 
 FAULTS = [
-    (REFERENCE.replace("one-query", outer_keys_and_scores=_one_query), set(QUERY_CLAIMS)),
+    (REFERENCE.replace("one-query", {outer_keys_and_scores: _one_query}), set(QUERY_CLAIMS)),
     (fault_named("flow-from-elsewhere").implementation, {"flow-is-the-one-asked-for"}),
     (fault_named("flow-ends-half-way").implementation, {"flow-is-the-one-asked-for"}),
     (fault_named("svm-coordinate-off").implementation, {"svm-is-optimal"}),
-    (REFERENCE.replace("uphill", gradient_flow=_uphill), {"selected-tokens-are-locally-optimal"}),
+    (REFERENCE.replace("uphill", {gradient_flow: _uphill}), {"selected-tokens-are-locally-optimal"}),
     (fault_named("flow-of-other-keys").of_size(1.0).implementation, {"direction-rate"}),
 ]
 
@@ -83,7 +83,7 @@ def test_faults_are_caught(under_test: Implementation, by: set[str]) -> None:
 
 
 def test_a_flow_that_stalls_is_said_to() -> None:
-    outcome = check(conjecture_independent_rows, MADE, REFERENCE.replace("stalled", gradient_flow=_stalled))
+    outcome = check(conjecture_independent_rows, MADE, REFERENCE.replace("stalled", {gradient_flow: _stalled}))
     assert outcome.verdict is Verdict.INCONCLUSIVE
     assert "stalls" in outcome.reason
 
@@ -159,3 +159,23 @@ def test_a_flow_that_has_not_outgrown_its_start_says_nothing_yet() -> None:
     assert outcome.verdict is Verdict.INCONCLUSIVE
     assert outcome.not_found
     assert "turning still" in outcome.reason
+
+
+def test_a_flow_that_sees_a_near_tie_of_scores_only_far_out_falsifies_nothing() -> None:
+    """Scores −1 − 2⁻²⁰ and −1 in input 1: at ‖W‖ = 1e6 the flow selects the former, at 1e7 the optimal token."""
+    near = 2.0**-20
+    data = QueryDataset(
+        X=[
+            [[1, 2, 0, 2], [1.5, 2, 0, 3], [0, -3, 0, 3], [8.5, 0, 0, 0], [7.5, 1, -1, -2]],
+            [[-1 - near, 2, -1, -3], [-4.600000858306885, 0, -2, -2], [0, -2, 0, 0], [-1, -1, 2, -1], [-1.5, 1, 3, 1]],
+            [[-0.5, 0, -2, 2], [-2.600000858306885, 3, -2, -1], [-0.6, 3, 2, 2], [0, 3, -2, 1], [-3.6, 0, 0, 0]],
+            [[-1.6, 0, 0, 0], [-1.6 - near, 1, 2, 3], [0, -2, 2, 3], [-0.1, 0, 0, -2], [-2.6, 2, 2, 3]],
+        ],
+        queries=[[3, 1, 3, 0, 3], [-1, 2, -1, 1, 3], [2, -1, -1, 2, 2], [0, 1, -2, -1, -2]],
+        Y=[-1, 1, 1, 1],
+        v=[1, 0, 0, 0],
+    )
+    outcome = check(conjecture_independent_rows, Case(data.problem, queried=data, seed=2615966251), REFERENCE)
+    assert outcome.verdict is not Verdict.FALSIFIED, outcome.reason
+    assert outcome.not_found
+    assert "weigh too little" in outcome.reason

@@ -60,7 +60,10 @@ def test_one_token_where_the_condition_asks_for_two_fails_it() -> None:
         return replace(right, weights=tuple((fmpq(1), *(fmpq(0) for _ in row[1:])) for row in right.weights))
 
     case = mixing_case([np.eye(4)], [[1.0]], [8, 7, 1, 0], 2.0)
-    assert falsified(case, REFERENCE.replace("", optimal_attention=one_only)) >= {"condition-suffices", "support-size"}
+    assert falsified(case, REFERENCE.replace("", {optimal_attention: one_only})) >= {
+        "condition-suffices",
+        "support-size",
+    }
 
 
 def test_the_condition_is_not_necessary() -> None:

@@ -22,16 +22,16 @@ from theorems.bounded import value_of
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
-from theorems.curves.factored_certificate import (
+from theorems.rounding.singular_values import singular_values
+from theorems.transformers_as_svms.curves.factored_certificate import (
     certificate_sides,
     signed_variances,
     singular_value_growth,
     trapezoids,
 )
-from theorems.curves.factored_points import FactoredPoints
-from theorems.curves.followed_factors import FactoredArcFlow
-from theorems.faults.factored_faults import FACTORED_FAULTS
-from theorems.rounding.singular_values import singular_values
+from theorems.transformers_as_svms.curves.factored_points import FactoredPoints
+from theorems.transformers_as_svms.curves.followed_factors import FactoredArcFlow
+from theorems.transformers_as_svms.faults.factored_faults import RUN, STEP
 
 FLOW, DESCENT = "tsvm-factored-flow", "tsvm-factored-descent"
 
@@ -95,7 +95,7 @@ def test_the_flow_catches_each_fault(fault: str) -> None:
 
 
 def test_every_fault_of_factors_is_shown_to_be_caught() -> None:
-    assert {fault.name for fault in FACTORED_FAULTS} <= {*CAUGHT_BY, *FLOW_CATCHES, "factored-step-without-square"}
+    assert {fault.name for fault in (*RUN, *STEP)} <= {*CAUGHT_BY, *FLOW_CATCHES, "factored-step-without-square"}
 
 
 def test_a_step_without_the_square_ascends_from_uneven_factors() -> None:
@@ -135,7 +135,7 @@ def test_a_curve_of_straight_pieces_is_no_flow() -> None:
         held = dict(zip("KQ", flow.layout.split(points), strict=True))
         return replace(flow, norms=np.linalg.norm(points, axis=1), **held)
 
-    faulty = REFERENCE.replace("straight", factored_flow=interpolate)
+    faulty = REFERENCE.replace("straight", {factored_flow: interpolate})
     claims = claims_of(FLOW, CASE, faulty)
     assert claims["flow-chords"].verdict is Verdict.FALSIFIED
     assert claims["imbalance-is-conserved"].verdict is Verdict.FALSIFIED
@@ -147,10 +147,10 @@ def test_a_flow_that_our_solver_gives_up_is_undecided_and_that_of_another_wrong(
     def gives_up(*given: Any, **asked: Any) -> FactoredFlow:
         return replace(factored_flow(*given, **asked), stop=Stop.STATIONARY)
 
-    other = REFERENCE.replace("other", factored_flow=gives_up)
+    other = REFERENCE.replace("other", {factored_flow: gives_up})
     assert claims_of(FLOW, CASE, other)["norm-diverges"].verdict is Verdict.FALSIFIED
-    monkeypatch.setattr("theorems.curves.followed_factors.REFERENCE", other)
-    assert claims_of(FLOW, CASE, other)["norm-diverges"].verdict is Verdict.INCONCLUSIVE
+    monkeypatch.setattr("theorems.transformers_as_svms.curves.followed_factors.factored_flow", gives_up)
+    assert claims_of(FLOW, CASE, REFERENCE)["norm-diverges"].verdict is Verdict.INCONCLUSIVE
 
 
 def test_where_rounding_leaves_no_point_a_margin_of_1_nothing_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,9 @@ from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear_max_margin
 from reference_attention.training.factored_flow import factored_flow
 from theorems.bounded import value_of
-from theorems.curves.factored_certificate import certificate_sides
-from theorems.curves.factored_law import Lag, eigenvectors_of, sharpest_lag
-from theorems.curves.factored_points import FactoredPoints
+from theorems.transformers_as_svms.curves.factored_certificate import certificate_sides
+from theorems.transformers_as_svms.curves.factored_law import Lag, eigenvectors_of, sharpest_lag
+from theorems.transformers_as_svms.curves.factored_points import FactoredPoints
 
 RNG = np.random.default_rng(2)
 

@@ -92,7 +92,7 @@ def test_a_solution_that_is_long_on_the_keys_of_w_alone_is_longer_than_the_label
             return right
         return with_prompt(right, keys, 8 * right.p, [8 * x for x in right.exact.p])  # type: ignore[arg-type, union-attr]
 
-    wrong = REFERENCE.replace("long", max_margin=long)
+    wrong = REFERENCE.replace("long", {max_margin: long})
     assert {"norm-at-most-by-labels", "solution-is-the-projection"} <= falsified(ID, "many-tokens", wrong)
 
 

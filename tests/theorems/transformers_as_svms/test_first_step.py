@@ -14,8 +14,9 @@ from generators.assumptions import assumption_named
 from generators.case import Case
 from generators.query_cases import Family, query_cases
 from reference_attention.query_dataset import QueryDataset
+from reference_attention.risk import scaled_gradient
 from reference_attention.training import descent
-from reference_attention.training.descent import Trajectory
+from reference_attention.training.descent import Trajectory, normalized_gradient_descent
 from tests.theorems.token_selection.faults import planted
 from tests.theorems.token_selection.global_paths.test_descent_from_a_margin import seen
 from tests.theorems.token_selection.path_cases import claims_of, statement
@@ -79,7 +80,7 @@ def _first_step(change: Any) -> Any:
         run = descent.normalized_gradient_descent(problem, start, steps=steps, **asked)
         return replace(run, points=change(run.points)) if steps == 1 else run
 
-    return REFERENCE.replace("", normalized_gradient_descent=changed)
+    return REFERENCE.replace("", {normalized_gradient_descent: changed})
 
 
 def test_a_first_step_that_is_none_is_caught() -> None:
@@ -131,7 +132,7 @@ def test_the_predicate_is_what_the_gradient_at_zero_says(case: Case) -> None:
     problem = case.problem
     rows = np.take_along_axis(problem.keys, problem.optimal[:, None, None], axis=1) - problem.keys
     others = np.arange(problem.T) != problem.optimal[:, None]
-    found = REFERENCE.scaled_gradient(problem.keys, problem.scores, problem.loss, np.zeros(problem.d))
+    found = scaled_gradient(problem.keys, problem.scores, problem.loss, np.zeros(problem.d))
     margins = -(rows @ np.asarray(found.direction))[others]
     size = np.abs(rows)[others] @ np.abs(np.asarray(found.direction))
     if (np.abs(margins) > 1e-9 * size).all():

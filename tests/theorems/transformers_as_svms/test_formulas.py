@@ -14,6 +14,7 @@ from reference_attention.losses import loss_named
 from reference_attention.paths.local_path import LocalPath
 from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
+from reference_attention.risk import log_excess_risk
 from reference_attention.sequence_dataset import SequenceDataset
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.svm.sequence_max_margin import SequenceMaxMargin, sequence_max_margin
@@ -67,12 +68,12 @@ def test_how_far_an_excess_is_outside_its_bounds() -> None:
     assert (inside <= 1e-12).all()
 
     def scaled(*given: object) -> tuple[np.ndarray, np.ndarray]:
-        sign, size = REFERENCE.log_excess_risk(*given)  # type: ignore[union-attr]
+        sign, size = log_excess_risk(*given)  # type: ignore[union-attr]
         return np.asarray(sign), np.asarray(size) + 40.0
 
-    over = _violation(linear(), REFERENCE.replace("forty", log_excess_risk=scaled), points)
+    over = _violation(linear(), REFERENCE.replace("forty", {log_excess_risk: scaled}), points)
     at = FloorAt(AttentionAt(linear(), points))
-    excess = REFERENCE.log_excess_risk(LINE.keys, LINE.scores, linear().loss, points, LINE.optimal)[1] + math.log(2)
+    excess = log_excess_risk(LINE.keys, LINE.scores, linear().loss, points, LINE.optimal)[1] + math.log(2)
     least = np.min([np.min(b.value, axis=-1) for b in at.upper.values()], axis=0)
     assert over == pytest.approx(excess + 40 - least, rel=1e-12)
 

@@ -13,6 +13,7 @@ from generators.case import Case
 from reference_attention.loss import Array
 from reference_attention.paths.local_path import LocalPath, local_path
 from reference_attention.problem import Problem
+from reference_attention.query_dataset import outer_keys_and_scores
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from tests.theorems.transformers_as_svms.local_examples import local_example
 from theorems.bounded import exact
@@ -71,9 +72,9 @@ def _one_query(data: Any) -> tuple[Array, Array]:
     return (data.X[:, :, :, None] * data.queries[0]).reshape(n, T, -1), -(data.X @ data.v)
 
 
-TILTED = REFERENCE.replace("tilted", local_path=_tilted)
-ELSEWHERE = REFERENCE.replace("elsewhere", local_path=_elsewhere)
-ONE_QUERY = REFERENCE.replace("one-query", outer_keys_and_scores=_one_query)
+TILTED = REFERENCE.replace("tilted", {local_path: _tilted})
+ELSEWHERE = REFERENCE.replace("elsewhere", {local_path: _elsewhere})
+ONE_QUERY = REFERENCE.replace("one-query", {outer_keys_and_scores: _one_query})
 
 FAULTS = [
     (ONE_QUERY, set(QUERY_CLAIMS)),

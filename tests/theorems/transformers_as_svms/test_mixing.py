@@ -11,7 +11,10 @@ from hypothesis import given, settings
 
 from generators.case import Case
 from generators.mixing_assumptions import exact_scores, penalty_of
-from reference_attention.svm.general_svm import GeneralSvm
+from reference_attention.optimal_attention import optimal_attention
+from reference_attention.paths.mixing_path import mixing_path
+from reference_attention.svm.finite_part import finite_part
+from reference_attention.svm.general_svm import GeneralSvm, general_svm
 from tests.theorems.transformers_as_svms.mixing_examples import CASES
 from theorems.core.check import check
 from theorems.core.claim import Form, Verdict
@@ -81,10 +84,10 @@ def test_ratios_of_another_attention_show_on_the_ray_and_beside_it() -> None:
 def mixing_of(name: str) -> Mixing:
     data, lam = CASES[name].queried, penalty_of(CASES[name])
     assert data is not None
-    attention = REFERENCE.optimal_attention(exact_scores(data), lam)
-    svm = REFERENCE.general_svm(data.keys, attention.sets, attention.first)
+    attention = optimal_attention(exact_scores(data), lam)
+    svm = general_svm(data.keys, attention.sets, attention.first)
     assert isinstance(svm, GeneralSvm)
-    return Mixing(data, lam, attention, svm, REFERENCE.finite_part(svm, attention))
+    return Mixing(data, lam, attention, svm, finite_part(svm, attention))
 
 
 WEAKER: dict[str, tuple[str, Callable[[Any], Any], str]] = {
@@ -108,7 +111,7 @@ def test_the_constants_are_needed(what: str, monkeypatch: pytest.MonkeyPatch) ->
 def test_the_lower_bound_meets_the_path_and_no_point_of_the_ball_is_below_it() -> None:
     """n(L − L_⋆) at points of the same norm beside that of the path: above it, by more than the enclosed distance."""
     mixing = mixing_of("two-inputs")
-    (found,) = REFERENCE.mixing_path(mixing.data.keys, mixing.attention, mixing.lam, mixing.svm, [128.0])
+    (found,) = mixing_path(mixing.data.keys, mixing.attention, mixing.lam, mixing.svm, [128.0])
     with ctx.workprec(found.bits):
         on_path = OnPath(mixing, found.point)
         assert on_path.distance < arb(2) ** -30

@@ -16,8 +16,8 @@ from generators.query_cases import Family, query_cases
 from reference_attention import risk
 from reference_attention.loss import Array, Loss
 from reference_attention.problem import Problem
-from reference_attention.query_dataset import QueryDataset
-from reference_attention.risk import ScaledGradient
+from reference_attention.query_dataset import QueryDataset, outer_keys_and_scores
+from reference_attention.risk import ScaledGradient, scaled_gradient
 from reference_attention.training.descent import Stop
 from reference_attention.training.flow import Flow, gradient_flow
 from theorems.core.check import check
@@ -75,7 +75,7 @@ def _shorter(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient
     return replace(right, direction=right.direction * np.where(weights > 0.9, 1e-3, 1.0)[..., None])
 
 
-SHORT_WHERE_SATURATED = REFERENCE.replace("short-where-saturated", scaled_gradient=_shorter)
+SHORT_WHERE_SATURATED = REFERENCE.replace("short-where-saturated", {scaled_gradient: _shorter})
 
 
 def _keys_of_tokens_alone(data: QueryDataset) -> tuple[Array, Array]:
@@ -85,7 +85,7 @@ def _keys_of_tokens_alone(data: QueryDataset) -> tuple[Array, Array]:
     return keys, -(data.X @ data.v)
 
 
-ONE_QUERY = REFERENCE.replace("one-query", outer_keys_and_scores=_keys_of_tokens_alone)
+ONE_QUERY = REFERENCE.replace("one-query", {outer_keys_and_scores: _keys_of_tokens_alone})
 
 NEGATED = fault_named("negated-gradient").implementation
 
@@ -113,7 +113,7 @@ FAULTS = [
     (fault_named("flow-ends-half-way").implementation, DISTINCT, {"flow-is-the-one-asked-for"}),
     (fault_named("rolled-coordinates").implementation, DISTINCT, {"flow-is-of-this-gradient"}),
     (fault_named("flow-of-other-keys").implementation, DISTINCT, {"flow-chords"}),
-    (REFERENCE.replace("gives-up", gradient_flow=_gives_up), DISTINCT, {"norm-diverges"}),
+    (REFERENCE.replace("gives-up", {gradient_flow: _gives_up}), DISTINCT, {"norm-diverges"}),
     (SHORT_WHERE_SATURATED, EQUAL, {"gradient-norm", "descent", "feasible-descent"}),
 ]
 
@@ -135,7 +135,7 @@ def test_for_two_tokens_the_bound_is_an_equality() -> None:
         right = risk.scaled_gradient(keys, scores, loss, p)
         return replace(right, direction=right.direction * (1 - 1e-5))
 
-    assert "gradient-norm" in falsified(case, REFERENCE.replace("shorter", scaled_gradient=shorter))
+    assert "gradient-norm" in falsified(case, REFERENCE.replace("shorter", {scaled_gradient: shorter}))
 
 
 @given(query_cases(families=(Family.INDEPENDENT,)))

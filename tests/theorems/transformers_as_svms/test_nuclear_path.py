@@ -18,10 +18,10 @@ from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.core.nuclear_certificate import NuclearCertificate, images_of, nuclear_claim
-from theorems.curves.nuclear_bounds import NuclearBounds
-from theorems.curves.nuclear_limit import corrections, offset_in_closed_form
 from theorems.faults import FAULTS
 from theorems.faults.power.trial import Baseline, FaultOutcome, baseline, try_fault
+from theorems.transformers_as_svms.curves.nuclear_bounds import NuclearBounds
+from theorems.transformers_as_svms.curves.nuclear_limit import corrections, offset_in_closed_form
 from theorems.transformers_as_svms.nuclear_path import tsvm_nuclear_path
 
 SEVERAL = QueryDataset([[[1.0, 0], [0, 0]], [[0, 1.0], [0, 0]]], np.eye(2), [1, 1], [1, 1])

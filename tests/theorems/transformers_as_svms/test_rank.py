@@ -65,7 +65,7 @@ def test_solving_the_tokens_for_keys_that_are_not_theirs_shows_in_the_sum() -> N
         wide = keys if keys.shape[2] > 3 else np.concatenate([keys[..., :1], 2 * keys[..., 1:]], axis=2)
         return max_margin(wide, alpha)
 
-    wrong = REFERENCE.replace("stretched tokens", max_margin=narrow)
+    wrong = REFERENCE.replace("stretched tokens", {max_margin: narrow})
     assert {"token-svm-is-optimal", "orthogonal-queries-decouple"} == falsified(ID, "orthogonal-queries", wrong)
 
 

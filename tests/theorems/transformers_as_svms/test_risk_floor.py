@@ -12,6 +12,8 @@ from hypothesis import given, settings
 
 from generators.case import Case
 from reference_attention.floats import EPS
+from reference_attention.query_dataset import outer_keys_and_scores
+from reference_attention.risk import log_excess_risk, risk
 from tests.theorems.transformers_as_svms.section_2_cases import CASES, claims_of, falsified
 from theorems.core.check import check
 from theorems.core.claim import Verdict
@@ -29,19 +31,19 @@ class Scaled:
     factor: float
 
     def risk(self, *given: Any) -> Any:
-        return self.factor * REFERENCE.risk(*given)
+        return self.factor * risk(*given)
 
     def excess(self, *given: Any) -> Any:
-        sign, size = REFERENCE.log_excess_risk(*given)
+        sign, size = log_excess_risk(*given)
         return sign, size + math.log(self.factor)
 
     @property
     def in_excess(self) -> Implementation:
-        return REFERENCE.replace("scaled excess", log_excess_risk=self.excess)
+        return REFERENCE.replace("scaled excess", {log_excess_risk: self.excess})
 
     @property
     def in_risk(self) -> Implementation:
-        return REFERENCE.replace("scaled risk", risk=self.risk)
+        return REFERENCE.replace("scaled risk", {risk: self.risk})
 
 
 @settings(max_examples=15)
@@ -102,10 +104,10 @@ def test_a_wrong_svm_ends_it() -> None:
 
 def test_keys_and_scores_are_those_of_the_data() -> None:
     def off(data: Any) -> Any:
-        keys, scores = REFERENCE.outer_keys_and_scores(data)
+        keys, scores = outer_keys_and_scores(data)
         return keys * (1 + 1e-6), scores * (1 + 1e-6)
 
-    wrong = REFERENCE.replace("off", outer_keys_and_scores=off)
+    wrong = REFERENCE.replace("off", {outer_keys_and_scores: off})
     assert {"keys-are-outer-products", "scores-are-products"} <= falsified(ID, "self-attention", wrong)
 
 
@@ -125,7 +127,9 @@ def test_a_risk_below_its_floor_is_no_number() -> None:
     """L(W) ≤ L_⋆ falsifies the first bound, whatever it is."""
 
     def none(*given: Any) -> Any:
-        sign, size = REFERENCE.log_excess_risk(*given)
+        sign, size = log_excess_risk(*given)
         return 0 * sign, np.full_like(size, -np.inf)
 
-    assert "excess-at-least" in falsified(ID, "self-attention", REFERENCE.replace("at the floor", log_excess_risk=none))
+    assert "excess-at-least" in falsified(
+        ID, "self-attention", REFERENCE.replace("at the floor", {log_excess_risk: none})
+    )

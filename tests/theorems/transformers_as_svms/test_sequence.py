@@ -19,7 +19,7 @@ from reference_attention import risk
 from reference_attention.outer_keys import OuterKeys
 from reference_attention.problem import Problem
 from reference_attention.sequence_dataset import SequenceDataset, SequencePart
-from reference_attention.sequence_risk import sequence_excess
+from reference_attention.sequence_risk import sequence_excess, sequence_parts
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.svm.sequence_max_margin import (
     SequenceInfeasible,
@@ -173,52 +173,56 @@ def longer(keys: Any, alpha: Any) -> Any:
 PLANTS: dict[str, tuple[str, Implementation, set[str]]] = {
     "mask-ignored": (
         "causal",
-        REFERENCE.replace("", sequence_parts=without_mask),
+        REFERENCE.replace("", {sequence_parts: without_mask}),
         {"parts-are-the-data", "unseen-tokens-do-not-matter"},
     ),
-    "part-forgotten": ("causal", REFERENCE.replace("", sequence_parts=part_forgotten), {"parts-are-the-data"}),
-    "duplicated-padding": ("causal", REFERENCE.replace("", sequence_parts=padded), {"parts-are-the-data"}),
+    "part-forgotten": ("causal", REFERENCE.replace("", {sequence_parts: part_forgotten}), {"parts-are-the-data"}),
+    "duplicated-padding": ("causal", REFERENCE.replace("", {sequence_parts: padded}), {"parts-are-the-data"}),
     "padding-seen": (
         "masked",
-        REFERENCE.replace("", sequence_parts=padded_with_the_unseen),
+        REFERENCE.replace("", {sequence_parts: padded_with_the_unseen}),
         {"parts-are-the-data", "unseen-tokens-do-not-matter"},
     ),
-    "shares-alike": ("causal", REFERENCE.replace("", sequence_excess=each_part_alike), {"excess-is-the-mean"}),
+    "shares-alike": ("causal", REFERENCE.replace("", {sequence_excess: each_part_alike}), {"excess-is-the-mean"}),
     "risk-of-one-part": (
         "causal",
-        REFERENCE.replace("", sequence_excess=largest_part_only),
+        REFERENCE.replace("", {sequence_excess: largest_part_only}),
         {"excess-is-the-mean", "sublevel-margin"},
     ),
     "risk-too-small": (
         "masked",
-        REFERENCE.replace("", sequence_excess=off_by(0.01, 1.0)),
+        REFERENCE.replace("", {sequence_excess: off_by(0.01, 1.0)}),
         {"excess-is-the-mean", "risk-floor", "leading-term-from-below"},
     ),
     "risk-too-large": (
         "masked",
-        REFERENCE.replace("", sequence_excess=off_by(100.0, 1.0)),
+        REFERENCE.replace("", {sequence_excess: off_by(100.0, 1.0)}),
         {"excess-is-the-mean", "risk-ceiling", "leading-term-from-above"},
     ),
     "risk-of-half-the-logits": (
         "causal",
-        REFERENCE.replace("", sequence_excess=off_by(1.0, 0.5)),
+        REFERENCE.replace("", {sequence_excess: off_by(1.0, 0.5)}),
         {"risk-ceiling", "leading-term-from-above"},
     ),
     "risk-of-twice-the-logits": (
         "causal",
-        REFERENCE.replace("", sequence_excess=off_by(1.0, 2.0)),
+        REFERENCE.replace("", {sequence_excess: off_by(1.0, 2.0)}),
         {"risk-floor", "sublevel-correlation-from-duals"},
     ),
-    "svm-of-one-part": ("causal", REFERENCE.replace("", sequence_max_margin=of_the_largest_part), {"svm-is-optimal"}),
+    "svm-of-one-part": (
+        "causal",
+        REFERENCE.replace("", {sequence_max_margin: of_the_largest_part}),
+        {"svm-is-optimal"},
+    ),
     "svm-without-a-row": (
         "causal",
-        REFERENCE.replace("", sequence_max_margin=without_a_row),
+        REFERENCE.replace("", {sequence_max_margin: without_a_row}),
         {"svm-is-optimal", "any-tokens-are-decided"},
     ),
-    "svm-too-long": ("masked", REFERENCE.replace("", sequence_max_margin=longer), {"svm-is-optimal"}),
+    "svm-too-long": ("masked", REFERENCE.replace("", {sequence_max_margin: longer}), {"svm-is-optimal"}),
     "svm-gives-up": (
         "causal",
-        REFERENCE.replace("", sequence_max_margin=infeasible_but_for_opt),
+        REFERENCE.replace("", {sequence_max_margin: infeasible_but_for_opt}),
         {"any-tokens-are-decided"},
     ),
 }
@@ -243,7 +247,7 @@ def test_every_claim_is_made(name: str) -> None:
 @pytest.mark.parametrize("arranged", [shortest_last, queries_backwards, a_part_per_query])
 def test_parts_may_come_in_any_order(name: str, arranged: Callable[..., Any]) -> None:
     """An implementation may sort and divide the queries as it likes, as long as it says which are where."""
-    claims = claims_of(CASES[name], REFERENCE.replace("", sequence_parts=arranged))
+    claims = claims_of(CASES[name], REFERENCE.replace("", {sequence_parts: arranged}))
     assert set(claims) == set(STATEMENT.claims)
     assert {claim.verdict for claim in claims.values()} == {Verdict.UPHELD}
 

@@ -16,7 +16,6 @@ from reference_attention.losses import loss_named
 from reference_attention.paths.joint import Joint, joint_of_chosen
 from reference_attention.paths.joint_minimisers import Pair
 from reference_attention.problem import Problem
-from reference_attention.query_dataset import QueryDataset
 from reference_attention.training.joint_descent import JointTrajectory
 from tests.theorems.flows import flow_through
 from theorems.bounded import exact
@@ -31,7 +30,6 @@ from theorems.without import (
     lemma_14,
     theorem_4,
     theorem_6,
-    tsvm_frobenius_path,
 )
 from theorems.without.noisy_excess import Excess
 
@@ -223,17 +221,3 @@ def test_a_schedule_is_followed_between_its_own_ends(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(theorem_6, "target_claims", none)
     assert list(theorem_6.schedule_claims(with_radii([2.0, 4.0, 5.0], [10.0, 80.0, 640.0]))) == []
     assert seen[0] == pytest.approx([10.0, 640.0])
-
-
-def test_a_path_of_matrices_begins_at_the_size_of_a_logit(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Any] = []
-
-    def path(name: str, risk: Any, d: int, unit: float, where: Any) -> Iterator[Claim]:
-        seen.append((d, unit))
-        yield from ()
-
-    monkeypatch.setattr(tsvm_frobenius_path, "path_claim", path)
-    data = QueryDataset([[[8.0], [0.0]], [[8.0], [0.0]]], [[1.0], [1.0]], [1.0, -1.0], [1.0], "correlation")
-    list(tsvm_frobenius_path.not_separable.conclusion(Case(data.problem, queried=data), REFERENCE))
-    assert seen == [(1, 1 / data.problem.key_scale)]
-    assert data.problem.key_scale != 1

@@ -11,9 +11,9 @@ import pytest
 from reference_attention.files import read_named_values
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from tests.places import ROOT
+from theorems.hunting.assumption_table import pairs
 from theorems.hunting.examine import examine
 from theorems.hunting.record import load
-from theorems.hunting.table import pairs
 
 FOLDER = ROOT / "counterexamples"
 FILES = sorted(FOLDER.glob("*.json"))
@@ -37,7 +37,7 @@ def test_every_assumption_of_every_statement_is_accounted_for() -> None:
 
 
 def test_the_document_lists_what_the_folder_holds() -> None:
-    """Its numbers are those of `theorems counterexamples --markdown`; the test would be as long as the command."""
+    """Its numbers are those of `theorems list --counterexamples --markdown`, which takes too long for a test."""
     text = (ROOT / "docs" / "assumptions.md").read_text(encoding="utf-8")
     for path in FILES:
         assert f"counterexamples/{path.name})" in text

@@ -14,6 +14,7 @@ import pytest
 
 from generators.case import Case
 from generators.finding import Finding
+from reference_attention.directions import direction
 from reference_attention.losses import loss_named
 from reference_attention.problem import Dataset, Problem
 from tests.places import ROOT
@@ -71,7 +72,7 @@ def comparable(case: Case) -> Case:
 def higher_neighbour(case: Case) -> Case:
     """The only directional neighbour of q1, which scored the same, scores higher."""
     scores = case.problem.scores.copy()
-    first = REFERENCE.direction(case.problem.keys, case.arrays["q1"])
+    first = direction(case.problem.keys, case.arrays["q1"])
     scores[first.neighbours] += 1.0
     return with_problem(case, scores=scores)
 

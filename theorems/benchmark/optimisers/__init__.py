@@ -1,1 +1,1 @@
-"""The rules that ``theorems bench`` compares, one per file: the update, its source, and the limit that theory names."""
+"""The rules that ``theorems bench`` compares, one file each: the update, its source, and the limit that is proven."""

@@ -26,21 +26,22 @@ BETAS = 0.9, 0.999
 
 
 class Adam(Optimiser):
-    """Steps of about η in every coordinate."""
+    """Adam with ε = 0: steps of about η in every coordinate."""
 
     theory = Theory(source="linear data, decreasing steps: ℓ∞ (Zhang et al. 2024)")
     batched = True
 
     def __init__(self, step: float) -> None:
+        """Take the step size η, and count steps from 0."""
         self._step = step
         self._t = 0
 
     def begin(self, setting: Setting) -> None:
-        """Both moments are 0."""
+        """Set both moments to 0."""
         self._m = self._root = scaled.of(ScaledGradient(0.0, 0 * setting.start))
 
     def step(self, p: Vector, gradient: ScaledGradient) -> Vector:
-        """One step, with the corrections for the zeros that the moments begin with."""
+        """Take a step, with the corrections for the zeros that the moments begin with."""
         self._t += 1
         g, (first, second) = scaled.of(gradient), BETAS
         self._m = scaled.total(first, self._m, 1 - first, g)
@@ -53,7 +54,7 @@ class Adam(Optimiser):
 
 
 def _root_of_squares(a: float, x: ScaledGradient, b: float, y: ScaledGradient) -> ScaledGradient:
-    """√((a x)² + (b y)²) entry by entry: squares would underflow where their roots do not."""
+    """Compute √((a x)² + (b y)²) entry by entry: squares would underflow where their roots do not."""
     top = np.maximum(x.log_scale, y.log_scale)
-    left, right = (np.exp(np.maximum(one.log_scale - top, scaled.NOTHING))[..., None] for one in (x, y))
+    left, right = (np.exp(np.maximum(gradient.log_scale - top, scaled.NOTHING))[..., None] for gradient in (x, y))
     return scaled.of(ScaledGradient(top, np.hypot(a * left * x.direction, b * right * y.direction)))

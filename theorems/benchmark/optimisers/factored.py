@@ -1,14 +1,14 @@
 """Descent on the factors (K, Q) of W = K Qᵀ, three ways; a prompt p is a W of one column.
 
 - *factored*: K ← K − η ∇L(W) Q, Q ← Q − η ∇L(W)ᵀ K, both from the old factors.
-- *normalized-factored*: the same along the joint gradient, (∇_K, ∇_Q)/(‖∇_K‖² + ‖∇_Q‖²)^½.
+- *normalized-factored*: steps along the normalized joint gradient, (∇_K, ∇_Q)/(‖∇_K‖² + ‖∇_Q‖²)^½.
 - *factored-apart*: as the authors' code has it, which adds ε(‖K‖² + ‖Q‖²) to the loss and divides each gradient by
-  its own norm + ε, ε = 2⁻⁵². Normalized apart it is no descent along −∇L(K, Q) and keeps KᵀK − QᵀQ not even in the
-  limit of short steps; once ∇L is below ε it follows the penalty.
+  its own norm + ε, ε = 2⁻⁵². Normalized apart it is no descent along −∇L(K, Q), and even in the limit of short steps
+  it does not keep KᵀK − QᵀQ; once ∇L is below ε it follows the penalty.
 
 They start at K = I and Q = W(0)ᵀ, in units in which keys are about one, so that KᵀK − QᵀQ ≻ 0 from W(0) = 0.
 
-Limit: along the joint gradient expected to be the W of least nuclear norm; no theorem says so.
+Limit: along the joint gradient it is expected to be the W of least nuclear norm; no theorem says so.
 
 References: *Transformers as Support Vector Machines*, (KQ-ERM); github.com/umich-sota/TF-as-SVM.
 """
@@ -30,7 +30,7 @@ OPEN = "open; on (K, Q) expected: least nuclear norm"
 
 
 class Way(StrEnum):
-    """How the gradients in K and in Q are scaled."""
+    """The way in which the gradients in K and in Q are scaled."""
 
     PLAIN = "plain"
     JOINTLY = "jointly"
@@ -42,20 +42,21 @@ APART = Theory(source="none: each factor is normalized by itself, which is no gr
 
 
 class Factored(Optimiser):
-    """One start on one problem; W alone is reported."""
+    """Descent on the factors from one start on one problem; W alone is reported."""
 
     def __init__(self, way: Way, step: float) -> None:
+        """Take the way in which gradients are scaled, and the step size."""
         self._way, self._step = way, step
 
     def begin(self, setting: Setting) -> None:
-        """K = I and Q = W(0)ᵀ, in the unit of the keys."""
+        """Set K = I and Q = W(0)ᵀ, in the unit of the keys."""
         unit = math.sqrt(setting.problem.key_scale)
         self._shape = setting.shape if len(setting.shape) == 2 else (*setting.shape, 1)
         self._K = np.eye(self._shape[0]) / unit
         self._Q = setting.start.reshape(self._shape).T * unit
 
     def step(self, p: Vector, gradient: ScaledGradient) -> Vector:
-        """vec(K Qᵀ) after the step."""
+        """Return vec(K Qᵀ) after the step."""
         log_scale = float(gradient.log_scale)
         by_k, by_q = factor_gradients(np.asarray(gradient.direction).reshape(self._shape), self._K, self._Q)
         if self._way is Way.APART:

@@ -20,6 +20,7 @@ from scipy.integrate import LSODA
 
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
+from reference_attention.risk import scaled_gradient
 from reference_attention.training.arc_length import ABSOLUTE, ROUNDINGS
 from reference_attention.training.flow import METHODS, RELATIVE
 from reference_attention.training.iteration import single_field
@@ -37,15 +38,15 @@ def read_at(
     iterations: Int64[np.ndarray, "r"],
     under_test: Implementation = REFERENCE,
 ) -> Run:
-    """The flow at s = η t for the iterations t; one that cannot be followed so far stays, and is not representable."""
-    found = [_follow(*one, step * iterations, under_test) for one in zip(problems, starts, strict=True)]
-    return Run(np.stack([points for points, _ in found], axis=1), iterations, np.array([whole for _, whole in found]))
+    """Follow the flow to s = η t for the iterations t; one that cannot be followed so far is not representable."""
+    flows = [_follow(*setup, step * iterations, under_test) for setup in zip(problems, starts, strict=True)]
+    return Run(np.stack([points for points, _ in flows], axis=1), iterations, np.array([whole for _, whole in flows]))
 
 
 def _follow(
     problem: Problem, start: Float64[np.ndarray, "d"], at: Float64[np.ndarray, "r"], under_test: Implementation
 ) -> tuple[Float64[np.ndarray, "r d"], bool]:
-    field = single_field(problem.keys, problem.scores, problem.loss, under_test.scaled_gradient)
+    field = single_field(problem.keys, problem.scores, problem.loss, under_test[scaled_gradient])
     kappa, long = problem.key_scale, float(at[-1])
 
     def velocity(u: float, p: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "d"]:

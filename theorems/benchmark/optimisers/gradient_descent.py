@@ -6,8 +6,8 @@ Limit: p_mm. Theorems 2 and 3 prove it of gradient descent with η ≤ 1/L_p; ``
 every optimal token leads by enough.
 
 Rate: once p = u p_mm + O(1), the distance ‖p/‖p‖ − limit‖ is O(1/‖p‖), and ‖p‖ grows like log t, normalized like t:
-hence the exponents 1 and 1. Proven is 1 − cos = O(log t/t) for normalized, which is an exponent of ½ up to the
-logarithm.
+hence the exponent 1 in log t and in t. For normalized gradient descent 1 − cos = O(log t/t) is proven, which is an
+exponent of ½ up to the logarithm.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (GD), Theorems 2 and 3, Appendix E.1; Soudry, Hoffer,
 Nacson, Gunasekar, Srebro, *The Implicit Bias of Gradient Descent on Separable Data*, JMLR 2018 (1/log t, linear data).
@@ -21,7 +21,8 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float64
 
-from reference_attention.problem import Problem
+from reference_attention.problem import Problem, log_smoothness
+from reference_attention.risk import scaled_gradient
 from reference_attention.training.descent import descend
 from theorems.benchmark.optimisers.optimiser import Against, Theory
 from theorems.benchmark.optimisers.run import Run
@@ -41,8 +42,8 @@ def run_gradient_descent(
     normalized: bool,
     record_every: int = 1,
 ) -> Run:
-    """The iterates; without a step it is 1/L_p of each problem."""
-    found = descend(
+    """Run gradient descent, normalized or not; where ``step`` is None it is 1/L_p of each problem."""
+    descent = descend(
         np.stack([problem.keys for problem in problems]),
         np.stack([problem.scores for problem in problems]),
         problems[0].loss,
@@ -50,16 +51,16 @@ def run_gradient_descent(
         steps=steps,
         log_step=np.array([log_step(problem, step, under_test) for problem in problems]),
         normalized=normalized,
-        gradient=under_test.scaled_gradient,
+        gradient=under_test[scaled_gradient],
         record_every=record_every,
     )
-    return Run(found.points, found.iterations, found.representable)
+    return Run(descent.points, descent.iterations, descent.representable)
 
 
 def log_step(problem: Problem, step: float | None, under_test: Implementation) -> float:
-    """log η on this problem."""
+    """Return log η on this problem, −log L_p where ``step`` is None."""
     if step is not None:
         return math.log(step)
-    smoothness = under_test.log_smoothness(problem)
-    # ∇L = 0 throughout when L_p = 0: any step will do.
+    smoothness = under_test[log_smoothness](problem)
+    # ∇L = 0 everywhere if L_p = 0: any step will do.
     return -smoothness if smoothness > -math.inf else 0.0

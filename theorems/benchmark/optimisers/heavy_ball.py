@@ -18,23 +18,24 @@ from theorems.benchmark.optimisers.optimiser import Against, Optimiser, Setting,
 from theorems.benchmark.optimisers.scaled import Vector
 
 MOMENTUM = 0.9
-"""β."""
+"""The momentum β."""
 
 
 class HeavyBall(Optimiser):
-    """Steps of η times the remembered gradients."""
+    """Gradient descent with heavy-ball momentum: steps of η times the sum of remembered gradients."""
 
     theory = Theory(source="linear data: ℓ2 (Wang et al. 2022)", against=Against.LOG)
     batched = True
 
     def __init__(self, step: float) -> None:
+        """Take the step size η, kept as its logarithm."""
         self._log_step = math.log(step)
 
     def begin(self, setting: Setting) -> None:
-        """u = 0."""
+        """Set u = 0."""
         self._u = scaled.of(ScaledGradient(0.0, 0 * setting.start))
 
     def step(self, p: Vector, gradient: ScaledGradient) -> Vector:
-        """p − η u."""
+        """Return p − η u."""
         self._u = scaled.total(MOMENTUM, self._u, 1.0, scaled.of(gradient))
         return p - scaled.times(self._log_step, self._u)

@@ -29,19 +29,20 @@ from theorems.benchmark.optimisers.scaled import Vector
 
 
 class MirrorDescent(Optimiser):
-    """Steps of η ∇L, or of length η, in the dual space."""
+    """Mirror descent: steps of η ∇L, or of length η if normalized, in the dual space."""
 
     batched = True
 
     def __init__(self, power: float, step: float, normalized: bool) -> None:
+        """Take the power of the potential ψ, the step size η, and whether gradients are normalized."""
         self._power, self._step, self._normalized = power, step, normalized
 
     def begin(self, setting: Setting) -> None:
-        """∇ψ(p(0))."""
+        """Set the dual point to ∇ψ(p(0))."""
         self._dual = signed_power(setting.start, self._power - 1)
 
     def step(self, p: Vector, gradient: ScaledGradient) -> Vector:
-        """The point whose dual point is one step on."""
+        """Return the point whose dual point is one step further."""
         g = scaled.of(gradient)
         if self._normalized:
             # Entries are at most 1, and one of them is 1 unless all are 0.
@@ -55,12 +56,12 @@ class MirrorDescent(Optimiser):
 
 
 def signed_power(x: Vector, exponent: float) -> Vector:
-    """sign(x)|x|^exponent."""
+    """Compute sign(x)|x|^exponent."""
     return np.asarray(np.sign(x) * np.abs(x) ** exponent)
 
 
 def theory_of(power: float, normalized: bool) -> Theory:
-    """What is proven for a potential."""
+    """Return the theorems about mirror descent with a power."""
     if normalized:
         return Theory(power, "mirror-one-input; linear data (Sun et al. 2023)")
     return Theory(power, "mirror-one-input; from a cone (Julistiono et al. 2024)", Against.LOG)

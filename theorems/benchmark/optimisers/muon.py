@@ -30,27 +30,28 @@ from theorems.benchmark.optimisers.optimiser import Optimiser, Setting, Theory
 from theorems.benchmark.optimisers.scaled import Vector
 
 MOMENTUM = 0.95
-"""μ."""
+"""The momentum μ."""
 SOURCE = "margin in the spectral norm of W, ℓ2 of a prompt{}: steepest-one-input, steepest-from-a-margin"
 
 
 class Muon(Optimiser):
-    """Steps of length η in every singular direction."""
+    """Muon's rule: steps of length η in every singular direction."""
 
     theory = Theory(source=SOURCE.format(", short steps"), steepest=2.0, momentum=MOMENTUM, spectral=True)
     batched = True
     remembers: ClassVar[bool] = True
 
     def __init__(self, step: float) -> None:
+        """Take the step size η."""
         self._step = step
 
     def begin(self, setting: Setting) -> None:
-        """B = 0, in the shape of what is trained."""
+        """Set B = 0, in the shape of the trained parameter."""
         self._shape = setting.shape if len(setting.shape) == 2 else (*setting.shape, 1)
         self._b = scaled.of(ScaledGradient(0.0, 0 * setting.start))
 
     def step(self, p: Vector, gradient: ScaledGradient) -> Vector:
-        """W − η U Vᵀ."""
+        """Return W − η U Vᵀ."""
         now = scaled.of(gradient)
         self._b = scaled.total(MOMENTUM, self._b, 1.0, now) if self.remembers else now
         matrices = self._b.direction.reshape(*p.shape[:-1], *self._shape)
@@ -58,7 +59,7 @@ class Muon(Optimiser):
 
 
 class SpectralDescent(Muon):
-    """The same without momentum: normalized steepest descent in the spectral norm."""
+    """Muon's rule without momentum: normalized steepest descent in the spectral norm."""
 
     theory = Theory(source=SOURCE.format(""), steepest=2.0, spectral=True)
     remembers = False

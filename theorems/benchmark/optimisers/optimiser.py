@@ -1,4 +1,4 @@
-"""What a rule to train p is: an object whose ``step`` says where p goes, and what theory says of its limit.
+"""The interface of a rule to train p: an object whose ``step`` returns the next p, with the theorems about its limit.
 
     class SignDescent(Optimiser):
         '''p ← p − 0.1 sign ∇L(p).'''
@@ -25,7 +25,7 @@ from theorems.core.implementation import REFERENCE, Implementation
 
 
 class Against(StrEnum):
-    """What the distance from the limit is fitted as a power of."""
+    """The variable x in which the distance from the limit is fitted as a power."""
 
     LOG = "log t"
     """Steps that vanish with the gradient: ‖p‖ grows like log t."""
@@ -35,19 +35,19 @@ class Against(StrEnum):
 
 @dataclass(frozen=True)
 class Theory:
-    """What is proven of where a rule goes, and how fast.
+    """The theorems about the limit of a rule and its rate.
 
     Attributes:
         norm: q, if a theorem about attention names the limit of its direction: the solution of ATT-SVM with ‖p‖_q in
             place of ‖p‖; ``None`` if none does.
-        source: who proves it, and what is known where attention is not what they speak of; one line.
-        against: what ‖p/‖p‖ − limit‖ is fitted as a power of.
-        exponent: that of the power, where theory has one; ``None`` otherwise.
-        proven: the largest exponent that is proven of attention, up to logarithms of x, if one is.
+        source: who proves it, and what is known for other models than attention; one line.
+        against: the variable x, t or log t, in which ‖p/‖p‖ − limit‖ is fitted as a power.
+        exponent: of that power, where theory names one; ``None`` otherwise.
+        proven: the largest exponent that is proven for attention, up to logarithms of x, if one is.
         along_gradient: whether every step goes along −∇L, so that ``descent-from-a-margin`` bounds 1 − cos of a run.
         steepest: q, if every step is steepest in ‖·‖_q of the entries of p for M ← β M + ∇L, of any length, so that
             ``steepest-one-input`` or ``steepest-from-a-margin`` bounds the gap of the margin of a run.
-        momentum: that β.
+        momentum: β.
         spectral: whether steps of W are steepest in its spectral norm instead, as a single column's are in ‖·‖_2.
     """
 
@@ -63,18 +63,18 @@ class Theory:
 
     @property
     def limit(self) -> str:
-        """In a word or two."""
+        """The norm of the limit in a word or two."""
         return "unknown" if self.norm is None else name_of(self.norm)
 
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """What a run begins with.
+    """The problems and starts with which a run begins.
 
     Attributes:
         problems: one per start; a single one unless the rule is ``batched``.
-        start: p(0), (d,), or (b, d) where it is.
-        shape: of what is trained: (d,), or (d, e) where p is vec(W).
+        start: p(0), (d,), or (b, d) where the rule is ``batched``.
+        shape: of the trained parameter: (d,), or (d, e) where p is vec(W).
         under_test: the functions that a rule may call, such as ``log_excess_risk``.
     """
 
@@ -90,11 +90,13 @@ class Setting:
 
 
 class Optimiser:
-    """A rule on one problem from one start. Every run makes one (without arguments), calls ``begin`` once and ``step``
-    once per iteration; what it has to remember it keeps in itself.
+    """A rule on one problem from one start.
+
+    Every run makes an instance (without arguments), calls ``begin`` once and ``step`` once per iteration; the rule
+    keeps what it has to remember in attributes of its own.
 
     Attributes:
-        theory: what is proven of it; nothing unless it says so.
+        theory: the theorems about it; none by default.
         batched: whether it works on arrays (b, d) of b starts on b problems, and not on (d,).
     """
 
@@ -102,16 +104,16 @@ class Optimiser:
     batched: ClassVar[bool] = False
 
     def begin(self, setting: Setting) -> None:
-        """Called before the first step."""
+        """Prepare for a run; called before the first step."""
 
     def step(self, p: Float64[np.ndarray, "*b d"], gradient: ScaledGradient) -> Float64[np.ndarray, "*b d"]:
-        """p(t + 1).
+        """Return the next iterate p(t + 1).
 
         Args:
             p: p(t), (d,); not to be changed in place.
-            gradient: ∇L(p(t)) = e^{log_scale} · direction; a run comes to where e^{log_scale} is zero in float64, so
-                take ``direction`` alone where the rule is free of scale. Where ∇L = 0, log_scale is −∞ and direction
-                0.
+            gradient: ∇L(p(t)) = e^{log_scale} · direction; far out e^{log_scale} is zero in float64, so use
+                ``direction`` alone if the rule does not depend on the scale. Where ∇L = 0, log_scale is −∞ and
+                direction 0.
 
         Returns:
             The same shape. A run ends where it is not finite, or beyond 1e140.

@@ -16,30 +16,30 @@ from __future__ import annotations
 
 import numpy as np
 
-from reference_attention.risk import ScaledGradient
+from reference_attention.risk import ScaledGradient, log_excess_risk
 from theorems.benchmark.optimisers import scaled
 from theorems.benchmark.optimisers.optimiser import Optimiser, Setting, Theory
 from theorems.benchmark.optimisers.scaled import Vector
 
 
 class Polyak(Optimiser):
-    """Steps as long as L − L* asks for."""
+    """Gradient descent with Polyak's steps, as long as L − L* asks for."""
 
     theory = Theory(2.0, "along −∇L: descent-from-a-margin", exponent=1.0, along_gradient=True)
     batched = True
 
     def begin(self, setting: Setting) -> None:
-        """What the risk is made of."""
+        """Store the data that the risk is computed from."""
         self._keys = np.stack([problem.keys for problem in setting.problems])
         self._scores = np.stack([problem.scores for problem in setting.problems])
         self._optimal = np.stack([problem.optimal for problem in setting.problems])
-        self._loss, self._log_excess = setting.problem.loss, setting.under_test.log_excess_risk
+        self._loss, self._log_excess = setting.problem.loss, setting.under_test[log_excess_risk]
 
     def step(self, p: Vector, gradient: ScaledGradient) -> Vector:
-        """No step where L is L*."""
+        """Return p − (L − L*)/‖∇L‖² ∇L, or p itself where L is L*."""
         g = scaled.of(gradient)
         sign, log_excess = self._log_excess(self._keys, self._scores, self._loss, p, self._optimal)
         log_step = np.where(sign > 0, log_excess, scaled.NOTHING) - 2 * (g.log_scale + np.log(scaled.size_of(g)))
-        # Of a zero gradient the log scale is as low as that of no excess: keep it from ∞ − ∞.
+        # The log scale of a zero gradient is as low as that of a zero excess: avoid ∞ − ∞.
         moves = (np.asarray(gradient.direction) != 0).any(axis=-1)
         return p - scaled.times(np.where(moves, log_step, 0.0), g)

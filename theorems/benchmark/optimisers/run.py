@@ -1,4 +1,4 @@
-"""A rule, followed: its iterates from a batch of starts."""
+"""Runs of a rule: its iterates from a batch of starts."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from jaxtyping import Bool, Float64, Int64
 
 from reference_attention.angles import one_minus_cosine_along
 from reference_attention.problem import LARGEST_MAGNITUDE, Problem
-from reference_attention.risk import ScaledGradient
+from reference_attention.risk import ScaledGradient, scaled_gradient
 from reference_attention.training.iteration import batch_field, single_field
 from theorems.benchmark.optimisers.optimiser import Optimiser, Setting
 from theorems.core.implementation import REFERENCE, Implementation
 
 Progress = Callable[[int], None]
 OFTEN = 250
-"""Iterations between two words about a run."""
+"""The number of iterations between two reports of progress."""
 
 
 class NotAPoint(Exception):
@@ -32,8 +32,8 @@ class Run:
     Attributes:
         points: p(t), (r, b, d).
         iterations: t, (r,).
-        representable: (b,), false where a step led to what is not finite or too large to be squared; such a start stays
-            where it was.
+        representable: (b,), false where a step led to a point that is not finite or too large to be squared; such a run
+            stays where it was.
     """
 
     points: Float64[np.ndarray, "r b d"]
@@ -42,26 +42,26 @@ class Run:
 
     @property
     def norms(self) -> Float64[np.ndarray, "r b"]:
-        """‖p(t)‖."""
+        """The norms ‖p(t)‖, (r, b)."""
         return np.asarray(np.linalg.norm(self.points, axis=-1))
 
     @property
     def final(self) -> Float64[np.ndarray, "b d"]:
-        """The last iterate."""
+        """The last iterate, (b, d)."""
         return np.asarray(self.points[-1])
 
     def one_minus_cosine(self, unit: Float64[np.ndarray, "b d"]) -> Float64[np.ndarray, "r b"]:
-        """1 − cos∠(p(t), unit), without cancellation; NaN at 0."""
+        """Compute 1 − cos∠(p(t), unit), without cancellation; NaN at 0."""
         return one_minus_cosine_along(self.points, self.norms, unit)
 
 
 def recorded_iterations(steps: int, every: int) -> Int64[np.ndarray, "r"]:
-    """Every that many iterations, and the first and the last."""
+    """Return the multiples of ``every`` up to ``steps``, and ``steps`` itself."""
     return np.unique(np.append(np.arange(0, steps + 1, every), steps)).astype(np.int64)
 
 
 def nothing(done: int) -> None:
-    """Says nothing."""
+    """Report no progress."""
 
 
 def follow(
@@ -75,13 +75,17 @@ def follow(
     record_every: int = 1,
     progress: Progress = nothing,
 ) -> Run:
-    """The iterates of a rule, all problems at once if it is batched and otherwise one after another.
+    """Run a rule, on all problems at once if it is batched and otherwise on one after another.
 
     Args:
         made: makes the rule anew.
         problems: as many as starts, of one shape and loss.
-        shape: of what is trained, (d,) unless it is vec(W).
-        progress: told how many iterations are done, over all problems.
+        starts: p(0), (b, d).
+        steps: the number of iterations.
+        under_test: the implementation that computes gradients.
+        shape: of the trained parameter, (d,) unless p is vec(W).
+        record_every: the first, the last and every so many iterates are recorded.
+        progress: called with the number of iterations done, over all problems.
 
     Raises:
         NotAPoint: a step is not an array of numbers of the shape of p.
@@ -95,17 +99,17 @@ def follow(
             np.stack([problem.keys for problem in problems]),
             np.stack([problem.scores for problem in problems]),
             problems[0].loss,
-            under_test.scaled_gradient,
+            under_test[scaled_gradient],
             (len(problems),),
         )
         return Run(*_iterate(rule, setting, field, iterations, progress, 0))
-    found = []
+    runs = []
     for k, problem in enumerate(problems):
-        own = single_field(problem.keys, problem.scores, problem.loss, under_test.scaled_gradient)
+        own = single_field(problem.keys, problem.scores, problem.loss, under_test[scaled_gradient])
         setting = Setting((problem,), np.array(starts[k]), shape, under_test)
-        found.append(_iterate(made(), setting, own, iterations, progress, k * steps))
+        runs.append(_iterate(made(), setting, own, iterations, progress, k * steps))
     return Run(
-        np.stack([points for points, _, _ in found], axis=1), iterations, np.array([bool(ok) for _, _, ok in found])
+        np.stack([points for points, _, _ in runs], axis=1), iterations, np.array([bool(ok) for _, _, ok in runs])
     )
 
 

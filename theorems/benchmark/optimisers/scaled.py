@@ -1,4 +1,4 @@
-"""Vectors x = e^{log_scale} · direction, so that what momentum remembers neither underflows nor overflows."""
+"""Vectors x = e^{log_scale} · direction, so that the memory of momentum neither underflows nor overflows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOTHING = -1e300
 
 
 def of(gradient: ScaledGradient) -> ScaledGradient:
-    """The same vector, its largest entry ±1; 0 has the log scale :data:`NOTHING`."""
+    """Scale a vector so that its largest entry is ±1; 0 gets the log scale :data:`NOTHING`."""
     x = np.asarray(gradient.direction)
     largest = np.abs(x).max(axis=-1)
     some = largest > 0
@@ -25,18 +25,18 @@ def of(gradient: ScaledGradient) -> ScaledGradient:
 
 
 def total(a: float, x: ScaledGradient, b: float, y: ScaledGradient) -> ScaledGradient:
-    """a x + b y of vectors that come from :func:`of` or from here."""
+    """Compute a x + b y of vectors that come from :func:`of` or from this function."""
     top = np.maximum(x.log_scale, y.log_scale)
-    left, right = (np.exp(np.maximum(one.log_scale - top, NOTHING))[..., None] for one in (x, y))
+    left, right = (np.exp(np.maximum(gradient.log_scale - top, NOTHING))[..., None] for gradient in (x, y))
     return of(ScaledGradient(top, a * left * x.direction + b * right * y.direction))
 
 
 def size_of(x: ScaledGradient) -> Scalar:
-    """‖direction‖, 1 where it is 0."""
+    """Compute ‖direction‖, 1 where it is 0."""
     length = np.sqrt((x.direction * x.direction).sum(axis=-1))
     return np.asarray(np.where(length > 0, length, 1.0))
 
 
 def times(log_factor: float | Scalar, x: ScaledGradient) -> Vector:
-    """e^{log_factor} x as plain numbers; infinite if it is beyond float64."""
+    """Compute e^{log_factor} x as plain numbers; infinite if it is beyond float64."""
     return np.asarray(np.exp(np.asarray(x.log_scale + log_factor))[..., None] * x.direction)

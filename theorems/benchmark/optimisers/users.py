@@ -1,4 +1,4 @@
-"""Rules in somebody's own Python file, by ``path.py:name``: a class derived from :class:`.optimiser.Optimiser`."""
+"""Rules in a user's Python file, by ``path.py:name``: classes derived from :class:`.optimiser.Optimiser`."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from theorems.run.registry.user_file import names_in_file, parts_of
 
 
 def optimiser_in_file(id: str) -> tuple[type[Optimiser], Theory]:
-    """The class ``path.py:name``, and what it says is proven of it.
+    """Load the class ``path.py:name``, and the theory that it declares.
 
     Raises:
-        InvalidInput: no such file; it cannot be run (with the line); no such name, or one that is no rule.
+        InvalidInput: there is no such file; it cannot be run (with the line); it has no such name, or that is no rule.
     """
     shown, name = parts_of(id)
-    held = names_in_file(shown, "a rule")
-    own = {key: value for key, value in held.items() if _is_a_rule(value)}
-    known = ", ".join(own) or "none; derive a class from theorems.api.Optimiser"
+    names = names_in_file(shown, "a rule")
+    own = {key: value for key, value in names.items() if _is_a_rule(value)}
+    rules = ", ".join(own) or "none; derive a class from theorems.api.Optimiser"
     if not name:
-        raise InvalidInput(f"{shown}: name the rule as {shown}:NAME; it has {known}.")
-    if name not in held:
-        raise InvalidInput(f"{shown}: has no rule {name!r}; its rules are {known}.")
+        raise InvalidInput(f"{shown}: name the rule as {shown}:NAME; it has {rules}.")
+    if name not in names:
+        raise InvalidInput(f"{shown}: has no rule {name!r}; its rules are {rules}.")
     if name not in own:
-        raise InvalidInput(f"{shown}: {name!r} is no class derived from theorems.api.Optimiser; its rules are {known}.")
-    found = own[name]
-    if found.step is Optimiser.step:
+        raise InvalidInput(f"{shown}: {name!r} is no class derived from theorems.api.Optimiser; its rules are {rules}.")
+    rule = own[name]
+    if rule.step is Optimiser.step:
         raise InvalidInput(f"{shown}: {name} has no step(self, p, gradient); it says where p goes.")
-    if found.batched:
+    if rule.batched:
         raise InvalidInput(
             f"{shown}: {name}.batched is set; a rule of a file sees one problem at a time, leave it out."
         )
-    return found, theory_of(found, f"{shown}: {name}")
+    return rule, theory_of(rule, f"{shown}: {name}")
 
 
 def _is_a_rule(value: Any) -> bool:
     return isinstance(value, type) and issubclass(value, Optimiser) and value is not Optimiser
 
 
-def theory_of(found: type[Optimiser], name: str) -> Theory:
-    """What the class says of itself, in plain numbers and text that can be sent.
+def theory_of(rule: type[Optimiser], name: str) -> Theory:
+    """Return the class's theory in plain numbers and text, which can be sent to other processes.
 
     Raises:
-        InvalidInput: it is no Theory, or one whose values are none.
+        InvalidInput: it is no Theory, or one with values that cannot be used.
     """
-    theory: Any = found.theory
+    theory: Any = rule.theory
     if not isinstance(theory, Theory):
         raise InvalidInput(f"{name}.theory is of type {type(theory).__name__}; give a Theory of theorems.api.")
     numbers = ("norm", theory.norm, 1), ("exponent", theory.exponent, 0), ("proven", theory.proven, 0)
@@ -80,7 +80,7 @@ def _is_number(value: Any) -> bool:
 
 
 def load_rule(id: str) -> None:
-    """Read the file of a rule.
+    """Load the file of a rule, to check it.
 
     Raises:
         InvalidInput: it cannot be used.

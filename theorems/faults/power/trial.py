@@ -1,10 +1,10 @@
-"""One planted fault against one statement on given cases, ended by the first claim that it falsifies."""
+"""The trial of one planted fault against one statement on given cases, up to the first claim that it falsifies."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import ceil, floor, log10
 from typing import Any
@@ -17,7 +17,7 @@ from theorems.faults import Fault
 
 
 class FaultOutcome(StrEnum):
-    """What came of a fault and a statement."""
+    """The outcome of trying a fault against a statement."""
 
     CAUGHT = "caught"
     """A claim was falsified."""
@@ -36,7 +36,7 @@ class Cell:
 
     Attributes:
         found: the outcome.
-        examples: after how many cases it was caught; how many were tried otherwise.
+        examples: the number of cases after which it was caught; if it was not, how many were tried.
         claim: the claim that was falsified.
         why: what could not be decided.
     """
@@ -49,20 +49,20 @@ class Cell:
 
 @dataclass(frozen=True)
 class Baseline:
-    """What the reference does on a case.
+    """The result of the reference on a case.
 
     Attributes:
         case: normalised, as the conclusion gets it.
-        verdict: of the reference.
-        claims: of the reference, as numbers.
+        verdict: verdict on the reference.
+        claims: claims on the reference, as numbers.
         called: the functions of the implementation that the statement called.
-        reason: for any verdict but upheld.
+        reason: the reason for any verdict but upheld.
     """
 
     case: Any
     verdict: Verdict
     claims: tuple[tuple[Any, ...], ...]
-    called: frozenset[str]
+    called: frozenset[Callable[..., Any]]
     reason: str = ""
 
 
@@ -72,51 +72,37 @@ def _numbers(claims: Sequence[Claim]) -> tuple[tuple[Any, ...], ...]:
 
 @dataclass
 class _Counting:
-    """A function, and a note that it was called."""
+    """A function that notes the function that it stands in for when it is called."""
 
-    name: str
+    replaced: Callable[..., Any]
     function: Callable[..., Any]
-    called: set[str] = field(default_factory=set)
+    called: set[Callable[..., Any]]
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
-        self.called.add(self.name)
+        self.called.add(self.replaced)
         return self.function(*arguments, **named)
 
 
-class _CountingOwn(dict[Any, Any]):
-    """Stand-ins of a paper's own functions, and a note of each that is asked for."""
+class _CountingReplacements(dict[Any, Any]):
+    """Replacements that note each function that is asked for and called."""
 
-    def __init__(self, held: Mapping[Any, Any], called: set[str]) -> None:
-        super().__init__(held)
+    def __init__(self, replaced: Mapping[Any, Any], called: set[Callable[..., Any]]) -> None:
+        super().__init__(replaced)
         self._called = called
 
     def get(self, function: Any, default: Any = None) -> Any:
-        """What stands in for the function, counted."""
-        return _Counting(_name_of(function), super().get(function, default), self._called)
+        """Return the replacement of the function, wrapped so that its calls are noted."""
+        return _Counting(function, super().get(function, default), self._called)
 
 
-def _name_of(function: Any) -> str:
-    return f"{function.__module__}.{function.__qualname__}"
-
-
-def counting(implementation: Implementation) -> tuple[Implementation, set[str]]:
-    """The implementation, and the set in which it notes the names of those of its functions that are called."""
-    called: set[str] = set()
-    functions = {f.name: getattr(implementation, f.name) for f in fields(implementation)}
-    noted = {name: _Counting(name, value, called) for name, value in functions.items() if callable(value)}
-    return implementation.replace(implementation.name, **noted, own=_CountingOwn(implementation.own, called)), called
-
-
-def replaced_functions(fault: Fault) -> frozenset[str]:
-    """The functions that the fault replaces."""
-    made = fault.implementation
-    functions = (f.name for f in fields(made) if f.name not in ("name", "textbook_eps", "own"))
-    replaced = (name for name in functions if getattr(made, name) is not getattr(REFERENCE, name))
-    return frozenset([*replaced, *map(_name_of, made.own)])
+def counting(implementation: Implementation) -> tuple[Implementation, set[Callable[..., Any]]]:
+    """Return the implementation and the set in which it notes the functions of the reference that are asked for."""
+    called: set[Callable[..., Any]] = set()
+    return replace(implementation, replaced=_CountingReplacements(implementation.replaced, called)), called
 
 
 def baseline(statement: Statement, case: Any) -> Baseline:
-    """The reference on a case."""
+    """Check the statement on the case with the reference, and note the functions that it calls."""
     watched, called = counting(REFERENCE)
     outcome = check(statement, case, watched)
     normal = case if outcome.error else case.normalise()
@@ -124,12 +110,12 @@ def baseline(statement: Statement, case: Any) -> Baseline:
 
 
 def try_fault(statement: Statement, fault: Fault, baselines: Sequence[Baseline]) -> Cell:
-    """The fault on those of the cases to which the statement applies, up to the first falsified claim."""
+    """Try the fault on the cases to which the statement applies, up to the first falsified claim."""
     changed, touched, why = False, False, ""
-    replaced = replaced_functions(fault)
+    replaced = frozenset(fault.implementation.replaced)
     for k, base in enumerate(baselines, start=1):
         if base.verdict is not Verdict.UPHELD:
-            continue  # of a case that the reference does not pass nothing can be learned
+            continue  # nothing can be learned from a case that the reference does not pass
         if not replaced & base.called if fault.spoil is None else not isinstance(base.case, fault.about):
             continue
         touched = True
@@ -144,7 +130,7 @@ def try_fault(statement: Statement, fault: Fault, baselines: Sequence[Baseline])
 
 
 def _claims_until_falsified(statement: Statement, fault: Fault, case: Any) -> tuple[list[Claim], str]:
-    """The claims up to the first that is falsified, and the first thing that could not be decided."""
+    """Return the claims up to the first falsified one, and the first thing that could not be decided."""
     claims: list[Claim] = []
     undecided = ""
     with warnings.catch_warnings():
@@ -167,9 +153,9 @@ def _claims(statement: Statement, fault: Fault, case: Any) -> Iterator[Claim]:
 
 
 def smallest_caught(statement: Statement, fault: Fault, baselines: Sequence[Baseline]) -> float | None:
-    """The least power of ten that is caught, by bisection between the planted size and the fault's smallest one.
+    """Return the least power of ten that is caught, by bisection between the planted size and the fault's smallest one.
 
-    It takes for granted that a larger fault of the same kind is caught, too; None if the planted one is not.
+    It assumes that a larger fault of the same kind is caught, too; None if the planted one is not.
     """
 
     def is_caught(exponent: int) -> bool:

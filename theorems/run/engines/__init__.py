@@ -1,1 +1,1 @@
-"""Past one machine: units on the workers of a Dask cluster."""
+"""Engines for runs past one machine: units on the workers of a Dask cluster."""

@@ -1,6 +1,6 @@
-"""Hands out units to an engine and takes their results: no unit is done twice that a journal has.
+"""Coordinator that gives units to an engine and takes their results: no unit is done twice that a journal has.
 
-A coordinator that dies, or a worker, loses none that is in a journal.
+A coordinator or a worker that dies loses no result that is in a journal.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from theorems.run.engines.task import Message, Task
 from theorems.run.engines.union import folder_of, union
 from theorems.run.identity import SHARED, address
 from theorems.run.pool import LOOK, NO_RESULT, PATIENCE, TRIES, NoResult, Tell
-from theorems.run.work import StopRun
+from theorems.run.units import StopRun
 
 OVER = "out of time"
-"""Why there is no more where ``until`` said so."""
+"""The reason of a stop that ``until`` asked for."""
 LOCAL = "local"
-"""Processes of this machine in place of an engine."""
+"""The name for processes of this machine in place of an engine."""
 WINDOW = 1000
-"""Tasks that are handed out at a time: more than the cores of most clusters, and few enough to be taken back."""
+"""Tasks that are submitted at a time: more than the cores of most clusters, and few enough to be taken back."""
 
 
 class Coordinator:
@@ -45,9 +45,9 @@ class Coordinator:
         """Begin.
 
         Args:
-            engine: what does the work.
+            engine: the engine that does the work.
             run: the identity of the run.
-            journal: that of the run; beside it is a folder in which each worker has its own, if the worker sees it.
+            journal: the journal of the run; each worker has its own in a folder beside it, if the worker sees that.
         """
         self.until: Callable[[], bool] = lambda: False
         self._engine = engine
@@ -67,7 +67,7 @@ class Coordinator:
         timeout: float | None = None,
         patience: float = PATIENCE,
     ) -> Iterator[None]:
-        """As :meth:`theorems.run.pool.Pool.work`.
+        """Work on units as :meth:`theorems.run.pool.Pool.work` does.
 
         Raises:
             KeyboardInterrupt: a signal came.
@@ -115,7 +115,7 @@ class Coordinator:
             self._known = union(self._folder)
 
     def _task(self, k: int, unit: Any, tell: Tell, timeout: float | None, patience: float) -> Task | None:
-        """What is to be sent; None where it need not be done, or a journal has its result."""
+        """Return the task to send for a unit; None where the unit need not be done, or a journal has its result."""
         if unit is None:
             return None
         its_address = self._addresses.setdefault(k, address(unit, self._run))
@@ -144,9 +144,9 @@ class Coordinator:
             tell(k, "died", NO_RESULT)
 
     def _again(self, lost: Mapping[int, str], tell: Tell) -> list[int]:
-        """Of the units without an answer those that begin again.
+        """Return the unanswered units that must be restarted.
 
-        A worker that died has perhaps finished some, as its journal says: they are found there.
+        A worker that died has perhaps finished some, as its journal says: their results are taken from there.
         """
         if gone := self._engine.back():
             raise StopRun(f"{gone}; go on with --resume")
@@ -163,7 +163,7 @@ class Coordinator:
 
 
 def engine_named(name: str) -> OnDask | None:
-    """The engine ``dask://HOST:PORT``; None for :data:`LOCAL`.
+    """Return the engine ``dask://HOST:PORT``; None for :data:`LOCAL`.
 
     Raises:
         InvalidInput: no such engine, its library is not installed, or it cannot be reached.
@@ -177,7 +177,7 @@ def engine_named(name: str) -> OnDask | None:
 
 @contextmanager
 def coordinator(name: str, run: Mapping[str, Any], journal: Path | None) -> Iterator[Coordinator | None]:
-    """Who does the work of a run with that identity; None for processes of this machine.
+    """Yield the coordinator of a run with that identity; None for processes of this machine.
 
     Raises:
         InvalidInput: as :func:`engine_named`.

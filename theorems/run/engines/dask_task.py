@@ -1,4 +1,4 @@
-"""A task that Dask has: its answer ends, whatever becomes of the task."""
+"""A task submitted to Dask, with an answer that ends whatever becomes of the task."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from theorems.run.engines.task import Message, Task, work
 Answer = Future[Message]
 
 OVER = ("memory", "erred")
-"""What a scheduler says of a task that is done."""
+"""States of a task that is done, as a scheduler names them."""
 
 
 @dataclass(eq=False)
@@ -21,8 +21,8 @@ class SubmittedTask:
     """A task on its way.
 
     Attributes:
-        future: Dask's.
-        answer: ours; the first word on it counts.
+        future: Dask's future.
+        answer: our future; the first result that it is given counts.
         known: whether the scheduler has said that it has the task.
         unconfirmed: whether it said at the last look that the task is done, and the client had not heard of that.
     """
@@ -33,10 +33,11 @@ class SubmittedTask:
     unconfirmed: bool = False
 
     def is_lost(self, there: str | None) -> bool:
-        """Whether no answer will come, by what the scheduler says of the task at this look.
+        """Return whether no answer will come, by what the scheduler says of the task at this look.
 
-        A task that it does not know yet may be on its way to it, and one that is done since the last look may be on
-        its way back; one that it knew and knows no more is lost, and so is one of which nothing is heard for two looks.
+        A task that it does not know yet may be on its way to it, and a task that is done since the last look may be on
+        its way back. A task that it knew and knows no more is lost, and so is a task of which nothing is heard for two
+        looks.
         """
         if there is None:
             return self.known and not self.answer.done()
@@ -45,7 +46,7 @@ class SubmittedTask:
         return before and self.unconfirmed
 
     def abandon(self, why: str) -> None:
-        """No answer will come."""
+        """End the answer with an error, as no result will come."""
         with suppress(InvalidStateError):
             self.answer.set_exception(ConnectionError(why))
 
@@ -55,7 +56,7 @@ class SubmittedTask:
         Dask's own executor says nothing of a result that it fails to fetch: whoever waits for it waits forever.
         """
         try:
-            said = await self.future.client.gather(self.future, asynchronous=True)
+            result = await self.future.client.gather(self.future, asynchronous=True)
         except (asyncio.CancelledError, CancelledError) as error:
             self.abandon(getattr(error, "reason", None) or "cancelled")
         except OSError:
@@ -65,10 +66,10 @@ class SubmittedTask:
                 self.answer.set_exception(error)
         else:
             with suppress(InvalidStateError):
-                self.answer.set_result(said)
+                self.answer.set_result(result)
 
     def release(self, _: Answer) -> None:
-        """The scheduler need not keep it; what is not done of it is taken back."""
+        """Release the task: the scheduler need not keep it, and takes back what is not done of it."""
         with suppress(RuntimeError):  # the client is closed
             self.future.release()
 
@@ -77,10 +78,10 @@ def submit(client: Any, task: Task) -> SubmittedTask:
     """Submit a task.
 
     Raises:
-        Exception: of Dask, where the client has given up.
+        Exception: an error of Dask, where the client has given up.
     """
     # The same task on another worker is the same work: nothing of it is to be looked up.
-    one = SubmittedTask(client.submit(work, task, pure=False))
-    one.answer.add_done_callback(one.release)
-    client.loop.add_callback(one.deliver)
-    return one
+    submission = SubmittedTask(client.submit(work, task, pure=False))
+    submission.answer.add_done_callback(submission.release)
+    client.loop.add_callback(submission.deliver)
+    return submission

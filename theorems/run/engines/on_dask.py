@@ -1,4 +1,4 @@
-"""Dask: workers of a cluster that is there already, found by the address of its scheduler."""
+"""Dask as an engine: workers of a cluster that is there already, found by the address of its scheduler."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ CONNECTING = 10.0
 AWAY = 60.0
 """Seconds that a scheduler may be away in a run, until it is started again."""
 LONELY = 5.0
-"""Seconds without workers after which it is said."""
+"""Seconds without workers after which a message says so."""
 OFTEN = 1.0
 """Seconds between two looks at the scheduler."""
 ASKING = 2.0
-"""Seconds that it has for an answer; that there is none means nothing until it has been away."""
+"""Seconds that the scheduler has for an answer; a missing answer means nothing until it has been away."""
 
 
 class OnDask:
-    """The workers of a Dask cluster: takes tasks, and answers with futures.
+    """Workers of a Dask cluster, which take tasks and answer with futures.
 
-    A client belongs to the scheduler that it was made for. What Dask says of lost tasks is not relied on: the scheduler
-    is asked who it is and what it has of them, and a client whose scheduler is another by now, or that is deaf, is
-    let go with all that it had.
+    A client belongs to the scheduler that it was made for. Dask's own reports of lost tasks are not relied on: the
+    scheduler is asked who it is and which of the tasks it has, and a client whose scheduler is another by now, or that
+    is deaf, is let go with all its tasks.
     """
 
     def __init__(self, scheduler: str, away: float = AWAY) -> None:
-        """Connect.
+        """Connect to the scheduler.
 
         Args:
             scheduler: HOST:PORT.
@@ -62,22 +62,25 @@ class OnDask:
         try:
             self._connect(CONNECTING)
         except (OSError, ValueError) as error:
-            said = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise InvalidInput(f"--engine dask://{scheduler}: no scheduler answers there ({said}).") from None
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise InvalidInput(f"--engine dask://{scheduler}: no scheduler answers there ({reason}).") from None
 
     def submit(self, task: Task) -> Answer:
-        """Those submitted first have priority."""
+        """Submit a task and return its answer; tasks submitted first have priority."""
         try:
-            one = submit(self._client, task)
+            submission = submit(self._client, task)
         except Exception as error:
             refused: Answer = Future()
             refused.set_exception(error)
             return refused
-        self._out.append(one)
-        return one.answer
+        self._out.append(submission)
+        return submission.answer
 
     def look(self) -> str:
-        """Called often: ends answers that will not come; a sentence, if there are no workers for a while."""
+        """End answers that will not come, and return a sentence if there are no workers for a while.
+
+        It is called often.
+        """
         now = time.monotonic()
         if now - self._looked < OFTEN:
             return ""
@@ -95,7 +98,10 @@ class OnDask:
         return ""
 
     def back(self) -> str:
-        """Called when an answer was lost: connect again if the scheduler was away; why that cannot be, if it cannot."""
+        """Connect again if the scheduler was away, and return why that cannot be, if it cannot.
+
+        It is called when an answer was lost.
+        """
         identity = self._identity()
         if identity is not None and identity["id"] == self._id and self._client.status == "running":
             return ""
@@ -115,11 +121,13 @@ class OnDask:
         self._let_go("the run is over")
 
     def _why_unusable(self, identity: dict[str, Any] | None) -> str:
-        """Why this client is of no use any more; empty if it is."""
+        """Return why this client is of no use any more; empty if it still is."""
         if identity is not None and identity["id"] != self._id:
             return "the scheduler was started again"
-        self._out = [one for one in self._out if not one.answer.done()]
-        states = identity and self._ask_scheduler("get_task_status", keys=[one.future.key for one in self._out])
+        self._out = [submission for submission in self._out if not submission.answer.done()]
+        states = identity and self._ask_scheduler(
+            "get_task_status", keys=[submission.future.key for submission in self._out]
+        )
         comm = self._client.scheduler_comm
         if self._client.status == "running" and (comm is None or comm.closed()):
             return "the connection to the scheduler was lost"
@@ -127,7 +135,7 @@ class OnDask:
             silent = self._client.status == "closed" or time.monotonic() - self._heard > self._away
             return "the scheduler does not answer" if silent else ""
         self._heard = time.monotonic()
-        forgotten = [one for one in self._out if one.is_lost(states.get(one.future.key))]
+        forgotten = [submission for submission in self._out if submission.is_lost(states.get(submission.future.key))]
         return "nothing was heard of it" if forgotten else ""
 
     def _connect(self, timeout: float) -> None:
@@ -142,7 +150,7 @@ class OnDask:
         self._heard = time.monotonic()
 
     def _identity(self) -> dict[str, Any] | None:
-        """Who answers at that address now, with one of its workers; None if nobody does."""
+        """Return who answers at that address now, with one of its workers; None if nobody does."""
         return self._ask_scheduler("identity", n_workers=1)
 
     def _ask_scheduler(self, question: str, **about: Any) -> Any:
@@ -151,8 +159,8 @@ class OnDask:
         return None
 
     def _let_go(self, why: str) -> None:
-        for one in self._out:
-            one.abandon(why)
+        for submission in self._out:
+            submission.abandon(why)
         self._out = []
         with suppress(Exception):
             self._client.close(timeout=2)

@@ -1,6 +1,6 @@
-"""What is sent to a worker, and what it does with it.
+"""Tasks: units as they are sent to a worker, and the function with which it works on them.
 
-A worker runs each unit in a process of its own, one that it keeps: whatever a unit does there (untrusted code, a limit
+A worker runs each unit in a process of its own, which it keeps: whatever a unit does there (untrusted code, a limit
 of time, memory that runs out), the worker goes on and says so. Only the standard library is imported here, so that
 nothing but that process needs to import the statements.
 """
@@ -21,7 +21,7 @@ from theorems.run.engines.union import append
 from theorems.run.pool import NoResult, Pool
 
 Message = tuple[str, Any, int, Any]
-"""The last word on a unit, its value, how many steps were done, and what need not be done again as JSON has it."""
+"""The last message about a unit: its word, its value, how many steps were done, and the finished work as JSON."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class Task:
 
     Attributes:
         content: the unit, pickled; opened only where the sources are known to be the same.
-        address: of its result.
+        address: the address of its result.
         foreign: whether it is untrusted code.
         timeout, patience: as in :func:`theorems.run.schedule.run`.
         surroundings: JSON of the sources and libraries that the result depends on.
-        folder: the working directory of the coordinator, used where it is there.
+        folder: the working directory of the coordinator, used where it exists.
         journals: the folder of the workers' journals; empty for none.
     """
 
@@ -57,11 +57,11 @@ class _Opened:
 
     @property
     def foreign(self) -> bool:
-        """Whether it is untrusted code."""
+        """Return whether it is untrusted code."""
         return self.task.foreign
 
     def run(self, progress: Any) -> dict[str, Any]:
-        """The result as JSON has it, or why it is refused."""
+        """Run the unit and return its result as JSON has it, or why it is refused."""
         from theorems.run.encoding import decode_so_far, plain
         from theorems.run.identity import difference
 
@@ -77,7 +77,7 @@ class _Opened:
         return {"result": plain(unit.run(send))}
 
     def prepare(self) -> None:
-        """Where it runs; and what takes long to import is there before the time of the unit runs."""
+        """Enter the working directory, and import before the unit's time runs what takes long to import."""
         with suppress(OSError):
             os.chdir(self.task.folder)
         if self.task.folder not in sys.path:
@@ -86,7 +86,7 @@ class _Opened:
 
 
 def work(task: Task) -> Message:
-    """Do the unit; the last word on it."""
+    """Run the unit and return its final result."""
     steps, so_far, last = -1, None, ("died", "", -1, None)
 
     def tell(_: int, word: str, value: Any) -> None:

@@ -1,7 +1,7 @@
-"""The journals of workers: each appends to its own, and what is known is the union of all of them.
+"""The journals of workers: each appends to its own, and the known results are the union of all of them.
 
 A line is a result, its address and a digest of both. Lines of other runs do no harm, nobody asks for their address;
-what is damaged is left out, and done again.
+damaged lines are left out, and their units done again.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _LOCK = threading.Lock()
 
 
 def folder_of(journal: Path) -> Path:
-    """Where the workers of a run with that journal have theirs."""
+    """Return the folder in which the workers of a run with that journal have theirs."""
     return journal.with_name(f"{journal.name}.workers")
 
 
 def append(folder: str, address: str, result: Any) -> None:
-    """A line more in the journal of this worker, on the disk when this returns.
+    """Append a line to the journal of this worker; it is on the disk when this returns.
 
-    Nothing is written where the folder is not there: a worker that does not see the coordinator's disk sends its
-    results only.
+    Nothing is written where the folder does not exist: a worker that does not see the coordinator's disk only sends its
+    results.
     """
     path = Path(folder) / f"{socket.gethostname()}-{os.getpid()}.jsonl"
     line, _ = seal(json.dumps({"address": address, "result": result}), BEGIN)
@@ -47,7 +47,10 @@ def append(folder: str, address: str, result: Any) -> None:
 
 
 def union(folder: Path | None) -> dict[str, Any]:
-    """The results of all journals in a folder, by address; of several the first file's, which differ in seconds."""
+    """Return the results of all journals in a folder, by address; where several have one, the first file's is taken.
+
+    Results of one address differ in seconds only.
+    """
     results: dict[str, Any] = {}
     for path in sorted(folder.glob("*.jsonl")) if folder and folder.is_dir() else ():
         with suppress(OSError):

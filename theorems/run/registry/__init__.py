@@ -1,1 +1,1 @@
-"""Every statement by its id: those of the papers, and statements in somebody's own file."""
+"""Registry of every statement by its id: statements of the papers, and statements in somebody's own file."""

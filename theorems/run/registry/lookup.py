@@ -1,4 +1,4 @@
-"""A statement by its id: one of the suite's, or one in somebody's own file."""
+"""Look-up of a statement by its id, in the suite or in somebody's own file."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from theorems.run.registry.suite import capabilities, statements
 from theorems.run.registry.user_file import is_in_a_file, statement_in_file
 
 KINDS = ("queries-given", "sequence-given")
-"""What a statement assumes to be given beside tokens, labels and head."""
+"""Assumptions about data that are given beside tokens, labels and head."""
 
 
 def statement_named(id: str) -> Statement:
-    """The statement of that id or alias, or of somebody's own file: ``path.py:name``.
+    """Return the statement of that id or alias, or of somebody's own file: ``path.py:name``.
 
     Raises:
         InvalidInput: for an unknown id; a file that cannot be loaded.
@@ -36,11 +36,13 @@ def statement_named(id: str) -> Statement:
 def select_statements(
     ids: Sequence[str], *, of_kernels: bool = False, subject: Subject | None = None
 ) -> list[Statement]:
-    """The statements of those ids, each once; without ids all of the papers, and of kernels what they are able to do.
+    """Return the statements of those ids, each once; without ids all of the papers, and for kernels their capabilities.
 
     Args:
-        subject: data; without ids those about data of its kind: a paper's own; with queries where W is trained
-            (several per input or one), without elsewhere.
+        ids: ids or aliases.
+        of_kernels: whether capabilities of kernels are among all statements.
+        subject: data; without ids only statements about data of its kind are returned: a paper's own; with queries
+            where W is trained (several per input or one), without elsewhere.
 
     Raises:
         InvalidInput: an unknown id.
@@ -48,11 +50,15 @@ def select_statements(
     if not ids:
         known = [*(capabilities().values() if of_kernels else ()), *statements().values()]
         if subject is not None:
-            known = [one for one in known if one.about.kind == subject.kind]
+            known = [statement for statement in known if statement.about.kind == subject.kind]
         if not isinstance(subject, Case):
             return known
         kinds = dict(zip(KINDS, (subject.queried, subject.sequence), strict=True))
         given = next((kind for kind, data in kinds.items() if data is not None), None)
-        return [one for one in known if next((kind for kind in KINDS if kind in one.assumptions), None) == given]
+        return [
+            statement
+            for statement in known
+            if next((kind for kind in KINDS if kind in statement.assumptions), None) == given
+        ]
     # An alias names the same statement: it is verified once.
-    return list({found.id: found for found in map(statement_named, ids)}.values())
+    return list({statement.id: statement for statement in map(statement_named, ids)}.values())

@@ -1,7 +1,7 @@
 """Statements in somebody's own Python file, by ``path.py:name``: the file is run, its statements are collected.
 
-The id carries the path, so that a worker process (which knows the id only) reads the file again. Nothing that such a
-file does adds to, hides or replaces a statement of the suite.
+The id carries the path, so that a worker process (which knows the id only) reads the file again. Such a file cannot
+add, hide or replace a statement of the suite.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from theorems.run.registry.suite import statements
 
 
 def is_in_a_file(id: str) -> bool:
-    """Whether an id names a statement in a file, ``path.py:name``; also when the name is still missing."""
+    """Return whether an id names a statement in a file, ``path.py:name``; also when the name is still missing."""
     return id.endswith(".py") or ".py:" in id
 
 
 def statement_in_file(id: str) -> Statement:
-    """The statement ``path.py:name``; name is its variable or its id.
+    """Return the statement ``path.py:name``; name is its variable or its id.
 
     Raises:
         InvalidInput: no such file; it cannot be run (with the line); no such name, or one that is no statement.
@@ -38,22 +38,22 @@ def statement_in_file(id: str) -> Statement:
     shown, name = parts_of(id)
     text = _text(Path(shown), "a statement")
     file = _load(shown, str(Path(shown).resolve()), text)
-    found = file.find(name)
-    return replace(found, id=f"{shown}:{found.id}", file=shown)
+    statement = file.find(name)
+    return replace(statement, id=f"{shown}:{statement.id}", file=shown)
 
 
 def parts_of(id: str) -> tuple[str, str]:
-    """Path and name of ``path.py:name``; the name is empty while it is missing."""
+    """Return path and name of ``path.py:name``; the name is empty while it is missing."""
     path, _, name = id.rpartition(":") if ".py:" in id else (id, "", "")
     return os.path.normpath(path), name
 
 
 def names_in_file(shown: str, what: str) -> dict[str, Any]:
-    """What a file defines, by name; it is run, again only when its text has changed.
+    """Return what a file defines, by name; the file is run, and again only when its text has changed.
 
     Args:
         shown: its path, as sentences have it.
-        what: that it should have, such as "a statement".
+        what: the object that the file should have, such as "a statement".
 
     Raises:
         InvalidInput: no such file, or it cannot be run (with the line).
@@ -64,7 +64,7 @@ def names_in_file(shown: str, what: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _File:
-    """What a file defines: its statements by variable, and its other names."""
+    """Content of a file: its statements by variable, and its other names."""
 
     path: str
     statements: dict[str, Statement]
@@ -73,7 +73,7 @@ class _File:
     def find(self, name: str) -> Statement:
         if name in self.statements:
             return self.statements[name]
-        by_id = {one.id: one for one in self.statements.values()}
+        by_id = {statement.id: statement for statement in self.statements.values()}
         if name in by_id:
             return by_id[name]
         known = ", ".join(self.statements) or "none; decorate one with @statement from theorems.api"
@@ -94,17 +94,17 @@ def _text(path: Path, what: str) -> bytes:
 @lru_cache(maxsize=32)
 def _load(shown: str, resolved: str, text: bytes) -> _File:
     module = _module(shown, resolved, text)
-    suite = {id(one) for one in statements().values()}
+    suite = {id(statement) for statement in statements().values()}
     own = {n: v for n, v in vars(module).items() if isinstance(v, Statement) and id(v) not in suite}
-    for one in own.values():
-        if any(one.id in (theirs.id, *theirs.aliases) for theirs in statements().values()):
-            line = getattr(getattr(inspect.unwrap(one.conclusion), "__code__", None), "co_firstlineno", 0)
+    for statement in own.values():
+        if any(statement.id in (theirs.id, *theirs.aliases) for theirs in statements().values()):
+            line = getattr(getattr(inspect.unwrap(statement.conclusion), "__code__", None), "co_firstlineno", 0)
             raise InvalidInput(
-                f"{shown}, line {line}: statement: the id {one.id!r} is one of the suite's; choose another."
+                f"{shown}, line {line}: statement: the id {statement.id!r} is one of the suite's; choose another."
             )
     others = {n: _what(v) for n, v in vars(module).items() if n not in own and not n.startswith("__")}
-    ids = [one.id for one in {id(one): one for one in own.values()}.values()]
-    twice = next((one for one in ids if ids.count(one) > 1), None)
+    ids = [statement.id for statement in {id(statement): statement for statement in own.values()}.values()]
+    twice = next((name for name in ids if ids.count(name) > 1), None)
     if twice is not None:
         raise InvalidInput(f"{shown}: two statements have the id {twice!r}; choose another for one of them.")
     return _File(shown, own, others)
@@ -139,19 +139,20 @@ def _module(shown: str, resolved: str, text: bytes) -> ModuleType:
         exec(code, module.__dict__)
     except (Exception, SystemExit) as error:
         del sys.modules[module.__name__]
-        raise InvalidInput(_complaint(shown, error)) from None
+        raise InvalidInput(sentence_of(shown, error)) from None
     return module
 
 
 LONGEST = 500
-"""Of somebody else's message, in a sentence."""
+"""Most characters of somebody else's message in a sentence."""
 
 
-def _complaint(shown: str, error: BaseException) -> str:
+def sentence_of(shown: str, error: BaseException) -> str:
+    """Return the sentence about what the code of a file raised, with the line."""
     line = line_in(shown, error)
     where = f"{shown}, line {line}" if line else shown
-    said = " ".join(str(error).split())
+    message = " ".join(str(error).split())
     if isinstance(error, InvalidInput):
-        return f"{where}: {said}"
-    said = said if len(said) <= LONGEST else f"{said[:LONGEST]} …"
-    return f"{where}: {type(error).__name__}: {said or 'no message'}; correct the file."
+        return f"{where}: {message}"
+    message = message if len(message) <= LONGEST else f"{message[:LONGEST]} …"
+    return f"{where}: {type(error).__name__}: {message or 'no message'}; correct the file."

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from theorems.core.definition import Definition
 
 DEFINITIONS: Mapping[str, Definition] = {
-    one.id: one
-    for one in (
+    definition.id: definition
+    for definition in (
         Definition(
             "definition-1",
             "Token score, optimal tokens and globally-optimal max-margin (GMM) direction",

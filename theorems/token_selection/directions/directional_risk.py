@@ -1,4 +1,4 @@
-"""What the margins of a direction say about the risk along it, with explicit constants; all in logarithms.
+"""Bounds of the risk along a direction from the direction's margins, with explicit constants, all in logarithms.
 
 Let x be a unit vector, α_i the token with which it is compared, a_it = (k_iα_i − k_it)·x, g_it = γ_iα_i − γ_it. At
 p = R x put δ_i = Σ_t s_it g_it = δ_i⁺ − δ_i⁻, split by the sign of g. On the interval of the scores of input i, |ℓ'|
@@ -39,33 +39,34 @@ from theorems.rounding.sized import Sized
 
 LOG2 = math.log(2.0)
 FACTORS = (1 + 2.0**-10, 2.0, 10.0, 1e3, 1e6)
-"""Radii in units of R0: just beyond it, and far out."""
+"""Radii in units of R0: just beyond R0, and far out."""
 NEARER = (1.0, 8.0, 64.0)
 """Radii in units of 1/θ, for inequalities that hold at every radius."""
 
 
 def to_units(x: Any, units: int = 2) -> Bounded:
-    """Floats that are right to so many units in the last place: two, of what a direction reports."""
+    """Return floats with an error of that many units in the last place: two for numbers that a direction reports."""
     finite = np.isfinite(x)
     return Bounded(x, np.where(finite, units * EPS * np.abs(np.where(finite, x, 0.0)), 0.0))
 
 
 def of_loss(x: Any) -> Bounded:
-    """Logarithms of a loss's constants, scalar formulas of a few roundings."""
+    """Return logarithms of a loss's constants with their error, that of scalar formulas of a few roundings."""
     finite = np.isfinite(x)
     return Bounded(x, np.where(finite, 8 * EPS * (1 + np.abs(np.where(finite, x, 0.0))), 0.0))
 
 
 def log_sum(values: Numbers) -> Numbers:
-    """log Σ e^{values}, −inf for nothing."""
+    """Return log Σ e^{values}, −inf for an empty sum."""
     return np.logaddexp.reduce(values.ravel()) if values.size else exact(-math.inf)
 
 
 @dataclass(frozen=True, eq=False)
 class Costs:
-    """What selecting other tokens than α costs, per token.
+    """The costs of selecting other tokens than α, per token.
 
     Attributes:
+        problem: keys, scores, loss.
         alpha: the tokens compared with, shape (n,).
         gaps: γ_iα_i − γ_it, shape (n, T).
         log_gaps: log|g_it|, −inf where g = 0, shape (n, T).
@@ -83,6 +84,7 @@ class Costs:
 
     @classmethod
     def of(cls, problem: Problem, alpha: Int64[np.ndarray, "n"]) -> Costs:
+        """Return the costs for a problem and the tokens α."""
         own = np.take_along_axis(problem.scores, alpha[:, None], axis=1)
         log_gaps: Any = np.log(np.abs(exact(own) - problem.scores))
         ranges = [(float(row.min()), float(row.max())) for row in problem.scores]
@@ -98,43 +100,43 @@ class Costs:
         )
 
     def excess(self, points: Numbers, under_test: Implementation, claim: str) -> Sized:
-        """n (L(p) − L_α) under test, shape (*b,) for points (*b, d); ``claim`` fails where it is no number."""
+        """Return n (L(p) − L_α) under test, shape (*b,) for points (*b, d); ``claim`` fails where it is no number."""
         return excess_of(under_test, self.problem, points, self.alpha, claim) * self.problem.n
 
     @property
     def log_T(self) -> Numbers:
-        """log T."""
+        """The logarithm of T."""
         return np.log(exact(self.problem.T))
 
     @property
     def lower(self) -> Bool[np.ndarray, "n T"]:
-        """Tokens that score below α."""
+        """The mask of tokens that score below α."""
         return np.asarray(self.gaps > 0)
 
     @property
     def higher(self) -> Bool[np.ndarray, "n T"]:
-        """Tokens that score above α."""
+        """The mask of tokens that score above α."""
         return np.asarray(self.gaps < 0)
 
     @cached_property
     def log_low(self) -> Numbers:
-        """log S_low."""
+        """The logarithm of S_low."""
         return log_sum(self.log_largest[self.lower])
 
     @cached_property
     def log_high(self) -> Numbers:
-        """log S_high."""
+        """The logarithm of S_high."""
         return log_sum(self.log_largest[self.higher])
 
     @cached_property
     def rows(self) -> Float64[np.ndarray, "n T d"]:
-        """k_iα_i − k_it, rounded, shape (n, T, d)."""
+        """The rows k_iα_i − k_it, rounded, shape (n, T, d)."""
         keys = self.problem.keys
         return np.asarray(np.take_along_axis(keys, self.alpha[:, None, None], axis=1) - keys)
 
     @cached_property
     def reach(self) -> float:
-        """B: no margin moves by more than B‖x − x'‖; the largest row norm, rounded up."""
+        """The largest row norm B, rounded up: no margin moves by more than B‖x − x'‖."""
         return float(np.linalg.norm(self.rows, axis=2).max()) * (1 + (self.problem.d + 4) * EPS)
 
 
@@ -144,8 +146,8 @@ class Lead:
 
     Attributes:
         least: their margin in the units of the direction (exact); None (+∞) if there are none.
-        margin: the same of the unit vector.
-        log_weight: log Σ c_i |g_it| over those that attain it, −inf if there are none.
+        margin: their margin for the unit vector.
+        log_weight: log Σ c_i |g_it| over the tokens that attain it, −inf if there are none.
     """
 
     least: fmpq | None
@@ -153,23 +155,24 @@ class Lead:
     log_weight: Numbers
 
     @classmethod
-    def among(cls, found: Direction, costs: Costs, mask: Bool[np.ndarray, "n T"]) -> Lead:
-        least = min((found.exact[i][t] for i, t in np.argwhere(mask)), default=None)
-        leading = [bool(m) and x == least for x, m in zip(sum(found.exact, ()), mask.ravel(), strict=True)]
-        margin = to_units(math.inf if least is None else float_of(least, found))
+    def among(cls, q: Direction, costs: Costs, mask: Bool[np.ndarray, "n T"]) -> Lead:
+        """Return the lead among the marked tokens."""
+        least = min((q.exact[i][t] for i, t in np.argwhere(mask)), default=None)
+        leading = [bool(m) and x == least for x, m in zip(sum(q.exact, ()), mask.ravel(), strict=True)]
+        margin = to_units(math.inf if least is None else float_of(least, q))
         return cls(least, margin, log_sum(costs.log_smallest.ravel()[np.array(leading)]))
 
 
-def along(found: Direction, radii: Float64[np.ndarray, "r"]) -> Numbers:
-    """R q̄, (r, d)."""
-    return radii[:, None] * to_units(found.unit)
+def along(q: Direction, radii: Float64[np.ndarray, "r"]) -> Numbers:
+    """Return the points R q̄, (r, d)."""
+    return radii[:, None] * to_units(q.unit)
 
 
 def resolved_radii(costs: Costs, radii: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "s"]:
-    """The radii at which rounding leaves a risk its size.
+    """Return the radii at which rounding leaves a risk its size.
 
-    Its exponents are off by x = 4 (d + 10) eps R B, its terms by as much relatively, and it is at least min c/C of the
-    bound of their sum: x C/c is at most a quarter.
+    The exponents have an error of x = 4 (d + 10) eps R B, the terms as large a relative error, and the risk is at least
+    min c/C times the bound of the sum of its terms. So x C/c has to be at most a quarter.
     """
     some = costs.gaps != 0
     ranges = value_of(costs.log_largest[some] - costs.log_smallest[some])
@@ -178,13 +181,13 @@ def resolved_radii(costs: Costs, radii: Float64[np.ndarray, "r"]) -> Float64[np.
 
 
 def crossing(log_constant: Numbers, gap: float) -> float:
-    """The R from which e^{log_constant} e^{−R·gap} ≤ 1 on; 0 if it holds from the start."""
+    """Return the R from which on e^{log_constant} e^{−R·gap} ≤ 1; 0 if it holds from the start."""
     log_constant = float(value_of(log_constant))
     if log_constant == -math.inf or gap == math.inf:
         return 0.0
     return max(0.0, log_constant / gap) if gap > 0 else math.inf
 
 
-def float_of(x: fmpq, found: Direction) -> float:
-    """x/‖q‖ as a float."""
-    return to_float(x) / found.norm
+def float_of(x: fmpq, q: Direction) -> float:
+    """Return x/‖q‖ as a float."""
+    return to_float(x) / q.norm

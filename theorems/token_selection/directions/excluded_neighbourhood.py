@@ -20,8 +20,6 @@ from reference_attention.directions import Direction, unit_difference
 from reference_attention.floats import EPS
 from theorems.bounded import exact, value_of
 from theorems.core.implementation import Implementation
-from theorems.curves.followed_local_path import signed_excess
-from theorems.curves.neighbourhood_hunt import lowest_in_neighbourhood
 from theorems.rounding.attention_at import Numbers
 from theorems.token_selection.directions.directional_risk import (
     FACTORS,
@@ -34,44 +32,49 @@ from theorems.token_selection.directions.directional_risk import (
     resolved_radii,
     to_units,
 )
+from theorems.token_selection.directions.followed_local_path import signed_excess
+from theorems.token_selection.directions.neighbourhood_hunt import lowest_in_neighbourhood
 
 DEFAULT_MU = 0.125
-"""ε of the cone where the case gives none."""
+"""The ε of the cone where the case gives none."""
 
 
 @dataclass(frozen=True)
 class Cone:
-    """C_{ε,R0}(q): its width and inner radius."""
+    """The cone C_{ε,R0}(q), by its width and inner radius."""
 
     mu: float
     radius: float
 
     def within(self, delta: float) -> Cone:
-        """The cone narrowed to lie in D_δ(q): ‖x − q̄‖² = 2(1 − cos) ≤ 2μ."""
+        """Return the cone narrowed to lie in D_δ(q): ‖x − q̄‖² = 2(1 − cos) ≤ 2μ."""
         return replace(self, mu=min(self.mu, delta * delta / 2 * (1 - 2.0**-20)))
 
     def beyond(self, radius: float) -> Cone:
-        """The cone from that radius on, if it begins earlier."""
+        """Return the cone from that radius on, if it begins earlier."""
         return replace(self, radius=max(self.radius, radius))
 
 
-def cone_of(case: Case, found: Direction) -> Cone:
-    """The cone of the case; ε = 1/8 and R0 = 1/θ by default."""
-    unit = 1 / found.margin if math.isfinite(found.margin) else 1.0
+def cone_of(case: Case, q: Direction) -> Cone:
+    """Return the cone of the case; by default ε = 1/8 and R0 = 1/θ."""
+    unit = 1 / q.margin if math.isfinite(q.margin) else 1.0
     mu = float(case.arrays.get("cone_mu", np.array(DEFAULT_MU)))
     return Cone(min(max(mu, 2.0**-40), 0.875), max(float(case.arrays.get("cone_radius", np.array(unit))), 1e-3 * unit))
 
 
-def narrow_cone(cone: Cone, found: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], *, lower: bool) -> Cone:
-    """A cone in which the branch of the theorem is certain: δ' = min(θ⁻ − μ, 2θ)/(4B), or θ/(2B) in case (A2)."""
-    return cone.within(_safe_delta(found, costs, binding, lower=lower))
+def narrow_cone(cone: Cone, q: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], *, lower: bool) -> Cone:
+    """Return a cone in which the branch of the theorem is certain.
+
+    Its δ' is min(θ⁻ − μ, 2θ)/(4B), or θ/(2B) in case (A2).
+    """
+    return cone.within(_safe_delta(q, costs, binding, lower=lower))
 
 
-def _safe_delta(found: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], *, lower: bool) -> float:
-    room = 0.5 * found.margin
+def _safe_delta(q: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], *, lower: bool) -> float:
+    room = 0.5 * q.margin
     if lower:
-        least = min(found.exact[i][t] for i, t in np.argwhere(binding))
-        room = min(room, unit_difference(Lead.among(found, costs, costs.higher).least, found, least, found) / 4)
+        least = min(q.exact[i][t] for i, t in np.argwhere(binding))
+        room = min(room, unit_difference(Lead.among(q, costs, costs.higher).least, q, least, q) / 4)
     return min(room / costs.reach, 0.5)
 
 
@@ -81,7 +84,7 @@ class Region:
 
     Attributes:
         found, better: q and the direction that beats it.
-        costs: what tokens other than α cost.
+        costs: the costs of tokens other than α.
         narrow: a cone within which the branch is certain.
         delta: δ.
         radius: R_q.
@@ -90,7 +93,7 @@ class Region:
         log_weight: log w.
         against: θ⁻ in (A1), (B): the smallest margin of q over tokens that score higher; in (A2) that of x* over tokens
             that score lower.
-        first: R from which on the better direction is used: 0, or R*.
+        first: the radius from which on the better direction is used: 0, or R*.
     """
 
     found: Direction
@@ -107,28 +110,30 @@ class Region:
 
     @property
     def beyond(self) -> Float64[np.ndarray, "r"]:
-        """Where risks are compared: 1⁺ to 10⁶ times R_q, as far as float64 tells them apart (nowhere, perhaps)."""
+        """The radii at which risks are compared: 1⁺ to 10⁶ times R_q, as far as float64 resolves them (maybe none)."""
         return resolved_radii(self.costs, np.array(FACTORS) * max(self.radius, self.narrow.radius))
 
     @property
     def nearer(self) -> Float64[np.ndarray, "r"]:
-        """Where inequalities are tried that hold at every radius; B/θ is what float64 must bear."""
+        """The radii at which inequalities are tried that hold at every radius; float64 has to bear B/θ."""
         unit = 1 / self.found.margin if math.isfinite(self.found.margin) else 1 / self.costs.reach
         return np.array(NEARER) * unit
 
     def decidable(self, norms: Float64[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
-        """Where rounding of an exponent, (d + 8) eps R B, is far below what the theorem compares (or below R_q)."""
+        """Return where the rounding of an exponent, (d + 8) eps R B, is far below what is compared (or below R_q)."""
         return np.asarray(self.noise(norms) < 1.0)
 
     def noise(self, norms: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-        """Eight times what an exponent is rounded by at these radii."""
+        """Return eight times the rounding of an exponent at these radii."""
         return 8 * (self.costs.problem.d + 8) * EPS * norms * self.costs.reach
 
     def hunt_points(
         self, under_test: Implementation, rng: np.random.Generator, radii: Float64[np.ndarray, "r"]
     ) -> tuple[Numbers, Numbers]:
-        """Points of the neighbourhood at those radii that try to have low risk, (r, m, d), and by how much margins at
-        each may differ from those at R q̄: B‖p − R q̄‖ ≤ B R δ; (r, m).
+        """Return points of the neighbourhood at those radii that try to have low risk, and bounds of margins' drift.
+
+        The points are (r, m, d). The drift, (r, m), is how much margins at a point may differ from those at R q̄:
+        B‖p − R q̄‖ ≤ B R δ.
         """
         costs = self.costs
         excess = signed_excess(costs.problem, costs.alpha, under_test)
@@ -144,36 +149,35 @@ class Beaten(Region):
     """Cases (A1) and (B): R x* beats R x for every x ∈ D_δ(q) and R > R_q."""
 
     @staticmethod
-    def is_better(better: Direction, found: Direction, costs: Costs) -> bool:
-        """x* selects α alone, with a margin above that of the binding tokens of q; exact."""
+    def is_better(better: Direction, q: Direction, costs: Costs) -> bool:
+        """Return whether x* selects α alone, with a margin above that of the binding tokens of q, decided exactly."""
         if not better.unique or not np.array_equal(better.best(costs.problem.scores), costs.alpha):
             return False
-        return not found.unique or unit_difference(better.least, better, found.least, found) > 0
+        return not q.unique or unit_difference(better.least, better, q.least, q) > 0
 
     @classmethod
-    def of(
-        cls, found: Direction, better: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], cone: Cone
-    ) -> Beaten:
-        bound = Lead.among(found, costs, binding)
-        higher = Lead.among(found, costs, costs.higher)
+    def of(cls, q: Direction, better: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], cone: Cone) -> Beaten:
+        """Return the neighbourhood that the better direction beats, with its constants."""
+        bound = Lead.among(q, costs, binding)
+        higher = Lead.among(q, costs, costs.higher)
         log_weight = np.log(exact(np.count_nonzero(binding))) + np.min(costs.log_smallest[binding])
-        to_higher = unit_difference(higher.least, found, bound.least, found)
-        gain = unit_difference(better.least, better, bound.least, found)
-        delta = min(_safe_delta(found, costs, binding, lower=True), gain / (4 * costs.reach))
+        to_higher = unit_difference(higher.least, q, bound.least, q)
+        gain = unit_difference(better.least, better, bound.least, q)
+        delta = min(_safe_delta(q, costs, binding, lower=True), gain / (4 * costs.reach))
         drift = costs.reach * delta
         constant = LOG2 + costs.log_T - log_weight
         radius = max(
             crossing(constant + costs.log_high, to_higher - 2 * drift), crossing(constant + costs.log_low, gain - drift)
         )
-        wide = _safe_delta(found, costs, binding, lower=True)
+        wide = _safe_delta(q, costs, binding, lower=True)
         safe = crossing(constant + costs.log_high, to_higher - 2 * costs.reach * wide)
         near = float(bound.margin.value) + drift
         return cls(
-            found, better, costs, cone.beyond(safe), delta, radius, bound.margin, near, log_weight, higher.margin, 0.0
+            q, better, costs, cone.beyond(safe), delta, radius, bound.margin, near, log_weight, higher.margin, 0.0
         )
 
     def norm_at_least(self, norms: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-        """(Rθ* − log(2T S_low/w))/(μ + Bδ') for paths in the narrow cone."""
+        """Return the bound (Rθ* − log(2T S_low/w))/(μ + Bδ') for paths in the narrow cone."""
         wide = math.sqrt(2 * self.narrow.mu)
         slope = self.near + self.costs.reach * max(wide - self.delta, 0.0)
         return (norms * self.better.margin - self._constant) / slope
@@ -183,11 +187,11 @@ class Beaten(Region):
         return float(value_of(LOG2 + self.costs.log_T + self.costs.log_low - self.log_weight))
 
     def log_lead(self, norms: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-        """The logarithm of how many times larger L − L_α is in the neighbourhood than at R x*."""
+        """Return the logarithm of the ratio of L − L_α in the neighbourhood to that at R x*."""
         return norms * (self.better.margin - self.near) - self._constant
 
     def decidable(self, norms: Float64[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
-        """Also up to R_q."""
+        """Return where the comparison can be decided; radii up to R_q are included."""
         return np.asarray((norms <= self.radius) | (self.noise(norms) < self.log_lead(norms)))
 
 
@@ -195,26 +199,23 @@ class Outdone(Region):
     """Case (A2): L(R* x*) < L_α, and no x ∈ D_δ(q), R > R_q has L(Rx) ≤ L(R* x*)."""
 
     @staticmethod
-    def is_better(better: Direction, found: Direction, costs: Costs) -> bool:
-        """x* selects α alone, and a higher-scoring token is nearer than every lower-scoring one; exact."""
+    def is_better(better: Direction, q: Direction, costs: Costs) -> bool:
+        """Return whether x* selects α alone and a higher-scoring token is nearer than all lower-scoring ones; exact."""
         if not better.unique or not np.array_equal(better.best(costs.problem.scores), costs.alpha):
             return False
         high, low = (Lead.among(better, costs, mask).least for mask in (costs.higher, costs.lower))
         return high is not None and (low is None or high < low)
 
     @classmethod
-    def of(
-        cls, found: Direction, better: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], cone: Cone
-    ) -> Outdone:
+    def of(cls, q: Direction, better: Direction, costs: Costs, binding: Bool[np.ndarray, "n T"], cone: Cone) -> Outdone:
+        """Return the neighbourhood that one finite point of the better direction beats, with its constants."""
         high, low = (Lead.among(better, costs, mask) for mask in (costs.higher, costs.lower))
         constant = LOG2 + costs.log_T - high.log_weight
         gap = unit_difference(low.least, better, high.least, better)
         first = max(cone.radius * (1 + 2.0**-20), crossing(constant + costs.log_low, gap) * (1 + 2.0**-20))
-        delta = _safe_delta(found, costs, binding, lower=False)
-        near = found.margin - costs.reach * delta
+        delta = _safe_delta(q, costs, binding, lower=False)
+        near = q.margin - costs.reach * delta
         # Rounded up, and how.
         radius = float(value_of(constant + costs.log_high + first * better.margin)) / near * (1 + 2.0**-20)
-        margin = to_units(found.margin)
-        return cls(
-            found, better, costs, cone, delta, max(radius, first), margin, near, high.log_weight, low.margin, first
-        )
+        margin = to_units(q.margin)
+        return cls(q, better, costs, cone, delta, max(radius, first), margin, near, high.log_weight, low.margin, first)

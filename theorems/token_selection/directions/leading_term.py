@@ -20,14 +20,14 @@ from theorems.rounding.sized import Sized
 from theorems.token_selection.directions.directional_risk import Costs, float_of, to_units
 
 LEADING = "its remainder is below half of it at some radius, and so is rounding"
-"""When :func:`sharp_claim` is made."""
+"""The condition under which :func:`sharp_claim` is made."""
 
 
 @dataclass(frozen=True, eq=False)
 class Leading:
-    """D + r, D = Σ_neighbours |ℓ'(γ_iα_i)| g_it the first-order term of n (L(R x) − L_α) e^{Rθ}, and a bound on |r|.
+    """The first-order term D of n (L(R x) − L_α) e^{Rθ} = D + r, and a bound on |r|.
 
-    Both are in units of e^{log_unit}.
+    D = Σ_neighbours |ℓ'(γ_iα_i)| g_it. Both are in units of e^{log_unit}.
     """
 
     term: Numbers
@@ -35,21 +35,21 @@ class Leading:
     log_unit: float
 
 
-def leading_term(found: Direction, costs: Costs, radii: Float64[np.ndarray, "r"]) -> Leading:
-    """For the directional neighbours of x; the remainder has shape (r,).
+def leading_term(direction: Direction, costs: Costs, radii: Float64[np.ndarray, "r"]) -> Leading:
+    """Return the first-order term for the directional neighbours of x; the remainder has shape (r,).
 
     Other tokens contribute at most Σ |ℓ'| |g| e^{−R(a−θ)}; a neighbour's weight is e^{−Rθ}/Z with
     1 ≤ Z ≤ 1 + (T−1)e^{−Rθ}; and ℓ(u−δ) − ℓ(u) differs from |ℓ'(u)| δ by at most M0 δ²/2 where |δ| ≤ Σ_t |g| e^{−Ra}.
     """
-    problem, near, least = costs.problem, found.neighbours, found.least
+    problem, near, least = costs.problem, direction.neighbours, direction.least
     assert least is not None, "there are neighbours"
     own = np.take_along_axis(problem.scores, costs.alpha[:, None], axis=1)
     log_terms: Any = problem.loss.log_slope(exact(own)) + costs.log_gaps
     log_unit = float(value_of(log_terms)[near].max())
     terms: Any = np.exp(log_terms[near] - log_unit)
-    beyond = to_units(np.array([[float_of(x - least, found) for x in row] for row in found.exact]))
+    beyond = to_units(np.array([[float_of(x - least, direction) for x in row] for row in direction.exact]))
     falls = radii[:, None, None] * beyond
-    log_vanishing = -radii * to_units(found.margin)
+    log_vanishing = -radii * to_units(direction.margin)
     others = np.sum(np.exp((log_terms - log_unit - falls)[:, ~near]), axis=1)
     sizes = np.sum(np.exp(costs.log_gaps - falls), axis=2)
     # In units in which M0 overflows what vanishes is taken into account first.
@@ -59,16 +59,20 @@ def leading_term(found: Direction, costs: Costs, radii: Float64[np.ndarray, "r"]
 
 
 def sharp_claim(
-    name: str, found: Direction, costs: Costs, radii: Float64[np.ndarray, "r"], excess: Sized
+    name: str, direction: Direction, costs: Costs, radii: Float64[np.ndarray, "r"], excess: Sized
 ) -> Iterator[Claim]:
-    """D − r ≤ n (L(R x) − L_α) e^{Rθ} ≤ D + r where r is below |D|/2; no claim if it nowhere is.
+    """Claim D − r ≤ n (L(R x) − L_α) e^{Rθ} ≤ D + r where r is below |D|/2; no claim is made if it nowhere is.
 
     Args:
+        name: the name of the claim.
+        direction: the direction x.
+        costs: the costs of other tokens than α.
+        radii: R, (r,).
         excess: n (L(R x) − L_α), (r,).
     """
-    lead = leading_term(found, costs, radii)
+    lead = leading_term(direction, costs, radii)
     D, r = lead.term, lead.remainder
-    measured = excess.to(lead.log_unit - radii * to_units(found.margin))
+    measured = excess.to(lead.log_unit - radii * to_units(direction.margin))
     size = np.abs(value_of(D))
     seen = (value_of(r) < size / 2) & (measured.error < np.maximum(np.abs(measured.value), size) / 2)
     if seen.any():

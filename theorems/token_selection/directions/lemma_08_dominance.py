@@ -1,4 +1,4 @@
-"""Lemma 8: of two directions that select the same tokens, which one has the lower risk far out.
+"""Lemma 8: which of two directions that select the same tokens has the lower risk far out.
 
 Main results: an explicit radius R0 through margin differences, checked at 1⁺ to 10⁶ times R0; two-sided bounds and the
 leading term of the risk along either direction.
@@ -21,7 +21,7 @@ from theorems.core.claim import Claim, Form, at_least
 from theorems.core.claim_name import premise, premises, sharper, stated_claim
 from theorems.core.direction_certificate import as_defined
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import BELOW_ROUNDING
+from theorems.core.kernel_use import BELOW_ROUNDING
 from theorems.core.parts import Condition
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
@@ -66,7 +66,7 @@ HIGHER_WINS = (
     sharper("gain-along-narrower", when=IN_B),
     sharper("gain-along-wider", when=IN_B),
 )
-"""What the claims far out are called in (a) and in (b)."""
+"""The names of the claims far out in (a) and in (b)."""
 LEADING_OF_FIRST = sharper("leading-term-of-first", when=LEADING)
 LEADING_OF_SECOND = sharper("leading-term-of-second", when=LEADING)
 
@@ -125,7 +125,7 @@ def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     direction, with an explicit remainder (:func:`.leading_term.leading_term`).
     """
     keys, scores = case.problem.keys, case.problem.scores
-    first, second = (under_test.direction(keys, case.arrays[name]) for name in ("q1", "q2"))
+    first, second = (under_test[direction](keys, case.arrays[name]) for name in ("q1", "q2"))
     yield from premises(
         as_defined(first, keys, case.arrays["q1"], DEFINITION_3_OF_FIRST),
         as_defined(second, keys, case.arrays["q2"], DEFINITION_3_OF_SECOND),
@@ -149,20 +149,20 @@ def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     R = np.concatenate([np.array(NEARER) / first.margin, far])
     excess = costs.excess(np.stack([along(q, R) for q in (first, second)]), under_test, NARROWER)
     # n (L_α − L(Rq)) in (b), which makes (a) of it.
-    one, two = excess if lower_wins else -excess
+    first_excess, second_excess = excess if lower_wins else -excess
     of_lead, opposed = R * to_units(first.margin), R * against.margin
     least = Sized.exp(lead.log_weight - costs.log_T - of_lead) - Sized.exp(log_against - opposed)
     most = Sized.exp(log_for - R * to_units(second.margin))
     near = np.s_[: len(NEARER)]
-    yield at_least_in_units(NARROWER, Form.EFFECTIVE, one[near], least[near], "radius")
-    yield at_least_in_units(WIDER, Form.EFFECTIVE, most[near], two[near], "radius")
-    told = resolved_radii(costs, far).size
-    if told:
+    yield at_least_in_units(NARROWER, Form.EFFECTIVE, first_excess[near], least[near], "radius")
+    yield at_least_in_units(WIDER, Form.EFFECTIVE, most[near], second_excess[near], "radius")
+    resolved = resolved_radii(costs, far).size
+    if resolved:
         winner, of_one, of_two = LOWER_WINS if lower_wins else HIGHER_WINS
-        beyond = np.s_[len(NEARER) : len(NEARER) + told]
+        beyond = np.s_[len(NEARER) : len(NEARER) + resolved]
         half = Sized.exp(lead.log_weight - np.log(2 * exact(case.problem.T)) - of_lead)
-        yield at_least_in_units(winner, Form.EFFECTIVE, one[beyond], two[beyond], "radius")
-        yield at_least_in_units(of_one, Form.EFFECTIVE, one[beyond], half[beyond], "radius")
-        yield at_least_in_units(of_two, Form.EFFECTIVE, most[beyond], two[beyond], "radius")
+        yield at_least_in_units(winner, Form.EFFECTIVE, first_excess[beyond], second_excess[beyond], "radius")
+        yield at_least_in_units(of_one, Form.EFFECTIVE, first_excess[beyond], half[beyond], "radius")
+        yield at_least_in_units(of_two, Form.EFFECTIVE, most[beyond], second_excess[beyond], "radius")
     for name, q, along_q in ((LEADING_OF_FIRST, first, excess[0]), (LEADING_OF_SECOND, second, excess[1])):
         yield from sharp_claim(name, q, costs, far, along_q[len(NEARER) :])

@@ -14,13 +14,13 @@ from hypothesis.strategies import SearchStrategy
 
 from generators.case import Case
 from generators.direction_cases import Kind, direction_cases, directions_for
-from reference_attention.directions import unit_difference
+from reference_attention.directions import direction, unit_difference
 from theorems.bounded import exact
 from theorems.core.claim import Claim, Form
 from theorems.core.claim_name import premises, sharper, stated_claim
 from theorems.core.direction_certificate import DEFINITION_3, as_defined
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import BELOW_ROUNDING
+from theorems.core.kernel_use import BELOW_ROUNDING
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
 from theorems.rounding.sized import Sized, at_least_in_units
@@ -59,6 +59,7 @@ def _cases() -> SearchStrategy[Case]:
 )
 def lemma_9(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let a unit vector q select single tokens α, and let every directional neighbour score strictly above its α_i.
+
     Then L(R q) < L_α = (1/n) Σ ℓ(γ_iα_i) for all R > R0.
 
     **Effective.** With w = Σ c_i |g_it| over the neighbours and θ⁺ > θ the smallest margin over *lower*-scoring tokens,
@@ -72,18 +73,18 @@ def lemma_9(case: Case, under_test: Implementation) -> Iterator[Claim]:
     **Sharp.** n (L(Rq) − L_α) e^{Rθ} → Σ |ℓ'(γ_iα_i)| (γ_iα_i − γ_it) < 0 over the neighbours, remainder explicit.
     """
     problem = case.problem
-    found = under_test.direction(problem.keys, case.arrays["q"])
-    yield from premises(as_defined(found, problem.keys, case.arrays["q"]))
-    costs = Costs.of(problem, found.best(problem.scores))
-    high, low = (Lead.among(found, costs, mask) for mask in (costs.higher, costs.lower))
-    if found.least is None or high.least is None:
+    q = under_test[direction](problem.keys, case.arrays["q"])
+    yield from premises(as_defined(q, problem.keys, case.arrays["q"]))
+    costs = Costs.of(problem, q.best(problem.scores))
+    high, low = (Lead.among(q, costs, mask) for mask in (costs.higher, costs.lower))
+    if q.least is None or high.least is None:
         yield Claim(GAIN, Form.EFFECTIVE, -1.0, 0.0, EXACT, "no neighbour of higher score was reported")
         return
-    gap = unit_difference(low.least, found, high.least, found)
-    start = max(crossing(LOG2 + costs.log_T + costs.log_low - high.log_weight, gap), 1 / found.margin)
+    gap = unit_difference(low.least, q, high.least, q)
+    start = max(crossing(LOG2 + costs.log_T + costs.log_low - high.log_weight, gap), 1 / q.margin)
     R = start * np.array(FACTORS)
-    excess, decay = costs.excess(along(found, R), under_test, GAIN), R * to_units(found.margin)
+    excess, decay = costs.excess(along(q, R), under_test, GAIN), R * to_units(q.margin)
     gain = Sized.exp(high.log_weight - np.log(2 * exact(problem.T)) - decay)
     yield at_least_in_units(GAIN, Form.EFFECTIVE, -gain, excess, "radius")
     yield at_least_in_units(GAIN_AT_MOST, Form.EFFECTIVE, excess, -Sized.exp(costs.log_high - decay), "radius")
-    yield from sharp_claim(LEADING_TERM, found, costs, R, excess)
+    yield from sharp_claim(LEADING_TERM, q, costs, R, excess)

@@ -13,12 +13,13 @@ from jaxtyping import Bool, Float64, Int64
 
 from generators.case import Case
 from generators.direction_cases import direction_cases, directions_for
+from reference_attention.directions import direction
 from reference_attention.exact import rational_matrix
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.claim_name import premises, sharper, stated_claim
 from theorems.core.direction_certificate import DEFINITION_3, as_defined
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import SVM_ONLY
+from theorems.core.kernel_use import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
 
@@ -46,8 +47,10 @@ def _cases() -> SearchStrategy[Case]:
     needs={"direction-given": "the lemma counts the directional neighbours of q, and 0 is no direction"},
 )
 def lemma_10(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Keys in general position: every direction q ≠ 0 has at most d directional neighbours, and the rows k_iα_i − k_it
-    of these are linearly independent; likewise at most d − 1 tokens tie with a selected one, with independent rows.
+    """Let keys be in general position: every direction q ≠ 0 has at most d directional neighbours.
+
+    The rows k_iα_i − k_it of these are linearly independent; likewise at most d − 1 tokens tie with a selected one,
+    with independent rows.
 
     *Derivation.* Let M hold the rows of the neighbours, for any choice α of selected tokens: M q = θ‖q‖ 1 with θ >
     0. With more than d rows, the all-ones vector M q/(θ‖q‖) would be in the range, which general position excludes;
@@ -59,23 +62,23 @@ def lemma_10(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     problem = case.problem
     keys = problem.keys
-    found = under_test.direction(keys, case.arrays["q"])
-    count, ties = int(found.neighbours.sum()), int(found.selected.sum()) - problem.n
+    q = under_test[direction](keys, case.arrays["q"])
+    count, ties = int(q.neighbours.sum()), int(q.selected.sum()) - problem.n
     yield at_least(NEIGHBOURS, Form.EXACT, problem.d, count, rounding=0.0, why=EXACT, points="direction")
     yield at_least(TIES, Form.EXACT, problem.d - 1, ties, rounding=0.0, why=EXACT, points="direction")
-    alpha = np.argmax(found.selected, axis=1)
-    others = found.selected & (np.arange(problem.T) != alpha[:, None])
-    for name, mask in ((NEIGHBOUR_RANK, found.neighbours), (TIE_RANK, others)):
+    alpha = np.argmax(q.selected, axis=1)
+    others = q.selected & (np.arange(problem.T) != alpha[:, None])
+    for name, mask in ((NEIGHBOUR_RANK, q.neighbours), (TIE_RANK, others)):
         rank = _rank(keys, alpha, mask)
         if rank is not None:
             yield at_least(name, Form.EXACT, rank, int(mask.sum()), rounding=0.0, why=EXACT, points="direction")
-    yield from premises(as_defined(found, keys, case.arrays["q"]))
+    yield from premises(as_defined(q, keys, case.arrays["q"]))
 
 
 def _rank(
     keys: Float64[np.ndarray, "n T d"], alpha: Int64[np.ndarray, "n"], mask: Bool[np.ndarray, "n T"]
 ) -> int | None:
-    """The exact rank of the rows k_iα_i − k_it of the marked tokens; None if there are none."""
+    """Return the exact rank of the rows k_iα_i − k_it of the marked tokens; None if no token is marked."""
     i, t = np.nonzero(mask)
     if i.size == 0:
         return None

@@ -21,18 +21,17 @@ from generators.case import Case
 from generators.direction_cases import direction_cases, directions_for
 from generators.numbers import MODERATE
 from reference_attention.better_directions import leaving_only_higher, selecting_best, tilted_direction
-from reference_attention.directions import Direction
+from reference_attention.directions import Direction, direction
 from reference_attention.floats import EPS
-from reference_attention.svm.max_margin import MaxMargin
+from reference_attention.svm.max_margin import MaxMargin, max_margin
 from theorems.bounded import exact
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.claim_name import premise, premises, sharper, stated_claim
 from theorems.core.direction_certificate import DEFINITION_3, as_defined
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import BELOW_ROUNDING
+from theorems.core.kernel_use import BELOW_ROUNDING
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT, tolerance
-from theorems.curves.followed_local_path import FollowedLocalPath
 from theorems.rounding.sized import Sized, at_least_in_units
 from theorems.token_selection.directions.directional_risk import Costs, along, resolved_radii, to_units
 from theorems.token_selection.directions.excluded_neighbourhood import (
@@ -43,6 +42,7 @@ from theorems.token_selection.directions.excluded_neighbourhood import (
     cone_of,
     narrow_cone,
 )
+from theorems.token_selection.directions.followed_local_path import FollowedLocalPath
 
 PATH_NORM = tolerance(
     "path-norm",
@@ -75,11 +75,11 @@ NORM_GROWS = sharper("narrow-path-norm-grows", when="the same, in case (A1) or (
 NORM_BOUNDED = sharper("narrow-path-norm-bounded", when="the same, in case (A2)")
 
 PATH_RADII = (1e1, 1e2, 1e3, 1e4)
-"""In margin units: multiples of 1/θ(x*)."""
+"""Radii of the path in margin units, multiples of 1/θ(x*)."""
 BEYOND = (2.0,)
-"""Further radii, in units of R_q."""
+"""Additional radii, in units of R_q."""
 FARTHEST = 1e9
-"""No radius beyond this many margin units."""
+"""The largest radius, in margin units."""
 
 ASSUMPTIONS = (
     "well-behaved-loss",
@@ -126,9 +126,11 @@ def _cases() -> SearchStrategy[Case]:
     needs={"direction-given": "the theorem speaks of a direction q; without one it says nothing"},
 )
 def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Scores distinct within each input, keys in general position, q a unit vector that is not the direction of p_mm(α)
-    for any locally optimal α. For all ε, R0 > 0 the local path p̄(R) = argmin of L over C_{ε,R0}(q) ∩ {‖p‖ ≤ R} has
-    bounded norm, or p̄(R)/‖p̄(R)‖ does not tend to q; either way p̄(R)/R does not tend to q.
+    """Let scores be distinct within each input, keys in general position, and q a unit vector.
+
+    Let q not be the direction of p_mm(α) for any locally optimal α. For all ε, R0 > 0 the local path p̄(R) = argmin of L
+    over C_{ε,R0}(q) ∩ {‖p‖ ≤ R} has bounded norm, or p̄(R)/‖p̄(R)‖ does not tend to q; either way p̄(R)/R does not tend
+    to q.
 
     Notation: α_i is the selected token (the best of them where several tie); D_δ(q) = {x : ‖x‖ = 1, ‖x − q‖ ≤ δ};
     B = max ‖k_iα_i − k_it‖, so that margins on D_δ(q) differ from those of q by at most Bδ; S_low, S_high, c_i and
@@ -175,22 +177,22 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     certain.
     """
     problem, q = case.problem, case.arrays["q"]
-    found = under_test.direction(problem.keys, q)
-    yield from premises(as_defined(found, problem.keys, q))
-    costs, cone = Costs.of(problem, found.best(problem.scores)), cone_of(case, found)
-    binding = found.neighbours if found.unique else found.selected & (costs.gaps != 0)
-    if not binding.any() or (found.unique and found.least is None):
+    reported = under_test[direction](problem.keys, q)
+    yield from premises(as_defined(reported, problem.keys, q))
+    costs, cone = Costs.of(problem, reported.best(problem.scores)), cone_of(case, reported)
+    binding = reported.neighbours if reported.unique else reported.selected & (costs.gaps != 0)
+    if not binding.any() or (reported.unique and reported.least is None):
         yield Claim(BETTER_DIRECTION, Form.EXACT, -1.0, 0.0, EXACT, "no token was reported to be near q")
         return
     kind = Beaten if (costs.gaps[binding] > 0).all() else Outdone
-    narrow = narrow_cone(cone, found, costs, binding, lower=kind is Beaten)
-    better, part = better_direction(found, costs, kind, under_test, narrow.mu)
-    good = better is not None and kind.is_better(better, found, costs)
+    narrow = narrow_cone(cone, reported, costs, binding, lower=kind is Beaten)
+    better, part = better_direction(reported, costs, kind, under_test, narrow.mu)
+    good = better is not None and kind.is_better(better, reported, costs)
     claim = at_least(BETTER_DIRECTION, Form.EXACT, float(good), 1.0, rounding=0.0, why=EXACT, points="direction")
     yield replace(claim, branch=f"case {part} of the proof")
     if better is None or not good:
         return
-    region = kind.of(found, better, costs, binding, narrow)
+    region = kind.of(reported, better, costs, binding, narrow)
     if isinstance(region, Beaten):
         yield from in_a_beaten_neighbourhood(region, under_test, case.rng())
     elif isinstance(region, Outdone):
@@ -205,24 +207,27 @@ def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def better_direction(
-    found: Direction, costs: Costs, kind: type[Region], under_test: Implementation, mu: float
+    q: Direction, costs: Costs, kind: type[Region], under_test: Implementation, mu: float
 ) -> tuple[Direction | None, str]:
     """Return x*, in a cone of that width around q, and its case of the proof.
 
-    All margins compared are exact ones of the same numbers, those of ``problem.keys``: with the unrounded products of
-    tokens and queries p_mm would be that of another problem, and could have a smaller margin than q.
+    All margins compared are exact margins for the same keys, ``problem.keys``: with the unrounded products of tokens
+    and queries p_mm would solve another problem, and could have a smaller margin than q.
     """
     keys, alpha = costs.problem.keys, costs.alpha
     if kind is Outdone:
-        return leaving_only_higher(keys, found, costs.problem.scores, alpha, mu), "(A2)"
-    if not found.unique:
-        return selecting_best(keys, found, alpha, mu), "(B)"
-    solution = under_test.max_margin(keys, alpha)
-    return tilted_direction(keys, found, solution.exact.p, mu) if isinstance(solution, MaxMargin) else None, "(A1)"
+        return leaving_only_higher(keys, q, costs.problem.scores, alpha, mu), "(A2)"
+    if not q.unique:
+        return selecting_best(keys, q, alpha, mu), "(B)"
+    solution = under_test[max_margin](keys, alpha)
+    return tilted_direction(keys, q, solution.exact.p, mu) if isinstance(solution, MaxMargin) else None, "(A1)"
 
 
 def in_a_beaten_neighbourhood(region: Beaten, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
-    """(A1) and (B): L(Rx*) < L(Rx) over the neighbourhood, and either side's bound, also at smaller radii."""
+    """Yield the claims of (A1) and (B): L(Rx*) < L(Rx) over the neighbourhood, and the bounds of either side.
+
+    The bounds are claimed at smaller radii, too.
+    """
     costs, w, what = region.costs, region.log_weight, "point of the neighbourhood"
     nearer, beyond = region.nearer, region.beyond
     R = np.concatenate([nearer, beyond])
@@ -249,8 +254,9 @@ def in_a_beaten_neighbourhood(region: Beaten, under_test: Implementation, rng: n
 def in_an_outdone_neighbourhood(
     region: Outdone, under_test: Implementation, rng: np.random.Generator
 ) -> Iterator[Claim]:
-    """(A2): one finite point is below L_α; beyond R_q the neighbourhood is above that point; either bound at smaller
-    radii.
+    """Yield the claims of (A2): one finite point is below L_α, and beyond R_q the neighbourhood is above that point.
+
+    The bounds of either side are claimed at smaller radii, too.
     """
     costs, w, what = region.costs, region.log_weight, "point of the neighbourhood"
     nearer, beyond, theta = region.nearer, region.beyond, to_units(region.better.margin)
@@ -279,7 +285,7 @@ def in_an_outdone_neighbourhood(
 
 
 def on_the_path(region: Region, followed: FollowedLocalPath, leaves: str) -> Iterator[Claim]:
-    """The path is δ away from q or its norm is at most R_q; and the path is one."""
+    """Yield the claims that the path is a local path, and that it is δ away from q or its norm is at most R_q."""
     path = followed.path
     size = norm(exact(path.points), axis=1)
     apart = norm(path.points / size[:, None] - to_units(region.found.unit), axis=1)
@@ -296,7 +302,7 @@ def on_the_path(region: Region, followed: FollowedLocalPath, leaves: str) -> Ite
 
 
 def in_the_narrow_cone(region: Region, followed: FollowedLocalPath) -> Claim:
-    """Which of the two it is."""
+    """Claim which of the two branches holds: the norm grows, or it stays bounded."""
     path = followed.path
     if isinstance(region, Beaten):
         # ‖p̄(R)‖ ≥ (Rθ* − log(2T S_low/w))/(μ + Bδ').
@@ -311,7 +317,7 @@ def in_the_narrow_cone(region: Region, followed: FollowedLocalPath) -> Claim:
 def local_path(
     region: Region, cone: Cone, under_test: Implementation, seed: int, in_cone: str, lowest: str
 ) -> FollowedLocalPath | None:
-    """The local path in that cone, seeded with R x*; None if rounding hides what is compared at all radii."""
+    """Return the local path in that cone, seeded with R x*; None if rounding hides the comparison at all radii."""
     costs, unit = region.costs, 1 / region.better.margin
     few = PATH_RADII if cone is region.narrow else PATH_RADII[1::2]
     wanted = [*(unit * x for x in few), *(max(region.radius, cone.radius) * x for x in BEYOND)]

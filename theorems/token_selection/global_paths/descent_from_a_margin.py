@@ -1,4 +1,4 @@
-"""Where every optimal token leads by a margin that the data give, gradient descent keeps it and turns to p_mm.
+"""Where every optimal token leads by a margin computed from the data, gradient descent keeps it and turns to p_mm.
 
 Main results: for any number of inputs and any scores, gradient correlation with an explicit π(p) wherever the margin is
 large enough; gradient descent from there never leaves; a rate for normalized gradient descent with every constant.
@@ -23,26 +23,29 @@ from generators.case import Case
 from generators.numbers import SOLVABLE_BLOCKS
 from generators.problems import cases
 from reference_attention.floats import EPS
+from reference_attention.problem import log_smoothness
+from reference_attention.risk import scaled_gradient
 from reference_attention.svm.max_margin import MaxMargin, max_margin
+from reference_attention.training.descent import gradient_descent, normalized_gradient_descent
 from reference_attention.training.flow import Flow
 from theorems.bounded import exact, in_floats, value_of
 from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Ended, Form, Verdict, at_least, undecided_claim
 from theorems.core.claim_name import premises, sharper
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import SATURATED
+from theorems.core.kernel_use import SATURATED
 from theorems.core.points import climb
 from theorems.core.statement import statement
 from theorems.core.svm_certificate import SVM_IS_OPTIMAL
 from theorems.core.tolerances import tolerance
 from theorems.curves.constraints import Constraints
 from theorems.curves.descent import DESCENT_PREMISES, DESCENT_ROUNDING, NORMALIZED_PREMISES
-from theorems.curves.drifting_run import Run, are_steps, is_a_run, widen
 from theorems.curves.followed_flow import FLOW_PREMISES, FollowedFlow
 from theorems.curves.margin_points import points_with_margin, starts_with_margin
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.steps import starts_claim
 from theorems.token_selection.global_paths import long_steps
+from theorems.token_selection.global_paths.drifting_run import Run, are_steps, is_a_run, widen
 from theorems.token_selection.global_paths.flow_offset import FlowOffset
 from theorems.token_selection.global_paths.margin_constants import (
     KEPT,
@@ -83,36 +86,37 @@ MARGIN_CLAIMS = (
     *(name.only(RESOLVED_FLOW) for name in FLOW_PREMISES),
     *(NORM_DIVERGES, FLOW_KEPT, FLOW_TURNS, OFFSET_KEPT),
 )
-"""What is claimed from a start of enough margin."""
+"""The claims made from a start of sufficient margin."""
 
 STEPS, NORMALIZED_STEPS = 200, 300
-"""Iterations at which the claims are made."""
+"""The numbers of iterations of gradient descent and of normalized gradient descent at which the claims are made."""
 EVALUATIONS = 1_000_000
-"""About how many entries of keys at all iterates may be looked at; large problems get fewer iterations."""
+"""About how many entries of keys, over all iterates, may be evaluated; large problems get fewer iterations."""
 LENGTHS = (0.05, 0.2, 1.0)
-"""Lengths of a normalized step in units of 1/max‖g‖: what it moves a margin by at most."""
+"""The lengths of a normalized step in units of 1/max‖g‖: the most by which it moves a margin."""
 MOST_DRIFT = 0.25
-"""Below log(4/3), by which the bound on margins is below what its proof gives."""
+"""The largest drift allowed, below log(4/3): the bound on margins leaves that much room below what its proof gives."""
 FLOW_RELATIVE = 1e-12
-"""Relative tolerance of the flow's solver: the offset from the ray is read off."""
+"""The relative tolerance of the flow's solver, small since the offset from the ray is read off."""
 NEARLY = 1e-2
-"""E, how far log|coefficient of a row| may be from its limit where the offset is read off first."""
+"""The E, a bound of how far log|coefficient of a row| is from its limit, at which the offset is first read off."""
 RESOLVED = 1e6
-"""Where ‖p(0)‖ max‖g‖ is larger, the solver's tolerance at 100 times that norm is more than the margin of the start."""
+"""The largest ‖p(0)‖ max‖g‖: beyond it the solver's tolerance at 100 times that norm exceeds the start's margin."""
 
 ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
 
 
 def _cases() -> SearchStrategy[Case]:
-    """Two dimensions and more in most of the cases, for in one there is nothing to turn to; in a third a start of the
-    case's own, which has the margin as a rule.
+    """Return cases, most of them of two dimensions or more, since in one dimension there is nothing to turn to.
+
+    A third have a start of their own, which usually has the margin.
     """
     several = cases(assumptions=ASSUMPTIONS, d=(2, 5))
     return st.one_of(several, cases(assumptions=ASSUMPTIONS, large=SOLVABLE_BLOCKS), several.map(_with_a_start))
 
 
 def _with_a_start(case: Case) -> Case:
-    """p(0) = r p_mm and as much as 1 beside it, r a power of two."""
+    """Return the case with p(0) = r p_mm, r a power of two, plus up to 1 beside it."""
     svm, rng = max_margin(case.problem.exact_keys, case.problem.optimal), case.rng()
     assert isinstance(svm, MaxMargin), "the cases are separable"
     beside = rng.uniform(-1, 1, size=case.problem.d) / case.problem.key_scale
@@ -134,8 +138,10 @@ def _with_a_start(case: Case) -> Case:
     },
 )
 def descent_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let Assumption A hold, opt be unique and ATT-SVM(opt) feasible; any n, any scores. With g_it = k_i,opt − k_it,
-    m(p) = min g_it·p, A = max g_it·p_mm ≥ 1, N = n(T−1), κ that of Theorem 1, K = κ − log 2: from any p(0) with
+    """Let Assumption A hold, opt be unique and ATT-SVM(opt) feasible; any n, any scores.
+
+    With g_it = k_i,opt − k_it, m(p) = min g_it·p, A = max g_it·p_mm ≥ 1, N = n(T−1), κ that of Theorem 1,
+    K = κ − log 2: from any p(0) with
 
         m(p(0)) ≥ κ + log(2(T−1)A),
 
@@ -194,7 +200,10 @@ def margin_claims(
     starts: Float64[np.ndarray, "b d"],
     rng: np.random.Generator,
 ) -> Iterator[Claim]:
-    """All claims: at points, and of descent, normalized descent and flow from starts of margin κ + log(2(T−1)A)."""
+    """Yield all claims at points, of descent, of normalized descent and of flow from starts of sufficient margin.
+
+    That margin is κ + log(2(T−1)A).
+    """
     yield from at_points(constants, under_test, rng)
     fractions = np.array([0.0, *np.log(rng.uniform(0.01, 1.0, len(starts) - 1))])
     yield from along_descent(constants, under_test, starts, fractions)
@@ -206,7 +215,7 @@ def margin_claims(
 
 
 def at_points(constants: MarginConstants, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
-    """The bounds on −∇L wherever m(p) > log((T − 1)A), m(p) > 0; anywhere, not only along runs."""
+    """Yield the bounds on −∇L wherever m(p) > log((T − 1)A), m(p) > 0; anywhere, not only along runs."""
     edge, points = float(value_of(constants.edge)) * (1 + 8 * EPS), points_with_margin(constants, rng)
     # Constants of its own: those of a search are plain floats.
     plain = MarginConstants(constants.problem, constants.svm)
@@ -229,7 +238,7 @@ def at_points(constants: MarginConstants, under_test: Implementation, rng: np.ra
 def sides_at(
     constants: MarginConstants, under_test: Implementation, points: Float64[np.ndarray, "m d"]
 ) -> dict[str, tuple[Any, Any]]:
-    """Both sides of each bound, in units of the gradient at each point."""
+    """Return both sides of each bound, in units of the gradient at each point."""
     at = AttentionAt(constants.problem, points)
     descent, p = -at.gradient_of(under_test, CLIMBS_ALONG), exact(points)
     m, omega = constants.margins(p), constants.omega(at)
@@ -248,19 +257,22 @@ def along_descent(
     starts: Float64[np.ndarray, "b d"],
     fractions: Float64[np.ndarray, "b"],
 ) -> Iterator[Claim]:
-    """Gradient descent with η ≤ 1/L_p, log ηL_p given, from starts of margin κ + log(2(T−1)A) and more."""
+    """Yield the claims of gradient descent with η ≤ 1/L_p, given log ηL_p, from starts of sufficient margin.
+
+    That margin is κ + log(2(T−1)A).
+    """
     problem, steps = constants.problem, affordable_steps(constants, len(starts), STEPS)
-    log_step = fractions - under_test.log_smoothness(problem)
-    found = under_test.gradient_descent(
-        problem, starts, steps=steps, log_step=log_step, gradient=under_test.scaled_gradient
+    log_step = fractions - under_test[log_smoothness](problem)
+    trajectory = under_test[gradient_descent](
+        problem, starts, steps=steps, log_step=log_step, gradient=under_test[scaled_gradient]
     )
-    run = yield from is_a_run(problem, under_test, found, starts, steps, log_step, DESCENT_PREMISES, KEPT)
+    run = yield from is_a_run(problem, under_test, trajectory, starts, steps, log_step, DESCENT_PREMISES, KEPT)
     yield margin_is_kept(constants, run, log_step)
     yield from turning(constants, run, CLIMBS, TURNS)
 
 
 def margin_is_kept(constants: MarginConstants, run: Run, log_step: Float64[np.ndarray, "b"]) -> Claim:
-    """m(p(t)) ≥ log(e^{m(p(0)) − κ} + βt), and so at least m(p(0)) − κ."""
+    """Claim m(p(t)) ≥ log(e^{m(p(0)) − κ} + βt), and so at least m(p(0)) − κ."""
     times = np.log(exact(np.arange(1.0, len(run.p.value))))[:, None]
     margins = constants.margins(run.p)
     kept = margins[0] - constants.kappa
@@ -278,14 +290,14 @@ def along_normalized_descent(
     starts: Float64[np.ndarray, "b d"],
     share: float,
 ) -> Iterator[Claim]:
-    """Normalized gradient descent with steps of length share/max‖g‖."""
+    """Yield the claims of normalized gradient descent with steps of length share/max‖g‖."""
     problem, steps = constants.problem, affordable_steps(constants, len(starts), NORMALIZED_STEPS)
     length = share / float(value_of(constants.reach))
-    found = under_test.normalized_gradient_descent(
-        problem, starts, steps=steps, step=length, gradient=under_test.scaled_gradient
+    trajectory = under_test[normalized_gradient_descent](
+        problem, starts, steps=steps, step=length, gradient=under_test[scaled_gradient]
     )
     names, first = NORMALIZED_PREMISES, NORMALIZED_CLIMBS
-    run = yield from is_a_run(problem, under_test, found, starts, steps, length, names, first)
+    run = yield from is_a_run(problem, under_test, trajectory, starts, steps, length, names, first)
     margins = constants.margins(run.p)
     inside = np.logical_and.accumulate(np.asarray(margins >= constants.region), axis=0)
     yield from turning(constants, run, NORMALIZED_CLIMBS, NORMALIZED_TURNS, inside)
@@ -300,17 +312,20 @@ def along_normalized_descent(
 def along_long_steps(
     constants: MarginConstants, under_test: Implementation, starts: Float64[np.ndarray, "b d"]
 ) -> Iterator[Claim]:
-    """Single steps of gradient descent with η as large as leaves m(p) ≥ log(2(T−1)A), norms and angles far apart."""
+    """Yield the claims of single steps of gradient descent with η as large as keeps m(p) ≥ log(2(T−1)A).
+
+    Their norms and angles differ by orders of magnitude.
+    """
     steps = affordable_steps(constants, len(starts), long_steps.STEPS)
-    found = long_steps.long_steps(constants, under_test, starts, steps, LONG_CLIMBS)
+    descent = long_steps.long_steps(constants, under_test, starts, steps, LONG_CLIMBS)
     asked_for, is_a_step = DESCENT_PREMISES
-    for begin, points in zip(found.begins, found.points, strict=True):
+    for begin, points in zip(descent.begins, descent.points, strict=True):
         asked = starts_claim(asked_for, points, begin, 1)
         if asked.verdict is Verdict.FALSIFIED:
             yield asked
             raise Ended(asked_for)
-    p = np.stack([starts, *(points[1] for points in found.points)])
-    run = yield from are_steps(constants.problem, under_test, p, found.log_steps, is_a_step)
+    p = np.stack([starts, *(points[1] for points in descent.points)])
+    run = yield from are_steps(constants.problem, under_test, p, descent.log_steps, is_a_step)
     inside = np.logical_and.accumulate(np.asarray(constants.margins(run.p) >= constants.region), axis=0)
     yield from turning(constants, run, LONG_CLIMBS, LONG_TURNS, inside)
 
@@ -322,7 +337,7 @@ def turning(
     turns: str,
     inside: np.ndarray | None = None,
 ) -> Iterator[Claim]:
-    """How far a run has come along p_mm, by the length of its steps and by what its norm has grown."""
+    """Yield bounds of a run's progress along p_mm, by the length of its steps and by the growth of its norm."""
     p_bar, m = constants.p_mm / constants.length, constants.margins(run.p[:-1])
     there = np.ones(run.drift.shape, dtype=bool) if inside is None else inside[:-1]
     m = np.where(there, m, constants.needed)
@@ -379,10 +394,13 @@ def flow_turns(
     later: Float64[np.ndarray, "r"],
     solver: Float64[np.ndarray, "r"],
 ) -> Claim:
-    """u(k) − u(0) ≥ Σ_j (1 − Aq_j)(F_j(ρ_{j+1}) − F_j(ρ_j)), F_j(ρ) = ρ − K_j log(ρ + K_j), in units of ‖p_mm‖.
+    """Claim u(k) − u(0) ≥ Σ_j (1 − Aq_j)(F_j(ρ_{j+1}) − F_j(ρ_j)), F_j(ρ) = ρ − K_j log(ρ + K_j), in units of ‖p_mm‖.
 
     Args:
-        later: what margins are at least from each recorded point on.
+        constants: A, K and q of the problem.
+        flow: the flow with its recorded points.
+        later: lower bounds of the margins from each recorded point on.
+        solver: the errors of the solver up to each recorded point.
     """
     rho, u = flow.norms / constants.svm.norm, flow.points @ constants.svm.p / constants.svm.norm**2
     lag = lag_later(constants, later[:-1])
@@ -407,7 +425,7 @@ def offset_is_kept(
     later: Float64[np.ndarray, "r"],
     solver: Float64[np.ndarray, "r"],
 ) -> Claim:
-    """|r| ≤ √(|r_b|² + e^E growth + Σ 2E_k(e^{E_k} − 1) Δlog t) at all later recorded points."""
+    """Claim |r| ≤ √(|r_b|² + e^E growth + Σ 2E_k(e^{E_k} − 1) Δlog t) at all later recorded points."""
     offsets = FlowOffset.of(Constraints.of(constants.problem, constants.svm), constants.svm)
     changed = log_coefficient_change(constants, later)
     begins = np.flatnonzero(changed <= NEARLY)
@@ -432,5 +450,5 @@ def offset_is_kept(
 
 
 def affordable_steps(constants: MarginConstants, runs: int, steps: int) -> int:
-    """How many of the steps are taken."""
+    """Return how many of the steps are taken."""
     return max(10, min(steps, EVALUATIONS // (runs * constants.problem.keys.size)))

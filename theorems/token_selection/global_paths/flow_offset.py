@@ -62,12 +62,12 @@ from theorems.curves.constraints import Constraints
 from theorems.curves.reduced import FAR, Reduced
 
 ROUNDS = 100
-"""Bounds that enter their own time are iterated that often; each round at least halves what is missing."""
+"""The number of iterations of bounds that enter their own time; each at least halves the error."""
 
 
 @dataclass(frozen=True, eq=False)
 class FlowOffset:
-    """What (*) and (**) speak of, in units of ‖p_mm‖.
+    """The quantities in (*) and (**), in units of ‖p_mm‖.
 
     Attributes:
         constraints: rows ĝ_j and margins.
@@ -89,7 +89,7 @@ class FlowOffset:
 
     @classmethod
     def of(cls, constraints: Constraints, svm: MaxMargin) -> FlowOffset:
-        """S is exact, and so is the rank of its rows."""
+        """Return the quantities for these constraints; S and the rank of its rows are exact."""
         support = svm.dual_support[constraints.others]
         rows, costs = constraints.rows[support], constraints.log_costs[support]
         across = rows - np.outer(rows @ svm.direction, svm.direction)
@@ -107,19 +107,19 @@ class FlowOffset:
         return cls(constraints, svm.direction, support, weights, tangents, q, solved)
 
     def across(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b d"]:
-        """The part orthogonal to p̄_mm."""
+        """Return the part of p orthogonal to p̄_mm."""
         return np.asarray(p - (p @ self.direction)[..., None] * self.direction)
 
     def inside(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b d"]:
-        """The part across p̄_mm within span(ĝ_S)."""
+        """Return the part of p across p̄_mm within span(ĝ_S)."""
         return np.asarray(self.across(p) @ self.tangents.T @ self.tangents)
 
     def free(self, p: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "d"]:
-        """The part orthogonal to span(ĝ_S)."""
+        """Return the part of p orthogonal to span(ĝ_S)."""
         return np.asarray(self.across(p) - self.inside(p))
 
     def residual(self, q: Float64[np.ndarray, "d"]) -> float:
-        """|e| at q, and its rounding."""
+        """Return |e| at q plus its rounding."""
         rows, costs = self.constraints.rows[self.support], self.constraints.log_costs[self.support]
         terms = np.exp(costs - rows @ q)
         size = np.abs(rows) @ np.abs(q) + np.abs(costs) + 1
@@ -127,7 +127,7 @@ class FlowOffset:
         return float(np.linalg.norm(terms @ rows - self.direction)) + sums
 
     def growth(self, q: Float64[np.ndarray, "d"], begin: float) -> Callable[[float], float]:
-        """2 ∫ Σ_{j∉S} c_j e^{−1−ĝ_j·q} t^{1−m_j} d log t from log t = ``begin``, as a function of where it ends."""
+        """Return 2 ∫ Σ_{j∉S} c_j e^{−1−ĝ_j·q} t^{1−m_j} d log t from log t = ``begin`` as a function of its end."""
         off = ~self.support
         excess = self.constraints.margins[off] - 1
         with np.errstate(over="ignore"):
@@ -142,7 +142,7 @@ class FlowOffset:
         return until
 
     def after(self, p: Float64[np.ndarray, "d"], rho: float, q: Float64[np.ndarray, "d"], delay: float = 0.0) -> float:
-        """A bound on |r| at norm ρ for the flow through p, with log t = ⟨p − q, p̄_mm⟩ + delay at p.
+        """Return a bound on |r| at norm ρ for the flow through p, with log t = ⟨p − q, p̄_mm⟩ + delay at p.
 
         The time at norm ρ is log t = ⟨p(t) − q − r, p̄_mm⟩ ≤ ρ − ⟨q, p̄_mm⟩ + |r|; |r| enters its own bound. However far
         the flow strays, the part of r across p̄_mm is at most ρ + |q|.
@@ -158,7 +158,7 @@ class FlowOffset:
         return min(own_bound(squared_offset, first), rho + float(np.linalg.norm(self.across(q))))
 
     def from_start(self, p: Float64[np.ndarray, "d"], rho: float) -> float:
-        """A bound on the offset at norm ρ for the flow from p, over a grid of the freedom that (*) leaves."""
+        """Return a bound on the offset at norm ρ for the flow from p, over a grid of the freedom that (*) leaves."""
         base = self.q + self.free(p)
         best = rho
         h = self.escape
@@ -173,8 +173,9 @@ class FlowOffset:
 
     @cached_property
     def escape(self) -> Float64[np.ndarray, "d"] | None:
-        """h ⟂ ĝ_S of least norm with h·ĝ_j ≥ 1 on the SVM-neighbours off S; None if there are none or h is lost to
-        rounding.
+        """The shortest h ⟂ ĝ_S with h·ĝ_j ≥ 1 on the SVM-neighbours off S.
+
+        None if there are no such neighbours or h is lost to rounding.
         """
         rest = self.constraints.neighbours & ~self.support
         if not rest.any():
@@ -194,7 +195,7 @@ class FlowOffset:
         return h / smallest if smallest > 0 else None
 
     def contraction_bounds(self, p: Float64[np.ndarray, "r d"]) -> Float64[np.ndarray, "r"]:
-        """(**) at each recorded point, from whichever point before it says most; inf at the first, (r,)."""
+        """Return (**) at each recorded point, from the point before it with the best bound; inf at the first, (r,)."""
         rows, support, k = self.constraints.rows, self.support, len(self.tangents)
         if k == 0:
             return np.where(np.arange(len(p)) > 0, 0.0, np.inf)
@@ -222,7 +223,7 @@ class FlowOffset:
         return np.where(before & ~np.isnan(bounds), bounds, np.inf).min(axis=0)
 
     def _energy(self, p: Float64[np.ndarray, "r d"]) -> tuple[Float64[np.ndarray, "r"], Float64[np.ndarray, "r"]]:
-        """E and |dp/dτ|, not less than either, (r,) each.
+        """Return upper bounds of E and |dp/dτ|, (r,) each.
 
         A point of norm ρ is rounded by δ = 8 d eps ρ, which moves E by |Σ s_j ẑ_j| δ to first order. inf Φ is at least
         the dual value at w less what w fails to balance.
@@ -246,9 +247,10 @@ class FlowOffset:
 
 
 def own_bound(squared: Callable[[float], float], first: float) -> float:
-    """The least b with b² ≥ squared(b), increasing in b, from below; inf where there is none.
+    """Return the least b with b² ≥ squared(b), approached from below; inf where there is none.
 
     Args:
+        squared: an increasing function.
         first: squared(0) or less.
     """
     bound = math.sqrt(first)
@@ -263,5 +265,5 @@ def own_bound(squared: Callable[[float], float], first: float) -> float:
 
 
 def _rank(svm: MaxMargin) -> int:
-    """The rank of the rows of S, exact."""
+    """Return the exact rank of the rows of S."""
     return int(fmpq_mat([svm.exact.row(i, t) for i, t in svm.exact_maximal_duals]).rank())

@@ -23,7 +23,7 @@ from theorems.core.att_svm import solve_att_svm
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.claim_name import stated_claim
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import calls
+from theorems.core.kernel_use import calls
 from theorems.core.points import affordable, climb, probe_points
 from theorems.core.statement import statement
 from theorems.rounding.attention_at import AttentionAt, Numbers, violation_of
@@ -48,7 +48,9 @@ def _cases() -> SearchStrategy[Case]:
     kernel=calls("its gradient descends along p_mm at every point", turn=3),
 )
 def lemma_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Under Assumptions A and B, if GMM exists, ⟨∇L(p), p_mm⟩ < 0 for every p. Effective form:
+    """Let Assumptions A and B hold. If GMM exists, ⟨∇L(p), p_mm⟩ < 0 for every p.
+
+    Effective form:
 
         −⟨∇L(p), p_mm⟩ ≥ (1/n) Σ_i |ℓ'(γ_iᵀs_i)| gap_i s_i,opt (1 − s_i,opt),
 
@@ -74,11 +76,11 @@ def lemma_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def log_climb(at: AttentionAt) -> Numbers:
-    """Lemma 4's terms: log of (1/n)|ℓ'(γ_iᵀs_i)| gap_i s_i,opt (1 − s_i,opt), (b, n)."""
+    """Return log of (1/n)|ℓ'(γ_iᵀs_i)| gap_i s_i,opt (1 − s_i,opt), the terms of Lemma 4, (b, n)."""
     factors = at.log_slopes + (log_gaps(at.problem) - np.log(exact(at.problem.n)))
     return factors + at.log_weight_of(at.problem.optimal) + at.log_complement(at.problem.optimal)
 
 
 def log_gaps(problem: Problem) -> Numbers:
-    """log gap_i, gap_i = γ_i,opt − the common score of the other tokens (Assumption B)."""
+    """Return log gap_i, gap_i = γ_i,opt − the common score of the other tokens (Assumption B)."""
     return np.log(exact(problem.scores.max(axis=1)) - problem.scores.min(axis=1))

@@ -24,7 +24,7 @@ from theorems.core.att_svm import solve_att_svm
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.claim_name import stated_claim
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import calls
+from theorems.core.kernel_use import calls
 from theorems.core.points import affordable, climb, probe_points
 from theorems.core.statement import statement
 from theorems.rounding.attention_at import AttentionAt, violation_of
@@ -49,8 +49,9 @@ def _cases() -> SearchStrategy[Case]:
     kernel=calls("its gradient at every point, n = 1", turn=2),
 )
 def lemma_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let n = 1, Assumptions A and B hold and GMM exist. For every π > 0 there is R_π such that ‖p‖ ≥ R_π
-    implies
+    """Let n = 1, Assumptions A and B hold and GMM exist.
+
+    For every π > 0 there is R_π such that ‖p‖ ≥ R_π implies
 
         ⟨∇L(p), p/‖p‖⟩ ≥ (1 + π) ⟨∇L(p), p_mm/‖p_mm‖⟩.
 
@@ -79,5 +80,5 @@ def lemma_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def log_others(problem: Problem) -> Any:
-    """log(T − 1), the largest entropy of weights on the tokens that are not optimal."""
+    """Return log(T − 1), the largest entropy of weights on the tokens that are not optimal."""
     return np.log(exact(problem.T - 1))

@@ -1,9 +1,9 @@
 """Lemma 11 (Lemma 2 of the main text): when the head lies in the range of the keys, ATT-SVM is feasible.
 
-Main result: an explicit feasible p, checked over the rationals, and what it implies for the solution found.
+Main result: an explicit feasible p, checked over the rationals, and its consequences for the solver's solution.
 
-References: *Max-Margin Token Selection in Attention Mechanism*, Section 2 (Lemma 2) and Appendix B, Lemma
-11.
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 2 (Lemma 2) and Appendix B,
+Lemma 11.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from generators.numbers import SOLVABLE_BLOCKS
 from generators.problems import cases
 from reference_attention.exact import rational, rational_matrix, to_floats
 from reference_attention.problem import Dataset, Problem
-from reference_attention.svm.max_margin import Infeasible
+from reference_attention.svm.max_margin import Infeasible, max_margin
 from theorems.bounded import exact, with_rounding
 from theorems.core.claim import Claim, Form, at_least, undecided_claim
 from theorems.core.claim_name import premise, sharper, stated_claim
 from theorems.core.dataset_claims import DATASET_CLAIMS, dataset_claims
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import SVM_ONLY
+from theorems.core.kernel_use import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
 
@@ -56,8 +56,9 @@ def _cases() -> SearchStrategy[Case]:
     kernel=SVM_ONLY,
 )
 def lemma_11(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let all labels be +1, γ_it < γ_i,opt for t ≠ opt_i, and v ∈ range(Wᵀ) (W of full column rank
-    suffices). Then
+    """Let all labels be +1, γ_it < γ_i,opt for t ≠ opt_i, and v ∈ range(Wᵀ).
+
+    W of full column rank suffices for the latter. Then
 
         p = (Wᵀ)⁺ v / min_{i, t≠opt} (γ_i,opt − γ_it)
 
@@ -96,8 +97,10 @@ def _sign(x: fmpq) -> float:
 
 
 def least_norm_preimage(dataset: Dataset) -> list[fmpq] | None:
-    """(Wᵀ)⁺v over the rationals, d' entries; None if v is not in the range of Wᵀ (as the paper's formula
-    needs)."""
+    """Return (Wᵀ)⁺v over the rationals, d' entries; None if v is not in the range of Wᵀ.
+
+    The paper's formula needs v in that range.
+    """
     W = rational_matrix(dataset.key_query)
     d = dataset.X.shape[2]
     gram = W.transpose() * W
@@ -115,7 +118,7 @@ def least_norm_preimage(dataset: Dataset) -> list[fmpq] | None:
 
 
 def _exact_margins(dataset: Dataset, optimal: Int64[np.ndarray, "n"], w: list[fmpq]) -> tuple[fmpq, list[fmpq]]:
-    """The smallest exact score gap, and the exact margins (x_opt − x_t)ᵀWᵀw of all i, t ≠ opt."""
+    """Return the smallest exact score gap, and the exact margins (x_opt − x_t)ᵀWᵀw of all i, t ≠ opt."""
     n, tokens, d = dataset.X.shape
     X = rational_matrix(dataset.X.reshape(n * tokens, d))
     head = rational_matrix(dataset.v[:, None])
@@ -135,9 +138,9 @@ def _solution(problem: Problem, p: list[fmpq], under_test: Implementation) -> It
     if smallest <= 0:
         yield undecided_claim(EXISTS, "rounding the keys has undone the separation; give keys that are exact products")
         return
-    solution = under_test.max_margin(problem.exact_keys, opt)
-    found = 0.0 if not isinstance(solution, Infeasible) else -1.0
-    yield at_least(EXISTS, Form.EXACT, found, 0.0, rounding=0.0, why=EXACT)
+    solution = under_test[max_margin](problem.exact_keys, opt)
+    exists = 0.0 if not isinstance(solution, Infeasible) else -1.0
+    yield at_least(EXISTS, Form.EXACT, exists, 0.0, rounding=0.0, why=EXACT)
     if isinstance(solution, Infeasible):
         return
     feasible, p_mm = with_rounding(to_floats([x / smallest for x in p])), with_rounding(solution.p)

@@ -1,7 +1,7 @@
-"""Gradient descent with a step size of its own at every step: as long as the margin allows, as gradients die away.
+"""Gradient descent with a step size of its own at every step: as large as the margin allows, as gradients vanish.
 
-With η ≤ 1/L_p a run from a large margin m hardly moves, since ∇L ~ e^{−m}. What holds for any steps along −∇L is
-claimed of runs that go through orders of magnitude.
+With η ≤ 1/L_p a run from a large margin m hardly moves, since ∇L ~ e^{−m}. Bounds that hold for any steps along −∇L are
+claimed of runs whose norms go through orders of magnitude.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 3 (whose long steps these are like).
 """
@@ -16,19 +16,21 @@ from jaxtyping import Float64
 from numpy.linalg import norm
 
 from reference_attention.floats import EPS
+from reference_attention.risk import scaled_gradient
+from reference_attention.training.descent import gradient_descent
 from theorems.bounded import value_of
 from theorems.core.claim import Form, NotANumber
 from theorems.core.implementation import Implementation
 from theorems.token_selection.global_paths.margin_constants import MarginConstants
 
 STEPS = 120
-"""Iterations at most."""
+"""The largest number of iterations."""
 FACTOR = 1e3
-"""Steps that are never shortened take ‖p‖ to so many times its start."""
+"""The factor by which steps that are never shortened increase ‖p‖ from its start."""
 KEPT = 0.5
-"""A step may take away this share of what the margin exceeds log(2(T − 1)A) by."""
+"""The share of the margin's excess over log(2(T − 1)A) that a step may take away."""
 HALVINGS = 60
-"""How often a step is halved for that at most."""
+"""Largest number of times that a step is halved for that."""
 
 Points = Float64[np.ndarray, "b d"]
 
@@ -38,8 +40,8 @@ class LongSteps:
     """t single steps of gradient descent, one after another.
 
     Attributes:
-        begins: what each was started from, (t, b, d).
-        points: what came back of each, (t, 2, b, d) if it is a run of one step.
+        begins: the start of each step, (t, b, d).
+        points: the result of each step, (t, 2, b, d) if it is a run of one step.
         log_steps: log η of each, (t, b).
     """
 
@@ -51,19 +53,23 @@ class LongSteps:
 def long_steps(
     constants: MarginConstants, under_test: Implementation, starts: Points, steps: int, claim: str
 ) -> LongSteps:
-    """Steps of equal shares of ‖p‖ in even columns, of shares that fall like 1/s in odd ones, where margins allow.
+    """Take steps of equal shares of ‖p‖ in even columns, of shares that fall like 1/s in odd ones, where margins allow.
 
     Args:
-        claim: what is falsified where the gradient under test has no direction.
+        constants: the rows and the margin that has to be kept.
+        under_test: the implementation that takes the steps.
+        starts: p(0), (b, d).
+        steps: the number of steps.
+        claim: the name of the claim that is falsified where the gradient under test has no direction.
 
     Raises:
-        NotANumber: it has none.
+        NotANumber: the gradient has no direction.
     """
     problem, rows, region = constants.problem, value_of(constants.rows), float(value_of(constants.region))
     p, shares, begins, points, log_steps = starts, _shares(steps, len(starts)), [], [], []
     for share in shares:
-        found = under_test.scaled_gradient(problem.keys, problem.scores, problem.loss, p)
-        log_norm, direction = np.asarray(found.log_norm), np.asarray(found.direction)
+        slope = under_test[scaled_gradient](problem.keys, problem.scores, problem.loss, p)
+        log_norm, direction = np.asarray(slope.log_norm), np.asarray(slope.direction)
         if not np.isfinite(log_norm).all():
             raise NotANumber(claim, "the gradient under test has no direction", Form.EFFECTIVE)
         unit = -direction / norm(direction, axis=1)[:, None]
@@ -75,8 +81,8 @@ def long_steps(
                 break
             length = np.where(short, length / 2, length)
         log_steps.append(np.log(length) - log_norm)
-        run = under_test.gradient_descent(
-            problem, p, steps=1, log_step=log_steps[-1], gradient=under_test.scaled_gradient
+        run = under_test[gradient_descent](
+            problem, p, steps=1, log_step=log_steps[-1], gradient=under_test[scaled_gradient]
         )
         begins.append(p)
         points.append(run.points)
@@ -87,7 +93,7 @@ def long_steps(
 
 
 def _shares(steps: int, runs: int) -> Float64[np.ndarray, "t b"]:
-    """‖Δ‖/‖p‖ of each step; those of a run multiply ‖p‖ by :data:`FACTOR` together."""
+    """Return ‖Δ‖/‖p‖ of each step; the steps of a run together multiply ‖p‖ by :data:`FACTOR`."""
     even = np.full(steps, math.log(FACTOR) / steps)
     falling = 1 / (np.arange(steps) + 20.0)
     odd = falling * (math.log(FACTOR) / falling.sum())

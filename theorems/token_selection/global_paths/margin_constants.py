@@ -1,4 +1,4 @@
-"""What holds where every optimal token leads by a margin: constants, and the bounds on the gradient that they give.
+"""Constants where every optimal token leads by a margin, and the bounds on the gradient that they give.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorems 1 and 2; derivations in
 :mod:`.descent_from_a_margin`.
@@ -27,9 +27,9 @@ from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.token_selection.global_paths.flow_offset import FlowOffset, own_bound
 
 KEPT = sharper("margin-is-kept")
-"""Undecided where the margin of a start is beyond what floats resolve."""
+"""The name of a claim that is undecided where the margin of a start is beyond what floats resolve."""
 LARGEST = 1e4
-"""A larger margin that is asked for leaves no start from which a float resolves both the weights and the steps."""
+"""The largest margin asked of a start: with a larger one floats do not resolve both the weights and the steps."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,75 +48,75 @@ class MarginConstants:
 
     @cached_property
     def others(self) -> Bool[np.ndarray, "n T"]:
-        """t ≠ opt_i."""
+        """The mask of the tokens t ≠ opt_i."""
         return np.asarray(np.arange(self.problem.T) != self.problem.optimal[:, None])
 
     @cached_property
     def rows(self) -> Numbers:
-        """g_it = k_i,opt − k_it, t ≠ opt_i, (N, d)."""
+        """The rows g_it = k_i,opt − k_it, t ≠ opt_i, (N, d)."""
         return key_rows(self.problem, self.problem.optimal)[self.others]
 
     @cached_property
     def p_mm(self) -> Numbers:
-        """(d,)."""
+        """The max-margin solution p_mm, (d,)."""
         return with_rounding(self.svm.p)
 
     @cached_property
     def length(self) -> Numbers:
-        """‖p_mm‖ = 1/Θ."""
+        """The norm ‖p_mm‖ = 1/Θ."""
         return norm(self.p_mm)
 
     @cached_property
     def widest(self) -> Numbers:
-        """A = max g_it·p_mm ≥ 1."""
+        """The largest margin A = max g_it·p_mm ≥ 1."""
         return np.maximum(np.max(self.rows @ self.p_mm), 1.0)
 
     @cached_property
     def reach(self) -> Numbers:
-        """max ‖g_it‖."""
+        """The largest row norm, max ‖g_it‖."""
         return np.max(norm(self.rows, axis=1))
 
     @cached_property
     def log_gaps(self) -> Numbers:
-        """log(γ_i,opt − γ_it), (N,)."""
+        """The logarithms of γ_i,opt − γ_it, (N,)."""
         best = exact(self.problem.scores.max(axis=1))[:, None]
         return np.log(np.where(self.others, best - self.problem.scores, 1.0))[self.others]
 
     @cached_property
     def log_slopes(self) -> Numbers:
-        """log c_max and log c_min, the bounds of |ℓ'| on the range of scores; (2,)."""
+        """The logarithms of c_max and c_min, the bounds of |ℓ'| on the range of scores; (2,)."""
         loss, (low, high) = self.problem.loss, self.problem.score_range
         bounds = np.array([loss.log_bound(low, high), loss.log_floor(low, high)])
         return approximate(bounds, 8 * EPS * (1 + np.abs(bounds)))
 
     @cached_property
     def spread(self) -> Numbers:
-        """K = log(N c_max Γ_max / (c_min Γ_min)), N = n(T − 1); κ = K + log 2."""
+        """The constant K = log(N c_max Γ_max / (c_min Γ_min)), N = n(T − 1); κ = K + log 2."""
         count = np.log(exact(self.problem.n * (self.problem.T - 1)))
         slopes = self.log_slopes[0] - self.log_slopes[1]
         return count + slopes + (np.max(self.log_gaps) - np.min(self.log_gaps))
 
     @cached_property
     def kappa(self) -> Numbers:
-        """κ = log(2N c_max Γ_max / (c_min Γ_min)), Theorem 1's."""
+        """The constant κ = log(2N c_max Γ_max / (c_min Γ_min)) of Theorem 1."""
         return self.spread + np.log(exact(2.0))
 
     @cached_property
     def edge(self) -> Numbers:
-        """log((T − 1)A): beyond it −∇L climbs along p_mm."""
+        """The margin log((T − 1)A) beyond which −∇L climbs along p_mm."""
         return np.log(exact(self.problem.T - 1)) + np.log(self.widest)
 
     @cached_property
     def region(self) -> Numbers:
-        """log(2(T − 1)A): beyond it Aq ≤ ½."""
+        """The margin log(2(T − 1)A) beyond which Aq ≤ ½."""
         return self.edge + np.log(exact(2.0))
 
     @cached_property
     def needed(self) -> Numbers:
-        """κ + log(2(T − 1)A), the margin of a start from which gradient descent keeps Aq ≤ ½.
+        """The margin κ + log(2(T − 1)A) of a start from which gradient descent keeps Aq ≤ ½.
 
         Raises:
-            Undecided: beyond what floats resolve.
+            Undecided: the margin is beyond what floats resolve.
         """
         margin = self.kappa + self.region
         if not (float(value_of(margin)) < LARGEST and float(np.max(margin.error)) < 1):
@@ -125,50 +125,53 @@ class MarginConstants:
         return margin
 
     def margins(self, p: Any) -> Numbers:
-        """m(p) = min g_it·p, (*b,) for points (*b, d)."""
+        """Return m(p) = min g_it·p, (*b,) for points (*b, d)."""
         return np.min(p @ self.rows.T, axis=-1)
 
     def odds_bound(self, m: Any) -> Numbers:
-        """q = (T − 1) e^{−m} ≥ Σ_{t≠opt} e^{−g_it·p}."""
+        """Return q = (T − 1) e^{−m} ≥ Σ_{t≠opt} e^{−g_it·p}."""
         return (self.problem.T - 1) * np.exp(-m)
 
     def stretch(self, m: Any) -> Numbers:
-        """1 + q, by which ‖∇L‖ may exceed max‖g‖ Ω."""
+        """Return 1 + q, the largest ratio of ‖∇L‖ to max‖g‖ Ω."""
         return 1 + self.odds_bound(m)
 
     def lag(self, m: Any) -> Numbers:
-        """K + log(1 + q), by which −⟨∇L, p⟩ may exceed m(p) Ω, in units of Ω."""
+        """Return K + log(1 + q), by which −⟨∇L, p⟩ may exceed m(p) Ω, in units of Ω."""
         return self.spread + np.log1p(self.odds_bound(m))
 
     def share(self, m: Any) -> Numbers:
-        """1 − Aq, the least share of Ω that −∇L has along p_mm."""
+        """Return 1 − Aq, the least share of Ω that −∇L has along p_mm."""
         return 1 - self.widest * self.odds_bound(m)
 
     def correlation(self, p: Any, m: Any) -> Numbers:
-        """1 + π(p) = (1 + (K + log(1 + q))/ρ)/(1 − Aq), ρ = ‖p‖/‖p_mm‖."""
+        """Return 1 + π(p) = (1 + (K + log(1 + q))/ρ)/(1 − Aq), ρ = ‖p‖/‖p_mm‖."""
         return (1 + self.lag(m) * self.length / norm(p, axis=-1)) / self.share(m)
 
     def climb(self, m: Any) -> Numbers:
-        """Θ(1 − Aq)/(max‖g‖(1 + q)): what a step along −∇L has along p̄_mm, at least, by its length."""
+        """Return Θ(1 − Aq)/(max‖g‖(1 + q)), the least share of a step along −∇L that is along p̄_mm."""
         return self.share(m) / (self.length * self.reach * self.stretch(m))
 
     def log_growth(self, log_step: Any) -> Numbers:
-        """log β of log(e^{m(p(0)) − κ} + βt), β = (η/2)(c_minΓ_min/2n)(c_min/(2c_max‖p_mm‖))²."""
+        """Return log β of log(e^{m(p(0)) − κ} + βt), β = (η/2)(c_minΓ_min/2n)(c_min/(2c_max‖p_mm‖))²."""
         top, floor = self.log_slopes
         log_beta = log_step + floor + np.min(self.log_gaps) + 2 * (floor - top - np.log(self.length))
         return log_beta + 4 * np.log(exact(0.5)) - np.log(exact(self.problem.n))
 
     def omega(self, at: AttentionAt) -> Numbers:
-        """Ω e^{−log_scale}, Ω(p) = (1/n) Σ_i |ℓ'_i| Σ_t s_it (γ_i,opt − γ_it); (b,)."""
+        """Return Ω e^{−log_scale}, Ω(p) = (1/n) Σ_i |ℓ'_i| Σ_t s_it (γ_i,opt − γ_it); (b,)."""
         slopes: Any = at.log_slopes
         logs = (at.log_weights + slopes[..., None])[:, self.others] + self.log_gaps
         return np.sum(np.exp(logs - at.log_scale[:, None]), axis=-1) / self.problem.n
 
 
 def least_progress(constants: MarginConstants, p: Any, moved: Any, m: Any) -> Numbers:
-    """Σ_{s<t} (‖p(s+1)‖ − ‖p(s)‖ − ‖Δ_s‖²/(2‖p(s)‖))/(1 + π_s), which ⟨p(t) − p(0), p̄_mm⟩ is at least; (t, b).
+    """Return a lower bound of ⟨p(t) − p(0), p̄_mm⟩, (t, b).
+
+    It is Σ_{s<t} (‖p(s+1)‖ − ‖p(s)‖ − ‖Δ_s‖²/(2‖p(s)‖))/(1 + π_s).
 
     Args:
+        constants: the constants of the problem.
         p: p(0) … p(t), (t + 1, b, d).
         moved: the steps Δ, (t, b, d).
         m: margins of p(0) … p(t−1), all above :attr:`MarginConstants.edge`, (t, b).
@@ -179,12 +182,15 @@ def least_progress(constants: MarginConstants, p: Any, moved: Any, m: Any) -> Nu
 
 
 def second_order(norms: Any, lengths: Any) -> Any:
-    """‖Δ‖²/(2‖p‖), by which ‖p + Δ‖ − ‖p‖ may exceed ⟨Δ, p̄⟩."""
+    """Return ‖Δ‖²/(2‖p‖), by which ‖p + Δ‖ − ‖p‖ may exceed ⟨Δ, p̄⟩."""
     return lengths * lengths / (2 * norms)
 
 
 def log_excess_rate(constants: MarginConstants, margins: Numbers, kept: Numbers) -> Float64[np.ndarray, "b"]:
-    """How fast log(L − L_opt) changes at most: (1 + q) max‖g‖ times how far the slopes of an input are apart."""
+    """Return a bound of how fast log(L − L_opt) changes with p.
+
+    It is (1 + q) max‖g‖ times the largest ratio of two slopes of an input.
+    """
     problem = constants.problem
     lowest = np.maximum(margins.value.min(axis=0), kept.value - kept.error)
     q = np.minimum(value_of(constants.odds_bound(exact(lowest))), 1.0)
@@ -204,7 +210,7 @@ def offset_bound(
     q: Float64[np.ndarray, "d"],
     k: int,
 ) -> float:
-    """|r| at ρ_k; log t = ⟨p − q − r, p̄_mm⟩ is known to |r|, which enters its own bound."""
+    """Return a bound of |r| at ρ_k; log t = ⟨p − q − r, p̄_mm⟩ is known up to |r|, which enters its own bound."""
     begin, shift = float((p[0] - q) @ offsets.direction), float(q @ offsets.direction)
     first, off = float(np.sum(offsets.across(p[0] - q) ** 2)), offsets.residual(q)
     grown = offsets.growth(q, begin)
@@ -220,35 +226,36 @@ def offset_bound(
 
 
 def log_coefficient_change(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-    """E: by how much the logarithm of a row's coefficient may differ from log c_j + log e^{−g_j·p} where margins are
-    at least ``later``; ∞ where it may be negative.
+    """Return E, a bound of how far the logarithm of a row's coefficient is from log c_j + log e^{−g_j·p}.
+
+    It holds where margins are at least ``later``; it is ∞ where a coefficient may be negative.
     """
     problem, loss = constants.problem, constants.problem.loss
     top, gaps = problem.scores.max(axis=1), problem.gaps()
     widest, least = gaps.max(axis=1), np.where(constants.others, gaps, np.inf).min(axis=1)
     q = missed_later(constants, later)
-    found = np.full(len(q), np.inf)
+    changes = np.full(len(q), np.inf)
     for k, missed in enumerate(q.tolist()):
         each = []
         for a, wide, small in zip(top.tolist(), widest.tolist(), least.tolist(), strict=True):
             share, low = missed * wide / small, a - min(missed, 1.0) * wide
             slopes = loss.log_bound(low, a) - loss.log_floor(low, a)
             each.append(missed - math.log1p(-share) + slopes if share < 1 else math.inf)
-        found[k] = max(each)
-    return found * (1 + 16 * EPS)
+        changes[k] = max(each)
+    return changes * (1 + 16 * EPS)
 
 
 def missed_later(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-    """q = (T − 1) e^{−m}."""
+    """Return q = (T − 1) e^{−m}."""
     with np.errstate(over="ignore"):
         return np.asarray((constants.problem.T - 1) * np.exp(-later))
 
 
 def lag_later(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-    """K + log(1 + q)."""
+    """Return K + log(1 + q)."""
     return np.asarray(float(value_of(constants.spread)) + np.log1p(missed_later(constants, later)))
 
 
 def shares_later(constants: MarginConstants, later: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-    """1 − Aq."""
+    """Return 1 − Aq."""
     return np.asarray(1 - float(value_of(constants.widest)) * missed_later(constants, later))

@@ -28,20 +28,20 @@ from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, Undecided, at_least, section, undecided_claim
 from theorems.core.claim_name import premises, sharper, stated_claim
 from theorems.core.implementation import Implementation
+from theorems.core.kernel_use import BELOW_ROUNDING
 from theorems.core.key_rows import key_rows
-from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.statement import statement
 from theorems.core.svm_certificate import SVM_IS_OPTIMAL
 from theorems.core.tolerances import tolerance
 from theorems.curves.constraints import Constraints, exact_to_rounding
 from theorems.curves.followed_path import FOLLOWED, PATH_PREMISES, PATH_ROUNDING, Followed, FollowedPath
-from theorems.curves.minimised_path import MINIMISED_PREMISES, MinimisedPath
 from theorems.curves.reduced import Reduced, closed_form, tangent_basis
 from theorems.curves.sphere import Sphere
 from theorems.curves.sublevel_hunt import sublevel_points
 from theorems.rounding.approximate import approximate, bend
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.excess import log_excess_of
+from theorems.token_selection.global_paths.minimised_path import MINIMISED_PREMISES, MinimisedPath
 
 PATH_DUAL_GAP = tolerance(
     "path-dual-gap",
@@ -104,13 +104,13 @@ PATH_CLAIMS = (
 """The claims of :func:`on_the_path`."""
 
 SUBLEVEL_RADII = (1.01, 2.0, 10.0, 1e3, 1e6)
-"""RΘ/κ of the sublevel sets."""
+"""The RΘ/κ of the sublevel sets."""
 PATH_RADII = (1e2, 1e3, 1e4, 1e5, 1e6)
-"""RΘ of the path."""
+"""The RΘ of the path."""
 LARGEST_KAPPA = 1e5
-"""Beyond it the path of PATH_RADII has not begun to turn."""
+"""The κ beyond which the path at PATH_RADII has not begun to turn."""
 LARGEST_ROUNDING = 1e-3
-"""Errors of an exponent beyond it leave no digits of the path; it bounds radii where ‖p_mm‖ is large."""
+"""The largest error of an exponent that leaves digits of the path; it bounds radii where ‖p_mm‖ is large."""
 STALLED = 1e-8
 """See :data:`PATH_OPTIMISER`."""
 
@@ -139,8 +139,9 @@ def _cases() -> SearchStrategy[Case]:
     kernel=BELOW_ROUNDING,
 )
 def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Under Assumption A, with one strictly best token per input and a solution p_mm of ATT-SVM(opt), the
-    regularization path p̄(R) = argmin_{‖p‖≤R} L(p) satisfies p̄(R)/R → p̄_mm. Θ = 1/‖p_mm‖, ρ = RΘ.
+    """Let Assumption A hold, with one strictly best token per input and a solution p_mm of ATT-SVM(opt).
+
+    Then the regularization path p̄(R) = argmin_{‖p‖≤R} L(p) satisfies p̄(R)/R → p̄_mm. Θ = 1/‖p_mm‖, ρ = RΘ.
 
     **Effective.** Let κ = log(2n(T−1) c_max Γ_max / (c_min Γ_min)) with c_max, c_min bounds of |ℓ'| on the score
     range and Γ_max, Γ_min the extreme gaps γ_i,opt − γ_it. For ρ > κ, every p with ‖p‖ ≤ R and L(p) ≤ L(R p̄_mm) has
@@ -197,7 +198,7 @@ def in_sublevel_sets(
     points: Float64[np.ndarray, "m d"],
     of: Int64[np.ndarray, "m"],
 ) -> Iterator[Claim]:
-    """The effective claims at points of sublevel sets.
+    """Yield the effective claims at points of sublevel sets.
 
     A point p of the ball whose risk is larger than at R p̄_mm by a factor e^o belongs to the sublevel set of RΘ − o in
     place of RΘ. So the bounds, with RΘ − o in them, are for points whose risk is not surely smaller, too.
@@ -223,7 +224,7 @@ def in_sublevel_sets(
 
 @section
 def on_the_path(path: FollowedPath) -> Iterator[Claim]:
-    """The limit and sharp claims, at every radius ρ to which the path is followed; o = y is its offset from the ray."""
+    """Yield the limit and sharp claims at every radius ρ to which the path is followed; o = y is its offset."""
     yield from premises(path)
     rho, size, one_minus = path.rho, path.size, path.one_minus_cosine
     noise = (size * path.rounding + path.rounding**2) / rho**2 + path.value_rounding / rho
@@ -249,7 +250,7 @@ def on_the_path(path: FollowedPath) -> Iterator[Claim]:
 
 
 def _in_the_limit(path: FollowedPath) -> Iterator[Claim]:
-    """o → argmin F_∞, with its first term beyond, at the radii that are near enough for an error bound."""
+    """Claim o → argmin F_∞, with the first term beyond, at the radii that are near enough for an error bound."""
     limit, independent = path.limit, path.svm.independent
     if not (path.far[2] or independent):
         yield undecided_claim(OFFSET_LIMIT, "Newton's method on the limit program did not converge", Form.SHARP)
@@ -284,7 +285,10 @@ def rate(
     size: float,
     error: Float64[np.ndarray, "r"],
 ) -> Iterator[Claim]:
-    """The slope of log(1 − cos) in log ρ is −2; an error e of the offset o changes it by 2 log((|o|+e)/(|o|−e))."""
+    """Claim that the slope of log(1 − cos) in log ρ is −2.
+
+    An error e of the offset o changes the slope by 2 log((|o|+e)/(|o|−e)).
+    """
     usable = error < size / 2
     if usable.sum() < 2:
         return
@@ -297,7 +301,7 @@ def rate(
 
 
 def as_minimised(path: MinimisedPath) -> Iterator[Claim]:
-    """The optimiser says that its points have the offset that the reduced program predicts, and they have it."""
+    """Claim that the optimiser reports, and its points have, the offset that the reduced program predicts."""
     yield from premises(path)
     sphere, offsets = path.asked[0].sphere, path.offsets
     apart, size = norm(offsets - path.predicted_offsets, axis=2).max(axis=0), norm(offsets[0], axis=1)
@@ -307,7 +311,7 @@ def as_minimised(path: MinimisedPath) -> Iterator[Claim]:
 
 
 def log_kappa(problem: Problem) -> Numbers:
-    """κ = log(2 n (T−1) c_max Γ_max / (c_min Γ_min)), from logarithms throughout.
+    """Return κ = log(2 n (T−1) c_max Γ_max / (c_min Γ_min)), from logarithms throughout.
 
     c_max, c_min bound |ℓ'| on the score range, Γ_max, Γ_min the gaps γ_i,opt − γ_it over all t ≠ opt_i.
     """
@@ -320,7 +324,7 @@ def log_kappa(problem: Problem) -> Numbers:
 
 
 def dual_value(problem: Problem, svm: MaxMargin) -> Numbers:
-    """D(w) = Σ w_j log(c_j / w_j) ≤ log Σ c_j e^{−g_j·y} for every y ⊥ p_mm (Jensen, Σ w_j g_j ∥ p_mm)."""
+    """Return D(w) = Σ w_j log(c_j / w_j) ≤ log Σ c_j e^{−g_j·y} for every y ⊥ p_mm (Jensen, Σ w_j g_j ∥ p_mm)."""
     used, best = svm.duals > 0, exact(problem.scores.max(axis=1))[:, None]
     duals: Any = with_rounding(svm.duals[used])
     w = duals / np.sum(duals)
@@ -337,7 +341,7 @@ def _follow_path(
     kappa: float,
     rng: np.random.Generator,
 ) -> FollowedPath:
-    """The path at those radii at which it has begun to turn and rounding leaves some digits of it."""
+    """Return the path at those radii at which it has begun to turn and rounding leaves some digits of it."""
     if not kappa < LARGEST_KAPPA:
         why = f"κ = {kappa:.3g}: the path begins to turn only beyond RΘ = κ, out of reach of {PATH_RADII[-1]:g}"
         raise Undecided(PATH_CORRELATION, why, Form.LIMIT)

@@ -29,8 +29,8 @@ from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, Undecided, at_least, section
 from theorems.core.claim_name import premises, sharper, stated_claim
 from theorems.core.implementation import Implementation
+from theorems.core.kernel_use import calls
 from theorems.core.key_rows import key_rows
-from theorems.core.on_kernel import calls
 from theorems.core.parts import Condition
 from theorems.core.statement import statement
 from theorems.core.svm_certificate import SVM_IS_OPTIMAL
@@ -58,9 +58,9 @@ GRADIENT_FLOW = tolerance(
     " errors only add; the last term is the rounding of a point of that norm; rtol is 1e-9 for n > 1",
 )
 LARGEST_LOGARITHM = 1e6
-"""Logarithms beyond it leave fewer than ten digits of what they are the logarithm of."""
+"""The largest logarithm whose exponential still has ten digits."""
 FLOW_RELATIVE = 1e-12
-"""Relative tolerance of the flow's solver for n = 1, where the offset from the ray is read off."""
+"""The relative tolerance of the flow's solver for n = 1, where the offset from the ray is read off."""
 
 ONE_INPUT = Condition("n = 1", lambda case: bool(case.problem.n == 1))
 CLIMBS = sharper("climbs-to-max-margin")
@@ -80,7 +80,7 @@ ASSUMPTIONS = ("well-behaved-loss", "equal-non-optimal-scores", "separable")
 
 
 def _cases() -> SearchStrategy[Case]:
-    """One input in half of the cases: the limit of the direction is claimed of these alone."""
+    """Return cases of which half have one input: the limit of the direction is claimed of these alone."""
     single = cases(assumptions=(*ASSUMPTIONS, "single-input"), large=MODERATE)
     return st.one_of(single, cases(assumptions=ASSUMPTIONS, large=MODERATE, n=(2, 4)))
 
@@ -112,8 +112,10 @@ def _cases() -> SearchStrategy[Case]:
     kernel=calls("every iterate of gradient descent on it; the limit is left to the reference", turn=6),
 )
 def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Under Assumptions A and B, if p_mm = p_mm(opt) exists, gradient descent with η ≤ 1/L_p from any p(0) has
-    ‖p(t)‖ → ∞; if n = 1 also p(t)/‖p(t)‖ → p̄_mm. Write w = ⟨p, p_mm⟩, u = ⟨p, p̄_mm⟩, D = max‖k_i,opt − k_it‖.
+    """Let Assumptions A and B hold and p_mm = p_mm(opt) exist.
+
+    Gradient descent with η ≤ 1/L_p from any p(0) has ‖p(t)‖ → ∞; if n = 1 also p(t)/‖p(t)‖ → p̄_mm. Write
+    w = ⟨p, p_mm⟩, u = ⟨p, p̄_mm⟩, D = max‖k_i,opt − k_it‖.
 
     **Effective, any n.** Lemma 4: w(t+1) − w(t) ≥ (η/n) Σ_i |ℓ'(γ_iᵀs_i)| gap_i s_i,opt (1 − s_i,opt) > 0. Moreover
     w(t) ≥ w(0) + log(1 + D²βt)/D² with β = η e^{−D‖p(0)‖} (1/n)Σ c_i gap_i/(4(T−1)), hence ‖p(t)‖ ≥ Θ w(t) → ∞.
@@ -163,7 +165,7 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 @section
 def at_every_iterate(descent: Descent, svm: MaxMargin) -> Iterator[Claim]:
-    """The effective claims, at every iterate looked at."""
+    """Yield the effective claims, at every iterate evaluated."""
     yield from premises(descent)
     problem, at, log_step = descent.problem, descent.at, descent.log_step
     log_climbs = log_climb(at)
@@ -180,7 +182,8 @@ def at_every_iterate(descent: Descent, svm: MaxMargin) -> Iterator[Claim]:
     p, norms, t = descent.p, descent.norms, descent.checked_iterates
     w, climbed = p @ p_mm, climb_bound(problem, log_step + log_rate(problem, norms[0]), t)
     yield at_least(CLIMBS_LIKE_LOG, Form.EFFECTIVE, (w - w[0])[1:], climbed[1:], **drifted)
-    yield at_least(NORM_GROWS, Form.EFFECTIVE, norms[t][1:], ((w[0] + climbed) / norm(p_mm))[1:], **drifted)
+    grown = (w[0] + climbed) / norm(p_mm)
+    yield at_least(NORM_GROWS, Form.EFFECTIVE, norm(p, axis=-1)[1:], grown[1:], **drifted)
 
     # η (L(p(0)) − L_opt) ≥ ½ Σ_s ‖Δ_s‖².
     lengths, drop = norm(descent.increments, axis=-1), descent.drop(SUMMABLE)
@@ -204,7 +207,7 @@ def at_every_iterate(descent: Descent, svm: MaxMargin) -> Iterator[Claim]:
 
 @section
 def at_every_normalized_step(descent: NormalizedDescent, svm: MaxMargin) -> Iterator[Claim]:
-    """⟨p(t) − p(0), p_mm⟩ ≥ s t/D for steps of length s, as ‖∇L‖ is at most D times −⟨∇L, p_mm⟩."""
+    """Claim ⟨p(t) − p(0), p_mm⟩ ≥ s t/D for steps of length s, as ‖∇L‖ is at most D times −⟨∇L, p_mm⟩."""
     yield from premises(descent)
     least = exact(descent.length) * descent.times / reach(descent.problem)
     yield at_least(
@@ -213,7 +216,7 @@ def at_every_normalized_step(descent: NormalizedDescent, svm: MaxMargin) -> Iter
 
 
 def along_the_flow(followed: FollowedFlow, svm: MaxMargin) -> Iterator[Claim]:
-    """Its norm reaches what was asked for, and w(s) − w(0) ≥ s/D at arc length s."""
+    """Claim that the flow's norm reaches the one asked for, and w(s) − w(0) ≥ s/D at arc length s."""
     yield from premises(followed)
     yield from followed.diverges()
     flow, w = followed.flow, followed.flow.points @ svm.p
@@ -230,7 +233,10 @@ def along_the_flow(followed: FollowedFlow, svm: MaxMargin) -> Iterator[Claim]:
 
 
 def in_the_limit(followed: FollowedFlow, svm: MaxMargin) -> Iterator[Claim]:
-    """n = 1: the offset z from the ray, in units of ‖p_mm‖, at each recorded norm ρ; B and q of :mod:`.flow_offset`."""
+    """Yield the claims for n = 1 on the offset z from the ray, in units of ‖p_mm‖, at each recorded norm ρ.
+
+    B and q are those of :mod:`.flow_offset`.
+    """
     offsets = FlowOffset.of(Constraints.of(followed.problem, svm), svm)
     if not offsets.solved:
         raise Undecided(FLOW_CORRELATION, "Newton's method for the dual weights did not converge", Form.LIMIT)
@@ -260,12 +266,12 @@ def in_the_limit(followed: FollowedFlow, svm: MaxMargin) -> Iterator[Claim]:
 
 
 def reach(problem: Problem) -> Numbers:
-    """D = max ‖k_i,opt − k_it‖."""
+    """Return D = max ‖k_i,opt − k_it‖."""
     return np.max(np.linalg.norm(key_rows(problem, problem.optimal), axis=2))
 
 
 def log_rate(problem: Problem, start_norm: Any) -> Numbers:
-    """log of β/η = e^{−D‖p(0)‖} (1/n) Σ_i c_i gap_i / (4(T−1)), c_i the least |ℓ'| between the scores of input i.
+    """Return log of β/η = e^{−D‖p(0)‖} (1/n) Σ_i c_i gap_i / (4(T−1)), c_i the least |ℓ'| on the scores of input i.
 
     s(1 − s) = o/(1 + o)² for the odds o = Σ_{t≠opt} e^{−a_t} against the optimal token. |a_t| ≤ D‖p‖ puts log o into
     ±(D‖p‖ + log(T−1)), and o/(1 + o)² = 1/(2 + 2 cosh log o) ≥ e^{−|log o|}/4.
@@ -277,16 +283,16 @@ def log_rate(problem: Problem, start_norm: Any) -> Numbers:
 
 
 def climb_bound(problem: Problem, log_beta: Any, steps: Any) -> Numbers:
-    """log(1 + D² β t)/D², by which ⟨p(t), p_mm⟩ has grown at least, shape (r, b)."""
+    """Return log(1 + D² β t)/D², the least growth of ⟨p(t), p_mm⟩, shape (r, b)."""
     D = reach(problem)
     return np.logaddexp(0.0, 2 * np.log(D) + log_beta + np.log(exact(steps))[:, None]) / (D * D)
 
 
 def correlation_deficit(norms: Any, lengths: Any, lag: Any) -> Any:
-    """What ⟨p(t), p̄_mm⟩ − ⟨p(b), p̄_mm⟩ may fall short of ‖p(t)‖ − ‖p(b)‖ for n = 1, shape (r, b).
+    """Return by how much ⟨p(t), p̄_mm⟩ − ⟨p(b), p̄_mm⟩ may fall short of ‖p(t)‖ − ‖p(b)‖ for n = 1, shape (r, b).
 
-    λ log((‖p(t)‖ + λ)/(‖p(b)‖ + λ)) + Σ_{b≤s<t} ‖p(s+1) − p(s)‖²/(2(‖p(s)‖ + λ)), λ = ‖p_mm‖ log(T−1); b = 0, or 1
-    where ‖p(0)‖ + λ = 0 (the first step of such a start is along p_mm itself).
+    It is λ log((‖p(t)‖ + λ)/(‖p(b)‖ + λ)) + Σ_{b≤s<t} ‖p(s+1) − p(s)‖²/(2(‖p(s)‖ + λ)), λ = ‖p_mm‖ log(T−1); b = 0, or
+    1 where ‖p(0)‖ + λ = 0 (the first step of such a start is along p_mm itself).
     """
     shifted = norms + lag
     away = value_of(shifted)[:-1] > 0

@@ -1,4 +1,4 @@
-"""Attention where no prompt selects all optimal tokens: which tie for good, what stays finite, and where p can go.
+"""Attention where no prompt selects all optimal tokens: which tokens tie for good, what stays finite, where p can go.
 
 Main result: rational weights prove the ties, and the risk comes down to that of attention to tied tokens alone, with a
 bound at every radius.
@@ -28,7 +28,7 @@ from theorems.core.claim import Claim, Ended, Form, Refuted, Undecided, Verdict,
 from theorems.core.claim_name import premise, sharper
 from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import BELOW_ROUNDING
+from theorems.core.kernel_use import BELOW_ROUNDING
 from theorems.core.points import affordable, probe_points
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
@@ -66,9 +66,11 @@ RADII = np.array([0.0, 0.25, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
     },
 )
 def unwinnable_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let each input have one best token α_i, and ATT-SVM(α) be infeasible. With g_it = k_iα − k_it and C = {p : g_it·p
-    ≥ 0 for all i, t}, let Ŝ_i be α_i and all t with g_it·p = 0 on all of C, F = span{g_it : t ∈ Ŝ_i}, U = argmin ‖p‖
-    over g_it·p = 0 on Ŝ, g_it·p ≥ 1 off Ŝ, and L_F(p) the risk of attention to the tokens of Ŝ alone. Then
+    """Let each input have one best token α_i, and ATT-SVM(α) be infeasible.
+
+    With g_it = k_iα − k_it and C = {p : g_it·p ≥ 0 for all i, t}, let Ŝ_i be α_i and all t with g_it·p = 0 on all of C,
+    F = span{g_it : t ∈ Ŝ_i}, U = argmin ‖p‖ over g_it·p = 0 on Ŝ, g_it·p ≥ 1 off Ŝ, and L_F(p) the risk of attention to
+    the tokens of Ŝ alone. Then
 
     1. Ŝ is not {α}; some λ_it > 0 on all of Ŝ∖α have Σλg = 0, and some p ∈ C separates the others: U exists, lies in
        F^⊥, and solves its SVM;
@@ -112,12 +114,13 @@ def unwinnable_scores(case: Case, under_test: Implementation) -> Iterator[Claim]
 
 
 def certify_split(problem: Problem, under_test: Implementation) -> Generator[Claim, None, ScoreSplit]:
-    """Yield the claims that Ŝ and U are what they are said to be; return the split.
+    """Yield the claims that Ŝ and U have their defining properties; return the split.
 
     Raises:
-        Ended: one of them is not, or there is none.
+        Ended: Ŝ or U does not have them.
+        Undecided: there is no split.
     """
-    split: ScoreSplit | None = under_test.in_place_of(score_split)(problem)
+    split: ScoreSplit | None = under_test[score_split](problem)
     if split is None:
         raise Undecided(TIED, "no split was found: keys are rounded products, or no weights prove it", not_found=True)
     best = (problem.scores == problem.scores.max(axis=1, keepdims=True)).astype(np.int64)
@@ -142,10 +145,10 @@ def _require(name: str, wrong: str) -> Iterator[Claim]:
 
 
 def finite(value: Any, what: str) -> Float64[np.ndarray, "..."]:
-    """The numbers of what is under test.
+    """Return the numbers under test as an array.
 
     Raises:
-        Refuted: they are none.
+        Refuted: they are not finite.
     """
     array = np.asarray(value, dtype=np.float64)
     if not np.isfinite(array).all():
@@ -155,7 +158,7 @@ def finite(value: Any, what: str) -> Float64[np.ndarray, "..."]:
 
 @dataclass(frozen=True, eq=False)
 class Within:
-    """Attention to Ŝ alone at points p, from the keys; with what float64 loses of it.
+    """Attention to Ŝ alone at points p, computed from the keys, with its rounding in float64.
 
     Attributes:
         split: Ŝ, F, U.
@@ -167,39 +170,39 @@ class Within:
 
     @cached_property
     def attention(self) -> AttentionAt:
-        """Attention to all tokens."""
+        """The attention to all tokens."""
         return AttentionAt(self.split.problem, exact(self.points))
 
     @cached_property
     def log_tied(self) -> Numbers:
-        """log of the weight of Ŝ_i, (b, n)."""
+        """The logarithm of the weight of Ŝ_i, (b, n)."""
         return np.logaddexp.reduce(np.where(self.split.sets, self.attention.log_weights, -np.inf), axis=-1)
 
     @cached_property
     def log_odds(self) -> Numbers:
-        """log x_i, −∞ where nothing is off Ŝ_i; (b, n)."""
+        """The logarithm of x_i, −∞ where nothing is off Ŝ_i; (b, n)."""
         off: Any = np.where(self.split.sets, -np.inf, self.attention.log_weights)
         return np.logaddexp.reduce(off, axis=-1) - self.log_tied
 
     @cached_property
     def weights(self) -> Numbers:
-        """s̃, (b, n, T)."""
+        """The softmax s̃ on Ŝ, (b, n, T)."""
         logs: Any = np.where(self.split.sets, self.attention.log_weights - self.log_tied[..., None], -np.inf)
         return np.exp(logs)
 
     @cached_property
     def outputs(self) -> Numbers:
-        """õ, (b, n)."""
+        """The outputs õ, (b, n)."""
         return mixture(self.split.problem, self.weights)
 
     @cached_property
     def risk(self) -> Numbers:
-        """L_F, (b,)."""
+        """The risk L_F, (b,)."""
         return np.mean(self.split.problem.loss.value(self.outputs), axis=-1)
 
     @cached_property
     def rows(self) -> Numbers:
-        """g_it on Ŝ, 0 elsewhere; (n, T, d)."""
+        """The rows g_it on Ŝ, 0 elsewhere; (n, T, d)."""
         out = np.zeros(self.split.problem.keys.shape)
         for pair, row in self.split.master.differences.items():
             out[pair] = to_floats(row) if self.split.sets[pair] else 0.0
@@ -207,30 +210,30 @@ class Within:
 
     @cached_property
     def slopes(self) -> Numbers:
-        """|ℓ'(õ_i)|, (b, n)."""
+        """The slopes |ℓ'(õ_i)|, (b, n)."""
         return np.exp(self.split.problem.loss.log_slope(self.outputs))
 
     @cached_property
     def shares(self) -> Numbers:
-        """s̃(γ − õ), (b, n, T)."""
+        """The products s̃(γ − õ), (b, n, T)."""
         return self.weights * (exact(self.split.problem.scores) - self.outputs[..., None])
 
     @cached_property
     def gradient(self) -> Numbers:
-        """∇L_F, (b, d)."""
+        """The gradient ∇L_F, (b, d)."""
         return np.einsum("bnt,ntd->bd", self.slopes[..., None] * self.shares, self.rows) / self.split.problem.n
 
 
 def mixture(problem: Problem, weights: Numbers) -> Numbers:
-    """Σ_t s_it γ_it, (b, n), from the best score down."""
+    """Return Σ_t s_it γ_it, (b, n), computed from the best score down."""
     best = problem.scores.max(axis=1)
     return best + np.sum(weights * (exact(problem.scores) - best[:, None]), axis=-1)
 
 
 def within_claims(at: Within) -> Iterator[Claim]:
-    """2.: the risk and the slope of the split in coordinates of F, against those from the keys.
+    """Yield the claims of part 2: the risk and the slope of the split in coordinates of F, against those from the keys.
 
-    The same formulas as the split's, on its own rows and basis, say what it may lose.
+    The split's formulas are evaluated once more on its own rows and basis, to bound its rounding.
     """
     split, problem = at.split, at.split.problem
     relative = (problem.d + 8) * EPS
@@ -255,7 +258,7 @@ def within_claims(at: Within) -> Iterator[Claim]:
 
 
 def risk_claims(at: Within) -> Iterator[Claim]:
-    """3. and 4., at the points and out along U."""
+    """Yield the claims of parts 3 and 4, at the points and out along U."""
     split, problem = at.split, at.split.problem
     out = exact(at.points)[:, None] + RADII[:, None] * with_rounding(split.svm.floats)
     risk = AttentionAt(problem, out.reshape(-1, problem.d)).risk.reshape(len(at.points), len(RADII))
@@ -267,20 +270,20 @@ def risk_claims(at: Within) -> Iterator[Claim]:
 
 
 def losses_across(problem: Problem) -> Numbers:
-    """c_iΓ_i, (n,)."""
+    """Return c_iΓ_i, (n,)."""
     low, high = problem.scores.min(axis=1), problem.scores.max(axis=1)
     steepest = [problem.loss.log_bound(*ends) for ends in zip(low.tolist(), high.tolist(), strict=True)]
     return np.exp(with_rounding(steepest)) * (exact(high) - low)
 
 
 def share_off(log_odds: Numbers) -> Numbers:
-    """x/(1 + x) by log x."""
+    """Return x/(1 + x) from log x."""
     share: Numbers = np.exp(log_odds - np.logaddexp(0.0, log_odds))
     return share
 
 
 def rest_claims(at: Within) -> Iterator[Claim]:
-    """5., the last of the points being the finite part."""
+    """Yield the claims of part 5; the last of the points is the finite part."""
     split, problem = at.split, at.split.problem
     # The split's own slope is rounded as well.
     slope = np.linalg.norm(at.gradient[-1].widen(at.gradient[-1].error))
@@ -295,7 +298,7 @@ def rest_claims(at: Within) -> Iterator[Claim]:
 
 
 def curvature(at: Within) -> Numbers:
-    """The bound of ‖∇²L_F‖/G², (b,)."""
+    """Return the bound of ‖∇²L_F‖/G², (b,)."""
     spread = np.sum(np.abs(at.shares), axis=-1)
     bend = np.abs(at.split.problem.loss.relative_curvature(value_of(at.outputs)))
     return np.mean(at.slopes * spread * (4 + bend * spread), axis=-1)

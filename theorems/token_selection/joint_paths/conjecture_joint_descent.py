@@ -1,4 +1,4 @@
-"""A conjecture, not a theorem: where gradient descent on head and prompt together goes."""
+"""A conjecture, not a theorem: the limit of gradient descent on head and prompt together."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from generators.case import Case
 from generators.joint_cases import joint_cases
 from generators.joint_run import continue_run, descent_settings, largest_nonoptimality
 from reference_attention.paths.joint import Joint
-from reference_attention.training.joint_descent import JointTrajectory
+from reference_attention.paths.scheduled_direction import scheduled_direction
+from reference_attention.risk import scaled_gradient, softmax_weights
+from reference_attention.training.joint_descent import JointTrajectory, head_gradient, joint_descent
 from theorems.core.claim import Claim, Form, Verdict, at_least, undecided_claim
 from theorems.core.claim_name import premises, sharper
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import SATURATED
+from theorems.core.kernel_use import SATURATED
 from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
-from theorems.curves.joint_premises import JOINT_DATA, joint_data
-from theorems.curves.joint_setup import JointSetup, joint_setup
-from theorems.curves.joint_steps import JOINT_RUN, joint_run
+from theorems.token_selection.joint_paths.joint_premises import JOINT_DATA, joint_data
+from theorems.token_selection.joint_paths.joint_setup import JointSetup, joint_setup
+from theorems.token_selection.joint_paths.joint_steps import JOINT_RUN, joint_run
 
 JOINT_DESCENT = tolerance(
     "joint-descent",
@@ -38,15 +40,15 @@ HEAD_RATE = sharper("head-rate")
 EXTENSIONS = 3
 """How often a run whose rate is not (yet) right is made four times as long before the claim is made."""
 GROWTH = 2.0
-"""By how much R·deviation may grow over a fourfold R; a limit elsewhere makes it grow fourfold."""
+"""The factor by which R·deviation may grow over a fourfold R; a limit elsewhere makes it grow fourfold."""
 
 
 GAPS = (1.0, 0.5, 2.0)
-"""Gaps of the non-supports' tokens at which descent finds to α within a run, as a rule."""
+"""Gaps of the non-supports' tokens at which descent usually finds to α within a run."""
 
 
 def conjecture_cases() -> SearchStrategy[Case]:
-    """Small cases with at least one non-support."""
+    """Return small cases with at least one non-support."""
     return joint_cases(non_supports=True, gaps=GAPS, max_n=3, max_T=3, max_d=4)
 
 
@@ -60,13 +62,12 @@ def conjecture_cases() -> SearchStrategy[Case]:
     kernel=SATURATED,
 )
 def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """*A conjecture: the paper shows Figure 3 and proves nothing about joint descent.*
+    """Let v ← v − η_v ∇_v L/‖∇_v L‖, p ← p − η_p ∇_p L/‖∇_p L‖ select α from some iterate on.
 
-    Let v ← v − η_v ∇_v L/‖∇_v L‖, p ← p − η_p ∇_p L/‖∇_p L‖ select α from some iterate on. Then v/‖v‖ → v̄_mm, and
+    *A conjecture: the paper shows Figure 3 and proves nothing about joint descent.* Then v/‖v‖ → v̄_mm, and
     p/‖p‖ → p(c), c = lim ‖v‖/‖p‖ (η_v/η_p where steps are small against a logit), the limit of the *regularization
-    path* along r = cR (:mod:`reference_attention.paths.scheduled_direction`): p_mm for c → 0,
-    p_relax for c ≥ c*. So whether joint descent shows the relaxed SVM of Theorem 6 depends on the ratio of the step
-    sizes.
+    path* along r = cR (:mod:`reference_attention.paths.scheduled_direction`): p_mm for c → 0, p_relax for c ≥ c*. So
+    whether joint descent shows the relaxed SVM of Theorem 6 depends on the ratio of the step sizes.
 
     Heuristic: both norms grow by their step size per iteration, so ‖v‖/‖p‖ → c, and descent follows the softmin of the
     margins plus c slack_i. Evidence: on generated data R·deviation grows by a factor below 2 from R to 4R, at the
@@ -82,10 +83,10 @@ def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
     setup = joint_setup(case, under_test, PROMPT_RATE, Form.LIMIT)
     yield from premises(joint_data(case, setup, under_test))
     parts: dict[str, Any] = {
-        "descent": under_test.joint_descent,
-        "weights": under_test.weights,
-        "gradient": under_test.scaled_gradient,
-        "by_head": under_test.head_gradient,
+        "descent": under_test[joint_descent],
+        "weights": under_test[softmax_weights],
+        "gradient": under_test[scaled_gradient],
+        "by_head": under_test[head_gradient],
     }
     asked = descent_settings(case, setup.joint, setup.separator)
     run = asked.run(setup.joint, **parts)
@@ -108,9 +109,12 @@ def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
 def _claims(
     setup: JointSetup, under_test: Implementation, run: JointTrajectory, *, drifting: bool = False
 ) -> list[Claim]:
-    """The two rates between a quarter of the run and its end, if α is selected from the former on.
+    """Return the claims of the two rates between a quarter of the run and its end, if α is selected from the former on.
 
     Args:
+        setup: the data with their solutions.
+        under_test: the implementation under test.
+        run: the run of joint descent.
         drifting: whether the prompt may also leave a tight token without a dual.
     """
     joint = setup.joint
@@ -128,7 +132,7 @@ def _claims(
         return [undecided_claim(PROMPT_RATE, "the norms do not both grow", Form.LIMIT)]
     unit = joint.longest_row
     size = float(np.max(np.linalg.norm(joint.chosen_tokens, axis=-1)))
-    target = under_test.scheduled_direction(joint, ratio)
+    target = under_test[scheduled_direction](joint, ratio)
     # What stays bounded may change by a logit besides.
     logits = 1 + math.log(prompts[1] / prompts[0])
     drift = logits * _longest_logit(joint, run.prompts[late], target) if drifting else 0.0
@@ -139,11 +143,11 @@ def _claims(
 
 
 def _longest_logit(joint: Joint, p: Float64[np.ndarray, "d"], target: Float64[np.ndarray, "d"]) -> float:
-    """The offset beside the target that makes a difference of one logit between two tight tokens of an input, at most.
+    """Return the largest offset beside the target that makes one logit between two tight tokens of an input.
 
-    A token that is tight without a dual is left by log R logits of its difference from the others: its weight falls
-    like 1/R. Of tokens that hardly differ that is a long way. One that is not tight is left by a share of R logits, so
-    those within 2 log R are the tight ones.
+    A run leaves a token that is tight without a dual by log R logits of its difference from the others: its weight
+    falls like 1/R. For tokens that hardly differ that is a long way. It leaves a token that is not tight by a share of
+    R logits, so that the tokens within 2 log R are the tight ones.
     """
     margins = joint.rows @ p
     leading = np.argmin(np.where(joint.others, margins, np.inf), axis=1)
@@ -159,8 +163,9 @@ def _longest_logit(joint: Joint, p: Float64[np.ndarray, "d"], target: Float64[np
 def _rate(
     name: str, points: Float64[np.ndarray, "2 d"], target: Float64[np.ndarray, "d"], unit: float, drift: float = 0.0
 ) -> Claim:
-    """R·deviation at the later point is at most GROWTH times that at the earlier one or than one logit (or output), or
-    exceeds the earlier one by ``drift`` at most.
+    """Claim that R·deviation at the later point is at most GROWTH times that at the earlier one, or than one logit.
+
+    It may also exceed the earlier one by ``drift`` at most. For heads one output takes the place of one logit.
     """
     norms = np.linalg.norm(points, axis=1)
     offsets = np.linalg.norm(points - norms[:, None] * target, axis=1)

@@ -1,4 +1,4 @@
-"""The constants of Theorems 5 and 6: of all pairs in a sublevel set, and of a minimiser, with their derivations.
+"""The constants of Theorems 5 and 6, for all pairs in a sublevel set and for a minimiser, with their derivations.
 
 Notation. z_it = Y_i x_it, u = v̄_mm, Γ its margin, S its supports (all inputs in Theorem 5), slack_i = u·z_iα − Γ ≥ 0
 with equality on S, δ_it = u·(z_iα − z_it), q_i = 1 − s_iα, Λ = log L + rΓ. Competitor: (r u, R p_c/‖p_c‖), with p_c =
@@ -51,7 +51,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -60,15 +60,27 @@ from numpy.linalg import norm
 
 from reference_attention.floats import EPS
 from reference_attention.paths.joint import exponents, log_slopes, relative_log_risk
-from theorems.bounded import exact, possibly_at_least
+from theorems.bounded import exact, possibly_at_least, value_of
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.claim_name import sharper, stated_claim
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import tolerance
-from theorems.curves.joint_minimiser import IN_THE_BALLS, PATH_IS_LOWEST, JointMinimiser
-from theorems.curves.joint_sets import LARGEST_EXPONENT, NEGLIGIBLE, Points, SublevelSet, with_series
-from theorems.curves.joint_setup import NON_OPTIMALITY, JointSetup, competitors, nonoptimality_bounds, rounded_often
 from theorems.rounding.attention_at import Numbers
+from theorems.token_selection.joint_paths.joint_minimiser import IN_THE_BALLS, PATH_IS_LOWEST, JointMinimiser
+from theorems.token_selection.joint_paths.joint_sets import (
+    LARGEST_EXPONENT,
+    NEGLIGIBLE,
+    Points,
+    SublevelSet,
+    with_series,
+)
+from theorems.token_selection.joint_paths.joint_setup import (
+    NON_OPTIMALITY,
+    JointSetup,
+    competitors,
+    nonoptimality_bounds,
+    rounded_often,
+)
 
 JOINT_LIMIT = tolerance(
     "joint-limit",
@@ -87,16 +99,16 @@ QUADRANT = sharper("quadrant", when="the bound on some q_i, i no support of v_mm
 PROMPT_DIRECTION = sharper("prompt-direction", when="the bound on the cosine is positive at some radii")
 HEAD_DIRECTION = sharper("head-direction", when="the bound on 1 − cos(v, v_mm) is at most 1 at some radii")
 EFFECTIVE_CLAIMS = (NON_OPTIMALITY, PROMPT_MARGIN, QUADRANT, PROMPT_DIRECTION, HEAD_DIRECTION)
-"""What is claimed of pairs in sublevel sets."""
+"""The claims about pairs in sublevel sets."""
 LIMIT_MARGINS = sharper("limit-margins")
 LIMIT_DIRECTION = stated_claim("limit-direction")
 LIMIT_REACHED = sharper("limit-reached", when="the radius is large enough to see the limit", refines=LIMIT_DIRECTION)
 LIMIT_HEAD = stated_claim("limit-head", when="the bound on 1 − cos(v, v_mm) is at most 1")
 LIMIT_CLAIMS = (IN_THE_BALLS, PATH_IS_LOWEST, LIMIT_MARGINS, LIMIT_DIRECTION, LIMIT_REACHED, LIMIT_HEAD)
-"""What is claimed of a minimiser."""
+"""The claims about a minimiser."""
 
 VISIBLE = 1e-6
-"""1 − cos at which a limit counts as reached; the radius is chosen so that the bound is below it."""
+"""The 1 − cos at which a limit counts as reached; the radius is chosen so that the bound is below it."""
 
 
 class Sublevel(SublevelSet):
@@ -104,7 +116,7 @@ class Sublevel(SublevelSet):
 
     @classmethod
     def of(cls, setup: JointSetup, under_test: Implementation, log_r: float, R: float) -> Sublevel:
-        """The sublevel set of the competitor R p̄_c of least risk."""
+        """Return the sublevel set of the competitor R p̄_c of least risk."""
         joint, zero = setup.joint, np.zeros(setup.joint.tokens.shape[2])
         prompts = competitors(setup, R)
         risks = [float(relative_log_risk(joint, log_r, zero, joint.log_weights(p))) for p in prompts]
@@ -112,14 +124,14 @@ class Sublevel(SublevelSet):
 
     @cached_property
     def deficit(self) -> Numbers:
-        """F = log(e^y − 1) + rΓ = log n + Λ_c + y + log((1 − e^{−y})/y), y = n L_c."""
+        """The deficit F = log(e^y − 1) + rΓ = log n + Λ_c + y + log((1 − e^{−y})/y), y = n L_c."""
         log_nl = np.log(exact(self.setup.problem.n)) + self.start.value[0]
         y = np.exp(np.maximum(log_nl - self.r * self.setup.margin, -NEGLIGIBLE))
         return log_nl + y + with_series(np.log(-np.expm1(-y) / y), y)
 
     @cached_property
     def bound(self) -> Numbers:
-        """B, an upper bound of q_S."""
+        """The upper bound B of q_S."""
         return self.deficit / (exact(self.r) * self.setup.nu)
 
     @cached_property
@@ -129,7 +141,7 @@ class Sublevel(SublevelSet):
 
     @cached_property
     def other_bounds(self) -> Numbers:
-        """Q_i, an upper bound of q_i at the non-supports (inf where it says nothing), B at the supports, (n,)."""
+        """The upper bounds of q_i, (n,): Q_i at the non-supports (inf where it is vacuous), B at the supports."""
         s = self.setup
         eta = np.sqrt(2 * np.maximum(self.head_loss, 0.0)) if self.head_loss <= 1 else exact(np.inf)
         sizes = np.max(np.linalg.norm(exact(s.joint.tokens), axis=-1), axis=1)
@@ -140,16 +152,16 @@ class Sublevel(SublevelSet):
 
     @property
     def spare(self) -> Bool[np.ndarray, "n"]:
-        """The non-supports of which Q_i < 1."""
+        """The mask of the non-supports with Q_i < 1."""
         return np.asarray(~self.setup.joint.svm.support & np.isfinite(self.floors))
 
     @cached_property
     def floors(self) -> Numbers:
-        """R m_i at least, by items 4 and 6; −inf where they say nothing, (n,)."""
+        """The lower bounds of R m_i by items 4 and 6; −inf where these are vacuous, (n,)."""
         return log_odds(self.other_bounds)
 
     def pairs(self, rng: np.random.Generator) -> Pairs:
-        """Pairs of the set, hunted for."""
+        """Return pairs of the set, found by a hunt."""
         return Pairs(self, self.search_points(rng))
 
 
@@ -158,7 +170,7 @@ class Pairs:
     """Pairs (v, p) of a sublevel set.
 
     Attributes:
-        level: the set.
+        level: the sublevel set.
         points: the pairs, m of them.
     """
 
@@ -167,31 +179,31 @@ class Pairs:
 
     @cached_property
     def q(self) -> Numbers:
-        """q_i = 1 − s_iα, (m, n)."""
+        """The numbers q_i = 1 − s_iα, (m, n)."""
         return self.level.nonoptimality(self.points)
 
     @cached_property
     def margins(self) -> Numbers:
-        """R m_i = min_t (k_iα − k_it)·p, (m, n)."""
+        """The margins R m_i = min_t (k_iα − k_it)·p, (m, n)."""
         return self.level.setup.margins(self.points.p)
 
     @cached_property
     def cosine(self) -> Numbers:
-        """⟨p, p̄_relax⟩/R, at most the cosine as ‖p‖ ≤ R, and it is what the derivation bounds; (m,)."""
+        """The number ⟨p, p̄_relax⟩/R, which the derivation bounds; it is at most the cosine, as ‖p‖ ≤ R; (m,)."""
         return exact(self.points.p) @ self.level.setup.towards / self.level.R
 
     @cached_property
     def least_cosine(self) -> Numbers:
-        """The lower bound of it by item 7, (m,)."""
+        """The lower bound of :attr:`cosine` by item 7, (m,)."""
         return target_bound(self.level.setup, self.level.floors, self.margins, self.level.R)
 
     @cached_property
     def head_off(self) -> Numbers:
-        """1 − cos(v, v_mm), (m,)."""
+        """The deviation 1 − cos(v, v_mm) of the head, (m,)."""
         return one_minus_cosine(self.level.setup.u, self.level.r, self.points.w)
 
     def in_quadrant(self) -> Pairs:
-        """Those whose margins at the non-supports are not negative."""
+        """Return the pairs whose margins at the non-supports are not negative."""
         margins = self.margins[:, ~self.level.setup.joint.svm.support]
         inside: Bool[np.ndarray, "m"] = np.asarray(possibly_at_least(margins, 0.0).all(axis=1))
         return Pairs(self.level, self.points.where(inside))
@@ -199,19 +211,23 @@ class Pairs:
 
 @dataclass(frozen=True, eq=False)
 class LimitBounds:
-    """By how much the margins, the direction and the head of a minimiser may be off."""
+    """Bounds of how far the margins, the direction and the head of a minimiser are from their limits."""
 
     minimiser: JointMinimiser
 
     @cached_property
     def floors(self) -> Numbers:
-        """R m_i at least: log(1/Q_i − 1), or what item 6 says of its own head; (n,)."""
+        """The lower bounds of R m_i: log(1/Q_i − 1), or item 6 for the minimiser's own head; (n,)."""
+        return self._floors_at(max(self.minimiser.log_excess, self.minimiser.least_competing))
+
+    def _floors_at(self, log_excess: float) -> Numbers:
+        """Return the floors of R m_i for a minimiser of this log-excess, (n,)."""
         at, joint = self.minimiser, self.minimiser.setup.joint
         _, log_drops = at.drops
         selecting = np.where(joint.others, -np.inf, 0.0)
         own = log_slopes(joint, at.log_r, exponents(joint, at.log_r, at.w, selecting))
         costs = np.where(joint.others, own[:, None] + log_drops, np.inf)
-        log_Q = max(at.log_excess, at.least_competing) + at.slip + np.logaddexp.reduce(-costs, axis=1)
+        log_Q = log_excess + at.slip + np.logaddexp.reduce(-costs, axis=1)
         floors = np.maximum(odds_of_log(log_Q), self._from_outputs)
         return exact(floors).widen(np.where(np.isfinite(floors), 8 * EPS * (1 + np.abs(floors)), 0.0))
 
@@ -221,22 +237,40 @@ class LimitBounds:
         return target_bound(self.minimiser.setup, self.floors, self.minimiser.margins, self.minimiser.R)
 
     @property
+    def radius_suffices(self) -> bool:
+        """Return whether the radius is large enough for the best competitor to be within :attr:`visible` of the limit.
+
+        Where tokens nearly tie, the constants of item 7 exceed what this radius resolves, whatever the minimiser. Such
+        a shortfall is O(1)/R, four times as large at R/4. A shortfall that does not grow so belongs to another limit.
+        """
+        short = self._competitors_shortfall
+        shorter = LimitBounds(replace(self.minimiser, R=self.minimiser.R / 4))
+        return short <= self.visible or shorter._competitors_shortfall < 2 * short
+
+    @property
+    def _competitors_shortfall(self) -> float:
+        """The shortfall 1 − ⟨p, p̄_relax⟩/R by item 7 at the risk of the best competitor."""
+        at = self.minimiser
+        return 1 - float(value_of(target_bound(at.setup, self._floors_at(at.least_competing), at.margins, at.R)))
+
+    @property
     def visible(self) -> float:
-        """:data:`VISIBLE`, and what rounding hides of it: both excesses carry that of logits, 2 · slip/(RΘ) = 8 eps (k
-        + 8) max‖k_iα − k_it‖/Θ of the cosine.
+        """The deviation :data:`VISIBLE`, plus the rounding of logits in both excesses.
+
+        The latter is 2 · slip/(RΘ) = 8 eps (k + 8) max‖k_iα − k_it‖/Θ of the cosine.
         """
         return VISIBLE + 2 * self.minimiser.slip / (self.minimiser.R * self.minimiser.setup.target.margin)
 
     @property
     def head(self) -> Numbers:
-        """F (1 + Δ/ν)/(rΓ), an upper bound of 1 − cos(v, v_mm) wherever it is at most 1: item 5."""
+        """The upper bound F (1 + Δ/ν)/(rΓ) of 1 − cos(v, v_mm), valid wherever it is at most 1: item 5."""
         setup, at = self.minimiser.setup, self.minimiser
         deficit = max(self._deficit, 0.0) + 16 * EPS * (1 + float(np.abs(setup.joint.chosen_tokens @ at.w).max()))
         return deficit / exact(self._r) * (1 + setup.spread / setup.nu) / setup.margin
 
     @property
     def head_off(self) -> Numbers:
-        """1 − cos(v, v_mm)."""
+        """The deviation 1 − cos(v, v_mm) of the head."""
         return one_minus_cosine(self.minimiser.setup.u, self._r, self.minimiser.w[None])
 
     @property
@@ -245,12 +279,12 @@ class LimitBounds:
 
     @property
     def _deficit(self) -> float:
-        """F of its own risk, up to what vanishes with it."""
+        """The deficit F for the minimiser's own risk, up to terms that vanish with the risk."""
         return math.log(self.minimiser.setup.joint.tokens.shape[0]) + self.minimiser.log_risk
 
     @property
     def _from_outputs(self) -> Float64[np.ndarray, "n"]:
-        """Item 6 for a known head: v·x_i^p ≥ rΓ − F gives q_i ≤ (v·z_iα − rΓ + F)/min_t c_it; floors from that."""
+        """The floors of item 6 for a known head: v·x_i^p ≥ rΓ − F gives q_i ≤ (v·z_iα − rΓ + F)/min_t c_it."""
         joint, log_r = self.minimiser.setup.joint, self.minimiser.log_r
         _, log_drops = self.minimiser.drops
         log_least = np.min(np.where(joint.others, log_drops, np.inf), axis=1)
@@ -260,8 +294,9 @@ class LimitBounds:
 
 
 def of_the_competitors(levels: Sequence[Sublevel]) -> Iterator[Claim]:
-    """The competitor selects α as p̄ says: σ(−R m) ≤ q_i ≤ (T−1)/(e^{R m} + T − 1), and Λ_c is at most its closed
-    form.
+    """Claim that the competitor selects α by the bounds for p̄, and that Λ_c is at most its closed form.
+
+    The bounds are σ(−R m) ≤ q_i ≤ (T−1)/(e^{R m} + T − 1).
     """
     selected, largest, smallest, risks, closed = [], [], [], [], []
     for level in levels:
@@ -280,7 +315,7 @@ def of_the_competitors(levels: Sequence[Sublevel]) -> Iterator[Claim]:
 
 
 def target_bound(setup: JointSetup, floors: Numbers, margins: Numbers, R: float) -> Numbers:
-    """The lower bound of ⟨p, p̄_relax⟩/R by item 7, Σ_i (Σ_t μ_it) floor_i/(R‖p_relax‖), floor_i ≤ R m_i.
+    """Return the lower bound of ⟨p, p̄_relax⟩/R by item 7, Σ_i (Σ_t μ_it) floor_i/(R‖p_relax‖), floor_i ≤ R m_i.
 
     A margin of a non-support may serve as its floor, up to 0 where p is in the quadrant of Lemma 12, the theorem's own
     hypothesis.
@@ -292,7 +327,10 @@ def target_bound(setup: JointSetup, floors: Numbers, margins: Numbers, R: float)
 
 
 def one_minus_cosine(u: Numbers, r: float, w: Float64[np.ndarray, "m d"]) -> Numbers:
-    """1 − cos(r u + w, u) for unit u, without cancellation: x²/(1 + x² + √(1 + x²)), x = ‖w_⊥‖/(r + u·w); (m,)."""
+    """Return 1 − cos(r u + w, u) for unit u, without cancellation; (m,).
+
+    It is x²/(1 + x² + √(1 + x²)) with x = ‖w_⊥‖/(r + u·w).
+    """
     along = exact(w) @ u
     length = r + along
     ahead = length > 0
@@ -301,14 +339,14 @@ def one_minus_cosine(u: Numbers, r: float, w: Float64[np.ndarray, "m d"]) -> Num
 
 
 def log_odds(bound: Numbers) -> Numbers:
-    """log(1/B − 1), −inf where B may be 1 or more, or not positive."""
+    """Return log(1/B − 1), −inf where B may be 1 or more, or not positive."""
     inside = (bound > 0) & (bound < 1)
     safe = np.where(inside, bound, 0.5)
     return np.where(inside, np.log1p(-safe) - np.log(safe), -np.inf)
 
 
 def odds_of_log(log_bound: Float64[np.ndarray, "n"]) -> Float64[np.ndarray, "n"]:
-    """log(1/B − 1) from log B, −inf where B is 1 or more."""
+    """Return log(1/B − 1) from log B, −inf where B is 1 or more."""
     inside = log_bound < 0
     safe = np.where(inside, log_bound, -1.0)
     return np.where(inside, np.log(-np.expm1(safe)) - safe, -np.inf)

@@ -12,21 +12,21 @@ from theorems.bounded import exact
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.claim_name import premises, sharper, stated_claim
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import SATURATED
+from theorems.core.kernel_use import SATURATED
 from theorems.core.points import probe_points
 from theorems.core.statement import statement
-from theorems.curves.joint_premises import JOINT_DATA, joint_data
-from theorems.curves.joint_setup import joint_setup
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.weights_under_test import weights_of
 from theorems.token_selection.joint_paths.joint_constants import Sublevel
+from theorems.token_selection.joint_paths.joint_premises import JOINT_DATA, joint_data
+from theorems.token_selection.joint_paths.joint_setup import joint_setup
 
 ODDS = stated_claim("odds")
 ODDS_REVERSED = sharper("odds-reversed")
 QUADRANT_FROM_R0 = sharper("quadrant-from-r0")
 
 LARGEST = 600.0
-"""Points with a smaller |logit| than this: weights of the implementation under test keep their digits."""
+"""The bound of |logit| of the points used: below it weights of the implementation under test keep their digits."""
 
 
 @statement(

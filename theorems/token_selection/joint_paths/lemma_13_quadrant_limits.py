@@ -1,4 +1,4 @@
-"""Lemma 13: within the quadrant of α, the joint path goes to v_mm and p_relax."""
+"""Lemma 13: within the quadrant of α, the joint path tends to v_mm and p_relax."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from reference_attention.paths.joint_path import exponential_schedule, linear_sc
 from theorems.core.claim import Claim
 from theorems.core.claim_name import premises
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import SATURATED
+from theorems.core.kernel_use import SATURATED
 from theorems.core.statement import statement
-from theorems.curves.joint_minimiser import LARGEST_UNITS, STARTS, JointMinimiser
-from theorems.curves.joint_premises import JOINT_DATA, JOINT_SOLUTIONS, joint_data, joint_solutions
-from theorems.curves.joint_setup import joint_setup
 from theorems.token_selection.joint_paths.joint_constants import (
     EFFECTIVE_CLAIMS,
     LIMIT_CLAIMS,
     LIMIT_DIRECTION,
     Sublevel,
 )
+from theorems.token_selection.joint_paths.joint_minimiser import LARGEST_UNITS, STARTS, JointMinimiser
+from theorems.token_selection.joint_paths.joint_premises import JOINT_DATA, JOINT_SOLUTIONS, joint_data, joint_solutions
+from theorems.token_selection.joint_paths.joint_setup import joint_setup
 from theorems.token_selection.joint_paths.theorem_6_relaxed_joint_path import (
     in_sublevel_sets,
     linear_ratio,
@@ -31,13 +31,14 @@ from theorems.token_selection.joint_paths.theorem_6_relaxed_joint_path import (
 )
 
 UNITS = (10.0, 40.0, 160.0)
-"""RΘ_relax of the sublevel sets; r = e^{RΘ_relax} there."""
+"""The RΘ_relax of the sublevel sets; r = e^{RΘ_relax} there."""
 BEHIND = "every token but α has less than the label margin Γ"
 
 
 def loose_cases() -> SearchStrategy[Case]:
-    """Cases whose non-supports may have better tokens than α, where only the quadrant keeps the prompt from those, or
-    not.
+    """Return cases with non-supports, some of which have better tokens than α.
+
+    In these only the quadrant keeps the prompt from the better tokens.
     """
     return st.sampled_from((False, False, False, True)).flatmap(
         lambda loose: joint_cases(non_supports=True, loose=loose)
@@ -54,8 +55,9 @@ def loose_cases() -> SearchStrategy[Case]:
     kernel=SATURATED,
 )
 def lemma_13(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Among prompts with (k_iα − k_it)·p ≥ 0 for all i, t, the joint path has v_r/r → v̄_mm and p̃_R/R →
-    p_relax/‖p_relax‖.
+    """Let prompts satisfy (k_iα − k_it)·p ≥ 0 for all i, t.
+
+    Among them the joint path has v_r/r → v̄_mm and p̃_R/R → p_relax/‖p_relax‖.
 
     As in Theorem 6 a schedule must be added (r ≥ c* R); with r fixed the limit is p_mm, and the lemma is false as it
     stands.

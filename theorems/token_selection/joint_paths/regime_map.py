@@ -1,8 +1,7 @@
-"""The regime map of the joint regularization path: which schedules r(R) end at p_mm, which at p_relax, which in
-between.
+"""The regime map of the joint regularization path: which schedules r(R) end at p_mm, which at p_relax or in between.
 
-``theorems regime-map`` prints it (:mod:`theorems.command.regime_map`). The paper's Theorem 6 says p_relax without a
-schedule; see :mod:`.theorem_6_relaxed_joint_path`.
+``theorems figures regime-map`` draws it. The paper's Theorem 6 says p_relax without a schedule; see
+:mod:`.theorem_6_relaxed_joint_path`.
 """
 
 from __future__ import annotations
@@ -12,34 +11,36 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float64
 
 from generators.case import Case
-from reference_attention.paths.joint_path import Schedule, joint_path
+from reference_attention.paths.joint_path import Schedule, joint_path, linear_schedule
 from reference_attention.paths.scheduled_direction import critical_ratio, scheduled_direction
 from reference_attention.problem import Dataset
 from theorems.bounded import value_of
 from theorems.core.claim import Undecided
-from theorems.core.implementation import REFERENCE
-from theorems.curves.joint_sets import LARGEST_EXPONENT
-from theorems.curves.joint_setup import JointSetup, joint_setup
+from theorems.core.implementation import REFERENCE, Implementation
 from theorems.token_selection.joint_paths.joint_constants import one_minus_cosine
+from theorems.token_selection.joint_paths.joint_sets import LARGEST_EXPONENT
+from theorems.token_selection.joint_paths.joint_setup import JointSetup, joint_setup
 
 UNITS = 2.0**20
 """RΘ_relax at the end of the path."""
-SHARES = (0.0, 0.125, 0.25, 0.5, 0.75, 1.0, 2.0, 4.0)
-"""r/(c* R) of the linear schedules; 0 stands for r fixed."""
+SHARES = (0.125, 0.25, 0.5, 0.75, 1.0, 2.0, 4.0)
+"""r/(c* R) of the linear schedules."""
+Prompt = Float64[np.ndarray, "dk"]
 
 
 @dataclass(frozen=True)
 class Regime:
-    """Where one schedule ends.
+    """The end of one schedule.
 
     Attributes:
-        data: name of the data.
+        data: the name of the data.
         schedule: r as a function of R, in words.
         ratio: lim r/R.
         from_mm, from_relax, from_predicted: ‖p/R − …‖ at the end, for p̄_mm, p̄_relax and p(lim r/R).
-        from_head: 1 − cos(v, v_mm).
+        from_head: 1 − cos(v, v_mm) at the end.
     """
 
     data: str
@@ -52,7 +53,7 @@ class Regime:
 
     @property
     def ends_at(self) -> str:
-        """The nearest of the two, where it is as near as the prediction."""
+        """Return the nearest of the two, where it is as near as the prediction."""
         near = 4 * max(self.from_predicted, 1 / UNITS)
         if min(self.from_mm, self.from_relax) > near:
             return "between"
@@ -61,41 +62,40 @@ class Regime:
         return "p_mm" if self.from_mm < self.from_relax else "p_relax"
 
 
-def regimes(case: Case) -> Iterator[Regime]:
-    """One per schedule.
+def regimes(case: Case, under_test: Implementation = REFERENCE) -> Iterator[Regime]:
+    """Yield where each schedule ends.
 
     Raises:
         ValueError: the case has no v_mm, p_mm or p_relax, Assumption C is not proven over its supports, or it has no
             non-support that could bind.
     """
     try:
-        setup = joint_setup(case.normalise(), REFERENCE)
+        setup = joint_setup(case.normalise(), under_test)
     except Undecided as error:
         raise ValueError(error.why) from None
     if setup.joint.svm.support.all():
         raise ValueError("every input is a support of v_mm, so that p_relax is p_mm whatever the schedule")
-    critical = critical_ratio(setup.joint, setup.target)
+    critical = under_test[critical_ratio](setup.joint, setup.target)
     if critical == 0:
         raise ValueError("c* = 0: the non-supports never bind, so that all growing r end at p_relax")
-    for share in SHARES:
-        name = "r = 8/Γ fixed" if share == 0 else f"r = {share:g} c* R"
-        yield _regime(case.name, name, setup, _linear(setup, share * critical), share * critical)
-    rate = setup.target.margin
-    yield _regime(case.name, "r = sqrt(R)", setup, lambda R: math.log(R) / 2 - math.log(setup.joint.svm.margin), 0.0)
-    yield _regime(case.name, "r = exp(RΘ/2)", setup, lambda R: max(math.log(R), rate * R / 2), math.inf)
+    margin, rate = setup.joint.svm.margin, setup.target.margin
+    schedules: list[tuple[str, Schedule, float]] = [
+        ("8/Γ fixed", lambda R: math.log(8 / margin), 0.0),
+        ("sqrt(R)", lambda R: math.log(R) / 2 - math.log(margin), 0.0),
+        *((f"{share:g} c* R", linear_schedule(share * critical), share * critical) for share in SHARES),
+        ("exp(RΘ/2)", lambda R: max(math.log(R), rate * R / 2), math.inf),
+    ]
+    for name, schedule, ratio in schedules:
+        predicted = under_test[scheduled_direction](setup.joint, min(ratio, 1e6))
+        yield _regime(case.name, f"r = {name}", setup, schedule, ratio, predicted)
 
 
-def _linear(setup: JointSetup, ratio: float) -> Schedule:
-    fixed = math.log(8 / setup.joint.svm.margin)
-    return lambda R: fixed if ratio == 0 else math.log(ratio * R)
-
-
-def _regime(data: str, name: str, setup: JointSetup, schedule: Schedule, ratio: float) -> Regime:
+def _regime(data: str, name: str, setup: JointSetup, schedule: Schedule, ratio: float, predicted: Prompt) -> Regime:
     R = UNITS / setup.target.margin
     start = setup.separator.direction + setup.target.direction
     path = joint_path(setup.joint, schedule, np.array([R]), start, most_steps=400)
     direction = path.prompts[0] / R
-    predicted = scheduled_direction(setup.joint, min(ratio, 1e6))
+    radius = math.exp(min(path.log_head_radii[0], LARGEST_EXPONENT))
     return Regime(
         data,
         name,
@@ -103,16 +103,12 @@ def _regime(data: str, name: str, setup: JointSetup, schedule: Schedule, ratio: 
         float(np.linalg.norm(direction - setup.separator.direction)),
         float(np.linalg.norm(direction - setup.target.direction)),
         float(np.linalg.norm(direction - predicted)),
-        float(
-            value_of(one_minus_cosine(setup.u, math.exp(min(path.log_head_radii[0], LARGEST_EXPONENT)), path.offsets))[
-                0
-            ]
-        ),
+        float(value_of(one_minus_cosine(setup.u, radius, path.offsets))[0]),
     )
 
 
 def generate_case(seed: int) -> Case:
-    """Figure 3(b) with other numbers: supports (1, ±h) with label margin 1 and a non-support, second tokens 0."""
+    """Vary the numbers of Figure 3(b): supports (1, ±h) of label margin 1 and a non-support, second tokens 0."""
     rng = np.random.default_rng(seed)
     h = rng.integers(2, 9, size=2) / 4
     spare = 1 + int(rng.integers(1, 9)) / 4

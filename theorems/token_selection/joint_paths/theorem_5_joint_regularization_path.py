@@ -20,14 +20,9 @@ from reference_attention.paths.joint_path import descend_at_radius, exponential_
 from theorems.core.claim import Claim, Form, at_least, section, undecided_claim
 from theorems.core.claim_name import premises, sharper
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import SATURATED
+from theorems.core.kernel_use import SATURATED
 from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
-from theorems.curves.joint_gradients import JOINT_GRADIENTS, joint_gradients
-from theorems.curves.joint_minimiser import LARGEST_UNITS, STARTS, JointMinimiser
-from theorems.curves.joint_premises import JOINT_DATA, JOINT_SOLUTIONS, joint_data, joint_solutions
-from theorems.curves.joint_sets import at_pairs
-from theorems.curves.joint_setup import NON_OPTIMALITY, JointSetup, joint_setup
 from theorems.token_selection.joint_paths.joint_constants import (
     COMPETITOR_CLAIMS,
     EFFECTIVE_CLAIMS,
@@ -47,6 +42,11 @@ from theorems.token_selection.joint_paths.joint_constants import (
     log_odds,
     of_the_competitors,
 )
+from theorems.token_selection.joint_paths.joint_gradients import JOINT_GRADIENTS, joint_gradients
+from theorems.token_selection.joint_paths.joint_minimiser import LARGEST_UNITS, STARTS, JointMinimiser
+from theorems.token_selection.joint_paths.joint_premises import JOINT_DATA, JOINT_SOLUTIONS, joint_data, joint_solutions
+from theorems.token_selection.joint_paths.joint_sets import at_pairs
+from theorems.token_selection.joint_paths.joint_setup import NON_OPTIMALITY, JointSetup, joint_setup
 
 JOINT_SHARP = tolerance(
     "joint-sharp",
@@ -62,14 +62,16 @@ SHARP_OFFSET = sharper(
 )
 
 LEVELS = ((6.0, 0.5), (6.0, 1.0), (30.0, 1.0), (30.0, 2.0), (120.0, 0.5), (120.0, 2.0))
-"""RΘ and log r/(RΘ) of the sublevel sets: r below, at and above e^{RΘ}."""
+"""The RΘ and log r/(RΘ) of the sublevel sets: r below, at and above e^{RΘ}."""
 SOLVED = 1e-6
-"""Residual of a minimiser that the sharp form is compared at."""
+"""The largest residual of a minimiser that is compared with the sharp form."""
 DEPENDENT = 2.0**-40
-"""Share of the largest singular value of G that a singular value must exceed: far below it those of floats are noise,
-and a pseudo-inverse leaves them out. No radius within 2^24 has an error of :data:`SHARP_ERROR` then."""
+"""The share of the largest singular value of G that a singular value must exceed.
+
+Far below it the singular values of floats are noise, and a pseudo-inverse leaves them out. No radius within 2^24 has
+an error of :data:`SHARP_ERROR` then."""
 SHARP_ERROR, LARGEST_SHARP = 1e-3, 2.0**24
-"""The sharp form is compared where its error bound is below the one, at RΘ up to the other."""
+"""The sharp form is compared where its error bound is below SHARP_ERROR, at RΘ up to LARGEST_SHARP."""
 
 
 @statement(
@@ -90,8 +92,10 @@ SHARP_ERROR, LARGEST_SHARP = 1e-3, 2.0**24
     kernel=SATURATED,
 )
 def theorem_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Logistic loss, Assumption C for α with ν, p_mm(α) exists. (v_r, p_R) minimise L over ‖v‖ ≤ r, ‖p‖ ≤ R; then
-    v_r/r → v̄_mm and p_R/R → p̄_mm as r, R → ∞. (The loss of the case is not used, nor the head of its dataset.)
+    """Let the loss be logistic, Assumption C hold for α with ν, and p_mm(α) exist.
+
+    (v_r, p_R) minimise L over ‖v‖ ≤ r, ‖p‖ ≤ R; then v_r/r → v̄_mm and p_R/R → p̄_mm as r, R → ∞. (The loss of the case
+    is not used, nor the head of its dataset.)
 
     **Effective**, for every (v, p) with ‖v‖ ≤ r, ‖p‖ ≤ R and L(v, p) ≤ L(r v̄_mm, R p̄_mm) =: L_c, with
     F = log(e^{n L_c} − 1) + rΓ ≤ log n + r D (T−1) e^{−RΘ} + o(1), D = max v̄_mm·(z_iα − z_it), Δ = max ‖x_iα − x_it‖:
@@ -134,7 +138,7 @@ def theorem_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def in_sublevel_sets(sets: Sequence[Pairs]) -> Iterator[Claim]:
-    """The effective claims at pairs of sublevel sets; B, F and the bounds made of them are those of each set."""
+    """Yield the effective claims at pairs of sublevel sets, with B, F and the bounds made of them of each set."""
     # q_max ≤ B.
     yield from at_pairs(NON_OPTIMALITY, [(x.level.bound, np.max(x.q, axis=1)) for x in sets])
 
@@ -157,14 +161,16 @@ def in_sublevel_sets(sets: Sequence[Pairs]) -> Iterator[Claim]:
 
 @section
 def of_the_minimiser(at: JointMinimiser) -> Iterator[Claim]:
-    """The limit claims, at a minimiser."""
+    """Yield the limit claims at a minimiser."""
     yield from premises(at)
     bounds = LimitBounds(at)
 
     # (k_iα − k_it)·p ≥ log(1/Q_i − 1), hence ⟨p, p̄_mm⟩/R ≥ Σ_it μ_it log(1/Q_i − 1)/(R‖p_mm‖) ≥ 1 − 10⁻⁶.
     yield at_least(LIMIT_MARGINS, Form.LIMIT, at.margins, bounds.floors, why=JOINT_LIMIT, points="input")
     yield at_least(LIMIT_DIRECTION, Form.LIMIT, at.cosine, bounds.cosine, why=JOINT_LIMIT, points="minimiser")
-    yield at_least(LIMIT_REACHED, Form.LIMIT, bounds.cosine, 1 - bounds.visible, why=JOINT_LIMIT, points="minimiser")
+    if bounds.radius_suffices:
+        least = 1 - bounds.visible
+        yield at_least(LIMIT_REACHED, Form.LIMIT, bounds.cosine, least, why=JOINT_LIMIT, points="minimiser")
 
     # 1 − cos(v, v_mm) ≤ F (1 + Δ/ν)/(rΓ).
     if bounds.head <= 1:
@@ -172,7 +178,7 @@ def of_the_minimiser(at: JointMinimiser) -> Iterator[Claim]:
 
 
 def of_its_offset(setup: JointSetup, under_test: Implementation, starts: Float64[np.ndarray, "m k"]) -> Iterator[Claim]:
-    """The sharp claim, where all inputs are supports and the duals are unique and positive."""
+    """Yield the sharp claim, where all inputs are supports and the duals are unique and positive."""
     predicted = PredictedOffset.of(setup)
     if predicted is None:
         return
@@ -187,16 +193,16 @@ def of_its_offset(setup: JointSetup, under_test: Implementation, starts: Float64
     error = predicted.factor * (float(np.linalg.norm(o)) + 1) / at.R
     off = across(at.p - at.R * setup.separator.direction, setup.separator.direction) - o
     allowed = error + predicted.logits(at) + predicted.flatness(at, pi)
-    found = float(np.linalg.norm(off))
-    yield at_least(SHARP_OFFSET, Form.SHARP, allowed, found, rounding=0.0, why=JOINT_SHARP, points="radius")
+    distance = float(np.linalg.norm(off))
+    yield at_least(SHARP_OFFSET, Form.SHARP, allowed, distance, rounding=0.0, why=JOINT_SHARP, points="radius")
 
 
 @dataclass(frozen=True, eq=False)
 class PredictedOffset:
-    """Where the sharp form says that the path is, at the radius at which its error bound is small enough.
+    """The place of the path by the sharp form, at the radius at which its error bound is small enough.
 
     Attributes:
-        setup: whose path it is.
+        setup: the problem of the path.
         pseudo: G⁺, (k, m).
         factor: 4√m ‖G⁺‖²/(Θ min μ).
         head: w at the ray of p_mm.
@@ -213,7 +219,7 @@ class PredictedOffset:
 
     @classmethod
     def of(cls, setup: JointSetup) -> PredictedOffset | None:
-        """None where the form does not apply, or there is no such radius."""
+        """Return the predicted offset; None where the form does not apply, or there is no such radius."""
         joint, svm = setup.joint, setup.separator
         near, theta = svm.neighbours, svm.margin
         if not (svm.independent and (svm.duals[near] > 0).all() and joint.svm.support.all()):
@@ -236,7 +242,7 @@ class PredictedOffset:
         return cls(setup, pseudo, factor, head, o, units) if units <= LARGEST_SHARP else None
 
     def minimiser(self, under_test: Implementation, starts: Float64[np.ndarray, "m k"]) -> JointMinimiser:
-        """The minimiser there along r = e^{RΘ/2}: the one found, or one descended to from where it is predicted."""
+        """Return the minimiser there along r = e^{RΘ/2}: the one found, or one reached by descent from the forecast."""
         svm = self.setup.separator
         R = self.units / svm.margin
 
@@ -249,12 +255,12 @@ class PredictedOffset:
         return replace(at, path=descend_at_radius(self.setup.joint, schedule, R, R * svm.direction + self.o, self.head))
 
     def logits(self, at: JointMinimiser) -> float:
-        """What the rounding of logits moves the offset by."""
+        """Return how far the rounding of logits moves the offset."""
         norm = float(np.linalg.norm(self.pseudo, 2))
         return 4 * EPS * (at.p.size + 8) * at.R * norm * self.setup.joint.longest_row
 
     def flatness(self, at: JointMinimiser, pi: Float64[np.ndarray, "n"]) -> float:
-        """What the residual of the solver moves it by: times the inverse curvature."""
+        """Return how far the residual of the solver moves the offset: the residual times the inverse curvature."""
         mu, theta = self.setup.separator.duals[self.setup.separator.neighbours], self.setup.separator.margin
         norm = float(np.linalg.norm(self.pseudo, 2))
         return float(np.max(at.path.residuals)) * (norm**2 / float((pi.min() * mu.min()) / mu.sum()) + at.R / theta)
@@ -263,7 +269,10 @@ class PredictedOffset:
 def offset(
     setup: JointSetup, pseudo: Float64[np.ndarray, "k m"], w: Float64[np.ndarray, "d"]
 ) -> tuple[Float64[np.ndarray, "k"], Float64[np.ndarray, "n"]]:
-    """o and π for the head r v̄_mm + w. b is determined up to a constant, which moves o along p̄ only."""
+    """Return o and π for the head r v̄_mm + w.
+
+    b is determined up to a constant, which moves o along p̄ only.
+    """
     joint, near = setup.joint, setup.separator.neighbours
     E = joint.chosen_tokens @ w
     pi = np.exp(-E - np.logaddexp.reduce(-E))
@@ -272,5 +281,5 @@ def offset(
 
 
 def across(x: Float64[np.ndarray, "k"], unit: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "k"]:
-    """The part of x orthogonal to a unit vector."""
+    """Return the part of x orthogonal to a unit vector."""
     return np.asarray(x - (x @ unit) * unit)

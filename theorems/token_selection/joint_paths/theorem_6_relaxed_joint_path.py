@@ -17,17 +17,13 @@ from generators.case import Case
 from generators.joint_cases import radii_of, relaxed_cases
 from reference_attention.floats import EPS
 from reference_attention.paths.joint_path import linear_schedule
+from reference_attention.paths.scheduled_direction import critical_ratio, scheduled_direction
 from theorems.core.claim import Claim, Form, at_least, section
 from theorems.core.claim_name import premises, sharper
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import SATURATED
+from theorems.core.kernel_use import SATURATED
 from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
-from theorems.curves.joint_gradients import JOINT_GRADIENTS, joint_gradients
-from theorems.curves.joint_minimiser import LARGEST_UNITS, STARTS, JointMinimiser
-from theorems.curves.joint_premises import JOINT_DATA, JOINT_SOLUTIONS, joint_data, joint_solutions
-from theorems.curves.joint_sets import at_pairs
-from theorems.curves.joint_setup import NON_OPTIMALITY, JointSetup, joint_setup
 from theorems.token_selection.joint_paths.joint_constants import (
     COMPETITOR_CLAIMS,
     EFFECTIVE_CLAIMS,
@@ -46,6 +42,11 @@ from theorems.token_selection.joint_paths.joint_constants import (
     Sublevel,
     of_the_competitors,
 )
+from theorems.token_selection.joint_paths.joint_gradients import JOINT_GRADIENTS, joint_gradients
+from theorems.token_selection.joint_paths.joint_minimiser import LARGEST_UNITS, STARTS, JointMinimiser
+from theorems.token_selection.joint_paths.joint_premises import JOINT_DATA, JOINT_SOLUTIONS, joint_data, joint_solutions
+from theorems.token_selection.joint_paths.joint_sets import at_pairs
+from theorems.token_selection.joint_paths.joint_setup import NON_OPTIMALITY, JointSetup, joint_setup
 
 SCHEDULED = tolerance(
     "scheduled-direction",
@@ -60,11 +61,11 @@ SUFFICES = sharper("critical-ratio-suffices", when=BINDING)
 IS_NEEDED = sharper("critical-ratio-is-needed", when=BINDING)
 
 LEVELS = ((6.0, 0.5), (6.0, 1.0), (30.0, 1.0), (30.0, 2.0), (120.0, 0.5), (120.0, 2.0))
-"""RΘ_relax and log r/(RΘ_relax) of the sublevel sets: r below, at and above e^{RΘ_relax}."""
+"""The RΘ_relax and log r/(RΘ_relax) of the sublevel sets: r below, at and above e^{RΘ_relax}."""
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0, 2.0)
-"""c/c* at which p(c) is looked at."""
+"""The c/c* at which p(c) is evaluated."""
 RATIOS = (1.0, 2.0, 8.0)
-"""r/(c* R) of the limit."""
+"""The r/(c* R) of the limit."""
 
 
 @statement(
@@ -88,9 +89,10 @@ RATIOS = (1.0, 2.0, 8.0)
     kernel=SATURATED,
 )
 def theorem_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """As Theorem 5, with Assumption C over the support set S of v_mm only; p_R selects α asymptotically. Then v_r/r →
-    v̄_mm and p_R/R → p_relax/‖p_relax‖, p_relax = argmin ‖p‖ subject to (k_iα − k_it)·p ≥ 1 for i ∈ S and ≥ 0 for i ∉
-    S.
+    """As Theorem 5, with Assumption C over the support set S of v_mm only; p_R selects α asymptotically.
+
+    Then v_r/r → v̄_mm and p_R/R → p_relax/‖p_relax‖, p_relax = argmin ‖p‖ subject to (k_iα − k_it)·p ≥ 1 for i ∈ S and
+    ≥ 0 for i ∉ S.
 
     **A hypothesis is missing in the paper.** With r fixed, or r = o(R), the path goes to p_mm instead (Figure 3(b):
     cos = 0.98). Along r = cR it goes to p(c) of :mod:`reference_attention.paths.scheduled_direction`, which is p_relax
@@ -124,7 +126,7 @@ def theorem_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def in_sublevel_sets(sets: Sequence[Pairs]) -> Iterator[Claim]:
-    """The effective claims at pairs of sublevel sets; B, Q_i, F and the bounds made of them are those of each set."""
+    """Yield the effective claims at pairs of sublevel sets, with B, Q_i, F and the bounds made of them of each set."""
     S = sets[0].level.setup.joint.svm.support
 
     # q_S ≤ B.
@@ -147,14 +149,16 @@ def in_sublevel_sets(sets: Sequence[Pairs]) -> Iterator[Claim]:
 
 @section
 def of_the_minimiser(at: JointMinimiser) -> Iterator[Claim]:
-    """The limit claims, at a minimiser."""
+    """Yield the limit claims at a minimiser."""
     yield from premises(at)
     bounds = LimitBounds(at)
 
     # (k_iα − k_it)·p ≥ log(1/Q_i − 1), hence ⟨p, p̄_relax⟩/R ≥ Σ_it μ_it log(1/Q_i − 1)/(R‖p_relax‖) ≥ 1 − 10⁻⁶.
     yield at_least(LIMIT_MARGINS, Form.LIMIT, at.margins, bounds.floors, why=JOINT_LIMIT, points="input")
     yield at_least(LIMIT_DIRECTION, Form.LIMIT, at.cosine, bounds.cosine, why=JOINT_LIMIT, points="minimiser")
-    yield at_least(LIMIT_REACHED, Form.LIMIT, bounds.cosine, 1 - bounds.visible, why=JOINT_LIMIT, points="minimiser")
+    if bounds.radius_suffices:
+        least = 1 - bounds.visible
+        yield at_least(LIMIT_REACHED, Form.LIMIT, bounds.cosine, least, why=JOINT_LIMIT, points="minimiser")
 
     # 1 − cos(v, v_mm) ≤ F (1 + Δ/ν)/(rΓ).
     if bounds.head <= 1:
@@ -162,22 +166,22 @@ def of_the_minimiser(at: JointMinimiser) -> Iterator[Claim]:
 
 
 def of_schedules(setup: JointSetup, under_test: Implementation) -> Iterator[Claim]:
-    """p(c), the limit along r = cR: feasible, and no worse than p_mm, p_relax and what lies between; c* is where
-    p_relax begins to be best.
+    """Claim that p(c), the limit along r = cR, is feasible and best, and that c* is where p_relax begins to be best.
 
-    p(c) maximises τ(p, c) = min( min_{i∈S} m_i, min_{i∉S} m_i + c slack_i ) over unit vectors with m_i ≥ 0, where m_i =
-    min_t (k_iα − k_it)·p; :mod:`reference_attention.paths.scheduled_direction`.
+    p(c) is compared with p_mm, p_relax and directions between them. It maximises τ(p, c) = min( min_{i∈S} m_i,
+    min_{i∉S} m_i + c slack_i ) over unit vectors with m_i ≥ 0, where m_i = min_t (k_iα − k_it)·p;
+    :mod:`reference_attention.paths.scheduled_direction`.
     """
-    joint, critical = setup.joint, under_test.critical_ratio(setup.joint, setup.target)
+    joint, critical = setup.joint, under_test[critical_ratio](setup.joint, setup.target)
     ratios = [share * critical for share in SHARES]
-    p = [under_test.scheduled_direction(joint, c)[None] for c in ratios]
+    p = [under_test[scheduled_direction](joint, c)[None] for c in ratios]
     others = between(setup)
     allowed: dict[str, Any] = {"rounding": 2.0**-26 * joint.longest_row, "why": SCHEDULED, "points": "ratio"}
 
     # τ(p(c), c) ≥ τ(p, c) and min_i m_i(p(c)) ≥ 0.
-    found = np.array([tau(setup, own, c)[0] for own, c in zip(p, ratios, strict=True)])
+    scheduled = np.array([tau(setup, own, c)[0] for own, c in zip(p, ratios, strict=True)])
     best = np.array([tau(setup, others, c).max() for c in ratios])
-    yield at_least(IS_BEST, Form.EFFECTIVE, found, best, **allowed)
+    yield at_least(IS_BEST, Form.EFFECTIVE, scheduled, best, **allowed)
     lowest = np.array([margins(setup, own).min() for own in p])
     yield at_least(IN_QUADRANT, Form.EFFECTIVE, lowest, np.zeros(len(p)), **allowed)
 
@@ -194,23 +198,25 @@ def of_schedules(setup: JointSetup, under_test: Implementation) -> Iterator[Clai
 
 
 def between(setup: JointSetup) -> Float64[np.ndarray, "m k"]:
-    """Directions from p_relax to p_mm."""
+    """Return directions from p_relax to p_mm."""
     start, towards = setup.target.p, setup.separator.p - setup.target.p
     prompts = np.array([start + share * towards for share in np.linspace(0.0, 1.0, 9)])
     return np.asarray(prompts / np.linalg.norm(prompts, axis=1, keepdims=True))
 
 
 def margins(setup: JointSetup, p: Float64[np.ndarray, "m k"]) -> Float64[np.ndarray, "m n"]:
-    """m_i of unit vectors."""
+    """Return the margins m_i of unit vectors."""
     rows = np.einsum("ntk,mk->mnt", setup.joint.rows, p)
     return np.asarray(np.min(np.where(setup.joint.others, rows, np.inf), axis=-1))
 
 
 def tau(setup: JointSetup, p: Float64[np.ndarray, "m k"], c: float) -> Float64[np.ndarray, "m"]:
-    """τ(p, c)."""
+    """Return τ(p, c)."""
     return np.asarray(np.min(margins(setup, p) + c * setup.joint.svm.slack, axis=1))
 
 
 def linear_ratio(setup: JointSetup, under_test: Implementation) -> float:
-    """The smallest r/R that suffices, and enough for rΓ to be a quarter of RΘ_relax."""
-    return max(under_test.critical_ratio(setup.joint, setup.target), setup.target.margin / (4 * setup.joint.svm.margin))
+    """Return the smallest r/R that suffices and makes rΓ at least a quarter of RΘ_relax."""
+    return max(
+        under_test[critical_ratio](setup.joint, setup.target), setup.target.margin / (4 * setup.joint.svm.margin)
+    )

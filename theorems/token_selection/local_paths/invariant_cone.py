@@ -48,34 +48,34 @@ from jaxtyping import Float64
 
 from generators.case import Case
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
-from theorems.core.implementation import REFERENCE
 from theorems.curves.cone_points import is_followable, is_resolvable
 from theorems.curves.smallest import smallest
-from theorems.curves.softest_offset import softest_offset
 from theorems.token_selection.local_paths.local_constants import Apex, LocalConstants, local_constants
+from theorems.token_selection.local_paths.softest_offset import softest_offset
 
 SLACK = 1 / 16
-"""Share of μ by which the drift at the boundary exceeds what invariance needs."""
+"""The share of μ by which the drift at the boundary exceeds the drift that invariance needs."""
 
 SAFETY = 0.99
-"""Share of the longest step that is taken, so that rounding cannot carry an iterate out."""
+"""The share of the longest step that is taken, so that rounding cannot carry an iterate out."""
 
 PENALTIES = (1e-1, 1e-2, 1e-4, 1e-7, 1e-11)
-"""The s of the offsets that are tried, in units of the squared size of the rows."""
+"""The values of s for the offsets that are tried, in units of the squared size of the rows."""
 
 LEVELS = (1.0, 64.0)
-"""Multiples of ρ_0 whose weights the offsets are made for: tokens that are almost neighbours fade with ρ."""
+"""The multiples of ρ_0 with whose weights the offsets are computed: tokens that are almost neighbours fade with ρ."""
 
 
 @dataclass(frozen=True, eq=False)
 class InvariantCone:
-    """K ∩ {ζ ≥ ζ_0} for one step size.
+    """The invariant set K ∩ {ζ ≥ ζ_0} for one step size.
 
     Attributes:
-        constants: of Lemma 7; ``constants.mu`` is the opening of K and of the cone around p_mm that contains K.
-        apex: a.
-        height: ζ_0.
-        kappa: κ of (L3') on it.
+        constants: the constants of Lemma 7; ``constants.mu`` is the opening of K and of the cone around p_mm that
+            contains K.
+        apex: the tip a of the cone.
+        height: the least height ζ_0.
+        kappa: κ of (L3') on the set.
     """
 
     constants: LocalConstants
@@ -84,7 +84,7 @@ class InvariantCone:
     kappa: float
 
     def contains(self, p: Float64[np.ndarray, "d"]) -> bool:
-        """Whether p lies in K ∩ {ζ ≥ ζ_0}, with room for rounding."""
+        """Return whether p lies in K ∩ {ζ ≥ ζ_0}, with room for rounding."""
         constants, moved = self.constants, p - self.tip
         if float(p @ constants.solution.direction) < self.height * constants.norm:
             return False
@@ -93,21 +93,21 @@ class InvariantCone:
 
     @property
     def start_mu(self) -> float:
-        """μ/4, the opening of the cone of starts."""
+        """The opening μ/4 of the cone of starts."""
         return self.constants.mu / 4
 
     @property
     def radius(self) -> float:
-        """R, from which on starts in cone_{μ/4} lie in K ∩ {ζ ≥ ζ_0}."""
+        """The radius R from which on starts in cone_{μ/4} lie in K ∩ {ζ ≥ ζ_0}."""
         return self.constants.norm * self.height / (1 - self.start_mu) * (1 + 1e-9)
 
     @property
     def tip(self) -> Float64[np.ndarray, "d"]:
-        """a, (d,)."""
+        """The tip a, (d,)."""
         return self.apex.offset + self.apex.height * self.constants.solution.p
 
     def longest_step(self, p: Float64[np.ndarray, "b d"], unit: Float64[np.ndarray, "b d"]) -> Float64[np.ndarray, "b"]:
-        """The longest step from p along ``unit`` that the proof of invariance allows, in units of ‖p'‖, (b,).
+        """Return the longest step from p along ``unit`` that the proof of invariance allows, in units of ‖p'‖, (b,).
 
         With A = ⟨unit, p̄_mm⟩ and η = ‖Δ‖/‖p'‖, (***) reads μ − ν' + η c − (1−μ)η²/2 ≥ 0 for
         c = [1 − (1−μ)(1 + κ/ρ' − ν')] A: η is the larger root, and p + Δ is in the cone if (L3') holds at p.
@@ -122,7 +122,7 @@ class InvariantCone:
         return np.asarray(SAFETY * np.maximum(root, 0.0))
 
     def lateral_squared(self, start: Float64[np.ndarray, "d"], lengths: float) -> float:
-        """ν'_0ρ'_0² + κ(ρ' − ρ'_0), the proven bound of ν'ρ'² for the flow from ``start``."""
+        """Return ν'_0ρ'_0² + κ(ρ' − ρ'_0), the proven bound of ν'ρ'² for the flow from ``start``."""
         moved, norm = start - self.tip, self.constants.norm
         size = float(np.linalg.norm(moved))
         apart = moved / size - self.constants.solution.direction
@@ -131,7 +131,7 @@ class InvariantCone:
         return squared + self.kappa * max(lengths - begin, 0.0)
 
     def flow_angle(self, start: Float64[np.ndarray, "d"], goal: float) -> float:
-        """A proven bound of the angle between p_mm and the flow from ``start`` at ‖p‖ = ``goal``."""
+        """Return a proven bound of the angle between p_mm and the flow from ``start`` at ‖p‖ = ``goal``."""
         norm, across = self.constants.norm, float(np.linalg.norm(self.apex.offset))
         lengths = (goal + float(np.linalg.norm(self.tip))) / norm
         lateral = across + norm * math.sqrt(2 * self.lateral_squared(start, lengths))
@@ -139,12 +139,12 @@ class InvariantCone:
 
 
 def tangent(mu: float) -> float:
-    """tan of the angle whose cosine is 1 − μ."""
+    """Return the tangent of the angle whose cosine is 1 − μ."""
     return math.sqrt(mu * (2 - mu)) / (1 - mu)
 
 
 def invariant_cone(constants: LocalConstants, log_step: float) -> InvariantCone | None:
-    """The invariant cone with the smallest radius found for steps up to e^{log_step}; None beyond float64's range."""
+    """Return the invariant cone of smallest radius found for steps up to e^{log_step}; None beyond float64's range."""
     best: InvariantCone | None = None
     for apex in _apexes(constants):
         best = _better(constants, apex, log_step, best)
@@ -152,16 +152,16 @@ def invariant_cone(constants: LocalConstants, log_step: float) -> InvariantCone 
 
 
 def log_step_of(case: Case) -> float:
-    """log η: the array ``eta`` if given, 1/L_p otherwise."""
+    """Return log η: of the array ``eta`` if given, of 1/L_p otherwise."""
     if "eta" in case.arrays:
         return math.log(float(case.arrays["eta"]))
     return -case.problem.log_smoothness
 
 
 def with_cone(case: Case) -> Case:
-    """The case with μ and R of Theorem 3 as arrays ``cone_mu`` and ``cone_radius``, where they exist."""
+    """Return the case with μ and R of Theorem 3 as arrays ``cone_mu`` and ``cone_radius``, where they exist."""
     normal = case.normalise()
-    constants = _constants_of(normal, REFERENCE.max_margin(normal.problem.exact_keys, normal.chosen_tokens))
+    constants = _constants_of(normal, max_margin(normal.problem.exact_keys, normal.chosen_tokens))
     cone = None if constants is None else invariant_cone(constants, log_step_of(normal))
     if cone is None:
         return case
@@ -170,7 +170,7 @@ def with_cone(case: Case) -> Case:
 
 
 def followable(case: Case) -> bool:
-    """Whether float64 can follow gradient flow in the invariant cone of η = 1/L_p."""
+    """Return whether float64 can follow gradient flow in the invariant cone of η = 1/L_p."""
     normal = case.normalise()
     constants = _constants_of(normal, max_margin(normal.problem.exact_keys, normal.chosen_tokens))
     if constants is None or not is_resolvable(constants, constants.base_rho):
@@ -184,12 +184,12 @@ def _constants_of(case: Case, solution: MaxMargin | Infeasible) -> LocalConstant
 
 
 def cone_for_flow(constants: LocalConstants, start: Float64[np.ndarray, "d"], goal: float) -> InvariantCone | None:
-    """The cone around ``start`` that proves the smallest angle of the flow at norm ``goal``; None if there is none.
+    """Return the cone around ``start`` that proves the smallest angle of the flow at norm ``goal``, or None.
 
     A flow has no second-order term: κ/ρ' ≤ 2μ is enough for it to stay.
     """
     height = float(start @ constants.solution.direction) / constants.norm
-    best, found = math.inf, None
+    best, closest = math.inf, None
     for apex in _apexes(constants):
         if not height > max(constants.base_rho, 1.001 * apex.height):
             continue
@@ -198,12 +198,12 @@ def cone_for_flow(constants: LocalConstants, start: Float64[np.ndarray, "d"], go
             continue
         angle = cone.flow_angle(start, goal)
         if angle < best:
-            best, found = angle, cone
-    return found
+            best, closest = angle, cone
+    return closest
 
 
 def _better(constants: LocalConstants, apex: Apex, log_step: float, best: InvariantCone | None) -> InvariantCone | None:
-    """The cone with that apex if it starts at 0.9 of the height of ``best`` or earlier, otherwise ``best``."""
+    """Return the cone with that apex if it starts at 0.9 of the height of ``best`` or earlier, otherwise ``best``."""
     mu, norm = constants.mu, constants.norm
     across = float(np.linalg.norm(apex.offset))
     room = tangent(mu) - tangent(mu / 4)
@@ -232,7 +232,7 @@ def _better(constants: LocalConstants, apex: Apex, log_step: float, best: Invari
 
 
 def _apexes(constants: LocalConstants) -> list[Apex]:
-    """Candidates: no offset, and offsets with less and less penalty."""
+    """Return the candidates: no offset, and offsets with less and less penalty."""
     rows, good, d = constants.rows, constants.good, constants.problem.d
     axis = constants.solution.direction
     apexes = [Apex(np.zeros(d), np.zeros(good.shape), 0.0)]

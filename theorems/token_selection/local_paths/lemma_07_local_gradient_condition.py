@@ -1,4 +1,4 @@
-"""Lemma 7: around a locally optimal direction the gradient pushes outward, and no direction much more than p_mm.
+"""Lemma 7: around a locally optimal direction the gradient pushes outward, in no direction much more than along p_mm.
 
 Main results: no stationary point (L1), bounds of the order of the unselected mass (L2), gradient correlation (L3),
 all with explicit constants.
@@ -29,7 +29,7 @@ from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, Undecided, at_least
 from theorems.core.claim_name import premises, sharper, stated_claim
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.core.on_kernel import FAR
+from theorems.core.kernel_use import FAR
 from theorems.core.points import Violation, climb
 from theorems.core.statement import statement
 from theorems.core.svm_certificate import LOCAL_OPTIMALITY, SVM_IS_OPTIMAL, local_optimality_claim
@@ -47,10 +47,10 @@ RADIUS_OF_PI = stated_claim("radius-of-pi")
 ASSUMPTIONS = ("well-behaved-loss", "separable", "locally-optimal")
 
 LEVELS = (1.0, 3.0, 30.0)
-"""Radii of the points, in multiples of the base radius; each level has its own constants."""
+"""The radii of the points, in multiples of the base radius; each level has its own constants."""
 
 POINTS = 48
-"""Points per level, before the adversarial search."""
+"""The number of points per level, before the adversarial search."""
 
 PIS = (1.0, 1 / 16)
 """The π of L3 whose R_π is tried, besides μ."""
@@ -82,7 +82,9 @@ def _cases() -> SearchStrategy[Case]:
     kernel=FAR,
 )
 def lemma_7(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let Assumption A hold and α be locally optimal, p_mm = p_mm(α). There are μ and R such that in C_{μ,R}(p_mm):
+    """Let Assumption A hold and α be locally optimal, p_mm = p_mm(α).
+
+    There are μ and R such that in C_{μ,R}(p_mm):
 
         L1. no point is stationary;
         L2. for all q in the cone, C⁻ max_i(1 − s_iα_i) ≤ −⟨∇L(p), q/‖q‖⟩ ≤ C⁺ max_i(1 − s_iα_i);
@@ -109,7 +111,7 @@ def lemma_7(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def in_the_cone(constants: LocalConstants, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
-    """The claims with these constants; a test passes wrong ones."""
+    """Yield the claims with these constants; a test passes wrong constants."""
     rhos = _levels(constants)
     if not rhos:
         raise Undecided(NO_STATIONARY_POINT, too_thin(constants), Form.EFFECTIVE)
@@ -131,9 +133,10 @@ def in_the_cone(constants: LocalConstants, under_test: Implementation, rng: np.r
 
 
 def margins_in_cone(constants: LocalConstants, points: Float64[np.ndarray, "m d"]) -> Claim:
-    """In the cone no margin of p̃ = p‖p_mm‖/‖p‖ differs from that of p_mm by more than w_it, and w_it suffices.
+    """Claim that in the cone no margin of p̃ = p‖p_mm‖/‖p‖ differs from p_mm's by more than w_it, and w_it suffices.
 
-    w_it ≤ ¼ for good tokens, ≤ (m_it − 1)/4 for harmful ones; both in one claim, worst token per point.
+    It suffices if w_it ≤ ¼ for good tokens and w_it ≤ (m_it − 1)/4 for harmful ones. Both are in one claim, with the
+    worst token per point.
     """
     constants, others = constants.carrying, constants.others
     p, p_mm = exact(points), with_rounding(constants.solution.p)
@@ -146,7 +149,7 @@ def margins_in_cone(constants: LocalConstants, points: Float64[np.ndarray, "m d"
 def _first_and_second(
     constants: LocalConstants, at: ConeView, rhos: list[float], level: Int64[np.ndarray, "m"], rng: np.random.Generator
 ) -> Iterator[Claim]:
-    """L1 and L2, for q random in the cone, along p and opposite to it; and the bound of 1 − s_iα_i."""
+    """Yield the claims of L1, L2 and the bound of 1 − s_iα_i, for q random in the cone, along p and opposite to p."""
     axis, p = constants.solution.direction, at.points
     q = np.stack([cone_points(rng, constants, np.ones(len(p)), constants.mu), p, 2 * (p @ axis)[:, None] * axis - p])
     towards: Any = np.vecdot(at.descent, q) / norm(exact(q), axis=-1)
@@ -165,13 +168,13 @@ def _first_and_second(
 
 
 def log_saturation(constants: LocalConstants, rho: Numbers) -> Numbers:
-    """log max_i u_i at each ρ, (m,): the proven bound of log max_i (1 − s_iα_i)."""
+    """Return log max_i u_i at each ρ, (m,): the proven bound of log max_i (1 − s_iα_i)."""
     exponents = np.where(constants.others, -rho[:, None, None] * constants.lowest, -np.inf)
     return np.max(np.logaddexp.reduce(exponents, axis=2), axis=1)
 
 
 def resolves_cone(case: Case) -> bool:
-    """Whether float64 resolves the cone in which the lemma speaks."""
+    """Return whether float64 resolves the cone of the lemma."""
     normal = case.normalise()
     solution = max_margin(normal.problem.exact_keys, normal.chosen_tokens)
     if isinstance(solution, Infeasible):
@@ -187,7 +190,7 @@ def _levels(constants: LocalConstants) -> list[float]:
 def _points(
     constants: LocalConstants, under_test: Implementation, rho: float, kappa: float, rng: np.random.Generator
 ) -> Float64[np.ndarray, "m d"]:
-    """Points of the cone from ρP on, climbed to where the lemma is nearest to failing."""
+    """Return points of the cone from ρP on, moved by a climb to where the lemma is nearest to failing."""
     norms = constants.norm * rho * np.exp(np.abs(rng.standard_normal(POINTS)) * rng.integers(0, 2, POINTS))
     points = cone_points(rng, constants, norms * (1 + 1e-12), constants.mu)
     points = climb(rng, points, _violation(constants, under_test, rho, kappa), rounds=3)
@@ -195,7 +198,7 @@ def _points(
 
 
 def _inside(constants: LocalConstants, points: Float64[np.ndarray, "m d"], rho: float) -> Float64[np.ndarray, "k d"]:
-    """The points in C_{μ,ρP}, well enough for rounding, that float64 resolves."""
+    """Return the points that lie in C_{μ,ρP} despite rounding and that float64 resolves."""
     norms = norm(points, axis=1)
     with in_floats():
         near = ConeView(constants, points, REFERENCE, np.zeros(constants.problem.d)).nu <= constants.mu
@@ -204,7 +207,7 @@ def _inside(constants: LocalConstants, points: Float64[np.ndarray, "m d"], rho: 
 
 
 def _violation(constants: LocalConstants, under_test: Implementation, rho: float, kappa: float) -> Violation:
-    """How badly L3 (or, where its κ is infinite, L1) is missed; −∞ outside the cone."""
+    """Return by how much L3 (or, where its κ is infinite, L1) is violated, as a function of points."""
     tip = np.zeros(constants.problem.d)
 
     def worst(points: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m"]:
@@ -224,7 +227,7 @@ def _violation(constants: LocalConstants, under_test: Implementation, rho: float
 def _from_radius_of_pi(
     constants: LocalConstants, under_test: Implementation, rng: np.random.Generator
 ) -> tuple[ConeView, Float64[np.ndarray, "m"]]:
-    """Points from R_π on, and the π of each."""
+    """Return points from R_π on, and the π of each."""
     known = [(pi, constants.radius(pi)) for pi in (*PIS, constants.mu)]
     pis, radii = np.array([x for x in known if is_resolvable(constants, x[1] / constants.norm)]).reshape(-1, 2).T
     norms = (radii[:, None] * (1 + 1e-12) * np.exp(np.linspace(0, 2, POINTS))).ravel()

@@ -44,7 +44,7 @@ nPρ e^{ρ(1−ν)}, with (*) and y = ρ(x − (1−ν)), the difference of both
 * Harmful tokens have x ≥ m − w and |(1+π)m − x| ≤ max(μ, κ/ρ)m + w. They take away at most
   B(κ) = Σ ω⁺ e^{−ρ(m−1−w)} (max(ρμ, κ)m + ρw).
 So L3 follows from Σ_S ω e^{−y}(κ − y) ≥ Ω e^{−κ−1} + B(κ) for all y with Σ λ̂y = 0, which is (**), and
-:mod:`theorems.curves.correlation_constant` finds the least such κ. ω⁺, Ω and B decrease in ρ and ω⁻ increases, so κ
+:mod:`.correlation_constant` finds the least such κ. ω⁺, Ω and B decrease in ρ and ω⁻ increases, so κ
 decreases. For weights proportional to the duals κ = 0: it measures how far they are from that. For d = 1 both sides
 are equal, κ = 0. (The paper has π in place of κ/ρ − ν, and for ω⁺ and ω⁻ the extreme values c_max Γ and c_min g_min.)
 
@@ -71,9 +71,9 @@ from reference_attention.svm.max_margin import MaxMargin
 from reference_attention.svm.near_margins import NEAR_ONE, margins_beyond_one
 from theorems.bounded import Bounded, exact, with_rounding
 from theorems.core.key_rows import key_rows
-from theorems.curves.correlation_constant import HarmfulTokens, correlation_constant
 from theorems.curves.smallest import smallest
 from theorems.rounding.attention_at import Numbers
+from theorems.token_selection.local_paths.correlation_constant import HarmfulTokens, correlation_constant
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,9 +81,9 @@ class Apex:
     """The tip a = w + height·p_mm of a translated cone; zero for the cone of Lemma 7.
 
     Attributes:
-        offset: w, orthogonal to p_mm, (d,).
+        offset: the offset w, orthogonal to p_mm, (d,).
         sizes: g_it·w, (n, T).
-        height: in units of p_mm.
+        height: the height of the tip in units of p_mm.
     """
 
     offset: Float64[np.ndarray, "d"]
@@ -93,7 +93,7 @@ class Apex:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What is known of the terms of (*) for all p in the cone with ‖p‖ ≥ ρP; logarithms.
+    """Bounds of the terms of (*) for all p in the cone with ‖p‖ ≥ ρP, as logarithms.
 
     Attributes:
         log_u: u_i ≥ 1 − s_iα_i, (n,).
@@ -114,10 +114,10 @@ class LocalConstants:
 
     Attributes:
         problem: keys, scores, loss.
-        solution: ATT-SVM(α).
-        mu: opening of the cone.
-        harmful: tokens t ≠ α_i that do not score below α_i, (n, T).
-        carried: whether the numbers derived from these carry their rounding; plain floats are enough to choose by.
+        solution: the solution of ATT-SVM(α).
+        mu: the opening of the cone.
+        harmful: the mask of tokens t ≠ α_i that do not score below α_i, (n, T).
+        carried: whether the numbers derived from these carry their rounding; plain floats suffice for choices.
     """
 
     problem: Problem
@@ -128,24 +128,24 @@ class LocalConstants:
 
     @cached_property
     def carrying(self) -> LocalConstants:
-        """The same constants as sides of a claim take them: with what float64 loses of them."""
+        """The constants with their rounding in float64, as sides of a claim need them."""
         return replace(self, carried=True)
 
     @cached_property
     def norm(self) -> Numbers:
-        """P = ‖p_mm‖: ρ = ‖p‖/P."""
+        """The norm P = ‖p_mm‖: ρ = ‖p‖/P."""
         return norm(with_rounding(self.solution.p)) if self.carried else self.solution.norm
 
     @cached_property
     def rows(self) -> Numbers:
-        """g_it = k_iα_i − k_it, zero at α, (n, T, d)."""
+        """The rows g_it = k_iα_i − k_it, zero at α, (n, T, d)."""
         if self.carried:
             return key_rows(self.problem, self.solution.alpha)
         return self._to_chosen(self.problem.keys)
 
     @cached_property
     def gaps(self) -> Numbers:
-        """D_it = γ_iα_i − γ_it, (n, T)."""
+        """The gaps D_it = γ_iα_i − γ_it, (n, T)."""
         return self._to_chosen(self.problem.scores[..., None])[..., 0]
 
     def _to_chosen(self, x: Float64[np.ndarray, "n T k"]) -> Numbers:
@@ -154,79 +154,79 @@ class LocalConstants:
 
     @cached_property
     def others(self) -> Bool[np.ndarray, "n T"]:
-        """t ≠ α_i."""
+        """The mask of tokens t ≠ α_i."""
         return np.asarray(np.arange(self.problem.T) != self.solution.alpha[:, None])
 
     @cached_property
     def good(self) -> Bool[np.ndarray, "n T"]:
-        """Tokens that are not harmful."""
+        """The mask of tokens that are not harmful."""
         return np.asarray(self.others & ~self.harmful)
 
     @cached_property
     def support(self) -> Bool[np.ndarray, "n T"]:
-        """Constraints with a positive dual."""
+        """The mask of constraints with a positive dual."""
         return np.asarray(self.solution.duals > 0)
 
     @cached_property
     def reach(self) -> Numbers:
-        """P‖g_it‖, (n, T)."""
+        """The products P‖g_it‖, (n, T)."""
         return self.norm * norm(self.rows, axis=-1)
 
     @cached_property
     def tilt(self) -> Numbers:
-        """w_it, by how much a margin can change in the cone, (n, T)."""
+        """The largest change w_it of a margin in the cone, (n, T)."""
         return self.reach * np.sqrt(self._as_given(2 * self.mu))
 
     @cached_property
     def beyond(self) -> Numbers:
-        """m_it − 1, near 0 from the exact margins; +inf at α; (n, T)."""
-        found = margins_beyond_one(self.solution)
+        """The excess margins m_it − 1, near 0 from the exact margins; +inf at α; (n, T)."""
+        beyond = margins_beyond_one(self.solution)
         if not self.carried:
-            return found
+            return beyond
         far = np.vecdot(self.rows, with_rounding(self.solution.p)) - 1
-        return np.where(found < NEAR_ONE, with_rounding(found), np.where(self.others, far, np.inf))
+        return np.where(beyond < NEAR_ONE, with_rounding(beyond), np.where(self.others, far, np.inf))
 
     @cached_property
     def margins(self) -> Numbers:
-        """m_it, 1 at neighbours, +inf at α; (n, T)."""
+        """The margins m_it, 1 at neighbours, +inf at α; (n, T)."""
         return 1 + self.beyond if self.carried else self.solution.margins
 
     @cached_property
     def room(self) -> Numbers:
-        """m_it − w_it − 1, (n, T)."""
+        """The differences m_it − w_it − 1, (n, T)."""
         return self.beyond - self.tilt
 
     @cached_property
     def lowest(self) -> Numbers:
-        """m_it − w_it, the smallest x_it in the cone; +inf at α; (n, T)."""
+        """The smallest x_it in the cone, m_it − w_it; +inf at α; (n, T)."""
         return self.margins - self.tilt
 
     def _as_given(self, x: Any) -> Numbers:
-        """A float that is taken as it is."""
+        """Return a float as an exact number if rounding is carried, and unchanged otherwise."""
         return exact(x) if self.carried else np.asarray(x)
 
     @property
     def A(self) -> float:
-        """P max‖k_iα_i − k_it‖/2."""
+        """The constant P max‖k_iα_i − k_it‖/2."""
         return float(self.reach.max()) / 2
 
     @cached_property
     def delta(self) -> float:
-        """Half the smallest SVM margin of a harmful token beyond 1; ∞ without harmful tokens."""
+        """Half the smallest excess of a harmful token's SVM margin over 1; ∞ without harmful tokens."""
         return float(np.min(self.beyond[self.harmful], initial=np.inf)) / 2
 
     @property
     def epsilon(self) -> float:
-        """min(½, δ)/2: by how much margins of the deciding tokens change at most in the cone."""
+        """The constant min(½, δ)/2, a bound of the change of the deciding tokens' margins in the cone."""
         return min(0.5, self.delta) / 2
 
     @cached_property
     def base(self) -> Numbers:
-        """b, the smallest margin of a good token in the cone."""
+        """The smallest margin b of a good token in the cone."""
         return np.min(self.lowest[self.good])
 
     def bounds(self, rho: float) -> Bounds:
-        """Bounds on the terms of the gradient for ‖p‖ ≥ ρP in the cone."""
+        """Return bounds on the terms of the gradient for ‖p‖ ≥ ρP in the cone."""
         if rho not in self._bounds_by_rho:
             self._bounds_by_rho[rho] = self._bounds(rho)
         return self._bounds_by_rho[rho]
@@ -253,26 +253,29 @@ class LocalConstants:
         return Bounds(log_u, log_low, slope_high[:, None] + most, mixing / least)
 
     def _slopes(self, log_of: Callable[[float, float], float], low: Numbers, high: Numbers) -> Numbers:
-        """log of an extreme of |ℓ'| per input, on an interval that is not narrower for rounding; 8 eps of its own."""
+        """Return the logarithm of an extreme of |ℓ'| per input.
+
+        With carried rounding the interval is widened by its error, and the logarithm has an error of 8 eps of its own.
+        """
         if not self.carried:
             return np.array([log_of(float(a), float(b)) for a, b in zip(low, high, strict=True)])
         ends = zip(low.value - 2 * low.error, high.value + 2 * high.error, strict=True)
-        found = np.array([log_of(float(a), float(b)) for a, b in ends])
-        return Bounded(found, 8 * EPS * (1 + np.abs(found)))
+        slopes = np.array([log_of(float(a), float(b)) for a, b in ends])
+        return Bounded(slopes, 8 * EPS * (1 + np.abs(slopes)))
 
     def _log_support(self, bounds: Bounds) -> Numbers:
-        """log ω_S."""
+        """Return log ω_S."""
         return np.min(bounds.log_low[self.support])
 
     def is_base(self, rho: float) -> bool:
-        """Conditions (a), (b), (c)."""
+        """Return whether conditions (a), (b), (c) hold at ρ."""
         bounds = self.bounds(rho)
         if (bounds.share > 0.5).any():
             return False
         return bool(self._harm_ratio(rho, bounds) <= 0.5 and (rho * self.room[self.harmful] >= 1).all())
 
     def _harm_ratio(self, rho: float, bounds: Bounds) -> Numbers:
-        """H/(b ω_S), what the harmful tokens take away."""
+        """Return H/(b ω_S), the share that the harmful tokens take away."""
         harmful = self.harmful
         if not harmful.any():
             return self._as_given(0.0)
@@ -282,11 +285,11 @@ class LocalConstants:
 
     @cached_property
     def base_rho(self) -> float:
-        """ρ_0; ∞ when no float64 is large enough."""
+        """The base radius ρ_0; ∞ when no float64 is large enough."""
         return smallest(self.is_base, 1e-3)
 
     def kappa(self, rho: float, apex: Apex | None = None) -> float:
-        """κ(ρ) of L3, for ρ ≥ ρ_0; decreasing.
+        """Return κ(ρ) of L3, for ρ ≥ ρ_0; it decreases in ρ.
 
         With an apex a, for the cone with tip a: p' = p − a takes the place of p in L3 and ω e^{−g·a} that of ω,
         for ⟨p, p_mm⟩ ≥ ρP².
@@ -313,21 +316,21 @@ class LocalConstants:
         return correlation_constant(duals / duals.sum(), log_low[self.support], log_high[self.support], idle, harmful)
 
     def pi(self, radius: float) -> float:
-        """The smallest π for which L3 is proven on all of C_{μ,radius}; decreasing in ``radius``."""
+        """Return the smallest π for which L3 is proven on all of C_{μ,radius}; it decreases in ``radius``."""
         rho = radius / self.norm * (1 + 1e-12)
         return math.inf if rho < self.base_rho else self.kappa(rho) / rho
 
     def radius(self, pi: float) -> float:
-        """R_π of L3: the smallest ‖p‖ from which :meth:`pi` is at most ``pi``."""
+        """Return R_π of L3, the smallest ‖p‖ from which :meth:`pi` is at most ``pi``."""
         return self.norm * smallest(lambda rho: self.kappa(rho) <= pi * rho, self.base_rho)
 
     @property
     def base_radius(self) -> float:
-        """R of L1 and L2."""
+        """The radius R of L1 and L2."""
         return self.norm * self.base_rho
 
     def log_lower(self, rho: float) -> Numbers:
-        """log C⁻ of L2, for ‖p‖ ≥ ρP ≥ base radius and every direction q of the cone."""
+        """Return log C⁻ of L2, for ‖p‖ ≥ ρP ≥ base radius and every direction q of the cone."""
         bounds = self.bounds(rho)
         worst = np.min((bounds.log_low + np.logaddexp(0.0, bounds.log_u)[:, None])[self.good])
         stray = np.logaddexp.reduce(np.where(self.harmful, -rho * self.room, -np.inf), axis=1)
@@ -336,21 +339,21 @@ class LocalConstants:
         return np.log(self.base / (self.problem.n * self.norm)) + worst + kept - np.log1p(beta)
 
     def log_upper(self, rho: float) -> Numbers:
-        """log C⁺ of L2."""
+        """Return log C⁺ of L2."""
         bounds = self.bounds(rho)
         with np.errstate(divide="ignore"):
             size = np.where(self.others, bounds.log_high + np.log(norm(self.rows, axis=-1)), -np.inf)
         return np.logaddexp.reduce(np.max(size, axis=1)) - np.log(self._as_given(self.problem.n))
 
     def log_descent(self, rho: float, *, axis: bool = False) -> Numbers:
-        """log of L1's bound without e^{−ρ(1−ν)}: φ b ω_S/(nP), with b = 1 for q = p_mm (``axis``)."""
+        """Return log of L1's bound without e^{−ρ(1−ν)}: φ b ω_S/(nP), with b = 1 for q = p_mm (``axis``)."""
         b, bounds = 1.0 if axis else self.base, self.bounds(rho)
         kept = np.log1p(-self._harm_ratio(rho, bounds))
         return np.log(b / (self.problem.n * self.norm)) + self._log_support(bounds) + kept
 
 
 def local_constants(problem: Problem, solution: MaxMargin) -> LocalConstants | None:
-    """The constants of Lemma 7 at α = ``solution.alpha``; None when α is not locally optimal."""
+    """Return the constants of Lemma 7 at α = ``solution.alpha``; None when α is not locally optimal."""
     others = np.arange(problem.T) != solution.alpha[:, None]
     harmful = np.asarray(others & (problem.gaps(solution.alpha) <= 0))
     if (harmful & solution.neighbours).any() or not (solution.duals > 0).any():
@@ -363,7 +366,7 @@ def local_constants(problem: Problem, solution: MaxMargin) -> LocalConstants | N
 
 
 def too_thin(constants: LocalConstants | None) -> str:
-    """Why nothing can be said in float64."""
+    """Return why nothing can be decided in float64."""
     if constants is None:
         return "the solution under test makes α not locally optimal"
     return (

@@ -27,6 +27,7 @@ from generators.near_neighbours import without_near_neighbours
 from generators.numbers import MODERATE
 from generators.problems import cases
 from reference_attention.floats import EPS
+from reference_attention.problem import log_smoothness
 from reference_attention.svm.max_margin import Infeasible, max_margin
 from reference_attention.training.flow import Flow
 from theorems.bounded import exact, value_of, with_rounding
@@ -34,18 +35,18 @@ from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, Undecided, Verdict, at_least, undecided_claim
 from theorems.core.claim_name import premises, sharper, stated_claim
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.core.on_kernel import FAR
+from theorems.core.kernel_use import FAR
 from theorems.core.points import affordable
 from theorems.core.statement import statement
 from theorems.core.svm_certificate import LOCAL_OPTIMALITY, SVM_IS_OPTIMAL, local_optimality_claim
 from theorems.core.tolerances import tolerance
-from theorems.curves.cone_descent import ConeDescent, ConeRun, growth, longest_steps
-from theorems.curves.cone_flow import along_a_flow
 from theorems.curves.cone_points import NO_STATIONARY_POINT, ConeView, cone_points, is_resolvable, resolvable_rho
 from theorems.curves.descent import DESCENT_PREMISES
 from theorems.curves.flow_chords import FLOW_IS_ASKED_FOR
 from theorems.rounding.approximate import approximate
 from theorems.rounding.attention_at import Numbers
+from theorems.token_selection.local_paths.cone_descent import ConeDescent, ConeRun, growth, longest_steps
+from theorems.token_selection.local_paths.cone_flow import along_a_flow
 from theorems.token_selection.local_paths.invariant_cone import (
     SLACK,
     InvariantCone,
@@ -74,15 +75,15 @@ FLOW_RATE = sharper("flow-rate")
 LIMIT = stated_claim("limit")
 
 STEPS, LONGEST_STEPS = 1000, 500
-"""Iterations of GD, and of the longest steps."""
+"""The number of iterations of GD, and of the longest steps."""
 ENTRIES = 1 << 24
-"""About how many entries of keys are looked at, at all iterates of a descent; large problems get fewer iterations."""
+"""About how many entries of keys are evaluated, over all iterates of a descent; large problems get fewer iterations."""
 SHORTEST, LARGEST_LOG_STEP = math.log(0.01), 600.0
-"""log ηL_p of the shortest steps that are drawn; no log η is beyond the other in its size, so that η is a float."""
+"""log ηL_p of the shortest steps that are drawn, and the largest |log η|, with which η is still a float."""
 START_NORMS = (1.0, 1.0, 2.0)
-"""Norms of the starts in units of R, besides the given one."""
+"""The norms of the starts in units of R, besides the given one."""
 MOST_GROWTH = 1e6
-"""‖p(1000)‖/‖p(0)‖ that the longest steps aim at."""
+"""The ratio ‖p(t)‖/‖p(0)‖ at which the longest steps aim."""
 VISIBLE = 1e-9
 """The 1 − cos at which a limit counts as seen."""
 
@@ -90,7 +91,10 @@ ASSUMPTIONS = ("well-behaved-loss", "separable", "locally-optimal", "in-cone", "
 
 
 def _shorter_step(draw: DrawFn, case: Case) -> Case:
-    """In half of the cases η is not 1/L_p but down to a hundredth of it; so far as floats have it, in any unit."""
+    """Draw a case in which η is, in half of the draws, not 1/L_p but down to a hundredth of it.
+
+    A shorter η is used only if floats can represent it in any unit.
+    """
     share = draw(st.one_of(st.just(0), st.integers(1, 64))) / 64
     logs = [share * SHORTEST - given.problem.log_smoothness for given in (case, case.normalise())]
     if share == 0 or max(map(abs, logs)) > LARGEST_LOG_STEP:
@@ -161,7 +165,9 @@ def _from_data(case: Case) -> Iterator[Case]:
     },
 )
 def theorem_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let Assumption A hold and α be locally optimal. There are μ and R such that, with p_mm = p_mm(α),
+    """Let Assumption A hold and α be locally optimal.
+
+    There are μ and R such that, with p_mm = p_mm(α),
 
         T1. C_{μ,R}(p_mm) contains no stationary point of L;
         T2. GD with η ≤ 1/L_p from any p(0) in C_{μ,R}(p_mm) has ‖p(t)‖ → ∞ and p(t)/‖p(t)‖ → p_mm/‖p_mm‖.
@@ -196,7 +202,7 @@ def theorem_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
     if constants is None or cone is None or not is_resolvable(constants, cone.height):
         raise Undecided(NO_STATIONARY_POINT, too_thin(constants), Form.EFFECTIVE, not_found=True)
     # The cone is that of the theorem's step size; the descent in it takes the implementation's.
-    taken = log_step if "eta" in case.arrays else -under_test.log_smoothness(problem)
+    taken = log_step if "eta" in case.arrays else -under_test[log_smoothness](problem)
     yield from in_the_cone(cone, under_test, taken, case.rng(), case.start)
 
 
@@ -207,7 +213,7 @@ def in_the_cone(
     rng: np.random.Generator,
     given: Float64[np.ndarray, "d"] | None = None,
 ) -> Iterator[Claim]:
-    """The claims in this cone; a test passes a wrong one."""
+    """Yield the claims in this cone; a test passes a wrong cone."""
     yield no_stationary_point(cone, under_test, rng)
     if given is not None and (unusable := _unusable_start(cone, given)):
         yield unusable
@@ -227,7 +233,7 @@ def in_the_cone(
 
 
 def _unusable_start(cone: InvariantCone, start: Float64[np.ndarray, "d"]) -> Claim | None:
-    """Return the undecided claim of a start that floats do not resolve or the cone does not contain; None of others."""
+    """Return the undecided claim of a start that floats do not resolve or the cone does not contain; otherwise None."""
     inside = cone.contains(start)
     if not is_resolvable(cone.constants, rho_of(cone, start)):
         reason = f"float64 resolves no logits at the given start, of norm {norm(start):.3g}"
@@ -239,7 +245,7 @@ def _unusable_start(cone: InvariantCone, start: Float64[np.ndarray, "d"]) -> Cla
 
 
 def no_stationary_point(cone: InvariantCone, under_test: Implementation, rng: np.random.Generator) -> Claim:
-    """T1: −⟨∇L, p̄_mm⟩ ≥ C e^{−ζ} in cone_μ, from the radius of the starts to a thousand times that."""
+    """Claim T1, −⟨∇L, p̄_mm⟩ ≥ C e^{−ζ} in cone_μ, from the radius of the starts to a thousand times that."""
     constants = cone.constants
     norms = cone.radius * (1 + 1e-9) * np.geomspace(1, 1e3, 64)
     norms = norms[norms <= resolvable_rho(constants) * constants.norm]
@@ -249,7 +255,7 @@ def no_stationary_point(cone: InvariantCone, under_test: Implementation, rng: np
 
 
 def at_every_iterate(cone: InvariantCone, gd: ConeDescent, long: ConeRun) -> Iterator[Claim]:
-    """T2, of both runs where the length of steps does not matter; there Δ is −∇L in units of its own."""
+    """Yield the claims of T2, for both runs where the steps' length is irrelevant; there Δ is −∇L in its own units."""
     yield stays_in_cone(cone, gd, long)
     runs = (gd.view, long.view)
 
@@ -274,8 +280,9 @@ def at_every_iterate(cone: InvariantCone, gd: ConeDescent, long: ConeRun) -> Ite
 
 
 def stays_in_cone(cone: InvariantCone, gd: ConeRun, *others: ConeRun) -> Claim:
-    """μ ≥ ν' at every iterate; and h(p + Δ) ≥ h(p) for GD at starts near the boundary of K, by (***):
-    ⟨Δ, μ p̄_mm − (1 − μ)(p̄' − p̄_mm)⟩ ≥ (1 − μ)‖Δ‖²/(2‖p'‖), divided by the step size.
+    """Claim μ ≥ ν' at every iterate, and h(p + Δ) ≥ h(p) for GD at starts near the boundary of K, by (***).
+
+    The latter is ⟨Δ, μ p̄_mm − (1 − μ)(p̄' − p̄_mm)⟩ ≥ (1 − μ)‖Δ‖²/(2‖p'‖), divided by the step size.
     """
     mu, start = cone.constants.mu, gd.starts
     near = start.nu >= (1 - SLACK) * mu
@@ -288,13 +295,13 @@ def stays_in_cone(cone: InvariantCone, gd: ConeRun, *others: ConeRun) -> Claim:
 
 
 def outward(at: ConeView) -> Numbers:
-    """⟨Δ, p̄⟩, (m,); without a descent direction there is no growth, although 0 ≥ 0."""
+    """Return ⟨Δ, p̄⟩, (m,), and −1 without a descent direction: there is no growth then, although 0 ≥ 0."""
     moves = np.any(value_of(at.descent) != 0, axis=1)
     return np.where(moves, np.vecdot(at.descent, at.points) / norm(exact(at.points), axis=1), -1.0)
 
 
 def log_climb_bound(cone: InvariantCone, gd: ConeDescent) -> Numbers:
-    """log of P log1p((ηC/P) t e^{−ζ(0)}), ζ(0) = ⟨p(0), p_mm⟩/P², for t = 1, 2, …, (t, b)."""
+    """Return log of P log1p((ηC/P) t e^{−ζ(0)}), ζ(0) = ⟨p(0), p_mm⟩/P², for t = 1, 2, …, (t, b)."""
     constants, p_mm, which = cone.constants.carrying, with_rounding(cone.constants.solution.p), gd.which
     # An iterate is rounded as it is made, and the gradient is that of the rounded one.
     drift = len(which) * EPS * np.abs(gd.view.points[which]).max(axis=0)
@@ -308,7 +315,7 @@ def log_climb_bound(cone: InvariantCone, gd: ConeDescent) -> Numbers:
 
 
 def of_the_flow(cone: InvariantCone) -> Callable[[Flow, float], Iterator[Claim]]:
-    """The claims of a flow in this cone, or in a better one around its start."""
+    """Return the function that yields the claims of a flow in this cone, or in a better one around its start."""
 
     def claims(flow: Flow, goal: float) -> Iterator[Claim]:
         start, length = flow.points[0], cone.constants.norm
@@ -335,8 +342,9 @@ def of_the_flow(cone: InvariantCone) -> Callable[[Flow, float], Iterator[Claim]]
 
 
 def solver_error(around: InvariantCone, flow: Flow, lateral: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
-    """:data:`FLOW_SOLVER`, in units of ‖p_mm‖, (r,): the solver works in a frame along p_mm, its tolerances are on the
-    part of p across it.
+    """Return :data:`FLOW_SOLVER`, in units of ‖p_mm‖, (r,).
+
+    The solver works in a frame along p_mm, and its tolerances are on the part of p across it.
     """
     length, d = around.constants.norm, around.constants.problem.d
     across = lateral + norm(around.apex.offset) / length
@@ -346,14 +354,14 @@ def solver_error(around: InvariantCone, flow: Flow, lateral: Float64[np.ndarray,
 
 
 def rho_of(cone: InvariantCone, p: Float64[np.ndarray, "d"]) -> float:
-    """‖p‖/‖p_mm‖."""
+    """Return ‖p‖/‖p_mm‖."""
     return float(norm(p)) / cone.constants.norm
 
 
 def starts_in(
     cone: InvariantCone, rng: np.random.Generator, given: Float64[np.ndarray, "d"] | None
 ) -> Float64[np.ndarray, "b d"]:
-    """Starts in C_{μ/4,R}, at R and beyond; the given one first."""
+    """Return starts in C_{μ/4,R}, at R and beyond; the given one first."""
     norms = cone.radius * (1 + 1e-9) * np.array(START_NORMS)
     starts = cone_points(rng, cone.constants, norms, cone.start_mu)
     return starts if given is None else np.concatenate([given[None], starts])
@@ -362,7 +370,7 @@ def starts_in(
 def affordable_steps(
     cone: InvariantCone, starts: Float64[np.ndarray, "b d"]
 ) -> tuple[int, Float64[np.ndarray, "steps b"]]:
-    """How many steps of GD are taken, and how long the longest steps may be, relative to p'."""
+    """Return how many steps of GD are taken, and how long the longest steps may be, relative to p'."""
     room = resolvable_rho(cone.constants) * cone.constants.norm / float(norm(starts, axis=1).max())
     problem = cone.constants.problem
     steps, longest = (affordable(problem, most, ENTRIES // len(starts)) for most in (STEPS, LONGEST_STEPS))
@@ -370,6 +378,6 @@ def affordable_steps(
 
 
 def all_sides(sides: Iterable[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers]:
-    """Left sides and right sides, one after another."""
+    """Return left sides and right sides, each concatenated."""
     left, right = (np.concatenate(parts) for parts in zip(*sides, strict=True))
     return left, right

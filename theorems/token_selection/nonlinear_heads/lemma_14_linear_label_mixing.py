@@ -21,13 +21,14 @@ from generators.optimal_set_cases import optimal_set_cases
 from generators.optimal_sets import LinearMixing, linear_mixing
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
-from reference_attention.svm.max_margin_sets import MaxMarginSets
+from reference_attention.svm.max_margin import max_margin
+from reference_attention.svm.max_margin_sets import MaxMarginSets, max_margin_sets
 from theorems.bounded import exact, in_floats
 from theorems.core.claim import Claim, Form, NotANumber, Undecided, at_least
 from theorems.core.claim_name import premise, sharper, stated_claim
 from theorems.core.implementation import Implementation
+from theorems.core.kernel_use import calls
 from theorems.core.nonlinear_head import HeadedAttention
-from theorems.core.on_kernel import calls
 from theorems.core.points import affordable, climb, points_around, probe_points
 from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
@@ -50,10 +51,11 @@ MIXING_HURTS = stated_claim("mixing-hurts", when="ATT-SVM' is feasible")
 DELTAS = (0.125, 1.0, 8.0)
 """The Δ of Assumption D."""
 FACTOR = 2.0
-"""By how much less the excess risk is than Assumption D asks: ρ(Δ) is chosen so that L(p) − L_* is at most half of the
-other, which no rounding blurs."""
+"""The factor by which the excess risk is less than Assumption D asks.
+
+ρ(Δ) is chosen so that L(p) − L_* is at most half of the other excess, which no rounding blurs."""
 POINTS = 120
-"""Points of the sandwich; the pairs are those of as many more."""
+"""The number of points of the sandwich; the pairs are among as many more."""
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -70,8 +72,9 @@ def _cases() -> SearchStrategy[Case]:
     kernel=calls("the sandwich of its prediction", turn=1, differentiates=False),
 )
 def lemma_14(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """If ν_i − c1_i q_i(p) ≤ Y_i ψ(X_iᵀs_i) ≤ ν_i − c0_i q_i(p) for all p, q_i the weight on the non-optimal tokens,
-    then Assumption D holds: for every Δ > 0 there is a ρ < 0 such that log q_max(p) ≤ min((1+Δ) log q_max(p'), ρ)
+    """Let ν_i − c1_i q_i(p) ≤ Y_i ψ(X_iᵀs_i) ≤ ν_i − c0_i q_i(p) for all p, q_i the weight on the non-optimal tokens.
+
+    Then Assumption D holds: for every Δ > 0 there is a ρ < 0 such that log q_max(p) ≤ min((1+Δ) log q_max(p'), ρ)
     implies L(p) < L(p'). (The lemma has common constants c0, c1; inputs without a non-optimal token lose nothing.)
 
     **Effective.** For heads of the family of :mod:`generators.optimal_sets` the hypothesis holds with the ν, c0, c1
@@ -93,7 +96,7 @@ def lemma_14(case: Case, under_test: Implementation) -> Iterator[Claim]:
     if isinstance(mixing, Finding):
         raise Undecided(ABOVE, f"mixing-hurts: {mixing.evidence}", Form.EFFECTIVE)
     problem, rng = case.problem, case.rng()
-    sets = under_test.max_margin_sets(problem.keys, mixing.optimal, under_test.max_margin)
+    sets = under_test[max_margin_sets](problem.keys, mixing.optimal, under_test[max_margin])
     axis = sets.solutions[0].p if isinstance(sets, MaxMarginSets) else None
     count = affordable(problem, POINTS)
     points = probe_points(rng, problem, axis, m=count)
@@ -116,34 +119,35 @@ class Sandwich:
     def __init__(
         self, problem: Problem, mixing: LinearMixing, under_test: Implementation, seen: Implementation
     ) -> None:
+        """Take the data and both implementations, and bound the slopes of the loss on the mixed inputs."""
         self.problem, self.mixing, self.under_test, self.seen = problem, mixing, under_test, seen
         low, high = log_slope_bounds(mixing, problem.loss)
         self.log_low, self.log_high = low[mixing.mixed], high[mixing.mixed]
 
     def at(self, points: Float64[np.ndarray, "m d"]) -> AttentionAt:
-        """The suite's own softmax."""
+        """Return the attention at points by the suite's own softmax."""
         return AttentionAt(self.problem, points, self.under_test.textbook_eps)
 
     def log_q(self, at: AttentionAt) -> Numbers:
-        """log q_i of the mixed inputs, (m, k)."""
+        """Return log q_i of the mixed inputs, (m, k)."""
         hidden = np.where(self.mixing.optimal, -np.inf, at.log_weights)
         return np.logaddexp.reduce(hidden, axis=-1)[:, self.mixing.mixed]
 
     def sides(self, at: AttentionAt) -> tuple[Numbers, Numbers, Numbers]:
-        """For mixed inputs: ν − Y ψ, c0 q, c1 q, each (m, k)."""
+        """Return ν − Y ψ, c0 q and c1 q of the mixed inputs, each (m, k)."""
         mixing, head, used = self.mixing, self.mixing.head, self.mixing.mixed
         lost = head.outputs_of(exact(mixing.best)) - head.outputs(weights_of(at, self.under_test, ABOVE))
         q = np.exp(self.log_q(at))
         return lost[:, used], mixing.c0[used] * q, mixing.c1[used] * q
 
     def violation(self, points: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m"]:
-        """How far the prediction is from the middle of the sandwich, its width being one."""
+        """Return how far the prediction is outside the sandwich, in units of its upper side c1 q; negative inside."""
         with in_floats():
             lost, low, high = self.sides(self.at(points))
             return np.max(np.where(high > 0, np.maximum(low - lost, lost - high) / high, -1.0), axis=-1)
 
     def claims(self, points: Float64[np.ndarray, "m d"]) -> Iterator[Claim]:
-        """The sandwich of the prediction, and that of the risk in logarithms."""
+        """Yield the claims of the sandwich of the prediction, and of the risk in logarithms."""
         at = self.at(points)
         lost, low, high = self.sides(at)
         yield at_least(ABOVE, Form.EFFECTIVE, lost, low, points="point and input")
@@ -155,7 +159,7 @@ class Sandwich:
         yield at_least(RISK_ABOVE, Form.EFFECTIVE, high, total, why=MIXING)
 
     def risks(self, at: AttentionAt) -> tuple[Numbers, Numbers]:
-        """log q_i and the log-excess risk under test with what it may be off by, :data:`MIXING`."""
+        """Return log q_i and the log-excess risk under test with the error allowed to it, :data:`MIXING`."""
         log_q = self.log_q(at)
         logs = np.abs(np.concatenate([self.log_low, self.log_high])).max() + np.abs(log_q.value).max(axis=-1)
         count = self.problem.n + self.problem.T + self.mixing.gaps.shape[2] + 8
@@ -167,7 +171,7 @@ class Sandwich:
         return log_q, exact(excess).widen(np.where(np.isneginf(excess), 0.0, allowed))
 
     def pairs(self, points: Float64[np.ndarray, "m d"]) -> Iterator[Claim]:
-        """Assumption D at every p, with the p' of least excess risk of those for which the premises surely hold."""
+        """Claim Assumption D at every p, with the p' of least excess risk for which the premises surely hold."""
         log_q, excess = self.risks(self.at(points))
         worst, highest = np.max(log_q, axis=-1), excess.value + excess.error
         constant, more = np.logaddexp.reduce(exact(self.log_high)) - self.log_low.min(), np.log(exact(FACTOR))

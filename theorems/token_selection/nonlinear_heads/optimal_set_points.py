@@ -1,7 +1,7 @@
-"""What Theorem 8 and Lemma 14 try their inequalities at: points of sublevel sets, minimisers on spheres, the path.
+"""Points at which Theorem 8 and Lemma 14 are tried: points of sublevel sets, minimisers on spheres, the path.
 
-Constants first: C0 and C1 of Lemma 14, the costs of single tokens, what rounding does to a log-excess risk. Lengths are
-in units of ‖p_mm‖, see :mod:`theorems.curves.constraints`; singletons with a linear head are Theorem 1's.
+Constants come first: C0 and C1 of Lemma 14, the costs of single tokens, and the rounding of a log-excess risk. Lengths
+are in units of ‖p_mm‖, see :mod:`theorems.curves.constraints`; singletons with a linear head are Theorem 1's.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix D, Lemma 14, Theorem 8.
 """
@@ -19,6 +19,7 @@ from generators.optimal_sets import LinearMixing
 from reference_attention.floats import EPS
 from reference_attention.loss import Loss
 from reference_attention.problem import Problem
+from reference_attention.risk import scaled_gradient
 from reference_attention.span import differences_to_first, tangential
 from reference_attention.svm.max_margin_sets import ChoiceSolution, MaxMarginSets, exact_logits
 from theorems.bounded import exact
@@ -34,17 +35,18 @@ from theorems.rounding.attention_at import Numbers
 HUNT_BUDGET = 20_000
 """About how many floats one batch of hunted points may occupy."""
 MOST_FOLLOWED = 3
-"""Solutions from which the path is followed."""
+"""The largest number of solutions from which the path is followed."""
 SHARP_RADII = (1e2, 1e3, 1e4, 1e5, 1e6)
-"""RΘ of the spheres on which the offset from the ray is predicted."""
+"""The RΘ of the spheres on which the offset from the ray is predicted."""
 LARGEST_ROUNDING = 1e-3
-"""Errors of an exponent beyond it leave no digits of the path."""
+"""The largest error of an exponent that leaves digits of the path."""
 
 
 def log_slope_bounds(mixing: LinearMixing, loss: Loss) -> tuple[Float64[np.ndarray, "n"], Float64[np.ndarray, "n"]]:
-    """log C0_i, log C1_i with C0_i q_i ≤ ℓ(Y_i ψ) − ℓ(ν_i) ≤ C1_i q_i: c0, c1 times the extreme |ℓ'| on [ν − c1, ν].
+    """Return log C0_i and log C1_i with C0_i q_i ≤ ℓ(Y_i ψ) − ℓ(ν_i) ≤ C1_i q_i.
 
-    Not mixed inputs lose nothing: +inf and −inf.
+    They are the logarithms of c0 and c1 times the extreme |ℓ'| on [ν − c1, ν]. Inputs that are not mixed lose nothing:
+    +inf and −inf.
     """
     low, high = np.full(len(mixing.nu), np.inf), np.full(len(mixing.nu), -np.inf)
     for i in np.flatnonzero(mixing.mixed).tolist():
@@ -56,7 +58,10 @@ def log_slope_bounds(mixing: LinearMixing, loss: Loss) -> tuple[Float64[np.ndarr
 
 @lru_cache(maxsize=1)
 def log_rounding(mixing: LinearMixing, loss: Loss) -> float:
-    """Error of the logarithms of slopes, gaps, weights and their sums: of κ, of a token's costs, of log(L − L_*)."""
+    """Return the error of logarithms of slopes, gaps, weights and their sums.
+
+    Such logarithms are κ, a token's costs and log(L − L_*).
+    """
     size = max(float(np.abs(x[mixing.mixed]).max()) for x in log_slope_bounds(mixing, loss))
     return 4 * EPS * (sum(mixing.gaps.shape) + 8) * (1 + size)
 
@@ -64,7 +69,10 @@ def log_rounding(mixing: LinearMixing, loss: Loss) -> float:
 def excess_rounding(
     problem: Problem, mixing: LinearMixing, p: Float64[np.ndarray, "*b d"]
 ) -> Float64[np.ndarray, "*b"]:
-    """What an implementation may lose of log(L − L_*): in a logit, 2 (d + 4) eps max Σ_k |δk_k p_k|; in logarithms."""
+    """Return the error that an implementation may have in log(L − L_*).
+
+    It is 2 (d + 4) eps max Σ_k |δk_k p_k| for a logit, plus :func:`log_rounding`.
+    """
     reach = np.max(problem.keys, axis=1) - np.min(problem.keys, axis=1)
     logits = 2 * (problem.d + 4) * EPS * np.max(np.abs(p) @ reach.T, axis=-1)
     return np.asarray(logits + log_rounding(mixing, problem.loss))
@@ -73,7 +81,7 @@ def excess_rounding(
 def excess_of(
     seen: Implementation, problem: Problem, mixing: LinearMixing, p: Float64[np.ndarray, "m d"], claim: str, form: Form
 ) -> Numbers:
-    """log(L − L_*) under test with what it may be off by, (m,); ``claim`` is falsified where it is no number."""
+    """Return log(L − L_*) under test with the error allowed to it, (m,); ``claim`` fails where it is no number."""
     excess = log_excess(seen, problem, p)
     if np.isnan(excess).any():
         raise NotANumber(claim, "the excess risk under test is negative or no number", form)
@@ -81,10 +89,12 @@ def excess_of(
 
 
 def log_token_costs(mixing: LinearMixing, loss: Loss, *, secants: bool = False) -> Float64[np.ndarray, "n T"]:
-    """log of |ℓ'(ν_i)| Σ_j |b_j| φ'_j g_itj, what a little weight on token t costs; −inf at optimal tokens.
+    """Return log of |ℓ'(ν_i)| Σ_j |b_j| φ'_j g_itj, the cost of a little weight on token t; −inf at optimal tokens.
 
     Args:
-        secants: with the least secant slope of φ_j instead: what weight on t costs at least.
+        mixing: the head with its constants.
+        loss: the loss ℓ.
+        secants: whether to take the least secant slope of φ_j instead, for the least cost of weight on t.
     """
     head = mixing.head
     reach = mixing.gaps.max(axis=1)
@@ -99,9 +109,10 @@ def log_token_costs(mixing: LinearMixing, loss: Loss, *, secants: bool = False) 
 
 
 def separation(problem: Problem, sets: MaxMarginSets, choice: ChoiceSolution) -> tuple[float, Float64[np.ndarray, "n"]]:
-    """How far, in margins of p_mm, other optimal tokens with other keys stay behind α at p_mm; how many equal α's key.
+    """Return how far other optimal tokens with other keys stay behind α at p_mm, and how many tokens equal α's key.
 
-    The first is 0 for an exact tie and +inf when there is no such token. Decided over the rationals.
+    The first is in margins of p_mm, 0 for an exact tie and +inf when there is no such token. Both are decided over the
+    rationals.
     """
     least, multiplicity = math.inf, np.ones(problem.n)
     for i in np.flatnonzero(~sets.optimal.all(axis=1)).tolist():
@@ -117,7 +128,7 @@ def separation(problem: Problem, sets: MaxMarginSets, choice: ChoiceSolution) ->
 def constraints_of(
     problem: Problem, mixing: LinearMixing, choice: ChoiceSolution, multiplicity: Float64[np.ndarray, "n"]
 ) -> Constraints:
-    """The constraints of one choice with the costs of the tokens, as those of Theorem 1; α's key may be shared."""
+    """Return the constraints of one choice with the costs of the tokens, as for Theorem 1; α's key may be shared."""
     others = ~mixing.optimal
     best = problem.keys[np.arange(problem.n), choice.alpha]
     log_costs = (log_token_costs(mixing, problem.loss) - np.log(multiplicity)[:, None])[others]
@@ -142,11 +153,17 @@ def sublevel_points(
     rhos: Float64[np.ndarray, "r"],
     rng: np.random.Generator,
 ) -> tuple[Float64[np.ndarray, "m d"], Int64[np.ndarray, "m"]]:
-    """Points of the sets ‖p‖ ≤ R, L(p) ≤ L(R p̄_mm), R = ρ‖p_mm‖, hunted around two solutions and the best of the other
-    choices; and of which radius each is. R p̄_mm is the first of each.
+    """Return points of the sets ‖p‖ ≤ R, L(p) ≤ L(R p̄_mm), R = ρ‖p_mm‖, and the index of each one's radius.
+
+    They are hunted around two solutions and the best of the other choices. R p̄_mm is the first point of each set.
 
     Args:
+        problem: keys, scores, loss.
+        mixing: the head with its constants.
+        sets: the solutions of ATT-SVM'.
         seen: the implementation, with the head of the case.
+        rhos: ρ, (r,).
+        rng: the source of randomness.
     """
     unit = sets.norm
     ray = rhos[:, None] * sets.solutions[0].svm.direction
@@ -162,13 +179,13 @@ def sublevel_points(
     # The first solution, and another one or the best of the other choices.
     origins = [*sets.solutions, *([sets.runner_up] if sets.runner_up else [])][:2]
     size = int(np.clip(HUNT_BUDGET // (len(rhos) * problem.keys.size), 4, 16))
-    found = [(ray[:, None], np.ones((len(rhos), 1), dtype=np.bool_))]
+    batches = [(ray[:, None], np.ones((len(rhos), 1), dtype=np.bool_))]
     for rounds, choice in zip((1, 0), origins, strict=False):
         constraints = constraints_of(problem, mixing, choice, np.ones(problem.n))
         basis = tangent_basis(choice.svm.direction, differences_to_first(problem.keys))
         flat = np.zeros(basis.shape[1])
         centres = np.array([Reduced.at(constraints, basis, rho).newton(flat, 30)[0] for rho in rhos])
-        found += hunt(
+        batches += hunt(
             inside,
             choice.svm.direction,
             basis,
@@ -180,14 +197,17 @@ def sublevel_points(
             rounds=rounds,
             rng=rng,
         )
-    points = unit * np.concatenate([batch[good] for batch, good in found])
-    return points, np.concatenate([np.nonzero(good)[0] for _, good in found])
+    points = unit * np.concatenate([batch[good] for batch, good in batches])
+    return points, np.concatenate([np.nonzero(good)[0] for _, good in batches])
 
 
 def minimisers(
     problem: Problem, sets: MaxMarginSets, seen: Implementation, rhos: Float64[np.ndarray, "r"]
 ) -> tuple[Float64[np.ndarray, "m d"], Float64[np.ndarray, "m d"]]:
-    """On spheres, descended from the ray of each solution; and where the rays meet the spheres. By solution."""
+    """Return points on spheres that descent from the ray of each solution finds, and where the rays meet the spheres.
+
+    Both are ordered by solution.
+    """
     rays, points = [], []
     for solution in sets.solutions[:MOST_FOLLOWED]:
         basis = tangent_basis(solution.svm.direction, differences_to_first(problem.keys))
@@ -208,8 +228,9 @@ def descend(
     rho: float,
     start: Float64[np.ndarray, "e"],
 ) -> tuple[Float64[np.ndarray, "e"], Float64[np.ndarray, "d"]]:
-    """A minimiser of log(L − L_*) on the sphere, its tangential coordinates and itself; never above the ray or the
-    start.
+    """Return the tangential coordinates of a minimiser of log(L − L_*) on the sphere, and the minimiser itself.
+
+    It is never above the ray or the start.
     """
     axis = solution.svm.direction
 
@@ -223,8 +244,8 @@ def descend(
             return 1e300, np.zeros_like(y)
         p, height = point(y)
         value = float(log_excess(seen, problem, p))
-        found = seen.scaled_gradient(problem.keys, problem.scores, problem.loss, p)
-        slope = unit * math.exp(min(float(found.log_scale) - value, 600.0)) * np.asarray(found.direction)
+        gradient = seen[scaled_gradient](problem.keys, problem.scores, problem.loss, p)
+        slope = unit * math.exp(min(float(gradient.log_scale) - value, 600.0)) * np.asarray(gradient.direction)
         return value + rho, tangential(slope, axis, basis) - (slope @ axis) * y / height
 
     tries = [np.zeros_like(start), start]
@@ -244,7 +265,7 @@ def path_to_the_lowest(
     rng: np.random.Generator,
     claim: str,
 ) -> FollowedPath | None:
-    """The path near the lowest solution; None where another optimal token competes with it in the limit.
+    """Return the path near the lowest solution; None where another optimal token competes with it in the limit.
 
     There L − L_* is, to rounding, Σ_j c_j e^{−margin_j} with the first-order costs of :func:`log_token_costs`,
     divided by how many optimal tokens share the key of α.
@@ -285,10 +306,10 @@ def first_order_is_exact(
     ahead: float,
     offset: float,
 ) -> bool:
-    """Whether normaliser, curvature of loss and head, and other optimal tokens are below rounding on the path at ρ.
+    """Return whether normaliser, curvature of loss and head, and other optimal tokens are below rounding at ρ.
 
-    All margins are at least ρ − κ there, so q ≤ T e^{−(ρ−κ)}; an optimal token that is ``ahead`` behind at p_mm is by
-    ahead·ρ − ‖k_α − k_α'‖·‖p_mm‖·offset behind on the path.
+    All margins of the path are at least ρ − κ there, so q ≤ T e^{−(ρ−κ)}; an optimal token that is ``ahead`` behind at
+    p_mm is by ahead·ρ − ‖k_α − k_α'‖·‖p_mm‖·offset behind on the path.
     """
     head = mixing.head
     stiff = head.units("log_stiffness", mixing.best, head.signs)

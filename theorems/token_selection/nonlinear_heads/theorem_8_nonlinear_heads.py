@@ -21,13 +21,14 @@ from generators.optimal_sets import LinearMixing, linear_mixing
 from reference_attention.floats import EPS
 from reference_attention.loss import Loss
 from reference_attention.problem import Problem
-from reference_attention.svm.max_margin_sets import InfeasibleSets, MaxMarginSets
+from reference_attention.svm.max_margin import max_margin
+from reference_attention.svm.max_margin_sets import InfeasibleSets, MaxMarginSets, max_margin_sets
 from theorems.bounded import exact, possibly_at_least, with_rounding
 from theorems.core.claim import Claim, Form, Refuted, Undecided, at_least
 from theorems.core.claim_name import premise, sharper, stated_claim
 from theorems.core.implementation import Implementation
+from theorems.core.kernel_use import BELOW_ROUNDING
 from theorems.core.nonlinear_head import HeadedAttention
-from theorems.core.on_kernel import BELOW_ROUNDING
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
 from theorems.curves.constraints import EXPONENT_ROUNDING
@@ -50,13 +51,13 @@ from theorems.token_selection.nonlinear_heads.optimal_set_points import (
 )
 
 LARGEST_KAPPA = 1e5
-"""Beyond it the path has not begun to turn within the radii that are followed."""
+"""The κ beyond which the path has not begun to turn within the radii that are followed."""
 SUBLEVEL_RADII = (1.01, 2.0, 10.0, 1e3, 1e6)
-"""RΘ/κ of the sublevel sets."""
+"""The RΘ/κ of the sublevel sets."""
 RADII = (1e2, 1e4, 1e6)
-"""RΘ/(1 + κ) of the spheres."""
+"""The RΘ/(1 + κ) of the spheres."""
 REACHED = 1e-6
-"""1 − cos that is reached at the last radius: there κ/RΘ is below it."""
+"""The 1 − cos that is reached at the last radius: there κ/RΘ is below it."""
 
 LEAST = premise("solutions-are-all-of-least-norm")
 MARGIN = sharper("sublevel-margin")
@@ -65,7 +66,7 @@ FROM_DUALS = sharper("sublevel-distance-from-duals")
 PATH_DISTANCE = sharper("path-distance")
 PATH_LIMIT = stated_claim("path-limit")
 ALONE = "no other optimal token competes"
-"""When the path is Theorem 1's. Its conclusion is a sharper form of this one: of one solution, with an offset."""
+"""The condition under which the path is Theorem 1's, whose conclusion is sharper: a single solution, with an offset."""
 SHARP_CLAIMS = tuple(
     sharper(name, when=f"{ALONE}; {name.when}") if name == PATH_CORRELATION else name.only(ALONE)
     for name in PATH_CLAIMS
@@ -82,8 +83,10 @@ SHARP_CLAIMS = tuple(
     kernel=BELOW_ROUNDING,
 )
 def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """L(p) = (1/n) Σ_i ℓ(Y_i ψ(X_iᵀs_i)) with Assumption D for sets O_i, and ATT-SVM' feasible with least norm 1/Θ and
-    solutions G_mm. Then p̄(R) = argmin_{‖p‖≤R} L satisfies dist(p̄(R)/(RΘ), G_mm) → 0.
+    """Let L(p) = (1/n) Σ_i ℓ(Y_i ψ(X_iᵀs_i)) with Assumption D for sets O_i.
+
+    Let ATT-SVM' be feasible with least norm 1/Θ and solutions G_mm. Then p̄(R) = argmin_{‖p‖≤R} L satisfies
+    dist(p̄(R)/(RΘ), G_mm) → 0.
 
     Here D comes from Lemma 14 with ν_i, c0_i, c1_i; C0_i = c0_i min|ℓ'| and C1_i = c1_i max|ℓ'| over [ν_i − c1_i, ν_i].
     O_i = argmax_t γ_it; a head other than the linear one is in the arrays of the case. ρ = RΘ. (Lemma 14 asks that all
@@ -122,7 +125,7 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     mixing, problem = linear_mixing(case), case.problem
     if isinstance(mixing, Finding):
         raise Undecided(MARGIN, f"mixing-hurts: {mixing.evidence}", Form.EFFECTIVE)
-    sets = under_test.max_margin_sets(problem.keys, mixing.optimal, under_test.max_margin)
+    sets = under_test[max_margin_sets](problem.keys, mixing.optimal, under_test[max_margin])
     if isinstance(sets, InfeasibleSets):
         said = "ATT-SVM' was reported infeasible"
         if not all(refusal.exact for refusal in sets.refusals):
@@ -148,7 +151,7 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def solutions_claim(sets: MaxMarginSets) -> Claim:
-    """What is called G_mm are the points of least norm of all choices, each once; exact."""
+    """Claim that the reported G_mm are the points of least norm of all choices, each once, exactly."""
     points = [tuple((x.p, x.q) for x in c.svm.exact.p) for c in sets.solutions]
     least = min(c.norm_squared for c in sets.choices)
     best = {tuple((x.p, x.q) for x in c.svm.exact.p) for c in sets.choices if c.norm_squared == least}
@@ -167,7 +170,7 @@ def in_sublevel_sets(
     points: Float64[np.ndarray, "m d"],
     of: Int64[np.ndarray, "m"],
 ) -> Iterator[Claim]:
-    """The effective claims at points of sublevel sets, ``of`` the radius of each."""
+    """Yield the effective claims at points of sublevel sets, where ``of`` is the index of each one's radius."""
     ray = sets.norm * (rhos[:, None] * sets.solutions[0].svm.direction)
     p, rho, what = exact(points), rhos[of], {"points": "point of a sublevel set"}
 
@@ -190,7 +193,7 @@ def in_sublevel_sets(
 def of_minimisers(
     problem: Problem, mixing: LinearMixing, sets: MaxMarginSets, seen: Implementation, kappa: float
 ) -> Iterator[Claim]:
-    """The limit claims: the distance to G_mm of whatever lies below the ray, at minimisers on spheres."""
+    """Yield the limit claims at minimisers on spheres: the distance to G_mm of any point below the ray."""
     rhos = (1 + kappa) * np.array(RADII)
     points, ray = minimisers(problem, sets, seen, rhos)
     p, length = exact(points), norm(exact(points), axis=1, keepdims=True)
@@ -211,7 +214,7 @@ def of_minimisers(
 
 
 def mixing_kappa(mixing: LinearMixing, loss: Loss) -> float:
-    """κ = log Σ_i C1_i |Ō_i| − min_i log(C0_i/(1 + |O_i|)); never above Theorem 1's where that applies."""
+    """Return κ = log Σ_i C1_i |Ō_i| − min_i log(C0_i/(1 + |O_i|)); never above Theorem 1's where that applies."""
     low, high = log_slope_bounds(mixing, loss)
     used = mixing.mixed
     size = mixing.optimal.sum(axis=1)
@@ -220,7 +223,7 @@ def mixing_kappa(mixing: LinearMixing, loss: Loss) -> float:
 
 
 def set_margins(mixing: LinearMixing, problem: Problem, p: Numbers) -> Numbers:
-    """min_i max_{α∈O_i} min_{β∉O_i} (k_iα − k_iβ)·p, shape (*b, d) → (*b,)."""
+    """Return min_i max_{α∈O_i} min_{β∉O_i} (k_iα − k_iβ)·p, shape (*b, d) → (*b,)."""
     keys, optimal = exact(problem.keys[mixing.mixed]), mixing.optimal[mixing.mixed]
     logits = np.vecdot(keys - keys[:, :1], p[..., None, None, :])
     best = np.max(np.where(optimal, logits, -np.inf), axis=-1)
@@ -231,13 +234,16 @@ def set_margins(mixing: LinearMixing, problem: Problem, p: Numbers) -> Numbers:
 def least_margin(
     mixing: LinearMixing, problem: Problem, kappa: float, rho: Float64[np.ndarray, "m"], ray: Float64[np.ndarray, "m d"]
 ) -> Numbers:
-    """ρ − κ, less than which no point below ``ray`` has, (m,); off by κ and by a dozen roundings of ray's ρ p_mm."""
+    """Return ρ − κ, a lower bound of the margin of any point below ``ray``, (m,).
+
+    Its error is that of κ and of a dozen roundings of ray's ρ p_mm.
+    """
     moved = set_margins(mixing, problem, exact(ray) * exact(1.0).widen(8 * EPS)).error
     return (exact(rho) - kappa).widen(moved + log_rounding(mixing, problem.loss))
 
 
 def allowed_choices(sets: MaxMarginSets, least: Numbers, p: Numbers) -> Bool[np.ndarray, "m c"]:
-    """Choices with ‖p‖Θ_α ≥ ``least``, a lower bound of the margin of p: those which p may select; (m, c)."""
+    """Return the choices that p may select, (m, c): those with ‖p‖Θ_α ≥ ``least``, a lower bound of the margin of p."""
     best = sets.choices[0].norm_squared
     # 1 − Θ_α/Θ = x/(1 + √(1 − x)), x = 1 − (Θ_α/Θ)², without cancellation.
     x = with_rounding([float((c.norm_squared - best) / c.norm_squared) for c in sets.choices])
@@ -246,13 +252,13 @@ def allowed_choices(sets: MaxMarginSets, least: Numbers, p: Numbers) -> Bool[np.
 
 
 def nearest(sets: MaxMarginSets, allowed: Bool[np.ndarray, "m c"], p: Numbers) -> Numbers:
-    """The largest ⟨p, p̄_α⟩/‖p_mm‖ over the allowed choices, shape (m,)."""
+    """Return the largest ⟨p, p̄_α⟩/‖p_mm‖ over the allowed choices, shape (m,)."""
     along = p @ towards(sets).T / norm(with_rounding(sets.choices[0].p))
     return np.max(np.where(allowed, along, -np.inf), axis=-1)
 
 
 def towards(sets: MaxMarginSets) -> Numbers:
-    """p̄_α of all choices, (c, d)."""
+    """Return p̄_α of all choices, (c, d)."""
     solutions = with_rounding(np.array([c.p for c in sets.choices]))
     return solutions / norm(solutions, axis=1, keepdims=True)
 
@@ -260,7 +266,9 @@ def towards(sets: MaxMarginSets) -> Numbers:
 def dual_bound(
     problem: Problem, mixing: LinearMixing, sets: MaxMarginSets, allowed: Bool[np.ndarray, "m c"], beyond: Numbers
 ) -> Numbers:
-    """min over the allowed choices of Σ_j w_j log(C_j/w_j), where all margins are at least ``beyond``, shape (m,).
+    """Return the minimum over the allowed choices of Σ_j w_j log(C_j/w_j), shape (m,).
+
+    All margins have to be at least ``beyond``.
 
     C_iβ = |ℓ'(ν_i)| (least cost of β) e^{−b x} / (|O_i| + |Ō_i| e^{−beyond}), w = λ/Σλ; x = min(1, T e^{−beyond}) ≥ q_i
     and b of :func:`bend`.

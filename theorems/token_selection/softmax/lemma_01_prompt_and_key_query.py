@@ -25,13 +25,15 @@ from generators.problems import cases
 from reference_attention.floats import EPS
 from reference_attention.loss import Loss
 from reference_attention.problem import Problem
+from reference_attention.risk import scaled_gradient
+from reference_attention.training.descent import gradient_descent
 from theorems.bounded import Bounded, exact, in_floats, spacing, value_of
 from theorems.core.claim import Claim, Form, NotANumber, Undecided, Verdict, at_least
 from theorems.core.claim_name import premises, stated_claim
 from theorems.core.dataset_claims import DATASET_CLAIMS, dataset_claims
 from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import calls
+from theorems.core.kernel_use import calls
 from theorems.core.points import affordable, directions, log_uniform
 from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
@@ -52,19 +54,20 @@ SAME_ITERATES = stated_claim("same-iterates")
 ONE_STEP = stated_claim("one-step-from-a-common-point")
 
 LONGEST_HEAD = 30
-"""About how many rows W has at the most: the second path takes time for each of them."""
+"""About how many rows W has at most: the second path takes time for each of them."""
 STEPS = 50
 SAME = 10
-"""So many steps have the same size."""
+"""The number of consecutive steps of the same size."""
 POINTS = 24
 ENTRIES = 1 << 21
 """About how many floats an array over points, tokens and coordinates may have."""
 LARGEST_LOGIT = 30.0
-"""Norm of the points of the one-step check in units of the keys: the second path is plain float64
-back-propagation, which has digits left there."""
+"""The norm of the points of the one-step check, in units of the keys.
+
+The second path is plain float64 back-propagation, which has digits left there."""
 
 LARGEST_SLOPE = 690.0
-"""log|ℓ'| and log|ℓ''| beyond which their products with values and tokens leave float64."""
+"""The log|ℓ'| and log|ℓ''| beyond which their products with values and tokens leave float64."""
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -82,6 +85,7 @@ def _cases() -> SearchStrategy[Case]:
 )
 def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Fix u ≠ 0, f_p(X) = ⟨Xv, softmax(Xp)⟩ and f_W(X) = ⟨Xv, softmax(XWᵀu)⟩, any differentiable loss.
+
     Gradient descent on p from p(0) with steps η_t and gradient descent on W from W(0) = u p(0)ᵀ/‖u‖² with
     steps η_t/‖u‖² satisfy W(t) = u p(t)ᵀ/‖u‖² for all t.
 
@@ -151,7 +155,7 @@ class Setting:
 
     @property
     def in_floats(self) -> Setting:
-        """The same with values as floats."""
+        """The setting with values as floats."""
         return replace(self, values=value_of(self.values))
 
 
@@ -169,8 +173,10 @@ def _setting(case: Case) -> Setting:
 
 
 def _head(rng: np.random.Generator, d: int) -> Float64[np.ndarray, "du"]:
-    """u of norm 1e-3 … 1e3; W has as many rows as u entries, which need not be the dimension of the
-    tokens."""
+    """Return u of norm 1e-3 … 1e3.
+
+    W has as many rows as u has entries, which need not be the dimension of the tokens.
+    """
     length = int(rng.integers(1, min(d, LONGEST_HEAD) + 3))
     return np.asarray(directions(rng, 1, length)[0] * float(log_uniform(rng, 1e-3, 1e3, 1)[0]))
 
@@ -186,14 +192,14 @@ SLOPES: Mapping[str, Callable[[Any], Any]] = MappingProxyType(
         "kinked": lambda u: 0.375 * np.sign(u) - 0.625,
     }
 )
-"""ℓ' as a textbook has it, by the name of the loss: the second path takes no derivative from :class:`Loss`."""
+"""The textbook formulas of ℓ' by the name of the loss: the second path takes no derivative from :class:`Loss`."""
 
 
 def weight_gradient(setting: Setting, W: Any, u: Float64[np.ndarray, "du"]) -> Any:
-    """∇_W (1/n) Σ ℓ(Y_i ⟨X_i v, softmax(X_i Wᵀu)⟩) by back-propagation, one W (du, d) per batch entry.
+    """Return ∇_W (1/n) Σ ℓ(Y_i ⟨X_i v, softmax(X_i Wᵀu)⟩) by back-propagation, one W (du, d) per batch entry.
 
     The chain rule step by step, each step of f_W undone in its turn; no code is shared with the reference's gradient.
-    Of bounded arrays it is its own error analysis.
+    On bounded arrays the computation is its own error analysis.
     """
     X, values = setting.tokens, setting.values
     mapped = X @ np.swapaxes(W, -1, -2)[:, None]  # X_i Wᵀ, (b, n, T, du)
@@ -211,7 +217,7 @@ def weight_gradient(setting: Setting, W: Any, u: Float64[np.ndarray, "du"]) -> A
 def _both_paths(
     setting: Setting, u: Float64[np.ndarray, "du"], points: Float64[np.ndarray, "b d"], under_test: Implementation
 ) -> tuple[Bounded, Bounded]:
-    """∇_W L at W = u pᵀ/‖u‖², (b, du, d), and the gradient under test at p, (b, d)."""
+    """Return ∇_W L at W = u pᵀ/‖u‖², (b, du, d), and the gradient under test at p, (b, d)."""
     head = exact(u)
     in_matrix = weight_gradient(setting, head[:, None] * points[:, None, :] / np.sum(head * head), u)
     at = AttentionAt(setting.problem, points, under_test.textbook_eps)
@@ -226,13 +232,16 @@ def _two_runs(
     steps: Float64[np.ndarray, "s"],
     under_test: Implementation,
 ) -> tuple[Float64[np.ndarray, "r d"], Float64[np.ndarray, "t du d"]]:
-    """The iterates p(t) under test, as many as it took, and the iterates W(t); they share nothing but their start."""
+    """Return the iterates p(t) under test, as many as it took, and the iterates W(t).
+
+    The two runs share nothing but their start.
+    """
     squared = float(np.sum(u * u))
     points, matrices, setting = [start], [np.outer(u, start) / squared], setting.in_floats
     for log_step in np.log(steps[::SAME]).tolist():
         # A loop takes one step size: it is asked to go on from where it was, with the next.
-        run = under_test.gradient_descent(
-            setting.problem, points[-1], steps=SAME, log_step=log_step, gradient=under_test.scaled_gradient
+        run = under_test[gradient_descent](
+            setting.problem, points[-1], steps=SAME, log_step=log_step, gradient=under_test[scaled_gradient]
         )
         points.extend(run.points[1:])
         if len(run.points) != SAME + 1:
@@ -250,7 +259,7 @@ def _every_iterate(
     steps: Float64[np.ndarray, "s"],
     local: Float64[np.ndarray, "t"],
 ) -> Claim:
-    """E_t against its bound, ``local`` what the two gradients at p(t) are off by together."""
+    """Claim the bound of E_t at every iterate, where ``local`` bounds the errors of both gradients at p(t) together."""
     head = exact(u)
     apart = norm(head) * norm(matrices - head[:, None] * points[:, None, :] / np.sum(head * head), axis=(1, 2))
     lengths, moved = norm(points, axis=1), norm(np.diff(points, axis=0), axis=1)

@@ -1,8 +1,7 @@
-"""Lemma 3: the covariance of keys and scores under the softmax weights, to first order in the unselected
-mass.
+"""Lemma 3: the covariance of keys and scores under the softmax weights, to first order in the unselected mass.
 
-Main results: the inequality of the Key Lemma, the identity behind it, and that weights, gradient and risk are
-those of softmax attention.
+Main results: the inequality of the Key Lemma, the identity behind it, and that weights, gradient and risk are those of
+softmax attention.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Appendix A.1, Lemma 3.
 """
@@ -26,7 +25,7 @@ from theorems.core.claim import Claim, Form, at_least
 from theorems.core.claim_name import premise, premises, sharper, stated_claim
 from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import calls
+from theorems.core.kernel_use import calls
 from theorems.core.points import affordable, directions, probe_points
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
@@ -43,16 +42,16 @@ IS_THE_COVARIANCE = premise("gradient-is-the-covariance")
 
 POINTS = 150
 EXACT_POINTS = 3
-"""Points at which identity and inequality are decided over the rationals."""
+"""The number of points at which identity and inequality are decided over the rationals."""
 
 
 LARGE_SCORES = 2.0**12
-"""Scores are multiplied by it now and then, but where the loss is exponential: its risk would overflow."""
+"""A factor by which scores are sometimes multiplied, unless the loss is exponential: its risk would overflow."""
 
 
 @st.composite
 def _cases(draw: DrawFn) -> Case:
-    """One case in three has scores in other units, and a gradient of some thousands."""
+    """Draw cases of which one in three has scores in other units, and a gradient of some thousands."""
     case = draw(cases(large=BLOCKS))
     problem = case.problem
     if problem.loss.name == "exponential" or not draw(st.booleans()):
@@ -78,7 +77,9 @@ def _cases(draw: DrawFn) -> Case:
     kernel=calls("its weights are the softmax of k·p, its gradient is their covariance", turn=0),
 )
 def lemma_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let a = Kq, s = softmax(Kp), r any reference token, Γ = max |γ_t − γ_u| and A = max ‖k_t‖ ‖q‖. Then
+    """Let a = Kq, s = softmax(Kp), r any reference token, Γ = max |γ_t − γ_u| and A = max ‖k_t‖ ‖q‖.
+
+    Then
 
         | aᵀ(diag(s) − s sᵀ)γ − Σ_{t≠r} (a_r − a_t) s_t (γ_r − γ_t) | ≤ 2ΓA(1 − s_r)².
 
@@ -131,7 +132,7 @@ def _sides(
     q: Float64[np.ndarray, "d"],
     r: int,
 ) -> tuple[fmpq, fmpq]:
-    """Over the rationals: covariance − (E[δa δγ] − E[δa]E[δγ]), and (2ΓA(1 − s_r)²)² − (left side)²."""
+    """Return over the rationals covariance − (E[δa δγ] − E[δa]E[δγ]), and (2ΓA(1 − s_r)²)² − (left side)²."""
     direction = [rational(x) for x in q.tolist()]
     a = [sum((rational(k) * x for k, x in zip(row, direction, strict=True)), fmpq(0)) for row in keys.tolist()]
     g = [rational(x) for x in scores.tolist()]

@@ -19,13 +19,15 @@ from generators.case import Case
 from generators.numbers import BLOCKS
 from generators.problems import cases
 from reference_attention.floats import EPS
-from reference_attention.problem import Problem
+from reference_attention.problem import Problem, log_smoothness
+from reference_attention.risk import scaled_gradient
+from reference_attention.training.descent import gradient_descent
 from theorems.bounded import Bounded, exact, value_of
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Verdict, at_least
 from theorems.core.claim_name import premise, premises, sharper, stated_claim
 from theorems.core.dataset_claims import DATASET_CLAIMS, dataset_claims
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import calls
+from theorems.core.kernel_use import calls
 from theorems.core.points import affordable, directions, log_uniform, probe_points
 from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
@@ -55,16 +57,16 @@ ASSUMPTIONS = ("well-behaved-loss",)
 
 POINTS = 60
 STEPS = 200
-"""Gradient descent steps of the run whose squared gradients are summed."""
+"""The number of gradient descent steps of the run whose squared gradients are summed."""
 
 LOG_OF_ZERO = -1e5
-"""Stands for the logarithm of a constant that is zero; no other logarithm is as small."""
+"""A stand-in for the logarithm of a constant that is zero; no other logarithm is as small."""
 
 ENTRIES = 1 << 17
-"""About how many keys' entries, over all points; each is looked at some twenty times."""
+"""About how many entries of keys are evaluated, over all points; each is evaluated some twenty times."""
 
 POWER_STEPS = 4
-"""Power iterations that turn a pair of close points towards the largest curvature."""
+"""The number of power iterations that turn a pair of close points towards the largest curvature."""
 
 
 def _cases() -> SearchStrategy[Case]:
@@ -91,7 +93,9 @@ def _cases() -> SearchStrategy[Case]:
     kernel=calls("its gradient is Lipschitz and is that of its risk; descent steps along it", turn=5),
 )
 def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Under Assumption A, ∇L is L_p-Lipschitz with
+    """Let Assumption A hold. Then ∇L is L_p-Lipschitz.
+
+    Here
 
         L_p = (1/n) Σ_i (M0‖v‖²‖W‖²‖X_i‖⁴ + 3 M1‖v‖‖W‖²‖X_i‖³), spectral norms,
 
@@ -128,12 +132,12 @@ def lemma_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 def _constants(case: Case, log_sharp: Bounded, under_test: Implementation) -> Iterator[Claim]:
-    """L_p, as the implementation has it and with the tokens', is its formula; L̂ ≤ L_keys ≤ L_p.
+    """Claim that L_p, as the implementation has it and with the tokens', is its formula; and L̂ ≤ L_keys ≤ L_p.
 
     Norms carry relative errors of a few (T + d) EPS each (backward stability of the SVD).
     """
     problem = case.problem
-    chain = [log_sharp.value, under_test.log_smoothness(problem)]
+    chain = [log_sharp.value, under_test[log_smoothness](problem)]
     if case.dataset is not None:
         chain.append(case.dataset.log_smoothness)
     logs = np.maximum(np.array(chain), LOG_OF_ZERO)
@@ -147,12 +151,15 @@ def _constants(case: Case, log_sharp: Bounded, under_test: Implementation) -> It
 
 
 def _log_unit(log_sharp: Bounded) -> float:
-    """log of the unit of gradients, a float: log L̂, or 0 where ∇L = 0 throughout. 1/e^{unit} is the step size."""
+    """Return the logarithm of the unit of gradients, a float: log L̂, or 0 where ∇L = 0 throughout.
+
+    1/e^{unit} is the step size.
+    """
     return float(log_sharp.value) if np.isfinite(log_sharp.value) else 0.0
 
 
 def _in_units(at: AttentionAt, log_unit: float, under_test: Implementation, claim: str) -> Bounded:
-    """The gradient under test e^{−log_unit}, (b, d)."""
+    """Return the gradient under test times e^{−log_unit}, (b, d)."""
     # Beyond e^700 units of L̂ there are none but those of ∇L = 0, which are arbitrary.
     unit = np.exp(exact(np.minimum(at.log_scale - log_unit, LARGEST_EXPONENT)))
     return unit[:, None] * at.gradient_of(under_test, claim)
@@ -165,8 +172,10 @@ def _lipschitz(
     rng: np.random.Generator,
     under_test: Implementation,
 ) -> Claim:
-    """‖∇L(p) − ∇L(p')‖ ≤ L̂‖p − p'‖ on distant pairs, and on close ones turned towards the largest
-    curvature; in units of L̂."""
+    """Claim ‖∇L(p) − ∇L(p')‖ ≤ L̂‖p − p'‖, in units of L̂.
+
+    It is claimed on distant pairs, and on close ones turned towards the largest curvature.
+    """
     log_unit = _log_unit(log_sharp)
 
     def gradient(points: Float64[np.ndarray, "k d"]) -> Bounded:
@@ -192,10 +201,10 @@ def _lipschitz(
 def _reported_gradient(
     problem: Problem, points: Float64[np.ndarray, "*b d"], log_unit: float, under_test: Implementation
 ) -> Float64[np.ndarray, "*b d"]:
-    """The gradient under test e^{−log_unit} in floats."""
-    found = under_test.scaled_gradient(problem.keys, problem.scores, problem.loss, points)
-    unit = np.exp(np.minimum(np.asarray(found.log_scale) - log_unit, LARGEST_EXPONENT))
-    return unit[..., None] * np.asarray(found.direction)
+    """Return the gradient under test times e^{−log_unit} in floats."""
+    gradient = under_test[scaled_gradient](problem.keys, problem.scores, problem.loss, points)
+    unit = np.exp(np.minimum(np.asarray(gradient.log_scale) - log_unit, LARGEST_EXPONENT))
+    return unit[..., None] * np.asarray(gradient.direction)
 
 
 def _model(
@@ -205,8 +214,7 @@ def _model(
     rng: np.random.Generator,
     under_test: Implementation,
 ) -> Claim:
-    """|L(p+h) − L(p) − ⟨∇L(p), h⟩| ≤ (L̂/2)‖h‖² for random h and for h along the gradient, of many
-    lengths."""
+    """Claim |L(p+h) − L(p) − ⟨∇L(p), h⟩| ≤ (L̂/2)‖h‖² for random h and for h along the gradient, of many lengths."""
     m = len(points)
     at = AttentionAt(problem, points, under_test.textbook_eps)
     gradient = at.gradient_of(under_test, MODEL)
@@ -223,10 +231,10 @@ def _model(
 def _run(
     problem: Problem, start: Float64[np.ndarray, "d"], log_sharp: Bounded, under_test: Implementation
 ) -> Generator[Claim, None, Float64[np.ndarray, "t d"]]:
-    """The iterates of gradient descent with η = 1/L̂, once it is claimed that they are what was asked for."""
+    """Return the iterates of gradient descent with η = 1/L̂ once the run is claimed to be the one asked for."""
     steps = affordable(problem, STEPS, ENTRIES)
-    log_step, asked = -_log_unit(log_sharp), under_test.scaled_gradient
-    run = under_test.gradient_descent(problem, start, steps=steps, log_step=log_step, gradient=asked)
+    log_step, asked = -_log_unit(log_sharp), under_test[scaled_gradient]
+    run = under_test[gradient_descent](problem, start, steps=steps, log_step=log_step, gradient=asked)
     claim = starts_claim(RUN_IS_ASKED_FOR, run.points, start, steps)
     yield claim
     if claim.verdict is Verdict.FALSIFIED:
@@ -237,15 +245,16 @@ def _run(
 
 
 def _is_a_step(at: AttentionAt, first: int, log_sharp: Bounded, under_test: Implementation) -> Claim:
-    """Every iterate of the run is followed by p − η∇L(p)."""
+    """Claim that every iterate of the run is followed by p − η∇L(p)."""
     points = value_of(at.points)[first:]
     gradient = at.gradient_of(under_test, IS_A_STEP)[first:-1]
     return steps_claim(IS_A_STEP, points[:-1], points[1:], gradient, at.log_scale[first:-1], -_log_unit(log_sharp))
 
 
 def _descent(at: AttentionAt, log_sharp: Bounded, under_test: Implementation) -> Iterator[Claim]:
-    """L(p) − L(p − η∇L) ≥ (η/2)‖∇L‖² at probe points and along a run, for the largest η that is surely no more than
-    1/L̂, and for a small one.
+    """Claim L(p) − L(p − η∇L) ≥ (η/2)‖∇L‖² at probe points and along a run.
+
+    It is claimed for the largest η that is surely no more than 1/L̂, and for a small one.
 
     A step h along a gradient that is off by ε loses no more than (η/2)‖ε‖², which ‖∇L ± ε‖² has in its error.
     """
@@ -260,10 +269,11 @@ def _descent(at: AttentionAt, log_sharp: Bounded, under_test: Implementation) ->
 
 
 def _sum_of_decreases(at: AttentionAt, first: int, log_sharp: Bounded, under_test: Implementation) -> Claim:
-    """η Σ_{s<t} ‖∇L(p(s))‖² ≤ 2(L(p(0)) − (1/n) Σ ℓ(max γ)) for every t, both times η = 1/L̂; p(0) is point ``first``.
+    """Claim η Σ_{s<t} ‖∇L(p(s))‖² ≤ 2(L(p(0)) − (1/n) Σ ℓ(max γ)) for every t, both sides times η = 1/L̂.
 
-    A computed step Δ is not quite −η∇L. By the descent lemma −⟨∇L, Δ⟩ − ‖Δ‖²/(2η), which is (η/2)‖∇L‖² less
-    ‖Δ + η∇L‖²/(2η), is no more than what L loses: so the squares of Δ + η∇L are added to the bound.
+    p(0) is point ``first``. A computed step Δ is not quite −η∇L. By the descent lemma −⟨∇L, Δ⟩ − ‖Δ‖²/(2η), which is
+    (η/2)‖∇L‖² less ‖Δ + η∇L‖²/(2η), is no more than the decrease of L: so the squares of Δ + η∇L are added to the
+    bound.
     """
     log_unit, problem = _log_unit(log_sharp), at.problem
     run = at.points[first:]

@@ -1,6 +1,6 @@
-"""Claims about the values of risk and log-excess risk: they are the means that they are called.
+"""Claims that the values of risk and log-excess risk are the means by which they are defined.
 
-Elsewhere risks enter inequalities with room, or only their slopes do: here nothing but rounding is allowed.
+Other statements use risks in inequalities with room, or use only their slopes; here nothing but rounding is allowed.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ RISK_VALUES = (IS_THE_MEAN_LOSS, IS_A_DIFFERENCE, IS_THAT_OF_THE_LOSSES)
 
 
 def risk_values(case: Case, at: AttentionAt, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
-    """L(p) = (1/n) Σ_i ℓ(γ_iᵀ s_i); with L_α = (1/n) Σ_i ℓ(γ_iα_i), sign·e^{log-excess} = L(p) − L_α.
+    """Claim L(p) = (1/n) Σ_i ℓ(γ_iᵀ s_i) and, with L_α = (1/n) Σ_i ℓ(γ_iα_i), sign·e^{log-excess} = L(p) − L_α.
 
-    The second for α and for random tokens, so that L(p) − L_α has either sign: as a difference of risks, where one is
-    left of it, and by the losses' excesses (ℓ(u − δ) − ℓ(u), all orders of δ), in logarithms where the softmax
-    saturates and to the last digits anywhere.
+    The second is claimed for α and for random tokens, so that L(p) − L_α has either sign. It is compared with the
+    difference of risks, where digits of it are left, and with the losses' excesses ℓ(u − δ) − ℓ(u), all orders of δ:
+    in logarithms where the softmax saturates and to the last digits anywhere.
     """
     problem, n = case.problem, case.problem.n
     yield equal(IS_THE_MEAN_LOSS, risk_of(at, under_test, IS_THE_MEAN_LOSS, Form.EXACT), at.risk)

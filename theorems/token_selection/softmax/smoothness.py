@@ -1,4 +1,4 @@
-"""Lipschitz constants of ∇L: a sharper global one than Lemma 6's, and a local one."""
+"""Lipschitz constants of ∇L: a sharper global constant than Lemma 6's, and a local one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from theorems.rounding.attention_at import AttentionAt, Numbers
 
 
 def log_sharp_smoothness(problem: Problem) -> Bounded:
-    """log L̂, L̂ = (1/n) Σ_i (M0 R_i² D_i²/16 + 3 M1 R_i D_i²/16) ≤ L_p; −inf where ∇L = 0 throughout.
+    """Return log L̂, L̂ = (1/n) Σ_i (M0 R_i² D_i²/16 + 3 M1 R_i D_i²/16) ≤ L_p; −inf where ∇L = 0 throughout.
 
     R_i is the range of the scores and D_i the diameter of the keys of input i. ∇²L = (1/n) Σ (ℓ'' ∇f∇fᵀ + ℓ'
     ∇²f) with ∇f = Cov(γ, k) and ∇²f = E[(γ − f)(k − k̄)(k − k̄)ᵀ]. A variable with range R has standard
@@ -35,7 +35,7 @@ def log_sharp_smoothness(problem: Problem) -> Bounded:
 
 
 def diameters(keys: Float64[np.ndarray, "n T d"]) -> Any:
-    """max_{t,u} ‖k_it − k_iu‖, (n,), one token at a time: (n, T, T, d) is too much.
+    """Return max_{t,u} ‖k_it − k_iu‖, (n,), one token at a time: an array (n, T, T, d) would be too large.
 
     A float distance is off by (d/2 + 3) eps relatively: a difference is rounded once, its square twice, sum and root.
     """
@@ -48,12 +48,12 @@ def diameters(keys: Float64[np.ndarray, "n T d"]) -> Any:
 
 
 def log_constant(log: float) -> Bounded:
-    """The logarithm of a constant of the loss by its scalar formula: some roundings of its exponent."""
+    """Return the logarithm of a constant of the loss by its scalar formula, with the error of some roundings."""
     return exact(log).widen(8 * EPS * (1 + abs(log))) if math.isfinite(log) else exact(log)
 
 
 def local_smoothness(at: AttentionAt) -> Numbers:
-    """An upper bound on ‖∇²L(p)‖ at each point: (1/n) Σ (M0 ‖Cov(γ, k)‖² + |ℓ'| E[|γ − f| ‖k − k̄‖²])."""
+    """Return an upper bound on ‖∇²L(p)‖ at each point: (1/n) Σ (M0 ‖Cov(γ, k)‖² + |ℓ'| E[|γ − f| ‖k − k̄‖²])."""
     problem, s = at.problem, at.weights
     centred = at.key_differences - np.sum(s[..., None] * at.key_differences, axis=-2, keepdims=True)
     spread = problem.scores - at.outputs[..., None]

@@ -17,9 +17,9 @@ QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as port:
+        port.bind(("127.0.0.1", 0))
+        return int(port.getsockname()[1])
 
 
 class Cluster:
@@ -56,13 +56,13 @@ class Cluster:
         """Kill the scheduler, and start it at the same address with as many workers."""
         self._kill(self._scheduler)
         self._scheduler = self._started()
-        for one in self.workers:
-            self._kill(one)
+        for worker in self.workers:
+            self._kill(worker)
         self.workers = [self.worker() for _ in self.workers]
 
     def stop(self) -> None:
-        for one in [*self.workers, self._scheduler]:
-            self._kill(one)
+        for process in [*self.workers, self._scheduler]:
+            self._kill(process)
 
     def _started(self) -> subprocess.Popen[bytes]:
         host, _, port = self.address.partition(":")

@@ -21,7 +21,7 @@ from generators.case import Case
 from reference_attention.floats import EPS
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
-from theorems.core.on_kernel import calls
+from theorems.core.kernel_use import calls
 from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
 
@@ -71,7 +71,7 @@ def python(house: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_it_is_listed_and_shown_with_its_tolerance(house: Path) -> None:
     """Three commands in one process: a start costs more than they do."""
     code = "from theorems.command.app import main\nfor line in {}:\n    main(line.split()); print('next command')"
-    done = python(house, "-c", code.format(["list", "show lemma-99", "tolerances"]))
+    done = python(house, "-c", code.format(["list", "show lemma-99", "show --tolerances"]))
     listed, shown, tolerances, _ = done.stdout.split("next command\n")
     assert "lemma-99" in listed
     assert "Σ_it s_it = 1" in shown

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from attention_conformance.claims.table import CAPABILITIES
-from theorems.run.registry.suite import _module_order, capabilities
+from attention_conformance.claims.capabilities import CAPABILITIES
+from theorems.run.registry.suite import capabilities, module_order
 
 
 def test_capabilities_stand_as_their_table_has_them() -> None:
     assert list(capabilities()) == [f"kernel-{one.name}" for one in CAPABILITIES]
-    assert _module_order("tests.theorems.run.registry") == {}
+    assert module_order("tests.theorems.run.registry") == {}

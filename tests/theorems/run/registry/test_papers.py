@@ -223,6 +223,13 @@ def test_of_assumptions_faults_definitions_and_data_there_is_one_of_each_name(
         assert refusal(function).startswith(f"{what}: both the package a-paper 1.0 and the package b-paper 1.0 have ")
 
 
+def test_two_faults_of_one_name_in_a_paper_are_refused(site: Path, known: Callable[[], None]) -> None:
+    twice = f"{FAULT.format('same')}\nG = Fault('same', FaultKind.RISK, '', 'few-tokens', lambda size: REFERENCE)"
+    install(site, "a_paper", paper="'a_paper.rooms', faults='a_paper.faults'", modules={"faults.py": twice, **stated()})
+    known()
+    assert "two are called 'same', one in a_paper.faults" in refusal(faults._all_faults.__wrapped__)
+
+
 def test_a_fault_and_data_of_ours_are_taken(
     site: Path, known: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from theorems.curves.neighbourhood_hunt import lowest_in_neighbourhood
+from theorems.token_selection.directions.neighbourhood_hunt import lowest_in_neighbourhood
 
 RADII = np.array([1.0, 8.0, 64.0])
 DELTA = 0.125

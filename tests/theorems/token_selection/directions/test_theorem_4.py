@@ -27,6 +27,7 @@ from reference_attention.exact import rational
 from reference_attention.losses import loss_named
 from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
+from reference_attention.svm.max_margin import max_margin
 from tests.theorems import oracle
 from tests.theorems.token_selection.faults import FAULTS, planted
 from theorems.core.check import check
@@ -143,7 +144,7 @@ def test_the_neighbour_optimality_of_q2_is_not_needed() -> None:
 def test_a_tilt_towards_p_mm_is_wider(case: Case) -> None:
     keys, scores = case.problem.keys, case.problem.scores
     found = direction(keys, case.arrays["q"])
-    solution = REFERENCE.max_margin(keys, found.best(scores))
+    solution = max_margin(keys, found.best(scores))
     better = tilted_direction(keys, found, solution.exact.p, 2.0**-20)  # type: ignore[union-attr, arg-type]
     assert better is not None
     assert margin_difference(better, found) > 0

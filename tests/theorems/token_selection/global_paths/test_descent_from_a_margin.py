@@ -14,7 +14,8 @@ from generators.case import Case
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.training import flow as flows
-from reference_attention.training.flow import Flow
+from reference_attention.training.descent import gradient_descent
+from reference_attention.training.flow import Flow, gradient_flow
 from tests.theorems.token_selection.faults import planted
 from tests.theorems.token_selection.path_cases import case, claims_of, statement
 from theorems.bounded import exact, value_of
@@ -94,7 +95,7 @@ def test_each_fault_is_caught_by_its_claims(fault: str) -> None:
 
 def test_a_normalized_run_from_elsewhere_is_caught_by_its_own_claim() -> None:
     under_test = planted("descent-from-zero")["descent-from-zero"]
-    only = under_test.replace("", gradient_descent=REFERENCE.gradient_descent)
+    only = under_test.replace("", {gradient_descent: gradient_descent})
     assert seen(UNEVEN, only, {"normalized-run-is-the-one-asked-for"})
 
 
@@ -107,7 +108,7 @@ def _flow(change: Any) -> Implementation:
         found = flows.gradient_flow(problem, start, **asked)
         return replace(found, points=change(found, problem))
 
-    return REFERENCE.replace("", gradient_flow=changed)
+    return REFERENCE.replace("", {gradient_flow: changed})
 
 
 def _thrown_back(found: Flow, problem: Problem) -> np.ndarray:

@@ -10,6 +10,7 @@ import pytest
 
 from reference_attention.losses import loss_named
 from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import max_margin
 from reference_attention.training import arc_length, derivatives, iteration, slope
 from reference_attention.training.flow import Flow, gradient_flow
 from theorems.core.claim import Verdict
@@ -25,7 +26,7 @@ START = np.array([0.3, -0.2, 0.1])
 
 def flow_with(name: str) -> Flow:
     implementation = REFERENCE if name == "reference" else fault_named(name).implementation
-    return implementation.gradient_flow(PROBLEM, START, norm=1e6)
+    return implementation[gradient_flow](PROBLEM, START, norm=1e6)
 
 
 def rng() -> np.random.Generator:
@@ -78,7 +79,7 @@ def test_a_piece_that_is_not_integrated_says_nothing() -> None:
 
 
 def test_the_reference_flow_is_followed_from_far_and_from_opposite_starts() -> None:
-    found = REFERENCE.max_margin(PROBLEM.keys, PROBLEM.optimal)
+    found = max_margin(PROBLEM.keys, PROBLEM.optimal)
     for start in (1e3 * START, -10 * found.p):  # type: ignore[union-attr]
         flow = gradient_flow(PROBLEM, start, norm=1e6)
         assert flow.reached_norm

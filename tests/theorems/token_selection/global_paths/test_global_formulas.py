@@ -309,7 +309,7 @@ def test_a_solution_that_is_called_infeasible_is_refuted() -> None:
 
     problem = TOKENS.problem
     p = [fmpq(1), fmpq(0), fmpq(0)]
-    (claim,) = _solution(problem, p, REFERENCE.replace("none", max_margin=infeasible))
+    (claim,) = _solution(problem, p, REFERENCE.replace("none", {max_margin: infeasible}))
     assert (claim.name, claim.verdict) == ("gmm-exists", Verdict.FALSIFIED)
     (claim,) = _solution(problem, [fmpq(0)] * 3, REFERENCE)
     assert claim.verdict is Verdict.INCONCLUSIVE

@@ -12,7 +12,7 @@ import pytest
 
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
-from reference_attention.training.descent import Stop, Trajectory
+from reference_attention.training.descent import Stop, Trajectory, normalized_gradient_descent
 from tests.theorems.token_selection.path_cases import figure_1a
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE, Implementation
@@ -36,10 +36,10 @@ def claims_of(lost: int = 0, **changed: Any) -> list[Claim]:
     assert isinstance(SVM, MaxMargin)
 
     def loop(*given: Any, steps: int, **asked: Any) -> Trajectory:
-        run = REFERENCE.normalized_gradient_descent(*given, steps=steps - lost, **asked)
+        run = normalized_gradient_descent(*given, steps=steps - lost, **asked)
         return replace(run, **changed)
 
-    return normalized_claims(REFERENCE.replace("other", normalized_gradient_descent=loop))
+    return normalized_claims(REFERENCE.replace("other", {normalized_gradient_descent: loop}))
 
 
 def test_a_run_that_is_too_short_is_all_that_is_said() -> None:
@@ -79,7 +79,7 @@ def test_a_run_is_inside_until_its_margin_falls(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(margins_kept, "turning", turning)
     monkeypatch.setattr(margins_kept, "affordable_steps", lambda *given: 3)
     constants = SimpleNamespace(problem=PROBLEM, reach=np.float64(1.0), region=2.0, margins=lambda p: p)
-    made = REFERENCE.replace("any", normalized_gradient_descent=lambda *given, **asked: None)
+    made = REFERENCE.replace("any", {normalized_gradient_descent: lambda *given, **asked: None})
     assert list(_unchecked(constants, made)) == []
     assert seen == [[[False, True], [False, True], [False, False], [False, False]]]
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 
 from generators.case import Case
 from reference_attention.paths.regularization_path import regularization_path
+from reference_attention.risk import scaled_gradient
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from tests.theorems.token_selection.faults import FAULTS, planted
 from tests.theorems.token_selection.path_cases import (
@@ -229,7 +230,7 @@ def test_offset_grows_like_log_radius_where_a_neighbour_has_no_dual() -> None:
 
 def _nudged(amount: float) -> Any:
     """The reference gradient turned by a relative ``amount`` within the span of the first two axes."""
-    right = REFERENCE.scaled_gradient
+    right = scaled_gradient
 
     def gradient(*args: Any) -> Any:
         found = right(*args)
@@ -238,7 +239,7 @@ def _nudged(amount: float) -> Any:
         direction[..., 0], direction[..., 1] = a - amount * b, b + amount * a
         return replace(found, direction=direction)
 
-    return REFERENCE.replace("nudged", scaled_gradient=gradient)
+    return REFERENCE.replace("nudged", {scaled_gradient: gradient})
 
 
 def test_a_gradient_turned_by_1e_11_is_seen() -> None:

@@ -264,3 +264,10 @@ def test_several_inputs_may_reach_another_direction() -> None:
     assert flow.reached_norm
     assert float(flow.one_minus_cosine(np.array([1.0, 0.0]))[-1]) < 1e-9
     assert float(flow.one_minus_cosine(svm.direction)[-1]) > 0.5
+
+
+def test_a_prompt_that_steps_are_too_short_to_move_is_no_counterexample() -> None:
+    """Steps of 1e-15 leave ‖p‖ = 51 as it is, where exact ones add up to more than its rounding."""
+    problem = Problem([[[2.0], [3.0]], [[0.0], [1.0]]], [[2.0, 1.9], [0.0, -0.1]], "logistic")
+    outcome = check(statement("theorem-2"), Case(problem, seed=1897165503), REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason

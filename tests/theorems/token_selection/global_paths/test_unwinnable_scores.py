@@ -14,7 +14,7 @@ from reference_attention.problem import Problem
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
-from theorems.faults.split_faults import SPLIT_FAULTS
+from theorems.faults import split_faults
 from theorems.run.registry.lookup import statement_named
 from theorems.run.verify import draw_cases
 from theorems.token_selection.global_paths import unwinnable_scores as module
@@ -52,7 +52,7 @@ def test_every_claim_is_made() -> None:
     assert names == set(STATEMENT.claims)
 
 
-@pytest.mark.parametrize("fault", SPLIT_FAULTS, ids=lambda fault: str(fault.name))
+@pytest.mark.parametrize("fault", split_faults.FAULTS, ids=lambda fault: str(fault.name))
 def test_a_planted_fault_is_caught(fault: object) -> None:
     wrong = fault.implementation  # type: ignore[attr-defined]
     assert any(check(STATEMENT, case, wrong).verdict is Verdict.FALSIFIED for case in [UNEQUAL, *DRAWN])
@@ -81,7 +81,7 @@ def test_drawn_data_reach_what_there_is() -> None:
 
 
 def test_no_split_is_undecided_and_a_number_that_is_none_is_refuted() -> None:
-    nothing = REFERENCE.replace("", own={score_split: lambda problem: None})
+    nothing = REFERENCE.replace("", {score_split: lambda problem: None})
     assert check(STATEMENT, OPPOSED, nothing).verdict is Verdict.INCONCLUSIVE
 
     class Broken(module.ScoreSplit):
@@ -93,7 +93,7 @@ def test_no_split_is_undecided_and_a_number_that_is_none_is_refuted() -> None:
         assert split is not None
         return Broken(split.problem, split.master, split.supports, split.svm)
 
-    outcome = check(STATEMENT, OPPOSED, REFERENCE.replace("", own={score_split: broken}))
+    outcome = check(STATEMENT, OPPOSED, REFERENCE.replace("", {score_split: broken}))
     assert outcome.verdict is Verdict.FALSIFIED
     assert "not finite" in outcome.reason
 
@@ -107,6 +107,6 @@ def test_nothing_tied_is_no_split() -> None:
         sets = split.master.supports
         return replace(split, supports=replace(split.supports, sets=sets, tying={}, levelling={}))
 
-    outcome = check(STATEMENT, OPPOSED, REFERENCE.replace("", own={score_split: untied}))
+    outcome = check(STATEMENT, OPPOSED, REFERENCE.replace("", {score_split: untied}))
     assert outcome.verdict is Verdict.FALSIFIED
     assert outcome.claims[-1].name == module.TIED

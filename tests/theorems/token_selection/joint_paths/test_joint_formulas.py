@@ -11,17 +11,18 @@ import pytest
 
 from generators.datasets import DATASETS
 from reference_attention.paths.joint import Joint, head_drops
-from reference_attention.paths.joint_search import JointMinimum
+from reference_attention.paths.joint_search import JointMinimum, joint_minimiser
+from reference_attention.paths.scheduled_direction import scheduled_direction
 from reference_attention.training.joint_descent import JointTrajectory
 from theorems.bounded import exact
 from theorems.core.claim import Claim, NotANumber, Refuted, Verdict
-from theorems.core.implementation import REFERENCE
-from theorems.curves.joint_minimiser import JointMinimiser, has_digits
-from theorems.curves.joint_sets import _log_losses
-from theorems.curves.joint_setup import JointSetup, joint_setup, nonoptimality_bounds
-from theorems.curves.joint_steps import joint_run
+from theorems.core.implementation import REFERENCE, Replacements
 from theorems.token_selection.joint_paths.conjecture_joint_descent import _claims, _rate, descent_settings
 from theorems.token_selection.joint_paths.joint_constants import Sublevel, log_odds, odds_of_log, one_minus_cosine
+from theorems.token_selection.joint_paths.joint_minimiser import JointMinimiser, has_digits
+from theorems.token_selection.joint_paths.joint_sets import _log_losses
+from theorems.token_selection.joint_paths.joint_setup import JointSetup, joint_setup, nonoptimality_bounds
+from theorems.token_selection.joint_paths.joint_steps import joint_run
 from theorems.token_selection.joint_paths.theorem_6_relaxed_joint_path import of_the_minimiser
 
 EPS = float(np.finfo(float).eps)
@@ -85,12 +86,12 @@ def test_the_ratio_is_that_of_how_much_norms_grow() -> None:
 
     def seen(joint: Any, ratio: float) -> np.ndarray:
         asked.append(ratio)
-        return REFERENCE.scheduled_direction(joint, ratio)
+        return scheduled_direction(joint, ratio)
 
     far = 100 * setup.separator.norm
     heads = np.linspace(3.0, 6.0, 5)[:, None] * setup.joint.svm.direction
     prompts = np.linspace(far - 4.0, far + 12.0, 5)[:, None] * setup.separator.direction
-    _claims(setup, replace(REFERENCE, scheduled_direction=seen), JointTrajectory(heads, prompts))
+    _claims(setup, REFERENCE.replace("", {scheduled_direction: seen}), JointTrajectory(heads, prompts))
     assert asked == [pytest.approx(2.25 / 12)]
 
 
@@ -114,11 +115,11 @@ def setup_3b() -> JointSetup:
     return joint_setup(DATASETS["figure-3b"]().normalise(), REFERENCE)
 
 
-def limits_of(setup: JointSetup, **replaced: Any) -> list[Claim]:
+def limits_of(setup: JointSetup, replaced: Replacements | None = None) -> list[Claim]:
     """Of the minimiser at R = 20/Θ, r = e^{RΘ/2}."""
     starts = np.stack([setup.separator.direction, setup.target.direction])
     R, rate = 20 / setup.target.margin, setup.target.margin
-    other = REFERENCE.replace("other", **replaced)
+    other = REFERENCE.replace("other", replaced)
     at = JointMinimiser.of(setup, other, lambda R: R * rate / 2, R, starts, "limit-direction")
     return list(of_the_minimiser(at))
 
@@ -127,10 +128,10 @@ def test_a_minimiser_that_is_not_lowest_is_refuted_by_one_that_is() -> None:
     """Under test a pair beside the minimiser, whose prompt points the other way."""
 
     def lost(*given: Any) -> JointMinimum:
-        found = REFERENCE.joint_minimiser(*given)
+        found = joint_minimiser(*given)
         return replace(found, path=replace(found.path, prompts=-found.path.prompts))
 
-    *_, claim = limits_of(setup_3b(), joint_minimiser=lost)
+    *_, claim = limits_of(setup_3b(), {joint_minimiser: lost})
     assert (claim.name, claim.verdict) == ("path-is-lowest", Verdict.FALSIFIED)
     assert "a search finds a lower one" in claim.detail
 
@@ -140,7 +141,7 @@ def test_a_head_at_which_another_token_scores_as_much_decides_nothing(monkeypatc
         sign, size = head_drops(joint, log_r, w)
         return 0 * sign, size
 
-    monkeypatch.setattr("theorems.curves.joint_minimiser.head_drops", level)
+    monkeypatch.setattr("theorems.token_selection.joint_paths.joint_minimiser.head_drops", level)
     last = limits_of(setup_3b())[-1]
     assert (last.name, last.verdict) == ("limit-direction", Verdict.INCONCLUSIVE)
     assert "scores no less" in last.undecided
@@ -186,18 +187,18 @@ def test_a_pair_beyond_its_balls_is_no_minimiser(part: str) -> None:
     """A prompt of norm 2R, and a head of norm 2r."""
 
     def longer(*given: Any) -> JointMinimum:
-        minimum = REFERENCE.joint_minimiser(*given)
+        minimum = joint_minimiser(*given)
         direction = given[0].svm.direction * np.exp(minimum.path.log_head_radii[0])
         by = {"prompts": 2 * minimum.path.prompts, "offsets": 2 * minimum.path.offsets + direction}
         return replace(minimum, path=replace(minimum.path, **{part: by[part]}))
 
-    [claim] = limits_of(setup_3b(), joint_minimiser=longer)
+    [claim] = limits_of(setup_3b(), {joint_minimiser: longer})
     assert (claim.name, claim.verdict) == ("path-is-in-the-balls", Verdict.FALSIFIED)
 
 
 def test_a_pair_of_another_radius_is_not_the_one_asked_for() -> None:
     def nearer(joint: Joint, schedule: Any, R: float, starts: Any) -> JointMinimum:
-        return REFERENCE.joint_minimiser(joint, schedule, R / 2, starts)
+        return joint_minimiser(joint, schedule, R / 2, starts)
 
     with pytest.raises(Refuted, match="asked for at"):
-        limits_of(setup_3b(), joint_minimiser=nearer)
+        limits_of(setup_3b(), {joint_minimiser: nearer})

@@ -18,14 +18,14 @@ from reference_attention.losses import LOSSES
 from reference_attention.paths.joint_path import linear_schedule
 from reference_attention.paths.scheduled_direction import critical_ratio, scheduled_direction
 from reference_attention.problem import Dataset
-from reference_attention.training.joint_descent import JointTrajectory
+from reference_attention.training.joint_descent import JointTrajectory, joint_descent
 from theorems.core.check import check
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE
-from theorems.curves.joint_minimiser import JointMinimiser
-from theorems.curves.joint_setup import joint_setup
 from theorems.run.registry.lookup import statement_named
 from theorems.token_selection.joint_paths.joint_constants import Sublevel
+from theorems.token_selection.joint_paths.joint_minimiser import JointMinimiser
+from theorems.token_selection.joint_paths.joint_setup import joint_setup
 from theorems.token_selection.joint_paths.theorem_5_joint_regularization_path import of_its_offset
 from theorems.token_selection.joint_paths.theorem_6_relaxed_joint_path import of_schedules, of_the_minimiser
 
@@ -260,7 +260,7 @@ def test_the_ratio_of_the_norms_is_that_of_their_growth() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_limit_is_reached_in_whatever_unit_tokens_are(seed: int) -> None:
+def test_limit_is_scale_invariant(seed: int) -> None:
     """Along r = e^{RΘ} an output of tokens of size 1000 lost 1000 at R p̄_mm, and the limit was 10⁻⁵ away."""
     tokens = 1000.0 * np.array([[[1.0, 0.0], [0.25, -0.5]]])
     data = Dataset(tokens, np.array([1.0]), np.array([1.0, 0.0]))
@@ -288,7 +288,7 @@ def test_an_input_that_is_in_the_way_by_a_rounding_is_no_false_alarm(nearer: flo
     claims = {claim.name: claim.verdict for claim in of_schedules(setup, REFERENCE)}
     assert set(claims.values()) == {Verdict.UPHELD}
     assert ("critical-ratio-is-needed" in claims) is made
-    doubled = REFERENCE.replace("c* doubled", critical_ratio=lambda *given: 2 * critical_ratio(*given))
+    doubled = REFERENCE.replace("c* doubled", {critical_ratio: lambda *given: 2 * critical_ratio(*given)})
     seen = {claim.name: claim.verdict for claim in of_schedules(setup, doubled)}
     assert not made or seen["critical-ratio-is-needed"] is Verdict.FALSIFIED
 
@@ -324,7 +324,7 @@ def test_a_token_that_hardly_differs_from_a_tight_one_is_left_slowly() -> None:
     """From step k to 4k the offset grows from 65 to 153, by 1.2 logits of the 1.4 = log 4 that it may."""
     case = Case(NEARLY_TWICE.problem, dataset=NEARLY_TWICE, alpha=np.array([1, 1, 1]))
     # Only where it converges is another matter: the runs are the same three times.
-    right = REFERENCE.replace("right", joint_descent=remembered(REFERENCE.joint_descent))
+    right = REFERENCE.replace("right", {joint_descent: remembered(joint_descent)})
     outcome = check(statement_named("conjecture-joint-descent"), case, right)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
     for beside in (0.05, -0.5):
@@ -371,3 +371,23 @@ def test_keys_with_a_null_space(W: list[list[float]], seed: int) -> None:
     data = Dataset(X, np.array([1.0]), np.array([0.0, 0.0, 1.0]), np.array(W), LOSSES["logistic"])
     outcome = check(statement_named("theorem-5"), Case(data.problem, dataset=data, seed=seed), REFERENCE)
     assert outcome.verdict is Verdict.UPHELD, outcome.reason
+
+
+def test_a_radius_that_is_too_small_for_near_ties_falsifies_nothing() -> None:
+    """A bound of 1 − 2e-6 on the cosine, at the best competitor: no minimiser could do better at this radius."""
+    data = Dataset(
+        [
+            [[1, 0.5, 1], [0, 0, 0]],
+            [[-1, 0.5, 1], [0, 0, 0]],
+            [[1.5, 0, 0], [0, -0.25, 0]],
+            [[1.5, 0, 0], [0, -0.015625, 0]],
+        ],
+        [1, -1, 1, 1],
+        [1, 0, 0],
+        [[0, 1, -1], [0, 0, 1]],
+    )
+    outcome = check(statement_named("lemma-13"), Case(data.problem, data, alpha=np.zeros(4, dtype=np.int64)), REFERENCE)
+    assert outcome.verdict is Verdict.UPHELD, outcome.reason
+    names = {claim.name for claim in outcome.claims}
+    assert "limit-direction" in names
+    assert "limit-reached" not in names

@@ -81,9 +81,9 @@ def random_case(rng: np.random.Generator) -> Case | None:
 
 def random_cases(count: int, seed: int) -> list[Case]:
     rng = np.random.default_rng(seed)
-    found: list[Case] = []
-    while len(found) < count:
+    cases: list[Case] = []
+    while len(cases) < count:
         made = random_case(rng)
         if made is not None:
-            found.append(made)
-    return found
+            cases.append(made)
+    return cases

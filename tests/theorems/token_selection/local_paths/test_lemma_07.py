@@ -13,6 +13,7 @@ from scipy.optimize import minimize
 
 from generators.case import Case
 from reference_attention.problem import Problem
+from reference_attention.risk import scaled_gradient
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.svm.near_margins import margins_beyond_one
 from tests.theorems.token_selection.faults import FAULTS
@@ -28,8 +29,8 @@ from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.curves.cone_points import ConeView, cone_points, is_resolvable, sides
-from theorems.curves.correlation_constant import HarmfulTokens, correlation_constant
 from theorems.run.registry.lookup import statement_named
+from theorems.token_selection.local_paths.correlation_constant import HarmfulTokens, correlation_constant
 from theorems.token_selection.local_paths.lemma_07_local_gradient_condition import in_the_cone, lemma_7
 from theorems.token_selection.local_paths.local_constants import LocalConstants
 
@@ -113,8 +114,8 @@ def test_an_input_without_neighbours_has_the_wrong_sign_and_is_outweighed() -> N
     axis = constants.solution.direction
     problem = made.problem
     alone = Problem(problem.keys[1:], problem.scores[1:], problem.loss)
-    own = REFERENCE.scaled_gradient(alone.keys, alone.scores, alone.loss, p).direction @ axis
-    both = REFERENCE.scaled_gradient(problem.keys, problem.scores, problem.loss, p).direction @ axis
+    own = scaled_gradient(alone.keys, alone.scores, alone.loss, p).direction @ axis
+    both = scaled_gradient(problem.keys, problem.scores, problem.loss, p).direction @ axis
     assert own[0] > 0 > both[0]
 
 
@@ -270,8 +271,7 @@ def test_a_radius_that_is_too_small_is_refuted() -> None:
 def test_a_neighbour_that_scores_above_alpha_is_refuted() -> None:
     """The scores that the gradient sees have the other sign: α is not locally optimal there, although reported so."""
     lies = REFERENCE.replace(
-        "negated-scores",
-        scaled_gradient=lambda keys, scores, loss, p: REFERENCE.scaled_gradient(keys, -scores, loss, p),
+        "negated-scores", {scaled_gradient: lambda keys, scores, loss, p: scaled_gradient(keys, -scores, loss, p)}
     )
     found = falsified(constants_of(nearly_neighbour(0.05)), lies)
     assert {"no-stationary-point", "lower-bound", "correlation"} <= found

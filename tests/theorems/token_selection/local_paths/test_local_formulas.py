@@ -18,10 +18,10 @@ from theorems.bounded import value_of
 from theorems.core.check import check
 from theorems.core.claim import Verdict, at_least
 from theorems.core.implementation import REFERENCE
-from theorems.curves.cone_descent import ConeRun, growth
 from theorems.curves.cone_points import ConeView, is_resolvable, resolvable_rho, sides
-from theorems.curves.correlation_constant import HarmfulTokens, correlation_constant
 from theorems.run.registry.lookup import statement_named
+from theorems.token_selection.local_paths.cone_descent import ConeRun, growth
+from theorems.token_selection.local_paths.correlation_constant import HarmfulTokens, correlation_constant
 from theorems.token_selection.local_paths.invariant_cone import SAFETY, SLACK, InvariantCone, _better, invariant_cone
 from theorems.token_selection.local_paths.lemma_07_local_gradient_condition import (
     LEVELS,

@@ -28,9 +28,9 @@ from theorems.bounded import possibly_at_least, value_of
 from theorems.core.check import check
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.curves.cone_descent import ConeDescent, growth, longest_steps
-from theorems.curves.cone_flow import along_a_flow
 from theorems.curves.cone_points import ConeView, cone_points
+from theorems.token_selection.local_paths.cone_descent import ConeDescent, growth, longest_steps
+from theorems.token_selection.local_paths.cone_flow import along_a_flow
 from theorems.token_selection.local_paths.invariant_cone import (
     InvariantCone,
     cone_for_flow,
@@ -298,6 +298,6 @@ def test_a_flow_whose_solver_is_too_coarse_says_nothing() -> None:
         return replace(gradient_flow(problem, start, **asked), evaluations=10**12)  # type: ignore[arg-type]
 
     starts = cone_points(np.random.default_rng(0), cone.constants, np.full(1, 1.01 * cone.radius), cone.start_mu)
-    made = flow_claims(cone, REFERENCE.replace("coarse", gradient_flow=coarse), starts)
+    made = flow_claims(cone, REFERENCE.replace("coarse", {gradient_flow: coarse}), starts)
     assert [claim.verdict for claim in made] == [Verdict.INCONCLUSIVE]
     assert "of what is claimed" in made[0].undecided

@@ -20,6 +20,7 @@ from reference_attention.files import from_json
 from reference_attention.heads import Head
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
+from reference_attention.risk import log_excess_risk
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.svm.max_margin_sets import ChoiceSolution, MaxMarginSets, max_margin_sets
 from tests.theorems import oracle
@@ -103,7 +104,7 @@ def test_the_papers_example_converges_to_two_points_and_not_to_their_mean() -> N
     assert len(sets.solutions) == 2
     R = 1e6
     rays = np.array([R * s.svm.direction for s in sets.solutions] + [np.array([R, R]) / math.sqrt(2)])
-    _, excess = REFERENCE.log_excess_risk(
+    _, excess = log_excess_risk(
         PAPER.problem.keys, PAPER.problem.scores, PAPER.problem.loss, rays, PAPER.problem.optimal
     )
     assert excess[0] == excess[1]

@@ -15,7 +15,7 @@ from reference_attention.ill_behaved_losses import ILL_BEHAVED_LOSSES
 from reference_attention.loss import Array
 from reference_attention.losses import LOSSES, Logistic, loss_named
 from reference_attention.problem import Dataset, Problem
-from reference_attention.training.descent import Trajectory
+from reference_attention.training.descent import Trajectory, gradient_descent
 from tests.theorems import oracle
 from theorems.bounded import Bounded, exact
 from theorems.core.check import check
@@ -138,12 +138,12 @@ def test_an_iterate_that_is_no_number_is_refuted() -> None:
     case = Case(Problem(rng.standard_normal((2, 3, 3)), rng.standard_normal((2, 3)), Logistic()), seed=0)
 
     def lost(*given: Any, **asked: Any) -> Trajectory:
-        run = REFERENCE.gradient_descent(*given, **asked)
+        run = gradient_descent(*given, **asked)
         points = run.points.copy()
         points[1] = np.nan  # not the last one, from which the loop goes on
         return replace(run, points=points)
 
-    outcome = check(statement_named("lemma-1"), case, REFERENCE.replace("lost", gradient_descent=lost))
+    outcome = check(statement_named("lemma-1"), case, REFERENCE.replace("lost", {gradient_descent: lost}))
     assert outcome.verdict is Verdict.FALSIFIED
     assert outcome.reason.endswith("an iterate is not finite")
 

@@ -9,6 +9,7 @@ import pytest
 from generators.case import Case
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Dataset, Problem
+from reference_attention.risk import risk
 from theorems.core.claim import Claim, NotANumber, Undecided, Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.faults import FAULTS, Kind
@@ -55,7 +56,7 @@ def test_a_risk_that_overflows_is_not_decided_and_one_that_need_not_is_wrong() -
     far = Problem([[[1.0], [0.0]]], [[-1e3, -2e3]], "exponential")
     with pytest.raises(Undecided, match="overflows"):
         risk_of(AttentionAt(far, np.zeros((1, 1))), REFERENCE, "risk")
-    broken = REFERENCE.replace("", risk=lambda keys, scores, loss, p: np.full(len(p), np.nan))
+    broken = REFERENCE.replace("", {risk: lambda keys, scores, loss, p: np.full(len(p), np.nan)})
     with pytest.raises(NotANumber):
         risk_of(AttentionAt(problem(), np.zeros((1, 2))), broken, "risk")
 

@@ -1,0 +1,74 @@
+"""The results that a kernel returns for a call, and an implementation that calls a kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from attention_conformance.calls.attention_call import AttentionCall
+from reference_attention.loss import Array
+from theorems.core.implementation import Implementation
+from theorems.core.under_test import Refused
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The results that a kernel returned for a call, in float64.
+
+    Attributes:
+        output: shape (B, H, L, M).
+        query_gradient, key_gradient, value_gradient: gradients of the sum of upstream · output, in the shapes of query,
+            key and value; None for a kernel without a backward pass, and for gradients that the call does not ask for.
+        log_sum_exp: shape (B, H, L), where the kernel returns it and the call asks for it.
+        weights: shape (B, H, L, T), where the kernel returns them.
+        sink_gradient, bias_gradient: gradients of sinks and bias, where the kernel differentiates them.
+        changed: the names of the tensors that the kernel wrote to, or beside which it wrote.
+        changed_settings: the settings of PyTorch and of the process that the kernel changed.
+        failed: the error that the kernel raised in the state of the call, if it returns a result in another state.
+        others: for a call that is repeated many times, the later answers that differ in a bit, each with its number of
+            occurrences.
+    """
+
+    output: Array
+    query_gradient: Array | None = None
+    key_gradient: Array | None = None
+    value_gradient: Array | None = None
+    log_sum_exp: Array | None = None
+    weights: Array | None = None
+    sink_gradient: Array | None = None
+    bias_gradient: Array | None = None
+    changed: tuple[str, ...] = ()
+    changed_settings: tuple[str, ...] = ()
+    failed: str = ""
+    others: tuple[tuple[Answer, int], ...] = ()
+
+
+class BackwardRefused(Refused):
+    """The kernel raised in a backward pass that it has."""
+
+
+class NotCompiled(Refused):
+    """PyTorch cannot compile the kernel."""
+
+
+def attend(call: AttentionCall) -> Answer:
+    """Make one call, forward and backward: a kernel stands in for this function, which always raises Refused."""
+    raise Refused("nothing to call")
+
+
+@dataclass(frozen=True)
+class OnKernel(Implementation):
+    """An implementation whose softmax, risk and gradient are computed by a kernel.
+
+    Attributes:
+        kernel: the :class:`attention_conformance.kernel.kernel.Kernel`.
+    """
+
+    kernel: Any = None
+
+    def in_format(self, name: str) -> OnKernel:
+        """Return the implementation whose kernel is given tensors of that format; itself if it is already."""
+        if not name or self.kernel.dtype == name:
+            return self
+        implementation: OnKernel = self.kernel.in_format(name).as_implementation()
+        return implementation

@@ -1,0 +1,318 @@
+"""One call of an attention kernel: the rows of the paper's problem in the form that library authors know."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int
+
+from generators.subject import Subject, shown_array
+
+Places = Sequence[int]
+"""Indices along an axis."""
+
+
+class Memory(StrEnum):
+    """Memory layout of the tensors of a call, on which their numbers do not depend."""
+
+    CONTIGUOUS = "contiguous"
+    TRANSPOSED = "transposed"
+    """Allocated with lengths before heads, (B, L, H, E), and viewed as (B, H, L, E)."""
+    SLICED = "sliced"
+    """Every second row of a tensor that is twice as long and whose other rows are NaN."""
+    BROADCAST = "broadcast"
+    """One batch entry, expanded along the batch with stride 0."""
+    HEADS = "expanded heads"
+    """One head, expanded along the heads with stride 0."""
+    LAST_STRIDE = "last stride 2"
+    """Every second number of rows that are twice as wide; the other numbers are NaN."""
+    OFFSET = "offset"
+    """Begins at the second number of its storage."""
+    FUSED = "fused"
+    """A part of the rows of a larger storage, lengths before heads: one of the three that a projection computes."""
+    SINGLE = "single number"
+    """One number, expanded with stride 0 along all axes: the upstream gradient of ``output.sum().backward()``."""
+
+
+class State(StrEnum):
+    """Other events before, during or after a call, on which its numbers do not depend."""
+
+    ONCE = "once"
+    TWICE = "twice"
+    """An equal call comes before."""
+    OVERWRITTEN = "overwritten"
+    """An earlier call used these tensors with other numbers in them."""
+    INTERLEAVED = "interleaved"
+    """A call on other numbers comes between this call and reading its output, and before its backward pass."""
+    AFTER_ANOTHER = "after another"
+    """A call of these sizes comes before, on other numbers, without gradients, with a mask if this call has none."""
+    SECOND_BACKWARD = "second backward"
+    """Another upstream gradient went back through the same graph before."""
+    SELF = "query is key"
+    """Query and key are one tensor: with gradients, two leaves in the same memory."""
+    INFERENCE = "in inference mode"
+    """Within ``torch.inference_mode``."""
+    AUTOCAST = "under autocast"
+    """Within ``torch.autocast`` to bfloat16, on tensors that it leaves as they are: of float64 or bfloat16."""
+    CREATE_GRAPH = "create graph"
+    """Its gradients could be differentiated again."""
+    REPLAYED = "after a hundred others"
+    """A hundred calls come before, forward and backward, with other numbers in the memory of these tensors."""
+    COMPILED = "compiled"
+    """Through ``torch.compile`` after calls of other sizes; torch itself runs the graphs."""
+    MACHINE_CODE = "compiled to machine code"
+    """Through ``torch.compile`` after calls of other sizes; a C++ compiler turns the graphs into machine code."""
+    MANY = "thousands of times"
+    """Many equal calls follow each other, with other tensors in memory in between; each answer is checked."""
+
+
+REPEATS = 3000
+"""The number of repetitions of a call in the state MANY."""
+BEFORE = 100
+"""The number of calls before one in the state REPLAYED."""
+CONTEXTS = (State.SELF, State.INFERENCE, State.AUTOCAST, State.CREATE_GRAPH, State.REPLAYED)
+"""States that a few calls without further options are in: in these no option is treated otherwise."""
+COMPILED = (State.COMPILED, State.MACHINE_CODE)
+LONG_STATES = (*COMPILED, State.MANY)
+"""States in which a call takes long."""
+
+
+class Alignment(StrEnum):
+    """The diagonal: which key the last query sees last, where the numbers of queries and keys differ."""
+
+    TOP_LEFT = "top-left"
+    """Query i sees keys up to i, as PyTorch's ``is_causal`` has it."""
+    BOTTOM_RIGHT = "bottom-right"
+    """Query i sees keys up to i + T − L, as flash attention has it since 2.1: the last query is the last token."""
+    BY_LONGER = "bottom-right, with more queries than keys at the top-left"
+    """Bottom-right for L ≤ T and top-left for L > T, as in MLX: every row sees a key."""
+
+    def diagonal(self, L: int, T: int) -> int:
+        """Return the index of the key on the diagonal in the row of the first query."""
+        return {Alignment.TOP_LEFT: 0, Alignment.BOTTOM_RIGHT: T - L, Alignment.BY_LONGER: max(T - L, 0)}[self]
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionCall(Subject):
+    """Tensors and options of one call, and the upstream gradient of its backward pass.
+
+    Attributes:
+        query: shape (B, H, L, E).
+        key, value: shapes (B, G, T, E) and (B, G, T, M), H a multiple of G: head h belongs to group h // (H/G).
+        upstream: dLoss/dOutput, shape (B, H, L, M).
+        scale: factor of the logits; None leaves it to the kernel.
+        visible: a boolean mask, broadcastable to (B, H, L, T); a key is seen where it is True.
+        bias: added to the logits, broadcastable to (B, H, L, T); −∞ hides.
+        mask_format: the format of the bias; empty for that of the query.
+        beyond: number of columns that the mask given to the kernel has after those of the keys; they have no effect.
+        causal: whether later keys are hidden.
+        window: the numbers of keys to the left and to the right of the diagonal that are seen; −1 is no limit.
+        log_sum_exp: whether the kernel is asked for log Σ e^logit, too.
+        softcap: c > 0 makes logits c·tanh(logit/c); 0 leaves them.
+        memory: how query, key and value lie in memory.
+        placed: those of q, k and v to which ``memory`` applies; the others are contiguous.
+        upstream_memory, mask_memory: how the upstream gradient and the mask lie in memory.
+        state: what else happens around the call.
+        wants: those of q, k and v whose gradients are asked for; empty is inference without gradients.
+        poison: whether hidden keys are to be exchanged for others.
+        dropout: the share of weights that are dropped at random.
+        sinks: (H,), the logit of an additional key in each row of a head, whose value is 0.
+        slopes: (B, H), of ALiBi: slope · |j − i| is subtracted from the logit of key j, i counted from the diagonal.
+        lse_upstream: dLoss/d(log-sum-exp), (B, H, L), where the log-sum-exp is differentiated, too.
+        lengths: (B, 2), the numbers of queries and of keys of each batch entry; rows and keys after them are padding.
+        parts: number of parts into which the keys are cut, if the kernel merges parts; 0 leaves it to the interface.
+        splits: number of splits into which the kernel is asked to cut its keys; 0 leaves it to the kernel.
+        page: number of keys in a page of a cache whose pages lie in any order; 0 for a cache in one piece.
+        score_mod: (H, 3), (a, b, c) of a head: a scaled product of query i and key j becomes a · it + b (j − i) + c.
+        mask_mod: (B, H, 3), (a, b, c) of a head and entry: query i sees key j if a j + b i ≤ c.
+        descales: (3, B, G), factors of query, key and value of each group, whose numbers have 8 bits.
+        shared: whether values are the first columns of the keys, so that both have one gradient.
+        alone: whether a batch entry is also to be attended to alone.
+        exact: whether nothing is rounded in any format when the call is computed, except the returned results.
+        seed: seeds the further random numbers of a conclusion.
+        name: where the call comes from.
+    """
+
+    query: Float64[np.ndarray, "B H L E"]
+    key: Float64[np.ndarray, "B G T E"]
+    value: Float64[np.ndarray, "B G T M"]
+    upstream: Float64[np.ndarray, "B H L M"]
+    scale: float | None = 1.0
+    visible: Bool[np.ndarray, "..."] | None = None
+    bias: Float64[np.ndarray, "..."] | None = None
+    beyond: int = 0
+    causal: bool = False
+    window: tuple[int, int] | None = None
+    softcap: float = 0.0
+    log_sum_exp: bool = False
+    memory: Memory = Memory.CONTIGUOUS
+    placed: str = "qkv"
+    upstream_memory: Memory = Memory.CONTIGUOUS
+    mask_memory: Memory = Memory.CONTIGUOUS
+    mask_format: str = ""
+    state: State = State.ONCE
+    wants: str = "qkv"
+    poison: bool = False
+    dropout: float = 0.0
+    sinks: Float64[np.ndarray, "H"] | None = None
+    slopes: Float64[np.ndarray, "B H"] | None = None
+    lse_upstream: Float64[np.ndarray, "B H L"] | None = None
+    lengths: Int[np.ndarray, "B 2"] | None = None
+    parts: int = 0
+    splits: int = 0
+    page: int = 0
+    score_mod: Float64[np.ndarray, "H 3"] | None = None
+    mask_mod: Int[np.ndarray, "B H 3"] | None = None
+    descales: Float64[np.ndarray, "3 B G"] | None = None
+    shared: bool = False
+    alone: bool = False
+    exact: bool = False
+    seed: int = 0
+    name: str = "generated"
+    noun: ClassVar[str] = "a call of an attention kernel"
+
+    @property
+    def options(self) -> dict[str, object]:
+        """The fields that are no tensors and differ from their defaults, for a reader."""
+        usual = {field.name: field.default for field in fields(self)}
+        return {name: getattr(self, name) for name in PLAIN if getattr(self, name) != usual[name]}
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The sizes B, H, G, L, T, E, M by name."""
+        (B, H, L, E), (_, G, T, _), M = self.query.shape, self.key.shape, self.value.shape[-1]
+        return {"B": B, "H": H, "G": G, "L": L, "T": T, "E": E, "M": M}
+
+    def lines(self) -> list[str]:
+        """Return sizes, options and tensors for a reader, each on a line."""
+        sizes = ", ".join(f"{name} = {size}" for name, size in self.sizes.items())
+        tensors = {
+            name: getattr(self, name) for name in ("query", "key", "value", "upstream", "visible", "bias", *AXES)
+        }
+        shown = [f"{name} {shown_array(x)}" for name, x in tensors.items() if x is not None]
+        return [sizes, *(f"{name} {value}" for name, value in self.options.items()), *shown]
+
+    @property
+    def is_large(self) -> bool:
+        """Return whether only some rows of the call are checked: those with an upstream gradient."""
+        sizes = self.sizes
+        return sizes["B"] * sizes["H"] * sizes["L"] * sizes["T"] > ENTRIES
+
+    def hides(self) -> bool:
+        """Return whether an option hides keys."""
+        masks = (self.visible, self.bias, self.window, self.lengths, self.mask_mod)
+        return self.causal or any(mask is not None for mask in masks)
+
+    def visibility(self, alignment: Alignment) -> Bool[np.ndarray, "B H L T"]:
+        """Return the mask of the keys that each query sees by masks, causality and window together."""
+        B, H, L, T = (self.sizes[axis] for axis in "BHLT")
+        seen = np.ones((B, H, L, T), dtype=bool)
+        if self.visible is not None:
+            seen &= self.visible
+        if self.bias is not None:
+            seen &= ~np.isneginf(self.bias)
+        if self.mask_mod is not None:
+            seen &= self._let_through(np.arange(L))
+        return seen & self._near(np.arange(L), alignment)
+
+    def _let_through(self, rows: Int[np.ndarray, "L"]) -> Bool[np.ndarray, "B H L T"]:
+        """Return the mask of the keys that the given rows see by the mask mod."""
+        assert self.mask_mod is not None
+        a, b, c = np.moveaxis(self.mask_mod, -1, 0)[..., None, None]
+        return np.asarray(a * np.arange(self.sizes["T"]) + b * rows[:, None] <= c)
+
+    def ahead(self, rows: Int[np.ndarray, "L"], alignment: Alignment) -> Int[np.ndarray, "..."]:
+        """Return j − i for every key j and these rows, 0 on the diagonal: (L, T), or (B, 1, L, T) with lengths."""
+        L, T = self.sizes["L"], self.sizes["T"]
+        diagonal: Any = alignment.diagonal(L, T)
+        if self.lengths is not None:
+            own = [alignment.diagonal(int(queries), int(keys)) for queries, keys in self.lengths]
+            diagonal = np.array(own)[:, None, None, None]
+        return np.asarray(np.arange(T) - (rows[:, None] + diagonal))
+
+    def _near(self, rows: Int[np.ndarray, "L"], alignment: Alignment) -> Bool[np.ndarray, "..."]:
+        """Return which keys rows see by causality, window and lengths: (L, T), or (B, 1, L, T) with lengths."""
+        ahead = self.ahead(rows, alignment)
+        seen = ahead <= 0 if self.causal else np.ones(ahead.shape, dtype=bool)
+        if self.window is not None:
+            left, right = self.window
+            seen &= (ahead >= -left) | (left < 0)
+            seen &= (ahead <= right) | (right < 0)
+        if self.lengths is not None:
+            queries, keys = (n[:, None, None, None] for n in self.lengths.T)
+            seen = seen & (rows[:, None] < queries) & (np.arange(self.sizes["T"]) < keys)
+        return np.asarray(seen)
+
+    def part_of_key(self) -> Int[np.ndarray, "T"]:
+        """Return the part of each key, (T,): drawn at random, so that parts may be empty; two halves if parts is 0."""
+        T = self.sizes["T"]
+        if not self.parts:
+            return (2 * np.arange(T) >= T + T % 2).astype(np.int64)
+        return np.random.default_rng((self.seed, self.parts)).integers(0, self.parts, T)
+
+    @property
+    def absent(self) -> Bool[np.ndarray, "B 1 L"]:
+        """A mask of the rows that are padding."""
+        B, L = self.sizes["B"], self.sizes["L"]
+        if self.lengths is None:
+            return np.zeros((B, 1, L), dtype=bool)
+        return np.asarray(np.arange(L) >= self.lengths[:, :1])[:, None]
+
+    def part(self, alignment: Alignment, batch: Places, groups: Places, rows: Places) -> AttentionCall:
+        """Return a call of some batch entries, groups of heads and rows; a mask hides the keys that causality hid.
+
+        Its results are those of the whole call, provided that the rows left out have no upstream gradient.
+        """
+        size = self.sizes["H"] // self.sizes["G"]
+        heads = (np.asarray(groups)[:, None] * size + np.arange(size)).ravel()
+
+        def cut(mask: Any) -> Any:
+            mask = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
+            for axis, places in enumerate((batch, heads, rows)):
+                mask = mask if mask.shape[axis] == 1 else np.take(mask, np.asarray(places), axis)
+            return mask
+
+        ix: Any = np.ix_(np.asarray(batch), heads, np.asarray(rows))
+        of_keys: Any = np.ix_(np.asarray(batch), np.asarray(groups))
+        seen = self._near(np.asarray(rows), alignment)[None, None]
+        further = {
+            "sinks": None if self.sinks is None else self.sinks[heads],
+            "slopes": None if self.slopes is None else self.slopes[np.ix_(np.asarray(batch), heads)],
+            "lse_upstream": None if self.lse_upstream is None else self.lse_upstream[ix],
+            "score_mod": None if self.score_mod is None else self.score_mod[heads],
+            "descales": None if self.descales is None else self.descales[:, batch][:, :, groups],
+        }
+        if self.mask_mod is not None:
+            seen = seen & self._let_through(np.asarray(rows))[np.ix_(np.asarray(batch), heads)]
+        return self.replace(
+            query=self.query[ix],
+            key=self.key[of_keys],
+            value=self.value[of_keys],
+            upstream=self.upstream[ix],
+            visible=seen if self.visible is None else seen & cut(self.visible),
+            bias=None if self.bias is None else cut(self.bias),
+            causal=False,
+            window=None,
+            mask_mod=None,
+            **further,
+        )
+
+
+ENTRIES = 1 << 16
+"""The largest B · H · L · T of a call all of whose rows are checked."""
+PLAIN = (
+    *("scale", "causal", "window", "softcap", "log_sum_exp", "memory", "placed", "upstream_memory", "mask_memory"),
+    "mask_format",
+    *("state", "beyond", "wants", "poison", "dropout", "parts", "splits", "page", "shared", "alone", "exact"),
+)
+"""Fields that are no arrays."""
+AXES: Mapping[str, str] = MappingProxyType(
+    {"sinks": "H", "slopes": "BH", "lse_upstream": "BHL", "lengths": "B2"}
+    | {"score_mod": "H3", "mask_mod": "BH3", "descales": "3BG"}
+)
+"""The axes of the options that are arrays but no masks."""

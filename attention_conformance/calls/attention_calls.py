@@ -1,0 +1,65 @@
+"""Sizes and numbers of calls of an attention kernel: lengths at and around block sizes, logits near and far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+import numpy as np
+
+from attention_conformance.calls.attention_call import AttentionCall
+
+SMALL = (1, 2, 3, 4, 5)
+LONG = (7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257)
+"""Lengths at and around the block sizes of kernels."""
+
+
+class Numbers(StrEnum):
+    """The kinds of entries of the tensors."""
+
+    INTEGERS = "integers"
+    """Integers from −3 to 3, which make ties."""
+    NORMAL = "normal"
+    """Standard normal, which every test suite draws."""
+    SATURATED = "saturated"
+    """Logits in the hundreds: weights of 0 and 1, exponentials that underflow."""
+    FAR = "far"
+    """Logits around −10⁵, close to each other: only their differences matter, not how far they are from zero."""
+    GROWING = "growing"
+    """The largest logit is the last, so that a running maximum grows at every step."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes B, H, G, L, T, E, M of a call."""
+
+    B: int
+    H: int
+    G: int
+    L: int
+    T: int
+    E: int
+    M: int
+
+    @cached_property
+    def logits(self) -> tuple[int, int, int, int]:
+        """The shape of the logits."""
+        return self.B, self.H, self.L, self.T
+
+
+def tensors(of: Sizes, numbers: Numbers, seed: int) -> AttentionCall:
+    """Draw query, key, value and upstream gradient of the given sizes from a seed."""
+    rng = np.random.default_rng(seed)
+    shapes = ((of.B, of.H, of.L, of.E), (of.B, of.G, of.T, of.E), (of.B, of.G, of.T, of.M), (of.B, of.H, of.L, of.M))
+    if numbers is Numbers.INTEGERS:
+        query, key, value, upstream = (rng.integers(-3, 4, shape).astype(np.float64) for shape in shapes)
+    else:
+        query, key, value, upstream = (rng.standard_normal(shape) for shape in shapes)
+    if numbers is Numbers.SATURATED:
+        query = query * 64.0
+    elif numbers is Numbers.FAR:
+        query[..., 0], key[..., 0] = 512.0, -256.0
+    elif numbers is Numbers.GROWING:
+        query[..., 0], key[..., 0] = 16.0, np.arange(of.T) / 4
+    return AttentionCall(query, key, value, upstream, seed=seed)

@@ -1,0 +1,265 @@
+"""Attention of many queries, row by row the paper's softmax, and its gradients, with the rounding errors of a kernel.
+
+A row of causal, masked or windowed attention is softmax attention on the keys that it sees. With logits
+z_t = cap(scale · q·k_t) + b_t, s = softmax(z), o = Σ_t s_t v_t, u the upstream gradient of o and
+
+    dz_t = s_t (u·v_t − u·o),
+
+which is Lemma 3's covariance of an indicator and the scores u·v_t under s, the chain rule gives
+
+    dV_t = Σ s_t u,   dQ = scale Σ_t dz_t cap'(z_t) k_t,   dK_t = scale Σ dz_t cap'(z_t) q,
+
+sums over the rows (and the heads of a group) that see key t. Under dropout o = Σ m_t s_t v_t with factors m_t, and
+dz_t = s_t (m_t u·v_t − u·o).
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Lemma 3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from attention_conformance.calls.attention_call import Alignment, AttentionCall
+from theorems.bounded import Bounded, exact, spacing, with_rounding
+from theorems.bounded.arithmetic import current
+from theorems.bounded.formats import Format
+from theorems.rounding.attention_at import BLOCK, EXPONENTIAL
+from theorems.rounding.softmax import recompute_weights, softmax
+
+HIDING = -1e30
+"""A finite bias up to which no logit of a call reaches: e to the power of the difference is zero."""
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionRows:
+    """The correct results of a call of a kernel; every array covers the exact number and that of the textbook formula.
+
+    Attributes:
+        call: the call, whose tensors are taken as exact.
+        numbers: the format that the kernel computes in.
+        alignment: the diagonal of causality and windows.
+        stored: the format of the kernel's results, where it is coarser than the one it computes in.
+        uniform: whether rows that see no key give each key the same weight; otherwise all their weights are zero.
+        through: whether a gradient goes through these weights to the logits.
+        skips: weights smaller than this share of the largest of their row may be left out.
+        factor: under dropout, the factor m of each weight, (B, H, L, T), applied after the softmax; None without.
+    """
+
+    call: AttentionCall
+    numbers: Format
+    alignment: Alignment = Alignment.TOP_LEFT
+    stored: Format | None = None
+    uniform: bool = False
+    through: bool = False
+    skips: float = 0.0
+    factor: Float64[np.ndarray, "B H L T"] | None = None
+
+    @contextmanager
+    def _as_the_kernel(self) -> Iterator[None]:
+        # Sums have the range of float32 even where tensors are float16; those stay below its largest number.
+        with spacing(self.numbers.eps, EXPONENTIAL, lost=self.numbers.lost):
+            yield
+
+    @cached_property
+    def visibility(self) -> Bool[np.ndarray, "B H L T"]:
+        """A mask of the keys that each query sees; a bias of a format's smallest number hides, as −∞ does.
+
+        If a row sees another key, such a weight is below e^(−10^29) of that one's, which is zero in every format.
+        """
+        seen = self.call.visibility(self.alignment)
+        if self.call.bias is None or self.call.bias.min(initial=0.0, where=~np.isneginf(self.call.bias)) > HIDING:
+            return seen
+        near = seen & (self.call.bias > HIDING)
+        return np.asarray(np.where(near.any(axis=-1, keepdims=True), near, seen))
+
+    @cached_property
+    def empty(self) -> Bool[np.ndarray, "B H L"]:
+        """A mask of the rows that see no key: they have no softmax, and add nothing to a gradient here."""
+        return np.asarray(~self.visibility.any(axis=-1))
+
+    def _round_to_output(self, x: Any) -> Any:
+        """Widen by another rounding, to the format of the results."""
+        if self.stored is None:
+            return x
+        return x.widen(self.stored.eps / 2 * (np.abs(x.value) + x.error) + self.stored.lost)
+
+    def _by_head(self, x: Float64[np.ndarray, "B G T W"]) -> Any:
+        """Repeat keys or values to (B, H, T, W): each head has those of its group."""
+        sizes = self.call.sizes
+        return exact(np.repeat(x, sizes["H"] // sizes["G"], axis=1))
+
+    @cached_property
+    def scale(self) -> Any:
+        """The factor of the logits; 1/√E if the call leaves it to the kernel."""
+        if self.call.scale is None:
+            return with_rounding(np.array(1 / math.sqrt(self.call.sizes["E"])))
+        return with_rounding(np.array(self.call.scale))
+
+    @cached_property
+    def _capped_logits(self) -> tuple[Any, Any]:
+        """The logits scale · q·k under the cap, and their derivative, None for 1; (B, H, L, T)."""
+        with self._as_the_kernel():
+            raw: Any = np.matmul(exact(self.call.query), np.swapaxes(self._by_head(self.call.key), -1, -2)) * self.scale
+            raw, factor = self._modify(raw)
+            if not self.call.softcap:
+                return raw, factor
+            tanh = np.tanh(raw / self.call.softcap)
+            slope = (1 - tanh) * (1 + tanh)
+            return tanh * self.call.softcap, slope if factor is None else slope * factor
+
+    def _modify(self, raw: Any) -> tuple[Any, Any]:
+        """Return the modified scores before the cap, and their derivative by the unmodified ones, None for 1."""
+        return raw, None
+
+    @cached_property
+    def logits(self) -> Any:
+        """The logits z, −∞ where a key is not seen; 0 in rows that see none; (B, H, L, T)."""
+        with self._as_the_kernel():
+            logits = self._capped_logits[0]
+            if self.call.bias is not None:
+                bias = np.where(np.isneginf(self.call.bias), 0.0, self.call.bias)
+                logits = logits + np.broadcast_to(bias, self.visibility.shape)
+        return np.where(self.visibility, logits, np.where(self.empty[..., None], 0.0, -np.inf))
+
+    @cached_property
+    def weights(self) -> Any:
+        """The weights s, (B, H, L, T); zero in rows that see no key, unless ``uniform``."""
+        with self._as_the_kernel():
+            s: Any = softmax(self.logits, updates=(self.call.sizes["T"] - 1) // BLOCK)
+        s = np.where(self._has_weight, s, 0.0)
+        return s.widen(self._error_of_skipping(s)) if self.skips else s
+
+    @property
+    def _has_weight(self) -> Bool[np.ndarray, "B H L T"]:
+        return self.visibility | self.empty[..., None] if self.uniform else self.visibility
+
+    def _error_of_skipping(self, s: Any) -> Float64[np.ndarray, "B H L T"]:
+        """Bound the error of weights where those below a share of the largest may be left out.
+
+        With δ the sum of the weights that may be left out, each of them is between 0 and s/(1 − δ), and every other
+        weight between s and s/(1 − δ).
+        """
+        largest = np.max(s.value - s.error, axis=-1, keepdims=True)
+        may = s.value - s.error < self.skips * (largest + 2 * np.max(s.error, axis=-1, keepdims=True))
+        delta = np.minimum(np.sum(np.where(may, s.value + s.error, 0.0), axis=-1, keepdims=True), 0.5)
+        return np.asarray(np.where(may, s.value, s.value * delta) / (1 - delta))
+
+    @cached_property
+    def returned_weights(self) -> Any:
+        """The weights as a kernel returns them."""
+        return self._round_to_output(self.weights)
+
+    @cached_property
+    def returned_weights_after_dropout(self) -> Any:
+        """The weights as a kernel returns them after dropout."""
+        with self._as_the_kernel():
+            return self._round_to_output(self._after_dropout(self.returned_weights))
+
+    def _after_dropout(self, s: Any) -> Any:
+        """Multiply weights, or the scores that they are multiplied by, by the dropout factors."""
+        return s if self.factor is None else s * self.factor
+
+    @cached_property
+    def _weights_again(self) -> Any:
+        """The weights as the backward pass of a kernel recomputes them."""
+        with self._as_the_kernel():
+            return np.where(self._has_weight, recompute_weights(self.weights, self.logits), 0.0)
+
+    @cached_property
+    def log_sum_exp(self) -> Any:
+        """The log-sum-exp log Σ_t e^{z_t}, (B, H, L); its values in rows that see no key have no meaning."""
+        with self._as_the_kernel():
+            lse: Any = np.logaddexp.reduce(self.logits, axis=-1)
+            return self._round_to_output(np.where(np.isfinite(lse.error), lse, self._coarse_log_sum_exp()))
+
+    def _coarse_log_sum_exp(self) -> Any:
+        """Return the log-sum-exp with a coarser bound, for sums of so many terms that a coarse format keeps no digits.
+
+        It moves by no more than the logits do. For given logits, l = max z + log Σ e^{z − max z}: a sum of positive
+        terms in any order is at least its largest, which is 1, and at most T, each addition and exponential rounded
+        up; so the logarithm is off by log T at most, plus these roundings.
+        """
+        z: Any = self.logits
+        value = np.logaddexp.reduce(z.value, axis=-1)
+        T, now = self.call.sizes["T"], current()
+        moved = np.max(np.where(np.isfinite(z.value), z.error, 0.0), axis=-1)
+        own = math.log(T) + (T + 2) * now.rounding + 2 * now.function
+        return exact(value).widen(moved + own + 2 * now.rounding * (np.abs(value) + math.log(T)))
+
+    @cached_property
+    def output(self) -> Any:
+        """The output o, (B, H, L, M)."""
+        with self._as_the_kernel():
+            return self._round_to_output(np.matmul(self._after_dropout(self.weights), self._by_head(self.call.value)))
+
+    @cached_property
+    def value_gradient(self) -> Any:
+        """The gradient dV, (B, G, T, M)."""
+        with self._as_the_kernel():
+            s = self._after_dropout(self._weights_again)
+            return self._over_group(np.matmul(np.swapaxes(s, -1, -2), exact(self.call.upstream)))
+
+    @cached_property
+    def _masked_logit_gradient(self) -> Any:
+        """The gradient dz, (B, H, L, T), by u·o and by Σ s (u·v): kernels do either, so the larger error is taken."""
+        with self._as_the_kernel():
+            upstream: Any = exact(self.call.upstream)
+            scores: Any = np.matmul(upstream, np.swapaxes(self._by_head(self.call.value), -1, -2))
+            scores = self._after_dropout(scores)
+            s: Any = self._weights_again
+            mean: Any = np.sum(s * scores, axis=-1, keepdims=True)
+            flash: Any = np.sum(upstream * self.output, axis=-1, keepdims=True)
+            apart = np.abs(mean.value - flash.value) + flash.error - mean.error
+            dz: Any = s * (scores - self._after_lse(mean.widen(np.maximum(apart, 0.0))))
+            dz = dz if self.through else np.where(self.empty[..., None], 0.0, dz)
+            return dz.widen(self._stray(dz))
+
+    def _after_lse(self, mean: Any) -> Any:
+        """Return the number to subtract from the scores: here their mean in the row."""
+        return mean
+
+    @property
+    def _logit_gradient(self) -> Any:
+        """The gradient before the cap, dz cap', (B, H, L, T)."""
+        with self._as_the_kernel():
+            dz = self._masked_logit_gradient
+            return dz if self._capped_logits[1] is None else dz * self._capped_logits[1]
+
+    def _stray(self, dz: Bounded) -> Float64[np.ndarray, "B H L T"]:
+        """Bound the gradient of a row's maximum: −Σ dz, zero but for rounding, at whichever logit was the largest.
+
+        It arises where the maximum is subtracted within the differentiated graph.
+        """
+        z = self.logits
+        reach = np.where(self._has_weight, z.value + z.error, -np.inf)
+        least = np.max(np.where(self._has_weight, z.value - z.error, -np.inf), axis=-1, keepdims=True)
+        total: Any = np.sum(dz, axis=-1, keepdims=True)
+        return np.where((reach >= least) & self._has_weight, np.abs(total.value) + total.error, 0.0)
+
+    @cached_property
+    def query_gradient(self) -> Any:
+        """The gradient dQ, (B, H, L, E)."""
+        with self._as_the_kernel():
+            gradient: Any = np.matmul(self._logit_gradient, self._by_head(self.call.key))
+            return self._round_to_output(gradient * self.scale)
+
+    @cached_property
+    def key_gradient(self) -> Any:
+        """The gradient dK, (B, G, T, E)."""
+        with self._as_the_kernel():
+            each: Any = np.matmul(np.swapaxes(self._logit_gradient, -1, -2), exact(self.call.query))
+            return self._over_group(each * self.scale)
+
+    def _over_group(self, x: Any) -> Any:
+        """Sum over the heads of a group: (B, H, T, W) to (B, G, T, W)."""
+        sizes = self.call.sizes
+        B, G, T = (sizes[axis] for axis in "BGT")
+        return self._round_to_output(np.sum(np.reshape(x, (B, G, sizes["H"] // G, T, x.shape[-1])), axis=2))

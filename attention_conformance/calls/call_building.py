@@ -1,0 +1,502 @@
+"""Build a call of an attention kernel from a plan of the space of options: sizes first, then numbers, then options.
+
+Each step draws from its own generator. Therefore two plans that differ in one level give calls that differ in that
+level alone, as far as sizes allow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from zlib import crc32
+
+import numpy as np
+from jaxtyping import Bool
+
+from attention_conformance.calls.attention_call import ENTRIES, Alignment, AttentionCall, Memory, State
+from attention_conformance.calls.attention_calls import LONG, SMALL, Numbers, Sizes, tensors
+from attention_conformance.calls.call_space import Plan
+from attention_conformance.calls.common_calls import BETWEEN, MANY_HEADS
+from attention_conformance.calls.further_options import with_further_options
+from attention_conformance.calls.rare_calls import HIDES
+
+LONGER = (511, 512, 513, 640, 1000, 1023, 1024, 1025)
+LONGEST = (1500, 1537, 2047, 2048)
+"""Numbers of queries, or of keys for several queries, in calls that test length; these have few and narrow heads."""
+LATENT = 576
+"""Keys and values keep their widths if these have this sum or a larger one: their kernels take no other widths."""
+DECODED = (500, 511, 512, 513, 1000, 1023, 1025, 2048, 2049, 4095, 4097, 8191, 8192)
+"""Numbers of keys for a single query."""
+LENGTHS = (*SMALL, *LONG, *LONGER, *LONGEST, *DECODED)
+BLOCKS = (8, 16, 32, 33, 63, 65, 127, 129, 255)
+WORK = 1 << 23
+"""The largest B · H · L · T · (E + M), so that a call takes a small fraction of a second."""
+HELD = 1 << 20
+"""The largest number of entries of keys and values, and of logits."""
+HUGE = 1 << 16
+"""The number of keys that an index of 16 bits can count."""
+EXACT_KEYS = 257
+"""The largest number of keys of exact calls that hide some of them: all keys have different ranks."""
+ADDED = 16
+"""Rows of a group that have an upstream gradient in an exact call: sums over more rows need too many bits."""
+SHORT: Mapping[str, int] = MappingProxyType({State.COMPILED: 5, State.MACHINE_CODE: 5, State.MANY: 17})
+"""The longest call in a state that takes long: compilation unrolls a loop over keys."""
+LOOKED_AT = (2, 2, 6)
+"""Batch entries, groups and rows that have an upstream gradient in a large call."""
+
+
+def build_call(plan: Plan, declares: Collection[str], seed: int, number: int = 0) -> AttentionCall:
+    """Build the call of a plan.
+
+    Args:
+        plan: a level of each factor.
+        declares: the capabilities of the kernel.
+        seed: the same seed gives the same call.
+        number: the number of the plan in its array, which decides whether the call has more than 65536 keys.
+    """
+    drawing = _Drawing(dict(plan), frozenset(declares), seed)
+    sized = any(plan[name][0].isdigit() for name in ("values", "batch", "lengths"))  # it is about these sizes
+    often = number > 0 and number % 48 == 23 and plan["state"] not in SHORT and not sized
+    huge = often or (number != 0 and plan["lengths"] == "huge")
+    of = drawing.sizes(HUGE + 1 + abs(number) if huge else 0)
+    call = drawing.numbers(of, "ranks" if huge else drawing.plan["numbers"])
+    if huge and drawing.plan["dropout"] == "none":  # a mean of zero would show no fault
+        call = call.replace(value=np.maximum(np.abs(call.value), 1.0))
+    for step in STEPS:
+        call = step(drawing, call)
+    call = _look_at_some(call, drawing.rng("looked at"))
+    return call.replace(name=", ".join(f"{k} {v}" for k, v in plan.items() if v != "none"))
+
+
+@dataclass
+class _Drawing:
+    """The plan, capabilities and seed that the steps of one call share."""
+
+    plan: dict[str, str]
+    declares: frozenset[str]
+    seed: int
+
+    def rng(self, step: str) -> np.random.Generator:
+        return np.random.default_rng((self.seed, crc32(step.encode())))
+
+    @property
+    def hides(self) -> bool:
+        return any(self.plan[name] != "none" for name in ("mask", "causal", "window", "mask mod"))
+
+    @property
+    def must_be_square(self) -> bool:
+        """Return whether the call needs L = T: the kernel does not declare where the diagonal is with L ≠ T."""
+        diagonal = self.plan["causal"] != "none" or self.plan["window"] != "none"
+        return diagonal and "causal-rectangle" not in self.declares
+
+    def sizes(self, keys: int) -> Sizes:
+        """Draw the sizes of the call; with the given number of keys unless it is 0."""
+        rng, plan = self.rng("sizes"), self.plan
+        if "x" in plan["lengths"]:
+            return self._given_sizes()
+        cached = int(plan["lengths"]) if plan["lengths"].isdigit() else 0
+        lengths = "decode" if cached else plan["lengths"]
+        if lengths == "decode" and self.must_be_square:
+            lengths = "keys"
+        relation = "L = T" if self.must_be_square else plan["relation"]
+        T = int(rng.choice(LONG if lengths in ("keys", "both") else SMALL))
+        L = int(rng.choice(LONG if lengths in ("queries", "both") else SMALL))
+        if lengths == "decode":
+            L, T = 1, cached or int(rng.choice(DECODED))
+        elif lengths == "long":
+            longest = LONGER if relation == "L = T" else LONGEST  # all pairs of these would be too many logits
+            L, T = (int(rng.choice(some)) for some in (LONGER, longest))
+        if lengths != "decode":
+            L, T = _in_relation(L, T, relation, rng)
+        most = SHORT.get(plan["state"], 0)
+        if most:  # axes of size 1 are another story to a compiler
+            L, T = (min(max(size, 2 + (size >= other)), most - (size < other)) for size, other in ((L, T), (T, L)))
+            L = 1 if lengths == "decode" else L
+        widths = {"narrow": SMALL, "block": BLOCKS, "between": BETWEEN}
+        E = int(rng.choice(widths.get(plan["width"]) or (int(plan["width"]),)))
+        wider, narrower = E + 1 if E < 128 else E + 32, max(1, E // 2 + 1 - E % 2)
+        values = plan["values"]
+        M = int(values) if values.isdigit() else {"same": E, "wider": wider}.get(values, narrower)
+        many = plan["heads"] != "few" and not most
+        H = int(rng.choice(MANY_HEADS if many else (2, 3) if most else (1, 2, 3)))
+        H = int(plan["heads"]) if plan["heads"].isdigit() and not most else H
+        group = {"single": 1, "grouped": int(rng.choice((2, 3, 4))), "one of keys": H if many else 4}[plan["group"]]
+        G = 1 if plan["group"] == "one of keys" else max(1, round(H / group)) if many else H
+        B = int(rng.choice((2, 3) if most else (4, 5, 8) if plan["batch"] == "many" else (1, 2, 3)))
+        B = int(plan["batch"]) if plan["batch"].isdigit() else B
+        if plan["scale"] == "own":
+            E = max(E, 2)  # 1/√E is not 1
+        of = Sizes(B, G * group, G, L, T, E, M)
+        if keys and plan["dropout"] == "none":
+            return Sizes(1, group, 1, 1, keys, min(E, 4), min(M, 4 if M == E else 3))
+        if plan["dropout"] != "none":
+            T = max(16, min(T, 65))
+            L = T if L == of.T or relation == "L = T" else max(8, min(L, 65))
+            group = min(group, 4)
+            return Sizes(min(B, 3), min(of.G, 3) * group, min(of.G, 3), L, T, min(E, 16), T)
+        if plan["numbers"] in ("ranks", "sums"):
+            of = self._of_exact(of)
+        of = _affordable(of, group, lengths)
+        return of if plan["entries"] == "whole" else _with_all_rows_looked_at(replace(of, B=max(2, of.B)), group)
+
+    def _given_sizes(self) -> Sizes:
+        """Return sizes that the plan says; without grouped heads there are as many as groups."""
+        plan = self.plan
+        L, T = map(int, plan["lengths"].split("x"))
+        H, G = map(int, plan["heads"].split("/"))
+        H = H if "grouped-heads" in self.declares else G
+        return Sizes(int(plan["batch"]), H, G, L, T, int(plan["width"]), int(plan["values"]))
+
+    def _of_exact(self, of: Sizes) -> Sizes:
+        E, M = max(of.E, 3), of.M
+        if self.hides:
+            T = min(of.T, EXACT_KEYS)
+            return replace(of, E=E, M=M, T=T, L=T if of.L == of.T else of.L)
+        if self.plan["numbers"] == "sums":
+            T = 2 ** max(2 if self.plan["state"] in SHORT else 4, min(12, round(math.log2(of.T))))
+            return replace(of, E=E, M=M, T=T, L=of.L if of.L != of.T else T)
+        return replace(of, E=E, M=M)
+
+    def numbers(self, of: Sizes, kind: str) -> AttentionCall:
+        """Draw query, key, value and upstream gradient."""
+        seed = int(self.rng("numbers").integers(2**32))
+        if self.plan["dropout"] != "none":
+            call = tensors(of, Numbers.NORMAL, seed)
+            # No weight is tiny, and the output is the weights.
+            value = np.broadcast_to(np.eye(of.T), call.value.shape).copy()
+            return call.replace(query=call.query / math.sqrt(of.E), value=value)
+        if kind == "products":
+            return products(of, seed)
+        if kind == "sums" and not self.hides and of.T & (of.T - 1) == 0 and of.T > 1:
+            return sums(of, seed)
+        if kind in ("ranks", "sums") and of.E > 1:
+            return ranks(of, seed)
+        return tensors(of, Numbers.INTEGERS if kind in ("ranks", "sums") else Numbers(kind), seed)
+
+
+def _in_relation(L: int, T: int, relation: str, rng: np.random.Generator) -> tuple[int, int]:
+    if relation == "L = T":
+        return max(L, T), max(L, T)
+    less, more = sorted((L, T))
+    more += int(rng.choice((1, 3, 8))) if less == more else 0
+    return (less, more) if relation == "L < T" else (more, less)
+
+
+def _affordable(of: Sizes, group: int, lengths: str) -> Sizes:
+    """Reduce sizes until a call is cheap enough: lengths are reduced last in calls that test lengths."""
+    is_long = lengths in ("long", "decode")
+    is_longest = lengths == "long" and of.L != of.T and max(of.L, of.T) >= LONGEST[0]
+
+    def costs(sizes: Sizes) -> bool:
+        tensors = max(
+            sizes.B * sizes.G * sizes.T * (sizes.E + sizes.M), sizes.B * sizes.H * sizes.L * (sizes.E + sizes.M)
+        )
+        logits = sizes.B * sizes.H * sizes.L * sizes.T
+        return logits * (sizes.E + sizes.M) > (WORK // 2 if is_longest else WORK) or max(tensors, logits) > HELD
+
+    def shorter(size: int, least: int) -> int:
+        return max((length for length in LENGTHS if least <= length <= size // 2), default=size)
+
+    def half(size: int, least: int = 1) -> int:
+        return min(size, max(least, size // 2))
+
+    def lengths_of(sizes: Sizes, least: int) -> Sizes:
+        if sizes.L == sizes.T:
+            size = shorter(sizes.T, least)
+            return replace(sizes, L=size, T=size)
+        longer, other = ("L", "T") if sizes.L > sizes.T else ("T", "L")
+        more, less = getattr(sizes, longer), getattr(sizes, other)
+        if more == less + 1:  # the shorter one has to be first
+            return replace(sizes, **{other: shorter(less, least)})
+        return replace(sizes, **{longer: max(shorter(more, least), less + 1)})
+
+    def fewer_groups(sizes: Sizes) -> Sizes:
+        # Of one group the heads may have been halved: they are not to grow again.
+        return replace(sizes, G=half(sizes.G), H=half(sizes.G) * group) if sizes.G > 1 else sizes
+
+    def other_length_of(sizes: Sizes, least: int) -> Sizes:
+        other = "T" if sizes.L > sizes.T else "L"
+        return replace(sizes, **{other: shorter(getattr(sizes, other), least)})
+
+    def narrower(sizes: Sizes, least: int) -> Sizes:
+        return replace(sizes, E=half(sizes.E, least), M=half(sizes.M, least)) if of.E + of.M < LATENT else sizes
+
+    ways: list[Callable[[Sizes], Sizes]] = [
+        lambda sizes: replace(sizes, B=half(sizes.B)) if is_long else lengths_of(sizes, 63),
+        lambda sizes: fewer_groups(sizes) if is_long else sizes,
+        lambda sizes: replace(sizes, H=half(sizes.H, 2)) if is_long and sizes.G == 1 else sizes,
+        lambda sizes: narrower(sizes, 8) if is_longest else lengths_of(sizes, 511),
+        lambda sizes: other_length_of(sizes, 127) if is_longest else sizes,
+        lambda sizes: narrower(sizes, 4) if is_long else sizes,
+        lambda sizes: replace(sizes, B=half(sizes.B, 2)),
+        lambda sizes: lengths_of(sizes, 31),
+        fewer_groups,
+        lambda sizes: lengths_of(sizes, 5),
+        lambda sizes: replace(sizes, B=1, H=half(sizes.H, 2) if sizes.G == 1 else sizes.H),
+    ]
+    while costs(of):
+        smaller = next((reduced for way in ways if (reduced := way(of)) != of), of)
+        if smaller == of:
+            break
+        of = smaller
+    return of
+
+
+def _with_all_rows_looked_at(of: Sizes, group: int) -> Sizes:
+    """Reduce heads, then batch entries down to two, then lengths, until the call is not large."""
+    while of.B * of.H * of.L * of.T > ENTRIES:
+        if of.G > 1:
+            of = replace(of, G=of.G // 2, H=of.G // 2 * group)
+        elif of.B > 2:
+            of = replace(of, B=of.B // 2)
+        else:
+            of = replace(of, L=max(1, of.L // 2), T=max(1, of.T // 2))
+    return of
+
+
+# ---- numbers on which nothing is rounded ---------------------------------------------------------------------------
+
+SHARED = (0.0, 1 / 32, 1 / 32, -40.0, -256.0)
+"""512 times one of these is added to all logits: 0, 16, −20480, −131072."""
+
+
+def ranks(of: Sizes, seed: int) -> AttentionCall:
+    """Build a call whose weights are exactly 1, 1/2 and 0, whatever keys are hidden.
+
+    Other logits are at least 4096 below the largest. Values, upstream gradients and the columns of keys where queries
+    are 0 are small integers: every product and every sum, in any order, is a number of few bits. The scale is 1, whose
+    root is 1.
+    """
+    rng = np.random.default_rng(seed)
+    B, G, T, E = of.B, of.G, of.T, of.E
+    order = np.stack([rng.permutation(T) for _ in range(B * G)]).reshape(B, G, T)
+    if T > HUGE:  # the first ones are where an index runs over
+        order = np.arange(T)[::-1] ^ (order[..., :1] & 1)
+    rank = np.minimum(np.broadcast_to(order, (B, G, T)) // 2, EXACT_KEYS // 2)
+    query = np.zeros((B, of.H, of.L, E))
+    query[..., 0], query[..., 1] = 64.0, 512.0
+    key = rng.integers(-2, 3, (B, G, T, E)).astype(np.float64)
+    key[..., 0], key[..., 1] = -64.0 * rank, float(rng.choice(SHARED))
+    value = rng.integers(-2, 3, (B, G, T, of.M)).astype(np.float64)
+    return AttentionCall(query, key, value, _few_upstream(of, ADDED, rng), exact=True, seed=seed)
+
+
+def products(of: Sizes, seed: int) -> AttentionCall:
+    """Build a call of up to 32 keys whose products q·k leave float16, while its scale brings them back; exact, too.
+
+    Logits are 2048 apart with the scale 1/256, whose root is 1/16: to multiply queries, keys or both by it is as good.
+    """
+    call = ranks(of, seed)
+    query, key = call.query * np.where(np.arange(of.E) == 0, 128.0, 1.0), call.key.copy()
+    key[..., 1] = 0.0
+    key[..., 0] += 64.0 * 16  # the largest is far from zero, where half precision has no number for it
+    return call.replace(query=query, key=key, scale=OF_PRODUCTS)
+
+
+OF_PRODUCTS = 1 / 256
+"""The scale of calls whose products leave float16."""
+MEAN = 107
+"""The mean of each pair of values: a number of seven bits; sums of few such values exceed half precision.
+
+It is far from all powers of two: a term that is added to a long sum in half precision is rounded to 96, 112 or 128, in
+the same direction for many terms, so that the mean is off by more than one rounding. With 127 the term would always be
+rounded to 128, which is hardly off.
+"""
+
+
+def sums(of: Sizes, seed: int) -> AttentionCall:
+    """Build a call whose results are rounded in no format, while its partial sums exceed half precision.
+
+    All keys have one logit, T is a power of two, and values come in pairs of one mean. Partial sums have to be added up
+    in float32. The products that add up to a logit cancel, and are odd numbers of eight bits.
+    """
+    rng = np.random.default_rng(seed)
+    B, G, T, E, M = of.B, of.G, of.T, of.E, of.M
+    apart = 2.0 * rng.integers(0, 16, (B, G, T // 2, M)) + 1
+    value = np.empty((B, G, T, M))
+    value[:, :, 0::2], value[:, :, 1::2] = MEAN + apart, MEAN - apart
+    query, key = np.zeros((B, of.H, of.L, E)), rng.integers(-2, 3, (B, G, T, E)).astype(np.float64)
+    query[..., 1], key[..., 1] = 512.0, float(rng.choice(SHARED[:3]))
+    n = (E - 2) // 2
+    if n:
+        query[..., 2 : 2 + 2 * n] = 15.0
+        key[..., 2 : 2 + n] = 2.0 * rng.integers(4, 9, (B, G, T, n)) + 1
+        key[..., 2 + n : 2 + 2 * n] = -key[..., 2 : 2 + n]
+    return AttentionCall(query, key, value, _few_upstream(of, 1, rng), exact=True, seed=seed)
+
+
+def _few_upstream(of: Sizes, most: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw an upstream gradient: ±1 in the first column of a limited number of rows of each group, 0 elsewhere."""
+    upstream = np.zeros((of.B, of.G, of.H // of.G * of.L, of.M))
+    rows = upstream.shape[2]
+    for b in range(of.B):
+        for g in range(of.G):
+            chosen = rng.permutation(rows)[: min(most, rows)]
+            upstream[b, g, chosen, 0] = rng.choice((-1.0, 1.0), len(chosen))
+    return upstream.reshape(of.B, of.H, of.L, of.M)
+
+
+# ---- options -------------------------------------------------------------------------------------------------------
+
+Step = Callable[[_Drawing, AttentionCall], AttentionCall]
+
+
+def _scale(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
+    level, rng = drawing.plan["scale"], drawing.rng("scale")
+    if level == "own":
+        return call.replace(scale=None, exact=False)
+    if level == "1":
+        return call.replace(scale=OF_PRODUCTS) if drawing.plan["numbers"] == "products" else call
+    if level in ("zero", "negative"):
+        return call.replace(scale=0.0 if level == "zero" else -0.5, exact=False)
+    if call.exact:  # a kernel may multiply query and key by the root
+        return call.replace(scale=float(rng.choice((0.25, 4.0))))
+    values = (0.5, 0.125, 2.0) if level == "power" else (0.3, 1.7, 1 / math.sqrt(3))
+    return call.replace(scale=float(rng.choice(values)))
+
+
+def _softcap(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
+    if drawing.plan["softcap"] == "none":
+        return call
+    drawn = float(drawing.rng("softcap").choice((0.5, 2.0, 30.0)))
+    level = drawing.plan["softcap"]
+    return call.replace(softcap=float(level) if level.isdigit() else drawn, exact=False)
+
+
+def _diagonal(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
+    rng, plan = drawing.rng("window"), drawing.plan
+    longest = max(2, min(call.key.shape[2], 40))
+    left, right = (int(x) for x in rng.integers(0, longest, 2))
+    windows = {"none": None, "left": (left, 0), "both": (left, right), "right": (-1, right)}
+    window = tuple(map(int, level.split("+"))) if "+" in (level := plan["window"]) else windows[level]
+    return call.replace(causal=plan["causal"] != "none", window=window)
+
+
+HIDING: Mapping[str, float] = MappingProxyType(
+    dict(zip(HIDES, (-np.inf, -1e4, -np.finfo(np.float64).max), strict=True))
+)
+"""The numbers that hide a key; one beyond the range of a kernel's tensors is the smallest of these."""
+
+
+def _mask(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
+    """Draw a mask that shows each row a key, except rows that are to see none.
+
+    With poison, at least one key is seen by no row.
+    """
+    plan, rng = drawing.plan, drawing.rng("mask")
+    kind, _, axes = plan["mask"].partition(" (")
+    if kind == "none":
+        return call
+    B, H, L, _ = call.query.shape
+    T = call.key.shape[2]
+    named = {"B": B, "H": H, "L": L, "T": T, "1": 1}
+    shape = tuple(named[axis] for axis in axes.removesuffix(")").split(", "))
+    seen = rng.random(shape) < rng.choice((0.1, 0.5, 0.9))
+    of_keys = shape[-1] == T
+    if of_keys and rng.random() < (0.6 if shape[1:3] == (1, 1) else 0.3):  # padding: what is hidden is at the end
+        seen = np.broadcast_to(np.arange(T) < rng.integers(1, T + 1, (*shape[:-1], 1)), shape).copy()
+    if T > 1 and of_keys and plan["poison"] != "none":
+        seen[..., rng.permutation(T)[: max(1, T // 4)]] = False
+    seen = _show_each_row_a_key(call, seen)
+    if plan["rows"] != "all see a key" and kind == "boolean":
+        empty = rng.random(shape[:-1]) < 0.4
+        empty.reshape(-1)[0] = True
+        if empty.ndim == 3 and rng.random() < 0.5:
+            # Those of one entry, or of one head, alone: nothing of theirs is to be in others.
+            others = empty[1:] if len(empty) > 1 else empty[:, 1:]
+            others[...] = False
+        seen[empty] = False
+    if kind == "boolean":
+        return call.replace(visible=seen)
+    biased = rng.random() < 0.7 and not call.exact
+    bias = rng.integers(-16, 17, shape) / 4 if biased else np.zeros(shape)
+    hides = HIDING[plan.get("hides", "-inf")]
+    masks = {"bias": np.where(seen, bias, hides), "mask_format": plan.get("mask format", "")}
+    return call.replace(**masks, exact=call.exact and np.isneginf(hides))
+
+
+def _show_each_row_a_key(call: AttentionCall, mask: Bool[np.ndarray, "..."]) -> Bool[np.ndarray, "..."]:
+    """Return the mask with keys added until each row sees one of those that causality and window show it."""
+    mask = mask.copy()
+    for alignment in Alignment if call.causal or call.window is not None else (Alignment.TOP_LEFT,):
+        near = call._near(np.arange(call.query.shape[2]), alignment)
+        full = np.broadcast_to(mask, (*call.query.shape[:3], near.shape[-1])) & near
+        for b, h, i in np.argwhere(~full.any(axis=-1) & near.any(axis=-1)):
+            at = (b, h, i, int(np.flatnonzero(near[i])[0]))
+            mask[tuple(0 if n == 1 else k for n, k in zip(mask.shape, at[4 - mask.ndim :], strict=True))] = True
+    return mask
+
+
+def _around(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
+    """Set memory, state and the results that are asked for."""
+    plan = drawing.plan
+    memory, upstream = Memory(plan["memory"]), Memory(plan["upstream"])
+    tensors = {name: getattr(call, name) for name in ("query", "key", "value")}
+    if memory is Memory.BROADCAST:
+        tensors = {name: np.repeat(x[:1], x.shape[0], axis=0) for name, x in tensors.items()}
+    if memory is Memory.HEADS:
+        tensors = {name: np.repeat(x[:, :1], x.shape[1], axis=1) for name, x in tensors.items()}
+    if upstream is Memory.SINGLE:
+        # As of a mean: a power of two that keeps gradients in the range of half precision.
+        tensors |= {"upstream": np.full(call.upstream.shape, 2.0 ** -math.ceil(math.log2(call.upstream.shape[-1])))}
+    if plan["state"] == State.SELF and tensors["query"].shape == tensors["key"].shape:
+        tensors["key"] = tensors["query"]
+    hides = call.hides() and call.key.shape[2] > 1
+    masked = call.visible is not None or call.bias is not None
+    return call.replace(
+        **tensors,
+        memory=memory,
+        placed=plan["placed"] if memory is not Memory.CONTIGUOUS else "qkv",
+        upstream_memory=upstream,
+        mask_memory=Memory(plan["mask memory"]) if masked else Memory.CONTIGUOUS,
+        beyond=int(drawing.rng("columns").choice((1, 3, 8))) if masked and plan["columns"] != "of keys" else 0,
+        state=State(plan["state"]),
+        wants="" if plan["wants"] == "nothing" else plan["wants"],
+        log_sum_exp=plan["log-sum-exp"] != "none",
+        dropout=float(drawing.rng("dropout").choice((0.25, 0.5))) if plan["dropout"] != "none" else 0.0,
+        poison=plan["poison"] != "none" and hides and call.query.shape[2] * call.key.shape[2] <= HELD // 16,
+        # An upstream gradient everywhere makes sums that are numbers of too many bits.
+        exact=call.exact and upstream is not Memory.SINGLE and plan["state"] != State.AUTOCAST,
+    )
+
+
+def _further(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
+    return with_further_options(call, drawing.plan, drawing.rng)
+
+
+STEPS: Sequence[Step] = (_scale, _softcap, _diagonal, _mask, _around, _further)
+
+
+def _look_at_some(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
+    """Give only a few rows of a large call an upstream gradient, so that expected values are computed only there."""
+    if not call.is_large:
+        return call
+    sizes = call.sizes
+    chosen = []
+    for axis, most in zip("BGL", LOOKED_AT, strict=True):
+        size = sizes[axis]
+        # The last one is where an index runs over.
+        chosen.append(sorted({size - 1, *(int(k) for k in rng.permutation(size)[: most - 1])}))
+    batch, groups, rows = chosen
+    group = sizes["H"] // sizes["G"]
+    heads = [g * group + h for g in groups for h in range(group)]
+    kept = np.zeros(call.upstream.shape, dtype=bool)
+    kept[np.ix_(batch, heads, rows)] = True
+    upstream = np.where(kept, call.upstream, 0.0)
+    if not upstream.any() and call.upstream.any():
+        upstream[batch[-1], heads[-1], rows[-1], 0] = 1.0
+    memory = Memory.CONTIGUOUS if call.upstream_memory is Memory.SINGLE else call.upstream_memory
+    lse_upstream = None if call.lse_upstream is None else np.where(kept[..., 0], call.lse_upstream, 0.0)
+    return call.replace(upstream=upstream, upstream_memory=memory, lse_upstream=lse_upstream)
+
+
+def attended_rows(call: AttentionCall) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+    """Return batch entries, groups and rows with an upstream gradient in a large call; the last ones if none has."""
+    sizes = call.sizes
+    there = call.upstream.any(axis=-1)
+    by_group = there.reshape(sizes["B"], sizes["G"], -1, sizes["L"]).any(axis=2)
+    by_axis = [np.unique(places).tolist() for places in np.nonzero(by_group)]
+    batch, groups, rows = (indices or [size - 1] for indices, size in zip(by_axis, by_group.shape, strict=True))
+    return batch, groups, rows

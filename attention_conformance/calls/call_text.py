@@ -1,0 +1,139 @@
+"""Reading and writing calls of attention kernels: a failing call is written to a file and read with ``--data``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import fields
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from attention_conformance.calls.attention_call import AXES, PLAIN, AttentionCall, Memory, State
+from generators.subject import FORMATS, FileFormat
+from reference_attention.errors import InvalidInput, suggest
+from reference_attention.files import numbers, to_json
+from reference_attention.problem import checked_array, refuse_truth_values
+from theorems.bounded.formats import FORMATS as FLOATS
+
+TENSORS = ("query", "key", "value", "upstream")
+OPTIONS = ("visible", "bias", *AXES, *PLAIN, "seed", "name")
+USUAL: Mapping[str, Any] = MappingProxyType(
+    {field.name: field.default for field in fields(AttentionCall) if field.name in OPTIONS and field.name != "scale"}
+)
+"""Options that are not written at these values; the scale is always written, since two values pass for its default."""
+
+MASKS: Mapping[str, Any] = MappingProxyType({"visible": bool, "bias": np.float64})
+"""The masks, with the type of their entries."""
+ARRAYS = (*MASKS, *AXES)
+
+
+def text_of(call: AttentionCall, **record: str) -> str:
+    """Return JSON that :func:`call_of` reads back to the same floats."""
+    values: dict[str, Any] = {key: value for key, value in record.items() if value}
+    values |= {name: getattr(call, name) for name in TENSORS}
+    for name in OPTIONS:
+        value = getattr(call, name)
+        if np.ndim(value) or name not in USUAL or value != USUAL[name]:
+            values[name] = str(value) if isinstance(value, str) else value
+    return "{\n" + ",\n".join(f"  {to_json(key)}: {to_json(value)}" for key, value in values.items()) + "\n}\n"
+
+
+def call_of(values: Mapping[str, Any], name: str = "data") -> AttentionCall:
+    """Build a call from named values.
+
+    Raises:
+        InvalidInput: unknown names, missing tensors, shapes that do not fit together.
+    """
+    unknown = sorted({*values} - {*TENSORS, *OPTIONS, "case_of", "claim"})
+    if unknown:
+        raise InvalidInput(
+            f"{name}: unknown name {unknown[0]!r}.{suggest(unknown[0], (*TENSORS, *OPTIONS))} Those of a call are"
+            f" {', '.join((*TENSORS, *OPTIONS))}."
+        )
+    missing = [key for key in TENSORS if key not in values]
+    if missing:
+        raise InvalidInput(f"{name}: {missing[0]} is missing; a call has {', '.join(TENSORS)}.")
+    query = checked_array("query", numbers(values["query"]), ("B", "H", "L", "E"))
+    B, H, L, E = query.shape
+    key = checked_array("key", numbers(values["key"]), (B, "G", "T", E))
+    value = checked_array("value", numbers(values["value"]), (*key.shape[:3], "M"))
+    upstream = checked_array("upstream", numbers(values["upstream"]), (B, H, L, value.shape[-1]))
+    if H % key.shape[1]:
+        raise InvalidInput(f"key: {key.shape[1]} groups do not divide {H} heads; give a divisor.")
+    options: dict[str, Any] = {
+        option: _option(option, values[option]) for option in OPTIONS if option in values and option not in ARRAYS
+    }
+    for mask, dtype in MASKS.items():
+        if mask in values:
+            options[mask] = _mask(mask, values[mask], dtype, (B, H, L, key.shape[2]))
+    named = {"B": B, "H": H, "L": L, "G": key.shape[1], "2": 2, "3": 3}
+    for array_name, axes in AXES.items():
+        if array_name in values:
+            array = checked_array(array_name, numbers(values[array_name]), tuple(named[axis] for axis in axes))
+            options[array_name] = _lengths(array, L, key.shape[2]) if array_name == "lengths" else array
+            if array_name == "mask_mod":
+                options[array_name] = array.astype(np.int64)
+    return AttentionCall(query, key, value, upstream, **options)
+
+
+def _option(name: str, value: Any) -> Any:
+    """Return the value of an option that is no array, in its type.
+
+    Raises:
+        InvalidInput: the value does not fit the option.
+    """
+    value = value.tolist() if isinstance(value, np.ndarray) else value
+    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    whole = number and isinstance(value, int)
+    if name in ("causal", "log_sum_exp", "exact", "poison", "shared", "alone"):
+        fits, due = isinstance(value, bool), "true or false"
+    elif name == "scale":
+        fits, due = value is None or number, "a finite number, or null for the kernel's own"
+    elif name == "softcap":
+        fits, due = number and value >= 0, "a finite number that is not negative"
+    elif name in ("seed", "parts", "splits", "page", "beyond"):
+        fits, due = whole and value >= 0, "a whole number that is not negative"
+    elif name == "window":
+        fits = isinstance(value, list | tuple) and len(value) == 2 and all(type(size) is int for size in value)
+        due, value = "two whole numbers", tuple(value) if fits else value
+    elif name.endswith("memory"):
+        fits, due = value in list(Memory), f"one of {', '.join(Memory)}"
+        value = Memory(value) if fits else value
+    elif name == "state":
+        fits, due = value in list(State), f"one of {', '.join(State)}"
+        value = State(value) if fits else value
+    elif name == "mask_format":
+        fits, due = value in ("", *FLOATS), f"empty, or one of {', '.join(FLOATS)}"
+    elif name == "dropout":
+        fits, due = number and 0 <= value < 1, "a number from 0 to less than 1"
+    elif name in ("wants", "placed"):
+        fits, due = isinstance(value, str) and {*value} <= {*"qkv"}, "letters of qkv"
+    else:
+        fits, due = isinstance(value, str), "text"
+    if not fits:
+        raise InvalidInput(f"{name}: must be {due}.")
+    return value
+
+
+def _lengths(array: np.ndarray, queries: int, keys: int) -> np.ndarray:
+    if not (array == np.round(array)).all() or (array < 0).any() or (array > (queries, keys)).any():
+        raise InvalidInput(
+            f"lengths: must be whole numbers from 0 to L = {queries} and T = {keys}, two per batch entry."
+        )
+    return array.astype(np.int64)
+
+
+def _mask(name: str, value: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
+    if dtype is not bool:
+        refuse_truth_values(name, value)
+    try:
+        mask = np.asarray(numbers(value), dtype=np.float64).astype(dtype)
+        np.broadcast_to(mask, shape)  # its own shape is kept: a kernel may take some shapes for others
+    except (ValueError, TypeError):
+        raise InvalidInput(f"{name}: does not broadcast to (B, H, L, T) = {shape}.") from None
+    return mask
+
+
+FORMATS["query"] = FileFormat(AttentionCall, "query", call_of, text_of, "theorems verify --attention")

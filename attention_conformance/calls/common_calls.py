@@ -1,0 +1,110 @@
+"""Calls as most programs make them: without a state, with every triple of the options but masks, and size by size.
+
+A cover of all options has a mask in nearly all of its calls, and draws a given size in few: faults that occur only
+without a mask, or at a single width of heads, are met here. So are cases that must not be left to chance: each multiple
+of 8 as a width, and masks of as many entries as heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle, product
+
+import numpy as np
+from covertable import make
+
+BETWEEN = (12, 24, 40, 72, 80, 96, 100, 112, 136, 144, 160, 192, 200, 224)
+"""Widths of heads that are no powers of two: kernels have blocks of 32, 64, 128 and 256."""
+MULTIPLES = tuple(range(8, 257, 8))
+"""Widths that a kernel may have special code for: each occurs for keys and values together, and for either alone."""
+MANY_HEADS = (17, 20, 24, 32, 40)
+CACHED = (513, 1025, 4097, 8192)
+"""Numbers of keys for a single query, just above the blocks of caches and splits."""
+OPTIONS = ("relation", "group", "scale", "causal", "window", "softcap", "log-sum-exp")
+"""Options of which every triple of levels occurs."""
+ALONE = ("causal", "window", "softcap", "sinks", "slopes")
+"""Options that also occur without any other option."""
+CYCLES: Mapping[str, Sequence[str]] = {
+    "width": (*map(str, BETWEEN), "64", "128", "256"),
+    "heads": ("few", *map(str, MANY_HEADS[:2]), "few", *map(str, MANY_HEADS[2:])),
+    "lengths": ("short", "keys", "short", "both", "queries"),
+    "values": ("same", "narrower", "wider"),
+    "batch": ("few", "many", "few", "few"),
+    "numbers": ("normal", "integers", "normal"),
+    "memory": ("contiguous", "transposed", "fused", "transposed"),
+    "wants": ("qkv", "qkv", "nothing", "qkv", "kv"),
+}
+"""Levels that follow each other; the lengths of the cycles are chosen so that the levels meet."""
+
+
+def common_plans(
+    neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]], rng: np.random.Generator
+) -> Iterator[dict[str, str]]:
+    """Yield plans without masks, and plans with masks alone.
+
+    Args:
+        neutral: the first level of each factor.
+        levels: the levels of each factor that the kernel has.
+        rng: draws the order.
+    """
+    free = {name: levels[name] for name in OPTIONS if len(levels[name]) > 1}
+    met = make(free, strength=min(3, len(free)), salt=str(int(rng.integers(2**16))))
+    rows = [met[k] for k in rng.permutation(len(met))]
+    # Each width twice: a few of the calls have other sizes in place of theirs.
+    count = max(len(rows), 2 * len(CYCLES["width"]))
+    walks = {name: cycle([x for x in walk if x in levels[name] or x.isdigit()]) for name, walk in CYCLES.items()}
+    for _, row in zip(range(count), cycle(rows), strict=False):
+        yield {**neutral, **row, **{name: next(walk) for name, walk in walks.items()}}
+    for keys in CACHED:
+        yield {**neutral, "lengths": str(keys), "numbers": "normal"}
+    # A sum of weights that half precision has no room for.
+    yield {**neutral, "lengths": "4097", "numbers": "sums"}
+    for causal in levels["causal"]:  # with more than 512 queries and keys
+        yield {**neutral, "lengths": "long", "width": "narrow", "causal": causal}
+    if len(levels["rows"]) > 1:
+        yield from _plans_of_empty_rows(neutral, levels)
+    yield from _plans_of_single_options(neutral, levels)
+    yield from _plans_of_as_many_entries_as_heads(neutral, levels)
+    yield from _plans_of_widths(neutral, levels)
+
+
+def _plans_of_empty_rows(neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
+    """Yield plans of rows that see nothing in some entries and heads, and must not enter the gradients of others."""
+    masks = [mask for mask in levels["mask"] if mask.startswith("boolean") and mask.count(",") == 3]
+    for mask in masks:
+        for batch in levels["batch"]:
+            yield {**neutral, "rows": levels["rows"][-1], "mask": mask, "batch": batch}
+
+
+def _plans_of_single_options(
+    neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]
+) -> Iterator[dict[str, str]]:
+    """Yield plans of a single option, at numbers of keys around block sizes, and of masks of keys of many entries."""
+    for name in ALONE:
+        for level, _ in product(levels[name][1:], range(3)):
+            yield {**neutral, name: level, "lengths": "keys", "numbers": "normal"}
+    for mask, _ in product([level for level in levels["mask"] if level.endswith("(B, 1, 1, T)")], range(3)):
+        yield {**neutral, "mask": mask, "lengths": "keys", "batch": "many", "numbers": "normal"}
+
+
+def _plans_of_as_many_entries_as_heads(
+    neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]
+) -> Iterator[dict[str, str]]:
+    """Yield plans of masks with a batch or head axis and as many entries as heads: sizes do not tell them apart."""
+    masks = [mask for mask in levels["mask"] if "B" in mask or "H" in mask]
+    for mask, many in zip(masks, cycle("23"), strict=False):
+        # Of so many rows and keys no two entries are masked alike, and the weights of many keys are felt.
+        yield {**neutral, "lengths": "both", "width": "8", "mask": mask, "batch": many, "heads": many}
+
+
+def _plans_of_widths(neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
+    """Yield plans of each multiple of 8 as a width: with values as wide as keys, then with values of other widths.
+
+    If the kernel has its own scale, logits are about one, so that half precision shows faults; with scale 1, only exact
+    numbers show them.
+    """
+    scale = "own" if "own" in levels["scale"] else "1"
+    for width in MULTIPLES:
+        yield {**neutral, "width": str(width), "values": str(width), "scale": scale, "numbers": "normal"}
+    for width, values in zip(MULTIPLES, reversed(MULTIPLES), strict=True):
+        yield {**neutral, "lengths": "keys", "width": str(width), "values": str(values), "numbers": "ranks"}

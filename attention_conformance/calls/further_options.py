@@ -1,0 +1,119 @@
+"""Options of a call beyond masks: sinks, biases, gradients of the log-sum-exp, lengths, parts, caches, mods, 8 bits.
+
+Each is a level of a factor of :mod:`attention_conformance.calls.call_space`, drawn from a generator of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from jaxtyping import Float64
+
+from attention_conformance.calls.attention_call import AttentionCall, Memory
+from attention_conformance.calls.further_tensors import (
+    with_descales,
+    with_mask_mod,
+    with_score_mod,
+    with_values_in_keys,
+)
+
+Draw = Callable[[str], np.random.Generator]
+APART = 4096.0
+"""The distance between the logits of exact calls, in units of the scale."""
+
+
+def with_further_options(call: AttentionCall, plan: Mapping[str, str], rng: Draw) -> AttentionCall:
+    """Add the options of a plan to a call.
+
+    Args:
+        call: the call with all other options.
+        plan: a level of each factor.
+        rng: returns the generator of a step, by its name.
+    """
+    if plan["descales"] != "none" and not call.dropout:
+        call = with_descales(call, rng("descales"))
+    if plan["values"] == "of keys" and not call.dropout:
+        call = with_values_in_keys(call)
+    if plan["score mod"] != "none":
+        call = with_score_mod(call, rng("score mod"))
+    if plan["mask mod"] != "none":
+        call = with_mask_mod(call, rng("mask mod"))
+    if plan["entries"] != "whole" and not _is_with_masks(call):
+        call = _with_lengths(call, plan, rng("entries"))
+    if plan["sinks"] != "none":
+        call = _with_sinks(call, plan["sinks"], rng("sinks"))
+    if plan["slopes"] != "none":
+        shape = (1 if plan["slopes"] == "of heads" else call.sizes["B"], call.sizes["H"])
+        drawn = rng("slopes").choice((0.5, 0.0625, 0.3, 2.0), shape)
+        slopes = np.broadcast_to(drawn, (call.sizes["B"], call.sizes["H"])).copy()
+        # Of two ways to write the bias down, one moves all logits of a row and with them the log-sum-exp.
+        call = call.replace(slopes=slopes, exact=False, log_sum_exp=False)
+    if plan["lse upstream"] != "none" and not _is_without_lse_gradient(call):
+        call = _with_lse_upstream(call, rng("lse upstream"))
+    return call.replace(
+        parts={"own": 0, "three": 3, "many": 6}[plan["parts"]],
+        splits=0 if plan["splits"] == "own" else int(plan["splits"]),
+        page=0 if plan["pages"] == "none" else int(plan["pages"]),
+        alone=plan["alone"] != "none" and call.sizes["B"] > 1 and not call.dropout,
+    )
+
+
+def _is_without_lse_gradient(call: AttentionCall) -> bool:
+    """Return whether nothing is claimed of the log-sum-exp of the call, or nothing has a gradient."""
+    return call.sinks is not None or call.slopes is not None or call.dropout > 0 or not call.wants
+
+
+def _is_with_masks(call: AttentionCall) -> bool:
+    masks = (call.visible, call.bias, call.mask_mod)
+    return any(mask is not None for mask in masks) or call.dropout > 0 or call.is_large
+
+
+def _with_lengths(call: AttentionCall, plan: Mapping[str, str], rng: np.random.Generator) -> AttentionCall:
+    """Draw lengths for each batch entry; some entries have no queries or no keys, if the plan says so."""
+    B, L, T = (call.sizes[axis] for axis in "BLT")
+    lengths = np.stack([rng.integers(1, L + 1, B), rng.integers(1, T + 1, B)], axis=-1)
+    lengths[rng.integers(B)] = (L, T)
+    if L == T and rng.random() < 0.5:
+        lengths[:, 1] = lengths[:, 0]
+    if plan["entries"] == "some empty":
+        lengths[::2, rng.integers(2)] = 0
+    call = call.replace(lengths=lengths)
+    upstream = np.where(call.absent[..., None], 0.0, call.upstream)
+    # Ones everywhere are no upstream gradient of padding.
+    single = call.upstream_memory is Memory.SINGLE
+    memory = Memory.CONTIGUOUS if single else call.upstream_memory
+    return call.replace(upstream=upstream, upstream_memory=memory, poison=plan["poison"] != "none" and T > 1)
+
+
+def _with_sinks(call: AttentionCall, level: str, rng: np.random.Generator) -> AttentionCall:
+    """Draw sinks among the logits of their head, or above them all; in exact calls they are far from each logit."""
+    z = _some_logits(call)
+    top = np.max(z, axis=-1)
+    if call.exact:
+        steps = rng.integers(0, 1, len(z)) if level == "large" else rng.integers(-2, 0, len(z))
+        sinks = top + (steps + 0.5) * APART * (call.scale or 1.0)
+    elif level == "large":
+        sinks = top + rng.uniform(3.0, 12.0, len(z))
+    else:
+        chosen = rng.integers(0, z.shape[-1], len(z))
+        sinks = z[np.arange(len(z)), chosen] + rng.normal(0.0, 2.0, len(z))
+    # Whether the log-sum-exp is that of the keys alone, libraries do not agree on.
+    return call.replace(sinks=sinks, log_sum_exp=False)
+
+
+def _some_logits(call: AttentionCall) -> Float64[np.ndarray, "H T"]:
+    """Return the logits of the last query of the first batch entry."""
+    sizes = call.sizes
+    keys = np.repeat(call.key[0], sizes["H"] // sizes["G"], axis=0)
+    scale = 1 / math.sqrt(sizes["E"]) if call.scale is None else call.scale
+    z = np.einsum("he,hte->ht", call.query[0, :, -1], keys) * scale
+    return np.asarray(call.softcap * np.tanh(z / call.softcap) if call.softcap else z)
+
+
+def _with_lse_upstream(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
+    """Draw upstream gradients of the log-sum-exp, in rows that have an upstream gradient of the output."""
+    there = call.upstream.any(axis=-1)
+    drawn = rng.choice((-1.0, 1.0), there.shape) if call.exact else rng.standard_normal(there.shape)
+    return call.replace(lse_upstream=np.where(there, drawn, 0.0), log_sum_exp=True)

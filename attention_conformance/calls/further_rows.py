@@ -1,0 +1,200 @@
+"""Rows of attention with a sink, with linear biases or merged from parts of the keys; and gradients through log Σ e^z.
+
+A sink is one more key of each row, of logit σ and value 0: it takes the weight s_σ = e^σ / (e^σ + Σ e^{z_t}) from the
+others, which are all but one of the softmax weights of T + 1 logits, and o = Σ_t s_t v_t. Its dz is that of a key with
+score 0:
+
+    dσ = −Σ s_σ (u·o) over the rows of a head.
+
+Where the loss depends on l = log Σ_t e^{z_t}, too, with the upstream gradient u_l, ∂l/∂z_t = s_t gives
+
+    dz_t = s_t (u·v_t − u·o + u_l).
+
+ALiBi subtracts slope · |j − i| from the logit of key j. A bias b has the gradient db = Σ dz over the axes along which
+it is broadcast. If the keys are split into parts, each with its mean o_p and l_p = log Σ e^{z_t}, the whole is
+Σ_p e^{l_p − l} o_p with l = log Σ_p e^{l_p}, whatever the partition: the softmax over parts of the softmax within them.
+A kernel that merges parts rounds l_p once for each merge; that moves all logits of a part alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64, Int
+
+from attention_conformance.calls.attention_rows import AttentionRows
+from theorems.bounded import Bounded, exact, with_rounding
+from theorems.bounded.arithmetic import current
+from theorems.rounding.attention_at import BLOCK
+from theorems.rounding.softmax import softmax
+
+
+@dataclass(frozen=True, eq=False)
+class FurtherRows(AttentionRows):
+    """The right results of a call with sinks, slopes, parts or an upstream gradient of its log-sum-exp.
+
+    Attributes:
+        parts: the number of parts of the keys whose outputs and log-sum-exps are rounded before they are merged; 0 for
+            none.
+        places: how far the keys lie ahead of each row, (L, T), where the rows are some of those of a longer call.
+        from_start: the distances used by the score modification, (L, T), on the diagonal through the first query and
+            the first key.
+        coarse: whether weights are rounded to 8 bits, e4m3, before they are multiplied with values.
+    """
+
+    parts: int = 0
+    places: Int[np.ndarray, "L T"] | None = None
+    from_start: Int[np.ndarray, "L T"] | None = None
+    coarse: bool = False
+
+    def _modify(self, raw: Any) -> tuple[Any, Any]:
+        """Return a · score + b (j − i) + c, and its derivative a."""
+        if self.call.score_mod is None:
+            return raw, None
+        L, T = self.call.sizes["L"], self.call.sizes["T"]
+        ahead = np.arange(T) - np.arange(L)[:, None] if self.from_start is None else self.from_start
+        a, b, c = (x[:, None, None] for x in self.call.score_mod.T)
+        return raw * a + with_rounding(b * ahead) + exact(c), a
+
+    @cached_property
+    def logits(self) -> Any:
+        """The logits z of the keys, (B, H, L, T)."""
+        logits: Any = super().logits
+        with self._as_the_kernel():
+            if self.call.slopes is not None:
+                logits = np.where(np.isneginf(logits.value), logits, logits - self._linear_bias)
+                logits = np.where(self.empty[..., None], 0.0, logits)
+            if self.parts:
+                logits = logits.widen(np.where(np.isneginf(logits.value), 0.0, self._rounding_of_merges(logits)))
+        return logits
+
+    @property
+    def _linear_bias(self) -> Any:
+        """The bias slope · |j − i|, (B, H, L, T), as rounded by a kernel that adds slope · i to a row's maximum."""
+        assert self.call.slopes is not None
+        sizes = self.call.sizes
+        own = self.call.ahead(np.arange(sizes["L"]), self.alignment) if self.places is None else self.places
+        ahead = np.abs(own)
+        slopes: Any = with_rounding(self.call.slopes)[..., None, None]
+        bias = slopes * np.broadcast_to(ahead.astype(np.float64), self.visibility.shape)
+        reach = np.abs(self.call.slopes)[..., None, None] * (int(ahead.max()) + sizes["T"])
+        return bias.widen(np.broadcast_to(2 * current().rounding * reach, self.visibility.shape))
+
+    def _rounding_of_merges(self, logits: Any) -> Float64[np.ndarray, "B H L 1"]:
+        """Bound the rounding of l_p, at most max |z| + log T, once for each merge and once as it is handed over."""
+        reach = np.where(self.visibility, np.abs(logits.value) + logits.error, 0.0).max(axis=-1, keepdims=True)
+        return np.asarray(self.parts * current().rounding * (reach + np.log(self.call.sizes["T"])))
+
+    @cached_property
+    def _weights_and_sink(self) -> Any:
+        """The weights s of the keys and the sink, (B, H, L, T + 1); in rows without keys all zero but the sink's."""
+        assert self.call.sinks is not None
+        shape = (*self.visibility.shape[:3], 1)
+        with self._as_the_kernel():
+            sink = exact(np.broadcast_to(self.call.sinks[:, None, None], shape))
+            keys = np.where(self.empty[..., None], -np.inf, self.logits)
+            blocks = self.call.sizes["T"] // BLOCK
+            logits: Any = np.concatenate([keys, sink], axis=-1)
+            return softmax(logits, updates=blocks + 1)
+
+    @cached_property
+    def weights(self) -> Any:
+        """The weights s of the keys, (B, H, L, T)."""
+        if self.call.sinks is None:
+            return self._round_to_8_bits(super().weights)
+        s: Any = np.where(self.visibility, self._weights_and_sink[..., :-1], 0.0)
+        return self._round_to_8_bits(s.widen(self._error_of_skipping(s)) if self.skips else s)
+
+    def _round_to_8_bits(self, s: Any) -> Any:
+        """Widen coarse weights by their rounding: e^{z − max z} keeps three bits after the point, the least is 2⁻⁹."""
+        if not self.coarse:
+            return s
+        most = np.max(s.value + s.error, axis=-1, keepdims=True)
+        return s.widen(np.where(self.visibility, 2.0**-4 * (s.value + s.error) + 2.0**-10 * most, 0.0))
+
+    @cached_property
+    def output(self) -> Any:
+        """The output o, (B, H, L, M)."""
+        return super().output.widen(self._rounding_of_parts @ self._size_of_values) if self.parts else super().output
+
+    @property
+    def _rounding_of_parts(self) -> Float64[np.ndarray, "B H L T"]:
+        """The rounding of each o_p, Σ_p e^{l_p − l} |o_p| ≤ Σ_t s_t |v_t|, written as weights of the values."""
+        eps = (self.stored or self.numbers).eps
+        return np.asarray(eps * (self.weights.value + self.weights.error))
+
+    @property
+    def _size_of_values(self) -> Float64[np.ndarray, "B H T M"]:
+        return np.abs(self._by_head(self.call.value).value)
+
+    @cached_property
+    def value_gradient(self) -> Any:
+        """The gradient dV, (B, G, T, M)."""
+        gradient: Any = super().value_gradient
+        if not self.parts:
+            return gradient
+        # e^{l_p − l} u is rounded as it is handed back.
+        lost: Any = np.swapaxes(self._rounding_of_parts, -1, -2) @ np.abs(self.call.upstream)
+        return gradient.widen(self._over_group(exact(lost)).value)
+
+    @cached_property
+    def key_gradient(self) -> Any:
+        """The gradient dK, (B, G, T, E); plus dV in the first columns where these are the values."""
+        gradient: Any = super().key_gradient
+        if not self.call.shared:
+            return gradient
+        rest = np.zeros((*gradient.shape[:-1], gradient.shape[-1] - self.call.sizes["M"]))
+        with self._as_the_kernel():
+            return gradient + np.concatenate([self.value_gradient, exact(rest)], axis=-1)
+
+    @cached_property
+    def _masked_logit_gradient(self) -> Any:
+        """The gradient dz; e^{l_p − l} u and u·o_p − u·o come from rounded parts, each at most Σ |u| max |v|."""
+        gradient: Any = super()._masked_logit_gradient
+        if not self.parts:
+            return gradient
+        reach = np.abs(self.call.upstream) @ self._size_of_values.max(axis=-2)[..., None]
+        return gradient.widen(4 * self._rounding_of_parts * reach)
+
+    def _after_lse(self, mean: Any) -> Any:
+        return mean if self.call.lse_upstream is None else mean - exact(self.call.lse_upstream[..., None])
+
+    def _stray(self, dz: Bounded) -> Float64[np.ndarray, "B H L T"]:
+        if self.call.sinks is not None:
+            # Σ dz is zero once the sink's dz is included.
+            own: Any = self._sink_logit_gradient[..., None] / dz.shape[-1]
+            dz = dz + own
+        elif self.call.lse_upstream is not None:
+            # Σ dz is u_l: the maximum that is subtracted within the logarithm is added outside of it again.
+            own = self._weights_again * exact(self.call.lse_upstream[..., None])
+            dz = dz - own
+        return super()._stray(dz)
+
+    @cached_property
+    def _sink_logit_gradient(self) -> Any:
+        """The gradient of the sink's logit in each row, −s_σ (u·o), (B, H, L)."""
+        with self._as_the_kernel():
+            upstream: Any = exact(self.call.upstream)
+            return -self._weights_and_sink[..., -1] * np.sum(upstream * self.output, axis=-1)
+
+    @cached_property
+    def sink_gradient(self) -> Any:
+        """The gradient dσ of the sinks, (H,)."""
+        with self._as_the_kernel():
+            return self._round_to_output(np.sum(self._sink_logit_gradient, axis=(0, 2)))
+
+    @cached_property
+    def bias_gradient(self) -> Any:
+        """The gradient db, in the shape of the bias."""
+        assert self.call.bias is not None
+        shape = self.call.bias.shape
+        whole = (1,) * (4 - len(shape)) + shape
+        axes = tuple(axis for axis, size in enumerate(whole) if size == 1)
+        with self._as_the_kernel():
+            total: Any = (
+                np.sum(self._masked_logit_gradient, axis=axes, keepdims=True) if axes else (self._masked_logit_gradient)
+            )
+            return self._round_to_output(np.reshape(total, shape))

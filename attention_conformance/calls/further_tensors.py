@@ -1,0 +1,69 @@
+"""Tensors of further options: affine functions of scores and places, tensors of 8 bits, shared values, longer masks.
+
+The affine functions are those that flex attention takes. Shared values are columns of the keys; longer masks have more
+columns than there are keys.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from attention_conformance.calls.attention_call import AttentionCall, Memory
+
+FACTORS = (0.5, 2.0, 0.25, 0.3, 1.7)
+"""Factors of queries, keys and values of 8 bits, powers of two among them; rounded to float32."""
+
+
+def with_score_mod(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
+    """Draw a factor, a slope and a shift for each head; with the factor 0 a score has no effect and no gradient."""
+    H = call.sizes["H"]
+    drawn = (rng.choice(kinds, H) for kinds in ((0.5, 2.0, -1.0, 0.0), (0.0, 0.25, -0.125), (0.0, 1.5, -3.0)))
+    return call.replace(score_mod=np.stack(list(drawn), axis=-1), exact=False)
+
+
+def with_mask_mod(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
+    """Draw a half-plane for each head and entry, whose edge goes through one of the pairs of a query and a key."""
+    B, H, L, T = (call.sizes[axis] for axis in "BHLT")
+    slopes = rng.integers(-2, 3, (B, H, 2))
+    slopes[..., 0] += slopes[..., 0] == 0  # else rows see all keys or none
+    places = np.stack([rng.integers(0, T, (B, H)), rng.integers(0, L, (B, H))], axis=-1)
+    edge = np.sum(slopes * places, axis=-1, keepdims=True)
+    return call.replace(mask_mod=np.concatenate([slopes, edge], axis=-1))
+
+
+def with_descales(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
+    """Draw query, key and value as numbers of four bits, with a factor for each group of heads of an entry.
+
+    Nothing has a gradient, and hidden keys are not exchanged for others, since no other number is available.
+    """
+    tensors = {name: rng.integers(-8, 9, getattr(call, name).shape) / 4 for name in ("query", "key", "value")}
+    if call.memory is Memory.BROADCAST:
+        tensors = {name: np.repeat(x[:1], len(x), axis=0) for name, x in tensors.items()}
+    if call.memory is Memory.HEADS:
+        tensors = {name: np.repeat(x[:, :1], x.shape[1], axis=1) for name, x in tensors.items()}
+    drawn = rng.choice(FACTORS, (3, call.sizes["B"], call.sizes["G"])).astype(np.float32)
+    return call.replace(**tensors, descales=drawn.astype(np.float64), wants="", poison=False, exact=False)
+
+
+def with_values_in_keys(call: AttentionCall) -> AttentionCall:
+    """Return the call with the first columns of the keys as values, whose gradient is part of that of the keys."""
+    width = min(call.sizes["E"], call.sizes["M"])
+    wants = "".join(letter for letter in "qk" if letter in call.wants or (letter == "k" and "v" in call.wants))
+    tensors = {"value": call.key[..., :width], "upstream": call.upstream[..., :width]}
+    return call.replace(**tensors, wants=wants, shared=True, exact=False)
+
+
+BEYOND = (0.0, 16.0, 1024.0)
+"""Numbers that are added after the keys: they would show these columns, or give them all the weight."""
+
+
+def with_columns_beyond(call: AttentionCall, mask: Any) -> Any:
+    """Extend the mask of a call from (…, T) to (…, T + beyond); most of the columns after the keys show a key."""
+    if not call.beyond:
+        return mask
+    rng = np.random.default_rng((call.seed, call.beyond))
+    shape = (*mask.shape[:-1], call.beyond)
+    drawn = rng.random(shape) < 0.7 if mask.dtype == bool else rng.choice(BEYOND, shape)
+    return np.concatenate([mask, drawn], axis=-1)

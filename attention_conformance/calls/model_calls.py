@@ -1,0 +1,168 @@
+"""Calls of models that people run, and of sizes just beyond those of blocks: they come before any cover of options.
+
+Each call has a single large axis, so that it stays cheap: its numbers of heads, its lengths or its width are those of
+the model, and its other sizes are smaller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import product
+from types import MappingProxyType
+
+import numpy as np
+
+MODELS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        # Prefill and training: as many queries as keys.
+        "Llama 3 70B, prefill": {"heads": "64/8", "width": "128", "lengths": "17x17", "causal": "causal"},
+        "Llama 3.1 405B, prefill": {"heads": "128/8", "width": "128", "lengths": "5x5", "causal": "causal"},
+        "Llama 3.2 1B, training": {"heads": "4/1", "width": "64", "lengths": "130x130", "causal": "causal"},
+        "Qwen2.5 7B, prefill": {"heads": "28/4", "width": "128", "lengths": "20x20", "causal": "causal"},
+        "Qwen2.5 32B, prefill": {"heads": "40/8", "width": "128", "lengths": "18x18", "causal": "causal"},
+        "Qwen3 235B, prefill": {"heads": "64/4", "width": "128", "lengths": "9x9", "causal": "causal"},
+        "Command R+, prefill": {"heads": "96/8", "width": "128", "lengths": "9x9", "causal": "causal"},
+        "Falcon 7B, prefill": {"heads": "71/1", "width": "64", "lengths": "19x19", "causal": "causal"},
+        "GPT-2, training": {"heads": "4/4", "width": "64", "lengths": "67x67", "causal": "causal"},
+        "Gemma 2 9B": {"heads": "16/8", "width": "256", "lengths": "20x20", "causal": "causal", "softcap": "50"},
+        "DeepSeek V3, prefill": {
+            "heads": "2/2",
+            "width": "192",
+            "values": "128",
+            "lengths": "80x80",
+            "causal": "causal",
+        },
+        # Windows.
+        "gpt-oss 20B, local layer": {
+            "heads": "8/1",
+            "width": "64",
+            "lengths": "150x150",
+            "batch": "1",
+            "causal": "causal",
+            "window": "127+0",
+            "sinks": "around",
+        },
+        "ModernBERT, local layer": {"heads": "2/2", "width": "64", "lengths": "150x150", "window": "64+64"},
+        "Longformer, chunk": {"heads": "2/2", "width": "64", "lengths": "9x600", "window": "256+256"},
+        "Gemma 3 4B, local layer": {
+            "heads": "8/4",
+            "width": "32",
+            "lengths": "5x1100",
+            "causal": "causal",
+            "window": "1023+0",
+        },
+        "Mistral 7B, chunk": {
+            "heads": "4/2",
+            "width": "16",
+            "lengths": "3x4200",
+            "causal": "causal",
+            "window": "4095+0",
+        },
+        # A few queries at a time, and one.
+        "Llama 3 8B, chunk of a prompt": {"heads": "8/2", "width": "32", "lengths": "3x2310", "causal": "causal"},
+        "Llama 3 8B, chunk without a mask": {"heads": "4/1", "width": "32", "lengths": "5x2500"},
+        "Llama 3 70B, decode": {"heads": "16/2", "width": "32", "lengths": "1x1025"},
+        "Llama 3 8B, decode": {"heads": "8/2", "width": "32", "lengths": "1x2100"},
+        "Mixtral, decode of a batch": {"heads": "4/2", "width": "64", "lengths": "1x33", "batch": "64"},
+        "DeepSeek V3, latent decode": {"heads": "16/1", "width": "576", "values": "512", "lengths": "1x130"},
+        "DeepSeek V3, latent decode of all heads": {
+            "heads": "128/1",
+            "width": "576",
+            "values": "512",
+            "lengths": "1x17",
+        },
+        "Gemma 4, global layer": {"heads": "8/1", "width": "512", "lengths": "9x33", "causal": "causal"},
+        # Without causality.
+        "ViT-B/16": {"heads": "1/1", "width": "64", "lengths": "197x197"},
+        "ViT-B/32, batch": {"heads": "3/3", "width": "64", "lengths": "10x10", "batch": "64"},
+        "Whisper, cross-attention": {"heads": "2/2", "width": "64", "lengths": "2x1500"},
+        "Stable Diffusion, cross-attention": {"heads": "8/8", "width": "40", "lengths": "64x77"},
+        "T5, bias": {"heads": "8/8", "width": "64", "lengths": "40x40", "mask": "additive (1, H, L, T)", "scale": "1"},
+        "Swin, bias": {
+            "heads": "3/3",
+            "width": "32",
+            "lengths": "49x49",
+            "batch": "6",
+            "mask": "additive (1, H, L, T)",
+        },
+        "BERT, padding": {
+            "heads": "12/12",
+            "width": "64",
+            "lengths": "17x17",
+            "batch": "4",
+            "mask": "boolean (B, 1, 1, T)",
+        },
+    }
+)
+"""Levels of the factors by the model whose call this is; left out where a kernel has no parameter for its option.
+
+Heads are those of queries over those of keys, lengths those of queries by those of keys, and windows the numbers of
+keys to the left and to the right.
+"""
+OPTIONS = ("causal", "window", "softcap", "sinks", "mask")
+BLOCKS = (16, 32, 64, 128, 256, 512)
+"""Blocks of kernels: lengths just beyond them have a tail."""
+WIDTH_BEYOND: Mapping[int, str] = MappingProxyType({16: "64", 32: "128", 64: "64", 128: "64", 256: "16", 512: "8"})
+"""The width of heads in calls just beyond a block, so that they stay cheap."""
+
+
+def model_plans(
+    neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]], declares: Collection[str]
+) -> Iterator[dict[str, str]]:
+    """Yield the plans of models, as far as the kernel has their options.
+
+    Args:
+        neutral: the first level of each factor.
+        levels: the levels of each factor that the kernel has.
+        declares: the capabilities that the kernel declares.
+    """
+    usual = {"numbers": "normal", "batch": "1", "scale": "own" if "own" in levels["scale"] else "1"}
+    for name, model in MODELS.items():
+        lacking = [option for option in OPTIONS if option in model and not _has(levels[option], model[option])]
+        if {"window", "mask"} & {*lacking}:  # without it, it is like another one's
+            continue
+        L, T = map(int, model["lengths"].split("x"))
+        if L != T and "causal-rectangle" not in declares:
+            if "window" in model:
+                continue
+            lacking.append("causal")
+        kept = {option: level for option, level in model.items() if option not in lacking}
+        values = {"values": model.get("values", model["width"])}
+        yield {**neutral, **usual, **values, **kept, "relation": _relation(L, T), "model": name}
+
+
+def _relation(L: int, T: int) -> str:
+    """Return the level that smaller calls of a plan have, by which a failure is made smaller."""
+    return "L = T" if L == T else "L < T" if L < T else "L > T"
+
+
+def _has(levels: Sequence[str], level: str) -> bool:
+    return level in levels or (len(levels) > 1 and level.partition("+")[0].isdigit())
+
+
+def plans_beyond_blocks(
+    neutral: Mapping[str, str],
+    levels: Mapping[str, Sequence[str]],
+    declares: Collection[str],
+    rng: np.random.Generator,
+) -> Iterator[dict[str, str]]:
+    """Yield plans with queries and keys just beyond each block, as many or not, unmasked and causal.
+
+    Args:
+        neutral: the first level of each factor.
+        levels: the levels of each factor that the kernel has.
+        declares: the capabilities that the kernel declares.
+        rng: draws the lengths.
+    """
+    usual = {"heads": "2/2", "batch": "1", "scale": "own" if "own" in levels["scale"] else "1"}
+    for causal, block in product(levels["causal"], BLOCKS):
+        square = causal != "none" and "causal-rectangle" not in declares
+        for of_square in (True, square):
+            # An odd number beyond it is no multiple of a smaller block.
+            less, more = (block + 1 + 2 * int(k) for k in sorted(rng.permutation(min(block // 2, 12))[:2]))
+            # The first rows of L > T may see no key, which is another question.
+            fewer = causal != "none" or rng.random() < 0.5
+            L, T = (less, less) if of_square else (less, more) if fewer else (more, less)
+            heads = {"heads": "1/1"} if block > 64 else {}
+            sizes = {"width": WIDTH_BEYOND[block], "values": WIDTH_BEYOND[block], "lengths": f"{L}x{T}", **heads}
+            yield {**neutral, **usual, **sizes, "relation": _relation(L, T), "numbers": "normal", "causal": causal}

@@ -1,0 +1,83 @@
+"""Calls of levels that are too rare for a cover of all pairs: a few calls of each, with hardly any other option.
+
+Masks of another format than the query, finite numbers that hide keys, masks of three axes or of a single column; scales
+of zero and below; more keys than 16 bits count; axes that are alike but for their strides; contexts of PyTorch, one
+tensor for query and key, and many calls in the same memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from attention_conformance.calls.attention_call import Memory, State
+
+HIDES = ("-inf", "-10000", "the smallest number")
+"""Numbers of an additive mask that hide a key; its rows see another key."""
+THREE_AXES, ONE_COLUMN = "H, L, T", "B, H, L, 1"
+"""Shapes of masks that kernels take if they broadcast as PyTorch does."""
+MASKS = (
+    {"shape": "B, 1, 1, T", "hides": HIDES[1]},
+    {"shape": "B, H, L, T", "hides": HIDES[1], "causal": "causal"},
+    {"shape": "L, T", "hides": HIDES[2]},
+    {"shape": "B, 1, L, T", "hides": HIDES[2], "causal": "causal"},
+    {"shape": "B, H, L, T", "mask format": "float32"},
+    {"shape": "B, 1, 1, T", "mask format": "float32", "hides": HIDES[1]},
+    {"shape": THREE_AXES, "heads": "3"},
+    {"shape": THREE_AXES, "heads": "3", "batch": "3"},
+    {"shape": ONE_COLUMN, "rows": "some see nothing"},
+    {"shape": "B, 1, L, T", "group": "grouped", "batch": "many"},
+)
+"""Masks, each with the levels of further factors."""
+ALIKE: tuple[Mapping[str, str], ...] = (
+    {"lengths": "6x6", "heads": "6/6"},
+    {"lengths": "4x7", "heads": "3/3", "batch": "3", "relation": "L < T", "mask": "B, 1, L, T"},
+    {"lengths": "8x8", "heads": "2/2", "width": "8", "values": "8"},
+    {"lengths": "4x7", "heads": "3/3", "batch": "3", "relation": "L < T", "mask": "1, H, L, T"},
+)
+"""Sizes of which two are alike: as many queries or entries as heads, or as a head is wide; with a mask if there are."""
+
+
+def plans_of_rare_levels(neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
+    """Yield the plans, as far as the kernel has their options.
+
+    Args:
+        neutral: the first level of each factor.
+        levels: the levels of each factor that the kernel has.
+    """
+    usual = {**neutral, "lengths": "keys", "relation": "L < T", "width": "narrow", "numbers": "normal"}
+    kinds = dict.fromkeys(mask.split(" (")[0] for mask in levels["mask"][1:])
+    for kind in kinds:
+        for mask in MASKS:
+            further = {name: level for name, level in mask.items() if name != "shape"}
+            if kind == "boolean" and {"hides", "mask format"} & {*further}:
+                continue
+            known = {name: x for name, x in further.items() if name not in levels or x in levels[name] or x.isdigit()}
+            yield {**usual, "mask": f"{kind} ({mask['shape']})", **known}
+    if "power" in levels["scale"]:
+        for scale in ("zero", "negative"):
+            # Not causal: PyTorch's own attention multiplies −∞ by them on a CPU.
+            yield {**usual, "scale": scale}
+            yield {**usual, "scale": scale, "lengths": "short"}
+        sizes = {"lengths": "5x32", "heads": "2/2", "batch": "2", "width": "64", "values": "64"}
+        yield {**usual, **sizes, "numbers": "products"}
+    for group in dict.fromkeys((levels["group"][0], levels["group"][-1])):
+        yield {**usual, "lengths": "huge", "group": group}
+    for alike in ALIKE:  # whose axes only strides, or those of a mask, tell apart
+        for memory, kind in ((Memory.TRANSPOSED, "boolean"), (Memory.FUSED, "additive")):
+            level = f"{kind} ({alike.get('mask')})"
+            masked = {"mask": level if level in levels["mask"] else levels["mask"][0], "memory": memory}
+            yield {**usual, "batch": "2", "width": "16", "values": "16", "relation": "L = T", **alike, **masked}
+    yield from _plans_of_contexts(usual, levels)
+
+
+def _plans_of_contexts(usual: Mapping[str, str], levels: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
+    """Yield plans of the contexts that a call is made in."""
+    square = {**usual, "relation": "L = T", "lengths": "queries"}
+    masks = [levels["mask"][0], *(mask for mask in levels["mask"] if mask.endswith("(L, T)"))][:2]
+    for state in (State.SELF, State.INFERENCE, State.AUTOCAST, State.CREATE_GRAPH):
+        wants = "nothing" if state is State.INFERENCE else "qkv"
+        for level, name in dict.fromkeys([(x, "causal") for x in levels["causal"]] + [(x, "mask") for x in masks]):
+            yield {**square, name: level, "state": state, "wants": wants}
+        if state is State.SELF:
+            yield {**square, "state": state, "wants": "nothing"}
+    yield {**usual, "lengths": "short", "relation": "L = T", "state": State.REPLAYED}

@@ -1,0 +1,141 @@
+"""Verify a capability of an attention kernel on calls that it shares with all other capabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from attention_conformance.calls.answer import OnKernel
+from attention_conformance.calls.attention_call import AttentionCall
+from attention_conformance.claims.capabilities import CAPABILITIES, Capability
+from attention_conformance.claims.smaller import work_of
+from attention_conformance.claims.statements import capability_of
+from attention_conformance.claims.trials import PAIRS, Trial, Trials, owns, reduce_to, trials_of
+from theorems.core.check import Outcome, check, error_outcome, sentence
+from theorems.core.claim import Claim, Verdict
+from theorems.core.statement import Statement
+
+TOUCHED = ("attend",)
+ENOUGH = 5
+"""The number of failures of other capabilities after which all further ones are attributed to others, too."""
+CHEAP = 1 << 20
+"""The largest work of a call that is tried again without the options that are not to blame."""
+
+
+@dataclass
+class View:
+    """The calls of a kernel from the view of one capability.
+
+    Attributes:
+        statement: the capability as a statement.
+        trials: the calls.
+        elsewhere: failures that belong to another capability: what the claim is about, its name, the smallest call.
+    """
+
+    statement: Statement
+    trials: Trials
+    elsewhere: list[tuple[str, str, AttentionCall]] = field(default_factory=list)
+
+    @property
+    def capability(self) -> Capability:
+        """The capability of the statement."""
+        return capability_of(self.statement)
+
+    def outcomes(self, examples: int) -> Iterator[tuple[Outcome, AttentionCall]]:
+        """Yield the outcome of call after call, with the call; if it is falsified, with the smallest such call.
+
+        A call that also fails without the capability tells nothing about it, and is left out.
+        """
+        has_outcome = False
+        for number, trial in self.trials.about(self.capability, examples):
+            outcome = self._outcome(number, trial)
+            if outcome is not None:
+                has_outcome = True
+                yield outcome
+        if not has_outcome and self.elsewhere:
+            _, claim, smallest = self.elsewhere[0]
+            reason = f"every call fails without it, too: see {', '.join(_names_to_blame(self.elsewhere[0]))}"
+            yield Outcome(Verdict.NOT_APPLICABLE, reason=f"{claim}: {reason}", touched=TOUCHED), smallest
+
+    def _outcome(self, number: int, trial: Trial) -> tuple[Outcome, AttentionCall] | None:
+        call = trial.call
+        refused = trial.refused and f"the kernel refuses it: {trial.refused}"
+        if trial.not_compiled and self.capability.name == "compiled":
+            refused = f"torch.compile does not take it: {trial.not_compiled}"
+        if refused:
+            return Outcome(Verdict.NOT_APPLICABLE, reason=refused), call
+        if trial.broke is not None:
+            outcome = error_outcome(self.statement, trial.broke)
+            return Outcome(outcome.verdict, (), outcome.reason, outcome.error, TOUCHED), call
+        own = [(about, claim) for about, claim in trial.claims if self.capability.has(call, about, claim.name)]
+        if not own or self._follows_from_another(number, trial):
+            return None
+        # Which scale is its own is said once.
+        scale = self.capability.name == "default-scale"
+        own = [(about, claim if about or scale else replace(claim, branch="")) for about, claim in own]
+        claims = tuple(claim for _, claim in own)
+        for about, claim in own:
+            if claim.verdict is Verdict.FALSIFIED:
+                smallest = self._smallest(number, call, about, claim)
+                if smallest is not None:
+                    return self._falsified_outcome(claims, claim, smallest), smallest
+        undecided = next((claim for claim in claims if claim.verdict is Verdict.INCONCLUSIVE), None)
+        if any(claim.verdict is Verdict.FALSIFIED for claim in claims):
+            return None
+        if undecided is not None:
+            reason = f"{undecided.name}: {undecided.undecided}" if undecided.undecided else sentence(undecided)
+            return Outcome(Verdict.INCONCLUSIVE, claims, reason, touched=TOUCHED), call
+        return Outcome(Verdict.UPHELD, claims, touched=TOUCHED), call
+
+    def _follows_from_another(self, number: int, trial: Trial) -> bool:
+        """Return whether the call disagrees with the formula, of which the capability claims nothing.
+
+        Then the failure belongs to other capabilities, and claims about masks or gradients are wrong already.
+        """
+        if self.capability.agrees or self.capability.everywhere:
+            return False
+        wrong = next((claim for about, claim in trial.claims if not about and claim.verdict is Verdict.FALSIFIED), None)
+        if wrong is not None and not self.elsewhere:
+            self.elsewhere.append(("", wrong.name, self.trials.smallest(number, "", wrong.name)))
+        return wrong is not None
+
+    def _falsified_outcome(self, claims: tuple[Claim, ...], claim: Claim, smallest: AttentionCall) -> Outcome:
+        """Return the outcome in the words of the smallest call, if it still fails: a kernel may remember calls."""
+        again = check(self.statement, smallest, self.trials.under_test)
+        shown = next((repeated for repeated in again.claims if repeated.name == claim.name), claim)
+        shown = shown if shown.verdict is Verdict.FALSIFIED else claim
+        return Outcome(Verdict.FALSIFIED, claims, sentence(shown), touched=TOUCHED)
+
+    def _smallest(self, number: int, call: AttentionCall, about: str, claim: Claim) -> AttentionCall | None:
+        """Return the smallest call if it shows that this capability is wrong, else None."""
+        for known, name, other in self.elsewhere:
+            reduced = reduce_to(call, other)
+            without = self.capability.is_base or not self.capability.has(reduced, about, claim.name)
+            cheap = work_of(call) <= CHEAP
+            if (
+                (known, name) == (about, claim.name)
+                and without
+                and cheap
+                and self.trials.falsifies(reduced, about, name)
+            ):
+                return None
+        if len(self.elsewhere) >= ENOUGH:
+            return None
+        smallest = self.trials.smallest(number, about, claim.name)
+        if owns(self.capability, smallest, about, claim.name):
+            return smallest
+        self.elsewhere.append((about, claim.name, smallest))
+        return None
+
+
+def view_of(statement: Statement, examples: int, seed: int, under_test: OnKernel) -> View:
+    """Return the view of a capability on the calls of a kernel; in a further format they cover pairs, not triples."""
+    capability = capability_of(statement)
+    examples = min(examples, PAIRS) if capability.format else examples
+    return View(statement, trials_of(under_test.in_format(capability.format), examples, seed))
+
+
+def _names_to_blame(failure: tuple[str, str, AttentionCall]) -> list[str]:
+    """Return the ids of the capabilities that a failure belongs to."""
+    about, claim, smallest = failure
+    return [f"kernel-{capability.name}" for capability in CAPABILITIES if owns(capability, smallest, about, claim)]

@@ -1,0 +1,275 @@
+"""The answer of a kernel to a call: forward and backward, in the call's state and with its placement of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from attention_conformance.calls.answer import Answer, BackwardRefused
+from attention_conformance.calls.attention_call import (
+    BEFORE,
+    COMPILED,
+    REPEATS,
+    Alignment,
+    AttentionCall,
+    Memory,
+    State,
+)
+from attention_conformance.calls.further_tensors import with_columns_beyond
+from attention_conformance.interfaces.interface import Request, Returned
+from attention_conformance.kernel.compiling import answer_compiled
+from attention_conformance.kernel.global_state import restore_settings
+from attention_conformance.kernel.memory_layout import (
+    FURTHER_LEAVES,
+    Placed,
+    float64_of,
+    memory_of,
+    place_mask,
+    place_tensor,
+    with_a_mask,
+    with_other_options,
+)
+from attention_conformance.kernel.repeating import answer_repeatedly
+from attention_conformance.kernel.running import BackwardError, KernelError
+from attention_conformance.kernel.with_torch import torch
+from reference_attention.errors import InvalidInput
+from reference_attention.loss import Array
+from theorems.core.under_test import Refused
+
+TENSORS = ("query", "key", "value")
+Gradients = Mapping[str, Array]
+"""Gradients by the name of a tensor."""
+
+
+def answer_to(kernel: Any, call: AttentionCall) -> Answer:
+    """Make one call, forward and backward, and return its answer in float64.
+
+    Raises:
+        Refused: the kernel raises.
+        InvalidInput: the kernel returns something else than a tensor of the right shape and dtype.
+    """
+    if call.state in COMPILED:
+        return answer_compiled(kernel, call)
+    kernel.changed_settings.clear()
+    inputs = {name: place_tensor(kernel.tensor(getattr(call, name)), memory_of(name, call)) for name in TENSORS}
+    if call.state is State.SELF and np.array_equal(call.query, call.key):
+        inputs["key"] = inputs["query"]
+    upstream = place_tensor(kernel.tensor(call.upstream), call.upstream_memory)
+    masks = masks_of(kernel, call)
+    everything = inputs | {"upstream": upstream} | masks
+    before = {name: placed.bits() for name, placed in everything.items()}
+
+    def once() -> Answer:
+        if call.dropout:
+            torch.manual_seed(call.seed)
+        returned, gradients = _in_its_state(kernel, call, inputs, masks, upstream.tensor)
+        dq, dk, dv = (gradients.get(name) for name in TENSORS)
+        lse, weights = (None if x is None else float64_of(x) for x in returned[1:])
+        sinks, bias = gradients.get("sinks"), gradients.get("bias")
+        return Answer(float64_of(returned.output), dq, dk, dv, lse, weights, sinks, bias)
+
+    try:
+        answer = answer_repeatedly(once, REPEATS, call) if call.state is State.MANY else once()
+    except KernelError as error:
+        refusal = BackwardRefused if isinstance(error, BackwardError) else Refused
+        raise refusal(str(error).removeprefix("--attention: ")) from None
+    changed = tuple(name for name, placed in everything.items() if not torch.equal(placed.bits(), before[name]))
+    return replace(answer, changed=changed, changed_settings=tuple(dict.fromkeys(kernel.changed_settings)))
+
+
+def request_of(
+    kernel: Any, call: AttentionCall, given: Mapping[str, torch.Tensor], masks: Mapping[str, torch.Tensor]
+) -> Request:
+    """Return the request of a call with these tensors (query, key, value by name) and masks, as they lie in memory."""
+    return Request(
+        **given,
+        scale=call.scale,
+        visible=masks.get("visible"),
+        bias=masks.get("bias"),
+        causal=call.causal,
+        window=call.window,
+        softcap=call.softcap,
+        log_sum_exp=call.log_sum_exp,
+        dropout=call.dropout,
+        sinks=masks.get("sinks"),
+        slopes=masks.get("slopes"),
+        lengths=None if call.lengths is None else torch.tensor(call.lengths, device=kernel.device),
+        parts=torch.tensor(call.part_of_key(), device=kernel.device),
+        number_of_parts=call.parts or 2,
+        score_mod=None if call.score_mod is None else kernel.tensor(call.score_mod),
+        mask_mod=None if call.mask_mod is None else torch.tensor(call.mask_mod, device=kernel.device),
+        descales=None if call.descales is None else torch.tensor(call.descales, device=kernel.device).float(),
+        shared=call.shared,
+        alone=call.alone,
+        splits=call.splits,
+        page=call.page,
+        seed=call.seed,
+        deterministic=call.state in (State.TWICE, State.MANY),
+    )
+
+
+def masks_of(kernel: Any, call: AttentionCall) -> dict[str, Placed]:
+    """Return masks, sinks and slopes as they lie in memory."""
+    B, H, L, T = (call.sizes[axis] for axis in "BHLT")
+    given = {name: getattr(call, name) for name in ("visible", "bias") if getattr(call, name) is not None}
+    placed = {}
+    for name, mask in given.items():
+        mask = with_columns_beyond(call, mask)
+        x = torch.tensor(mask, device=kernel.device) if name == "visible" else kernel.tensor(mask)
+        x = x.to(getattr(torch, call.mask_format)) if name == "bias" and call.mask_format else x
+        placed[name] = place_mask(x, call.mask_memory, (B, H, L, T + call.beyond))
+    further = {name: getattr(call, name) for name in ("sinks", "slopes")}
+    return placed | {
+        name: place_mask(kernel.tensor(x), Memory.CONTIGUOUS, x.shape) for name, x in further.items() if x is not None
+    }
+
+
+def _in_its_state(
+    kernel: Any, call: AttentionCall, inputs: Mapping[str, Placed], masks: Mapping[str, Placed], upstream: torch.Tensor
+) -> tuple[Returned, Gradients]:
+    """Return the kernel's results and gradients, with the other things that happen around the call in its state."""
+    wants = call.wants if kernel.differentiable and call.state is not State.INFERENCE else ""
+    busy = call.state in (State.OVERWRITTEN, State.INTERLEAVED, State.AFTER_ANOTHER)
+    others = {name: -inputs[name].tensor.flip(2) for name in TENSORS if busy}
+    other_masks = {name: masks[name].tensor.flip(-1) for name in ("visible", "bias") if busy and name in masks}
+    own_masks = {name: placed_tensor.tensor for name, placed_tensor in masks.items()}
+    # Upstream of the output, and of the log-sum-exp where that is differentiated.
+    upstreams = (upstream, None if call.lse_upstream is None else kernel.tensor(call.lse_upstream))
+
+    def forward(
+        given: Mapping[str, torch.Tensor], call: AttentionCall = call
+    ) -> tuple[Returned, dict[str, torch.Tensor]]:
+        leaves = {name: x.detach().requires_grad_(name[0] in wants) for name, x in given.items()}
+        for name in FURTHER_LEAVES:
+            if name in own_masks:
+                # A bias that is expanded already has the gradient of the expanded one.
+                whole = getattr(call, name).shape == own_masks[name].shape
+                # In another format, its gradient would be rounded to that one.
+                whole = whole and not call.mask_format
+                wanted = bool(wants) and whole and FURTHER_LEAVES[name] in kernel.declares
+                leaves[name] = own_masks[name].detach().requires_grad_(wanted)
+        if call.state is State.SELF and inputs["key"] is inputs["query"] and not wants:
+            leaves["key"] = leaves["query"]
+        with torch.set_grad_enabled(bool(wants)), _context(kernel, call):
+            tensors = {name: leaves[name] for name in TENSORS}
+            return kernel.of_request(kernel.request(call, tensors, own_masks | leaves)), leaves
+
+    own = {name: placed_tensor.tensor for name, placed_tensor in inputs.items()}
+    if call.state is State.AFTER_ANOTHER:
+        other = kernel.interface.expressible(with_a_mask(call, kernel.declares))
+        placed = {name: placed_tensor.tensor for name, placed_tensor in masks_of(kernel, other).items()}
+        with torch.no_grad(), suppress(KernelError):
+            kernel.of_request(kernel.request(other, others, placed))
+    if call.state is State.OVERWRITTEN:
+        there = dict(inputs) | {name: masks[name] for name in other_masks}
+        numbers = {name: placed_tensor.tensor.clone() for name, placed_tensor in there.items()}
+        for name, x in (others | other_masks).items():
+            there[name].fill(x)
+        _gradients(kernel, call, *forward(own), *upstreams)
+        for name, x in numbers.items():
+            there[name].fill(x)
+    if call.state is State.REPLAYED:
+        numbers = {name: inputs[name].tensor.clone() for name in TENSORS}
+        rng = torch.Generator().manual_seed(call.seed)
+        for _ in range(BEFORE):
+            for name, x in numbers.items():
+                inputs[name].fill(torch.randn(x.shape, generator=rng).to(x))
+            _gradients(kernel, call, *forward(own), *upstreams)
+        for name, x in numbers.items():
+            inputs[name].fill(x)
+    returned, leaves = forward(own)
+    if call.state is State.INTERLEAVED:
+        forward(others, kernel.interface.expressible(with_other_options(call)))
+    if call.state is State.SECOND_BACKWARD:
+        _gradients(kernel, call, returned, leaves, -upstream.flip(2), None, again=True)
+    return returned, _gradients(kernel, call, returned, leaves, *upstreams)
+
+
+def _context(kernel: Any, call: AttentionCall) -> AbstractContextManager[Any]:
+    """Return the context in which a forward pass is made in the state of a call."""
+    if call.state is State.INFERENCE:
+        return torch.inference_mode()
+    if call.state is State.AUTOCAST and kernel.dtype == kernel.computes_in in UNCAST:
+        return torch.autocast(torch.device(kernel.device).type, dtype=torch.bfloat16)
+    return nullcontext()
+
+
+UNCAST = ("float64", "bfloat16")
+"""Formats whose tensors autocast to bfloat16 leaves as they are."""
+
+
+def _gradients(
+    kernel: Any,
+    call: AttentionCall,
+    returned: Returned,
+    given: Mapping[str, torch.Tensor],
+    upstream: torch.Tensor,
+    lse_upstream: torch.Tensor | None,
+    again: bool = False,
+) -> Gradients:
+    """Return the gradients that are wanted, by the name of a tensor.
+
+    If autograd does not know a tensor, its gradient is zero if no returned number depends on it, else NaN.
+
+    The gradient of ⟨output, upstream⟩ gives the kernel the upstream gradient exactly. Passed as ``grad_outputs``, which
+    is needed if its place in memory matters, it costs each process a quarter of a second: torch then imports sympy to
+    compare shapes.
+
+    Args:
+        kernel: the kernel.
+        call: the call.
+        returned: the kernel's results.
+        given: the tensors that the kernel was given, by name.
+        upstream: the upstream gradient of the output.
+        lse_upstream: the upstream gradient of the log-sum-exp; None if it is not differentiated.
+        again: whether gradients will be taken through the same graph once more.
+    """
+    leaves = {name: x for name, x in given.items() if x.requires_grad}
+    if not leaves:
+        return {}
+    pairs = [(returned.output, upstream)]
+    if lse_upstream is not None:
+        pairs.append((returned.log_sum_exp, lse_upstream.to(returned.log_sum_exp.dtype)))
+    pairs = [(x, u) for x, u in pairs if x.requires_grad]
+    if not pairs and "grad mode" in kernel.changed_settings:
+        return {}  # the kernel switched autograd off, which is a claim of its own
+    if not pairs and len(leaves) == len(given) and any(depends_on(call, kernel.alignment, name) for name in leaves):
+        raise InvalidInput(f"--attention: {kernel.name} has a backward pass for some calls and none for others.")
+    gradients: Any = [None] * len(leaves)
+    try:
+        if pairs:
+            plain = all(u.is_contiguous() for _, u in pairs)
+            results = [(x * u).sum() if plain else x for x, u in pairs]
+            grads = None if plain else [u for _, u in pairs]
+            with restore_settings(kernel.changed_settings):
+                graph = call.state is State.CREATE_GRAPH
+                kept = {"retain_graph": again or graph, "create_graph": graph}
+                gradients = torch.autograd.grad(results, [*leaves.values()], grads, **kept, allow_unused=True)
+    except (Exception, SystemExit) as error:
+        # PyTorch raises NotImplementedError for a function without a backward pass, and this for a custom operator.
+        is_missing = isinstance(error, NotImplementedError) or "no autograd formula was registered" in str(error)
+        kind = KernelError if is_missing else BackwardError
+        text = " ".join(str(error).split())[:200].rstrip(".")
+        raise kind(f"{kernel.name} raised {type(error).__name__} in its backward pass: {text}.") from None
+
+    def nothing(name: str) -> torch.Tensor:
+        return torch.full_like(leaves[name], torch.nan if depends_on(call, kernel.alignment, name) else 0.0)
+
+    each = zip(leaves, gradients, strict=True)
+    return {name: float64_of(nothing(name) if gradient is None else gradient) for name, gradient in each}
+
+
+def depends_on(call: AttentionCall, alignment: Alignment, name: str) -> bool:
+    """Return whether the results depend on a tensor; a kernel need not read a tensor that none depends on.
+
+    If no row sees a key, they depend on no tensor. If each row sees at most one key, its weight is 1, so that they
+    depend on the values only; so they do with a scale of 0.
+    """
+    most = int(call.visibility(alignment).sum(axis=-1).max(initial=0))
+    if call.scale == 0 or (most == 1 and call.sinks is None and call.lse_upstream is None):
+        return name == "value"
+    return most > 0

@@ -1,0 +1,83 @@
+"""Calls in the sizes, options and numbers that a kernel takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from attention_conformance.calls.attention_call import AttentionCall
+from attention_conformance.kernel.memory_layout import float64_of
+from attention_conformance.kernel.sizes import is_power_of_four
+from theorems.bounded.formats import FORMATS, HALF
+
+
+def suit_call(kernel: Any, call: AttentionCall) -> AttentionCall:
+    """Return the call in sizes that the kernel takes, with options that its signature can express.
+
+    If the kernel has a fixed scale, the call is given that scale.
+    """
+    if kernel.interface.name != "sdpa":
+        call = _with_usual_masks(call)
+    if call.scale is not None and call.scale <= 0 and _has_a_word_for_none(kernel.parameters):
+        call = call.replace(scale=1.0)
+    if kernel.dtype not in HALF:  # float32 masks of float64 queries are nobody's
+        call = call.replace(mask_format="")
+    call = kernel.taken.fit(kernel.interface.expressible(call), quartic=kernel.fixed_scale and call.exact)
+    if not kernel.fixed_scale or call.scale is None:
+        return call
+    # The root of a power of four is one of two: exact calls remain so.
+    exact = call.exact and is_power_of_four(call.sizes["E"])
+    root = math.sqrt(call.sizes["E"]) if exact else 1.0
+    return call.replace(query=call.query * root, scale=None, exact=exact)
+
+
+def _has_a_word_for_none(parameters: Mapping[str, Any]) -> bool:
+    """Return whether a scale of zero or below is the default, and so stands for the kernel's own scale."""
+    defaults = (x for name, x in parameters.items() if "scal" in name and isinstance(x, int | float))
+    return any(x <= 0 for x in defaults)
+
+
+def _with_usual_masks(call: AttentionCall) -> AttentionCall:
+    """Return the call with masks of two or four axes, one of which is that of keys, in the query's format.
+
+    That others broadcast is said by PyTorch, for its own attention.
+    """
+
+    def usual(mask: Any) -> Any:
+        if mask is None or (mask.ndim != 3 and mask.shape[-1] == call.sizes["T"]):
+            return mask
+        mask = np.broadcast_to(mask, (*mask.shape[:-1], call.sizes["T"])).copy()
+        return mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
+
+    return call.replace(visible=usual(call.visible), bias=usual(call.bias), mask_format="")
+
+
+def in_numbers_of(kernel: Any, call: AttentionCall) -> AttentionCall:
+    """Return the call as the kernel takes it, with its tensors rounded to the kernel's numbers.
+
+    Queries are scaled down if their products with keys would leave the range of these numbers.
+    """
+    call = suit_call(kernel, call)
+    group = call.query.shape[1] // call.key.shape[1]
+    keys = np.abs(np.repeat(call.key, group, axis=1))
+    # An exact call may leave the range before the scale, and is back in it after that.
+    less_by = min(1.0, abs(call.scale)) if call.exact and call.scale else 1.0
+    room = kernel.numbers.largest / 8 / less_by
+    reach = float(np.max(np.sum(np.abs(call.query), axis=-1)) * np.max(keys))
+    if reach > room:  # it is no less than what is due, and quick
+        reach = float(np.max(np.abs(call.query) @ np.swapaxes(keys, -1, -2)))
+    less = 2.0 ** math.ceil(math.log2(reach / room)) if reach > room else 1.0
+    tensors = {"query": call.query / less, "key": call.key, "value": call.value, "upstream": call.upstream}
+    if call.bias is not None:
+        largest = FORMATS[kernel.dtype].largest
+        tensors["bias"] = np.where(np.isneginf(call.bias), -np.inf, np.clip(call.bias, -largest, largest))
+    if call.sinks is not None:
+        tensors["sinks"] = call.sinks / less
+    if call.slopes is not None:
+        tensors["slopes"] = call.slopes
+    if call.lse_upstream is not None:
+        tensors["lse_upstream"] = call.lse_upstream
+    return call.replace(**{name: float64_of(kernel.tensor(x)) for name, x in tensors.items()})

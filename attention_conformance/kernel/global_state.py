@@ -1,0 +1,92 @@
+"""Settings of PyTorch and of the process that a call of a kernel has to leave as they were."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from operator import is_
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from attention_conformance.kernel.with_torch import torch
+
+Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
+"""A function that returns a setting, and one that sets it."""
+
+SETTINGS: MappingProxyType[str, Setting] = MappingProxyType(
+    {
+        "grad mode": (torch.is_grad_enabled, torch.set_grad_enabled),
+        "inference mode": (torch.is_inference_mode_enabled, lambda value: None),
+        "default dtype": (torch.get_default_dtype, torch.set_default_dtype),
+        "seed": (torch.initial_seed, lambda value: None),
+        "number of threads": (torch.get_num_threads, torch.set_num_threads),
+        "deterministic algorithms": (
+            torch.are_deterministic_algorithms_enabled,
+            torch.use_deterministic_algorithms,
+        ),
+        "precision of float32 products": (
+            torch.get_float32_matmul_precision,
+            torch.set_float32_matmul_precision,
+        ),
+        "working folder": (os.getcwd, os.chdir),
+    }
+)
+"""Settings by name. A seed that was set is not set back: only the kernel knows the numbers that were drawn before."""
+PLACES: MappingProxyType[str, Any] = MappingProxyType(
+    {
+        "torch": torch,
+        "torch.nn.functional": torch.nn.functional,
+        "torch.Tensor": torch.Tensor,
+        "torch.autograd": torch.autograd,
+        "numpy": np,
+        "os.environ": os.environ,
+    }
+)
+"""Objects whose attributes a call has to leave as they were; names that it adds are allowed, such as modules."""
+
+
+@contextmanager
+def restore_settings(changes: list[str]) -> Iterator[None]:
+    """Restore the settings that are changed within, and add their names to a list."""
+    settings = {name: get() for name, (get, _) in SETTINGS.items()}
+    attributes = {place: dict(_attributes(holder)) for place, holder in PLACES.items()}
+    try:
+        yield
+    finally:
+        for name, (get, put) in SETTINGS.items():
+            if get() != settings[name]:
+                changes.append(name)
+                put(settings[name])
+        for place, holder in PLACES.items():
+            now = _attributes(holder)
+            if _is_unchanged(now, attributes[place]):
+                continue
+            for name, value in attributes[place].items():
+                if name not in now or not _is_same(now[name], value):
+                    changes.append(f"{place}.{name}")
+                    _set_back(holder, name, value)
+
+
+def _is_unchanged(now: Any, before: dict[str, Any]) -> bool:
+    """Return whether all attributes are the same and none was added; False also where that takes a closer look."""
+    return len(now) == len(before) and all(map(is_, now.values(), before.values()))
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    """Return whether an attribute is unchanged; strings of the environment are made anew at each look."""
+    return a is b or (isinstance(a, str) and isinstance(b, str) and a == b)
+
+
+def _attributes(holder: Any) -> Any:
+    return holder if isinstance(holder, os._Environ) else vars(holder)
+
+
+def _set_back(holder: Any, name: str, value: Any) -> None:
+    if isinstance(holder, os._Environ):
+        holder[name] = value
+        return
+    with suppress(AttributeError, TypeError):  # some of torch's own attributes cannot be set
+        setattr(holder, name, value)

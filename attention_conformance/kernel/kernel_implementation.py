@@ -1,0 +1,85 @@
+"""An attention kernel as the implementation under test: the answers that a run needs beside the kernel's functions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from attention_conformance.calls.answer import OnKernel, attend
+from attention_conformance.calls.attention_call import AttentionCall
+from attention_conformance.claims.statements import capability_of
+from attention_conformance.claims.view import view_of
+from attention_conformance.kernel.diagnosis import diagnose
+from attention_conformance.kernel.queries import OuterKernel
+from attention_conformance.kernel.report import describe_kernel, hints
+from generators.case import Case
+from generators.subject import Subject
+from reference_attention.risk import risk, scaled_gradient, softmax_weights
+from theorems.core.check import Outcome
+from theorems.core.implementation import Implementation
+from theorems.core.kernel_use import KernelUse
+from theorems.core.statement import Statement
+from theorems.core.under_test import Explanation, KernelDescription
+from theorems.run.identity import digest_of_file
+from theorems.run.verify import seed_of
+
+KERNEL_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "weights": softmax_weights,
+    "risk": risk,
+    "scaled_gradient": scaled_gradient,
+    "attend": attend,
+}
+"""The functions that a kernel stands in for, by the names that results give them."""
+
+
+@dataclass(frozen=True)
+class KernelImplementation(OnKernel):
+    """A loaded kernel, as a run sees it."""
+
+    recorded: ClassVar[Mapping[str, Callable[..., Any]]] = KERNEL_FUNCTIONS
+    slow: ClassVar[bool] = True
+
+    def bind_to_case(self, case: Subject) -> Implementation:
+        """Return the kernel with the queries W z_i if the case trains W."""
+        if not isinstance(case, Case) or case.queried is None:
+            return self
+        asked = OuterKernel(self.kernel, case.queried.keys, case.problem.keys)
+        return self.replace(self.name, asked.replacements)
+
+    def out_of_reach(self, use: KernelUse | None) -> str:
+        """Return why a statement says nothing about this kernel; empty if it does."""
+        if use is None:
+            return ""
+        return str(self.kernel.lacks(use)) if use.called else use.says
+
+    def describe(self) -> KernelDescription:
+        """Return the description of the kernel: its name, interface and numbers."""
+        return describe_kernel(self.kernel)
+
+    def identity(self) -> str:
+        """Return the kernel's name, its dtype, and a digest of the file that defines it."""
+        try:
+            file = inspect.getsourcefile(self.kernel.call) or ""
+        except TypeError:
+            file = ""
+        return f"{self.kernel.name} {self.kernel.dtype} {digest_of_file(file) or 'built in'}"
+
+    def outcomes(
+        self, statement: Statement, examples: int, seed: int, part: int
+    ) -> Iterator[tuple[Outcome, AttentionCall]] | None:
+        """Yield a capability's outcomes on the calls that all capabilities share; None for statements of papers."""
+        if statement.kernel is None or not statement.kernel.capability:
+            return None
+        return view_of(statement, examples, seed_of("calls", seed, part) % 2**32, self).outcomes(examples)
+
+    def explain(self, statement: Statement, case: Subject) -> Explanation:
+        """Return where a failing call is wrong, by how much, perhaps why; and a test that fails for it."""
+        if not isinstance(case, AttentionCall):
+            return Explanation()
+        return diagnose(statement, case, self.in_format(capability_of(statement).format))
+
+    def hints(self) -> Sequence[str]:
+        """Return hints at the faults that are most frequent, if the kernel has them."""
+        return tuple(hints(self.kernel))

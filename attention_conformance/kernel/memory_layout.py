@@ -1,0 +1,135 @@
+"""Place tensors in memory as a call requires, with NaN around them and in between.
+
+A kernel that reads beside a tensor returns NaN; one that writes there, or into the tensor, changes what it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from jaxtyping import Float64
+
+from attention_conformance.calls.attention_call import AttentionCall, Memory
+from attention_conformance.kernel.with_torch import torch
+
+GUARD = 64
+"""The number of entries before and after a tensor; a multiple of the alignment that kernels need."""
+
+FURTHER_LEAVES: Mapping[str, str] = MappingProxyType({"sinks": "sink-gradient", "bias": "bias-gradient"})
+"""Tensors whose gradient a kernel may have, and the capability that declares it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """A tensor in memory.
+
+    Attributes:
+        tensor: the tensor as a kernel is given it.
+        own: its entries, each once.
+        storage: its entries and the numbers around them.
+    """
+
+    tensor: torch.Tensor
+    own: torch.Tensor
+    storage: torch.Tensor
+
+    def fill(self, x: torch.Tensor) -> None:
+        """Write other numbers to the same place."""
+        x = x[(0,) * (x.dim() - self.own.dim())]  # a mask that was expanded
+        cut = tuple(slice(0, own) for own in self.own.shape)
+        self.own.copy_(x[cut])
+
+    def bits(self) -> torch.Tensor:
+        """Return the present bytes of the tensor and of the numbers around it."""
+        return self.storage.view(torch.uint8).clone()
+
+
+@dataclass(frozen=True)
+class _Place:
+    """The sizes of the whole that a tensor is cut out of, and the cut."""
+
+    whole: Callable[[tuple[int, ...]], tuple[int, ...]] = lambda shape: shape
+    cut: Callable[[torch.Tensor], torch.Tensor] = lambda x: x
+
+
+def _swap(i: int, j: int) -> _Place:
+    def whole(shape: tuple[int, ...]) -> tuple[int, ...]:
+        sizes = list(shape)
+        sizes[i], sizes[j] = sizes[j], sizes[i]
+        return tuple(sizes)
+
+    return _Place(whole, lambda x: x.transpose(i, j))
+
+
+PLACES: Mapping[Memory, _Place] = MappingProxyType(
+    {
+        Memory.TRANSPOSED: _swap(1, 2),
+        Memory.SLICED: _Place(lambda shape: (*shape[:-2], 2 * shape[-2], shape[-1]), lambda x: x[..., ::2, :]),
+        Memory.LAST_STRIDE: _Place(lambda shape: (*shape[:-1], 2 * shape[-1]), lambda x: x[..., ::2]),
+        Memory.BROADCAST: _Place(lambda shape: (1, *shape[1:])),
+        Memory.HEADS: _Place(lambda shape: (shape[0], 1, *shape[2:])),
+        Memory.FUSED: _Place(
+            lambda shape: (shape[0], shape[2], 3 * shape[1], shape[3]),
+            lambda x: x[:, :, x.shape[2] // 3 : 2 * (x.shape[2] // 3)].transpose(1, 2),
+        ),
+        Memory.SINGLE: _Place(lambda shape: (1,) * len(shape)),
+    }
+)
+"""The places of tensors that are not contiguous."""
+
+
+def place_tensor(x: torch.Tensor, memory: Memory) -> Placed:
+    """Return a copy of the tensor, (B, H, L, E), placed in this way."""
+    # A device's own kernels may load 16 bytes at a time; an address between ends its context, not only the call.
+    offset = 1 if x.device.type == "cpu" else 16 // x.element_size()
+    return _place(x, PLACES.get(memory, _Place()), offset if memory is Memory.OFFSET else 0)
+
+
+def place_mask(x: torch.Tensor, memory: Memory, shape: tuple[int, ...]) -> Placed:
+    """Return a copy of a mask placed in this way; if transposed, its rows are its columns in memory.
+
+    Args:
+        x: the mask, of any rank up to that of the shape.
+        memory: the placement; a broadcast mask is expanded to the whole shape.
+        shape: (B, H, L, T).
+    """
+    if memory is Memory.BROADCAST:
+        placed = _place(x, _Place(), 0)
+        return Placed(placed.tensor.expand(shape), placed.own, placed.storage)
+    return _place(x, _swap(-1, -2) if memory is Memory.TRANSPOSED else PLACES.get(memory, _Place()), 0)
+
+
+def _place(x: torch.Tensor, place: _Place, offset: int) -> Placed:
+    whole = place.whole(tuple(x.shape))
+    size = torch.Size(whole).numel()
+    filler = False if x.dtype == torch.bool else torch.nan
+    storage = torch.full((size + 2 * GUARD + offset,), filler, dtype=x.dtype, device=x.device)
+    own = place.cut(storage[GUARD + offset : GUARD + offset + size].view(whole))
+    own.copy_(x[tuple(slice(0, n) for n in own.shape)])
+    return Placed(own.expand(x.shape), own, storage)
+
+
+def with_other_options(call: AttentionCall) -> AttentionCall:
+    """Return the call with another scale, and fewer of its options: every kernel that takes the call takes this one."""
+    scale = None if call.scale is None else 2 * call.scale
+    return call.replace(scale=scale, causal=False, window=None, softcap=0.0)
+
+
+def with_a_mask(call: AttentionCall, declares: Collection[str]) -> AttentionCall:
+    """Return the call with a mask (L, T), if it has none and the kernel takes one: row i sees the first i + 1 keys."""
+    if call.visible is not None or call.bias is not None or "boolean-mask" not in declares:
+        return call
+    return call.replace(visible=np.tri(call.sizes["L"], call.sizes["T"], dtype=bool), causal=False, window=None)
+
+
+def memory_of(name: str, call: AttentionCall) -> Memory:
+    """Return the placement of query, key or value of a call."""
+    return call.memory if name[0] in call.placed else Memory.CONTIGUOUS
+
+
+def float64_of(x: torch.Tensor) -> Float64[np.ndarray, "..."]:
+    """Return the tensor as a float64 array."""
+    return np.asarray(x.detach().to("cpu", torch.float64).numpy())

@@ -1,0 +1,38 @@
+"""PyTorch's own attention operators that a kernel calls, so that a report says whose numbers were tested."""
+
+from __future__ import annotations
+
+from torch.autograd.profiler_legacy import profile
+
+from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
+from attention_conformance.kernel.importing import LIBRARIES
+from attention_conformance.kernel.kernel import Kernel
+from attention_conformance.kernel.running import KernelError
+from attention_conformance.kernel.with_torch import torch
+from reference_attention.errors import InvalidInput
+
+ATTENTION = ("attention", "attn")
+"""Parts of the names of PyTorch's operators that compute attention."""
+SIZES = (Sizes(B=2, H=2, G=2, L=1, T=5, E=8, M=8), Sizes(B=1, H=2, G=2, L=64, T=64, E=64, M=64))
+"""A small and a usual call: PyTorch chooses an operator by their sizes."""
+
+
+def attention_operators(kernel: Kernel) -> tuple[str, ...]:
+    """Return the names of PyTorch's attention functions and operators that a kernel calls in its dtype, sorted.
+
+    Empty if it calls none, or if nothing can be seen: of arrays of another library, or in compiled code.
+    """
+    names: set[str] = set()
+    if kernel.source.partition(":")[0] in LIBRARIES:
+        return ()
+    for size in SIZES:
+        call = kernel.in_own_numbers(tensors(size, Numbers.NORMAL, 0))
+        given = {name: kernel.tensor(getattr(call, name)) for name in ("query", "key", "value")}
+        try:
+            with torch.no_grad(), profile() as recorded:  # type: ignore[no-untyped-call]
+                kernel.of_request(kernel.request(call, given, {}))
+        except (KernelError, InvalidInput, NotImplementedError, RuntimeError):
+            continue
+        called = {event.name.removeprefix("aten::") for event in recorded.function_events}
+        names |= {name for name in called if any(part in name for part in ATTENTION)}
+    return tuple(sorted(names))

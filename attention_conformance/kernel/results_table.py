@@ -1,0 +1,61 @@
+"""The statements that called a kernel, and their results; torch is not needed for that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from theorems.core.claim import WORST_FIRST, Verdict
+from theorems.core.kernel_use import KernelUse
+from theorems.run.registry.suite import capabilities
+from theorems.run.result import Result
+from theorems.run.tables import column_table
+
+TRIED = "tried"
+"""The entry of a format in ``--json`` if calls are made in it; otherwise the entry is the reason why not."""
+
+
+def kernel_table(results: Sequence[Result], uses: Mapping[str, KernelUse | None]) -> Table:
+    """Return a table of the statements and what each checks on the kernel, then the others, one row per reason.
+
+    Args:
+        results: the results of the statements.
+        uses: the calls that each statement makes to a kernel, by id.
+    """
+    table = column_table("statement", "on this kernel")
+    for result in (result for result in results if result.was_tried):
+        use = uses.get(result.id)
+        table.add_row(Text(result.id, no_wrap=True), use.says if use and use.called else "")
+    reasons: dict[str, list[str]] = {}
+    for result in results:
+        if not result.was_tried:
+            reasons.setdefault(result.reason, []).append(result.id)
+    for reason, ids in reasons.items():
+        table.add_row(Text(", ".join(ids), "dim"), f"not applicable: {reason}")
+    return table
+
+
+def summary(results: Sequence[Result], kernel: Mapping[str, Any]) -> str:
+    """Return the verdict on the kernel in a line, with the numbers that it computes in."""
+    tried = [result for result in results if result.was_tried]
+    verdict = next((v for v in WORST_FIRST if any(r.verdict is v for r in tried)), Verdict.NOT_APPLICABLE)
+    able = sum(result.id in capabilities() for result in tried)
+    counts = f"{able} capabilities and {len(tried) - able} statements"
+    others = [name for name, state in kernel.get("formats", {}).items() if state != TRIED]
+    skipped = f"; not tried in {', '.join(others)}" if others else ""
+    through = "" if kernel["differentiable"] else "; it has no backward pass, gradients are unchecked"
+    left = [name for name, treatment in kernel.get("parameters", {}).items() if treatment == "not tested"]
+    untested = f"; not tested: {', '.join(left)}" if left else ""
+    return f"{verdict}; computes in {kernel['computes_in']}{through}{untested}{skipped}: {counts} tried"
+
+
+def capabilities_json(results: Sequence[Result]) -> list[dict[str, str]]:
+    """Return the verdict on each capability of the kernel, for ``--json``."""
+    return [
+        {"name": result.id.removeprefix("kernel-"), "verdict": str(result.verdict), "reason": result.reason}
+        for result in results
+        if result.id in capabilities()
+    ]

@@ -1,0 +1,83 @@
+"""The tensors of a call as lines of a test: their numbers, or a seed, and how they are in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from attention_conformance.calls.attention_call import AttentionCall, Memory
+from attention_conformance.calls.further_tensors import with_columns_beyond
+from attention_conformance.kernel.answers import masks_of
+from attention_conformance.kernel.memory_layout import GUARD, memory_of, place_tensor
+from attention_conformance.kernel.trace import Trace
+from attention_conformance.reproduction.printed_functions import drawn
+from attention_conformance.reproduction.text import array_text, wrap
+
+MANY = 100
+"""Numbers from which on they are drawn, if the call still fails."""
+TENSORS = ("query", "key", "value", "upstream")
+OPTIONS = ("visible", "bias", "sinks", "slopes", "lse_upstream", "lengths", "score_mod", "mask_mod", "descales")
+"""Arrays that a call may have beside."""
+
+
+def with_drawn_numbers(call: AttentionCall) -> tuple[AttentionCall, Mapping[str, str]]:
+    """Return the call with drawn numbers, and the lines that make them; none where numbers have to be what they are."""
+    if call.exact or call.dropout:
+        return call, {}
+    arrays, lines = {}, {}
+    for seed, name in enumerate(TENSORS):
+        x, memory = getattr(call, name), call.upstream_memory if name == "upstream" else memory_of(name, call)
+        expanded = {Memory.BROADCAST: (0,), Memory.HEADS: (1,), Memory.SINGLE: range(x.ndim)}.get(memory, ())
+        shape = [1 if axis in expanded else n for axis, n in enumerate(x.shape)]
+        lines[name] = f"{name} = drawn({', '.join(map(str, (seed, *shape)))})"
+        arrays[name] = np.asarray(drawn(seed, *shape).expand(x.shape))
+        if expanded:
+            lines[name] += f".expand({', '.join(map(str, x.shape))})"
+        rows = x.any(axis=-1) if name == "upstream" else np.array(True)
+        if not rows.all():  # some rows alone have an upstream gradient
+            arrays[name] = arrays[name] * rows[..., None]
+            kept = ", ".join(str(places.tolist()) for places in np.nonzero(rows))
+            lines[name] = (
+                f"rows = torch.zeros({rows.shape}).double()\nrows[{kept}] = 1\n{lines[name]} * rows[..., None]"
+            )
+    if call.shared:
+        arrays["value"] = arrays["key"][..., : call.sizes["M"]]
+        del lines["value"]
+    return call.replace(**arrays), lines
+
+
+def tensor_lines(trace: Trace, call: AttentionCall, guards: bool, renamed: Mapping[str, str]) -> Iterator[str]:
+    """Yield the lines that make the arrays of a call as the kernel is given them, rounded to its numbers already.
+
+    Args:
+        trace: the failing call.
+        call: this or another call, in the kernel's numbers.
+        guards: whether NaN are around each array in memory.
+        renamed: what arrays are called that are not those of the first call.
+    """
+    kernel, arrays = trace.kernel, {name: x for name in (*TENSORS, *OPTIONS) if (x := getattr(call, name)) is not None}
+    memories = {name: memory_of(name, call) for name in TENSORS[:3]} | {"upstream": call.upstream_memory}
+    placed = {name: place_tensor(kernel.tensor(arrays[name]), memory) for name, memory in memories.items()}
+    placed |= masks_of(kernel, call)
+    device = "" if kernel.device == "cpu" else f'"{kernel.device}"'
+    for name, x in arrays.items():
+        own_name = renamed.get(name, name)
+        if not own_name.isidentifier() or (renamed and own_name == name):
+            continue  # it is there already
+        yield from drawn_lines[:-1] if (drawn_lines := trace.drawn.get(name, "").splitlines()) else ()
+        x = with_columns_beyond(call, x) if name in ("visible", "bias") else x
+        text = drawn_lines[-1].partition(" = ")[2] if drawn_lines else array_text(x)
+        if name == "value" and call.shared:
+            text = f"{renamed.get('key', 'key')}[..., :{call.sizes['M']}]"
+        kept = call.mask_format if name == "bias" else "float32" if name == "descales" else ""
+        dtype = kept or (kernel.dtype if x.dtype == float else "float64")
+        to = ", ".join(filter(None, [device, f"torch.{dtype}" if dtype != "float64" else ""]))
+        text += f".to({to})" if to else ""
+        own, memory = placed[name].tensor if name in placed else None, memories.get(name, call.mask_memory)
+        if own is None or not (guards or not own.is_contiguous() or own.storage_offset() != GUARD):
+            yield wrap(f"{own_name} = {text}")
+            continue
+        offset = f", offset={own.storage_offset() - GUARD}" if own.storage_offset() != GUARD else ""
+        text += f".expand{tuple(own.shape)}" if own.shape != x.shape else ""
+        yield wrap(f"{own_name} = strided({text}, {', '.join(map(str, own.stride()))}{offset})") + f"  # {memory}"

@@ -1,0 +1,32 @@
+"""The options of ``theorems scoreboard``; the code of the command is imported when it is called."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from theorems.command import options
+
+
+@dataclass(frozen=True)
+class ScoreboardOptions:
+    """Try the attention kernels of other libraries: a table of capabilities, with a test of each red cell.
+
+    A kernel whose library is not installed is named, and no failure; nor is a red cell that the list of kernels
+    explains.
+
+    Exit code 0: all else is upheld; 1: a cell is red, and nobody has looked at it; 2: bad input; 3: a cell could not be
+    decided, or no kernel could be tested.
+    """
+
+    kernels: Annotated[Path | None, options.file("A list of kernels in TOML, in place of the suite's own.")] = None
+    examples: Annotated[int, options.examples_option("calls of each capability")] = 25
+    seed: Annotated[int, options.same_seed("calls")] = 0
+    json: options.Json = None
+    markdown: Annotated[bool, options.as_markdown("docs/scoreboard.md has it")] = False
+    out: Annotated[Path, options.folder("Where the tests of red cells are written.")] = Path("scoreboard")
+    jobs: options.Jobs = options.JOBS
+    resume: options.Resume = None
+    timeout: options.Timeout = None
+    case_timeout: options.CaseTimeout = options.PATIENCE

@@ -1,0 +1,33 @@
+"""The names that the engine requires of this package: those of :class:`theorems.run.kernel_suite.KernelSuite`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from attention_conformance.kernel.combinations import failing_combinations, in_words
+from attention_conformance.kernel.profiles import profile_named
+from attention_conformance.kernel.reproducer_file import describe_tests, reproducer_file
+from attention_conformance.kernel.results_table import capabilities_json, kernel_table, summary
+from attention_conformance.kernel.source import under_test_of
+from theorems.run.result import Result
+
+__all__ = [
+    "closing_lines",
+    "describe_tests",
+    "kernel_table",
+    "profile_named",
+    "report_json",
+    "reproducer_file",
+    "under_test_of",
+]
+
+
+def report_json(results: Sequence[Result]) -> dict[str, Any]:
+    """Return the entries that ``--json`` adds to the description of a kernel."""
+    return {"capabilities": capabilities_json(results), "fails_with": failing_combinations(results)}
+
+
+def closing_lines(results: Sequence[Result], kernel: Mapping[str, Any]) -> str:
+    """Return the last lines of a report: the options that fail together, and the verdict."""
+    return "\n".join(filter(None, (in_words(failing_combinations(results)), summary(results, kernel))))

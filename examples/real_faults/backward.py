@@ -1,0 +1,76 @@
+"""Faults of backward passes: the output is right, and the gradients are not.
+
+theorems verify --attention examples.real_faults.backward:backward_without_mask
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from examples.real_faults.attention import Gradients, Tiled, with_flash, with_sdpa, wrong_step
+
+
+@wrong_step(with_sdpa, Tiled, "backward")
+def backward_always_causal(self: Tiled, *saved: Tensor) -> Gradients:
+    """Take every call for a causal one in the backward pass.
+
+    It was that of the fused-attention tutorial, which ignored ``causal``. The gradients of a causal call are right.
+
+    Source: triton-lang/triton #4541, #5660
+    """
+    return self.right(causal=True).backward(*saved)
+
+
+@wrong_step(with_flash, Tiled, "backward")
+def backward_other_corner(self: Tiled, *saved: Tensor) -> Gradients:
+    """Align the causal mask of the backward pass with the other corner, where L ≠ T.
+
+    The forward pass aligns the last row with the last key, the backward pass the first row with the first key. The
+    gradients are right where L = T.
+
+    Source: xlite-dev/ffpa-attn PR #300
+    """
+    return self.right(first_key=0 if self.causal else self.first_key).backward(*saved)
+
+
+@wrong_step(with_sdpa, Tiled, "backward")
+def backward_without_mask(self: Tiled, *saved: Tensor) -> Gradients:
+    """Compute the backward pass without the mask.
+
+    ``flash_attn_func`` of flash-attention 4 does not hand it on. The gradients are those of rows that see every key,
+    without a warning.
+
+    Source: Dao-AILab/flash-attention #2424
+    """
+    return self.right(mask=None).backward(*saved)
+
+
+@wrong_step(with_flash, Tiled, "backward")
+def dq_of_a_batch(
+    self: Tiled, upstream: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor
+) -> Gradients:
+    """Return a dQ about five times too large, for width 256 and batch ≥ 2.
+
+    Batch 1 is right, and so are Gaussian tensors: it takes a model's activations. The cause is not known to us; here dQ
+    is wrong in rows whose log-sum-exp exceeds 12, which those of Gaussian tensors do not.
+
+    Source: NVIDIA/TransformerEngine #3216
+    """
+    dq, dk, dv = Tiled.backward(self, upstream, q, k, v, out, lse)
+    if q.shape[0] >= 2 and q.shape[-1] == 256:
+        dq = torch.where((lse > 12)[..., None], 5 * dq, dq)
+    return dq, dk, dv
+
+
+@wrong_step(with_sdpa, Tiled, "for_each_key_head")
+def heads_by_remainder(self: Tiled, gradient: Tensor, like: Tensor) -> Tensor:
+    """Add dK and dV of grouped heads to the wrong head of the keys.
+
+    The backward pass splits the number of a query's head by the wrong count; here by % where // is meant. Right with as
+    many heads of keys as of queries, or with one; dQ is right.
+
+    Source: XunhaoLai/native-sparse-attention-triton #27
+    """
+    heads = torch.arange(gradient.shape[-3], device=like.device) % like.shape[-3]
+    return torch.zeros_like(like).index_add(-3, heads, gradient)

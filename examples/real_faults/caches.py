@@ -1,0 +1,296 @@
+"""Faults of decoding with a cache of keys: splits, pages, and latent keys whose first columns are the values.
+
+theorems verify --attention examples.real_faults.caches:last_page_whole
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from examples.real_faults.attention import Kernel, at_least_float32, interface, or_root, wrong_step
+from examples.real_faults.log_sum_exp import Merge
+from examples.real_faults.rows import Rows, attend, softmax
+
+BLOCK = 16
+"""Keys that are not split."""
+PAGE = (64, 1, 576)
+"""Of FlashMLA: 64 keys, one head, 576 columns."""
+VALUES = 512
+"""How many of them are values."""
+
+
+class Cache:
+    """The steps of one entry of a batch, at least in float32."""
+
+    def keys(self, cache: Tensor, table: Tensor | None, length: int) -> Tensor:
+        """Take the keys or values of an entry, (T, H, E).
+
+        Args:
+            cache: those of the entry, (T, H, E), or all pages (N, P, H, E).
+            table: the pages of the entry, in order.
+            length: the keys that there are.
+        """
+        return (cache if table is None else cache[table].flatten(0, 1))[:length]
+
+    def splits(self, length: int, number: int) -> Iterator[slice]:
+        """List the keys of each of so many splits, whole blocks of them; the last ones may have none."""
+        size = -(-length // BLOCK // number) * BLOCK if number > 1 else length
+        size = max(size, -(-length // number))
+        for start in range(number):
+            yield slice(start * size, min((start + 1) * size, length))
+
+    def one(self, rows: Rows, q: Tensor, k: Tensor, v: Tensor, number: int) -> tuple[Tensor, Tensor]:
+        """Compute output and log-sum-exp of an entry, (H, L, E) in, with so many splits."""
+        whole = rows.logits(q, k, None)
+        parts = []
+        for keys in self.splits(k.shape[-2], number):
+            weights, lse = softmax(whole[..., keys])
+            parts.append((weights @ v[..., keys, :], lse))
+        return Merge().whole(*(torch.stack(each) for each in zip(*parts, strict=True)))
+
+    def batch(self, results: list[Any], number: int) -> list[Any]:
+        """List what was found of all entries, in their order."""
+        return results
+
+
+@interface
+def with_kvcache(steps: type[Cache]) -> Kernel:
+    """Make a kernel with the interface of flash-attn's ``flash_attn_with_kvcache``.
+
+    It takes (B, L, H, E) and (B, T, H', E), or pages (N, P, H', E) and a table of them.
+    """
+
+    def attention(
+        q: Tensor,
+        k_cache: Tensor,
+        v_cache: Tensor,
+        cache_seqlens: Tensor | None = None,
+        block_table: Tensor | None = None,
+        softmax_scale: float | None = None,
+        causal: bool = False,
+        num_splits: int = 0,
+        return_softmax_lse: bool = False,
+    ) -> Any:
+        cache, number, results = steps(), max(1, num_splits), []
+        rows, group, wide = (
+            Rows(or_root(softmax_scale, q), causal),
+            q.shape[2] // k_cache.shape[-2],
+            at_least_float32(q),
+        )
+        capacity = k_cache.shape[1] * (1 if block_table is None else block_table.shape[1])
+        for b in range(len(q)):
+            length = capacity if cache_seqlens is None else int(cache_seqlens[b])
+            table = None if block_table is None else block_table[b].long()
+            own = (cache.keys(x[b] if table is None else x, table, length) for x in (k_cache, v_cache))
+            k, v = (x.repeat_interleave(group, dim=1).transpose(0, 1).to(wide) for x in own)
+            results.append(cache.one(rows, q[b].transpose(0, 1).to(wide), k, v, number))
+        out, lse = (torch.stack(each) for each in zip(*cache.batch(results, number), strict=True))
+        out = out.transpose(1, 2).to(q.dtype)
+        return (out, lse) if return_softmax_lse else out
+
+    return attention
+
+
+right_kvcache = with_kvcache(Cache, "right_kvcache")
+
+
+@wrong_step(with_kvcache, Cache, "splits")
+def splits_without_rest(self: Cache, length: int, number: int) -> Iterator[slice]:
+    """Lose the rest of the keys when they are divided by the number of splits.
+
+    Right where the number of splits divides that of keys, and without splits.
+
+    Source: tile-ai/tilelang PR #2010
+    """
+    size = length // number
+    for start in range(number):
+        yield slice(start * size, (start + 1) * size)
+
+
+@wrong_step(with_kvcache, Cache, "batch")
+def splits_of_the_first_entry(self: Cache, results: list[Any], number: int) -> list[Any]:
+    """Count entries of a batch with a stride of 0 in the merge of splits.
+
+    All of them are written to the place of the first, and what was merged last is everybody's: correct at batch 1,
+    silently wrong above it. Right without splits.
+
+    Source: vllm-project/flash-attention PR #176
+    """
+    return results if number == 1 else [results[-1]] * len(results)
+
+
+@wrong_step(with_kvcache, Cache, "keys")
+def last_page_whole(self: Cache, cache: Tensor, table: Tensor | None, length: int) -> Tensor:
+    """Attend to keys of the last page up to its end, not up to the last key.
+
+    Right where the number of keys is a multiple of the size of a page, and for a cache in one piece.
+
+    Source: hw-native-sys/simpler PR #72
+    """
+    size = 1 if table is None else cache.shape[1]
+    return Cache.keys(self, cache, table, -(-length // size) * size)
+
+
+@wrong_step(with_kvcache, Cache, "keys")
+def pages_in_a_row(self: Cache, cache: Tensor, table: Tensor | None, length: int) -> Tensor:
+    """Read two pages at once, from where the first of them lies.
+
+    A table need not name pages that lie side by side. Right where it does, for one page, and for a cache in one piece.
+
+    Source: hw-native-sys/pypto PR #470
+    """
+    if table is not None:
+        behind = torch.clamp(table[0::2] + 1, max=len(cache) - 1)
+        table = torch.stack([table[0::2], behind], dim=-1).flatten()[: len(table)]
+    return Cache.keys(self, cache, table, length)
+
+
+# ---- latent keys ----
+
+
+class Latent:
+    """The steps of one entry of a batch with its backward pass, on keys (T, H', E)."""
+
+    def of_logits(self, keys: Tensor, width: int) -> Tensor:
+        """Choose what queries are multiplied with, where so many columns are values."""
+        return keys
+
+    def values(self, keys: Tensor, width: int) -> Tensor:
+        """Take the values out of the keys: their first columns."""
+        return keys[..., :width]
+
+
+@interface
+def with_latent(steps: type[Latent]) -> Kernel:
+    """Make a kernel with the interface of FlashMLA's ``flash_mla_with_kvcache``.
+
+    (B, L, H, E) and pages (N, P, H', E) → (B, L, H, M) and log-sum-exp (B, H, L).
+    """
+
+    def attention(
+        q: Tensor,
+        k_cache: Tensor,
+        block_table: Tensor,
+        cache_seqlens: Tensor,
+        head_dim_v: int,
+        softmax_scale: float | None = None,
+        causal: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        latent, rows, results = steps(), Rows(or_root(softmax_scale, q), causal), []
+        for b, length in enumerate(cache_seqlens.tolist()):
+            keys = Cache().keys(k_cache, block_table[b].long(), length)
+            qkv = q[b], latent.of_logits(keys, head_dim_v), latent.values(keys, head_dim_v)
+            results.append(attend(rows, *(x.transpose(0, 1) for x in qkv)))
+        out, lse = (torch.stack(each) for each in zip(*results, strict=True))
+        return out.transpose(1, 2), lse
+
+    return attention
+
+
+@interface
+def with_flash_mla(steps: type[Latent]) -> Kernel:
+    """Make a kernel that takes what FlashMLA takes, and nothing else.
+
+    (B, L, H, 576) and pages (N, 64, 1, 576) → (B, L, H, 512) and log-sum-exp (B, H, L); a ValueError for other sizes.
+    """
+    kernel = with_latent(steps)
+
+    def attention(
+        q: Tensor,
+        k_cache: Tensor,
+        block_table: Tensor,
+        cache_seqlens: Tensor,
+        head_dim_v: int,
+        tile_scheduler_metadata: Any,
+        num_splits: Any,
+        softmax_scale: float | None = None,
+        causal: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        if tuple(k_cache.shape[1:]) != PAGE or q.shape[-1] != PAGE[-1] or head_dim_v != VALUES:
+            raise ValueError(f"pages of {PAGE} and {VALUES} columns of values")
+        output: tuple[Tensor, Tensor] = kernel(
+            q, k_cache, block_table, cache_seqlens, head_dim_v, softmax_scale, causal
+        )
+        return output
+
+    return attention
+
+
+right_latent, right_flash_mla = with_latent(Latent, "right_latent"), with_flash_mla(Latent, "right_flash_mla")
+
+
+@wrong_step(with_latent, Latent, "values")
+def values_in_step_of_their_width(self: Latent, keys: Tensor, width: int) -> Tensor:
+    """Look for values in steps of their own width, though their rows are as wide as keys.
+
+    In the thread from the second block of keys on. Right where values are as wide as keys, and for one key.
+
+    Source: ikawrakow/ik_llama.cpp PR #2031
+    """
+    flat = keys.transpose(0, 1).flatten(1)[:, : len(keys) * width]
+    return flat.reshape(len(flat), len(keys), width).transpose(0, 1)
+
+
+@wrong_step(with_latent, Latent, "values")
+def last_columns_are_values(self: Latent, keys: Tensor, width: int) -> Tensor:
+    """Read another place than the latent columns, with more than one key to a page.
+
+    In the thread all paths silently return something else. Here values are the last columns, where the rotated part of
+    a key is. Right where values are as wide as keys.
+
+    Source: ROCm/aiter #3095
+    """
+    return keys[..., keys.shape[-1] - width :]
+
+
+@wrong_step(with_latent, Latent, "of_logits")
+def gradient_of_values_alone(self: Latent, keys: Tensor, width: int) -> Tensor:
+    """Put the gradient of a latent key together of that of the key's own columns and dV.
+
+    In the thread the columns of keys and values are made apart, and that is right. Here the values are columns of the
+    key, and what logits have to do with these is left out. Right forward, for the query, and for columns that are no
+    values.
+
+    Source: tenstorrent/tt-metal PR #45621
+    """
+    return torch.cat([keys[..., :width].detach(), keys[..., width:]], dim=-1)
+
+
+@wrong_step(with_latent, Latent, "values")
+def gradient_of_keys_alone(self: Latent, keys: Tensor, width: int) -> Tensor:
+    """Leave that of the values out of the one gradient of what is key and value.
+
+    The thread has the contract, dkv is the sum of both; the fault is of our own, two gradients of which one is handed
+    over. Right forward, and for the query.
+
+    Source: ROCm/aiter PR #4766
+    """
+    return Latent.values(self, keys, width).detach()
+
+
+@wrong_step(with_flash_mla, Latent, "values")
+def half_of_the_values(self: Latent, keys: Tensor, width: int) -> Tensor:
+    """Compute the first columns of the output of wide heads, and no others.
+
+    In the thread 128 of 256, here 256 of 512; the others are zero. Right where values have 256 columns at most.
+
+    Source: gittensor-ai-lab/sparkinfer #425
+    """
+    values = Latent.values(self, keys, width).clone()
+    values[..., 256:] = 0
+    return values
+
+
+@wrong_step(with_flash_mla, Latent, "of_logits")
+def whole_steps_of_columns(self: Latent, keys: Tensor, width: int) -> Tensor:
+    """Add logits up in steps of 128 columns, of which 576 are four and a half: the rotated ones are left out.
+
+    Right where keys have a multiple of 128 columns. Reported nowhere.
+    """
+    columns = keys.clone()
+    columns[..., keys.shape[-1] // 128 * 128 :] = 0
+    return columns

@@ -1,0 +1,161 @@
+"""Faults of the log-sum-exp, of its gradient, and of parts of the keys that are merged by it.
+
+theorems verify --attention examples.real_faults.log_sum_exp:lse_in_base_two
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from examples.real_faults.attention import (
+    Kernel,
+    Tiled,
+    at_least_float32,
+    finite,
+    interface,
+    or_one,
+    with_flash,
+    wrong_step,
+)
+from examples.real_faults.rows import Rows, with_rows
+
+
+@wrong_step(with_flash, Tiled, "returned_log_sum_exp")
+def lse_in_base_two(self: Tiled, lse: Tensor) -> Tensor:
+    """Multiply the log-sum-exp by log₂ e, and do not divide it by that again.
+
+    It was the reference of the tests that had it. The output is right.
+
+    Source: deepseek-ai/FlashMLA PR #106
+    """
+    return lse / math.log(2)
+
+
+@wrong_step(with_flash, Tiled, "log_sum_exp", by_autograd=True, in_halves=True)
+def lse_scaled_twice(self: Tiled, top: Tensor, total: Tensor) -> Tensor:
+    """Scale the maximum in the log-sum-exp of a split of the keys twice.
+
+    Two splits are merged by wrong weights, unless the scale is 1 or their maxima agree. With one split (here T ≤ 32)
+    only the log-sum-exp is wrong.
+
+    Source: HKUSTDial/flash-sparse-attention PR #106
+    """
+    return Tiled.log_sum_exp(self, top * self.scale, total)
+
+
+# ---- its gradient ----
+
+
+@wrong_step(with_rows, Rows, "delta")
+def lse_not_differentiated(self: Rows, upstream: Tensor, out: Tensor, dlse: Tensor) -> Tensor:
+    """Give the log-sum-exp, which can be differentiated, a gradient that is silently zero.
+
+    Output and gradients of losses that do not depend on the log-sum-exp are right.
+
+    Source: Dao-AILab/flash-attention #1817
+    """
+    return (upstream * out).sum(dim=-1)
+
+
+@wrong_step(with_rows, Rows, "delta")
+def lse_gradient_subtracted(self: Rows, upstream: Tensor, out: Tensor, dlse: Tensor) -> Tensor:
+    """Fold the gradient of the log-sum-exp with the wrong sign into what is subtracted from the scores.
+
+    In the thread it has the right sign; this one is easily given where the term is folded in. Right where the loss does
+    not depend on the log-sum-exp.
+
+    Source: pytorch/pytorch PR #189784
+    """
+    return (upstream * out).sum(dim=-1) + dlse
+
+
+# ---- parts that are merged ----
+
+
+class Merge:
+    """The steps of a merge of parts that lie along the first axis: (S, …, M) and (S, …), at least in float32."""
+
+    def shift(self, lse: Tensor) -> Tensor:
+        """Choose what is subtracted from the log-sum-exps, (…); 0 where no part sees a key."""
+        return finite(lse.detach().amax(dim=0))
+
+    def weights(self, lse: Tensor, shift: Tensor) -> Tensor:
+        """Weigh the parts, before they are divided by the sum of the weights."""
+        return torch.exp(lse - shift)
+
+    def whole(self, out: Tensor, lse: Tensor) -> tuple[Tensor, Tensor]:
+        """Merge output and log-sum-exp."""
+        shift = self.shift(lse)
+        weights = self.weights(lse, shift)
+        total = weights.sum(dim=0)
+        merged = torch.where(total == 0, -math.inf, shift + or_one(total).log())
+        return (weights[..., None] * out).sum(dim=0) / or_one(total)[..., None], merged
+
+
+@interface
+def with_merge_state(steps: type[Merge]) -> Kernel:
+    """Make a merge of two parts with flashinfer's interface: (L, H, M), (L, H) twice."""
+
+    def attention(v_a: Tensor, s_a: Tensor, v_b: Tensor, s_b: Tensor) -> tuple[Tensor, Tensor]:
+        wide = at_least_float32(v_a)
+        out, lse = steps().whole(torch.stack([v_a, v_b]).to(wide), torch.stack([s_a, s_b]).to(wide))
+        return out.to(v_a.dtype), lse
+
+    return attention
+
+
+@interface
+def with_combine(steps: type[Merge]) -> Kernel:
+    """Make a merge of many parts with flash-attn's interface: (S, B, L, H, M), (S, B, L, H)."""
+
+    def attention(
+        out_partial: Tensor, lse_partial: Tensor, out: Tensor | None = None, out_dtype: torch.dtype | None = None
+    ) -> tuple[Tensor, Tensor]:
+        if out is not None:
+            raise ValueError("this one makes its own output: leave out out")
+        whole, lse = steps().whole(out_partial, lse_partial)
+        return whole.to(out_dtype or out_partial.dtype), lse
+
+    return attention
+
+
+right_merge_state, right_combine = with_merge_state(Merge, "right_merge_state"), with_combine(Merge, "right_combine")
+
+
+@wrong_step(with_merge_state, Merge, "weights")
+def merge_in_base_two(self: Merge, lse: Tensor, shift: Tensor) -> Tensor:
+    """Merge log-sum-exps of one base by weights of the other.
+
+    Kernels hand over logarithms to the base 2 where the merge exponentiates to the base e, or as here the other way
+    round. What is returned as log-sum-exp is natural: that of two equal parts is log 2 above theirs, which does not
+    tell the base. Right where all log-sum-exps are the same.
+
+    Source: sgl-project/sglang #40903
+    """
+    return torch.exp2(lse - shift)
+
+
+@wrong_step(with_merge_state, Merge, "shift")
+def merge_of_nothing(self: Merge, lse: Tensor) -> Tensor:
+    """Merge two parts that see no key to NaN, where (0, −∞) is due.
+
+    The maximum −∞ is subtracted from −∞. Right where one of the two sees a key.
+
+    Source: flashinfer-ai/flashinfer #4051
+    """
+    return lse.detach().amax(dim=0)
+
+
+@wrong_step(with_combine, Merge, "shift")
+def combine_without_maximum(self: Merge, lse: Tensor) -> Tensor:
+    """Start the maximum of the log-sum-exps at 0 instead of −∞.
+
+    In the thread it is the attention itself whose maximum starts too high, at −5e4. Weights of less than e^−700 (in
+    float32 e^−103) are lost; right where a log-sum-exp is positive or moderate.
+
+    Source: flashinfer-ai/flashinfer #4267
+    """
+    return Merge.shift(self, lse).clamp(min=0.0)

@@ -1,0 +1,103 @@
+"""Faults of masks: what hides a key, causality, windows, and the diagonal where L ≠ T.
+
+theorems verify --attention examples.real_faults.masks:window_ignored
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from examples.real_faults.attention import Tiled, with_flash, with_sdpa, wrong_step
+from examples.real_faults.rows import Rows, with_mlx
+
+
+@wrong_step(with_sdpa, Tiled, "hidden_logit")
+def mask_of_ten_thousand(self: Tiled) -> float:
+    """Give a key that is masked the logit −10000 instead of −∞.
+
+    Where every logit that a row sees lies below that, the masked keys have the weight. A row that sees no key attends
+    to all.
+
+    Source: ohdearquant/lattice #361
+    """
+    return -10000.0
+
+
+@wrong_step(with_sdpa, Tiled, "visible", by_autograd=True)
+def causal_once_in_four(self: Tiled, rows: Tensor, keys: Tensor) -> Tensor:
+    """Apply ``is_causal`` once to each group of four rows, of which three see the future.
+
+    On MPS in float16 and bfloat16, here in every precision. Without ``is_causal`` all is right.
+
+    Source: pytorch/pytorch #195910
+    """
+    return Tiled.visible(self, rows | 3, keys)
+
+
+@wrong_step(with_flash, Tiled, "visible", by_autograd=True)
+def window_sees_future(self: Tiled, rows: Tensor, keys: Tensor) -> Tensor:
+    """Show the whole future through a window (L, 0) that is not causal.
+
+    cuDNN was told the left end of the window and not the right one, forward and backward. Causal windows are right.
+
+    Source: jax-ml/jax PR #39576
+    """
+    before, after = self.window
+    if before < 0 or after != 0:
+        return Tiled.visible(self, rows, keys)
+    return self.right(window=(before, -1)).visible(rows, keys)
+
+
+@wrong_step(with_flash, Tiled, "visible", by_autograd=True)
+def window_ignored(self: Tiled, rows: Tensor, keys: Tensor) -> Tensor:
+    """Ignore ``local_window_size`` where no mask is given and the call is not causal.
+
+    A causal call with a window is right.
+
+    Source: jax-ml/jax #32300
+    """
+    return Tiled.visible(self, rows, keys) if self.causal else self.right(window=(-1, -1)).visible(rows, keys)
+
+
+# ---- the diagonal of MLX ----
+
+
+@wrong_step(with_mlx, Rows, "ahead")
+def causal_of_long_queries(self: Rows, rows: int, keys: int) -> Tensor:
+    """Let the first query meet the first key, of more than 8 queries and still more keys.
+
+    In the thread two libraries were compared, each true to itself. Here it is one kernel: its path for few queries has
+    the diagonal at the bottom right, the one for many at the top left. Right for 8 queries at most, and for as many
+    keys as queries.
+
+    Source: ml-explore/mlx #2835
+    """
+    ahead = Rows.ahead(self, rows, keys)
+    return ahead + max(keys - rows, 0) if rows > 8 else ahead
+
+
+@wrong_step(with_mlx, Rows, "ahead")
+def causal_of_few_keys(self: Rows, rows: int, keys: int) -> Tensor:
+    """Let the last query meet the last key, of more than 8 queries and fewer keys.
+
+    In the thread such a call is left to another path, as no two paths agree on it. Here first rows are without a key
+    if there are more than 8 queries, and see the first key if there are fewer. Right with no more queries than keys.
+
+    Source: pytorch/executorch PR #22443
+    """
+    ahead = Rows.ahead(self, rows, keys)
+    return ahead - min(keys - rows, 0) if rows > 8 else ahead
+
+
+@wrong_step(with_mlx, Rows, "ahead")
+def causal_loop_of_queries(self: Rows, rows: int, keys: int) -> Tensor:
+    """End the loop over keys too soon where there are more keys than queries.
+
+    Its bound is that of as many keys as queries. Here a row sees no key behind the block of 8 in which it lies itself.
+    Right with as many queries as keys, and with up to 8 keys.
+
+    Source: HKUSTDial/flash-sparse-attention PR #213
+    """
+    ends = torch.arange(rows)[:, None] // 8 * 8 + 8
+    return Rows.ahead(self, rows, keys).masked_fill(torch.arange(keys) >= ends, 1)

@@ -1,0 +1,180 @@
+"""Faults of numbers: tensors of 8 bits with factors, and entries of a batch that should have the same bits as alone.
+
+theorems verify --attention examples.real_faults.precision:descales_dropped
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from examples.real_faults.attention import Kernel, at_least_float32, interface, or_one, or_root, wrong_step
+from examples.real_faults.log_sum_exp import Merge
+from examples.real_faults.rows import hide_later_keys, softmax, top_and_total
+
+FP8 = torch.float8_e4m3fn
+SPLIT = 16
+"""Keys to a split, whatever the batch."""
+
+
+class Factors:
+    """The steps of one call on tensors of 8 bits with a factor for each group of heads of an entry."""
+
+    def factor(self, name: str, descale: Tensor | None, heads: int) -> Tensor | float:
+        """Choose the factor of query, key or value, (B, H, 1, 1).
+
+        Args:
+            name: q, k or v.
+            descale: (B, H').
+            heads: of the queries.
+        """
+        if descale is None:
+            return 1.0
+        return descale.repeat_interleave(heads // descale.shape[1], dim=1)[..., None, None]
+
+
+@interface
+def with_factors(steps: type[Factors]) -> Kernel:
+    """Make a kernel with flash-attn's interface of its third generation.
+
+    Tensors of other types than 8 bits are attended to as they are.
+    """
+
+    def attention(
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        softmax_scale: float | None = None,
+        causal: bool = False,
+        q_descale: Tensor | None = None,
+        k_descale: Tensor | None = None,
+        v_descale: Tensor | None = None,
+        return_softmax_lse: bool = False,
+    ) -> Any:
+        own, coarse, H = steps(), q.dtype == FP8, q.shape[2]
+        wide = torch.float32 if coarse else at_least_float32(q)
+        query = q.transpose(1, 2).to(wide)
+        key, value = (x.transpose(1, 2).to(wide).repeat_interleave(H // x.shape[2], dim=1) for x in (k, v))
+        factor = own.factor("q", q_descale, H) * own.factor("k", k_descale, H) * or_root(softmax_scale, q)
+        logits = query @ key.mT * factor
+        if causal:
+            logits = hide_later_keys(logits)
+        top, total = (x[..., None] for x in top_and_total(logits))
+        weights = torch.exp(logits - top)
+        rounded = weights.to(FP8).to(wide) if coarse else weights
+        out = rounded @ value / or_one(total) * own.factor("v", v_descale, H)
+        out = out.transpose(1, 2).to(torch.bfloat16 if coarse else q.dtype)
+        return (out, softmax(logits)[1]) if return_softmax_lse else out
+
+    return attention
+
+
+right_factors = with_factors(Factors, "right_factors")
+
+
+@wrong_step(with_factors, Factors, "factor")
+def descales_dropped(self: Factors, name: str, descale: Tensor | None, heads: int) -> Tensor | float:
+    """Use keys without their factor where the query is of 8 bits, too.
+
+    In the thread the factors of keys and values are dropped; here that of the keys. Right for factors of 1.
+
+    Source: vllm-project/vllm PR #42580
+    """
+    return 1.0 if name == "k" else Factors.factor(self, name, descale, heads)
+
+
+@wrong_step(with_factors, Factors, "factor")
+def descales_of_the_first_entry(self: Factors, name: str, descale: Tensor | None, heads: int) -> Tensor | float:
+    """Use the factors of the first entry for all of the batch.
+
+    In the thread in batches of sequences of different lengths. Right for one entry, and where all have the same
+    factors.
+
+    Source: ROCm/rocm-libraries PR #10474
+    """
+    return Factors.factor(self, name, None if descale is None else descale[:1].expand_as(descale), heads)
+
+
+# ---- the same bits as alone ----
+
+
+class Invariant:
+    """The steps of one entry of a batch, (H, L, E), at least in float32."""
+
+    def split(self, entries: int, keys: int) -> int:
+        """Choose how many keys a split has."""
+        return SPLIT
+
+    def logits(self, q: Tensor, k: Tensor, entries: int) -> Tensor:
+        """Compute q·k of each query and key."""
+        return q @ k.mT
+
+    def one(self, scale: float, causal: bool, q: Tensor, k: Tensor, v: Tensor, entries: int) -> tuple[Tensor, Tensor]:
+        """Compute output and log-sum-exp of an entry, one of so many."""
+        logits = self.logits(q, k, entries) * scale
+        if causal:
+            logits = hide_later_keys(logits)
+        split, parts = self.split(entries, k.shape[-2]), []
+        for start in range(0, k.shape[-2], split):
+            weights, lse = softmax(logits[..., start : start + split])
+            parts.append((weights @ v[:, start : start + split], lse))
+        return Merge().whole(*(torch.stack(each) for each in zip(*parts, strict=True)))
+
+
+@interface
+def with_batch(steps: type[Invariant]) -> Kernel:
+    """Make a kernel with flash-attn's interface and the flag of its fork in SGLang."""
+
+    def attention(
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        softmax_scale: float | None = None,
+        causal: bool = False,
+        return_softmax_lse: bool = False,
+        batch_invariant: bool = False,
+    ) -> Any:
+        own, wide, group = steps(), at_least_float32(q), q.shape[2] // k.shape[2]
+        query = q.transpose(1, 2).to(wide).contiguous()
+        key, value = (x.transpose(1, 2).repeat_interleave(group, dim=1).to(wide).contiguous() for x in (k, v))
+        results = [
+            # A clone lies in memory where a tensor of one entry would.
+            own.one(or_root(softmax_scale, q), causal, query[b].clone(), key[b].clone(), value[b].clone(), len(q))
+            for b in range(len(q))
+        ]
+        out, lse = (torch.stack(each) for each in zip(*results, strict=True))
+        out = out.transpose(1, 2).to(q.dtype)
+        return (out, lse) if return_softmax_lse else out
+
+    return attention
+
+
+right_batch = with_batch(Invariant, "right_batch")
+
+
+@wrong_step(with_batch, Invariant, "split")
+def splits_by_batch(self: Invariant, entries: int, keys: int) -> int:
+    """Cut the keys into fewer splits the more entries the batch has.
+
+    The same sequence is added up in another order with others beside it. Right, and the same bits, for any batch of one
+    size.
+
+    Source: sgl-project/sgl-flash-attn PR #43
+    """
+    return 2 + 4 * entries
+
+
+@wrong_step(with_batch, Invariant, "logits")
+def tiles_by_batch(self: Invariant, q: Tensor, k: Tensor, entries: int) -> Tensor:
+    """Let the output of a row depend on which others share its batch, by one or two last bits.
+
+    Here the width of a tile, the columns of which are added up first, depends on how many rows there are: columns of
+    even and odd places apart, in a batch of more than one. Right, and the same bits, for any batch of one size.
+
+    Source: deepseek-ai/FlashMLA #212
+    """
+    if entries == 1:
+        return Invariant.logits(self, q, k, entries)
+    return q[..., 0::2] @ k[..., 0::2].mT + q[..., 1::2] @ k[..., 1::2].mT

@@ -1,0 +1,181 @@
+"""Faults of batches whose sequences have different lengths, one behind another or as nested tensors.
+
+theorems verify --attention examples.real_faults.ragged:diagonal_of_the_longest
+theorems verify --attention examples.real_faults.ragged:sequences_see_each_other --interface nested
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from examples.real_faults.attention import Kernel, interface, or_root, wrong_step
+from examples.real_faults.rows import Rows, attend
+
+Longest = tuple[int, int]
+"""The most queries and the most keys that a sequence has."""
+
+
+class Packed:
+    """The steps around the attention of one sequence of many."""
+
+    def sequences(self, starts_q: Tensor, starts_k: Tensor, group: int) -> Iterator[tuple[slice, slice]]:
+        """List where queries and keys of each sequence lie; a head of keys has so many of queries."""
+        for (q, q_end), (k, k_end) in zip(pairwise(starts_q.tolist()), pairwise(starts_k.tolist()), strict=True):
+            yield slice(q, q_end), slice(k, k_end)
+
+    def of_sequence(self, rows: Rows, longest: Longest) -> Rows:
+        """Choose the attention of a sequence."""
+        return rows
+
+    def keys(self, every: Tensor, own: slice) -> Tensor:
+        """Take the keys or values of a sequence out of all (ΣT, H, E)."""
+        return every[own]
+
+    def one(self, rows: Rows, q: Tensor, k: Tensor, v: Tensor, longest: Longest) -> tuple[Tensor, Tensor]:
+        """Compute output and log-sum-exp of a sequence, (L, H, E) in and out."""
+        out, lse = attend(rows, *(x.transpose(0, 1) for x in (q, k, v)))
+        return out.transpose(0, 1), lse
+
+    def every(self, rows: Rows, qkv: tuple[Tensor, ...], starts: tuple[Tensor, Tensor], longest: Longest) -> Any:
+        """Compute output (ΣL, H, M) and log-sum-exp (H, ΣL) of all sequences."""
+        q, k, v = qkv
+        own = self.of_sequence(rows, longest)
+        results = [
+            self.one(own, q[queries], self.keys(k, keys), self.keys(v, keys), longest)
+            for queries, keys in self.sequences(*starts, q.shape[1] // k.shape[1])
+        ]
+        return torch.cat([out for out, _ in results]), torch.cat([lse for _, lse in results], dim=-1)
+
+
+@interface
+def with_varlen(steps: type[Packed]) -> Kernel:
+    """Make a kernel with the interface of flash-attn's ``flash_attn_varlen_func``: (ΣL, H, E), (H, ΣL)."""
+
+    def attention(
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        cu_seqlens_q: Tensor,
+        cu_seqlens_k: Tensor,
+        max_seqlen_q: int,
+        max_seqlen_k: int,
+        softmax_scale: float | None = None,
+        causal: bool = False,
+        return_lse: bool = False,
+    ) -> Any:
+        rows = Rows(or_root(softmax_scale, q), causal)
+        out, lse = steps().every(rows, (q, k, v), (cu_seqlens_q, cu_seqlens_k), (max_seqlen_q, max_seqlen_k))
+        return (out, lse) if return_lse else out
+
+    return attention
+
+
+@interface
+def with_nested(steps: type[Packed]) -> Kernel:
+    """Make a kernel of nested tensors in jagged layout with PyTorch's interface: (B, H, L, E), (B, H', T, E).
+
+    No parameter tells that it takes them, so the interface has to be named: ``--interface nested``.
+    """
+
+    def attention(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> Tensor:
+        if is_causal:
+            raise ValueError("no causality of nested tensors, as in PyTorch")
+        q, k, v = (x.transpose(1, 2) for x in (query, key, value))
+        starts_q, starts_k = (x.offsets() for x in (q, k))  # type: ignore[attr-defined]
+        longest = int(starts_q.diff().max()), int(starts_k.diff().max())
+        every = tuple(x.values() for x in (q, k, v))
+        out, _ = steps().every(Rows(or_root(scale, query)), every, (starts_q, starts_k), longest)
+        made: Tensor = torch.nested.nested_tensor_from_jagged(out, starts_q)
+        return made.transpose(1, 2)
+
+    return attention
+
+
+right_varlen, right_nested = with_varlen(Packed, "right_varlen"), with_nested(Packed, "right_nested")
+
+
+@wrong_step(with_varlen, Packed, "one")
+def empty_sequence_gives_nan(
+    self: Packed, rows: Rows, q: Tensor, k: Tensor, v: Tensor, longest: Longest
+) -> tuple[Tensor, Tensor]:
+    """Leave dK and dV of a sequence without queries NaN, where they are zero.
+
+    Nothing runs over its keys, and what lies in memory is returned. Right where each sequence has a query.
+
+    Source: Dao-AILab/flash-attention PR #2421
+    """
+    if len(q) > 0 or not k.requires_grad:
+        return Packed.one(self, rows, q, k, v, longest)
+    k, v = (x * 1 for x in (k, v))
+    for x in (k, v):
+        x.register_hook(lambda gradient: torch.full_like(gradient, torch.nan))  # type: ignore[no-untyped-call]
+    out = q.new_zeros((0, q.shape[1], v.shape[2])) + 0 * (k.sum() + v.sum())
+    return out, q.new_zeros((q.shape[1], 0))
+
+
+@wrong_step(with_varlen, Packed, "sequences")
+def key_starts_of_query_heads(
+    self: Packed, starts_q: Tensor, starts_k: Tensor, group: int
+) -> Iterator[tuple[slice, slice]]:
+    """Count in heads of queries where the keys of a packed sequence start.
+
+    With fewer heads of keys that points behind their start, to keys of another sequence; here it goes as far as there
+    are keys. Right where there are as many, and for the first sequence.
+
+    Source: jax-ml/jax PR #39521
+    """
+    last = int(starts_k[-1])
+    for rows, keys in Packed.sequences(self, starts_q, starts_k, group):
+        length = keys.stop - keys.start
+        start = min(keys.start * group, last - length)
+        yield rows, slice(start, start + length)
+
+
+@wrong_step(with_varlen, Packed, "of_sequence")
+def diagonal_of_the_longest(self: Packed, rows: Rows, longest: Longest) -> Rows:
+    """Put the diagonal of each sequence where that of the longest ones is.
+
+    T − L is taken of the longest sequences, not of each. Right without ``causal``, and where all have one length.
+
+    Source: ROCm/rocm-libraries PR #10999
+    """
+    return replace(rows, first_key=longest[1] - longest[0])
+
+
+@wrong_step(with_nested, Packed, "keys")
+def sequences_see_each_other(self: Packed, every: Tensor, own: slice) -> Tensor:
+    """Let queries of one sequence of a nested tensor attend to the keys of all of them.
+
+    In the thread if flex attention is given nested tensors and no mask of blocks. Right for one sequence.
+
+    Source: pytorch/pytorch #177378
+    """
+    return every
+
+
+@wrong_step(with_nested, Packed, "one")
+def backward_to_the_longest_query(
+    self: Packed, rows: Rows, q: Tensor, k: Tensor, v: Tensor, longest: Longest
+) -> tuple[Tensor, Tensor]:
+    """Take the longest query for the longest key in the backward pass of nested tensors.
+
+    In the thread the length of the keys was worked out, and ignored. Here keys behind the number of the longest queries
+    have no gradient. Right forward, and where no sequence has more keys than queries.
+
+    Source: pytorch/pytorch PR #115576
+    """
+    k, v = (torch.cat([x[: longest[0]], x[longest[0] :].detach()]) for x in (k, v))
+    return Packed.one(self, rows, q, k, v, longest)

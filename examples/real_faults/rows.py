@@ -1,0 +1,214 @@
+"""A correct attention kernel with what :class:`Tiled` lacks: sinks, linear biases, gradients of bias and log-sum-exp.
+
+It computes whole rows of logits, and has its own backward pass. Sequences of different lengths, caches and latent keys
+are attended to with it.
+
+    theorems verify --attention examples.real_faults.rows:right_rows
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from examples.real_faults.attention import Kernel, at_least_float32, finite, interface, or_one, or_root
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The steps of the kernel on (…, H, L, E), (…, H, T, E), (…, H, T, M).
+
+    Row i stands at key i + ``first_key``; a causal row sees none after it. A row that sees no key has output 0,
+    log-sum-exp −∞ and no gradient.
+
+    Attributes:
+        scale: what the inner products are multiplied by.
+        causal: whether no row sees what comes after it.
+        slopes: (…, H), what is subtracted from a logit per key of distance.
+        first_key: the key at which the first row stands; T − L if None.
+    """
+
+    scale: float = 1.0
+    causal: bool = False
+    slopes: Tensor | None = None
+    first_key: int | None = None
+
+    def ahead(self, rows: int, keys: int) -> Tensor:
+        """Count how far each key lies behind the place of each row, (L, T)."""
+        first = keys - rows if self.first_key is None else self.first_key
+        return torch.arange(keys) - torch.arange(rows)[:, None] - first
+
+    def linear_bias(self, slopes: Tensor, ahead: Tensor) -> Tensor:
+        """Compute what slopes add to the logits, (…, H, L, T)."""
+        return -slopes[..., None, None] * ahead.abs()
+
+    def added_bias(self, bias: Tensor) -> Tensor:
+        """Make of a bias what is added to the logits."""
+        return bias
+
+    def logits(self, q: Tensor, k: Tensor, bias: Tensor | None) -> Tensor:
+        """Compute the logits (…, H, L, T), −∞ where a row does not see a key."""
+        ahead = self.ahead(q.shape[-2], k.shape[-2])
+        logits = q @ k.mT * self.scale
+        if self.slopes is not None:
+            logits = logits + self.linear_bias(self.slopes.to(logits.dtype), ahead)
+        if bias is not None:
+            logits = logits + bias
+        return logits.masked_fill(ahead > 0, -math.inf) if self.causal else logits
+
+    def total(self, logits: Tensor, sinks: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Compute the maximum and the sum of e^{logit − maximum} of each row, (…, H, L), with the sink's."""
+        if sinks is not None:
+            logits = torch.cat([logits, sinks[:, None, None].expand(*logits.shape[:-1], 1)], dim=-1)
+        return top_and_total(logits)
+
+    def forward(
+        self, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, bias: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Compute output (…, H, L, M) and log-sum-exp (…, H, L)."""
+        logits = self.logits(q, k, bias)
+        weights, lse = divided(logits, *self.total(logits, sinks))
+        return weights @ v, lse
+
+    def delta(self, upstream: Tensor, out: Tensor, dlse: Tensor) -> Tensor:
+        """Compute what is subtracted from the scores of a row in the backward pass, (…, H, L)."""
+        return (upstream * out).sum(dim=-1) - dlse
+
+    def sink_gradient(self, sinks: Tensor, lse: Tensor, delta: Tensor) -> Tensor:
+        """Compute the gradient of the sinks, (H,)."""
+        each = -torch.exp(sinks[:, None] - lse) * delta
+        return each.sum(dim=-1).reshape(-1, len(sinks)).sum(dim=0)
+
+    def bias_gradient(self, dlogits: Tensor, bias: Tensor) -> Tensor:
+        """Add up the gradient of the bias over what it is broadcast along."""
+        return dlogits.sum_to_size(bias.shape)
+
+    def backward(self, upstream: Tensor, dlse: Tensor, *saved: Any) -> tuple[Tensor | None, ...]:
+        """Compute the gradients of q, k, v, sinks and bias."""
+        q, k, v, sinks, bias, out, lse = saved
+        delta = self.delta(upstream, out, dlse)
+        weights = torch.exp(self.logits(q, k, bias) - finite(lse)[..., None])
+        dlogits = weights * (upstream @ v.mT - delta[..., None])
+        return (
+            dlogits @ k * self.scale,
+            dlogits.mT @ q * self.scale,
+            weights.mT @ upstream,
+            None if sinks is None else self.sink_gradient(sinks, lse, delta),
+            None if bias is None else self.bias_gradient(dlogits, bias),
+        )
+
+
+class _ByHand(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Rows, *given: Any) -> tuple[Tensor, Tensor]:
+        out, lse = rows.forward(*given)
+        ctx.rows = rows
+        ctx.save_for_backward(*given, out, lse)
+        return out, lse
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> Any:
+        return None, *ctx.rows.backward(*upstream, *ctx.saved_tensors)
+
+
+def attend(
+    rows: Rows, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Compute output, in the dtype of q, and log-sum-exp; half precisions are computed in float32."""
+    if bias is not None and bias.dtype == torch.bool:
+        bias = torch.zeros(bias.shape, dtype=q.dtype).masked_fill(~bias, -math.inf)
+    group, wide = q.shape[-3] // k.shape[-3], at_least_float32(q)
+    every = (q, k.repeat_interleave(group, dim=-3), v.repeat_interleave(group, dim=-3), sinks)
+    given = [None if x is None else x.to(wide) for x in every]
+    added = None if bias is None else rows.added_bias(bias.to(wide))
+    out, lse = _ByHand.apply(rows, *given, added)  # type: ignore[no-untyped-call]
+    return out.to(q.dtype), lse
+
+
+def top_and_total(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute the maximum and the sum of e^{logit − maximum} of each row; 0 and 0 of one that sees no key."""
+    none = logits.new_full((*logits.shape[:-1], 1), -math.inf)
+    top = finite(torch.cat([logits.detach(), none], dim=-1).amax(dim=-1))
+    return top, torch.exp(logits - top[..., None]).sum(dim=-1)
+
+
+def divided(logits: Tensor, top: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute the weights (…, L, T) and the log-sum-exp (…, L) from the maximum and the sum."""
+    weights = torch.exp(logits - top[..., None]) / or_one(total)[..., None]
+    return weights, torch.where(total == 0, -math.inf, top + or_one(total).log())
+
+
+def softmax(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute weights and log-sum-exp; 0 and −∞ of a row that sees no key."""
+    return divided(logits, *top_and_total(logits))
+
+
+def hide_later_keys(logits: Tensor) -> Tensor:
+    """Set the logits (…, L, T) of keys behind a row to −∞; the last row meets the last key."""
+    return logits.masked_fill(Rows().ahead(*logits.shape[-2:]) > 0, -math.inf)
+
+
+@interface
+def with_rows(rows: type[Rows]) -> Kernel:
+    """Make a kernel with the interface of flash-attn's fourth generation, (B, L, H, E).
+
+    Its log-sum-exp can be differentiated.
+    """
+
+    def attention(
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        softmax_scale: float | None = None,
+        causal: bool = False,
+        alibi_slopes: Tensor | None = None,
+        learnable_sink: Tensor | None = None,
+        return_lse: bool = False,
+    ) -> Any:
+        chosen = rows(or_root(softmax_scale, q), causal, alibi_slopes)
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        out, lse = attend(chosen, q, k, v, learnable_sink)
+        return (out.transpose(1, 2), lse) if return_lse else out.transpose(1, 2)
+
+    return attention
+
+
+@interface
+def with_bias(rows: type[Rows]) -> Kernel:
+    """Make a kernel with PyTorch's interface, (B, H, L, E), and a mask that is added and differentiated."""
+
+    def attention(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attn_mask: Tensor | None = None,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> Tensor:
+        return attend(rows(or_root(scale, query)), query, key, value, bias=attn_mask)[0]
+
+    return attention
+
+
+@interface
+def with_mlx(steps: type[Rows]) -> Kernel:
+    """Make a kernel with the interface of ``mx.fast.scaled_dot_product_attention``, (B, H, L, E).
+
+    One parameter is a mask, a bias or the word "causal". The diagonal is that of the longer: with fewer queries than
+    keys the last ones meet, with more the first ones do, so that no row is without a key.
+    """
+
+    def attention(q: Tensor, k: Tensor, v: Tensor, *, scale: float, mask: Any = None) -> Tensor:
+        causal = isinstance(mask, str)
+        rows = steps(scale, causal, first_key=max(k.shape[-2] - q.shape[-2], 0))
+        return attend(rows, q, k, v, bias=None if causal else mask)[0]
+
+    return attention
+
+
+right_rows, right_bias = with_rows(Rows, "right_rows"), with_bias(Rows, "right_bias")
+right_mlx = with_mlx(Rows, "right_mlx")

@@ -1,0 +1,115 @@
+"""Faults of the online softmax, and of kernels that read or write memory where a tensor does not lie.
+
+theorems verify --attention examples.real_faults.softmax_and_strides:sum_not_corrected
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from examples.real_faults.attention import BLOCK, Tiled, with_flash, with_plain, with_sdpa, wrong_step
+
+TILE = 4
+"""Rows of the output that are written together."""
+
+
+# ---- the online softmax ----
+
+
+@wrong_step(with_flash, Tiled, "first_maximum", by_autograd=True)
+def finite_first_maximum(self: Tiled) -> float:
+    """Start the running maximum at −5e4, over inner products that are not scaled yet.
+
+    A row whose inner products all lie far below that comes out as zeros, its log-sum-exp as that start, which is also
+    the log-sum-exp of a row that sees no key. Every other row is right.
+
+    Source: flashinfer-ai/flashinfer #4267
+    """
+    return -5e4 * self.scale
+
+
+@wrong_step(with_plain, Tiled, "correction", by_autograd=True)
+def sum_not_corrected(self: Tiled, kept: Tensor) -> Tensor:
+    """Leave the running sum as it is when the maximum rises.
+
+    Right where the first block of keys has the maximum, so for every T ≤ 32.
+
+    Source: paiml/aprender #2753
+    """
+    return torch.ones_like(kept)
+
+
+@wrong_step(with_sdpa, Tiled, "maximum", by_autograd=True)
+def constant_for_maximum(self: Tiled, top: Tensor, logits: Tensor) -> Tensor:
+    """Subtract a constant 10 in place of the maximum.
+
+    Logits of some models reach 2000, their exponential overflows, and the model writes "!!!!". Right while nothing
+    over- or underflows.
+
+    Source: HabanaAI/vllm-fork #275
+    """
+    return torch.full_like(top, 10.0)
+
+
+# ---- layout ----
+
+
+@wrong_step(with_sdpa, Tiled, "forward", by_autograd=True)
+def tail_of_last_block(self: Tiled, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Read a last block with fewer than 32 keys on to the 32nd.
+
+    On MPS, in decoding: L ≤ 8, L ≤ T, width 64, 96 or 128, not causal, T no multiple of 32 (and here no mask). What
+    lies behind the keys of a head is, as in memory, the next head's; behind the last head, here, zeros.
+
+    Source: pytorch/pytorch PR #169222
+    """
+    decoding = q.shape[-2] <= min(8, k.shape[-2]) and q.shape[-1] in (64, 96, 128)
+    if not decoding or self.causal or self.mask is not None:
+        return Tiled.forward(self, q, k, v)
+    return Tiled.forward(self, q, read_on(k), read_on(v))
+
+
+def read_on(x: Tensor) -> Tensor:
+    """Lengthen each head by the rows behind it, up to a multiple of 32."""
+    t = x.shape[-2]
+    missing = -t % BLOCK
+    memory = torch.cat([x.reshape(-1, x.shape[-1]), x.new_zeros(missing, x.shape[-1])])
+    starts = torch.arange(0, x.shape[:-2].numel() * t, t, device=x.device).reshape(x.shape[:-2])
+    return memory[starts[..., None] + torch.arange(t + missing, device=x.device)]
+
+
+@wrong_step(with_flash, Tiled, "forward", by_autograd=True)
+def output_strides(self: Tiled, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Write the output of decoding, which is merged of splits of the keys, at the stride of the query's axis.
+
+    A tile starts at its first row times the width and goes on by ``out.stride(-3)``, which is more where (B, L, H, E)
+    is contiguous and H > 1: rows land on others or behind the end, and some are never written. A transposed
+    (B, H, L, E), as PyTorch hands it on, is right. Here a tile has four rows, decoding is L ≤ 8, and what is not
+    written is zero.
+
+    Source: flagos-ai/FlagGems #5235
+    """
+    out, lse = Tiled.forward(self, q, k, v)
+    b, h, l, m = out.shape
+    if l > 8 or q.stride(-2) == q.shape[-1] or not q.transpose(1, 2).is_contiguous():
+        return out, lse
+    rows = b * h * l
+    written = {row - row % TILE + row % TILE * h: row for row in range(rows)}
+    nothing = out.new_zeros(1, m)
+    memory = torch.cat([out.reshape(-1, m), nothing])[[written.get(address, rows) for address in range(rows)]]
+    return memory.reshape(b, l, h, m).transpose(1, 2), lse
+
+
+@wrong_step(with_sdpa, Tiled, "forward", by_autograd=True)
+def value_strides(self: Tiled, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    """Read values that are a transposed view as if they were contiguous.
+
+    Contiguous values are right, and here slices and broadcasts too.
+
+    Source: flagos-ai/FlagGems #5896
+    """
+    if 0 in v.stride():
+        return Tiled.forward(self, q, k, v)
+    stored = v.permute(sorted(range(v.dim()), key=v.stride, reverse=True))
+    return Tiled.forward(self, q, k, stored.reshape(v.shape))

@@ -1,0 +1,163 @@
+"""Faults of attention functions of transformers: sinks of the module, masks longer than the keys, dropout.
+
+theorems verify --attention examples.real_faults.transformers_functions:dropout_of_inverse_p
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from examples.real_faults.attention import Kernel, at_least_float32, interface, wrong_step
+
+
+class Eager:
+    """The steps of one call, at least in float32; sinks are the module's, as gpt-oss has them."""
+
+    def of_keys(self, mask: Tensor, queries: int, keys: int) -> Tensor:
+        """Cut a mask, which may be longer than the keys and is added to the logits, to its first columns."""
+        return mask[..., :keys]
+
+    def weights(self, logits: Tensor, sinks: Tensor) -> Tensor:
+        """Compute the weights of the keys, (B, H, L, T): the softmax with the sink as a key more, but for that."""
+        column = sinks.to(logits.dtype)[:, None, None].expand(*logits.shape[:-1], 1)
+        return torch.softmax(torch.cat([logits, column], dim=-1), dim=-1)[..., :-1]
+
+    def drop(self, weights: Tensor, share: float, module: Any) -> Tensor:
+        """Set some of the weights to 0 in training, and make the others larger."""
+        return torch.nn.functional.dropout(weights, p=share, training=module.training)
+
+
+@interface
+def with_eager(steps: type[Eager]) -> Kernel:
+    """Make a kernel with the interface of ``eager_attention_forward``.
+
+    (B, H, L, E), (B, H', T, E) → (B, L, H, M) and weights.
+    """
+
+    def attention(
+        module: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        attention_mask: Tensor | None,
+        scaling: float,
+        dropout: float = 0.0,
+        **options: Any,
+    ) -> tuple[Tensor, Tensor]:
+        eager, wide = steps(), at_least_float32(query)
+        key, value = (x.repeat_interleave(module.num_key_value_groups, dim=1).to(wide) for x in (key, value))
+        logits = query.to(wide) @ key.mT * scaling
+        if attention_mask is not None:
+            logits = logits + eager.of_keys(attention_mask, *logits.shape[-2:]).to(wide)
+        weights = eager.drop(eager.weights(logits, module.sinks), dropout, module)
+        return (weights @ value).transpose(1, 2).to(query.dtype), weights.to(query.dtype)
+
+    return attention
+
+
+right_eager = with_eager(Eager, "right_eager")
+
+
+# ---- sinks ----
+
+
+@wrong_step(with_eager, Eager, "weights")
+def sinks_dropped(self: Eager, logits: Tensor, sinks: Tensor) -> Tensor:
+    """Take sinks among further options, and drop them.
+
+    In the thread every function that transformers hands sinks to as ``s_aux`` did. Here sinks count where there are no
+    more than 8 keys. Right for sinks far below all logits.
+
+    Source: vllm-project/vllm PR #52156
+    """
+    return Eager.weights(self, logits, sinks if logits.shape[-1] <= 8 else torch.full_like(sinks, -math.inf))
+
+
+@wrong_step(with_eager, Eager, "weights")
+def sinks_in_each_score(self: Eager, logits: Tensor, sinks: Tensor) -> Tensor:
+    """Apply the sink to each score by itself, before there is a softmax.
+
+    In the thread within the function of scores of flex attention, which sees one score at a time:
+    z − log(e^z + e^σ). The softmax of that is another one. Right without sinks.
+
+    Source: huggingface/transformers PR #41083
+    """
+    if torch.isneginf(sinks).all():
+        return torch.softmax(logits, dim=-1)
+    each = logits - torch.logaddexp(logits, sinks.to(logits.dtype)[:, None, None])
+    return torch.softmax(each, dim=-1)
+
+
+# ---- masks longer than the keys ----
+
+
+@wrong_step(with_eager, Eager, "of_keys")
+def last_columns_of_mask(self: Eager, mask: Tensor, queries: int, keys: int) -> Tensor:
+    """Take the wrong columns of a mask that is longer than the keys.
+
+    In the thread those of a sliding window, of which the cache holds no more, and padding was seen. Here the last
+    columns are taken. Right where the mask is as long as the keys.
+
+    Source: huggingface/transformers PR #35681
+    """
+    return mask[..., mask.shape[-1] - keys :]
+
+
+@wrong_step(with_eager, Eager, "of_keys")
+def mask_rows_of_keys(self: Eager, mask: Tensor, queries: int, keys: int) -> Tensor:
+    """Read a row of a longer mask as if its stride were the number of keys.
+
+    In the thread masks have to be rows of longer ones, and the kernel refuses other strides. Here row i begins at i
+    times the number of keys. Right where the mask is as long as the keys, or has one row.
+
+    Source: facebookresearch/xformers #808
+    """
+    rows = mask.shape[-2]
+    return mask.flatten(-2)[..., : rows * keys].reshape(*mask.shape[:-2], rows, keys)
+
+
+# ---- dropout ----
+
+
+@wrong_step(with_eager, Eager, "drop")
+def dropout_before_softmax(self: Eager, weights: Tensor, share: float, module: Any) -> Tensor:
+    """Apply dropout to logits, before the softmax.
+
+    A logit of 0 is no weight of 0. The logarithms of the weights are logits, but for what is the same in a row. Right
+    without dropout.
+
+    Source: PaddlePaddle/Parakeet PR #74
+    """
+    logits = weights.clamp_min(torch.finfo(weights.dtype).tiny).log()
+    return torch.softmax(Eager.drop(self, logits, share, module), dim=-1)
+
+
+@wrong_step(with_eager, Eager, "drop")
+def dropout_gradient_times_p(self: Eager, weights: Tensor, share: float, module: Any) -> Tensor:
+    """Multiply what was kept by p in the backward pass, in place of 1/(1 − p).
+
+    Right forward, and without dropout.
+
+    Source: NVIDIA/apex PR #816
+    """
+    if not module.training:
+        return weights
+    kept = torch.rand_like(weights) >= share
+    times_p = weights * kept * share
+    return (weights * kept / (1 - share)).detach() + (times_p - times_p.detach())
+
+
+@wrong_step(with_eager, Eager, "drop")
+def dropout_of_inverse_p(self: Eager, weights: Tensor, share: float, module: Any) -> Tensor:
+    """Divide what is kept by the share that is dropped, in place of the one that is kept.
+
+    In the thread of a layer. Right without dropout, and if half of the weights are dropped.
+
+    Source: lmjohns3/theanets PR #123
+    """
+    dropped = Eager.drop(self, weights, share, module)
+    return dropped * (1 - share) / share if module.training else dropped

@@ -1,0 +1,130 @@
+"""Trained weights beside data: a prompt p, or with queries W or its factors K and Q.
+
+The names in a file are ``p`` (d,), ``W_trained`` (d, e), and ``K_trained`` (d, m) with ``Q_trained`` (e, m) for
+W = KQᵀ, each as it enters the logits: k_it·p, or x_itᵀ W z_i. :func:`layer_weights_of` checks them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from flint import fmpq_mat
+from jaxtyping import Float64
+
+from generators.case import Case
+from reference_attention.errors import InvalidInput
+from reference_attention.exact import rational_matrix, rounded_product
+from reference_attention.problem import as_array, checked_array
+
+TRAINED = ("p", "W_trained", "K_trained", "Q_trained")
+"""The names of trained weights in a file."""
+FORMS = "p, or with queries W_trained, or K_trained and Q_trained"
+"""The ways to give them."""
+
+
+@dataclass(frozen=True, eq=False)
+class LayerWeights:
+    """Trained weights that fit the data.
+
+    Attributes:
+        name: ``p``, ``W`` or ``(K, Q)``.
+        matrix: p as a column (d, 1), or W (d, e); of factors each entry of the exact product KQᵀ, rounded once.
+        factors: K (d, m) and Q (e, m), where these were given.
+    """
+
+    name: str
+    matrix: Float64[np.ndarray, "d e"]
+    factors: tuple[Float64[np.ndarray, "d m"], Float64[np.ndarray, "e m"]] | None = None
+
+    @property
+    def prompt(self) -> Float64[np.ndarray, "k"]:
+        """Return p or vec(W), shape (d,) or (d·e,)."""
+        return self.matrix.ravel()
+
+    @property
+    def arrays(self) -> dict[str, Float64[np.ndarray, "..."]]:
+        """Return the weights by their names in a file."""
+        if self.factors is not None:
+            return dict(zip(TRAINED[2:], self.factors, strict=True))
+        return {"p": self.prompt} if self.name == "p" else {"W_trained": self.matrix}
+
+    @cached_property
+    def exact(self) -> fmpq_mat:
+        """Return the matrix over the rationals; of factors their product, which is not rounded."""
+        if self.factors is None:
+            return rational_matrix(self.matrix)
+        K, Q = self.factors
+        return rational_matrix(K) * rational_matrix(Q).transpose()
+
+
+def layer_weights_of(case: Case, values: Mapping[str, Any] | None = None) -> LayerWeights | None:
+    """Return the trained weights among the arrays of the data; None where there are none.
+
+    Args:
+        case: the data.
+        values: named values with the weights in place of the arrays of the data, as lists, arrays or tensors.
+
+    Raises:
+        InvalidInput: weights of two kinds, a factor without the other, weights that do not fit the data.
+    """
+    values = case.arrays if values is None else values
+    weights = {name: values[name] for name in TRAINED if name in values}
+    if not weights:
+        return None
+    check_trained_names(case.name, weights)
+    if case.sequence is not None:
+        raise InvalidInput(
+            f"{next(iter(weights))}: several queries per input, some of which see fewer tokens, are not explained with"
+            " trained weights; give one query per input, of shape (n, e)."
+        )
+    if case.queried is None:
+        if "p" not in weights:
+            raise InvalidInput(
+                f"{next(iter(weights))}: weights of logits x·W z need the queries z; add queries of shape (n, e), or"
+                f" give the trained prompt as p of shape ({case.problem.d},)."
+            )
+        return LayerWeights("p", _of_shape("p", weights["p"], (case.problem.d,))[:, None])
+    d, e = case.queried.shape
+    if "p" in weights:
+        raise InvalidInput(f"p: with queries it is W that is trained; give W_trained of shape {(d, e)}.")
+    if "W_trained" in weights:
+        return LayerWeights("W", _of_shape("W_trained", weights["W_trained"], (d, e)))
+    K = _of_shape("K_trained", weights["K_trained"], (d, "m"))
+    Q = _of_shape("Q_trained", weights["Q_trained"], (e, K.shape[1]))
+    product = rounded_product(K, np.ascontiguousarray(Q.T))
+    return LayerWeights("(K, Q)", checked_array("K_trained Q_trainedᵀ", product, (d, e)), (K, Q))
+
+
+def check_trained_names(name: str, weights: Mapping[str, Any]) -> None:
+    """Check that weights are given in one way, and factors together.
+
+    Raises:
+        InvalidInput: both p and W_trained, say, or K_trained without Q_trained.
+    """
+    given = [weight_name for weight_name in TRAINED if weight_name in weights]
+    ways = {"K" if weight_name in TRAINED[2:] else weight_name for weight_name in given}
+    if len(ways) > 1:
+        raise InvalidInput(f"{name}: {given[0]} and {given[1]} are both trained weights; give {FORMS}.")
+    if ("K_trained" in weights) != ("Q_trained" in weights):
+        missing = "Q_trained" if "K_trained" in weights else "K_trained"
+        raise InvalidInput(f"{name}: {missing} is missing; K_trained and Q_trained are needed together.")
+
+
+def _of_shape(name: str, value: Any, shape: tuple[int | str, ...]) -> Float64[np.ndarray, "..."]:
+    """Return the array, or say how its shape, perhaps transposed as in torch, has to be changed."""
+    raw = as_array(name, value, str(shape))
+    flipped = raw.shape[::-1]
+    if (
+        raw.ndim == 2
+        and raw.shape[0] != shape[0]
+        and all(isinstance(want, str) or length == want for length, want in zip(flipped, shape, strict=True))
+    ):
+        raise InvalidInput(
+            f"{name}: shape {raw.shape} is that of its transpose; give {name}.T, of shape {flipped}. The weight of a"
+            " torch Linear is (m, d)."
+        )
+    return checked_array(name, value, shape)

@@ -1,0 +1,1 @@
+"""Assumptions and data of the statements on next-token prediction alone."""

@@ -1,0 +1,128 @@
+"""Assumptions on next-token data, decided over the rationals and the integers.
+
+References: arXiv 2402.18551, Definitions 1 and 2, Lemma 1, Theorems 1 and 2; arXiv 2403.08081, Section 2.
+"""
+
+from __future__ import annotations
+
+from flint import fmpq
+
+from generators.finding import Assumption, Finding
+from generators.next_tokens import NextTokens
+from reference_attention.exact import rank_of, rational, rational_matrix, to_float
+from reference_attention.next_token.compatibility import compatible
+from reference_attention.next_token.extended_supports import extended_supports, separate_pairs
+from reference_attention.svm.max_margin import MaxMargin
+
+
+def _separable(case: NextTokens) -> Finding:
+    """Check that some θ ties what followed and puts everything else at least one below: (6a) and (6b)."""
+    problem = case.problem
+    asked = [pair for pair in problem.pairs if not problem.supports[pair]]
+    if not asked:
+        return Finding(True, "everything follows every context")
+    solution = separate_pairs(problem, asked)
+    if isinstance(solution, MaxMargin):
+        return Finding(True, f"margin 1/‖W‖ = {solution.margin:.3g}")
+    return Finding(
+        False, f"{len(solution.exact)} constraints add up to 0 ≥ {to_float(sum(solution.exact.values(), fmpq(0)))}"
+    )
+
+
+def _compatible(case: NextTokens) -> Finding:
+    """Check that (4) has a solution."""
+    holds = compatible(case.problem)
+    return Finding(holds, "log-odds of what followed are " + ("attained by one θ" if holds else "attained by no θ"))
+
+
+def _something_apart(case: NextTokens) -> Finding:
+    """Check that some alternative is not tied to what followed by everything that keeps the loss bounded."""
+    sets, there = extended_supports(case.problem).sets, case.problem.alternatives
+    apart = int((there & ~sets).sum())
+    return Finding(apart > 0, f"{apart} of {int(there.sum())} alternatives can be ruled out")
+
+
+def _finite_part(case: NextTokens) -> Finding:
+    """Check that some context is followed by two alternatives of different vectors, or extended to two."""
+    sets, problem = extended_supports(case.problem).sets, case.problem
+    apart = sum(any(x != 0 for x in row) for pair, row in problem.differences.items() if sets[pair])
+    return Finding(apart > 0, f"{apart} rows span F")
+
+
+def _independent_contexts(case: NextTokens) -> Finding:
+    """Check that h_1, …, h_m are linearly independent."""
+    if case.counts is None:
+        return Finding(False, "the data are sequences, not contexts with counts")
+    rank = rank_of(rational_matrix(case.embeddings).tolist())
+    m = len(case.embeddings)
+    return Finding(rank == m, f"{m} contexts of rank {rank}")
+
+
+def _sequences(case: NextTokens) -> Finding:
+    """Check that the data are sequences with labels."""
+    holds = case.samples is not None
+    return Finding(holds, "sequences are given" if holds else "the data are contexts with counts, not sequences")
+
+
+def _labels_within(case: NextTokens) -> Finding:
+    """Check that every label occurs in its sequence."""
+    return Finding(
+        case.labels_within, f"labels {'do' if case.labels_within else 'do not all'} occur in their sequences"
+    )
+
+
+def _independent_tokens(case: NextTokens) -> Finding:
+    """Check that e_1, …, e_K are linearly independent."""
+    if case.samples is None:
+        return Finding(False, "the data are contexts with counts, whose tokens have no embeddings")
+    rank = rank_of(rational_matrix(case.embeddings).tolist())
+    return Finding(rank == len(case.embeddings), f"{len(case.embeddings)} embeddings of rank {rank}")
+
+
+def _short_steps(case: NextTokens) -> Finding:
+    """Check that η ≤ 1/β, where β is the bound of the smoothness that is a sum of diameters; no η given means 1/β."""
+    if not case.step:
+        return Finding(True, "no step size is given")
+    total = fmpq(0)
+    for j, pi in enumerate(case.problem.weights):
+        ends = [[fmpq(0)] * case.problem.dimension]
+        ends += [row for (i, _), row in case.problem.differences.items() if i == j]
+        apart = (sum(((a - b) ** 2 for a, b in zip(p, q, strict=True)), fmpq(0)) for p in ends for q in ends)
+        total += pi * max(apart) / 4
+    holds = rational(case.step) * total <= 1
+    return Finding(bool(holds), f"ηβ = {case.step * to_float(total):.6g}")
+
+
+SEPARABLE = Assumption(
+    "ntp-separable",
+    "some W ties what followed and separates it from what did not",
+    "2402.18551, Definition 2",
+    _separable,
+)
+COMPATIBLE = Assumption(
+    "ntp-compatible", "one W attains the log-odds of what followed", "2402.18551, Definition 1", _compatible
+)
+SOMETHING_APART = Assumption(
+    "something-to-rule-out",
+    "not every alternative is tied to what followed",
+    "2402.18551, Section 2 (made sharper here)",
+    _something_apart,
+)
+FINITE_PART = Assumption(
+    "finite-part", "some context keeps two alternatives of different vectors, F ≠ 0", "added here", _finite_part
+)
+INDEPENDENT_CONTEXTS = Assumption(
+    "independent-contexts",
+    "embeddings of contexts are linearly independent",
+    "2402.18551, Lemma 1",
+    _independent_contexts,
+)
+SEQUENCES = Assumption("sequences-given", "the data are sequences with labels", "2403.08081", _sequences)
+LABELS_WITHIN = Assumption("labels-within", "every label occurs in its sequence", "2403.08081", _labels_within)
+INDEPENDENT_TOKENS = Assumption(
+    "independent-embeddings",
+    "embeddings of tokens are linearly independent",
+    "2403.08081 (added here)",
+    _independent_tokens,
+)
+SHORT_STEPS = Assumption("ntp-step-size", "the step size is at most 1/β", "2402.18551, Appendix E.1", _short_steps)

@@ -1,0 +1,1 @@
+"""Data of the statements on steepest descent alone."""

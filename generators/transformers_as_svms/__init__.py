@@ -1,0 +1,1 @@
+"""Data of the statements of *Transformers as Support Vector Machines* alone."""

@@ -1,0 +1,37 @@
+"""Random problems in which W is trained: tokens, queries and head on the unit sphere, labels uniform ±1.
+
+A trial depends on (seed, n, T, d, its number) alone, not on how many are drawn. Tokens and queries are rounded to
+multiples of 2⁻²⁰, so that the keys vec(x zᵀ) are exact.
+
+References: *Transformers as Support Vector Machines*, notebook local_converge and the figure of SVM ranks.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float64
+
+from generators.random_trials import on_the_sphere
+from reference_attention.query_dataset import QueryDataset
+
+BITS = 20
+
+
+def query_trial(seed: int, n: int, tokens: int, d: int, number: int, bits: int = BITS) -> QueryDataset:
+    """Return the data of one trial, with the logistic loss.
+
+    Args:
+        seed: of the trials.
+        n: the number of inputs.
+        tokens: the number of tokens of each input.
+        d: the dimension.
+        number: the number of the trial.
+        bits: of the numbers behind the point.
+    """
+    rng = np.random.default_rng([seed, n, tokens, d, number])
+    X, queries, v = (_sphere(rng, shape, bits) for shape in ((n, tokens, d), (n, d), (d,)))
+    return QueryDataset(X, queries, rng.choice([-1.0, 1.0], size=n), v)
+
+
+def _sphere(rng: np.random.Generator, shape: tuple[int, ...], bits: int) -> Float64[np.ndarray, "..."]:
+    return np.asarray(np.ldexp(np.round(np.ldexp(on_the_sphere(rng.standard_normal(shape)), bits)), -bits))

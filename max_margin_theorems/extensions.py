@@ -1,0 +1,69 @@
+"""Extensions of the suite, found by an entry point: further objects to test, such as attention kernels.
+
+    [project.entry-points."max_margin_theorems.extensions"]
+    my-extension = "my_extension:EXTENSION"
+
+The engine never imports an extension by its name: it offers what :class:`Extension` refers to.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from max_margin_theorems.papers import entries
+
+GROUP = "max_margin_theorems.extensions"
+
+
+@dataclass(frozen=True)
+class Extension:
+    """Places of the parts of an extension, by name: each is imported when something is asked of it.
+
+    Attributes:
+        formats: the module that registers its formats of data (:class:`generators.subject.FileFormat`).
+        statements: ``module:NAME`` of a function that returns its statements by id.
+        kernels: the module that ``--attention`` leads to (:class:`theorems.run.kernel_suite.KernelSuite`).
+        commands: subcommands of ``theorems``, each ``module:NAME`` of a dataclass of options, which gives it its name
+            and its help, and of the function that takes them.
+    """
+
+    formats: str = ""
+    statements: str = ""
+    kernels: str = ""
+    commands: tuple[tuple[str, str], ...] = ()
+
+    def subcommands(self) -> Iterator[tuple[type[Any], str]]:
+        """Yield its subcommands: the class of their options, and ``module:NAME`` of the function."""
+        yield from ((object_at(options), function) for options, function in self.commands)
+
+
+def object_at(place: str) -> Any:
+    """Import and return the object at ``module:NAME``."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+@cache
+def extensions() -> tuple[Extension, ...]:
+    """Return every extension that is installed, in the order of their names.
+
+    Raises:
+        TypeError: an entry point leads to something else.
+    """
+    objects = [object_at(entry.value) for entry, _ in sorted(entries(GROUP), key=lambda pair: pair[0].name)]
+    for extension in objects:
+        if not isinstance(extension, Extension):
+            raise TypeError(f"an entry point of {GROUP} leads to a {type(extension).__name__}, not to an Extension")
+    return tuple(objects)
+
+
+@cache
+def import_formats() -> None:
+    """Import the modules that register formats of data."""
+    for extension in extensions():
+        if extension.formats:
+            importlib.import_module(extension.formats)

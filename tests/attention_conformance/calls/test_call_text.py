@@ -1,0 +1,91 @@
+"""Calls of attention kernels as text: the same floats again, and one sentence for what is no call."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attention_conformance.calls.attention_call import AttentionCall
+from attention_conformance.calls.call_text import call_of, text_of
+from reference_attention.errors import InvalidInput
+from reference_attention.files import from_json
+from theorems import check_attention, verify
+from theorems.command.app import main
+from theorems.core.claim import Verdict
+from theorems.run.registry.suite import capabilities
+from theorems.run.verify import draw_cases
+
+SDPA = "torch.nn.functional:scaled_dot_product_attention"
+CALL: dict[str, Any] = {
+    "query": [[[[1.0]]]],
+    "key": [[[[1.0], [2.0]]]],
+    "value": [[[[1.0], [2.0]]]],
+    "upstream": [[[[1.0]]]],
+}
+
+
+@pytest.mark.parametrize("id", capabilities())
+def test_what_is_written_is_read_again(id: str) -> None:
+    for call in draw_cases(capabilities()[id], 6, 0):
+        again = call_of(from_json(text_of(call, case_of=id)))
+        for one in fields(AttentionCall):
+            held, found = getattr(call, one.name), getattr(again, one.name)
+            if isinstance(held, np.ndarray):
+                assert np.array_equal(np.broadcast_to(held, found.shape), found), one.name
+            else:
+                assert held == found, one.name
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"memory": "foo"}, "memory: must be one of contiguous"),
+        ({"scale": "x"}, "scale: must be a finite number"),
+        ({"scale": True}, "scale: must be a finite number"),
+        ({"window": [1]}, "window: must be two whole numbers"),
+        ({"softcap": -1.0}, "softcap: must be a finite number that is not negative"),
+        ({"causal": 1}, "causal: must be true or false"),
+        ({"seed": 0.5}, "seed: must be a whole number"),
+        ({"name": 3}, "name: must be text"),
+        ({"visible": [[1.0, 0.0, 1.0]]}, "visible: does not broadcast"),
+        ({"queries": 1}, "unknown name 'queries'. Did you mean 'query'?"),
+        ({"key": [[[[1.0, 2.0]]]]}, "key: "),
+    ],
+)
+def test_what_is_no_call_is_one_sentence(changed: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        call_of(CALL | changed)
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("given", [["explain"], ["bench"], ["report", "lemma-3"]])
+def test_where_there_is_nothing_to_call(given: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "call.json"
+    path.write_text(json.dumps(CALL))
+    assert main([*given, "--data", str(path)]) == 2
+    assert "holds a call of an attention kernel" in capsys.readouterr().err
+
+
+def test_a_statement_and_data_of_another_kind() -> None:
+    """A lemma is not about a call, a capability not about keys and scores."""
+    results = verify("lemma-3", "lemma-4", "kernel-output", data=CALL, attention=SDPA)
+    assert [one.verdict for one in results] == [Verdict.NOT_APPLICABLE] * 2 + [Verdict.UPHELD]
+    assert "the data are a call of an attention kernel" in results["lemma-3"].reason
+    with pytest.raises(InvalidInput, match="figure-1a holds a problem, and kernel-output is about a call"):
+        verify("kernel-output", data="figure-1a", attention=SDPA)
+
+
+def test_a_failing_call_is_at_hand() -> None:
+    def halved(query: Any, keys: Any, values: Any) -> Any:
+        return (query @ keys.mT).softmax(dim=-1) @ values / 2
+
+    found = check_attention(halved, "kernel-output", examples=5)
+    call = found.case("kernel-output")
+    assert isinstance(call, AttentionCall)
+    assert verify("kernel-output", data=call, attention=halved).verdict is Verdict.FALSIFIED

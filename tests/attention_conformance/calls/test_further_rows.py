@@ -1,0 +1,134 @@
+"""Rows with a sink, linear biases, lengths, gradients of log-sum-exp and bias: PyTorch's autograd agrees."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from attention_conformance.calls.attention_call import Alignment, AttentionCall
+from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
+from attention_conformance.calls.attention_rows import AttentionRows
+from attention_conformance.calls.further_rows import FurtherRows
+from theorems.bounded.formats import FORMATS
+
+PLAIN = tensors(Sizes(B=2, H=4, G=2, L=3, T=20, E=8, M=5), Numbers.NORMAL, seed=0)
+RNG = np.random.default_rng(0)
+CALLS = {
+    "plain": PLAIN,
+    "sinks": PLAIN.replace(sinks=3 * RNG.standard_normal(4)),
+    "far sinks": PLAIN.replace(sinks=np.array([90.0, -90.0, 900.0, 0.0]), causal=True),
+    "slopes": PLAIN.replace(slopes=RNG.random((2, 4)), causal=True),
+    "log-sum-exp": PLAIN.replace(lse_upstream=RNG.standard_normal((2, 4, 3)), softcap=2.0),
+    "bias": PLAIN.replace(bias=RNG.standard_normal((1, 4, 1, 20)), softcap=2.0),
+    "bias of (L, T)": PLAIN.replace(bias=RNG.standard_normal((3, 20))),
+    "score mod": PLAIN.replace(score_mod=RNG.standard_normal((4, 3)), softcap=2.0, bias=RNG.standard_normal((3, 20))),
+    "score that does not matter": PLAIN.replace(score_mod=np.array([[0.0, 0.5, 1.0]] * 4)),
+    "mask mod": PLAIN.replace(mask_mod=RNG.integers(-2, 3, (2, 4, 3)), causal=True),
+    "values in keys": PLAIN.replace(value=PLAIN.key[..., :5], shared=True),
+    "lengths": PLAIN.replace(lengths=np.array([[2, 7], [3, 20]]), causal=True),
+}
+RESULTS = ("output", "query_gradient", "key_gradient", "value_gradient", "sink_gradient", "bias_gradient")
+
+
+def textbook(call: AttentionCall) -> dict[str, Any]:
+    """By autograd."""
+    query, key, value = (torch.tensor(x).requires_grad_() for x in (call.query, call.key, call.value))
+    leaves = {"query_gradient": query, "key_gradient": key}
+    if call.shared:
+        value = key[..., : value.shape[-1]]
+    else:
+        leaves["value_gradient"] = value
+    group = query.shape[1] // key.shape[1]
+    logits = query @ key.repeat_interleave(group, 1).mT
+    if call.score_mod is not None:
+        a, b, c = (x[:, None, None] for x in torch.tensor(call.score_mod).unbind(-1))
+        logits = a * logits + b * (torch.arange(20) - torch.arange(3)[:, None]) + c
+    if call.softcap:
+        logits = call.softcap * torch.tanh(logits / call.softcap)
+    if call.bias is not None:
+        leaves["bias_gradient"] = torch.tensor(call.bias).requires_grad_()
+        logits = logits + leaves["bias_gradient"]
+    if call.slopes is not None:
+        ahead = np.abs(call.ahead(np.arange(3), Alignment.BOTTOM_RIGHT))
+        logits = logits - torch.tensor(call.slopes)[..., None, None] * torch.tensor(ahead)
+    seen = torch.tensor(call.visibility(Alignment.BOTTOM_RIGHT))
+    logits = logits.masked_fill(~seen, -torch.inf)
+    every = logits
+    if call.sinks is not None:
+        leaves["sink_gradient"] = torch.tensor(call.sinks).requires_grad_()
+        every = torch.cat([logits, leaves["sink_gradient"][:, None, None].expand(2, 4, 3, 1)], dim=-1)
+    weights = torch.where(seen.any(dim=-1, keepdim=True), torch.softmax(every, dim=-1)[..., :20], 0.0)
+    output = weights @ value.repeat_interleave(group, 1)
+    loss = (output * torch.tensor(call.upstream)).sum()
+    if call.lse_upstream is not None:
+        loss = loss + (torch.logsumexp(logits, dim=-1) * torch.tensor(call.lse_upstream)).sum()
+    gradients = torch.autograd.grad(loss, list(leaves.values()))
+    return {"output": output.detach(), **dict(zip(leaves, gradients, strict=True))}
+
+
+@pytest.mark.parametrize("parts", [0, 3])
+@pytest.mark.parametrize("name", CALLS)
+def test_autograd_agrees(name: str, parts: int) -> None:
+    rows = FurtherRows(CALLS[name], FORMATS["float64"], Alignment.BOTTOM_RIGHT, parts=parts)
+    found = textbook(CALLS[name])
+    assert set(found) <= set(RESULTS)
+    for result, theirs in found.items():
+        due: Any = getattr(rows, result)
+        known = ~np.isnan(theirs.numpy())  # autograd has NaN where a row sees nothing
+        assert known.mean() > 0.5
+        assert (np.abs(theirs.numpy() - due.value) <= due.error)[known].all(), result
+        assert due.error.max() < 1e-10
+
+
+def test_without_further_options_they_are_the_rows() -> None:
+    """To the last bit of value and error."""
+    ours = FurtherRows(PLAIN, FORMATS["float32"])
+    rows = AttentionRows(PLAIN, FORMATS["float32"])
+    for name in (*RESULTS[:4], "log_sum_exp"):
+        assert np.array_equal(getattr(ours, name).value, getattr(rows, name).value)
+        assert np.array_equal(getattr(ours, name).error, getattr(rows, name).error)
+
+
+def test_a_sink_is_one_more_key_of_value_zero() -> None:
+    """The largest sink takes all; one of −∞ nothing."""
+    with_sinks = FurtherRows(PLAIN.replace(sinks=np.array([1e4, -np.inf, 0.0, 0.0])), FORMATS["float64"])
+    without = FurtherRows(PLAIN, FORMATS["float64"])
+    assert not with_sinks.output.value[:, 0].any()
+    np.testing.assert_allclose(with_sinks.output.value[:, 1], without.output.value[:, 1], rtol=1e-14)
+    longer = PLAIN.replace(
+        query=np.concatenate([PLAIN.query, np.ones((2, 4, 3, 1))], axis=-1),
+        key=np.concatenate(
+            [
+                np.concatenate([PLAIN.key, np.zeros((2, 2, 20, 1))], axis=-1),
+                np.concatenate([np.zeros((2, 2, 1, 8)), np.full((2, 2, 1, 1), 1.5)], axis=-1),
+            ],
+            axis=2,
+        ),
+        value=np.concatenate([PLAIN.value, np.zeros((2, 2, 1, 5))], axis=2),
+    )
+    same = FurtherRows(PLAIN.replace(sinks=np.full(4, 1.5)), FORMATS["float64"])
+    np.testing.assert_allclose(
+        same.output.value, AttentionRows(longer, FORMATS["float64"]).output.value, rtol=1e-13, atol=1e-15
+    )
+
+
+def test_rounding_of_parts_is_carried() -> None:
+    """In every result; more of it with more parts, where log-sum-exps are large."""
+    far = tensors(Sizes(B=1, H=1, G=1, L=2, T=9, E=4, M=3), Numbers.FAR, seed=1)
+    errors = [FurtherRows(far, FORMATS["float32"], parts=parts).output.error.max() for parts in (0, 2, 6)]
+    assert errors[0] < errors[1] < errors[2]
+
+
+def test_a_part_has_its_rows_where_places_count() -> None:
+    """Functions of places are given those of the whole."""
+    mods = {"score_mod": RNG.standard_normal((4, 3)), "mask_mod": RNG.integers(-2, 3, (2, 4, 3))}
+    call, chosen = PLAIN.replace(**mods, causal=True), [0, 2]
+    whole = FurtherRows(call, FORMATS["float64"], Alignment.BOTTOM_RIGHT)
+    ahead = np.arange(20) - np.array(chosen)[:, None]
+    cut = call.part(Alignment.BOTTOM_RIGHT, [1], [1], chosen)
+    part = FurtherRows(cut, FORMATS["float64"], Alignment.BOTTOM_RIGHT, from_start=ahead)
+    assert np.array_equal(part.visibility, whole.visibility[1:, 2:, chosen])
+    np.testing.assert_allclose(part.output.value, whole.output.value[1:, 2:, chosen], rtol=1e-14)

@@ -1,0 +1,195 @@
+"""Next-token data in and out, a corpus, and what is said of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import fmpq
+from hypothesis import HealthCheck, Phase, given, settings
+
+from generators.drawing import drive
+from generators.next_token.assumptions import (
+    COMPATIBLE,
+    FINITE_PART,
+    INDEPENDENT_CONTEXTS,
+    INDEPENDENT_TOKENS,
+    LABELS_WITHIN,
+    SEPARABLE,
+    SHORT_STEPS,
+    SOMETHING_APART,
+)
+from generators.next_token.cases import (
+    cases_with_something_apart,
+    compatible_cases,
+    finite_part_cases,
+    independent_contexts,
+    independent_sequences,
+    next_token_cases,
+)
+from generators.next_token_ends import NextTokenEnds
+from generators.next_tokens import NextTokens
+from generators.realistic import realistic
+from generators.user_data import as_text, load, subject_of
+from reference_attention.errors import InvalidInput
+from reference_attention.files import from_json
+
+ALL = settings(max_examples=60, deadline=None, database=None)
+
+
+@ALL
+@given(compatible_cases())
+def test_planted_cases_are_compatible_and_separable(case: NextTokens) -> None:
+    assert all(one.check(case).holds for one in (COMPATIBLE, SEPARABLE, SOMETHING_APART))
+
+
+@ALL
+@given(cases_with_something_apart())
+def test_something_can_be_ruled_out(case: NextTokens) -> None:
+    assert SOMETHING_APART.check(case).holds
+    assert SHORT_STEPS.check(case).holds
+
+
+@ALL
+@given(independent_contexts())
+def test_contexts_are_independent(case: NextTokens) -> None:
+    assert INDEPENDENT_CONTEXTS.check(case).holds
+
+
+@ALL
+@given(independent_sequences())
+def test_sequences_predict_one_of_their_tokens(case: NextTokens) -> None:
+    assert INDEPENDENT_TOKENS.check(case).holds
+    assert LABELS_WITHIN.check(case).holds
+
+
+@pytest.mark.parametrize(
+    ("strategy", "assumptions"),
+    [
+        (compatible_cases, (COMPATIBLE, SEPARABLE, SOMETHING_APART)),
+        (cases_with_something_apart, (SOMETHING_APART, SHORT_STEPS)),
+        (independent_contexts, (INDEPENDENT_CONTEXTS,)),
+        (finite_part_cases, (FINITE_PART,)),
+        (independent_sequences, (INDEPENDENT_TOKENS, LABELS_WITHIN)),
+    ],
+)
+def test_assumptions_hold_on_numbers_as_people_have_them(strategy: Any, assumptions: Any) -> None:
+    for case in draw(strategy):
+        assert all(one.check(case.normalise()).holds for one in assumptions)
+
+
+def test_numbers_as_people_have_them_are_reached() -> None:
+    drawn = draw(next_token_cases)
+    with_counts = [case for case in drawn if case.counts is not None]
+    sizes = [np.abs(case.embeddings).max(axis=1) for case in drawn]
+    assert max(int(case.counts.max()) for case in with_counts) > 5000
+    assert max(len(case.embeddings) for case in with_counts) > 8
+    assert max(case.tokens for case in with_counts) > 8
+    assert any(case.windows for case in drawn)
+    assert max(size.max() / size[size > 0].min(initial=np.inf) for size in sizes) > 1000
+    assert any(not COMPATIBLE.check(case).holds for case in with_counts)
+
+
+def draw(strategy: Any) -> list[NextTokens]:
+    """Realistic cases of a strategy."""
+    cases: list[NextTokens] = []
+    with realistic(True):
+        unchecked = tuple(HealthCheck)
+        phases = (Phase.generate,)
+        drive(strategy(), cases.append, examples=60, seed=1, phases=phases, unchecked=unchecked, near_copies=False)
+    return cases
+
+
+@settings(max_examples=40, deadline=None, database=None)
+@given(next_token_cases())
+def test_a_case_is_read_as_it_was_written(case: NextTokens) -> None:
+    again = subject_of(from_json(as_text(case)))
+    assert isinstance(again, NextTokens)
+    assert as_text(again) == as_text(case)
+    assert np.array_equal(again.problem.vectors, case.problem.vectors)
+
+
+def test_a_corpus_is_counted_by_windows() -> None:
+    case = NextTokens.of_corpus("abab abba", 2)
+    assert case.counts is not None
+    assert case.windows == (" a", "a ", "ab", "b ", "ba", "bb") or " a" in case.windows
+    told = {(case.windows[j], case.vocabulary[v]): int(c) for (j, v), c in np.ndenumerate(case.counts) if c}
+    text = "abab abba"
+    for (window, token), count in told.items():
+        assert count == sum(text[t : t + 3] == window + token for t in range(len(text)))
+    assert sum(told.values()) == len(text) - 2
+
+
+def test_windows_of_one_token_are_separable_and_compatible() -> None:
+    case = NextTokens.of_corpus("to be or not to be", 1)
+    ends = NextTokenEnds.of(case)
+    assert ends.separable
+    assert ends.compatible
+    assert ends.infimum == pytest.approx(ends.entropy, abs=1e-12)
+
+
+def test_ids_and_text_of_a_file(tmp_path: Path) -> None:
+    held = {"kind": "next-tokens", "corpus": [0, 3, 0, 5, 0, 3], "window": 1}
+    (tmp_path / "ids.json").write_text(json.dumps(held), encoding="utf-8")
+    case = load(str(tmp_path / "ids.json"), 7).case
+    assert case.counts.tolist() == [[0, 2, 1], [1, 0, 0], [1, 0, 0]]
+    assert case.seed == 7
+    (tmp_path / "text.txt").write_text("ab\nab  ab", encoding="utf-8")
+    case = load(str(tmp_path / "text.txt"), 0).case
+    assert case.vocabulary == (" ", "a", "b")
+
+
+@pytest.mark.parametrize(
+    ("held", "says"),
+    [
+        ({"corpus": "aaaa"}, "one token only"),
+        ({"corpus": "a"}, "no window of 2"),
+        ({"corpus": "abc", "window": 0}, "no whole number ≥ 1"),
+        ({"corpus": [0, -1, 2]}, "no id ≥ 0"),
+        ({"corpus": 3}, "neither a text nor a list"),
+        ({"corpus": "abab", "counts": [[1]]}, "does not stand beside a corpus"),
+        ({"corpus": "".join(map(chr, range(97, 123))) * 2}, "shorter window or a smaller alphabet"),
+        ({"embeddings": [[1.0]]}, "either counts"),
+        ({"embeddings": [[1.0]], "counts": [[0, 0]]}, "nothing followed context 0"),
+        ({"embeddings": [[1.0]], "samples": [[0]]}, "labels: missing"),
+        ({"embeddings": [[1.0]], "samples": [[4]], "labels": [4]}, "ids have to be"),
+        ({"embeddings": [[1.0]], "counts": [[1, 2]], "start": [1.0]}, "give the 2 entries"),
+        ({"embeddings": [[1.0]], "counts": [[1, 2]], "vocabulary": ["a"]}, "1 names for 2"),
+        ({"embeddings": [[1.0]], "counts": [[1, 2]], "step": -1.0}, "no step size"),
+    ],
+)
+def test_what_is_no_data_is_refused_in_a_sentence(held: dict[str, object], says: str) -> None:
+    with pytest.raises(InvalidInput, match=says):
+        subject_of(from_json(json.dumps({"kind": "next-tokens", **held})))
+
+
+def test_a_bad_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "bad.txt").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "long.txt").write_text("ab" * 40_000, encoding="utf-8")
+    for name, says in (("bad.txt", "UTF-8"), ("long.txt", "larger than"), ("none.txt", "there is no such file")):
+        with pytest.raises(InvalidInput, match=says):
+            load(str(tmp_path / name), 0)
+
+
+def test_it_is_said_what_training_ends_on_and_why() -> None:
+    case = NextTokens(np.array([[1.0, 0], [0, 1], [1, 1]]), np.array([[2, 1, 0], [0, 3, 0], [0, 1, 1]]))
+    ends = NextTokenEnds.of(case)
+    assert not ends.separable
+    assert ends.ties(0) == ["2"]
+    assert ends.why_tied(0) == ["0 1", "1 1"]
+    assert sum(ends.ends_on(0).values()) == pytest.approx(1)
+    assert ends.exclusions(1) == ["0"]
+    first, *_ = told = case.explain()
+    assert first.startswith("Not separable")
+    assert any("2 never followed it, and is tied by 0 1; 1 1." in one for one in told)
+
+
+def test_it_is_said_where_the_loss_is_infinite_or_has_a_minimiser() -> None:
+    foreign = NextTokens(np.eye(3), samples=np.array([[0, 1]]), labels=np.array([2]))
+    assert "infinite" in foreign.explain()[0]
+    everything = NextTokens(np.eye(1), np.array([[1, 1]]))
+    assert any("Nothing can be ruled out" in one for one in everything.explain())
+    assert NextTokenEnds.of(everything).svm.norm_squared == fmpq(0)

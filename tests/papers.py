@@ -1,0 +1,15 @@
+"""Modules in the folders of the papers' tests."""
+
+from __future__ import annotations
+
+import importlib
+from importlib.util import find_spec
+from types import ModuleType
+
+from max_margin_theorems.papers import papers
+
+
+def modules_of_papers(name: str) -> list[ModuleType]:
+    """Return the module of that name in the tests of each paper of this project that has one."""
+    places = [f"tests.{paper.statements}.{name}" for paper in papers() if not paper.package]
+    return [importlib.import_module(place) for place in places if find_spec(place)]

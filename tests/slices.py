@@ -1,0 +1,54 @@
+"""Delete a paper's slice from a clone of the project and run all other tests there.
+
+``python -m tests.slices transformers_as_svms [PYTEST ARGUMENTS]``, every night for each of the later papers. A slice is
+the paper's folders, its tests, and its line in ``pyproject.toml``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.places import ROOT
+
+PAPERS = ("transformers_as_svms", "steepest_descent", "next_token")
+"""The papers that nothing else needs."""
+FOLDERS = ("theorems", "generators", "tests/theorems", "tests/generators")
+"""The folders in which a paper may have one of its own."""
+
+
+def delete_slice(paper: str, root: Path) -> None:
+    """Delete the folders of a paper and its line in ``pyproject.toml``.
+
+    Raises:
+        ValueError: ``pyproject.toml`` has no line for it.
+    """
+    for folder in FOLDERS:
+        shutil.rmtree(root / folder / paper, ignore_errors=True)
+    project = root / "pyproject.toml"
+    lines = project.read_text(encoding="utf-8").splitlines(keepends=True)
+    kept = [line for line in lines if f'"theorems.{paper}:' not in line]
+    if len(kept) != len(lines) - 1:
+        raise ValueError(f"pyproject.toml has {len(lines) - len(kept)} lines for {paper}, expected 1")
+    project.write_text("".join(kept), encoding="utf-8")
+
+
+def run_without(paper: str, arguments: Sequence[str]) -> int:
+    """Run pytest in a clone of the last commit without the paper and return its exit code."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "copy"
+        subprocess.run(["git", "clone", "-q", str(ROOT), str(root)], check=True)
+        delete_slice(paper, root)
+        command = [sys.executable, "-m", "pytest", "-m", "not documents", *arguments]
+        return subprocess.run(command, cwd=root, env={**os.environ, "PYTHONPATH": str(root)}, check=False).returncode
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2 or sys.argv[1] not in PAPERS:
+        sys.exit(f"usage: python -m tests.slices {{{','.join(PAPERS)}}} [pytest arguments]")
+    sys.exit(run_without(sys.argv[1], sys.argv[2:]))

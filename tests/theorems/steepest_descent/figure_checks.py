@@ -1,0 +1,19 @@
+"""Checks of the figure of the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from theorems.figures.figure import Numbers
+
+
+def shows_norms(numbers: Numbers) -> bool:
+    """Gaps lie below their guarantees, which are small in the end; four norms select three tokens."""
+    curves = numbers["curves"]
+    last = [(curve["measured"][-1], curve["guarantee"][-1]) for curve in curves]
+    below = all(None not in pair and pair[0] <= pair[1] < 0.1 for pair in last)
+    return below and [curve["selected"] for curve in curves] == [5, 5, 3, 4]
+
+
+CHECKS: dict[str, Callable[[Numbers], bool]] = {"norms": shows_norms}
+"""By the name of the figure: whether its numbers show what it is to show."""

@@ -1,0 +1,93 @@
+"""Guarantees of the margin: above what was measured, near it, and none where the statements say nothing."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from examples.sign_descent import SignDescent
+from generators.user_data import load
+from reference_attention.norms import Norm, Schatten
+from reference_attention.query_dataset import QueryDataset
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from theorems.benchmark.optimisers.muon import MOMENTUM, Muon
+from theorems.benchmark.optimisers.run import follow
+from theorems.benchmark.rules import rule_named
+from theorems.steepest_descent.margin_gap import margin_gap
+
+STEPS = 1000
+
+
+def gap_of(source, start, made, norm, momentum=0.0):
+    problem = load(source, 0).case.problem
+    svm = max_margin(problem.exact_keys, problem.optimal)
+    assert isinstance(svm, MaxMargin)
+    run = follow(made, [problem], np.array([start]), STEPS)
+    return margin_gap(problem, svm, run.points[:, 0], norm, momentum)
+
+
+def test_sign_descent_has_the_bounds_of_its_example() -> None:
+    """γ_∞ = 1.1 at (−1, 1), D' = 1: by 1,000 steps of 1/√t the gap is at most 0.024 from 0, 0.069 from (0, −1.5)."""
+    near = gap_of("figure-1a", [0.0, 0.0], SignDescent, math.inf)
+    far = gap_of("figure-1a", [0.0, -1.5], SignDescent, math.inf)
+    assert near.at_most == pytest.approx(0.024, abs=1e-3)
+    assert abs(near.measured) < 1e-3
+    assert far.at_most == pytest.approx(0.069, abs=1e-3)
+    assert far.measured == pytest.approx(0.022, abs=1e-3)
+
+
+def test_several_inputs_have_one_from_a_margin() -> None:
+    found = gap_of("figure-1c", [0.0, -1.0], SignDescent, math.inf)
+    assert found.statement == "steepest-from-a-margin"
+    assert found.measured <= found.at_most < 0.1
+
+
+def test_muon_of_a_prompt_has_one_with_short_steps_only() -> None:
+    found = gap_of("figure-1a", [0.0, -1.0], lambda: Muon(0.01), 2.0, MOMENTUM)
+    assert found.measured <= found.at_most < 0.5
+    assert gap_of("figure-1a", [0.0, -1.0], lambda: Muon(1.0), 2.0, MOMENTUM) is None
+
+
+def gap_of_matrix(data: QueryDataset, rule: str, start: np.ndarray, norm: Norm, momentum: float, steps: int):
+    problem = data.problem
+    svm = max_margin(problem.exact_keys, problem.optimal)
+    assert isinstance(svm, MaxMargin)
+    run = rule_named(rule).run([problem], start[None], steps, shape=data.shape)
+    return margin_gap(problem, svm, run.points[:, 0], norm, momentum)
+
+
+def test_muon_on_weights_has_one_in_the_spectral_norm() -> None:
+    """Of two queries without momentum, from wherever margins suffice."""
+    data = load("tsvm-paths-3", 0).case.queried
+    assert data is not None
+    spectral = Schatten(math.inf, data.shape)
+    plain = gap_of_matrix(data, "spectral-0.02", np.zeros(4), spectral, 0.0, 4000)
+    assert plain.statement == "steepest-from-a-margin"
+    assert 0 <= plain.measured <= plain.at_most < 0.5
+
+
+def test_muon_on_weights_has_one_from_a_margin_or_of_one_query() -> None:
+    keys = QueryDataset([[[1, 0], [0, 0]], [[0, 1], [0, 0]]], [[1, 0], [0, 1]], [1, 1], [1, 1])
+    spectral, start = Schatten(math.inf, keys.shape), np.array([5.0, 1.0, 1.5, 5.0])
+    several = gap_of_matrix(keys, "muon-0.001", start, spectral, MOMENTUM, 4000)
+    assert several.statement == "steepest-from-a-margin"
+    assert several.measured <= several.at_most < 0.25
+    assert gap_of_matrix(keys, "muon-0.001", 0 * start, spectral, MOMENTUM, 4000) is None
+    assert gap_of_matrix(keys, "muon-0.01", start, spectral, MOMENTUM, 4000) is None
+    single = QueryDataset(keys.X[:1], keys.queries[:1], keys.Y[:1], keys.v, keys.loss)
+    one = gap_of_matrix(single, "muon-0.1", -start, spectral, MOMENTUM, 2000)
+    assert one.statement == "steepest-one-input"
+    assert one.measured <= one.at_most < 0.1
+
+
+def test_the_bound_fails_for_a_run_that_is_none() -> None:
+    """Sign descent in place of steepest descent in ℓ1, which is what it is said to be."""
+    found = gap_of("figure-1a", [0.0, 0.0], SignDescent, 1.0)
+    assert found.measured > found.at_most
+
+
+def test_rules_say_whether_they_are_steepest() -> None:
+    assert rule_named("normalized-1").theory.steepest == 2
+    assert rule_named("adam-1").theory.steepest is None

@@ -1,0 +1,239 @@
+"""The named constants of the effective bounds of Transformers as Support Vector Machines, and how each is weakened."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from generators.case import Case
+from generators.subject import Subject
+from reference_attention.problem import Problem
+from reference_attention.query_dataset import QueryDataset
+from reference_attention.sequence_dataset import SequenceDataset
+from tests.theorems.constants.weakening import (
+    AT_LESS,
+    LOG_2,
+    Constant,
+    faded,
+    half,
+    log_gaps,
+    log_rows,
+    log_slopes,
+    lowered,
+    scaled,
+    towards_one,
+)
+from tests.theorems.transformers_as_svms.mixing_examples import CASES as MIXING_CASES
+from theorems.bounded import exact
+from theorems.token_selection.global_paths import theorem_1_regularization_path
+from theorems.token_selection.global_paths.margin_constants import MarginConstants
+from theorems.transformers_as_svms import (
+    factored_descent,
+    feasible_weights,
+    floor_bounds,
+    local_path_bounds,
+    no_stationary_point,
+    nuclear_path,
+    row_independence,
+)
+from theorems.transformers_as_svms.curves.nuclear_bounds import NuclearBounds
+from theorems.transformers_as_svms.curves.nuclear_local_bounds import NuclearLocalBounds
+from theorems.transformers_as_svms.local_path_bounds import LocalPathBounds
+from theorems.transformers_as_svms.mixing_numbers import Mixing
+from theorems.transformers_as_svms.sequence_numbers import SequenceRows
+
+TO_THE_END = "a run would have to come to L_⋆ with steps that curvature shortens by an eighth"
+NEAR_ONE = "beyond R0 the chosen tokens have nearly all the weight, and others e^{−a} without a factor"
+HALF_TAKEN = "harmful tokens take half of the excess at R0 alone, if at all"
+SAFE = "safe steps lower the risk by far more than it could rise by with κ less"
+PATH = ("tsvm-frobenius-path",)
+LOCAL = ("tsvm-local-path",)
+SEQUENCE = ("tsvm-sequence",)
+NUCLEAR = ("tsvm-nuclear-path",)
+FACTORED = ("tsvm-factored-flow",)
+MIXING = ("tsvm-mixing",)
+
+
+def _scaled_constant(factor: float) -> Any:
+    return lambda original, share: original * factor**share
+
+
+def _fewer_harm(original: Any, share: float) -> Any:
+    return lambda self, rho: original(self, rho) + (np.log1p(-share) if share < 1 else -700.0)
+
+
+def _of_each(which: str) -> Any:
+    """c_min raised to c_max, or c_max lowered to c_min; b or M0 less."""
+
+    def weaken(original: Any, share: float) -> Any:
+        def weakened(problem: Problem, what: str) -> Any:
+            value = original(problem, what)
+            if what != which:
+                return value
+            if which == "steepening":
+                return value * (1 - share)
+            if which == "log_lipschitz":
+                return value - share * LOG_2
+            apart = share * (original(problem, "log_bound") - original(problem, "log_floor"))
+            return value + apart if which == "log_floor" else value - apart
+
+        return weakened
+
+    return weaken
+
+
+def _sequence_slopes(rows: Any) -> Any:
+    steep, flat = rows.log_slope_bounds
+    return steep - flat
+
+
+def _sequence_gaps(rows: Any) -> Any:
+    gaps: Any = np.concatenate([gap.ravel() for gap in rows.log_gaps])
+    return np.max(gaps) - np.min(gaps)
+
+
+def _good_gaps(bounds: Any) -> Any:
+    gaps: Any = np.log(bounds.constants.carrying.gaps[bounds.constants.good])
+    return np.max(gaps) - np.min(gaps)
+
+
+CONSTANTS: tuple[Constant, ...] = (
+    Constant(PATH, "κ with 2", "1", theorem_1_regularization_path, "log_kappa", lowered(half)),
+    Constant(PATH, "κ with n(T − 1)", "1", theorem_1_regularization_path, "log_kappa", lowered(log_rows)),
+    Constant(PATH, "κ with c_max/c_min", "1", theorem_1_regularization_path, "log_kappa", lowered(log_slopes)),
+    Constant(PATH, "κ with Γ_max/Γ_min", "1", theorem_1_regularization_path, "log_kappa", lowered(log_gaps)),
+    Constant(PATH, "b min(x, 1)", "0", theorem_1_regularization_path, "bend", faded, AT_LESS),
+    Constant(("tsvm-risk-floor",), "c_min", "c_max", floor_bounds, "of_each", _of_each("log_floor")),
+    Constant(("tsvm-risk-floor",), "c_max", "c_min", floor_bounds, "of_each", _of_each("log_bound")),
+    Constant(("tsvm-risk-floor",), "b of the floor by slopes", "0", floor_bounds, "of_each", _of_each("steepening")),
+    Constant(("tsvm-risk-floor",), "M0", "M0/2", floor_bounds, "of_each", _of_each("log_lipschitz")),
+    Constant(
+        ("tsvm-feasibility",),
+        "σ_min²",
+        "2 σ_min²",
+        feasible_weights,
+        "eigenvalue_bound",
+        lambda original, share: lambda rows: original(rows) * int(1024 * 2**share) / 1024,
+    ),
+    Constant(
+        ("tsvm-no-stationary-point",),
+        "σ² and σ_min²",
+        "4 σ²",
+        row_independence,
+        "certified_eigenvalue",
+        scaled(4.0),
+    ),
+    Constant(
+        ("tsvm-no-stationary-point",),
+        "√(T − 1) of saturation",
+        "1",
+        no_stationary_point,
+        "root_of_others",
+        towards_one,
+    ),
+    Constant(
+        ("tsvm-no-stationary-point",),
+        "8/7 of L − L_⋆",
+        "1",
+        no_stationary_point,
+        "SUMMED",
+        _scaled_constant(7 / 8),
+        TO_THE_END,
+    ),
+    Constant(LOCAL, "κ_α with 2", "1", LocalPathBounds, "kappa", lowered(half), HALF_TAKEN),
+    Constant(
+        LOCAL, "κ_α with T", "1", LocalPathBounds, "kappa", lowered(lambda b: np.log(b.constants.problem.T)), NEAR_ONE
+    ),
+    Constant(LOCAL, "κ_α with N", "1", LocalPathBounds, "kappa", lowered(lambda b: np.log(b.constants.good.sum()))),
+    Constant(LOCAL, "κ_α with Γ⁺/Γ⁻", "1", LocalPathBounds, "kappa", lowered(_good_gaps)),
+    Constant(LOCAL, "κ_α", "0", LocalPathBounds, "kappa", scaled(1e-3)),
+    Constant(LOCAL, "R0", "R0/2", LocalPathBounds, "first", scaled(0.5)),
+    Constant(LOCAL, "c_max H", "0", LocalPathBounds, "log_harm", _fewer_harm),
+    Constant(LOCAL, "b min(x, 1)", "0", local_path_bounds, "bend", faded, AT_LESS),
+    Constant(LOCAL, "κ_α of the nuclear norm", "0", NuclearLocalBounds, "kappa", scaled(1e-3)),
+    Constant(LOCAL, "R0 of the nuclear norm", "R0/2", NuclearLocalBounds, "first", scaled(0.5)),
+    Constant(NUCLEAR, "κ with 2", "1", nuclear_path, "log_kappa", lowered(half)),
+    Constant(NUCLEAR, "κ with n(T − 1)", "1", nuclear_path, "log_kappa", lowered(log_rows)),
+    Constant(NUCLEAR, "κ with c_max/c_min", "1", nuclear_path, "log_kappa", lowered(log_slopes)),
+    Constant(NUCLEAR, "κ with Γ_max/Γ_min", "1", nuclear_path, "log_kappa", lowered(log_gaps)),
+    Constant(NUCLEAR, "2√(Re/g)", "√(Re/g)", NuclearBounds, "from_face", scaled(0.5)),
+    Constant(NUCLEAR, "bound of ‖W − ρW_⋆‖", "a tenth", NuclearBounds, "from_solution", scaled(0.1)),
+    Constant(NUCLEAR, "b min(x, 1)", "0", nuclear_path, "bend", faded, AT_LESS),
+    Constant(SEQUENCE, "κ with 2", "1", SequenceRows, "log_kappa", lowered(half)),
+    Constant(SEQUENCE, "κ with N", "1", SequenceRows, "log_kappa", lowered(lambda rows: np.log(exact(rows.count)))),
+    Constant(SEQUENCE, "κ with c_max/c_min", "1", SequenceRows, "log_kappa", lowered(_sequence_slopes)),
+    Constant(SEQUENCE, "κ with Γ_max/Γ_min", "1", SequenceRows, "log_kappa", lowered(_sequence_gaps)),
+    Constant(SEQUENCE, "½ of the floor", "1", SequenceRows, "log_least_gap", lowered(lambda rows: -LOG_2)),
+    Constant(SEQUENCE, "b min(x, 1)", "0", SequenceRows, "bent", faded),
+    Constant(("tsvm-factored-descent",), "2 L̂ M² + c", "half of it", factored_descent, "lipschitz", scaled(0.5)),
+    Constant(FACTORED, "κ of the margin", "κ/100", MarginConstants, "kappa", scaled(0.01)),
+    Constant(("tsvm-factored-descent",), "κ of the margin", "κ/100", MarginConstants, "kappa", scaled(0.01), SAFE),
+    Constant(MIXING, "log B", "log B/2", Mixing, "log_ceiling", lowered(half)),
+    Constant(MIXING, "2√2 ε/s⋆_min", "a tenth", Mixing, "deviation", scaled(0.1)),
+    Constant(MIXING, "(D/λ)^½", "a tenth", Mixing, "spread", scaled(0.1)),
+    Constant(MIXING, "‖m‖₁δ of the length", "0", Mixing, "lost_by_ratios", faded),
+)
+"""The constants of all statements that have effective bounds."""
+
+
+def _middle_token() -> Case:
+    """Tokens e1, e2, e3 of scores 1, 0, −1: where the second is selected, the others balance."""
+    data = QueryDataset(np.eye(3)[None], np.ones((1, 1)), np.ones(1), np.array([1.0, 0.0, -1.0]), "correlation")
+    return Case(data.problem, queried=data, seed=1)
+
+
+def _idle_queries() -> Case:
+    """Rows (1, 0), (1, 1), …, (1, 6) of tokens, whose first entry is their score, and a query that is 1."""
+    X = np.array([[[1.0, 0.0], *([0.0, -k] for k in np.arange(7.0))]])
+    data = QueryDataset(X, np.ones((1, 1)), np.ones(1), np.array([1.0, 0.0]), "correlation")
+    return Case(data.problem, queried=data, seed=1)
+
+
+def _slopes_apart() -> Case:
+    """Two inputs with orthogonal queries, one gap, and slopes of e^0 and e^3."""
+    X = np.array([[[0.0], [-1.0]], [[-3.0], [-4.0]]])
+    data = QueryDataset(X, np.eye(2), np.ones(2), np.ones(1), "exponential")
+    return Case(data.problem, queried=data, seed=1)
+
+
+def _sequence_with_slopes_apart() -> Case:
+    """Two inputs of a sequence with one query each, one gap, and slopes of e^0 and e^3."""
+    X = np.array([[[0.0], [-1.0]], [[-3.0], [-4.0]]])
+    data = SequenceDataset(X, np.eye(2)[:, None], np.ones((2, 1)), np.ones(1), "exponential")
+    return Case(data.problem, sequence=data, seed=1)
+
+
+def _equal_queries(n: int) -> Case:
+    """Inputs of three tokens and orthogonal queries: 2n rows of one length and one gap."""
+    X = np.array([[[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, -1.0]]] * n)
+    data = QueryDataset(X, np.eye(n), np.ones(n), np.array([1.0, 0.0, 0.0]), "correlation")
+    return Case(data.problem, queried=data, seed=1)
+
+
+def _far_better_token() -> Case:
+    """A token that scores 1000 more than the chosen one, with a margin of 2 over it where the support has 1."""
+    X = np.array([[[0.0, 0.0], [-1.0, -1.0], [1000.0, -1004.0]]])
+    data = QueryDataset(X, np.ones((1, 1)), np.ones(1), np.array([1.0, 0.0]), "correlation")
+    return Case(data.problem, queried=data, alpha=np.array([0]), seed=1)
+
+
+def _idle_inputs() -> tuple[Case, Case]:
+    """Seven inputs of two tokens with the rows (1, 0), …, (1, 6): with queries, and as a sequence."""
+    X = np.array([[[1.0, 0.0], [0.0, -k]] for k in np.arange(7.0)])
+    ones, v = np.ones(7), np.array([1.0, 0.0])
+    queried = QueryDataset(X, np.ones((7, 1)), ones, v, "correlation")
+    sequence = SequenceDataset(X, np.ones((7, 1, 1)), np.ones((7, 1)), v, "correlation")
+    return Case(queried.problem, queried=queried, seed=1), Case(sequence.problem, sequence=sequence, seed=1)
+
+
+WITNESSES: dict[str, dict[str, Subject]] = {
+    "tsvm-frobenius-path": {"idle neighbours": _idle_queries(), "slopes apart": _slopes_apart()},
+    "tsvm-nuclear-path": {"idle neighbours": _idle_queries().replace(seed=2), "slopes apart": _slopes_apart()},
+    "tsvm-mixing": {"a short query": MIXING_CASES["a-short-query"]},
+    "tsvm-sequence": {"slopes apart": _sequence_with_slopes_apart()},
+    "tsvm-local-path": {"eight equal rows": _equal_queries(4), "a far better token": _far_better_token()},
+    "tsvm-no-stationary-point": {"the middle token selected": _middle_token()},
+}
+"""Cases by the statement, tried before any others: one token has the weight, another the gap."""
+WITNESSES["tsvm-frobenius-path"]["idle inputs"], WITNESSES["tsvm-sequence"]["idle inputs"] = _idle_inputs()

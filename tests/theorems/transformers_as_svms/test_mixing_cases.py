@@ -1,0 +1,109 @@
+"""Data of known mixtures: drawn as asked, and predicates that see what is missing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import fmpq
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from generators.assumptions import assumption_named
+from generators.case import Case
+from generators.mixing_assumptions import exact_scores, penalty_of, selected_sets, thresholds
+from generators.mixing_cases import MIXING, Where, mixing_cases
+from generators.transformers_as_svms.mixing_trials import mixing_trial
+from reference_attention.optimal_attention import optimal_attention
+from tests.theorems.transformers_as_svms.mixing_examples import CASES, FOUR, mixing_case
+
+IDS = ("queries-given", "quadratic-head", "orthonormal-tokens", "decided-attention", "attainable-attention")
+
+
+def held(case: Case) -> dict[str, bool | None]:
+    return {id: assumption_named(id).check(case).holds for id in IDS}
+
+
+@settings(max_examples=40)
+@given(mixing_cases(where=MIXING, attainable=True))
+def test_attainable_cases_satisfy_everything(case: Case) -> None:
+    assert set(held(case).values()) == {True}
+
+
+@settings(max_examples=40)
+@given(st.sampled_from(Where).flatmap(lambda where: st.tuples(st.just(where), mixing_cases(where=(where,)))))
+def test_the_penalty_lies_where_it_is_asked_for(drawn: tuple[Where, Case]) -> None:
+    where, case = drawn
+    assert case.queried is not None
+    twice, known = 2 * penalty_of(case), thresholds(exact_scores(case.queried)[0])
+    assert assumption_named("orthonormal-tokens").check(case).holds
+    if where is Where.ON:
+        assert twice in known
+        assert assumption_named("decided-attention").check(case).holds is False
+    elif where is Where.ALL:
+        assert twice > max(known)
+    elif where is Where.ONE:
+        assert twice < min(x for x in known if x > 0)
+    else:
+        assert twice < max(known)
+        assert twice not in known
+
+
+@settings(max_examples=40)
+@given(mixing_cases())
+def test_sets_by_thresholds_are_those_of_the_projection(case: Case) -> None:
+    assert case.queried is not None
+    projected = optimal_attention(exact_scores(case.queried), penalty_of(case))
+    assert np.array_equal(selected_sets(case), projected.sets)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_cases_by_hand_satisfy_everything(name: str) -> None:
+    assert set(held(CASES[name]).values()) == {True}
+
+
+def changed(**data: Any) -> Case:
+    assert FOUR.queried is not None
+    return FOUR.replace(queried=replace(FOUR.queried, **data))
+
+
+@pytest.mark.parametrize(
+    ("case", "id", "says"),
+    [
+        (FOUR.replace(arrays={}), "quadratic-head", "λ is not given"),
+        (changed(loss="logistic"), "quadratic-head", "the loss is not −u"),
+        (changed(Y=[-1.0]), "quadratic-head", "a label is −1"),
+        (mixing_case([np.eye(2)], [[1.0]], [1, 0], -1.0), "quadratic-head", "λ = -1"),
+        (
+            mixing_case([[[1, 0], [1, 1]]], [[1.0]], [1, 0], 1.0),
+            "orthonormal-tokens",
+            "tokens 1 and 0 have the product 1",
+        ),
+        (mixing_case([np.eye(3)], [[1.0]], [3, 1, 0], 1.0), "decided-attention", "2λ = 2 is just where token 1"),
+        (mixing_case([np.eye(2)], [[1.0]], [1, 0], 4.0), "attainable-attention", "selects every token"),
+        (mixing_case([np.eye(3)], [[0.0]], [4, 1, 0], 1.0), "attainable-attention", "no W keeps the sets level"),
+        (
+            mixing_case([np.eye(4), np.eye(4)[[1, 0, 2, 3]]], [[1.0], [-1.0]], [4, 3, 2, 1], 1.0),
+            "attainable-attention",
+            "their rows are dependent, they are not",
+        ),
+    ],
+)
+def test_what_is_missing_is_seen(case: Case, id: str, says: str) -> None:
+    finding = assumption_named(id).check(case)
+    assert not finding.holds
+    assert says in finding.evidence
+
+
+def test_thresholds_by_hand() -> None:
+    assert thresholds([fmpq(k) for k in (2, 4, 1, 3)]) == [3, 0, 6, 1]
+
+
+@pytest.mark.parametrize("d", [4, 6, 10])
+def test_trials_have_orthonormal_tokens_and_do_not_depend_on_how_many_are_drawn(d: int) -> None:
+    data = mixing_trial(0, 3, 4, d, 5)
+    assert all(np.array_equal(X @ X.T, np.eye(4)) for X in data.X)
+    assert np.array_equal(data.X, mixing_trial(0, 3, 4, d, 5).X)
+    assert not np.array_equal(data.X, mixing_trial(0, 3, 4, d, 6).X)

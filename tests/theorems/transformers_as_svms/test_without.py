@@ -1,0 +1,64 @@
+"""Statements of the paper without an assumption: what they try, and that they hold with the assumption put back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from generators.case import Case
+from generators.mixing_assumptions import PENALTY
+from reference_attention.query_dataset import QueryDataset
+from tests.places import ROOT
+from tests.theorems.transformers_as_svms.mixing_examples import mixing_case
+from tests.theorems.transformers_as_svms.test_conjecture_mixing import CAPPED
+from theorems.core.claim import Claim, Verdict
+from theorems.core.implementation import REFERENCE
+from theorems.hunting.entries import weakened_named
+from theorems.hunting.record import load
+from theorems.transformers_as_svms.without import frobenius_path
+
+PAIRS = (
+    ("tsvm-exact-support", "orthonormal-tokens"),
+    ("tsvm-mixing", "orthonormal-tokens"),
+    ("tsvm-mixing", "decided-attention"),
+    ("conjecture-mixing", "masked-tokens-cost"),
+)
+
+
+def restored(case: Case, without: str) -> Case:
+    """λ less by a half, off the threshold; a head with a cap; or the scores 8 and 2 of two unit vectors."""
+    if without == "masked-tokens-cost":
+        return CAPPED
+    if without == "decided-attention":
+        return case.replace(arrays={PENALTY: case.arrays[PENALTY] / 2})
+    return mixing_case([np.eye(2)], [[1.0]], [8.0, 2.0], float(case.arrays[PENALTY][0]))
+
+
+@pytest.mark.parametrize(("id", "without"), PAIRS)
+def test_with_the_assumption_back_the_conclusion_holds(id: str, without: str) -> None:
+    weakened = weakened_named(id, without)
+    case = load(ROOT / "counterexamples" / f"{weakened.name}.json").case
+    assert weakened.statement.assumption(without).check(case).holds is False
+    back = restored(case, without).normalise()
+    for one in (without, *weakened.keeps):
+        assert weakened.statement.assumption(one).check(back).holds is True, one
+    claims = list(weakened.conclusion(back, REFERENCE))
+    assert claims
+    assert [c for c in claims if c.verdict is not Verdict.UPHELD] == []
+
+
+def test_a_path_of_matrices_begins_at_the_size_of_a_logit(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    def path(name: str, risk: Any, d: int, unit: float, where: Any) -> Iterator[Claim]:
+        seen.append((d, unit))
+        yield from ()
+
+    monkeypatch.setattr(frobenius_path, "path_claim", path)
+    data = QueryDataset([[[8.0], [0.0]], [[8.0], [0.0]]], [[1.0], [1.0]], [1.0, -1.0], [1.0], "correlation")
+    list(frobenius_path.not_separable.conclusion(Case(data.problem, queried=data), REFERENCE))
+    assert seen == [(1, 1 / data.problem.key_scale)]
+    assert data.problem.key_scale != 1

@@ -1,0 +1,272 @@
+"""The tables of ``theorems bench``, for a terminal and for a document."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from reference_attention.norms import name_of
+from theorems.benchmark.against import Row
+from theorems.benchmark.bench_units import DIMENSION
+from theorems.benchmark.comparison import Comparison
+from theorems.benchmark.measure import EUCLIDEAN, LEVELS, Kind
+from theorems.benchmark.optimisers.optimiser import Theory
+from theorems.benchmark.summary import Summary, summaries
+from theorems.benchmark.timing import Ratio
+from theorems.run.tables import column_table, markdown_table
+
+NOT_WITHIN = "-"
+MARGINS = ("of the ℓ2 margin", "of the ℓ∞ margin")
+NUCLEAR = ("1 − cos, Frobenius", "1 − cos, nuclear", "excess of the nuclear norm")
+NUMBERS = (
+    *NUCLEAR,
+    "‖p‖ at the cap",
+    "1 − cos",
+    "proven bound",
+    "other tokens",
+    "ratio",
+    "guarantee",
+    "measured",
+    "fitted b",
+    *MARGINS,
+)
+LEVEL_NAMES = tuple(f"{level:g}" for level in LEVELS)
+
+
+def _count(value: int | None) -> str:
+    return NOT_WITHIN if value is None else str(value)
+
+
+def parts(
+    named: Sequence[Comparison], generated: Sequence[Comparison], steps: int, times: Sequence[Ratio]
+) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]], str]]:
+    """Yield heading, columns, rows and a note of one table after another."""
+    ran = [comparison for comparison in named if not comparison.no_limit]
+    if ran:
+        yield (
+            "Iterations until 1 − cos to the limit direction stays at or below each level",
+            ("data", "rule", "limit", *LEVEL_NAMES, "‖p‖ at the cap", "1 − cos", "proven bound", "selects"),
+            list(_named_rows(ran)),
+            "limit: the norm of the ATT-SVM whose solution the direction should reach; unknown: no theorem about"
+            " attention names a limit, and p_mm is used."
+            f" {NOT_WITHIN}: not within {steps} iterations; proven bound: the bound of descent-from-a-margin on 1 − cos"
+            " at the cap, for steps along −∇L once the run satisfies its assumptions.",
+        )
+        guaranteed = list(_guarantee_rows(ran))
+        if guaranteed:
+            yield (
+                "Guarantees: proven bounds at the cap, and measured values",
+                ("data", "rule", "of", "by", "guarantee", "measured", "ratio"),
+                guaranteed,
+                "margin gap: 1 − (m/‖p‖)/γ, where m is the smallest margin of p and γ the largest possible one at"
+                " ‖p‖ = 1, in that norm; guarantee: proven upper bound; ratio: measured/guarantee. Vacuous bounds are"
+                " left out.",
+            )
+        yield (
+            "Rates: the exponent b of ‖p/‖p‖ − limit‖ ≈ C/tᵇ or C/(log t)ᵇ over the last two decades, and margins",
+            ("data", "rule", "in", "fitted b", "theory's", *MARGINS),
+            list(_rate_rows(ran)),
+            "fitted: least squares in logarithms, for runs of at least 1000 iterations; ±: jackknife over blocks of the"
+            " tail; a large ± means that the curve is not a power law. theory's: b if p = u p_mm + O(1). Margins: the"
+            " smallest margin of p at the cap, divided by the largest possible one at the same ‖p‖_2, or ‖p‖_∞.",
+        )
+    if any(run.nuclear for comparison in ran for run in comparison.rules):
+        yield (
+            "W at the cap, against both SVMs",
+            ("data", "rule", *NUCLEAR),
+            list(_nuclear_rows(ran)),
+            "excess: ‖W‖_⋆/(m(W) C_⋆) − 1, where m(W) is the smallest margin; it is 0 exactly if W has the least"
+            " nuclear norm possible for its margin.",
+        )
+    if named:
+        yield (
+            "The limits: solutions of ATT-SVM for the tokens that the gradient flow from the start selects",
+            ("data", "start", "selects", "which is", "norm", "limit direction", "margin Θ"),
+            [row for comparison in named for row in _limit_rows(comparison)],
+            "GMM: the optimal tokens; LMM: locally optimal ones.",
+        )
+    spreads = summaries(generated)
+    if spreads:
+        count = sum(not comparison.no_limit for comparison in generated)
+        yield (
+            f"The same on {count} generated problems: lower quartile/median/upper quartile",
+            ("rule", *LEVEL_NAMES, "median ‖p‖"),
+            list(_spread_rows(spreads)),
+            _generated_note(generated, steps),
+        )
+        yield (
+            f"Of these {count}, not within {steps} iterations; quartiles of the fitted b",
+            ("rule", "limit", *LEVEL_NAMES, "other tokens", "in", "fitted b"),
+            list(_missing_rows(spreads)),
+            "",
+        )
+    elif generated:
+        yield (
+            "Generated problems",
+            ("problem", "why"),
+            [(comparison.name, comparison.no_limit) for comparison in generated],
+            "",
+        )
+    theories = {run.rule: run.theory for comparison in (*named, *generated) for run in comparison.rules}
+    if theories:
+        yield (
+            "What theory says of the rules",
+            ("rule", "limit", "b", "proven by, or known for other data"),
+            [(rule, theory.limit, _in(theory), theory.source) for rule, theory in theories.items()],
+            "",
+        )
+    if times:
+        yield (
+            f"Time of one iteration, relative to {times[0].beside}, run in alternation",
+            ("data", "rule", "ratio"),
+            [(ratio.data, ratio.rule, f"{ratio.ratio:.2f}") for ratio in times],
+            "Measured on this machine just now; unlike the other tables, not reproducible.",
+        )
+
+
+def _named_rows(named: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:
+    for comparison in named:
+        for run in comparison.rules:
+            selects = "the limit's tokens" if run.selects_limit else f"other tokens, {_tokens(run.selected)}"
+            if not run.representable:
+                selects = "a step overflowed"
+            at_most = NOT_WITHIN if run.at_most is None else f"{run.at_most:.1e}"
+            counts = (_count(count) for count in run.iterations)
+            there = f"{run.norm:.4g}", f"{run.one_minus_cosine:.1e}", at_most
+            yield comparison.name, run.rule, run.theory.limit, *counts, *there, selects
+
+
+def _guarantee_rows(named: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:
+    for comparison in named:
+        for run in comparison.rules:
+            if run.at_most is not None:
+                sides = run.at_most, run.one_minus_cosine
+                yield comparison.name, run.rule, "1 − cos", "descent-from-a-margin", *_guarantee(*sides)
+            if run.gap is not None:
+                sides = run.gap.at_most, run.gap.measured
+                yield (
+                    comparison.name,
+                    run.rule,
+                    f"{name_of(run.gap.norm)} margin gap",
+                    run.gap.statement,
+                    *_guarantee(*sides),
+                )
+
+
+def _guarantee(at_most: float, measured: float) -> tuple[str, str, str]:
+    return f"{at_most:.1e}", f"{measured:.1e}", f"{measured / at_most:.2g}"
+
+
+def _nuclear_rows(named: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:
+    for comparison in named:
+        for run in comparison.rules:
+            if run.nuclear is not None:
+                apart, excess = run.nuclear
+                yield comparison.name, run.rule, f"{run.one_minus_cosine:.1e}", f"{apart:.1e}", f"{excess:.3g}"
+
+
+def _rate_rows(named: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:
+    for comparison in named:
+        for run in comparison.rules:
+            rate = run.rate
+            fitted = NOT_WITHIN if rate is None else f"{rate.exponent:.3f} ± {rate.error:.3f}"
+            theory = NOT_WITHIN if run.theory.exponent is None else f"{run.theory.exponent:g}"
+            shares = (f"{share:.4f}" for share in run.margins)
+            yield comparison.name, run.rule, str(run.theory.against), fitted, theory, *shares
+
+
+def _in(theory: Theory) -> str:
+    if theory.exponent is None:
+        return NOT_WITHIN
+    proven = f", {theory.proven:g} proven" if theory.proven is not None else ""
+    return f"{theory.exponent:g} in {theory.against}{proven}"
+
+
+def _limit_rows(comparison: Comparison) -> Iterator[tuple[str, ...]]:
+    start = f"({_numbers(comparison.start)})"
+    if comparison.no_limit:
+        yield comparison.name, start, "", "no limit", "", comparison.no_limit, ""
+        return
+    first = comparison.name, start, _tokens(comparison.alpha), comparison.kind
+    yield *first, name_of(EUCLIDEAN), f"({_numbers(comparison.limit)})", f"{comparison.margin:.4g}"
+    for power in comparison.powers:
+        yield *first, name_of(power.norm), f"({_numbers(power.direction)})", f"{power.margin:.4g}"
+
+
+def _spread_rows(spreads: Sequence[Summary]) -> Iterator[tuple[str, ...]]:
+    for summary in spreads:
+        cells = []
+        for level in summary.levels:
+            some = any(count is not None for count in level.quartiles)
+            cells.append("/".join(map(_count, level.quartiles)) if some else NOT_WITHIN)
+        yield summary.rule, *cells, f"{summary.norm:.4g}"
+
+
+def _missing_rows(spreads: Sequence[Summary]) -> Iterator[tuple[str, ...]]:
+    for summary in spreads:
+        lower, median, upper = summary.exponents
+        fitted = NOT_WITHIN if math.isnan(median) else f"{lower:.2f}/{median:.2f}/{upper:.2f}"
+        missing = (str(level.not_within) for level in summary.levels)
+        yield (
+            summary.rule,
+            summary.theory.limit,
+            *missing,
+            str(summary.other_tokens),
+            str(summary.theory.against),
+            fitted,
+        )
+
+
+def _generated_note(generated: Sequence[Comparison], steps: int) -> str:
+    kinds = [comparison.kind for comparison in generated if not comparison.no_limit]
+    left_out = len(generated) - len(kinds)
+    return (
+        f"{len(generated)} problems like the paper's random trials (n = 4, T = 6, d = {DIMENSION}, from p = 0);"
+        f" the limit is GMM on {kinds.count(Kind.GLOBAL)}, LMM on {kinds.count(Kind.LOCAL)};"
+        f" {left_out} left out, because the flow has no limit direction there."
+        f" {NOT_WITHIN}: not within {steps} iterations;"
+        " other tokens: number of problems on which tokens other than the limit's have the largest weights at the cap."
+    )
+
+
+def _tokens(alpha: Sequence[int]) -> str:
+    return ", ".join(map(str, alpha))
+
+
+def _numbers(values: Sequence[float], most: int = 4) -> str:
+    shown = ", ".join(f"{x:.4g}" for x in values[:most])
+    return shown if len(values) <= most else f"{shown}, … {len(values)} entries"
+
+
+def print_tables(
+    out: Console, named: Sequence[Comparison], generated: Sequence[Comparison], steps: int, times: Sequence[Ratio]
+) -> None:
+    """Print the tables on a terminal."""
+    for heading, columns, rows, note in parts(named, generated, steps, times):
+        out.print(Text(heading, "bold"), soft_wrap=True)
+        out.print(_table(columns, rows))
+        if note:
+            out.print(f"{note}\n", soft_wrap=True)
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    return column_table(*columns, rows=rows, right=(*LEVEL_NAMES, *NUMBERS))
+
+
+def markdown(named: Sequence[Comparison], generated: Sequence[Comparison], steps: int, times: Sequence[Ratio]) -> str:
+    """Return the tables as Markdown."""
+    lines = []
+    for heading, columns, rows, note in parts(named, generated, steps, times):
+        lines += [f"{heading}:", markdown_table(columns, rows), *([note] if note else [])]
+    return "\n\n".join(lines) + "\n"
+
+
+def comparison_table(rows: Sequence[Row], path: str, as_markdown: bool) -> str | Table:
+    """Return the table of the comparison with an earlier run."""
+    columns = "data", "rule", f"against {path}", "iterations"
+    cells = [(row.data, row.rule, row.verdict.value, row.changes) for row in rows]
+    return markdown_table(columns, cells) if as_markdown else _table(columns, cells)

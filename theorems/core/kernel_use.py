@@ -1,0 +1,42 @@
+"""Which statements call the attention kernel under test, and why others do not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+KERNEL_UNTOUCHED = "on this case the statement does not call the attention kernel"
+
+
+@dataclass(frozen=True)
+class KernelUse:
+    """The use that a statement makes of an attention kernel under test.
+
+    Attributes:
+        called: whether it calls the kernel; its rounding bounds then take ``textbook_eps`` into account.
+        says: where the statement calls it, or why it does not.
+        turn: the order in which a test that ends with the first failure tries statements, cheap ones first.
+        capability: the option that a kernel has to declare for the statement to apply; empty for those of the papers.
+        differentiates: whether the statement needs the kernel's backward pass.
+    """
+
+    called: bool
+    says: str
+    turn: int = 0
+    capability: str = ""
+    differentiates: bool = True
+
+
+def calls(where: str, *, turn: int, differentiates: bool = True) -> KernelUse:
+    """Describe a statement that calls the kernel; ``where`` tells a reader of the report where it does."""
+    return KernelUse(True, where, turn, differentiates=differentiates)
+
+
+SVM_ONLY = KernelUse(False, "speaks of keys and hard-margin SVM alone; it calls no attention kernel")
+BELOW_ROUNDING = KernelUse(
+    False,
+    "compares risks that differ by e^{−R·margin}, below the spacing of a kernel's numbers; it uses the reference's",
+)
+FAR = KernelUse(
+    False, "its cone reaches to norms at which a kernel's gradient is rounding noise; it uses the reference's"
+)
+SATURATED = KernelUse(False, "needs softmax weights of e^{−norm}, which underflow in a kernel; it uses the reference's")

@@ -1,0 +1,168 @@
+"""Trained weights of the heads of a torch module, or of any object that gives arrays, named ``path.py:name``.
+
+Accepted are ``nn.MultiheadAttention`` (each head), linear layers ``(query, key)`` or ``(query, key, heads)``, a mapping
+or an object with the arrays ``p``, ``W_trained``, or ``K_trained`` and ``Q_trained``, a list of these, and a function
+without arguments that returns one of them. :func:`load_heads` runs the file, and is called in a process of its own.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from generators.case import Case
+from generators.layer_weights import FORMS, TRAINED, layer_weights_of
+from reference_attention.errors import InvalidInput
+from reference_attention.problem import as_array
+from reference_attention.query_dataset import QueryDataset
+from theorems.run.registry.user_file import names_in_file, parts_of, sentence_of
+
+KINDS = f"nn.MultiheadAttention, linear layers (query, key) or (query, key, heads), or arrays {FORMS}"
+"""The objects that are accepted, for sentences."""
+INDEXED = re.compile(r"(?P<name>.*)\[(?P<head>\d+)\]")
+"""A name with the number of a head."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """Trained weights of a head.
+
+    Attributes:
+        arrays: nested lists by the names that they have in a file.
+        appended: whether a query bias is the last row of ``Q_trained``, so that a 1 is to be appended to each query.
+    """
+
+    arrays: dict[str, object]
+    appended: bool
+
+    def beside(self, case: Case) -> Case:
+        """Return the data with these weights.
+
+        Raises:
+            InvalidInput: the data have trained weights of their own, or these do not fit.
+        """
+        if own := [name for name in TRAINED if name in case.arrays]:
+            raise InvalidInput(f"{own[0]}: stands in the data beside a module with trained weights; give one of them.")
+        case = _with_ones(case) if self.appended else case
+        weights = layer_weights_of(case, self.arrays)
+        assert weights is not None
+        return case.replace(arrays={**case.arrays, **weights.arrays})
+
+
+def _with_ones(case: Case) -> Case:
+    """Return the data with a 1 appended to each query, and a start that ignores it."""
+    data = case.queried
+    if data is None:
+        return case  # refused with a sentence that names the weights
+    more = QueryDataset(data.X, np.pad(data.queries, ((0, 0), (0, 1)), constant_values=1.0), data.Y, data.v, data.loss)
+    start = None if case.start is None else np.pad(case.start.reshape(data.shape), ((0, 0), (0, 1))).ravel()
+    arrays = {name: np.pad(x, ((0, 1), (0, 0))) if name == "Q0" else x for name, x in case.arrays.items()}
+    return case.replace(queried=more, problem=more.problem, start=start, arrays=arrays)
+
+
+def load_heads(source: str) -> list[Head]:
+    """Run the file of ``path.py:name``, or ``path.py:name[HEAD]``, and return the heads of that object.
+
+    Raises:
+        InvalidInput: no such file or name, code that raises, an object that is not supported.
+    """
+    numbered = INDEXED.fullmatch(source)
+    shown, name = parts_of(numbered["name"] if numbered else source)
+    if not name or not shown.endswith(".py"):
+        raise InvalidInput(f"--module: {source!r} is not PATH.py:NAME; give e.g. my_file.py:layer.")
+    first, *rest = name.split(".")
+    names = names_in_file(shown, "a trained layer")
+    if first not in names:
+        known = ", ".join(key for key in names if not key.startswith("_"))
+        raise InvalidInput(f"{shown}: has no {first!r}; it has {known or 'no names'}.")
+    try:
+        thing = names[first]
+        for part in rest:
+            thing = getattr(thing, part)
+        heads = heads_of(thing, f"{shown}:{name}")
+    except InvalidInput:
+        raise
+    except (Exception, SystemExit) as error:
+        raise InvalidInput(sentence_of(shown, error)) from None
+    if not numbered:
+        return heads
+    number = int(numbered["head"])
+    if number >= len(heads):
+        raise InvalidInput(f"{source}: there are {len(heads)} heads; give a number from 0 to {len(heads) - 1}.")
+    return [heads[number]]
+
+
+def heads_of(thing: Any, name: str) -> list[Head]:
+    """Return the heads of an object; ``name`` stands for it in sentences.
+
+    Raises:
+        InvalidInput: an object that is not supported.
+    """
+    from torch import nn
+
+    if isinstance(thing, nn.MultiheadAttention):
+        return _of_multihead(thing, name)
+    if isinstance(thing, list | tuple) and len(thing) in (2, 3) and all(isinstance(x, nn.Linear) for x in thing[:2]):
+        query, key, *heads = thing
+        return _of_linear(query, key, heads[0] if heads else 1, name)
+    arrays = thing if isinstance(thing, Mapping) else {x: getattr(thing, x) for x in TRAINED if hasattr(thing, x)}
+    if unknown := [key for key in arrays if key not in TRAINED]:
+        raise InvalidInput(f"{name}: {unknown[0]!r} is no name of trained weights; give {FORMS}.")
+    if arrays:
+        return [Head({key: as_array(key, value, "(d, …)").tolist() for key, value in arrays.items()}, False)]
+    if isinstance(thing, list | tuple) and thing:
+        return [head for part in thing for head in heads_of(part, name)]
+    if isinstance(thing, type):
+        raise InvalidInput(f"{name}: is a class; give an object of it that is trained, or a function that returns one.")
+    if callable(thing) and not isinstance(thing, nn.Module):
+        return heads_of(thing(), f"{name}()")
+    raise InvalidInput(
+        f"{name}: {type(thing).__name__} is not supported; give {KINDS}, or a function that returns these."
+    )
+
+
+def _of_multihead(layer: Any, name: str) -> list[Head]:
+    if layer.bias_k is not None or layer.add_zero_attn:
+        option = "add_bias_kv" if layer.bias_k is not None else "add_zero_attn"
+        raise InvalidInput(
+            f"{name}: {option} adds a token that is not among the inputs; such layers are not supported."
+        )
+    width = layer.embed_dim
+    if layer.in_proj_weight is None:
+        query, key = layer.q_proj_weight, layer.k_proj_weight
+    else:
+        query, key = layer.in_proj_weight[:width], layer.in_proj_weight[width : 2 * width]
+    return _split(query, key, None if layer.in_proj_bias is None else layer.in_proj_bias[:width], layer.num_heads)
+
+
+def _of_linear(query: Any, key: Any, heads: Any, name: str) -> list[Head]:
+    rows = query.out_features
+    if key.out_features != rows:
+        raise InvalidInput(f"{name}: query gives {rows} and key {key.out_features} numbers; give layers that agree.")
+    if not isinstance(heads, int) or heads < 1 or rows % heads:
+        raise InvalidInput(f"{name}: {heads!r} heads do not divide {rows} numbers; give (query, key, heads) that do.")
+    return _split(query.weight, key.weight, query.bias, heads)
+
+
+def _split(query: Any, key: Any, bias: Any, heads: int) -> list[Head]:
+    """Return each head: K of its rows of the key weights, Q of those of the query weights over √m.
+
+    A bias of the keys adds the same to every logit of a query and is left out.
+    """
+    split = []
+    Q, K = (np.asarray(weight.detach().cpu().double()) for weight in (query, key))
+    if bias is not None:
+        Q = np.column_stack([Q, np.asarray(bias.detach().cpu().double())])
+    size = len(Q) // heads
+    for rows in (slice(h * size, (h + 1) * size) for h in range(heads)):
+        arrays: dict[str, object] = {
+            "K_trained": K[rows].T.tolist(),
+            "Q_trained": (Q[rows].T / math.sqrt(size)).tolist(),
+        }
+        split.append(Head(arrays, bias is not None))
+    return split

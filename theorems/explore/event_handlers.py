@@ -1,0 +1,182 @@
+"""User actions on a page (a drag, a number, a choice, a file), turned into a new State or an error message."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from bokeh.models import ColumnDataSource
+
+from reference_attention.errors import InvalidInput
+from theorems.explore import saving
+from theorems.explore.controls import CHOOSE
+from theorems.explore.loading import state_in_file, state_named
+from theorems.explore.page import Page
+from theorems.explore.state import REACHES, State
+
+FILES = {
+    ".npz": ("{}.npz", "application/octet-stream", saving.as_npz),
+    ".json": ("{}.json", "application/json", saving.as_json),
+    "pytest": ("test_{}.py", "text/x-python", saving.as_test),
+}
+"""Name, kind and content of the file that a click saves."""
+SAME = 1e-12
+"""Share of the picture's extent: tokens nearer than that to where they were drawn have not moved."""
+
+Changed = Callable[[str, Any, Any], None]
+
+
+def connect(page: Page) -> None:
+    """Listen to everything on the page."""
+    controls, sources = page.controls, page.layout.sources
+    for name in ("tokens", "starts"):
+        sources[name].on_change("data", _if_somebody(page, partial(_drop, page, name)))
+        sources[name].selected.on_change("indices", _if_somebody(page, partial(_ring, page, name)))
+        page.layout.plane.moved[name].on_change("data", _if_somebody(page, partial(_move, page, name)))
+    sources["rows"].on_change("data", _if_somebody(page, partial(_edit_row, page)))
+    controls.which.on_change("value", _if_somebody(page, partial(_select, page)))
+    for widget in (controls.x, controls.y):
+        widget.on_change("value", _if_somebody(page, partial(_place, page)))
+    controls.score.on_change("value", _if_somebody(page, partial(_score, page)))
+    controls.starts.on_change("value", _if_somebody(page, lambda n: page.change(page.state.with_starts(int(n)))))
+    controls.alpha.on_change("value", _if_somebody(page, partial(_choose_alpha, page)))
+    controls.reach.on_change("active", _if_somebody(page, lambda k: page.change(page.state.but(reach=REACHES[k]))))
+    controls.rule.on_change("value", _if_somebody(page, lambda rule: page.change(page.state.but(rule=rule))))
+    controls.from_start.on_change("value", _if_somebody(page, lambda k: page.change(page.state.but(start=int(k)))))
+    for choice in (controls.dataset, controls.counterexample):
+        choice.on_change("value", _if_somebody(page, partial(_load_named, page)))
+    controls.upload.on_change("filename", _if_somebody(page, partial(_load_file, page)))
+    for kind, button in controls.save.items():
+        button.on_click(partial(_save, page, kind))
+
+
+def _if_somebody(page: Page, act: Callable[[Any], None]) -> Changed:
+    """Return a listener that calls ``act`` with the new value, unless the page itself has set that.
+
+    If the action cannot be done, the page says so.
+    """
+
+    def listener(attribute: str, old: Any, new: Any) -> None:
+        if page.is_writing or new is None:
+            return
+        try:
+            act(new)
+        except InvalidInput as error:
+            page.refuse(error)
+
+    return listener
+
+
+def _move(page: Page, name: str, places: dict[str, Any]) -> None:
+    state = _with_places(page, name, places)
+    if state is not None:
+        page.change(state, moving=True)
+
+
+def _drop(page: Page, name: str, data: dict[str, Any]) -> None:
+    """Show the state after a drag has ended."""
+    page.change(_with_places(page, name, data) or page.state)
+
+
+def _edit_row(page: Page, data: dict[str, Any]) -> None:
+    """Take a score that somebody has given a token in the table."""
+    now = page.state.case.problem.scores
+    scores = np.asarray(data["score"], dtype=np.float64)
+    edited = np.argwhere(scores.reshape(now.shape) != now) if scores.size == now.size else ()
+    for i, t in edited:
+        page.change(page.state.with_score(int(i), int(t), float(scores.reshape(now.shape)[i, t])))
+
+
+def _with_places(page: Page, name: str, places: dict[str, Any]) -> State | None:
+    """Return the state with the token or start that has left the place where it is drawn; None if none has."""
+    state, view = page.state, page.view
+    new = np.stack([np.asarray(places[axis], dtype=np.float64) for axis in ("x", "y")], axis=-1)
+    previous = view.place_tokens(state.tokens).reshape(-1, 2) if name == "tokens" else view.place_prompts(state.starts)
+    if new.shape != previous.shape:
+        return None
+    apart = np.abs(new - previous).max(axis=1)
+    k = int(apart.argmax())
+    if apart[k] <= SAME * view.extent:
+        return None
+    if name == "starts":
+        return state.with_start(k, view.move_prompt(state.starts[k], new[k]))
+    i, t = divmod(k, state.case.problem.T)
+    return state.with_token(i, t, view.move_token(state.tokens[i, t], new[k])).but(token=(i, t))
+
+
+def _ring(page: Page, name: str, indices: list[int]) -> None:
+    """Select the token that somebody has clicked, or begun to drag; when it is let go, its input comes to the front."""
+    if len(indices) != 1:
+        page.change(page.state)
+        return
+    with page.writing():
+        if name == "starts":
+            page.controls.which.value = f"start {indices[0]}"
+        else:
+            i, t = divmod(indices[0], page.state.case.problem.T)
+            page.controls.which.value = f"token {i}·{t}"
+            page.state = page.state.but(token=(i, t))
+    page.change(page.state, moving=True)
+    page.show_place()
+
+
+def _select(page: Page, which: str) -> None:
+    kind, number = page.selection
+    if kind == "start":
+        page.show_place()
+    else:
+        page.change(page.state.but(token=number))
+
+
+def _place(page: Page, value: float) -> None:
+    """Move the selected token or start to coordinates that were typed.
+
+    For a start they are the coordinates of p, whatever unit the picture has.
+    """
+    kind, number = page.selection
+    place = np.array([page.controls.x.value, page.controls.y.value], dtype=np.float64)
+    if kind == "start":
+        k = number[0]
+        page.change(page.state.with_start(k, page.view.move_prompt(page.state.starts[k], page.view.unit * place)))
+    else:
+        i, t = number
+        page.change(page.state.with_token(i, t, page.view.move_token(page.state.tokens[i, t], place)))
+
+
+def _score(page: Page, value: float) -> None:
+    kind, number = page.selection
+    if kind == "token":
+        i, t = number
+        page.change(page.state.with_score(i, t, float(value)))
+
+
+def _choose_alpha(page: Page, text: str) -> None:
+    page.change(page.state.but(alpha=tuple(json.loads(text))))
+
+
+def _load_named(page: Page, name: str) -> None:
+    if name == CHOOSE:
+        return
+    state = state_named(name)
+    with page.writing():
+        for choice in (page.controls.dataset, page.controls.counterexample):
+            choice.value = name if name in choice.options else CHOOSE
+    page.open(state)
+
+
+def _load_file(page: Page, name: str) -> None:
+    content = page.controls.upload.value
+    if isinstance(name, str) and isinstance(content, str) and name:
+        page.open(state_in_file(name, base64.b64decode(content)))
+
+
+def _save(page: Page, kind: str) -> None:
+    """Give the browser a file to save."""
+    name, of, make = FILES[kind]
+    content = base64.b64encode(make(page.state.case)).decode()
+    file: ColumnDataSource = page.controls.file
+    file.data = {"content": [content], "name": [name.format(saving.stem(page.state.case))], "kind": [of]}

@@ -1,0 +1,256 @@
+"""The work of ``theorems power``, cut into units that can be sent to other processes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from theorems.core.claim import Verdict
+from theorems.faults import Fault, fault_named
+from theorems.faults.power.trial import Cell, FaultOutcome, baseline, smallest_caught, try_fault
+from theorems.run.registry.lookup import statement_named
+from theorems.run.registry.user_file import is_in_a_file
+from theorems.run.verify import Progress, draw_cases
+
+QUICKEST = 4
+"""Most statements to shrink a fault against: the one that it names, then those that took the fewest examples."""
+AT_A_TIME = 20
+"""Faults in a part where there are many workers: each part tries the reference once more."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """The faults that one statement catches.
+
+    Attributes:
+        id: id of the statement.
+        reference: how many of the cases the reference upholds.
+        cases: how many cases there were.
+        falsified: how the reference itself was falsified; the column is worth nothing then.
+        cells: cells by name of the fault.
+        failed: why there is no column, if there is none.
+        interrupted: whether a signal interrupted it.
+        seconds: time that it took.
+    """
+
+    id: str
+    reference: int = 0
+    cases: int = 0
+    falsified: str = ""
+    cells: Mapping[str, Cell] = field(default_factory=dict)
+    failed: str = ""
+    interrupted: bool = False
+    seconds: float = 0.0
+
+    @property
+    def summary(self) -> str:
+        """A line of progress: how many faults are caught, or why there is no column."""
+        if self.failed:
+            return self.failed
+        caught = sum(cell.found is FaultOutcome.CAUGHT for cell in self.cells.values())
+        return f"catches {caught} of {len(self.cells)} faults, {self.seconds:.1f} s"
+
+
+@dataclass(frozen=True)
+class FaultTrials:
+    """One statement against many faults, all on the same generated cases.
+
+    Attributes:
+        id: id of the statement.
+        faults: names of the faults.
+        examples: how many cases are generated.
+        seed: seed of the cases.
+        so_far: cells that need not be filled again; the column does not depend on it.
+        part: number of this part among those of the statement's faults, from zero.
+        at_a_time: how many faults a part has; zero for all of them. The column does not depend on it.
+    """
+
+    id: str
+    faults: tuple[str, ...]
+    examples: int
+    seed: int
+    so_far: Column | None = None
+    part: int = 0
+    at_a_time: int = 0
+
+    @property
+    def foreign(self) -> bool:
+        """Whether the statement is somebody else's code."""
+        return is_in_a_file(self.id)
+
+    def where(self, done: int | None) -> str:
+        """Say at which fault the unit is."""
+        left = [name for name in self.faults if self.so_far is None or name not in self.so_far.cells]
+        return "before the first fault" if done is None or not left else f"at the fault {left[0]}"
+
+    @property
+    def total(self) -> int | None:
+        """Number of steps: one for each fault, and one for the reference."""
+        return len(self.faults) + 1
+
+    def run(self, progress: Progress) -> Column:
+        """Run the reference and all faults, and return the column."""
+        began = time.perf_counter()
+        statement = statement_named(self.id)
+        bases = [baseline(statement, case) for case in draw_cases(statement, self.examples, self.seed, every=False)]
+        wrong = next((base for base in bases if base.verdict is Verdict.FALSIFIED), None)
+        column = Column(
+            statement.id,
+            sum(base.verdict is Verdict.UPHELD for base in bases),
+            len(bases),
+            "" if wrong is None else wrong.reason,
+            self.so_far.cells if self.so_far else {},
+        )
+        before = self.so_far.seconds if self.so_far else 0.0
+        progress(len(column.cells) + 1)
+        for name in self.faults:
+            if name not in column.cells:
+                cells = {**column.cells, name: try_fault(statement, fault_named(name), bases)}
+                column = replace(column, cells=cells, seconds=before + time.perf_counter() - began)
+                progress(len(cells) + 1, column)
+        return column
+
+    def unfinished_result(self, why: str) -> Column:
+        """Return the column with the cells filled so far."""
+        return replace(self.so_far or Column(self.id), failed=why or "interrupted", interrupted=not why)
+
+    def parts(self) -> Sequence[FaultTrials]:
+        """Split the faults into groups; each part draws the cases and tries the reference on them anew."""
+        size = self.at_a_time or len(self.faults)
+        if self.part or len(self.faults) <= size:
+            return [self]
+        some = [self.faults[k : k + size] for k in range(0, len(self.faults), size)]
+        return [replace(self, faults=names, part=k) for k, names in enumerate(some)]
+
+    def join(self, first: Column, then: Column) -> Column:
+        """Merge the cells of two parts; the reference's results are the same in both, unless one has not begun."""
+        about = first if first.cases else then
+        return replace(
+            about,
+            cells={**first.cells, **then.cells},
+            failed=first.failed or then.failed,
+            interrupted=first.interrupted or then.interrupted,
+            seconds=first.seconds + then.seconds,
+        )
+
+    def last(self, result: Column) -> bool:
+        """Return False: every fault is tried."""
+        return False
+
+    def conclude(self, result: Column) -> Column:
+        """Return the column unchanged."""
+        return result
+
+
+@dataclass(frozen=True)
+class Smallest:
+    """How small a fault is still caught.
+
+    Attributes:
+        id: name of the fault.
+        sizes: smallest size caught by id of the statements that were tried, in this order; None where not even the
+            planted one is caught.
+        failed: why there are no sizes, if there are none.
+    """
+
+    id: str
+    sizes: Mapping[str, float | None] = field(default_factory=dict)
+    failed: str = ""
+
+    @property
+    def best(self) -> tuple[str, float] | None:
+        """The statement that catches the smallest size, the first of several, and that size."""
+        caught = [(size, k, id) for k, (id, size) in enumerate(self.sizes.items()) if size is not None]
+        return (min(caught)[2], min(caught)[0]) if caught else None
+
+    @property
+    def summary(self) -> str:
+        """A line of progress: the smallest size caught, or why there is none."""
+        if self.best is None:
+            return self.failed or "no size is caught"
+        return f"caught down to {self.best[1]:.0e} by {self.best[0]}"
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """One fault made smaller and smaller, against a few statements.
+
+    Attributes:
+        id: name of the fault.
+        statements: ids of the statements that it is tried against.
+        examples: how many cases are generated for each statement.
+        seed: seed of the cases.
+        so_far: sizes that need not be found again.
+        part: number of this part among those of the statements, from zero.
+    """
+
+    id: str
+    statements: tuple[str, ...]
+    examples: int
+    seed: int
+    so_far: Smallest | None = None
+    part: int = 0
+
+    @property
+    def foreign(self) -> bool:
+        """Whether one of the statements is somebody else's code."""
+        return any(map(is_in_a_file, self.statements))
+
+    def where(self, done: int | None) -> str:
+        """Say at which statement the unit is when ``done`` of them are finished."""
+        return f"with {self.statements[min(done or 0, len(self.statements) - 1)]}"
+
+    @property
+    def total(self) -> int | None:
+        """Number of steps: one for each statement."""
+        return len(self.statements)
+
+    def run(self, progress: Progress) -> Smallest:
+        """Find the smallest size that each statement catches, and return the sizes."""
+        smallest = self.so_far or Smallest(self.id)
+        fault = fault_named(self.id)
+        for id in self.statements:
+            if id in smallest.sizes:
+                continue
+            statement = statement_named(id)
+            bases = [baseline(statement, case) for case in draw_cases(statement, self.examples, self.seed, every=False)]
+            smallest = replace(smallest, sizes={**smallest.sizes, id: smallest_caught(statement, fault, bases)})
+            progress(len(smallest.sizes), smallest)
+        return smallest
+
+    def unfinished_result(self, why: str) -> Smallest:
+        """Return the sizes found so far."""
+        return replace(self.so_far or Smallest(self.id), failed=why or "interrupted")
+
+    def parts(self) -> Sequence[Shrunk]:
+        """Split the statements into parts of one each."""
+        if self.part or len(self.statements) == 1:
+            return [self]
+        return [replace(self, statements=(id,), part=k) for k, id in enumerate(self.statements)]
+
+    def join(self, first: Smallest, then: Smallest) -> Smallest:
+        """Merge the sizes of two parts."""
+        return replace(first, sizes={**first.sizes, **then.sizes}, failed=first.failed or then.failed)
+
+    def last(self, result: Smallest) -> bool:
+        """Return False: every statement is tried."""
+        return False
+
+    def conclude(self, result: Smallest) -> Smallest:
+        """Return the sizes unchanged."""
+        return result
+
+
+def shrinking_of(faults: Sequence[Fault], columns: Sequence[Column], examples: int, seed: int) -> list[Shrunk]:
+    """Return a unit for each fault that has a size and is caught, with the statements to try smaller sizes against."""
+    made = []
+    for fault in faults:
+        catching = [c for c in columns if fault.name in c.cells and c.cells[fault.name].found is FaultOutcome.CAUGHT]
+        # The statement that the fault names goes first, whatever it took.
+        order = sorted(catching, key=lambda c: (c.id != fault.caught_by, c.cells[fault.name].examples))
+        quickest = order[:QUICKEST]
+        if fault.unit and quickest:
+            ids = tuple(column.id for column in quickest)
+            made.append(Shrunk(fault.name, ids, examples, seed))
+    return made

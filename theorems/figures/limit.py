@@ -1,0 +1,68 @@
+"""A curve of prompts beside the direction that it turns to, as reports draw it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+
+from max_margin_theorems.papers import papers
+from reference_attention.angles import one_minus_cosine
+
+Points = Float64[np.ndarray, "k d"]
+Direction = Float64[np.ndarray, "d"]
+
+
+@dataclass(frozen=True, eq=False)
+class Limit:
+    """A curve of prompts and the direction that it turns to.
+
+    Attributes:
+        curve, limit: their names, in words.
+        data: the named data set.
+        points: p, (k, d), norms increasing.
+        direction: the direction of the limit, a unit vector, (d,).
+        predicted: how far beside the ray the curve ends, where that is known in closed form.
+    """
+
+    curve: str
+    limit: str
+    data: str
+    points: Points
+    direction: Direction
+    predicted: float | None = None
+
+    @property
+    def norms(self) -> Float64[np.ndarray, "k"]:
+        """Return ‖p‖, (k,)."""
+        return np.asarray(np.linalg.norm(self.points, axis=1))
+
+    @property
+    def across(self) -> Points:
+        """Return the part of p orthogonal to the limit, (k, d)."""
+        return np.asarray(self.points - (self.points @ self.direction)[:, None] * self.direction)
+
+    @property
+    def offset(self) -> Float64[np.ndarray, "k"]:
+        """Return the distance of p from the line of the limit, (k,)."""
+        return np.asarray(np.linalg.norm(self.across, axis=1))
+
+    @property
+    def one_minus_cosine(self) -> float:
+        """Return 1 − cos∠(p, limit) at the last point."""
+        return one_minus_cosine(self.points[-1], self.direction)
+
+    @property
+    def plane(self) -> Points:
+        """Return coordinates along the limit and beside it, in the direction in which the curve strays most, (k, 2)."""
+        strays = self.across[np.argmax(self.offset)]
+        size = np.linalg.norm(strays)
+        beside = self.across @ (strays / size) if size > 0 else np.zeros(len(self.points))
+        return np.column_stack([self.points @ self.direction, beside])
+
+
+def limits() -> dict[str, Callable[[], Limit]]:
+    """Return the curves that the papers bring for reports, each by the id of its statement."""
+    return {id: draw for paper in papers() for id, draw in paper.mapping_at(paper.limits).items()}

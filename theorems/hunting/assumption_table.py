@@ -1,0 +1,171 @@
+"""The table statement × assumption of what fails without the assumption, from the folder of counterexamples.
+
+Every file is replayed from its data before it is listed; a pair without a file is listed as not hunted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from theorems.core.recorded_files import COUNTEREXAMPLES
+from theorems.core.statement import Statement
+from theorems.hunting.entries import droppable, entries
+from theorems.hunting.examine import Examined, examine, in_own_units
+from theorems.hunting.record import Record, load, read
+from theorems.run.registry.suite import folder_of, statements
+
+
+class Status(StrEnum):
+    """The state of knowledge about a statement without an assumption."""
+
+    REFUTED = "refuted"
+    NONE_FOUND = "none found"
+    NEEDED = "needed to state it"
+    DOES_NOT_REPLAY = "does not replay"
+    HOLE = "not hunted"
+
+
+@dataclass(frozen=True)
+class Row:
+    """The row of a statement without one of its assumptions.
+
+    Attributes:
+        statement, without: their ids.
+        status: refuted or not, see :class:`Status`.
+        said: the violated claim in numbers, the effort, or the reason.
+        why: the mechanism.
+        shape: the sizes (n, T, d) of the counterexample, or other sizes for other data.
+        file: the name of its file.
+    """
+
+    statement: str
+    without: str
+    status: Status
+    said: str = ""
+    why: str = ""
+    shape: tuple[int, ...] | None = None
+    file: str = ""
+
+    @property
+    def id(self) -> str:
+        """The name of the pair."""
+        return f"{self.statement} without {self.without}"
+
+    @property
+    def summary(self) -> str:
+        """A few words for a line of progress."""
+        return str(self.status)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A statement without one of its assumptions, as a unit that looks it up in a folder."""
+
+    directory: Path
+    statement: str
+    without: str
+
+    @property
+    def id(self) -> str:
+        """The name of the pair."""
+        return f"{self.statement} without {self.without}"
+
+    @property
+    def total(self) -> int | None:
+        """One: a replay is a single step."""
+        return 1
+
+    def run(self, progress: Callable[[int], None]) -> Row:
+        """Replay the pair's file and return its row.
+
+        Raises:
+            InvalidInput: the file cannot be read.
+        """
+        return _row(self.directory, statements()[self.statement], self.without)
+
+    def unfinished_result(self, why: str) -> Row:
+        """Return a row that says that it does not replay."""
+        return Row(self.statement, self.without, Status.DOES_NOT_REPLAY, why or "interrupted")
+
+
+def pairs() -> list[tuple[Statement, str]]:
+    """Return every statement with every assumption that can be left out."""
+    return [(s, without) for s in statements().values() for without in droppable(s)]
+
+
+def pairs_in() -> list[Pair]:
+    """Return every pair, in the statements' order, to be looked up in the folders of the papers.
+
+    Raises:
+        InvalidInput: a file there cannot be read.
+    """
+    all_pairs = [Pair(folder_of(statement, COUNTEREXAMPLES), statement.id, without) for statement, without in pairs()]
+    for pair in all_pairs:
+        path = _path(pair.directory, pair.statement, pair.without)
+        if path.exists():
+            read(path)
+    return all_pairs
+
+
+def _path(directory: Path, statement: str, without: str) -> Path:
+    return directory / f"{statement}-without-{without}.json"
+
+
+def _row(directory: Path, statement: Statement, without: str) -> Row:
+    path = _path(directory, statement.id, without)
+    needed = statement.needs.get(without)
+    if needed is not None:
+        return Row(statement.id, without, Status.NEEDED, needed)
+    if not path.exists():
+        return Row(statement.id, without, Status.HOLE)
+    values = read(path)
+    if "none_found" in values:
+        effort = values["none_found"]
+        met = f", on {effort['met']} of which it fails and the others hold" if "met" in effort else ""
+        effort_in_words = f"{effort['cases']} cases{met}, seed {values['seed']}"
+        entry = entries().get((statement.id, without))
+        why = entry.why if entry else str(values.get("why", ""))
+        return Row(statement.id, without, Status.NONE_FOUND, effort_in_words, " ".join(why.split()), file=path.name)
+    record = load(path)
+    examined = examine(record.weakened, record.case, guided=False, claim=record.claim)
+    why = " ".join(record.weakened.why.split())
+    if not examined.is_counterexample:
+        return Row(statement.id, without, Status.DOES_NOT_REPLAY, examined.refusal, why, file=path.name)
+    examined = in_own_units(record.weakened, record.case, examined)
+    shape = tuple(record.case.sizes.values())
+    return Row(statement.id, without, Status.REFUTED, _violation(record, examined), why, shape, path.name)
+
+
+def _violation(record: Record, examined: Examined) -> str:
+    assert examined.violated is not None
+    return f"{record.weakened.refutes}: {examined.violated.name}, {examined.violated.detail or examined.violated.slack}"
+
+
+def markdown(rows: list[Row]) -> str:
+    """Return the table as a Markdown document."""
+    lines = [
+        "# Why each assumption is needed",
+        "",
+        "Each statement without one of its assumptions: a certified counterexample (the other assumptions hold exactly,"
+        " the",
+        "violation is at least a hundred times its tolerance, limits are followed until the norm is 10⁶), or what was"
+        " tried.",
+        "`theorems list --counterexamples --markdown` prints this table, after replaying every file of"
+        " [counterexamples](../counterexamples).",
+        "Each file names the mechanism of the failure in a few sentences; `theorems replay FILE` prints it.",
+        "",
+        "| statement | without | | n, T, d | what fails |",
+        "|---|---|---|---|---|",
+    ]
+    for row in rows:
+        shape = ", ".join(map(str, row.shape)) if row.shape else ""
+        status = f"[{row.status}](../counterexamples/{row.file})" if row.file else str(row.status)
+        lines.append(f"| `{row.statement}` | `{row.without}` | {status} | {shape} | {_cell(row.said)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,0 +1,60 @@
+"""A read-only mapping that displays itself as a table, as text and in a notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from reference_attention.notebook import html_table
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Table(Mapping[str, T], Generic[T]):
+    """Objects by id.
+
+    Attributes:
+        caption: the title of the table.
+        columns: the names of its columns.
+        held: the objects.
+        row: returns the cells of one object.
+    """
+
+    caption: str
+    columns: Sequence[str]
+    held: Mapping[str, T]
+    row: Callable[[str, T], tuple[str, ...]]
+
+    def __getitem__(self, id: str) -> T:
+        """Return the object with an id."""
+        return self.held[id]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the ids."""
+        return iter(self.held)
+
+    def __len__(self) -> int:
+        """Return the number of objects."""
+        return len(self.held)
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return the cells, a tuple per object."""
+        return [self.row(id, value) for id, value in self.held.items()]
+
+    def __repr__(self) -> str:
+        """Return the table as aligned text, the names of columns first."""
+        return align([tuple(self.columns), *self.rows])
+
+    def _repr_html_(self) -> str:
+        return html_table(self.caption, self.columns, self.rows)
+
+
+def align(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows of cells as text, columns two spaces apart."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    )

@@ -1,0 +1,1 @@
+"""Statements on next tokens without one of their assumptions."""

@@ -1,0 +1,158 @@
+"""Training on next tokens with nothing to rule out, steps that are too long, or dependent contexts or tokens.
+
+References: arXiv 2402.18551, Lemma 1, Theorems 1 and 2; arXiv 2403.08081; own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from generators.next_token.assumptions import (
+    INDEPENDENT_CONTEXTS,
+    INDEPENDENT_TOKENS,
+    LABELS_WITHIN,
+    SHORT_STEPS,
+    SOMETHING_APART,
+)
+from generators.next_token.cases import next_token_cases
+from generators.next_tokens import NextTokens
+from generators.numbers import integers
+from reference_attention.next_token.extended_supports import extended_supports
+from reference_attention.next_token.next_token_svm import NextTokenSvm, next_token_svm
+from theorems.bounded import value_of
+from theorems.core.claim import Claim, Form
+from theorems.core.implementation import Implementation
+from theorems.core.tolerances import EXACT
+from theorems.next_token.ntp_attention import loss_by_attention, ntp_attention
+from theorems.next_token.ntp_descent import FALLS, SETTLES, ntp_descent
+from theorems.next_token.ntp_finite_part import CONTRACTS, ntp_finite_part
+from theorems.next_token.ntp_overparameterized import SEPARABLE, ntp_overparameterized
+from theorems.without.weakened import weaken
+
+DIVERGES = "norm-diverges"
+FINITE = "loss-is-finite"
+LONG_STEPS = (6.0, 12.0, 16.0)
+"""Steps η above 2/β, which is 4 for β = ½."""
+
+
+@st.composite
+def _long_steps(draw: DrawFn) -> NextTokens:
+    """Draw one context, h = 1, and two or three tokens of which one does not follow."""
+    counts = np.append(draw(integers((2,), 1, 2)), 0)[None]
+    return NextTokens(np.ones((1, 1)), counts, step=draw(st.sampled_from(LONG_STEPS)))
+
+
+@st.composite
+def _nothing_apart(draw: DrawFn) -> NextTokens:
+    """Draw h = ±1, each followed by a token: what one rules out the other asks for."""
+    h = np.array([[1.0], [-1.0]]) * draw(st.integers(1, 2))
+    first = draw(integers((2, 2), 0, 2))
+    first[:, 0] += 1
+    return NextTokens(h, first)
+
+
+def _dependent() -> SearchStrategy[NextTokens]:
+    return next_token_cases(("repeated", "random"))
+
+
+def _dependent_tokens() -> SearchStrategy[NextTokens]:
+    return next_token_cases(("dependent",))
+
+
+@st.composite
+def _foreign_labels(draw: DrawFn) -> NextTokens:
+    """Draw sequences of three tokens, with any of these as labels."""
+    n = draw(st.integers(1, 2))
+    samples = draw(integers((n, 2), 0, 2))
+    return NextTokens(np.eye(3), samples=samples, labels=draw(integers((n,), 0, 2)))
+
+
+def _at_rest(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
+    """Claim that the norm diverges, refuted where the SVM has no constraints and so θ_mm = 0."""
+    problem = case.problem
+    supports = under_test[extended_supports](problem)
+    svm = under_test[next_token_svm](problem, supports.sets)
+    resting = not supports.error(problem) and isinstance(svm, NextTokenSvm) and svm.norm_squared == 0
+    yield Claim(DIVERGES, Form.EXACT, -float(resting), 0.0, EXACT, "Ŝ = V: the loss has a minimiser, θ_mm = 0")
+
+
+@weaken(
+    "ntp-path", without=SOMETHING_APART.id, refutes="‖Ŵ_B‖ = B for every B, cos(Ŵ_B, W^mm) → 1", cases=_nothing_apart
+)
+def path_at_rest(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
+    """Let nothing be ruled out: the loss has a minimiser θ_⋆, and Ŵ_B is θ_⋆ as soon as the ball contains it.
+
+    If h = 1 and h = −1 are followed by the same token, whatever rules out the other token after one of them makes it
+    likelier after the other.
+    """
+    yield from _at_rest(case, under_test)
+
+
+@weaken("ntp-descent", without=SOMETHING_APART.id, refutes="‖W_k‖ → ∞", cases=_nothing_apart)
+def descent_at_rest(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
+    """Let nothing be ruled out: the loss has a minimiser θ_⋆, and descent comes to it: ‖W_k − θ_⋆‖ ≤ ‖W_0 − θ_⋆‖."""
+    yield from _at_rest(case, under_test)
+
+
+@weaken("ntp-descent", without=SHORT_STEPS.id, refutes="CE(W_k) → H and P_F(W_k) → W⋆", cases=_long_steps)
+def long_steps(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
+    """Take steps beyond 2/λ_max(H): the part in F then steps across its limit and back, for ever.
+
+    With one context h = 1, p = (½, ½, 0) and η = 6 it ends in a 2-cycle of amplitude 1.29; the loss stays above its
+    infimum.
+    """
+    made = ntp_descent.conclusion(case, under_test)
+    yield from (claim for claim in made if claim.name in (FALLS, SETTLES))
+
+
+@weaken(
+    "ntp-finite-part",
+    without=SHORT_STEPS.id,
+    refutes="‖u_{k+1}‖ ≤ (1 − ηλ_H(1 − e^{−t_k})/t_k)‖u_k‖ + ηD_c(L(θ_k) − L_⋆)",
+    cases=_long_steps,
+)
+def long_steps_in_f(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
+    """Take steps beyond 2/λ_max(H): I − ηH̃ is then no contraction, and the part in F ends in a 2-cycle."""
+    made = ntp_finite_part.conclusion(case, under_test)
+    yield from (claim for claim in made if claim.name == CONTRACTS)
+
+
+@weaken(
+    "ntp-overparameterized",
+    without=INDEPENDENT_CONTEXTS.id,
+    refutes="the data are NTP-separable",
+    cases=_dependent,
+)
+def dependent_contexts(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
+    """Let two contexts of one embedding be followed by different tokens: no W tells them apart."""
+    made = ntp_overparameterized.conclusion(case, under_test)
+    yield from (claim for claim in made if claim.name == SEPARABLE)
+
+
+@weaken(
+    "ntp-attention",
+    without=INDEPENDENT_TOKENS.id,
+    refutes="the limit solves graph-SVM, which is feasible: Ŝ is the label's component",
+    cases=_dependent_tokens,
+)
+def dependent_tokens(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
+    """Let a token's embedding be a mean of others', say e_3 = (e_1 + e_2)/2, and its score be required below both.
+
+    The graph has no cycle, so that all components are single tokens; but W can only tie the three. Training follows Ŝ.
+    """
+    made = ntp_attention.conclusion(case, under_test)
+    yield from (claim for claim in made if claim.name == "extended-supports-are-strong-components")
+
+
+@weaken("ntp-attention", without=LABELS_WITHIN.id, refutes="L is finite, and training lowers it", cases=_foreign_labels)
+def foreign_labels(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
+    """Let a label not be in its sequence: attention has no mass on it, and the loss is −log 0 whatever W is.
+
+    (The official code drops the edges of such a sample from the graph, and keeps the sample.)
+    """
+    loss = float(value_of(loss_by_attention(case, np.zeros((1, case.embeddings.shape[1] ** 2))))[0])
+    yield Claim(FINITE, Form.EXACT, -1.0 if np.isinf(loss) else 0.0, 0.0, EXACT, f"L(0) = {loss:g}")

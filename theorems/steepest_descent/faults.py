@@ -1,0 +1,245 @@
+"""Faults in steepest descent in a norm, in mirror descent, and in the solution of largest margin in that norm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from flint import fmpq
+
+from reference_attention.exact import products, to_float, to_floats
+from reference_attention.loss import Array
+from reference_attention.next_token.label_descent import label_descent, label_gradient
+from reference_attention.next_token.master_problem import MasterProblem
+from reference_attention.norms import Norm, Schatten, conjugate
+from reference_attention.risk import ScaledGradient
+from reference_attention.svm.norm_max_margin import NormMaxMargin, norm_max_margin
+from reference_attention.training.steepest_descent import mirror_descent, steepest_descent, steepest_direction
+from theorems.faults.fault import Faults, Kind
+from theorems.faults.survivors import RIGHT_HERE, ROOM
+
+RUN, SVM = Faults(Kind.RUN), Faults(Kind.SVM)
+ONE_INPUT, MARGIN, MIRROR = "steepest-one-input", "steepest-from-a-margin", "mirror-one-input"
+LABELS, MOMENTUM = "steepest-multiclass", "steepest-momentum"
+Options = dict[str, Any]
+"""The options of a run, by name."""
+Change = Callable[..., Options]
+"""(options of the run, size if the fault has one) → those that are changed."""
+DESCENTS = (steepest_descent, label_descent)
+
+
+def _run(change: Change, right: Callable[..., Array], *given: Any, **options: Any) -> Array:
+    *size, problem, start = given
+    return right(problem, start, **options | change(options, *size))
+
+
+def _options(
+    name: str, says: str, caught_by: str, *descents: Callable[..., Array], **further: Any
+) -> Callable[[Change], Change]:
+    """Return a decorator that plants runs of these descents with other options."""
+
+    def plant(change: Change) -> Change:
+        RUN.plant(name, says, caught_by, *descents, **further)(partial(_run, change))
+        return change
+
+    return plant
+
+
+@_options("steepest-in-the-dual-norm", "directions steepest in ‖·‖_q'", ONE_INPUT, *DESCENTS)
+def _dual_norm(options: Options) -> Options:
+    return {"norm": conjugate(options["norm"])}
+
+
+@_options("steepest-is-euclidean", "normalized gradient descent, q = 2", ONE_INPUT, *DESCENTS)
+def _euclidean(options: Options) -> Options:
+    return {"norm": 2.0}
+
+
+@_options("orthogonal-factor-approximate", "Newton and Schulz's five steps", ONE_INPUT, *DESCENTS)
+def _approximate(options: Options) -> Options:
+    return {"direction": _newton_schulz}
+
+
+def _newton_schulz(x: Array, norm: Norm) -> Array:
+    """Take five steps of Newton and Schulz with Muon's coefficients: singular values end between about 0.7 and 1.2."""
+    if not isinstance(norm, Schatten) or norm.power == 1:
+        return steepest_direction(x, norm)
+    matrices = norm.matrices(x)
+    size = np.linalg.norm(matrices, axis=(-2, -1), keepdims=True)
+    X = matrices / np.where(size > 0, size, 1.0)
+    for _ in range(5):
+        A = X @ np.swapaxes(X, -1, -2)
+        X = 3.4445 * X + (-4.7750 * A + 2.0315 * A @ A) @ X
+    return np.asarray(X.reshape(x.shape))
+
+
+@_options("orthogonal-factor-bent", "U S^ε Vᵀ for U Vᵀ", MARGIN, *DESCENTS, size=0.1, unit="ε", smallest=1e-6)
+def _bent(options: Options, size: float) -> Options:
+    return {"direction": partial(_bent_factor, size)}
+
+
+def _bent_factor(size: float, x: Array, norm: Norm) -> Array:
+    """Return U S^ε Vᵀ, S in units of the largest singular value."""
+    if not isinstance(norm, Schatten) or norm.power == 1:
+        return steepest_direction(x, norm)
+    u, s, vt = np.linalg.svd(norm.matrices(x), full_matrices=False)
+    bent = (s / np.where(s[..., :1] > 0, s[..., :1], 1.0)) ** size
+    return np.asarray(((u * bent[..., None, :]) @ vt).reshape(x.shape))
+
+
+@_options("momentum-forgotten", "M_t = ∇L, β = 0", MARGIN, *DESCENTS)
+def _no_momentum(options: Options) -> Options:
+    return {"momentum": 0.0}
+
+
+@_options("momentum-too-short", "a quarter of β", MARGIN, *DESCENTS)
+def _short_momentum(options: Options) -> Options:
+    return {"momentum": 0.25 * options["momentum"]}
+
+
+@_options("steepest-step-too-long", "steps of (1 + ε) η", ONE_INPUT, *DESCENTS, size=0.1, unit="ε")
+def _longer(options: Options, size: float) -> Options:
+    return {"lengths": options["lengths"] * (1 + size)}
+
+
+@_options("steepest-step-constant", "η_0 at every step", ONE_INPUT, *DESCENTS)
+def _constant(options: Options) -> Options:
+    return {"lengths": np.full_like(options["lengths"], options["lengths"][0])}
+
+
+@SVM.change("norm-margin-of-another-basis", "p of all rows but one", ONE_INPUT, norm_max_margin, only=NormMaxMargin)
+def _other_basis(right: NormMaxMargin, *given: Any) -> NormMaxMargin:
+    """Solve without the row of the largest dual, and scale p until it is feasible, where that is possible."""
+    if isinstance(right.norm, Schatten) and right.norm.power == 1:
+        return right  # rows for this norm have no factors
+    worst = max(range(len(right.rows)), key=lambda j: right.exact_duals[j])
+    others = [row for j, row in enumerate(right.rows) if j != worst]
+    if not others:
+        return right
+    # One input that selects the origin has these rows.
+    apart = np.array([[0.0] * len(right.exact_p), *([-to_float(x) for x in row] for row in others)])
+    other = norm_max_margin(apart[None], np.zeros(1, dtype=np.int64), right.norm)
+    if other is None or not (least := min(products(right.rows, other.exact_p))) > 0:
+        return right
+    return replace(right, exact_p=[x / least for x in other.exact_p])
+
+
+@SVM.change("norm-margin-in-another-norm", "γ of ‖·‖_1 or ‖·‖_∞", ONE_INPUT, norm_max_margin, only=NormMaxMargin)
+def _other_norm(right: NormMaxMargin, keys: Any, alpha: Array, norm: Norm) -> NormMaxMargin | None:
+    other = norm_max_margin(keys, right.alpha, 1.0 if right.norm == math.inf else math.inf)
+    return other and replace(other, norm=right.norm)
+
+
+@SVM.change("norm-margin-with-euclidean-duals", "λ of ‖·‖_2", MARGIN, norm_max_margin, only=NormMaxMargin)
+def _euclidean_duals(right: NormMaxMargin, keys: Any, alpha: Array, norm: Norm) -> NormMaxMargin | None:
+    other = norm_max_margin(keys, right.alpha, 2.0)
+    return other and replace(right, exact_duals=other.exact_duals)
+
+
+@SVM.change("norm-margin-negative-duals", "−λ for λ", ONE_INPUT, norm_max_margin, only=NormMaxMargin)
+def _negative_dual(right: NormMaxMargin, *given: Any) -> NormMaxMargin:
+    return replace(right, exact_duals=[-x for x in right.exact_duals])
+
+
+@SVM.change(
+    "norm-margin-off",
+    "a coordinate of p is 1 + ε of itself",
+    ONE_INPUT,
+    norm_max_margin,
+    only=NormMaxMargin,
+    size=0.1,
+    unit="ε",
+)
+def _shift(right: NormMaxMargin, size: float, *given: Any) -> NormMaxMargin:
+    """Enlarge the largest coordinate of p and scale margins back to at least 1, which makes p longer than necessary."""
+    j = max(range(len(right.exact_p)), key=lambda k: abs(right.exact_p[k]))
+    p = [x * (1 + fmpq(*float(size).as_integer_ratio())) if k == j else x for k, x in enumerate(right.exact_p)]
+    least = min(products(right.rows, p))
+    return replace(right, exact_p=[x / least for x in p]) if least > 0 else right
+
+
+@RUN.plant("label-weights-forgotten", "of the loss with π_i = 1/n", MOMENTUM, label_gradient)
+def _equal_weights(right: Callable[..., ScaledGradient], problem: MasterProblem, theta: Array) -> ScaledGradient:
+    """Compute the gradient with every feature counted once."""
+    return right(problem.with_counts(np.sign(problem.counts)), theta)
+
+
+@RUN.plant("label-softmax-of-the-others", "with s_iv = e^{−g·W}/x_i", LABELS, label_gradient)
+def _of_the_others(right: Callable[..., ScaledGradient], problem: MasterProblem, theta: Array) -> ScaledGradient:
+    """Compute the gradient with wrong classes' weights normalized to 1, as by a softmax without the right class."""
+    rows = np.array([to_floats(problem.differences[pair]) for pair in problem.pairs])
+    logits = -(theta @ rows.T).reshape(len(theta), problem.contexts, -1)
+    shares = np.exp(logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True))
+    weights = np.array([to_float(x) for x in problem.weights])[:, None] * shares
+    return ScaledGradient(np.zeros(len(theta)), -weights.reshape(len(theta), -1) @ rows)
+
+
+@_options("mirror-of-another-power", "ψ of (1 + ε) q", MIRROR, mirror_descent, size=0.1, unit="ε")
+def _other_power(options: Options, size: float) -> Options:
+    return {"norm": options["norm"] * (1 + size)}
+
+
+@_options("mirror-step-too-long", "steps of (1 + ε) η", MIRROR, mirror_descent, size=0.1, unit="ε")
+def _longer_in_logs(options: Options, size: float) -> Options:
+    return {"log_step": options["log_step"] + math.log1p(size)}
+
+
+@_options("mirror-otherwise-normalized", "plain for normalized", MIRROR, mirror_descent)
+def _otherwise_normalized(options: Options) -> Options:
+    return {"normalized": not options["normalized"]}
+
+
+@_options("mirror-one-step-short", "the last point is missing", MIRROR, mirror_descent)
+def _short_run(options: Options) -> Options:
+    return {"steps": options["steps"] - 1}
+
+
+NO_MEMORY = "on these cases β = 0, or all gradients have one direction"
+
+SURVIVORS: dict[str, dict[str, str]] = {
+    "steepest-one-input": {
+        "score-off": ROOM,
+        "orthogonal-factor-bent": "of one query gradients have one singular value, which the fault leaves at 1",
+        "momentum-forgotten": NO_MEMORY,
+        "momentum-too-short": NO_MEMORY,
+        "norm-margin-with-euclidean-duals": "of one query they are those of every norm of matrices",
+        "clipped-logits": ROOM,
+        "gradient-too-long": "of a gradient only its direction moves a step, and its length is bounded from below",
+        "one-coordinate-off": ROOM,
+        "rolled-coordinates": ROOM,
+        "loss-derivative-dropped": ROOM,
+        "surrogate-loss": "with one input ℓ' is a positive factor, and only the direction enters",
+    },
+    "steepest-from-a-margin": {
+        "temperature": ROOM,
+        "epsilon-in-denominator": ROOM,
+        "no-maximum-subtracted": "its logits stay below 710",
+        "cancelling-gradient": ROOM,
+        "score-off": ROOM,
+        "svm-of-rounded-products": RIGHT_HERE,
+        "always-complementary": RIGHT_HERE,
+        "called-complementary": RIGHT_HERE,
+        "logits-of-few-bits": ROOM,
+        "gradient-too-long": "only the direction of the gradient enters",
+        "one-coordinate-off": ROOM,
+        "float32-gradient": ROOM,
+        "key-off": ROOM,
+    },
+    "mirror-one-input": {
+        "one-coordinate-off": ROOM,
+        "score-off": ROOM,
+    },
+    "mirror-from-a-margin": {
+        "no-maximum-subtracted": "where margins are large its logits stay within the range of exp",
+        "top-2": ROOM,
+        "one-coordinate-off": ROOM,
+        "float32-gradient": ROOM,
+        "cancelling-gradient": ROOM,
+        "score-off": ROOM,
+    },
+}
+"""The reasons why statements of the paper stay true under a planted fault, by the id of the statement."""

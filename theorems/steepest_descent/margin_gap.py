@@ -1,0 +1,137 @@
+"""The bound that ``steepest-one-input`` or ``steepest-from-a-margin`` proves of a run's margin, and the margin itself.
+
+References: :mod:`theorems.steepest_descent`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.norms import Norm
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import MaxMargin
+from reference_attention.svm.norm_max_margin import norm_max_margin
+from theorems.benchmark.gap import Gap
+from theorems.bounded import in_floats
+from theorems.core.claim import Undecided
+from theorems.steepest_descent.geometry import Geometry
+from theorems.steepest_descent.potential import step_gain
+from theorems.steepest_descent.steepest_from_a_margin import SteepestConstants
+
+ONE_INPUT, FROM_A_MARGIN = "steepest-one-input", "steepest-from-a-margin"
+LONGEST_MEMORY = 4000
+"""The number of steps back over which momentum is summed; with β e^{Dη} < 1 − 1e-2 older terms are below e^−40."""
+
+
+def margin_gap(
+    problem: Problem, svm: MaxMargin, points: Float64[np.ndarray, "r d"], norm: Norm, momentum: float
+) -> Gap | None:
+    """Compute the gap at the last of consecutive iterates of steepest descent in a norm, from the step lengths taken.
+
+    The bound holds from any start for one input with equal non-optimal scores; otherwise it counts from the first
+    iterate whose margin suffices, with momentum, which remembers earlier gradients, only from the start. None where the
+    bound says nothing, or p_mm is not that of unique optimal tokens. Computed in floats: it is no claim, but a number
+    to compare with.
+    """
+    best = problem.scores == problem.scores.max(axis=1, keepdims=True)
+    if (best.sum(axis=1) > 1).any() or not np.array_equal(svm.alpha, problem.optimal) or len(points) < 2:
+        return None
+    solution = norm_max_margin(problem.exact_keys, problem.optimal, norm)
+    if solution is None:
+        return None
+    with in_floats():
+        geometry = Geometry(problem, solution)
+        lengths = np.asarray(geometry.length(np.diff(points, axis=0)))
+        is_one_input = problem.n == 1 and len(set(problem.scores[~best].tolist())) == 1
+        if is_one_input:
+            least: float | None = _one_input(geometry, points, lengths, momentum)
+        else:
+            constants = SteepestConstants(problem, svm, geometry, 1 / 16 if momentum else 1 / 4)
+            least = _from_a_margin(constants, points, lengths, momentum)
+        if least is None:
+            return None
+        gamma, size = float(geometry.margin), float(geometry.length(points[-1]))
+        gap = Gap(
+            norm,
+            ONE_INPUT if is_one_input else FROM_A_MARGIN,
+            1 - least / gamma,
+            1 - float(geometry.margins(points[-1])) / (size * gamma),
+        )
+        return gap if gap.at_most < 1 else None
+
+
+def _one_input(
+    geometry: Geometry, points: Float64[np.ndarray, "r d"], lengths: Float64[np.ndarray, "t"], momentum: float
+) -> float:
+    """Compute a lower bound of m/‖p‖ at the last iterate, for one input."""
+    phi = float(np.logaddexp.reduce(-points[0] @ geometry.rows.T))
+    loss, (low, high) = geometry.problem.loss, geometry.problem.score_range
+    kept = loss.log_bound(low, high) - loss.log_floor(low, high)
+    lag = _lag(geometry, float(lengths.max()), len(lengths), momentum, kept, 0.0)
+    gained = float(np.sum(step_gain(geometry, lengths, lag)))
+    return (gained - phi) / (float(geometry.length(points[0])) + float(lengths.sum()))
+
+
+def _lag(
+    geometry: Geometry, length: float, steps: int, momentum: float, kept: float, turned: float
+) -> Float64[np.ndarray, "t"]:
+    """Compute τ_t of :func:`theorems.steepest_descent.followed.momentum_lag` for steps of at most the given length.
+
+    ℓ ≤ kη is the length moved since the k-th last gradient. ``turned`` bounds the change of the difference of the
+    log-weights of two rows that is not due to moving.
+    """
+    reach, apart = geometry.reach, geometry.diameter
+    if not momentum:
+        return np.zeros(steps)
+    if momentum * math.exp(float(reach) * length) > 0.99:
+        return np.ones(steps)
+    k = np.arange(float(LONGEST_MEMORY))
+    change = float(reach) * length * k + np.where(k > 0, kept, 0.0)
+    above = np.cumsum(np.exp(k * math.log(momentum) + change) * np.tanh((float(apart) * length * k + turned) / 4))
+    below = np.cumsum(np.exp(k * math.log(momentum) - change))
+    return np.asarray(np.minimum(above / below, 1.0)[np.minimum(np.arange(steps), LONGEST_MEMORY - 1)])
+
+
+def _from_a_margin(
+    constants: SteepestConstants,
+    points: Float64[np.ndarray, "r d"],
+    lengths: Float64[np.ndarray, "t"],
+    momentum: float,
+) -> float | None:
+    """Compute a lower bound of m/‖p‖ at the last iterate, from the first one of which the statement speaks.
+
+    With momentum that must be the start. None if there is no such iterate before the last.
+    """
+    geometry = constants.geometry
+    try:
+        enough = constants.enough
+    except Undecided:
+        return None
+    phi = np.logaddexp.reduce(constants.log_c - points @ geometry.rows.T, axis=-1)
+    known = float(np.min(constants.log_c)) - phi
+    long = np.append(lengths * float(geometry.diameter) ** 2 > 2 * float(geometry.margin), False)
+    allowed = np.flatnonzero((known >= enough) & ~np.logical_or.accumulate(long[::-1])[::-1])
+    if len(allowed) == 0 or allowed[0] + 1 >= len(points):
+        return None
+    first = t = int(allowed[0])
+    margin = float(known[first])
+    if momentum:
+        change = constants.change(enough)
+        lags = _lag(geometry, float(lengths.max()), len(lengths), momentum, change, change)
+        if first > 0 or float(lags.max() * geometry.diameter) > float(geometry.margin) / 4:
+            return None
+        gained = float(np.sum(step_gain(geometry, lengths, lags)))
+        return (margin + gained) / (float(geometry.length(points[0])) + float(lengths.sum()))
+    while t < len(lengths):
+        until = min(len(lengths), max(t + 1, first + 2 * (t - first)))
+        lag = math.tanh(constants.change(margin) / 4)
+        margin += float(np.sum(step_gain(geometry, lengths[t:until], lag)))
+        t = until
+    return margin / (float(geometry.length(points[first])) + float(lengths[first:].sum()))
+
+
+GAPS = {ONE_INPUT: margin_gap}
+"""The functions that prove a gap; this one holds for the other statement, too."""

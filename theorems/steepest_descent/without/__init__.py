@@ -1,0 +1,1 @@
+"""Statements on steepest and mirror descent without one of their assumptions."""

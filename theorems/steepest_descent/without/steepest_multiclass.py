@@ -1,0 +1,83 @@
+"""Steepest descent on labels that no W separates: the loss has a floor, with momentum as well.
+
+References: own; :mod:`theorems.steepest_descent.steepest_multiclass`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from generators.labelled import SEPARABLE_LABELS, Labelled, label_cases, separable_labels
+from reference_attention.exact import to_float
+from reference_attention.next_token.label_descent import label_descent, label_gradient, label_loss
+from reference_attention.norms import Schatten
+from theorems.core.claim import Claim, Form
+from theorems.core.implementation import Implementation
+from theorems.core.tolerances import EXACT
+from theorems.without.weakened import weaken
+
+STEPS = 2000
+LOSS = "loss-vanishes"
+
+
+@st.composite
+def seen_twice(draw: DrawFn) -> Labelled:
+    """Draw labelled features, one of which occurs with another class, too."""
+    case = draw(label_cases())
+    i, other = draw(st.integers(0, len(case.labels) - 1)), draw(st.integers(1, case.classes - 1))
+    label = (case.labels[i] + other) % case.classes
+    return case.replace(
+        features=np.concatenate([case.features, case.features[i : i + 1]]),
+        labels=np.append(case.labels, label),
+        counts=np.append(case.counts, 1),
+    )
+
+
+@weaken(
+    "steepest-multiclass",
+    without=SEPARABLE_LABELS.id,
+    refutes="L(W(t)) → 0 for steps of lengths like 1/√t, and is below π_min log 2 once Σb exceeds Y(W(0))",
+    cases=seen_twice,
+    fails=separable_labels,
+)
+def inseparable_labels(case: Labelled, under_test: Implementation) -> Iterator[Claim]:
+    """Let one feature have two classes: one of them has probability ½ at most, so L ≥ π_min log 2 whatever W.
+
+    This holds in any norm. There is no positive margin, and the gradient vanishes at the minimiser, where γG with a γ >
+    0 would not.
+    """
+    yield from _vanishes(case, under_test, 0.0)
+
+
+@weaken(
+    "steepest-momentum",
+    without=SEPARABLE_LABELS.id,
+    refutes="L(W(t)) → 0 for steps of lengths like 1/√t, and is below π_min log 2 once Σb exceeds Y(W(0))",
+    cases=seen_twice,
+    fails=separable_labels,
+)
+def inseparable_with_momentum(case: Labelled, under_test: Implementation) -> Iterator[Claim]:
+    """Let one feature have two classes: with momentum, too, L ≥ π_min log 2 whatever W."""
+    yield from _vanishes(case, under_test, 0.5)
+
+
+def _vanishes(case: Labelled, under_test: Implementation, momentum: float) -> Iterator[Claim]:
+    """Claim L ≤ π_min log 2 after two thousand steps from 0, in the spectral norm; in plain floats."""
+    problem = case.problem
+    run = under_test[label_descent](
+        problem,
+        np.zeros((1, problem.dimension)),
+        lengths=1 / (np.abs(case.features).max() * np.sqrt(np.arange(1.0, STEPS + 1))),
+        norm=Schatten(math.inf, case.shape),
+        momentum=momentum,
+        gradient=under_test[label_gradient],
+    )
+    loss = float(label_loss(problem, run[-1])[0])
+    least = min(to_float(x) for x in problem.weights) * math.log(2)
+    detail = f"L = {loss:.6g}, π_min log 2 = {least:.6g}"
+    yield Claim(LOSS, Form.LIMIT, least - loss, 1e-6 * least, EXACT, detail)

@@ -1,0 +1,152 @@
+"""The local regularization path of a cone, followed by the implementation under test, and points that bound its risk.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 4, equation (66).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from numpy.linalg import norm
+
+from reference_attention.floats import EPS
+from reference_attention.paths.local_path import Excess, LocalPath, SignedLog, local_path, order
+from reference_attention.problem import Problem
+from reference_attention.risk import ScaledGradient, log_excess_risk, scaled_gradient
+from theorems.bounded import exact, with_rounding
+from theorems.core.claim import Claim, Form, NotANumber, Refuted, at_least
+from theorems.core.implementation import Implementation
+from theorems.core.tolerances import tolerance
+
+PATH_SEEDS = tolerance(
+    "path-seeds",
+    "8 (d + 8) eps R B",
+    "the logarithms of two excesses carry the rounding of their exponents, at points of norm R at the most",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class FollowedLocalPath:
+    """The path of argmin L over C_{ε,R0}(q) ∩ {‖p‖ ≤ R}, at r radii.
+
+    Attributes:
+        problem, alpha, under_test: the problem, the tokens of L_α, and the implementation that followed it.
+        axis: q̄.
+        mu, radius: ε and R0.
+        norms: the radii that it was asked for, (r,).
+        seeds: points that the search is given, (s, d).
+        path: the path that was returned.
+        noise: the rounding of a logarithm of an excess at each radius, (r,).
+        in_cone: the name of the claim that it lies in the cone, within these radii.
+        lowest: the name of the claim that it is no higher than the seeds.
+    """
+
+    problem: Problem
+    alpha: Int64[np.ndarray, "n"]
+    under_test: Implementation
+    axis: Float64[np.ndarray, "d"]
+    mu: float
+    radius: float
+    norms: Float64[np.ndarray, "r"]
+    seeds: Float64[np.ndarray, "s d"]
+    path: LocalPath
+    noise: Float64[np.ndarray, "r"]
+    in_cone: str
+    lowest: str
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        alpha: Int64[np.ndarray, "n"],
+        under_test: Implementation,
+        axis: Float64[np.ndarray, "d"],
+        mu: float,
+        radius: float,
+        norms: Float64[np.ndarray, "r"],
+        seeds: Float64[np.ndarray, "s d"],
+        reach: float,
+        seed: int,
+        in_cone: str,
+        lowest: str,
+    ) -> FollowedLocalPath:
+        """Follow the path to these norms, increasing; ``reach`` is B = max ‖k_iα_i − k_it‖.
+
+        Raises:
+            Refuted: the path returned has not one finite point at each of them.
+        """
+
+        def gradient(p: Float64[np.ndarray, "*b d"]) -> ScaledGradient:
+            return under_test[scaled_gradient](problem.keys, problem.scores, problem.loss, p)
+
+        path = under_test[local_path](
+            problem,
+            axis,
+            alpha,
+            norms,
+            mu=mu,
+            radius=radius,
+            starts=seeds,
+            seed=seed,
+            excess=signed_excess(problem, alpha, under_test),
+            gradient=gradient,
+        )
+        if path.points.shape != (len(norms), problem.d) or not np.array_equal(path.norms, norms):
+            raise Refuted(in_cone, f"points of shape {path.points.shape} at the radii {path.norms}", Form.EXACT)
+        if not np.isfinite(path.points).all():
+            raise NotANumber(in_cone, "the path has no finite point at each radius", Form.EXACT)
+        noise = 8 * (problem.d + 8) * EPS * norms * reach
+        return cls(problem, alpha, under_test, axis, mu, radius, norms, seeds, path, noise, in_cone, lowest)
+
+    def premises(self) -> Iterator[Claim]:
+        """Yield the claims that the path lies in the cone and is no higher than its seeds.
+
+        The branch of the second says whether the optimiser has found better points by itself. It is left out where the
+        cone is too narrow for any seed.
+        """
+        yield self._lies_in_the_cone()
+        sizes = norm(self.seeds, axis=1)
+        inside = (self.seeds @ self.axis >= (1 - self.mu) * sizes) & (sizes >= self.radius)
+        known = inside[:, None] & (sizes[:, None] <= self.norms)
+        radii = np.flatnonzero(known.any(axis=0))
+        if radii.size == 0:
+            return
+        excess = signed_excess(self.problem, self.alpha, self.under_test)
+        both = zip(excess(self.seeds), excess(self.path.points), strict=True)
+        ranks = order(*(np.concatenate(parts) for parts in both))
+        of_seeds = np.array([ranks[: len(self.seeds)][known[:, k]].min() for k in radii])
+        of_path, noise = ranks[len(self.seeds) :][radii], self.noise[radii]
+        claim = at_least(self.lowest, Form.LIMIT, of_seeds, of_path, rounding=noise, why=PATH_SEEDS, points="radius")
+        better = int(np.sum(of_seeds - of_path > noise))
+        said = "at every radius" if better == radii.size else "at some radii" if better else "at no radius"
+        yield replace(claim, branch=f"the optimiser improved on its seeds {said}")
+
+    def _lies_in_the_cone(self) -> Claim:
+        """Return the claim R0 ≤ ‖p̄(R)‖ ≤ R and ‖p̄(R)/‖p̄(R)‖ − q̄‖ ≤ √(2ε), to the rounding of a boundary point."""
+        points, axis = exact(self.path.points), with_rounding(self.axis)
+        size = norm(points, axis=1)
+        apart = norm(points / size[:, None] - axis / norm(axis), axis=1)
+        room = 64 * self.problem.d * EPS
+        across = np.sqrt(2 * self.mu) * (1 + 1e-6) + room
+        left = np.stack([across - apart, self.norms * (1 + room) - size, size - self.radius * (1 - room)])
+        scale = np.stack([np.full(len(self.norms), across), self.norms, np.full(len(self.norms), self.radius)])
+        return at_least(self.in_cone, Form.EXACT, left, 0.0, scale=scale, points="radius")
+
+    @cached_property
+    def grows(self) -> bool:
+        """Return whether the path's last norm is more than half of the largest one allowed."""
+        return bool(self.path.sizes[-1] > 0.5 * self.norms[-1])
+
+
+def signed_excess(problem: Problem, alpha: Int64[np.ndarray, "n"], under_test: Implementation) -> Excess:
+    """Return the function p ↦ sign and logarithm of L(p) − L_α under test, (*b,) for points (*b, d)."""
+
+    def excess(p: Float64[np.ndarray, "*b d"]) -> SignedLog:
+        sign, size = under_test[log_excess_risk](problem.keys, problem.scores, problem.loss, p, alpha)
+        return np.asarray(sign, dtype=np.float64), np.asarray(size, dtype=np.float64)
+
+    return excess

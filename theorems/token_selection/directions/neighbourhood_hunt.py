@@ -1,0 +1,62 @@
+"""Points of a whole neighbourhood D_δ(q) = {x : ‖x‖ = 1, ‖x − q̄‖ ≤ δ} that try to have low risk at given radii.
+
+Batched over radii: random and special tangents on the boundary and inside, then bent towards the best of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.paths.local_path import Excess, order
+from reference_attention.span import thin_tangents
+
+SCATTERED, SURVIVORS, TRIES, ROUNDS = 24, 4, 6, 3
+
+
+def lowest_in_neighbourhood(
+    excess: Excess,
+    axis: Float64[np.ndarray, "d"],
+    delta: float,
+    radii: Float64[np.ndarray, "r"],
+    hints: Float64[np.ndarray, "h d"],
+    rng: np.random.Generator,
+) -> Float64[np.ndarray, "r m d"]:
+    """Search R·D_δ(q) at each radius for points of lowest L − L_α, and return all that were tried, q̄ first.
+
+    Args:
+        excess: points → sign and logarithm of L − L_α.
+        axis: q̄.
+        delta: radius of the neighbourhood.
+        radii: R, (r,).
+        hints: vectors whose tangential parts are tried, with either sign: rows of tokens, p_mm, better directions.
+        rng: source of the other tangents.
+    """
+    d, r = axis.size, radii.size
+    if d == 1:
+        return np.asarray(radii[:, None, None] * axis)
+    basis = thin_tangents(axis, hints)
+    if basis is None:
+        basis = np.linalg.qr(np.column_stack([axis, np.eye(d)]))[0][:, 1:d]
+    e = basis.shape[1]
+
+    def points(z: Float64[np.ndarray, "r m k"]) -> Float64[np.ndarray, "r m d"]:
+        raw = axis + delta * (z @ basis.T)
+        return np.asarray(radii[:, None, None] * raw / np.linalg.norm(raw, axis=-1, keepdims=True))
+
+    def clip(z: Float64[np.ndarray, "... k"]) -> Float64[np.ndarray, "... k"]:
+        return np.asarray(z / np.maximum(np.linalg.norm(z, axis=-1, keepdims=True), 1.0))
+
+    tangents = np.concatenate([rng.standard_normal((SCATTERED, e)), hints @ basis, -hints @ basis])
+    sizes = np.linalg.norm(tangents, axis=1)
+    tangents = tangents[sizes > 0] / sizes[sizes > 0, None]
+    inner = tangents * rng.uniform(0, 1, (len(tangents), 1))
+    z = np.concatenate([np.zeros((1, e)), tangents, inner])
+    tried = np.broadcast_to(z, (r, *z.shape))
+    for round in range(ROUNDS):
+        rank = order(*excess(points(tried)))
+        best = np.take_along_axis(tried, np.argsort(rank, axis=1, kind="stable")[:, :SURVIVORS, None], axis=1)
+        noise = rng.standard_normal((r, SURVIVORS * TRIES, e)) * 0.5 ** (2 * round + 1)
+        moved = clip(np.repeat(best, TRIES, axis=1) + noise)
+        tried = np.concatenate([tried, moved], axis=1)
+    return points(tried)

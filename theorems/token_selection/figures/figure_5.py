@@ -1,0 +1,85 @@
+"""Figure 5: logistic against correlation loss on two inputs whose optimal tokens have scores C and 1.
+
+On the way the correlation loss favours the higher score and the logistic loss the lower one; the limit p̄_mm = (1, 0)
+is the same. The paths end at an offset from it, y → ½ log(c_1/c_2) with c_i = |ℓ'(γ_i)| γ_i (the sharp form of Theorem
+1).
+
+Source: *Max-Margin Token Selection in Attention Mechanism*, Figure 5, Section 5.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from generators.datasets import FIGURE_5_SCORES, figure_5
+from reference_attention.problem import Problem
+from reference_attention.risk import scaled_gradient
+from reference_attention.training.flow import gradient_flow
+from theorems.figures import style
+from theorems.figures.figure import Figure, Numbers, Settings
+
+FAR = 1e4
+"""The norm to which a flow is followed."""
+RECORD = np.geomspace(0.05, FAR, 90)
+LABELLED = {"correlation": (2, 3, 4, 10, 100), "logistic": (4, 5, 6, 7, 8, 10, 100)}
+"""The C that are named beside their lines."""
+
+
+def numbers(settings: Settings) -> Numbers:
+    """Return, for both losses and every C, norm and angle to p̄_mm along the flow from 0, and the predicted offset."""
+    made: Numbers = {"limit": [1.0, 0.0], "norm": FAR}
+    for loss in ("correlation", "logistic"):
+        made[loss] = [_flow(figure_5(c, loss).problem, c, settings) for c in FIGURE_5_SCORES]
+    return made
+
+
+def _flow(problem: Problem, c: int, settings: Settings) -> Numbers:
+    flow = gradient_flow(problem, np.zeros(2), norm=FAR, record=RECORD, gradient=settings.under_test[scaled_gradient])
+    x, y = flow.points.T
+    slopes = problem.loss.log_slope(problem.scores[:, 0]) + np.log(problem.scores[:, 0])
+    moved = flow.norms > 0
+    return {
+        "C": c,
+        "norms": flow.norms[moved].tolist(),
+        "degrees": np.degrees(np.arctan2(y, x))[moved].tolist(),
+        "offset": float(y[-1]),
+        "predicted_offset": float(slopes[0] - slopes[1]) / 2,
+        "one_minus_cosine": float(flow.one_minus_cosine(np.array([1.0, 0.0]))[-1]),
+        "stop": flow.stop.value,
+    }
+
+
+def draw(figure: Any, numbers: Numbers) -> None:
+    """Draw the angle over the norm, a panel per loss and a line per C."""
+    panels = figure.subplots(1, 2, sharey=True)
+    ramp = ("#9ecae1", "#08306b")
+    for axes, loss in zip(panels, ("correlation", "logistic"), strict=True):
+        axes.axhline(0, color=style.RED, linestyle="--", linewidth=1.8, zorder=4)
+        for curve in numbers[loss]:
+            share = np.log(curve["C"]) / np.log(100)
+            axes.plot(curve["norms"], curve["degrees"], color=_mix_colours(*ramp, float(share)), linewidth=1.2)
+        axes.set_xscale("log")
+        axes.set_xlim(0.05, 1e4)
+        axes.set_ylim(-56, 56)
+        axes.set_yticks([-45, -30, -15, 0, 15, 30, 45])
+        axes.set_xlabel(r"$\|p\|$")
+        axes.set_title(f"{loss} loss")
+        for curve in numbers[loss]:
+            if curve["C"] in LABELLED[loss]:
+                text = "$C$ = 2, 3, 4" if curve["C"] == 4 and loss == "logistic" else f"$C$ = {curve['C']}"
+                at = int(np.searchsorted(curve["norms"], 0.1))
+                style.name(axes, 0.08, curve["degrees"][at], text, ha="left", va="center", fontsize=7)
+    panels[0].set_ylabel(r"angle from $\bar p_{\rm mm}$, degrees")
+    style.name(panels[0], 0.08, -6.0, r"$\bar p_{\rm mm}$, and $C = 1$", style.RED)
+    style.name(panels[0], 0.08, 52.0, r"towards the token of score $C$", style.GREY, va="center")
+    style.name(panels[0], 0.08, -52.0, "towards the token of score 1", style.GREY, va="center")
+
+
+def _mix_colours(low: str, high: str, share: float) -> str:
+    parts = [(int(low[k : k + 2], 16), int(high[k : k + 2], 16)) for k in (1, 3, 5)]
+    return "#" + "".join(f"{round(a + share * (b - a)):02x}" for a, b in parts)
+
+
+FIGURES = [Figure("5", "correlation against logistic loss: different ways, one limit", (7.6, 3.8), numbers, draw)]

@@ -1,0 +1,134 @@
+"""The further course of the random trials that after 1000 steps are not in a locally optimal direction.
+
+The paper attributes them to finitely many iterations. Each of them is followed by the gradient flow from where its
+steps ended, until it rests at a finite stationary point or its norm is so large that a direction shows.
+
+Source: *Max-Margin Token Selection in Attention Mechanism*, Figures 9 and 10, Appendix E.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+from scipy.stats import binomtest
+
+from reference_attention.problem import Problem
+from reference_attention.training.batched_flow import Flows, gradient_flows
+from reference_attention.training.descent import Stop
+from theorems.benchmark.measure import Kind, far, limit_at
+from theorems.figures import style
+from theorems.figures.figure import Cut, Figure, Numbers, Settings
+from theorems.token_selection.figures.random_trials import DIMENSIONS, KINDS, TrialEnd, pieces, run_trials
+
+FATES = ("rests", "still turning", "LMM, not GMM", "GMM")
+"""The four ends of a flow.
+
+It rests at a finite stationary point; it is still turning, not within √(1/ρ) of p̄_mm of the tokens that it selects, or
+these are not locally optimal; it has the direction of locally optimal tokens; or that of the optimal ones."""
+LEFT = KINDS[:2]
+"""The kinds that are followed."""
+COLORS = dict(zip(FATES, (style.RED, style.ORANGE, style.BLUE, style.GREEN), strict=True))
+CONFIDENCE = 0.95
+
+
+@cache
+def numbers(settings: Settings) -> Numbers:
+    """Return, per d, the number of trials of each kind after the steps, and the fates of those that are followed."""
+    return together(settings, [follow_trials(settings, piece) for piece in pieces(settings)])
+
+
+def follow_trials(settings: Settings, piece: tuple[int, ...]) -> Numbers:
+    """Return how many trials of a block have each kind after the steps and each fate."""
+    trials = list(run_trials(settings, piece))
+    stopped = Counter(trial.kind for trial in trials)
+    left = [trial for trial in trials if trial.kind in LEFT]
+    became = Counter(f"{trial.kind}: {fate}" for trial, fate in zip(left, fates(left), strict=True))
+    return {"d": piece[0], "stopped": dict(stopped), "became": dict(became)}
+
+
+def fates(trials: Sequence[TrialEnd]) -> list[str]:
+    """Return the fate of each trial, one of :data:`FATES`.
+
+    Raises:
+        RuntimeError: a flow could not be followed.
+    """
+    if not trials:
+        return []
+    flows = flows_of(trials)
+    if Stop.FAILED in flows.stops:
+        raise RuntimeError(f"a flow of a random trial: {max(flows.reasons)}")
+    ends = zip(trials, flows.points, flows.stops, strict=True)
+    return ["rests" if stop is Stop.STATIONARY else fate(trial.problem, p) for trial, p, stop in ends]
+
+
+def flows_of(trials: Sequence[TrialEnd]) -> Flows:
+    """Return the flows from where the steps ended."""
+    starts = np.array([trial.p for trial in trials])
+    norms = np.array([far(trial.problem, trial.p) for trial in trials])
+    return gradient_flows([trial.problem for trial in trials], starts, norms=norms)
+
+
+def fate(problem: Problem, p: Float64[np.ndarray, "d"]) -> str:
+    """Return the fate of a flow that has come to p, far away."""
+    limit = limit_at(problem, p)
+    return "still turning" if isinstance(limit, str) else "GMM" if limit.kind is Kind.GLOBAL else "LMM, not GMM"
+
+
+def together(settings: Settings, trial_blocks: Sequence[Numbers]) -> Numbers:
+    """Return the numbers of the figure from those of all blocks of trials."""
+    per_d = []
+    for d in DIMENSIONS:
+        blocks = [block for block in trial_blocks if block["d"] == d]
+        stopped = {kind: sum(block["stopped"].get(kind, 0) for block in blocks) for kind in KINDS}
+        became = {kind: {fate: _count(blocks, kind, fate) for fate in FATES} for kind in LEFT}
+        ends = {fate: stopped.get(fate, 0) + sum(became[kind][fate] for kind in LEFT) for fate in FATES}
+        shares = {fate: _share(count, settings.trials) for fate, count in ends.items()}
+        per_d.append({"d": d, "stopped": stopped, "became": became, "ends": ends, "shares": shares})
+    return {"trials": settings.trials, "seed": settings.seed, "confidence": CONFIDENCE, "dimensions": per_d}
+
+
+def _count(blocks: Sequence[Numbers], kind: str, fate: str) -> int:
+    return sum(int(block["became"].get(f"{kind}: {fate}", 0)) for block in blocks)
+
+
+def _share(count: int, trials: int) -> list[float]:
+    """Return the share, and Wilson's interval for it."""
+    interval = binomtest(count, trials).proportion_ci(CONFIDENCE, method="wilson")
+    return [count / trials, float(interval.low), float(interval.high)]
+
+
+def draw(figure: Any, numbers: Numbers) -> None:
+    """Draw the share of each end by dimension, with its interval."""
+    axes = figure.add_subplot()
+    places = np.arange(len(numbers["dimensions"]))
+    for k, name in enumerate(FATES):
+        shares = np.array([dimension["shares"][name] for dimension in numbers["dimensions"]])
+        where = places + 0.2 * (k - 1.5)
+        axes.bar(where, shares[:, 0], 0.18, color=COLORS[name])
+        whiskers = np.abs(shares[:, 1:].T - shares[:, 0])
+        axes.errorbar(where, shares[:, 0], yerr=whiskers, fmt="none", ecolor=style.GREY, elinewidth=0.8, capsize=1.5)
+        axes.text(len(places) - 0.4, 0.93 - 0.09 * k, name, color=COLORS[name], fontweight="bold", fontsize=8.5)
+    axes.set_xticks(places, [str(dimension["d"]) for dimension in numbers["dimensions"]])
+    axes.set_xlabel("dimension $d$")
+    axes.set_ylabel("fraction of the trials")
+    axes.set_ylim(0, 1)
+    axes.set_xlim(-0.5, len(places) - 0.5)
+    said = f"{numbers['trials']} trials per $d$\n1000 normalized steps,\nthen the flow\n95% intervals (Wilson)"
+    axes.text(len(places) - 0.4, 0.5, said, color=style.GREY, fontsize=7.5, va="top")
+
+
+FIGURES = [
+    Figure(
+        "9-followed",
+        "random trials by dimension $d$: what becomes of them when they are followed by the flow",
+        (6.4, 3.7),
+        numbers,
+        draw,
+        cut=Cut(pieces, follow_trials, together),
+    )
+]

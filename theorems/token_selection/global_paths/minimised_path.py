@@ -1,0 +1,161 @@
+"""The regularization path as the optimiser under test finds it: p̄(R) = argmin of L over ‖p‖ ≤ R.
+
+:mod:`theorems.curves.followed_path` follows the path itself; here the path that users get is compared with it.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from numpy.linalg import norm
+
+from reference_attention.floats import EPS
+from reference_attention.paths.regularization_path import Path, regularization_path
+from reference_attention.span import tangential
+from theorems.bounded import exact
+from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict, at_least
+from theorems.core.claim_name import premise
+from theorems.core.implementation import REFERENCE, Implementation
+from theorems.core.tolerances import EXACT, tolerance
+from theorems.curves.followed_path import Followed
+from theorems.curves.missing_points import missing_claim
+
+PATH_VALUE = tolerance(
+    "path-value",
+    "what both log-excesses carry, and 64 eps (1 + |log excess| + κR)",
+    "the optimiser prefers the first of several minima whose risks differ by no more than the rounding of a logit",
+)
+
+CONVERGED = "the optimiser says that it has converged"
+ON_THE_SPHERE = premise("minimised-path-is-on-the-sphere")
+IS_LOWEST = premise("minimised-path-is-lowest", when=CONVERGED)
+MINIMISED_PREMISES = (ON_THE_SPHERE, IS_LOWEST)
+"""The premises of an optimiser's path."""
+
+RADII = 2
+"""Radii at which the optimiser is asked for its path: the first and the middle one of those that it is followed to."""
+
+
+@dataclass(frozen=True, eq=False)
+class MinimisedPath:
+    """The path that the optimiser finds at some of the radii to which the path is followed.
+
+    Attributes:
+        asked: the path followed to these radii.
+        path: the path that the optimiser found.
+        under_test: the implementation whose optimiser it is.
+    """
+
+    asked: list[Followed]
+    path: Path
+    under_test: Implementation
+
+    @classmethod
+    def of(cls, followed: list[Followed], under_test: Implementation) -> MinimisedPath:
+        """Ask the optimiser at the first and the middle radius of those to which the path is followed.
+
+        Raises:
+            Undecided: it is followed to none.
+        """
+        usable = [f for f in followed if not f.why_undecided]
+        if not usable:
+            raise Undecided(ON_THE_SPHERE, followed[0].why_undecided, Form.EXACT)
+        asked = [usable[0], usable[len(usable) // 2]][: min(RADII, len(usable))]
+        return cls(asked, cls._path_of(asked, under_test), under_test)
+
+    @staticmethod
+    def _path_of(asked: list[Followed], implementation: Implementation) -> Path:
+        problem, svm = asked[0].sphere.problem, asked[0].sphere.svm
+        radii = np.array([f.rho * svm.norm for f in asked])
+        return implementation[regularization_path](problem, radii, max_margin=svm)
+
+    def premises(self) -> Iterator[Claim]:
+        """Yield the claims that it is on the spheres asked for, and no higher than R p̄_mm and the path followed.
+
+        Raises:
+            Ended: it is not on these spheres, or leaves one out where the reference finds a point.
+            Undecided: the optimiser says that it found none.
+        """
+        radii, path = self._radii, self.path
+        if path.points.shape != (len(radii), self.asked[0].sphere.problem.d) or not np.array_equal(path.norms, radii):
+            why = f"points of shape {path.points.shape} at the radii {path.norms}, asked for at {radii}"
+            yield Claim(ON_THE_SPHERE, Form.EXACT, -1.0, 0.0, EXACT, why)
+            raise Ended(ON_THE_SPHERE)
+        if not np.isfinite(path.points).all():
+            raise NotANumber(ON_THE_SPHERE, "a point of the path is not finite", Form.EXACT)
+        if self.under_test.replaces(regularization_path):
+            missing = missing_claim(ON_THE_SPHERE, path.reasons, lambda: self._path_of(self.asked, REFERENCE).reasons)
+            if missing is not None and missing.verdict is Verdict.FALSIFIED:
+                yield missing
+                raise Ended(ON_THE_SPHERE)
+        if not self.good.size:
+            why = f"the optimiser found no minimum: {path.reasons[0]} at R = {radii[0]:.3g}"
+            raise Undecided(ON_THE_SPHERE, why, Form.EXACT, not_found=True)
+        # Nothing is claimed of radii at which the optimiser says that it found nothing; the report counts them.
+        branch = f"a minimum found at {self.good.size} of {len(radii)} radii"
+        radii = radii[self.good]
+        off = np.abs(norm(exact(self.points), axis=1) - radii)
+        # The point is made of a height, a root, and an offset across it.
+        allowed = exact(np.zeros(len(radii))).widen(8 * EPS * radii)
+        on = at_least(ON_THE_SPHERE, Form.EXACT, allowed, off, scale=radii, points="radius")
+        yield replace(on, branch=branch)
+        if on.verdict is Verdict.FALSIFIED:
+            raise Ended(ON_THE_SPHERE)
+        yield self._lowest()
+
+    @cached_property
+    def good(self) -> Int64[np.ndarray, "g"]:
+        """The indices of the radii at which the optimiser says that it has converged, (g,)."""
+        return np.flatnonzero(self.path.converged)
+
+    @property
+    def at(self) -> list[Followed]:
+        """The path followed to these radii."""
+        return [self.asked[k] for k in self.good]
+
+    @property
+    def points(self) -> Float64[np.ndarray, "g d"]:
+        """The minimisers found at these radii, (g, d)."""
+        return self.path.points[self.good]
+
+    @property
+    def offsets(self) -> Float64[np.ndarray, "two g e"]:
+        """The offsets of the minimisers from the ray, in units of ‖p_mm‖: as reported, and from the points."""
+        sphere = self.asked[0].sphere
+        own = tangential(self.path.offsets[self.good], sphere.svm.direction, sphere.basis) / sphere.svm.norm
+        return np.stack([own, [sphere.coordinates(p) for p in self.points]])
+
+    @property
+    def predicted_offsets(self) -> Float64[np.ndarray, "g e"]:
+        """The offsets that the reduced program predicts, (g, e)."""
+        return np.array([f.predicted for f in self.at])
+
+    @property
+    def rounding(self) -> Float64[np.ndarray, "g"]:
+        """The distance by which rounding may move the two apart, (g,)."""
+        return np.array([f.rounding for f in self.at])
+
+    @property
+    def _radii(self) -> Float64[np.ndarray, "r"]:
+        return np.array([f.rho * f.sphere.svm.norm for f in self.asked])
+
+    def _lowest(self) -> Claim:
+        """Return the claim that the minimisers are no higher than R p̄_mm and the path followed."""
+        others: list[Any] = []
+        own: list[Any] = []
+        for f, p in zip(self.at, self.points, strict=True):
+            problem, svm = f.sphere.problem, f.sphere.svm
+            ray = f.rho * svm.norm * svm.direction
+            excesses: Any = f.sphere.log_excess_of(exact(np.stack([p, ray, f.sphere.point(f.followed)])), IS_LOWEST)
+            noise = 64 * EPS * (1 + np.abs(excesses.value[0]) + problem.key_scale * f.rho * svm.norm)
+            others.append(excesses[1:])
+            own.append(excesses[[0, 0]].widen(noise))
+        left, right = np.concatenate(others), np.concatenate(own)
+        return at_least(IS_LOWEST, Form.LIMIT, left, right, why=PATH_VALUE, points="competitor")

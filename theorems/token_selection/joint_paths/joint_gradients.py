@@ -1,0 +1,87 @@
+"""The joint gradient under test compared with the paper's formula, at pairs of moderate size.
+
+With v = r v̄_mm + w, u_i = Σ_t s_it z_it·v, L = mean ℓ(u_i) and ℓ(u) = log(1 + e^{−u}):
+
+    ∇_v log L = −Σ_i |ℓ'(u_i)| Σ_t s_it z_it / Σ_i ℓ(u_i),
+    ∇_p log L = −Σ_i |ℓ'(u_i)| Σ_t s_it (z_it·v − u_i) k_it / Σ_i ℓ(u_i).
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, (ERM) with logistic loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.paths.joint import joint_gradient
+from theorems.bounded import exact
+from theorems.core.claim import Claim, Form, NotANumber, at_least
+from theorems.core.claim_name import premise
+from theorems.core.implementation import Implementation
+from theorems.rounding.attention_at import AttentionAt, Numbers
+from theorems.token_selection.joint_paths.joint_setup import JointSetup
+
+POINTS = 6
+"""The number of pairs (v, p) at which the claims are made."""
+
+
+JOINT_GRADIENTS = tuple(
+    premise(name) for name in ("joint-log-risk", "joint-gradient-in-head", "joint-gradient-in-prompt")
+)
+"""The claims of :func:`joint_gradients`: of the risk, and of its derivatives in the head and in the prompt."""
+
+
+def joint_gradients(setup: JointSetup, under_test: Implementation, rng: np.random.Generator) -> Iterator[Claim]:
+    """Yield the claims that log L + rΓ and both parts of its gradient agree with the formulas."""
+    joint = setup.joint
+    d, k = joint.tokens.shape[2], joint.keys.shape[2]
+    unit = joint.longest_row
+    size = float(np.max(np.linalg.norm(joint.tokens, axis=-1)))
+    p = rng.normal(size=(POINTS, k)) * (2 / unit)
+    # As long as v̄_mm at r = 2/size: what v is made of is of the same size, so that none of it may be left out.
+    w = rng.normal(size=(POINTS, d)) * (2 / size)
+    log_r = float(np.log(2 / size))
+    theirs = [under_test[joint_gradient](joint, log_r, w[m], p[m]) for m in range(POINTS)]
+    for name, part, right in zip(
+        JOINT_GRADIENTS,
+        (np.array([x[part] for x in theirs]) for part in range(3)),
+        _formulas(setup, np.exp(log_r), w, p),
+        strict=True,
+    ):
+        if not np.isfinite(part).all():
+            raise NotANumber(name, "the joint gradient under test is not finite", Form.EXACT)
+        # The implementation under test may add up in another order, which loses as much.
+        gap = np.abs(right.widen(right.error) - part)
+        yield at_least(name, Form.EXACT, 0.0, gap, scale=1.0 + np.abs(part), points="entry")
+
+
+def _formulas(
+    setup: JointSetup, r: float, w: Float64[np.ndarray, "m d"], p: Float64[np.ndarray, "m k"]
+) -> tuple[Numbers, Numbers, Numbers]:
+    """Return log L + rΓ, (m,), and its derivatives in w, (m, d), and p, (m, k).
+
+    Features and pulls also carry the error of forming them in differences to α, Σ_t s_it z_it = z_iα −
+    Σ_t s_it (z_iα − z_it): where α has little weight that is a rounding of z_iα, not of the sum.
+    """
+    tokens, keys = exact(setup.joint.tokens), exact(setup.joint.keys)
+    s = AttentionAt(setup.problem, p).weights
+    v = r * setup.u + exact(w)
+    outputs = np.vecdot(tokens, v[:, None, None])
+    u = np.sum(s * outputs, axis=-1)
+    losses = np.log1p(np.exp(-u))
+    slopes = np.exp(-u) / (1 + np.exp(-u))
+    shares = slopes / np.sum(losses, axis=-1, keepdims=True)
+    features = np.einsum("mnt,ntd->mnd", s, tokens)
+    pulls = np.einsum("mnt,ntk->mnk", s * (outputs - u[..., None]), keys)
+    off = np.where(setup.joint.others, s, 0.0)
+    differences: Any = exact(setup.joint.chosen_tokens) - np.einsum("mnt,ntd->mnd", off, setup.sides)
+    features = features.widen(differences.error)
+    drops = off * np.vecdot(setup.sides, v[:, None, None])
+    mean = np.einsum("mnt,ntk->mnk", off, setup.rows)
+    differences = np.einsum("mnt,ntk->mnk", drops, setup.rows) - np.sum(drops, axis=-1)[..., None] * mean
+    pulls = pulls.widen(differences.error)
+    value = np.log(np.sum(losses, axis=-1)) - np.log(exact(setup.problem.n)) + r * setup.margin
+    return value, -np.sum(shares[..., None] * features, axis=1), -np.sum(shares[..., None] * pulls, axis=1)

@@ -1,0 +1,228 @@
+"""The minimiser of a joint problem at one radius along a schedule, with the claims that it is a minimiser.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Theorems 5 and 6.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Bool, Float64
+from numpy.linalg import norm
+
+from reference_attention.floats import EPS
+from reference_attention.paths.joint import Joint, excess_gradient, head_drops, relative_log_risk
+from reference_attention.paths.joint_path import JointPath, Schedule
+from reference_attention.paths.joint_search import joint_minimiser
+from theorems.bounded import exact
+from theorems.core.claim import Claim, Ended, Form, NotANumber, Refuted, Undecided, Verdict, at_least, undecided_claim
+from theorems.core.claim_name import premise
+from theorems.core.implementation import Implementation
+from theorems.core.tolerances import EXACT
+from theorems.rounding.attention_at import Numbers
+from theorems.token_selection.joint_paths.joint_setup import JointSetup, competitors
+
+IN_THE_BALLS = premise("path-is-in-the-balls")
+PATH_IS_LOWEST = premise("path-is-lowest")
+
+LARGEST_UNITS = 2.0**28
+"""The RΘ at which the limit is read off: logits carry an error of eps RΘ = 6e-8."""
+RESOLVED = 1.0
+"""The amount by which a minimiser's log-excess may be above the competitor's.
+
+Where a non-support keeps q_i between 0 and 1, float64 knows its exponent r (slack_i − q_i d_i) no better. The bounds
+hold for any pair, with its own excess."""
+STARTS = 128
+"""The number of directions with which the search for the minimiser begins."""
+SELECTED = 16.0
+"""The difference of logits from which on an input is called selected, if every other token is behind by more."""
+
+
+@dataclass(frozen=True, eq=False)
+class JointMinimiser:
+    """The pair (r v̄_mm + w, p) of least risk that the implementation under test finds at ‖p‖ ≤ R, ‖v‖ ≤ r(R).
+
+    Attributes:
+        setup: the problem that is minimised.
+        under_test: the implementation that found it.
+        schedule: R ↦ log r.
+        R: the radius.
+        starts: directions that the search begins with, (m, k).
+        path: the path of one point that was returned.
+        claim: the name of the claim that is undecided where it is no minimiser.
+    """
+
+    setup: JointSetup
+    under_test: Implementation
+    schedule: Schedule
+    R: float
+    starts: Float64[np.ndarray, "m k"]
+    path: JointPath
+    claim: str
+
+    @classmethod
+    def of(
+        cls,
+        setup: JointSetup,
+        under_test: Implementation,
+        schedule: Schedule,
+        R: float,
+        starts: Float64[np.ndarray, "m k"],
+        claim: str,
+    ) -> JointMinimiser:
+        """Find the minimiser at radius R along the schedule."""
+        path = under_test[joint_minimiser](setup.joint, schedule, R, starts).path
+        return cls(setup, under_test, schedule, R, starts, path, claim)
+
+    def premises(self) -> Iterator[Claim]:
+        """Yield the claims that it lies in the balls asked for, and that no competitor has less risk.
+
+        Raises:
+            Ended: the pair found is no minimiser, or of other balls.
+            Undecided: no digits are left of its head's outputs, or its head prefers another token.
+        """
+        inside = self._lies_in_the_balls()
+        yield inside
+        if inside.verdict is Verdict.FALSIFIED:
+            raise Ended(IN_THE_BALLS)
+        above = self.above
+        if above and self.under_test.replaces(joint_minimiser):
+            search = joint_minimiser(self.setup.joint, self.schedule, self.R, self.starts).path
+            if not replace(self, path=search).above:
+                why = f"{above}; a search finds a lower one"
+                yield Claim(PATH_IS_LOWEST, Form.LIMIT, -math.inf, 0.0, EXACT, why)
+                raise Ended(PATH_IS_LOWEST)
+        if above:
+            claim = undecided_claim(self.claim, above, Form.LIMIT)
+            yield replace(claim, not_found=True, branch="no minimiser found: " + above.split(":")[0])
+            raise Ended(self.claim)
+        yield Claim(PATH_IS_LOWEST, Form.LIMIT, 0.0, 0.0, EXACT, branch=self._selection)
+        if not has_digits(self.setup.joint, self.w):
+            why = f"the head's offset of {np.linalg.norm(self.w):.3g} leaves no digits of its outputs"
+            raise Undecided(self.claim, why, Form.LIMIT)
+        sign, _ = self.drops
+        if (sign[self.setup.joint.others] <= 0).any():
+            why = "at the head found some token scores no less than the chosen one: α is not what the path selects"
+            raise Undecided(self.claim, why, Form.LIMIT)
+
+    def _lies_in_the_balls(self) -> Claim:
+        """Return the claim ‖p‖ ≤ R and ‖v‖ ≤ r, the latter as ⟨v̄_mm, w⟩/r + ‖w‖²/(2r²) ≤ 0 for v = r v̄_mm + w.
+
+        It holds to the rounding of a point of a sphere.
+        """
+        path, asked = self.path, (self.R, self.log_r)
+        shapes = path.prompts.shape, path.offsets.shape
+        has = (float(path.radii[0]), float(path.log_head_radii[0])) if len(path.radii) == 1 else ()
+        if shapes != ((1, self.starts.shape[1]), (1, self.setup.joint.tokens.shape[2])) or has != asked:
+            raise Refuted(IN_THE_BALLS, f"a pair of shapes {shapes} at {has}, asked for at {asked}", Form.EXACT)
+        if not (np.isfinite(self.p).all() and np.isfinite(self.w).all()):
+            raise NotANumber(IN_THE_BALLS, "the pair is not finite", Form.EXACT)
+        share = exact(self.w) * math.exp(-self.log_r)
+        beyond = np.vecdot(exact(self.setup.joint.svm.direction), share) + np.vecdot(share, share) / 2
+        longer = norm(exact(self.p) / self.R) - 1
+        room = 16 * (self.p.size + self.w.size) * EPS
+        return at_least(IN_THE_BALLS, Form.EXACT, room, np.stack([longer, beyond]), scale=1.0, points="ball")
+
+    @property
+    def log_r(self) -> float:
+        """The logarithm log r of the head's radius."""
+        return self.schedule(self.R)
+
+    @property
+    def w(self) -> Float64[np.ndarray, "d"]:
+        """The offset v − r v̄_mm of the head."""
+        return np.asarray(self.path.offsets[0])
+
+    @property
+    def p(self) -> Float64[np.ndarray, "k"]:
+        """The prompt p."""
+        return np.asarray(self.path.prompts[0])
+
+    @property
+    def residual(self) -> float:
+        """The norm of the projected gradient that is left."""
+        return float(self.path.residuals[0])
+
+    @property
+    def margins(self) -> Numbers:
+        """The margins R m_i = min_t (k_iα − k_it)·p, (n,)."""
+        return self.setup.margins(self.p)
+
+    @property
+    def cosine(self) -> Numbers:
+        """The number ⟨p, p̄_relax⟩/R, at most the cosine as ‖p‖ ≤ R."""
+        return exact(self.p) @ self.setup.towards / self.R
+
+    @property
+    def slip(self) -> float:
+        """The error of a comparison of excesses: rounding of logits moves either side by 2 eps (k + 8) R max|k|."""
+        return 4 * EPS * (self.starts.shape[1] + 8) * self.R * self.setup.joint.longest_row
+
+    @property
+    def drops(self) -> tuple[Float64[np.ndarray, "n T"], Float64[np.ndarray, "n T"]]:
+        """The signs and logarithms of v·(z_iα − z_it)."""
+        return head_drops(self.setup.joint, self.log_r, self.w)
+
+    @property
+    def log_risk(self) -> float:
+        """The number log L + rΓ."""
+        joint = self.setup.joint
+        return float(relative_log_risk(joint, self.log_r, self.w, joint.log_weights(self.p)))
+
+    @cached_property
+    def log_excess(self) -> float:
+        """The number log n(L(v, p) − L_α(v)) + rΓ."""
+        return self._log_excess_at(self.p)
+
+    @cached_property
+    def least_competing(self) -> float:
+        """The log-excess of the best competitor R p̄_c in the place of p, for the same head."""
+        return min(self._log_excess_at(c) for c in competitors(self.setup, self.R))
+
+    @cached_property
+    def above(self) -> str:
+        """A description of the pair if it is no minimiser: above a competitor, as a pair or as prompt for its head."""
+        beyond = self._pair_excess
+        if self.log_excess <= self.least_competing + self.slip + RESOLVED and beyond <= self.slip:
+            return ""
+        unit = self.setup.joint.longest_row
+        lowest = float(np.min(np.where(self.setup.joint.others, self.setup.joint.rows @ self.p, np.inf)))
+        beside = "in distress" if self.residual > 1e-6 else "local"
+        kind = "another selection" if lowest < -1e-6 * unit * self.R else beside
+        return (
+            f"{kind}: log-excess {self.log_excess:.6g}, the competitor's {self.least_competing:.6g}; log-risk"
+            f" {beyond:.6g} above that of (r v̄_mm, R p̄_c), gradient {self.residual:.3g}"
+        )
+
+    def _log_excess_at(self, p: Float64[np.ndarray, "k"]) -> float:
+        joint = self.setup.joint
+        return excess_gradient(joint, self.log_r, self.w, p)[0] + math.log(joint.tokens.shape[0])
+
+    @property
+    def _pair_excess(self) -> float:
+        """The difference of log L at (r v̄_mm + w, p) and at the best pair (r v̄_mm, R p̄_c): ≤ 0 for a minimiser.
+
+        The bounds hold for any head, but they are O(1)/R only if the head's outputs stay within O(1) of rΓ.
+        """
+        joint, alone = self.setup.joint, np.zeros(self.w.size)
+        prompts = competitors(self.setup, self.R)
+        pairs = (relative_log_risk(joint, self.log_r, alone, joint.log_weights(c)) for c in prompts)
+        return self.log_risk - min(float(x) for x in pairs)
+
+    @property
+    def _selection(self) -> str:
+        """A few words on whether the minimiser selects tokens at the non-supports; empty if there are none."""
+        others: Bool[np.ndarray, "n"] = ~self.setup.joint.svm.support
+        if not others.any():
+            return ""
+        margins = np.min(np.where(self.setup.joint.others, self.setup.joint.rows @ self.p, np.inf), axis=1)[others]
+        return "every input selected" if margins.min() > SELECTED else "an input at its boundary"
+
+
+def has_digits(joint: Joint, w: Float64[np.ndarray, "d"]) -> bool:
+    """Return whether outputs w·z are known to six bits."""
+    return joint.output_rounding(w) <= 2.0**-6

@@ -1,0 +1,219 @@
+"""Sublevel sets of a joint problem: their points with their rounding, and a hunt through them.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, (ERM) with logistic loss.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from reference_attention.floats import EPS
+from reference_attention.paths.joint import relative_log_risk, retract
+from reference_attention.risk import softmax_weights
+from theorems.bounded import either, exact
+from theorems.core.claim import Claim, Form, at_least
+from theorems.core.implementation import Implementation
+from theorems.rounding.attention_at import AttentionAt, Numbers
+from theorems.rounding.weights_under_test import weights_of
+from theorems.token_selection.joint_paths.joint_setup import NON_OPTIMALITY, JointSetup
+
+LARGEST_EXPONENT = 690.0
+"""The logarithm of the largest radius used; larger radii are replaced by it, which changes nothing computed here."""
+
+
+NEGLIGIBLE, NOTHING = 600.0, 2.0**-860
+"""The exponent of e^{−600}, and a number larger than that."""
+SERIES = 2.0**-40
+"""The y below which log(log(1 + y)/y) is computed as −y/2: in float64 y² no longer counts."""
+LARGE = 700.0
+"""The loss above which losses are computed themselves, not relative to e^{−u}."""
+
+
+def largest(x: Numbers) -> Float64[np.ndarray, "*b"]:
+    """Return an upper bound of |x|, infinite where nothing is known."""
+    return np.asarray((np.abs(x.value) + x.error) * (1 + 4 * EPS))
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Pairs (r v̄_mm + w, p) with the softmax weights under test and Λ.
+
+    Attributes:
+        w: (m, d).
+        p: (m, k).
+        weights: s_it, (m, n, T).
+        value: Λ, (m,).
+    """
+
+    w: Float64[np.ndarray, "m d"]
+    p: Float64[np.ndarray, "m k"]
+    weights: Numbers
+    value: Numbers
+
+    def where(self, mask: Bool[np.ndarray, "m"]) -> Points:
+        """Select the pairs of the mask."""
+        return Points(self.w[mask], self.p[mask], self.weights[mask], self.value[mask])
+
+    @classmethod
+    def together(cls, parts: Iterable[Points]) -> Points:
+        """Concatenate several batches."""
+        parts = list(parts)
+        return cls(*(np.concatenate([getattr(x, name) for x in parts]) for name in ("w", "p", "weights", "value")))
+
+
+@dataclass(frozen=True, eq=False)
+class SublevelSet:
+    """The set {(v, p): ‖v‖ ≤ r, ‖p‖ ≤ R, L(v, p) ≤ L(competitor)} for one (r, R)."""
+
+    setup: JointSetup
+    under_test: Implementation
+    log_r: float
+    R: float
+    competitor: Float64[np.ndarray, "k"]
+
+    @cached_property
+    def r(self) -> float:
+        """The radius of the head, at most e^{690}."""
+        return math.exp(min(self.log_r, LARGEST_EXPONENT))
+
+    def feasible(
+        self, w: Float64[np.ndarray, "m d"], p: Float64[np.ndarray, "m k"]
+    ) -> tuple[Float64[np.ndarray, "m d"], Float64[np.ndarray, "m k"]]:
+        """Move heads and prompts into the balls."""
+        norms = np.linalg.norm(p, axis=1, keepdims=True)
+        shorter = self.R * (1 - 2 * EPS) / np.maximum(norms, self.R)
+        return retract(self.setup.joint, self.log_r, w), p * np.where(norms > self.R, shorter, 1.0)
+
+    def points(self, w: Float64[np.ndarray, "m d"], p: Float64[np.ndarray, "m k"]) -> Points:
+        """Move heads and prompts into the balls, and evaluate their weights under test and Λ."""
+        w, p = self.feasible(w, p)
+        at = AttentionAt(self.setup.problem, p, self.under_test.textbook_eps)
+        weights = weights_of(at, self.under_test, NON_OPTIMALITY)
+        return Points(w, p, weights, self.log_risk(w, weights))
+
+    def nonoptimality(self, points: Points) -> Numbers:
+        """Compute q_i, the weight that is not on the chosen token, (m, n)."""
+        return np.sum(np.where(self.setup.joint.others, points.weights, 0.0), axis=-1)
+
+    def log_risk(self, w: Float64[np.ndarray, "m d"], weights: Numbers) -> Numbers:
+        """Compute Λ = log mean_i ℓ(rΓ + E_i) + rΓ of the head within its ball, (m,).
+
+        The head is shortened by the factor 1/(1 + o/r) if ‖r v̄_mm + w‖ ≤ r + o: 2r (‖v‖ − r) ≤ ‖v‖² − r² = 2r v̄_mm·w
+        + ‖w‖² where ‖v‖ > r. That costs at most (o/r)|rΓ + E_i| of an output.
+        """
+        s, r = self.setup, self.r
+        drops = r * s.drops + np.vecdot(s.sides, w[:, None, None])
+        lost = np.sum(np.where(s.joint.others, weights * drops, 0.0), axis=-1)
+        E = r * s.slack + np.vecdot(exact(s.joint.chosen_tokens), w[:, None]) - lost
+        outside = np.maximum(exact(w) @ s.u + np.vecdot(exact(w), w) / (2 * r), 0.0)
+        E = E.widen(largest(outside)[:, None] * (largest(s.margin) + largest(E) / r))
+        return np.logaddexp.reduce(_log_losses(r * s.margin, E), axis=-1) - np.log(exact(E.shape[-1]))
+
+    def inside(self, w: Float64[np.ndarray, "m d"], p: Float64[np.ndarray, "m k"]) -> Bool[np.ndarray, "m"]:
+        """Return which of the pairs, moved into the balls, are in the set as far as floats tell."""
+        w, p = self.feasible(w, p)
+        weights = np.maximum(self.under_test[softmax_weights](self.setup.joint.keys, p), np.finfo(np.float64).tiny)
+        return np.asarray(
+            relative_log_risk(self.setup.joint, self.log_r, w, np.log(weights)) < float(self.start.value.value[0])
+        )
+
+    @cached_property
+    def start(self) -> Points:
+        """The competitor as a point."""
+        return self.points(np.zeros((1, self.setup.joint.tokens.shape[2])), self.competitor[None])
+
+    def search_points(self, rng: np.random.Generator, *, rays: int = 20, rounds: int = 3) -> Points:
+        """Find points that are certainly inside, most of them at the end of a ray: where the bounds are tightest.
+
+        Rays start at the competitor, then at points found; along each, step sizes from far below one logit to far
+        beyond the balls are tried (the set need not be convex), then those around the largest one inside.
+        """
+        joint = self.setup.joint
+        d, k = joint.tokens.shape[2], joint.keys.shape[2]
+        rows = joint.rows[joint.others]
+        unit = float(np.max(np.linalg.norm(rows, axis=1)))
+        origin_w, origin_p = np.zeros((rays, d)), np.repeat(self.competitor[None], rays, axis=0)
+        kept_w, kept_p = [np.zeros((1, d))], [self.competitor[None]]
+        coarse = np.logspace(-5, math.log10(8 * unit * self.R + 8), 22)
+        for _ in range(rounds):
+            by_w, by_p = self._directions(rng, rays, rows, unit)
+            steps = np.repeat(coarse[:, None], rays, axis=1)
+            for _ in range(2):
+                g = len(steps)
+                w = (origin_w + steps[..., None] * by_w).reshape(-1, d)
+                p = (origin_p + steps[..., None] * by_p).reshape(-1, k)
+                inside = self.inside(w, p)
+                kept_w.append(w[inside])
+                kept_p.append(p[inside])
+                last = np.max(np.where(inside.reshape(g, rays), steps, 0.0), axis=0)
+                steps = np.maximum(last, coarse[0]) * np.linspace(1.0, coarse[1] / coarse[0], 10)[:, None]
+            w, p = np.concatenate(kept_w), np.concatenate(kept_p)
+            chosen = rng.integers(len(w), size=rays)
+            chosen[: rays // 2] = rng.integers(max(0, len(w) - 40), len(w), size=rays // 2)
+            origin_w, origin_p = w[chosen], p[chosen]
+        points = self.points(w[1:], p[1:])
+        # The competitor itself belongs to the set, and may be all of it that rounding can tell from the outside.
+        return Points.together([self.start, points.where(np.asarray(points.value <= self.start.value))])
+
+    def _directions(
+        self, rng: np.random.Generator, rays: int, rows: Float64[np.ndarray, "m k"], unit: float
+    ) -> tuple[Float64[np.ndarray, "b d"], Float64[np.ndarray, "b k"]]:
+        """Draw moves of head and prompt: random, against one row or token, along the competitor, or of one block."""
+        joint = self.setup.joint
+        d, k = joint.tokens.shape[2], rows.shape[1]
+        by_p = rng.normal(size=(rays, k)) / unit
+        single = rng.integers(len(rows), size=rays)
+        kind = rng.integers(4, size=rays)
+        by_p = np.where((kind == 1)[:, None], -rows[single] / unit**2, by_p)
+        by_p = np.where((kind == 2)[:, None], rng.choice([-1, 1], (rays, 1)) * self.competitor / self.R / unit, by_p)
+        by_w = rng.normal(size=(rays, d)) / max(float(np.abs(joint.chosen_tokens).max()), 1e-300)
+        by_w *= np.exp(rng.uniform(-8, max(1.0, min(self.log_r / 2, 40.0)), (rays, 1)))
+        block = rng.integers(3, size=(rays, 1))
+        return np.where(block == 1, 0.0, by_w), np.where(block == 2, 0.0, by_p)
+
+
+def at_pairs(name: str, sides: Iterable[tuple[Numbers, Numbers]]) -> Iterator[Claim]:
+    """Yield the claim left ≥ right at the pairs of all sets.
+
+    Without pairs it is made (and undecided) only for :data:`NON_OPTIMALITY`.
+    """
+    flat: list[Any] = []
+    for both in sides:
+        shape = np.broadcast_shapes(*(x.shape for x in both))
+        flat.append([np.ravel(np.broadcast_to(x, shape)) for x in both])
+    if not flat:
+        return
+    left, right = (np.concatenate(side) for side in zip(*flat, strict=True))
+    if left.size or name == NON_OPTIMALITY:
+        yield at_least(name, Form.EFFECTIVE, left, right, points="pair (v, p)")
+
+
+def _log_losses(base: Numbers, E: Numbers) -> Numbers:
+    """Compute log ℓ(u) + rΓ for u = rΓ + E_i, rΓ = ``base``.
+
+    It is −E_i + log(log(1 + y)/y) with y = e^{−u}, or from log ℓ(u) if y overflows. From u = 600 on the second term is
+    taken at u = 600.
+    """
+    u = base + E
+    y = np.exp(-np.minimum(np.maximum(u, -LARGE), NEGLIGIBLE))
+    losses = with_series(np.log(np.log1p(y) / y), y)
+    if (u.value < -LARGE).any():
+        low = np.minimum(u, -LARGE)
+        losses = either(u >= -LARGE, u < -LARGE, losses, np.log(np.logaddexp(0.0, -low)) + low)
+    return losses - E
+
+
+def with_series(x: Numbers, y: Numbers) -> Numbers:
+    """Return x = log(log(1 + y)/y), replaced for small y > 0 by −y/2, which is right up to y²/2.
+
+    The error also covers y below e^{−600}, where x has no digits.
+    """
+    small = y.value < SERIES
+    return np.where(small, -y / 2, x).widen(np.where(small, y.value**2 + NOTHING, 0.0))

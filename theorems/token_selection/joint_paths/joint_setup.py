@@ -1,0 +1,181 @@
+"""The objects of statements about head and prompt: v_mm, p_mm, p_relax and the symbols of their inequalities.
+
+References: *Max-Margin Token Selection in Attention Mechanism*, Section 3, Theorems 5 and 6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from generators.case import Case
+from generators.optimal_tokens import token_optimality
+from reference_attention.floats import EPS
+from reference_attention.paths.joint import Joint, chosen_rows
+from reference_attention.problem import Problem
+from reference_attention.svm.label_svm import label_svm, relaxed_max_margin
+from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
+from theorems.bounded import exact
+from theorems.bounded.arithmetic import UNIT
+from theorems.core.claim import Form, Undecided
+from theorems.core.claim_name import sharper
+from theorems.core.implementation import Implementation
+from theorems.rounding.attention_at import Numbers
+
+NON_OPTIMALITY = sharper("non-optimality")
+"""The name of a claim that is undecided where v_mm, p_mm or p_relax do not exist.
+
+It fails where the weights under test are not numbers."""
+
+
+RESOLVED_MARGIN = 2.0**-10
+"""The largest rounding of a margin of 1 with which p_mm can serve as a competitor.
+
+Premises evaluate the margin at RΘ = 600, where rounding must not move a logit by 1. Keys that are separable by their
+own rounding alone, say products of a W of low rank, exceed it."""
+
+
+def rounded_often(x: Any, roundings: int) -> Numbers:
+    """Return floats as results of that many correctly rounded products or quotients of exact numbers."""
+    return exact(x) * (1 + exact(np.zeros(())).widen((roundings + 1) * UNIT))
+
+
+@dataclass(frozen=True, eq=False)
+class JointSetup:
+    """A case of Theorem 5 or 6 with the solutions that the implementation under test gives.
+
+    Attributes:
+        problem: keys, scores, loss.
+        joint: signed tokens, keys, α and (SVM).
+        nu: a proven ν of Assumption C over the supports.
+        separator: p_mm(α).
+        target: p_relax (p_mm where every input is a support).
+    """
+
+    problem: Problem
+    joint: Joint
+    nu: float
+    separator: MaxMargin
+    target: MaxMargin
+
+    @cached_property
+    def u(self) -> Numbers:
+        """The direction v̄_mm, (d,): entries of v_mm and its length are rounded, and the quotient."""
+        return rounded_often(self.joint.svm.direction, 5)
+
+    @cached_property
+    def margin(self) -> Numbers:
+        """The label margin Γ."""
+        return rounded_often(self.joint.svm.margin, 4)
+
+    @cached_property
+    def slack(self) -> Numbers:
+        """The slacks slack_i, (n,)."""
+        return rounded_often(self.joint.svm.slack, 6)
+
+    @cached_property
+    def towards(self) -> Numbers:
+        """The direction p̄_relax, (k,)."""
+        return rounded_often(self.target.direction, 5)
+
+    @cached_property
+    def sides(self) -> Numbers:
+        """The differences of tokens z_iα − z_it, (n, T, d)."""
+        return exact(self.joint.chosen_tokens)[:, None] - self.joint.tokens
+
+    @cached_property
+    def rows(self) -> Numbers:
+        """The differences of keys k_iα − k_it, (n, T, k)."""
+        return exact(chosen_rows(self.joint.keys, self.joint.alpha))[:, None] - self.joint.keys
+
+    @cached_property
+    def drops(self) -> Numbers:
+        """The drops δ_it = v̄_mm·(z_iα − z_it), (n, T)."""
+        return self.sides @ self.u
+
+    @cached_property
+    def spread(self) -> Numbers:
+        """The constant Δ, the largest ‖z_iα − z_it‖ of a support."""
+        return np.max(np.linalg.norm(self.sides[self.joint.svm.support], axis=-1))
+
+    @cached_property
+    def largest_drops(self) -> Numbers:
+        """The largest drops D_i ≥ 0, (n,)."""
+        return np.max(np.where(self.joint.others, np.maximum(self.drops, 0.0), 0.0), axis=1)
+
+    @cached_property
+    def smallest_drops(self) -> Numbers:
+        """The smallest drops d_i of tokens other than α_i, (n,)."""
+        return np.min(np.where(self.joint.others, self.drops, np.inf), axis=1)
+
+    def margins(self, p: Float64[np.ndarray, "*b k"]) -> Numbers:
+        """Compute the margins min_t (k_iα − k_it)·p, (*b, n)."""
+        rows = np.vecdot(self.rows, p[..., None, None, :])
+        return np.min(np.where(self.joint.others, rows, np.inf), axis=-1)
+
+
+def joint_setup(
+    case: Case, under_test: Implementation, claim: str = NON_OPTIMALITY, form: Form = Form.EFFECTIVE
+) -> JointSetup:
+    """Solve for the objects of Theorem 5 or 6 with the implementation under test.
+
+    Args:
+        case: tokens, labels and the chosen tokens α.
+        under_test: the implementation whose solvers are called.
+        claim: the name of the claim that is undecided without these objects.
+        form: the form of that claim.
+
+    Raises:
+        Undecided: one of them does not exist, or rounding hides the margins of p_mm.
+    """
+    data, alpha = case.dataset, case.chosen_tokens
+    if data is None:
+        raise Undecided(claim, "the case has no tokens and labels", form)
+    tokens = data.signed_tokens
+    optimality = token_optimality(case, supports_only=True)
+    if not optimality.holds:
+        raise Undecided(claim, f"no ν of Assumption C: {optimality.evidence}", form)
+    svm = under_test[label_svm](chosen_rows(tokens, alpha))
+    separator = under_test[max_margin](case.problem.keys, alpha)
+    if isinstance(svm, Infeasible) or isinstance(separator, Infeasible):
+        raise Undecided(claim, "v_mm or p_mm does not exist", form)
+    hidden = margin_rounding(case.problem.keys, alpha, separator)
+    if not hidden < RESOLVED_MARGIN:
+        raise Undecided(claim, f"p_mm is so long that rounding moves its margins of 1 by {hidden:.3g}", form)
+    target = separator
+    if not svm.support.all():
+        relaxed = under_test[relaxed_max_margin](case.problem.keys, alpha, svm.support)
+        if isinstance(relaxed, Infeasible):
+            raise Undecided(claim, "p_relax does not exist", form)
+        target = relaxed
+    return JointSetup(case.problem, Joint(tokens, case.problem.keys, alpha, svm), optimality.nu, separator, target)
+
+
+def margin_rounding(keys: Float64[np.ndarray, "n T k"], alpha: Int64[np.ndarray, "n"], separator: MaxMargin) -> float:
+    """Bound the change of p_mm's margins by rounding, eps max Σ|k_iα − k_it||p_mm|."""
+    rows = chosen_rows(keys, alpha)[:, None] - keys
+    return float(EPS * np.max(np.abs(rows) @ np.abs(separator.p)))
+
+
+def competitors(setup: JointSetup, R: float) -> list[Float64[np.ndarray, "k"]]:
+    """Return R p̄_c for ε = 0 and ε = 2^k/R: any of them may serve in the proof."""
+    start, towards = setup.target.p, setup.separator.p - setup.target.p
+    if not np.any(towards):
+        return [R * setup.target.direction]
+    unit = R / setup.separator.norm
+    # Where p_relax ties an input, ε = 0 would leave to rounding on which side of a tie the competitor is.
+    tied = setup.target.neighbours[~setup.joint.svm.support].any()
+    shares = [] if tied else [0.0]
+    shares += [min(1.0, 2.0**k / unit) for k in range(-2, 9)]
+    prompts = [start + share * towards for share in shares]
+    return [R / float(np.linalg.norm(p)) * p for p in prompts]
+
+
+def nonoptimality_bounds(margin: Numbers, T: int) -> tuple[Numbers, Numbers]:
+    """Bound q from above and below where the smallest of T − 1 margins is m: (T−1)/(e^m + T − 1), σ(−m)."""
+    odds = np.exp(-margin)
+    return (T - 1) * odds / (1 + (T - 1) * odds), odds / (1 + odds)

@@ -1,0 +1,201 @@
+"""Descents in a cone around p_mm, seen from its tip: gradient descent, and descent with the longest steps allowed.
+
+At the norms where the cone begins a step of gradient descent is often e^{−1000}, and its iterates do not differ as
+floats; its increments are added up in a scale of their own. Longest steps move geometrically.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from reference_attention.risk import scaled_gradient
+from reference_attention.training.descent import gradient_descent
+from reference_attention.training.iteration import batch_field
+from theorems.bounded import exact, value_of
+from theorems.core.claim import Claim, Ended, NotANumber, Verdict
+from theorems.core.implementation import Implementation
+from theorems.curves.cone_points import Cone, ConeView
+from theorems.curves.descent import IS_A_STEP, RUN_IS_ASKED_FOR
+from theorems.rounding.attention_at import Numbers
+from theorems.rounding.steps import starts_claim, steps_claim
+
+Points = Float64[np.ndarray, "b d"]
+
+
+@dataclass(frozen=True, eq=False)
+class ConeRun:
+    """A descent of t steps from b starts in a cone.
+
+    Attributes:
+        cone, tip: the cone, and its tip a.
+        under_test: the implementation whose gradient it follows.
+        points: p(0) … p(t), rounded, (t+1, b, d).
+        log_sizes: log ‖p(s+1) − p(s)‖, (t, b); −inf for no step.
+        claim: the name of the claim that fails where an iterate is no number.
+    """
+
+    cone: Cone
+    tip: Float64[np.ndarray, "d"]
+    under_test: Implementation
+    points: Float64[np.ndarray, "records b d"]
+    log_sizes: Float64[np.ndarray, "t b"]
+    claim: str
+
+    def premises(self) -> Iterator[Claim]:
+        """Check that its iterates are finite; yield no claim.
+
+        Raises:
+            NotANumber: one is not.
+        """
+        if not np.isfinite(self.points).all():
+            raise NotANumber(self.claim, "an iterate of gradient descent is not finite")
+        yield from ()
+
+    @cached_property
+    def _distinct(self) -> tuple[ConeView, Int64[np.ndarray, "records b"]]:
+        flat = self.points.reshape(-1, self.points.shape[-1])
+        distinct, which = np.unique(flat, axis=0, return_inverse=True)
+        return ConeView(self.cone, distinct, self.under_test, self.tip), which.reshape(self.points.shape[:2])
+
+    @property
+    def view(self) -> ConeView:
+        """The distinct iterates in one batch, including the last ones."""
+        return self._distinct[0]
+
+    @property
+    def which(self) -> Int64[np.ndarray, "records b"]:
+        """The place of each iterate among the distinct ones."""
+        return self._distinct[1]
+
+    @cached_property
+    def starts(self) -> ConeView:
+        """The starts p(0)."""
+        return ConeView(self.cone, self.points[0], self.under_test, self.tip)
+
+    def sum_of(self, increments: Numbers) -> Numbers:
+        """Compute Σ_{s<t} η_s x(s) for t = 1, 2, …, η_s the steps as they were taken.
+
+        ``increments`` are the x at the distinct iterates, in units of their gradients.
+        """
+        size = np.linalg.norm(value_of(self.view.descent), axis=1)[self.which[:-1]]
+        taken = np.where(size > 0, np.exp(self.log_sizes) / np.where(size > 0, size, 1.0), 0.0)
+        return np.cumsum(taken * increments[self.which[:-1]], axis=0)
+
+
+@dataclass(frozen=True, eq=False)
+class ConeDescent(ConeRun):
+    """A run of gradient descent p(t+1) = p(t) − η∇L(p(t)) in a cone.
+
+    Attributes:
+        asked: p(0), (b, d).
+        steps: the number of steps that were asked for.
+        log_step: log η.
+    """
+
+    asked: Points
+    steps: int
+    log_step: float
+
+    @classmethod
+    def of(
+        cls,
+        cone: Cone,
+        tip: Float64[np.ndarray, "d"],
+        under_test: Implementation,
+        starts: Points,
+        log_step: float,
+        steps: int,
+        claim: str,
+    ) -> ConeDescent:
+        """Run the gradient descent under test with step e^{log_step}."""
+        run = under_test[gradient_descent](
+            cone.problem, starts, steps=steps, log_step=log_step, gradient=under_test[scaled_gradient]
+        )
+        sizes = log_step + run.log_gradient_norm[:-1]
+        return cls(cone, tip, under_test, run.points, sizes, claim, starts, steps, log_step)
+
+    def premises(self) -> Iterator[Claim]:
+        """Yield the claims that it begins at the starts, and that every iterate is followed by p − η∇L(p).
+
+        Raises:
+            Ended: it does not have the starts and the number of steps that were asked for.
+            NotANumber: an iterate is not finite.
+        """
+        asked = starts_claim(RUN_IS_ASKED_FOR, self.points, self.asked, self.steps)
+        yield asked
+        if asked.verdict is Verdict.FALSIFIED:
+            raise Ended(asked.name)
+        yield from super().premises()
+        at, before, after = self.which[:-1], self.points[:-1], self.points[1:]
+        gradient, log_scale = -self.view.descent[at], self.view.log_scale[at]
+        yield steps_claim(IS_A_STEP, before, after, gradient, log_scale, self.log_step)
+
+    @property
+    def unit(self) -> Float64[np.ndarray, "b"]:
+        """The logarithms of the units of :attr:`climb`, those of the first step, (b,)."""
+        return np.asarray(self.log_step + self.view.log_scale[self.which[0]])
+
+    @property
+    def climb(self) -> Numbers:
+        """The climb ⟨p(t) − p(0), p̄_mm⟩ e^{−unit} for t = 1, 2, …, (t, b).
+
+        Computed as Σ_{s<t} η⟨−∇L(p(s)), p̄_mm⟩ e^{−unit}, in which no increment is lost, however small.
+        """
+        scales = self.view.log_scale[self.which[:-1]]
+        steps = np.exp(np.minimum(exact(self.log_step) + scales - self.unit, 700.0))
+        return np.cumsum(steps * self.view.along[self.which[:-1]], axis=0)
+
+
+def longest_steps(
+    cone: Cone,
+    tip: Float64[np.ndarray, "d"],
+    under_test: Implementation,
+    starts: Points,
+    longest: Callable[[Points, Points], Float64[np.ndarray, "b"]],
+    most: Float64[np.ndarray, "steps b"],
+    claim: str,
+) -> ConeRun:
+    """Descend against the gradient under test with the longest steps allowed.
+
+    Args:
+        cone: the cone, with its problem.
+        tip: its tip a, (d,).
+        under_test: the implementation whose gradient is followed.
+        starts: p(0), (b, d).
+        longest: (p, unit vector) → the longest step from p along it, in units of ‖p − a‖, (b,).
+        most: the longest allowed at each step in any case, in these units, (t, b).
+        claim: the name of the claim that fails where an iterate is no number.
+    """
+    points, lengths = np.empty((len(most) + 1, *starts.shape)), np.empty(most.shape)
+    points[0] = starts
+    problem = cone.problem
+    field = batch_field(problem.keys, problem.scores, problem.loss, under_test[scaled_gradient], starts.shape[:1])
+    for s in range(len(most)):
+        unit = _descent_direction(field(points[s])[1])
+        moved = points[s] - tip
+        length = np.sqrt(np.sum(moved * moved, axis=1))
+        lengths[s] = np.minimum(longest(points[s], unit), most[s]) * length
+        points[s + 1] = points[s] + lengths[s][:, None] * unit
+    with np.errstate(divide="ignore"):
+        return ConeRun(cone, tip, under_test, points, np.log(lengths), claim)
+
+
+def growth(steps: int, factor: float, starts: int) -> Float64[np.ndarray, "steps b"]:
+    """Return largest relative steps, equal in even columns and falling like 1/s in odd; columns grow by ``factor``."""
+    even = np.full(steps, math.log(factor) / steps)
+    falling = 1 / (np.arange(steps) + 20.0)
+    odd = falling * (math.log(factor) / falling.sum())
+    return np.stack([even if k % 2 == 0 else odd for k in range(starts)], axis=1)
+
+
+def _descent_direction(direction: Points) -> Points:
+    """Return −∇L/‖∇L‖; 0 where the gradient is exactly zero."""
+    size = np.sqrt(np.sum(direction * direction, axis=-1))
+    positive = size > 0
+    return np.where(positive[:, None], -direction / np.where(positive, size, 1.0)[:, None], 0.0)

@@ -1,0 +1,88 @@
+"""Gradient flow in a cone around p_mm, with tolerances tight enough for the claims of Theorem 3.
+
+At norms of 1e7 and more a solver may chatter in the valley of the path at one tolerance, or from one start, and not at
+the next.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from jaxtyping import Float64
+from numpy.linalg import norm
+
+from reference_attention.risk import scaled_gradient
+from reference_attention.training.flow import Flow, gradient_flow
+from theorems.core.claim import Claim, Ended, Form, Verdict, undecided_claim
+from theorems.core.implementation import Implementation
+from theorems.curves.cone_points import Cone, is_followable, resolvable_rho
+from theorems.curves.flow_chords import start_and_norms
+
+SHARES = (1e-8, 1e-7, 1e-6)
+"""The absolute tolerances of the solver, in units of the cone's half-width at the start, in the order in which they
+are tried."""
+VACUOUS = 0.25
+"""The share of the bound above which the solver's error makes a claim say nothing. It is reached only at norms of 1e10,
+where a rounding of p is as long as that.
+"""
+LOWEST_GOAL = 1e6
+"""The least norm to which a flow is followed (keys of order one)."""
+
+
+def along_a_flow(
+    cone: Cone,
+    under_test: Implementation,
+    starts: Float64[np.ndarray, "m d"],
+    factor: float,
+    says: Callable[[Flow, float], Iterator[Claim]],
+    claim: str,
+) -> Iterator[Claim]:
+    """Yield the premise of a flow in the cone, and the claims about it.
+
+    Starts from which float64 can follow a flow, and tolerances of the solver, are tried until the claims say something.
+
+    Args:
+        cone: the cone.
+        under_test: the implementation whose flow it is.
+        starts: points in the cone, (m, d).
+        factor: the flow is followed to this many times the norm of its start at least.
+        says: (flow, norm that it was asked to reach) → the claims.
+        claim: the name of the claim that is undecided where there is no such flow.
+
+    Raises:
+        Ended: a flow does not begin and end as it was asked to.
+    """
+    length = cone.norm
+    reason = "float64 cannot follow it in this cone, where lateral forces cancel to rounding"
+    for start in starts:
+        begin = float(norm(start))
+        goal = min(max(LOWEST_GOAL, factor * begin), resolvable_rho(cone) * length)
+        if not is_followable(cone, begin / length) or goal < 2 * begin:
+            continue
+        width = math.sqrt(2 * cone.mu) * begin
+        for share in SHARES:
+            flow = under_test[gradient_flow](
+                cone.problem,
+                start,
+                norm=goal,
+                gradient=under_test[scaled_gradient],
+                axis=cone.solution.p,
+                absolute=share * width,
+            )
+            asked = start_and_norms(flow, start, goal)
+            if asked.verdict is Verdict.FALSIFIED:
+                yield asked
+                raise Ended(asked.name)
+            if flow.norms[-1] >= 2 * begin:
+                claims = list(says(flow, goal))
+                if all(bound.tolerance <= VACUOUS for bound in claims):
+                    yield asked
+                    yield from claims
+                    return
+                reason = f"its solver's accuracy is {max(bound.tolerance for bound in claims):.3g} of what is claimed"
+                continue
+            reason = f"{flow.reason or flow.stop.value} at ‖p‖ = {flow.norms[-1]:.3g}"
+    # A solver of the suite's own did not get there: that says nothing about what is under test.
+    yield undecided_claim(claim, f"flow: {reason}", Form.EFFECTIVE, not_found=True)

@@ -1,0 +1,72 @@
+"""The coefficients of −∇L in the rows of ATT-SVM, and the growth of the singular values of (K; Q) along it.
+
+Derivations: :mod:`theorems.transformers_as_svms.factored_flow`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from theorems.bounded import value_of, with_rounding
+from theorems.rounding.attention_at import AttentionAt, Numbers
+from theorems.transformers_as_svms.curves.factored_points import FactoredPoints
+
+
+def certificate_sides(at: AttentionAt) -> tuple[Numbers, Bool[np.ndarray, "b"]]:
+    """Compute Σω e^{−log_scale}, where −∇L = Σ ω_it G_it, and where all ω are certainly ≥ 0; (b,).
+
+    ω_it = (1/n)|ℓ'_i| s_it (f_i − γ_it), t ≠ opt_i. Where differences are taken relative to opt these are
+    −coefficients/n.
+    """
+    problem = at.problem
+    omega: Any = -at.coefficients / problem.n
+    below = np.asarray(at.outputs[..., None] >= problem.scores) | (at.token[..., None] == np.arange(problem.T))
+    leads = np.all(at.token == problem.optimal, axis=-1) & np.all(below, axis=(-2, -1))
+    return np.sum(omega, axis=(-2, -1)), leads
+
+
+def signed_variances(at: AttentionAt) -> Numbers:
+    """Compute |ℓ'_i| Var_i e^{−log_scale}, (b, n), Var_i = Σ_t s_it (γ_it − f_i)²."""
+    problem, tokens = at.problem, np.arange(at.problem.T)
+    own = np.take_along_axis(problem.scores[None], at.token[..., None], axis=2)
+    # A score may be the rounded product Y vᵀx; the difference is exactly 0 at the token itself.
+    apart = np.where(tokens == at.token[..., None], 0.0, with_rounding(problem.scores) - with_rounding(own))
+    return np.vecdot(at.coefficients, apart)
+
+
+def singular_value_growth(
+    points: FactoredPoints, descent: Numbers, spectrum: Numbers
+) -> tuple[Float64[np.ndarray, "r k"], Float64[np.ndarray, "r k"], Float64[np.ndarray, "r k"]]:
+    """Compute the growth of log(σ_1 ⋯ σ_k)(K; Q), ∫ (σ_1 + … + σ_k)(M̂) dτ, and the error of that quadrature.
+
+    4⟨M̂, W⟩ dτ = d‖(K; Q)‖², so the integral is one of (σ_1 + … + σ_k)‖(K; Q)‖²/(2⟨M̂, W⟩) over log‖(K; Q)‖, in which
+    the unit of M̂ cancels.
+
+    Args:
+        points: (K, Q) along the flow, r of them.
+        descent: −∇L in any unit, (r, d, e).
+        spectrum: its singular values, (r, min(d, e)).
+    """
+    K, Q, W = (value_of(x) for x in (points.K, points.Q, points.W))
+    stacked = np.concatenate([K, Q], axis=1)
+    with np.errstate(divide="ignore"):
+        volumes = np.cumsum(np.log(np.linalg.svd(stacked, compute_uv=False)), axis=1)
+    count = min(volumes.shape[1], value_of(spectrum).shape[1])
+    squared = value_of(points.norm_squared)
+    rates = np.cumsum(value_of(spectrum), axis=1)[:, :count]
+    along = np.sum(value_of(descent) * W, axis=(1, 2))
+    integrand = rates * (squared / (2 * along))[:, None]
+    x = np.log(squared) / 2
+    fine = trapezoids(x, integrand)
+    every = np.unique(np.append(np.arange(0, len(x), 2), len(x) - 1))
+    coarse = np.stack([np.interp(x, x[every], column) for column in trapezoids(x[every], integrand[every]).T], axis=1)
+    return volumes[1:, :count] - volumes[:1, :count], fine[1:], np.maximum.accumulate(np.abs(fine - coarse))[1:]
+
+
+def trapezoids(x: Float64[np.ndarray, "r"], y: Float64[np.ndarray, "r k"]) -> Float64[np.ndarray, "r k"]:
+    """Compute ∫ y dx up to each point by the trapezoidal rule, 0 at the first."""
+    pieces = np.diff(x)[:, None] * (y[1:] + y[:-1]) / 2
+    return np.concatenate([np.zeros((1, y.shape[1])), np.cumsum(pieces, axis=0)])

@@ -1,0 +1,136 @@
+"""The rate ‖W‖^{−g/2} at which the singular value of (K; Q) that the nuclear-norm SVM lacks falls behind.
+
+Let Θ = (K; Q), M = Σ λ_j G_j of ATT-SVM⋆ with ‖M‖_op = 1, r singular values 1 and the gap g, N = C_⋆M̂ the certificate
+in the same unit, S = (0, M; Mᵀ, 0), 4⟨N, W⟩ dτ = d‖Θ‖² and E = ∫‖N − M‖_op dτ from a point on. There let c_k be the
+cosine between the k leading left singular vectors of Θ and k orthonormal eigenvectors of S with its k largest
+eigenvalues, μ_k their sum. With p_k = σ_1(Θ) ⋯ σ_k(Θ), from then on
+
+    μ_k τ − kE/(c_k − 2kE) + log c_k ≤ log p_k − log p_k(0) ≤ μ_k τ + kE.
+
+*Derivation.* p_k is the norm of the compound ∧ᵏΘ, which moves by the additive compound of S: its largest eigenvalue is
+μ_k, and an error of S is one of it, k times as large. With w the eigenvector, y = ∧ᵏΘ/|∧ᵏΘ| beginning at ⟨w, y⟩ ≥ c_k:
+d log⟨w, ∧ᵏΘ⟩ ≥ (μ_k − k‖N − M‖/⟨w, y⟩) dτ, hence ⟨w, y⟩ loses at most 2kE.
+
+With μ_r = r and μ_{r+1} = r + 1 − g the law is that log p_{r+1} − (1 + 1/r) log p_r falls by gτ, up to these errors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin
+from theorems.bounded import value_of
+from theorems.transformers_as_svms.curves.factored_points import FactoredPoints
+
+SAME = 1e-9
+"""The distance below which eigenvalues of S count as equal: any of their eigenvectors will do."""
+
+
+@dataclass(frozen=True)
+class Lag:
+    """The fall of log p_{r+1} − (1 + 1/r) log p_r between two points.
+
+    Attributes:
+        fallen: the observed fall.
+        expected: the fall gτ by the law.
+        above, below: how much less and how much more the fall may be.
+    """
+
+    fallen: float
+    expected: float
+    above: float
+    below: float
+
+
+def sharpest_lag(
+    points: FactoredPoints, svm: NuclearMaxMargin, certificates: Float64[np.ndarray, "r d e"]
+) -> Lag | None:
+    """Return the lag up to the last point from the point from which its errors are smallest relative to gτ.
+
+    Args:
+        points: (K, Q) along the flow.
+        svm: the solution of ATT-SVM⋆.
+        certificates: M̂ at the points.
+
+    Returns:
+        None where the errors are nowhere at most half of gτ, or the solution has no rank, gap or face, or full rank.
+    """
+    r, gap = svm.rank, svm.gap
+    least = min(certificates.shape[1:])
+    if r is None or gap is None or svm.face is None or r >= least:
+        return None
+    M, S = eigenvectors_of(svm)
+    K, Q, W = (value_of(x) for x in (points.K, points.Q, points.W))
+    N = svm.norm * certificates
+    left, values, _ = np.linalg.svd(np.concatenate([K, Q], axis=1), full_matrices=False)
+    with np.errstate(divide="ignore"):
+        logs = np.cumsum(np.log(values), axis=1)
+    x = np.log(value_of(points.norm_squared))
+    speed = value_of(points.norm_squared) / (4 * np.sum(N * W, axis=(1, 2)))
+    off = np.linalg.norm(N - M, ord=2, axis=(1, 2))
+    pieces = np.diff(x) * (speed[1:] + speed[:-1]) / 2
+    missed = float(np.abs(np.diff(x) * np.diff(speed)).sum()) / 2
+    off_pieces = pieces * np.maximum(off[1:], off[:-1])
+    best = None
+    for k in range(len(x) - 2):
+        tau, E = float(pieces[k:].sum()), float(off_pieces[k:].sum())
+        cosines = [S.cosine(left[k], r), S.cosine(left[k], r + 1)]
+        room = [c - 2 * j * E for c, j in zip(cosines, (r, r + 1), strict=True)]
+        if min(room) <= 0:
+            continue
+        share = 1 + 1 / r
+        above = (r + 1) * E + share * (r * E / room[0] - np.log(cosines[0]))
+        below = (r + 1) * E / room[1] - np.log(cosines[1]) + share * r * E
+        of = logs[:, r] - share * logs[:, r - 1]
+        lag = Lag(float(of[k] - of[-1]), gap * tau, float(above) + missed, float(below) + missed)
+        if best is None or max(lag.above, lag.below) / lag.expected < max(best.above, best.below) / best.expected:
+            best = lag
+    return best if best is not None and max(best.above, best.below) <= best.expected / 2 else None
+
+
+@dataclass(frozen=True, eq=False)
+class Eigenvectors:
+    """Eigenvectors of S for its largest eigenvalues.
+
+    Attributes:
+        first: (U1; V1)/√2, (d + e, r).
+        following: those for the eigenvalue 1 − g, (d + e, s).
+    """
+
+    first: Float64[np.ndarray, "k r"]
+    following: Float64[np.ndarray, "k s"]
+
+    def cosine(self, left: Float64[np.ndarray, "k m"], count: int) -> float:
+        """Compute c for the first ``count`` columns, r or r + 1; of the following eigenvectors the nearest is taken."""
+        r = self.first.shape[1]
+        basis = self.first
+        if count > r:
+            nearest = self.following @ (self.following.T @ left[:, r])
+            size = float(np.linalg.norm(nearest))
+            basis = np.column_stack([basis, nearest / size]) if size > 0 else np.column_stack([basis, 0 * nearest])
+        return min(1.0, abs(float(np.linalg.det(basis.T @ left[:, :count]))))
+
+
+def eigenvectors_of(svm: NuclearMaxMargin) -> tuple[Float64[np.ndarray, "d e"], Eigenvectors]:
+    """Return M, and the eigenvectors of S."""
+    keys, r = svm.rows.keys, svm.rank
+    assert svm.face is not None
+    assert r is not None
+    apart = keys.tokens[np.arange(len(svm.alpha)), svm.alpha][:, None] - keys.tokens
+    M = np.einsum("nd,ne->de", np.einsum("nt,ntd->nd", svm.duals, apart), keys.queries)
+    U, values, Vt = np.linalg.svd(M)
+    d, e = M.shape
+    padded = np.zeros(max(d, e))
+    padded[: len(values)] = values
+    value = padded[r]
+    first = np.concatenate(svm.face, axis=0) / np.sqrt(2)
+    if value < SAME:
+        null_u, null_v = U[:, r:], Vt[r:].T
+        following = np.block([[null_u, np.zeros((d, null_v.shape[1]))], [np.zeros((e, null_u.shape[1])), null_v]])
+    else:
+        same = [k for k in range(r, len(values)) if values[k] > value - SAME]
+        following = np.concatenate([U[:, same], Vt[same].T], axis=0) / np.sqrt(2)
+    return M, Eigenvectors(first, following)

@@ -1,0 +1,85 @@
+"""Factors (K, Q) at points of a run, with their gradient, as formulas on bounded arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.problem import Problem
+from reference_attention.training.factored import Layout
+from theorems.bounded import Bounded, exact, value_of
+from theorems.core.implementation import Implementation
+from theorems.rounding.attention_at import AttentionAt, Numbers
+
+
+@dataclass(frozen=True, eq=False)
+class FactoredPoints:
+    """Points (K, Q), b of them, with their errors.
+
+    Attributes:
+        problem: keys vec(x zᵀ), scores, loss.
+        K, Q: the factors, (b, d, m) and (b, e, m).
+    """
+
+    problem: Problem
+    K: Any
+    Q: Any
+
+    @classmethod
+    def of(cls, problem: Problem, K: Float64[np.ndarray, "b d m"], Q: Float64[np.ndarray, "b e m"]) -> FactoredPoints:
+        """Take floats as exact points."""
+        return cls(problem, exact(K), exact(Q))
+
+    @property
+    def layout(self) -> Layout:
+        """The layout of K and Q as one vector."""
+        return Layout(self.K.shape[1], self.Q.shape[1], self.K.shape[2])
+
+    @cached_property
+    def W(self) -> Numbers:
+        """The products K Qᵀ, (b, d, e)."""
+        return np.einsum("bik,bjk->bij", self.K, self.Q)
+
+    @cached_property
+    def imbalance(self) -> Numbers:
+        """The imbalance Δ = KᵀK − QᵀQ, (b, m, m)."""
+        return np.einsum("bik,bil->bkl", self.K, self.K) - np.einsum("bik,bil->bkl", self.Q, self.Q)
+
+    @cached_property
+    def norm_squared(self) -> Numbers:
+        """The squared norms ‖K‖_F² + ‖Q‖_F², (b,)."""
+        return np.sum(self.K * self.K, axis=(-2, -1)) + np.sum(self.Q * self.Q, axis=(-2, -1))
+
+    @cached_property
+    def at(self) -> AttentionAt:
+        """The attention at vec(K Qᵀ), which carries its rounding."""
+        return AttentionAt(self.problem, self.W.reshape(len(self.W), -1))
+
+    @cached_property
+    def at_floats(self) -> AttentionAt:
+        """The attention at the floats next to vec(K Qᵀ), where an implementation can be asked."""
+        return AttentionAt(self.problem, value_of(self.W).reshape(len(self.W), -1))
+
+    def gradient_of(self, under_test: Implementation, claim: str) -> Numbers:
+        """Return ∇L(K Qᵀ) e^{−log_scale} under test, (b, d·e).
+
+        It is evaluated at floats next to K Qᵀ, and widened by the effect of rounding them.
+        """
+        theirs: Any = self.at_floats.gradient_of(under_test, claim)
+        enclosed = self.at.gradient
+        return theirs.widen(2 * enclosed.error) if isinstance(enclosed, Bounded) else theirs
+
+    def joint(self, gradient: Numbers) -> Numbers:
+        """Return (∇L Q, ∇Lᵀ K) as points, (b, (d + e) m), from ∇L as (b, d·e); in the unit of the latter."""
+        G: Any = gradient.reshape(self.W.shape)
+        by_k, by_q = np.einsum("bij,bjk->bik", G, self.Q), np.einsum("bij,bik->bjk", G, self.K)
+        flat = (len(self.W), -1)
+        return np.concatenate([by_k.reshape(flat), by_q.reshape(flat)], axis=1)
+
+    def margins(self, rows: Any) -> Numbers:
+        """Compute the margins m(W) = min_j ⟨G_j, W⟩, (b,), from rows (N, d·e)."""
+        return np.min(self.W.reshape(len(self.W), -1) @ rows.T, axis=-1)

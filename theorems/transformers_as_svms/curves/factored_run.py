@@ -1,0 +1,191 @@
+"""Gradient descent on (K, Q) by the implementation under test, with the premises of such a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+from numpy.linalg import norm
+
+from reference_attention.floats import EPS
+from reference_attention.query_dataset import QueryDataset
+from reference_attention.risk import scaled_gradient
+from reference_attention.training.descent import Stop
+from reference_attention.training.factored import Keys, Queries
+from reference_attention.training.factored_descent import FactoredTrajectory, factored_gradient_descent
+from theorems.bounded import exact, value_of
+from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict
+from theorems.core.implementation import Implementation
+from theorems.core.tolerances import tolerance
+from theorems.curves.descent import DESCENT_PREMISES, NORMALIZED_PREMISES
+from theorems.rounding.attention_at import Numbers
+from theorems.rounding.steps import starts_claim, steps_claim
+from theorems.transformers_as_svms.curves.factored_points import FactoredPoints
+
+FACTORED_STEPS = tolerance(
+    "factored-steps",
+    "what both sides carry, and √m Σ_s 2‖e_s‖‖(K, Q)‖, e_s = eps (|(K, Q)⁺| + (8 + 2|log η∇L|)|step|) + η|δ∇L| by"
+    " coordinate",
+    "a computed iterate lies e beside an exact step, and moves KᵀK − QᵀQ by at most 2‖(K, Q)‖‖e‖",
+)
+
+STEPS = 100
+"""The number of iterations, at all of which the claims are made."""
+
+
+@dataclass(frozen=True, eq=False)
+class FactoredRun:
+    """A run of (K, Q)(t + 1) = (K, Q)(t) − η_t ∇L(K, Q) from one start, checked at every iterate.
+
+    Attributes:
+        data, under_test, start: the data, the implementation that ran it, and (K, Q)(0).
+        length: the length of a normalized step; 0 where the run chooses safe steps itself.
+        run: the trajectory that was returned.
+        claim: the name of the claim that fails, or is undecided, where an iterate or its gradient is not a number.
+    """
+
+    data: QueryDataset
+    under_test: Implementation
+    start: tuple[Keys, Queries]
+    length: float
+    run: FactoredTrajectory
+    claim: str
+
+    @classmethod
+    def of(
+        cls,
+        data: QueryDataset,
+        under_test: Implementation,
+        start: tuple[Keys, Queries],
+        claim: str,
+        *,
+        length: float = 0.0,
+    ) -> FactoredRun:
+        """Run the descent under test with safe steps, or with normalized ones of the given length."""
+        gradient = under_test[scaled_gradient]
+        run = under_test[factored_gradient_descent](data, *start, steps=STEPS, length=length or None, gradient=gradient)
+        return cls(data, under_test, start, length, run, claim)
+
+    def premises(self) -> Iterator[Claim]:
+        """Yield the claims that it has the start and steps asked for, and each is one of gradient descent on (K, Q).
+
+        Raises:
+            Ended: it does not have this start and these steps.
+            Undecided: a step overflows.
+            NotANumber: an iterate is not finite.
+        """
+        asked_for, is_a_step = NORMALIZED_PREMISES if self.length else DESCENT_PREMISES
+        layout = self.before.layout
+        points = layout.join(self.run.K, self.run.Q)
+        asked = starts_claim(asked_for, points, layout.join(*self.start), STEPS)
+        yield asked
+        if asked.verdict is Verdict.FALSIFIED:
+            raise Ended(asked.name)
+        if self.run.stop is Stop.OVERFLOW:
+            raise Undecided(self.claim, "a step of gradient descent overflows float64", Form.EFFECTIVE)
+        if not np.isfinite(points).all() or np.isnan(self.run.log_steps).any():
+            raise NotANumber(self.claim, "an iterate of gradient descent is not finite")
+        log_step = float(np.log(self.length)) if self.length else self.run.log_steps[:-1]
+        normalized = bool(self.length)
+        log_scale = self.before.at.log_scale
+        yield steps_claim(is_a_step, points[:-1], points[1:], self.joint, log_scale, log_step, normalized=normalized)
+
+    @cached_property
+    def before(self) -> FactoredPoints:
+        """The iterates but the last, as floats."""
+        return FactoredPoints.of(self.data.problem, self.run.K[:-1], self.run.Q[:-1])
+
+    @cached_property
+    def after(self) -> FactoredPoints:
+        """The iterates but the first, as floats."""
+        return FactoredPoints.of(self.data.problem, self.run.K[1:], self.run.Q[1:])
+
+    @cached_property
+    def gradient(self) -> Numbers:
+        """The gradient ∇L(W) e^{−log_scale}, (t, d·e), widened by the error that a right run may have.
+
+        A run takes W for a float next to K Qᵀ, and may use another formula.
+        """
+        enclosed: Any = self.before.at.gradient
+        return enclosed.widen(3 * enclosed.error)
+
+    @cached_property
+    def joint(self) -> Numbers:
+        """The gradient ∇L(K, Q) e^{−log_scale}, (t, k)."""
+        return self.before.joint(self.gradient)
+
+    @cached_property
+    def log_factor(self) -> Numbers:
+        """The logarithm log η e^{log_scale}, (t,)."""
+        if not self.length:
+            return exact(self.run.log_steps[:-1]) + self.before.at.log_scale
+        size: Any = norm(self.joint, axis=-1)
+        zero = np.asarray(value_of(size) == 0)
+        return np.where(zero, -np.inf, np.log(exact(self.length)) - np.log(np.where(zero, 1.0, size)))
+
+    @cached_property
+    def steps(self) -> Numbers:
+        """The steps η∇L(K, Q), (t, k); a normalized one without digits may be any vector up to the length asked for."""
+        steps: Any = np.exp(np.minimum(self.log_factor, 700.0))[:, None] * self.joint
+        if not self.length:
+            return steps
+        resolved = np.max(steps.error, axis=1, keepdims=True) <= 2 * self.length
+        return np.where(resolved, steps, exact(np.zeros(steps.shape)).widen(2 * self.length))
+
+    @property
+    def lengths(self) -> Numbers:
+        """The lengths η‖∇L(K, Q)‖, (t,)."""
+        return norm(self.steps, axis=-1)
+
+    @property
+    def steps_squared(self) -> Numbers:
+        """The numbers η‖∇L(K, Q)‖² e^{−log_scale}, (t,)."""
+        return np.exp(np.minimum(self.log_factor, 700.0)) * np.sum(self.joint * self.joint, axis=-1)
+
+    @property
+    def norms(self) -> Float64[np.ndarray, "t"]:
+        """The larger of ‖(K, Q)‖ before and after each step, (t,)."""
+        squares = np.sum(self.run.K**2, axis=(1, 2)) + np.sum(self.run.Q**2, axis=(1, 2))
+        return np.sqrt(np.maximum(squares[1:], squares[:-1]))
+
+    @cached_property
+    def _beside(self) -> Float64[np.ndarray, "t k"]:
+        """The distance of a computed step from −η∇L, by coordinate."""
+        layout = self.before.layout
+        after, steps = layout.join(self.run.K[1:], self.run.Q[1:]), self.steps
+        logs = 8 + 2 * np.abs(value_of(self.log_factor))
+        logs = np.where(np.isfinite(logs), logs, 8.0)
+        return np.asarray(EPS * (np.abs(after) + logs[:, None] * np.abs(value_of(steps))) + steps.error)
+
+    @property
+    def rounding(self) -> Float64[np.ndarray, "t"]:
+        """The distance of a computed step from −η∇L, (t,)."""
+        return np.asarray(norm(self._beside, axis=1))
+
+    @property
+    def change(self) -> tuple[Numbers, Numbers]:
+        """The change Δ⁺ − Δ, widened by rounding, and η²(∇_Kᵀ∇_K − ∇_Qᵀ∇_Q); (t, m, m)."""
+        layout = self.before.layout
+        by_k, by_q = layout.split(self._beside)
+        after = FactoredPoints(self.data.problem, self.after.K.widen(by_k), self.after.Q.widen(by_q))
+        K, Q = layout.split(value_of(self.steps))
+        k, q = layout.split(self.steps.error)
+        second = FactoredPoints(self.data.problem, exact(K).widen(k), exact(Q).widen(q)).imbalance
+        return after.imbalance - self.before.imbalance, second
+
+    @property
+    def weights_moved(self) -> Numbers:
+        """The change W⁺ − W, (t, d, e), without cancellation."""
+        dK, dQ = self.after.K - self.before.K, self.after.Q - self.before.Q
+        product = "tik,tjk->tij"
+        return np.einsum(product, dK, self.after.Q) + np.einsum(product, self.before.K, dQ)
+
+    @property
+    def risk_rounding(self) -> Float64[np.ndarray, "t"]:
+        """The difference e^{−log_scale} between the risks of a computed and of an exact iterate, a bound, (t,)."""
+        sizes = norm(self.joint, axis=1)
+        return np.asarray(2 * (sizes.value + sizes.error) * self.rounding)

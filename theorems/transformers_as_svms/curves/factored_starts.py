@@ -1,0 +1,111 @@
+"""Starts for the training of (K, Q): factors of a W whose margins are large enough, and factors of any kind."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.linalg import norm
+
+from generators.case import Case
+from reference_attention.query_dataset import QueryDataset
+from reference_attention.training.factored import Keys, Queries
+from theorems.bounded import exact, value_of
+from theorems.core.claim import Form, Undecided
+from theorems.core.points import log_uniform
+from theorems.curves.margin_points import Margins, beside_the_ray, with_least_margin
+from theorems.rounding.attention_at import Numbers
+from theorems.rounding.singular_values import singular_values
+
+LARGEST = 1e4
+"""The largest margin asked of a start: with a larger one floats do not resolve both the weights and the steps."""
+ASKEW = (0.1, 10.0)
+"""The range of the distance of W(0) from the ray of W^mm, in units of ‖W^mm‖."""
+SPREAD = (0.5, 2.0)
+"""The range of the singular values of K(0), before it is scaled."""
+UNEVEN = (10.0, 1000.0)
+"""The range of the length of the longer of two uneven factors."""
+ABOVE = 2.0
+"""The ratio of ‖K(0)⁻¹‖⁻² to ‖Q(0)‖²."""
+
+
+@runtime_checkable
+class MarginsWithKappa(Margins, Protocol):
+    """Margins, with a bound on how much they may fall where the risk does not rise."""
+
+    @property
+    def kappa(self) -> Numbers:
+        """The constant κ of Theorem 1 of the first paper."""
+
+
+def margin_needed(constants: MarginsWithKappa, claim: str) -> Numbers:
+    """Compute κ + max(1, log(2(T − 1))): a run that begins with this margin keeps margins m ≥ 1 and (T − 1)e^{−m} ≤ ½.
+
+    Raises:
+        Undecided: floats do not resolve such a start; ``claim`` is the name of the undecided claim.
+    """
+    least = np.maximum(np.log(exact(2.0 * (constants.problem.T - 1))), 1.0)
+    needed: Any = constants.kappa + least
+    if not (float(value_of(needed)) < LARGEST and float(np.max(needed.error)) < 1):
+        why = f"the start needs a margin of {float(value_of(needed)):.3g}, where float64 resolves no step"
+        raise Undecided(claim, why, Form.EFFECTIVE)
+    return needed
+
+
+def factors_with_margin(
+    case: Case, constants: Margins, needed: Numbers, rng: np.random.Generator
+) -> tuple[Keys, Queries]:
+    """Return K, square, and Q with KᵀK ≻ QᵀQ and m(K Qᵀ) as needed.
+
+    They are the case's own K0 and Q0 if these have that margin. Else W(0) lies beside the ray of W^mm, and K is any
+    frame, scaled until it is above Q = W(0)ᵀ K^{−T}.
+    """
+    assert case.queried is not None
+    d, e = case.queried.shape
+    if "K0" in case.arrays and "Q0" in case.arrays:
+        K, Q = case.arrays["K0"], case.arrays["Q0"]
+        if bool(constants.margins(exact((K @ Q.T).ravel())) >= needed):
+            return K, Q
+    beside = beside_the_ray(rng, constants, log_uniform(rng, *ASKEW, 1))
+    wanted = np.array([float(value_of(needed) + needed.error) * (1 + 1e-9)])
+    W = with_least_margin(constants, beside, wanted)[0].reshape(d, e)
+    frame = np.linalg.qr(rng.normal(size=(d, d)))[0] * rng.uniform(*SPREAD, size=d)
+    Q = np.linalg.solve(frame, W).T
+    scale = (ABOVE * norm(Q, 2) ** 2 / np.linalg.svd(frame, compute_uv=False)[-1] ** 2) ** 0.25
+    return scale * frame, Q / scale
+
+
+def any_factors(data: QueryDataset, rng: np.random.Generator, m: int) -> list[tuple[Keys, Queries]]:
+    """Draw m pairs of factors of any width and size, some with a factor larger or of rank one, some with a zero."""
+    (d, e), unit = data.shape, data.problem.key_scale**-0.5
+    made = []
+    for k in range(m):
+        width = int(rng.integers(1, max(d, e) + 2))
+        sizes = unit * log_uniform(rng, 1e-2, 1e2, 2)
+        K, Q = sizes[0] * rng.normal(size=(d, width)), sizes[1] * rng.normal(size=(e, width))
+        if k % 4 == 1:
+            K[:, 1:] = 0.0
+        if k % 8 == 2:
+            Q[:] = 0.0
+        made.append((K, Q))
+    return made
+
+
+def uneven_factors(data: QueryDataset, rng: np.random.Generator) -> tuple[Keys, Queries]:
+    """Draw one factor long and the other as short, so that logits are moderate: a step that is too long shows there."""
+    (d, e), unit = data.shape, data.problem.key_scale**-0.5
+    width, size = int(rng.integers(1, max(d, e) + 2)), float(log_uniform(rng, *UNEVEN, 1)[0])
+    K, Q = unit * size * rng.normal(size=(d, width)), unit / size * rng.normal(size=(e, width))
+    return (K, Q) if rng.random() < 0.5 else (K / size**2, Q * size**2)
+
+
+def least_eigenvalue(imbalance: Numbers, claim: str) -> Numbers:
+    """Compute λ_min(Δ) of a Δ ≻ 0, whose singular values are its eigenvalues; (*b,).
+
+    Raises:
+        Undecided: rounding leaves no positive bound; ``claim`` is the name of the undecided claim.
+    """
+    least: Any = singular_values(imbalance)[..., -1]
+    if not (least.value > least.error).all():
+        raise Undecided(claim, "KᵀK − QᵀQ is not surely definite in float64", Form.EFFECTIVE)
+    return least

@@ -1,0 +1,187 @@
+"""Gradient flow on (K, Q) followed to where a limit is visible, with the claims that it is a gradient flow.
+
+Between recorded points it is integrated again by another method and with other derivatives, those of
+:class:`.attention_at.AttentionAt`, which do not assume that logits are linear.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+from numpy.linalg import norm
+
+from reference_attention.floats import EPS
+from reference_attention.problem import Problem
+from reference_attention.query_dataset import QueryDataset
+from reference_attention.span import Span
+from reference_attention.training.descent import Stop
+from reference_attention.training.factored import Keys, Layout, Queries
+from reference_attention.training.factored_flow import FactoredFlow, factored_flow
+from theorems.bounded import value_of
+from theorems.core.claim import Claim, Ended, Form, Undecided, Verdict, at_least, undecided_claim
+from theorems.core.implementation import Implementation
+from theorems.core.tolerances import EXACT
+from theorems.curves.flow_chords import ArcFlow, Point, chords_of, start_and_norms
+from theorems.curves.followed_flow import BEYOND, FLOW_NORMS, IS_OF_THIS_GRADIENT
+from theorems.transformers_as_svms.curves.factored_points import FactoredPoints
+
+RELATIVE = 1e-12
+"""The relative tolerance of the solver, small because conserved quantities are compared."""
+PER_DECADE = 20
+"""The number of recorded norms per factor of ten: sums over them approximate integrals, and the pieces are short."""
+
+
+class FactoredArcFlow(ArcFlow):
+    """The flow on (K, Q) in u = log(1 + κ s), s the arc length, κ² the size of the keys.
+
+    There are many coordinates, so pieces are fewer and less exact.
+    """
+
+    relative, pieces = 1e-7, 1
+
+    def __init__(self, problem: Problem, layout: Layout) -> None:
+        """Take the problem and the layout of (K, Q), with the root of the size of the keys as κ."""
+        super().__init__(problem)
+        self._layout, self._kappa, self._of_weights = layout, math.sqrt(problem.key_scale), ArcFlow(problem)
+
+    def _gradient(self, p: Point, by_weights: Float64[np.ndarray, "w"]) -> Point:
+        """Return (∇L Q, ∇Lᵀ K) from ∇L in any unit."""
+        G, (K, Q) = by_weights.reshape(self._layout.d, self._layout.e), self._layout.split(p)
+        return self._layout.join(G @ Q, G.T @ K)
+
+    def _unit(self, p: Point) -> Point:
+        gradient = self._gradient(p, self._of_weights._unit(self._layout.weights(p)))
+        length = math.sqrt(gradient @ gradient)
+        return gradient / length if length > 0 else gradient
+
+    def _span_at(self, p: Point) -> None:
+        """Return None: products of factors leave every span of rows."""
+
+    def _curvature(self, p: Point, span: Span | None = None) -> tuple[Point, Float64[np.ndarray, "k k"]]:
+        """Return ∇L/‖∇L‖ and ∇²L/‖∇L‖: along (U, V), ∇²L(W)[dW, dW] + 2⟨∇L(W), U Vᵀ⟩ with dW = U Qᵀ + K Vᵀ."""
+        unit, by_weights = self._of_weights._curvature(self._layout.weights(p))
+        gradient, derivative = self._gradient(p, unit), self._layout.derivative(p)
+        hessian, at = derivative.T @ by_weights @ derivative, self._layout.d * self._layout.m
+        cross = np.kron(unit.reshape(self._layout.d, self._layout.e), np.eye(self._layout.m))
+        hessian[:at, at:] += cross
+        hessian[at:, :at] += cross.T
+        length = math.sqrt(gradient @ gradient)
+        return (gradient / length, hessian / length) if length > 0 else (gradient, np.zeros_like(hessian))
+
+
+@dataclass(frozen=True, eq=False)
+class FollowedFactors:
+    """The gradient flow on (K, Q) from a start, to the largest norm that float64 resolves.
+
+    Attributes:
+        data, under_test: the data, and the implementation that followed it.
+        start: (K, Q).
+        end: the norm that the flow was asked to reach.
+        flow: the flow that was returned.
+        rng: chooses the pieces that are integrated again.
+        claim: the name of the claim that is undecided where the flow ends too early.
+    """
+
+    data: QueryDataset
+    under_test: Implementation
+    start: tuple[Keys, Queries]
+    end: float
+    flow: FactoredFlow
+    rng: np.random.Generator
+    claim: str
+
+    @classmethod
+    def of(
+        cls,
+        data: QueryDataset,
+        under_test: Implementation,
+        start: tuple[Keys, Queries],
+        unit: float,
+        rng: np.random.Generator,
+        claim: str,
+    ) -> FollowedFactors:
+        """Follow the flow to where ½(‖K‖² + ‖Q‖²) is 1e6 in this unit, or less, but to ten times the start's norm.
+
+        Raises:
+            Undecided: it was not followed to any of these norms.
+        """
+        begin = math.hypot(norm(start[0]), norm(start[1]))
+        for size in FLOW_NORMS:
+            end = max(math.sqrt(2 * size * unit), math.sqrt(BEYOND) * begin)
+            record = np.geomspace(begin, end, 1 + math.ceil(PER_DECADE * math.log10(end / begin)))[1:]
+            flow = under_test[factored_flow](data, *start, norm=end, record=record, relative=RELATIVE)
+            if flow.stop is not Stop.FAILED:
+                return cls(data, under_test, start, end, flow, rng, claim)
+        raise Undecided(claim, f"the flow was not followed: {flow.reason}", Form.LIMIT, not_found=True)
+
+    def premises(self) -> Iterator[Claim]:
+        """Yield the claims that it begins at the start, follows the gradient under test, and is a flow between points.
+
+        Raises:
+            Ended: it has another start or other norms, or its tangent cannot be decided.
+        """
+        asked = start_and_norms(self.flow, self.points.layout.join(*self.start), self.end)
+        yield asked
+        if asked.verdict is Verdict.FALSIFIED:
+            raise Ended(asked.name)
+        tangent = self._is_tangent()
+        yield tangent
+        if tangent.undecided:
+            raise Ended(tangent.name)
+        yield chords_of(FactoredArcFlow(self.data.problem, self.points.layout), self.flow, self.rng)
+
+    def diverges(self) -> Iterator[Claim]:
+        """Yield the claim that it reached the norm asked for.
+
+        Raises:
+            Ended: it did not.
+            Undecided: our own solver calls a point stationary at which ∇L is not zero.
+        """
+        flow = self.flow
+        if not flow.reached_norm and not self.under_test.replaces(factored_flow):
+            last = self.points.joint(self.points.at.gradient)[-1]
+            if np.any(np.abs(value_of(last)) > last.error):
+                why = f"the flow was given up at ‖(K, Q)‖ = {flow.norms[-1]:.6g}, where ∇L is not zero"
+                raise Undecided(self.claim, why, Form.LIMIT, not_found=True)
+        reached = f"‖(K, Q)‖ = {flow.norms[-1]:.6g} after an arc of {flow.arc_length[-1]:.6g}, {flow.stop.value}"
+        yield Claim(self.claim, Form.LIMIT, 0.0 if flow.reached_norm else -1.0, 0.0, EXACT, reached)
+        if not flow.reached_norm:
+            raise Ended(self.claim)
+
+    @cached_property
+    def points(self) -> FactoredPoints:
+        """The recorded points."""
+        return FactoredPoints.of(self.data.problem, self.flow.K, self.flow.Q)
+
+    @cached_property
+    def gradient(self) -> Any:
+        """The gradient ∇L(W) e^{−log_scale} under test, (r, d·e), at the floats next to K Qᵀ."""
+        return self.points.at_floats.gradient_of(self.under_test, IS_OF_THIS_GRADIENT)
+
+    @cached_property
+    def solver(self) -> Float64[np.ndarray, "r"]:
+        """The local errors of the solver up to each recorded point, in the joint norm, with its rounding, (r,).
+
+        They are evaluations · √k (rtol ‖·‖ + atol), k entries.
+        """
+        flow, entries = self.flow, self.points.layout.join(*self.start).size
+        errors = flow.evaluations * math.sqrt(entries) * (flow.relative * flow.norms + flow.absolute)
+        return np.asarray(errors + 8 * entries * EPS * flow.norms)
+
+    def _is_tangent(self) -> Claim:
+        """Return the claim that the gradient under test is tangent to the curve at every recorded point."""
+        mine = self.points.joint(self.points.at_floats.gradient)
+        if not np.isfinite(mine).all():
+            why = "the rounding error of log|ℓ'| is too large: no digit of the gradient's direction is left in float64"
+            return undecided_claim(IS_OF_THIS_GRADIENT, why, Form.EFFECTIVE)
+        theirs = self.points.joint(self.gradient)
+        apart = theirs / norm(theirs, axis=1, keepdims=True) - mine / norm(mine, axis=1, keepdims=True)
+        return at_least(
+            IS_OF_THIS_GRADIENT, Form.EFFECTIVE, 0.0, norm(apart, axis=1), scale=1.0, points="recorded norm"
+        )

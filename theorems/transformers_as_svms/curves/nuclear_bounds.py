@@ -1,0 +1,141 @@
+"""The face of a dual of ATT-SVM⋆, and bounds on the distance of a matrix of large margins from it and the solution.
+
+Notation: λ ≥ 0 with ‖M‖_op = 1, M = Σ λ_j G_j, C = Σ λ_j ≤ C_⋆; U1, V1 (r columns) the singular vectors of M for its
+r largest singular values, g = 1 − σ_{r+1}(M); F = {U1 P V1ᵀ : P ⪰ 0}. For W with ‖W‖_⋆ ≤ R and all margins at least
+a > 0 let e = R − Ca; then R − ⟨M, W⟩ ≤ e. ``tsvm-nuclear-path`` derives all that, where the r singular values are 1.
+
+They need not be: dist_⋆(W, F) ≤ 2√(Re/g) for *every* r with g > 0. *Derivation.* Let the r singular values be Σ1 =
+I − D, 0 ⪯ D ⪯ I, and u = U1a + U2b, v = V1c + V2d unit vectors. Then ½(|a|² + |c|²) − aᵀΣ1c is ½(a − c)ᵀΣ1(a − c) +
+½(aᵀDa + cᵀDc) ≥ ½(a − c)ᵀ(Σ1 + D/2)(a − c) ≥ ¼|a − c|², as aᵀDa + cᵀDc ≥ ½(a − c)ᵀD(a − c); and ½(|b|² + |d|²) − bᵀMd
+is at least (g/2)(|b|² + |d|²). So 1 − uᵀMv ≥ e_k = ¼|a − c|² + (g/2)(|b|² + |d|²), and as g ≤ 1 still
+
+    ‖uvᵀ − U1 μμᵀ V1ᵀ‖_⋆ ≤ √2 (½|a − c|² + |b|² + |d|²)^½ ≤ 2√(e_k/g).
+
+Which singular values count as 1 is hence a choice, which makes the claim stronger or weaker, and none is proven.
+
+References: *Transformers as Support Vector Machines*, Theorem 2 (KQ-ERM).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+from numpy.linalg import norm
+
+from reference_attention.floats import EPS
+from reference_attention.problem import Problem
+from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin
+from theorems.bounded import exact
+from theorems.core.key_rows import key_rows
+from theorems.core.nuclear_certificate import NuclearCertificate
+from theorems.core.tolerances import tolerance
+from theorems.rounding.attention_at import Numbers
+
+NUCLEAR_ROUNDING = tolerance(
+    "nuclear-rounding",
+    "32 (d + e)² eps R",
+    "singular values and vectors of a d × e matrix in floats are those of one that differs by a small multiple of"
+    " eps ‖W‖ (d + e), and the nuclear norm sums min(d, e) of them; the same of Gram matrices of factors",
+)
+VISIBLE = 1e-6
+"""The distance from 1 within which singular values of M count as 1, where the solution is not decided: weak duality
+leaves an error of about 1e-8. The bounds hold whichever count; with a smaller gap they would say nothing.
+"""
+
+Matrices = Float64[np.ndarray, "m d e"]
+
+
+@dataclass(frozen=True, eq=False)
+class NuclearBounds:
+    """Face, gap and bounds of one solution.
+
+    Attributes:
+        problem: keys vec(x zᵀ), scores, loss.
+        certificate: the certificate of a solution of ATT-SVM⋆(α), whose claim has been made already.
+    """
+
+    problem: Problem
+    certificate: NuclearCertificate
+
+    @property
+    def svm(self) -> NuclearMaxMargin:
+        """The solution of ATT-SVM⋆(α)."""
+        return self.certificate.svm
+
+    @cached_property
+    def rows(self) -> Numbers:
+        """The rows G_j as vectors, (N, d·e), with the rounding of the keys."""
+        others = np.arange(self.problem.T) != self.svm.alpha[:, None]
+        return key_rows(self.problem, self.svm.alpha)[others]
+
+    @cached_property
+    def duals(self) -> Float64[np.ndarray, "N"]:
+        """The duals λ_j, scaled so that ‖M‖_op = 1."""
+        a, z, duals = self.certificate.floats
+        return np.asarray(duals / np.linalg.norm((a * duals[:, None]).T @ z, ord=2))
+
+    @cached_property
+    def M(self) -> Float64[np.ndarray, "d e"]:
+        """The matrix M = Σ λ_j G_j."""
+        a, z, _ = self.certificate.floats
+        return np.asarray((a * self.duals[:, None]).T @ z)
+
+    @property
+    def least(self) -> float:
+        """The lower bound C of C_⋆ that the duals prove."""
+        return self.svm.bounds[0]
+
+    @property
+    def most(self) -> float:
+        """The upper bound of ‖W_⋆‖_⋆ that K and Q prove."""
+        return self.svm.bounds[1]
+
+    @cached_property
+    def face(self) -> tuple[Float64[np.ndarray, "d r"], Float64[np.ndarray, "e r"], float]:
+        """The face's U1 and V1, and a lower bound of the gap g."""
+        if self.svm.face is not None and self.svm.gap is not None:
+            return *self.svm.face, self.svm.gap
+        u, s, vt = np.linalg.svd(self.M, full_matrices=False)
+        r = int(np.sum(s > 1 - VISIBLE))
+        following = float(s[r]) if r < len(s) else 0.0
+        return u[:, :r], vt[:r].T, 1 - following - 4 * sum(self.M.shape) * EPS
+
+    def margins(self, W: Matrices) -> Numbers:
+        """Compute the margins h_j(W), (m, N)."""
+        return exact(W.reshape(len(W), W.shape[1] * W.shape[2])) @ self.rows.T
+
+    def rounding(self, R: Any) -> Any:
+        """Bound the error of singular values of matrices of size R."""
+        return 32 * sum(self.svm.W.shape) ** 2 * EPS * np.asarray(R)
+
+    def face_distance(self, W: Matrices) -> Float64[np.ndarray, "m"]:
+        """Compute ‖W − U1 (Σ_k σ_k μ_k μ_kᵀ) V1ᵀ‖_⋆, W = Σ_k σ_k u_k v_kᵀ, μ_k = ½(U1ᵀu_k + V1ᵀv_k); (m,)."""
+        U1, V1, _ = self.face
+        u, s, vt = np.linalg.svd(W, full_matrices=False)
+        mu = (U1.T @ u + V1.T @ vt.mT) / 2
+        near = U1 @ ((mu * s[:, None]) @ mu.mT) @ V1.T
+        return np.asarray(np.linalg.svd(W - near, compute_uv=False).sum(axis=-1))
+
+    def from_face(self, R: Any, e: Any) -> Any:
+        """Bound the distance from the face by 2√(R e/g), for an M at most 8 (d + e) eps beside the computed one.
+
+        The floats U1 and V1 are singular vectors of such an M.
+        """
+        return 2 * np.sqrt(R * (np.maximum(e, 0.0) + 8 * sum(self.M.shape) * EPS * R) / self.face[2])
+
+    def from_solution(self, R: Any, e: Any, beyond: Any) -> Any:
+        """Bound ‖W − ρW_⋆‖_F where the solution is the only one and margins are at least ρ − b, b = ``beyond``.
+
+        The bound is B + [(Σ_S ‖G_j‖²)^½ B + e/min_S λ + √s b]/τ with B = 2√(Re/g).
+        """
+        tau, B = self.svm.injectivity, self.from_face(R, e)
+        a, z, _ = self.certificate.floats
+        used = self.duals > 0
+        sizes = norm(a[used], axis=1) * norm(z[used], axis=1)
+        assert tau is not None
+        spread = np.maximum(e, 0.0) / self.duals[used].min() + np.sqrt(used.sum()) * np.maximum(beyond, 0.0)
+        return B + (norm(sizes) * B + spread) / tau

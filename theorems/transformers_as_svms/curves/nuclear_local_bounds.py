@@ -1,0 +1,187 @@
+"""The constants of Theorem 6 for the nuclear norm: a cone around W_⋆ of chosen tokens, from a radius on.
+
+Notation as in Lemma 7 of the first paper with W_⋆ in the place of p_mm: rows G_j, margins m_j = ⟨G_j, W_⋆⟩, deficits
+D_j = γ_iα − γ_it, P = ‖W_⋆‖_F, r = ‖W‖_F/P. Good tokens have D_j > 0, harmful ones not, and α is locally optimal: all
+tight constraints are of good tokens, so that harmful ones have m_j > 1. In cone_μ = {cos(W, W_⋆) ≥ 1 − μ} a margin is
+r times at most w_j = P‖G_j‖√(2μ) away from m_j. The width is μ = ½ min_j (ε_j/(P‖G_j‖))², ε_j = min(½, (m_j − 1)/2)/2
+of harmful and min(¼, min_harmful (m − 1)/4) of good tokens, so that good margins are at least ¾r, and harmful ones
+larger than those of tight constraints: m_j − w_j > 1 + w_k.
+
+References: *Transformers as Support Vector Machines*, Theorem 6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64
+from numpy.linalg import norm
+
+from reference_attention.floats import EPS
+from reference_attention.problem import Problem
+from theorems.bounded import exact, value_of, with_rounding
+from theorems.core.claim import NotANumber
+from theorems.core.implementation import Implementation
+from theorems.curves.cone_points import INSIDE, LEAST_BITS
+from theorems.curves.smallest import smallest
+from theorems.rounding.approximate import approximate
+from theorems.rounding.attention_at import Numbers
+from theorems.rounding.excess import excess_of
+from theorems.transformers_as_svms.curves.nuclear_bounds import NuclearBounds
+
+
+@dataclass(frozen=True, eq=False)
+class NuclearLocalBounds:
+    """Cone, κ_α and R0 of one solution that is proven the only one.
+
+    Attributes:
+        bounds: face, gap and rows.
+        under_test: the implementation whose excess risk is compared.
+    """
+
+    bounds: NuclearBounds
+    under_test: Implementation
+
+    @property
+    def problem(self) -> Problem:
+        """The keys, scores and loss."""
+        return self.bounds.problem
+
+    @cached_property
+    def gaps(self) -> Numbers:
+        """The gaps D_j, (N,)."""
+        rows = self.bounds.svm.rows
+        own = self.problem.scores[rows.inputs, self.bounds.svm.alpha[rows.inputs]]
+        return exact(own) - self.problem.scores[rows.inputs, rows.tokens]
+
+    @cached_property
+    def good(self) -> Bool[np.ndarray, "N"]:
+        """The mask of good tokens, D_j > 0."""
+        return np.asarray(value_of(self.gaps) > 0)
+
+    @cached_property
+    def tight(self) -> Bool[np.ndarray, "N"]:
+        """The mask of tight constraints, m_j = 1."""
+        mask = np.zeros(len(self.good), dtype=bool)
+        mask[self._exact.support] = True
+        return mask
+
+    @property
+    def _exact(self) -> Any:
+        return self.bounds.svm.exact
+
+    @property
+    def is_locally_optimal(self) -> bool:
+        """Return whether all tight constraints are of tokens that score less."""
+        return bool(self.good[self.tight].all())
+
+    @cached_property
+    def beyond(self) -> Float64[np.ndarray, "N"]:
+        """The excess margins m_j − 1, each rounded once from its enclosure."""
+        return np.array([float((m - 1).mid()) for m in self._exact.margins])
+
+    @cached_property
+    def reach(self) -> Numbers:
+        """The numbers P‖G_j‖."""
+        return norm(with_rounding(self.bounds.svm.W.ravel())) * norm(self.bounds.rows, axis=1)
+
+    @cached_property
+    def mu(self) -> float:
+        """The width μ of the cone, a little less than derived."""
+        least = float(np.min(self.beyond[~self.good], initial=np.inf))
+        allowed = np.where(self.good, min(0.25, least / 4), np.minimum(0.5, self.beyond / 2) / 2)
+        return 0.5 * float(np.min(allowed / value_of(self.reach))) ** 2 * (1 - 1e-9)
+
+    @cached_property
+    def tilt(self) -> Numbers:
+        """The tilts w_j."""
+        return self.reach * np.sqrt(exact(2 * self.mu))
+
+    @cached_property
+    def _log_slopes(self) -> Numbers:
+        """The logarithms of c_max and c_min, the bounds of |ℓ'| on the range of all scores."""
+        problem = self.problem
+        slopes = np.array([bound(*problem.score_range) for bound in (problem.loss.log_bound, problem.loss.log_floor)])
+        return approximate(slopes, 8 * EPS * (1 + np.abs(slopes)))
+
+    @cached_property
+    def kappa(self) -> Numbers:
+        """The constant κ_α = log(2 T N c_max Γ⁺/(c_min Γ⁻)).
+
+        N, Γ⁺ and Γ⁻ are the number, largest and least gap of the good tokens.
+        """
+        log_gaps: Any = np.log(self.gaps[self.good])
+        count = np.log(exact(2 * self.problem.T * int(self.good.sum())))
+        return count + self._log_slopes[0] - self._log_slopes[1] + np.max(log_gaps) - np.min(log_gaps)
+
+    @cached_property
+    def first(self) -> float:
+        """The radius R0/P: the least r with c_max Σ_harmful |D_j| e^{−r(m_j − w_j)} ≤ c_min Γ⁻ e^{−r(1 + w)}/(2T).
+
+        w is the least of the tight constraints.
+        """
+        harmful = ~self.good
+        if not harmful.any():
+            return 1e-3
+        with np.errstate(divide="ignore"):
+            deficits = np.log(np.abs(value_of(self.gaps)[harmful]))
+        tilt, slopes = value_of(self.tilt), value_of(self._log_slopes)
+        room = self.beyond[harmful] - tilt[harmful] - tilt[self.tight].min()
+        least = float(slopes[1] + np.log(value_of(self.gaps)[self.good].min()) - np.log(2 * self.problem.T) - slopes[0])
+        return smallest(lambda r: bool(np.logaddexp.reduce(deficits - r * room) <= least - 1e-9), 1e-3)
+
+    @property
+    def last(self) -> float:
+        """The largest r at which float64 knows softmax weights to six bits."""
+        return LEAST_BITS / (4 * (self.problem.d + 3) * EPS * float(value_of(self.reach).max()))
+
+    @property
+    def is_resolvable(self) -> bool:
+        """Return whether rounding W changes 1 − cos by little of μ, and there are radii between R0 and the last one."""
+        steady = self.problem.d == 1 or 8 * EPS * self.problem.d <= INSIDE * np.sqrt(2 * self.mu)
+        return bool(steady) and 2 * max(float(value_of(self.kappa)), self.first) < self.last
+
+    def log_excess(self, W: Float64[np.ndarray, "m d e"], claim: str) -> Numbers:
+        """Return log n(L(W) − L_α) under test, (m,), in the cone beyond R0.
+
+        Raises:
+            NotANumber: the difference is not positive, and rounding does not explain it.
+        """
+        points = exact(W.reshape(len(W), W.shape[1] * W.shape[2]))
+        excess = excess_of(self.under_test, self.problem, points, self.bounds.svm.alpha, claim)
+        if (excess.x.value + excess.x.error <= 0).any():
+            raise NotANumber(claim, "L(W) ≤ L_α under test where harmful tokens are beaten")
+        return excess.log + np.log(exact(self.problem.n))
+
+    def sizes(self, W: Float64[np.ndarray, "m d e"]) -> tuple[Numbers, Numbers]:
+        """Compute r = ‖W‖_F/P, and 1 − cos(W, W_⋆) without cancellation; (m,) each."""
+        points, axis = exact(W.reshape(len(W), W.shape[1] * W.shape[2])), with_rounding(self.bounds.svm.W.ravel())
+        size, P = norm(points, axis=1), norm(axis)
+        apart = points / size[:, None] - axis / P
+        return size / P, np.vecdot(apart, apart) / 2
+
+    def points(
+        self, rng: np.random.Generator, rhos: Float64[np.ndarray, "m"], begin: float
+    ) -> Float64[np.ndarray, "m d e"]:
+        """Draw a W of the cone per ρ, with R0 ≤ ‖W‖_F and ‖W‖_⋆ ≤ ρC_⋆: along or against single rows, and anywhere."""
+        W, rows, m = self.bounds.svm.W, value_of(self.bounds.rows), len(rhos)
+        axis = W.ravel() / np.linalg.norm(W)
+        raw = rng.standard_normal((m, axis.size))
+        signed_rows = rows[rng.integers(len(rows), size=m)] * rng.choice([-1.0, 1.0], (m, 1))
+        raw = np.where(rng.random((m, 1)) < 0.6, signed_rows / np.linalg.norm(signed_rows, axis=1, keepdims=True), raw)
+        raw -= (raw @ axis)[:, None] * axis
+        size = np.linalg.norm(raw, axis=1, keepdims=True)
+        side = raw / np.where(size > 0, size, 1.0)
+        # Lateral lengths of a few κ over the size of a row, or any up to the boundary.
+        near = (begin / rhos) ** 2 / (2 * self.mu)
+        share = np.minimum(1.0, 10 ** rng.uniform(-4, 1, m) * np.where(rng.random(m) < 0.7, near, 1.0))
+        nu = (1 - INSIDE) * self.mu * share
+        units = (1 - nu)[:, None] * axis + np.sqrt(nu * (2 - nu))[:, None] * side
+        shaped = units.reshape(m, *W.shape)
+        most = rhos * self.bounds.most / np.linalg.svd(shaped, compute_uv=False).sum(axis=1) * (1 - 1e-12)
+        least = np.minimum(self.first * np.linalg.norm(W) * (1 + 1e-12), most)
+        length = most * (least / most) ** (rng.random(m) ** 8)
+        return np.asarray(shaped * length[:, None, None])

@@ -1,0 +1,54 @@
+"""Factors K, Q with ½(‖K‖² + ‖Q‖²) ≤ R beside those of ρW_⋆, chosen to try the bounds of the path of (K, Q).
+
+All differ by noise, of sizes up to the largest that do not raise the risk and beyond; some are out of balance; some
+have columns that W_⋆ does not need; some have moved down the risk. All are scaled back into the ball.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float64
+from scipy.special import softmax
+
+from theorems.bounded import value_of
+from theorems.transformers_as_svms.curves.nuclear_bounds import NuclearBounds
+
+INSIDE = 1e-12
+"""The share of R by which points stay inside the ball: more than the rounding of W = KQᵀ."""
+
+Factors = tuple[Float64[np.ndarray, "m d k"], Float64[np.ndarray, "m e k"]]
+
+
+def nuclear_points(
+    bounds: NuclearBounds, rhos: Float64[np.ndarray, "m"], kappa: float, rng: np.random.Generator
+) -> Factors:
+    """Draw a pair of factors of min(d, e) columns per ρ, with ½(‖K‖² + ‖Q‖²) ≤ ρC."""
+    svm, m = bounds.svm, len(rhos)
+    r, k, C = svm.K.shape[1], max(svm.K.shape[1], min(svm.W.shape)), bounds.most
+    nonzero = np.arange(k) < r
+
+    def some(share: float) -> Float64[np.ndarray, "m 1 1"]:
+        return (10 ** rng.uniform(-3, 0.5, m) * (rng.random(m) < share))[:, None, None]
+
+    # Both change W by about κ: what the factors have is multiplied with √ρ.
+    noise = np.where(nonzero, some(0.7) * kappa / np.sqrt(rhos * C)[:, None, None], some(0.5) * np.sqrt(kappa))
+    # And some may lie anywhere in the ball.
+    noise = noise + some(0.15) * np.sqrt(rhos * C / k)[:, None, None]
+    K, Q = (
+        np.sqrt(rhos)[:, None, None] * np.pad(x, ((0, 0), (0, k - r))) + noise * rng.standard_normal((m, len(x), k))
+        for x in (svm.K, svm.Q)
+    )
+    tilt = np.exp(some(0.3) * np.sqrt(kappa / rhos)[:, None, None] * rng.standard_normal((m, 1, k)))
+    K, Q = K * tilt, Q / tilt
+    a, z, _ = bounds.certificate.floats
+    weights = softmax(-value_of(bounds.margins(K @ Q.mT)), axis=1)
+    down = np.einsum("mj,ja,jb->mab", weights, a, z) * (some(0.5) * kappa / (rhos * C)[:, None, None])
+    K, Q = K + down @ Q, Q + down.mT @ K
+    size = half_squares(K, Q)
+    shrunk = np.sqrt(np.minimum(1.0, rhos * C * (1 - INSIDE) / size))[:, None, None]
+    return K * shrunk, Q * shrunk
+
+
+def half_squares(K: Float64[np.ndarray, "m d k"], Q: Float64[np.ndarray, "m e k"]) -> Float64[np.ndarray, "m"]:
+    """Compute ½(‖K‖² + ‖Q‖²)."""
+    return np.asarray(((K**2).sum(axis=(1, 2)) + (Q**2).sum(axis=(1, 2))) / 2)

@@ -1,0 +1,1 @@
+"""Statements of the paper without one of their assumptions."""

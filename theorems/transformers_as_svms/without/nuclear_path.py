@@ -1,0 +1,77 @@
+"""The regularization path of (K, Q) without a strict optimum, separation, a decreasing loss, or a unique solution.
+
+Where queries have one entry W is a column, ‖W‖_⋆ = ‖W‖_F, and the path of (K, Q) is that of W: its counterexamples are
+counterexamples here.
+
+References: *Transformers as Support Vector Machines*, Theorem 2 (KQ-ERM).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from generators.case import Case
+from reference_attention.exact import to_floats
+from reference_attention.svm.max_margin import Infeasible
+from reference_attention.svm.nuclear_max_margin import nuclear_max_margin
+from reference_attention.svm.other_nuclear_solution import other_nuclear_solution
+from theorems.core.claim import Claim, Form
+from theorems.core.implementation import Implementation
+from theorems.core.tolerances import EXACT
+from theorems.transformers_as_svms.without import frobenius_path as frobenius
+from theorems.without.query_drawing import plain_query_cases
+from theorems.without.weakened import weaken
+
+REFUTED = "(K̄, Q̄)(R) = argmin of L(KQᵀ) over ½(‖K‖² + ‖Q‖²) ≤ R has K̄Q̄ᵀ/R → W_⋆/C_⋆"
+
+
+@weaken("tsvm-nuclear-path", without="strict-optimum", refutes=REFUTED, cases=frobenius.tied_scores.cases)
+def tied_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Let two tokens tie for the highest score: either will do for the risk, and W_⋆ may be that of the wrong one.
+
+    The path goes to the one that can be selected with the larger margin over the others.
+    """
+    yield from frobenius.tied_scores.conclusion(case, under_test)
+
+
+@weaken("tsvm-nuclear-path", without="well-behaved-loss", refutes=REFUTED, cases=frobenius.increasing_loss.cases)
+def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Let the loss increase: the path then leaves the best token."""
+    yield from frobenius.increasing_loss.conclusion(case, under_test)
+
+
+@weaken(
+    "tsvm-nuclear-path",
+    without="separable",
+    refutes="K̄Q̄ᵀ/R converges to a matrix of norm one, as it does to W_⋆/C_⋆ where that exists",
+    cases=frobenius.not_separable.cases,
+)
+def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Let two inputs of the same query have opposite labels: they ask for opposite W.
+
+    The risk has a finite minimiser, at which the path stays, and W̄(R)/R → 0.
+    """
+    yield from frobenius.not_separable.conclusion(case, under_test)
+
+
+@weaken(
+    "tsvm-nuclear-path",
+    without="unique-nuclear-solution",
+    refutes="K̄Q̄ᵀ/R has the limit W_⋆/C_⋆, W_⋆ the matrix of least nuclear norm that separates the optimal tokens",
+    cases=lambda: plain_query_cases(n=(2, 2), tokens=(2, 2), d=(2, 2), e=(2, 2)),
+)
+def several_solutions(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Let the rows be e1e1ᵀ and e2e2ᵀ: they fix the diagonal of W and nothing else, so there is no one W_⋆.
+
+    Of ((1, b), (b, 1)), |b| ≤ 1, every one has norm 2, with ranks 1 and 2. The statement speaks of their set.
+    """
+    data = case.queried
+    assert data is not None
+    svm = under_test[nuclear_max_margin](data.keys, case.chosen_tokens)
+    if isinstance(svm, Infeasible):
+        return
+    two = None if svm.exact is not None else other_nuclear_solution(svm)
+    apart = 0.0 if two is None else float(np.linalg.norm(to_floats((two[0] - two[1]).entries())))
+    yield Claim("solution-is-the-only-one", Form.EXACT, -apart, 0.0, EXACT)
