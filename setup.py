@@ -5,7 +5,7 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-RECORDED = {"counterexamples": "*.json", "docs": "*.md"}
+RECORDED = {"counterexamples": "*.json"}
 """Folders beside the packages; an installed package has them in theorems/recorded (theorems/core/recorded_files.py)."""
 
 

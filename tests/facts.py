@@ -22,9 +22,8 @@ from theorems.core.implementation import Implementation
 WING = "attention_conformance"
 LATER_PAPERS = ("transformers_as_svms", "next_token", "steepest_descent")
 NOT_COUNTED = {"CHANGELOG.md"}
-PRINTED = {"docs/assumptions.md"}
-"""Documents whose tables are printed by commands; a single such table follows :data:`MARK`."""
 MARK = "<!-- printed -->"
+"""A table after this comment is printed by a command."""
 HEAD = "| | now | goal |\n|---|---|---|"
 PLACE = re.compile(rf"{MARK}\n+{re.escape(HEAD)}\n(?:\|.*\n)*")
 INEQUALITY = re.compile(r"\b(?:at_least|at_most|equal|is_equal|Claim)\(")
@@ -33,8 +32,7 @@ INEQUALITY = re.compile(r"\b(?:at_least|at_most|equal|is_equal|Claim)\(")
 
 def words(document: str) -> int:
     """Return how many words a reader of a document reads."""
-    text = read(document)
-    return count_words(re.sub(r"^\|.*$", "", text, flags=re.MULTILINE) if document in PRINTED else text)
+    return count_words(read(document))
 
 
 def count_words(text: str) -> int:

@@ -83,10 +83,6 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
             "needs the file that the command above it writes; tests/theorems/benchmark/test_against.py",
             "",
         ),
-        "theorems list --counterexamples --markdown > docs/assumptions.md": (
-            "replays every file, as tests/theorems/without/test_counterexamples.py does",
-            "",
-        ),
         "theorems explore --data figure-8": (
             "serves until it is ended; tests/theorems/explore/test_server.py ends it",
             "theorems explore --data figure-8 --html page.html",

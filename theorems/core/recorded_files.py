@@ -1,4 +1,4 @@
-"""Folders of recorded counterexamples and documents, beside the packages in a checkout, inside when installed."""
+"""The folder of recorded counterexamples: beside the packages in a checkout, inside of them when installed."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from pathlib import Path
 _INSTALLED = Path(__file__).resolve().parents[1] / "recorded"  # setup.py copies them there
 
 RECORDED = _INSTALLED if _INSTALLED.is_dir() else Path(__file__).resolve().parents[2]
-"""The folder that has ``counterexamples`` and ``docs``."""
+"""The folder that has ``counterexamples``."""
 COUNTEREXAMPLES = RECORDED / "counterexamples"

@@ -147,14 +147,14 @@ def _violation(record: Record, examined: Examined) -> str:
 def markdown(rows: list[Row]) -> str:
     """Return the table as a Markdown document."""
     lines = [
-        "# Why each assumption is needed",
+        "# Counterexamples to statements without an assumption",
         "",
         "Each statement without one of its assumptions: a certified counterexample (the other assumptions hold exactly,"
         " the",
         "violation is at least a hundred times its tolerance, limits are followed until the norm is 10⁶), or what was"
         " tried.",
-        "`theorems list --counterexamples --markdown` prints this table, after replaying every file of"
-        " [counterexamples](../counterexamples).",
+        "`theorems list --counterexamples --markdown` prints this table, after replaying every file of the folder"
+        " counterexamples.",
         "Each file names the mechanism of the failure in a few sentences; `theorems replay FILE` prints it.",
         "",
         "| statement | without | | n, T, d | what fails |",
@@ -162,7 +162,7 @@ def markdown(rows: list[Row]) -> str:
     ]
     for row in rows:
         shape = ", ".join(map(str, row.shape)) if row.shape else ""
-        status = f"[{row.status}](../counterexamples/{row.file})" if row.file else str(row.status)
+        status = f"{row.status} (`{row.file}`)" if row.file else str(row.status)
         lines.append(f"| `{row.statement}` | `{row.without}` | {status} | {shape} | {_cell(row.said)} |")
     return "\n".join(lines) + "\n"
 

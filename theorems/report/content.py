@@ -22,7 +22,6 @@ from theorems.report.document import (
     Heading,
     Heat,
     HeatMap,
-    Link,
     Listing,
     Reference,
     Share,
@@ -30,7 +29,7 @@ from theorems.report.document import (
     Text,
     paragraph,
 )
-from theorems.report.evidence import ASSUMPTIONS_DOCUMENT, HuntRecord, Power
+from theorems.report.evidence import HuntRecord, Power
 from theorems.report.pictures import headroom, limit_picture, share_of_tolerance
 from theorems.report.record import RunRecord, StatementRecord
 from theorems.run.description import Heading as StatementHeading
@@ -290,17 +289,14 @@ def _tolerances(contents: Contents) -> Table:
 
 
 def _assumptions(hunted: Sequence[HuntRecord] | None) -> Iterator[Block]:
-    where = Link(str(ASSUMPTIONS_DOCUMENT), str(ASSUMPTIONS_DOCUMENT))
     if hunted is None:
-        yield paragraph("The counterexamples are not part of an installed package; see ", where, " of the repository.")
+        yield paragraph("There is no folder of counterexamples beside this package; the repository has it.")
         return
     yield paragraph(
         "Each statement without one of its assumptions, as recorded in the folder counterexamples. R: refuted by"
         " a certified counterexample; 0: none found; S: needed to state it; ?: not hunted. ",
         Code("theorems list --counterexamples"),
-        " replays them; ",
-        where,
-        " lists the claims that fail.",
+        " replays them and lists the claims that fail.",
     )
     dropped = [record for record in hunted if record.by_status]
     statuses = {

@@ -23,7 +23,6 @@ from theorems.hunting.entries import droppable
 from theorems.run.registry.suite import folder_of, statements
 
 COUNTEREXAMPLES = Path("counterexamples")
-ASSUMPTIONS_DOCUMENT = Path("docs/assumptions.md")
 RECORDS = Path("build/records")
 """The folder that ``make records`` prints into."""
 POWER = "power*.md"

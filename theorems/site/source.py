@@ -32,11 +32,10 @@ MEASURED = RECORDS / "verify.json"
 """The run of verify that slacks are taken from; the page of a statement that it lacks has none."""
 ABOUT = ("docs/releasing.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
 REFERENCE = ("docs/library.md", "docs/glossary.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", *ABOUT)
-FINDINGS = ("FINDINGS.md", "docs/assumptions.md", "docs/regime_map.md", "docs/constants.md", f"{RECORDS}/*.md")
+FINDINGS = ("FINDINGS.md", "docs/regime_map.md", "docs/constants.md", f"{RECORDS}/*.md")
 FIRST = ("docs/trust.md", "docs/verify.md", "docs/kernels.md", "docs/drawn.md", "docs/hunting.md")
 """The first of the guides, which are all other documents."""
 LINK = re.compile(r"(?P<text>!?\[(?:[^\[\]]|\[[^\]]*\])*\])\((?P<target>[^)\s]+)\)|<img src=\"(?P<image>[^\"]+)\"")
-ROW = re.compile(r"^\| `([\w-]+)` \| `([\w-]+)` \|", re.MULTILINE)
 FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
 
@@ -153,8 +152,6 @@ def _relink(text: str, name: str, root: Path) -> str:
         target = re.sub(r"\.ipynb$", ".md", target)
         return f"{link['text']}({re.sub(rf'(^|/){START}(?=#|$)', _index, target)})"
 
-    if name == "docs/assumptions.md":
-        text = ROW.sub(r"| `\1`{#\1-without-\2} | `\2` |", text)
     return "".join(part if part.startswith("```") else LINK.sub(relink_one, part) for part in FENCED.split(text))
 
 

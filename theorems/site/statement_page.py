@@ -98,8 +98,8 @@ def _assumption(id: str) -> Text:
 
 
 def _row(id: str, without: str, text: str) -> Link:
-    """Return a link to the row of docs/assumptions.md."""
-    return Link(text, f"../docs/assumptions.md#{id}-without-{without}")
+    """Return a link to the section about the statement without the assumption."""
+    return Link(text, f"{id}.md#without-{without}")
 
 
 def _without(statement: Statement, id: str, status: Status, root: Path) -> Iterator[Block]:

@@ -99,7 +99,7 @@ def test_every_document_is_a_page_and_formulas_are_set(built: Path, site: dict[P
     trust = (built / "docs" / "trust.html").read_text(encoding="utf-8")
     assert trust.count("<math ") > 1
     assert not re.search(r"\$|sup>|\\\\", page(trust).text)
-    assert "p<sub>mm</sub>" in (built / "docs" / "assumptions.html").read_text(encoding="utf-8")
+    assert "p<sub>mm</sub>" in (built / "FINDINGS.html").read_text(encoding="utf-8")
 
 
 @built_here

@@ -36,15 +36,6 @@ def test_every_assumption_of_every_statement_is_accounted_for() -> None:
     assert names <= set(missing)
 
 
-def test_the_document_lists_what_the_folder_holds() -> None:
-    """Its numbers are those of `theorems list --counterexamples --markdown`, which takes too long for a test."""
-    text = (ROOT / "docs" / "assumptions.md").read_text(encoding="utf-8")
-    for path in FILES:
-        assert f"counterexamples/{path.name})" in text
-    for s, without in pairs():
-        assert f"| `{s.id}` | `{without}` |" in text
-
-
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
 def test_the_evidence_is_about_the_data_beside_it(path: Path) -> None:
     """‖p_mm‖ as a reader finds it from the keys in the file, not in the units of the search."""
