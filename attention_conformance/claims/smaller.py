@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import fields
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from attention_conformance.calls.attention_call import AXES as FURTHER
 from attention_conformance.calls.attention_call import LONG_STATES, PLAIN, AttentionCall, State
 
-TRIALS, WORK = 150, 1 << 25
+TRIALS, WORK = 400, 1 << 25
 """The largest number of calls that are tried, and of multiplications in their matrix products.
 
 A time limit would make the result depend on the machine.
@@ -25,34 +26,127 @@ NEUTRAL = {
     field.name: field.default for field in fields(AttentionCall) if field.name in (*PLAIN, *FURTHER, "visible", "bias")
 }
 """Options that are off. A field of a call with a default is an option; with its default it has no effect."""
+BLOCKS = tuple(2**k for k in range(3, 17))
+"""Sizes of the blocks in which kernels work."""
+SIZES = (1, 2, 3, 4, 5, 6, *(size for block in BLOCKS for size in (block - 1, block, block + 1, block + 8)))
+"""Sizes that are tried on an axis, the smallest first: those around blocks, also the next multiple of 8."""
+
+
+class _SpentError(Exception):
+    """The trials are used up."""
+
+
+class _Search:
+    """A search for a smaller failing call.
+
+    Attributes:
+        call: the smallest failing call that is known.
+    """
+
+    def __init__(self, call: AttentionCall, fails: Callable[[AttentionCall], bool]) -> None:
+        """Take a failing call, and the function that returns whether another call fails in the same way."""
+        self.call = call
+        self._fails = fails
+        self._left, self._work = TRIALS, WORK
+
+    def run(self) -> None:
+        """Reduce options, sizes, masks and numbers until none can be reduced any further.
+
+        Raises:
+            _SpentError: the trials are used up before.
+        """
+        changed = True
+        while changed:
+            large = work_of(self.call) > FEW and self.call.state not in LONG_STATES
+            steps = (self._reduce_sizes, self._reduce_options) if large else (self._reduce_options, self._reduce_sizes)
+            changed = sum(step() for step in (*steps, self._reduce_masks, self._round)) > 0
+
+    def _accept(self, candidate: AttentionCall) -> bool:
+        """Try a call, keep it if it fails, and return whether it does."""
+        self._left -= 1
+        self._work -= work_of(candidate)
+        self._work -= WORK_OF_LONG_STATE if candidate.state in (*LONG_STATES, State.REPLAYED) else 0
+        if self._left < 0 or self._work < 0:
+            raise _SpentError
+        fails = self._fails(candidate)
+        if fails:
+            self.call = candidate
+        return fails
+
+    def _repeat(self, candidates: Callable[[AttentionCall], Iterator[AttentionCall]]) -> bool:
+        """Keep the first candidate that fails, as often as there is one; return whether there was one."""
+        changed = False
+        while any(self._accept(candidate) for candidate in candidates(self.call)):
+            changed = True
+        return changed
+
+    def _reduce_options(self) -> bool:
+        return self._repeat(_without_options)
+
+    def _reduce_masks(self) -> bool:
+        return self._repeat(_with_less_hidden)
+
+    def _round(self) -> bool:
+        return self._repeat(_rounder)
+
+    def _reduce_sizes(self) -> bool:
+        """Reduce all axes by halves, then each as far as possible; return whether one was reduced.
+
+        Axes of equal sizes are reduced together first.
+        """
+        changed = False
+        for step in (self._halve, self._reduce):
+            for axes in ("TL", "T", "L", "B", "G", "H", "EM", "E", "M"):
+                if axes == "H":
+                    changed |= self._repeat(_with_fewer_heads)
+                else:
+                    while step(axes):
+                        changed = True
+        return changed
+
+    def _halve(self, axes: str) -> bool:
+        """Try to keep half of some axes, and return whether it fails."""
+        size = self.call.sizes[axes[0]]
+        return size > 1 and _may_cut(self.call, axes) and self._cut(axes, size // 2)
+
+    def _reduce(self, axes: str) -> bool:
+        """Reduce a size to the smallest of :data:`SIZES` that fails, and from there by bisection."""
+        size = self.call.sizes[axes[0]]
+        if size == 1 or not _may_cut(self.call, axes):
+            return False
+        passing, failing = 0, size
+        for keep in (keep for keep in SIZES if keep < size):
+            if self._cut(axes, keep):
+                failing = keep
+                break
+            passing = keep
+        while failing - passing > 1:
+            middle = (failing + passing) // 2
+            if self._cut(axes, middle):
+                failing = middle
+            else:
+                passing = middle
+        return failing < size
+
+    def _cut(self, axes: str, keep: int) -> bool:
+        """Try to keep the first places of some axes, or the last ones; return whether one of both fails."""
+        return any(self._accept(candidate) for candidate in _cuts(self.call, axes, keep))
 
 
 def smallest_failing(call: AttentionCall, fails: Callable[[AttentionCall], bool]) -> AttentionCall:
     """Return a small call for which ``fails`` is true, as it is for the given one.
 
+    No option of it can be left out, and each of its sizes is the smallest at which it fails, among :data:`SIZES` and
+    those next to its own, as long as there are trials left.
+
     Args:
         call: the failing call.
         fails: returns whether another call fails in the same way.
     """
-    left, work = TRIALS, WORK
-    changed = True
-    while changed:
-        changed = False
-        large = work_of(call) > FEW and call.state not in LONG_STATES
-        steps = (_shorter, _without_options) if large else (_without_options, _shorter)
-        for step in (*steps, _with_less_hidden, _rounder):
-            again = True
-            while again:
-                again = False
-                for candidate in step(call):
-                    left, work = left - 1, work - work_of(candidate)
-                    work -= WORK_OF_LONG_STATE if candidate.state in (*LONG_STATES, State.REPLAYED) else 0
-                    if left < 0 or work < 0:
-                        return call.replace(name="generated")
-                    if fails(candidate):
-                        call, again, changed = candidate, True, True
-                        break
-    return call.replace(name="generated")
+    search = _Search(call, fails)
+    with suppress(_SpentError):
+        search.run()
+    return search.call.replace(name="generated")
 
 
 def work_of(call: AttentionCall) -> int:
@@ -74,35 +168,42 @@ def _without_options(call: AttentionCall) -> Iterator[AttentionCall]:
         yield call.replace(**{name: NEUTRAL[name]})
 
 
-def _shorter(call: AttentionCall) -> Iterator[AttentionCall]:
-    """Yield calls with half of an axis, or one place less.
+def _may_cut(call: AttentionCall, axes: str) -> bool:
+    """Return whether there may be fewer places of some axes, whose sizes are equal if there are several.
 
-    With causality or a window, as many queries as keys stay as many.
+    With causality or a window, as many queries as keys stay as many: where the diagonal is with L ≠ T is another
+    question. Under dropout values are the identity.
     """
     sizes = call.sizes
-    group = sizes["H"] // sizes["G"]
-    dropping = call.dropout > 0
-    # Where the diagonal is with L ≠ T is another question.
     square = sizes["L"] == sizes["T"] and (call.causal or call.window is not None)
-    for axis in "TBG" if square else "TLBG":
-        size = sizes[axis]
-        halves = (size // 2, size - 1) if size > 3 else (size - 1,)
-        for keep in dict.fromkeys(halves):
-            if keep < 1 or (axis == "T" and (dropping or not _may_have(call, keep))):
-                continue
-            for kept in (slice(0, keep), slice(size - keep, size)):
-                cut = cut_call(call, axis, kept)
-                yield cut_call(cut, "L", kept) if square and axis == "T" else cut
+    if len(axes) > 1:
+        return sizes[axes[0]] == sizes[axes[1]] and not call.dropout and not (call.exact and axes == "EM")
+    return not (square and axes in ("T", "L")) and not (call.dropout and axes in ("T", "M"))
+
+
+def _cuts(call: AttentionCall, axes: str, keep: int) -> Iterator[AttentionCall]:
+    """Yield the call with so many of the first places of some axes, and with so many of the last ones."""
+    size = call.sizes[axes[0]]
+    if ("T" in axes and not _may_have(call, keep)) or (call.exact and axes == "E" and keep != EXACT_WIDTH):
+        return
+    for kept in (slice(0, keep), slice(size - keep, size)) if axes[0] in "TLBG" else (slice(0, keep),):
+        cut = call
+        for axis in axes:
+            cut = cut_call(cut, axis, kept)
+        yield cut
+
+
+EXACT_WIDTH = 2
+"""The width to which queries and keys of an exact call can be reduced: the products that cancel go together."""
+
+
+def _with_fewer_heads(call: AttentionCall) -> Iterator[AttentionCall]:
+    """Yield the call with some heads of each group: any head may be the one that fails."""
+    sizes = call.sizes
+    group = sizes["H"] // sizes["G"]
     of_group = np.arange(sizes["H"]) % group
-    for heads in _parts_of(group):  # any head may be the one that fails
+    for heads in _parts_of(group):
         yield cut_call(call, "H", np.flatnonzero(np.isin(of_group, heads)))
-    for axis in "EM":
-        size = sizes[axis]
-        for keep in dict.fromkeys((size // 2, size - 1) if size > 3 else (size - 1,)):
-            if keep >= 1 and not (dropping and axis == "M") and not (call.exact and axis == "E"):
-                yield cut_call(call, axis, slice(0, keep))
-    if call.exact and sizes["E"] > 2:
-        yield cut_call(call, "E", slice(0, 2))  # the products that cancel go together
 
 
 def _parts_of(size: int) -> Iterator[np.ndarray]:

@@ -7,12 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
-from attention_conformance.claims.agreement import GRADIENTS, OUTPUT
-from attention_conformance.kernel.diagnosis import _by_numbers, _by_size, _of_log_sum_exp, _where
+from attention_conformance.claims.agreement import GRADIENTS
+from attention_conformance.claims.smaller import smallest_failing
+from attention_conformance.kernel.causes import UNEXPLAINED, _is_of_base_two, cause_of
+from attention_conformance.kernel.diagnosis import _where, trace_failure
+from attention_conformance.kernel.loading import kernel_of
 from attention_conformance.kernel.trace import QUANTITIES, Entry, Trace
+from theorems.run.registry.lookup import statement_named
 
 
 def call(T: int = 5, **further: Any) -> AttentionCall:
@@ -43,37 +48,89 @@ def test_others_are_told_likewise() -> None:
     assert _where(found(one, other)) == _where(found(one)) + "; dK likewise"
 
 
-@pytest.mark.parametrize(
-    ("T", "block"), [(5, 0), (6, 0), (7, 8), (8, 8), (9, 8), (10, 0), (14, 0), (15, 16), (17, 16), (18, 0), (127, 128)]
-)
-def test_lengths_next_to_those_of_blocks(T: int, block: int) -> None:
-    said = list(_by_size(call(T)))
-    assert len(said) == (block > 0)
-    if block:
-        assert said[0].startswith(f"a block of {block}: no smaller failing call than one with keys T = {T} ")
+def cause(kernel: Any, failing: AttentionCall, capability: str = "output") -> str:
+    """What is said of the cause where a kernel fails on a call."""
+    under_test: Any = kernel_of(kernel, "float64").as_implementation()
+    trace = trace_failure(statement_named(f"kernel-{capability}"), failing, under_test)
+    assert trace is not None
+    return cause_of(trace, under_test)
+
+
+def wrong_where(condition: Any) -> Any:
+    """PyTorch's attention, 1 % too large where the condition on its arguments is true."""
+
+    def kernel(
+        query: Any, key: Any, value: Any, attn_mask: Any = None, is_causal: bool = False, scale: Any = None
+    ) -> Any:
+        output = torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask, is_causal=is_causal, scale=scale
+        )
+        return output * (1.01 if condition(query, key, attn_mask, is_causal, scale) else 1.0)
+
+    return kernel
+
+
+@pytest.mark.parametrize("T", [7, 8, 9, 15, 17, 127])
+def test_a_length_next_to_that_of_a_block_is_named_if_one_key_less_passes(T: int) -> None:
+    says = cause(wrong_where(lambda q, k, *rest: k.shape[2] >= T), call(T))
+    assert says.endswith(f": no smaller failing call than one with keys T = {T} was found")
+    assert cause(wrong_where(lambda q, k, *rest: k.shape[2] >= T - 1), call(T)) == UNEXPLAINED
+
+
+@pytest.mark.parametrize("T", [5, 6, 10, 14, 18])
+def test_without_an_option_or_a_block_nothing_is_said(T: int) -> None:
+    assert cause(wrong_where(lambda q, k, *rest: k.shape[2] >= T), call(T)) == ""
+
+
+def test_an_option_is_named_only_if_the_call_passes_without_it() -> None:
+    masked = call(visible=np.ones((1, 1, 1, 5), dtype=bool))
+    both = masked.replace(scale=0.5)
+    by_mask = wrong_where(lambda q, k, mask, causal, scale: mask is not None)
+    by_both = wrong_where(lambda q, k, mask, causal, scale: mask is not None and scale == 0.5)
+    by_either = wrong_where(lambda q, k, mask, causal, scale: mask is not None or scale == 0.5)
+    assert cause(by_mask, masked, "boolean-mask") == "perhaps which keys the mask hides"
+    assert cause(by_mask, both, "boolean-mask") == "perhaps which keys the mask hides"
+    assert cause(by_both, both, "boolean-mask") == "only where scale and boolean-mask meet, as far as was found"
+    assert cause(by_either, both, "boolean-mask") == UNEXPLAINED
+    by_scale = wrong_where(lambda q, k, mask, causal, scale: scale == 0.5)
+    assert cause(by_scale, both, "scale") == "without scale it is right"
+
+
+def test_large_logits_are_named_if_small_ones_pass() -> None:
+    def without_maximum(query: Any, key: Any, value: Any, scale: float = 1.0) -> Any:
+        weights = torch.exp(query @ key.mT * scale)
+        return weights / weights.sum(dim=-1, keepdim=True) @ value
+
+    large = call(query=call().query * 4096.0)
+    assert cause(without_maximum, large).startswith("perhaps an exponential overflows")
 
 
 @pytest.mark.parametrize(("factor", "base"), [(1 / math.log(2), True), (2.0, False), (1.0, False)])
 def test_a_logarithm_to_the_base_two_is_recognised(factor: float, base: bool) -> None:
     due = np.array([[[1.5, -2.0, 1e-5]]])
-    said = list(_of_log_sum_exp(found(entry("log-sum-exp", due * factor, due, call()))))
-    assert ("the logarithm is to the base 2" in said) is base
-    assert said[-1].startswith("the scale enters the log-sum-exp")
+    assert _is_of_base_two(found(entry("log-sum-exp", due * factor, due, call()))) is base
 
 
 def test_nothing_known_is_no_sign_of_another_base() -> None:
     due = np.full((1, 1, 2), 1e-5)
-    assert len(list(_of_log_sum_exp(found(entry("log-sum-exp", due, due, call()))))) == 1
+    assert not _is_of_base_two(found(entry("log-sum-exp", due, due, call())))
 
 
-def test_guesses_from_what_a_call_has() -> None:
-    """Only of what hides keys, is added or caps in this call; nothing where no number is due."""
-    wrong = np.zeros((1, 2, 3, 4)), np.ones((1, 2, 3, 4))
-    plain, causal = call(query=np.zeros((1, 2, 3, 4))), call(query=np.zeros((1, 2, 3, 4)), causal=True)
-    assert list(_by_numbers(found(entry(OUTPUT, *wrong, plain), given=plain))) == []
-    assert list(_by_numbers(found(entry(OUTPUT, *wrong, causal), given=causal))) == ["which keys the causal mask hides"]
-    assert list(_by_numbers(found(falsified=(OUTPUT,), given=causal))) == []
-    capped = plain.replace(softcap=2.0)
-    assert list(_by_numbers(found(entry(OUTPUT, *wrong, capped), given=capped))) == ["where the cap is applied"]
-    infinite = entry(OUTPUT, np.full((1, 2, 3, 4), np.inf), wrong[1], plain)
-    assert "overflows" in next(iter(_by_numbers(found(infinite, given=plain))))
+LONG, WIDE = Sizes(B=1, H=2, G=1, L=3, T=2049, E=16, M=16), Sizes(B=5, H=4, G=2, L=40, T=40, E=136, M=136)
+
+
+@pytest.mark.parametrize(
+    ("of", "fails", "smallest"),
+    [
+        (LONG, lambda of: of["T"] % 64 == 1 and of["T"] > 64, {"T": 65}),
+        (LONG, lambda of: of["T"] > 50, {"T": 51}),
+        (WIDE, lambda of: of["E"] % 8 == 0 and of["E"] > 64, {"E": 72}),
+        (WIDE, lambda of: of["E"] == of["M"] > 64, {"E": 65, "M": 65}),
+        (WIDE, lambda of: of["L"] == of["T"] >= 33, {"L": 33, "T": 33}),
+        (WIDE, lambda of: of["B"] > 2 and of["H"] > 1, {"B": 3, "H": 2}),
+    ],
+)
+def test_each_size_is_the_smallest_that_fails(of: Sizes, fails: Any, smallest: dict[str, int]) -> None:
+    large = tensors(of, Numbers.NORMAL, seed=0)
+    small = smallest_failing(large, lambda given: fails(given.sizes)).sizes
+    assert {axis: size for axis, size in small.items() if axis != "G"} == dict.fromkeys("BHLTEM", 1) | smallest

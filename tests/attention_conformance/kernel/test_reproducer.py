@@ -177,11 +177,11 @@ def test_where_there_is_nothing_to_write(
             "writes_to_its_keys",
             "memory",
             "float64",
-            "it writes to its arguments, or beside them; perhaps it works in place",
+            "it writes to its arguments, or beside them.",
         ),
         ("nan_forward_alone", "empty-rows", "float64", "rows that see no key are neither all 0 nor all NaN; "),
         ("scale_of_keys_forgotten", "scale", "float64", "dK at (b, g, t, e) = ("),
-        ("scale_of_keys_forgotten", "scale", "float64", "perhaps how dK is added up over the queries, or a scale that"),
+        ("scale_of_keys_forgotten", "scale", "float64", "perhaps a factor of the scale that the backward pass lacks"),
         ("one_unit_off", "exact-weights", "bfloat16", "output at (b, h, l, m) = (0, 0, 0, "),
     ],
 )

@@ -1,0 +1,220 @@
+"""The cause of a failure: an option, a size or large logits without which the call passes; checked by calling again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from attention_conformance.calls.answer import OnKernel
+from attention_conformance.calls.attention_call import REPEATS, AttentionCall, Memory, State
+from attention_conformance.claims.agreement import GRADIENTS
+from attention_conformance.claims.capabilities import options_on
+from attention_conformance.claims.examination import examine
+from attention_conformance.claims.long_states import EACH_TIME
+from attention_conformance.claims.smaller import cut_call
+from attention_conformance.kernel.trace import Trace
+from theorems.core.claim import Verdict
+
+UNEXPLAINED = "no single option explains it"
+LARGE = 30.0
+"""Logits from which on exponentials are tiny or huge."""
+BLOCKS = (8, 16, 32, 64, 128, 256)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A call like the failing one but for one property.
+
+    Attributes:
+        name: the property that it lacks.
+        call: the call without it.
+        guess: a mechanism by which a kernel fails with that property alone; empty if none is known.
+    """
+
+    name: str
+    call: AttentionCall
+    guess: str = ""
+
+
+def cause_of(trace: Trace, under_test: OnKernel) -> str:
+    """Return what the failure depends on, as far as calls without it pass.
+
+    Args:
+        trace: the failing call.
+        under_test: the kernel, in the format in which it fails.
+    """
+    if trace.falsified == ("log-sum-exp",) and _is_of_base_two(trace):
+        return "perhaps the logarithm is to the base 2"
+    options, others = [*_without_options(trace)], [*_shorter(trace.call), *_with_small_logits(trace)]
+    needed = [change for change in options if _passes(change.call, trace, under_test)]
+    if len(needed) > 1:
+        return f"only where {' and '.join(change.name for change in needed)} meet, as far as was found"
+    further = [change for change in others if _passes(change.call, trace, under_test)]
+    for change in (*further, *needed):
+        if change.guess:
+            return f"perhaps {change.guess}"
+    if needed or further:
+        return f"without {(*needed, *further)[0].name} it is right"
+    return UNEXPLAINED if options or others else ""
+
+
+def _passes(call: AttentionCall, trace: Trace, under_test: OnKernel) -> bool:
+    """Return whether the kernel takes a call, and no claim of the failure is falsified on it."""
+    try:
+        claims = [claim for _, claim in examine(call, under_test)]
+    except Exception:  # the kernel refuses the call, or breaks: nothing is known of it
+        return False
+    return not any(claim.name in trace.falsified and claim.verdict is Verdict.FALSIFIED for claim in claims)
+
+
+def _squared(call: AttentionCall) -> AttentionCall:
+    """Return the call with as many queries as keys."""
+    fewest = min(call.sizes["L"], call.sizes["T"])
+    return cut_call(cut_call(call, "L", slice(0, fewest)), "T", slice(0, fewest))
+
+
+def _of_single_heads(call: AttentionCall) -> AttentionCall:
+    """Return the call with keys and values of its own for each head."""
+    group = call.sizes["H"] // call.sizes["G"]
+    return call.replace(key=np.repeat(call.key, group, axis=1), value=np.repeat(call.value, group, axis=1))
+
+
+def _seeing(call: AttentionCall) -> AttentionCall:
+    """Return the call with a mask that shows the first key to each row that saw none."""
+    visible = np.array(call.visible)
+    visible[..., :1] |= ~visible.any(axis=-1, keepdims=True)
+    return call.replace(visible=visible)
+
+
+def _lying_contiguously(call: AttentionCall) -> AttentionCall:
+    usual = Memory.CONTIGUOUS
+    return call.replace(memory=usual, placed="qkv", upstream_memory=usual, mask_memory=usual)
+
+
+def _off(**fields: Any) -> Callable[[AttentionCall], AttentionCall]:
+    return lambda call: call.replace(**fields)
+
+
+WITHOUT: Mapping[str, Callable[[AttentionCall], AttentionCall]] = MappingProxyType(
+    {
+        "scale": _off(scale=1.0),
+        "default-scale": lambda call: call.replace(scale=1 / math.sqrt(call.sizes["E"])),
+        "softcap": _off(softcap=0.0),
+        "log-sum-exp": _off(log_sum_exp=False, lse_upstream=None),
+        "causal": _off(causal=False),
+        "causal-rectangle": _squared,
+        "boolean-mask": _off(visible=None, beyond=0),
+        "additive-mask": _off(bias=None, mask_format="", beyond=0),
+        "longer-masks": _off(beyond=0),
+        "window": _off(window=None),
+        "empty-rows": _seeing,
+        "grouped-heads": _of_single_heads,
+        "alibi": _off(slopes=None),
+        "sinks": _off(sinks=None),
+        "log-sum-exp-gradient": _off(lse_upstream=None),
+        "ragged-batch": _off(lengths=None),
+        "shared-keys-values": _off(shared=False),
+        "score-mod": _off(score_mod=None),
+        "mask-mod": _off(mask_mod=None),
+        "fp8-descale": _off(descales=None),
+        "splits": _off(splits=0),
+        "paged-keys": _off(page=0),
+        "memory": _lying_contiguously,
+        "repeated-calls": _off(state=State.ONCE),
+        "compiled": _off(state=State.ONCE),
+    }
+)
+"""A call without a capability that it makes use of."""
+HIDING = ("causal", "boolean-mask", "additive-mask", "window", "ragged-batch", "mask-mod", "empty-rows")
+OF_CLAIMS: Mapping[str, str] = MappingProxyType(
+    {
+        "rows-that-see-nothing": "hidden logits are a large finite number in place of −∞, or the backward pass follows"
+        " another convention than the forward pass",
+        "hidden-keys-change-no-output": "something is taken over all keys, hidden ones too (a maximum, a scale, a sum),"
+        " or hidden logits are finite",
+        "same-bits": "the order of a sum depends on scheduling, as with atomic additions",
+        EACH_TIME: f"a race, memory that is not cleared, or something that is counted ({REPEATS} calls)",
+    }
+)
+OF_CAPABILITIES: Mapping[str, str] = MappingProxyType(
+    {
+        "grouped-heads": "heads belong to other groups than h // (H/G)",
+        "memory": "strides are taken for those of a contiguous tensor",
+        "causal-rectangle": "the diagonal of L ≠ T is where that of L = T would be",
+        "default-scale": "the scale that it takes by itself is neither 1/√E nor 1",
+        "compiled": "something that was traced is taken for constant, an operator has another shape, other strides or"
+        " another effect than it says, or there is a branch for compiled code",
+        "repeated-calls": "something of the first call is left over: a buffer that is not cleared",
+        "causal": "which keys the causal mask hides",
+        "window": "which keys the window hides",
+        "boolean-mask": "which keys the mask hides",
+        "additive-mask": "how the bias is added",
+        "softcap": "where the cap is applied",
+        "log-sum-exp": "the scale enters the log-sum-exp another time, or not at all",
+    }
+)
+"""Guesses for a claim, and for a capability, without which the call passes."""
+
+
+def _without_options(trace: Trace) -> Iterator[Change]:
+    """Yield the call without each of the capabilities that it makes use of."""
+    call = trace.call
+    options = [*options_on(call)]
+    if "empty-rows" in options and "boolean-mask" in options:
+        options.remove("boolean-mask")  # it is on wherever there are such rows
+    for name in options:
+        if name in WITHOUT and not (name == "default-scale" and trace.kernel.fixed_scale):
+            yield Change(name, WITHOUT[name](call), _guess(name, trace))
+
+
+def _guess(name: str, trace: Trace) -> str:
+    """Return a mechanism by which a kernel fails with a capability alone."""
+    first, claims = trace.falsified[0], frozenset(trace.falsified)
+    hides = name in HIDING
+    if first in OF_CLAIMS and (hides or name == "repeated-calls"):
+        return OF_CLAIMS[first]
+    if hides and name != "causal-rectangle" and (claims <= {*GRADIENTS} or trace.capability == "hidden-keys"):
+        return "the backward pass does not mask"
+    if name == "scale" and claims <= {*GRADIENTS}:
+        return "a factor of the scale that the backward pass lacks, or has twice"
+    return OF_CAPABILITIES.get(name, "")
+
+
+def _shorter(call: AttentionCall) -> Iterator[Change]:
+    """Yield the call with one place less of each axis whose size is next to that of a block."""
+    for axis, what in (("T", "keys"), ("L", "queries"), ("E", "a width of"), ("M", "a width of values of")):
+        size = call.sizes[axis]
+        block = next((block for block in BLOCKS if size in (block - 1, block, block + 1)), 0)
+        if block and size > 5 and not call.exact and not call.dropout:
+            guess = f"a block of {block}: no smaller failing call than one with {what} {axis} = {size} was found"
+            yield Change(f"{axis} = {size}", cut_call(call, axis, slice(0, size - 1)), guess)
+
+
+def _with_small_logits(trace: Trace) -> Iterator[Change]:
+    """Yield the call with logits of at most 1, if one is large."""
+    call = trace.call
+    key = np.repeat(call.key, call.sizes["H"] // call.sizes["G"], axis=1)
+    logits = call.query @ np.swapaxes(key, -1, -2) * (1.0 if call.scale is None else call.scale)
+    largest = float(np.max(np.abs(logits)))
+    if not LARGE < largest < math.inf:
+        return
+    guess = ""
+    if trace.entries and not np.isfinite(trace.entries[0].theirs).all():
+        guess = "an exponential overflows: the maximum is not subtracted, or is −∞ − (−∞)"
+    elif call.exact or float(np.max(logits)) < -LARGE:
+        guess = "logits that are large, or all far below 0: a running maximum that does not start at −∞"
+    small = call.query * 2.0 ** -math.ceil(math.log2(largest))
+    yield Change(f"logits of up to {largest:.3g}", call.replace(query=small, exact=False), guess)
+
+
+def _is_of_base_two(trace: Trace) -> bool:
+    """Return whether all log-sum-exps are 1/log 2 times the correct ones."""
+    entry = trace.entries[0]
+    known = np.isfinite(entry.theirs) & (np.abs(entry.due) > 1e-3)
+    ratio = entry.theirs[known] / entry.due[known]
+    return bool(ratio.size and np.allclose(ratio, 1 / math.log(2), rtol=1e-3))
