@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -31,17 +31,21 @@ class Profile:
     deep: bool = False
     patience: float = 0.0
 
-    def says(self) -> str:
-        """Return a reader's description of what the profile leaves out or adds."""
+    def says(self, ids: Sequence[str] = ()) -> str:
+        """Return a reader's description of what the profile leaves out or adds.
+
+        Args:
+            ids: the statements that are tried; empty for all but those that the profile leaves out.
+        """
         if self.deep:
             return (
                 f"profile {self.name}: small calls {REPEATS} times, and compiled to machine code where there is a C++"
                 " compiler, beside all that is tried without it"
             )
-        left = ", ".join(self.left_out)
+        left = ", ".join(("triples of options", *(() if ids else self.left_out)))
         return (
             f"profile {self.name}: calls in which every pair of options meets, {self.cases} cases of each statement;"
-            f" left out: triples of options, {left}, and more cases"
+            f" left out: {left}, and more cases"
         )
 
 

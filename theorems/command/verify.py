@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import shlex
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
+
+from rich.console import Console
 
 from generators.user_data import load
 from reference_attention.errors import InvalidInput
@@ -66,8 +69,8 @@ def request_of(options: VerifyOptions) -> Request:
     """Return the request that the options make.
 
     Raises:
-        InvalidInput: data that cannot be used, an option of a kernel without one, an unknown profile, or one where
-            there is nothing to leave out.
+        InvalidInput: data that cannot be used, an option of a kernel without one, an unknown profile, or one without
+            a kernel.
     """
     for name, what in (("dtype", "computes in"), ("interface", "is called by"), ("device", "runs on")):
         if options.attention is None and getattr(options, name) is not None:
@@ -94,8 +97,8 @@ def request_of(options: VerifyOptions) -> Request:
     if options.profile is None:
         return request
     profile = kernel_suite().profile_named(options.profile)
-    if options.attention is None or request.ids or given:
-        raise InvalidInput("--profile: says what is tried on a kernel; give --attention, and neither ids nor --data.")
+    if options.attention is None or given:
+        raise InvalidInput("--profile: says what is tried on a kernel; give --attention, and not --data.")
     return replace(
         request,
         examples=profile.examples,
@@ -110,6 +113,10 @@ def _kernel(options: VerifyOptions) -> UnderTest | None:
         return None
     deep = options.profile is not None and kernel_suite().profile_named(options.profile).deep
     return kernel_suite().under_test_of(options.attention, options.dtype, options.interface, options.device, deep=deep)
+
+
+SHORT = 18
+"""The largest number of lines that ``--fail-fast`` prints of a falsified statement: with those of other files, 20."""
 
 
 class Report:
@@ -134,10 +141,17 @@ class Report:
         if self._options.known_failures is not None:
             ids = (heading.id for heading in about.statements)
             self._known = read(self._options.known_failures, [*known_ids(), *ids])
+        if not self._options.fail_fast:
+            self._print_opening()
+
+    def _print_opening(self) -> None:
+        """Print what is tried on which kernel, and which assumptions hold on the data."""
+        about = self._about
         if about.kernel is not None:
             self.out.print(about.kernel.headline, soft_wrap=True)
         if self._options.profile is not None:
-            self.out.print(kernel_suite().profile_named(self._options.profile).says(), soft_wrap=True)
+            profile = kernel_suite().profile_named(self._options.profile)
+            self.out.print(profile.says(self._options.ids or ()), soft_wrap=True)
         if about.findings:
             self.out.print(assumptions_table(about.findings))
 
@@ -169,7 +183,13 @@ class Report:
             known = file_text(last.results, f"{kernel or 'theorems verify'} on {data}", self._known.reasons)
             texts.append((options.write_known_failures, known))
         unwritten = write_files((path, text) for path, text in texts if path is not None and text)
-        self._print(results, reproduce)
+        first = next((result for result in unknown if result.verdict is Verdict.FALSIFIED), None)
+        if options.fail_fast and first is not None:
+            self._print_first(first, reproduce, results.hints)
+        else:
+            if options.fail_fast:
+                self._print_opening()
+            self._print(results, reproduce)
         if options.emit_test is not None:
             self.out.print(kernel_suite().describe_tests(unknown, options.emit_test), soft_wrap=True)
         complain(*unwritten)
@@ -182,6 +202,28 @@ class Report:
         complaints = self._known.complaints(last.results)
         complain(*complaints)
         return Exit.FALSIFIED if complaints and code is not Exit.BAD_INPUT else code
+
+    def _print_first(self, result: Result, reproduce: Mapping[str, str], hints: Sequence[str]) -> None:
+        """Print the statement that ended a run in at most :data:`SHORT` lines; the file of its case has the rest."""
+        kernel = self._about.kernel
+        text = io.StringIO()
+        whole = Console(file=text, markup=False, emoji=False, highlight=False, width=160)
+        if kernel is not None:
+            whole.print(kernel.headline.partition("\n")[0], soft_wrap=True)
+        if result.failure is None:
+            print_reasons(whole, [result])
+        else:
+            print_failures(whole, [result], lambda result: reproduce[result.id])
+        for hint in hints:
+            whole.print(hint, soft_wrap=True)
+        lines = [line.rstrip() for line in text.getvalue().splitlines() if line.strip()]
+        others = f"falsified: {result.id}; the others were not finished, or are not printed (--fail-fast)"
+        if len(lines) > SHORT - 1:
+            again = [line for line in lines if line.startswith("  Reproduce with")]
+            kept = SHORT - 2 - len(again)
+            lines = [*lines[:kept], f"  … {len(lines) - kept - len(again)} more lines, without --fail-fast", *again]
+        for line in (*lines, others):
+            self.out.print(line, soft_wrap=True)
 
     def _print(self, results: Results, reproduce: Mapping[str, str]) -> None:
         kernel = self._about.kernel

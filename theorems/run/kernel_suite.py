@@ -41,8 +41,8 @@ class Profile(Protocol):
     def patience(self) -> float:
         """Seconds that a case is given at least."""
 
-    def says(self) -> str:
-        """Describe for a reader what the profile leaves out, or adds."""
+    def says(self, ids: Sequence[str] = ()) -> str:
+        """Describe for a reader what the profile leaves out, or adds, if these statements or all are tried."""
 
 
 @runtime_checkable

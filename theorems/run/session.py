@@ -232,11 +232,11 @@ class Session:
 
 
 def _urgency(heading: Heading) -> int:
-    """Return how early a statement is checked: capabilities of a kernel first, and of these gradients.
+    """Return how early a statement is checked: capabilities of a kernel first, and of these output, then gradients.
 
-    Where an output is wrong the gradients are, too, and most errors show at the first calls.
+    Where an output is wrong the gradients are, too, and say less about the cause.
     """
-    return _is_capability(heading) + (heading.id == "kernel-gradients")
+    return _is_capability(heading) + {"kernel-output": 2, "kernel-gradients": 1}.get(heading.id, 0)
 
 
 def _is_capability(heading: Heading) -> bool:

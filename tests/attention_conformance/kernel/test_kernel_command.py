@@ -98,6 +98,28 @@ def test_a_wrong_kernel_is_falsified_reproduced_and_explained(capsys: pytest.Cap
     assert main(line[1].split()) == 1
 
 
+def test_fail_fast_prints_at_most_twenty_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    source = "examples.real_faults.log_sum_exp:lse_in_base_two"
+    given = ["kernel-log-sum-exp", "kernel-scale", "--attention", source, "--examples", "3", "--dtype", "float64"]
+    assert main(["verify", *given, "--fail-fast", "--emit-test", "test_mine.py"]) == 1
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) <= 20
+    assert printed[0].startswith(f"attention kernel {source}: interface")
+    assert "perhaps the logarithm is to the base 2" in printed[2]
+    assert any(line.startswith("  Reproduce with: theorems verify kernel-log-sum-exp") for line in printed)
+    assert main(["verify", "kernel-scale", *given[2:], "--fail-fast"]) == 0
+    assert "kernel-scale" in capsys.readouterr().out
+
+
+def test_a_profile_of_some_statements(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", "lemma-3", "--attention", SDPA, "--dtype", "float64", "--profile", "minute"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "8 cases of each statement; left out: triples of options, and more cases" in printed
+    assert "1 statements tried" in printed
+    assert main(["verify", "lemma-3", "--profile", "minute"]) == 2
+    assert "--profile: says what is tried on a kernel; give --attention, and not --data." in capsys.readouterr().err
+
+
 def test_a_module_of_the_working_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend("")  # restores sys.path afterwards
     (tmp_path / "kernel_of_mine.py").write_text(
