@@ -7,7 +7,7 @@ named in the report.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from attention_conformance.interfaces.by_name import BY_NAME
@@ -19,7 +19,7 @@ from attention_conformance.interfaces.flashinfer import FLASHINFER
 from attention_conformance.interfaces.flax import FLAX
 from attention_conformance.interfaces.flex import FLEX
 from attention_conformance.interfaces.hf import HF
-from attention_conformance.interfaces.interface import Interface
+from attention_conformance.interfaces.interface import Interface, Parameters
 from attention_conformance.interfaces.jax import JAX
 from attention_conformance.interfaces.keras import KERAS
 from attention_conformance.interfaces.merging import COMBINE, MERGE_STATE
@@ -71,9 +71,14 @@ ALWAYS = ("output", "gradients", "exact-weights", "memory", "repeated-calls")
 """Capabilities that every kernel has; gradients only if it has a backward pass."""
 
 
-def recognise(parameters: Collection[str]) -> Interface:
-    """Return the interface of a kernel with those parameters."""
+def recognise(parameters: Parameters) -> Interface:
+    """Return the interface of a kernel with those parameters.
+
+    Three tensors and ``scale=None`` are PyTorch's: the scale without one given is the kernel's own, and is tested.
+    """
     has = {*parameters}
+    if [*parameters][3:] == ["scale"] and parameters["scale"] is None:
+        return SDPA
     return next(
         interface
         for interface in INTERFACES.values()

@@ -94,6 +94,26 @@ def test_each_interface_has_a_signature_that_is_recognised() -> None:
 # ---- parameters --------------------------------------------------------------------------------------------------
 
 
+def test_three_tensors_and_a_scale_of_none_are_those_of_pytorch() -> None:
+    """So that the scale that a kernel takes by itself is tested."""
+
+    def right(query: Tensor, key: Tensor, value: Tensor, scale: float | None = None) -> Tensor:
+        return torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=scale)
+
+    def of_three_axes(q: Tensor, k: Tensor, v: Tensor, scale: float | None = None) -> Tensor:
+        assert q.dim() == 3
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, scale=scale)
+
+    def wrong(q: Tensor, k: Tensor, v: Tensor, scale: float | None = None) -> Tensor:
+        return right(q, k, v, 0.3 if scale is None else scale)
+
+    assert kernel_of(right, "float64").interface.name == "sdpa"
+    ids = ["kernel-default-scale", "kernel-scale"]
+    for kernel, verdict in ((right, "upheld"), (of_three_axes, "upheld"), (wrong, "falsified")):
+        results = verify_kernel(kernel, statements=ids, examples=3, dtype="float64")
+        assert [str(result.verdict) for result in results] == [verdict, "upheld"], kernel.__name__
+
+
 def test_what_is_not_tested_is_named_and_switched_off() -> None:
     kernel = kernel_of(SIGNATURES["flax linen"].make(attend))  # it has another default of dropout_rate
     assert (kernel.accounts["dropout_rate"], kernel.accounts["precision"]) == (Account.NEUTRAL, Account.NOT_TESTED)
