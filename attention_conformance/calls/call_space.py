@@ -20,7 +20,7 @@ from covertable import make
 from attention_conformance.calls.attention_call import CONTEXTS, LONG_STATES, Memory, State
 from attention_conformance.calls.common_calls import common_plans
 from attention_conformance.calls.model_calls import model_plans, plans_beyond_blocks
-from attention_conformance.calls.rare_calls import plans_of_rare_levels
+from attention_conformance.calls.rare_calls import plans_of_causal_scales, plans_of_rare_levels
 
 Plan = Mapping[str, str]
 """A level of each factor."""
@@ -157,7 +157,9 @@ def fixed_plans(declares: frozenset[str], seed: int) -> tuple[Plan, ...]:
     levels = {factor.name: factor.of(declares) for factor in FACTORS}
     beyond = plans_beyond_blocks(NEUTRAL_PLAN, levels, declares, np.random.default_rng((seed, 1)))
     models = model_plans(NEUTRAL_PLAN, levels, declares)
-    return (*models, *beyond, *plans_of_rare_levels(NEUTRAL_PLAN, levels))
+    # A plan's number, which seeds its call, is counted from the end: further plans stand before the others.
+    further = plans_of_causal_scales(NEUTRAL_PLAN, levels)
+    return (*further, *models, *beyond, *plans_of_rare_levels(NEUTRAL_PLAN, levels))
 
 
 def size_of_array(declares: Collection[str], seed: int, strength: int) -> int:

@@ -55,7 +55,6 @@ def plans_of_rare_levels(neutral: Mapping[str, str], levels: Mapping[str, Sequen
             yield {**usual, "mask": f"{kind} ({mask['shape']})", **known}
     if "power" in levels["scale"]:
         for scale in ("zero", "negative"):
-            # Not causal: PyTorch's own attention multiplies −∞ by them on a CPU.
             yield {**usual, "scale": scale}
             yield {**usual, "scale": scale, "lengths": "short"}
         sizes = {"lengths": "5x32", "heads": "2/2", "batch": "2", "width": "64", "values": "64"}
@@ -68,6 +67,21 @@ def plans_of_rare_levels(neutral: Mapping[str, str], levels: Mapping[str, Sequen
             masked = {"mask": level if level in levels["mask"] else levels["mask"][0], "memory": memory}
             yield {**usual, "batch": "2", "width": "16", "values": "16", "relation": "L = T", **alike, **masked}
     yield from _plans_of_contexts(usual, levels)
+
+
+def plans_of_causal_scales(neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
+    """Yield causal plans with a scale of zero or below, by which some kernels multiply the −∞ of hidden logits.
+
+    Args:
+        neutral: the first level of each factor.
+        levels: the levels of each factor that the kernel has.
+    """
+    if "power" not in levels["scale"] or "causal" not in levels["causal"]:
+        return
+    sizes = {"batch": "2", "heads": "2/2", "width": "8", "values": "8", "relation": "L = T"}
+    for scale in ("zero", "negative"):
+        for lengths in ("5x5", "67x67"):
+            yield {**neutral, **sizes, "numbers": "normal", "causal": "causal", "scale": scale, "lengths": lengths}
 
 
 def _plans_of_contexts(usual: Mapping[str, str], levels: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:

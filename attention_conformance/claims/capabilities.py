@@ -18,6 +18,7 @@ from attention_conformance.claims.examination import (
     IGNORED,
     NEUTRAL,
     NO_GRADIENT,
+    NOT_POSITIVE,
     SHARE,
     SINK_GRADIENT,
     WEIGHTS,
@@ -163,6 +164,7 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         """Query i of L = T sees the keys t ≤ i: a row is softmax attention on them, and dK_t, dV_t are sums over the
         queries i ≥ t alone.""",
         lambda call: call.causal and _is_square(call),
+        own=MappingProxyType({NOT_POSITIVE: "with a scale of zero or below; the report says where such rows are NaN"}),
     ),
     Capability(
         "causal-rectangle",
@@ -173,7 +175,9 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         once, at its first call; then all calls have to follow it. With L > T, aligned at the bottom right, the first
         L − T queries see nothing, and follow one convention.""",
         lambda call: call.causal and not _is_square(call),
-        own=MappingProxyType({EMPTY: "with L > T, aligned at the bottom right"}),
+        own=MappingProxyType(
+            {EMPTY: "with L > T, aligned at the bottom right", NOT_POSITIVE: "with a scale of zero or below"}
+        ),
     ),
     Capability(
         "boolean-mask",

@@ -45,6 +45,8 @@ DROPPED = "each-weight-is-kept-or-dropped"
 IGNORED = "parameters-have-an-effect"
 SHARE = "share-of-dropped-weights"
 NEUTRAL = "parts-that-see-nothing"
+NOT_POSITIVE = "causal-with-a-scale-not-above-zero"
+NAN_OF_SCALE = "NaN where the formula has numbers"
 SINK_GRADIENT, BIAS_GRADIENT = "sink-gradient", "bias-gradient"
 Groups = Bool[np.ndarray, "B G"]
 About = tuple[str, Claim]
@@ -77,7 +79,7 @@ def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
         claim = at_least(IGNORED, Form.EXACT, -float(len(ignored)), 0.0, rounding=0.0, why=EXACT)
         yield "parameters", replace(claim, detail=f"ignored: {', '.join(ignored)}" if ignored else "")
     rows = replace(rows, call=with_factors(own))
-    if call.is_large:
+    if call.is_large and not _is_scaled_while_hidden(call):
         yield from _of_some_rows(rows, answer)
     else:
         yield from _of_rows(rows, answer)
@@ -146,6 +148,10 @@ def _comparisons(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None
         if rows.parts and answer.log_sum_exp is not None:
             zeros = [answer.output[empty].ravel(), np.exp(answer.log_sum_exp[empty])]  # (0, −∞)
             yield MERGED, same_bits(NEUTRAL, np.concatenate(zeros), np.zeros(sum(map(len, zeros))))
+    if _is_scaled_while_hidden(rows.call):
+        of_scale = yield from _hidden_keys_under_scale(rows, answer)
+        if of_scale.any():
+            return
     seeing = ~rows.empty if rows.empty.any() else None
     if not rows.empty.all():
         yield "", same(OUTPUT, answer.output, rows.output, seeing)
@@ -157,6 +163,33 @@ def _comparisons(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None
         yield "", claim
     if not of_nan.any():
         yield from _of_further_gradients(rows, answer)
+
+
+def _is_scaled_while_hidden(call: AttentionCall) -> bool:
+    """Return whether a call is causal with a scale of zero or below."""
+    return call.causal and call.scale is not None and call.scale <= 0
+
+
+def _hidden_keys_under_scale(rows: FurtherRows, answer: Answer) -> Generator[About, None, Bool[np.ndarray, "B H L"]]:
+    """Claim that rows from which causality hides a key, under a scale of zero or below, are right, or all NaN.
+
+    A kernel that multiplies hidden logits of −∞ by the scale returns NaN there, as PyTorch's own does on a CPU. That is
+    not the formula, and the report says so; other capabilities are not falsified by it.
+
+    Returns:
+        The rows that are NaN. If there are any, the others are claimed here.
+    """
+    hidden = ~rows.visibility.all(axis=-1) & ~rows.empty
+    of_scale = hidden & np.isnan(answer.output).all(axis=-1)
+    others = ~of_scale & ~rows.empty
+    if of_scale.any() and others.any():
+        yield "", same(OUTPUT, answer.output, rows.output, others)
+    if hidden.any():
+        theirs = np.where(of_scale[..., None], rows.output.value, answer.output)
+        branch = NAN_OF_SCALE if of_scale.any() else "numbers of the formula"
+        about = "causal" if rows.call.sizes["L"] == rows.call.sizes["T"] else "causal-rectangle"
+        yield about, replace(same(NOT_POSITIVE, theirs, rows.output, hidden), branch=branch)
+    return of_scale
 
 
 def _same_weights(rows: FurtherRows, theirs: Float64[np.ndarray, "B H L T"], where: Any) -> Claim:

@@ -12,7 +12,13 @@ from attention_conformance.calls.attention_call import REPEATS, AttentionCall
 from attention_conformance.calls.further_rows import FurtherRows
 from attention_conformance.claims.agreement import rows_of, with_factors
 from attention_conformance.claims.empty_rows import convention_of
-from attention_conformance.claims.examination import BIAS_GRADIENT, DROPPED, WEIGHTS, with_what_was_dropped
+from attention_conformance.claims.examination import (
+    BIAS_GRADIENT,
+    DROPPED,
+    NOT_POSITIVE,
+    WEIGHTS,
+    with_what_was_dropped,
+)
 from attention_conformance.claims.long_states import EACH_TIME, RETURNS
 from attention_conformance.claims.same_again import ALONE, REDRAWN, RESCALED, UNLIKE
 from attention_conformance.claims.statements import capability_of
@@ -123,6 +129,7 @@ def _where(trace: Trace) -> str:
 OTHERWISE: Mapping[str, str] = MappingProxyType(
     {
         "rows-that-see-nothing": "rows that see no key are neither all 0 nor all NaN",
+        NOT_POSITIVE: "with a scale of at most zero, rows with a hidden key are neither right nor all NaN",
         "hidden-keys-change-no-output": "other numbers in keys that a row does not see change its output",
         "hidden-keys-have-no-gradient": "keys that no row sees have a gradient",
         "same-bits": "the same call twice gives other bits",

@@ -8,11 +8,12 @@ import torch
 
 from attention_conformance.calls.answer import Answer, attend
 from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
-from attention_conformance.calls.call_building import ranks
+from attention_conformance.calls.call_building import build_call, ranks
+from attention_conformance.calls.call_space import fixed_plans
 from attention_conformance.calls.further_rows import FurtherRows
 from attention_conformance.claims.agreement import rows_of
 from attention_conformance.claims.empty_rows import EMPTY, MEAN, MEAN_THROUGH, NAN, NAN_ALONE
-from attention_conformance.claims.examination import _comparisons, examine
+from attention_conformance.claims.examination import NAN_OF_SCALE, NOT_POSITIVE, _comparisons, examine
 from attention_conformance.claims.hidden_keys import keys_to_poison
 from attention_conformance.kernel.check import verify_kernel
 from attention_conformance.kernel.loading import kernel_of
@@ -217,3 +218,42 @@ def test_poison_lies_where_nothing_is_seen() -> None:
         (True, False, False),
         (False, True, False),
     }
+
+
+@pytest.mark.parametrize("scale", [0.0, -0.5])
+@pytest.mark.parametrize("rows_of_nan", [0, 1, 2])
+@pytest.mark.parametrize("wrong", [False, True])
+def test_causality_with_a_scale_of_at_most_zero_may_be_nan_and_is_reported(
+    scale: float, rows_of_nan: int, wrong: bool
+) -> None:
+    """PyTorch's attention on a CPU is NaN where causality hides a key; no other number may be wrong."""
+    call = tensors(Sizes(B=1, H=2, G=2, L=3, T=3, E=4, M=4), Numbers.NORMAL, seed=0).replace(causal=True, scale=scale)
+    rows = FurtherRows(call, FORMATS["float64"])
+    output = rows.output.value.copy()
+    output[:, :, :rows_of_nan] = np.nan
+    output[0, 1, 2, 3] += 1.0 if wrong else 0.0
+    claims = [claim for _, claim in _comparisons(rows, Answer(output))]
+    assert any(claim.verdict is Verdict.FALSIFIED for claim in claims) is wrong
+    (named,) = [claim for claim in claims if claim.name == NOT_POSITIVE]
+    assert (named.branch == NAN_OF_SCALE) is (rows_of_nan > 0)
+    output[:, :, 2] = np.nan  # the last row sees all keys
+    assert any(claim.verdict is Verdict.FALSIFIED for _, claim in _comparisons(rows, Answer(output)))
+    output[:, :, 2], output[0, 0, 0] = rows.output.value[:, :, 2], (np.nan, 0.0, 0.0, 0.0)  # in part
+    assert any(claim.verdict is Verdict.FALSIFIED for _, claim in _comparisons(rows, Answer(output)))
+
+
+def test_the_pair_of_causality_and_a_scale_of_at_most_zero_is_tried() -> None:
+    """Its calls come before all others, whose numbers stay."""
+    plans = fixed_plans(frozenset({"scale", "causal"}), 0)
+    assert [(plan["scale"], plan["causal"]) for plan in plans[:4]] == [("zero", "causal")] * 2 + [
+        ("negative", "causal")
+    ] * 2
+    assert all(plan["scale"] not in ("zero", "negative") for plan in fixed_plans(frozenset({"causal"}), 0))
+    kernel = kernel_of(torch.nn.functional.scaled_dot_product_attention, "float64")
+    under_test = kernel.as_implementation()
+    branches = set()
+    for number, plan in enumerate(plans[:4]):
+        for _, claim in examine(build_call(plan, kernel.declares, number), under_test):
+            assert claim.verdict is Verdict.UPHELD
+            branches |= {claim.branch} if claim.name == NOT_POSITIVE else set()
+    assert branches == {NAN_OF_SCALE}
