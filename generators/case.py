@@ -34,6 +34,8 @@ class Case(Subject):
         start: p(0), shape (d,); ``None`` lets the statement take its own starts.
         arrays: further named arrays of a statement (``u`` and ``W0`` of Lemma 1, ``q`` of Lemma 3, …). The
             name determines how they change with the units of the keys, see :meth:`normalise`.
+        positions: the numbers in the user's file of the tokens, shape (n, T), where a mask left others out. It is not
+            written with a failing case, whose tokens are these.
         seed: drives the points at which a "for every p" conclusion is tried; the same seed gives the same points.
         name: where the case comes from, for the report.
     """
@@ -45,6 +47,7 @@ class Case(Subject):
     alpha: Int64[np.ndarray, "n"] | None = None
     start: Float64[np.ndarray, "d"] | None = None
     arrays: Mapping[str, Float64[np.ndarray, "..."]] = field(default_factory=lambda: MappingProxyType({}))
+    positions: Int64[np.ndarray, "n T"] | None = None
     seed: int = 0
     name: str = "generated"
     noun: ClassVar[str] = "a problem"

@@ -31,9 +31,8 @@ def check_query_names(name: str, names: Collection[str]) -> None:
     starts = [key for key in QUERIES[1:4] if key in names]
     if starts and "queries" not in names:
         raise InvalidInput(f"{name}: {starts[0]} is a start of W, which is trained with queries; add queries.")
-    seen = [key for key in QUERIES[4:] if key in names]
-    if seen and "queries" not in names:
-        raise InvalidInput(f"{name}: {seen[0]} says what queries see; add queries of shape (n, L, e).")
+    if "causal" in names and "queries" not in names:
+        raise InvalidInput(f"{name}: causal says what queries see; add queries of shape (n, L, e).")
 
 
 def query_dataset_of(values: Mapping[str, Any], loss: Loss, name: str) -> QueryDataset | SequenceDataset | None:
@@ -52,9 +51,8 @@ def query_dataset_of(values: Mapping[str, Any], loss: Loss, name: str) -> QueryD
             raise InvalidInput(f"{name}: alpha chooses a token of each input, not of each query; leave it out.")
         causal = _truth("causal", values.get("causal", False))
         return SequenceDataset(X, queries, Y, v, loss, values.get("mask"), causal=causal)
-    seen = [key for key in ("mask", "causal") if key in values]
-    if seen:
-        raise InvalidInput(f"{name}: {seen[0]} is for several queries per input; give queries of shape (n, L, e).")
+    if "causal" in values:
+        raise InvalidInput(f"{name}: causal is for several queries per input; give queries of shape (n, L, e).")
     return QueryDataset(X, queries, Y, v, loss)
 
 

@@ -4,9 +4,9 @@ A file holds named arrays: X (n,T,d), Y (n,), v (d,), optionally W (d',d); or ke
 Optional in both: loss (text), alpha (n,), p0 or start (d,), seed. With queries (n,e) beside X, Y and v it is W that is
 trained: then its start is W0 (d,e), or K0 (d,m) and Q0 (e,m) with W0 = K0 Q0ᵀ. Queries may be several per input,
 (n,L,e) with Y (n,L); they see the tokens that a mask (n,L,T) lets them see, or with causal = true the tokens up to
-their own. Trained weights are p (d,), with queries W_trained (d,e), or K_trained (d,m) and Q_trained (e,m). Further
-arrays that a statement knows (``u``, ``q``, ``q1``, ``q2``, …) are given by their name, in JSON also within an object
-``arrays``.
+their own. Otherwise a mask (n,T) is true for the tokens that count (:mod:`generators.token_mask`). Trained weights are
+p (d,), with queries W_trained (d,e), or K_trained (d,m) and Q_trained (e,m). Further arrays that a statement knows
+(``u``, ``q``, ``q1``, ``q2``, …) are given by their name, in JSON also within an object ``arrays``.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from generators.next_tokens import NextTokens
 from generators.optimal_sets import HEAD_ARRAYS
 from generators.query_data import FACTORS, QUERIES, check_query_names, query_dataset_of, start_of
 from generators.subject import KIND, Subject, empty_array, format_of, kind_named, written_array
+from generators.token_mask import drop_hidden_tokens, positions_of, renumber, token_mask_of
 from reference_attention.errors import InvalidInput, suggest
 from reference_attention.files import from_json, numbers, read_named_values, to_json
 from reference_attention.loss import Loss
@@ -131,12 +132,18 @@ def case_of(contents: Mapping[str, Any], seed: int = 0, name: str = "data") -> C
     """
     check_names(name, contents)
     values = {key: numbers(value) for key, value in contents.items()}
+    mask = token_mask_of(values)
+    if mask is not None:
+        values = drop_hidden_tokens(values, mask)
     loss = loss_named(_text("loss", values.get("loss", "logistic")))
     queried = query_dataset_of(values, loss, name)
     dataset = None if queried is not None else _dataset(values, loss)
     problem = _problem(values, loss, queried or dataset, name)
     start = start_of(values, problem, queried, name)
-    alpha = _parse_tokens(values["alpha"], problem) if "alpha" in values else None
+    alpha = None
+    if "alpha" in values:
+        alpha = _parse_tokens(values["alpha"], problem.n, problem.T if mask is None else mask.shape[1])
+        alpha = alpha if mask is None else renumber(alpha, mask)
     case = Case(
         problem=problem,
         dataset=dataset,
@@ -144,6 +151,7 @@ def case_of(contents: Mapping[str, Any], seed: int = 0, name: str = "data") -> C
         sequence=queried if isinstance(queried, SequenceDataset) else None,
         alpha=alpha,
         start=start,
+        positions=None if mask is None or mask.all() else positions_of(mask),
         arrays=MappingProxyType(_further(contents, name, problem.d)),
         seed=_integer("seed", values["seed"]) if "seed" in values else seed,
         name=_text("name", values.get("name", name)),
@@ -198,11 +206,11 @@ def _problem(values: Mapping[str, Any], loss: Loss, dataset: Data | None, name: 
     return problem
 
 
-def _parse_tokens(value: Any, problem: Problem) -> Int64[np.ndarray, "n"]:
-    alpha = checked_array("alpha", value, (problem.n,))
-    if not (np.equal(np.mod(alpha, 1), 0) & (alpha >= 0) & (alpha < problem.T)).all():
-        bad = int(np.argmax((np.mod(alpha, 1) != 0) | (alpha < 0) | (alpha >= problem.T)))
-        raise InvalidInput(f"alpha: entry {bad} is {alpha[bad]:g}; give a token number from 0 to {problem.T - 1}.")
+def _parse_tokens(value: Any, n: int, T: int) -> Int64[np.ndarray, "n"]:
+    alpha = checked_array("alpha", value, (n,))
+    if not (np.equal(np.mod(alpha, 1), 0) & (alpha >= 0) & (alpha < T)).all():
+        bad = int(np.argmax((np.mod(alpha, 1) != 0) | (alpha < 0) | (alpha >= T)))
+        raise InvalidInput(f"alpha: entry {bad} is {alpha[bad]:g}; give a token number from 0 to {T - 1}.")
     return alpha.astype(np.int64)
 
 

@@ -15,7 +15,7 @@ from theorems.explaining.facts import Facts, Token
 from theorems.explaining.layer_state import MarginInNorm
 from theorems.explaining.rule_ends import STEPS
 from theorems.explaining.selection import Chosen, FollowedFlow
-from theorems.explaining.words import TOKENS, factors_words, headline, padding_words, paragraphs, trained_words
+from theorems.explaining.words import TOKENS, data_words, factors_words, headline, paragraphs, trained_words
 from theorems.run.tables import HOLDS, column_table
 from theorems.run.text_report import plain_text
 
@@ -56,7 +56,7 @@ def opening(it: Facts) -> list[str]:
     trained_sentence = "" if it.layer is None else next(trained_words(it, it.layer))
     sentences = (
         data,
-        padding_words(it),
+        *data_words(it),
         trained_sentence,
         f"{headline(it)[0].upper()}{headline(it)[1:]}.",
         factors_words(it),

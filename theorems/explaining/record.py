@@ -30,6 +30,7 @@ def as_json(it: Facts) -> str:
         "T": problem.T,
         "d": problem.d,
         "loss": problem.loss.name,
+        "positions": it.case.positions,
         "seed": it.seed,
         "trained": None if it.layer is None else it.layer.as_json(),
         "flow_from_start": None if it.before is None else _end_of_path(it.before),

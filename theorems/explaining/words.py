@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from jaxtyping import Bool, Int64
 
+from generators.case import Case
 from generators.finding import format_tokens, number, vector
 from reference_attention.next_token.unwinnable_scores import SplitFlow
 from reference_attention.training.descent import Stop
@@ -69,7 +70,7 @@ def paragraphs(it: Facts) -> list[str]:
     first = f"{headline(it)[0].upper()}{headline(it)[1:]}."
     trained = ends_in_words(it.ends)
     return [
-        *[padding_words(it)] * bool(padding_words(it)),
+        *data_words(it),
         *([] if it.layer is None else [" ".join(trained_words(it, it.layer))]),
         " ".join([first, *_changes(it), *_reasons(it), *[factors_words(it)] * bool(factors_words(it))]),
         *_tied_words(it),
@@ -79,7 +80,36 @@ def paragraphs(it: Facts) -> list[str]:
     ]
 
 
-def padding_words(it: Facts) -> str:
+def data_words(it: Facts) -> list[str]:
+    """Return which tokens and queries the explanation leaves out, and a warning of what looks like padding."""
+    return [sentence for sentence in (_queries_left_out(it.case), _tokens_left_out(it.case), _padding(it)) if sentence]
+
+
+def _queries_left_out(case: Case) -> str:
+    data, problem = case.sequence, case.problem
+    if data is None or problem.n == data.total:
+        return ""
+    return (
+        f"Only the {problem.n} of {data.total} queries that see the most tokens, {problem.T}, are explained, each as an"
+        " input of its own: training on all of them may end elsewhere."
+    )
+
+
+def _tokens_left_out(case: Case) -> str:
+    positions = case.positions
+    if positions is None or positions.shape != case.problem.scores.shape:
+        return ""
+    own = np.arange(positions.shape[1])
+    moved = np.argwhere(positions != own)
+    sentence = f"By the mask {len(own)} tokens of each input count, and the others are left out"
+    if not moved.size:
+        return f"{sentence}."
+    i, t = moved[0].tolist()
+    number_in_file = f"token {t} of input {i} is number {positions[i, t]} of the file"
+    return f"{sentence}; tokens are numbered without them: {number_in_file}."
+
+
+def _padding(it: Facts) -> str:
     """Return a warning of tokens that look like padding, several at the end of an input with zero keys and scores."""
     problem = it.case.problem
     zero = ~problem.keys.any(axis=2) & (problem.scores == 0)
@@ -92,7 +122,7 @@ def padding_words(it: Facts) -> str:
     tokens = f"Tokens {problem.T - count[i]} to {problem.T - 1} of input {i}{more}"
     return (
         f"{tokens} have zero keys and scores, as padding has. They count as tokens here: they take weight, and may be"
-        " called optimal. Give inputs of the same length without padding."
+        " called optimal. Say in an array mask of shape (n, T) which tokens count: 1 where one does, 0 for padding."
     )
 
 

@@ -1,0 +1,137 @@
+"""The mask of a user's file: which tokens count, so that padding is left out before anything is computed.
+
+``mask`` has shape (n, T) and is true, or 1, where a token counts: the opposite of PyTorch's ``key_padding_mask``. A
+theorem is about inputs of one length, and a missing token cannot be replaced by a copy of another one, because a copy
+takes weight. So every input must keep the same number of tokens, and the others are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from generators.finding import format_tokens
+from reference_attention.errors import InvalidInput
+from reference_attention.problem import as_array, checked_array, refuse_truth_values
+
+PER_TOKEN = ("X", "keys", "scores")
+"""The arrays of a file whose second axis is the token."""
+MEANING = "true marks a token that counts; if yours marks padding, as PyTorch's key_padding_mask does, give ~mask"
+"""The convention, for sentences."""
+MOST_NAMED = 6
+"""Most inputs of one number of tokens that a sentence names."""
+
+
+def token_mask_of(values: Mapping[str, Any]) -> Bool[np.ndarray, "n T"] | None:
+    """Return which tokens count; None without a mask, or if it is one of several queries, of shape (n, L, T).
+
+    Raises:
+        InvalidInput: another shape, other values, inputs that keep no token or different numbers of tokens, a mask that
+            keeps nothing but zeros, a query that is a token that does not count.
+    """
+    if "mask" not in values or ("queries" in values and np.ndim(as_array("queries", values["queries"], "")) == 3):
+        return None
+    name = "X" if "X" in values else "keys"
+    tokens = as_array(name, values[name], "(n, T, d)")
+    if tokens.ndim != 3 or tokens.dtype.kind not in "fiu":
+        checked_array(name, values[name], ("n", "T", "d"))  # says what is wrong
+    mask = _checked_mask(values["mask"], (tokens.shape[0], tokens.shape[1]))
+    _refuse_zeros_that_count(values, tokens, mask)
+    if "queries" in values:
+        _refuse_hidden_queries(values["queries"], tokens, mask)
+    return mask
+
+
+def drop_hidden_tokens(values: Mapping[str, Any], mask: Bool[np.ndarray, "n T"]) -> dict[str, Any]:
+    """Return the arrays of a file with the tokens that count, in their order, and without the mask.
+
+    Tokens that do not count are not looked at: they may be NaN.
+    """
+    kept = {key: value for key, value in values.items() if key != "mask"}
+    for key in PER_TOKEN:
+        if key in kept:
+            refuse_truth_values(key, kept[key])
+            array = as_array(key, kept[key], "(n, T, …)")
+            if array.shape[:2] != mask.shape:
+                wanted = ", ".join(map(str, mask.shape))
+                raise InvalidInput(f"{key}: shape {array.shape} does not begin with ({wanted}), as that of the mask.")
+            kept[key] = array[mask].reshape(len(mask), -1, *array.shape[2:])
+    return kept
+
+
+def positions_of(mask: Bool[np.ndarray, "n T"]) -> Int64[np.ndarray, "n t"]:
+    """Return the numbers in the file of the tokens that count, of each input in their order."""
+    return np.nonzero(mask)[1].reshape(len(mask), -1).astype(np.int64)
+
+
+def renumber(alpha: Int64[np.ndarray, "n"], mask: Bool[np.ndarray, "n T"]) -> Int64[np.ndarray, "n"]:
+    """Return chosen tokens of a file by their numbers among the tokens that count.
+
+    Raises:
+        InvalidInput: one of them does not count.
+    """
+    rows = np.arange(len(mask))
+    if (hidden := np.flatnonzero(~mask[rows, alpha])).size:
+        i = int(hidden[0])
+        raise InvalidInput(f"alpha: token {alpha[i]} of input {i} does not count by the mask; choose one that does.")
+    return np.asarray(mask.cumsum(axis=1)[rows, alpha] - 1).astype(np.int64)
+
+
+def _checked_mask(value: Any, shape: tuple[int, int]) -> Bool[np.ndarray, "n T"]:
+    raw = as_array("mask", value, str(shape))
+    if raw.shape != shape or not np.isin(raw, (0, 1)).all():
+        raise InvalidInput(
+            f"mask: dtype {raw.dtype} and shape {raw.shape} do not say which tokens count; give booleans, or 0 and 1,"
+            f" of shape {shape}: {MEANING}."
+        )
+    mask = raw.astype(np.bool_)
+    counts = mask.sum(axis=1)
+    if not counts.all():
+        raise InvalidInput(f"mask: no token of input {int(np.argmin(counts))} counts; {MEANING}.")
+    if counts.min() < counts.max():
+        groups = [f"{count} ({_inputs(np.flatnonzero(counts == count))})" for count in np.unique(counts).tolist()]
+        raise InvalidInput(
+            f"mask: {' and '.join(filter(None, [', '.join(groups[:-1]), groups[-1]]))} tokens count, but theorems are"
+            " about inputs of one length; give inputs with the same number of tokens, each such group in a file of its"
+            " own."
+        )
+    if counts[0] == 1:
+        raise InvalidInput("mask: one token of each input counts, which leaves nothing to select; let two count.")
+    return mask
+
+
+def _inputs(which: Int64[np.ndarray, "k"]) -> str:
+    if len(which) == 1:
+        return f"input {which[0]}"
+    return f"inputs {format_tokens(which, MOST_NAMED)}"
+
+
+def _refuse_zeros_that_count(
+    values: Mapping[str, Any], tokens: Float64[np.ndarray, "n T d"], mask: Bool[np.ndarray, "n T"]
+) -> None:
+    """Refuse a mask by which zeros count and other tokens do not: it marks padding."""
+    filled = (tokens != 0).any(axis=2)
+    if "scores" in values:
+        scores = as_array("scores", values["scores"], "(n, T)")
+        filled |= scores != 0 if scores.shape == mask.shape else False
+    if not filled[mask].any() and filled[~mask].any():
+        raise InvalidInput(f"mask: all tokens that count are zero, and others are not; {MEANING}.")
+
+
+def _refuse_hidden_queries(queries: Any, tokens: Float64[np.ndarray, "n T d"], mask: Bool[np.ndarray, "n T"]) -> None:
+    """Refuse a query that is a token that does not count, as ``X[:, -1]`` is where padding stands at the end."""
+    z = as_array("queries", queries, "(n, e)")
+    if z.shape != (len(tokens), tokens.shape[2]):
+        return
+    equal = (tokens == z[:, None]).all(axis=2)
+    wrong = np.flatnonzero((equal & ~mask).any(axis=1) & ~(equal & mask).any(axis=1))
+    if wrong.size:
+        i = int(wrong[0])
+        t = int(np.argmax(equal[i] & ~mask[i]))
+        raise InvalidInput(
+            f"queries: that of input {i} is its token {t}, which does not count by the mask; take a token that counts,"
+            " such as the last of them."
+        )
