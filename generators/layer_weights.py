@@ -1,7 +1,8 @@
 """Trained weights beside data: a prompt p, or with queries W or its factors K and Q.
 
 The names in a file are ``p`` (d,), ``W_trained`` (d, e), and ``K_trained`` (d, m) with ``Q_trained`` (e, m) for
-W = KQᵀ, each as it enters the logits: k_it·p, or x_itᵀ W z_i. :func:`layer_weights_of` checks them.
+W = KQᵀ, each as it enters the logits: k_it·p, or x_itᵀ W z_i. With an axis in front, of checkpoints, they are the
+weights in the course of training, at the numbers of steps ``steps``. :func:`checkpoints_of` checks them.
 """
 
 from __future__ import annotations
@@ -18,10 +19,14 @@ from jaxtyping import Float64
 from generators.case import Case
 from reference_attention.errors import InvalidInput
 from reference_attention.exact import rational_matrix, rounded_product
-from reference_attention.problem import as_array, checked_array
+from reference_attention.problem import as_array, checked_array, refuse_truth_values
 
 TRAINED = ("p", "W_trained", "K_trained", "Q_trained")
 """The names of trained weights in a file."""
+STEPS = "steps"
+"""The name of the numbers of steps of checkpoints."""
+MOST_CHECKPOINTS = 1000
+"""Most checkpoints, each of which is compared exactly."""
 FORMS = "p, or with queries W_trained, or K_trained and Q_trained"
 """The ways to give them."""
 
@@ -61,7 +66,39 @@ class LayerWeights:
         return rational_matrix(K) * rational_matrix(Q).transpose()
 
 
+@dataclass(frozen=True, eq=False)
+class Checkpoints:
+    """Trained weights at one or more times of training.
+
+    Attributes:
+        weights: the weights, the last ones at the end.
+        steps: the number of steps before each, increasing, shape (s,).
+    """
+
+    weights: tuple[LayerWeights, ...]
+    steps: Float64[np.ndarray, "s"]
+
+    @property
+    def last(self) -> LayerWeights:
+        """Return the weights at the end of training."""
+        return self.weights[-1]
+
+    @property
+    def arrays(self) -> dict[str, Float64[np.ndarray, "..."]]:
+        """Return the weights by their names in a file, and the steps of several."""
+        if len(self.weights) == 1:
+            return self.last.arrays
+        stacks = {name: np.array([weights.arrays[name] for weights in self.weights]) for name in self.last.arrays}
+        return {**stacks, STEPS: self.steps}
+
+
 def layer_weights_of(case: Case, values: Mapping[str, Any] | None = None) -> LayerWeights | None:
+    """Return the trained weights, of several checkpoints the last; see :func:`checkpoints_of`."""
+    checkpoints = checkpoints_of(case, values)
+    return None if checkpoints is None else checkpoints.last
+
+
+def checkpoints_of(case: Case, values: Mapping[str, Any] | None = None) -> Checkpoints | None:
     """Return the trained weights among the arrays of the data; None where there are none.
 
     Args:
@@ -69,13 +106,54 @@ def layer_weights_of(case: Case, values: Mapping[str, Any] | None = None) -> Lay
         values: named values with the weights in place of the arrays of the data, as lists, arrays or tensors.
 
     Raises:
-        InvalidInput: weights of two kinds, a factor without the other, weights that do not fit the data.
+        InvalidInput: weights of two kinds, a factor without the other, weights that do not fit the data; steps without
+            checkpoints, or that do not increase.
     """
     values = case.arrays if values is None else values
-    weights = {name: values[name] for name in TRAINED if name in values}
-    if not weights:
+    given = {name: values[name] for name in TRAINED if name in values}
+    if not given:
+        if STEPS in values:
+            raise InvalidInput(f"{STEPS}: without weights at these steps; give them as {FORMS}, with an axis in front.")
         return None
-    check_trained_names(case.name, weights)
+    check_trained_names(case.name, given)
+    single = 1 if "p" in given else 2
+    arrays = {name: as_array(name, value, "an array") for name, value in given.items()}
+    if all(array.ndim == single for array in arrays.values()):
+        if STEPS in values:
+            first = next(iter(given))
+            raise InvalidInput(f"{STEPS}: {first} has no axis of checkpoints; give it with one in front, or no steps.")
+        return Checkpoints((_weights_of(case, given),), np.zeros(1))
+    stacked = {name: array for name, array in arrays.items() if array.ndim == single + 1}
+    if len(stacked) < len(arrays):  # one of two factors, or another number of axes
+        return Checkpoints((_weights_of(case, given),), np.zeros(1))
+    for name in stacked:
+        refuse_truth_values(name, given[name])
+    return _checkpoints(case, stacked, values.get(STEPS))
+
+
+def _checkpoints(case: Case, stacked: Mapping[str, np.ndarray], steps: Any) -> Checkpoints:
+    name, stack = next(iter(stacked.items()))
+    count = len(stack)
+    for other, array in stacked.items():
+        if len(array) != count:
+            raise InvalidInput(f"{other}: has {len(array)} checkpoints and {name} {count}; give the same number.")
+    if not 2 <= count <= MOST_CHECKPOINTS:
+        fix = "leave out the first axis" if count == 1 else f"give 2 to {MOST_CHECKPOINTS} of them, evenly spaced"
+        raise InvalidInput(f"{name}: has {count} checkpoint(s) along its first axis; {fix}.")
+    numbers = checked_array(STEPS, np.arange(count) if steps is None else steps, (count,))
+    if numbers[0] < 0 or (np.diff(numbers) <= 0).any():
+        k = 0 if numbers[0] < 0 else int(np.argmax(np.diff(numbers) <= 0)) + 1
+        raise InvalidInput(f"{STEPS}: entry {k} is {numbers[k]:g}; give numbers from 0 on that increase.")
+    weights = []
+    for k in range(count):
+        try:
+            weights.append(_weights_of(case, {key: array[k] for key, array in stacked.items()}))
+        except InvalidInput as error:
+            raise InvalidInput(f"checkpoint {k}: {error}") from None
+    return Checkpoints(tuple(weights), numbers)
+
+
+def _weights_of(case: Case, weights: Mapping[str, Any]) -> LayerWeights:
     if case.sequence is not None:
         raise InvalidInput(
             f"{next(iter(weights))}: several queries per input, some of which see fewer tokens, are not explained with"

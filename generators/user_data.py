@@ -5,8 +5,9 @@ Optional in both: loss (text), alpha (n,), p0 or start (d,), seed. With queries 
 trained: then its start is W0 (d,e), or K0 (d,m) and Q0 (e,m) with W0 = K0 Q0ᵀ. Queries may be several per input,
 (n,L,e) with Y (n,L); they see the tokens that a mask (n,L,T) lets them see, or with causal = true the tokens up to
 their own. Otherwise a mask (n,T) is true for the tokens that count (:mod:`generators.token_mask`). Trained weights are
-p (d,), with queries W_trained (d,e), or K_trained (d,m) and Q_trained (e,m). Further arrays that a statement knows
-(``u``, ``q``, ``q1``, ``q2``, …) are given by their name, in JSON also within an object ``arrays``.
+p (d,), with queries W_trained (d,e), or K_trained (d,m) and Q_trained (e,m); those of several times have an axis in
+front, and perhaps the numbers of steps as steps. Further arrays that a statement knows (``u``, ``q``, ``q1``, ``q2``,
+…) are given by their name, in JSON also within an object ``arrays``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from jaxtyping import Int64
 
 from generators.case import Case
 from generators.corpus import read_corpus
-from generators.layer_weights import TRAINED, layer_weights_of
+from generators.layer_weights import STEPS, TRAINED, checkpoints_of
 from generators.mixing_assumptions import PENALTY
 from generators.next_tokens import NextTokens
 from generators.optimal_sets import HEAD_ARRAYS
@@ -156,7 +157,7 @@ def case_of(contents: Mapping[str, Any], seed: int = 0, name: str = "data") -> C
         seed=_integer("seed", values["seed"]) if "seed" in values else seed,
         name=_text("name", values.get("name", name)),
     )
-    weights = layer_weights_of(case.replace(name=name), values)
+    weights = checkpoints_of(case.replace(name=name), values)
     return case if weights is None else case.replace(arrays=MappingProxyType({**case.arrays, **weights.arrays}))
 
 
@@ -168,7 +169,7 @@ def check_names(name: str, names: Collection[str]) -> None:
     """
     if KIND in names or format_of({*names}) is not None:
         return  # data of another kind, which look at their own
-    known = (*TOKENS, *QUERIES, *PAIR, *OPTIONAL, *TRAINED, *FURTHER, *RECORD)
+    known = (*TOKENS, *QUERIES, *PAIR, *OPTIONAL, *TRAINED, STEPS, *FURTHER, *RECORD)
     unknown = sorted(set(names) - set(known))
     if unknown:
         raise InvalidInput(

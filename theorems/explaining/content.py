@@ -38,8 +38,8 @@ class Section:
 
 
 def sections(it: Facts) -> list[Section]:
-    """Return the tables: trained weights, tokens, directions, solutions in W, the flow, its ends, assumptions."""
-    made = [*_trained(it), _tokens(it), _directions(it), *_tied(it), *_weights(it), _flow(it), *_ends(it)]
+    """Return the tables: trained weights and their run, tokens, directions, W, the flow, its ends, assumptions."""
+    made = [*_trained(it), *_run(it), _tokens(it), _directions(it), *_tied(it), *_weights(it), _flow(it), *_ends(it)]
     if it.rules:
         made.append(_rules(it))
     if it.others:
@@ -86,6 +86,17 @@ def _trained(it: Facts) -> list[Section]:
         columns = ("norm", "value", "least margin", "largest possible", "share", "1 − cos to its direction")
         made.append(Section(caption, columns, tuple(map(_in_norm, layer.in_norms)), ("norm",)))
     return made
+
+
+def _run(it: Facts) -> list[Section]:
+    """Return the run of training, whose words say of which tokens."""
+    if it.run is None:
+        return []
+    of = format_tokens(it.run.about.alpha, TOKENS)
+    caption = (
+        f"The run of training; 1 − s, margin and 1 − cos of {of}, those of the flow from its first checkpoint last"
+    )
+    return [Section(caption, it.run.columns, tuple(it.run.rows), it.run.columns[2:3])]
 
 
 def _in_norm(in_norm: MarginInNorm) -> tuple[str, ...]:

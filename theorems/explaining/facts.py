@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from generators.case import Case
-from generators.layer_weights import layer_weights_of
+from generators.layer_weights import checkpoints_of
 from reference_attention.former_name import FormerName
 from reference_attention.next_token.unwinnable_scores import ScoreSplit, score_split
 from reference_attention.risk import softmax_weights
@@ -33,6 +33,7 @@ from theorems.explaining.selection import (
     locally_optimal_choices,
 )
 from theorems.explaining.size import REACH, size_of
+from theorems.explaining.trained_run import TrainedRun, trained_run
 from theorems.explaining.weights import TrainedWeights, trained_weights
 
 START = 3.0
@@ -98,6 +99,7 @@ class Facts:
         layer: the state of attention at the trained weights, if these are given.
         before: the flow from p(0), if the data have both a start and trained weights.
         rules: where other rules lead from the start of the flow, if any were asked for.
+        run: the run of training, if the trained weights are those of several checkpoints.
     """
 
     name: str
@@ -119,6 +121,7 @@ class Facts:
     layer: LayerState | None = None
     before: FollowedFlow | None = None
     rules: tuple[RuleEnd, ...] = ()
+    run: TrainedRun | None = None
 
     @property
     def optimal(self) -> Chosen:
@@ -159,7 +162,8 @@ def facts_of(case: Case, name: str, starts: int = 0, seed: int = 0, rules: Seque
 def _facts_of(case: Case, name: str, starts: int, seed: int, rules: Sequence[str]) -> Facts:
     problem = case.problem
     best = chosen_tokens(problem, "optimal", problem.optimal)
-    weights = layer_weights_of(case)
+    checkpoints = checkpoints_of(case)
+    weights = None if checkpoints is None else checkpoints.last
     layer = None if weights is None else layer_state(case, weights)
     start = np.zeros(problem.d) if case.start is None else np.array(case.start)
     before = start if weights is not None and case.start is not None else None
@@ -206,6 +210,7 @@ def _facts_of(case: Case, name: str, starts: int, seed: int, rules: Sequence[str
         layer,
         None if before is None else follow_flow(problem, before, record, split),
         rule_ends(case, path, rules),
+        trained_run(case, checkpoints, best if layer is None or layer.chosen is None else layer.chosen, split),
     )
 
 

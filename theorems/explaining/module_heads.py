@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from generators.case import Case
-from generators.layer_weights import FORMS, TRAINED, layer_weights_of
+from generators.layer_weights import FORMS, STEPS, TRAINED, checkpoints_of
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import as_array
 from reference_attention.query_dataset import QueryDataset
@@ -49,7 +49,7 @@ class Head:
         if own := [name for name in TRAINED if name in case.arrays]:
             raise InvalidInput(f"{own[0]}: stands in the data beside a module with trained weights; give one of them.")
         case = _with_ones(case) if self.appended else case
-        weights = layer_weights_of(case, self.arrays)
+        weights = checkpoints_of(case, self.arrays)
         assert weights is not None
         return case.replace(arrays={**case.arrays, **weights.arrays})
 
@@ -111,7 +111,7 @@ def heads_of(thing: Any, name: str) -> list[Head]:
         query, key, *heads = thing
         return _of_linear(query, key, heads[0] if heads else 1, name)
     arrays = thing if isinstance(thing, Mapping) else {x: getattr(thing, x) for x in TRAINED if hasattr(thing, x)}
-    if unknown := [key for key in arrays if key not in TRAINED]:
+    if unknown := [key for key in arrays if key not in (*TRAINED, STEPS)]:
         raise InvalidInput(f"{name}: {unknown[0]!r} is no name of trained weights; give {FORMS}.")
     if arrays:
         return [Head({key: as_array(key, value, "(d, …)").tolist() for key, value in arrays.items()}, False)]

@@ -1,4 +1,4 @@
-"""Drawing of an explanation: in the plane the paths of p as in Figure 1, otherwise margins and weights."""
+"""Drawing of an explanation: a run of training, paths of p in the plane as in Figure 1, or margins and weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from theorems.explaining.words import headline
 from theorems.figures import style
 from theorems.figures.drawing import FORMATS, as_file, check_matplotlib
 
-PLANE, PANELS = (5.6, 5.6), (9.0, 4.0)
+PLANE, PANELS, RUN = (5.6, 5.6), (9.0, 4.0), (12.0, 4.0)
 """Width and height in inches."""
 BEYOND = 1.5
 """Extent of a drawing whose path starts far out, in units of its start."""
@@ -47,6 +47,8 @@ def render_plot(it: Facts, kind: str) -> bytes:
     """
     check_kind(kind)
     size, draw = (PLANE, _plane) if it.case.problem.d == 2 else (PANELS, _panels)
+    if it.run is not None:
+        size, draw = RUN, _run
     title = textwrap.fill(f"{it.name}: {headline(it)}", int(size[0] * 13))
     return as_file(size, title, lambda sheet: draw(sheet, it), kind)
 
@@ -74,6 +76,31 @@ def _plane(sheet: Any, it: Facts) -> None:
         shape, size = MARKERS[token.input % len(MARKERS)], 9 if token.selected else 5
         axes.plot(x, y, shape, color=color, markersize=size, markeredgecolor="white", zorder=5)
     axes.set_title("blue: optimal, GMM; red: locally optimal, LMM; selected tokens are large", fontsize=8.0)
+
+
+def _run(sheet: Any, it: Facts) -> None:
+    """Draw selection, least margin and direction of a run of training against its steps."""
+    run = it.run
+    assert run is not None
+    selection, margin, cosine = sheet.subplots(1, 3)
+    for i, off in enumerate(np.maximum(run.off, FAINTEST).T):
+        selection.plot(run.steps, off, ".-", linewidth=1.0, markersize=3.0, label=f"input {i}")
+    selection.set_title("selection: weight off the tokens, per input")
+    margin.plot(run.steps, run.margins, ".-", color=style.RED, linewidth=1.2, markersize=3.0)
+    margin.set_title("least margin, in units of the norm")
+    if run.largest is not None:
+        margin.axhline(run.largest, color=style.BLUE, linestyle="--", linewidth=1.0)
+        margin.set_title("least margin, in units of the norm; largest dashed")
+        cosine.plot(run.steps, run.apart, ".-", color=style.RED, linewidth=1.2, markersize=3.0, label="run")
+        cosine.plot(run.steps, run.flow_apart, "--", color=style.GREY, label="flow at the same norm")
+        cosine.legend(fontsize=7.5, frameon=False)
+        cosine.set_yscale("log")
+    selection.set_yscale("log")
+    cosine.set_title("1 − cos to the max-margin direction")
+    for axes in (selection, margin, cosine):
+        axes.set_xlabel("steps")
+    if it.case.problem.n <= 8:
+        selection.legend(fontsize=7.5, frameon=False)
 
 
 def _directions(it: Facts) -> list[MaxMargin]:

@@ -33,6 +33,7 @@ def as_json(it: Facts) -> str:
         "positions": it.case.positions,
         "seed": it.seed,
         "trained": None if it.layer is None else it.layer.as_json(),
+        "run": None if it.run is None else it.run.as_json(),
         "flow_from_start": None if it.before is None else _end_of_path(it.before),
         "flow": _end_of_path(it.path)
         | {

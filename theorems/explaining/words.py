@@ -72,6 +72,7 @@ def paragraphs(it: Facts) -> list[str]:
     return [
         *data_words(it),
         *([] if it.layer is None else [" ".join(trained_words(it, it.layer))]),
+        *([] if it.run is None else [it.run.words]),
         " ".join([first, *_changes(it), *_reasons(it), *[factors_words(it)] * bool(factors_words(it))]),
         *_tied_words(it),
         *[trained] * bool(trained),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from generators.case import Case
-from generators.layer_weights import TRAINED
+from generators.layer_weights import STEPS, TRAINED
 from generators.query_data import FACTORS
 from generators.user_data import FURTHER, as_text
 from reference_attention.files import from_json, numbers
@@ -41,7 +41,7 @@ def as_npz(case: Case) -> bytes:
     """
     content: dict[str, Any] = from_json(as_text(case))
     further = content.pop("arrays", {})
-    content |= {name: value for name, value in further.items() if name in (*FURTHER, *FACTORS, *TRAINED)}
+    content |= {name: value for name, value in further.items() if name in (*FURTHER, *FACTORS, *TRAINED, STEPS)}
     arrays = {name: np.asarray(numbers(value)) for name, value in content.items()}
     target = io.BytesIO()
     np.savez(target, allow_pickle=False, **arrays)
