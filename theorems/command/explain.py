@@ -27,7 +27,12 @@ def explain_and_report(options: ExplainOptions) -> int:
         check_kind(kind, "--plot")
     check_targets(options.plot)
     explanation = explain(
-        options.data, module=options.module, rules=options.rule or (), starts=options.starts, seed=options.seed
+        options.data,
+        module=options.module,
+        rules=options.rule or (),
+        train=options.train,
+        starts=options.starts,
+        seed=options.seed,
     )
     drawing = None if options.plot is None else explanation.plot(kind)
     explanation.write(console())

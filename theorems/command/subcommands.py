@@ -162,6 +162,9 @@ class ExplainOptions:
             completion.rules,
         ),
     ] = None
+    train: Annotated[
+        str, options.text("v", "Also train the head v of tokens and labels together with p, as in Figure 3.")
+    ] = ""
     starts: Annotated[int, typer.Option(min=0, metavar="N", help="Also follow the flow from N seeded starts.")] = 0
     seed: Annotated[int, options.same_seed("starts")] = 0
     json: Annotated[Path | None, options.file("Write everything as JSON, with the exact rationals.")] = None

@@ -42,6 +42,11 @@ def sections(it: Facts) -> list[Section]:
     made = [*_trained(it), *_run(it), _tokens(it), _directions(it), *_tied(it), *_weights(it), _flow(it), *_ends(it)]
     if it.rules:
         made.append(_rules(it))
+    if it.joint is not None:
+        caption = (
+            "Head and prompt trained together, each gradient divided by its norm; 1 − cos for the tokens of the end"
+        )
+        made.append(Section(caption, it.joint.columns, tuple(it.joint.rows), it.joint.columns[3:4]))
     if it.others:
         made.append(_starts(it))
     return [*made, *_assumptions(it)]

@@ -45,6 +45,8 @@ class Explanation(Facts):
         return render_plot(self, kind)
 
 
-def explanation_of(case: Case, name: str, starts: int = 0, seed: int = 0, rules: Sequence[str] = ()) -> Explanation:
+def explanation_of(
+    case: Case, name: str, starts: int = 0, seed: int = 0, rules: Sequence[str] = (), train: str = ""
+) -> Explanation:
     """Explain the data, see :func:`theorems.explaining.facts.facts_of`."""
-    return Explanation(**vars(facts_of(case, name, starts, seed, rules)))
+    return Explanation(**vars(facts_of(case, name, starts, seed, rules, train)))

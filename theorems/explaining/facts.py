@@ -21,6 +21,7 @@ from reference_attention.risk import softmax_weights
 from theorems.core.points import directions
 from theorems.explaining.applying import Applicability, CheckedAssumptions, check_assumptions
 from theorems.explaining.factored_ends import TrainedEnd, trained_ends
+from theorems.explaining.joint_end import JointEnd, check_trains, joint_end
 from theorems.explaining.layer_state import LayerState, compare_with_largest, layer_state
 from theorems.explaining.rule_ends import RuleEnd, rule_ends
 from theorems.explaining.selection import (
@@ -100,6 +101,7 @@ class Facts:
         before: the flow from p(0), if the data have both a start and trained weights.
         rules: where other rules lead from the start of the flow, if any were asked for.
         run: the run of training, if the trained weights are those of several checkpoints.
+        joint: the end of joint descent on head and prompt, if the head is to be trained.
     """
 
     name: str
@@ -122,6 +124,7 @@ class Facts:
     before: FollowedFlow | None = None
     rules: tuple[RuleEnd, ...] = ()
     run: TrainedRun | None = None
+    joint: JointEnd | None = None
 
     @property
     def optimal(self) -> Chosen:
@@ -143,7 +146,9 @@ class Facts:
     decided = FormerName("is_decided")
 
 
-def facts_of(case: Case, name: str, starts: int = 0, seed: int = 0, rules: Sequence[str] = ()) -> Facts:
+def facts_of(
+    case: Case, name: str, starts: int = 0, seed: int = 0, rules: Sequence[str] = (), train: str = ""
+) -> Facts:
     """Compute everything about the data, see :class:`Facts`.
 
     Args:
@@ -152,14 +157,20 @@ def facts_of(case: Case, name: str, starts: int = 0, seed: int = 0, rules: Seque
         starts: number of flows from seeded starts besides the flow from p(0).
         seed: the seed of those starts.
         rules: rules of ``theorems bench`` to run from the start.
+        train: ``v`` to train the head with the prompt as well.
+
+    Raises:
+        InvalidInput: a head that cannot be trained.
     """
+    if train:
+        check_trains(case, train)
     with warnings.catch_warnings():
         # Searches for refuting prompts go far out; what overflows there is no number that is reported.
         warnings.simplefilter("ignore", RuntimeWarning)
-        return _facts_of(case, name, starts, seed, rules)
+        return _facts_of(case, name, starts, seed, rules, bool(train))
 
 
-def _facts_of(case: Case, name: str, starts: int, seed: int, rules: Sequence[str]) -> Facts:
+def _facts_of(case: Case, name: str, starts: int, seed: int, rules: Sequence[str], joint: bool) -> Facts:
     problem = case.problem
     best = chosen_tokens(problem, "optimal", problem.optimal)
     checkpoints = checkpoints_of(case)
@@ -211,6 +222,7 @@ def _facts_of(case: Case, name: str, starts: int, seed: int, rules: Sequence[str
         None if before is None else follow_flow(problem, before, record, split),
         rule_ends(case, path, rules),
         trained_run(case, checkpoints, best if layer is None or layer.chosen is None else layer.chosen, split),
+        joint_end(case, path.start) if joint else None,
     )
 
 

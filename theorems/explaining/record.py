@@ -52,6 +52,7 @@ def as_json(it: Facts) -> str:
         "locally_optimal": None if it.locally_optimal is None else [choice.alpha for choice in it.locally_optimal],
         "ends": [vars(end) for end in it.ends],
         "rules": [vars(rule) | {"settled": rule.settled} for rule in it.rules],
+        "joint": None if it.joint is None else it.joint.as_json(),
         "other_starts": [_end_of_path(path) for path in it.others],
         "assumptions": {checked.of: findings_json(map(_without_svm, checked.findings)) for checked in it.looked},
         "statements": [

@@ -81,7 +81,7 @@ class TrainedRun:
     @property
     def rows(self) -> list[tuple[str, ...]]:
         """Return the rows of the table."""
-        made = []
+        made: list[tuple[str, ...]] = []
         for k in self.shown:
             tokens = "ties" if self.ties[k] else format_tokens(self.tokens[k], TOKENS)
             numbers = (self.margins[k], self.apart[k], self.flow_apart[k])

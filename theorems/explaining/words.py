@@ -77,6 +77,7 @@ def paragraphs(it: Facts) -> list[str]:
         *_tied_words(it),
         *[trained] * bool(trained),
         *[rule.words for rule in it.rules],
+        *([] if it.joint is None else it.joint.words),
         *_theorems(it.speaks, it.case.problem.n),
     ]
 

@@ -17,7 +17,7 @@ from theorems.run.sandbox import open_sandbox
 
 
 def explain(
-    data: Data, /, *, module: Any = None, rules: Sequence[str] = (), starts: int = 0, seed: int = 0
+    data: Data, /, *, module: Any = None, rules: Sequence[str] = (), train: str = "", starts: int = 0, seed: int = 0
 ) -> Explanation | OwnExplanation | HeadExplanations:
     """Explain which tokens attention selects on data, why, and which theorems apply.
 
@@ -32,6 +32,7 @@ def explain(
             ``(query, key)`` or ``(query, key, heads)``, a mapping of those arrays, a list of these, or a function that
             returns one; or ``"path.py:name"``, which a process of its own runs.
         rules: rules of ``theorems bench``, such as ``"adam-0.1"``, that are run from the same start.
+        train: ``"v"`` to train also the head together with the prompt, from the head of the data, by normalized steps.
         starts: number of further flows, from seeded starts.
         seed: the seed of those starts.
 
@@ -57,13 +58,16 @@ def explain(
         raise InvalidInput(f"starts: at least 0 and seed at least 0, not {starts} and {seed}.")
     check_rules(rules)
     case, name = as_given(data, seed).case, name_of(data) or "data"
+    if module is not None and train:
+        raise InvalidInput("--train: a module is explained on data with queries, where W is trained; leave one out.")
     if module is not None:
         return _explain_heads(case, name, module, starts, seed, rules)
     if not isinstance(case, Case):
-        if rules:
-            raise InvalidInput(f"--rule: {rules[0]} trains attention, not {case.noun}; leave it out.")
+        if rules or train:
+            option = f"--rule: {rules[0]}" if rules else f"--train: {train}"
+            raise InvalidInput(f"{option} trains attention, not {case.noun}; leave it out.")
         return own_explanation_of(case, name)
-    return explanation_of(case, name, starts, seed, rules)
+    return explanation_of(case, name, starts, seed, rules, train)
 
 
 def _explain_heads(
