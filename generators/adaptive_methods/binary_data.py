@@ -1,0 +1,46 @@
+"""Binary classification data: features without zero entries, and those whose entries have one modulus per sample.
+
+References: Baek, Song, Yun, arXiv 2510.26303.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from generators.finding import Assumption, Finding
+from generators.labelled import Labelled
+
+MOST = (6, 5)
+"""The largest n and d."""
+
+
+@st.composite
+def equal_modulus_cases(draw: DrawFn) -> Labelled:
+    """Draw samples x_i = y_ih_i with entries ±α_i, more of them with the signs of a common vector than against it."""
+    n, d = draw(st.integers(1, MOST[0])), draw(st.integers(1, MOST[1]))
+    common = np.array(draw(st.lists(st.sampled_from((-1.0, 1.0)), min_size=d, max_size=d)))
+    labels = np.array(draw(st.lists(st.integers(0, 1), min_size=n, max_size=n)))
+    sizes = np.array(draw(st.lists(st.sampled_from((1.0, 3.0, 0.5, 0.3, 7.0)), min_size=n, max_size=n)))
+    against = np.zeros((n, d), dtype=bool)
+    for own in against:
+        flipped = draw(st.lists(st.integers(0, d - 1), unique=True, max_size=(d - 1) // 2))
+        own[flipped] = True
+    own_side = np.where(against, -common, common) * sizes[:, None]
+    features = np.where(labels == 0, 1.0, -1.0)[:, None] * own_side
+    return Labelled(features, labels, np.ones(n, dtype=np.int64), 2, seed=draw(st.integers(0, 2**32 - 1)))
+
+
+def equal_moduli(case: Labelled) -> Finding:
+    """Check that there are two classes, and that |h_ij| is one positive number for every i."""
+    sizes = np.abs(case.features)
+    alike = bool((sizes == sizes[:, :1]).all() and (sizes > 0).all())
+    if case.classes != 2:
+        return Finding(False, f"{case.classes} classes")
+    return Finding(alike, "entries of each sample have one modulus" if alike else "moduli of a sample's entries differ")
+
+
+EQUAL_MODULI = Assumption(
+    "equal-moduli", "two classes, |h_ij| = α_i > 0 for all j", "arXiv 2510.26303, Theorem 3.3", equal_moduli
+)

@@ -1,0 +1,25 @@
+"""Adaptive and mini-batch rules: Adam, incremental Adam, Signum and Muon on batches. Our own theorems.
+
+| statement | what it says |
+|---|---|
+| `gradient_proxy` | attention of one score gap per input: γZ ≤ ‖∇L‖_* ≤ DZ in every norm |
+| `minibatch_momentum` | steepest descent with momentum on batches in any order, any norm: the margin at every step |
+| `adam_max_margin` | full-batch Adam without ε on classification data: the ℓ∞ margin |
+| `incremental_adam_equal_moduli` | Adam on single samples of equal moduli: the ℓ2 margin |
+| `adam_one_input` | Adam on attention, one input, from any start |
+| `adam_from_a_margin` | Adam on attention, from a start of sufficient margin |
+| `minibatch_from_a_margin` | batches of inputs, any norm and order, from a start of sufficient margin |
+| `one_query_rules` | with one query rules on W are rules on the prompt |
+"""
+
+from max_margin_theorems.papers import Paper
+
+PAPER = Paper(
+    "Adaptive and mini-batch rules",
+    "own",
+    statements="theorems.adaptive_methods",
+    without="theorems.adaptive_methods.without",
+    faults="theorems.adaptive_methods.faults",
+    after=("steepest-descent",),
+    explained=(),
+)

@@ -1,0 +1,117 @@
+"""Adam without ε: moments kept by their exponents, the descent, and steps with or without bias correction.
+
+M_t = β1 M_{t−1} + (1−β1) g_t, V_t = β2 V_{t−1} + (1−β2) g_t², M_{−1} = V_{−1} = 0, and W(t+1) = W(t) − η_t M_t/√V_t
+entry by entry, 0 where V is 0; with correction that is multiplied by √(1 − β2^{t+1})/(1 − β1^{t+1}).
+
+References: Kingma, Ba, *Adam*, ICLR 2015.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.training.derivatives import BatchField
+
+Batch = Float64[np.ndarray, "b d"]
+
+
+@dataclass(frozen=True)
+class Betas:
+    """The decay rates β1, β2 of the moments, and whether steps are corrected for the zeros that these begin with."""
+
+    first: float
+    second: float
+    corrected: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """M and √V in the unit e^{log_scale}, so that squares of small gradients do not underflow.
+
+    Attributes:
+        log_scale: the logarithm of the unit, (b,).
+        mean: M, (b, d).
+        root: √V, (b, d).
+    """
+
+    log_scale: Float64[np.ndarray, "b"]
+    mean: Batch
+    root: Batch
+
+
+def no_moments(start: Batch) -> Moments:
+    """Return moments of 0."""
+    return Moments(np.full(len(start), -math.inf), np.zeros_like(start), np.zeros_like(start))
+
+
+def next_moments(
+    moments: Moments, log_scale: Float64[np.ndarray, "b"], gradient: Batch, betas: Betas, t: int
+) -> Moments:
+    """Return the moments after the gradient e^{log_scale}·gradient of step t = 0, 1, …."""
+    top, kept, new = in_one_unit(moments, log_scale)
+    mean = betas.first * kept * moments.mean + (1 - betas.first) * new * gradient
+    root = np.hypot(math.sqrt(betas.second) * kept * moments.root, math.sqrt(1 - betas.second) * new * gradient)
+    return in_units_of_the_largest(Moments(top, mean, root))
+
+
+def in_one_unit(moments: Moments, log_scale: Float64[np.ndarray, "b"]) -> tuple[Any, Any, Any]:
+    """Return the logarithm of a common unit, and moments and gradient in their own units as multiples of it."""
+    top = np.maximum(moments.log_scale, log_scale)
+    top = np.where(np.isfinite(top), top, 0.0)
+    return top, np.exp(moments.log_scale - top)[:, None], np.exp(log_scale - top)[:, None]
+
+
+def in_units_of_the_largest(moments: Moments) -> Moments:
+    """Return the moments in the unit of the largest entry of √V."""
+    size = moments.root.max(axis=-1)
+    with np.errstate(divide="ignore"):
+        log_scale = np.where(size > 0, moments.log_scale + np.log(size), -math.inf)
+    unit = np.where(size > 0, size, 1.0)[:, None]
+    return Moments(log_scale, moments.mean / unit, moments.root / unit)
+
+
+def adam_direction(moments: Moments, betas: Betas, t: int) -> Batch:
+    """Return M/√V of step t = 0, 1, …, corrected if asked for, and 0 where V is 0."""
+    moves = moments.root > 0
+    ratio = np.where(moves, moments.mean / np.where(moves, moments.root, 1.0), 0.0)
+    if not betas.corrected:
+        return ratio
+    return np.asarray(ratio * (math.sqrt(1 - betas.second ** (t + 1)) / (1 - betas.first ** (t + 1))))
+
+
+NextMoments = Callable[[Moments, Float64[np.ndarray, "b"], Batch, Betas, int], Moments]
+Direction = Callable[[Moments, Betas, int], Batch]
+
+
+def adam_descent(
+    field: BatchField,
+    start: Batch,
+    *,
+    lengths: Float64[np.ndarray, "t"],
+    betas: Betas,
+    following: NextMoments = next_moments,
+    direction: Direction = adam_direction,
+) -> Float64[np.ndarray, "r b d"]:
+    """Run Adam along the gradients that ``field`` gives at a batch of points, and return all iterates.
+
+    Args:
+        field: a batch of points → log scales and directions of gradients.
+        start: W(0), a batch of starts.
+        lengths: η_t.
+        betas: β1, β2 and the correction.
+        following: the function that updates the moments.
+        direction: the function that makes a step of them.
+    """
+    points = np.empty((len(lengths) + 1, *start.shape))
+    points[0], moments = start, no_moments(start)
+    for t, length in enumerate(lengths.tolist()):
+        log_scale, gradient = field(points[t])
+        moments = following(moments, log_scale, gradient, betas, t)
+        points[t + 1] = points[t] - length * direction(moments, betas, t)
+    return points

@@ -1,0 +1,240 @@
+"""Adam's step compared with the gradient: the claims that a run is Adam's, and the bounds κ_t and ρ_t of Lemma 0.
+
+The derivations are in :mod:`.adam_max_margin`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.floats import EPS
+from reference_attention.training.derivatives import BatchField
+from theorems.adaptive_methods.adam import Betas, adam_descent, adam_direction, next_moments
+from theorems.bounded import exact, value_of
+from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim_name import premise, sharper
+from theorems.core.implementation import Implementation
+from theorems.core.tolerances import tolerance
+from theorems.rounding.attention_at import Numbers
+from theorems.steepest_descent.followed import Asked, claim_start
+
+ADAM_ROUNDING = tolerance(
+    "adam-rounding",
+    "what M_t/√V_t, summed over all gradients so far, carries, and eps (20 + (6 + 4 |log scale|) t) ρ η + eps |W(t+1)|",
+    "a loop adds a gradient to both moments and rescales them at every step, a few roundings and one exponential each;"
+    " where V_t is not resolved, as where the terms of a gradient cancel, only |A| ≤ ρ_t is claimed of an entry",
+)
+IS_ADAM = premise("iterate-is-a-step-of-adam")
+IS_SHORT = premise("step-is-within-cauchy-schwarz")
+DIRECTION = sharper("step-follows-gradient")
+ADAM_PREMISES = (IS_ADAM, IS_SHORT)
+LARGEST = 300.0
+"""The largest exponent that is evaluated: beyond it nothing is known of the gradients' sizes."""
+
+
+@dataclass(frozen=True, eq=False)
+class AdamBounds:
+    """The numbers of the statements for lengths η_t and decay rates β1² < β2.
+
+    Attributes:
+        asked: the lengths η_t; its momentum is not used.
+        betas: β1, β2.
+        reach: D.
+        margin: γ.
+        moves: by how much the logarithm of a row's weight changes per length in ‖·‖_∞: D, or more.
+        further: χ_{t,s}, by which it may change for other reasons than moving, (t, t) at (t, t−s), or a number.
+        excess: the share by which computed steps may be longer than η_tρ_t.
+    """
+
+    asked: Asked
+    betas: Betas
+    reach: Numbers
+    margin: Numbers
+    moves: Numbers
+    further: Any = 0.0
+    excess: float = 0.0
+
+    @property
+    def first(self) -> Numbers:
+        """The decay rate β1, taken as exact."""
+        return exact(self.betas.first)
+
+    @property
+    def second(self) -> Numbers:
+        """The decay rate β2."""
+        return exact(self.betas.second)
+
+    def memory(self, beta: float) -> Numbers:
+        """Return (1 − β)β^{t−s} for s ≤ t, 0 otherwise, (t, t)."""
+        return np.exp(Asked(self.asked.lengths, beta).log_memory) * (1 - exact(beta))
+
+    @cached_property
+    def most(self) -> Numbers:
+        """The bound c = (1 − β1)/√((1 − β2)(1 − β1²/β2)) of |M|/√V; 1 where β1 = β2."""
+        if self.betas.first == self.betas.second:
+            return exact(1.0)
+        return (1 - self.first) / np.sqrt((1 - self.second) * (1 - self.first * self.first / self.second))
+
+    @cached_property
+    def shares(self) -> tuple[Numbers, Numbers]:
+        """The sums of weights a_t = 1 − β1^{t+1} and b_t = √(1 − β2^{t+1}), each (t,)."""
+        a: Any = np.sum(self.memory(self.betas.first), axis=1)
+        b: Any = np.sqrt(np.sum(self.memory(self.betas.second), axis=1))
+        return a, b
+
+    @cached_property
+    def correction(self) -> Numbers:
+        """The factor of M/√V: b_t/a_t, or 1 without bias correction, (t,)."""
+        a, b = self.shares
+        return b / a if self.betas.corrected else exact(np.ones(len(self.asked.lengths)))
+
+    @cached_property
+    def rho(self) -> Numbers:
+        """The bound ρ_t of every entry of a step of length 1, (t,)."""
+        return self.most * self.correction
+
+    @cached_property
+    def moved(self) -> Numbers:
+        """The bounds η_tρ_t of the steps' lengths, with their rounding, (t,)."""
+        return exact(self.asked.lengths) * self.rho * (1 + self.excess)
+
+    @cached_property
+    def time(self) -> Numbers:
+        """The sum of η_sρ_s over s ≤ t, (t,)."""
+        return np.cumsum(self.moved)
+
+    @cached_property
+    def since(self) -> Numbers:
+        """The length moved since step s, Σ_{s≤r<t} η_rρ_r, (t, t) at (t, s); 0 for s ≥ t."""
+        before = self.time - self.moved
+        return np.maximum(before[:, None] - before[None], 0.0)
+
+    @cached_property
+    def change(self) -> Numbers:
+        """The numbers e^{Dℓ_s + χ_{t,s}} − 1, (t, t) at (t, t−s), 0 where s ≤ 0."""
+        exponent: Any = np.minimum(self.moves * self.since + self.further, LARGEST)
+        steps = np.arange(len(self.asked.lengths))
+        return np.where(steps[:, None] > steps[None], np.expm1(exponent), 0.0)
+
+    @cached_property
+    def kappa(self) -> Numbers:
+        """The least share κ_t of ⟨∇L, A_t⟩ in G, (t,).
+
+        It is (b_t/a_t where corrected) [(a/b)γ − D(τ/b + max(aσ/b², cτ/a))].
+        """
+        a, b = self.shares
+        tau: Any = np.sum(self.memory(self.betas.first) * self.change, axis=1)
+        squares: Any = np.sum(self.memory(self.betas.second) * self.change * self.change, axis=1)
+        moved = np.asarray(squares > 0)
+        sigma: Any = np.where(moved, np.sqrt(np.where(moved, squares, 1.0)), 0.0)
+        lost = tau / b + np.maximum(a * sigma / (b * b), self.most * tau / a)
+        return self.correction * (a / b * self.margin - self.reach * lost)
+
+
+@dataclass(frozen=True, eq=False)
+class AdamRun:
+    """A run of Adam with what rounding may have changed.
+
+    Attributes:
+        points: W(0) … W(t), (t + 1, b, d).
+        gradient: ∇L at W(0) … W(t−1) in units of its largest term, (t, b, d).
+        log_scale: the logarithm of that unit, (t, b).
+        along: ⟨−∇L, W(t+1) − W(t)⟩ in that unit, (t, b).
+        lost: by how much it may differ from that of an exact step, (t, b).
+        entries: by how much an entry of a step may differ from that of an exact one, (t, b, d).
+        bounds: the bounds for these steps, with their rounding.
+    """
+
+    points: Numbers
+    gradient: Numbers
+    log_scale: Float64[np.ndarray, "t b"]
+    along: Numbers
+    lost: Float64[np.ndarray, "t b"]
+    entries: Float64[np.ndarray, "t b d"]
+    bounds: AdamBounds
+
+
+def follow_adam(
+    bounds: AdamBounds,
+    under_test: Implementation,
+    field: BatchField,
+    starts: Float64[np.ndarray, "b d"],
+    gradient_at: Callable[[Float64[np.ndarray, "t b d"]], tuple[Numbers, Float64[np.ndarray, "t b"]]],
+) -> Generator[Claim, None, AdamRun]:
+    """Return the run under test once the claims have been made that its steps are Adam's, and none is longer than ρ_t.
+
+    Args:
+        bounds: lengths, decay rates and bounds.
+        under_test: the implementation.
+        field: the gradients that the run takes.
+        starts: W(0).
+        gradient_at: points → ∇L in a unit, with the error that a right gradient may have, and the unit's logarithm.
+    """
+    asked, betas = bounds.asked, bounds.betas
+    points = under_test[adam_descent](
+        field,
+        starts,
+        lengths=asked.lengths,
+        betas=betas,
+        following=under_test[next_moments],
+        direction=under_test[adam_direction],
+    )
+    yield from claim_start(points, starts, asked)
+    before, after = points[:-1], points[1:]
+    gradient, log_scale = gradient_at(before)
+    mean, root, resolved = recompute_moments(gradient, log_scale, bounds)
+    step, rho = exact(asked.lengths)[:, None, None], bounds.rho[:, None, None]
+    due: Any = np.where(resolved, mean / np.where(resolved, root, 1.0), 0.0) * bounds.correction[:, None, None]
+    loops = 20 + (6 + 4 * np.abs(log_scale).max()) * np.arange(1.0, len(asked.lengths) + 1)[:, None, None]
+    own = EPS * (loops * value_of(step * rho) + np.abs(after))
+    moved: Any = exact(after) - before
+    off = np.abs(moved + step * due).widen(own)
+    most = 2 * value_of(step * rho) * (1 + 1e-9) + 2 * own
+    off_or_unknown = np.where(resolved, off, 0.0)
+    yield at_least(
+        IS_ADAM,
+        Form.EXACT,
+        0.0,
+        off_or_unknown,
+        why=ADAM_ROUNDING,
+        scale=value_of(step * rho),
+        points="entry of a step",
+    )
+    yield at_least(
+        IS_SHORT, Form.EXACT, step * rho, np.abs(moved).widen(own), why=ADAM_ROUNDING, points="entry of a step"
+    )
+    # A step that the first claim accepts is within twice its rounding, and every entry within 2ρη.
+    entry = np.minimum(np.where(resolved, 2 * off.error, most), most)
+    sizes = np.abs(gradient.value) + gradient.error
+    lost = np.einsum("tbd,tbd->tb", sizes, entry) * (1 + 1e-12)
+    longer = replace(bounds, excess=float(np.max(own / value_of(step * rho))) * (1 + 1e-9))
+    return AdamRun(exact(points), gradient, log_scale, np.vecdot(-gradient, moved), lost, entry, longer)
+
+
+def recompute_moments(
+    gradient: Numbers, log_scale: Float64[np.ndarray, "t b"], bounds: AdamBounds
+) -> tuple[Numbers, Numbers, Any]:
+    """Return M_t and √V_t in a unit of their own, (t, b, d), and where √V is known to a part in a thousand.
+
+    They are sums over all gradients, with weights that are computed in logarithms, not a loop's recursion.
+    """
+    logs = log_scale[None] + np.where(np.tri(len(log_scale)) > 0, 0.0, -np.inf)[:, :, None]
+    ago = np.maximum(np.subtract.outer(np.arange(len(log_scale)), np.arange(len(log_scale))), 0)
+    slowest = np.log(max(bounds.betas.first, bounds.betas.second / 2, 1e-300))
+    top = np.max(logs + 0.5 * slowest * ago[:, :, None], axis=1)
+    unit: Any = np.exp(
+        np.where(np.isfinite(logs), exact(np.where(np.isfinite(logs), logs, 0.0)) - top[:, None], -np.inf)
+    )
+    mean: Any = np.einsum("tsb,sbd->tbd", bounds.memory(bounds.betas.first)[:, :, None] * unit, gradient)
+    squares: Any = np.einsum(
+        "tsb,sbd->tbd", bounds.memory(bounds.betas.second)[:, :, None] * unit * unit, gradient * gradient
+    )
+    resolved = np.asarray(squares.value > 0) & (squares.error <= 1e-3 * squares.value) & (squares.value > 1e-280)
+    root: Any = np.sqrt(np.where(resolved, squares, 1.0))
+    return mean, root, resolved

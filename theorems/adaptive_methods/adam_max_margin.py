@@ -1,0 +1,135 @@
+"""Full-batch Adam without ε on separable classification data turns to the largest margin in ‖·‖_∞.
+
+Main result: the margin at every step for every 0 ≤ β1² < β2 < 1, with or without bias correction, at a rate of
+O(log t/√t) without a factor d.
+
+References: own; Zhang, Zou, Cao, *The Implicit Bias of Adam on Separable Data*, arXiv 2406.10650; Fan, Schmidt,
+Thrampoulidis, arXiv 2502.04664; Kim, Song, Yun, *Why Row Normalization Can Beat Adam and Muon*, 2026, Theorem B.7.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from generators.labelled import SEPARABLE_LABELS, Labelled
+from generators.steepest_descent.embeddings import label_or_embedded_cases
+from reference_attention.next_token.label_descent import label_gradient
+from theorems.adaptive_methods.adam import Betas
+from theorems.adaptive_methods.adam_bounds import ADAM_PREMISES, DIRECTION, AdamBounds, follow_adam
+from theorems.adaptive_methods.inexact_steps import STEP_CLAIMS, InexactSteps, label_gain
+from theorems.bounded import exact, value_of
+from theorems.core.claim import Claim, Form, at_least
+from theorems.core.implementation import Implementation
+from theorems.core.kernel_use import SVM_ONLY
+from theorems.core.statement import statement
+from theorems.rounding.attention_at import Numbers
+from theorems.steepest_descent.followed import RUN_IS_ASKED_FOR, STEEPEST_ROUNDING, Asked
+from theorems.steepest_descent.geometry import RowGeometry
+from theorems.steepest_descent.label_loss import LabelGeometry, certify_labels
+from theorems.steepest_descent.margin_claim import NORM_MARGIN
+from theorems.steepest_descent.steepest_multiclass import NEEDS, starts_of
+
+STEPS = 100
+BETAS = (
+    (0.9, 0.999),
+    (0.9, 0.99),
+    (0.9, 0.95),
+    (0.9, 0.9),
+    (0.5, 0.9),
+    (0.5, 0.5),
+    (0.0, 0.9),
+    (0.95, 0.93),
+    (0.6, 0.4),
+)
+"""β1 and β2 with β1² < β2, in the last two β1 > β2."""
+
+
+@statement(
+    "adam-max-margin",
+    "Adam without ε, all data in every step: the ℓ∞ margin",
+    source="own; Kim, Song, Yun 2026, Theorem B.7; arXiv 2406.10650, arXiv 2502.04664",
+    claims=(NORM_MARGIN, RUN_IS_ASKED_FOR, *ADAM_PREMISES, DIRECTION, *STEP_CLAIMS),
+    assumptions=(SEPARABLE_LABELS,),
+    about=Labelled,
+    cases=label_or_embedded_cases,
+    kernel=SVM_ONLY,
+    needs=NEEDS,
+)
+def adam_max_margin(case: Labelled, under_test: Implementation) -> Iterator[Claim]:
+    """In the setting of steepest-multiclass, in ‖·‖_∞ and with D = max ‖g_iv‖_1, let β1² < β2 and A_t = M_t/√V_t.
+
+    M_t = β1M_{t−1} + (1−β1)∇L(W(t)), V_t = β2V_{t−1} + (1−β2)∇L(W(t))², M_{−1} = V_{−1} = 0, W(t+1) = W(t) − η_tA_t
+    entry by entry, A = 0 where V = 0; or, corrected, with A times b_t/a_t, a_t = 1 − β1^{t+1}, b_t = √(1 − β2^{t+1}).
+    With
+
+        c = (1−β1)/√((1−β2)(1−β1²/β2)),  ρ_t = c (c b_t/a_t),  ℓ_s = Σ_{t−s≤r<t} η_rρ_r,
+        τ_t = (1−β1)Σ_{s≤t} β1^s (e^{Dℓ_s} − 1),  σ_t² = (1−β2)Σ_{s≤t} β2^s (e^{Dℓ_s} − 1)²,
+        κ_t = (a/b)γ − D[τ/b + max(aσ/b², cτ/a)]  (times b_t/a_t where corrected),
+
+    every entry has |A_t| ≤ ρ_t, ⟨∇L, A_t⟩ ≥ κ_tG, and with b = η_tκ_t − (e^{Dρη} − 1 − Dρη), at every t
+
+        Y(W(t+1)) ≤ Y(W(t)) − min(b, b/π_min),    m(W(t)) ≥ −Y(W(0)) + Σ min(b, b/π_min),    ‖W(t)‖_∞ ≤ ‖W(0)‖_∞ + Σηρ.
+
+    For β1 = β2, c = 1 and the gap γ − m/‖W‖_∞ is O(log t/√t) for η_0/√t, once b ≥ 0, as of η up to about γ(1−β2)/D².
+    For β = (0.9, 0.999) and steps of usual lengths the bound says nothing.
+
+    **Derivation.** |A| ≤ c is Cauchy and Schwarz's inequality. Let H_j = Σπ_is_iv|g_iv,j|, ΣH_j ≤ DG. As log s_iv
+    changes by at most D per length, |∇_jL(W(t−s)) − ∇_jL(W(t))| ≤ (e^{Dℓ_s} − 1)H_j. Hence |M_j − a g_j| ≤ τH_j for g
+    = ∇L, and |√V_j − b|g_j|| ≤ σH_j by the triangle inequality of the weighted ℓ2 norm over s; a bound of V − b²g² in
+    its place would cost a root. For numbers with |m − ag| ≤ x, |v − b|g|| ≤ y and |m| ≤ cv, gm/v ≥ (a/b)|g| − x/b −
+    max(ay/b², cx/a): if a|g| ≥ x, gm/v ≥ |g|(a|g| − x)/(b|g| + y); otherwise gm/v ≥ −c|g| and |g| < x/a. Summed over
+    entries, ⟨∇L, A⟩ ≥ (a/b)‖∇L‖_1 − D[…]G, ‖∇L‖_1 ≥ γG, and Lemma 0 (`theorems/adaptive_methods/inexact_steps.py`)
+    does the rest.
+
+    Entries of a computed step are claimed where V is known; their errors enter times |∇L|.
+    """
+    rng = case.rng()
+    geometry = yield from certify_labels(case, math.inf, under_test)
+    bounds = adam_steps(geometry, rng, STEPS)
+    problem, gradient = case.problem, under_test[label_gradient]
+
+    def field(W: Float64[np.ndarray, "b D"]) -> tuple[Any, Any]:
+        slope = gradient(problem, W)
+        return np.asarray(slope.log_scale), np.asarray(slope.direction)
+
+    run = yield from follow_adam(
+        bounds, under_test, field, starts_of(geometry, rng), lambda W: doubly_rounded(geometry, W)
+    )
+    step, kappa = exact(bounds.asked.lengths)[:, None], run.bounds.kappa[:, None]
+    unit = np.exp(-exact(run.log_scale)) * proxy(geometry, run.points[:-1])
+    # A right run may be off by its rounding, in units of the gradient.
+    yield at_least(
+        DIRECTION, Form.EFFECTIVE, run.along + run.lost, step * kappa * unit, why=STEEPEST_ROUNDING, points="step"
+    )
+    off = run.lost / np.maximum(unit.value - unit.error, 1e-300) / float(value_of(geometry.least_weight)) * (1 + 1e-9)
+    gain = label_gain(geometry, step, kappa, run.bounds.rho[:, None] * (1 + run.bounds.excess))
+    excess = geometry.log_excess(run.points)
+    yield from InexactSteps(geometry, run.points, excess, exact(0.0), gain, off, run.bounds.time[:, None]).claims()
+
+
+def proxy(geometry: LabelGeometry, W: Any) -> Numbers:
+    """Return G = Σ π_i x_i/(1 + x_i), (*b,)."""
+    return np.sum(-np.expm1(-geometry.losses(W)) * geometry.weights, axis=-1)
+
+
+def doubly_rounded(
+    geometry: LabelGeometry, W: Float64[np.ndarray, "..."]
+) -> tuple[Numbers, Float64[np.ndarray, "..."]]:
+    """Return ∇L in a unit, with twice its error as a right one may be another evaluation, and the unit's log."""
+    gradient, log_scale = geometry.gradient(exact(W))
+    return gradient.widen(gradient.error), log_scale
+
+
+def adam_steps(geometry: RowGeometry, rng: np.random.Generator, steps: int) -> AdamBounds:
+    """Return decay rates and steps η_0/√(t+1) or constant ones, of lengths about which κ_t changes its sign."""
+    first, second = BETAS[int(rng.integers(len(BETAS)))]
+    betas = Betas(first, second, corrected=bool(rng.random() < 0.5))
+    margin, reach = float(value_of(geometry.margin)), float(value_of(geometry.reach))
+    size = margin * (1 - second) / reach**2 * math.exp(rng.uniform(math.log(0.05), math.log(4.0)))
+    shape = 1 / np.sqrt(np.arange(1.0, steps + 1)) if rng.random() < 0.7 else np.ones(steps)
+    return AdamBounds(Asked(size * shape, 0.0), betas, geometry.reach, geometry.margin, geometry.reach)

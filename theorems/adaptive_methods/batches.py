@@ -1,0 +1,271 @@
+"""Descent with momentum on batches: the run, the claims that it is one, and how far its average is from the gradient.
+
+Samples i have weights π_i and gradients ∇ℓ_i; the batch of step t has shares c_i(t). The derivations are in
+:mod:`.minibatch_momentum` and :mod:`.minibatch_from_a_margin`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from generators.adaptive_methods.schedules import EPOCHS, FULL, REPLACED, batch_schedule, epoch_length
+from reference_attention.exact import to_floats
+from reference_attention.next_token.master_problem import MasterProblem
+from reference_attention.norms import Norm
+from reference_attention.outer_keys import OuterKeys
+from reference_attention.problem import Problem
+from reference_attention.risk import ScaledGradient, scaled_gradient
+from reference_attention.training.steepest_descent import steepest_steps
+from theorems.bounded import exact, value_of
+from theorems.core.claim import Claim, Ended, Form, Verdict
+from theorems.core.claim_name import premise
+from theorems.core.implementation import Implementation
+from theorems.core.tolerances import EXACT
+from theorems.rounding.attention_at import AttentionAt, Numbers
+from theorems.steepest_descent.followed import IS_STEEPEST, Asked, Followed, claim_start, claim_steps
+from theorems.steepest_descent.geometry import Geometry
+from theorems.steepest_descent.label_loss import LabelGeometry, softplus
+
+Points = Float64[np.ndarray, "b d"]
+Shares = Float64[np.ndarray, "t n"]
+Samples = Callable[[Points], ScaledGradient]
+"""Points (b, d) → ∇ℓ_i of all samples: log scales (b, n) and directions (b, n, d)."""
+SCHEDULE = premise("batches-are-those-asked-for")
+LARGEST = 300.0
+"""The largest exponent of a ratio that is evaluated: beyond it averages are taken to be arbitrary."""
+
+
+@dataclass(frozen=True, eq=False)
+class Schedule:
+    """The batches asked for.
+
+    Attributes:
+        kind: one of :data:`generators.adaptive_methods.schedules.KINDS`.
+        size: samples in a batch.
+        shares: c_i(t), (t, n).
+    """
+
+    kind: str
+    size: int
+    shares: Shares
+
+
+def label_samples(problem: MasterProblem, theta: Points) -> ScaledGradient:
+    """Return ∇ℓ_i = −Σ_v s_iv g_iv of classification, with the largest s_iv of each sample factored out."""
+    rows = np.array([to_floats(problem.differences[pair]) for pair in problem.pairs])
+    logits = -(theta @ rows.T).reshape(len(theta), problem.contexts, -1)
+    top = logits.max(axis=-1)
+    terms = np.exp(logits - top[..., None])
+    scale = top - np.logaddexp(0.0, np.logaddexp.reduce(logits, axis=-1))
+    return ScaledGradient(scale, -np.einsum("bnv,nvd->bnd", terms, rows.reshape(problem.contexts, -1, rows.shape[1])))
+
+
+def attention_samples(geometry: Geometry, under_test: Implementation) -> Samples:
+    """Return the function of ∇ℓ_i of attention, input by input, by the gradient under test."""
+    problem = geometry.problem
+
+    def samples(points: Points) -> ScaledGradient:
+        each = [
+            under_test[scaled_gradient](problem.keys[i : i + 1], problem.scores[i : i + 1], problem.loss, points)
+            for i in range(problem.n)
+        ]
+        return ScaledGradient(np.stack([x.log_scale for x in each], 1), np.stack([x.direction for x in each], 1))
+
+    return samples
+
+
+def batch_gradient(samples: ScaledGradient, shares: Float64[np.ndarray, "n"]) -> ScaledGradient:
+    """Return Σ_i c_i ∇ℓ_i, of log scales (b,) and directions (b, d)."""
+    with np.errstate(divide="ignore"):
+        logs = np.asarray(samples.log_scale) + np.log(shares)
+    top = logs.max(axis=-1)
+    top = np.where(np.isfinite(top), top, 0.0)
+    direction = np.einsum("bn,bnd->bd", np.exp(logs - top[..., None]), np.asarray(samples.direction))
+    return ScaledGradient(top, direction)
+
+
+BatchGradient = Callable[[ScaledGradient, Float64[np.ndarray, "n"]], ScaledGradient]
+
+
+def minibatch_descent(
+    samples: Samples,
+    start: Points,
+    *,
+    lengths: Float64[np.ndarray, "t"],
+    norm: Norm,
+    momentum: float,
+    shares: Shares,
+    gradient: BatchGradient = batch_gradient,
+) -> Float64[np.ndarray, "r b d"]:
+    """Run W(t+1) = W(t) + η_tΔ_t, Δ_t = argmax ⟨−M_t, Δ⟩ over ‖Δ‖ ≤ 1, M_t = βM_{t−1} + (1−β)Σ_i c_i(t)∇ℓ_i(W(t)).
+
+    Args:
+        samples: the gradients of the samples at a batch of points.
+        start: W(0), a batch of starts.
+        lengths: η_t.
+        norm: q of ‖·‖_q, or a norm of matrices.
+        momentum: β, in [0, 1).
+        shares: c_i(t).
+        gradient: the function that adds the samples' gradients.
+
+    Returns:
+        W(0) … W(t).
+    """
+    batches = iter(shares)
+
+    def field(points: Points) -> tuple[Float64[np.ndarray, "b"], Points]:
+        slope = gradient(samples(points), next(batches))
+        return np.asarray(slope.log_scale), np.asarray(slope.direction)
+
+    return steepest_steps(field, start, lengths, norm, momentum)
+
+
+def schedule_tried(
+    weights: Float64[np.ndarray, "n"],
+    steps: int,
+    rng: np.random.Generator,
+    under_test: Implementation,
+    *,
+    single: bool = False,
+) -> Generator[Claim, None, Schedule]:
+    """Return a schedule under test once the claim is made that its batches are of the kind and size asked for.
+
+    Args:
+        weights: π_i.
+        steps: number of batches.
+        rng: draws kind, size and orders.
+        under_test: the implementation.
+        single: whether a batch is one sample.
+
+    Raises:
+        Ended: they are not.
+    """
+    n, kind = len(weights), str(rng.choice([*EPOCHS, REPLACED, *([] if single else [FULL])]))
+    size = 1 if single else int(rng.integers(1, n + 1))
+    shares = under_test[batch_schedule](kind, weights, size, steps, rng)
+    schedule = Schedule(kind, size, shares)
+    wrong = schedule_fault(schedule, weights, steps)
+    yield (claim := Claim(SCHEDULE, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong))
+    if claim.verdict is Verdict.FALSIFIED:
+        raise Ended(claim.name)
+    return schedule
+
+
+def schedule_fault(schedule: Schedule, weights: Float64[np.ndarray, "n"], steps: int) -> str:
+    """Return what is wrong with a schedule; nothing if every epoch is a partition, or every batch of the size asked."""
+    n, size, shares = len(weights), schedule.size, schedule.shares
+    if shares.shape != (steps, n):
+        return f"batches of shape {shares.shape} for {steps} steps and {n} samples"
+    if schedule.kind == FULL:
+        return "" if np.array_equal(shares, np.tile(weights, (steps, 1))) else "a full batch has other weights"
+    length = epoch_length(n, size)
+    for t in range(steps):
+        due = size if schedule.kind == REPLACED else min(size, n - t % length * size)
+        counts = shares[t] * due
+        # A share is a sum of multiples of 1/due, each rounded once.
+        if np.abs(counts - np.round(counts)).max() > 4 * due * 2.0**-52 or round(float(counts.sum())) != due:
+            return f"batch {t} is no mean over {due} samples"
+        if schedule.kind in EPOCHS and t % length == length - 1:
+            times = (shares[t - length + 1 : t + 1] > 0).sum(axis=0)
+            if (times != 1).any():
+                return f"the epoch that ends at step {t} has sample {int(np.argmax(times != 1))} {times.max()} times"
+    return ""
+
+
+def follow_label_batches(
+    geometry: LabelGeometry, under_test: Implementation, starts: Points, asked: Asked, schedule: Schedule
+) -> Generator[Claim, None, Followed]:
+    """Return the run on classification data once the claims that it is one have been made."""
+    problem, samples = geometry.case.problem, under_test[label_samples]
+    points = _run(lambda W: samples(problem, W), geometry.norm, under_test, starts, asked, schedule)
+    yield from claim_start(points, starts, asked)
+    gradient, top = label_batch_gradient(geometry, points[:-1], schedule.shares)
+    return (yield from claim_steps(geometry, points, gradient, top, asked))
+
+
+def label_batch_gradient(
+    geometry: LabelGeometry, W: Float64[np.ndarray, "t b d"], shares: Shares
+) -> tuple[Numbers, Float64[np.ndarray, "t b"]]:
+    """Return Σ_i c_i(t)∇ℓ_i(W(t)) in a unit, with the error that a right one may have, and the unit's logarithm."""
+    logits, odds = geometry.log_odds(exact(W))
+    own = shares[:, None, :, None]
+    with np.errstate(divide="ignore"):
+        logs: Any = np.where(own > 0, logits - softplus(odds)[..., None] + np.log(exact(own)), -np.inf)
+    flat = logs.reshape(*logs.shape[:-2], -1)
+    top = np.max(value_of(flat), axis=-1)
+    gradient = -(np.exp(flat - top[..., None]) @ geometry.rows)
+    return gradient.widen(gradient.error), top
+
+
+def follow_attention_batches(
+    geometry: Geometry, under_test: Implementation, starts: Points, asked: Asked, schedule: Schedule
+) -> Generator[Claim, None, Followed]:
+    """Return the run on attention once the claims that it is one have been made."""
+    problem = geometry.problem
+    points = _run(attention_samples(geometry, under_test), geometry.norm, under_test, starts, asked, schedule)
+    yield from claim_start(points, starts, asked)
+    before = points[:-1]
+    flat = before.reshape(-1, problem.d)
+    each = [AttentionAt(input_of(problem, i), flat) for i in range(problem.n)]
+    with np.errstate(divide="ignore"):
+        logs = np.log(schedule.shares)[:, None] + np.stack(
+            [at.log_scale.reshape(before.shape[:-1]) for at in each], axis=-1
+        )
+    top = logs.max(axis=-1)
+    gradient: Any = exact(np.zeros(before.shape))
+    for i, at in enumerate(each):
+        own = at.gradient_of(under_test, IS_STEEPEST).reshape(before.shape)
+        gradient = gradient + np.exp(exact(logs[..., i] - top))[..., None] * own
+    return (yield from claim_steps(geometry, points, gradient.widen(gradient.error), top, asked))
+
+
+def input_of(problem: Problem, i: int) -> Problem:
+    """Return the problem of one input."""
+    keys = problem.exact_keys
+    own = OuterKeys(keys.tokens[[i]], keys.queries[[i]]) if isinstance(keys, OuterKeys) else keys[[i]]
+    return Problem(own, problem.scores[[i]], problem.loss)
+
+
+def _run(
+    samples: Samples, norm: Norm, under_test: Implementation, starts: Points, asked: Asked, schedule: Schedule
+) -> Float64[np.ndarray, "r b d"]:
+    return under_test[minibatch_descent](
+        samples,
+        starts,
+        lengths=asked.lengths,
+        norm=norm,
+        momentum=asked.momentum,
+        shares=schedule.shares,
+        gradient=under_test[batch_gradient],
+    )
+
+
+def misplaced(reach: Numbers, asked: Asked, shares: Shares, weights: Numbers, log_ratio: Any = 0.0) -> Numbers:
+    """Return tanh((χ_t + log_ratio)/4), (t,): a bound of the share of the mass of weights that M_t misplaces.
+
+    χ_t = log(max_i a_i^+/min_i a_i^−), a_i^± = Σ_{s≤t} β^s c_i(t−s) e^{±Dℓ_s}/π_i, ℓ_s the length of the last s steps;
+    1 where a sample was not in any batch yet.
+
+    Args:
+        reach: D, by which the logarithm of a row's weight changes per length.
+        asked: lengths and momentum.
+        shares: c_i(t).
+        weights: π_i.
+        log_ratio: how far two weights' logarithms may be apart for other reasons, (t,) or a number.
+    """
+    change: Any = reach * asked.since
+    far = np.any(value_of(change) + np.asarray(change.error) > LARGEST, axis=1)
+    change = np.minimum(change, LARGEST)
+    above = np.exp(asked.log_memory + change) @ exact(shares) / weights
+    below = np.exp(asked.log_memory - change) @ exact(shares) / weights
+    low: Any = np.min(below, axis=1)
+    # Terms are positive, or 0 where a sample was in no batch.
+    unknown = far | ~np.asarray(low > 0)
+    top = np.max(above, axis=1) * np.exp(exact(0.0) + log_ratio)
+    ratio: Any = np.sqrt(np.where(unknown, 1.0, low) / np.where(unknown, 1.0, top))
+    return np.where(unknown, 1.0, (1 - ratio) / (1 + ratio))

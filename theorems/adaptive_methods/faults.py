@@ -1,0 +1,187 @@
+"""Faults in Adam's moments and steps, in batches, and in their schedules."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from generators.adaptive_methods.schedules import EPOCHS, batch_schedule, epoch_length
+from reference_attention.exact import to_floats
+from reference_attention.loss import Array
+from reference_attention.next_token.master_problem import MasterProblem
+from reference_attention.risk import ScaledGradient
+from theorems.adaptive_methods.adam import (
+    Betas,
+    Moments,
+    adam_descent,
+    adam_direction,
+    in_one_unit,
+    in_units_of_the_largest,
+    next_moments,
+)
+from theorems.adaptive_methods.batches import batch_gradient, label_samples, minibatch_descent
+from theorems.adaptive_methods.one_query_rules import rows_normalised
+from theorems.faults.fault import Faults, Kind
+
+RUN = Faults(Kind.RUN)
+ADAM, BATCHES, QUERY = "adam-max-margin", "minibatch-momentum", "one-query-rules"
+
+
+@RUN.plant("adam-with-epsilon", "√V + ε with ε = 1e-8", ADAM, adam_direction, size=1e-8, unit="ε", smallest=1e-12)
+def _epsilon(right: Any, size: float, moments: Moments, betas: Betas, t: int) -> Array:
+    root = moments.root + size * np.exp(-np.maximum(moments.log_scale, -700.0))[:, None]
+    return np.asarray(right(replace(moments, root=np.where(moments.root > 0, root, 0.0)), betas, t))
+
+
+@RUN.plant(
+    "adam-otherwise-corrected", "bias correction where none is asked for, and none where it is", ADAM, adam_direction
+)
+def _otherwise_corrected(right: Any, moments: Moments, betas: Betas, t: int) -> Array:
+    return np.asarray(right(moments, replace(betas, corrected=not betas.corrected), t))
+
+
+@RUN.plant("adam-corrects-the-mean-only", "M/(1 − β1^t) over √V", ADAM, adam_direction)
+def _mean_only(right: Any, moments: Moments, betas: Betas, t: int) -> Array:
+    plain = right(moments, replace(betas, corrected=False), t)
+    return np.asarray(plain / (1 - betas.first ** (t + 1)) if betas.corrected else plain)
+
+
+@RUN.plant("adam-corrects-the-root-only", "M over √(V/(1 − β2^t))", ADAM, adam_direction)
+def _root_only(right: Any, moments: Moments, betas: Betas, t: int) -> Array:
+    plain = right(moments, replace(betas, corrected=False), t)
+    return np.asarray(plain * math.sqrt(1 - betas.second ** (t + 1)) if betas.corrected else plain)
+
+
+@RUN.plant("adam-without-root", "M/V", ADAM, adam_direction)
+def _no_root(right: Any, moments: Moments, betas: Betas, t: int) -> Array:
+    return np.asarray(right(replace(moments, root=moments.root**2), betas, t))
+
+
+@RUN.plant("adam-betas-swapped", "β2 for β1, and β1 for β2", ADAM, next_moments)
+def _swapped(right: Any, moments: Moments, log_scale: Array, gradient: Array, betas: Betas, t: int) -> Moments:
+    return right(moments, log_scale, gradient, replace(betas, first=betas.second, second=betas.first), t)
+
+
+@RUN.plant("adam-mean-starts-at-gradient", "M_0 = ∇L", ADAM, next_moments)
+def _mean_starts(right: Any, moments: Moments, log_scale: Array, gradient: Array, betas: Betas, t: int) -> Moments:
+    result = right(moments, log_scale, gradient, betas, t)
+    return replace(result, mean=result.mean / (1 - betas.first)) if t == 0 else result
+
+
+@RUN.plant("adam-moments-start-at-gradient", "M_0 = ∇L and V_0 = ∇L²", ADAM, next_moments)
+def _both_start(right: Any, moments: Moments, log_scale: Array, gradient: Array, betas: Betas, t: int) -> Moments:
+    result = right(moments, log_scale, gradient, betas, t)
+    if t > 0:
+        return result
+    return replace(result, mean=result.mean / (1 - betas.first), root=result.root / math.sqrt(1 - betas.second))
+
+
+@RUN.plant("adam-sums-squares", "V the sum of squares, as in AdaGrad", ADAM, next_moments)
+def _summed(right: Any, moments: Moments, log_scale: Array, gradient: Array, betas: Betas, t: int) -> Moments:
+    top, kept, new = in_one_unit(moments, log_scale)
+    mean = betas.first * kept * moments.mean + (1 - betas.first) * new * gradient
+    return in_units_of_the_largest(Moments(top, mean, np.hypot(kept * moments.root, new * gradient)))
+
+
+@RUN.plant("adam-squares-the-mean", "V of M² in place of ∇L²", ADAM, next_moments)
+def _squared_mean(right: Any, moments: Moments, log_scale: Array, gradient: Array, betas: Betas, t: int) -> Moments:
+    top, kept, new = in_one_unit(moments, log_scale)
+    mean = betas.first * kept * moments.mean + (1 - betas.first) * new * gradient
+    root = np.hypot(math.sqrt(betas.second) * kept * moments.root, math.sqrt(1 - betas.second) * mean)
+    return in_units_of_the_largest(Moments(top, mean, root))
+
+
+@RUN.plant("adam-never-lowers-squares", "V the largest V so far, as in AMSGrad", ADAM, next_moments)
+def _largest(right: Any, moments: Moments, log_scale: Array, gradient: Array, betas: Betas, t: int) -> Moments:
+    top, kept, new = in_one_unit(moments, log_scale)
+    mean = betas.first * kept * moments.mean + (1 - betas.first) * new * gradient
+    root = np.hypot(math.sqrt(betas.second) * kept * moments.root, math.sqrt(1 - betas.second) * new * gradient)
+    return in_units_of_the_largest(Moments(top, mean, np.maximum(root, kept * moments.root)))
+
+
+@RUN.plant("adam-with-decay", "W ← (1 − 0.01 η) W before the step", ADAM, adam_descent)
+def _decayed(right: Callable[..., Array], field: Any, start: Array, **options: Any) -> Array:
+    points = right(field, start, **options)
+    for t, length in enumerate(options["lengths"].tolist()):
+        step = points[t + 1] - points[t]
+        points[t + 1] = points[t] * (1 - 0.01 * length) + step
+    return points
+
+
+@RUN.plant("adam-turns-an-entry", "the last entry of every step has the wrong sign", ADAM, adam_direction)
+def _turned(right: Any, moments: Moments, betas: Betas, t: int) -> Array:
+    step = np.array(right(moments, betas, t))
+    step[:, -1] *= -1
+    return step
+
+
+@RUN.plant("batches-with-replacement", "batches drawn anew in place of epochs", BATCHES, batch_schedule)
+def _replaced(right: Any, kind: str, weights: Array, size: int, steps: int, rng: Any) -> Array:
+    return np.asarray(right("with replacement" if kind in EPOCHS else kind, weights, size, steps, rng))
+
+
+@RUN.plant("last-batch-dropped", "epochs without the samples of their last batch", BATCHES, batch_schedule)
+def _dropped(right: Any, kind: str, weights: Array, size: int, steps: int, rng: Any) -> Array:
+    shares = right(kind, weights, size, steps, rng)
+    length = epoch_length(len(weights), size)
+    if kind in EPOCHS and length > 1:
+        shares[length - 1 :: length] = shares[: steps - length + 1 : length]
+    return np.asarray(shares)
+
+
+@RUN.plant("batch-summed", "the sum over a batch in units of the largest, for the mean", BATCHES, batch_schedule)
+def _summed_batch(right: Any, kind: str, weights: Array, size: int, steps: int, rng: Any) -> Array:
+    shares = right(kind, weights, size, steps, rng)
+    return np.asarray(shares * (shares > 0).sum(axis=1, keepdims=True) / max(size, 1) if kind in EPOCHS else shares)
+
+
+@RUN.plant("batch-of-the-last-step", "gradients of the batch before", BATCHES, minibatch_descent)
+def _stale(right: Callable[..., Array], samples: Any, start: Array, **options: Any) -> Array:
+    return right(samples, start, **options | {"shares": np.roll(options["shares"], 1, axis=0)})
+
+
+@RUN.plant("momentum-per-epoch", "β^{1/n} at every step", BATCHES, minibatch_descent)
+def _per_epoch(right: Callable[..., Array], samples: Any, start: Array, **options: Any) -> Array:
+    n = options["shares"].shape[1]
+    return right(samples, start, **options | {"momentum": options["momentum"] ** (1 / n)})
+
+
+@RUN.plant("momentum-after-normalisation", "the average of directions, each normalised", BATCHES, minibatch_descent)
+def _after(right: Callable[..., Array], samples: Any, start: Array, **options: Any) -> Array:
+    plain = right(samples, start, **options | {"momentum": 0.0})
+    average, points = np.zeros_like(start), np.array(plain)
+    for t in range(len(options["lengths"])):
+        average = options["momentum"] * average + (1 - options["momentum"]) * (plain[t + 1] - plain[t])
+        points[t + 1] = points[t] + average
+    return points
+
+
+@RUN.plant("batch-shares-forgotten", "every sample of a batch counted once", BATCHES, batch_gradient)
+def _forgotten(right: Any, samples: ScaledGradient, shares: Array) -> ScaledGradient:
+    return right(samples, (shares > 0) / max(int((shares > 0).sum()), 1))
+
+
+@RUN.plant("rows-for-columns", "columns normalised where rows are to be", QUERY, rows_normalised)
+def _columns(right: Any, matrices: Array) -> Array:
+    return np.asarray(np.swapaxes(right(np.swapaxes(matrices, -1, -2)), -1, -2))
+
+
+@RUN.plant("rows-by-mean-square", "rows divided by the root of the mean of squares", QUERY, rows_normalised)
+def _mean_square(right: Any, matrices: Array) -> Array:
+    return np.asarray(right(matrices) * math.sqrt(matrices.shape[-1]))
+
+
+@RUN.plant("sample-loss-exponential", "∇e^{−x·W} for ∇log(1 + e^{−x·W})", BATCHES, label_samples)
+def _exponential(right: Any, problem: MasterProblem, theta: Array) -> ScaledGradient:
+    samples = right(problem, theta)
+    rows = np.array([to_floats(problem.differences[pair]) for pair in problem.pairs])
+    odds = np.logaddexp.reduce(-(theta @ rows.T).reshape(len(theta), problem.contexts, -1), axis=-1)
+    return ScaledGradient(np.asarray(samples.log_scale) + np.logaddexp(0.0, odds), samples.direction)
+
+
+SURVIVORS: dict[str, dict[str, str]] = {}
+"""The reasons why statements stay true under a planted fault, by the id of the statement."""

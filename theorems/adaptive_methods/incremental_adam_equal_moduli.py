@@ -1,0 +1,139 @@
+"""Adam on one sample a step, where every sample's entries have one modulus, turns to the ℓ2 and not to the ℓ∞ margin.
+
+Main result: for any order of samples, any β1² < β2 and correction, steps are momentum's with scalar lengths, and an
+inequality at every step bounds the cosine to the ℓ2 solution from below.
+
+References: own; Baek, Song, Yun, arXiv 2510.26303, Theorem 3.3 (the limit, cyclic order, β1 ≤ β2; its text not read).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from generators.adaptive_methods.binary_data import EQUAL_MODULI, equal_modulus_cases
+from generators.labelled import SEPARABLE_LABELS, Labelled
+from theorems.adaptive_methods.adam_bounds import ADAM_PREMISES, AdamBounds, follow_adam
+from theorems.adaptive_methods.adam_max_margin import adam_steps
+from theorems.adaptive_methods.batches import (
+    SCHEDULE,
+    Schedule,
+    batch_gradient,
+    label_batch_gradient,
+    label_samples,
+    schedule_tried,
+)
+from theorems.bounded import exact, value_of, with_rounding
+from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim_name import sharper
+from theorems.core.implementation import Implementation
+from theorems.core.kernel_use import SVM_ONLY
+from theorems.core.statement import statement
+from theorems.rounding.attention_at import Numbers
+from theorems.steepest_descent.followed import RUN_IS_ASKED_FOR, STEEPEST_ROUNDING
+from theorems.steepest_descent.label_loss import LabelGeometry, certify_labels, softplus
+from theorems.steepest_descent.margin_claim import NORM_MARGIN
+from theorems.steepest_descent.steepest_multiclass import NEEDS
+
+STEPS = 120
+MOVES_ALONG = sharper("step-is-along-momentum")
+TURNS = sharper("step-turns-to-the-euclidean-solution")
+ALONG = sharper("run-turns-to-the-euclidean-solution")
+
+
+@statement(
+    "incremental-adam-equal-moduli",
+    "Adam on single samples of equal moduli: the ℓ2 margin",
+    source="own; arXiv 2510.26303, Theorem 3.3",
+    claims=(NORM_MARGIN, SCHEDULE, RUN_IS_ASKED_FOR, *ADAM_PREMISES, MOVES_ALONG, TURNS, ALONG),
+    assumptions=(SEPARABLE_LABELS, EQUAL_MODULI),
+    about=Labelled,
+    cases=equal_modulus_cases,
+    kernel=SVM_ONLY,
+    needs=NEEDS,
+)
+def incremental_adam_equal_moduli(case: Labelled, under_test: Implementation) -> Iterator[Claim]:
+    """Let two classes have rows x_i, |x_ij| = α_i > 0 for all j, separable; one sample i_t a step, in any order.
+
+    Adam without ε on ∇ℓ_{i_t}, with any β1² < β2, corrected or not, has V_t of equal entries: W(t+1) = W(t) + δ_t with
+    δ_t = sΣ_i ω_i x_i, s ≥ 0 a number and ω_i = (1−β1)Σ_s β1^s 1[i_{t−s} = i]/(1 + e^{x_i·W(t−s)}). Let w be the
+    solution of least ‖w‖_2 with x_i·w ≥ 1, w̄ = w/‖w‖, ϱ_t = ‖W(t)‖/‖w‖, K_t = Σω_i x_i·W(t)/Σω − m(W(t)) ≥ 0. From
+    any W(0) ≠ 0
+
+        ‖W(t+1)‖ − ‖W(t)‖ − ‖δ_t‖²/(2‖W(t)‖) ≤ (1 + K_t/ϱ_t)⟨δ_t, w̄⟩,
+        ⟨W(t), w̄⟩ ≥ ⟨W(0), w̄⟩ + Σ_{s<t} (‖W(s+1)‖ − ‖W(s)‖ − ‖δ_s‖²/(2‖W(s)‖))/(1 + K_s/ϱ_s),
+
+    by which cos(W(t), w) is bounded from below; as K is bounded for β1 > 0, it tends to 1 once ‖W‖ → ∞.
+
+    **Derivation.** As g² has equal entries for every sample, so has V, and M/√V is a multiple of M. With margins of w
+    of at least 1, ⟨δ, w⟩ ≥ sΣω; ⟨δ, W⟩ = sΣω(m + K) and m ≤ ϱ, the largest margin of ‖W‖ being 1/‖w‖. So ⟨δ, W/‖W‖⟩ ≤
+    (1 + K/ϱ)⟨δ, w̄⟩, and ‖W + δ‖ ≤ ‖W‖ + ⟨δ, W/‖W‖⟩ + ‖δ‖²/(2‖W‖).
+
+    With batches of several samples V is no scalar, and the limit is another (adam-max-margin for full batches).
+    """
+    rng = case.rng()
+    geometry = yield from certify_labels(case, 2.0, under_test)
+    bounds = adam_steps(geometry, rng, STEPS)
+    n, p = len(case.features), geometry.solution.p
+    schedule = yield from schedule_tried(np.full(n, 1 / n), STEPS, rng, under_test, single=True)
+    starts = np.array([rng.normal(size=len(p)) * np.abs(p).max(), -3 * p, 0.1 * p])
+    batches, problem = iter(schedule.shares), case.problem
+
+    def field(W: Float64[np.ndarray, "b D"]) -> tuple[Any, Any]:
+        slope = under_test[batch_gradient](under_test[label_samples](problem, W), next(batches))
+        return slope.log_scale, slope.direction
+
+    run = yield from follow_adam(
+        bounds, under_test, field, starts, lambda W: label_batch_gradient(geometry, W, schedule.shares)
+    )
+    off = np.sqrt((run.entries**2).sum(axis=-1)) * (1 + 1e-12)
+    moved: Any = run.points[1:] - run.points[:-1]
+    momentum, weights = euclidean_momentum(geometry, bounds, run.points[:-1], schedule)
+    size, long = np.linalg.norm(momentum, axis=-1), np.linalg.norm(moved, axis=-1)
+    aside = np.abs(moved * size[..., None] - momentum * long[..., None]).widen(
+        2 * off[..., None] * value_of(size)[..., None]
+    )
+    scale = (np.maximum(value_of(size * long), 1e-300))[..., None]
+    yield at_least(MOVES_ALONG, Form.EXACT, 0.0, aside, why=STEEPEST_ROUNDING, scale=scale, points="entry of a step")
+    yield from turning_claims(geometry, run.points, weights, off)
+
+
+def euclidean_momentum(
+    geometry: LabelGeometry, bounds: AdamBounds, W: Numbers, schedule: Schedule
+) -> tuple[Numbers, Numbers]:
+    """Return Σ_iω_i x_i and ω in a common unit for each step, (t, b, D) and (t, b, n)."""
+    logits, odds = geometry.log_odds(W)
+    logs = (logits[..., 0] - softplus(odds)) + 0.0
+    with np.errstate(divide="ignore"):
+        logs = np.where(schedule.shares[:, None, :] > 0, logs, -np.inf)
+        memory: Any = np.log(bounds.memory(bounds.betas.first).value)
+    # The logarithms of memories, at most 745 in size, are rounded to 1e-13: less than what is added to the sums.
+    every = memory[:, :, None, None] + logs[None]
+    top = np.max(value_of(every), axis=(1, 3), keepdims=True)
+    weights: Any = np.sum(np.exp(every - top), axis=1).widen(0.0)
+    weights = weights.widen(1e-12 * weights.value)
+    return weights @ geometry.rows, weights
+
+
+def turning_claims(
+    geometry: LabelGeometry, points: Numbers, weights: Numbers, off: Float64[np.ndarray, "t b"]
+) -> Iterator[Claim]:
+    """Claim the inequality at every step and its sum, less the errors of the steps."""
+    p = with_rounding(geometry.solution.p)
+    solution = p / np.linalg.norm(p)
+    lengths: Any = np.linalg.norm(points, axis=-1)
+    moved: Any = points[1:] - points[:-1]
+    margins = points[:-1] @ geometry.rows.T
+    spread = np.sum(weights * margins, axis=-1) / np.sum(weights, axis=-1) - np.min(margins, axis=-1)
+    # ϱ = γ‖W‖, by the lower bound of γ = 1/‖w‖.
+    factor = 1 + spread / (geometry.margin * lengths[:-1])
+    risen = lengths[1:] - lengths[:-1] - np.vecdot(moved, moved) / (2 * lengths[:-1])
+    lost = off * (1 + value_of(factor)) * (1 + 1e-9)
+    gained = np.vecdot(moved, solution)
+    named: dict[str, Any] = {"why": STEEPEST_ROUNDING, "points": "step"}
+    yield at_least(TURNS, Form.EFFECTIVE, factor * gained + lost, risen, **named)
+    share = np.cumsum(risen / factor, axis=0) - np.cumsum(exact(lost), axis=0)
+    yield at_least(ALONG, Form.EFFECTIVE, points[1:] @ solution, (points[:1] @ solution) + share, **named)

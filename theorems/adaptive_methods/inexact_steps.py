@@ -1,0 +1,98 @@
+"""Lemma 0: a step that is steepest up to a factor lowers the log-excess of the loss, and margins grow.
+
+**Lemma 0** (own; the proof of :mod:`theorems.steepest_descent.steepest_multiclass` with direction and length freed).
+In the notation there, let W⁺ = W + ηΔ with ‖Δ‖ ≤ ρ and ⟨−∇L, Δ⟩ ≥ κG, and b = ηκ − (e^{Dρη} − 1 − Dρη). Then
+Y(W⁺) ≤ Y(W) − b if b ≥ 0, and Y(W⁺) ≤ Y(W) + |b|/π_min otherwise: Y(W⁺) ≤ Y(W) − min(b, b/π_min).
+
+*Proof.* L''[Δ, Δ] ≤ D²ρ²G as a variance is at most its second moment, and G(W + τΔ) ≤ e^{Dρτ}G(W): L falls by at least
+Gb. Y is concave in u = L/π_min with slope 1/(1 − e^{−u}), so it lies below its tangent: Y rises by at most
+−b G/(π_min(1 − e^{−u})). That factor of −b is at least 1 (steepest-multiclass), and at most 1/π_min: G = Σπ_i(1 −
+e^{−ℓ_i}) ≤ 1 − e^{−L} ≤ 1 − e^{−u}, by Jensen and as π_min ≤ 1. ∎
+
+On attention Φ_c takes the place of Y, where second derivatives are at most D'²/4 (steepest-from-a-margin): with
+⟨−∇Φ_c, Δ⟩ ≥ κ and b = ηκ − D'²ρ²η²/8, Φ_c(W⁺) ≤ Φ_c(W) − b for b of either sign.
+
+A statement on a rule is a bound κ_t, a bound ρ_t, and a bound of the length of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from theorems.bounded import exact, value_of
+from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim_name import sharper
+from theorems.rounding.attention_at import Numbers
+from theorems.steepest_descent.followed import STEEPEST_ROUNDING
+from theorems.steepest_descent.geometry import RowGeometry
+from theorems.steepest_descent.label_loss import LabelGeometry
+from theorems.steepest_descent.potential import second_order
+
+FALLS, GROWS = sharper("potential-falls"), sharper("margin-grows")
+GAP = sharper("margin-gap", when="the bound on the margin becomes positive")
+STEP_CLAIMS = (FALLS, GROWS, GAP)
+
+
+@dataclass(frozen=True, eq=False)
+class InexactSteps:
+    """A run whose steps are steepest up to κ_t and of length η_tρ_t, along which a potential falls.
+
+    Attributes:
+        geometry: rows, γ, D and D' in the norm of the run.
+        points: W(0) … W(t), (t + 1, b, d).
+        potential: Y or Φ_c at the points, (t + 1, b).
+        floor: a lower bound of m + potential at every point: 0 for Y, log c_min for Φ_c.
+        gain: by how much the potential falls at least, b_t or min(b_t, b_t/π_min), (t, 1) or (t, b).
+        off: by how much less it may fall because steps are rounded, (t, b).
+        longest: a bound of ‖W(t)‖ − ‖W(0)‖ after each step, (t, 1) or (t, b).
+    """
+
+    geometry: RowGeometry
+    points: Numbers
+    potential: Numbers
+    floor: Numbers
+    gain: Numbers
+    off: Float64[np.ndarray, "t b"]
+    longest: Numbers
+
+    @cached_property
+    def least(self) -> Numbers:
+        """The lower bound of the margin after each step, (t, b)."""
+        gained = np.cumsum(self.gain + np.zeros_like(self.off), axis=0) - np.cumsum(exact(self.off), axis=0)
+        return self.floor - self.potential[0] + gained
+
+    def claims(self) -> Iterator[Claim]:
+        """Yield the claims of the fall of the potential, of the least margin and of its share of γ, at every step."""
+        named: dict[str, Any] = {"why": STEEPEST_ROUNDING, "points": "step"}
+        fallen = self.potential[:-1] - self.potential[1:]
+        yield at_least(FALLS, Form.EFFECTIVE, fallen + self.off, self.gain, **named)
+        margins = self.geometry.margins(self.points[1:])
+        yield at_least(GROWS, Form.EFFECTIVE, margins, self.least, **named)
+        positive = np.asarray(self.least > 0)
+        if positive.any():
+            start: Any = self.geometry.length(self.points[:1])
+            share, least = margins / self.geometry.length(self.points[1:]), self.least / (start + self.longest)
+            yield at_least(GAP, Form.EFFECTIVE, share[positive], least[positive], **named)
+
+
+def label_gain(geometry: LabelGeometry, step: Numbers, kappa: Numbers, rho: Numbers) -> Numbers:
+    """Return min(b, b/π_min), b = ηκ − (e^{Dρη} − 1 − Dρη)."""
+    moved = geometry.reach * rho * step
+    b: Any = step * kappa - (np.expm1(moved) - moved)
+    return np.minimum(b, b / geometry.least_weight)
+
+
+def attention_gain(geometry: RowGeometry, step: Numbers, kappa: Numbers, rho: Numbers) -> Numbers:
+    """Return b = ηκ − D'²ρ²η²/8."""
+    return step * kappa - second_order(geometry, step * rho)  # type: ignore[arg-type]
+
+
+def label_off(geometry: LabelGeometry, off: Float64[np.ndarray, "t b"]) -> Float64[np.ndarray, "t b"]:
+    """Return by how much Y may rise because a step is off by that length."""
+    return np.asarray(value_of(geometry.reach * off) * geometry.steepness * (1 + 1e-12))

@@ -1,0 +1,124 @@
+"""Where every optimal token leads by a margin, descent on batches of inputs keeps it, in any norm and order.
+
+Main result: the margin at every step for Signum, normalised descent and Muon on W, with inputs sampled in any way.
+
+References: own; :mod:`.minibatch_momentum`, :mod:`theorems.steepest_descent.steepest_from_a_margin`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from generators.case import Case
+from generators.query_cases import query_cases
+from generators.steepest_descent.embeddings import embedded_query_cases, or_embedded
+from theorems.adaptive_methods.batches import SCHEDULE, follow_attention_batches, misplaced, schedule_tried
+from theorems.adaptive_methods.inexact_steps import FALLS, STEP_CLAIMS, InexactSteps, attention_gain
+from theorems.adaptive_methods.minibatch_momentum import batch_steps
+from theorems.bounded import exact
+from theorems.core.att_svm import certify
+from theorems.core.claim import Claim, Form, Undecided
+from theorems.core.implementation import Implementation
+from theorems.core.kernel_use import SATURATED
+from theorems.core.statement import statement
+from theorems.core.svm_certificate import SVM_IS_OPTIMAL
+from theorems.curves.margin_points import starts_with_margin
+from theorems.steepest_descent.followed import RUN_PREMISES, Asked
+from theorems.steepest_descent.geometry import certify_margin, norms_tried
+from theorems.steepest_descent.margin_claim import NORM_MARGIN
+from theorems.steepest_descent.steepest_from_a_margin import (
+    ASSUMPTIONS,
+    SteepestConstants,
+    margin_cases,
+    steepest_from_a_margin,
+)
+from theorems.steepest_descent.steepest_one_input import affordable_steps
+
+STEPS = 80
+SPARE = 1.0
+"""The margin that steps may lose before every input was in a batch; χ is evaluated so much lower."""
+
+
+class SparingConstants(SteepestConstants):
+    """The constants of starts whose margin suffices once :data:`SPARE` of it is lost."""
+
+    @cached_property
+    def enough(self) -> float:
+        """The margin m_1 and what may be lost."""
+        return super().enough + SPARE
+
+
+def _cases() -> SearchStrategy[Case]:
+    """Return cases of which one in three trains W."""
+    return st.one_of(margin_cases(), margin_cases(), or_embedded(query_cases(), embedded_query_cases()))
+
+
+@statement(
+    "minibatch-from-a-margin",
+    "Steepest descent with momentum on batches of inputs, from a start of sufficient margin",
+    source="own",
+    claims=(SVM_IS_OPTIMAL, NORM_MARGIN, SCHEDULE, *RUN_PREMISES, *STEP_CLAIMS),
+    assumptions=ASSUMPTIONS,
+    cases=_cases,
+    kernel=SATURATED,
+    needs=dict(steepest_from_a_margin.needs),
+)
+def minibatch_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """In the setting of steepest-from-a-margin let batches have shares c_i(t) ≥ 0 of the inputs, Σ_i c_i(t) = 1.
+
+    M_t = βM_{t−1} + (1−β)Σ_i c_i(t)∇L_i(p(t)), L_i the loss of input i, p(t+1) = p(t) + η_tΔ_t with Δ_t = argmax ⟨−M_t,
+    Δ⟩ over ‖Δ‖ ≤ 1. With a_i^± = nΣ_{s≤t} β^s c_i(t−s) e^{±Dℓ_s}, ℓ_s = Σ_{t−s≤r<t} η_r, and χ that of the least margin
+    known so far, of any sign
+
+        b_t = η_t(γ − D' tanh((χ + log(max_i a_i^+/min_i a_i^−))/4)) − D'²η_t²/8,
+        Φ_c(p(t+1)) ≤ Φ_c(p(t)) − b_t,    m(p(t)) ≥ m̲_t = log c_min − Φ_c(p(0)) + Σ_{s<t} b_s,    ‖p(t)‖ ≤ ‖p(0)‖ + Ση.
+
+    As η → 0 and margins grow, the gap tends to at most D' tanh(χ_∞/4) with the χ_∞ of minibatch-momentum.
+
+    **Derivation.** −M_t = (1−β)Σ_s β^s Σ_i c_i(t−s) n Σ_t C_it(p(t−s)) g_it, C = c_it e^{ε − g·p}, ε in one interval
+    of length χ (steepest-from-a-margin). Beside −∇Φ_c's weights ∝ c_it e^{−g_it·p(t)} those of −M_t are multiplied by
+    numbers between a_i^− and a_i^+ times e^ε: their log-ratio oscillates by at most χ + log(max a^+/min a^−). The rest
+    is as in minibatch-momentum and steepest-from-a-margin.
+
+    χ is evaluated at a margin of 1 less than that of the start, and the run is followed until that may be lost.
+    """
+    problem, rng = case.problem, case.rng()
+    svm = yield from certify(problem, problem.optimal, under_test)
+    for norm in norms_tried(case, rng):
+        geometry = yield from certify_margin(problem, norm, under_test, case.queried.keys if case.queried else None)
+        constants = SparingConstants(problem, svm, geometry, float(rng.choice([1 / 4, 1 / 32])))
+        steps = min(STEPS, affordable_steps(problem))
+        each = np.full(problem.n, 1 / problem.n)
+        schedule = yield from schedule_tried(each, steps, rng, under_test)
+        asked, starts = batch_steps(geometry, rng, steps), starts_with_margin(case, constants, rng)
+        run = yield from follow_attention_batches(geometry, under_test, starts, asked, schedule)
+        phi: Any = np.logaddexp.reduce(constants.log_c - run.p @ geometry.rows.T, axis=-1)
+        first: Any = np.min(constants.log_c) - phi[0]
+        chi = constants.change(float(np.min(first.value - first.error)) - SPARE)
+        if not np.isfinite(chi):
+            raise Undecided(
+                FALLS, "the start's margin does not suffice once a step has lost some of it", Form.EFFECTIVE
+            )
+        weights = exact(np.ones(problem.n)) / problem.n
+        share = misplaced(geometry.reach, asked, schedule.shares, weights, exact(chi))
+        gain = attention_gain(geometry, exact(asked.lengths), geometry.margin - geometry.diameter * share, exact(1.0))
+        off = np.asarray((geometry.reach * run.off).value * (1 + 1e-12))
+        path = np.cumsum(gain.value - gain.error - off.max(axis=1)) - 1e-12 * np.cumsum(np.abs(gain.value))
+        # The step that may lose more is still one of those spoken of.
+        until = min(steps, int(np.argmax(path < -SPARE)) + 1) if (path < -SPARE).any() else steps
+        time = Asked(asked.lengths[:until], asked.momentum).time[:, None]
+        yield from InexactSteps(
+            geometry,
+            run.p[: until + 1],
+            phi[: until + 1],
+            np.min(constants.log_c),
+            gain[:until, None],
+            off[:until],
+            time,
+        ).claims()
