@@ -94,7 +94,7 @@ relations: $(READY)
 	  code=$$?; $(BIN)/python -m tests.relations relations-$(SEED).json; exit $$code
 
 # The tests of each of these take as long as make test; those of documents speak of all papers.
-PAPERS := transformers_as_svms steepest_descent next_token
+PAPERS := transformers_as_svms steepest_descent next_token adaptive_methods
 slices: $(READY)
 	@for paper in $(PAPERS); do \
 	  $(BIN)/python -m tests.slices $$paper -n 2 --dist worksteal --ignore=tests/attention_conformance || exit 1; done

@@ -7,6 +7,7 @@ the paper's folders, its tests, and its line in ``pyproject.toml``.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,8 +17,10 @@ from pathlib import Path
 
 from tests.places import ROOT
 
-PAPERS = ("transformers_as_svms", "steepest_descent", "next_token")
-"""The papers that nothing else needs."""
+PAPERS = ("transformers_as_svms", "steepest_descent", "next_token", "adaptive_methods")
+"""The papers that no other part of the house needs."""
+NEEDED_BY = {"steepest_descent": ("adaptive_methods",)}
+"""The papers that use another one, and are deleted with it."""
 FOLDERS = ("theorems", "generators", "tests/theorems", "tests/generators")
 """The folders in which a paper may have one of its own."""
 
@@ -28,6 +31,9 @@ def delete_slice(paper: str, root: Path) -> None:
     Raises:
         ValueError: ``pyproject.toml`` has no line for it.
     """
+    for other in NEEDED_BY.get(paper, ()):
+        delete_slice(other, root)
+    delete_records(paper, root)
     for folder in FOLDERS:
         shutil.rmtree(root / folder / paper, ignore_errors=True)
     project = root / "pyproject.toml"
@@ -36,6 +42,20 @@ def delete_slice(paper: str, root: Path) -> None:
     if len(kept) != len(lines) - 1:
         raise ValueError(f"pyproject.toml has {len(lines) - len(kept)} lines for {paper}, expected 1")
     project.write_text("".join(kept), encoding="utf-8")
+
+
+def delete_records(paper: str, root: Path) -> None:
+    """Delete what is kept of the statements of a paper: counterexamples, numbers of tests, lines of tables."""
+    text = "".join(path.read_text(encoding="utf-8") for path in (root / "theorems" / paper).rglob("*.py"))
+    ids = re.findall(r'^@statement\(\n    "([\w-]+)"', text, re.MULTILINE)
+    for id in ids:
+        for path in (*root.glob(f"counterexamples/{id}-without-*.json"), *root.glob(f"tests/**/kept/{id}.json")):
+            path.unlink()
+    line = re.compile(rf"^\| `?({'|'.join(ids)})`? \|")
+    for name in ("constants", "assumptions", "verify"):
+        path = root / "docs" / f"{name}.md"
+        kept = [one for one in path.read_text(encoding="utf-8").splitlines(keepends=True) if not line.match(one)]
+        path.write_text("".join(kept), encoding="utf-8")
 
 
 def run_without(paper: str, arguments: Sequence[str]) -> int:
