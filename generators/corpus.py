@@ -22,12 +22,12 @@ from reference_attention.errors import InvalidInput
 from reference_attention.files import read_text
 
 WINDOW = 2
-LARGEST_FILE = 1 << 16
-"""The largest size of a text in bytes: a text stands for a tiny language, whose W is computed over the rationals."""
-MOST_ENTRIES = 200
-"""The largest number of entries of W: V times the length of an embedding."""
-MOST_PAIRS = 400
-"""The largest number of contexts times tokens."""
+LARGEST_FILE = 1 << 20
+"""The largest size of a text in bytes: W is computed over the rationals, for a small alphabet."""
+LONGEST = 120.0
+"""The largest estimate in seconds of an explanation; a longer one is refused."""
+SECONDS_EACH = 1e-6
+"""Seconds per pair of context and token and per square of an entry of W, measured on texts of 5 to 27 letters."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,10 +76,14 @@ def windows_of(corpus: Sequence[int] | str, window: int = WINDOW, name: str = "c
     size = len(vocabulary)
     if size < 2:
         raise InvalidInput(f"{name}: there is one token only, which always follows; give a corpus of several.")
-    if size * size * window > MOST_ENTRIES or len(contexts) * size > MOST_PAIRS:
+    seconds = estimate(len(contexts), size, window)
+    if seconds > LONGEST:
+        given = f"{name}:window=1" if name.endswith(".txt") else "window: 1"
+        shorter = f"a window of one token ({given}), " if window > 1 else ""
         raise InvalidInput(
-            f"{name}: {len(contexts)} contexts and {size} tokens make a W of {size * size * window} entries; take a"
-            f" shorter window or a smaller alphabet, for at most {MOST_ENTRIES} entries and {MOST_PAIRS} pairs."
+            f"{name}: {len(contexts)} contexts of {window} token{'s' * (window > 1)} and {size} tokens make a W of"
+            f" {size * size * window} entries, whose exact solution takes about {seconds / 60:.2g} minutes; the limit"
+            f" is {LONGEST / 60:g}. Take {shorter}a shorter text or a smaller alphabet."
         )
     counts = np.array([[follows[context, v] for v in range(size)] for context in contexts])
     h = np.array([[float(x == v) for x in context for v in range(size)] for context in contexts])
@@ -88,10 +92,35 @@ def windows_of(corpus: Sequence[int] | str, window: int = WINDOW, name: str = "c
     return Windows(h, counts, names, windows)
 
 
+def estimate(contexts: int, tokens: int, window: int) -> float:
+    """Estimate the seconds of an explanation; windows of one token share no coordinate, so that each is solved alone.
+
+    >>> round(estimate(27, 27, 1), 2), round(estimate(300, 27, 2))
+    (0.53, 17219)
+    """
+    alone = contexts if window == 1 else 1
+    entries = tokens * (1 if window == 1 else tokens * window)
+    return SECONDS_EACH * alone * entries**2 * (contexts / alone) * tokens
+
+
+def split_window(source: str) -> tuple[str, int]:
+    """Split ``TEXT.txt:window=N`` into the file and the window; without one it is :data:`WINDOW`.
+
+    Raises:
+        InvalidInput: N is no whole number ≥ 1.
+    """
+    path, text, number = source.partition(".txt:window=")
+    if not text:
+        return source, WINDOW
+    if not (number.isascii() and number.isdigit() and int(number)):
+        raise InvalidInput(f"--data: {source!r} has the window {number!r}; give a whole number ≥ 1, as in :window=1.")
+    return f"{path}.txt", int(number)
+
+
 def read_corpus(path: Path) -> str:
     """Read a text file; line ends count as spaces, and several spaces in a row as a single one.
 
     Raises:
         InvalidInput: there is no such file, it is no UTF-8 text, or too long.
     """
-    return " ".join(read_text(path, "a text file", LARGEST_FILE, "give the text of a tiny language").split())
+    return " ".join(read_text(path, "a text file", LARGEST_FILE, "give a shorter text").split())

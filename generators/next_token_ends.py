@@ -5,12 +5,14 @@ References: arXiv 2402.18551; the statement ntp-extended-supports.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from flint import fmpq
 
 from reference_attention.exact import to_float
 from reference_attention.next_token.compatibility import compatible
@@ -32,6 +34,8 @@ SHOWN = 3
 """The largest number of contexts that are named as the reason of a tie."""
 MOST_SHOWN = 30
 """The largest number of contexts with a sentence each."""
+MOST_NAMED = 8
+"""The largest number of tokens in a list, which names at most one more."""
 
 
 @runtime_checkable
@@ -39,8 +43,8 @@ class Named(Protocol):
     """Next-token data whose contexts and alternatives have names."""
 
     @property
-    def problem(self) -> MasterProblem:
-        """Contexts, alternatives, counts."""
+    def parts(self) -> tuple[tuple[tuple[int, ...], MasterProblem], ...]:
+        """Problems that share no coordinate, each with the numbers of its contexts."""
 
     def context(self, j: int) -> str:
         """Return the name of context j."""
@@ -50,70 +54,106 @@ class Named(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class NextTokenEnds:
-    """The limit of training on the data.
+class PartEnds:
+    """The limit of training on contexts that share no coordinate with others.
 
     Attributes:
-        case: the data.
+        contexts: their numbers in the data.
+        problem: contexts, alternatives, counts.
         supports: the extended supports Ŝ.
         svm: the max-margin solution θ_mm.
         minimum: the finite minimum θ_⋆.
     """
 
-    case: Named
+    contexts: tuple[int, ...]
+    problem: MasterProblem
     supports: ExtendedSupports
     svm: NextTokenSvm
     minimum: FiniteMinimum
 
     @classmethod
+    def of(cls, contexts: tuple[int, ...], problem: MasterProblem) -> PartEnds:
+        """Compute the limit of training on these contexts."""
+        supports = extended_supports(problem)
+        svm = next_token_svm(problem, supports.sets)
+        assert isinstance(svm, NextTokenSvm), "Ŝ is proven"
+        return cls(contexts, problem, supports, svm, finite_minimum(Split.of(problem, supports.sets)))
+
+    @cached_property
+    def margins(self) -> dict[Pair, Any]:
+        """The margins of the alternatives that are ruled out."""
+        margins = self.svm.margins(self.problem)
+        return {pair: margin for pair, margin in margins.items() if not self.supports.sets[pair]}
+
+
+@dataclass(frozen=True, eq=False)
+class NextTokenEnds:
+    """The limit of training on the data.
+
+    Attributes:
+        case: the data.
+        parts: the limits of the parts of the data that share no coordinate.
+    """
+
+    case: Named
+    parts: tuple[PartEnds, ...]
+
+    @classmethod
     def of(cls, case: Named) -> NextTokenEnds:
         """Compute the limit of training on these data."""
-        supports = extended_supports(case.problem)
-        svm = next_token_svm(case.problem, supports.sets)
-        assert isinstance(svm, NextTokenSvm), "Ŝ is proven"
-        return cls(case, supports, svm, finite_minimum(Split.of(case.problem, supports.sets)))
+        return cls(case, tuple(PartEnds.of(contexts, problem) for contexts, problem in case.parts))
 
-    @property
-    def problem(self) -> MasterProblem:
-        """Contexts, alternatives, counts."""
-        return self.case.problem
+    @cached_property
+    def _at(self) -> dict[int, tuple[PartEnds, int]]:
+        """The part of each context, and the context's number there."""
+        return dict(sorted((j, (part, k)) for part in self.parts for k, j in enumerate(part.contexts)))
 
     @property
     def separable(self) -> bool:
         """Return whether Ŝ = S."""
-        return self.supports.separable(self.problem)
+        return all(part.supports.separable(part.problem) for part in self.parts)
 
     @cached_property
     def compatible(self) -> bool:
         """Return whether some W has the log-odds of what followed."""
-        return compatible(self.problem)
+        return all(compatible(part.problem) for part in self.parts)
+
+    @cached_property
+    def norm(self) -> float:
+        """The norm of the max-margin solution, ‖θ_mm‖; 0 if nothing is ruled out."""
+        return float(to_float(sum((part.svm.norm_squared for part in self.parts), fmpq(0))) ** 0.5)
 
     @cached_property
     def entropy(self) -> float:
         """The entropy of what followed, in nats."""
-        problem = self.problem
-        p = problem.counts / problem.counts.sum(axis=1, keepdims=True)
-        shares = problem.counts / problem.counts.sum()
-        return float(-(shares * np.log(np.where(problem.supports, p, 1.0))).sum())
+        return self._weighted(_entropy(part.problem) for part in self.parts)
 
     @property
     def infimum(self) -> float:
         """The infimum of the cross-entropy, inf CE."""
-        return float(self.minimum.value.mid())
+        return self._weighted(float(part.minimum.value.mid()) for part in self.parts)
+
+    def _weighted(self, values: Iterable[float]) -> float:
+        """Return the mean over parts, weighted with how often their contexts occur."""
+        sizes = [int(part.problem.counts.sum()) for part in self.parts]
+        return sum(size * value for size, value in zip(sizes, values, strict=True)) / sum(sizes)
 
     def ends_on(self, j: int) -> dict[str, float]:
         """Return the tokens that keep probability after context j, with the limits of it; the likeliest token first."""
-        shares = self.minimum.shares[j]
-        kept = [(float(shares[v]), int(v)) for v in np.flatnonzero(self.supports.sets[j])]
+        part, k = self._at[j]
+        shares = part.minimum.shares[k]
+        kept = [(float(shares[v]), int(v)) for v in np.flatnonzero(part.supports.sets[k])]
         return {self.case.alternative(j, v): share for share, v in sorted(kept, key=lambda pair: (-pair[0], pair[1]))}
 
     def exclusions(self, j: int) -> list[str]:
         """Return the tokens whose probability tends to 0 after context j."""
-        return [self.case.alternative(j, int(v)) for v in np.flatnonzero(self.minimum.split.others[j])]
+        part, k = self._at[j]
+        return [self.case.alternative(j, int(v)) for v in np.flatnonzero(part.minimum.split.others[k])]
 
     def ties(self, j: int) -> list[str]:
         """Return the tokens that never followed context j, and keep probability all the same."""
-        extra = self.supports.sets[j] & ~self.problem.supports[j]
+        part, k = self._at[j]
+        extra = part.supports.sets[k] & ~part.problem.supports[k]
         return [self.case.alternative(j, int(v)) for v in np.flatnonzero(extra)]
 
     def why_tied(self, j: int) -> list[str]:
@@ -121,23 +161,25 @@ class NextTokenEnds:
 
         They come from one proof of possibly many.
         """
-        problem = self.problem
-        extra = [(j, int(v)) for v in np.flatnonzero(self.supports.sets[j] & ~problem.supports[j])]
+        part, k = self._at[j]
+        problem = part.problem
+        extra = [(k, int(v)) for v in np.flatnonzero(part.supports.sets[k] & ~problem.supports[k])]
         reasons: dict[int, None] = {}
         rows = signed_rows(problem, problem.supports)
         for pair in extra:
             solution = separate_pairs(problem, [pair])
             assert isinstance(solution, Infeasible), "Ŝ is proven"
             weights: dict[Pair, Any] = signed_multipliers(rows, solution.exact)
-            reasons |= dict.fromkeys(i for (i, _), weight in weights.items() if weight != 0 and i != j)
-        return [self.case.context(i) for i in reasons]
+            reasons |= dict.fromkeys(i for (i, _), weight in weights.items() if weight != 0 and i != k)
+        return [self.case.context(part.contexts[i]) for i in reasons]
 
     def context_sentence(self, j: int) -> str:
         """Return a sentence that says what training learns of context j."""
-        followed = ", ".join(self.case.alternative(j, int(v)) for v in np.flatnonzero(self.problem.supports[j]))
-        kept = ", ".join(f"{name} {share:.3g}" for name, share in self.ends_on(j).items())
-        said = f"After {self.case.context(j)} (followed by {followed}) it ends on {kept}"
-        said += f"; ruled out: {', '.join(self.exclusions(j))}." if self.exclusions(j) else "."
+        part, k = self._at[j]
+        followed = [self.case.alternative(j, int(v)) for v in np.flatnonzero(part.problem.supports[k])]
+        kept = [f"{name} {share:.3g}" for name, share in self.ends_on(j).items()]
+        said = f"After {self.case.context(j)} (followed by {_listed(followed)}) it ends on {_listed(kept)}"
+        said += f"; ruled out: {_listed(self.exclusions(j))}." if self.exclusions(j) else "."
         if self.ties(j):
             why = self.why_tied(j)
             more = " and others" if len(why) > SHOWN else ""
@@ -147,10 +189,10 @@ class NextTokenEnds:
     @property
     def sentences(self) -> list[str]:
         """The whole answer in words, then context by context."""
-        said = [self.context_sentence(j) for j in range(self.problem.contexts)]
-        rest = len(said) - MOST_SHOWN
+        rest = len(self._at) - MOST_SHOWN
         more = [f"… {rest} more"] if rest > 0 else []
-        return [self._summary(), " ".join(self._limits()), *said[:MOST_SHOWN], *more]
+        contexts = [self.context_sentence(j) for j in list(self._at)[:MOST_SHOWN]]
+        return [self._summary(), " ".join(self._limits()), *contexts, *more]
 
     def _summary(self) -> str:
         if self.separable:
@@ -165,17 +207,27 @@ class NextTokenEnds:
         gap = self.infimum - self.entropy
         exact = self.separable and self.compatible
         where = "the entropy of what followed" if exact else f"{gap:.4g} above the entropy of what followed"
-        if self._margins:
-            tight, of = sum(margin == 1 for margin in self._margins.values()), len(self._margins)
-            norm = to_float(self.svm.norm_squared) ** 0.5
+        margins = [margin for part in self.parts for margin in part.margins.values()]
+        if margins:
+            tight = sum(x == 1 for x in margins)
             yield f"The loss falls to {self.infimum:.6g}, {where}, and does not attain it."
-            yield f"W turns to W^mm, of margin 1/‖W^mm‖ = {1 / norm:.6g}, tight for {tight} of {of} pairs."
+            margin = f"1/‖W^mm‖ = {1 / self.norm:.6g}, tight for {tight} of {len(margins)} pairs"
+            yield f"W turns to W^mm, of margin {margin}."
         else:
             yield f"Nothing can be ruled out: the loss has a minimiser, of value {self.infimum:.6g}, {where}."
-        if r := self.minimum.split.dimension:
-            yield f"Its part in F, of dimension {r}, comes to W⋆, ‖W⋆‖ = {self.minimum.norm:.6g}."
+        if r := sum(part.minimum.split.dimension for part in self.parts):
+            norm = math.hypot(*(part.minimum.norm for part in self.parts))
+            yield f"Its part in F, of dimension {r}, comes to W⋆, ‖W⋆‖ = {norm:.6g}."
 
-    @cached_property
-    def _margins(self) -> dict[Pair, Any]:
-        margins = self.svm.margins(self.problem)
-        return {pair: margin for pair, margin in margins.items() if not self.supports.sets[pair]}
+
+def _entropy(problem: MasterProblem) -> float:
+    """Return the entropy of what followed, in nats."""
+    p = problem.counts / problem.counts.sum(axis=1, keepdims=True)
+    shares = problem.counts / problem.counts.sum()
+    return float(-(shares * np.log(np.where(problem.supports, p, 1.0))).sum())
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Join names; of many only the first are shown."""
+    rest = len(names) - MOST_NAMED
+    return ", ".join(names) if rest <= 1 else f"{', '.join(names[:MOST_NAMED])} and {rest} more"

@@ -15,13 +15,18 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from generators.case import scale_exactly
-from generators.corpus import WINDOW, windows_of
+from generators.corpus import SECONDS_EACH, WINDOW, windows_of
 from generators.next_token_ends import NextTokenEnds
 from generators.subject import RECORD, Subject
 from reference_attention.errors import InvalidInput
 from reference_attention.next_token.attention_samples import ABSENT, attention_problem
-from reference_attention.next_token.master_problem import MasterProblem, whole_numbers
+from reference_attention.next_token.master_problem import MasterProblem, unconnected_contexts, whole_numbers
 from reference_attention.problem import checked_array
+
+MOST_ENTRIES = 200
+"""The largest number of entries of W, V times the length of an embedding, on which statements are verified."""
+MOST_PAIRS = 400
+"""The largest number of contexts times tokens on which statements are verified."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +74,7 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
             if names and len(names) != wanted:
                 raise InvalidInput(f"{name}: {len(names)} names for {wanted}; give one each.")
         if self.counts is not None or self.labels_within:
-            size = self.problem.dimension
+            size = self.dimension
             if self.start is not None and self.start.shape != (size,):
                 raise InvalidInput(f"start: shape {self.start.shape}; give the {size} entries of W, row by row.")
 
@@ -157,6 +162,47 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
             assert self.counts is not None
             return MasterProblem.of_tokens(self.embeddings, self.counts)
         return attention_problem(self.embeddings, self.samples, self.labels)
+
+    @cached_property
+    def parts(self) -> tuple[tuple[tuple[int, ...], MasterProblem], ...]:
+        """Problems on contexts that share no coordinate, each with the numbers of its contexts; together the whole."""
+        if self.counts is None:
+            return ((tuple(range(self.problem.contexts)), self.problem),)
+        parts = []
+        for members in unconnected_contexts(self.embeddings):
+            h = self.embeddings[members]
+            own = np.flatnonzero(h.any(axis=0)) if h.any() else np.array([0])
+            parts.append((tuple(members), MasterProblem.of_tokens(h[:, own], self.counts[members])))
+        return tuple(parts)
+
+    @cached_property
+    def dimension(self) -> int:
+        """The number D of entries of what is trained; of counts without the vectors of all alternatives.
+
+        Raises:
+            InvalidInput: counts or samples that make no problem.
+        """
+        if self.counts is None:
+            return self.problem.dimension
+        return MasterProblem.of_tokens(np.ones((len(self.embeddings), 1)), self.counts).dimension * len(
+            self.embeddings[0]
+        )
+
+    @property
+    def explained_in(self) -> float:
+        """Return an estimate of the seconds that the explanation takes."""
+        return sum(SECONDS_EACH * part.dimension**2 * len(part.pairs) for _, part in self.parts)
+
+    @property
+    def too_large(self) -> str:
+        """Return why no statement is verified on a corpus: a run in all of the space of W would take too long."""
+        pairs = 0 if self.counts is None or not self.windows else self.counts.size
+        if pairs <= MOST_PAIRS and (not pairs or self.dimension <= MOST_ENTRIES):
+            return ""
+        return (
+            f"{self.name} has {pairs} pairs of context and token, and a W of {self.dimension} entries; statements are"
+            f" verified on at most {MOST_PAIRS} and {MOST_ENTRIES}. Take a smaller alphabet, or theorems explain."
+        )
 
     @property
     def sizes(self) -> Mapping[str, int]:

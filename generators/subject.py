@@ -87,6 +87,16 @@ class Subject:
         """The sizes of the data for tables, by the letters of the paper."""
         return {}
 
+    @property
+    def too_large(self) -> str:
+        """Return why the data are too large for statements to be verified on them; empty if they are not."""
+        return ""
+
+    @property
+    def explained_in(self) -> float:
+        """Return an estimate of the seconds that :meth:`explain` takes; 0 if it is no matter of seconds."""
+        return 0.0
+
     def named_values(self) -> dict[str, Any]:
         """Return the contents of a file: arrays, numbers, text, mappings of these.
 

@@ -23,7 +23,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from generators.case import Case
-from generators.corpus import read_corpus
+from generators.corpus import read_corpus, split_window
 from generators.layer_weights import STEPS, TRAINED, checkpoints_of
 from generators.mixing_assumptions import PENALTY
 from generators.next_tokens import NextTokens
@@ -76,7 +76,9 @@ def _restore_given(text: str, failed: str) -> Given:
 
 
 def load(source: str, seed: int, *, calls: bool = False) -> Given:
-    """Read a .npz or .json file, a text whose characters are the tokens of a corpus (.txt), or a named dataset.
+    """Read a .npz or .json file, a text whose characters are the tokens of a corpus, or a named dataset.
+
+    A text ends in .txt; with :window=N behind it, a context has N tokens.
 
     Args:
         source: path or name.
@@ -86,11 +88,12 @@ def load(source: str, seed: int, *, calls: bool = False) -> Given:
     Raises:
         InvalidInput: with one sentence that says what to change.
     """
+    source, window = split_window(source)
     path = Path(source)
     if path.suffix in (".npz", ".json"):
         return parse_given(read_named_values(path, partial(check_names, path.name)), seed, path.name, calls=calls)
     if path.suffix == ".txt":
-        return Given(NextTokens.of_corpus(read_corpus(path), seed=seed, name=path.name))
+        return Given(NextTokens.of_corpus(read_corpus(path), window, seed=seed, name=path.name))
     from generators.datasets import NAMES, all_data, dataset_named
 
     if source not in NAMES and source not in all_data():

@@ -159,6 +159,8 @@ def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, results: Path) -> Path
     execute(arrays)
     (tmp_path / "my_file.py").write_text(layer.text, encoding="utf-8")
     (tmp_path / "abab.txt").write_text("abab abba\nbaab aab\n", encoding="utf-8")
+    english = "a quick brown fox that jumps over the lazy dog"
+    (tmp_path / "english.txt").write_text(english, encoding="utf-8")
     return tmp_path
 
 

@@ -5,6 +5,8 @@ References: arXiv 2402.18551, Definitions 1 and 2, Lemma 1, Theorems 1 and 2; ar
 
 from __future__ import annotations
 
+import math
+
 from flint import fmpq
 
 from generators.finding import Assumption, Finding
@@ -12,40 +14,43 @@ from generators.next_tokens import NextTokens
 from reference_attention.exact import rank_of, rational, rational_matrix, to_float
 from reference_attention.next_token.compatibility import compatible
 from reference_attention.next_token.extended_supports import extended_supports, separate_pairs
-from reference_attention.svm.max_margin import MaxMargin
+from reference_attention.svm.max_margin import Infeasible
 
 
 def _separable(case: NextTokens) -> Finding:
     """Check that some θ ties what followed and puts everything else at least one below: (6a) and (6b)."""
-    problem = case.problem
-    asked = [pair for pair in problem.pairs if not problem.supports[pair]]
-    if not asked:
-        return Finding(True, "everything follows every context")
-    solution = separate_pairs(problem, asked)
-    if isinstance(solution, MaxMargin):
-        return Finding(True, f"margin 1/‖W‖ = {solution.margin:.3g}")
+    norms = []
+    for _, problem in case.parts:
+        asked = [pair for pair in problem.pairs if not problem.supports[pair]]
+        solution = separate_pairs(problem, asked) if asked else None
+        if isinstance(solution, Infeasible):
+            total = to_float(sum(solution.exact.values(), fmpq(0)))
+            return Finding(False, f"{len(solution.exact)} constraints add up to 0 ≥ {total}")
+        norms += [] if solution is None else [1 / solution.margin]
     return Finding(
-        False, f"{len(solution.exact)} constraints add up to 0 ≥ {to_float(sum(solution.exact.values(), fmpq(0)))}"
+        True, f"margin 1/‖W‖ = {1 / math.hypot(*norms):.3g}" if norms else "everything follows every context"
     )
 
 
 def _compatible(case: NextTokens) -> Finding:
     """Check that (4) has a solution."""
-    holds = compatible(case.problem)
+    holds = all(compatible(problem) for _, problem in case.parts)
     return Finding(holds, "log-odds of what followed are " + ("attained by one θ" if holds else "attained by no θ"))
 
 
 def _something_apart(case: NextTokens) -> Finding:
     """Check that some alternative is not tied to what followed by everything that keeps the loss bounded."""
-    sets, there = extended_supports(case.problem).sets, case.problem.alternatives
-    apart = int((there & ~sets).sum())
-    return Finding(apart > 0, f"{apart} of {int(there.sum())} alternatives can be ruled out")
+    apart = sum(int((problem.alternatives & ~extended_supports(problem).sets).sum()) for _, problem in case.parts)
+    there = sum(int(problem.alternatives.sum()) for _, problem in case.parts)
+    return Finding(apart > 0, f"{apart} of {there} alternatives can be ruled out")
 
 
 def _finite_part(case: NextTokens) -> Finding:
     """Check that some context is followed by two alternatives of different vectors, or extended to two."""
-    sets, problem = extended_supports(case.problem).sets, case.problem
-    apart = sum(any(x != 0 for x in row) for pair, row in problem.differences.items() if sets[pair])
+    apart = 0
+    for _, problem in case.parts:
+        sets = extended_supports(problem).sets
+        apart += sum(any(x != 0 for x in row) for pair, row in problem.differences.items() if sets[pair])
     return Finding(apart > 0, f"{apart} rows span F")
 
 

@@ -160,7 +160,7 @@ class Softmax:
                 shares.update({(j, v): x for v, x in log_softmax.items()})
                 pi, target = problem.weights[j], problem.targets[j]
                 value -= arb(pi) * sum((arb(target[v]) * log_softmax[v] for v in inside), arb(0))
-                coordinates = [split.in_balls[j, v][:r] if (j, v) in rows else [arb(0)] * r for v in inside]
+                coordinates = [split.spanned[j, v] if (j, v) in rows else [arb(0)] * r for v in inside]
                 mass = [log_softmax[v].exp() for v in inside]
                 mean = [sum((q * row[k] for q, row in zip(mass, coordinates, strict=True)), arb(0)) for k in range(r)]
                 for v, q, row in zip(inside, mass, coordinates, strict=True):
@@ -188,9 +188,9 @@ def finite_minimum(split: Split) -> FiniteMinimum:
     if r == 0:
         return FiniteMinimum(split, [fmpq(0)] * split.problem.dimension)
     x = _newton(split)
-    basis = split.orthogonal[:r]
+    basis = split.spanning
     # Floats in orthonormal coordinates, as weights of the rational basis.
-    lengths = [rational(to_float(s) ** 0.5) for s in split.squares[:r]]
+    lengths = [rational(to_float(s) ** 0.5) for s in split.spanning_squares]
     weights = [rational(c) / size for c, size in zip(x.tolist(), lengths, strict=True)]
     minimum = FiniteMinimum(split, _combine(basis, weights))
     radii: list[arb] = []
@@ -219,7 +219,7 @@ def _is_at_rest(radii: list[arb]) -> bool:
 def _ball_step(minimum: FiniteMinimum) -> list[fmpq] | None:
     """Return a damped step in balls, as weights of the rational basis; None where H may be singular."""
     split = minimum.split
-    r, rows = split.dimension, split.in_balls
+    r, rows = split.dimension, split.spanned
     with ctx.workprec(BITS):
         try:
             step = minimum.at.hessian.solve(arb_mat(r, 1, minimum.at.gradient)).entries()
@@ -230,11 +230,11 @@ def _ball_step(minimum: FiniteMinimum) -> list[fmpq] | None:
         ranges = [0.0]
         for j in range(split.problem.contexts):
             inside = [rows[j, v] for v in np.flatnonzero(split.sets[j]).tolist() if (j, v) in rows]
-            moved = [sum((c * x for c, x in zip(step, row[:r], strict=True)), arb(0)) for row in inside]
+            moved = [sum((c * x for c, x in zip(step, row, strict=True)), arb(0)) for row in inside]
             ends = [0.0, *(float(x.mid()) for x in moved)]
             ranges.append(max(ends) - min(ends))
         scale = arb(damping(max(ranges)))
-        return [_dyadic(scale * c * arb(s).rsqrt()) for c, s in zip(step, split.squares[:r], strict=True)]
+        return [_dyadic(scale * c * arb(s).rsqrt()) for c, s in zip(step, split.spanning_squares, strict=True)]
 
 
 def damping(moved: float, slope: Callable[[float], float] | None = None) -> float:
@@ -259,7 +259,7 @@ def damping(moved: float, slope: Callable[[float], float] | None = None) -> floa
 def _newton(split: Split) -> Float64[np.ndarray, "r"]:
     """Return the point where damped steps in floats end; the last finite point where there are no further ones."""
     problem, sets = split.problem, split.sets
-    rows = np.where(sets[..., None], split.inside, 0.0)
+    rows = split.spread({pair: [float(x.mid()) for x in row] for pair, row in split.spanned.items()}, split.dimension)
     with np.errstate(divide="ignore"):
         logs = np.where(sets, np.log(problem.multiplicities), -np.inf)
     total = problem.counts.sum()

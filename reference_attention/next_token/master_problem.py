@@ -206,6 +206,25 @@ class MasterProblem:
         return ends if self.factors is None else OuterKeys(ends, self.factors.queries[[j for j, _ in pairs]])
 
 
+def unconnected_contexts(embeddings: Float64[np.ndarray, "m d"]) -> list[list[int]]:
+    """Return the contexts in groups that share no coordinate; then the loss, Ŝ, θ_mm and θ_⋆ are those of each group.
+
+    Windows of a single token are alone, each with a coordinate of its own.
+    """
+    groups: list[tuple[set[int], list[int]]] = []
+    for j, row in enumerate(np.asarray(embeddings)):
+        coordinates, members = set(np.flatnonzero(row).tolist()), [j]
+        apart = []
+        for group in groups:
+            if group[0] & coordinates:
+                coordinates |= group[0]
+                members += group[1]
+            else:
+                apart.append(group)
+        groups = [*apart, (coordinates, sorted(members))]
+    return sorted(members for _, members in groups)
+
+
 def whole_numbers(name: str, value: Any, shape: tuple[int | str, ...]) -> Int64[np.ndarray, "..."]:
     """Return ``value`` as int64 of the given shape (letters stand for any length), or refuse it.
 

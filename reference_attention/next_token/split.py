@@ -31,29 +31,43 @@ class Split:
     Attributes:
         problem: contexts, alternatives, counts.
         sets: Ŝ_j as a mask, (m, K).
-        orthogonal: a rational orthogonal basis of Q^D, not normalized, whose first vectors span F.
-        dimension: r, the dimension of F.
+        spanning: a rational orthogonal basis of F, not normalized.
     """
 
     problem: MasterProblem
     sets: Bool[np.ndarray, "m K"]
-    orthogonal: list[Vector]
-    dimension: int
+    spanning: list[Vector]
 
     @classmethod
     def of(cls, problem: MasterProblem, sets: Bool[np.ndarray, "m K"]) -> Split:
         """Return the split for these sets."""
-        rows = problem.differences
-        inside = [row for pair, row in rows.items() if sets[pair]]
-        others = [row for pair, row in rows.items() if not sets[pair]]
+        return cls(problem, sets, orthogonalize([row for pair, row in problem.differences.items() if sets[pair]], []))
+
+    @property
+    def dimension(self) -> int:
+        """Return r, the dimension of F."""
+        return len(self.spanning)
+
+    @cached_property
+    def orthogonal(self) -> list[Vector]:
+        """Return a rational orthogonal basis of Q^D, not normalized, that begins with the basis of F.
+
+        F^⊥ costs more than F, and the minimum on F does without it.
+        """
+        problem = self.problem
+        others = [row for pair, row in problem.differences.items() if not self.sets[pair]]
         units = [[fmpq(int(i == k)) for i in range(problem.dimension)] for k in range(problem.dimension)]
-        basis = orthogonalize(inside, [])
-        return cls(problem, sets, orthogonalize([*others, *units], basis), len(basis))
+        return orthogonalize([*others, *units], self.spanning)
 
     @cached_property
     def squares(self) -> Vector:
         """Return the squared lengths of the basis."""
-        return [sum((x * x for x in row), fmpq(0)) for row in self.orthogonal]
+        return _squares(self.orthogonal)
+
+    @cached_property
+    def spanning_squares(self) -> Vector:
+        """Return the squared lengths of the basis of F."""
+        return _squares(self.spanning)
 
     @cached_property
     def basis(self) -> Float64[np.ndarray, "D D"]:
@@ -84,22 +98,22 @@ class Split:
     @cached_property
     def in_balls(self) -> dict[Pair, list[arb]]:
         """Return the coordinates as balls, by pair; exactly 0 where they are 0."""
-        coordinates = {}
-        with ctx.workprec(BITS):
-            scales = [arb(x).rsqrt() for x in self.squares]
-            for pair, row in self.problem.differences.items():
-                along = products(self.orthogonal, row)
-                coordinates[pair] = [-arb(x) * s if x != 0 else arb(0) for x, s in zip(along, scales, strict=True)]
-        return coordinates
+        return _in_balls(self.problem.differences, self.orthogonal, self.squares)
+
+    @cached_property
+    def spanned(self) -> dict[Pair, list[arb]]:
+        """Return the coordinates in F, as balls, of the pairs within extended supports, which lie in F."""
+        rows = {pair: row for pair, row in self.problem.differences.items() if self.sets[pair]}
+        return _in_balls(rows, self.spanning, self.spanning_squares)
 
     @cached_property
     def others(self) -> Bool[np.ndarray, "m K"]:
         """Return V_j∖Ŝ_j, the alternatives to be ruled out, as a mask."""
         return np.asarray(self.problem.alternatives & ~self.sets)
 
-    def spread(self, values: dict[Pair, list[float]]) -> Float64[np.ndarray, "m K s"]:
-        """Return vectors given by pair as an array, 0 elsewhere."""
-        width = len(next(iter(values.values()))) if values else self.problem.dimension
+    def spread(self, values: dict[Pair, list[float]], width: int = 0) -> Float64[np.ndarray, "m K s"]:
+        """Return vectors given by pair, of this width or D of them where there are none, as an array, 0 elsewhere."""
+        width = width or (len(next(iter(values.values()))) if values else self.problem.dimension)
         out = np.zeros((*self.problem.counts.shape, width))
         for pair, value in values.items():
             out[pair] = value
@@ -123,6 +137,21 @@ class Split:
     def coordinates_of(self, theta: Float64[np.ndarray, "*b D"]) -> Float64[np.ndarray, "*b D"]:
         """Return the coordinates of points given in floats."""
         return np.asarray(theta @ self.basis)
+
+
+def _squares(basis: list[Vector]) -> Vector:
+    return [sum((x * x for x in row), fmpq(0)) for row in basis]
+
+
+def _in_balls(rows: dict[Pair, Vector], basis: list[Vector], squares: Vector) -> dict[Pair, list[arb]]:
+    """Return the coordinates of the negative rows in the normalized basis."""
+    coordinates = {}
+    with ctx.workprec(BITS):
+        scales = [arb(x).rsqrt() for x in squares]
+        for pair, row in rows.items():
+            along = products(basis, row) if basis else []
+            coordinates[pair] = [-arb(x) * s if x != 0 else arb(0) for x, s in zip(along, scales, strict=True)]
+    return coordinates
 
 
 def orthogonalize(rows: list[Vector], basis: list[Vector]) -> list[Vector]:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from shlex import quote
 
 from reference_attention.files import write_bytes, write_text
-from theorems.command.common import check_targets
+from theorems.command.common import check_targets, complain
 from theorems.command.subcommands import ExplainOptions
 from theorems.core.exit_code import Exit
 from theorems.explaining.explanation import Explanation
 from theorems.explaining.head_explanations import HeadExplanations
 from theorems.explaining.plot import check_kind
+from theorems.library.arguments import as_given
 from theorems.library.explain import explain
 from theorems.run.tables import console
+
+LONG = 3.0
+"""An estimate of more seconds than these is printed beforehand."""
 
 
 def explain_and_report(options: ExplainOptions) -> int:
@@ -26,6 +30,9 @@ def explain_and_report(options: ExplainOptions) -> int:
     if options.plot is not None:
         check_kind(kind, "--plot")
     check_targets(options.plot)
+    seconds = as_given(options.data, options.seed).case.explained_in
+    if seconds > LONG:
+        complain(f"the exact solution takes about {seconds:.2g} seconds.")
     explanation = explain(
         options.data,
         module=options.module,

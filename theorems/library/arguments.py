@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from generators.case import Case
+from generators.corpus import split_window
 from generators.datasets import NAMES, all_data
 from generators.subject import Subject, format_of
 from generators.user_data import Given, load, parse_given
@@ -31,7 +32,7 @@ Attention = Callable[..., Any] | str | Implementation
 def data_and_ids(what: Data | None, ids: tuple[str, ...], data: Data | None) -> tuple[Data | None, tuple[str, ...]]:
     """Return data and ids, given a first argument that may be either.
 
-    Text is data if it names a dataset or ends in .npz or .json.
+    Text is data if it names a dataset or ends in .npz, .json or .txt, perhaps with a window behind it.
 
     Raises:
         InvalidInput: data given twice; text that is neither.
@@ -48,7 +49,7 @@ def data_and_ids(what: Data | None, ids: tuple[str, ...], data: Data | None) -> 
 
 def names_data(text: str) -> bool:
     """Return whether the text names a dataset or a file of data."""
-    return text in NAMES or text in all_data() or Path(text).suffix in (".npz", ".json")
+    return text in NAMES or text in all_data() or Path(split_window(text)[0]).suffix in (".npz", ".json", ".txt")
 
 
 def _check_id(text: str) -> None:
@@ -59,7 +60,7 @@ def _check_id(text: str) -> None:
     except InvalidInput:
         raise InvalidInput(
             f"{text!r} is neither a statement ({', '.join(statements())}, PATH.py:NAME) nor data"
-            f" ({', '.join(all_data())}, a file that ends in .npz or .json)."
+            f" ({', '.join(all_data())}, a file that ends in .npz, .json or .txt)."
         ) from None
 
 

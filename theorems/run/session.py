@@ -191,6 +191,8 @@ class Session:
                 f"--data: {given.case.name} holds {given.case.noun}, and {chosen[0].id} is about {chosen[0].about};"
                 " give data of that kind, or another statement."
             )
+        if given and given.case.too_large:
+            raise InvalidInput(f"--data: {given.case.too_large}")
         return chosen
 
     def _identity(self, chosen: list[Heading], kernel: str | None) -> dict[str, Any]:

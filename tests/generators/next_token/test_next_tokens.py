@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flint import fmpq
 from hypothesis import HealthCheck, Phase, given, settings
 
 from generators.drawing import drive
@@ -30,12 +29,14 @@ from generators.next_token.cases import (
     independent_sequences,
     next_token_cases,
 )
-from generators.next_token_ends import NextTokenEnds
+from generators.next_token_ends import NextTokenEnds, PartEnds
 from generators.next_tokens import NextTokens
 from generators.realistic import realistic
 from generators.user_data import as_text, load, subject_of
 from reference_attention.errors import InvalidInput
+from reference_attention.exact import to_float
 from reference_attention.files import from_json
+from reference_attention.next_token.extended_supports import extended_supports
 
 ALL = settings(max_examples=60, deadline=None, database=None)
 
@@ -151,7 +152,8 @@ def test_ids_and_text_of_a_file(tmp_path: Path) -> None:
         ({"corpus": [0, -1, 2]}, "no id ≥ 0"),
         ({"corpus": 3}, "neither a text nor a list"),
         ({"corpus": "abab", "counts": [[1]]}, "does not stand beside a corpus"),
-        ({"corpus": "".join(map(chr, range(97, 123))) * 2}, "shorter window or a smaller alphabet"),
+        ({"corpus": "".join(map(chr, range(97, 123))) * 2}, r"about 21 minutes.*\(window: 1\)"),
+        ({"corpus": "".join(map(chr, range(0x4E00, 0x4E00 + 120))) * 2, "window": 1}, "Take a shorter text or a"),
         ({"embeddings": [[1.0]]}, "either counts"),
         ({"embeddings": [[1.0]], "counts": [[0, 0]]}, "nothing followed context 0"),
         ({"embeddings": [[1.0]], "samples": [[0]]}, "labels: missing"),
@@ -168,7 +170,7 @@ def test_what_is_no_data_is_refused_in_a_sentence(held: dict[str, object], says:
 
 def test_a_bad_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.txt").write_bytes(b"\xff\xfe\x00")
-    (tmp_path / "long.txt").write_text("ab" * 40_000, encoding="utf-8")
+    (tmp_path / "long.txt").write_text("ab" * 600_000, encoding="utf-8")
     for name, says in (("bad.txt", "UTF-8"), ("long.txt", "larger than"), ("none.txt", "there is no such file")):
         with pytest.raises(InvalidInput, match=says):
             load(str(tmp_path / name), 0)
@@ -192,4 +194,54 @@ def test_it_is_said_where_the_loss_is_infinite_or_has_a_minimiser() -> None:
     assert "infinite" in foreign.explain()[0]
     everything = NextTokens(np.eye(1), np.array([[1, 1]]))
     assert any("Nothing can be ruled out" in one for one in everything.explain())
-    assert NextTokenEnds.of(everything).svm.norm_squared == fmpq(0)
+    assert NextTokenEnds.of(everything).norm == 0
+
+
+def test_parts_that_share_no_coordinate_have_the_limits_of_the_whole() -> None:
+    case = NextTokens.of_corpus("to be or not to be", 1)
+    parts, whole = NextTokenEnds.of(case), PartEnds.of(tuple(range(case.problem.contexts)), case.problem)
+    assert len(parts.parts) == case.problem.contexts
+    sets = np.vstack([part.supports.sets for part in parts.parts])
+    assert np.array_equal(sets, whole.supports.sets)
+    assert parts.norm == pytest.approx(to_float(whole.svm.norm_squared) ** 0.5, rel=1e-14)
+    assert parts.infimum == pytest.approx(float(whole.minimum.value.mid()), rel=1e-14)
+    shares = np.vstack([part.minimum.shares for part in parts.parts])
+    assert np.abs(np.where(sets, shares - whole.minimum.shares, 0)).max() < 1e-14
+    assert sum(len(part.margins) for part in parts.parts) == len(whole.margins)
+
+
+def test_contexts_are_parted_only_where_they_share_no_coordinate() -> None:
+    h = np.array([[1.0, 0, 0, 0], [0, 0, 1, 0], [1, 1, 0, 0], [0, 0, 0, 0], [0, -2, 0, 0]])
+    case = NextTokens(h, np.array([[2, 1, 0], [0, 3, 0], [0, 1, 1], [1, 0, 0], [0, 0, 1]]))
+    assert [contexts for contexts, _ in case.parts] == [(0, 2, 4), (1,), (3,)]
+    ends, whole = NextTokenEnds.of(case), extended_supports(case.problem)
+    for part in ends.parts:
+        assert np.array_equal(part.supports.sets, whole.sets[list(part.contexts)])
+    assert ends.ties(3) == ["1", "2"]
+    assert ends.why_tied(0) == ["1 1 0 0", "0 -2 0 0"]
+    together = case.replace()
+    object.__setattr__(together, "parts", ((tuple(range(case.problem.contexts)), case.problem),))
+    for assumption in (SEPARABLE, COMPATIBLE, SOMETHING_APART, FINITE_PART):
+        assert assumption.check(case).holds == assumption.check(together).holds
+
+
+def test_a_text_of_two_thousand_letters_is_explained_and_not_verified(tmp_path: Path) -> None:
+    letters = np.random.default_rng(0).choice([*"abcdefghijklmnopqrstuvwxyz "], 2000)
+    (tmp_path / "text.txt").write_text("".join(letters), encoding="utf-8")
+    source = str(tmp_path / "text.txt")
+    with pytest.raises(InvalidInput, match=r"W of 1458 entries.*text.txt:window=1"):
+        load(source, 0)
+    case = load(f"{source}:window=1", 0).case
+    assert case.sizes == {"m": 27, "V": 27, "d": 27}
+    assert case.explained_in < 1
+    assert "statements are verified on at most 400" in case.too_large
+    counts = case.counts / case.counts.sum(axis=1, keepdims=True)
+    ends = NextTokenEnds.of(case)
+    assert ends.ends_on(3) == pytest.approx({case.token(v): x for v, x in enumerate(counts[3]) if x}, abs=1e-12)
+    assert f"and {(counts[3] > 0).sum() - 8} more; ruled out" in ends.context_sentence(3)
+
+
+@pytest.mark.parametrize("window", ["", "0", "-1", "two", "1.5"])
+def test_a_window_that_is_no_number_is_refused(window: str) -> None:
+    with pytest.raises(InvalidInput, match="give a whole number ≥ 1"):
+        load(f"text.txt:window={window}", 0)

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from generators.next_tokens import NextTokens
+from generators.user_data import Given
+from reference_attention.errors import InvalidInput
 from reference_attention.next_token.finite_minimum import FiniteMinimum, finite_minimum
 from reference_attention.next_token.next_token_descent import SplitRun
 from reference_attention.next_token.next_token_path import next_token_path
@@ -35,6 +37,7 @@ from theorems.next_token.without.training import (
     path_at_rest,
 )
 from theorems.run.registry.lookup import statement_named
+from theorems.run.session import Request, Session
 from theorems.run.verify import draw_cases
 from theorems.without.weakened import Weakened
 
@@ -238,3 +241,9 @@ def ended(made: Generator[object, None, Result]) -> Result:
         except StopIteration as stop:
             result: Result = stop.value
             return result
+
+
+def test_no_statement_is_verified_on_a_text_that_takes_too_long() -> None:
+    case = NextTokens.of_corpus("the quick brown fox jumps over a lazy dog", 1, name="fox.txt")
+    with pytest.raises(InvalidInput, match=r"fox.txt has 702 pairs.* 729 entries.*or theorems explain"):
+        Session(Request(("ntp-descent",), given=Given(case))).finish()
