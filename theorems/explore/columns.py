@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from theorems.explore.picture import Part
-from theorems.explore.plane_columns import Columns
+from theorems.explore.plane_columns import TOKEN, Columns
 from theorems.explore.runs import RULES
 
 MARKERS = {"chosen": "star", "neighbour": "circle", "other": "circle"}
@@ -11,10 +11,11 @@ SIZES = {"chosen": 20.0, "neighbour": 12.0, "other": 12.0}
 RING, SQUARE = 26.0, 19.0
 """Sizes of the ring around the selected token, and of the squares around SVM-neighbours."""
 EMPTY: dict[str, tuple[str, ...]] = {
-    "tokens": ("input", "token", "x", "y", "score", "is", "margin", "dual", "near", "marker", "size"),
+    "tokens": (*(name for name in TOKEN if name != "label"), "near", "marker", "size"),
     "rows": ("input", "token", "score", "is", "margin", "dual", "k1", "k2"),
     "marks": ("x", "y", "ring", "square", "label"),
     "starts": ("start", "x", "y", "norm"),
+    "trained": ("x", "y", "name", "norm", "selects"),
     "rays": ("xs", "ys", "kind", "alpha", "norm", "width"),
     "band": ("xs", "ys", "edge"),
     "contours": ("xs", "ys", "risk"),

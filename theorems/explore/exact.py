@@ -30,6 +30,14 @@ class Solved:
     view: View
 
 
+def round_norm(norm: float) -> float:
+    """Round a norm up to 1, 2 or 5 times a power of ten: a moved token then seldom changes the scale of prompts."""
+    if not (np.isfinite(norm) and norm > 0):
+        return norm
+    power = 10.0 ** np.floor(np.log10(norm))
+    return float(next((k * power for k in (1, 2, 5) if norm <= k * power * (1 + 1e-9)), 10 * power))
+
+
 def solve(state: State, plane: View | None = None) -> Solved:
     """Solve for p_mm of the optimal, locally optimal and shown tokens, exactly, and choose the plane through them."""
     problem = state.case.problem
@@ -43,8 +51,10 @@ def solve(state: State, plane: View | None = None) -> Solved:
         choices.append(about)
     if plane is not None:
         return Solved(about, tuple(choices), local is not None, plane)
-    norm = state.reach * size_of(state.case, best)
-    toward = [] if about.solution is None else [about.solution.p]
+    norm = round_norm(state.reach * size_of(state.case, best))
+    name = "p_mm" if state.case.queried is None else "W^mm z"
+    toward = {} if about.solution is None else {f"along {name}": about.solution.p}
     if state.tokens.shape[2] > 2:
-        toward += [run.points[-1] for run in RULES["flow"](state.but(starts=state.starts[:1]), norm)]
+        (run,) = RULES["flow"](state.but(starts=state.starts[:1]), norm)
+        toward["across it, toward the flow's end" if toward else "along the flow's end"] = run.points[-1]
     return Solved(about, tuple(choices), local is not None, view_of(state, norm, toward))

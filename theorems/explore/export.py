@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from html import escape
 
 from bokeh.document import Document
 from bokeh.embed import file_html
@@ -10,7 +11,7 @@ from bokeh.resources import INLINE
 
 from theorems.explore.layout import Layout
 from theorems.explore.look import TEMPLATE
-from theorems.explore.panel import assumptions_html, statements_html
+from theorems.explore.panel import assumptions_html, statements_html, summary_text
 from theorems.explore.picture import parts_of
 from theorems.explore.state import State
 from theorems.explore.verdicts import assumptions_of, plan
@@ -59,6 +60,7 @@ def document_of(state: State, assumptions: Sequence[NamedFinding], verdicts: str
 def page_html(state: State) -> str:
     """Return the page as one file."""
     units = plan(state.case)
-    verdicts = statements_html(units, {k: unit.run(nothing) for k, unit in enumerate(units)})
-    document = document_of(state, assumptions_of(state.case), verdicts)
+    said = {k: unit.run(nothing) for k, unit in enumerate(units)}
+    summary = f"<p>{escape(summary_text(units, said))}</p>"
+    document = document_of(state, assumptions_of(state.case), statements_html(units, said), summary)
     return file_html(document, INLINE, document.title, template=EXPORTED, suppress_callback_warning=True)

@@ -36,7 +36,7 @@ class Layout:
         sources: columns by name, see :data:`theorems.explore.columns.EMPTY`.
         plane, timeline: the pictures.
         controls: the controls; None in a file.
-        head, words, assumptions, verdicts, status: texts as HTML.
+        head, now, words, assumptions, verdicts, status: texts as HTML.
         root: the model that contains all others.
     """
 
@@ -50,9 +50,9 @@ class Layout:
         self.controls = Controls(self.sources, self.plane) if served else None
         self.matrices, titles, self.fit = matrices_figure(self.sources)
         self.written = [*self.plane.written, (titles, "text_color")]
-        self.head, self.words, self.assumptions, self.verdicts, self.status = (
+        self.head, self.now, self.words, self.assumptions, self.verdicts, self.status = (
             Div(text="", sizing_mode="stretch_width", name=name)
-            for name in ("head", "words", "assumptions", "verdicts", "status")
+            for name in ("head", "now", "words", "assumptions", "verdicts", "status")
         )
         self.status.styles = {"min-height": "2.6rem"}  # nothing moves away from under a pointer
         self.legend = Div(text="", sizing_mode="stretch_width")
@@ -65,7 +65,7 @@ class Layout:
         beside = Column(*controls, self.timeline.column, self.matrices, sizing_mode="stretch_width", styles=RIGHT)
         both = Row(picture, beside, sizing_mode="stretch_width", styles=WRAP)
         load = [] if self.controls is None else [self.controls.load]
-        shown = [self.head, *load, self.status, both, self.verdicts, self.assumptions]
+        shown = [self.head, *load, self.now, self.status, both, self.verdicts, self.assumptions]
         return Column(*shown, sizing_mode="stretch_width")
 
     def draw(self, part: Part, solved: Solved, without: Sequence[str] = ()) -> None:
@@ -78,6 +78,8 @@ class Layout:
         if "plane" in part.words:
             self.words.text = f"<p>{part.words['plane']}</p>"
             self.plane.name_axes(solved.view)
+        if "now" in part.words:
+            self.now.text = f"<p><strong>{escape(part.words['now'])}</strong></p>"
         if "run" in part.words:
             self.timeline.title.text = f"<h2>The run in time</h2><p>{part.words['run']}</p>"
 

@@ -72,6 +72,11 @@ caption { text-align: left; font-weight: 600; padding: 0.5rem 0 0.2rem; }
 th, td { text-align: left; vertical-align: top; padding: 0.15rem 0.6rem 0.15rem 0; }
 th, td { border-bottom: 1px solid var(--rule); }
 td:nth-child(-n+2) { white-space: nowrap; }
+@media (max-width: 40rem) {
+  table.wide { min-width: 0; } table.wide thead { display: none; }
+  table.wide tr { display: block; padding: 0.3rem 0; border-bottom: 1px solid var(--rule); }
+  table.wide td { display: block; border: 0; padding: 0; white-space: normal; overflow-wrap: anywhere; }
+}
 .right { color: var(--right); } .wrong { color: var(--wrong); }
 .open { color: var(--open); } .soft { color: var(--soft); }
 h1 { font-size: 1.25rem; margin: 0; } h2 { font-size: 1.05rem; margin: 0.6rem 0 0.1rem; } p { margin: 0.2rem 0; }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from theorems.explore.controls import Controls
 from theorems.explore.exact import Solved
 from theorems.explore.layout import Layout
 from theorems.explore.link import pack
-from theorems.explore.panel import assumptions_html, error_html, progress_text, statements_html
+from theorems.explore.panel import assumptions_html, error_html, statements_html, summary_text
 from theorems.explore.picture import Part, parts_of
 from theorems.explore.state import REACHES, State
 from theorems.explore.verdicts import Said, StatementOnData, assumptions_of, plan, work_through
@@ -182,7 +183,7 @@ class Page:
         else:
             self._said |= dict(answer)
             self.layout.verdicts.text = statements_html(self._units, self._said)
-            self._say(progress_text(len(self._said), len(self._units)))
+            self._say(escape(summary_text(self._units, self._said)))
 
     def _say(self, progress: str) -> None:
         self._progress = progress

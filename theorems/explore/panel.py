@@ -21,6 +21,8 @@ MARKS = {
     "holds": ("✓", "right"),
 }
 """A sign and a colour for each verdict; the word stands beside them."""
+MOST_NAMED = 3
+"""Most statements named in the summary, but for a single further one."""
 ASSUMED = {True: "right", False: "wrong", None: "open"}
 
 
@@ -54,6 +56,24 @@ def statements_html(units: Sequence[StatementOnData], said: Mapping[int, Said]) 
     return tables
 
 
+def summary_text(units: Sequence[StatementOnData], said: Mapping[int, Said]) -> str:
+    """Count the verdicts so far, and name the statements that are falsified or fail without an assumption."""
+    counts: dict[str, int] = {}
+    for verdict in said.values():
+        if not verdict.without:
+            word = next((word for word in map(str, Verdict) if verdict.verdict.startswith(word)), verdict.verdict)
+            counts[word] = counts.get(word, 0) + 1
+    wrong = [units[k].id for k in sorted(said) if said[k].verdict.startswith(str(Verdict.FALSIFIED))]
+    named = {str(Verdict.FALSIFIED): f" ({', '.join(wrong)})"}
+    parts = [f"{count} {word}{named.get(word, '')}" for word, count in counts.items()]
+    fails = [f"{units[k].id} without {units[k].without}" for k in sorted(said) if said[k].verdict == "fails"]
+    rest = len(fails) - MOST_NAMED
+    listed = ", ".join(fails) if rest <= 1 else f"{', '.join(fails[:MOST_NAMED])} and {rest} more"
+    parts += [f"fails: {listed}"] if fails else []
+    done = progress_text(len(said), len(units))
+    return f"{done}: {'; '.join(parts)} (tables below)" if parts else done
+
+
 def progress_text(done: int, total: int) -> str:
     """Return how many statements are done, in words."""
     return f"{done} of {total} statements tried" if done < total else f"all {total} statements tried"
@@ -77,6 +97,7 @@ def _row(unit: StatementOnData, said: Said | None) -> str:
     why = (
         said.tightest if said.verdict == str(Verdict.UPHELD) else " ".join(filter(None, (said.tightest, said.because)))
     )
+    why += f"; left open: {said.left_open}" if said.left_open else ""
     return (
         f'<tr data-id="{escape(name)}"><td>{escape(name)}</td><td class="{color}">{mark} {escape(said.verdict)}</td>'
         f"<td>{escape(why)}</td><td>{title}</td></tr>"
@@ -103,8 +124,8 @@ def legend_html(queried: bool) -> str:
     return (
         f"<p>★ chosen token α · ● other token, coloured by score · <span style='color:{KIND_COLORS['LMM']}'>□</span>"
         f" SVM-neighbour: margin exactly 1 · <span style='color:{RULE_COLORS['normalized descent']}'>◯</span> selected"
-        f" · ▲ start {prompt}(0) · ⊕ {prompt} at the slider’s point · i·t: token t of input i; other inputs’ tokens are"
-        f" pale</p><p>{kinds}</p><p>runs: {rules}; thin lines: equal risk</p>"
+        f" · ▲ start {prompt}(0) · ◆ trained {prompt} · ⊕ {prompt} at the slider’s point · i·t: token t of input i;"
+        f" other inputs’ tokens are pale</p><p>{kinds}</p><p>runs: {rules}; thin lines: equal risk</p>"
     )
 
 

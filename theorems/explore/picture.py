@@ -11,13 +11,27 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from reference_attention.risk import softmax_weights
 from reference_attention.training.descent import Stop
 from theorems.explore.exact import Solved, solve
-from theorems.explore.plane_columns import Columns, band, contours, rays, run_columns, starts, tokens
+from theorems.explore.plane_columns import (
+    MOST_SELECTED,
+    Columns,
+    band,
+    contours,
+    rays,
+    run_columns,
+    starts,
+    tokens,
+    trained,
+)
 from theorems.explore.runs import RULES, Run
 from theorems.explore.state import State
 from theorems.explore.time_columns import frames, matrices
 from theorems.explore.view import View
+
+SURE = 0.9
+"""Below this softmax weight of a selected token the others have more than a tenth."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +72,10 @@ def parts_of(state: State, plane: View | None = None) -> Iterator[tuple[Part, So
             Part(
                 "runs",
                 {"runs": drawn, "frames": frames(state, solved, chosen)},
-                {"run": say_run(chosen, "‖p‖" if solved.view.query is None else "‖W‖_F")},
+                {
+                    "run": say_run(chosen, "‖p‖" if solved.view.query is None else "‖W‖_F"),
+                    "now": say_selected(state, solved, chosen),
+                },
             ),
             solved,
         )
@@ -71,6 +88,7 @@ def _solved_columns(state: State, solved: Solved) -> dict[str, Columns]:
     return {
         "tokens": tokens(state, solved),
         "starts": starts(state, solved.view),
+        "trained": trained(state, solved.view),
         "rays": rays(solved),
         "band": band(state, solved),
     }
@@ -90,8 +108,38 @@ def say_plane(state: State, solved: Solved) -> str:
     return f"{sentence}{', locally optimal' if about.locally_optimal else ', not locally optimal'}. {scale}"
 
 
+def say_selected(state: State, solved: Solved, run: Run) -> str:
+    """Say which tokens have the largest weights at the end of the run."""
+    problem, kept = state.case.problem, np.isfinite(run.norms)
+    p = run.points[kept][-1]
+    if not p.any():
+        return "Now: p = 0, so every token has the same weight."
+    selected = problem.selection_at(p)
+    weights = np.asarray(softmax_weights(problem.keys, p))
+    least = float(weights[np.arange(problem.n), selected].min())
+    choice = next((choice for choice in solved.choices if np.array_equal(choice.alpha, selected)), None)
+    if np.array_equal(selected, problem.optimal):
+        kind = "the optimal ones"
+    elif choice is not None and choice.locally_optimal:
+        kind = "locally optimal, not the optimal ones"
+    else:
+        kind = "neither the optimal ones nor locally optimal ones that are listed"
+    some = selected[:MOST_SELECTED].tolist()
+    listed = ", ".join(map(str, some)) + (", …" if problem.n > len(some) else "")
+    sure = f"with softmax weights of at least {np.floor(1000 * least) / 1000:g}"
+    if least < SURE:
+        sure += ", so other tokens still count at this norm"
+    tokens_are = f"tokens {listed} (one per input)" if problem.n > 1 else f"token {listed}"
+    return f"Now: the {say_name(run)} from start {run.start} selects {tokens_are}, {kind}, {sure}."
+
+
+def say_name(run: Run) -> str:
+    """Return the name of the run's rule in a sentence."""
+    return "gradient flow" if run.rule == "flow" else run.rule
+
+
 def say_run(run: Run, what: str) -> str:
     """Describe the run whose path the slider shows."""
-    name = "gradient flow" if run.rule == "flow" else run.rule
+    name = say_name(run)
     how = "" if run.how == Stop.NORM else f"{run.how}, "
     return f"{name} from start {run.start}, {how}followed to {what} = {run.norms[-1]:.3g}"

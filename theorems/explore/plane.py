@@ -74,6 +74,7 @@ class Plane:
         self._contours()
         self._lines()
         tokens, starts = self._tokens(), self._starts()
+        self._trained()
         self._now()
         if draggable:
             self._drag(tokens, starts)
@@ -128,8 +129,8 @@ class Plane:
         tips = [
             ("token", "@token of input @input, @is"),
             ("score", "@score"),
-            ("margin", "@margin"),
-            ("dual λ", "@dual"),
+            ("margin", "@margin_says"),
+            ("dual λ", "@dual_says"),
         ]
         self.figure.add_tools(HoverTool(renderers=[glyphs], tooltips=tips, visible=False))
         bar = ColorBar(color_mapper=self.mapper, title="score", width=9, padding=2, background_fill_alpha=0)
@@ -146,6 +147,12 @@ class Plane:
         tips = [("start", "@start, ‖p(0)‖ = @norm")]
         self.figure.add_tools(HoverTool(renderers=[glyphs], tooltips=tips, visible=False))
         return glyphs
+
+    def _trained(self) -> None:
+        look = {"size": 17, "marker": "diamond", "fill_color": RULE_COLORS["flow"], "line_color": "#ffffff"}
+        glyphs = self.figure.scatter("x", "y", source=self.sources["trained"], **look)
+        tips = [("trained", "@name of norm @norm"), ("selects", "tokens @selects")]
+        self.figure.add_tools(HoverTool(renderers=[glyphs], tooltips=tips, visible=False))
 
     def _now(self) -> None:
         self.figure.scatter("x", "y", source=self.sources["now"], size=11, marker="circle_cross",

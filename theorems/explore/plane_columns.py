@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 from contourpy import contour_generator
+from jaxtyping import Float64
 
+from generators.layer_weights import layer_weights_of
 from reference_attention.risk import risk
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.explore.exact import Solved
@@ -23,6 +25,14 @@ FAR_OUT = 8.0
 """Length of a line that leaves the picture, in units of the picture's extent."""
 KINDS = {True: "GMM", False: "LMM"}
 """Names of the direction of the optimal tokens, and of directions of locally optimal ones."""
+TOKEN = ("input", "token", "x", "y", "score", "is", "margin", "dual", "margin_says", "dual_says", "label")
+"""Names of the columns of tokens."""
+SAME_PLACE = 0.012
+"""Share of the picture's extent, about four pixels, within which the labels of tokens would cover each other."""
+MOST_IN_PLACE = 3
+"""Most tokens of one place that a label names, but for a single further one."""
+MOST_SELECTED = 12
+"""Most inputs whose selected tokens are listed."""
 MOST_LISTED = 8
 """Most locally optimal directions that are drawn."""
 
@@ -32,10 +42,13 @@ def tokens(state: State, solved: Solved) -> Columns:
     problem, about = state.case.problem, solved.about
     svm = about.solution
     places = solved.view.place_tokens(state.tokens)
-    made: Columns = {name: [] for name in ("input", "token", "x", "y", "score", "is", "margin", "dual", "label")}
+    labels = _labels(places.reshape(-1, 2), problem.T, SAME_PLACE * solved.view.extent)
+    made: Columns = {name: [] for name in TOKEN}
     for i, t in np.ndindex(problem.n, problem.T):
         chosen = int(about.alpha[i]) == t
         role = "chosen" if chosen else "neighbour" if svm is not None and svm.neighbours[i, t] else "other"
+        margin = None if svm is None or chosen else float(svm.margins[i, t])
+        dual = None if svm is None else float(svm.duals[i, t])
         row = (
             i,
             t,
@@ -43,9 +56,11 @@ def tokens(state: State, solved: Solved) -> Columns:
             float(places[i, t, 1]),
             float(problem.scores[i, t]),
             role,
-            None if svm is None or chosen else float(svm.margins[i, t]),
-            None if svm is None else float(svm.duals[i, t]),
-            f"{i}·{t}",
+            margin,
+            dual,
+            "none, it is chosen" if chosen else _number(margin),
+            _number(dual),
+            labels[i * problem.T + t],
         )
         for name, value in zip(made, row, strict=True):
             made[name].append(value)
@@ -56,6 +71,47 @@ def tokens(state: State, solved: Solved) -> Columns:
         made[f"k{k + 1}"] = state.tokens[:, :, k].ravel().tolist()
     assert all(len(column) == n for column in made.values())
     return made
+
+
+def _number(value: float | None) -> str:
+    """Return a number for a reader; there is none without p_mm."""
+    return "none: there is no p_mm" if value is None else f"{value:.6g}"
+
+
+def _labels(places: Float64[np.ndarray, "N 2"], T: int, near: float) -> list[str]:
+    """Return a label per token; the first of several in one place has those of all, and the others have none."""
+    labels = [""] * len(places)
+    first: list[int] = []
+    shared: dict[int, list[int]] = {}
+    for k, place in enumerate(places):
+        there = next((j for j in first if np.abs(places[j] - place).max() <= near), None)
+        if there is None:
+            first.append(k)
+        shared.setdefault(k if there is None else there, []).append(k)
+    for k, tokens_there in shared.items():
+        names = [f"{j // T}·{j % T}" for j in tokens_there]
+        rest = len(names) - MOST_IN_PLACE
+        labels[k] = ", ".join(names) if rest <= 1 else f"{', '.join(names[:MOST_IN_PLACE])} and {rest} more"
+    return labels
+
+
+def trained(state: State, view: View) -> Columns:
+    """Return the trained weights among the data, drawn at the edge where they are longer than what it shows."""
+    weights = None if state.case.sequence is not None else layer_weights_of(state.case)
+    if weights is None:
+        return {"x": [], "y": [], "name": [], "norm": [], "selects": []}
+    p = weights.prompt
+    place = view.place_prompts(p)
+    place = place * min(1.0, view.extent / (float(np.abs(place).max()) or 1.0))
+    selects = ", ".join(map(str, state.case.problem.selection_at(p)[:MOST_SELECTED].tolist()))
+    more = ", …" if state.case.problem.n > MOST_SELECTED else ""
+    return {
+        "x": [float(place[0])],
+        "y": [float(place[1])],
+        "name": [weights.name],
+        "norm": [float(np.linalg.norm(p))],
+        "selects": [selects + more],
+    }
 
 
 def starts(state: State, view: View) -> Columns:

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from generators.case import Case
+from generators.layer_weights import layer_weights_of
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Dataset, Problem
 from reference_attention.query_dataset import QueryDataset
@@ -128,7 +129,13 @@ class State:
 
 
 def state_of(case: Case) -> State:
-    """Return the state of the page on data: from their start or starts, otherwise from p(0) = 0."""
+    """Return the state of the page on data: from their start or starts, otherwise from p(0) = 0.
+
+    Raises:
+        InvalidInput: trained weights among the data that do not fit them.
+    """
+    if case.sequence is None:
+        layer_weights_of(case)
     prompts = case.arrays.get("start_prompts")
     if case.start is not None:
         starts = case.start[None]

@@ -17,13 +17,15 @@ from generators.case import Case
 from generators.user_data import Given
 from theorems.core.check import sentence
 from theorems.core.claim import Verdict
+from theorems.core.claim_name import ALWAYS
 from theorems.hunting.entries import droppable, weakened_named
 from theorems.hunting.examine import examine
 from theorems.run.encoding import decoding
 from theorems.run.findings import NamedFinding, findings
 from theorems.run.pool import Pool
-from theorems.run.registry.lookup import select_statements
+from theorems.run.registry.lookup import select_statements, statement_named
 from theorems.run.registry.suite import statements
+from theorems.run.result import Result
 from theorems.run.session import Request, Session
 from theorems.run.verify import Progress
 
@@ -43,6 +45,7 @@ class Said:
         verdict: in the suite's words; for a statement without an assumption, ``fails``, ``holds`` or :data:`OPEN`.
         tightest: the claim that is nearest to failing, or that failed.
         because: why it is not plainly upheld.
+        left_open: conclusions of the statement that it does not draw on such data, and where it does.
     """
 
     id: str
@@ -50,6 +53,7 @@ class Said:
     verdict: str
     tightest: str
     because: str
+    left_open: str = ""
 
     @property
     def summary(self) -> str:
@@ -80,11 +84,22 @@ class StatementOnData:
             return _without(self.id, self.without, self.given.case)
         (result,) = Session(Request((self.id,), given=self.given)).finish().results
         tightest = "" if result.tightest is None else result.tightest.nearness
-        return Said(self.id, "", result.verdict_in_words, tightest, result.complaint)
+        left_open = _left_open(self.id, result) if result.verdict is Verdict.UPHELD else ""
+        return Said(self.id, "", result.verdict_in_words, tightest, result.complaint, left_open)
 
     def unfinished_result(self, why: str) -> Said:
         """Return an inconclusive verdict."""
         return Said(self.id, self.without, str(Verdict.INCONCLUSIVE), "", why or "interrupted")
+
+
+def _left_open(id: str, result: Result) -> str:
+    """Return the stated conclusions that are drawn on other data only, such as that on the direction where n = 1."""
+    statement, drawn = statement_named(id), {claim.name for claim in result.claims}
+    return ", ".join(
+        f"{name} (drawn for {statement.claims[name]})"
+        for name in statement.states or ()
+        if name not in drawn and statement.claims[name] != ALWAYS
+    )
 
 
 def _without(id: str, without: str, case: Case) -> Said:

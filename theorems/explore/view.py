@@ -81,13 +81,14 @@ class View:
         return np.asarray((prompts[:, :, None] * unit).reshape(len(places), -1))
 
 
-def view_of(state: State, norm: float, toward: list[Float64[np.ndarray, "p"]]) -> View:
+def view_of(state: State, norm: float, toward: dict[str, Float64[np.ndarray, "p"]]) -> View:
     """Return the plane of a state.
 
     Args:
         state: the state.
         norm: ‖p‖ at the edge.
-        toward: prompts whose directions span it where tokens have more than two coordinates: p_mm, the flow's end.
+        toward: prompts whose directions span it where tokens have more than two coordinates, by what the axis is
+            called: p_mm, the flow's end.
     """
     tokens = state.tokens
     i, m = state.token[0], tokens.shape[2]
@@ -101,8 +102,7 @@ def view_of(state: State, norm: float, toward: list[Float64[np.ndarray, "p"]]) -
         bare = View(np.eye(2, m), ("", ""), query, 1.0, norm)
         flat = tokens.reshape(-1, m)
         spread = np.linalg.svd(flat - flat.mean(axis=0), full_matrices=False)[2]
-        ways = [bare.attention_vector(p) for p in toward]
-        labels = ["along p_mm", "across it, toward the flow's end"][: len(ways)]
+        ways, labels = [bare.attention_vector(p) for p in toward.values()], list(toward)
         axes, names = _orthonormal(
             [*ways, *spread, *np.eye(m)], [*labels, *["most spread of the tokens"] * (len(spread) + m)]
         )

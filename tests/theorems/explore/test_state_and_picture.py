@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,12 +22,12 @@ from reference_attention.training.descent import gradient_descent, normalized_gr
 from reference_attention.training.flow import gradient_flow
 from theorems.benchmark.rules import rule_named
 from theorems.explore import saving
-from theorems.explore.exact import solve
+from theorems.explore.exact import round_norm, solve
 from theorems.explore.link import LONGEST, NAME, pack, unpack_link
 from theorems.explore.loading import counterexamples, datasets, state_in_file, state_named
-from theorems.explore.picture import parts_of
-from theorems.explore.plane_columns import Columns, band, contours, rays, tokens
-from theorems.explore.runs import RECORDS, RULES, SMOOTH_STEPS
+from theorems.explore.picture import parts_of, say_selected
+from theorems.explore.plane_columns import Columns, band, contours, rays, tokens, trained
+from theorems.explore.runs import RECORDS, RULES, SMOOTH_STEPS, Run
 from theorems.explore.state import MOST_STARTS, REACHES, state_of
 from theorems.explore.time_columns import frames, matrices
 
@@ -255,3 +256,78 @@ def test_every_recorded_counterexample_and_dataset_can_be_opened() -> None:
     for name in (*counterexamples(), *datasets()):
         state = state_named(name)
         assert tokens(state, solve(state))["x"], name
+
+
+def test_tokens_in_one_place_share_a_label() -> None:
+    keys = np.array([[[0.0, 0], [1, 0], [1, 0], [0, 1]], [[0.0, 0], [1, 0], [0.999, 0], [1, 1]]])
+    state = state_of(Case(Problem(keys, np.array([[1.0, 0, 0, 0]] * 2))))
+    labels = tokens(state, solve(state))["label"]
+    assert labels == ["0·0, 1·0", "0·1, 0·2, 1·1, 1·2", "", "0·3", "", "", "", "1·3"]
+    many = state_of(Case(Problem(np.zeros((1, 7, 2)), np.zeros((1, 7)))))
+    assert tokens(many, solve(many))["label"][0] == "0·0, 0·1, 0·2 and 4 more"
+
+
+def test_hover_names_what_has_no_number() -> None:
+    state = state_of(dataset_named("figure-8"))
+    drawn = tokens(state, solve(state))
+    assert [says.startswith("none, it is chosen") for says in drawn["margin_says"]] == [
+        role == "chosen" for role in drawn["is"]
+    ]
+    inseparable = state_of(Case(Problem(np.array([[[1.0, 0], [0, 0], [3, 0]]]), np.array([[1.0, 0, 0]]))))
+    drawn = tokens(inseparable, solve(inseparable))
+    assert drawn["margin_says"] == ["none, it is chosen", *["none: there is no p_mm"] * 2]
+    assert drawn["dual_says"] == ["none: there is no p_mm"] * 3
+
+
+def test_a_small_move_keeps_the_scale_of_prompts() -> None:
+    state = state_of(dataset_named("figure-8"))
+    moved = state.with_token(0, 1, state.tokens[0, 1] + 0.01)
+    before, after = solve(state), solve(moved)
+    assert before.about.solution is not None
+    assert after.about.solution is not None
+    assert before.about.solution.norm != after.about.solution.norm
+    assert before.view.norm == after.view.norm >= state.reach * before.about.solution.norm
+    assert [round_norm(x) for x in (0.013, 0.02, 4.99, 5.0, 51.0, 0.0)] == pytest.approx([0.02, 0.02, 5, 5, 100, 0])
+
+
+def test_axes_name_p_mm_only_where_there_is_one() -> None:
+    keys = np.array([[[1.0, 0, 0], [0, 0, 0], [3, 0, 0]], [[0, 1.0, 1], [0, 1, 0], [2, 0, 1]]])
+    state = state_of(Case(Problem(keys, np.array([[1.0, 0, 0], [1, 0, 0]]))))
+    solved = solve(state)
+    assert solved.about.solution is None
+    assert solved.view.names[0] == "along the flow's end"
+    assert solve(state_named("digits")).view.names[0] == "along p_mm"
+
+
+def test_a_sentence_says_what_is_selected_now() -> None:
+    state = state_of(dataset_named("figure-8"))
+    solved = solve(state)
+    runs = RULES["flow"](state, solved.view.norm)
+    said = [say_selected(state, solved, run) for run in runs]
+    selected = [state.case.problem.selection_at(run.points[-1]).tolist() for run in runs]
+    for sentence, alpha in zip(said, selected, strict=True):
+        assert f"selects tokens {alpha[0]}, {alpha[1]} (one per input)" in sentence
+        assert ("), the optimal ones," in sentence) == (alpha == [0, 0])
+        assert ("locally optimal, not" in sentence) == (alpha == [0, 1])
+    still = Run("flow", 0, np.zeros((1, 2)), np.zeros(1, dtype=np.int64), "")
+    assert say_selected(state, solved, still) == "Now: p = 0, so every token has the same weight."
+    short = replace(still, points=np.full((1, 2), 1e-3))
+    assert "so other tokens still count" in say_selected(state, solved, short)
+    far = replace(still, points=np.array([[20.0, 60.0]]))
+    assert say_selected(state, solved, far).endswith("with softmax weights of at least 0.999.")
+
+
+@pytest.mark.parametrize("p", [[0.5, 0.25], [500.0, 250.0]])
+def test_trained_weights_are_drawn_where_they_are_or_at_the_edge(p: list[float]) -> None:
+    case = dataset_named("figure-8").replace(arrays={"p": np.array(p)})
+    state = state_of(case)
+    view = solve(state).view
+    drawn = trained(state, view)
+    assert drawn["norm"] == [pytest.approx(np.linalg.norm(p))]
+    assert drawn["y"][0] == pytest.approx(drawn["x"][0] / 2)
+    place = view.place_prompts(np.array(p))
+    assert drawn["x"][0] == pytest.approx(min(place[0], view.extent))
+    assert drawn["selects"] == [", ".join(map(str, case.problem.selection_at(np.array(p)).tolist()))]
+    assert trained(state_of(dataset_named("figure-8")), view)["x"] == []
+    with pytest.raises(InvalidInput, match="p: "):
+        state_of(case.replace(arrays={"p": np.zeros(3)}))

@@ -16,8 +16,8 @@ from generators.datasets import dataset_named
 from reference_attention.problem import Problem
 from theorems.explore.background import Cancelled, Latest
 from theorems.explore.loading import state_named
-from theorems.explore.panel import assumptions_html, statements_html
-from theorems.explore.verdicts import StatementOnData, assumptions_of, plan, work_through
+from theorems.explore.panel import assumptions_html, statements_html, summary_text
+from theorems.explore.verdicts import Said, StatementOnData, assumptions_of, plan, work_through
 from theorems.library.catalogue import assumptions
 from theorems.library.verify import verify
 from theorems.run.pool import Pool
@@ -164,3 +164,26 @@ def test_a_page_whose_tab_is_closed_before_its_work_ends(monkeypatch: pytest.Mon
     page._pictures.join(30.0)
     page._statements.join(30.0)
     assert not failures
+
+
+def test_conclusions_that_need_other_data_are_left_open() -> None:
+    """Theorem 2 gives the direction for n = 1 only; figure-8 has two inputs, whose flows have two limits."""
+    said = {}
+    for name in ("figure-8", "figure-1b"):
+        (unit,) = [one for one in plan(dataset_named(name)) if (one.id, one.without) == ("theorem-2", "")]
+        said[name] = unit.run(nothing)
+        if name == "figure-8":
+            assert "left open: flow-correlation (drawn for n = 1)" in statements_html([unit], {0: said[name]})
+    assert said["figure-8"].verdict == "upheld"
+    assert said["figure-1b"].left_open == ""
+
+
+def test_a_summary_counts_verdicts_and_names_what_fails() -> None:
+    given = plan(dataset_named("figure-1a"))[0].given
+    units = [StatementOnData(f"theorem-{k}", given, "separable" if k > 3 else "") for k in range(1, 7)]
+    verdicts = ["upheld", "falsified", "upheld", "fails", "holds"]
+    said = {k: Said(units[k].id, units[k].without, word, "", "") for k, word in enumerate(verdicts)}
+    assert summary_text(units, {}) == "0 of 6 statements tried"
+    assert summary_text(units, said) == (
+        "5 of 6 statements tried: 2 upheld; 1 falsified (theorem-2); fails: theorem-4 without separable (tables below)"
+    )
