@@ -18,9 +18,9 @@ from max_margin_theorems.papers import Paper
 from reference_attention.errors import InvalidInput, suggest
 from theorems.core.statement import Statement
 from theorems.run.registry.lookup import statement_named
-from theorems.run.registry.suite import definitions_in, modules_without
+from theorems.run.registry.suite import modules_without
 from theorems.without.query_drawing import plain_query_cases
-from theorems.without.weakened import Weakened, others, statement_assumption
+from theorems.without.weakened import Weakened, others
 
 LOSS = "well-behaved-loss"
 
@@ -34,15 +34,16 @@ def entries() -> dict[tuple[str, str], Weakened]:
     """
     by_pair: dict[tuple[str, str], Weakened] = {}
     for paper, module in modules_without():
-        for _, entry in definitions_in([module], Weakened):
-            _add(by_pair, entry, paper, module.__name__)
+        for entry in vars(module).values():
+            if isinstance(entry, Weakened):
+                _add(by_pair, entry, paper, module.__name__)
     return by_pair
 
 
 def _add(by_pair: dict[tuple[str, str], Weakened], entry: Weakened, paper: Paper, module: str) -> None:
     with paper.blame():
         pair = (entry.statement.id, entry.without)
-        if pair in by_pair:
+        if by_pair.get(pair, entry) is not entry:
             raise ValueError(f"{entry.name} is there twice; {module} has the second")
         by_pair[pair] = entry
 
@@ -88,7 +89,7 @@ def _as_it_stands(statement: Statement) -> Weakened:
 
 
 def _generic(statement: Statement, without: str) -> Weakened:
-    keeps, predicate = others(statement, without), statement_assumption(statement, without)
+    keeps, predicate = others(statement, without), statement.assumption(without).check
 
     def draw_cases() -> SearchStrategy[Any]:
         if "queries-given" in keeps:

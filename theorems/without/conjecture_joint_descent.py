@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
+from hypothesis.strategies import DrawFn
 
 from generators.case import Case
 from generators.joint_run import STEPS as SHORT
@@ -29,7 +29,7 @@ from theorems.without.free_mixing import assumption_c_over_supports_fails
 from theorems.without.joint_drawing import plain_joint_cases
 from theorems.without.not_selected import one_support
 from theorems.without.theorem_5 import not_followed
-from theorems.without.weakened import weaken
+from theorems.without.weakened import Weakening
 
 STEPS = 8000
 """Steps of the long run that decides."""
@@ -81,7 +81,7 @@ def _selects_elsewhere(case: Case) -> float:
     return _goes_elsewhere(case)
 
 
-def _limit_claims(case: Case) -> Iterator[Claim]:
+def _limit_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Yield p/‖p‖ → p(c), c = lim ‖v‖/‖p‖, and v/‖v‖ → v̄_mm, up to one logit or a deviation that halves."""
     made = _run(case, STEPS)
     if made is None:
@@ -95,52 +95,40 @@ def _limit_claims(case: Case) -> Iterator[Claim]:
         yield Claim(name, Form.LIMIT, slack, 1 / rho, JOINT_DESCENT, said)
 
 
-@weaken(
-    "conjecture-joint-descent",
-    without="descent-selects",
-    refutes="normalized joint descent has p/‖p‖ → p(lim ‖v‖/‖p‖) and v/‖v‖ → v̄_mm",
+selects_others = Weakening(
+    "conjecture-joint-descent", _limit_claims, "normalized joint descent has p/‖p‖ → p(lim ‖v‖/‖p‖) and v/‖v‖ → v̄_mm"
+).without(
+    "descent-selects",
+    "Let descent select other tokens than α: it then goes where their separator is. A non-support may have a token"
+    " with more label margin than α, or the start may lie on the side of other tokens.",
     cases=one_support,
     violation=_goes_elsewhere,
 )
-def selects_others(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let descent select other tokens than α: it then goes where their separator is.
-
-    A non-support may have a token with more label margin than α, or the start may lie on the side of other tokens.
-    """
-    yield from _limit_claims(case)
 
 
-@weaken(
+free_token = Weakening(
     "conjecture-joint-descent",
-    without="optimal-support-tokens",
-    refutes="if normalized joint descent selects α, p/‖p‖ → p(lim ‖v‖/‖p‖) and v/‖v‖ → v̄_mm",
+    _limit_claims,
+    "if normalized joint descent selects α, p/‖p‖ → p(lim ‖v‖/‖p‖) and v/‖v‖ → v̄_mm",
+).without(
+    "optimal-support-tokens",
+    "Let a token of a support have α's label margin: mixing it costs nothing, so its row exerts no pull. Descent"
+    " selects α by the other rows, and where these happen to select it at that support, too, no margin of its own is"
+    " kept there.",
     cases=_free_token,
     fails=assumption_c_over_supports_fails,
     violation=_selects_elsewhere,
 )
-def free_token(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let a token of a support have α's label margin: mixing it costs nothing, so its row exerts no pull.
-
-    Descent selects α by the other rows, and where these happen to select it at that support, too, no margin of its own
-    is kept there.
-    """
-    yield from _limit_claims(case)
 
 
-def _inseparable() -> SearchStrategy[Case]:
-    return plain_joint_cases(n=(1, 3), d=2, key_queries=True)
-
-
-@weaken(
+implied_separability = Weakening(
     "conjecture-joint-descent",
-    without="separable",
-    refutes="if normalized joint descent selects α, p/‖p‖ → p(lim ‖v‖/‖p‖) and v/‖v‖ → v̄_mm",
-    cases=_inseparable,
+    _limit_claims,
+    "if normalized joint descent selects α, p/‖p‖ → p(lim ‖v‖/‖p‖) and v/‖v‖ → v̄_mm",
+).without(
+    "separable",
+    "Drop the assumption: it is superfluous, as it follows from the others. If descent selects α, some prompt has 1"
+    " − s_iα < ½ for all i, so (k_iα − k_it)·p > 0 for all i and t (Lemma 12), and a multiple of that prompt is"
+    " feasible for ATT-SVM(α).",
+    cases=plain_joint_cases(n=(1, 3), d=2, key_queries=True),
 )
-def implied_separability(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Drop the assumption: it is superfluous, as it follows from the others.
-
-    If descent selects α, some prompt has 1 − s_iα < ½ for all i, so (k_iα − k_it)·p > 0 for all i and t (Lemma 12), and
-    a multiple of that prompt is feasible for ATT-SVM(α).
-    """
-    yield from _limit_claims(case)

@@ -137,6 +137,11 @@ def direction_claims(
         yield direction_claim("direction-is-max-margin", flow, svm.p, unit)
 
 
+def turns_to_chosen_tokens(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Yield :func:`direction_claims` for the case's start and its chosen tokens."""
+    yield from direction_claims(case.problem, start_of(case), under_test, case.chosen_tokens)
+
+
 def _rows(problem: Problem, alpha: Int64[np.ndarray, "n"]) -> Float64[np.ndarray, "m d"]:
     """Return k_iα − k_it over t ≠ α_i."""
     rows = np.take_along_axis(problem.keys, alpha[:, None, None], axis=1) - problem.keys

@@ -21,7 +21,7 @@ from theorems.core.tolerances import ROUNDING
 from theorems.without.drawing import plain_cases, starts, with_directions
 from theorems.without.slopes import descent, lasting
 from theorems.without.two_valued import tied_cases, tied_optimum
-from theorems.without.weakened import weaken
+from theorems.without.weakened import Weakening, weaken
 
 LOSS, STRICT, EQUAL, SEPARABLE = "well-behaved-loss", "strict-optimum", "equal-non-optimal-scores", "separable"
 REFUTED = "⟨∇L(p), p_mm⟩ < 0 for every p"
@@ -44,56 +44,36 @@ def _separable(*losses: str, keeps: tuple[str, ...]) -> SearchStrategy[Case]:
     return cases(assumptions=keeps, n=(1, 1), tokens=(2, 3), d=(1, 2), losses=names, start=starts, plain=True)
 
 
-@weaken(
-    "lemma-4",
-    without=LOSS,
-    refutes=REFUTED,
-    cases=lambda: _separable("squared", keeps=(STRICT, EQUAL, SEPARABLE)),
+LEMMA_4 = Weakening("lemma-4", descends, REFUTED)
+increasing_loss = LEMMA_4.without(
+    LOSS,
+    "Let the loss increase: a higher score is then worse, and p_mm raises the score and with it the risk. The"
+    " gradient along p_mm is ℓ' times a positive number, so its sign is that of ℓ'.",
+    cases=_separable("squared", keeps=(STRICT, EQUAL, SEPARABLE)),
 )
-def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let the loss increase: a higher score is then worse, and p_mm raises the score and with it the risk.
-
-    The gradient along p_mm is ℓ' times a positive number, so its sign is that of ℓ'.
-    """
-    yield from descends(case, under_test)
-
-
-@weaken(
-    "lemma-4",
-    without=STRICT,
+tied_scores = LEMMA_4.without(
+    STRICT,
+    "Let two tokens tie for the highest score: p_mm selects one and may rank the other below a worse token. Where p"
+    " gives weight to that other token and the worse one, moving along p_mm exchanges a high score for a low one.",
+    cases=tied_cases(start=True),
     keeps=(LOSS, SEPARABLE),
-    refutes=REFUTED,
-    cases=lambda: tied_cases(start=True),
     fails=tied_optimum,
 )
-def tied_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let two tokens tie for the highest score: p_mm selects one and may rank the other below a worse token.
-
-    Where p gives weight to that other token and the worse one, moving along p_mm exchanges a high score for a low one.
-    """
-    yield from descends(case, under_test)
+unequal_scores = LEMMA_4.without(
+    EQUAL,
+    "Let non-optimal scores differ: p_mm separates the best token from the others, but ranks those in any order."
+    " Where p has left the best token behind, the gradient compares the others, and p_mm may prefer the worse of"
+    " them.",
+    cases=_separable(keeps=(LOSS, STRICT, SEPARABLE)),
+)
 
 
 @weaken(
     "lemma-4",
-    without=EQUAL,
-    keeps=(LOSS, STRICT, SEPARABLE),
-    refutes=REFUTED,
-    cases=lambda: _separable(keeps=(LOSS, STRICT, SEPARABLE)),
+    without=SEPARABLE,
+    refutes=OUTWARD,
+    cases=with_directions(plain_cases(n=(1, 1), tokens=(3, 3), d=(1, 1)), "p_1", "p_2"),
 )
-def unequal_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let non-optimal scores differ: p_mm separates the best token from the others, but ranks those in any order.
-
-    Where p has left the best token behind, the gradient compares the others, and p_mm may prefer the worse of them.
-    """
-    yield from descends(case, under_test)
-
-
-def _lines() -> SearchStrategy[Case]:
-    return with_directions(plain_cases(n=(1, 1), tokens=(3, 3), d=(1, 1)), "p_1", "p_2")
-
-
-@weaken("lemma-4", without=SEPARABLE, keeps=(LOSS, STRICT, EQUAL), refutes=OUTWARD, cases=_lines)
 def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let p_mm not exist: the lemma can then only mean that some direction descends everywhere, which can fail.
 

@@ -21,7 +21,7 @@ from theorems.core.tolerances import ROUNDING
 from theorems.without.drawing import plain_cases, with_directions
 from theorems.without.slopes import descent, lasting
 from theorems.without.two_valued import tied_cases, tied_optimum
-from theorems.without.weakened import weaken
+from theorems.without.weakened import Weakening, weaken
 
 LOSS, STRICT, EQUAL = "well-behaved-loss", "strict-optimum", "equal-non-optimal-scores"
 SEPARABLE, SINGLE = "separable", "single-input"
@@ -55,73 +55,39 @@ def _cases(
     return with_directions(drawn, "q")
 
 
-@weaken(
-    "lemma-5",
-    without=SINGLE,
-    refutes=REFUTED,
-    cases=lambda: _cases(n=2, d=2, keeps=(LOSS, STRICT, EQUAL, SEPARABLE)),
+LEMMA_5 = Weakening("lemma-5", correlation, REFUTED)
+several_inputs = LEMMA_5.without(
+    SINGLE,
+    "Let there be two inputs: the one whose softmax is saturated least has all of the gradient. If p prefers a"
+    " wrong token of the other input, it can be better aligned with the first input's tokens than p_mm is, which"
+    " must serve both.",
+    cases=_cases(n=2, d=2, keeps=(LOSS, STRICT, EQUAL, SEPARABLE)),
 )
-def several_inputs(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let there be two inputs: the one whose softmax is saturated least has all of the gradient.
-
-    If p prefers a wrong token of the other input, it can be better aligned with the first input's tokens than p_mm is,
-    which must serve both.
-    """
-    yield from correlation(case, under_test)
-
-
-@weaken(
-    "lemma-5",
-    without=LOSS,
-    refutes=REFUTED,
-    cases=lambda: _cases(losses=("squared",), keeps=(STRICT, EQUAL, SEPARABLE, SINGLE)),
+increasing_loss = LEMMA_5.without(
+    LOSS,
+    "Let the loss increase: both sides of the inequality then change their sign. The risk falls along −p_mm by as"
+    " much as it grows along p_mm.",
+    cases=_cases(losses=("squared",), keeps=(STRICT, EQUAL, SEPARABLE, SINGLE)),
 )
-def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let the loss increase: both sides of the inequality then change their sign.
-
-    The risk falls along −p_mm by as much as it grows along p_mm.
-    """
-    yield from correlation(case, under_test)
-
-
-@weaken(
-    "lemma-5",
-    without=STRICT,
+tied_scores = LEMMA_5.without(
+    STRICT,
+    "Let two tokens tie for the highest score, of which p_mm selects one. Far out in a direction that selects the"
+    " other one, the gradient compares that token with the next one; p_mm, which need not prefer it, is then no"
+    " direction of descent at all.",
+    cases=with_directions(tied_cases(), "q"),
     keeps=(LOSS, SEPARABLE, SINGLE),
-    refutes=REFUTED,
-    cases=lambda: with_directions(tied_cases(), "q"),
     fails=tied_optimum,
 )
-def tied_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let two tokens tie for the highest score, of which p_mm selects one.
-
-    Far out in a direction that selects the other one, the gradient compares that token with the next one; p_mm, which
-    need not prefer it, is then no direction of descent at all.
-    """
-    yield from correlation(case, under_test)
-
-
-@weaken(
-    "lemma-5",
-    without=EQUAL,
-    keeps=(LOSS, STRICT, SEPARABLE, SINGLE),
-    refutes=REFUTED,
-    cases=lambda: _cases(keeps=(LOSS, STRICT, SEPARABLE, SINGLE)),
+unequal_scores = LEMMA_5.without(
+    EQUAL,
+    "Let non-optimal scores differ: far out, a direction may select a token of middling score. The gradient then"
+    " compares it with the next, worse one, while the best token has no weight left: descent goes on outwards and"
+    " not towards p_mm.",
+    cases=_cases(keeps=(LOSS, STRICT, SEPARABLE, SINGLE)),
 )
-def unequal_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let non-optimal scores differ: far out, a direction may select a token of middling score.
-
-    The gradient then compares it with the next, worse one, while the best token has no weight left: descent goes on
-    outwards and not towards p_mm.
-    """
-    yield from correlation(case, under_test)
 
 
-def _lines() -> SearchStrategy[Case]:
-    return plain_cases(n=(1, 1), tokens=(3, 3), d=(1, 1))
-
-
-@weaken("lemma-5", without=SEPARABLE, keeps=(LOSS, STRICT, EQUAL, SINGLE), refutes=SOME, cases=_lines)
+@weaken("lemma-5", without=SEPARABLE, refutes=SOME, cases=plain_cases(n=(1, 1), tokens=(3, 3), d=(1, 1)))
 def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let p_mm not exist: the lemma can then only mean some direction q in its place, and none may do.
 

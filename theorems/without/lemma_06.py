@@ -45,7 +45,6 @@ def _with_steps(draw: DrawFn) -> Case:
 @weaken(
     "lemma-6",
     without=STEP,
-    keeps=(LOSS,),
     refutes="L(p − η∇L(p)) ≤ L(p) − (η/2)‖∇L(p)‖²",
     cases=_with_steps,
 )
@@ -82,7 +81,6 @@ def _kinked_cases(draw: DrawFn) -> Case:
 @weaken(
     "lemma-6",
     without=LOSS,
-    keeps=(),
     refutes="∇L is L_p-Lipschitz, with the Lipschitz constant M0 of ℓ' in L_p",
     cases=_kinked_cases,
 )

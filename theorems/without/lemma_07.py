@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
+from hypothesis.strategies import DrawFn
 from jaxtyping import Float64
 
 from generators.case import Case
@@ -21,7 +21,7 @@ from theorems.core.implementation import Implementation
 from theorems.core.tolerances import ROUNDING
 from theorems.without.drawing import plain_cases
 from theorems.without.slopes import descent, lasting
-from theorems.without.weakened import weaken
+from theorems.without.weakened import Weakening, weaken
 
 LOSS, SEPARABLE, LOCAL = "well-behaved-loss", "separable", "locally-optimal"
 REFUTED = "in some C_{μ,R}(p_mm), −⟨∇L(p), q/‖q‖⟩ ≥ C⁻ max_i(1 − s_iα_i) > 0 for all q of the cone"
@@ -47,31 +47,18 @@ def _axis(case: Case, under_test: Implementation) -> Iterator[Claim]:
         yield pushes_outward(case.problem, solution.direction, "lower-bound")
 
 
-@weaken(
-    "lemma-7",
-    without=LOCAL,
-    refutes=REFUTED,
-    cases=lambda: cases(assumptions=(LOSS, SEPARABLE), n=(1, 2), tokens=(2, 3), d=(1, 2), alpha="any", plain=True),
+LEMMA_7 = Weakening("lemma-7", _axis, REFUTED)
+higher_neighbour = LEMMA_7.without(
+    LOCAL,
+    "Let neighbours score higher than α: far out along p_mm(α) the gradient then pushes back, inward. The weight"
+    " that is not on α is on its SVM-neighbours there, so the risk falls towards them.",
+    cases=cases(assumptions=(LOSS, SEPARABLE), n=(1, 2), tokens=(2, 3), d=(1, 2), alpha="any", plain=True),
 )
-def higher_neighbour(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let neighbours score higher than α: far out along p_mm(α) the gradient then pushes back, inward.
-
-    The weight that is not on α is on its SVM-neighbours there, so the risk falls towards them.
-    """
-    yield from _axis(case, under_test)
-
-
-@weaken(
-    "lemma-7",
-    without=LOSS,
-    refutes=REFUTED,
-    cases=lambda: cases(
-        assumptions=(SEPARABLE, LOCAL), n=(1, 2), tokens=(2, 3), d=(1, 2), losses=("squared",), plain=True
-    ),
+increasing_loss = LEMMA_7.without(
+    LOSS,
+    "Let the loss increase: the better score of α is then the worse one, and the risk grows outward along p_mm.",
+    cases=cases(assumptions=(SEPARABLE, LOCAL), n=(1, 2), tokens=(2, 3), d=(1, 2), losses=("squared",), plain=True),
 )
-def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let the loss increase: the better score of α is then the worse one, and the risk grows outward along p_mm."""
-    yield from _axis(case, under_test)
 
 
 @st.composite
@@ -80,11 +67,7 @@ def _inner(draw: DrawFn) -> Case:
     return case.replace(alpha=np.array([draw(st.integers(0, 2))]))
 
 
-def _inner_cases() -> SearchStrategy[Case]:
-    return _inner()
-
-
-@weaken("lemma-7", without=SEPARABLE, keeps=(LOSS,), refutes=SOME, cases=_inner_cases)
+@weaken("lemma-7", without=SEPARABLE, keeps=(LOSS,), refutes=SOME, cases=_inner())
 def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let p_mm(α) not exist: the lemma can then only mean some direction q in its place, and none may do.
 

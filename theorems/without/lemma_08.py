@@ -15,7 +15,7 @@ from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.without.drawing import plain_cases, with_directions
 from theorems.without.risks import lower_far_out
-from theorems.without.weakened import weaken
+from theorems.without.weakened import Weakening
 
 LOSS, WIDER, DECIDED = "well-behaved-loss", "wider-direction", "decided-neighbours"
 EITHER = "L(R q2) < L(R q1) if q1 is neighbour-optimal, L(R q1) < L(R q2) if it is not, for all R > R0"
@@ -36,23 +36,21 @@ def _pairs(*losses: str) -> SearchStrategy[Case]:
     return with_directions(plain_cases(n=(1, 1), d=(2, 2), losses=names), "q1", "q2")
 
 
-@weaken("lemma-8", without=LOSS, refutes=EITHER, cases=lambda: _pairs("squared"))
-def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let the loss increase: selecting the better token faster is then worse, and the order of risks is reversed."""
-    yield from dominance(case, under_test)
-
-
-@weaken("lemma-8", without=WIDER, refutes=EITHER, cases=_pairs)
-def not_wider(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let q2 have the smaller directional margin, which decides, or select other tokens: it can then lose."""
-    yield from dominance(case, under_test)
-
-
-@weaken("lemma-8", without=DECIDED, refutes=EITHER, cases=_pairs)
-def undecided_neighbours(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let only some directional neighbours of q1 score higher than α: q1 then need not have the lower risk.
-
-    Neighbours that score lower can weigh more; if a neighbour scores the same, the next token decides (FINDINGS.md).
-    Case (a) does not need its half of the assumption: q2 may have neighbours of any score.
-    """
-    yield from dominance(case, under_test)
+LEMMA_8 = Weakening("lemma-8", dominance, EITHER)
+increasing_loss = LEMMA_8.without(
+    LOSS,
+    "Let the loss increase: selecting the better token faster is then worse, and the order of risks is reversed.",
+    cases=_pairs("squared"),
+)
+not_wider = LEMMA_8.without(
+    WIDER,
+    "Let q2 have the smaller directional margin, which decides, or select other tokens: it can then lose.",
+    cases=_pairs,
+)
+undecided_neighbours = LEMMA_8.without(
+    DECIDED,
+    "Let only some directional neighbours of q1 score higher than α: q1 then need not have the lower risk."
+    " Neighbours that score lower can weigh more; if a neighbour scores the same, the next token decides"
+    " (FINDINGS.md). Case (a) does not need its half of the assumption: q2 may have neighbours of any score.",
+    cases=_pairs,
+)

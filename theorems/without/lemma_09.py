@@ -17,7 +17,7 @@ from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.without.drawing import plain_cases, with_directions
 from theorems.without.risks import below_selection
-from theorems.without.weakened import weaken
+from theorems.without.weakened import Weakening
 
 LOSS, HIGHER = "well-behaved-loss", "higher-neighbours"
 REFUTED = "L(R q) < L_α = (1/n) Σ ℓ(γ_iα_i) for all R > R0"
@@ -40,13 +40,15 @@ def _lower(case: Case) -> Finding:
     return finding
 
 
-@weaken("lemma-9", without=HIGHER, refutes=REFUTED, cases=_directions, fails=_lower)
-def lower_neighbour(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let directional neighbours score lower: weight that is not on the selected token is on them, and costs risk."""
-    yield from gains(case, under_test)
-
-
-@weaken("lemma-9", without=LOSS, refutes=REFUTED, cases=lambda: _directions("squared"))
-def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let the loss increase: weight on a neighbour of higher score then raises the risk."""
-    yield from gains(case, under_test)
+LEMMA_9 = Weakening("lemma-9", gains, REFUTED)
+lower_neighbour = LEMMA_9.without(
+    HIGHER,
+    "Let directional neighbours score lower: weight that is not on the selected token is on them, and costs risk.",
+    cases=_directions,
+    fails=_lower,
+)
+increasing_loss = LEMMA_9.without(
+    LOSS,
+    "Let the loss increase: weight on a neighbour of higher score then raises the risk.",
+    cases=_directions("squared"),
+)

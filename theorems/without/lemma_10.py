@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hypothesis.strategies import SearchStrategy
-
 from generators.case import Case
 from reference_attention.directions import direction
 from theorems.core.claim import Claim, Form
@@ -18,11 +16,12 @@ from theorems.without.drawing import plain_cases, with_directions
 from theorems.without.weakened import weaken
 
 
-def _directions() -> SearchStrategy[Case]:
-    return with_directions(plain_cases(), "q")
-
-
-@weaken("lemma-10", without="general-position", refutes="q has at most d directional neighbours", cases=_directions)
+@weaken(
+    "lemma-10",
+    without="general-position",
+    refutes="q has at most d directional neighbours",
+    cases=with_directions(plain_cases(), "q"),
+)
 def any_position(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let keys be in special position: any number of tokens can then lie on the hyperplane of the smallest margin.
 

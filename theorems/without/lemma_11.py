@@ -20,7 +20,7 @@ from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT
 from theorems.without.drawing import small_vectors
-from theorems.without.weakened import weaken
+from theorems.without.weakened import Weakening
 
 LABELS, STRICT, RANGE = "positive-labels", "strict-optimum", "head-in-key-range"
 REFUTED = "ATT-SVM(opt) is feasible, so GMM exists"
@@ -52,14 +52,14 @@ def feasible(case: Case, under_test: Implementation) -> Iterator[Claim]:
         yield Claim("gmm-exists", Form.EXACT, 0.0, 0.0, EXACT, f"‖p_mm‖ = {solution.norm:.6g}")
 
 
-@weaken("lemma-11", without=LABELS, refutes=REFUTED, cases=lambda: _with(positive=False))
-def mixed_labels(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let a label be −1: the best token then has the lowest v·x, while (Wᵀ)⁺v prefers the highest.
-
-    (Wᵀ)⁺v orders tokens by v·x, which is the score only for label +1. Two inputs with the same tokens and opposite
-    labels need opposite prompts.
-    """
-    yield from feasible(case, under_test)
+LEMMA_11 = Weakening("lemma-11", feasible, REFUTED)
+mixed_labels = LEMMA_11.without(
+    LABELS,
+    "Let a label be −1: the best token then has the lowest v·x, while (Wᵀ)⁺v prefers the highest. (Wᵀ)⁺v orders"
+    " tokens by v·x, which is the score only for label +1. Two inputs with the same tokens and opposite labels need"
+    " opposite prompts.",
+    cases=_with(positive=False),
+)
 
 
 def _only_ties_fail(case: Case) -> Finding:
@@ -69,20 +69,16 @@ def _only_ties_fail(case: Case) -> Finding:
     return strict_optimum(case)
 
 
-@weaken("lemma-11", without=STRICT, refutes=REFUTED, cases=_with, fails=_only_ties_fail)
-def tied_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let the best score be attained twice: the lemma's p separates by score, and there is nothing to separate.
-
-    Two tokens with the same key can attain it, for example.
-    """
-    yield from feasible(case, under_test)
-
-
-@weaken("lemma-11", without=RANGE, refutes=REFUTED, cases=lambda: _with(identity=False))
-def unseen_head(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let the scores depend on what W drops, which cannot be attended to.
-
-    Tokens with the same key can then have different scores, or keys can be ordered against the scores in one input and
-    with them in another.
-    """
-    yield from feasible(case, under_test)
+tied_scores = LEMMA_11.without(
+    STRICT,
+    "Let the best score be attained twice: the lemma's p separates by score, and there is nothing to separate. Two"
+    " tokens with the same key can attain it, for example.",
+    cases=_with,
+    fails=_only_ties_fail,
+)
+unseen_head = LEMMA_11.without(
+    RANGE,
+    "Let the scores depend on what W drops, which cannot be attended to. Tokens with the same key can then have"
+    " different scores, or keys can be ordered against the scores in one input and with them in another.",
+    cases=_with(identity=False),
+)

@@ -21,7 +21,7 @@ from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.without.free_mixing import assumption_c_over_supports_fails
 from theorems.without.joint_drawing import plain_joint_cases
 from theorems.without.not_selected import one_support, path_of, quadrant_claim, shorter_elsewhere
-from theorems.without.weakened import weaken
+from theorems.without.weakened import Weakening, weaken
 
 
 @st.composite
@@ -49,44 +49,31 @@ def _outside(case: Case) -> float:
     return float(-margins.min()) if (weights > 0.5).all() else min(-1.0, float(-np.abs(margins).max()))
 
 
-def _quadrant_claim(case: Case) -> Iterator[Claim]:
+def _quadrant_claim(case: Case, under_test: Implementation) -> Iterator[Claim]:
     weights, margins = _selects(case)
     if not (weights > 0.5).all():
         raise Undecided("quadrant", "the prompt does not select α", Form.EFFECTIVE)
     yield at_least("quadrant", Form.EFFECTIVE, margins, 0.0, points="input")
 
 
-@weaken(
-    "lemma-12",
-    without="optimal-support-tokens",
-    refutes="a prompt with s_iα > ½ for all i has (k_iα − k_it)·p ≥ 0",
-    cases=lambda: _with_prompt(separable=True),
+LEMMA_12 = Weakening("lemma-12", _quadrant_claim, "a prompt with s_iα > ½ for all i has (k_iα − k_it)·p ≥ 0")
+any_tokens = LEMMA_12.without(
+    "optimal-support-tokens",
+    "Drop the assumption: it is superfluous, as the lemma is about the softmax alone. Its hypothesis s_iα → 1 gives"
+    " s_iα > ½ from some R₀ on, and s_it/s_iα = e^{−(k_iα − k_it)·p} < 1 for every t ≠ α once s_iα > ½, because the"
+    " weights add up to one. Labels, heads and label margins do not occur.",
+    cases=_with_prompt(separable=True),
     fails=assumption_c_over_supports_fails,
     violation=_outside,
 )
-def any_tokens(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Drop the assumption: it is superfluous, as the lemma is about the softmax alone.
-
-    Its hypothesis s_iα → 1 gives s_iα > ½ from some R₀ on, and s_it/s_iα = e^{−(k_iα − k_it)·p} < 1 for every t ≠ α
-    once s_iα > ½, because the weights add up to one. Labels, heads and label margins do not occur.
-    """
-    yield from _quadrant_claim(case)
-
-
-@weaken(
-    "lemma-12",
-    without="separable",
-    refutes="a prompt with s_iα > ½ for all i has (k_iα − k_it)·p ≥ 0",
-    cases=lambda: _with_prompt(separable=False),
+no_separator = LEMMA_12.without(
+    "separable",
+    "Drop the assumption: it is superfluous, as the lemma's hypothesis implies it. A prompt with s_iα > ½ for all i"
+    " has (k_iα − k_it)·p > 0 for all i and t, so a multiple of it is feasible for ATT-SVM(α). Where that is"
+    " infeasible, no prompt satisfies the lemma's hypothesis, and it holds vacuously.",
+    cases=_with_prompt(separable=False),
     violation=_outside,
 )
-def no_separator(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Drop the assumption: it is superfluous, as the lemma's hypothesis implies it.
-
-    A prompt with s_iα > ½ for all i has (k_iα − k_it)·p > 0 for all i and t, so a multiple of it is feasible for
-    ATT-SVM(α). Where that is infeasible, no prompt satisfies the lemma's hypothesis, and it holds vacuously.
-    """
-    yield from _quadrant_claim(case)
 
 
 @weaken(

@@ -62,7 +62,7 @@ def flat_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     )
 
 
-@weaken("lemma-14", without=MIXING, refutes=REFUTED, cases=lambda: with_directions(headed_cases(), "q", "q_other"))
+@weaken("lemma-14", without=MIXING, refutes=REFUTED, cases=with_directions(headed_cases(), "q", "q_other"))
 def helpful_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let ψ be larger at a token outside O_i: selecting that one has the lower risk and the larger q_max.
 

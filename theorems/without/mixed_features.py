@@ -13,6 +13,7 @@ o(1/r): the head stays away from v̄_mm for good, whatever R does beyond ‖p1�
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,7 @@ from reference_attention.risk import softmax_weights
 from reference_attention.svm.label_svm import label_svm
 from reference_attention.svm.max_margin import Infeasible, max_margin
 from theorems.core.claim import Claim, Form
+from theorems.core.implementation import Implementation
 from theorems.without.follow_flow import LIMIT_FOLLOWED, NORM
 from theorems.without.follow_joint_path import joint_of
 
@@ -99,6 +101,11 @@ def _prompts(joint: Joint, seed: int) -> list[Float64[np.ndarray, "k"]]:
     axes += [] if k == 1 else list(random / np.linalg.norm(random, axis=1, keepdims=True))
     unit = 1 / float(sizes.max()) if sizes.max() > 0 else 1.0
     return [np.zeros(k)] + [sign * unit * norm * axis for axis in axes for norm in SCANNED for sign in (1, -1)]
+
+
+def head_is_max_margin(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Yield :func:`head_with_mixed_features`."""
+    yield head_with_mixed_features(case)
 
 
 def head_with_mixed_features(case: Case, *, quadrant: bool = False) -> Claim:

@@ -5,11 +5,13 @@ References: :mod:`reference_attention.ill_behaved_losses`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float64
 
+from generators.case import Case
 from reference_attention.ill_behaved_losses import IllBehavedLoss
 from reference_attention.loss import Loss
 from reference_attention.losses import LOSSES
@@ -17,7 +19,8 @@ from reference_attention.problem import Problem
 from reference_attention.risk import ScaledGradient, scaled_gradient, softmax_weights
 from reference_attention.training.flow import gradient_flow
 from theorems.core.claim import Claim, Verdict
-from theorems.without.follow_flow import NORM, norm_claim
+from theorems.core.implementation import Implementation
+from theorems.without.follow_flow import NORM, norm_claim, start_of
 from theorems.without.slopes import gradient
 
 
@@ -51,6 +54,11 @@ NEAR = 0.25
 """Radius around a stationary point, in units of 1/(size of the keys), from which the risk must lead back to it."""
 ANGLES = 16
 """Points tried on such a circle, d = 2."""
+
+
+def flow_diverges(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Yield ‖p(t)‖ → ∞ along the gradient flow from the case's start."""
+    yield norm_of_flow(case.problem, start_of(case))
 
 
 def norm_of_flow(problem: Problem, start: Float64[np.ndarray, "d"]) -> Claim:

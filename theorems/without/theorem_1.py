@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hypothesis.strategies import SearchStrategy
-
 from generators.case import Case
 from generators.problems import cases
 from reference_attention.svm.max_margin import Infeasible, max_margin
@@ -18,7 +16,7 @@ from theorems.without.drawing import plain_cases
 from theorems.without.lowest import far_out, near, path_claim
 from theorems.without.risks import linear_risk
 from theorems.without.two_valued import tied_cases, tied_optimum
-from theorems.without.weakened import weaken
+from theorems.without.weakened import Weakening, weaken
 
 LOSS, STRICT, SEPARABLE = "well-behaved-loss", "strict-optimum", "separable"
 REFUTED = "p̄(R) = argmin_{‖p‖≤R} L(p) satisfies p̄(R)/R → p̄_mm"
@@ -34,38 +32,28 @@ def turns_to_max_margin(case: Case, under_test: Implementation) -> Iterator[Clai
         )
 
 
-@weaken("theorem-1", without=STRICT, refutes=REFUTED, cases=tied_cases, fails=tied_optimum)
-def tied_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let two tokens tie for the highest score: either will do for the risk, and p_mm may be that of the wrong one.
-
-    The path goes to the one that can be selected with the larger margin over the others. (Theorem 8 says where the path
-    goes.)
-    """
-    yield from turns_to_max_margin(case, under_test)
-
-
-def _increasing() -> SearchStrategy[Case]:
-    return cases(assumptions=(STRICT, SEPARABLE), n=1, tokens=2, d=1, losses=("squared",), plain=True)
-
-
-@weaken("theorem-1", without=LOSS, refutes=REFUTED, cases=_increasing)
-def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let the loss increase: the path then leaves the best token.
-
-    Strictly decreasing is not enough either, ℓ' must be negative: see ``theorem-8`` and FINDINGS.md.
-    """
-    yield from turns_to_max_margin(case, under_test)
-
-
-def _enclosed_cases() -> SearchStrategy[Case]:
-    return plain_cases(n=(1, 1), tokens=(3, 3), d=(1, 1))
+THEOREM_1 = Weakening("theorem-1", turns_to_max_margin, REFUTED)
+tied_scores = THEOREM_1.without(
+    STRICT,
+    "Let two tokens tie for the highest score: either will do for the risk, and p_mm may be that of the wrong one."
+    " The path goes to the one that can be selected with the larger margin over the others. (Theorem 8 says where"
+    " the path goes.)",
+    cases=tied_cases,
+    fails=tied_optimum,
+)
+increasing_loss = THEOREM_1.without(
+    LOSS,
+    "Let the loss increase: the path then leaves the best token. Strictly decreasing is not enough either, ℓ' must"
+    " be negative: see ``theorem-8`` and FINDINGS.md.",
+    cases=cases(assumptions=(STRICT, SEPARABLE), n=1, tokens=2, d=1, losses=("squared",), plain=True),
+)
 
 
 @weaken(
     "theorem-1",
     without=SEPARABLE,
     refutes="p̄(R)/R converges to a unit vector, as it does to p̄_mm where that exists",
-    cases=_enclosed_cases,
+    cases=plain_cases(n=(1, 1), tokens=(3, 3), d=(1, 1)),
 )
 def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let the best key lie between the others: no direction selects it, and the risk has a finite minimiser.

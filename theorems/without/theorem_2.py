@@ -24,13 +24,21 @@ from theorems.core.implementation import Implementation
 from theorems.without.drawing import starts
 from theorems.without.follow_flow import CLEAR, WALK, Point, direction_claims, start_of, walk
 from theorems.without.large_steps import claims_after_large_steps
-from theorems.without.signed_flow import norm_of_flow, signed_gradient
-from theorems.without.weakened import weaken
+from theorems.without.signed_flow import flow_diverges, signed_gradient
+from theorems.without.weakened import Weakening, weaken
+
+LOSS, EQUAL, SEPARABLE = "well-behaved-loss", "equal-non-optimal-scores", "separable"
+DIVERGES = Weakening("theorem-2", flow_diverges, "from every p(0), ‖p(t)‖ → ∞")
 
 
-def _several() -> SearchStrategy[Case]:
-    others = ("well-behaved-loss", "equal-non-optimal-scores", "separable")
-    return cases(assumptions=others, n=(2, 3), tokens=(2, 3), d=(2, 3), start="anywhere", plain=True)
+def turns_to_optimal_tokens(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Yield that the flow from the case's start turns to p̄_mm of the optimal tokens."""
+    yield from direction_claims(case.problem, start_of(case), under_test, case.problem.optimal)
+
+
+def _anywhere(*assumptions: str, **sizes: tuple[int, int]) -> SearchStrategy[Case]:
+    """Return a strategy for small cases of some sizes with a start."""
+    return cases(assumptions=assumptions, start="anywhere", plain=True, **sizes)  # type: ignore[arg-type]
 
 
 def _wrong_turn(case: Case) -> float:
@@ -38,52 +46,29 @@ def _wrong_turn(case: Case) -> float:
     return -walk(case).smallest_margin(case.problem.optimal) / case.problem.key_scale - CLEAR
 
 
-@weaken(
-    "theorem-2",
-    without="single-input",
-    keeps=("well-behaved-loss", "equal-non-optimal-scores", "separable"),
-    refutes="from every p(0), p(t)/‖p(t)‖ → p̄_mm(opt)",
-    cases=_several,
+several_inputs = Weakening("theorem-2", turns_to_optimal_tokens, "from every p(0), p(t)/‖p(t)‖ → p̄_mm(opt)").without(
+    "single-input",
+    "Let there be two inputs: the one that is ahead can turn p away from the other's optimal token. The other's"
+    " softmax then saturates at the wrong token, and from then on the wrong selection is locally optimal (Theorem"
+    " 3). The norm diverges all the same. This is the paper's Figure 8.",
+    cases=_anywhere(LOSS, EQUAL, SEPARABLE, n=(2, 3), tokens=(2, 3), d=(2, 3)),
     violation=_wrong_turn,
 )
-def several_inputs(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let there be two inputs: the one that is ahead can turn p away from the other's optimal token.
-
-    The other's softmax then saturates at the wrong token, and from then on the wrong selection is locally optimal
-    (Theorem 3). The norm diverges all the same. This is the paper's Figure 8.
-    """
-    yield from direction_claims(case.problem, start_of(case), under_test, case.problem.optimal)
-
-
-def _unequal() -> SearchStrategy[Case]:
-    others = ("well-behaved-loss", "strict-optimum", "separable", "single-input")
-    return cases(assumptions=others, tokens=(3, 4), d=(1, 3), start="anywhere", plain=True)
-
-
-@weaken(
-    "theorem-2",
-    without="equal-non-optimal-scores",
-    keeps=("well-behaved-loss", "strict-optimum", "separable", "single-input"),
-    refutes="for one input, p(t)/‖p(t)‖ → p̄_mm(opt) from every p(0)",
-    cases=_unequal,
+unequal_scores = Weakening(
+    "theorem-2", turns_to_optimal_tokens, "for one input, p(t)/‖p(t)‖ → p̄_mm(opt) from every p(0)"
+).without(
+    "equal-non-optimal-scores",
+    "Let a non-optimal token score higher than its neighbours: it is locally optimal, and starts can stay with it."
+    " A start that selects it stays there (Theorem 3), because the gradient only compares it with tokens that still"
+    " have weight. This is Figure 1(b).",
+    cases=_anywhere(LOSS, "strict-optimum", SEPARABLE, "single-input", tokens=(3, 4), d=(1, 3)),
+    keeps=(LOSS, "strict-optimum", SEPARABLE, "single-input"),
     violation=_wrong_turn,
 )
-def unequal_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let a non-optimal token score higher than its neighbours: it is locally optimal, and starts can stay with it.
-
-    A start that selects it stays there (Theorem 3), because the gradient only compares it with tokens that still have
-    weight. This is Figure 1(b).
-    """
-    yield from direction_claims(case.problem, start_of(case), under_test, case.problem.optimal)
 
 
 RESTING = 1e-6
 """Gradient, in units of its largest term and of the keys, below which a start is stationary up to rounding."""
-
-
-def _mixed_cases() -> SearchStrategy[Case]:
-    others = ("well-behaved-loss", "equal-non-optimal-scores")
-    return cases(assumptions=others, n=(1, 2), tokens=(2, 3), d=(1, 2), start="anywhere", plain=True)
 
 
 def _comes_back(case: Case) -> float:
@@ -97,21 +82,14 @@ def _comes_back(case: Case) -> float:
     return WALK / 8 - size * float(np.linalg.norm(walk - start))
 
 
-@weaken(
-    "theorem-2",
-    without="separable",
-    keeps=("well-behaved-loss", "equal-non-optimal-scores"),
-    refutes="from every p(0), ‖p(t)‖ → ∞",
-    cases=_mixed_cases,
+not_separable = DIVERGES.without(
+    "separable",
+    "Let the optimal key lie among the others: the risk has a finite minimiser, and descent ends there. Selecting"
+    " that key beyond all bounds is impossible, as every direction raises another token's logit. (p_mm does not"
+    " exist, so the theorem's second half cannot be stated; its first half can, and fails.)",
+    cases=_anywhere(LOSS, EQUAL, n=(1, 2), tokens=(2, 3), d=(1, 2)),
     violation=_comes_back,
 )
-def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let the optimal key lie among the others: the risk has a finite minimiser, and descent ends there.
-
-    Selecting that key beyond all bounds is impossible, as every direction raises another token's logit. (p_mm does not
-    exist, so the theorem's second half cannot be stated; its first half can, and fails.)
-    """
-    yield norm_of_flow(case.problem, start_of(case))
 
 
 LARGE = (2.0, 16.0, 256.0, 2.0**20)
@@ -120,8 +98,7 @@ LARGE = (2.0, 16.0, 256.0, 2.0**20)
 
 @st.composite
 def _large_steps(draw: DrawFn) -> Case:
-    others = ("well-behaved-loss", "equal-non-optimal-scores", "separable", "single-input")
-    case = draw(cases(assumptions=others, tokens=(2, 4), d=(1, 3), start="anywhere", plain=True))
+    case = draw(_anywhere(LOSS, EQUAL, SEPARABLE, "single-input", tokens=(2, 4), d=(1, 3)))
     least = math.log(draw(st.sampled_from(LARGE))) - case.problem.log_smoothness
     return case.replace(arrays=MappingProxyType({"eta": np.array(2.0 ** math.ceil(least / math.log(2)))}))
 
@@ -139,7 +116,7 @@ def _distance_after_a_walk(case: Case) -> float:
 @weaken(
     "theorem-2",
     without="step-size",
-    keeps=("well-behaved-loss", "equal-non-optimal-scores", "separable", "single-input"),
+    keeps=(LOSS, EQUAL, SEPARABLE, "single-input"),
     refutes="gradient descent with η > 1/L_p has ‖p(t)‖ → ∞ and, for one input, p(t)/‖p(t)‖ → p̄_mm",
     cases=_large_steps,
     violation=_distance_after_a_walk,
@@ -173,17 +150,10 @@ def _turns_back(case: Case) -> float:
     return float(np.linalg.norm(pull)) / case.problem.key_scale - RESTING
 
 
-@weaken(
-    "theorem-2",
-    without="well-behaved-loss",
-    keeps=("equal-non-optimal-scores", "separable"),
-    refutes="from every p(0), ‖p(t)‖ → ∞",
+squared_loss = DIVERGES.without(
+    "well-behaved-loss",
+    "Let the loss increase again, like (1 − u)²/2: it is smallest at an output between the scores. The best softmax"
+    " is then a mixture, which a finite p gives, and descent ends there.",
     cases=too_good_scores,
     violation=_turns_back,
 )
-def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let the loss increase again, like (1 − u)²/2: it is smallest at an output between the scores.
-
-    The best softmax is then a mixture, which a finite p gives, and descent ends there.
-    """
-    yield norm_of_flow(case.problem, start_of(case))

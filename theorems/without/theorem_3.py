@@ -26,19 +26,15 @@ from reference_attention.svm.max_margin import MaxMargin, max_margin
 from theorems.core.claim import Claim, Form, Undecided
 from theorems.core.implementation import Implementation
 from theorems.token_selection.local_paths.invariant_cone import with_cone
-from theorems.without.follow_flow import CLEAR, direction_claims, start_of, walk
+from theorems.without.follow_flow import CLEAR, start_of, turns_to_chosen_tokens, walk
 from theorems.without.large_steps import claims_after_large_steps, descend_until_short_steps
-from theorems.without.signed_flow import norm_of_flow
-from theorems.without.weakened import weaken
+from theorems.without.signed_flow import flow_diverges
+from theorems.without.weakened import Weakening, weaken
 
 
 def wrong_end(case: Case) -> float:
     """Return how far a short walk of normalized descent ends on the wrong side of a chosen token."""
     return -walk(case).smallest_margin(case.chosen_tokens) / case.problem.key_scale - CLEAR
-
-
-def _unfit() -> SearchStrategy[Case]:
-    return on_the_ray(cases(assumptions=("well-behaved-loss",), alpha="any", n=1, tokens=(2, 3), d=(1, 2), plain=True))
 
 
 @st.composite
@@ -59,20 +55,15 @@ def distance_in_a_cone(case: Case) -> float:
     return wrong_end(case) if proper else -1.0
 
 
-@weaken(
-    "theorem-3",
-    without="locally-optimal",
-    keeps=("well-behaved-loss", "separable", "in-cone", "step-size"),
-    refutes="from every p(0) in C_{μ,R}(p_mm(α)), p(t)/‖p(t)‖ → p̄_mm(α), for some μ and R",
-    cases=_unfit,
+not_locally_optimal = Weakening(
+    "theorem-3", turns_to_chosen_tokens, "from every p(0) in C_{μ,R}(p_mm(α)), p(t)/‖p(t)‖ → p̄_mm(α), for some μ and R"
+).without(
+    "locally-optimal",
+    "Let a neighbour score higher than α: it pulls p back, and descent turns round to the better token. Along the"
+    " ray of p_mm(α) the risk rises, at every distance, so no R and no μ help.",
+    cases=on_the_ray(cases(assumptions=("well-behaved-loss",), alpha="any", n=1, tokens=(2, 3), d=(1, 2), plain=True)),
     violation=distance_in_a_cone,
 )
-def not_locally_optimal(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let a neighbour score higher than α: it pulls p back, and descent turns round to the better token.
-
-    Along the ray of p_mm(α) the risk rises, at every distance, so no R and no μ help.
-    """
-    yield from direction_claims(case.problem, start_of(case), under_test, case.chosen_tokens)
 
 
 def behind(case: Case) -> Finding:
@@ -83,26 +74,23 @@ def behind(case: Case) -> Finding:
     return in_cone(case.replace(start=start_of(case), arrays=MappingProxyType(widest)))
 
 
-def _outside() -> SearchStrategy[Case]:
-    others = ("well-behaved-loss", "separable", "locally-optimal")
-    return cases(assumptions=others, n=1, tokens=(3, 4), d=(1, 2), start="anywhere", plain=True)
-
-
-@weaken(
-    "theorem-3",
-    without="in-cone",
-    keeps=("well-behaved-loss", "separable", "locally-optimal", "step-size"),
-    refutes="from every p(0), p(t)/‖p(t)‖ → p̄_mm(α) if α is locally optimal",
-    cases=_outside,
+outside_the_cone = Weakening(
+    "theorem-3", turns_to_chosen_tokens, "from every p(0), p(t)/‖p(t)‖ → p̄_mm(α) if α is locally optimal"
+).without(
+    "in-cone",
+    "Let the start lie outside the cone of α: it may belong to another selection. Several selections can be locally"
+    " optimal, and each attracts the starts around its own direction.",
+    cases=cases(
+        assumptions=("well-behaved-loss", "separable", "locally-optimal"),
+        n=1,
+        tokens=(3, 4),
+        d=(1, 2),
+        start="anywhere",
+        plain=True,
+    ),
     fails=behind,
     violation=wrong_end,
 )
-def outside_the_cone(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let the start lie outside the cone of α: it may belong to another selection.
-
-    Several selections can be locally optimal, and each attracts the starts around its own direction.
-    """
-    yield from direction_claims(case.problem, start_of(case), under_test, case.chosen_tokens)
 
 
 @st.composite
@@ -154,7 +142,6 @@ def _distance_after_descent(case: Case) -> float:
 @weaken(
     "theorem-3",
     without="step-size",
-    keeps=("well-behaved-loss", "separable", "locally-optimal", "in-cone"),
     refutes="gradient descent with η > 1/L_p from every p(0) in C_{μ,R} has p(t)/‖p(t)‖ → p̄_mm(α)",
     cases=_large_step_cases,
     violation=_distance_after_descent,
@@ -195,18 +182,12 @@ def proper_cone(case: Case) -> float:
     return 1.0 if 0 < float(case.arrays["cone_mu"]) <= 0.5 and float(case.arrays["cone_radius"]) > 0 else -1.0
 
 
-@weaken(
-    "theorem-3",
-    without="well-behaved-loss",
-    keeps=("separable", "locally-optimal", "in-cone", "step-size"),
-    refutes="from every p(0) in C_{μ,R}(p_mm(α)), ‖p(t)‖ → ∞, for some μ and R",
+squared_loss = Weakening(
+    "theorem-3", flow_diverges, "from every p(0) in C_{μ,R}(p_mm(α)), ‖p(t)‖ → ∞, for some μ and R"
+).without(
+    "well-behaved-loss",
+    "Let the loss increase again, like (1 − u)²/2: a token can then score too high. Near its selection the risk"
+    " rises along p_mm(α), at every distance, so no R helps; descent turns back to the mixture whose output is 1.",
     cases=_too_good,
     violation=proper_cone,
 )
-def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let the loss increase again, like (1 − u)²/2: a token can then score too high.
-
-    Near its selection the risk rises along p_mm(α), at every distance, so no R helps; descent turns back to the mixture
-    whose output is 1.
-    """
-    yield norm_of_flow(case.problem, start_of(case))

@@ -26,7 +26,7 @@ from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.without.follow_flow import LIMIT_FOLLOWED, NORM
 from theorems.without.signed_flow import signed_gradient
-from theorems.without.weakened import weaken
+from theorems.without.weakened import Weakening
 
 SHORT, LONG = (8.0, 64.0), (1e2, 1e4, NORM)
 """Radii of the path, in units of 1/θ(q), for guidance and for the conclusion."""
@@ -59,7 +59,7 @@ def _unit(case: Case) -> float:
     return max(unit, float(case.arrays["cone_radius"]))
 
 
-def _stays_away(case: Case) -> Iterator[Claim]:
+def _stays_away(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Claim that p̄(R)/R does not tend to q̄.
 
     At ρ = R/unit = 10⁶ it is further than ρ^{−1/2} away, or not closer than before.
@@ -113,83 +113,37 @@ def _directed_cases(draw: DrawFn, base: SearchStrategy[Case], levels: int = 3) -
     return case.replace(problem=Problem(problem.keys, scores, problem.loss), arrays=MappingProxyType(arrays))
 
 
-OTHERS = (
-    "well-behaved-loss",
+THEOREM_4 = Weakening("theorem-4", _stays_away, "if q is no locally optimal direction, p̄(R)/R does not tend to q")
+equal_scores = THEOREM_4.without(
     "distinct-scores",
+    "Let a directional neighbour score exactly what the selected token scores: mixing with it costs nothing. It"
+    " makes q not locally optimal (Definition 2 asks for strictly less), but the path goes where the other tokens"
+    " are left behind fastest, and that may be q.",
+    cases=_directed_cases(
+        cases(assumptions=("well-behaved-loss", "general-position"), n=(1, 2), tokens=(2, 3), d=(1, 2), plain=True),
+        levels=0,
+    ),
+    violation=_towards_q,
+)
+special_position = THEOREM_4.without(
     "general-position",
-    "direction-given",
+    "Let directional neighbours have dependent rows: no perturbation separates them. One of them scores higher, so"
+    " q is not locally optimal, but it never comes without another that scores lower by more. Together they cost,"
+    " and the path leaves both behind along q.",
+    cases=_directed_cases(
+        cases(assumptions=("well-behaved-loss",), n=(1, 2), tokens=(2, 3), d=(1, 2), plain=True), levels=4
+    ),
+    violation=_towards_q,
+)
+locally_optimal_direction = Weakening("theorem-4", _stays_away, "p̄(R)/R does not tend to q").without(
     "not-locally-optimal-direction",
-)
-
-
-def _other_assumptions(without: str) -> tuple[str, ...]:
-    return tuple(id for id in OTHERS if id != without)
-
-
-def _tied_score_cases() -> SearchStrategy[Case]:
-    base = cases(assumptions=("well-behaved-loss", "general-position"), n=(1, 2), tokens=(2, 3), d=(1, 2), plain=True)
-    return _directed_cases(base, levels=0)
-
-
-@weaken(
-    "theorem-4",
-    without="distinct-scores",
-    keeps=_other_assumptions("distinct-scores"),
-    refutes="if q is no locally optimal direction, p̄(R)/R does not tend to q",
-    cases=_tied_score_cases,
+    "Let q be the max-margin direction of locally optimal tokens: the local path goes there. Within a narrow cone"
+    " around it the risk is above that of the selection, and falls fastest where the smallest margin is largest.",
+    cases=_directed_cases(
+        cases(assumptions=("well-behaved-loss", "general-position"), n=(1, 2), tokens=2, d=(1, 2), plain=True), levels=4
+    ),
     violation=_towards_q,
 )
-def equal_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let a directional neighbour score exactly what the selected token scores: mixing with it costs nothing.
-
-    It makes q not locally optimal (Definition 2 asks for strictly less), but the path goes where the other tokens are
-    left behind fastest, and that may be q.
-    """
-    yield from _stays_away(case)
-
-
-def _special_keys() -> SearchStrategy[Case]:
-    base = cases(assumptions=("well-behaved-loss",), n=(1, 2), tokens=(2, 3), d=(1, 2), plain=True)
-    return _directed_cases(base, levels=4)
-
-
-@weaken(
-    "theorem-4",
-    without="general-position",
-    keeps=_other_assumptions("general-position"),
-    refutes="if q is no locally optimal direction, p̄(R)/R does not tend to q",
-    cases=_special_keys,
-    violation=_towards_q,
-)
-def special_position(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let directional neighbours have dependent rows: no perturbation separates them.
-
-    One of them scores higher, so q is not locally optimal, but it never comes without another that scores lower by
-    more. Together they cost, and the path leaves both behind along q.
-    """
-    yield from _stays_away(case)
-
-
-def _in_general() -> SearchStrategy[Case]:
-    base = cases(assumptions=("well-behaved-loss", "general-position"), n=(1, 2), tokens=2, d=(1, 2), plain=True)
-    return _directed_cases(base, levels=4)
-
-
-@weaken(
-    "theorem-4",
-    without="not-locally-optimal-direction",
-    keeps=_other_assumptions("not-locally-optimal-direction"),
-    refutes="p̄(R)/R does not tend to q",
-    cases=_in_general,
-    violation=_towards_q,
-)
-def locally_optimal_direction(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let q be the max-margin direction of locally optimal tokens: the local path goes there.
-
-    Within a narrow cone around it the risk is above that of the selection, and falls fastest where the smallest margin
-    is largest.
-    """
-    yield from _stays_away(case)
 
 
 @st.composite
@@ -200,17 +154,10 @@ def _squared_loss_cases(draw: DrawFn) -> Case:
     return case.replace(problem=Problem(case.problem.keys, case.problem.scores, loss_named("squared")))
 
 
-@weaken(
-    "theorem-4",
-    without="well-behaved-loss",
-    keeps=_other_assumptions("well-behaved-loss"),
-    refutes="if q is no locally optimal direction, p̄(R)/R does not tend to q",
+squared_loss = THEOREM_4.without(
+    "well-behaved-loss",
+    "Let the loss increase again, like (1 − u)²/2: a higher score can then be worse. The neighbour that makes q not"
+    " locally optimal is one that the path flees from, along q.",
     cases=_squared_loss_cases,
     violation=_towards_q,
 )
-def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let the loss increase again, like (1 − u)²/2: a higher score can then be worse.
-
-    The neighbour that makes q not locally optimal is one that the path flees from, along q.
-    """
-    yield from _stays_away(case)

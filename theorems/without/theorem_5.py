@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from hypothesis.strategies import SearchStrategy
 
 from generators.case import Case
 from reference_attention.paths.joint import Joint
@@ -27,8 +26,8 @@ from theorems.without.follow_joint_path import (
 )
 from theorems.without.free_mixing import assumption_c_fails
 from theorems.without.joint_drawing import plain_joint_cases
-from theorems.without.mixed_features import head_with_mixed_features, mixed_margins
-from theorems.without.weakened import weaken
+from theorems.without.mixed_features import head_is_max_margin, mixed_margins
+from theorems.without.weakened import Weakening, weaken
 
 CLEAR = 0.05
 """Distance of two directions from which on a hunt looks closer."""
@@ -51,10 +50,6 @@ def readable(case: Case, joint: Joint) -> bool:
     return bool(own and selects_best(joint))
 
 
-def _figure_3() -> SearchStrategy[Case]:
-    return plain_joint_cases(n=(2, 3), d=2)
-
-
 def _relaxes(case: Case) -> float:
     """Return the distance of p̄_relax from p̄_mm, less :data:`CLEAR`, where v_mm is the head."""
     joint = joint_of(case)
@@ -70,7 +65,7 @@ def _relaxes(case: Case) -> float:
     "theorem-5",
     without="optimal-tokens",
     refutes="p_R/R → p̄_mm as r, R → ∞ (while v_r/r → v̄_mm, and p_R selects α)",
-    cases=_figure_3,
+    cases=plain_joint_cases(n=(2, 3), d=2),
     fails=assumption_c_fails,
     violation=_relaxes,
 )
@@ -91,10 +86,6 @@ def mixing_is_free(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield head_claim(pairs)
 
 
-def _inseparable() -> SearchStrategy[Case]:
-    return plain_joint_cases(n=(1, 2), d=2, key_queries=True)
-
-
 def cannot_select(case: Case) -> float:
     """Return how far v̄_mm is from the best head, at least, where no prompt selects α."""
     joint = joint_of(case)
@@ -104,17 +95,10 @@ def cannot_select(case: Case) -> float:
     return -1.0 if mixed is None else mixed.relative_gap - CLEAR
 
 
-@weaken(
-    "theorem-5",
-    without="separable",
-    refutes="v_r/r → v̄_mm as r, R → ∞",
-    cases=_inseparable,
+cannot_be_selected = Weakening("theorem-5", head_is_max_margin, "v_r/r → v̄_mm as r, R → ∞").without(
+    "separable",
+    "Let no prompt select α everywhere: the features then stay mixed, whatever R. The head turns to the max-margin"
+    " direction of the best mixed features. (p_mm does not exist, so only the head's limit can be stated.)",
+    cases=plain_joint_cases(n=(1, 2), d=2, key_queries=True),
     violation=cannot_select,
 )
-def cannot_be_selected(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let no prompt select α everywhere: the features then stay mixed, whatever R.
-
-    The head turns to the max-margin direction of the best mixed features. (p_mm does not exist, so only the head's
-    limit can be stated.)
-    """
-    yield head_with_mixed_features(case)

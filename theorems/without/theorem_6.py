@@ -17,14 +17,12 @@ from jaxtyping import Float64
 
 from generators.case import Case
 from generators.joint_cases import schedule_of
-from reference_attention.paths.joint import Joint
 from reference_attention.paths.joint_minimisers import Pair
-from reference_attention.paths.joint_path import Schedule, exponential_schedule
+from reference_attention.paths.joint_path import Schedule
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.without.follow_flow import NORM
 from theorems.without.follow_joint_path import (
-    RADII,
     follow_joint_path,
     head_claim,
     joint_of,
@@ -35,10 +33,10 @@ from theorems.without.follow_joint_path import (
 )
 from theorems.without.free_mixing import assumption_c_over_supports_fails
 from theorems.without.joint_drawing import plain_joint_cases
-from theorems.without.mixed_features import head_with_mixed_features
+from theorems.without.mixed_features import head_is_max_margin
 from theorems.without.not_selected import one_support, path_of, shorter_elsewhere
 from theorems.without.theorem_5 import CLEAR, cannot_select, not_followed, readable
-from theorems.without.weakened import weaken
+from theorems.without.weakened import Weakening
 
 
 def weak_cases() -> SearchStrategy[Case]:
@@ -58,63 +56,49 @@ def has_weak_support(case: Case) -> float:
     return float(separator.duals[weak].sum() / separator.duals.sum())
 
 
-def target_claims(case: Case, pairs: list[Pair], joint: Joint, target: Float64[np.ndarray, "k"]) -> Iterator[Claim]:
-    """Yield p_R/R → target and v_r/r → v̄_mm where α is the best selection and the pairs found select it."""
-    if not selects_best(joint):
-        raise not_followed("another selection has a label margin as large")
-    elif not pairs[-1].lowest_margin > 0:
-        raise not_followed("the prompt that was found does not select α")
-    else:
-        yield prompt_claim("prompt-is-relaxed", pairs, target)
-        yield head_claim(pairs)
-
-
-def weak_support_claims(case: Case) -> Iterator[Claim]:
-    """Yield the limit of Theorem 6 along r = e^{RΘ/2}."""
-    joint = joint_of(case)
-    relaxed = None if joint is None else relaxed_solution(joint)
-    if joint is None or relaxed is None:
+def _path(case: Case) -> tuple[list[Pair], Float64[np.ndarray, "k"]]:
+    """Return the path along r = e^{RΘ/2} and its target."""
+    path = path_of(case)
+    if path is None:
         raise not_followed("v_mm or p_relax does not exist")
-    pairs = follow_joint_path(joint, exponential_schedule(relaxed.margin / 2), RADII, relaxed.norm, case.seed)
-    yield from target_claims(case, pairs, joint, relaxed.direction)
+    return path
 
 
-@weaken(
-    "theorem-6",
-    without="optimal-support-tokens",
-    refutes="p_R/R → p_relax/‖p_relax‖ if p_R selects α",
+def target_claims(pairs: list[Pair], target: Float64[np.ndarray, "k"]) -> Iterator[Claim]:
+    """Yield p_R/R → target and v_r/r → v̄_mm where α is the best selection and the pairs found select it."""
+    if not selects_best(pairs[-1].joint):
+        raise not_followed("another selection has a label margin as large")
+    if not pairs[-1].lowest_margin > 0:
+        raise not_followed("the prompt that was found does not select α")
+    yield prompt_claim("prompt-is-relaxed", pairs, target)
+    yield head_claim(pairs)
+
+
+def weak_support_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
+    """Yield the limit of Theorem 6 along r = e^{RΘ/2}."""
+    yield from target_claims(*_path(case))
+
+
+support_without_dual = Weakening(
+    "theorem-6", weak_support_claims, "p_R/R → p_relax/‖p_relax‖ if p_R selects α"
+).without(
+    "optimal-support-tokens",
+    "Let a support have a zero dual: it lies on the margin by accident, and mixing costs no margin to first order."
+    " A tilt of the head by y raises its output by y and costs y²/2r only, so Assumption C fails over S. The best"
+    " tilt is y ≈ log r; along r = e^{RΘ/2} that is worth RΘ/2 logits, and the path gives this support that much"
+    " less margin than p_relax does.",
     cases=weak_cases,
     fails=assumption_c_over_supports_fails,
     violation=has_weak_support,
 )
-def support_without_dual(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let a support have a zero dual: it lies on the margin by accident, and mixing costs no margin to first order.
-
-    A tilt of the head by y raises its output by y and costs y²/2r only, so Assumption C fails over S. The best tilt is
-    y ≈ log r; along r = e^{RΘ/2} that is worth RΘ/2 logits, and the path gives this support that much less margin than
-    p_relax does.
-    """
-    yield from weak_support_claims(case)
-
-
-def _inseparable() -> SearchStrategy[Case]:
-    return plain_joint_cases(n=(2, 2), d=2, key_queries=True)
-
-
-@weaken(
-    "theorem-6",
-    without="separable",
-    refutes="v_r/r → v̄_mm as r, R → ∞",
-    cases=_inseparable,
+not_selectable = Weakening("theorem-6", head_is_max_margin, "v_r/r → v̄_mm as r, R → ∞").without(
+    "separable",
+    "Let no prompt select α everywhere: the features then stay mixed. The head turns to the max-margin direction of"
+    " the best mixed features. (The paper's own hypothesis, that p_R selects α asymptotically, already implies that"
+    " p_mm exists.)",
+    cases=plain_joint_cases(n=(2, 2), d=2, key_queries=True),
     violation=cannot_select,
 )
-def not_selectable(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let no prompt select α everywhere: the features then stay mixed.
-
-    The head turns to the max-margin direction of the best mixed features. (The paper's own hypothesis, that p_R selects
-    α asymptotically, already implies that p_mm exists.)
-    """
-    yield head_with_mixed_features(case)
 
 
 HEAD_RADII, PROMPT_RADII = (1.0, 1e3), (10.0, 1e7)
@@ -168,7 +152,7 @@ def relaxes_too_early(case: Case) -> float:
     return float(np.linalg.norm(separator.direction - relaxed.direction)) - CLEAR
 
 
-def schedule_claims(case: Case) -> Iterator[Claim]:
+def schedule_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Yield the limit of Theorem 6 along the case's own radii."""
     joint, given = joint_of(case), slow_schedule(case)
     relaxed = None if joint is None else relaxed_solution(joint)
@@ -177,46 +161,31 @@ def schedule_claims(case: Case) -> Iterator[Claim]:
     schedule, radii = given
     units = tuple((radii[[0, -1]] / relaxed.norm).tolist())
     pairs = follow_joint_path(joint, schedule, units, relaxed.norm, case.seed)
-    yield from target_claims(case, pairs, joint, relaxed.direction)
+    yield from target_claims(pairs, relaxed.direction)
 
 
-@weaken(
-    "theorem-6",
-    without="radius-schedule",
-    refutes="p_R/R → p_relax/‖p_relax‖ if p_R selects α",
+head_too_slow = Weakening("theorem-6", schedule_claims, "p_R/R → p_relax/‖p_relax‖ if p_R selects α").without(
+    "radius-schedule",
+    "Let r = o(R): the label margin that a non-support has to spare, r·slack logits, is then nothing against RΘ. So"
+    " the non-support needs its full margin like all others, and the path goes to p_mm. The paper's theorem does not"
+    " say how r and R grow; some schedule must be assumed.",
     cases=slow_schedules,
     violation=relaxes_too_early,
 )
-def head_too_slow(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let r = o(R): the label margin that a non-support has to spare, r·slack logits, is then nothing against RΘ.
-
-    So the non-support needs its full margin like all others, and the path goes to p_mm. The paper's theorem does not
-    say how r and R grow; some schedule must be assumed.
-    """
-    yield from schedule_claims(case)
 
 
-def unselected_claims(case: Case) -> Iterator[Claim]:
+def unselected_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Yield the limits of Theorem 6, whatever p_R selects."""
-    path = path_of(case)
-    if path is None:
-        raise not_followed("v_mm or p_relax does not exist")
-    pairs, target = path
+    pairs, target = _path(case)
     yield prompt_claim("prompt-is-relaxed", pairs, target)
     yield head_claim(pairs)
 
 
-@weaken(
-    "theorem-6",
-    without="prompt-selects",
-    refutes="v_r/r → v̄_mm and p_R/R → p_relax/‖p_relax‖",
+selects_another = Weakening("theorem-6", unselected_claims, "v_r/r → v̄_mm and p_R/R → p_relax/‖p_relax‖").without(
+    "prompt-selects",
+    "Let another token of a non-support have label margin to spare and leave the supports a wider margin."
+    " Assumption C speaks of the supports only, and p_R selects that token: its margin is R over a shorter p_relax,"
+    " that of the other selection.",
     cases=one_support,
     violation=shorter_elsewhere,
 )
-def selects_another(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let another token of a non-support have label margin to spare and leave the supports a wider margin.
-
-    Assumption C speaks of the supports only, and p_R selects that token: its margin is R over a shorter p_relax, that
-    of the other selection.
-    """
-    yield from unselected_claims(case)

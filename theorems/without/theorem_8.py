@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hypothesis.strategies import SearchStrategy
-
 from generators.case import Case
 from generators.score_assumptions import optimal_sets
 from reference_attention.svm.max_margin import max_margin
@@ -50,15 +48,11 @@ def helpful_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield from goes_to_the_set(case, lambda points: headed_risk(case, points), under_test)
 
 
-def _enclosed_cases() -> SearchStrategy[Case]:
-    return plain_cases(n=(1, 1), tokens=(3, 3), d=(1, 1))
-
-
 @weaken(
     "theorem-8",
     without=SETS,
     refutes="‖p̄(R)‖ → ∞ along a direction, as it does to G_mm where that is not empty",
-    cases=_enclosed_cases,
+    cases=plain_cases(n=(1, 1), tokens=(3, 3), d=(1, 1)),
 )
 def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let the optimal keys lie among the others: no direction selects one, and the risk has a finite minimiser.

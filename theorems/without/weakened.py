@@ -1,8 +1,8 @@
 """A statement with one assumption left out, as something that can be refuted.
 
 An entry says where to look (a strategy for cases in which all other assumptions hold), what fails (the conclusion in
-the paper's words, computed without the assumption left out) and which sentence a counterexample refutes. There is one
-module per statement beside this one (:mod:`theorems.hunting.entries` finds them).
+the paper's words, computed without the assumption left out) and which sentence a counterexample refutes. Entries that
+share their conclusion are made from one :class:`Weakening`. :mod:`theorems.hunting.entries` finds them.
 """
 
 from __future__ import annotations
@@ -57,52 +57,91 @@ class Weakened:
         bare = self.statement.id.rpartition(":")[2]
         return f"{bare}-without-{self.without}" if self.without else bare
 
+    def of(self, id: str, why: str, *, refutes: str) -> Weakened:
+        """Return the entry for another statement: the same cases refute its conclusion ``refutes``."""
+        return Weakening(id, self.conclusion, refutes).without(
+            self.without, why, cases=self.cases, fails=self.fails, violation=self.violation
+        )
+
+
+@dataclass(frozen=True)
+class Weakening:
+    """A conclusion that can be stated without some of the assumptions of a statement.
+
+    Attributes:
+        id: id of the statement.
+        conclusion: yields claims; a falsified one, far beyond its tolerance, is the violation.
+        refutes: the conclusion in the paper's words.
+    """
+
+    id: str
+    conclusion: Conclusion
+    refutes: str
+
+    def without(
+        self,
+        assumption: str,
+        why: str,
+        *,
+        cases: Callable[[], SearchStrategy[Any]] | SearchStrategy[Any],
+        keeps: tuple[str, ...] | None = None,
+        fails: Callable[[Any], Finding] | None = None,
+        violation: Callable[[Any], float] | None = None,
+    ) -> Weakened:
+        """Return the statement without an assumption; see :class:`Weakened`.
+
+        Args:
+            assumption: id of the assumption that is left out.
+            why: the mechanism by which the conclusion fails.
+            cases: strategy for cases in which ``keeps`` hold, or a function that makes one.
+            keeps: by default the statement's other assumptions.
+            fails: by default the statement's predicate of the assumption.
+            violation: a cheap number, positive where the conclusion seems to fail.
+
+        Raises:
+            InvalidInput: for an unknown id.
+        """
+        statement = statement_named(self.id)
+        return Weakened(
+            statement,
+            assumption,
+            others(statement, assumption) if keeps is None else keeps,
+            self.refutes,
+            why,
+            (lambda: cases) if isinstance(cases, SearchStrategy) else cases,
+            until_undecided(self.conclusion),
+            fails or statement.assumption(assumption).check,
+            violation,
+        )
+
 
 def weaken(
     id: str,
     *,
     without: str,
     refutes: str,
-    cases: Callable[[], SearchStrategy[Any]],
+    cases: Callable[[], SearchStrategy[Any]] | SearchStrategy[Any],
     keeps: tuple[str, ...] | None = None,
     fails: Callable[[Any], Finding] | None = None,
     violation: Callable[[Any], float] | None = None,
 ) -> Callable[[Conclusion], Weakened]:
-    """Make the decorated conclusion that of statement ``id`` without one assumption; see :class:`Weakened`.
+    """Make the decorated conclusion that of statement ``id`` without one assumption.
 
-    Args:
-        id: id of the statement.
-        without: id of the assumption that is left out.
-        refutes: the conclusion that a counterexample refutes, in the paper's words.
-        cases: strategy for cases in which ``keeps`` hold.
-        keeps: by default the statement's other assumptions.
-        fails: by default the predicate of ``without`` in :data:`generators.assumptions.ASSUMPTIONS`.
-        violation: a cheap number, positive where the conclusion seems to fail.
+    The docstring of the conclusion says why it fails; for the arguments see :class:`Weakening`.
 
     Raises:
-        ValueError: the conclusion has no docstring, which says why it fails.
+        ValueError: the conclusion has no docstring.
         InvalidInput: for an unknown id.
     """
 
     def decorate(conclusion: Conclusion) -> Weakened:
-        statement = statement_named(id)
         if not conclusion.__doc__:
             raise ValueError(f"{id} without {without} has no docstring to say why it fails")
-        kept = others(statement, without) if keeps is None else keeps
-        decided = fails or statement_assumption(statement, without)
-        seen = until_undecided(conclusion)
-        return Weakened(statement, without, kept, refutes, conclusion.__doc__, cases, seen, decided, violation)
+        return Weakening(id, conclusion, refutes).without(
+            without, conclusion.__doc__, cases=cases, keeps=keeps, fails=fails, violation=violation
+        )
 
     return decorate
-
-
-def statement_assumption(statement: Statement, id: str) -> Callable[[Any], Finding]:
-    """Return the predicate of an assumption, the statement's own or one of the library.
-
-    Raises:
-        InvalidInput: for an unknown id.
-    """
-    return statement.assumption(id).check
 
 
 def others(statement: Statement, without: str) -> tuple[str, ...]:

@@ -64,7 +64,7 @@ def test_a_deviation_that_halves_is_none(monkeypatch: pytest.MonkeyPatch) -> Non
         "_distances",
         lambda joint, run, at: {steps // 4: (1.0, 1.0), steps: (0.4, 0.6)}[at],
     )
-    prompt, head = conjecture_joint_descent._limit_claims(FIGURE_3B)
+    prompt, head = conjecture_joint_descent._limit_claims(FIGURE_3B, REFERENCE)
     assert (prompt.slack, head.slack) == (0.0, -0.6)
     assert prompt.tolerance == pytest.approx(1 / (0.25 * 30 * math.sqrt(2)))
 
@@ -181,7 +181,7 @@ def test_the_unit_of_a_local_path(q: tuple[float, float], radius: float, unit: f
 )
 def test_a_path_that_stays_away(apart: tuple[float, ...], slack: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(theorem_4, "_ratio", lambda case, radii: (np.array(apart), np.ones(3)))
-    claim = next(theorem_4._stays_away(FIGURE_3B))
+    claim = next(theorem_4._stays_away(FIGURE_3B, REFERENCE))
     assert claim.slack == pytest.approx(slack, rel=1e-9)
 
 
@@ -219,5 +219,5 @@ def test_a_schedule_is_followed_between_its_own_ends(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(theorem_6, "follow_joint_path", pairs)
     monkeypatch.setattr(theorem_6, "target_claims", none)
-    assert list(theorem_6.schedule_claims(with_radii([2.0, 4.0, 5.0], [10.0, 80.0, 640.0]))) == []
+    assert list(theorem_6.schedule_claims(with_radii([2.0, 4.0, 5.0], [10.0, 80.0, 640.0]), REFERENCE)) == []
     assert seen[0] == pytest.approx([10.0, 640.0])

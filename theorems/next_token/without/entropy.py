@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from flint import arb, ctx
 from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
+from hypothesis.strategies import DrawFn
 
 from generators.next_token.assumptions import COMPATIBLE, SEPARABLE
 from generators.next_token.cases import next_token_cases, with_something_apart
@@ -22,7 +22,7 @@ from reference_attention.next_token.split import BITS, Split
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT
-from theorems.without.weakened import weaken
+from theorems.without.weakened import Weakening, weaken
 
 INFIMUM = "entropy-is-approached"
 ABOVE = "cross-entropy-is-above-the-entropy"
@@ -35,10 +35,6 @@ def _contradictions(draw: DrawFn) -> NextTokens:
     h = draw(integers((m, 1), -1, 1)).astype(np.float64)
     counts = np.eye(V, dtype=np.int64)[draw(integers((m,), 0, V - 1))] * draw(integers((m, 1), 1, 3))
     return with_something_apart(NextTokens(h, counts))
-
-
-def _free_counts() -> SearchStrategy[NextTokens]:
-    return next_token_cases(("incompatible",), apart=True)
 
 
 @st.composite
@@ -61,34 +57,21 @@ def above_entropy(case: NextTokens, under_test: Implementation) -> Iterator[Clai
     yield Claim(INFIMUM, Form.EXACT, -float(more.mid()), float(more.rad()), EXACT, detail)
 
 
-@weaken(
-    "ntp-entropy",
-    without=SEPARABLE.id,
-    refutes="inf CE is the entropy H",
+NTP_ENTROPY = Weakening("ntp-entropy", above_entropy, "inf CE is the entropy H")
+contradictions = NTP_ENTROPY.without(
+    SEPARABLE.id,
+    "Let contexts of one embedding be followed by different tokens: no W tells those contexts apart. The same can"
+    " happen to an embedding that lies between others. What is learned is the mean of what followed them. With"
+    " extended supports the theorems go on: the direction and the finite part are those of Ŝ.",
     cases=_contradictions,
 )
-def contradictions(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """Let contexts of one embedding be followed by different tokens: no W tells those contexts apart.
-
-    The same can happen to an embedding that lies between others. What is learned is the mean of what followed them.
-    With extended supports the theorems go on: the direction and the finite part are those of Ŝ.
-    """
-    yield from above_entropy(case, under_test)
-
-
-@weaken(
-    "ntp-entropy",
-    without=COMPATIBLE.id,
-    refutes="inf CE is the entropy H",
-    cases=_free_counts,
+free_counts = NTP_ENTROPY.without(
+    COMPATIBLE.id,
+    "Let the log-odds of frequencies not be linear in the embedding: no W has them, and inf CE is above H. An"
+    " example is h = 1 and h = 2 followed by two tokens at the same ratio 2 : 1. The direction of training is what"
+    " it would be; the finite part is the best compromise.",
+    cases=next_token_cases(("incompatible",), apart=True),
 )
-def free_counts(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """Let the log-odds of frequencies not be linear in the embedding: no W has them, and inf CE is above H.
-
-    An example is h = 1 and h = 2 followed by two tokens at the same ratio 2 : 1. The direction of training is what it
-    would be; the finite part is the best compromise.
-    """
-    yield from above_entropy(case, under_test)
 
 
 @weaken(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
+from hypothesis.strategies import DrawFn
 
 from generators.next_token.assumptions import (
     INDEPENDENT_CONTEXTS,
@@ -31,7 +31,7 @@ from theorems.next_token.ntp_attention import loss_by_attention, ntp_attention
 from theorems.next_token.ntp_descent import FALLS, SETTLES, ntp_descent
 from theorems.next_token.ntp_finite_part import CONTRACTS, ntp_finite_part
 from theorems.next_token.ntp_overparameterized import SEPARABLE, ntp_overparameterized
-from theorems.without.weakened import weaken
+from theorems.without.weakened import Weakening, weaken
 
 DIVERGES = "norm-diverges"
 FINITE = "loss-is-finite"
@@ -55,14 +55,6 @@ def _nothing_apart(draw: DrawFn) -> NextTokens:
     return NextTokens(h, first)
 
 
-def _dependent() -> SearchStrategy[NextTokens]:
-    return next_token_cases(("repeated", "random"))
-
-
-def _dependent_tokens() -> SearchStrategy[NextTokens]:
-    return next_token_cases(("dependent",))
-
-
 @st.composite
 def _foreign_labels(draw: DrawFn) -> NextTokens:
     """Draw sequences of three tokens, with any of these as labels."""
@@ -80,22 +72,18 @@ def _at_rest(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
     yield Claim(DIVERGES, Form.EXACT, -float(resting), 0.0, EXACT, "Ŝ = V: the loss has a minimiser, θ_mm = 0")
 
 
-@weaken(
-    "ntp-path", without=SOMETHING_APART.id, refutes="‖Ŵ_B‖ = B for every B, cos(Ŵ_B, W^mm) → 1", cases=_nothing_apart
+path_at_rest = Weakening("ntp-path", _at_rest, "‖Ŵ_B‖ = B for every B, cos(Ŵ_B, W^mm) → 1").without(
+    SOMETHING_APART.id,
+    "Let nothing be ruled out: the loss has a minimiser θ_⋆, and Ŵ_B is θ_⋆ as soon as the ball contains it. If h ="
+    " 1 and h = −1 are followed by the same token, whatever rules out the other token after one of them makes it"
+    " likelier after the other.",
+    cases=_nothing_apart,
 )
-def path_at_rest(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """Let nothing be ruled out: the loss has a minimiser θ_⋆, and Ŵ_B is θ_⋆ as soon as the ball contains it.
-
-    If h = 1 and h = −1 are followed by the same token, whatever rules out the other token after one of them makes it
-    likelier after the other.
-    """
-    yield from _at_rest(case, under_test)
-
-
-@weaken("ntp-descent", without=SOMETHING_APART.id, refutes="‖W_k‖ → ∞", cases=_nothing_apart)
-def descent_at_rest(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
-    """Let nothing be ruled out: the loss has a minimiser θ_⋆, and descent comes to it: ‖W_k − θ_⋆‖ ≤ ‖W_0 − θ_⋆‖."""
-    yield from _at_rest(case, under_test)
+descent_at_rest = Weakening("ntp-descent", _at_rest, "‖W_k‖ → ∞").without(
+    SOMETHING_APART.id,
+    "Let nothing be ruled out: the loss has a minimiser θ_⋆, and descent comes to it: ‖W_k − θ_⋆‖ ≤ ‖W_0 − θ_⋆‖.",
+    cases=_nothing_apart,
+)
 
 
 @weaken("ntp-descent", without=SHORT_STEPS.id, refutes="CE(W_k) → H and P_F(W_k) → W⋆", cases=_long_steps)
@@ -125,7 +113,7 @@ def long_steps_in_f(case: NextTokens, under_test: Implementation) -> Iterator[Cl
     "ntp-overparameterized",
     without=INDEPENDENT_CONTEXTS.id,
     refutes="the data are NTP-separable",
-    cases=_dependent,
+    cases=next_token_cases(("repeated", "random")),
 )
 def dependent_contexts(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
     """Let two contexts of one embedding be followed by different tokens: no W tells them apart."""
@@ -137,7 +125,7 @@ def dependent_contexts(case: NextTokens, under_test: Implementation) -> Iterator
     "ntp-attention",
     without=INDEPENDENT_TOKENS.id,
     refutes="the limit solves graph-SVM, which is feasible: Ŝ is the label's component",
-    cases=_dependent_tokens,
+    cases=next_token_cases(("dependent",)),
 )
 def dependent_tokens(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
     """Let a token's embedding be a mean of others', say e_3 = (e_1 + e_2)/2, and its score be required below both.

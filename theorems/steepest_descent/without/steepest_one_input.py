@@ -70,7 +70,6 @@ def descent_signs(rows: list[list[fmpq]], p: list[fmpq]) -> list[int] | None:
 @weaken(
     "steepest-one-input",
     without="vanishing-steps",
-    keeps=ASSUMPTIONS,
     refutes="sign descent with steps of any constant length has m(p(t))/‖p(t)‖_∞ → γ_∞",
     cases=_cases,
     fails=vanishing_steps,

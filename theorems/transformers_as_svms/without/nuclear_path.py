@@ -27,40 +27,26 @@ from theorems.without.weakened import weaken
 REFUTED = "(K̄, Q̄)(R) = argmin of L(KQᵀ) over ½(‖K‖² + ‖Q‖²) ≤ R has K̄Q̄ᵀ/R → W_⋆/C_⋆"
 
 
-@weaken("tsvm-nuclear-path", without="strict-optimum", refutes=REFUTED, cases=frobenius.tied_scores.cases)
-def tied_scores(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let two tokens tie for the highest score: either will do for the risk, and W_⋆ may be that of the wrong one.
-
-    The path goes to the one that can be selected with the larger margin over the others.
-    """
-    yield from frobenius.tied_scores.conclusion(case, under_test)
-
-
-@weaken("tsvm-nuclear-path", without="well-behaved-loss", refutes=REFUTED, cases=frobenius.increasing_loss.cases)
-def increasing_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let the loss increase: the path then leaves the best token."""
-    yield from frobenius.increasing_loss.conclusion(case, under_test)
-
-
-@weaken(
+tied_scores = frobenius.tied_scores.of(
     "tsvm-nuclear-path",
-    without="separable",
-    refutes="K̄Q̄ᵀ/R converges to a matrix of norm one, as it does to W_⋆/C_⋆ where that exists",
-    cases=frobenius.not_separable.cases,
+    "Let two tokens tie for the highest score: either will do for the risk, and W_⋆ may be that of the wrong one."
+    " The path goes to the one that can be selected with the larger margin over the others.",
+    refutes=REFUTED,
 )
-def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
-    """Let two inputs of the same query have opposite labels: they ask for opposite W.
-
-    The risk has a finite minimiser, at which the path stays, and W̄(R)/R → 0.
-    """
-    yield from frobenius.not_separable.conclusion(case, under_test)
+increasing_loss = frobenius.increasing_loss.of("tsvm-nuclear-path", frobenius.increasing_loss.why, refutes=REFUTED)
+not_separable = frobenius.not_separable.of(
+    "tsvm-nuclear-path",
+    "Let two inputs of the same query have opposite labels: they ask for opposite W. The risk has a finite minimiser,"
+    " at which the path stays, and W̄(R)/R → 0.",
+    refutes="K̄Q̄ᵀ/R converges to a matrix of norm one, as it does to W_⋆/C_⋆ where that exists",
+)
 
 
 @weaken(
     "tsvm-nuclear-path",
     without="unique-nuclear-solution",
     refutes="K̄Q̄ᵀ/R has the limit W_⋆/C_⋆, W_⋆ the matrix of least nuclear norm that separates the optimal tokens",
-    cases=lambda: plain_query_cases(n=(2, 2), tokens=(2, 2), d=(2, 2), e=(2, 2)),
+    cases=plain_query_cases(n=(2, 2), tokens=(2, 2), d=(2, 2), e=(2, 2)),
 )
 def several_solutions(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let the rows be e1e1ᵀ and e2e2ᵀ: they fix the diagonal of W and nothing else, so there is no one W_⋆.
