@@ -93,7 +93,10 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
             "",
         ),
         "theorems figures 1 4 --format png": ("half a minute", "theorems figures 1a --format png"),
-        "theorems report --out report.html": ("verifies everything", "theorems report lemma-10 --out report.html"),
+        "theorems verify --report report.html": (
+            "verifies everything",
+            "theorems verify lemma-10 --report report.html",
+        ),
         "theorems hunt theorem-2 --without single-input --out counterexamples --record": (
             "the same hunt is run with its output",
             "",

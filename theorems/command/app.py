@@ -91,6 +91,8 @@ FORMER = {
     "regime-map": "figures regime-map",
 }
 """Former subcommands, and what does the same now."""
+FORMER_REPORT = re.compile("--(from|examples|seed|data|jobs|resume|timeout|case-timeout|isolate|no-isolate)(=.*)?")
+"""Options of ``report`` from when it ran what it reported."""
 
 for options, function in SUBCOMMANDS:
     add_subcommand(options, f"theorems.command.{function}")
@@ -110,8 +112,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with suppress(AttributeError, ValueError):
             getattr(sys, name).reconfigure(errors="replace")
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given and given[0] in FORMER:
-        _say(f"{given[0]} is no longer a command; use `theorems {FORMER[given[0]]}`.")
+    if former := _former(given):
+        _say(former)
         return Exit.BAD_INPUT
     try:
         code = app(args=given or ["--help"], prog_name="theorems", standalone_mode=False)
@@ -128,6 +130,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _close_output(Exit.BROKEN_PIPE)
     except Exception as error:
         return _complaint(error, given)
+
+
+def _former(given: Sequence[str]) -> str:
+    """Return what to use instead of a former subcommand or option; empty if there is none."""
+    if given and given[0] in FORMER:
+        return f"{given[0]} is no longer a command; use `theorems {FORMER[given[0]]}`."
+    old = next((word for word in given[1:] if FORMER_REPORT.fullmatch(word)), "") if given[:1] == ["report"] else ""
+    if old:
+        name = old.partition("=")[0]
+        return f"report no longer has {name}: it takes a file of verify --json. Use `theorems verify --report FILE`."
+    return ""
 
 
 def _complaint(error: Exception, given: Sequence[str]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,15 @@ from typing import Any
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_writable, to_json, write_text
 from theorems.command.subcommands import FiguresOptions, HuntOptions, PowerOptions
+from theorems.core.claim import Verdict
+from theorems.core.exit_code import Exit
+from theorems.core.exit_rule import exit_of
 from theorems.core.version import version
+from theorems.library.results import Results
 from theorems.run.engines.coordinator import coordinator
 from theorems.run.journal import open_journal
 from theorems.run.progress import show_progress
+from theorems.run.result import Result
 from theorems.run.schedule import Interrupted, run
 from theorems.run.tables import console
 from theorems.run.units import R, Work
@@ -80,3 +85,19 @@ def complain(*sentences: str) -> None:
     """Print a line per sentence on standard error."""
     for sentence in sentences:
         console(stderr=True).print(f"theorems: {sentence}", soft_wrap=True)
+
+
+def exit_code_of(results: Sequence[Result]) -> int:
+    """Return the exit code of the results; print a sentence on standard error where no table says why."""
+    if Results(tuple(results)).exit_code is Exit.BAD_INPUT:
+        bad = next(result for result in results if result.bad_input)
+        complain(f"{bad.id}: {bad.bad_input}")
+        return Exit.BAD_INPUT
+    return exit_code_said({result.verdict for result in results}, "no statement applies to these data")
+
+
+def exit_code_said(verdicts: Set[Verdict], nothing: str) -> int:
+    """Return the exit code of the verdicts; where none applies, say on standard error that ``nothing`` is why."""
+    if verdicts <= {Verdict.NOT_APPLICABLE}:
+        complain(f"nothing was checked: {nothing}.")
+    return exit_of(verdicts)

@@ -125,6 +125,13 @@ class VerifyOptions:
     sarif: Annotated[
         Path | None, options.file("Write verdicts other than upheld as SARIF 2.1.0, for code scanning.")
     ] = None
+    report: Annotated[
+        Path | None,
+        options.text(
+            "FILE.md|FILE.html",
+            "Write one document: verdicts, claims, tolerances with their reasons, counterexamples, faults caught.",
+        ),
+    ] = None
     badge: Annotated[
         Path | None, options.file("Write the number of upheld capabilities as JSON for a badge of shields.io.")
     ] = None
@@ -338,25 +345,13 @@ class FiguresOptions:
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """Verify, and write one document: verdicts, claims, tolerances with their reasons, counterexamples, faults caught.
+    """Write results of ``verify --json`` as one document: verdicts, claims, tolerances, counterexamples, faults caught.
 
     Exit codes are those of verify. 0: all upheld, or not applicable with at least one upheld; 1: one is falsified; 2:
     bad input; 3: inconclusive, or nothing could be checked.
     """
 
-    ids: options.Ids = None
-    examples: options.Examples = 50
-    seed: Annotated[int, options.same_seed("report")] = 0
-    data: options.DataNotGenerated = None
-    results: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="FILE", help="Use the results in a file of verify --json; run nothing."),
-    ] = None
+    results: Annotated[Path, typer.Argument(metavar="FILE", help="A file of verify --json.")]
     out: Annotated[
         Path | None, options.text("FILE.md|FILE.html", "The file to write; by default Markdown to standard output.")
     ] = None
-    jobs: Annotated[int, options.processes("the report does")] = options.JOBS
-    resume: options.Resume = None
-    timeout: options.Timeout = None
-    case_timeout: options.CaseTimeout = options.PATIENCE
-    isolate: options.Isolate = True

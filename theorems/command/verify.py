@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import shlex
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,13 +14,13 @@ from generators.user_data import load
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_directory
 from theorems.command.badge import badge_text
-from theorems.command.common import check_targets, complain, write_files
+from theorems.command.common import check_targets, complain, exit_code_of, write_files
 from theorems.command.junit import junit_xml
+from theorems.command.report import Evidence, check_document, evidence_about, text_of_run
 from theorems.command.sarif import sarif_text
 from theorems.command.subcommands import VerifyOptions
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
-from theorems.core.exit_rule import exit_of
 from theorems.core.implementation import REFERENCE
 from theorems.core.under_test import UnderTest
 from theorems.library.results import Results
@@ -52,9 +52,12 @@ def verify_and_report(options: VerifyOptions) -> int:
     request = request_of(options)
     check_targets(options.json, options.junit_xml, options.write_known_failures, options.emit_test)
     check_targets(options.sarif, options.badge)
+    check_document("--report", options.report)
     check_directory(options.out, "failing cases")
     if options.emit_test is not None and options.attention is None:
         raise InvalidInput("--emit-test: writes tests of a kernel; give the kernel with --attention.")
+    if options.report is not None and options.attention is not None:
+        raise InvalidInput("--report: documents statements about the reference; leave out --attention.")
     if options.badge is not None and options.attention is None:
         raise InvalidInput("--badge: counts what a kernel is able to do; give the kernel with --attention.")
     report = Report(request.examples, options)
@@ -128,6 +131,7 @@ class Report:
         self._examples, self._options = examples, options
         self._known = KnownFailures(Path())
         self._about = Description()
+        self._evidence: Evidence = (None, None)
 
     def __call__(self, event: Event) -> None:
         """Print what is to be said before the run.
@@ -138,6 +142,8 @@ class Report:
         if not isinstance(event, Started):
             return
         about = self._about = event.about
+        if self._options.report is not None:
+            self._evidence = evidence_about(about)
         if self._options.known_failures is not None:
             ids = (heading.id for heading in about.statements)
             self._known = read(self._options.known_failures, [*known_ids(), *ids])
@@ -182,6 +188,10 @@ class Report:
             data = options.data or f"{self._examples} examples, seed {options.seed}"
             known = file_text(last.results, f"{kernel or 'theorems verify'} on {data}", self._known.reasons)
             texts.append((options.write_known_failures, known))
+            if options.report is not None:
+                whole = not options.ids and options.data is None
+                document = text_of_run(options.report, results, self._evidence, all_statements=whole)
+                texts.append((options.report, document))
         unwritten = write_files((path, text) for path, text in texts if path is not None and text)
         first = next((result for result in unknown if result.verdict is Verdict.FALSIFIED), None)
         if options.fail_fast and first is not None:
@@ -262,19 +272,3 @@ class Report:
         except InvalidInput as error:
             return f"The case could not be written: {error}"
         return f"Reproduce with: theorems verify {shlex.quote(result.id)} --data {shlex.quote(str(path))}{options}"
-
-
-def exit_code_of(results: Sequence[Result]) -> int:
-    """Return the exit code of the results; print a sentence on standard error where no table says why."""
-    if Results(tuple(results)).exit_code is Exit.BAD_INPUT:
-        bad = next(result for result in results if result.bad_input)
-        complain(f"{bad.id}: {bad.bad_input}")
-        return Exit.BAD_INPUT
-    return exit_code_said({result.verdict for result in results}, "no statement applies to these data")
-
-
-def exit_code_said(verdicts: Set[Verdict], nothing: str) -> int:
-    """Return the exit code of the verdicts; where none applies, say on standard error that ``nothing`` is why."""
-    if verdicts <= {Verdict.NOT_APPLICABLE}:
-        complain(f"nothing was checked: {nothing}.")
-    return exit_of(verdicts)

@@ -58,11 +58,11 @@ class Contents:
         known: the headings of the statements as this version has them, by id.
         hunted: the record of each statement without its assumptions; ``None`` if that is not at hand.
         power: which planted faults are caught; ``None`` if that is not at hand.
-        failures: cases on which a statement failed, by id; only for a run of this command.
-        findings: which assumptions hold on user data; only for a run of this command.
-        libraries: versions; only for a run of this command.
+        failures: cases on which a statement failed, by id; only for ``verify --report``.
+        findings: which assumptions hold on user data; only for ``verify --report``.
+        libraries: versions; only for ``verify --report``.
         all_statements: whether the run is of every statement of the suite.
-        own_tolerances: the tolerances that files of statements declare; only for a run of this command.
+        own_tolerances: the tolerances that files of statements declare; only for ``verify --report``.
     """
 
     run: RunRecord

@@ -64,7 +64,7 @@ def test_what_is_no_call_is_one_sentence(changed: dict[str, Any], says: str) -> 
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("given", [["explain"], ["bench"], ["report", "lemma-3"]])
+@pytest.mark.parametrize("given", [["explain"], ["bench"]])
 def test_where_there_is_nothing_to_call(given: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "call.json"
     path.write_text(json.dumps(CALL))

@@ -22,7 +22,7 @@ SDPA = "torch.nn.functional:scaled_dot_product_attention"
 def main(arguments: list[str]) -> int:
     """The command in this process, which is quicker; tests/theorems/run/test_apart.py has the others."""
     inside = ["--no-isolate", *(["--jobs", "1"] if "--jobs" not in arguments else [])]
-    return whole_command([*arguments, *inside] if arguments[0] in ("verify", "report") else arguments)
+    return whole_command([*arguments, *inside] if arguments[0] == "verify" else arguments)
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""``theorems report``: one document per run, the same again, with every number escaped, and verify's exit code."""
+"""``verify --report`` and ``theorems report``: one document per run, the same again, escaped; verify's exit code."""
 
 from __future__ import annotations
 
@@ -42,6 +42,12 @@ from theorems.run.registry.suite import statements
 QUICK = ["--examples", "20", "--jobs", "1"]
 
 
+def document_of(*arguments: str, code: int = 0) -> str:
+    """Verify, and return the document in Markdown."""
+    assert main(["verify", *arguments, "--jobs", "1", "--report", "live.md"]) == code
+    return Path("live.md").read_text(encoding="utf-8")
+
+
 @pytest.fixture(autouse=True)
 def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
@@ -64,11 +70,9 @@ fakes = pytest.mark.usefixtures("_fakes")
 def test_it_exits_like_verify_live_and_from_results(
     ids: list[str], code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["report", *ids, *QUICK]) == code
-    live = capsys.readouterr().out
-    assert main(["verify", *ids, *QUICK, "--json", "verified.json"]) == code
+    live = document_of(*ids, *QUICK, "--json", "verified.json", code=code)
     capsys.readouterr()
-    assert main(["report", "--from", "verified.json"]) == code
+    assert main(["report", "verified.json"]) == code
     recorded = capsys.readouterr().out
     for id in ids:
         rows = [[line for line in text.splitlines() if line.startswith(f"| `{id}` |")] for text in (live, recorded)]
@@ -83,9 +87,8 @@ def section_of(id: str, text: str) -> str:
 
 
 @fakes
-def test_a_falsified_statement_stands_there_with_its_case(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", "false", *QUICK]) == 1
-    text = capsys.readouterr().out
+def test_a_falsified_statement_stands_there_with_its_case() -> None:
+    text = document_of("false", *QUICK, code=1)
     assert "Verdict: falsified" in text
     assert "The smallest failing case found" in text
     case = re.search(r"^```\n(\{.*?\n\})\n```$", text, re.MULTILINE | re.DOTALL)
@@ -99,14 +102,13 @@ def test_a_falsified_statement_stands_there_with_its_case(capsys: pytest.Capture
 def test_same_seed_same_document(name: str) -> None:
     written = []
     for seed in ("0", "0", "1"):
-        assert main(["report", "true", *QUICK, "--seed", seed, "--out", name]) == 0
+        assert main(["verify", "true", *QUICK, "--seed", seed, "--report", name]) == 0
         written.append(Path(name).read_bytes())
     assert written[0] == written[1] != written[2]
 
 
-def test_the_real_statements_have_source_reason_and_evidence(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", "lemma-11", "--examples", "2", "--jobs", "1"]) == 0
-    text = capsys.readouterr().out
+def test_the_real_statements_have_source_reason_and_evidence() -> None:
+    text = document_of("lemma-11", "--examples", "2")
     assert "Source: Section 2, Lemma 2; Appendix B, Lemma 11." in text
     assert "| `margins-at-least-one` | exact | upheld |" in text
     assert "| `rounding` | the error that left − right carries, over the larger side | rounding.bounded: both" in text
@@ -157,23 +159,22 @@ def test_it_leads_with_the_verdict(
     made[0] |= {"never_made": ["one", "two"], "not_found": 1}
     run = {"version": "0", "seed": 0, "examples": 4, "data": data, "implementation": "r", "statements": made}
     Path("run.json").write_text(json.dumps(run), encoding="utf-8")
-    main(["report", "--from", "run.json"])
+    main(["report", "run.json"])
     text = capsys.readouterr().out
     assert text.split("\n\n")[1].startswith(sentence)
     assert "Never made on these 4 examples: `one`, `two`." in text
     assert "On 1 of 4 examples a search by this suite failed." in text
     assert "| `half` | exact | upheld | 1 | -5e-16 | 1e-15 | 50% | `rounding` |" in text
     assert f"{len(made)} of {2 * len(made)} use none, the others at most 50%" in text
-    main(["report", "--from", "run.json", "--out", "report.html"])
+    main(["report", "run.json", "--out", "report.html"])
     page = Path("report.html").read_text(encoding="utf-8")
     assert '<p class="lead">' + html([paragraph(sentence)]).partition("<p>")[2].partition("</p>")[0] in page
     assert page.count("<title>s1, half: 50%</title>") == 1
     assert re.search(r"<details>\s*<summary>Versions and settings", page)
 
 
-def test_data_of_ones_own(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", "lemma-3", "lemma-5", "--data", "figure-1c", "--jobs", "1"]) == 0
-    text = capsys.readouterr().out
+def test_data_of_ones_own() -> None:
+    text = document_of("lemma-3", "lemma-5", "--data", "figure-1c")
     assert "## Assumptions on these data" in text
     assert "| `single-input` |" in text
     assert "does not hold" in text
@@ -212,10 +213,10 @@ def test_a_hole_is_seen(tmp_path: Path) -> None:
     assert set(found[0].by_status) == {Status.HOLE}
 
 
-def test_a_statement_in_a_file_brings_its_tolerances_and_no_evidence(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_statement_in_a_file_brings_its_tolerances_and_no_evidence() -> None:
     file = ROOT / "examples" / "not_separable.py"
-    assert main(["report", f"{file}:locally_optimal_limit", "--examples", "2", "--jobs", "1"]) in (0, 3)
-    text = capsys.readouterr().out
+    assert main(["verify", f"{file}:locally_optimal_limit", "--examples", "2", "--report", "live.md"]) in (0, 3)
+    text = Path("live.md").read_text(encoding="utf-8")
     assert "## Claims" in text
     assert "| `beside-the-ray` | √‖p‖ at ‖p‖ = 10⁶" in text
     assert "## Why each assumption is needed" not in text
@@ -272,7 +273,7 @@ def test_everything_is_escaped() -> None:
 @fakes
 def test_a_title_that_is_markup_stays_text(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch.setattr, {"true": replace(FAKES["true"], title=NASTY)})
-    assert main(["report", *QUICK, "--out", "report.html"]) == 0
+    assert main(["verify", *QUICK, "--report", "report.html"]) == 0
     text = Path("report.html").read_text(encoding="utf-8")
     assert "<script>" not in text
     assert "&lt;script&gt;" in text
@@ -282,21 +283,19 @@ def test_a_title_that_is_markup_stays_text(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["lemma-99"], "'lemma-99' is not a statement"),
-        (["--out", "report.txt"], "ends in neither .md nor .html"),
-        (["--out", "no/report.md"], "there is no directory no"),
-        (["--data", "nothing"], "'nothing' is neither a file"),
-        (["--from", "none.json"], "there is no such file"),
-        (["--from", "results.md"], "the name must end in .json"),
-        (["--from", "good.json", "lemma-3"], "leave out ID"),
-        (["--from", "good.json", "--data", "digits"], "leave out --data"),
-        (["--from", "list.json"], "is not a JSON object"),
-        (["--from", "empty.json"], "empty.json: version is missing"),
-        (["--from", "verdict.json"], "verdict.json, statements 1: verdict is not what theorems verify --json writes"),
-        (["--from", "slack.json"], "slack.json, statements 1, claims 1: worst_slack is not what"),
-        (["--from", "claims.json"], "claims.json, statements 1: claims is missing"),
-        (["--from", "never.json"], "never.json, statements 1: never_made is not what theorems verify --json writes"),
-        (["--from", "found.json"], "found.json, statements 1: not_found is not what theorems verify --json writes"),
+        (["lemma-3"], "the name must end in .json"),
+        (["good.json", "--out", "report.txt"], "--out: report.txt ends in neither .md nor .html"),
+        (["good.json", "--out", "no/report.md"], "there is no directory no"),
+        (["none.json"], "there is no such file"),
+        (["--from", "good.json"], "report no longer has --from: it takes a file of verify --json"),
+        (["lemma-3", "--examples=2"], "report no longer has --examples"),
+        (["list.json"], "is not a JSON object"),
+        (["empty.json"], "empty.json: version is missing"),
+        (["verdict.json"], "verdict.json, statements 1: verdict is not what theorems verify --json writes"),
+        (["slack.json"], "slack.json, statements 1, claims 1: worst_slack is not what"),
+        (["claims.json"], "claims.json, statements 1: claims is missing"),
+        (["never.json"], "never.json, statements 1: never_made is not what theorems verify --json writes"),
+        (["found.json"], "found.json, statements 1: not_found is not what theorems verify --json writes"),
     ],
 )
 def test_bad_input(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -320,7 +319,7 @@ def test_bad_input(arguments: list[str], said: str, capsys: pytest.CaptureFixtur
     assert said in printed.err
     assert len(printed.err.strip().splitlines()) == 1
     assert not printed.out
-    assert main(["report", "--from", "good.json"]) == 0
+    assert main(["report", "good.json"]) == 0
 
 
 @fakes
@@ -329,8 +328,8 @@ def test_ctrl_c_writes_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         signal.raise_signal(signal.SIGINT)
 
     monkeypatch.setattr("theorems.run.unit.verify_generated", interrupted)
-    assert main(["report", "true", *QUICK, "--out", "report.md"]) == 130
-    assert "interrupted; a report on a partial run is not written" in capsys.readouterr().err
+    assert main(["verify", "true", *QUICK, "--report", "report.md"]) == 130
+    assert "interrupted" in capsys.readouterr().err
     assert not Path("report.md").exists()
 
 
@@ -344,7 +343,7 @@ def test_a_document_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, caps
         usual(source, target)
 
     monkeypatch.setattr("reference_attention.files.os.replace", full)
-    assert main(["report", "true", *QUICK, "--out", "r.md"]) == 2
+    assert main(["verify", "true", *QUICK, "--report", "r.md"]) == 2
     assert capsys.readouterr().err.endswith("theorems: r.md: cannot be written (No space left on device).\n")
     assert not list(Path().iterdir())
 
@@ -357,3 +356,11 @@ def test_foreign_names_are_seen_and_do_nothing() -> None:
         assert "\u202e" not in text
         assert "\\x1b[31m" in text.replace("\\\\", "\\").replace("\\[", "[")
         assert len(text) < 10_000
+
+
+def test_a_document_that_verify_refuses(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", "lemma-3", "--report", "report.txt"]) == 2
+    assert "--report: report.txt ends in neither .md nor .html" in capsys.readouterr().err
+    kernel = "torch.nn.functional:scaled_dot_product_attention"
+    assert main(["verify", "--attention", kernel, "--report", "report.md"]) == 2
+    assert "--report: documents statements about the reference" in capsys.readouterr().err

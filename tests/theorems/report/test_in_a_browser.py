@@ -116,7 +116,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(limits, "RADII", limits.RADII[::8])
         patch.setattr(limits, "STEPS", 100)
-        assert main(["report", "--from", str(folder / "results.json"), "--out", str(folder / "report.html")]) == 1
+        assert main(["report", str(folder / "results.json"), "--out", str(folder / "report.html")]) == 1
     return (folder / "report.html").read_text(encoding="utf-8")
 
 
