@@ -7,7 +7,7 @@ has no keys, or none that a row sees, it is (0, −∞).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -30,22 +30,40 @@ Part = tuple[torch.Tensor, torch.Tensor]
 
 def parts_of(request: Request) -> list[Part]:
     """Return the parts of a request: computed in float64, outputs in its dtype, log-sum-exps at least in float32."""
-    groups = request.query.shape[1] // request.key.shape[1]
-    key, value = (x.double().repeat_interleave(groups, dim=1) for x in (request.key, request.value))
     scale = 1 / math.sqrt(request.query.shape[-1]) if request.scale is None else request.scale
-    logits = request.query.double() @ key.mT * scale
-    if request.visible is not None:
-        logits = logits.masked_fill(~request.visible, -math.inf)
-    T = value.shape[-2]
-    part = 2 * torch.arange(T, device=value.device) >= T + T % 2 if request.parts is None else request.parts
+    T = request.key.shape[-2]
+    part = [int(2 * t >= T + T % 2) for t in range(T)] if request.parts is None else request.parts.tolist()
     return [
-        part_of(logits[..., part == k], value[..., part == k, :], request.query.dtype)
+        part_of(
+            *(request.query, request.key, request.value),
+            [place for place, number in enumerate(part) if number == k],
+            scale=scale,
+            visible=request.visible,
+        )
         for k in range(request.number_of_parts)
     ]
 
 
-def part_of(logits: torch.Tensor, value: torch.Tensor, dtype: torch.dtype) -> Part:
-    """Return the part of the keys with these logits and values."""
+def _tensors_of_part(*given: Any, visible: torch.Tensor | None = None, **options: Any) -> tuple[Any, ...]:
+    return (*given, visible)
+
+
+@torch.overrides.wrap_torch_function(_tensors_of_part)
+def part_of(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    places: Sequence[int],
+    *,
+    scale: float,
+    visible: torch.Tensor | None = None,
+) -> Part:
+    """Return the part of the keys at these places."""
+    key, value = (x.double().repeat_interleave(query.shape[1] // key.shape[1], dim=1) for x in (key, value))
+    logits = query.double() @ key.mT * scale
+    if visible is not None:
+        logits = logits.masked_fill(~visible, -math.inf)
+    logits, value, dtype = logits[..., places], value[..., places, :], query.dtype
     top = logits.new_full((*logits.shape[:-1], 1), -math.inf)
     top = torch.cat([logits.detach(), top], dim=-1).amax(dim=-1, keepdim=True)
     weights = torch.exp(logits - torch.where(top == -math.inf, 0.0, top))

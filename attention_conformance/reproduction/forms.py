@@ -142,19 +142,15 @@ class Form:
             options = {"before_backward": "between"}
         elif state is State.TWICE:
             yield calling.made()
-        elif state is State.OVERWRITTEN:
-            masks = [name for name in ("visible", "bias") if getattr(call, name) is not None]
+        elif state in (State.OVERWRITTEN, State.REPLAYED):
+            is_once = state is State.OVERWRITTEN
+            masks = [name for name in ("visible", "bias") if is_once and getattr(call, name) is not None]
+            numbers = "-x.flip(2) if k < 3 else x.flip(-1)" if is_once else "torch.randn(x.shape).to(x)"
             yield f"there = [own_of(x.detach()) for x in ({', '.join([*TENSORS[:3], *masks])})]"
             yield "numbers_of = [x.clone() for x in there]"
-            yield "for k, x in enumerate(there):  # other numbers in their place"
-            yield "    x.copy_((-x.flip(2)) if k < 3 else x.flip(-1))"
-            yield f"{calling.made()}\nfor x, own in zip(there, numbers_of, strict=True):\n    x.copy_(own)"
-        elif state is State.REPLAYED:
-            yield f"there = [own_of(x.detach()) for x in ({', '.join(TENSORS[:3])})]"
-            yield "numbers_of = [x.clone() for x in there]"
             yield f"torch.manual_seed({call.seed})"
-            yield f"for _ in range({BEFORE}):  # other numbers in their place"
-            yield indent(["for x in there:", "    x.copy_(torch.randn(x.shape).to(x))", calling.made()])
+            yield f"for _ in range({1 if is_once else BEFORE}):  # other numbers in their place"
+            yield indent(["for k, x in enumerate(there):", f"    x.copy_({numbers})", calling.made()])
             yield "for x, own in zip(there, numbers_of, strict=True):\n    x.copy_(own)"
         elif state is State.AFTER_ANOTHER:
             other_call = kernel.interface.expressible(with_a_mask(call, kernel.declares))

@@ -22,11 +22,6 @@ def drawn(seed: int, *shape: int) -> Tensor:
     return torch.randint(-3, 4, shape, generator=torch.Generator().manual_seed(seed)).double()
 
 
-def pick(x: Tensor, at: Any, filler: float = 0.0) -> Tensor:
-    """Return the rows of x at these indices; the filler for an index of -1."""
-    return torch.cat([x, x.new_full((1, *x.shape[1:]), filler)])[torch.tensor(at, dtype=torch.long, device=x.device)]
-
-
 def own_of(x: Tensor) -> Tensor:
     """Return the entries of a tensor each once, where it is expanded."""
     return x[tuple(slice(1) if stride == 0 else slice(None) for stride in x.stride())]
@@ -133,6 +128,15 @@ def attention(
         weights = torch.where(empty, torch.softmax(alike if empty_rows > 1 else 0 * alike, dim=-1), weights)
     lse = torch.where(empty[..., 0], -inf, torch.logsumexp(logits, dim=-1))
     return kept * weights @ value, lse, kept * weights
+
+
+def part_of(
+    query: Tensor, key: Tensor, value: Tensor, places: list[int], *, scale: float, visible: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return output and log-sum-exp over the keys at these places, to be merged with those of others."""
+    q, k, v = query.double(), key.double()[:, :, places], value.double()[:, :, places]
+    output, lse, _ = attention(q, k, v, scale=scale, visible=None if visible is None else visible[..., places])
+    return output.to(query.dtype), lse.to(torch.promote_types(query.dtype, torch.float32))
 
 
 def textbook(

@@ -38,9 +38,13 @@ def array_text(x: Any) -> str:
 
 def constant(x: torch.Tensor) -> str:
     """Return the expression that makes a tensor."""
-    tensor = x.detach().cpu()
-    entries = re.sub(r"(?<=\d)\.0(?=[,\]])", "", str(tensor.tolist()))
-    text = f"torch.tensor({entries}, dtype={tensor.dtype})"
+    try:
+        tensor = x.detach().cpu()
+        entries = re.sub(r"(?<=\d)\.0(?=[,\]])", "", str(tensor.tolist()))
+    except (RuntimeError, NotImplementedError):
+        raise NotWritten("a tensor without numbers") from None
+    dtype = "" if tensor.dtype in (torch.bool, torch.int64) and tensor.numel() else f", dtype={tensor.dtype}"
+    text = f"torch.tensor({entries}{dtype})"
     return text if x.device.type == "cpu" else f'{text}.to("{x.device}")'
 
 

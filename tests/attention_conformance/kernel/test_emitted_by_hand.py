@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,9 @@ from attention_conformance.reproduction import printed_functions
 from attention_conformance.reproduction.call_source import Calling
 from attention_conformance.reproduction.checks import check_lines
 from attention_conformance.reproduction.printed_test_run import functions_of
-from attention_conformance.reproduction.tensor_expressions import distinct_numbers, text_of
+from attention_conformance.reproduction.recorder import Recorder
 from attention_conformance.reproduction.tensors import with_drawn_numbers
+from attention_conformance.reproduction.text import NotWritten, indent
 from theorems.core.claim import Verdict
 from theorems.run.registry.lookup import statement_named
 from theorems.run.result import Failure, Result
@@ -128,27 +129,105 @@ def test_an_output_in_other_axes_is_brought_into_ours(asked: bool) -> None:
     assert forward("plain", call()) == ["return dict(output=kernel(query, key, value))"]
 
 
-def test_the_text_of_a_tensor_makes_it() -> None:
-    x, y = distinct_numbers((2, 3, 4, 5), 0), distinct_numbers((2, 3, 4), 1024)
-    masks = {"visible": torch.tensor([[True, False], [True, True]])}
-    rows = x.transpose(1, 2).flatten(0, 1)
-    made = {
-        "x": x,
-        "x.transpose(1, 2)": x.transpose(1, 2),
-        "x.transpose(1, 2).contiguous()": x.transpose(1, 2).contiguous(),
-        "x.reshape(6, 4, 5)": x.flatten(0, 1),
-        "x.transpose(1, 2)[1]": x.transpose(1, 2)[1],
-        "x.to(torch.float32)": x.float(),
-        "(y * math.log(2))": y * np.log(2),
-        "y[..., :2]": y[..., :2],
-        "pick(x.transpose(1, 2).flatten(0, 1), [[0, 3], [-1, 1]], 7)": torch.stack(
-            [rows[[0, 3]], torch.stack([torch.full((3, 5), 7.0, dtype=torch.float64), rows[1]])]
-        ),
-        "~visible": ~masks["visible"],
-        "visible.expand(3, 2, 2)": masks["visible"].expand(3, 2, 2),
-        "": torch.zeros(2, 2),
-    }
-    assert [text_of(tensor, {"x": x, "y": y} | masks) for tensor in made.values()] == [*made]
+def numbered(*shape: int) -> torch.Tensor:
+    return torch.arange(float(np.prod(shape)), dtype=torch.float64).reshape(shape)
+
+
+def recorded(make: Callable[..., Any], **named: torch.Tensor) -> list[str]:
+    """The lines of a function that makes what an interface would of these tensors, and calls a kernel that adds."""
+    recorder = Recorder(lambda *given, **options: sum(given))
+    for name, x in named.items():
+        recorder.name(name, x)
+    with recorder:
+        made = make(recorder.call, *named.values())
+    lines = recorder.lines({"output": made})
+    text = f"def attend({', '.join(named)}):\n{indent(lines)}"
+    space: dict[str, Any] = {**vars(printed_functions), "kernel": recorder.kernel}
+    exec(text, space)
+    assert torch.equal(space["attend"](*named.values())["output"], made)
+    return lines
+
+
+X, Y, SEEN = numbered(2, 3, 4, 5), numbered(2, 3, 4), torch.tensor([[True, False], [True, True]])
+PLACES = torch.tensor([1, 0])
+
+
+@pytest.mark.parametrize(
+    ("make", "line"),
+    [
+        (lambda kernel, x: kernel(x), "kernel(x)"),
+        (lambda kernel, x: kernel(x.transpose(1, 2)).mT, "kernel(x.transpose(1, 2)).mT"),
+        (lambda kernel, x: kernel(x.contiguous().to(x.dtype).reshape(x.shape)), "kernel(x)"),
+        (lambda kernel, x: kernel(x[..., 1:3], x[:, :, :, :2]), "kernel(x[..., 1:3], x[:, :, :, :2])"),
+        (lambda kernel, x: kernel(x, PLACES[:, None, None, None]), "kernel(x, torch.tensor([[[[1]]], [[[0]]]]))"),
+        (lambda kernel, x: kernel((x + 1) * 2 / 3 @ x.mT), "kernel(((((x + 1) * 2) / 3) @ x.mT))"),
+        (lambda kernel, x: kernel(*x[:1], x.split(1)[1]), "kernel(x[:1].unbind(0)[0], x.split(1, dim=0)[1])"),
+        (lambda kernel, x: kernel(x.clamp(max=2.0)).masked_fill(x > 1, -torch.inf), "masked_fill((x > 1), -inf)"),
+        (lambda kernel, x: kernel(torch.nn.functional.pad(x, (0, 1))), "functional.pad(x, (0, 1), mode='constant'))"),
+        (lambda kernel, x: kernel(x.new_zeros(3, 4).index_put((PLACES,), x[0, 0, 0, :4])), ", x[0, 0, 0, :4]))"),
+    ],
+)  # fmt: skip
+def test_a_recorded_call_is_one_expression(make: Callable[..., Any], line: str) -> None:
+    (last,) = recorded(make, x=X)
+    assert last.startswith("return dict(output=kernel(")
+    assert last.endswith(f"{line})")
+
+
+def test_what_is_used_twice_has_a_line_of_its_own() -> None:
+    def twice(kernel: Any, x: torch.Tensor) -> torch.Tensor:
+        cut = x.exp()
+        return torch.cat([kernel(cut), kernel(cut, x)])
+
+    assert recorded(twice, x=Y) == ["x0 = x.exp()", "return dict(output=torch.cat([kernel(x0), kernel(x0, x)]))"]
+
+    def written_to(kernel: Any, x: torch.Tensor) -> torch.Tensor:
+        place = torch.zeros_like(x)
+        kernel(x, place)
+        return place[0]
+
+    assert recorded(written_to, x=Y) == [
+        "x0 = torch.zeros_like(x)",
+        "kernel(x, x0)",
+        "return dict(output=x0[0])",
+    ]
+
+
+def test_functions_of_places_are_written_out() -> None:
+    def make(kernel: Any, x: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+        whole = seen.expand(3, 2, 2)
+
+        def score_mod(score: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
+            return 2.0 * torch.tanh(score / 2.0) + x[b, h] * (j - i).abs()
+
+        def mask_mod(b: Any, h: Any, i: Any, j: Any) -> Any:
+            return (i >= j) & whole[b, i, j]
+
+        return kernel(x, score_mod=score_mod, mask_mod=mask_mod)
+
+    lines = recorded(make, x=Y, seen=SEEN)
+    assert lines[0].strip().splitlines() == [
+        "def score_mod_at(score, b, h, i, j):",
+        "    return ((torch.tanh((score / 2.0)) * 2.0) + (x[b, h] * (j - i).abs()))",
+    ]
+    assert "    return ((i >= j) & seen.expand(3, 2, 2)[b, i, j])" in lines[1]
+    assert lines[2] == "return dict(output=kernel(x, score_mod=score_mod_at, mask_mod=mask_mod_at))"
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda kernel, x: kernel(x, object()), "an argument of type object"),
+        (lambda kernel, x: kernel(x) and PLACES, "what the interface makes of what the kernel returned"),
+        (lambda kernel, x: kernel(x.exp().add_(1)), "a tensor that the interface changes"),
+    ],
+)
+def test_what_cannot_be_recorded_is_said(make: Callable[..., Any], why: str) -> None:
+    recorder = Recorder(lambda *given: torch.tensor(True))
+    recorder.name("x", X)
+    with recorder:
+        made = make(recorder.call, X)
+    with pytest.raises(NotWritten, match=why):
+        recorder.lines({"output": made})
 
 
 def test_a_tensor_with_strides_has_nan_around_its_numbers() -> None:
