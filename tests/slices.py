@@ -52,7 +52,7 @@ def delete_records(paper: str, root: Path) -> None:
         for path in (*root.glob(f"counterexamples/{id}-without-*.json"), *root.glob(f"tests/**/kept/{id}.json")):
             path.unlink()
     line = re.compile(rf"^\| `?({'|'.join(ids)})`? \|")
-    for name in ("constants", "assumptions", "verify"):
+    for name in ("constants", "verify"):
         path = root / "docs" / f"{name}.md"
         kept = [one for one in path.read_text(encoding="utf-8").splitlines(keepends=True) if not line.match(one)]
         path.write_text("".join(kept), encoding="utf-8")

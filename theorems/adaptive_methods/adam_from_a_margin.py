@@ -67,7 +67,7 @@ def adam_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Claim
 
     In ‖·‖_∞ let m̲_0 = log c_min − Φ_c(p(0)), m̲_{t+1} = m̲_t + b_t, χ_{t,s} = χ(min_{t−s≤r≤t} m̲_r), and A_t, a, b,
     c, ρ, τ, σ, κ_t those of adam-max-margin but with e^{Dℓ_s + χ_{t,s}} − 1 for s ≥ 1, and 0 for s = 0, in τ and σ. As
-    long as all χ are finite, p(t+1) = p(t) − η_tA_t has
+    long as all χ are finite, p(t+1) = p(t) − η_t A_t has
 
         Φ_c(p(t+1)) ≤ Φ_c(p(t)) − b_t,    b_t = η_t(κ_t − D'ρ_t tanh(χ_{t,0}/4)) − D'²ρ_t²η_t²/8,
         m(p(t)) ≥ m̲_t,    ‖p(t)‖_∞ ≤ ‖p(0)‖_∞ + Σηρ.

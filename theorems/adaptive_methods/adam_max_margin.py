@@ -63,7 +63,7 @@ BETAS = (
 def adam_max_margin(case: Labelled, under_test: Implementation) -> Iterator[Claim]:
     """In the setting of steepest-multiclass, in ‖·‖_∞ and with D = max ‖g_iv‖_1, let β1² < β2 and A_t = M_t/√V_t.
 
-    M_t = β1M_{t−1} + (1−β1)∇L(W(t)), V_t = β2V_{t−1} + (1−β2)∇L(W(t))², M_{−1} = V_{−1} = 0, W(t+1) = W(t) − η_tA_t
+    M_t = β1M_{t−1} + (1−β1)∇L(W(t)), V_t = β2V_{t−1} + (1−β2)∇L(W(t))², M_{−1} = V_{−1} = 0, W(t+1) = W(t) − η_t A_t
     entry by entry, A = 0 where V = 0; or, corrected, with A times b_t/a_t, a_t = 1 − β1^{t+1}, b_t = √(1 − β2^{t+1}).
     With
 
@@ -78,7 +78,7 @@ def adam_max_margin(case: Labelled, under_test: Implementation) -> Iterator[Clai
     For β1 = β2, c = 1 and the gap γ − m/‖W‖_∞ is O(log t/√t) for η_0/√t, once b ≥ 0, as of η up to about γ(1−β2)/D².
     For β = (0.9, 0.999) and steps of usual lengths the bound says nothing.
 
-    **Derivation.** |A| ≤ c is Cauchy and Schwarz's inequality. Let H_j = Σπ_is_iv|g_iv,j|, ΣH_j ≤ DG. As log s_iv
+    **Derivation.** |A| ≤ c is Cauchy and Schwarz's inequality. Let H_j = Σ π_i s_iv |g_iv,j|, ΣH_j ≤ DG. As log s_iv
     changes by at most D per length, |∇_jL(W(t−s)) − ∇_jL(W(t))| ≤ (e^{Dℓ_s} − 1)H_j. Hence |M_j − a g_j| ≤ τH_j for g
     = ∇L, and |√V_j − b|g_j|| ≤ σH_j by the triangle inequality of the weighted ℓ2 norm over s; a bound of V − b²g² in
     its place would cost a root. For numbers with |m − ag| ≤ x, |v − b|g|| ≤ y and |m| ≤ cv, gm/v ≥ (a/b)|g| − x/b −

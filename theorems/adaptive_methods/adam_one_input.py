@@ -50,7 +50,7 @@ def adam_one_input(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     Let A_t, a, b, c, ρ, τ, σ and κ_t be those of adam-max-margin, but with e^{(D+D')ℓ_s + Λ} − 1 for s ≥ 1, and 0 for
     s = 0, in τ and σ, Λ the range of log|ℓ'| between the two scores (0 for the correlation loss). From any p(0),
-    p(t+1) = p(t) − η_tA_t has at every t, with b_t = η_tκ_t − D'²ρ_t²η_t²/8 of either sign,
+    p(t+1) = p(t) − η_t A_t has at every t, with b_t = η_tκ_t − D'²ρ_t²η_t²/8 of either sign,
 
         Φ(p(t+1)) ≤ Φ(p(t)) − b_t,    m(p(t)) ≥ −Φ(p(0)) + Σ_{s<t} b_s,    ‖p(t)‖_∞ ≤ ‖p(0)‖_∞ + Σηρ.
 

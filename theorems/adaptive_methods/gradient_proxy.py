@@ -22,7 +22,7 @@ from generators.steepest_descent.embeddings import embedded_cases, embedded_quer
 from reference_attention.problem import Problem
 from theorems.bounded import exact
 from theorems.core.claim import Claim, Form, at_least
-from theorems.core.claim_name import sharper, stated_claim
+from theorems.core.claim_name import sharper
 from theorems.core.implementation import Implementation
 from theorems.core.kernel_use import SATURATED
 from theorems.core.points import affordable, probe_points
@@ -31,7 +31,7 @@ from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.steepest_descent.geometry import certify_margin, norms_tried
 from theorems.steepest_descent.margin_claim import NORM_MARGIN
 
-LONG, SHORT = stated_claim("gradient-is-long"), sharper("gradient-is-short")
+LONG, SHORT = sharper("gradient-is-long"), sharper("gradient-is-short")
 ASSUMPTIONS = ("well-behaved-loss", "equal-non-optimal-scores", "separable")
 POINTS = 40
 

@@ -54,23 +54,24 @@ ALONG = sharper("run-turns-to-the-euclidean-solution")
     cases=equal_modulus_cases,
     kernel=SVM_ONLY,
     needs=NEEDS,
+    varies={"reflected": "a reflected sample has entries of several moduli"},
 )
 def incremental_adam_equal_moduli(case: Labelled, under_test: Implementation) -> Iterator[Claim]:
     """Let two classes have rows x_i, |x_ij| = α_i > 0 for all j, separable; one sample i_t a step, in any order.
 
     Adam without ε on ∇ℓ_{i_t}, with any β1² < β2, corrected or not, has V_t of equal entries: W(t+1) = W(t) + δ_t with
     δ_t = sΣ_i ω_i x_i, s ≥ 0 a number and ω_i = (1−β1)Σ_s β1^s 1[i_{t−s} = i]/(1 + e^{x_i·W(t−s)}). Let w be the
-    solution of least ‖w‖_2 with x_i·w ≥ 1, w̄ = w/‖w‖, ϱ_t = ‖W(t)‖/‖w‖, K_t = Σω_i x_i·W(t)/Σω − m(W(t)) ≥ 0. From
+    solution of least ‖w‖_2 with x_i·w ≥ 1, w̄ = w/‖w‖, r_t = ‖W(t)‖/‖w‖, K_t = Σω_i x_i·W(t)/Σω − m(W(t)) ≥ 0. From
     any W(0) ≠ 0
 
-        ‖W(t+1)‖ − ‖W(t)‖ − ‖δ_t‖²/(2‖W(t)‖) ≤ (1 + K_t/ϱ_t)⟨δ_t, w̄⟩,
-        ⟨W(t), w̄⟩ ≥ ⟨W(0), w̄⟩ + Σ_{s<t} (‖W(s+1)‖ − ‖W(s)‖ − ‖δ_s‖²/(2‖W(s)‖))/(1 + K_s/ϱ_s),
+        ‖W(t+1)‖ − ‖W(t)‖ − ‖δ_t‖²/(2‖W(t)‖) ≤ (1 + K_t/r_t)⟨δ_t, w̄⟩,
+        ⟨W(t), w̄⟩ ≥ ⟨W(0), w̄⟩ + Σ_{s<t} (‖W(s+1)‖ − ‖W(s)‖ − ‖δ_s‖²/(2‖W(s)‖))/(1 + K_s/r_s),
 
     by which cos(W(t), w) is bounded from below; as K is bounded for β1 > 0, it tends to 1 once ‖W‖ → ∞.
 
     **Derivation.** As g² has equal entries for every sample, so has V, and M/√V is a multiple of M. With margins of w
-    of at least 1, ⟨δ, w⟩ ≥ sΣω; ⟨δ, W⟩ = sΣω(m + K) and m ≤ ϱ, the largest margin of ‖W‖ being 1/‖w‖. So ⟨δ, W/‖W‖⟩ ≤
-    (1 + K/ϱ)⟨δ, w̄⟩, and ‖W + δ‖ ≤ ‖W‖ + ⟨δ, W/‖W‖⟩ + ‖δ‖²/(2‖W‖).
+    of at least 1, ⟨δ, w⟩ ≥ sΣω; ⟨δ, W⟩ = sΣω(m + K) and m ≤ r, the largest margin of ‖W‖ being 1/‖w‖. So ⟨δ, W/‖W‖⟩ ≤
+    (1 + K/r)⟨δ, w̄⟩, and ‖W + δ‖ ≤ ‖W‖ + ⟨δ, W/‖W‖⟩ + ‖δ‖²/(2‖W‖).
 
     With batches of several samples V is no scalar, and the limit is another (adam-max-margin for full batches).
     """
@@ -128,7 +129,7 @@ def turning_claims(
     moved: Any = points[1:] - points[:-1]
     margins = points[:-1] @ geometry.rows.T
     spread = np.sum(weights * margins, axis=-1) / np.sum(weights, axis=-1) - np.min(margins, axis=-1)
-    # ϱ = γ‖W‖, by the lower bound of γ = 1/‖w‖.
+    # r = γ‖W‖, by the lower bound of γ = 1/‖w‖.
     factor = 1 + spread / (geometry.margin * lengths[:-1])
     risen = lengths[1:] - lengths[:-1] - np.vecdot(moved, moved) / (2 * lengths[:-1])
     lost = off * (1 + value_of(factor)) * (1 + 1e-9)

@@ -3,7 +3,9 @@
 β₁ = 0.9, β₂ = 0.999. ε would end Adam's own regime: it is larger than every gradient after a few steps, and what is
 left is gradient descent with momentum. An entry whose gradient has been zero throughout does not move.
 
-Limit: unknown for attention, and for a constant step. On separable linear data, with ε = 0 and steps that decrease to
+Limit: unknown for a constant step. With steps that decrease, ``adam-one-input`` and ``adam-from-a-margin`` bound the
+gap to the largest ℓ∞ margin of attention; at these β1 and β2 their bounds say nothing of steps of usual lengths, so no
+limit is named. On separable linear data, with ε = 0 and steps that decrease to
 0, it has the largest ℓ∞ margin (Zhang et al.); with ε > 0 that does not vanish it is the ℓ2 direction (Wang et al.).
 
 References: Kingma, Ba, *Adam*, ICLR 2015; Zhang, Zou, Cao, *The Implicit Bias of Adam on Separable Data*, NeurIPS 2024;
