@@ -312,6 +312,7 @@ def _finding_of(assumption: Assumption) -> Callable[[Any], Finding]:
         return finding
 
     check.__doc__ = assumption.check.__doc__
+    check.__wrapped__ = assumption.check  # type: ignore[attr-defined]
     return check
 
 

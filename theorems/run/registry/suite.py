@@ -93,10 +93,15 @@ def assumptions() -> dict[str, Assumption]:
     for statement in statements().values():
         paper = paper_of(statement)
         for id, assumption in statement.own_assumptions.items():
-            if paper is not None:
+            if paper is not None and (id not in by_id or _predicate(by_id[id]) is not _predicate(assumption)):
                 check_only(id, "assumptions", by, paper)
             by_id.setdefault(id, assumption)
     return by_id
+
+
+def _predicate(assumption: Assumption) -> object:
+    """Return the predicate as it was written: two papers may use the same assumption."""
+    return inspect.unwrap(assumption.check)
 
 
 @cache
