@@ -44,11 +44,10 @@ def parts_of(request: Request) -> list[Part]:
     ]
 
 
-def _tensors_of_part(*given: Any, visible: torch.Tensor | None = None, **options: Any) -> tuple[Any, ...]:
-    return (*given, visible)
+_with_mask: Any = lambda *given, visible=None, **options: (*given, visible)  # noqa: E731
 
 
-@torch.overrides.wrap_torch_function(_tensors_of_part)
+@torch.overrides.wrap_torch_function(_with_mask)  # whoever records operations sees one
 def part_of(
     query: torch.Tensor,
     key: torch.Tensor,

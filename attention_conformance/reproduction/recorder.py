@@ -94,7 +94,7 @@ class Recorder(TorchFunctionMode):
 
     def call(self, *given: Any, **options: Any) -> Any:
         """Call the kernel, and record the call if a tensor that has a name is among its arguments."""
-        self.__exit__(None, None, None)
+        self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         try:
             tensors = [x for _, x in flatten((given, options)) if isinstance(x, torch.Tensor)]
             if not any(x.is_nested or self._depends(x) for x in tensors):
@@ -104,7 +104,7 @@ class Recorder(TorchFunctionMode):
             self._add_results(step, result, is_new=True)
             return result
         finally:
-            self.__enter__()
+            self.__enter__()  # type: ignore[no-untyped-call]
 
     def lines(self, results: Mapping[str, Any]) -> list[str]:
         """Return the statements of a function that returns these tensors by name.
