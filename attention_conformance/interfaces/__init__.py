@@ -11,27 +11,29 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from attention_conformance.interfaces.by_name import BY_NAME
-from attention_conformance.interfaces.equinox import EQUINOX
 from attention_conformance.interfaces.flash import FLASH
 from attention_conformance.interfaces.flash_kvcache import FLASH_KVCACHE
 from attention_conformance.interfaces.flash_varlen import FLASH_VARLEN
 from attention_conformance.interfaces.flashinfer import FLASHINFER
-from attention_conformance.interfaces.flax import FLAX
 from attention_conformance.interfaces.flex import FLEX
 from attention_conformance.interfaces.hf import HF
 from attention_conformance.interfaces.interface import Interface, Parameters
-from attention_conformance.interfaces.jax import JAX
-from attention_conformance.interfaces.keras import KERAS
+from attention_conformance.interfaces.libraries import (
+    EQUINOX,
+    FLAX,
+    JAX,
+    KERAS,
+    MLX,
+    ONNXRUNTIME,
+    PLAIN,
+    SDPA,
+    TRITON,
+    XFORMERS,
+)
 from attention_conformance.interfaces.merging import COMBINE, MERGE_STATE
 from attention_conformance.interfaces.mla import MLA
-from attention_conformance.interfaces.mlx import MLX
 from attention_conformance.interfaces.nested import NESTED
-from attention_conformance.interfaces.onnxruntime import ONNXRUNTIME
-from attention_conformance.interfaces.plain import PLAIN
-from attention_conformance.interfaces.sdpa import SDPA
 from attention_conformance.interfaces.transformer_engine import TRANSFORMER_ENGINE
-from attention_conformance.interfaces.triton import TRITON
-from attention_conformance.interfaces.xformers import XFORMERS
 
 INTERFACES: Mapping[str, Interface] = MappingProxyType(
     {

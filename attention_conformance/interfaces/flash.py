@@ -16,6 +16,7 @@ from attention_conformance.interfaces.interface import (
     Returned,
     ask_for_lse,
     first_of,
+    named_options,
     neutral_option,
     option_of,
     others,
@@ -40,19 +41,13 @@ OPTIONS: dict[str, Option] = {
 
 def flash_options(request: Request, has: Parameters, options: dict[str, Any]) -> dict[str, Any]:
     """Add the options of a request to the given ones, under flash-attn's names."""
-    scale = next((name for name in ("softmax_scale", "scale") if name in has), None)
-    if request.scale is not None and scale:
-        options[scale] = request.scale
-    if request.causal:
-        options["causal" if "causal" in has or "is_causal" not in has else "is_causal"] = True
+    scale = next((name for name in ("softmax_scale", "scale") if name in has), "")
+    causal = "causal" if "causal" in has or "is_causal" not in has else "is_causal"
+    options |= named_options(request, scale=scale, causal=causal, softcap="softcap", dropout="dropout_p")
     if request.window is not None:
         # In flash-attn 4 no limit is None, and −1 a number unless both sides are negative.
         none = has.get("window_size") == (None, None)
         options["window_size"] = tuple(None if none and side < 0 else side for side in request.window)
-    if request.softcap:
-        options["softcap"] = request.softcap
-    if request.dropout:
-        options["dropout_p"] = request.dropout
     options |= further_arguments(request, has)
     if request.deterministic and "deterministic" in has:
         options["deterministic"] = True

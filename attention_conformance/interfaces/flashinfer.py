@@ -18,6 +18,7 @@ from attention_conformance.interfaces.interface import (
     Request,
     Returned,
     first_of,
+    named_options,
     neutral_option,
     option_of,
     others,
@@ -27,19 +28,13 @@ from attention_conformance.kernel.with_torch import torch
 
 
 def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
-    if request.scale is not None:
-        options["sm_scale"] = request.scale
-    if request.causal:
-        options["causal"] = True
+    names = {"causal": "causal", "softcap": "logits_soft_cap", "log_sum_exp": "return_lse"}
+    options |= named_options(request, scale="sm_scale", **names)
     if request.window is not None:
         left, right = request.window
         options["window_left"] = left
         # After a single query, the last one, there are no keys.
         options |= {"causal": True} if right == 0 and "causal" in has else {}
-    if request.softcap:
-        options["logits_soft_cap"] = request.softcap
-    if request.log_sum_exp:
-        options["return_lse"] = True
     B, L, T = len(request.query), request.query.shape[2], request.key.shape[2]
     each: list[tuple[Any, Any]] = []
     for entry, tensors in enumerate(zip(*request.lengths_first, strict=True)):

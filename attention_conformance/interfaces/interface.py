@@ -232,6 +232,30 @@ def parameters_of(kernel: Callable[..., Any]) -> Parameters:
     )
 
 
+def named_options(request: Request, **names: str) -> dict[str, Any]:
+    """Return the options of a request that are on, under the names of a library.
+
+    Args:
+        request: the request.
+        names: the library's name of each option, which it is left out of if it is empty. The options are scale,
+            causal, softcap, dropout, groups (more than one head in any), log_sum_exp, and the masks: visible and bias
+            with as many axes as the logits, any_mask either of them, mask either of them as it is.
+    """
+    values = {
+        "scale": request.scale,
+        "causal": request.causal or None,
+        "softcap": request.softcap or None,
+        "dropout": request.dropout or None,
+        "groups": request.groups > 1 or None,
+        "log_sum_exp": request.log_sum_exp or None,
+        "visible": None if request.visible is None else request.mask,
+        "bias": request.mask if request.visible is None else None,
+        "any_mask": request.mask,
+        "mask": request.bias if request.visible is None else request.visible,
+    }
+    return {name: values[role] for role, name in names.items() if name and values[role] is not None}
+
+
 def swap_axes(output: Any) -> Any:
     """Transpose (B, L, H, M) to (B, H, L, M); leave other results for the caller to refuse."""
     return output.transpose(1, 2) if isinstance(output, torch.Tensor) and output.dim() == 4 else output

@@ -9,7 +9,15 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 
-from attention_conformance.interfaces.interface import Interface, Parameters, Request, Returned, option_of, others
+from attention_conformance.interfaces.interface import (
+    Interface,
+    Parameters,
+    Request,
+    Returned,
+    named_options,
+    option_of,
+    others,
+)
 from attention_conformance.interfaces.packing import pack, unpack
 from attention_conformance.kernel.with_torch import torch
 
@@ -23,12 +31,7 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
     # Keys and values are of one length if their places are one tensor.
     at = starts_q.long(), starts_k.long()
     nested = (torch.nested.nested_tensor_from_jagged(x, at[n]).transpose(1, 2) for x, n in ((q, 0), (k, 1), (v, 1)))
-    if request.scale is not None:
-        options["scale"] = request.scale
-    if request.causal:
-        options["is_causal"] = True
-    if request.groups > 1:
-        options["enable_gqa"] = True
+    options |= named_options(request, scale="scale", causal="is_causal", groups="enable_gqa")
     output = kernel(*nested, **options).transpose(1, 2).values()
     return Returned(unpack(output, (B, L), lengths[0]).transpose(1, 2))
 
