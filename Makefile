@@ -12,7 +12,7 @@ export OMP_NUM_THREADS = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verify test lint types unit shapes documents mutants deep realistic relations slices bench docs records adapters scoreboard clean
+.PHONY: help setup verify test lint types unit shapes documents mutants deep realistic relations slices bench bench-descent docs records adapters scoreboard clean
 
 help:
 	@echo "make verify   set everything up and verify every statement on ten generated cases (EXAMPLES=50 for more)"
@@ -103,6 +103,11 @@ bench: $(READY)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,bench,benchopt]"
 	@$(BIN)/python -m pytest benchmarks -o python_files='bench_*.py' --benchmark-only --benchmark-columns=min,median,rounds --benchmark-sort=name
 	@$(BIN)/python -m pytest tests/test_benchopt.py
+
+# Gradient descent and normalized gradient descent alone, in about a minute once everything is installed.
+bench-descent: $(READY)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[dev,bench]"
+	@$(BIN)/python -m pytest benchmarks/bench_descent.py -o python_files='bench_*.py' --benchmark-only --benchmark-columns=min,median,rounds --benchmark-sort=name -k "test_descent and (-gd-1] or -normalized-1])"
 
 # An hour on two cores; the site shows what it prints.
 RECORDS := build/records

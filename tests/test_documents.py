@@ -34,7 +34,7 @@ from tests import facts
 from tests.documents import Block, Shown, agree, blocks, commands, documents, inline, lines, read, rows
 from tests.places import ROOT
 from tests.test_layers import ROOMS
-from theorems.benchmark.rules import rule_named
+from theorems.benchmark.rules import expand_rules, rule_named
 from theorems.command.app import app, main
 from theorems.core.exit_code import Exit
 from theorems.faults import fault_named
@@ -200,7 +200,7 @@ def check_names(sub: str, given: Mapping[str, Any]) -> None:
         weakened_named(given["id"], "" if given["without"].isupper() else given["without"])
     for fault in given.get("faults") or ():
         fault_named(fault)
-    for rule in given.get("rule") or ():
+    for rule in expand_rules(given.get("rule") or ()):
         rule_named(rule)
     if sub == "figures":
         figures_named(given["names"] or ())

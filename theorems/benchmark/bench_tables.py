@@ -13,7 +13,7 @@ from reference_attention.norms import name_of
 from theorems.benchmark.against import Row
 from theorems.benchmark.bench_units import DIMENSION
 from theorems.benchmark.comparison import Comparison
-from theorems.benchmark.measure import EUCLIDEAN, LEVELS, Kind
+from theorems.benchmark.measure import EUCLIDEAN, LEVELS, SURE, Kind
 from theorems.benchmark.optimisers.optimiser import Theory
 from theorems.benchmark.summary import Summary, summaries
 from theorems.benchmark.timing import Ratio
@@ -22,8 +22,13 @@ from theorems.run.tables import column_table, markdown_table
 NOT_WITHIN = "-"
 MARGINS = ("of the ℓ2 margin", "of the ℓ∞ margin")
 NUCLEAR = ("1 − cos, Frobenius", "1 − cos, nuclear", "excess of the nuclear norm")
+SPECTRAL = "of the spectral margin"
 NUMBERS = (
     *NUCLEAR,
+    SPECTRAL,
+    "loss",
+    "not yet",
+    "seconds per step",
     "‖p‖ at the cap",
     "1 − cos",
     "proven bound",
@@ -49,11 +54,13 @@ def parts(
     if ran:
         yield (
             "Iterations until 1 − cos to the limit direction stays at or below each level",
-            ("data", "rule", "limit", *LEVEL_NAMES, "‖p‖ at the cap", "1 − cos", "proven bound", "selects"),
+            ("data", "rule", "limit", *LEVEL_NAMES, "‖p‖ at the cap", "loss", "1 − cos", "proven bound", "selects"),
             list(_named_rows(ran)),
             "limit: the norm of the ATT-SVM whose solution the direction should reach; unknown: no theorem about"
             " attention names a limit, and p_mm is used."
-            f" {NOT_WITHIN}: not within {steps} iterations; proven bound: the bound of descent-from-a-margin on 1 − cos"
+            f" {NOT_WITHIN}: not within {steps} iterations; loss: L(p) at the cap; not yet: it selects other tokens"
+            f" there, with softmax weights below {SURE:g}, or changed them in the last nine tenths of the run;"
+            " proven bound: the bound of descent-from-a-margin on 1 − cos"
             " at the cap, for steps along −∇L once the run satisfies its assumptions.",
         )
         guaranteed = list(_guarantee_rows(ran))
@@ -74,13 +81,14 @@ def parts(
             " tail; a large ± means that the curve is not a power law. theory's: b if p = u p_mm + O(1). Margins: the"
             " smallest margin of p at the cap, divided by the largest possible one at the same ‖p‖_2, or ‖p‖_∞.",
         )
-    if any(run.nuclear for comparison in ran for run in comparison.rules):
+    if any(run.nuclear or run.spectral for comparison in ran for run in comparison.rules):
         yield (
             "W at the cap, against both SVMs",
-            ("data", "rule", *NUCLEAR),
+            ("data", "rule", *NUCLEAR, SPECTRAL),
             list(_nuclear_rows(ran)),
             "excess: ‖W‖_⋆/(m(W) C_⋆) − 1, where m(W) is the smallest margin; it is 0 exactly if W has the least"
-            " nuclear norm possible for its margin.",
+            " nuclear norm possible for its margin. Spectral margin: m(W)/‖W‖_op, divided by the largest possible one;"
+            " Muon's steps increase it.",
         )
     if named:
         yield (
@@ -100,7 +108,7 @@ def parts(
         )
         yield (
             f"Of these {count}, not within {steps} iterations; quartiles of the fitted b",
-            ("rule", "limit", *LEVEL_NAMES, "other tokens", "in", "fitted b"),
+            ("rule", "limit", *LEVEL_NAMES, "other tokens", "not yet", "in", "fitted b"),
             list(_missing_rows(spreads)),
             "",
         )
@@ -122,8 +130,8 @@ def parts(
     if times:
         yield (
             f"Time of one iteration, relative to {times[0].beside}, run in alternation",
-            ("data", "rule", "ratio"),
-            [(ratio.data, ratio.rule, f"{ratio.ratio:.2f}") for ratio in times],
+            ("data", "rule", "ratio", "seconds per step"),
+            [(ratio.data, ratio.rule, f"{ratio.ratio:.2f}", f"{ratio.seconds:.1e}") for ratio in times],
             "Measured on this machine just now; unlike the other tables, not reproducible.",
         )
 
@@ -131,12 +139,14 @@ def parts(
 def _named_rows(named: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:
     for comparison in named:
         for run in comparison.rules:
-            selects = "the limit's tokens" if run.selects_limit else f"other tokens, {_tokens(run.selected)}"
+            selects = "the limit's tokens" if run.selects_limit else f"other tokens, {token_ids(run.selected)}"
+            if not (run.selects_limit or run.settled):
+                selects = "not yet"
             if not run.representable:
                 selects = "a step overflowed"
             at_most = NOT_WITHIN if run.at_most is None else f"{run.at_most:.1e}"
             counts = (_count(count) for count in run.iterations)
-            there = f"{run.norm:.4g}", f"{run.one_minus_cosine:.1e}", at_most
+            there = f"{run.norm:.4g}", f"{run.loss:.4g}", f"{run.one_minus_cosine:.1e}", at_most
             yield comparison.name, run.rule, run.theory.limit, *counts, *there, selects
 
 
@@ -164,9 +174,13 @@ def _guarantee(at_most: float, measured: float) -> tuple[str, str, str]:
 def _nuclear_rows(named: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:
     for comparison in named:
         for run in comparison.rules:
+            if run.nuclear is None and run.spectral is None:
+                continue
+            apart = excess = NOT_WITHIN
             if run.nuclear is not None:
-                apart, excess = run.nuclear
-                yield comparison.name, run.rule, f"{run.one_minus_cosine:.1e}", f"{apart:.1e}", f"{excess:.3g}"
+                apart, excess = f"{run.nuclear[0]:.1e}", f"{run.nuclear[1]:.3g}"
+            spectral = NOT_WITHIN if run.spectral is None else f"{run.spectral:.4f}"
+            yield comparison.name, run.rule, f"{run.one_minus_cosine:.1e}", apart, excess, spectral
 
 
 def _rate_rows(named: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:
@@ -191,7 +205,7 @@ def _limit_rows(comparison: Comparison) -> Iterator[tuple[str, ...]]:
     if comparison.no_limit:
         yield comparison.name, start, "", "no limit", "", comparison.no_limit, ""
         return
-    first = comparison.name, start, _tokens(comparison.alpha), comparison.kind
+    first = comparison.name, start, token_ids(comparison.alpha), comparison.kind
     yield *first, name_of(EUCLIDEAN), f"({_numbers(comparison.limit)})", f"{comparison.margin:.4g}"
     for power in comparison.powers:
         yield *first, name_of(power.norm), f"({_numbers(power.direction)})", f"{power.margin:.4g}"
@@ -216,6 +230,7 @@ def _missing_rows(spreads: Sequence[Summary]) -> Iterator[tuple[str, ...]]:
             summary.theory.limit,
             *missing,
             str(summary.other_tokens),
+            str(summary.not_yet),
             str(summary.theory.against),
             fitted,
         )
@@ -229,12 +244,18 @@ def _generated_note(generated: Sequence[Comparison], steps: int) -> str:
         f" the limit is GMM on {kinds.count(Kind.GLOBAL)}, LMM on {kinds.count(Kind.LOCAL)};"
         f" {left_out} left out, because the flow has no limit direction there."
         f" {NOT_WITHIN}: not within {steps} iterations;"
-        " other tokens: number of problems on which tokens other than the limit's have the largest weights at the cap."
+        " other tokens: number of problems on which the run has settled on tokens other than the limit's at the cap;"
+        " not yet: on which it selects others, but has not settled."
     )
 
 
-def _tokens(alpha: Sequence[int]) -> str:
-    return ", ".join(map(str, alpha))
+def token_ids(alpha: Sequence[int], most: int = 6) -> str:
+    """Return the ids of tokens; of many inputs the first, or the one that all select."""
+    if len(alpha) <= most:
+        return ", ".join(map(str, alpha))
+    if len(set(alpha)) == 1:
+        return f"{alpha[0]} of all {len(alpha)}"
+    return f"{', '.join(map(str, alpha[:most]))}, … {len(alpha)} tokens"
 
 
 def _numbers(values: Sequence[float], most: int = 4) -> str:

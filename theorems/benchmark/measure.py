@@ -21,10 +21,11 @@ from reference_attention.angles import one_minus_cosine
 from reference_attention.norms import Schatten, name_of
 from reference_attention.outer_keys import OuterKeys
 from reference_attention.problem import Problem
-from reference_attention.risk import scaled_gradient
+from reference_attention.risk import risk, scaled_gradient, softmax_weights
 from reference_attention.svm.least_power_norm import LeastPowerNorm, difference_rows, least_power_norm
 from reference_attention.svm.max_margin import MaxMargin, locally_optimal, max_margin
 from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear_max_margin
+from reference_attention.svm.spectral_max_margin import spectral_max_margin
 from reference_attention.training.descent import Stop
 from reference_attention.training.flow import Flow, gradient_flow
 from theorems.benchmark.fit import Fit, fit_tail
@@ -41,6 +42,10 @@ FAR = 1e6
 DRAWN = 61
 """The number of iterations at which a curve is kept, evenly spaced in log t."""
 EUCLIDEAN = 2.0
+SURE = 0.99
+"""The softmax weight of selected tokens from which on a run may have settled: the others have a hundredth."""
+SETTLED_FOR = 10
+"""A settled run has selected the same tokens from the cap divided by this on, over the last decade of t."""
 
 
 class Kind(StrEnum):
@@ -86,6 +91,11 @@ class Measurement:
         nuclear: for W, 1 − cos to the solution of least nuclear norm and ‖W‖_⋆/(m(W) C_⋆) − 1 at the cap, m(W) the
             least margin; None where no W is trained, or that solution is not proven the only one.
         gap: of the margin, proven and measured, see :mod:`theorems.benchmark.gap`.
+        loss: L(p) at the cap.
+        settled: whether the selected tokens have been the same since a tenth of the run, and have softmax weights of at
+            least :data:`SURE`.
+        spectral: for W, m(W)/‖W‖_op at the cap as a share of the largest possible; None where no W is trained, or the
+            largest was not found.
     """
 
     rule: str
@@ -102,6 +112,9 @@ class Measurement:
     representable: bool
     nuclear: tuple[float, float] | None = None
     gap: Gap | None = None
+    loss: float = math.nan
+    settled: bool = True
+    spectral: float | None = None
 
 
 def limit_of(problem: Problem, start: Float64[np.ndarray, "d"], under_test: Implementation = REFERENCE) -> Limit | str:
@@ -155,6 +168,7 @@ class Limits:
         self.svm = limit.svm
         self.rows = difference_rows(problem.keys, limit.svm.alpha)
         self.found: dict[float, LeastPowerNorm] = {}
+        self._largest_spectral: float | None = None
 
     def direction(self, norm: float | None) -> Float64[np.ndarray, "d"]:
         """Return the max-margin direction: p_mm unless the rule's theory names another norm."""
@@ -183,6 +197,18 @@ class Limits:
         excess = size / (least * self.nuclear.norm) - 1 if least > 0 else np.inf
         target = self.nuclear.W.ravel() / np.linalg.norm(self.nuclear.W)
         return float(one_minus_cosine(p, target)), float(excess)
+
+    def spectral_share(self, p: Float64[np.ndarray, "d"], shape: tuple[int, ...]) -> float | None:
+        """Return m(W)/‖W‖_op as a share of the largest possible one; None where no W is trained or that is unknown."""
+        if self._keys is None or not p.any():
+            return None
+        if self._largest_spectral is None:
+            solution = spectral_max_margin(self.rows, self.svm.p.reshape(shape))
+            self._largest_spectral = np.nan if solution is None else float((self.rows @ solution[0].ravel()).min())
+        if np.isnan(self._largest_spectral):
+            return None
+        size = float(np.linalg.norm(p.reshape(shape), ord=2))
+        return float((self.rows @ p).min()) / size / self._largest_spectral
 
     def solution(self, norm: float) -> LeastPowerNorm:
         """Return the solution of ATT-SVM in ‖p‖_q, computed at the first call.
@@ -237,9 +263,25 @@ def measure(
                 bool(run.representable[b]),
                 limit.from_nuclear(run.final[b]),
                 gap_of(theory, problem, limit, run, b, shape),
+                float(risk(problem.keys, problem.scores, problem.loss, run.final[b])),
+                has_settled(problem, run.points[drawn, b], run.iterations[drawn]),
+                limit.spectral_share(run.final[b], shape),
             )
         )
     return measurements
+
+
+def has_settled(problem: Problem, points: Float64[np.ndarray, "r d"], iterations: Int64[np.ndarray, "r"]) -> bool:
+    """Return whether the tokens at the last point are selected since a tenth of the run, and nearly alone at its end.
+
+    That is an observation, no proof: a run may rest for long, and leave.
+    """
+    tail = points[iterations * SETTLED_FOR >= iterations[-1]]
+    selected = problem.selection_at(tail[-1])
+    weights = np.asarray(softmax_weights(problem.keys, tail[-1]))
+    if not (weights[np.arange(problem.n), selected] >= SURE).all():
+        return False
+    return all(np.array_equal(problem.selection_at(p), selected) for p in tail)
 
 
 def gap_of(theory: Theory, problem: Problem, limit: Limits, run: Run, b: int, shape: tuple[int, ...]) -> Gap | None:

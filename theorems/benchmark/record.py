@@ -37,6 +37,7 @@ def as_json(
                     "quartiles": {name: level.quartiles for name, level in _levels(summary)},
                     "not_within": {name: level.not_within for name, level in _levels(summary)},
                     "other_tokens": summary.other_tokens,
+                    "not_yet": summary.not_yet,
                     "median_norm": summary.norm,
                     "exponents": summary.exponents,
                 }
@@ -80,6 +81,9 @@ def _run(run: Measurement, curves: bool) -> dict[str, Any]:
         **({"curve": dict(zip(("iterations", "one_minus_cosine"), run.curve, strict=True))} if curves else {}),
         "selects": run.selected,
         "selects_limit": run.selects_limit,
+        "settled": run.settled,
+        "loss": run.loss,
         "representable": run.representable,
         **({} if run.nuclear is None else {"nuclear": dict(zip(NUCLEAR, run.nuclear, strict=True))}),
+        **({} if run.spectral is None else {"spectral_margin": run.spectral}),
     }

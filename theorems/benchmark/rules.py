@@ -18,9 +18,11 @@ from theorems.benchmark.optimisers.factored import Factored, Way
 from theorems.benchmark.optimisers.heavy_ball import HeavyBall
 from theorems.benchmark.optimisers.mirror_descent import MirrorDescent, theory_of
 from theorems.benchmark.optimisers.muon import Muon, SpectralDescent
+from theorems.benchmark.optimisers.naive import NaiveNormalized
 from theorems.benchmark.optimisers.optimiser import Optimiser, Theory
 from theorems.benchmark.optimisers.polyak import Polyak
 from theorems.benchmark.optimisers.run import Progress, Run, follow, nothing, recorded_iterations
+from theorems.benchmark.optimisers.torch_rule import FORM, TorchRule, is_of_torch, swept, torch_rule
 from theorems.benchmark.optimisers.users import optimiser_in_file
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.run.registry.user_file import is_in_a_file
@@ -55,6 +57,8 @@ FORMS = (
     "factored-apart-ETA",
     "mirror-Q-ETA",
     "normalized-mirror-Q-ETA",
+    "naive-normalized-ETA",
+    FORM,
     "FILE.py:NAME",
 )
 """The forms that a name may have."""
@@ -69,14 +73,14 @@ class Rule:
         theory: the theorems about it.
         step: η; ``None`` stands for 1/L_p of the problem, or for a rule without a step.
         power: q of mirror descent.
-        own: the class, if it is defined in a user's file.
+        own: the class, if it is defined in a user's file, or the class of ``torch.optim`` with its arguments.
     """
 
     name: str
     theory: Theory
     step: float | None = None
     power: float = 2.0
-    own: type[Optimiser] | None = None
+    own: type[Optimiser] | TorchRule | None = None
 
     def run(
         self,
@@ -104,7 +108,7 @@ class Rule:
             NotAPoint: a user's rule did not return a point.
         """
         kind = kind_of(self.name)
-        if kind in ("gd", "normalized"):
+        if self.own is None and kind in ("gd", "normalized"):
             return gradient_descent.run_gradient_descent(
                 problems,
                 starts,
@@ -114,7 +118,7 @@ class Rule:
                 normalized=kind == "normalized",
                 record_every=record_every,
             )
-        if kind == "flow":
+        if self.own is None and kind == "flow":
             assert self.step is not None
             return flow.read_at(problems, starts, self.step, recorded_iterations(steps, record_every), under_test)
         return follow(
@@ -136,6 +140,7 @@ class Rule:
             "adam": Adam,
             "muon": Muon,
             "spectral": SpectralDescent,
+            "naive-normalized": NaiveNormalized,
             "factored": partial(Factored, Way.PLAIN),
             "normalized-factored": partial(Factored, Way.JOINTLY),
             "factored-apart": partial(Factored, Way.APART),
@@ -153,6 +158,7 @@ STEPPED: dict[str, Theory] = {
     "adam": Adam.theory,
     "muon": Muon.theory,
     "spectral": SpectralDescent.theory,
+    "naive-normalized": NaiveNormalized.theory,
     "factored": factored.PLAIN,
     "normalized-factored": factored.JOINTLY,
     "factored-apart": factored.APART,
@@ -177,6 +183,8 @@ def rule_named(name: str) -> Rule:
     if is_in_a_file(name):
         own, theory = optimiser_in_file(name)
         return Rule(name, theory, own=own)
+    if is_of_torch(name):
+        return Rule(name, Theory(), own=torch_rule(name))
     kind = kind_of(name)
     numbers = name.removeprefix(f"{kind}-")
     if name == "polyak":
@@ -192,6 +200,31 @@ def rule_named(name: str) -> Rule:
         f"--rule: {name!r} is none of {', '.join(FORMS)} with positive numbers ETA and Q > 1"
         f" (by default {', '.join(DEFAULT)})."
     )
+
+
+def expand_rules(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names, each once, with a name per value where one has several: ``gd-0.1,1``, or a list in arguments.
+
+    Raises:
+        InvalidInput: arguments of ``torch.optim`` that are no literals.
+
+    >>> expand_rules(["normalized-0.01,0.1", "mirror-1.5-1,2", "torch.optim:SGD(lr=[1, 2])"])[:4]
+    ('normalized-0.01', 'normalized-0.1', 'mirror-1.5-1', 'mirror-1.5-2')
+    """
+    expanded: list[str] = []
+    for name in names:
+        if is_in_a_file(name):
+            expanded.append(name)
+        elif is_of_torch(name):
+            expanded += swept(name)
+        else:
+            kind = kind_of(name)
+            head, numbers = (f"{kind}-", name.removeprefix(f"{kind}-")) if kind != name else ("", name)
+            if kind in POWERED:
+                power, hyphen, numbers = numbers.partition("-")
+                head += power + hyphen
+            expanded += [head + number for number in numbers.split(",")] if head else [name]
+    return tuple(dict.fromkeys(expanded))
 
 
 def _number(text: str) -> float:

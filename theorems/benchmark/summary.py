@@ -36,7 +36,8 @@ class Summary:
         rule: its name.
         theory: the theorems about it.
         levels: one entry per level.
-        other_tokens: the number of problems on which it selects other tokens than the flow at the cap.
+        other_tokens: the number of problems on which it has settled on other tokens than the flow's at the cap.
+        not_yet: the number of problems on which it selects other tokens at the cap, but has not settled.
         norm: the median of ‖p‖ at the cap.
         exponents: quartiles of the fitted exponents; NaN where none was fitted.
     """
@@ -47,6 +48,7 @@ class Summary:
     other_tokens: int
     norm: float
     exponents: tuple[float, float, float]
+    not_yet: int = 0
 
 
 def summaries(compared: Sequence[Comparison]) -> list[Summary]:
@@ -61,10 +63,11 @@ def summaries(compared: Sequence[Comparison]) -> list[Summary]:
 def _summary(rule: str, runs: Sequence[Measurement]) -> Summary:
     levels = [spread([run.iterations[k] for run in runs]) for k in range(len(LEVELS))]
     norm = float(np.median([run.norm for run in runs]))
-    others = sum(not run.selects_limit for run in runs)
+    others = sum(not run.selects_limit and run.settled for run in runs)
+    not_yet = sum(not run.selects_limit and not run.settled for run in runs)
     rates = [run.rate.exponent for run in runs if run.rate is not None] or [math.nan]
     lower, median, upper = (float(x) for x in np.quantile(rates, QUARTILES, method="inverted_cdf"))
-    return Summary(rule, runs[0].theory, tuple(levels), others, norm, (lower, median, upper))
+    return Summary(rule, runs[0].theory, tuple(levels), others, norm, (lower, median, upper), not_yet)
 
 
 def spread(iterations: Sequence[int | None]) -> Spread:

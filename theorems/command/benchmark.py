@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from generators.user_data import attention_case, load
@@ -15,7 +16,7 @@ from theorems.benchmark.bench_units import Batch, Named, start_of, units
 from theorems.benchmark.comparison import Comparison, merge
 from theorems.benchmark.optimisers.users import load_rule
 from theorems.benchmark.record import as_json
-from theorems.benchmark.rules import DEFAULT, rule_named
+from theorems.benchmark.rules import DEFAULT, expand_rules, rule_named
 from theorems.benchmark.timing import Ratio, ratios
 from theorems.command.common import check_targets, complain, run_units, write_report
 from theorems.command.subcommands import BenchOptions
@@ -42,7 +43,7 @@ def bench_and_report(options: BenchOptions) -> int:
     Raises:
         InvalidInput: unknown rules, data that cannot be read, a file that cannot be written; before anything runs.
     """
-    rules = tuple(dict.fromkeys(options.rule or DEFAULT))
+    rules = expand_rules(options.rule or DEFAULT)
     foreign = [rule for rule in rules if is_in_a_file(rule)]
     for rule in rules:
         if rule not in foreign:
@@ -101,9 +102,7 @@ def _bench(
     if unfinished := [batch.id for batch in batches if batch.failed]:
         report["unfinished"] = unfinished
     if options.time:
-        report["time"] = [
-            {"data": ratio.data, "rule": ratio.rule, "beside": ratio.beside, "ratio": ratio.ratio} for ratio in times
-        ]
+        report["time"] = [asdict(ratio) for ratio in times]
     if named or generated:
         write_report(options.json, **report)
         if options.plot is not None:

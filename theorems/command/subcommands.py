@@ -292,8 +292,9 @@ class BenchOptions:
         options.text(
             "NAME",
             "gd-1/L, gd-ETA, normalized-ETA, flow-ETA, polyak, heavy-ball-ETA, adam-ETA, muon-ETA, spectral-ETA,"
-            " factored-ETA, normalized-factored-ETA, factored-apart-ETA, mirror-Q-ETA, normalized-mirror-Q-ETA, or a"
-            " class of yours, path.py:name; repeat it for several.",
+            " factored-ETA, normalized-factored-ETA, factored-apart-ETA, mirror-Q-ETA, normalized-mirror-Q-ETA,"
+            " naive-normalized-ETA, 'torch.optim:CLASS(lr=ETA)', or a class of yours, path.py:name; repeat it for"
+            " several, or give several ETA: gd-0.1,1 or lr=[0.1, 1].",
             completion.rules,
         ),
     ] = None
@@ -302,9 +303,7 @@ class BenchOptions:
     seed: Annotated[int, options.same_seed("problems")] = 0
     json: options.Json = None
     markdown: Annotated[bool, options.as_markdown("Markdown tables")] = False
-    time: Annotated[
-        bool, typer.Option("--time", help="Also measure the time per iteration, relative to the first rule.")
-    ] = False
+    time: Annotated[bool, typer.Option("--time", help="Also measure the seconds per iteration of each rule.")] = False
     jobs: options.Jobs = options.JOBS
     resume: options.Resume = None
     plot: Annotated[Path | None, options.file("Draw the distance from the limit against t: svg, png or pdf.")] = None

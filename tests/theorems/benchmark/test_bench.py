@@ -202,10 +202,11 @@ def test_a_drawing_is_written(capsys: pytest.CaptureFixture[str]) -> None:
     assert Path("runs.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_rule_that_ends_elsewhere_is_said_to() -> None:
+def test_a_rule_that_has_not_turned_yet_is_not_counted_among_other_tokens() -> None:
     found = Named("figure-1a", ("gd-1",), 3).run(nothing).compared[0]
-    assert not found.rules[0].selects_limit  # it has not turned yet
-    assert summaries([found])[0].other_tokens == 1
+    assert not found.rules[0].selects_limit
+    (summary,) = summaries([found])
+    assert (summary.other_tokens, summary.not_yet) == (0, 1)
     assert summaries([Comparison("none", (0.0,), no_limit="stationary")]) == []
 
 
@@ -267,6 +268,8 @@ def test_time_is_a_ratio_and_only_if_asked_for(capsys: pytest.CaptureFixture[str
     assert [one["beside"] for one in times] == ["gd-1", "gd-1"]
     assert times[0]["ratio"] == 1.0
     assert times[1]["ratio"] > 0
+    assert times[1]["seconds"] == pytest.approx(times[0]["seconds"] * times[1]["ratio"])
+    assert "seconds per step" in said
 
 
 def test_ctrl_c_prints_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

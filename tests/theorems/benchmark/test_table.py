@@ -11,14 +11,16 @@ from generators.datasets import dataset_named
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
-from theorems.benchmark.bench_tables import parts
+from theorems.benchmark.bench_tables import parts, token_ids
 from theorems.benchmark.bench_units import Generated, Named
 from theorems.benchmark.comparison import Comparison
+from theorems.benchmark.measure import has_settled
 from theorems.benchmark.optimisers.flow import read_at
 from theorems.benchmark.optimisers.optimiser import Optimiser, Theory
 from theorems.benchmark.optimisers.users import theory_of
 from theorems.benchmark.proven import proven_bound
 from theorems.benchmark.rules import rule_named
+from theorems.benchmark.summary import summaries
 
 RULES = ("normalized-1", "normalized-mirror-3-1", "adam-0.1")
 
@@ -81,3 +83,45 @@ def test_two_iterates_are_the_least_of_which_something_is_proven() -> None:
     ray = np.array([1e3, 2e3])[:, None] * svm.direction
     assert proven_bound(problem, svm, ray) is not None
     assert proven_bound(problem, svm, ray[1:]) is None
+
+
+def test_other_tokens_are_those_of_a_run_that_has_settled() -> None:
+    """Gradient descent passes the other token on its way; the flow's limit is token 1 of figure-1b."""
+    problem = dataset_named("figure-1a").problem
+    iterations = np.arange(101)
+    toward = problem.keys[0, 1] - problem.keys[0, 0]
+    far, near = (np.linspace(0.1, size, 101)[:, None] * toward for size in (100.0, 0.2))
+    assert problem.selection_at(far[-1]).tolist() == [1]
+    assert has_settled(problem, far, iterations)
+    assert not has_settled(problem, near, iterations)  # its weights are small
+    late = np.where(iterations[:, None] < 50, -far, far)
+    assert not has_settled(problem, late, iterations)  # it changed after a tenth of the run
+    early = np.where(iterations[:, None] < 5, -far, far)
+    assert has_settled(problem, early, iterations)
+
+
+def test_a_run_that_is_not_there_yet_is_not_said_to_select_others() -> None:
+    named = list(Named("figure-1b", ("gd-0.01", "adam-0.1"), 600).run(lambda done: None).compared)
+    slow, adam = named[0].rules
+    if not slow.selects_limit:
+        assert not slow.settled
+    cells = {row[1]: row[-1] for row in tables(named, [])["Iterations until"]}
+    assert cells["gd-0.01"] in ("not yet", "the limit's tokens")
+    assert cells["adam-0.1"] == ("other tokens, 0" if adam.settled else "not yet")
+    assert summaries(named)[1].other_tokens == int(adam.settled and not adam.selects_limit)
+
+
+def test_many_token_ids_are_short() -> None:
+    assert token_ids((0, 1, 2)) == "0, 1, 2"
+    assert token_ids((3,) * 50) == "3 of all 50"
+    assert token_ids(tuple(range(50))) == "0, 1, 2, 3, 4, 5, … 50 tokens"
+
+
+def test_w_has_a_spectral_margin_that_muon_makes_large() -> None:
+    (found,) = Named("tsvm-paths-3", ("spectral-0.1", "normalized-0.1"), 300).run(lambda done: None).compared
+    spectral, normalized = (run.spectral for run in found.rules)
+    assert spectral is not None
+    assert normalized is not None
+    assert normalized < spectral <= 1 + 1e-6
+    rows = tables([found], [])["W at"]
+    assert [row[-1] for row in rows] == [f"{spectral:.4f}", f"{normalized:.4f}"]

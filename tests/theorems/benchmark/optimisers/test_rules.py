@@ -14,11 +14,13 @@ from scipy.linalg import polar
 from generators.datasets import dataset_named
 from generators.random_trials import random_trial
 from reference_attention import risk
+from reference_attention.errors import InvalidInput
 from reference_attention.problem import Problem
 from reference_attention.risk import ScaledGradient, log_excess_risk, scaled_gradient
+from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.training.steepest_descent import orthogonal_factor
 from theorems.benchmark.optimisers import adam, heavy_ball, muon
-from theorems.benchmark.rules import rule_named
+from theorems.benchmark.rules import expand_rules, rule_named
 from theorems.core.implementation import REFERENCE
 from theorems.faults import fault_named
 
@@ -252,3 +254,89 @@ def test_factors_normalized_apart_follow_the_authors_code_and_their_penalty_wher
     same = Problem(np.ones((2, 3, 2)), np.array([[1.0, 0.0, 0.5], [0.0, 1.0, 0.5]]))
     run = rule_named("factored-apart-0.2").run([same], np.array([[1.0, -2.0]]), 4)
     assert run.norms[-1, 0] < 0.8 * run.norms[0, 0]
+
+
+def test_a_class_of_torch_takes_the_steps_of_its_formula() -> None:
+    pytest.importorskip("torch")
+    case = dataset_named("figure-1a")
+    start = np.array([[0.0, -1.0]])
+    ours = rule_named("gd-1").run([case.problem], start, 40).points
+    theirs = rule_named("torch.optim:SGD(lr=1)").run([case.problem], start, 40).points
+    assert np.allclose(ours, theirs, rtol=1e-12, atol=0)
+    ours = rule_named("heavy-ball-1").run([case.problem], start, 40).points
+    theirs = rule_named("torch.optim:SGD(lr=1.0, momentum=0.9)").run([case.problem], start, 40).points
+    assert np.allclose(ours, theirs, rtol=1e-9, atol=0)
+    trained = dataset_named("tsvm-paths-3")
+    assert trained.queried is not None
+    shape = trained.queried.shape
+    run = rule_named("torch.optim:Adam(lr=0.1, eps=0.0)").run(
+        [trained.problem], np.zeros((1, trained.problem.d)), 5, shape=shape
+    )
+    adam_run = rule_named("adam-0.1").run([trained.problem], np.zeros((1, trained.problem.d)), 5, shape=shape)
+    assert np.allclose(run.points, adam_run.points, rtol=1e-9, atol=1e-12)
+
+
+def test_a_class_of_torch_begins_anew_on_every_problem() -> None:
+    pytest.importorskip("torch")
+    problem = dataset_named("figure-1a").problem
+    run = rule_named("torch.optim:Adam(lr=0.1)").run([problem] * 2, np.array([[0.0, -1.0]] * 2), 10)
+    assert np.array_equal(run.points[:, 0], run.points[:, 1])
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("torch.optim:AdamZ(lr=1)", "has no optimiser 'AdamZ'"),
+        ("torch.optim:Optimizer(lr=1)", "has no optimiser 'Optimizer'"),
+        ("torch.optim:lr_scheduler", "has no optimiser"),
+        ("torch.optim:SGD(1)", "not of the form"),
+        ("torch.optim:SGD(**{'lr': 1})", "not of the form"),
+        ("torch.optim:SGD(lr=print(1))", "not of the form"),
+        ("torch.optim:SGD(lr=[x for x in (1,)])", "not of the form"),
+        ("torch.optim:__import__('os').system(cmd='true')", "not of the form"),
+        ("torch.optim:SGD(lr=1", "not of the form"),
+        ("torch.optim:", "not of the form"),
+        ("torch.optim:SGD(lr=-1)", "cannot be used"),
+        ("torch.optim:SGD(rate=1)", "cannot be used"),
+        ("torch.optim:LBFGS(lr=1)", "cannot be used"),
+        ("torch.optim:SparseAdam(lr=1)", "cannot be used"),
+    ],
+)
+def test_a_class_of_torch_that_cannot_be_used_is_a_sentence(name: str, says: str) -> None:
+    pytest.importorskip("torch")
+    with pytest.raises(InvalidInput, match=says):
+        rule_named(name)
+
+
+def test_several_values_make_several_rules() -> None:
+    names = [
+        "gd-1,0.1",
+        "gd-1e-3",
+        "gd-1",
+        "polyak",
+        "normalized-mirror-1.5-1,2",
+        "torch.optim:Adam(lr=[1, 2], eps=[0, 1])",
+    ]
+    assert expand_rules(names) == (
+        "gd-1",
+        "gd-0.1",
+        "gd-1e-3",
+        "polyak",
+        "normalized-mirror-1.5-1",
+        "normalized-mirror-1.5-2",
+        *(f"torch.optim:Adam(lr={lr}, eps={eps})" for lr in (1, 2) for eps in (0, 1)),
+    )
+    assert expand_rules(["my,file.py:A", "gd-1/L"]) == ("my,file.py:A", "gd-1/L")
+    with pytest.raises(InvalidInput, match="is none of"):
+        rule_named(expand_rules(["gd-1,,2"])[1])
+
+
+def test_a_naive_gradient_ends_where_only_its_rounding_is_left() -> None:
+    """Its first steps are those of the textbook; its end is what docs/benchmarks.md says."""
+    problem, start = dataset_named("figure-1a").problem, np.array([[0.0, -1.0]])
+    ours, naive = (rule_named(f"{kind}-1").run([problem], start, 2000) for kind in ("normalized", "naive-normalized"))
+    assert np.allclose(ours.points[:20], naive.points[:20], rtol=1e-6)
+    limit = max_margin(problem.exact_keys, problem.optimal)
+    assert isinstance(limit, MaxMargin)
+    assert ours.one_minus_cosine(limit.direction[None])[-1, 0] < 1e-6
+    assert naive.one_minus_cosine(limit.direction[None])[-1, 0] > 1e-2
