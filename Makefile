@@ -18,6 +18,7 @@ help:
 	@echo "make verify   set everything up and verify every statement on ten generated cases (EXAMPLES=50 for more)"
 	@echo "make test     set everything up and run lint, types and the tests"
 	@echo "make bench    timings: the runs of theorems bench, flows, paths, ATT-SVM against cvxpy, Dask against processes"
+	@echo "make bench-descent  gradient descent and normalized gradient descent alone, in a minute"
 	@echo "make facts    how large and how plain the project is, as a table for CONTRIBUTING.md"
 	@echo "make docs     the documentation site, in build/docs"
 	@echo "make records  faults, draws, slacks and costs as tables in build/records, which the site shows (every night)"
