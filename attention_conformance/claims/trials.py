@@ -242,16 +242,18 @@ def trials_of(under_test: OnKernel, examples: int, seed: int) -> Trials:
     return _LATEST.setdefault((seed, strength), Trials(under_test, seed, strength))
 
 
-def owns(capability: Capability, smallest: AttentionCall, about: str, claim: str) -> bool:
+def owns(capability: Capability, smallest: AttentionCall, about: str, claim: str, fixed_scale: bool) -> bool:
     """Return whether the smallest failing call shows that a capability is wrong.
 
-    It does if the call makes use of the capability, or of none while the claim is one of the basic ones.
+    It does if the call makes use of the capability, or of none while the claim is one of the basic ones. A scale that
+    the kernel has fixed is no option.
     """
     if not capability.has(smallest, about, claim):
         return False
     if about or not capability.is_base:
         return True
-    return not any(other.is_on(smallest) for other in CAPABILITIES if not other.is_base and claim in other.agrees)
+    others = [other for other in CAPABILITIES if not other.is_base and claim in other.agrees and other.is_on(smallest)]
+    return all(fixed_scale and other.name == "default-scale" for other in others)
 
 
 def reduce_to(call: AttentionCall, smallest: AttentionCall) -> AttentionCall:

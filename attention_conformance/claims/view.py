@@ -54,7 +54,8 @@ class View:
                 yield outcome
         if not has_outcome and self.elsewhere:
             _, claim, smallest = self.elsewhere[0]
-            reason = f"every call fails without it, too: see {', '.join(_names_to_blame(self.elsewhere[0]))}"
+            blamed = self._names_to_blame(self.elsewhere[0])
+            reason = f"every call fails without it, too: see {', '.join(blamed)}"
             yield Outcome(Verdict.NOT_APPLICABLE, reason=f"{claim}: {reason}", touched=TOUCHED), smallest
 
     def _outcome(self, number: int, trial: Trial) -> tuple[Outcome, AttentionCall] | None:
@@ -122,10 +123,17 @@ class View:
         if len(self.elsewhere) >= ENOUGH:
             return None
         smallest = self.trials.smallest(number, about, claim.name)
-        if owns(self.capability, smallest, about, claim.name):
+        if owns(self.capability, smallest, about, claim.name, self.trials.under_test.kernel.fixed_scale):
             return smallest
         self.elsewhere.append((about, claim.name, smallest))
         return None
+
+    def _names_to_blame(self, failure: tuple[str, str, AttentionCall]) -> list[str]:
+        """Return the ids of the capabilities that a failure belongs to."""
+        about, claim, smallest = failure
+        fixed_scale = self.trials.under_test.kernel.fixed_scale
+        blamed = [x for x in CAPABILITIES if owns(x, smallest, about, claim, fixed_scale)]
+        return [f"kernel-{capability.name}" for capability in blamed]
 
 
 def view_of(statement: Statement, examples: int, seed: int, under_test: OnKernel) -> View:
@@ -133,9 +141,3 @@ def view_of(statement: Statement, examples: int, seed: int, under_test: OnKernel
     capability = capability_of(statement)
     examples = min(examples, PAIRS) if capability.format else examples
     return View(statement, trials_of(under_test.in_format(capability.format), examples, seed))
-
-
-def _names_to_blame(failure: tuple[str, str, AttentionCall]) -> list[str]:
-    """Return the ids of the capabilities that a failure belongs to."""
-    about, claim, smallest = failure
-    return [f"kernel-{capability.name}" for capability in CAPABILITIES if owns(capability, smallest, about, claim)]

@@ -23,14 +23,17 @@ from reference_attention.files import read_bytes
 SIGNATURE = "(query (…, 1, d), keys (…, T, d), values (…, T, m)) → (…, 1, m)"
 LIBRARIES = ("jax", "numpy")
 """Prefixes of ``MODULE:CALLABLE``."""
+MODEL = "ModelNew"
+"""The name of the class, a torch module, that a file of KernelBench defines beside ``get_init_inputs``."""
 
 
 def import_callable(source: str) -> Callable[..., Any]:
     """Return the object of that name; a callable of another library is adapted to torch tensors.
 
     Raises:
-        InvalidInput: no colon, a module that does not import, no such attribute, not a callable, a class; a file of the
-            working directory that hides one of our packages; a library that is not installed.
+        InvalidInput: no colon, a module that does not import, no such attribute, not a callable, a class other than
+            KernelBench's ModelNew, one of these that cannot be made; a file of the working directory that hides one of
+            our packages; a library that is not installed.
     """
     library, _, named = source.partition(":")
     if ":" in named and library in LIBRARIES:
@@ -46,8 +49,9 @@ def import_callable(source: str) -> Callable[..., Any]:
             f"--attention: {module!r} is no module; give the name that it is imported by, or path.py:NAME."
         )
     _look_in_the_working_directory_first()
+    value: Any
     try:
-        value: Any = _module_in(Path(module)) if is_file else importlib.import_module(module)
+        imported = value = _module_in(Path(module)) if is_file else importlib.import_module(module)
     except InvalidInput as error:
         raise InvalidInput(f"--attention: {error}") from None
     except (Exception, SystemExit) as error:
@@ -60,8 +64,36 @@ def import_callable(source: str) -> Callable[..., Any]:
         if not hasattr(value, part):
             raise InvalidInput(f"--attention: {module!r} has no {path!r}; give the name of a callable in it.")
         value = getattr(value, part)
+    if path == MODEL and inspect.isclass(value):
+        value = _model(value, imported, source)
     check_callable(value, source)
     return value
+
+
+def _model(made_by: Callable[..., Any], module: ModuleType, source: str) -> Any:
+    """Return KernelBench's module, made with the arguments that its file gives.
+
+    Raises:
+        InvalidInput: the file gives none, the module cannot be made, or its forward pass takes no three tensors.
+    """
+    arguments = getattr(module, "get_init_inputs", None)
+    if not callable(arguments):
+        raise InvalidInput(f"--attention: {source} needs get_init_inputs() beside it, which returns its arguments.")
+    try:
+        model = made_by(*arguments())
+        taken = inspect.signature(model.forward).parameters.values()
+        required = [parameter.name for parameter in taken if parameter.default is parameter.empty]
+    except Exception as error:
+        text = " ".join(str(error).split()).rstrip(".")
+        raise InvalidInput(
+            f"--attention: {source} cannot be made with get_init_inputs(), {type(error).__name__}: {text}."
+        ) from None
+    if len(required) != 3:
+        raise InvalidInput(
+            f"--attention: the forward pass of {source} takes ({', '.join(required)}); one of query, key and value is"
+            " tested: give the function that it calls with these."
+        )
+    return model.eval() if hasattr(model, "eval") else model
 
 
 def _module_in(file: Path) -> ModuleType:

@@ -24,7 +24,7 @@ from attention_conformance.kernel.compiling import with_compiler
 from attention_conformance.kernel.contract import small_call, with_capabilities
 from attention_conformance.kernel.finding import find_reading
 from attention_conformance.kernel.gradient_sums import queries_to_a_sum
-from attention_conformance.kernel.importing import LIBRARIES, SIGNATURE, check_callable, import_callable
+from attention_conformance.kernel.importing import LIBRARIES, MODEL, SIGNATURE, check_callable, import_callable
 from attention_conformance.kernel.interface_choice import is_better, may_be_read_otherwise
 from attention_conformance.kernel.kernel import DTYPES, Kernel
 from attention_conformance.kernel.layout import LAYOUTS
@@ -98,7 +98,9 @@ def probe(
     if dtype not in (None, AUTO, *DTYPES):
         raise InvalidInput(f"--dtype: {dtype!r} is not one of {AUTO}, {', '.join(DTYPES)}.")
     parameters = parameters_of(call)
-    chosen = _interface(interface, parameters)
+    # A module of KernelBench has PyTorch's scale, 1/√E.
+    is_model = interface is None and type(call).__name__ == MODEL and len(parameters) == 3
+    chosen = _interface("sdpa" if is_model else interface, parameters)
     bare = Kernel(call, name, source, "float64", LAYOUTS[0], chosen, parameters, device=_device(device))
     if chosen is BY_NAME:
         by_reading = _read(bare, dtype)

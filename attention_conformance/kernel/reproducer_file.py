@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from attention_conformance.kernel.importing import MODEL
 from theorems.core.claim import Verdict
 from theorems.run.result import Result
 
@@ -78,6 +79,10 @@ def file_of(source: str, tests: Sequence[str], file: str) -> str:
     named = f"from {module} import {path} as kernel  # noqa: E402"
     within = f"import {module} as where  # noqa: E402\n\nkernel = where.{path}"
     if module.endswith(".py"):
-        within = f"import runpy  # noqa: E402\n\nkernel = runpy.run_path({module!r})[{path!r}]"
-    head = HEAD.format(source=source, file=file, kernel=within if "." in path or module.endswith(".py") else named)
+        within = f"import runpy  # noqa: E402\n\nwhere = runpy.run_path({module!r})\nkernel = where[{path!r}]"
+        made = f"{within}(*where['get_init_inputs']()).eval()"
+    else:
+        made = f"{within}(*where.get_init_inputs()).eval()"
+    kernel = within if "." in path or module.endswith(".py") else named
+    head = HEAD.format(source=source, file=file, kernel=made if path == MODEL else kernel)
     return head + functions_of(tests) + "".join(f"\n\n{test}\n" for test in tests) + TAIL

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -96,6 +97,67 @@ def test_a_wrong_kernel_is_falsified_reproduced_and_explained(capsys: pytest.Cap
     assert line
     assert line[1].endswith(f"--attention {source} --dtype auto")
     assert main(line[1].split()) == 1
+
+
+MODEL = """
+import torch
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self, causal: bool) -> None:
+        super().__init__()
+        self.causal = causal
+
+    def forward(self, Q, K, V):
+        out = torch.nn.functional.scaled_dot_product_attention(Q, K, V, is_causal=self.causal)
+        return out{wrong}
+
+
+def get_inputs():
+    return [torch.rand(2, 3, 8, 16) for _ in range(3)]
+
+
+def get_init_inputs():
+    return [False]
+"""
+
+
+def test_a_module_of_kernelbench(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("right.py").write_text(MODEL.format(wrong=""))
+    Path("wrong.py").write_text(MODEL.format(wrong=" * (1.01 if K.shape[-2] > 4 else 1.0)"))
+    ids = ["kernel-output", "kernel-gradients", "kernel-default-scale", "lemma-3"]
+    options = ["--examples", "3", "--dtype", "float64"]
+    assert main(["verify", *ids, "--attention", "right.py:ModelNew", *options]) == 0
+    assert "right.py:ModelNew: interface sdpa, float64" in capsys.readouterr().out
+    assert main(["verify", *ids[:1], "--attention", "wrong.py:ModelNew", *options, "--emit-test", "test_it.py"]) == 1
+    assert "test_it.py: fails for kernel-output" in capsys.readouterr().out
+    written = Path("test_it.py").read_text()
+    for source, code in (("wrong.py", 1), ("right.py", 0)):
+        Path("test_it.py").write_text(written.replace("wrong.py", source))
+        done = subprocess.run([sys.executable, "test_it.py"], capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stdout
+        assert ("AssertionError" in done.stdout) is (code == 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("get_init_inputs", "other"), "model.py:ModelNew needs get_init_inputs() beside it"),
+        (("[False]", "[]"), "model.py:ModelNew cannot be made with get_init_inputs(), TypeError: "),
+        (
+            ("Q, K, V):", "x):"),
+            "the forward pass of model.py:ModelNew takes (x); one of query, key and value is tested",
+        ),
+    ],
+)
+def test_a_module_of_kernelbench_that_is_none(
+    change: tuple[str, str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("model.py").write_text(MODEL.format(wrong="").replace(*change))
+    assert main(["verify", "kernel-output", "--attention", "model.py:ModelNew"]) == 2
+    printed = capsys.readouterr().err
+    assert says in printed
+    assert printed.count("\n") == 1
 
 
 def test_fail_fast_prints_at_most_twenty_lines(capsys: pytest.CaptureFixture[str]) -> None:
