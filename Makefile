@@ -12,7 +12,7 @@ export OMP_NUM_THREADS = 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup verify test lint types unit shapes documents mutants deep realistic relations slices bench bench-descent docs records adapters scoreboard clean
+.PHONY: help setup verify test lint types unit shapes nightly documents mutants deep realistic relations slices bench bench-descent docs records adapters scoreboard clean
 
 help:
 	@echo "make verify   set everything up and verify every statement on ten generated cases (EXAMPLES=50 for more)"
@@ -25,6 +25,7 @@ help:
 	@echo "make adapters the tests on other libraries' attention, which it installs"
 	@echo "make scoreboard  docs/scoreboard.md anew, with the libraries, which it installs; goes on where it stopped"
 	@echo "make shapes   the tests with shapes and dtypes checked at every call (every night)"
+	@echo "make nightly  the tests that try on all cases what make test tries on some (every night)"
 	@echo "make documents  the long commands of the documents (every night)"
 	@echo "make mutants  mutation testing of reference_attention, or of PART=reference_attention.svm (every night)"
 	@echo "make deep     2,000 random problems per statement (randomized; SEED=n to repeat or go on, ENGINE=dask://HOST:PORT)"
@@ -58,10 +59,13 @@ types: $(READY)
 	@$(BIN)/mypy
 
 unit: $(READY)
-	@$(BIN)/python -m pytest -n 2 --dist worksteal -m "not documents"
+	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
 shapes: $(READY)
-	@THEOREMS_TYPECHECK=1 $(BIN)/python -m pytest -n 2 --dist worksteal -m "not documents"
+	@THEOREMS_TYPECHECK=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+nightly: $(READY)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m nightly
 
 documents: $(READY)
 	@$(BIN)/python -m pytest -m documents

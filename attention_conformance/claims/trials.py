@@ -81,12 +81,23 @@ class Trials:
             trials = ((number, self._trial(number, capability, few=True)) for number in range(MANY))
             yield from islice(((number, trial) for number, trial in trials if trial is not None), examples)
             return
-        # The calls that every cover begins with have negative numbers: those of the array do not depend on them.
-        end = size_of_array(self.under_test.kernel.declares, self.seed, self.strength)
-        for number in range(-len(self._fixed), end):
+        for number in self.cover():
             trial = self._trial(number, capability, few=False)
             if trial is not None:
                 yield number, trial
+
+    def cover(self) -> range:
+        """Return the numbers of the calls of a whole cover.
+
+        The calls that every cover begins with have negative numbers: those of the array do not depend on them.
+        """
+        return range(-len(self._fixed), size_of_array(self.under_test.kernel.declares, self.seed, self.strength))
+
+    def at(self, number: int) -> Trial:
+        """Return the trial of a number, whatever capabilities its call is about."""
+        if number not in self._made:
+            self._made[number] = self._examine(number, self._build(self._plan(number), number))
+        return self._made[number]
 
     def smallest(self, number: int, about: str, claim: str) -> AttentionCall:
         """Return the smallest call like the call of this number on which the claim is falsified, and remember it."""

@@ -203,7 +203,6 @@ def test_the_simplest_example(wanted: tuple[str, ...], keys: list[Any], scores: 
     ],
     ids=["not global", "near tie"],
 )
-@pytest.mark.slow
 def test_hard_examples_shrink_to_few_small_integers(what: Callable[[Case], Any], wanted: tuple[str, ...]) -> None:
     problem = simplest(what, *wanted).problem
     assert problem.n <= 3

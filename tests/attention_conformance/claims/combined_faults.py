@@ -59,6 +59,12 @@ FAULTS: dict[str, Kernel] = {}
 
 
 def sdpa(body: Callable[..., Tensor]) -> Kernel:
+    """A fault with PyTorch's signature, of a function of its arguments."""
+    FAULTS[body.__name__] = as_sdpa(body)
+    return FAULTS[body.__name__]
+
+
+def as_sdpa(body: Callable[..., Tensor]) -> Kernel:
     """PyTorch's signature for a function of its arguments."""
 
     def attention(
@@ -75,7 +81,6 @@ def sdpa(body: Callable[..., Tensor]) -> Kernel:
         return body(query, key, value, attn_mask, is_causal, chosen, dropout_p)
 
     attention.__name__ = attention.__qualname__ = body.__name__
-    FAULTS[body.__name__] = attention
     return attention
 
 
@@ -89,6 +94,12 @@ def right_sdpa(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: boo
 
 
 def flash(body: Callable[..., Any]) -> Kernel:
+    """A fault with flash attention's signature, of a function of its arguments."""
+    FAULTS[body.__name__] = as_flash(body)
+    return FAULTS[body.__name__]
+
+
+def as_flash(body: Callable[..., Any]) -> Kernel:
     """Flash attention's signature for a function of its arguments, tensors in (B, H, L, E)."""
 
     def attention(
@@ -107,7 +118,6 @@ def flash(body: Callable[..., Any]) -> Kernel:
         return (out.transpose(1, 2), lse) if return_lse else out.transpose(1, 2)
 
     attention.__name__ = attention.__qualname__ = body.__name__
-    FAULTS[body.__name__] = attention
     return attention
 
 
@@ -117,6 +127,10 @@ def right_flash(
     """The right one, aligned at the bottom right."""
     seen = near(q.shape[-2], k.shape[-2], causal=causal, window=window, corner=True)
     return textbook(q, k, v, visible=seen, scale=scale, softcap=softcap)
+
+
+RIGHT: dict[str, Kernel] = {"sdpa": as_sdpa(right_sdpa), "flash": as_flash(right_flash)}
+"""The right kernel of each signature."""
 
 
 # ---- options together ----------------------------------------------------------------------------------------------

@@ -13,10 +13,8 @@ from attention_conformance.kernel.loading import kernel_named, kernel_of
 from attention_conformance.kernel.report import headline
 from tests.attention_conformance.kernel.read_signatures import READ
 from tests.attention_conformance.kernel.signatures import SIGNATURES, Signature, attend, sdpa
-from tests.attention_conformance.kernel.test_interfaces import falsified_claims
+from tests.attention_conformance.kernel.test_interfaces import CALLS, STEP, falsified
 
-CALLS = 32
-"""Calls with options, of a cover of pairs of them."""
 cases = pytest.mark.parametrize("signature", READ.values(), ids=list(READ))
 
 
@@ -25,12 +23,12 @@ def test_a_right_kernel_is_neither_refused_nor_misread_nor_falsified(signature: 
     kernel = kernel_of(signature.make(attend))
     assert kernel.interface.name == signature.interface
     assert {*signature.claims} <= kernel.declares
-    assert falsified_claims(kernel, CALLS, optional=True) == set()
+    assert not list(falsified(kernel, CALLS // 2, step=2 * STEP, optional=True))
 
 
 @cases
 def test_a_fault_is_caught_under_every_signature(signature: Signature) -> None:
-    assert falsified_claims(kernel_of(signature.make(signature.fault)), CALLS, optional=True)
+    assert any(falsified(kernel_of(signature.make(signature.fault)), 2 * CALLS, optional=True))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +70,7 @@ def inverted(
 
 @pytest.mark.parametrize("kernel", [into_nothing, always_causal, inverted])
 def test_a_fault_is_not_read_as_a_convention(kernel: Any) -> None:
-    assert falsified_claims(kernel_of(kernel), CALLS, optional=True)
+    assert any(falsified(kernel_of(kernel), 2 * CALLS, optional=True))
 
 
 def with_changed(change: Any) -> Any:
@@ -109,20 +107,20 @@ CHANGED = {
 def test_a_mask_of_which_only_a_part_is_looked_at_is_not_read_as_a_smaller_one(signature: Any, change: str) -> None:
     kernel = kernel_of(signature.make(with_changed(CHANGED[change])))
     assert {"boolean-mask", "additive-mask"} <= kernel.declares
-    assert falsified_claims(kernel, CALLS, optional=True)
+    assert any(falsified(kernel, 2 * CALLS, optional=True))
 
 
 def test_one_mask_for_all_heads_is_what_transformers_hands_over() -> None:
     kernel = kernel_of(SIGNATURES["gpt2"].make(with_changed(CHANGED["first head"])))
     assert "attention_mask: True shows a key, of shape (B, 1, L, T)" in headline(kernel)
-    assert falsified_claims(kernel, CALLS, optional=True) == set()
+    assert not list(falsified(kernel, optional=True))
 
 
 def test_what_is_always_causal_is_not_refused_for_it() -> None:
     def core(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> Any:
         return attend(q, k, v, **options | {"causal": True})
 
-    assert falsified_claims(kernel_of(READ["paddle"].make(core)), CALLS, optional=True)
+    assert any(falsified(kernel_of(READ["paddle"].make(core)), 2 * CALLS, optional=True))
 
 
 def test_what_an_interface_is_like_is_called_as_it_says() -> None:

@@ -67,7 +67,7 @@ def _little_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(theorems.run.verify, "SHRINKING_CALLS", 4)
 
 
-def falsified(source: str, capability: str, dtype: str = "float64", examples: int = 100) -> Result:
+def falsified(source: str, capability: str, dtype: str = "float64", examples: int = 20) -> Result:
     """The result of a kernel that fails."""
     kernel = kernel_named(source, dtype)
     (result,) = verify_kernel(kernel, statements=[f"kernel-{capability}"], examples=examples)

@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import islice
+from itertools import product
 
 import numpy as np
 import pytest
@@ -61,9 +61,9 @@ NAMED_IN_THE_PLAN = {
 class Lazily(Sequence[Baseline]):
     """Baselines that are made when they are needed: most faults are caught on the first cases."""
 
-    def __init__(self, id: str) -> None:
+    def __init__(self, id: str, cases: int) -> None:
         self._statement = statement_named(id)
-        self._cases = draw_cases(self._statement, EXAMPLES, 0, every=False)
+        self._cases = draw_cases(self._statement, cases, 0, every=False)
         self._made: dict[int, Baseline] = {}
 
     def __len__(self) -> int:
@@ -76,12 +76,12 @@ class Lazily(Sequence[Baseline]):
 
 
 @cache
-def baselines(id: str) -> Lazily:
-    return Lazily(id)
+def baselines(id: str, cases: int = EXAMPLES) -> Lazily:
+    return Lazily(id, cases)
 
 
 def found(id: str, fault: Fault, cases: int = EXAMPLES) -> FaultOutcome:
-    return try_fault(statement_named(id), fault, [baselines(id)[k] for k in range(cases)]).found
+    return try_fault(statement_named(id), fault, baselines(id, cases)).found
 
 
 def _unchanged(keys, size):  # type: ignore[no-untyped-def]
@@ -100,8 +100,14 @@ def test_a_statement_catches_the_faults_that_name_it(id: str) -> None:
 
 @pytest.mark.parametrize("id", sorted(set(statements()) - {fault.caught_by for fault in FAULTS.values()}))
 def test_a_statement_that_no_fault_names_catches_three(id: str) -> None:
-    caught = (fault for fault in FAULTS.values() if found(id, fault) is FaultOutcome.CAUGHT)
-    assert len(list(islice(caught, 3))) == 3
+    """Most show on the first case; the other cases are for a statement of which fewer than three do."""
+    caught: set[str] = set()
+    for cases, fault in product((1, EXAMPLES), FAULTS.values()):
+        if found(id, fault, cases) is FaultOutcome.CAUGHT:
+            caught.add(fault.name)
+        if len(caught) == 3:
+            return
+    pytest.fail(f"catches {caught} alone")
 
 
 def test_a_fault_that_names_a_statement_that_does_not_catch_it_is_noticed() -> None:

@@ -111,7 +111,6 @@ def documented() -> list[str]:
     return [name for name in theorems.__all__ if ">>>" in (getattr(theorems, name).__doc__ or "")]
 
 
-@pytest.mark.slow
 def test_the_page_prints_what_it_shows() -> None:
     assert failures(blocks(PAGE), PAGE.name, {}) == []
 

@@ -138,7 +138,6 @@ def test_same_cases_from_any_path() -> None:
     assert len(cases) == 1
 
 
-@pytest.mark.slow
 def test_in_processes_of_their_own(capsys: pytest.CaptureFixture[str]) -> None:
     paths = [f"{wrote(TRUE)}:sums", f"{wrote(FALSE, 'dir with blanks/false.py')}:long"]
     assert whole_command(["verify", *paths, "theorem-1", "--examples", "3", "--jobs", "2", "--json", "two.json"]) == 1
