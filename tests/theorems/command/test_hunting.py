@@ -175,9 +175,7 @@ def test_recorded_counterexamples(capsys: pytest.CaptureFixture[str], monkeypatc
     monkeypatch.setattr(assumption_table, "COUNTEREXAMPLES", Path("some").absolute())
     assert main(["list", "theorem-2", "lemma-5", "--counterexamples", "--markdown"]) == 1
     said = capsys.readouterr()
-    row = (
-        "| `theorem-2` | `single-input` | [refuted](../counterexamples/theorem-2-without-single-input.json) | 2, 2, 2 |"
-    )
+    row = "| `theorem-2` | `single-input` | refuted (`theorem-2-without-single-input.json`) | 2, 2, 2 |"
     assert row in said.out
     assert "| `lemma-5` | `single-input` | not hunted |" in said.out
     assert "lemma-5 without single-input: not hunted" in said.err
