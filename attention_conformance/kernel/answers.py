@@ -33,9 +33,11 @@ from attention_conformance.kernel.memory_layout import (
     with_a_mask,
     with_other_options,
 )
-from attention_conformance.kernel.repeating import answer_repeatedly
+from attention_conformance.kernel.repeating import answer_repeatedly, fill_of
 from attention_conformance.kernel.running import BackwardError, KernelError
 from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel_process.messages import RaisedElsewhere, type_name
+from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 from reference_attention.errors import InvalidInput
 from reference_attention.loss import Array
 from theorems.core.under_test import Refused
@@ -55,17 +57,19 @@ def answer_to(kernel: Any, call: AttentionCall) -> Answer:
     if call.state in COMPILED:
         return answer_compiled(kernel, call)
     kernel.changed_settings.clear()
-    inputs = {name: place_tensor(kernel.tensor(getattr(call, name)), memory_of(name, call)) for name in TENSORS}
+    inputs = {
+        name: place_tensor(kernel.tensor(getattr(call, name)), memory_of(name, call), kernel.device) for name in TENSORS
+    }
     if call.state is State.SELF and np.array_equal(call.query, call.key):
         inputs["key"] = inputs["query"]
-    upstream = place_tensor(kernel.tensor(call.upstream), call.upstream_memory)
+    upstream = place_tensor(kernel.tensor(call.upstream), call.upstream_memory, kernel.device)
     masks = masks_of(kernel, call)
     everything = inputs | {"upstream": upstream} | masks
     before = {name: placed.bits() for name, placed in everything.items()}
 
     def once() -> Answer:
         if call.dropout:
-            torch.manual_seed(call.seed)
+            set_seed(kernel, call.seed)
         returned, gradients = _in_its_state(kernel, call, inputs, masks, upstream.tensor)
         dq, dk, dv = (gradients.get(name) for name in TENSORS)
         lse, weights = (None if x is None else float64_of(x) for x in returned[1:])
@@ -73,12 +77,20 @@ def answer_to(kernel: Any, call: AttentionCall) -> Answer:
         return Answer(float64_of(returned.output), dq, dk, dv, lse, weights, sinks, bias)
 
     try:
-        answer = answer_repeatedly(once, REPEATS, call) if call.state is State.MANY else once()
+        answer = answer_repeatedly(once, REPEATS, call, fill_of(kernel)) if call.state is State.MANY else once()
     except KernelError as error:
         refusal = BackwardRefused if isinstance(error, BackwardError) else Refused
         raise refusal(str(error).removeprefix("--attention: ")) from None
     changed = tuple(name for name, placed in everything.items() if not torch.equal(placed.bits(), before[name]))
     return replace(answer, changed=changed, changed_settings=tuple(dict.fromkeys(kernel.changed_settings)))
+
+
+def set_seed(kernel: Any, seed: int) -> None:
+    """Set PyTorch's seed where the kernel is called."""
+    if isinstance(kernel.call, RemoteKernel):
+        kernel.call.seed(seed)
+    else:
+        torch.manual_seed(seed)
 
 
 def request_of(
@@ -97,12 +109,12 @@ def request_of(
         dropout=call.dropout,
         sinks=masks.get("sinks"),
         slopes=masks.get("slopes"),
-        lengths=None if call.lengths is None else torch.tensor(call.lengths, device=kernel.device),
-        parts=torch.tensor(call.part_of_key(), device=kernel.device),
+        lengths=None if call.lengths is None else torch.tensor(call.lengths, device=kernel.device_here),
+        parts=torch.tensor(call.part_of_key(), device=kernel.device_here),
         number_of_parts=call.parts or 2,
         score_mod=None if call.score_mod is None else kernel.tensor(call.score_mod),
-        mask_mod=None if call.mask_mod is None else torch.tensor(call.mask_mod, device=kernel.device),
-        descales=None if call.descales is None else torch.tensor(call.descales, device=kernel.device).float(),
+        mask_mod=None if call.mask_mod is None else torch.tensor(call.mask_mod, device=kernel.device_here),
+        descales=None if call.descales is None else torch.tensor(call.descales, device=kernel.device_here).float(),
         shared=call.shared,
         alone=call.alone,
         splits=call.splits,
@@ -119,7 +131,7 @@ def masks_of(kernel: Any, call: AttentionCall) -> dict[str, Placed]:
     placed = {}
     for name, mask in given.items():
         mask = with_columns_beyond(call, mask)
-        x = torch.tensor(mask, device=kernel.device) if name == "visible" else kernel.tensor(mask)
+        x = torch.tensor(mask, device=kernel.device_here) if name == "visible" else kernel.tensor(mask)
         x = x.to(getattr(torch, call.mask_format)) if name == "bias" and call.mask_format else x
         placed[name] = place_mask(x, call.mask_memory, (B, H, L, T + call.beyond))
     further = {name: getattr(call, name) for name in ("sinks", "slopes")}
@@ -194,7 +206,7 @@ def _context(kernel: Any, call: AttentionCall) -> AbstractContextManager[Any]:
     if call.state is State.INFERENCE:
         return torch.inference_mode()
     if call.state is State.AUTOCAST and kernel.dtype == kernel.computes_in in UNCAST:
-        return torch.autocast(torch.device(kernel.device).type, dtype=torch.bfloat16)
+        return torch.autocast(torch.device(kernel.device_here).type, dtype=torch.bfloat16)
     return nullcontext()
 
 
@@ -245,16 +257,20 @@ def _gradients(
             plain = all(u.is_contiguous() for _, u in pairs)
             results = [(x * u).sum() if plain else x for x, u in pairs]
             grads = None if plain else [u for _, u in pairs]
-            with restore_settings(kernel.changed_settings):
+            is_here = not isinstance(kernel.call, RemoteKernel)
+            with restore_settings(kernel.changed_settings) if is_here else nullcontext():
                 graph = call.state is State.CREATE_GRAPH
+                if not is_here:
+                    kernel.call.process.retains_graphs = again or graph
                 kept = {"retain_graph": again or graph, "create_graph": graph}
                 gradients = torch.autograd.grad(results, [*leaves.values()], grads, **kept, allow_unused=True)
     except (Exception, SystemExit) as error:
         # PyTorch raises NotImplementedError for a function without a backward pass, and this for a custom operator.
-        is_missing = isinstance(error, NotImplementedError) or "no autograd formula was registered" in str(error)
+        is_missing = error.missing if isinstance(error, RaisedElsewhere) else isinstance(error, NotImplementedError)
+        is_missing |= "no autograd formula was registered" in str(error)
         kind = KernelError if is_missing else BackwardError
         text = " ".join(str(error).split())[:200].rstrip(".")
-        raise kind(f"{kernel.name} raised {type(error).__name__} in its backward pass: {text}.") from None
+        raise kind(f"{kernel.name} raised {type_name(error)} in its backward pass: {text}.") from None
 
     def nothing(name: str) -> torch.Tensor:
         return torch.full_like(leaves[name], torch.nan if depends_on(call, kernel.alignment, name) else 0.0)

@@ -9,10 +9,8 @@ written except in PyTorch's own cache.
 from __future__ import annotations
 
 import shutil
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from types import MappingProxyType
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -20,24 +18,21 @@ import numpy as np
 from attention_conformance.calls.answer import Answer, NotCompiled
 from attention_conformance.calls.attention_call import AttentionCall, State
 from attention_conformance.claims.smaller import cut_call
+from attention_conformance.kernel.compiler import (
+    BACKENDS,
+    OTHERS,
+    calls_other_library,
+    compile_callable,
+    number_of_graphs,
+)
 from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel_process.messages import RaisedElsewhere, type_name
+from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 from reference_attention.errors import InvalidInput
 from theorems.core.under_test import Refused
 
-BACKENDS: Mapping[State, str] = MappingProxyType({State.COMPILED: "aot_eager", State.MACHINE_CODE: "inductor"})
-"""The backend of each state.
-
-``aot_eager`` traces, removes mutation and differentiates ahead of time as ``inductor`` does, but compiles nothing: it
-takes a tenth of a second, ``inductor`` takes seconds.
-"""
-SETTINGS: Mapping[str, Any] = MappingProxyType(
-    {"suppress_errors": False, "automatic_dynamic_local_pgo": False, "automatic_dynamic_remote_pgo": False}
-)
-"""Settings of PyTorch's compiler: errors are raised, and no earlier process decides which sizes change."""
 COMPILERS = ("c++", "g++", "clang++")
 """C++ compilers; the backend inductor calls one of them."""
-OTHERS = ("jax", "keras", "flax", "equinox", "mlx", "onnxruntime", "tinygrad", "tensorflow")
-"""Libraries whose kernels are no torch code: as interfaces, as prefixes, and as modules that a kernel calls."""
 
 
 def answer_compiled(kernel: Any, call: AttentionCall) -> Answer:
@@ -51,7 +46,9 @@ def answer_compiled(kernel: Any, call: AttentionCall) -> Answer:
         NotCompiled: PyTorch cannot compile the kernel.
     """
     once = call.replace(state=State.ONCE)
-    with _compile(kernel.call, BACKENDS[call.state]) as compiled:
+    is_here = not isinstance(kernel.call, RemoteKernel)
+    compiling = compile_callable(kernel.call, BACKENDS[call.state]) if is_here else kernel.call.compiled(call.state)
+    with compiling as compiled:
         through = kernel.replace(call=compiled)
         for other in calls_of_other_sizes(once):
             with suppress(Refused, InvalidInput):  # of these sizes it may refuse some
@@ -60,25 +57,11 @@ def answer_compiled(kernel: Any, call: AttentionCall) -> Answer:
             answer: Answer = through.answer(once)
         except (Refused, InvalidInput) as error:
             cause, said = _first_cause(error)
-            if isinstance(cause, torch._dynamo.exc.TorchDynamoException):
+            if _is_by_compiler(cause):
                 raise NotCompiled(said) from None
             nothing = np.full((*call.query.shape[:3], call.value.shape[-1]), np.nan)
             return Answer(nothing, failed=f"compiled, it raises {said}")
     return answer
-
-
-@contextmanager
-def _compile(call: Callable[..., Any], backend: str) -> Iterator[Callable[..., Any]]:
-    import torch._dynamo  # a second
-
-    torch._dynamo.reset()
-    settings = torch._dynamo.config.patch(**SETTINGS)
-    try:
-        with settings, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what it cannot trace it runs as it is
-            yield torch.compile(call, backend=backend)
-    finally:
-        torch._dynamo.reset()
 
 
 def calls_of_other_sizes(call: AttentionCall) -> Iterator[AttentionCall]:
@@ -98,7 +81,14 @@ def _first_cause(error: BaseException) -> tuple[BaseException, str]:
     while cause.__context__ is not None and isinstance(cause, Refused | InvalidInput):
         cause = cause.__context__
     said = next((line.strip() for line in str(cause).splitlines() if line.strip()), "nothing")
-    return cause, f"{type(cause).__name__}: {said[:160].rstrip('.')}"
+    return cause, f"{type_name(cause)}: {said[:160].rstrip('.')}"
+
+
+def _is_by_compiler(error: BaseException) -> bool:
+    """Return whether PyTorch's compiler raised an exception."""
+    if isinstance(error, RaisedElsewhere):
+        return error.by_compiler
+    return isinstance(error, torch._dynamo.exc.TorchDynamoException)
 
 
 def with_compiler(kernel: Any, call: AttentionCall, machine_code: bool = False) -> Any:
@@ -113,14 +103,15 @@ def with_compiler(kernel: Any, call: AttentionCall, machine_code: bool = False) 
     """
     if not _is_torch_code(kernel):
         return kernel
-    before = _frames()
+    graphs = kernel.call.number_of_graphs if isinstance(kernel.call, RemoteKernel) else number_of_graphs
+    before = graphs()
     try:
         kernel.answer(kernel.in_own_numbers(call).replace(state=State.COMPILED))
     except NotCompiled as error:
         return kernel.replace(not_compiled=str(error))
     except (Refused, InvalidInput):
         return kernel
-    if _frames() == before:
+    if graphs() == before:
         return kernel
     declared = {"compiled"} | ({"machine-code"} if machine_code and any(map(shutil.which, COMPILERS)) else set())
     return kernel.replace(declares=kernel.declares | declared)
@@ -130,13 +121,5 @@ def _is_torch_code(kernel: Any) -> bool:
     """Return whether the kernel calls no other library, and is not compiled already."""
     if kernel.interface.name in OTHERS or kernel.source.split(":")[0] in (*OTHERS, "numpy"):
         return False
-    names = getattr(kernel.call, "__globals__", {}).values()
-    roots = {str(getattr(value, "__name__", "")).split(".")[0] for value in names if type(value).__name__ == "module"}
-    return not roots & {*OTHERS} and not hasattr(kernel.call, "_torchdynamo_orig_callable")
-
-
-def _frames() -> int:
-    """Return the number of graphs that were compiled in this process."""
-    import torch._dynamo.utils
-
-    return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+    call = kernel.call
+    return call.compiles if isinstance(call, RemoteKernel) else not calls_other_library(call)

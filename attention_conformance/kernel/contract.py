@@ -21,6 +21,7 @@ from attention_conformance.calls.further_tensors import with_descales
 from attention_conformance.interfaces import ALWAYS
 from attention_conformance.interfaces.interface import Mark
 from attention_conformance.kernel.kernel import Kernel
+from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 from reference_attention.errors import InvalidInput
 from theorems.core.under_test import Refused
 
@@ -234,7 +235,11 @@ def _lse_multiple(kernel: Kernel) -> int:
     given = {name: kernel.tensor(getattr(call, name)) for name in ("query", "key", "value")}
     request = kernel.request(call, given, {})
     try:
-        length = int(kernel.interface.call(kernel.call, request, kernel.parameters).log_sum_exp.shape[-1])
+        if isinstance(kernel.call, RemoteKernel):
+            returned = kernel.call.run(kernel.interface, kernel.reading, request)
+        else:
+            returned = kernel.interface.call(kernel.call, request, kernel.parameters)
+        length = int(returned.log_sum_exp.shape[-1])
     except Exception:
         return 1
     return length if length > call.sizes["L"] else 1

@@ -66,7 +66,7 @@ def restore_settings(changes: list[str]) -> Iterator[None]:
                 continue
             for name, value in attributes[place].items():
                 if name not in now or not _is_same(now[name], value):
-                    changes.append(f"{place}.{name}")
+                    changes.append(f"{place}.{os.fsdecode(name)}")
                     _set_back(holder, name, value)
 
 
@@ -76,17 +76,19 @@ def _is_unchanged(now: Any, before: dict[str, Any]) -> bool:
 
 
 def _is_same(a: Any, b: Any) -> bool:
-    """Return whether an attribute is unchanged; strings of the environment are made anew at each look."""
-    return a is b or (isinstance(a, str) and isinstance(b, str) and a == b)
+    """Return whether an attribute is unchanged; a text may be written again."""
+    return a is b or (isinstance(a, str | bytes) and type(a) is type(b) and a == b)
 
 
 def _attributes(holder: Any) -> Any:
-    return holder if isinstance(holder, os._Environ) else vars(holder)
+    """Return the attributes of an object by name; the environment's variables as they are stored, not decoded."""
+    return vars(holder)["_data"] if isinstance(holder, os._Environ) else vars(holder)
 
 
-def _set_back(holder: Any, name: str, value: Any) -> None:
+def _set_back(holder: Any, name: str | bytes, value: Any) -> None:
     if isinstance(holder, os._Environ):
-        holder[name] = value
+        holder[os.fsdecode(name)] = os.fsdecode(value)
         return
+    assert isinstance(name, str)
     with suppress(AttributeError, TypeError):  # some of torch's own attributes cannot be set
         setattr(holder, name, value)

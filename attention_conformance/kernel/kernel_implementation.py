@@ -14,6 +14,7 @@ from attention_conformance.claims.view import view_of
 from attention_conformance.kernel.diagnosis import diagnose
 from attention_conformance.kernel.queries import OuterKernel
 from attention_conformance.kernel.report import describe_kernel, hints
+from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 from generators.case import Case
 from generators.subject import Subject
 from reference_attention.risk import risk, scaled_gradient, softmax_weights
@@ -60,8 +61,9 @@ class KernelImplementation(OnKernel):
 
     def identity(self) -> str:
         """Return the kernel's name, its dtype, and a digest of the file that defines it."""
+        call = self.kernel.call
         try:
-            file = inspect.getsourcefile(self.kernel.call) or ""
+            file = call.file if isinstance(call, RemoteKernel) else inspect.getsourcefile(call) or ""
         except TypeError:
             file = ""
         return f"{self.kernel.name} {self.kernel.dtype} {digest_of_file(file) or 'built in'}"

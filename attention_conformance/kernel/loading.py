@@ -32,6 +32,8 @@ from attention_conformance.kernel.limits import with_taken_sizes, with_wide_size
 from attention_conformance.kernel.operators import attention_operators
 from attention_conformance.kernel.parameters import SAID_BY_NAME, Account, accounts, call_to_exercise
 from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel_process.messages import RaisedElsewhere
+from attention_conformance.kernel_process.remote_kernel import RemoteKernel, remote_kernel
 from reference_attention.errors import InvalidInput
 from theorems.bounded.formats import FORMATS
 from theorems.core.under_test import Refused
@@ -67,6 +69,24 @@ def kernel_named(
     return probe(import_callable(source), source, source, dtype, interface, device, deep)
 
 
+def remote_kernel_named(
+    source: str,
+    dtype: str | None = None,
+    *,
+    interface: str | None = None,
+    device: str | None = None,
+    deep: bool = False,
+) -> Kernel:
+    """Return the kernel of that import name, probed, which stays in a process of its own.
+
+    The arguments are those of :func:`kernel_named`.
+
+    Raises:
+        InvalidInput: it cannot be imported, or is no kernel.
+    """
+    return probe(remote_kernel(source, device or "cpu"), source, source, dtype, interface, device, deep)
+
+
 def kernel_of(
     call: Callable[..., Any],
     dtype: str | None = None,
@@ -97,11 +117,14 @@ def probe(
     """
     if dtype not in (None, AUTO, *DTYPES):
         raise InvalidInput(f"--dtype: {dtype!r} is not one of {AUTO}, {', '.join(DTYPES)}.")
-    parameters = parameters_of(call)
+    if isinstance(call, RemoteKernel):
+        parameters, type_name = call.parameters, call.type_name
+    else:
+        parameters, type_name = parameters_of(call), type(call).__name__
     # A module of KernelBench has PyTorch's scale, 1/√E.
-    is_model = interface is None and type(call).__name__ == MODEL and len(parameters) == 3
+    is_model = interface is None and type_name == MODEL and len(parameters) == 3
     chosen = _interface("sdpa" if is_model else interface, parameters)
-    bare = Kernel(call, name, source, "float64", LAYOUTS[0], chosen, parameters, device=_device(device))
+    bare = Kernel(call, name, source, "float64", LAYOUTS[0], chosen, parameters, device=_device(device, call))
     if chosen is BY_NAME:
         by_reading = _read(bare, dtype)
         if by_reading is None:
@@ -197,7 +220,7 @@ def _refuse_what_nobody_knows(interface: Interface, parameters: Parameters, name
         )
 
 
-def _device(name: str | None) -> str:
+def _device(name: str | None, call: Callable[..., Any]) -> str:
     """Return the name of the device after a tensor was created there.
 
     Raises:
@@ -205,8 +228,11 @@ def _device(name: str | None) -> str:
     """
     wanted = name or "cpu"
     try:
-        torch.zeros(1, device=wanted)
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        if isinstance(call, RemoteKernel):
+            call.try_device()
+        else:
+            torch.zeros(1, device=wanted)
+    except (RuntimeError, AssertionError, NotImplementedError, RaisedElsewhere) as error:
         said = " ".join(str(error).split()).partition(". ")[0].rstrip(".")
         raise InvalidInput(f"--device: PyTorch finds no {wanted!r} here ({said}); leave it out for the CPU.") from None
     return wanted
@@ -221,7 +247,7 @@ def _refusal(kernel: Kernel) -> tuple[int, str]:
         torch.randn(batch, n, length, width, generator=made, dtype=torch.float64).to(DTYPES[kernel.dtype])
         for length, width in ((1, d), (tokens, d), (tokens, m))
     )
-    given = {name: x.to(kernel.device) for name, x in (("query", query), ("keys", keys), ("values", values))}
+    given = {name: x.to(kernel.device_here) for name, x in (("query", query), ("keys", keys), ("values", values))}
     before = {name: tensor.clone() for name, tensor in given.items()}
     query, keys, values = given.values()
     try:

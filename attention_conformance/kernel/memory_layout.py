@@ -81,10 +81,16 @@ PLACES: Mapping[Memory, _Place] = MappingProxyType(
 """The places of tensors that are not contiguous."""
 
 
-def place_tensor(x: torch.Tensor, memory: Memory) -> Placed:
-    """Return a copy of the tensor, (B, H, L, E), placed in this way."""
+def place_tensor(x: torch.Tensor, memory: Memory, device: str = "") -> Placed:
+    """Return a copy of the tensor, (B, H, L, E), placed in this way.
+
+    Args:
+        x: the tensor.
+        memory: the placement.
+        device: the device that the kernel is given it on, in its own process perhaps; that of the tensor by default.
+    """
     # A device's own kernels may load 16 bytes at a time; an address between ends its context, not only the call.
-    offset = 1 if x.device.type == "cpu" else 16 // x.element_size()
+    offset = 1 if torch.device(device or x.device).type == "cpu" else 16 // x.element_size()
     return _place(x, PLACES.get(memory, _Place()), offset if memory is Memory.OFFSET else 0)
 
 

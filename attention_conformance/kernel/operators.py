@@ -9,6 +9,7 @@ from attention_conformance.kernel.importing import LIBRARIES
 from attention_conformance.kernel.kernel import Kernel
 from attention_conformance.kernel.running import KernelError
 from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 from reference_attention.errors import InvalidInput
 
 ATTENTION = ("attention", "attn")
@@ -28,11 +29,18 @@ def attention_operators(kernel: Kernel) -> tuple[str, ...]:
     for size in SIZES:
         call = kernel.in_own_numbers(tensors(size, Numbers.NORMAL, 0))
         given = {name: kernel.tensor(getattr(call, name)) for name in ("query", "key", "value")}
+        called: set[str] = set()
         try:
-            with torch.no_grad(), profile() as recorded:  # type: ignore[no-untyped-call]
-                kernel.of_request(kernel.request(call, given, {}))
+            if isinstance(kernel.call, RemoteKernel):
+                with torch.no_grad():
+                    profiled = kernel.replace(call=kernel.call.profiled(called))
+                    profiled.of_request(kernel.request(call, given, {}))
+            else:
+                with torch.no_grad(), profile() as recorded:  # type: ignore[no-untyped-call]
+                    kernel.of_request(kernel.request(call, given, {}))
+                called = {event.name for event in recorded.function_events}
         except (KernelError, InvalidInput, NotImplementedError, RuntimeError):
             continue
-        called = {event.name.removeprefix("aten::") for event in recorded.function_events}
+        called = {name.removeprefix("aten::") for name in called}
         names |= {name for name in called if any(part in name for part in ATTENTION)}
     return tuple(sorted(names))

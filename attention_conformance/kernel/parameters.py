@@ -18,6 +18,7 @@ from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
 from attention_conformance.interfaces.interface import UNTESTED, Mark
 from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 from reference_attention.errors import InvalidInput
 from theorems.core.under_test import Refused
 
@@ -87,7 +88,9 @@ def _is_ignored(kernel: Any, name: str, call: AttentionCall) -> bool:
     taken = False
     for value in values_of(name, kernel.parameters[name], call, kernel):
         try:
-            with_it = bare.replace(call=partial(kernel.call, **{name: value}))
+            is_here = not isinstance(kernel.call, RemoteKernel)
+            given = partial(kernel.call, **{name: value}) if is_here else kernel.call.with_constants(**{name: value})
+            with_it = bare.replace(call=given)
             after = with_it.answer(call).output
         except (Refused, InvalidInput):
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from attention_conformance.calls.answer import Answer
 from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.claims.long_states import RESULTS
 from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 
 THREADS = (2, 4, 0)
 """Numbers of PyTorch's threads for some calls of each thousand; 0 for the number before."""
@@ -20,7 +22,23 @@ HELD = 8
 """Number of other tensors that are in memory at a time."""
 
 
-def answer_repeatedly(once: Callable[[], Answer], times: int, call: AttentionCall) -> Answer:
+Fill = Callable[[int, int], None]
+"""(place, size) → fills so many float64 numbers with NaN, in place of those that were filled at this place before."""
+
+
+def fill_of(kernel: Any) -> Fill:
+    """Return how the memory of the process that a kernel is called in is filled."""
+    if isinstance(kernel.call, RemoteKernel):
+        return kernel.call.fill
+    memory: dict[int, torch.Tensor] = {}
+
+    def fill(place: int, size: int) -> None:
+        memory[place] = torch.full((size,), torch.nan, dtype=torch.float64)
+
+    return fill
+
+
+def answer_repeatedly(once: Callable[[], Answer], times: int, call: AttentionCall, fill: Fill) -> Answer:
     """Return the first answer, and the answers that differ in a bit with the number of times that each occurred.
 
     In between, tensors of about the sizes of the call are filled with NaN, kept for a while and freed, so that memory
@@ -30,11 +48,11 @@ def answer_repeatedly(once: Callable[[], Answer], times: int, call: AttentionCal
         once: makes the call.
         times: the number of calls.
         call: the call.
+        fill: fills memory.
     """
     rng, sizes = np.random.default_rng(call.seed), call.sizes
     rows = sizes["B"] * sizes["H"] * sizes["L"]
     shapes = [call.query.size, call.key.size, call.value.size, call.upstream.size, rows, rows * sizes["T"]]
-    memory = [torch.empty(0)] * HELD
     others: dict[bytes, tuple[Answer, int]] = {}
     before = torch.get_num_threads()
     first = _copy(once())
@@ -43,7 +61,7 @@ def answer_repeatedly(once: Callable[[], Answer], times: int, call: AttentionCal
         for number in range(1, times):
             if number % 1000 in (0, SOME, 2 * SOME):
                 torch.set_num_threads(THREADS[number % 1000 // SOME] or before)
-            memory[rng.integers(HELD)] = torch.full((shapes[number % len(shapes)],), torch.nan, dtype=torch.float64)
+            fill(int(rng.integers(HELD)), shapes[number % len(shapes)])
             answer = once()
             bits = _bits(answer)
             if bits != own:

@@ -12,6 +12,7 @@ from collections.abc import Collection
 
 from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.kernel.trace import Trace
+from attention_conformance.kernel_process.remote_kernel import RemoteKernel, write_test
 from attention_conformance.reproduction.forms import Form
 from attention_conformance.reproduction.printed_test_run import why_not
 from attention_conformance.reproduction.tensors import OPTIONS, TENSORS
@@ -30,6 +31,8 @@ def reproducer(trace: Trace, line: str) -> tuple[str, str]:
         trace: the failing call with its falsified claims.
         line: the description of the failure; it becomes the docstring of the test.
     """
+    if isinstance(trace.kernel.call, RemoteKernel):
+        return write_test(trace.kernel.call, trace, line)
     size = numbers_of(trace.call, trace.drawn)
     source = trace.kernel.source
     if not source:

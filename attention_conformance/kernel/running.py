@@ -9,6 +9,8 @@ from typing import Any
 from attention_conformance.interfaces.interface import Request, Returned
 from attention_conformance.kernel.global_state import restore_settings
 from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel_process.messages import type_name
+from attention_conformance.kernel_process.remote_kernel import Other, RemoteKernel
 from reference_attention.errors import InvalidInput
 
 
@@ -36,13 +38,11 @@ def run_request(kernel: Any, request: Request) -> Returned:
         request = replace(request, **flat)
     shapes = ", ".join(str(tuple(x.shape)) for x in (request.query, request.key, request.value))
     try:
-        call = _with_contiguous_tensors(kernel.call) if kernel.taken.contiguous else kernel.call
-        with restore_settings(kernel.changed_settings):
-            output, lse, weights = kernel.interface.call(call, request, kernel.parameters)
+        output, lse, weights = _call(kernel, request)
     except (Exception, SystemExit) as error:
         said = " ".join(str(error).split())[:200].rstrip(".")
         raise KernelError(
-            f"--attention: {kernel.name} raised {type(error).__name__} on {kernel.dtype} tensors of shapes {shapes}:"
+            f"--attention: {kernel.name} raised {type_name(error)} on {kernel.dtype} tensors of shapes {shapes}:"
             f" {said}."
         ) from None
     wanted = (B, H, L, M) if kernel.layout.rank == 4 else (B * H, L, M)
@@ -69,6 +69,17 @@ def run_request(kernel: Any, request: Request) -> Returned:
     return Returned(output.to(request.query.device).reshape(B, H, L, M), lse, weights)
 
 
+def _call(kernel: Any, request: Request) -> Returned:
+    """Return what the kernel returns, from this process or its own; settings that it changes are restored."""
+    changes, contiguous = kernel.changed_settings, kernel.taken.contiguous
+    if isinstance(kernel.call, RemoteKernel):
+        return kernel.call.run(kernel.interface, kernel.reading, request, contiguous=contiguous, changes=changes)
+    call = _with_contiguous_tensors(kernel.call) if contiguous else kernel.call
+    with restore_settings(changes):
+        returned: Returned = kernel.interface.call(call, request, kernel.parameters)
+    return returned
+
+
 def _with_contiguous_tensors(call: Callable[..., Any]) -> Callable[..., Any]:
     """Return the callable, given contiguous tensors: it takes no others."""
 
@@ -87,4 +98,6 @@ def _is_padded(length: int, rows: int) -> bool:
 
 
 def _kind(value: object) -> str:
+    if isinstance(value, Other):
+        return value.kind
     return f"a {type(value).__name__}" if value is not None else "nothing"

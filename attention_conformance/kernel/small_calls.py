@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from attention_conformance.interfaces.interface import Parameters, Request
 from attention_conformance.interfaces.reading import Reading
 from attention_conformance.kernel.global_state import restore_settings
 from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 from reference_attention.errors import InvalidInput
 from theorems.bounded.formats import FORMATS
 from theorems.core.under_test import Refused
@@ -62,10 +63,13 @@ class Try:
             return seen[-1]
 
         try:
-            with torch.no_grad(), restore_settings([]):
+            with torch.no_grad(), nullcontext() if isinstance(self.call, RemoteKernel) else restore_settings([]):
                 interface = interface_of(reading)
                 request = Request(**given, **{"scale": None, "causal": made.causal, **options})
-                output = interface.call(recorder, request, self.has).output
+                if isinstance(self.call, RemoteKernel):
+                    output = self.call.recording(seen).run(interface, reading, request).output
+                else:
+                    output = interface.call(recorder, request, self.has).output
         except (Exception, SystemExit):
             return None, None
         due = (*made.query.shape[:3], made.value.shape[-1])
@@ -75,7 +79,8 @@ class Try:
 
     def tensor(self, x: Any) -> torch.Tensor:
         """Return a tensor in the dtype and on the device of the callable; booleans remain booleans."""
-        return torch.tensor(np.asarray(x)).to(self.device, torch.bool if np.asarray(x).dtype == bool else self.dtype)
+        device = "cpu" if isinstance(self.call, RemoteKernel) else self.device
+        return torch.tensor(np.asarray(x)).to(device, torch.bool if np.asarray(x).dtype == bool else self.dtype)
 
 
 def distance(output: Any, made: AttentionCall, scale: float | None, alignment: Alignment) -> float:
@@ -157,7 +162,9 @@ def returns_more(kernel: Any) -> bool:
 
     call = kernel.in_own_numbers(tensors(SIZES[0], Numbers.NORMAL, seed=0))
     with suppress(Refused, InvalidInput):
-        kernel.replace(call=recorder, differentiable=False).answer(call)
+        is_here = not isinstance(kernel.call, RemoteKernel)
+        recorded = recorder if is_here else kernel.call.recording(seen)
+        kernel.replace(call=recorded, differentiable=False).answer(call)
     return any(not isinstance(value, torch.Tensor) for value in seen)
 
 

@@ -12,6 +12,7 @@ from attention_conformance.kernel.importing import import_callable
 from reference_attention.errors import InvalidInput
 from theorems.core.implementation import Implementation
 from theorems.core.under_test import UnderTest
+from theorems.run.worker import is_worker
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,12 @@ class KernelSource(UnderTest):
             InvalidInput: it cannot be imported, or torch, with which it computes, is missing.
         """
         import_module("attention_conformance.kernel.loading")
-        import_callable(self.source)
+        if is_worker():
+            import_module("attention_conformance.kernel_process.remote_kernel").remote_kernel(
+                self.source, self.device or "cpu"
+            )
+        else:
+            import_callable(self.source)
 
     def load(self) -> Implementation:
         """Import and try the kernel, once in a process.
@@ -51,9 +57,10 @@ class KernelSource(UnderTest):
 
 @lru_cache(maxsize=4)
 def _load(source: KernelSource) -> Implementation:
-    from attention_conformance.kernel.loading import kernel_named  # imports torch
+    from attention_conformance.kernel.loading import kernel_named, remote_kernel_named  # imports torch
 
-    return kernel_named(
+    load = remote_kernel_named if is_worker() else kernel_named
+    return load(
         source.source, source.dtype, interface=source.interface, device=source.device, deep=source.deep
     ).as_implementation()
 

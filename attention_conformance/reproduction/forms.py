@@ -14,7 +14,8 @@ from attention_conformance.claims.empty_rows import EMPTY
 from attention_conformance.claims.examination import IGNORED, NEUTRAL, SHARE, WEIGHTS
 from attention_conformance.claims.long_states import EACH_TIME, UNCHANGED
 from attention_conformance.claims.same_again import ALONE, CHANCE, LEAST_WEIGHT, REDRAWN, RESCALED, UNLIKE
-from attention_conformance.kernel.compiling import BACKENDS, calls_of_other_sizes
+from attention_conformance.kernel.compiler import BACKENDS
+from attention_conformance.kernel.compiling import calls_of_other_sizes
 from attention_conformance.kernel.memory_layout import with_a_mask, with_other_options
 from attention_conformance.kernel.parameters import Account, call_to_exercise, of_kind, values_of
 from attention_conformance.kernel.trace import Trace

@@ -31,6 +31,12 @@ LONGEST_REASON = 10_000
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 
 Send = Callable[[str, Any], None]
+_serves = False
+
+
+def is_worker() -> bool:
+    """Return whether this process is one of a pool, so that untrusted code is not to run beside its judge."""
+    return _serves
 
 
 class Heartbeat:
@@ -60,7 +66,9 @@ def serve() -> None:
     imported, null), ``progressed`` (steps done), ``so far`` (the finished work, an object), and at last
     ``finished`` (the result, an object) or ``failed`` (why, a text).
     """
-    incoming, outgoing = _channel()
+    global _serves
+    _serves = True
+    incoming, outgoing = channel()
     received: SimpleQueue[tuple[int, bytes, bool]] = SimpleQueue()
     threading.Thread(target=_receive, args=(incoming, received), daemon=True).start()
     this_process, number = os.getpid(), 0
@@ -100,7 +108,7 @@ def _line(number: int, word: str, value: Any) -> bytes:
     return json.dumps([number, word, value], allow_nan=False).encode() + b"\n"
 
 
-def _channel() -> tuple[BinaryIO, BinaryIO]:
+def channel() -> tuple[BinaryIO, BinaryIO]:
     """Return standard input and output, out of the way of the code that is run: it prints to standard error instead."""
     incoming, outgoing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -195,10 +203,16 @@ def _watch(child: int) -> NoReturn:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             os.waitpid(-1, 0)  # what an ended one leaves is a child of this process now
-    if code < 0:
-        import resource
+    end_as(code)
 
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+def end_as(code: int) -> NoReturn:
+    """End this process as another one ended: with its exit code, or by the signal whose negative number is given."""
+    if code < 0:
+        with suppress(ImportError):
+            import resource
+
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         with suppress(OSError):  # of SIGKILL there is no other action
             signal.signal(-code, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {-code})

@@ -1,0 +1,53 @@
+"""``torch.compile`` where a kernel is called: its backends, a compiled callable, and which callables it is not for."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+from typing import Any
+
+from attention_conformance.calls.attention_call import State
+
+BACKENDS: Mapping[State, str] = MappingProxyType({State.COMPILED: "aot_eager", State.MACHINE_CODE: "inductor"})
+"""The backend of each state.
+
+``aot_eager`` traces, removes mutation and differentiates ahead of time as ``inductor`` does, but compiles nothing: it
+takes a tenth of a second, ``inductor`` takes seconds.
+"""
+SETTINGS: Mapping[str, Any] = MappingProxyType(
+    {"suppress_errors": False, "automatic_dynamic_local_pgo": False, "automatic_dynamic_remote_pgo": False}
+)
+"""Settings of PyTorch's compiler: errors are raised, and no earlier process decides which sizes change."""
+OTHERS = ("jax", "keras", "flax", "equinox", "mlx", "onnxruntime", "tinygrad", "tensorflow")
+"""Libraries whose kernels are no torch code: as interfaces, as prefixes, and as modules that a kernel calls."""
+
+
+@contextmanager
+def compile_callable(call: Callable[..., Any], backend: str) -> Iterator[Callable[..., Any]]:
+    """Yield the callable through ``torch.compile``; what was compiled before is forgotten, and so is this."""
+    import torch._dynamo  # a second
+
+    torch._dynamo.reset()
+    settings = torch._dynamo.config.patch(**SETTINGS)
+    try:
+        with settings, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what it cannot trace it runs as it is
+            yield torch.compile(call, backend=backend)
+    finally:
+        torch._dynamo.reset()
+
+
+def calls_other_library(call: Callable[..., Any]) -> bool:
+    """Return whether a callable's file imports a library of :data:`OTHERS`, or it is compiled already."""
+    names = getattr(call, "__globals__", {}).values()
+    roots = {str(getattr(value, "__name__", "")).split(".")[0] for value in names if type(value).__name__ == "module"}
+    return bool(roots & {*OTHERS}) or hasattr(call, "_torchdynamo_orig_callable")
+
+
+def number_of_graphs() -> int:
+    """Return the number of graphs that were compiled in this process."""
+    import torch._dynamo.utils
+
+    return int(torch._dynamo.utils.counters["stats"]["unique_graphs"])

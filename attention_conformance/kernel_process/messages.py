@@ -1,0 +1,290 @@
+"""Messages between the judging process and the kernel's: a content and raw bytes, with the length of each before it.
+
+Requests are pickled by the judge, whom the kernel's process has to trust anyway. Answers are JSON and bytes. Every
+field of an answer is checked, and nothing in it is unpickled, evaluated or looked up by name.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import IO, Any, NoReturn
+
+from attention_conformance.kernel.with_torch import torch
+
+_HEAD = struct.Struct("<IIQ")
+"""The length of the content, the number of pieces of raw bytes, and the number of the message."""
+_LENGTH = struct.Struct("<Q")
+LARGEST_CONTENT = 1 << 23
+"""Most bytes of the content of an answer: a test that is written out has up to a million characters."""
+MOST_PIECES = 4096
+LARGEST_PIECES = 1 << 33
+"""Most raw bytes of an answer, all together: more than the results and inputs of the largest call."""
+FLOATS = ("float64", "float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
+OTHERS = ("bool", "uint8", "int8", "int16", "int32", "int64")
+DTYPES: MappingProxyType[str, torch.dtype] = MappingProxyType(
+    {name: getattr(torch, name) for name in (*FLOATS, *OTHERS)}
+)
+"""The dtypes of tensors that are sent."""
+
+
+class NotAnAnswer(BaseException):
+    """What the kernel's process sent is no answer. No claim is made of it, and no ``except Exception`` hides it."""
+
+
+class RaisedElsewhere(Exception):
+    """The kernel raised in its process.
+
+    Attributes:
+        name: the name of the type of the exception.
+        missing: whether it says that there is no backward pass.
+        by_compiler: whether PyTorch's compiler raised it.
+    """
+
+    def __init__(self, name: str, text: str, missing: bool, by_compiler: bool) -> None:
+        """Take what is known of the exception in the other process."""
+        super().__init__(text)
+        self.name, self.missing, self.by_compiler = name, missing, by_compiler
+
+
+def type_name(error: BaseException) -> str:
+    """Return the name of an exception's type, also where it was raised in the kernel's process."""
+    return error.name if isinstance(error, RaisedElsewhere) else type(error).__name__
+
+
+class Bytes(bytearray):
+    """Raw bytes of an answer; a tensor that is made of them keeps them, and what else they refer to, alive."""
+
+    owner: Any = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """A tensor in one of the storages that a request brings.
+
+    Attributes:
+        storage: the number of the storage in the request.
+        dtype: the name of the dtype.
+        offset: the number of elements before the first.
+        shape, strides: in elements.
+        leaf, requires_grad: as those of a tensor.
+    """
+
+    storage: int
+    dtype: str
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    leaf: bool = True
+    requires_grad: bool = False
+
+
+@dataclass(frozen=True)
+class CallMessage:
+    """One call of the kernel.
+
+    Attributes:
+        result: the number under which the kernel's process keeps its results.
+        request: the fields of a :class:`attention_conformance.interfaces.interface.Request`, tensors as places.
+        interface: the name of the interface, or a reading.
+        constants: further arguments, by name.
+        contiguous: whether the kernel is given contiguous tensors.
+        compiled: whether the kernel is called through ``torch.compile``.
+        records: whether all that the kernel returns is sent back.
+        profiles: whether the names of PyTorch's operators are sent back.
+        grad, inference: the modes of autograd.
+        autocast: the dtype of autocast; empty where it is off.
+    """
+
+    result: int
+    request: dict[str, Any]
+    interface: Any
+    constants: dict[str, Any] = field(default_factory=dict)
+    contiguous: bool = False
+    compiled: bool = False
+    records: bool = False
+    profiles: bool = False
+    grad: bool = False
+    inference: bool = False
+    autocast: str = ""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the judge sends.
+
+    Attributes:
+        word: what to do.
+        arguments: the arguments of that word.
+        storages: for each storage, where it lies in the judge's memory and its number of bytes, which together name it.
+        threads: the number of PyTorch's threads.
+        released: the numbers of results that nobody holds any more.
+    """
+
+    word: str
+    arguments: tuple[Any, ...] = ()
+    storages: tuple[tuple[int, int], ...] = ()
+    threads: int = 1
+    released: tuple[int, ...] = ()
+
+
+def send(stream: IO[bytes], number: int, content: bytes, pieces: Sequence[Any] = ()) -> None:
+    """Write one message, and hand it over.
+
+    Raises:
+        OSError: nobody reads it.
+    """
+    views = [memoryview(piece).cast("B") if len(piece) else b"" for piece in pieces]
+    lengths = b"".join(_LENGTH.pack(len(view)) for view in views)
+    stream.write(_HEAD.pack(len(content), len(views), number) + lengths + content)
+    for view in views:
+        stream.write(view)
+    stream.flush()
+
+
+def receive_content(stream: IO[bytes]) -> tuple[int, bytes, list[int]]:
+    """Return the number of the next message, its content, and the lengths of the pieces that follow.
+
+    Raises:
+        EOFError: the other process is gone.
+        NotAnAnswer: the lengths are none of a message.
+    """
+    length, pieces, number = _HEAD.unpack(read_exactly(stream, bytearray(_HEAD.size)))
+    if length > LARGEST_CONTENT or pieces > MOST_PIECES:
+        refuse("its lengths")
+    lengths = [_LENGTH.unpack(read_exactly(stream, bytearray(_LENGTH.size)))[0] for _ in range(pieces)]
+    if sum(lengths) > LARGEST_PIECES:
+        refuse("its lengths")
+    return number, bytes(read_exactly(stream, bytearray(length))), lengths
+
+
+def read_exactly(stream: IO[bytes], buffer: Any) -> Any:
+    """Fill a buffer from the stream and return it.
+
+    Raises:
+        EOFError: the stream ends before.
+    """
+    view = memoryview(buffer).cast("B") if len(buffer) else memoryview(b"")
+    while len(view):
+        count = stream.readinto(view)  # type: ignore[attr-defined]
+        if not count:
+            raise EOFError
+        view = view[count:]
+    return buffer
+
+
+def refuse(what: str) -> NoReturn:
+    """Raise that something in an answer is not what it should be."""
+    raise NotAnAnswer(f"the kernel's process sent something that is no answer: {what}")
+
+
+class Answer:
+    """An answer of the kernel's process, read field by field.
+
+    Attributes:
+        pieces: its raw bytes.
+    """
+
+    def __init__(self, content: bytes, pieces: list[Bytes]) -> None:
+        """Parse the content.
+
+        Raises:
+            NotAnAnswer: it is no JSON object.
+        """
+        try:
+            fields = json.loads(content, parse_constant=refuse)
+        except (ValueError, RecursionError):
+            refuse("no JSON")
+        if type(fields) is not dict:
+            refuse("no object")
+        self._fields: dict[str, Any] = fields
+        self.pieces = pieces
+
+    def has(self, name: str) -> bool:
+        """Return whether the answer has a field."""
+        return name in self._fields
+
+    def flag(self, name: str) -> bool:
+        """Return a field that is true or false."""
+        return bool(checked(self._fields.get(name), bool, name))
+
+    def number(self, name: str) -> int:
+        """Return a field that is a whole number."""
+        return whole(self._fields.get(name), name)
+
+    def text(self, name: str, longest: int = 4000) -> str:
+        """Return a field that is a text."""
+        return text(self._fields.get(name), name, longest)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """Return a field that is a list of texts."""
+        return tuple(text(x, name, 200) for x in checked(self._fields.get(name), list, name))
+
+    def items(self, name: str) -> list[Any]:
+        """Return a field that is a list; its items are still to be checked."""
+        items: list[Any] = checked(self._fields.get(name), list, name)
+        return items
+
+    def field(self, name: str) -> Any:
+        """Return a field that is still to be checked."""
+        return self._fields.get(name)
+
+    def piece(self, number: Any, length: int) -> Bytes:
+        """Return raw bytes, of that length."""
+        if type(number) is not int or not 0 <= number < len(self.pieces) or len(self.pieces[number]) != length:
+            refuse("raw bytes of another length")
+        return self.pieces[number]
+
+    def tensor(self, described: Any) -> tuple[torch.Tensor, bool, Bytes | None]:
+        """Return the tensor of a description, whether autograd knows it where it was made, and its bytes.
+
+        A description is a list: the name of a dtype, the shape, whether autograd knows the tensor, the number of its
+        raw bytes.
+        """
+        items = checked(described, list, "a tensor")
+        if len(items) != 4 or type(items[0]) is not str or items[0] not in DTYPES:
+            refuse("the dtype of a tensor")
+        shape = [whole(n, "a shape") for n in checked(items[1], list, "a shape")]
+        dtype = DTYPES[items[0]]
+        size = math.prod(shape)
+        piece = self.piece(items[3], size * dtype.itemsize)
+        if not size:
+            return torch.empty(shape, dtype=dtype), bool(checked(items[2], bool, "a tensor")), None
+        return torch.frombuffer(piece, dtype=dtype).view(shape), bool(checked(items[2], bool, "a tensor")), piece
+
+
+def checked(value: Any, kind: type, what: str) -> Any:
+    """Return a value if it is of that very type.
+
+    Raises:
+        NotAnAnswer: it is not.
+    """
+    if type(value) is not kind:
+        refuse(what)
+    return value
+
+
+def whole(value: Any, what: str) -> int:
+    """Return a value if it is a number from 0 to 2⁴⁰.
+
+    Raises:
+        NotAnAnswer: it is not.
+    """
+    if type(value) is not int or not 0 <= value <= 1 << 40:
+        refuse(what)
+    return value
+
+
+def text(value: Any, what: str, longest: int) -> str:
+    """Return a value if it is a text of no more than so many characters.
+
+    Raises:
+        NotAnAnswer: it is not.
+    """
+    if type(value) is not str or len(value) > longest:
+        refuse(what)
+    return value

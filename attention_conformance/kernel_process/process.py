@@ -1,0 +1,245 @@
+"""The kernel's process as the judge's sees it: requests and answers, and what the kernel writes to its tensors.
+
+What the kernel writes to its arguments, or later to results that it returned before, is written here, too, where the
+judge looks.
+"""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NoReturn
+
+from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel_process.messages import (
+    DTYPES,
+    Answer,
+    Bytes,
+    Place,
+    RaisedElsewhere,
+    Request,
+    checked,
+    read_exactly,
+    receive_content,
+    refuse,
+    send,
+)
+from reference_attention.errors import InvalidInput
+from theorems.run.worker import end_as
+
+PROGRAM = (
+    "import sys; sys.path[:] = sys.argv[1:]; from attention_conformance.kernel_process.server import serve; serve()"
+)
+"""The program of the kernel's process: it imports what this one would."""
+PIPE = 1 << 20
+"""Bytes that a pipe holds, where that can be set: tensors are longer than the usual 2¹⁶."""
+CLOSING = 5.0
+"""Seconds in which a process ends that has closed its output."""
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+
+class KernelProcess:
+    """A process of one kernel, which starts with the first request.
+
+    It shares this process's fate: if it ends, this one ends in the same way, since the pool that supervises it says
+    what became of it, at which case.
+
+    Attributes:
+        retains_graphs: whether gradients will be taken once more through the graphs of the present backward pass.
+    """
+
+    def __init__(self, end: Callable[[int], NoReturn] = end_as) -> None:
+        """Take what is done with the exit code of a process that ended."""
+        self._end = end
+        self._process: subprocess.Popen[bytes] | None = None
+        self.retains_graphs = False
+        self._number = 0
+        self._released: list[int] = []
+        self._results: weakref.WeakValueDictionary[int, Result] = weakref.WeakValueDictionary()
+
+    def request(
+        self, word: str, *arguments: Any, storages: Sequence[torch.Tensor] = (), changes: list[str] | None = None
+    ) -> Answer:
+        """Send a request and return its answer.
+
+        Args:
+            word: what to do, a word of :class:`attention_conformance.kernel_process.server.Server`.
+            *arguments: its arguments.
+            storages: the bytes of the storages that it is about.
+            changes: the names of settings that the kernel changed are added to it.
+
+        Raises:
+            RaisedElsewhere: the kernel raised.
+            InvalidInput: our own code there says what is wrong.
+            NotAnAnswer: the process sent something else than an answer.
+        """
+        released, self._released = tuple(self._released), []
+        places = tuple((x.data_ptr(), len(x)) for x in storages)
+        content = pickle.dumps(Request(word, arguments, places, torch.get_num_threads(), released))
+        process = self._started()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._number += 1
+        try:
+            send(process.stdin, self._number, content, [x.numpy() for x in storages])
+            number, content, lengths = receive_content(process.stdout)
+            pieces = [read_exactly(process.stdout, Bytes(length)) for length in lengths]
+        except (EOFError, OSError):
+            self._gone(process)
+        if number != self._number:
+            refuse("an answer to another request")
+        answer = Answer(content, pieces)
+        self._write(answer, storages)
+        if changes is not None:
+            changes += answer.texts("settings")
+        if answer.has("refused"):
+            raise InvalidInput(answer.text("refused", 100_000))
+        if answer.has("raised"):
+            raise RaisedElsewhere(
+                answer.text("raised"), answer.text("text"), answer.flag("missing"), answer.flag("by_compiler")
+            )
+        return answer
+
+    def keep(self, result: Result) -> None:
+        """Take what the kernel writes later to the results of a call, or to its arguments."""
+        self._results[result.number] = result
+
+    def release(self, number: int) -> None:
+        """Let the process forget the results of a call, with the next request."""
+        self._released.append(number)
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            for stream in (self._process.stdin, self._process.stdout):
+                if stream is not None:
+                    with suppress(OSError):
+                        stream.close()
+            self._process.wait()
+            self._process = None
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            command = [sys.executable, "-c", PROGRAM, *sys.path]
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            with suppress(ImportError, AttributeError, OSError):
+                import fcntl
+
+                for stream in (self._process.stdin, self._process.stdout):
+                    fcntl.fcntl(stream, fcntl.F_SETPIPE_SZ, PIPE)  # type: ignore[arg-type, attr-defined, unused-ignore]
+        return self._process
+
+    def _gone(self, process: subprocess.Popen[bytes]) -> NoReturn:
+        """End as the kernel's process did."""
+        try:
+            code = process.wait(CLOSING)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            refuse("it closed its output")
+        self._end(code)
+
+    def _write(self, answer: Answer, storages: Sequence[torch.Tensor]) -> None:
+        """Write what the kernel wrote to its arguments, and to results of earlier calls."""
+        for entry in answer.items("written"):
+            items = checked(entry, list, "what was written")
+            if len(items) != 4 or any(type(n) is not int for n in items):
+                refuse("what was written")
+            number, returned, place, piece = items
+            result = self._results.get(number)
+            if number and result is None:
+                continue  # nobody holds it any more
+            if returned:
+                buffers = [] if result is None else result.buffers
+                if not 0 <= place < len(buffers):
+                    refuse("what was written")
+                buffer = buffers[place]()
+                if buffer is not None:
+                    buffer[:] = answer.piece(piece, len(buffer))
+            else:
+                parts = storages if result is None else result.storages
+                if not 0 <= place < len(parts):
+                    refuse("what was written")
+                there = parts[place]
+                if len(there):
+                    there.copy_(torch.frombuffer(answer.piece(piece, len(there)), dtype=torch.uint8))
+
+
+class Result:
+    """The results of a call that the kernel's process keeps, as long as a tensor or a graph here refers to them.
+
+    Attributes:
+        number: their number.
+        storages: the arguments, as bytes.
+        buffers: the bytes of each tensor that was returned, while they are in use.
+    """
+
+    def __init__(self, process: KernelProcess, number: int, storages: Sequence[torch.Tensor]) -> None:
+        """Take the process, the number, and the arguments."""
+        self.process, self.number, self.storages = process, number, storages
+        self.buffers: list[Callable[[], Bytes | None]] = []
+
+    def __del__(self) -> None:
+        """Let the process forget them."""
+        self.process.release(self.number)
+
+    def backward(
+        self, upstream: Mapping[int, torch.Tensor], of_leaves: Sequence[torch.Tensor], changes: list[str]
+    ) -> list[torch.Tensor | None]:
+        """Return the gradients of the sum of upstream · results by the leaves; None where a leaf has no part in it."""
+        sent = Sent()
+        places = {str(number): sent.place(u) for number, u in upstream.items()}
+        graph = torch.is_grad_enabled()
+        answer = self.process.request(
+            "backward", self.number, places, self.process.retains_graphs, graph, storages=sent.storages, changes=changes
+        )
+        described = answer.items("gradients")
+        if len(described) != len(of_leaves):
+            refuse("the number of gradients")
+        gradients: list[torch.Tensor | None] = []
+        for entry, leaf in zip(described, of_leaves, strict=True):
+            gradient = None if entry is None else answer.tensor(entry)[0]
+            if gradient is not None and (gradient.shape != leaf.shape or gradient.dtype != leaf.dtype):
+                refuse("a gradient of another shape")
+            gradients.append(gradient)
+        return gradients
+
+
+class Sent:
+    """The storages of the tensors that a request brings, each once."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self.storages: list[torch.Tensor] = []
+        self._numbers: dict[int, int] = {}
+        self._places: dict[int, tuple[Place, torch.Tensor]] = {}
+
+    def place(self, x: torch.Tensor) -> Place:
+        """Return where a tensor lies; the same tensor has the same place."""
+        if id(x) not in self._places:
+            storage = x.untyped_storage()
+            if storage.data_ptr() not in self._numbers:
+                self._numbers[storage.data_ptr()] = len(self.storages)
+                with torch.inference_mode(False), torch.no_grad():
+                    self.storages.append(torch.empty(0, dtype=torch.uint8).set_(storage))
+            place = Place(
+                self._numbers[storage.data_ptr()],
+                NAMES[x.dtype],
+                int(x.storage_offset()),
+                tuple(x.shape),
+                x.stride(),
+                x.is_leaf,
+                x.requires_grad,
+            )
+            self._places[id(x)] = place, x
+        return self._places[id(x)][0]
+
+    @property
+    def leaves(self) -> list[torch.Tensor]:
+        """The tensors that are differentiated by, in the order in which they were placed."""
+        return [x for place, x in self._places.values() if place.requires_grad]

@@ -1,0 +1,302 @@
+"""A kernel in another process, as the judge calls it: tensors go there, and what comes back is data, whatever it is.
+
+Autograd goes through: the results of a call are those of a function whose backward pass is a second message.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from functools import cache
+from itertools import count
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+from attention_conformance.interfaces.interface import Interface, Mark, Parameters, Returned
+from attention_conformance.interfaces.interface import Request as KernelRequest
+from attention_conformance.interfaces.reading import Reading
+from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel_process.messages import DTYPES, Answer, CallMessage, checked, refuse, text
+from attention_conformance.kernel_process.process import NAMES, KernelProcess, Result, Sent
+
+ATTRIBUTES = ("batch_invariant", "zero_gradients_are_stopped", "skips_weights_below")
+"""Attributes by which a callable declares something."""
+_NUMBERS = count(1)
+"""Numbers of results."""
+
+
+class _Graph(torch.autograd.Function):
+    """The results of a call, as those of a function of the tensors that are differentiated by."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, result: Result, outputs: list[torch.Tensor], known: list[bool], changes: list[str], *leaves: Any
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.result, ctx.leaves, ctx.changes = result, [x.detach() for x in leaves], changes
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(*(x for x, is_known in zip(outputs, known, strict=True) if not is_known))
+        return tuple(outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: torch.Tensor | None) -> tuple[Any, ...]:
+        by_number = {number: u for number, u in enumerate(upstream) if u is not None}
+        if not by_number:
+            return (None,) * (4 + len(ctx.leaves))
+        return None, None, None, None, *ctx.result.backward(by_number, ctx.leaves, ctx.changes)
+
+
+class RemoteKernel:
+    """The callable of a :class:`attention_conformance.kernel.kernel.Kernel` that lies in another process.
+
+    Attributes:
+        process: its process.
+        source: MODULE:CALLABLE.
+        device: the device of its tensors there; here they are on the CPU.
+        parameters: its parameters and their defaults.
+        type_name: the name of its type.
+        file: the file that defines it, for a digest; empty if there is none.
+        compiles: whether it may be PyTorch's code, which ``torch.compile`` takes.
+    """
+
+    def __init__(self, source: str, device: str = "cpu", process: KernelProcess | None = None) -> None:
+        """Import the kernel in its process.
+
+        Raises:
+            InvalidInput: it cannot be imported there.
+        """
+        self.source, self.device = source, device
+        self.process = process or KernelProcess()
+        answer = self.process.request("open", source, device)
+        self.parameters: Parameters = MappingProxyType(dict(map(_parameter, answer.items("parameters"))))
+        self.file = answer.text("file")
+        self.type_name = answer.text("type_name")
+        self.compiles = answer.flag("compiles")
+        for entry in answer.items("attributes"):
+            name, value = _pair(entry)
+            if name not in ATTRIBUTES or type(value) is not float:
+                refuse("an attribute")
+            setattr(self, name, value)
+        self._constants: dict[str, Any] = {}
+        self._compiled = False
+        self._returned: list[Any] | None = None
+        self._operators: set[str] | None = None
+
+    def __call__(self, *given: Any, **options: Any) -> NoReturn:
+        """Refuse to be called: a call is made by :meth:`run`."""
+        raise TypeError("a kernel in another process is called by a request")
+
+    def _with(self, **changed: Any) -> RemoteKernel:
+        other = object.__new__(RemoteKernel)
+        other.__dict__.update(self.__dict__ | {f"_{name}": value for name, value in changed.items()})
+        return other
+
+    def with_constants(self, **constants: Any) -> RemoteKernel:
+        """Return the kernel that is given further arguments in every call."""
+        return self._with(constants=self._constants | constants)
+
+    def recording(self, returned: list[Any]) -> RemoteKernel:
+        """Return the kernel; all that it returns is added to a list."""
+        return self._with(returned=returned)
+
+    def profiled(self, operators: set[str]) -> RemoteKernel:
+        """Return the kernel; the names of PyTorch's operators that it calls are added to a set."""
+        return self._with(operators=operators)
+
+    @contextmanager
+    def compiled(self, state: Any) -> Iterator[RemoteKernel]:
+        """Yield the kernel through ``torch.compile``."""
+        self.process.request("compile", state)
+        try:
+            yield self._with(compiled=True)
+        finally:
+            self.process.request("stop_compiling")
+
+    def number_of_graphs(self) -> int:
+        """Return the number of graphs that were compiled in its process."""
+        return self.process.request("graphs").number("number")
+
+    def try_device(self) -> None:
+        """Make a tensor on the device, in its process.
+
+        Raises:
+            RaisedElsewhere: there is no such device.
+        """
+        self.process.request("try_device", self.device)
+
+    def seed(self, seed: int) -> None:
+        """Set the seed of PyTorch in its process."""
+        self.process.request("seed", seed)
+
+    def fill(self, place: int, size: int) -> None:
+        """Fill so many numbers of its process's memory with NaN, in place of those filled before."""
+        self.process.request("fill", place, size)
+
+    def run(
+        self,
+        interface: Interface,
+        reading: Reading | None,
+        request: KernelRequest,
+        *,
+        contiguous: bool = False,
+        changes: list[str] | None = None,
+    ) -> Returned:
+        """Return the kernel's results for a request, which its interface puts into arguments there.
+
+        Args:
+            interface: the interface.
+            reading: how it is called, if that was found out.
+            request: the request.
+            contiguous: whether the kernel takes contiguous tensors alone.
+            changes: the names of settings that the kernel changes, also in its backward pass, are added to it.
+
+        Raises:
+            RaisedElsewhere: the kernel raises.
+        """
+        sent = Sent()
+        changes = [] if changes is None else changes
+
+        def sendable(value: Any) -> Any:
+            return sent.place(value) if isinstance(value, torch.Tensor) else value
+
+        values = {f.name: sendable(getattr(request, f.name)) for f in fields(request)}
+        constants = {name: sendable(value) for name, value in self._constants.items()}
+        number = next(_NUMBERS)
+        type_here = request.query.device.type
+        has_autocast = torch.is_autocast_enabled(type_here)
+        call = CallMessage(
+            number,
+            values,
+            interface.name if reading is None else reading,
+            constants,
+            contiguous=contiguous,
+            compiled=self._compiled,
+            records=self._returned is not None,
+            profiles=self._operators is not None,
+            grad=torch.is_grad_enabled(),
+            inference=torch.is_inference_mode_enabled(),
+            autocast=NAMES[torch.get_autocast_dtype(type_here)] if has_autocast else "",
+        )
+        answer = self.process.request("call", call, storages=sent.storages, changes=changes)
+        if self._returned is not None:
+            self._returned.append(_tree(answer.field("returned"), answer))
+        if self._operators is not None:
+            self._operators |= {*answer.texts("operators")}
+        result = Result(self.process, number, sent.storages)
+        self.process.keep(result)
+        return _returned(answer, result, sent.leaves if torch.is_grad_enabled() else [], changes)
+
+
+def _returned(answer: Answer, result: Result, leaves: list[torch.Tensor], changes: list[str]) -> Returned:
+    """Return the results in an answer; what is no tensor is an :class:`Other`."""
+    described = answer.items("results")
+    if len(described) != len(Returned._fields):
+        refuse("the number of results")
+    results: list[Any] = [None] * len(described)
+    places, outputs, known = [], [], []
+    for place, entry in enumerate(described):
+        if type(entry) is str:
+            results[place] = Other(text(entry, "a type", 200))
+        elif entry is not None:
+            x, is_known, piece = answer.tensor(entry)
+            if piece is not None:
+                piece.owner = result
+            result.buffers.append(_nothing if piece is None else weakref.ref(piece))
+            places.append(place)
+            outputs.append(x)
+            known.append(is_known)
+    if leaves and any(known):
+        outputs = [*_Graph.apply(result, outputs, known, changes, *leaves)]  # type: ignore[no-untyped-call]
+    for place, x in zip(places, outputs, strict=True):
+        results[place] = x
+    return Returned(*results)
+
+
+def _nothing() -> None:
+    """Return nothing, as the reference to an empty tensor's bytes."""
+
+
+class Other:
+    """A result that is no tensor.
+
+    Attributes:
+        kind: its type, as a sentence names it.
+    """
+
+    def __init__(self, kind: str) -> None:
+        """Take the name of its type."""
+        self.kind = kind
+
+
+class Default:
+    """A default of a parameter that is only known by the name of its type."""
+
+    def __init__(self, name: str) -> None:
+        """Take the name of its type."""
+        self.name = name
+
+
+def _pair(entry: Any) -> tuple[str, Any]:
+    items = checked(entry, list, "a pair")
+    if len(items) != 2:
+        refuse("a pair")
+    return text(items[0], "a name", 200), items[1]
+
+
+def _parameter(entry: Any) -> tuple[str, Any]:
+    name, default = _pair(entry)
+    return name, _default(default)
+
+
+def _default(entry: Any) -> Any:
+    items = checked(entry, list, "a default")
+    kind, value = [*items, None][:2]
+    if kind == "required":
+        return Mark.REQUIRED
+    if kind == "tuple":
+        return tuple(map(_default, checked(value, list, "a default")))
+    if kind == "value" and (value is None or type(value) in (bool, int, str)):
+        return value
+    try:
+        return DTYPES[value] if kind == "dtype" else float.fromhex(value) if kind == "float" else Default(str(value))
+    except (KeyError, TypeError, ValueError, OverflowError):
+        refuse("a default")
+
+
+def _tree(entry: Any, answer: Answer) -> Any:
+    """Return a nested result of tuples and mappings from a kind and its parts."""
+    kind, value = _pair(entry)
+    if kind == "mapping":
+        parts = [_pair(part) for part in checked(value, list, "a mapping")]
+        return {name: _tree(part, answer) for name, part in parts}
+    if kind == "tuple":
+        return tuple(_tree(part, answer) for part in checked(value, list, "a tuple"))
+    if kind == "tensor":
+        return answer.tensor(value)[0]
+    return Other(text(value, "a type", 200))
+
+
+@cache
+def remote_kernel(source: str, device: str) -> RemoteKernel:
+    """Return the kernel of that name in a process of its own, one for all who ask.
+
+    Raises:
+        InvalidInput: it cannot be imported.
+    """
+    return RemoteKernel(source, device)
+
+
+@cache
+def _writer(source: str, device: str) -> RemoteKernel:
+    return RemoteKernel(source, device)
+
+
+def write_test(call: RemoteKernel, trace: Any, line: str) -> tuple[str, str]:
+    """Return a test of a failure, and why there is none, as a process writes and tries it that is asked nothing else.
+
+    The test has the correct numbers in it, which the process whose answers are judged must not see.
+    """
+    writer = _writer(call.source, call.device)
+    answer = writer.process.request("test", trace, line)
+    return answer.text("source", 2_000_000), answer.text("why", 100_000)

@@ -1,0 +1,392 @@
+"""The kernel's process: it imports the kernel, calls it on the tensors that it is sent, and sends what it returns.
+
+It knows neither what is due, nor which claim a call is for, nor the calls to come.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import pickle
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, BinaryIO
+
+from attention_conformance.interfaces import INTERFACES
+from attention_conformance.interfaces.by_name import interface_of
+from attention_conformance.interfaces.interface import Mark, Parameters, parameters_of
+from attention_conformance.interfaces.interface import Request as KernelRequest
+from attention_conformance.kernel.compiler import (
+    BACKENDS,
+    calls_other_library,
+    compile_callable,
+    number_of_graphs,
+)
+from attention_conformance.kernel.global_state import restore_settings
+from attention_conformance.kernel.importing import import_callable
+from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel_process.messages import (
+    DTYPES,
+    CallMessage,
+    Place,
+    Request,
+    read_exactly,
+    receive_content,
+    send,
+)
+from reference_attention.errors import InvalidInput
+from theorems.run.worker import channel, single_threaded
+
+MOST_MEMORY = 1 << 28
+"""Bytes of storages that are kept for a later call that has a tensor at the same place in the judge's memory."""
+ATTRIBUTES = ("batch_invariant", "zero_gradients_are_stopped", "skips_weights_below")
+"""Attributes by which a callable declares something."""
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+
+@dataclass(eq=False)
+class Memory:
+    """A storage, where the kernel reads and perhaps writes, and the bytes that the judge knows it to have.
+
+    A storage of the judge's has the same one here in every call, so that a kernel that remembers an address finds other
+    numbers there, as it would if both were in one process.
+    """
+
+    own: torch.Tensor
+    known: torch.Tensor
+
+    def changed(self) -> bool:
+        """Return whether something has been written here."""
+        return not torch.equal(self.own.cpu(), self.known)
+
+
+@dataclass(eq=False)
+class Result:
+    """What the kernel returned for a call, as long as the judge holds it.
+
+    Attributes:
+        tensors: its tensors, by their number.
+        known: the bytes of each that the judge knows.
+        leaves: the tensors that are differentiated by.
+        memory: the storages of its arguments.
+    """
+
+    tensors: list[torch.Tensor]
+    leaves: list[torch.Tensor]
+    memory: list[Memory]
+    known: list[torch.Tensor] = field(default_factory=list)
+
+
+class Reply:
+    """An answer that is being put together: fields of JSON, and raw bytes."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self.fields: dict[str, Any] = {}
+        self.pieces: list[Any] = []
+
+    def piece(self, raw: torch.Tensor) -> int:
+        """Add bytes and return their number."""
+        self.pieces.append(raw.numpy())
+        return len(self.pieces) - 1
+
+    def tensor(self, x: torch.Tensor) -> tuple[list[Any], torch.Tensor]:
+        """Add a tensor; return its description and its bytes."""
+        raw = bytes_of(x)
+        return [NAMES[x.dtype], list(x.shape), bool(x.requires_grad), self.piece(raw)], raw
+
+
+def bytes_of(x: torch.Tensor) -> torch.Tensor:
+    """Return the bytes of a tensor in the order of its entries, in memory of their own."""
+    # In the order of its entries, whatever its strides; what is computed only when it is read is computed now.
+    copy = torch.empty(tuple(x.shape), dtype=x.dtype)
+    copy.copy_(x.detach())
+    return copy.reshape(-1).view(torch.uint8)
+
+
+class Server:
+    """The kernel, its storages and its results."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        """Take the stream that requests come on."""
+        self._stream = stream
+        self._memory: OrderedDict[tuple[int, int], Memory] = OrderedDict()
+        self._kept = 0
+        self._results: dict[int, Result] = {}
+        self._held: dict[int, torch.Tensor] = {}
+        self._compiling = ExitStack()
+        self._kernel: Callable[..., Any] = lambda: None
+        self._compiled: Callable[..., Any] | None = None
+        self._parameters: Parameters = {}
+        self._device = "cpu"
+
+    def answer(self, request: Request, lengths: list[int], reply: Reply) -> None:
+        """Do what a request says and put the answer together."""
+        for number in request.released:
+            self._results.pop(number, None)
+        memory = [self._receive(place, length) for place, length in zip(request.storages, lengths, strict=True)]
+        if torch.get_num_threads() != request.threads:
+            torch.set_num_threads(request.threads)
+        changed_settings: list[str] = []
+        try:
+            if request.word == "call":
+                self._call(request.arguments[0], memory, changed_settings, reply)
+            elif request.word == "backward":
+                number, upstream, *modes = request.arguments
+                self._backward(number, upstream, modes, memory, changed_settings, reply)
+            else:
+                getattr(self, f"_{request.word}")(*request.arguments, reply)
+        except InvalidInput as error:
+            reply.fields = {"refused": str(error)}
+        except (Exception, SystemExit) as error:
+            reply.fields = raised(error)
+        reply.fields["settings"] = list(dict.fromkeys(name[:200] for name in changed_settings))
+        reply.fields["written"] = [*self._written(memory, reply)]
+
+    def _receive(self, place: tuple[int, int], length: int) -> Memory:
+        """Return the storage of that place, with the bytes that follow on the stream."""
+        memory = self._memory.pop(place, None)
+        if memory is None:
+            memory = Memory(torch.empty(length, dtype=torch.uint8, device=self._device), torch.empty(0))
+            self._kept += length
+        self._memory[place] = memory
+        while self._kept > MOST_MEMORY and len(self._memory) > 1:
+            (_, size), _ = self._memory.popitem(last=False)
+            self._kept -= size
+        if memory.own.device.type == "cpu":
+            read_exactly(self._stream, memory.own.numpy())
+            memory.known = memory.own.clone() if len(memory.known) != length else memory.known.copy_(memory.own)
+        else:
+            memory.known = torch.empty(length, dtype=torch.uint8)
+            read_exactly(self._stream, memory.known.numpy())
+            memory.own.copy_(memory.known)
+        return memory
+
+    def _written(self, memory: list[Memory], reply: Reply) -> Iterator[list[int]]:
+        """Yield what was written to since the judge was told: arguments of this request and earlier ones, results.
+
+        Each is the number of the result or 0 for this request, 0 for an argument or 1 for a tensor that was returned,
+        its number, and that of its bytes.
+        """
+        ids: set[int] = set()
+        for number, arguments in ((0, memory), *((n, result.memory) for n, result in self._results.items())):
+            for place, part in enumerate(arguments):
+                if id(part) not in ids and part.changed():
+                    part.known = part.own.cpu().clone()
+                    yield [number, 0, place, reply.piece(part.known)]
+                ids.add(id(part))
+        for number, result in self._results.items():
+            for place, (x, known) in enumerate(zip(result.tensors, result.known, strict=True)):
+                now = bytes_of(x)
+                if not torch.equal(now, known):
+                    result.known[place] = now
+                    yield [number, 1, place, reply.piece(now)]
+
+    def _tensors(self, fields: Mapping[str, Any], memory: list[Memory]) -> tuple[dict[str, Any], list[torch.Tensor]]:
+        """Return values with tensors for places, equal ones once, and those that are differentiated by."""
+        made: dict[int, torch.Tensor] = {}
+        leaves: list[torch.Tensor] = []
+
+        def value_of(value: Any) -> Any:
+            if not isinstance(value, Place):
+                return value
+            if id(value) not in made:
+                x = torch.empty(0, dtype=DTYPES[value.dtype], device=self._device)
+                x.set_(memory[value.storage].own.untyped_storage(), value.offset, value.shape, value.strides)
+                if value.requires_grad:
+                    leaves.append(x.requires_grad_())
+                    x = x if value.leaf else x.view_as(x)
+                made[id(value)] = x
+            return made[id(value)]
+
+        return {name: value_of(value) for name, value in fields.items()}, leaves
+
+    def _call(self, call: CallMessage, memory: list[Memory], changed_settings: list[str], reply: Reply) -> None:
+        fields, leaves = self._tensors({**call.request, **call.constants}, memory)
+        constants = {name: fields.pop(name) for name in call.constants}
+        target = self._compiled if call.compiled and self._compiled is not None else self._kernel
+        kernel = partial(target, **constants) if constants else target
+        returned: list[Any] = []
+
+        def recorder(*given: Any, **options: Any) -> Any:
+            if call.contiguous:
+                given = tuple(map(contiguous, given))
+                options = {name: contiguous(x) for name, x in options.items()}
+            returned.append(kernel(*given, **options))
+            return returned[-1]
+
+        is_name = isinstance(call.interface, str)
+        interface = INTERFACES[call.interface] if is_name else interface_of(call.interface)
+        recorded: Any = nullcontext()
+        if call.profiles:
+            from torch.autograd.profiler_legacy import profile
+
+            recorded = profile()  # type: ignore[no-untyped-call]
+        wraps = call.contiguous or call.records
+        with (
+            torch.set_grad_enabled(call.grad),
+            self._modes(call),
+            recorded as events,
+            restore_settings(changed_settings),
+        ):
+            results = interface.call(recorder if wraps else kernel, KernelRequest(**fields), self._parameters)
+        kept = Result([], leaves, memory)
+        reply.fields["results"] = [describe(x, reply, kept) for x in results]
+        if call.records:
+            reply.fields["returned"] = tree(returned[0], reply)
+        if call.profiles:
+            names = sorted({event.name for event in events.function_events})
+            reply.fields["operators"] = [name[:200] for name in names]
+        self._results[call.result] = kept
+
+    def _modes(self, call: CallMessage) -> AbstractContextManager[Any]:
+        modes = ExitStack()
+        if call.inference:
+            modes.enter_context(torch.inference_mode())
+        if call.autocast:
+            modes.enter_context(torch.autocast(torch.device(self._device).type, dtype=DTYPES[call.autocast]))
+        return modes
+
+    def _backward(
+        self,
+        number: int,
+        upstream: dict[str, Place],
+        modes: list[bool],
+        memory: list[Memory],
+        changed_settings: list[str],
+        reply: Reply,
+    ) -> None:
+        """Differentiate the sum of upstream · results, by their numbers, by the leaves.
+
+        The gradient of that sum gives the kernel a contiguous upstream gradient; one that lies otherwise is passed
+        itself, as in :func:`attention_conformance.kernel.answers._gradients`.
+        """
+        result = self._results[number]
+        by_number, _ = self._tensors(upstream, memory)
+        pairs = [(result.tensors[int(name)], u) for name, u in by_number.items()]
+        plain = all(u.is_contiguous() for _, u in pairs)
+        results = [(x * u).sum() if plain else x for x, u in pairs]
+        grads = None if plain else [u for _, u in pairs]
+        retain, create = modes
+        kept = {"retain_graph": retain, "create_graph": create, "allow_unused": True}
+        with restore_settings(changed_settings):
+            gradients = torch.autograd.grad(results, result.leaves, grads, **kept)
+        reply.fields["gradients"] = [None if x is None else reply.tensor(x)[0] for x in gradients]
+
+    def _open(self, source: str, device: str, reply: Reply) -> None:
+        """Import the kernel and describe it."""
+        self._kernel = import_callable(source)
+        self._parameters = parameters_of(self._kernel)
+        self._device = device
+        try:
+            file = inspect.getsourcefile(self._kernel) or ""
+        except TypeError:
+            file = ""
+        reply.fields["parameters"] = [[name, default_of(value)] for name, value in self._parameters.items()]
+        reply.fields["attributes"] = [
+            [name, float(getattr(self._kernel, name))] for name in ATTRIBUTES if getattr(self._kernel, name, False)
+        ]
+        reply.fields["file"] = file
+        reply.fields["type_name"] = type(self._kernel).__name__[:200]
+        reply.fields["compiles"] = not calls_other_library(self._kernel)
+
+    def _try_device(self, device: str, reply: Reply) -> None:
+        torch.zeros(1, device=device)
+
+    def _compile(self, state: Any, reply: Reply) -> None:
+        self._compiled = self._compiling.enter_context(compile_callable(self._kernel, BACKENDS[state]))
+
+    def _stop_compiling(self, reply: Reply) -> None:
+        self._compiled = None
+        self._compiling.close()
+
+    def _graphs(self, reply: Reply) -> None:
+        reply.fields["number"] = number_of_graphs()
+
+    def _seed(self, seed: int, reply: Reply) -> None:
+        torch.manual_seed(seed)
+
+    def _fill(self, place: int, size: int, reply: Reply) -> None:
+        self._held[place] = torch.full((size,), torch.nan, dtype=torch.float64)
+
+    def _test(self, trace: Any, line: str, reply: Reply) -> None:
+        from attention_conformance.kernel.reproducer import reproducer
+
+        reply.fields["source"], reply.fields["why"] = reproducer(trace, line)
+
+
+def contiguous(x: Any) -> Any:
+    """Return a contiguous tensor with the same numbers; other values unchanged."""
+    return x.contiguous() if isinstance(x, torch.Tensor) else x
+
+
+def raised(error: BaseException) -> dict[str, Any]:
+    """Return the fields that tell of an exception."""
+    compiler = sys.modules.get("torch._dynamo.exc")
+    return {
+        "raised": type(error).__name__[:200],
+        "text": str(error)[:4000],
+        "missing": isinstance(error, NotImplementedError),
+        "by_compiler": compiler is not None and isinstance(error, compiler.TorchDynamoException),
+    }
+
+
+def describe(x: Any, reply: Reply, kept: Result) -> Any:
+    """Return the description of a result: a tensor, nothing, or the name of its type."""
+    if x is None:
+        return None
+    if not isinstance(x, torch.Tensor) or x.dtype not in NAMES:
+        return f"a {type(x).__name__}"[:200]
+    description, raw = reply.tensor(x)
+    kept.tensors.append(x)
+    kept.known.append(raw)
+    return description
+
+
+def tree(value: Any, reply: Reply) -> list[Any]:
+    """Return a nested result of tuples, lists and mappings as a kind and its parts."""
+    if isinstance(value, Mapping):
+        return ["mapping", [[str(name)[:200], tree(part, reply)] for name, part in value.items()]]
+    if isinstance(value, tuple | list):
+        return ["tuple", [tree(part, reply) for part in value]]
+    if isinstance(value, torch.Tensor) and value.dtype in NAMES:
+        return ["tensor", reply.tensor(value)[0]]
+    return ["other", type(value).__name__[:200]]
+
+
+def default_of(value: Any) -> list[Any]:
+    """Return the default of a parameter as a kind and a value; of most objects only the text is told."""
+    if value is Mark.REQUIRED:
+        return ["required"]
+    if isinstance(value, torch.dtype) and value in NAMES:
+        return ["dtype", NAMES[value]]
+    if isinstance(value, tuple | list):
+        return ["tuple", [default_of(part) for part in value]]
+    if value is None or type(value) in (bool, int, str):
+        return ["value", value if not isinstance(value, int | str) or len(str(value)) < 200 else None]
+    if isinstance(value, float):
+        return ["float", float(value).hex()]
+    return ["other", type(value).__name__[:200]]
+
+
+def serve() -> None:
+    """Answer requests until standard input is closed."""
+    incoming, outgoing = channel()
+    this_process = os.getpid()
+    single_threaded()
+    server = Server(incoming)
+    while True:
+        try:
+            number, content, lengths = receive_content(incoming)
+        except EOFError:
+            os._exit(0)
+        reply = Reply()
+        server.answer(pickle.loads(content), lengths, reply)
+        if os.getpid() != this_process:  # a copy of this process that the kernel made, and let return
+            os._exit(0)
+        send(outgoing, number, json.dumps(reply.fields, allow_nan=False).encode(), reply.pieces)

@@ -1,0 +1,127 @@
+"""A kernel in a process of its own: it cannot reach what judges it, and what it sends is data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attention_conformance.calls.attention_call import AttentionCall, Memory, State
+from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
+from attention_conformance.claims.examination import examine
+from attention_conformance.kernel.kernel import Kernel
+from attention_conformance.kernel.loading import kernel_named
+from attention_conformance.kernel_process.messages import Answer, Bytes, NotAnAnswer
+from attention_conformance.kernel_process.process import KernelProcess
+from attention_conformance.kernel_process.remote_kernel import RemoteKernel
+from theorems.core.claim import Verdict
+
+FILE = "examples.real_faults.written_to_pass"
+SDPA = "torch.nn.functional:scaled_dot_product_attention"
+
+
+class Ended(BaseException):
+    """The kernel's process ended."""
+
+
+def ended(code: int) -> Any:
+    raise Ended(code)
+
+
+@contextmanager
+def elsewhere(source: str) -> Iterator[Kernel]:
+    """The kernel of that name in a process of its own, called as it is known to be."""
+    process = KernelProcess(ended)
+    try:
+        call = RemoteKernel(source, process=process)
+        yield Kernel(call, source, source, parameters=call.parameters)
+    finally:
+        process.close()
+
+
+def plain_call(state: State = State.ONCE, T: int = 40) -> AttentionCall:
+    return tensors(Sizes(B=2, H=2, G=2, L=3, T=T, E=8, M=8), Numbers.NORMAL, 0).replace(state=state)
+
+
+def verdicts(kernel: Kernel, call: AttentionCall) -> set[Verdict]:
+    return {claim.verdict for _, claim in examine(call, kernel.as_implementation())}
+
+
+@pytest.mark.parametrize("state", [State.ONCE, State.REPLAYED, State.INTERLEAVED, State.COMPILED])
+def test_a_right_kernel_is_upheld_with_its_gradients(state: State) -> None:
+    with elsewhere(f"{FILE}:right") as kernel:
+        claims = list(examine(plain_call(state, T=8), kernel.as_implementation()))
+    assert {claim.verdict for _, claim in claims} == {Verdict.UPHELD}
+    assert {"query-gradient", "key-gradient", "value-gradient"} <= {claim.name for _, claim in claims}
+
+
+FALSIFIED = {
+    "comparison_patched": State.ONCE,
+    "expected_found": State.ONCE,
+    "remembered": State.REPLAYED,
+    "small_alone": State.ONCE,
+    "lazy": State.ONCE,
+    "softmax_patched": State.ONCE,
+    "earlier_written": State.INTERLEAVED,
+    "inputs_emptied": State.ONCE,
+    "later": State.ONCE,
+}
+
+
+@pytest.mark.parametrize("name", FALSIFIED)
+def test_a_kernel_that_is_written_to_pass_is_falsified(name: str) -> None:
+    with elsewhere(f"{FILE}:{name}") as kernel:
+        assert Verdict.FALSIFIED in verdicts(kernel, plain_call(FALSIFIED[name]))
+
+
+def test_a_kernel_that_ends_its_process_returns_nothing() -> None:
+    with elsewhere(f"{FILE}:ends_early") as kernel, pytest.raises(Ended, match="0"):
+        verdicts(kernel, plain_call())
+
+
+def test_a_forged_message_is_no_answer() -> None:
+    with elsewhere(f"{FILE}:forged_message") as kernel, pytest.raises((NotAnAnswer, Ended)):
+        verdicts(kernel, plain_call())
+
+
+def test_answers_are_the_bits_of_the_kernel_in_this_process() -> None:
+    call = plain_call().replace(memory=Memory.SLICED, placed="qkv")
+    here = kernel_named(SDPA, "float64").replace(alignment=Kernel(len, "").alignment)
+    process = KernelProcess(ended)
+    try:
+        there = here.replace(call=RemoteKernel(SDPA, process=process))
+        for state in (State.ONCE, State.OVERWRITTEN, State.SECOND_BACKWARD, State.CREATE_GRAPH, State.INFERENCE):
+            own, theirs = (kernel.answer(call.replace(state=state)) for kernel in (here, there))
+            for name in ("output", "query_gradient", "key_gradient", "value_gradient"):
+                np.testing.assert_array_equal(getattr(own, name), getattr(theirs, name))
+            assert own.changed == theirs.changed == ()
+    finally:
+        process.close()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[]",
+        b'{"x": NaN}',
+        b'{"x": ["float64", [3], true, 0]}',
+        b'{"x": ["object", [1], true, 0]}',
+        b'{"x": ["float64", [-1], true, 0]}',
+        b'{"x": ["float64", [1], 1, 0]}',
+        b'{"x": ["float64", [1], true, 1]}',
+        b'{"x": ["float64", [1], true, -1]}',
+        b'{"x": "float64"}',
+    ],
+)
+def test_an_answer_that_is_none_is_refused(content: bytes) -> None:
+    with pytest.raises(NotAnAnswer):
+        _read_tensor(content)
+
+
+def _read_tensor(content: bytes) -> None:
+    answer = Answer(content, [Bytes(8)])
+    answer.tensor(answer.field("x"))
