@@ -77,14 +77,17 @@ def remote_kernel_named(
     device: str | None = None,
     deep: bool = False,
 ) -> Kernel:
-    """Return the kernel of that import name, probed, which stays in a process of its own.
+    """Return the kernel of that import name, probed, which stays in a process of its own if its tensors are on the CPU.
 
-    The arguments are those of :func:`kernel_named`.
+    On another device it is called here: its process would have to copy every tensor. The arguments are those of
+    :func:`kernel_named`.
 
     Raises:
         InvalidInput: it cannot be imported, or is no kernel.
     """
-    return probe(remote_kernel(source, device or "cpu"), source, source, dtype, interface, device, deep)
+    if device not in (None, "cpu"):
+        return kernel_named(source, dtype, interface=interface, device=device, deep=deep)
+    return probe(remote_kernel(source, "cpu"), source, source, dtype, interface, device, deep)
 
 
 def kernel_of(
