@@ -212,6 +212,7 @@ RESULTS = [
                             (0,),
                             True,
                             False,
+                            loss=0.25,
                         ),
                     ),
                     (PowerLimit(1.5, (0.5,), 2.0, 1e-16),),
