@@ -177,7 +177,7 @@ def test_where_there_is_nothing_to_write(
             "writes_to_its_keys",
             "memory",
             "float64",
-            "it writes to its arguments, or beside them.",
+            "it writes to its arguments, or beside them; no single option explains it.",
         ),
         ("nan_forward_alone", "empty-rows", "float64", "rows that see no key are neither all 0 nor all NaN; "),
         ("scale_of_keys_forgotten", "scale", "float64", "dK at (b, g, t, e) = ("),
