@@ -66,6 +66,10 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
             whole_numbers("counts", self.counts, (len(self.embeddings), "V"))
         elif self.labels is None:
             raise InvalidInput("labels: missing; give the token that each sequence predicts.")
+        elif self.samples is not None and self.labels.shape != self.samples.shape[:1]:
+            raise InvalidInput(
+                f"labels: shape {self.labels.shape} for samples {self.samples.shape}; give one token a sequence."
+            )
         if not (np.isfinite(self.step) and self.step >= 0):
             raise InvalidInput(f"step: {self.step} is no step size; give a positive number.")
         for name, wanted in (("vocabulary", self.tokens), ("windows", len(self.problem_rows))):

@@ -70,7 +70,7 @@ def restore_settings(changes: list[str]) -> Iterator[None]:
                     _set_back(holder, name, value)
 
 
-def _is_unchanged(now: Any, before: dict[str, Any]) -> bool:
+def _is_unchanged(now: Any, before: dict[Any, Any]) -> bool:
     """Return whether all attributes are the same and none was added; False also where that takes a closer look."""
     return len(now) == len(before) and all(map(is_, now.values(), before.values()))
 

@@ -82,7 +82,7 @@ def test_it_is_verified_and_explained_on_data_and_in_a_report(
         f"verify {ID} --data three-ranks",
         f"verify {ID} --data figure-1a",
         "explain --data three-ranks",
-        f"report {ID} --examples 5 --jobs 1 --out report.md",
+        f"verify {ID} --examples 5 --jobs 1 --report report.md",
     )
     assert verify[1] == 0
     assert "in every input scores grow with logits" in verify[0]
