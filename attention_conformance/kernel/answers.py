@@ -109,12 +109,12 @@ def request_of(
         dropout=call.dropout,
         sinks=masks.get("sinks"),
         slopes=masks.get("slopes"),
-        lengths=None if call.lengths is None else torch.tensor(call.lengths, device=kernel.device_here),
-        parts=torch.tensor(call.part_of_key(), device=kernel.device_here),
+        lengths=None if call.lengths is None else torch.tensor(call.lengths, device=kernel.device),
+        parts=torch.tensor(call.part_of_key(), device=kernel.device),
         number_of_parts=call.parts or 2,
         score_mod=None if call.score_mod is None else kernel.tensor(call.score_mod),
-        mask_mod=None if call.mask_mod is None else torch.tensor(call.mask_mod, device=kernel.device_here),
-        descales=None if call.descales is None else torch.tensor(call.descales, device=kernel.device_here).float(),
+        mask_mod=None if call.mask_mod is None else torch.tensor(call.mask_mod, device=kernel.device),
+        descales=None if call.descales is None else torch.tensor(call.descales, device=kernel.device).float(),
         shared=call.shared,
         alone=call.alone,
         splits=call.splits,
@@ -131,7 +131,7 @@ def masks_of(kernel: Any, call: AttentionCall) -> dict[str, Placed]:
     placed = {}
     for name, mask in given.items():
         mask = with_columns_beyond(call, mask)
-        x = torch.tensor(mask, device=kernel.device_here) if name == "visible" else kernel.tensor(mask)
+        x = torch.tensor(mask, device=kernel.device) if name == "visible" else kernel.tensor(mask)
         x = x.to(getattr(torch, call.mask_format)) if name == "bias" and call.mask_format else x
         placed[name] = place_mask(x, call.mask_memory, (B, H, L, T + call.beyond))
     further = {name: getattr(call, name) for name in ("sinks", "slopes")}
@@ -206,7 +206,7 @@ def _context(kernel: Any, call: AttentionCall) -> AbstractContextManager[Any]:
     if call.state is State.INFERENCE:
         return torch.inference_mode()
     if call.state is State.AUTOCAST and kernel.dtype == kernel.computes_in in UNCAST:
-        return torch.autocast(torch.device(kernel.device_here).type, dtype=torch.bfloat16)
+        return torch.autocast(torch.device(kernel.device).type, dtype=torch.bfloat16)
     return nullcontext()
 
 

@@ -38,7 +38,6 @@ from attention_conformance.kernel.queries import PromptKernel
 from attention_conformance.kernel.running import run_request
 from attention_conformance.kernel.sizes import Taken, is_power_of_four
 from attention_conformance.kernel.with_torch import torch
-from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 from reference_attention.loss import Array, Loss
 from theorems.bounded.formats import FORMATS, HALF, Format
 from theorems.core.kernel_use import KernelUse
@@ -127,11 +126,6 @@ class Kernel:
     def eps(self) -> float:
         """Spacing of the kernel's numbers at one."""
         return self.numbers.eps
-
-    @property
-    def device_here(self) -> str:
-        """The device of tensors in this process: those for a kernel in another process are on the CPU."""
-        return "cpu" if isinstance(self.call, RemoteKernel) else self.device
 
     def lacks(self, use: KernelUse) -> str:
         """Return why a statement that calls kernels does not call this one; empty if it does."""
@@ -222,7 +216,7 @@ class Kernel:
 
     def tensor(self, array: Array) -> torch.Tensor:
         """Return a float64 array as a tensor in the kernel's dtype, on its device or on the way there."""
-        return torch.tensor(np.asarray(array, dtype=np.float64)).to(DTYPES[self.dtype]).to(self.device_here)
+        return torch.tensor(np.asarray(array, dtype=np.float64)).to(DTYPES[self.dtype]).to(self.device)
 
     def weights(self, keys: Array, queries: Array) -> Array:
         """Return s_i = softmax(K_i q_i), (*b, n, T), for queries (*b, n or 1, d)."""

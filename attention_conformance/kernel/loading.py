@@ -32,7 +32,6 @@ from attention_conformance.kernel.limits import with_taken_sizes, with_wide_size
 from attention_conformance.kernel.operators import attention_operators
 from attention_conformance.kernel.parameters import SAID_BY_NAME, Account, accounts, call_to_exercise
 from attention_conformance.kernel.with_torch import torch
-from attention_conformance.kernel_process.messages import RaisedElsewhere
 from attention_conformance.kernel_process.remote_kernel import RemoteKernel, remote_kernel
 from reference_attention.errors import InvalidInput
 from theorems.bounded.formats import FORMATS
@@ -87,7 +86,7 @@ def remote_kernel_named(
     """
     if device not in (None, "cpu"):
         return kernel_named(source, dtype, interface=interface, device=device, deep=deep)
-    return probe(remote_kernel(source, "cpu"), source, source, dtype, interface, device, deep)
+    return probe(remote_kernel(source), source, source, dtype, interface, device, deep)
 
 
 def kernel_of(
@@ -127,7 +126,7 @@ def probe(
     # A module of KernelBench has PyTorch's scale, 1/√E.
     is_model = interface is None and type_name == MODEL and len(parameters) == 3
     chosen = _interface("sdpa" if is_model else interface, parameters)
-    bare = Kernel(call, name, source, "float64", LAYOUTS[0], chosen, parameters, device=_device(device, call))
+    bare = Kernel(call, name, source, "float64", LAYOUTS[0], chosen, parameters, device=_device(device))
     if chosen is BY_NAME:
         by_reading = _read(bare, dtype)
         if by_reading is None:
@@ -223,7 +222,7 @@ def _refuse_what_nobody_knows(interface: Interface, parameters: Parameters, name
         )
 
 
-def _device(name: str | None, call: Callable[..., Any]) -> str:
+def _device(name: str | None) -> str:
     """Return the name of the device after a tensor was created there.
 
     Raises:
@@ -231,11 +230,8 @@ def _device(name: str | None, call: Callable[..., Any]) -> str:
     """
     wanted = name or "cpu"
     try:
-        if isinstance(call, RemoteKernel):
-            call.try_device()
-        else:
-            torch.zeros(1, device=wanted)
-    except (RuntimeError, AssertionError, NotImplementedError, RaisedElsewhere) as error:
+        torch.zeros(1, device=wanted)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
         said = " ".join(str(error).split()).partition(". ")[0].rstrip(".")
         raise InvalidInput(f"--device: PyTorch finds no {wanted!r} here ({said}); leave it out for the CPU.") from None
     return wanted
@@ -250,7 +246,7 @@ def _refusal(kernel: Kernel) -> tuple[int, str]:
         torch.randn(batch, n, length, width, generator=made, dtype=torch.float64).to(DTYPES[kernel.dtype])
         for length, width in ((1, d), (tokens, d), (tokens, m))
     )
-    given = {name: x.to(kernel.device_here) for name, x in (("query", query), ("keys", keys), ("values", values))}
+    given = {name: x.to(kernel.device) for name, x in (("query", query), ("keys", keys), ("values", values))}
     before = {name: tensor.clone() for name, tensor in given.items()}
     query, keys, values = given.values()
     try:

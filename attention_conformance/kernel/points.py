@@ -78,7 +78,7 @@ def _outputs(kernel: Any, query: torch.Tensor, keys: torch.Tensor, values: torch
 def weights_at(kernel: Any, keys: Array, queries: Array) -> Array:
     """Return s_i = softmax(K_i q_i), (*b, n, T), for queries (*b, n or 1, d): the kernel on the identity."""
     tensors = _tensors(kernel, keys, None)
-    identity = torch.eye(tensors.keys.shape[-2], dtype=getattr(torch, kernel.dtype), device=kernel.device_here)
+    identity = torch.eye(tensors.keys.shape[-2], dtype=getattr(torch, kernel.dtype), device=kernel.device)
     with torch.no_grad():
         blocks = [
             kernel.attend(query, k, identity.expand(*k.shape[:-1], len(identity)))[..., 0, :]
@@ -138,7 +138,7 @@ def _blocks(kernel: Any, tensors: Held, queries: Array, width: int) -> Iterator[
     points = torch.tensor(
         np.broadcast_to(np.asarray(queries) * tensors.key_unit, (*batch, each, d)).reshape(-1, each, d)
     )
-    points = points.to(getattr(torch, kernel.dtype)).to(kernel.device_here)[:, :, None, :]
+    points = points.to(getattr(torch, kernel.dtype)).to(kernel.device)[:, :, None, :]
     values = tensors.keys[..., :1] if tensors.values is None else tensors.values  # no values: not looked at
     stacked = [
         x.expand(len(points), *x.shape) if x.dim() == 3 else x.expand(*batch, *x.shape[-3:]).reshape(-1, *x.shape[-3:])

@@ -79,8 +79,7 @@ class Try:
 
     def tensor(self, x: Any) -> torch.Tensor:
         """Return a tensor in the dtype and on the device of the callable; booleans remain booleans."""
-        device = "cpu" if isinstance(self.call, RemoteKernel) else self.device
-        return torch.tensor(np.asarray(x)).to(device, torch.bool if np.asarray(x).dtype == bool else self.dtype)
+        return torch.tensor(np.asarray(x)).to(self.device, torch.bool if np.asarray(x).dtype == bool else self.dtype)
 
 
 def distance(output: Any, made: AttentionCall, scale: float | None, alignment: Alignment) -> float:

@@ -39,10 +39,8 @@ class KernelSource(UnderTest):
             InvalidInput: it cannot be imported, or torch, with which it computes, is missing.
         """
         import_module("attention_conformance.kernel.loading")
-        if is_worker():
-            import_module("attention_conformance.kernel_process.remote_kernel").remote_kernel(
-                self.source, self.device or "cpu"
-            )
+        if is_worker() and self.device in (None, "cpu"):
+            import_module("attention_conformance.kernel_process.remote_kernel").remote_kernel(self.source)
         else:
             import_callable(self.source)
 

@@ -30,10 +30,13 @@ DTYPES: MappingProxyType[str, torch.dtype] = MappingProxyType(
     {name: getattr(torch, name) for name in (*FLOATS, *OTHERS)}
 )
 """The dtypes of tensors that are sent."""
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+ATTRIBUTES = ("batch_invariant", "zero_gradients_are_stopped", "skips_weights_below")
+"""Attributes by which a callable declares something."""
 
 
 class NotAnAnswer(BaseException):
-    """What the kernel's process sent is no answer. No claim is made of it, and no ``except Exception`` hides it."""
+    """A message of the kernel's process that is no answer; ``except Exception`` does not hide it."""
 
 
 class RaisedElsewhere(Exception):
@@ -115,7 +118,7 @@ class CallMessage:
 
 @dataclass(frozen=True)
 class Request:
-    """What the judge sends.
+    """A request of the judge.
 
     Attributes:
         word: what to do.

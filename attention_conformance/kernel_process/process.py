@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from attention_conformance.kernel.with_torch import torch
 from attention_conformance.kernel_process.messages import (
-    DTYPES,
+    NAMES,
     Answer,
     Bytes,
     Place,
@@ -39,7 +39,6 @@ PIPE = 1 << 20
 """Bytes that a pipe holds, where that can be set: tensors are longer than the usual 2¹⁶."""
 CLOSING = 5.0
 """Seconds in which a process ends that has closed its output."""
-NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 class KernelProcess:

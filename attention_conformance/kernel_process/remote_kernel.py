@@ -18,11 +18,18 @@ from attention_conformance.interfaces.interface import Interface, Mark, Paramete
 from attention_conformance.interfaces.interface import Request as KernelRequest
 from attention_conformance.interfaces.reading import Reading
 from attention_conformance.kernel.with_torch import torch
-from attention_conformance.kernel_process.messages import DTYPES, Answer, CallMessage, checked, refuse, text
-from attention_conformance.kernel_process.process import NAMES, KernelProcess, Result, Sent
+from attention_conformance.kernel_process.messages import (
+    ATTRIBUTES,
+    DTYPES,
+    NAMES,
+    Answer,
+    CallMessage,
+    checked,
+    refuse,
+    text,
+)
+from attention_conformance.kernel_process.process import KernelProcess, Result, Sent
 
-ATTRIBUTES = ("batch_invariant", "zero_gradients_are_stopped", "skips_weights_below")
-"""Attributes by which a callable declares something."""
 _NUMBERS = count(1)
 """Numbers of results."""
 
@@ -53,22 +60,21 @@ class RemoteKernel:
     Attributes:
         process: its process.
         source: MODULE:CALLABLE.
-        device: the device of its tensors there; here they are on the CPU.
         parameters: its parameters and their defaults.
         type_name: the name of its type.
         file: the file that defines it, for a digest; empty if there is none.
         compiles: whether it may be PyTorch's code, which ``torch.compile`` takes.
     """
 
-    def __init__(self, source: str, device: str = "cpu", process: KernelProcess | None = None) -> None:
+    def __init__(self, source: str, process: KernelProcess | None = None) -> None:
         """Import the kernel in its process.
 
         Raises:
             InvalidInput: it cannot be imported there.
         """
-        self.source, self.device = source, device
+        self.source = source
         self.process = process or KernelProcess()
-        answer = self.process.request("open", source, device)
+        answer = self.process.request("open", source)
         self.parameters: Parameters = MappingProxyType(dict(map(_parameter, answer.items("parameters"))))
         self.file = answer.text("file")
         self.type_name = answer.text("type_name")
@@ -116,14 +122,6 @@ class RemoteKernel:
     def number_of_graphs(self) -> int:
         """Return the number of graphs that were compiled in its process."""
         return self.process.request("graphs").number("number")
-
-    def try_device(self) -> None:
-        """Make a tensor on the device, in its process.
-
-        Raises:
-            RaisedElsewhere: there is no such device.
-        """
-        self.process.request("try_device", self.device)
 
     def seed(self, seed: int) -> None:
         """Set the seed of PyTorch in its process."""
@@ -278,18 +276,18 @@ def _tree(entry: Any, answer: Answer) -> Any:
 
 
 @cache
-def remote_kernel(source: str, device: str) -> RemoteKernel:
+def remote_kernel(source: str) -> RemoteKernel:
     """Return the kernel of that name in a process of its own, one for all who ask.
 
     Raises:
         InvalidInput: it cannot be imported.
     """
-    return RemoteKernel(source, device)
+    return RemoteKernel(source)
 
 
 @cache
-def _writer(source: str, device: str) -> RemoteKernel:
-    return RemoteKernel(source, device)
+def _writer(source: str) -> RemoteKernel:
+    return RemoteKernel(source)
 
 
 def write_test(call: RemoteKernel, trace: Any, line: str) -> tuple[str, str]:
@@ -297,6 +295,6 @@ def write_test(call: RemoteKernel, trace: Any, line: str) -> tuple[str, str]:
 
     The test has the correct numbers in it, which the process whose answers are judged must not see.
     """
-    writer = _writer(call.source, call.device)
+    writer = _writer(call.source)
     answer = writer.process.request("test", trace, line)
     return answer.text("source", 2_000_000), answer.text("why", 100_000)

@@ -31,7 +31,9 @@ from attention_conformance.kernel.global_state import restore_settings
 from attention_conformance.kernel.importing import import_callable
 from attention_conformance.kernel.with_torch import torch
 from attention_conformance.kernel_process.messages import (
+    ATTRIBUTES,
     DTYPES,
+    NAMES,
     CallMessage,
     Place,
     Request,
@@ -44,9 +46,6 @@ from theorems.run.worker import channel, single_threaded
 
 MOST_MEMORY = 1 << 28
 """Bytes of storages that are kept for a later call that has a tensor at the same place in the judge's memory."""
-ATTRIBUTES = ("batch_invariant", "zero_gradients_are_stopped", "skips_weights_below")
-"""Attributes by which a callable declares something."""
-NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 @dataclass(eq=False)
@@ -62,12 +61,12 @@ class Memory:
 
     def changed(self) -> bool:
         """Return whether something has been written here."""
-        return not torch.equal(self.own.cpu(), self.known)
+        return not torch.equal(self.own, self.known)
 
 
 @dataclass(eq=False)
 class Result:
-    """What the kernel returned for a call, as long as the judge holds it.
+    """Results of a call, as long as the judge holds them.
 
     Attributes:
         tensors: its tensors, by their number.
@@ -123,7 +122,6 @@ class Server:
         self._kernel: Callable[..., Any] = lambda: None
         self._compiled: Callable[..., Any] | None = None
         self._parameters: Parameters = {}
-        self._device = "cpu"
 
     def answer(self, request: Request, lengths: list[int], reply: Reply) -> None:
         """Do what a request says and put the answer together."""
@@ -152,19 +150,14 @@ class Server:
         """Return the storage of that place, with the bytes that follow on the stream."""
         memory = self._memory.pop(place, None)
         if memory is None:
-            memory = Memory(torch.empty(length, dtype=torch.uint8, device=self._device), torch.empty(0))
+            memory = Memory(torch.empty(length, dtype=torch.uint8), torch.empty(0))
             self._kept += length
         self._memory[place] = memory
         while self._kept > MOST_MEMORY and len(self._memory) > 1:
             (_, size), _ = self._memory.popitem(last=False)
             self._kept -= size
-        if memory.own.device.type == "cpu":
-            read_exactly(self._stream, memory.own.numpy())
-            memory.known = memory.own.clone() if len(memory.known) != length else memory.known.copy_(memory.own)
-        else:
-            memory.known = torch.empty(length, dtype=torch.uint8)
-            read_exactly(self._stream, memory.known.numpy())
-            memory.own.copy_(memory.known)
+        read_exactly(self._stream, memory.own.numpy())
+        memory.known = memory.own.clone() if len(memory.known) != length else memory.known.copy_(memory.own)
         return memory
 
     def _written(self, memory: list[Memory], reply: Reply) -> Iterator[list[int]]:
@@ -177,7 +170,7 @@ class Server:
         for number, arguments in ((0, memory), *((n, result.memory) for n, result in self._results.items())):
             for place, part in enumerate(arguments):
                 if id(part) not in ids and part.changed():
-                    part.known = part.own.cpu().clone()
+                    part.known = part.own.clone()
                     yield [number, 0, place, reply.piece(part.known)]
                 ids.add(id(part))
         for number, result in self._results.items():
@@ -196,7 +189,7 @@ class Server:
             if not isinstance(value, Place):
                 return value
             if id(value) not in made:
-                x = torch.empty(0, dtype=DTYPES[value.dtype], device=self._device)
+                x = torch.empty(0, dtype=DTYPES[value.dtype])
                 x.set_(memory[value.storage].own.untyped_storage(), value.offset, value.shape, value.strides)
                 if value.requires_grad:
                     leaves.append(x.requires_grad_())
@@ -249,7 +242,7 @@ class Server:
         if call.inference:
             modes.enter_context(torch.inference_mode())
         if call.autocast:
-            modes.enter_context(torch.autocast(torch.device(self._device).type, dtype=DTYPES[call.autocast]))
+            modes.enter_context(torch.autocast("cpu", dtype=DTYPES[call.autocast]))
         return modes
 
     def _backward(
@@ -278,11 +271,10 @@ class Server:
             gradients = torch.autograd.grad(results, result.leaves, grads, **kept)
         reply.fields["gradients"] = [None if x is None else reply.tensor(x)[0] for x in gradients]
 
-    def _open(self, source: str, device: str, reply: Reply) -> None:
+    def _open(self, source: str, reply: Reply) -> None:
         """Import the kernel and describe it."""
         self._kernel = import_callable(source)
         self._parameters = parameters_of(self._kernel)
-        self._device = device
         try:
             file = inspect.getsourcefile(self._kernel) or ""
         except TypeError:
@@ -294,9 +286,6 @@ class Server:
         reply.fields["file"] = file
         reply.fields["type_name"] = type(self._kernel).__name__[:200]
         reply.fields["compiles"] = not calls_other_library(self._kernel)
-
-    def _try_device(self, device: str, reply: Reply) -> None:
-        torch.zeros(1, device=device)
 
     def _compile(self, state: Any, reply: Reply) -> None:
         self._compiled = self._compiling.enter_context(compile_callable(self._kernel, BACKENDS[state]))

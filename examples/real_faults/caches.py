@@ -18,9 +18,9 @@ from examples.real_faults.rows import Rows, attend, softmax
 BLOCK = 16
 """Keys that are not split."""
 PAGE = (64, 1, 576)
-"""Of FlashMLA: 64 keys, one head, 576 columns."""
+"""The shape of FlashMLA's pages: 64 keys, one head, 576 columns."""
 VALUES = 512
-"""How many of them are values."""
+"""The number of these columns that are values."""
 
 
 class Cache:
