@@ -23,6 +23,8 @@ from theorems.run.kernel_suite import kernel_suite
 from theorems.run.result import ClaimSummary, Result
 from theorems.run.text_report import text_report
 
+SCHEMA = 1
+"""The number of ``verify.schema.json``, which changes when a field of the JSON changes its meaning or goes."""
 LISTED = 4
 """Most statements of one verdict that are listed by id in a line; more are counted."""
 
@@ -124,9 +126,11 @@ class Results:
     def to_json(self) -> str:
         """Return the text that ``theorems verify --json`` writes.
 
-        Strict JSON: a number that was never decided is null, an infinite one a string.
+        ``verify.schema.json``, beside this module, describes it. It is strict JSON: a number that was never decided
+        is null, an infinite one a string.
         """
         report: dict[str, Any] = {
+            "schema": SCHEMA,
             "version": version(),
             "seed": self.seed,
             "examples": self.examples,

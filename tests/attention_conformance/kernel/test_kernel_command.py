@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.attention_conformance.kernel import wrong_kernels
+from tests.verify_schema import read_results
 from theorems.command.app import main as whole_command
 from theorems.run.registry.suite import on_a_kernel, statements
 
@@ -67,7 +67,7 @@ def test_a_right_kernel_in_two_processes(capsys: pytest.CaptureFixture[str]) -> 
     assert whole_command(["verify", "lemma-3", "lemma-4", "lemma-10", "theorem-1", *given]) == 0
     printed = capsys.readouterr().out
     assert f"attention kernel {SDPA}: interface sdpa, float32" in printed
-    report = json.loads(Path("report.json").read_text())
+    report = read_results(Path("report.json").read_text())
     assert report["implementation"] == SDPA
     assert report["kernel"]["dtype"] == "float32"
     assert report["kernel"]["interface"] == "sdpa"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import ValidationError
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from reference_attention.risk import risk
+from tests.verify_schema import read_results
 from theorems.command.app import main
 from theorems.core.claim import Form, Verdict
 from theorems.core.exit_code import Exit
@@ -104,10 +107,30 @@ def test_on_data_they_are_those_of_the_command(tmp_path: Path) -> None:
 
 def without_seconds(text: str) -> dict[str, object]:
     """The report but for what depends on the clock."""
-    held = json.loads(text)
-    for statement in held["statements"]:
+    results = read_results(text)
+    for statement in results["statements"]:
         del statement["seconds"]
-    return dict(held)
+    return results
+
+
+def _with_further_field(results: dict[str, Any]) -> None:
+    results["statements"][0]["further"] = 1
+
+
+def _without_number_of_schema(results: dict[str, Any]) -> None:
+    del results["schema"]
+
+
+def _with_another_verdict(results: dict[str, Any]) -> None:
+    results["statements"][0]["claims"][0]["verdict"] = "true"
+
+
+@pytest.mark.parametrize("change", [_with_further_field, _without_number_of_schema, _with_another_verdict])
+def test_the_schema_refuses_other_fields(change: Callable[[dict[str, Any]], None]) -> None:
+    results = read_results(verify("lemma-11", examples=1).to_json())
+    change(results)
+    with pytest.raises(ValidationError):
+        read_results(json.dumps(results))
 
 
 def test_a_wrong_kernel_raises_the_report_with_the_smallest_case() -> None:
@@ -129,9 +152,9 @@ def test_a_wrong_kernel_raises_the_report_with_the_smallest_case() -> None:
     assert case.problem.keys.shape == (1, 2, 1)
     assert verify(case, "lemma-3", attention=too_warm).verdict is FALSIFIED
     assert verify(case, "lemma-3").verdict is UPHELD
-    held = json.loads(results.to_json())
-    assert held["kernel"]["dtype"] == "float64"
-    assert held["statements"][0]["touched"] == ["risk", "scaled_gradient", "weights"]
+    written = read_results(results.to_json())
+    assert written["kernel"]["dtype"] == "float64"
+    assert written["statements"][0]["touched"] == ["risk", "scaled_gradient", "weights"]
     assert "falsified" in results._repr_html_()
 
 
