@@ -30,7 +30,7 @@ from generators.keys import key_directions
 from generators.numbers import Frame, Large, one_in
 from generators.realistic import is_realistic
 from reference_attention.directions import direction, exact_direction, margin_difference, margin_sign
-from reference_attention.losses import LOSSES, loss_named
+from reference_attention.losses import DRAWN_LOSSES, loss_named
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 
@@ -100,7 +100,7 @@ def direction_cases(
     *,
     kinds: Collection[Kind] = ("lower", "mixed", "tied", "near", "higher"),
     general: bool = True,
-    losses: Collection[str] = tuple(LOSSES),
+    losses: Collection[str] = DRAWN_LOSSES,
     large: Large | None = None,
 ) -> Case:
     """Draw a case with a direction ``q`` and the cone of Theorem 4 (``cone_mu``, ``cone_radius``).
@@ -231,7 +231,7 @@ def _constraints(
 
 @st.composite
 def pair_cases(
-    draw: DrawFn, *, kinds: Collection[Kind] = ("lower", "higher"), losses: Collection[str] = tuple(LOSSES)
+    draw: DrawFn, *, kinds: Collection[Kind] = ("lower", "higher"), losses: Collection[str] = DRAWN_LOSSES
 ) -> Case:
     """Draw a case of Lemma 8: q1 = q, and q2, of a larger margin, between q1 and the max-margin direction."""
     users = draw(is_realistic())

@@ -17,7 +17,7 @@ from generators.numbers import Large, integers, one_in
 from generators.problems import cases
 from generators.score_assumptions import optimal_sets
 from reference_attention.heads import ACTIVATIONS, Head
-from reference_attention.losses import LOSSES
+from reference_attention.losses import DRAWN_LOSSES, LOSSES
 from reference_attention.problem import Problem
 
 GAPS = (1.0, 0.5, 2.0, 0.25)
@@ -81,7 +81,7 @@ def symmetric_cases(draw: DrawFn) -> Case:
             keys[i, r + len(lower) + k, i * r] = c * share
         order = draw(st.permutations(range(T)))
         keys[i], scores[i] = keys[i, list(order)], scores[i, list(order)]
-    loss = LOSSES[draw(st.sampled_from(sorted(LOSSES)))]
+    loss = LOSSES[draw(st.sampled_from(sorted(DRAWN_LOSSES)))]
     return Case(Problem(keys * np.array(flips), scores, loss), seed=draw(st.integers(0, 2**16)), name="symmetric")
 
 

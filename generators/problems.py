@@ -23,12 +23,11 @@ from generators.case import Case
 from generators.general_position import MOST_MATRICES, matrices
 from generators.numbers import MOST_DRAWN, Frame, Large, Size, length, one_in
 from reference_attention.errors import InvalidInput
-from reference_attention.losses import LOSSES, loss_named
+from reference_attention.losses import DRAWN_LOSSES, loss_named
 from reference_attention.problem import Problem
 
-__all__ = ["ALL_LOSSES", "cases", "problems"]
+__all__ = ["cases", "problems"]
 
-ALL_LOSSES: tuple[str, ...] = tuple(LOSSES)
 MOST_IN_STRATEGY = min(MOST_MATRICES, 2_000)
 """The largest number of matrices of general position per drawn problem: the exact check runs in every draw."""
 
@@ -47,7 +46,7 @@ def problems(
     n: Size | None = None,
     tokens: Size | None = None,
     d: Size | None = None,
-    losses: Collection[str] = ALL_LOSSES,
+    losses: Collection[str] = DRAWN_LOSSES,
 ) -> SearchStrategy[Problem]:
     """Return a strategy for problems that satisfy the assumptions; see :func:`cases`.
 
@@ -67,7 +66,7 @@ def cases(
     n: Size | None = None,
     tokens: Size | None = None,
     d: Size | None = None,
-    losses: Collection[str] = ALL_LOSSES,
+    losses: Collection[str] = DRAWN_LOSSES,
     alpha: Literal["optimal", "any"] = "optimal",
     start: Start = None,
     dataset: bool = False,

@@ -42,7 +42,7 @@ from generators.realistic import EVERY as EVERY_KIND
 from generators.realistic import SHORT, is_realistic, repeated_inputs
 from generators.realistic_keys import realistic_tokens
 from generators.scores import optimal_scores
-from reference_attention.losses import LOSSES, loss_named
+from reference_attention.losses import DRAWN_LOSSES, loss_named
 from reference_attention.outer_keys import Keys
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.max_margin import MaxMargin, max_margin, offending_neighbours
@@ -163,7 +163,7 @@ def query_cases(
         X, queries, Y, chosen = X[same], queries[same], Y[same], None if chosen is None else chosen[same]
     if not plain and draw(one_in(6)):
         queries = queries * 2.0 ** draw(st.integers(-20, 20))
-    data = QueryDataset(X, queries, Y, v, loss_named(draw(st.sampled_from(tuple(LOSSES)))))
+    data = QueryDataset(X, queries, Y, v, loss_named(draw(st.sampled_from(DRAWN_LOSSES))))
     first = draw(entries((frame.d, e), Style.INTEGERS)).ravel() if start else None
     seed = draw(st.integers(0, 2**32 - 1))
     return Case(data.problem, queried=data, alpha=chosen, start=first, seed=seed)

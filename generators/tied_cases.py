@@ -12,7 +12,7 @@ from jaxtyping import Float64
 
 from generators.case import Case
 from generators.numbers import STYLES, Style, entries, integers, one_in
-from reference_attention.losses import LOSSES, loss_named
+from reference_attention.losses import DRAWN_LOSSES, loss_named
 from reference_attention.problem import Problem
 
 TIMES = (1.0, 1.0, 2.0, 0.5)
@@ -51,7 +51,7 @@ def tied_cases(draw: DrawFn) -> Case:
     order = np.array([draw(st.permutations(range(tokens))) for _ in inputs])
     keys = np.take_along_axis(keys[inputs], order[..., None], axis=1) * draw(st.sampled_from(UNITS))
     scores = np.take_along_axis(scores[inputs], order, axis=1)
-    loss = loss_named(draw(st.sampled_from(sorted(LOSSES))))
+    loss = loss_named(draw(st.sampled_from(sorted(DRAWN_LOSSES))))
     return Case(Problem(keys, scores, loss), seed=draw(st.integers(0, 2**32 - 1)), name="generated")
 
 

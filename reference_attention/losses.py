@@ -269,6 +269,8 @@ def _softplus_scalar(x: float) -> float:
 
 LOSSES: dict[str, Loss] = {loss.name: loss for loss in (Logistic(), Exponential(), Correlation(), Sigmoid())}
 """The losses of Assumption A by name."""
+DRAWN_LOSSES = ("logistic", "exponential", "correlation", "sigmoid")
+"""The losses that strategies draw unless they name others. A new one is left out: it would change all drawn cases."""
 
 
 def loss_named(name: str) -> Loss:

@@ -21,7 +21,7 @@ from generators.numbers import Frame, one_in
 from generators.realistic import is_realistic
 from generators.scores import optimal_scores
 from reference_attention.exact import products, rational
-from reference_attention.losses import LOSSES, loss_named
+from reference_attention.losses import DRAWN_LOSSES, loss_named
 from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
 
@@ -80,7 +80,7 @@ def embedded_cases(draw: DrawFn, *, single: bool = False, equal: bool = False) -
     along = draw(embeddings(1, d))[0]
     alpha = np.array([_set_apart(tokens, along) for tokens in keys])
     scores = _best_at(draw(optimal_scores(Frame(n, T, d, (n, T, d)), equal=equal)), alpha)
-    loss = loss_named(draw(st.sampled_from(tuple(LOSSES))))
+    loss = loss_named(draw(st.sampled_from(DRAWN_LOSSES)))
     return Case(Problem(keys, scores, loss), seed=draw(st.integers(0, 2**32 - 1)))
 
 
@@ -100,7 +100,7 @@ def embedded_query_cases(draw: DrawFn, *, single: bool = False, equal: bool = Fa
     for i, query in enumerate(queries):
         side = products([[rational(x) for x in query.tolist()]], exact)[0]
         queries[i] = Y[i] * (query if side > 0 else -query if side < 0 else along)
-    loss = loss_named(draw(st.sampled_from(tuple(LOSSES))))
+    loss = loss_named(draw(st.sampled_from(DRAWN_LOSSES)))
     data = QueryDataset(X, queries, Y, np.eye(d)[0], loss)
     return Case(data.problem, queried=data, seed=draw(st.integers(0, 2**32 - 1)))
 

@@ -14,7 +14,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from generators.case import Case
 from generators.numbers import one_in
 from generators.query_cases import query_cases
-from reference_attention.losses import LOSSES, loss_named
+from reference_attention.losses import DRAWN_LOSSES, loss_named
 from reference_attention.query_dataset import QueryDataset
 
 INPUTS, MORE_AXES = 4, 2
@@ -37,7 +37,7 @@ def aligned_cases(draw: DrawFn) -> Case:
     X[np.arange(n), 0, left] = Y * lengths
     X[np.arange(n), T - 1, left] = -Y * lengths * (T - 2)
     queries[np.arange(n), right] = sizes
-    data = QueryDataset(X, queries, Y, np.ones(d), loss_named(draw(st.sampled_from(tuple(LOSSES)))))
+    data = QueryDataset(X, queries, Y, np.ones(d), loss_named(draw(st.sampled_from(DRAWN_LOSSES))))
     return Case(data.problem, queried=data, seed=draw(st.integers(0, 2**32 - 1)))
 
 

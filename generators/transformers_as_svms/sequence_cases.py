@@ -28,7 +28,7 @@ from generators.realistic import SHORT, is_realistic, repeated_inputs
 from generators.realistic_keys import realistic_tokens
 from generators.scores import GAPS, LEVELS, STEP
 from generators.sequence_assumptions import optimal_tokens_of, sequence_rows
-from reference_attention.losses import LOSSES, loss_named
+from reference_attention.losses import DRAWN_LOSSES, loss_named
 from reference_attention.sequence_dataset import SequenceDataset
 
 MOST = (2, 4, 4)
@@ -83,7 +83,7 @@ def sequence_cases(draw: DrawFn) -> Case:
         z = draw(realistic_tokens(Frame(n, L, e, MOST), SHORT, scaled=False))
     else:
         z = draw(entries((n, L, e), style, most=(inputs, tokens, dims)))
-    loss = loss_named(draw(st.sampled_from(tuple(LOSSES))))
+    loss = loss_named(draw(st.sampled_from(DRAWN_LOSSES)))
     data = SequenceDataset(X, z, Y, np.eye(d)[0], loss, mask)
     if not (draw(st.booleans()) and independent_sequence_rows(data)):
         z = _label_separating(draw, z, Y, first=int(own))

@@ -7,8 +7,8 @@ import pytest
 
 from generators.assumptions import ASSUMPTIONS
 from generators.datasets import ALIASES, DATASETS, dataset_named
-from generators.problems import ALL_LOSSES
 from reference_attention.errors import InvalidInput
+from reference_attention.losses import DRAWN_LOSSES
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.training.flow import gradient_flow
 
@@ -57,7 +57,7 @@ def test_every_name_gives_a_consistent_case(name: str) -> None:
     assert data is not None
     assert np.array_equal(case.problem.keys, again.problem.keys)
     assert np.array_equal(data.problem.scores, case.problem.scores)
-    assert case.problem.loss.name in ALL_LOSSES
+    assert case.problem.loss.name in DRAWN_LOSSES
     if "start_prompts" in case.arrays:
         assert case.arrays["start_prompts"].shape[1] == case.problem.d
     if name in DATASETS:

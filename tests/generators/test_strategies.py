@@ -15,7 +15,7 @@ import generators.problems
 from generators import building, directions, keys, numbers, scores, tokens
 from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
-from generators.problems import ALL_LOSSES, cases, problems
+from generators.problems import cases, problems
 from reference_attention.errors import InvalidInput
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 
@@ -177,7 +177,3 @@ def test_every_subset_of_a_statements_assumptions_can_be_drawn() -> None:
             if "head-in-key-range" in kept and {"separable", "locally-optimal"} & {*kept}:
                 continue
             cases(assumptions=kept)
-
-
-def test_all_losses_are_the_registered_ones() -> None:
-    assert set(ALL_LOSSES) == {"logistic", "exponential", "correlation", "sigmoid"}

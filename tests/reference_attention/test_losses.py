@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -36,10 +37,23 @@ def log_expm1(x: mpmath.mpf) -> mpmath.mpf:
     return x if x > HUGE else mpmath.log(mpmath.expm1(x))
 
 
+VALUES: dict[str, Callable[[Any], Any]] = {
+    "logistic": lambda x: mpmath.log1p(mpmath.exp(-x)),
+    "exponential": lambda x: mpmath.exp(-x),
+    "correlation": lambda x: -x,
+    "sigmoid": lambda x: 1 / (1 + mpmath.exp(x)),
+}
+"""The losses in mpmath's arithmetic."""
+
+
 def exact_log_excess(name: str, u: float, sign: int, log_size: float) -> float:
     """log |ℓ(u − δ) − ℓ(u)|, with as many digits as the cancellation needs."""
-    if name == "correlation":
-        return log_size
+    if name not in ("logistic", "exponential", "sigmoid"):
+        with mpmath.workdps(600):
+            if log_size < -900:  # ℓ' δ, up to a relative δ
+                return float(mpmath.log(abs(mpmath.diff(VALUES[name], mpmath.mpf(u)))) + log_size)
+            point, step = mpmath.mpf(u), sign * mpmath.exp(mpmath.mpf(log_size))
+            return float(mpmath.log(abs(VALUES[name](point - step) - VALUES[name](point))))
     with mpmath.workdps(200 + int(1.1 * max(min(abs(log_size), 1e3), abs(u) if abs(u) < HUGE else 0.0))):
         u_, size = mpmath.mpf(u), mpmath.exp(mpmath.mpf(log_size))
         if name == "sigmoid":
@@ -116,12 +130,7 @@ def test_slope_and_curvature_are_the_derivatives(loss: Loss) -> None:
     for u in (-30.0, -2.0, 0.0, 0.7, 25.0):
         with mpmath.workdps(60):
             point = mpmath.mpf(u)
-            value = {
-                "logistic": lambda x: mpmath.log1p(mpmath.exp(-x)),
-                "exponential": lambda x: mpmath.exp(-x),
-                "correlation": lambda x: -x,
-                "sigmoid": lambda x: 1 / (1 + mpmath.exp(x)),
-            }[loss.name]
+            value = VALUES[loss.name]
             slope, bend = mpmath.diff(value, point), mpmath.diff(value, point, 2)
             at = np.array([u])
             assert abs(loss.value(at)[0] - float(value(point))) <= 4 * EPS * (1 + abs(u)) * abs(float(value(point)))

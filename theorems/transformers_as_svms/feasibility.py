@@ -16,7 +16,7 @@ from jaxtyping import Int64
 from generators.case import Case
 from generators.query_assumptions import independent_rows, independent_tokens_and_queries, label_separating_queries
 from generators.query_cases import independent, query_cases
-from reference_attention.losses import LOSSES
+from reference_attention.losses import DRAWN_LOSSES
 from reference_attention.query_dataset import QueryDataset
 from theorems.core.claim import Claim
 from theorems.core.claim_name import premises, sharper
@@ -78,7 +78,7 @@ def _crowd(case: Case) -> Case:
 def _many_inputs(draw: DrawFn) -> Case:
     """Draw a case of more inputs than dimensions, n > d, with independent rows and distinct scores per input."""
     d, T, n = draw(st.sampled_from(((2, 2, 3), (2, 2, 4), (3, 2, 4), (3, 3, 4))))
-    own, seed, loss = draw(st.booleans()), draw(st.integers(0, 2**32 - 1)), draw(st.sampled_from(tuple(LOSSES)))
+    own, seed, loss = draw(st.booleans()), draw(st.integers(0, 2**32 - 1)), draw(st.sampled_from(DRAWN_LOSSES))
     rng = np.random.default_rng(seed)
     while True:
         X = rng.integers(-6, 7, size=(n, T, d)) / 2
