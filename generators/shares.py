@@ -21,7 +21,7 @@ from generators.optimal_sets import head_of
 from generators.score_assumptions import optimal_sets
 from generators.subject import Subject
 from reference_attention.directions import direction, neighbour_optimal
-from reference_attention.losses import LOSSES
+from reference_attention.losses import DRAWN_LOSSES
 from reference_attention.paths.joint import chosen_rows
 from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_margin
 from reference_attention.svm.max_margin import MaxMargin, max_margin
@@ -181,7 +181,7 @@ PROPERTIES: Mapping[str, Property] = MappingProxyType(
         "one constraint only": lambda case: case.problem.n * (case.problem.T - 1) == 1,
         f"T or d ≥ {LARGE}": lambda case: max(case.problem.T, case.problem.d) >= LARGE,
         "keys beyond 2^±30": lambda case: not 1 / FAR < case.problem.key_scale < FAR,
-        **{f"{name} loss": _has_loss(name) for name in LOSSES},
+        **{f"{name} loss": _has_loss(name) for name in DRAWN_LOSSES},
         "loss concave somewhere": lambda case: case.problem.loss.steepening(*case.problem.score_range) > 0,
         "Assumption B": lambda case: ASSUMPTIONS["equal-non-optimal-scores"].check(case).holds is True,
         "tied optimal scores": lambda case: bool((optimal_sets(case).sum(axis=1) > 1).any()),

@@ -13,7 +13,7 @@ from generators.datasets import dataset_named
 from generators.numbers import BLOCKS, MODERATE, SOLVABLE_BLOCKS, Large
 from generators.shares import PROPERTIES, Drawn, drawn_shares
 from reference_attention.errors import InvalidInput
-from reference_attention.losses import LOSSES
+from reference_attention.losses import DRAWN_LOSSES, LOSSES
 from reference_attention.problem import Problem
 from theorems.command.app import main
 from theorems.run import verify
@@ -27,7 +27,7 @@ QUERIES = ("tsvm-rank", "tsvm-frobenius-path", "tsvm-no-stationary-point", "tsvm
 DIRECTIONS = ("lemma-8", "lemma-9", "lemma-10", "theorem-4")
 
 ASKED: tuple[tuple[tuple[str, ...], str, float, float], ...] = (
-    *(((id,), f"{name} loss", 0.1, 0.5) for id in (*ANY_LOSS, "theorem-4") for name in LOSSES),
+    *(((id,), f"{name} loss", 0.1, 0.5) for id in (*ANY_LOSS, "theorem-4") for name in DRAWN_LOSSES),
     (ANY_LOSS, "loss concave somewhere", 0.05, 0.5),
     (DIRECTIONS, "keys beyond 2^±30", 0.1, 0.5),
     (DIRECTIONS, "q beyond 2^±40", 0.1, 0.6),

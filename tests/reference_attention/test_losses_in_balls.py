@@ -10,53 +10,14 @@ import pytest
 from flint import arb
 
 from reference_attention.losses import loss_named
+from tests.reference_attention.exact_losses import CURVATURES, LOG_SLOPES, SLOPES, VALUES, log_size
 from tests.theorems import oracle
 from tests.theorems.bounded.balls import escaped, sampled, used
 from theorems.bounded import Bounded, exact, spacing, value_of
 
-Truth = Callable[[Any], Any]
 NAMES = ("logistic", "exponential", "correlation", "sigmoid", "squared", "cubic", "kinked")
 BITS = 10_000
 """δ = e^{−2000} cubed is seen next to 1."""
-
-VALUES: dict[str, Truth] = {
-    "logistic": lambda u: (-u).exp().log1p(),
-    "exponential": lambda u: (-u).exp(),
-    "correlation": lambda u: -u,
-    "sigmoid": lambda u: 1 / (1 + u.exp()),
-    "squared": lambda u: (1 - u) ** 2 / 2,
-    "cubic": lambda u: -(u**3),
-    "kinked": lambda u: -u / 4 if u > 0 else -u,
-}
-SLOPES: dict[str, Truth] = {
-    "logistic": lambda u: -1 / (1 + u.exp()),
-    "exponential": lambda u: -(-u).exp(),
-    "correlation": lambda u: arb(-1),
-    "sigmoid": lambda u: -1 / ((1 + u.exp()) * (1 + (-u).exp())),
-    "squared": lambda u: u - 1,
-    "cubic": lambda u: -3 * u**2,
-    "kinked": lambda u: arb(-0.25) if u > 0 else arb(-1),
-}
-CURVATURES: dict[str, Truth] = {
-    "logistic": lambda u: 1 / (1 + (-u).exp()),
-    "exponential": lambda u: arb(1),
-    "correlation": lambda u: arb(0),
-    "sigmoid": lambda u: (u / 2).tanh(),
-    "squared": lambda u: 1 / abs(u - 1) if u != 1 else arb("inf"),
-    "cubic": lambda u: -2 / u if u != 0 else arb("nan"),
-    "kinked": lambda u: arb(0),
-}
-
-
-LOG_SLOPES: dict[str, Truth] = {
-    "logistic": lambda u: -u.exp().log1p(),
-    "exponential": lambda u: -u,
-    "correlation": lambda u: arb(0),
-    "sigmoid": lambda u: -u.exp().log1p() - (-u).exp().log1p(),
-    "squared": lambda u: log_size(u - 1),
-    "cubic": lambda u: log_size(3 * u**2),
-    "kinked": lambda u: -arb(4).log() if u > 0 else arb(0),
-}
 
 
 def each(function: Callable[..., Any], *operands: np.ndarray) -> np.ndarray:
@@ -64,10 +25,6 @@ def each(function: Callable[..., Any], *operands: np.ndarray) -> np.ndarray:
     for k in np.ndindex(out.shape):
         out[k] = function(*(x[k] for x in operands))
     return out
-
-
-def log_size(x: Any) -> Any:
-    return abs(x).log() if x != 0 else -arb("inf")
 
 
 def excess(name: str) -> Callable[..., Any]:

@@ -18,6 +18,7 @@ from jaxtyping import Float64, Int64
 from reference_attention.exact import rational
 from reference_attention.loss import Loss
 from reference_attention.problem import Problem
+from tests.reference_attention.exact_losses import SLOPES, VALUES
 
 BITS = 256
 """Working precision beyond what the range of the logits needs."""
@@ -76,20 +77,12 @@ def outputs(problem: Problem, p: Float64[np.ndarray, "d"]) -> list[arb]:
 
 def loss_value(loss: Loss, u: Any) -> arb:
     """ℓ(u)."""
-    if loss.name == "logistic":
-        return arb.log1p((-u).exp())
-    if loss.name == "sigmoid":
-        return 1 / (1 + u.exp())
-    return (-u).exp() if loss.name == "exponential" else -u
+    return VALUES[loss.name](u)
 
 
 def loss_slope(loss: Loss, u: Any) -> arb:
     """|ℓ'(u)|."""
-    if loss.name == "logistic":
-        return 1 / (1 + u.exp())
-    if loss.name == "sigmoid":
-        return 1 / ((1 + u.exp()) * (1 + (-u).exp()))
-    return (-u).exp() if loss.name == "exponential" else arb(1)
+    return -SLOPES[loss.name](u)
 
 
 def risk(problem: Problem, p: Float64[np.ndarray, "d"]) -> arb:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from reference_attention.losses import LOSSES
+from reference_attention.losses import DRAWN_LOSSES, LOSSES
 from reference_attention.problem import Problem
 from theorems.core.points import probe_points
 
@@ -14,7 +14,7 @@ from theorems.core.points import probe_points
 def nasty_problems() -> Iterator[Problem]:
     """Random ones, tiny and huge score gaps, a common offset of all keys, ties, one dimension."""
     rng = np.random.default_rng(20230613)
-    for k, loss in enumerate(3 * list(LOSSES)):
+    for k, loss in enumerate(3 * list(DRAWN_LOSSES)):
         n, tokens, d = int(rng.integers(1, 4)), int(rng.integers(2, 6)), int(rng.integers(1, 6))
         keys = rng.standard_normal((n, tokens, d)) * np.exp(rng.uniform(-6, 0, (n, tokens, 1)))
         scores = rng.standard_normal((n, tokens))
