@@ -58,8 +58,8 @@ def leaving_only_higher(
     every other token stays further away and the margin stays positive; then it is halved until the direction lies in
     the cone. If N⁺ contains all neighbours, the result is q itself.
     """
-    own = np.take_along_axis(scores, alpha[:, None], axis=1)
-    near, above = direction.neighbours, scores > own
+    chosen_scores = np.take_along_axis(scores, alpha[:, None], axis=1)
+    near, above = direction.neighbours, scores > chosen_scores
     if not (near & ~above).any():
         return direction
     theta = direction.least

@@ -176,12 +176,12 @@ def margin_difference(first: Direction, second: Direction) -> float:
     return unit_difference(first.least, first, second.least, second)
 
 
-def unit_difference(a: fmpq | None, of: Direction, b: fmpq | None, to: Direction) -> float:
-    """Return a/‖of‖ − b/‖to‖ for a, b ≥ 0 (None is +∞), without cancellation: from a² − b² over the rationals."""
+def unit_difference(a: fmpq | None, first: Direction, b: fmpq | None, second: Direction) -> float:
+    """Return a/‖first‖ − b/‖second‖ for a, b ≥ 0 (None is +∞), without cancellation: from a² − b², exactly."""
     if a is None or b is None:
         return 0.0 if a is None and b is None else math.inf if a is None else -math.inf
-    squares = a**2 / of.norm_squared - b**2 / to.norm_squared
-    return 0.0 if squares == 0 else to_float(squares) / (to_float(a) / of.norm + to_float(b) / to.norm)
+    squares = a**2 / first.norm_squared - b**2 / second.norm_squared
+    return 0.0 if squares == 0 else to_float(squares) / (to_float(a) / first.norm + to_float(b) / second.norm)
 
 
 def parallel(first: Sequence[fmpq], second: Sequence[fmpq]) -> bool:

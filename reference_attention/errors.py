@@ -44,19 +44,19 @@ def _visible(character: str) -> str:
     return character.encode("unicode_escape").decode()
 
 
-def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+def nearest(name: str, names: Iterable[str], most: int = 3) -> list[str]:
     """Return the known names that are spelled most like ``name``, the nearest first; case is ignored."""
-    spelled = {each.lower(): each for each in known}
+    spelled = {each.lower(): each for each in names}
     return [spelled[each] for each in get_close_matches(name.lower(), spelled, n=most)]
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
+def suggest(name: str, names: Iterable[str]) -> str:
     """Return a sentence with the nearest three known names, after a space, or an empty string where no name is near.
 
     >>> suggest("theorem2", ["theorem-1", "theorem-2", "lemma-3"])
     " Did you mean 'theorem-2' or 'theorem-1'?"
     """
-    near = [repr(each) for each in nearest(name, known)]
+    near = [repr(each) for each in nearest(name, names)]
     if not near:
         return ""
     return f" Did you mean {', '.join(near[:-1])}{' or ' if near[:-1] else ''}{near[-1]}?"

@@ -55,12 +55,12 @@ def read_named_values(path: Path, check_names: Names = _any_names) -> dict[str, 
 
 
 @contextmanager
-def open_regular(path: Path, what: str, largest: int, otherwise: str) -> Iterator[BinaryIO]:
+def open_regular(path: Path, expected: str, largest: int, otherwise: str) -> Iterator[BinaryIO]:
     """Open a user's file that must be regular and of bounded size, whatever its name links to, and yield it.
 
     Args:
         path: the file.
-        what: what the file should be, as in "a text file".
+        expected: what the file should be, as in "a text file".
         largest: largest allowed size in bytes.
         otherwise: what the user can do if the file is larger.
 
@@ -73,45 +73,45 @@ def open_regular(path: Path, what: str, largest: int, otherwise: str) -> Iterato
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise InvalidInput(f"{path}: is not a regular file; give {what}.")
+                raise InvalidInput(f"{path}: is not a regular file; give {expected}.")
             if os.fstat(handle).st_size > largest:
                 raise InvalidInput(f"{path}: is larger than {largest} bytes; {otherwise}.")
             yield file
     except FileNotFoundError:
-        raise InvalidInput(f"{path}: there is no such file; give {what}.") from None
+        raise InvalidInput(f"{path}: there is no such file; give {expected}.") from None
     except IsADirectoryError:
-        raise InvalidInput(f"{path}: is a directory; give {what}.") from None
+        raise InvalidInput(f"{path}: is a directory; give {expected}.") from None
     except MemoryError:
         raise InvalidInput(f"{path}: does not fit into memory; {otherwise}.") from None
     except OSError as error:
-        raise InvalidInput(f"{path}: cannot be read ({error.strerror or error}); give {what}.") from None
+        raise InvalidInput(f"{path}: cannot be read ({error.strerror or error}); give {expected}.") from None
     except ValueError as error:  # a name that no file can have
         if isinstance(error, InvalidInput) or "null" not in str(error):
             raise
-        raise InvalidInput(f"{path}: cannot be read ({error}); give {what}.") from None
+        raise InvalidInput(f"{path}: cannot be read ({error}); give {expected}.") from None
 
 
-def read_bytes(path: Path, what: str, largest: int = LARGEST_TEXT, otherwise: str = "give a smaller file") -> bytes:
+def read_bytes(path: Path, expected: str, largest: int = LARGEST_TEXT, otherwise: str = "give a smaller file") -> bytes:
     """Return the bytes of a user's file.
 
     Raises:
         InvalidInput: as :func:`open_regular`.
     """
-    with open_regular(path, what, largest, otherwise) as file:
+    with open_regular(path, expected, largest, otherwise) as file:
         return file.read(largest)
 
 
-def read_text(path: Path, what: str, largest: int = LARGEST_TEXT, otherwise: str = "give a smaller file") -> str:
+def read_text(path: Path, expected: str, largest: int = LARGEST_TEXT, otherwise: str = "give a smaller file") -> str:
     """Return the text of a user's file.
 
     Raises:
         InvalidInput: as :func:`open_regular`, or it is no UTF-8.
     """
-    content = read_bytes(path, what, largest, otherwise)
+    content = read_bytes(path, expected, largest, otherwise)
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:
-        raise InvalidInput(f"{path}: is not UTF-8 text; save it as UTF-8, or give {what}.") from None
+        raise InvalidInput(f"{path}: is not UTF-8 text; save it as UTF-8, or give {expected}.") from None
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -243,8 +243,8 @@ def check_writable(path: Path) -> None:
         raise InvalidInput(f"{path}: cannot be written; check the permissions of {path.parent}.")
 
 
-def check_directory(directory: Path, what: str) -> None:
-    """Refuse an output directory that is a file, before anything runs; ``what`` names the output.
+def check_directory(directory: Path, purpose: str) -> None:
+    """Refuse an output directory that is a file, before anything runs; ``purpose`` names the output.
 
     Raises:
         InvalidInput: the path exists and is no directory.
@@ -252,9 +252,9 @@ def check_directory(directory: Path, what: str) -> None:
     try:
         is_usable = directory.is_dir() or not directory.exists()
     except OSError as error:
-        raise InvalidInput(f"{directory}: cannot be used for {what} ({error.strerror or error}).") from None
+        raise InvalidInput(f"{directory}: cannot be used for {purpose} ({error.strerror or error}).") from None
     if not is_usable:
-        raise InvalidInput(f"{directory}: is not a directory; give another one for {what}.")
+        raise InvalidInput(f"{directory}: is not a directory; give another one for {purpose}.")
 
 
 def make_directory(directory: Path) -> None:

@@ -247,8 +247,8 @@ class Head:
         if not weights.all():
             raise InvalidInput(f"head_weights: weight {int(np.argmin(weights != 0))} is zero; leave that unit out.")
         if not np.isin(codes, np.arange(len(ACTIVATIONS))).all():
-            known = ", ".join(f"{k} {phi.name}" for k, phi in enumerate(ACTIVATIONS))
-            raise InvalidInput(f"head_activations: {codes.tolist()} are not all known; give {known}.")
+            codes_and_names = ", ".join(f"{k} {phi.name}" for k, phi in enumerate(ACTIVATIONS))
+            raise InvalidInput(f"head_activations: {codes.tolist()} are not all known; give {codes_and_names}.")
         if not (np.abs(labels) == 1).all():
             raise InvalidInput("head_labels: labels must be -1 or +1.")
         for name, value in (("features", features), ("weights", weights), ("labels", labels)):

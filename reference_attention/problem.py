@@ -30,22 +30,24 @@ LARGEST_MAGNITUDE = 1e140
 """Entries above this, and non-zero entries below its inverse, are refused: squares would overflow or underflow."""
 
 
-def as_array(name: str, value: Any, wanted: str) -> np.ndarray:
+def as_array(name: str, value: Any, expected: str) -> np.ndarray:
     """Return ``value`` as an array of any dtype.
 
     Raises:
         InvalidInput: the rows have different lengths, or NumPy cannot read the object; the message names the shape
-            ``wanted``.
+            ``expected``.
     """
     if hasattr(value, "detach"):  # a tensor that autograd follows, or of another device
         value = value.detach().cpu()
     try:
         return np.asarray(value)
     except ValueError:
-        raise InvalidInput(f"{name}: the rows have different lengths; give an array of shape {wanted}.") from None
+        raise InvalidInput(f"{name}: the rows have different lengths; give an array of shape {expected}.") from None
     except (TypeError, RuntimeError) as error:
         kind = f"{type(value).__module__}.{type(value).__qualname__}"
-        raise InvalidInput(f"{name}: {kind} is no array for NumPy ({error}); give float64 of shape {wanted}.") from None
+        raise InvalidInput(
+            f"{name}: {kind} is no array for NumPy ({error}); give float64 of shape {expected}."
+        ) from None
 
 
 def refuse_truth_values(name: str, value: Any) -> None:
@@ -107,17 +109,17 @@ def checked_array(name: str, value: Any, shape: tuple[int | str, ...]) -> Float6
             outside the range of magnitudes.
     """
     refuse_truth_values(name, value)
-    wanted = "(" + ", ".join(str(s) for s in shape) + ("," if len(shape) == 1 else "") + ")"
-    raw = as_array(name, value, wanted)
+    expected = "(" + ", ".join(str(s) for s in shape) + ("," if len(shape) == 1 else "") + ")"
+    raw = as_array(name, value, expected)
     if raw.dtype.kind not in "fiu":
-        raise InvalidInput(f"{name}: dtype {raw.dtype} is not real numeric; give float64 of shape {wanted}.")
+        raise InvalidInput(f"{name}: dtype {raw.dtype} is not real numeric; give float64 of shape {expected}.")
     if raw.ndim != len(shape):
-        raise InvalidInput(f"{name}: shape {raw.shape} has {raw.ndim} dimension(s); give shape {wanted}.")
+        raise InvalidInput(f"{name}: shape {raw.shape} has {raw.ndim} dimension(s); give shape {expected}.")
     for axis, (length, want) in enumerate(zip(raw.shape, shape, strict=True)):
         if isinstance(want, int) and length != want:
             raise InvalidInput(
                 f"{name}: shape {raw.shape} has length {length} along axis {axis}, but the other arrays need {want};"
-                f" give shape {wanted}."
+                f" give shape {expected}."
             )
         if length == 0:
             raise InvalidInput(f"{name}: shape {raw.shape} is empty along axis {axis}; give at least one entry.")

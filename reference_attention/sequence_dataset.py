@@ -122,8 +122,11 @@ class SequenceDataset:
     @cached_property
     def parts(self) -> tuple[SequencePart, ...]:
         """Return the problems of the pairs that see two tokens or more, by increasing number of tokens."""
-        seen = self.mask.sum(axis=2)
-        return tuple(self.part(np.argwhere(seen == count)) for count in np.unique(seen[seen > 1]).tolist())
+        visible_counts = self.mask.sum(axis=2)
+        return tuple(
+            self.part(np.argwhere(visible_counts == count))
+            for count in np.unique(visible_counts[visible_counts > 1]).tolist()
+        )
 
     @cached_property
     def _values(self) -> Float64[np.ndarray, "n T"]:
@@ -158,9 +161,9 @@ def _checked_mask(mask: Any, causal: bool, shape: tuple[int, int, int]) -> Bool[
     if causal and length != tokens:
         raise InvalidInput(f"causal: {length} queries and {tokens} tokens; give a query per token, or a mask.")
     if mask is None:
-        seen = np.ones(shape, dtype=np.bool_)
+        visible = np.ones(shape, dtype=np.bool_)
         if causal:
-            seen &= np.tri(tokens, dtype=np.bool_)
+            visible &= np.tri(tokens, dtype=np.bool_)
     else:
         raw = as_array("mask", mask, str(shape))
         if raw.shape != shape or not np.isin(raw, (0, 1)).all():
@@ -168,12 +171,12 @@ def _checked_mask(mask: Any, causal: bool, shape: tuple[int, int, int]) -> Bool[
                 f"mask: dtype {raw.dtype} and shape {raw.shape} do not say what each query sees; give booleans of shape"
                 f" {shape}."
             )
-        seen = raw.astype(np.bool_)
-    counts = seen.sum(axis=2)
+        visible = raw.astype(np.bool_)
+    counts = visible.sum(axis=2)
     if not counts.all():
         i, k = (int(x) for x in np.argwhere(counts == 0)[0])
         raise InvalidInput(f"mask: query {k} of input {i} sees no token; let it see at least one.")
     if (counts == 1).all():
         raise InvalidInput("mask: no query sees two tokens, which leaves nothing to select; let one see two.")
-    seen.setflags(write=False)
-    return seen
+    visible.setflags(write=False)
+    return visible

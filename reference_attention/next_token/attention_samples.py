@@ -40,8 +40,8 @@ def attention_problem(
     if any(len(row) == 0 for row in rows):
         raise InvalidInput("samples: a sequence is empty; leave it out.")
     distinct = [np.unique(row, return_counts=True) for row in rows]
-    for i, ((own, _), label) in enumerate(zip(distinct, labels.tolist(), strict=True)):
-        if label not in own:
+    for i, ((tokens_of_row, _), label) in enumerate(zip(distinct, labels.tolist(), strict=True)):
+        if label not in tokens_of_row:
             raise InvalidInput(f"labels: {label} does not occur in sequence {i}, which can never predict it.")
     most = max(len(tokens) for tokens, _ in distinct)
     vectors = np.zeros((len(rows), most, e.shape[1]))
@@ -64,11 +64,11 @@ def component_sets(samples: Int64[np.ndarray, "n T"], labels: Int64[np.ndarray, 
     out = np.zeros((len(rows), max(map(len, distinct))), dtype=bool)
     size = int(samples.max()) + 1
     for last in {row[-1] for row in rows}:
-        own = [i for i, row in enumerate(rows) if row[-1] == last]
-        edges = [(int(labels[i]), v) for i in own for v in distinct[i] if v != labels[i]]
+        members = [i for i, row in enumerate(rows) if row[-1] == last]
+        edges = [(int(labels[i]), v) for i in members for v in distinct[i] if v != labels[i]]
         ends = np.array(edges, dtype=np.int64).reshape(-1, 2)
         graph = coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(size, size))
         _, component = connected_components(graph, directed=True, connection="strong")
-        for i in own:
+        for i in members:
             out[i, : len(distinct[i])] = component[distinct[i]] == component[labels[i]]
     return out

@@ -29,7 +29,9 @@ def compatible(problem: MasterProblem) -> bool:
     primes = sorted(set().union(*exponents))
     rows = [problem.differences[pair] for pair in pairs]
     # The right-hand sides are integer combinations of logarithms of primes, which are independent over the rationals.
-    table = [[*row, *(fmpq(own.get(prime, 0)) for prime in primes)] for row, own in zip(rows, exponents, strict=True)]
+    table = [
+        [*row, *(fmpq(powers.get(prime, 0)) for prime in primes)] for row, powers in zip(rows, exponents, strict=True)
+    ]
     return bool(fmpq_mat(table).rank() == fmpq_mat(rows).rank())
 
 

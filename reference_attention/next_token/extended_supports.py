@@ -114,13 +114,13 @@ def _by_program(problem: MasterProblem) -> ExtendedSupports | None:
     tied = [pair for pair, t in zip(others, solution.x[size:].tolist(), strict=True) if t < TIED]
     for pair in tied:
         sets[pair] = True
-    kept = [*level, *tied]
-    separator = _null_vector([rows[pair] for pair in kept], solution.x[:size].tolist())
+    tight = [*level, *tied]
+    separator = _null_vector([rows[pair] for pair in tight], solution.x[:size].tolist())
     prices = dict(zip(others, (-solution.ineqlin.marginals).tolist(), strict=True))
     prices.update(zip(level, (-solution.eqlin.marginals).tolist() if level else [], strict=True))
-    scaled = [prices[pair] / max(float(np.abs(to_floats(rows[pair])).max()), 1e-300) for pair in kept]
-    balance = _null_vector(list(fmpq_mat([rows[p] for p in kept]).transpose().tolist()), scaled) if tied else []
-    weights = dict(zip(kept, balance, strict=True)) if tied else {}
+    scaled = [prices[pair] / max(float(np.abs(to_floats(rows[pair])).max()), 1e-300) for pair in tight]
+    balance = _null_vector(list(fmpq_mat([rows[p] for p in tight]).transpose().tolist()), scaled) if tied else []
+    weights = dict(zip(tight, balance, strict=True)) if tied else {}
     proof = ExtendedSupports(
         sets,
         separator,
@@ -175,16 +175,16 @@ def supports_by_exclusion(problem: MasterProblem) -> ExtendedSupports:
 
 
 def separate_pairs(
-    problem: MasterProblem, asked: Collection[Pair], level: Bool[np.ndarray, "m K"] | None = None
+    problem: MasterProblem, separated: Collection[Pair], level: Bool[np.ndarray, "m K"] | None = None
 ) -> MaxMargin | Infeasible:
-    """Return the least U that ties ``level`` (default S), with (a_jz − a_jv)·U ≥ 1 for pairs asked for, ≥ 0 for others.
+    """Return the least U that ties ``level`` (default S), with (a_jz − a_jv)·U ≥ 1 for ``separated`` pairs, else ≥ 0.
 
     It is an ATT-SVM of inputs with two tokens: an alternative is an input of required margin 1 or 0, an equality is two
     inputs of required margin 0.
     """
     rows = signed_rows(problem, problem.supports if level is None else level)
     keys = problem.pair_keys([pair for pair, _ in rows], [sign for _, sign in rows])
-    required = [int(pair in asked) for pair, _ in rows]
+    required = [int(pair in separated) for pair, _ in rows]
     return max_margin(keys, np.zeros(len(rows), dtype=np.int64), required=required)
 
 

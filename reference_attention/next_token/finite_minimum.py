@@ -152,11 +152,16 @@ class Softmax:
             shares: dict[tuple[int, int], arb] = {}
             value, roots, weights, residual = arb(0), [], [], []
             for j in range(problem.contexts):
-                own = np.flatnonzero(problem.alternatives[j]).tolist()
-                level = [arb(logits.get((j, v), fmpq(0))) + arb(int(problem.multiplicities[j, v])).log() for v in own]
-                inside = [v for v in own if split.sets[j, v]]
-                total = sum((x.exp() for v, x in zip(own, level, strict=True) if split.sets[j, v]), arb(0)).log()
-                log_softmax = {v: x - total for v, x in zip(own, level, strict=True)}
+                alternatives = np.flatnonzero(problem.alternatives[j]).tolist()
+                level = [
+                    arb(logits.get((j, v), fmpq(0))) + arb(int(problem.multiplicities[j, v])).log()
+                    for v in alternatives
+                ]
+                inside = [v for v in alternatives if split.sets[j, v]]
+                total = sum(
+                    (x.exp() for v, x in zip(alternatives, level, strict=True) if split.sets[j, v]), arb(0)
+                ).log()
+                log_softmax = {v: x - total for v, x in zip(alternatives, level, strict=True)}
                 shares.update({(j, v): x for v, x in log_softmax.items()})
                 pi, target = problem.weights[j], problem.targets[j]
                 value -= arb(pi) * sum((arb(target[v]) * log_softmax[v] for v in inside), arb(0))
@@ -205,9 +210,9 @@ def finite_minimum(split: Split) -> FiniteMinimum:
         minimum = FiniteMinimum(split, _combine(basis, weights))
     if minimum.radius < CLOSE * (1 + minimum.norm):
         return minimum
-    left = float(norm_of(minimum.at.gradient).mid())
+    gradient_norm = float(norm_of(minimum.at.gradient).mid())
     return replace(
-        minimum, lost=f"Newton's method ended at a gradient of length {left:.3g}, from which nothing follows"
+        minimum, lost=f"Newton's method ended at a gradient of length {gradient_norm:.3g}, from which nothing follows"
     )
 
 

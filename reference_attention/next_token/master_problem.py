@@ -134,8 +134,8 @@ class MasterProblem:
 
     def __repr__(self) -> str:
         """Return the numbers of contexts and alternatives, and the dimension."""
-        m, named = len(self.counts), int(self.alternatives.sum())
-        return f"MasterProblem({m} context{'' if m == 1 else 's'}, {named} alternatives, D = {self.dimension})"
+        m, alternatives = len(self.counts), int(self.alternatives.sum())
+        return f"MasterProblem({m} context{'' if m == 1 else 's'}, {alternatives} alternatives, D = {self.dimension})"
 
     @property
     def contexts(self) -> int:
@@ -166,7 +166,7 @@ class MasterProblem:
     def weights(self) -> list[fmpq]:
         """Return π_j."""
         total = int(self.counts.sum())
-        return [fmpq(int(own), total) for own in self.counts.sum(axis=1).tolist()]
+        return [fmpq(int(count), total) for count in self.counts.sum(axis=1).tolist()]
 
     @cached_property
     def targets(self) -> list[Vector]:
@@ -233,11 +233,11 @@ def whole_numbers(name: str, value: Any, shape: tuple[int | str, ...]) -> Int64[
             exact.
     """
     refuse_truth_values(name, value)
-    wanted = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
-    raw = as_array(name, value, wanted)
+    expected = "(" + ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "") + ")"
+    raw = as_array(name, value, expected)
     fits = raw.ndim == len(shape) and all(isinstance(s, str) or n == s for n, s in zip(raw.shape, shape, strict=True))
     if raw.dtype.kind not in "fiu" or not fits or 0 in raw.shape:
-        raise InvalidInput(f"{name}: dtype {raw.dtype}, shape {raw.shape}; give whole numbers of shape {wanted}.")
+        raise InvalidInput(f"{name}: dtype {raw.dtype}, shape {raw.shape}; give whole numbers of shape {expected}.")
     if not np.isfinite(raw).all() or (raw != np.floor(raw)).any() or (raw < 0).any():
         raise InvalidInput(f"{name}: an entry is no whole number ≥ 0; give counts.")
     if float(np.sum(raw, dtype=np.float64)) >= MOST_COUNTED:

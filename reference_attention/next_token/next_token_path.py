@@ -61,7 +61,7 @@ def _minimise(
     """Return u, θ_⊥ and the residual in the units of :data:`RESIDUAL`."""
     split = loss.minimum.split
     rows = np.concatenate([loss.inside, -split.outside], axis=2)
-    there = split.problem.alternatives
+    alternatives = split.problem.alternatives
     for _ in range(STEPS):
         change, _ = loss.changes(x, y)
         shares = np.where(split.sets, loss.inner, 0.0) + change
@@ -75,7 +75,9 @@ def _minimise(
             break
         step = unit * np.linalg.lstsq(hessian * unit[:, None] * unit, gradient * unit, rcond=None)[0]
         logits = rows @ step
-        ranges = np.where(there, logits, -np.inf).max(axis=1) - np.where(there, logits, np.inf).min(axis=1)
+        ranges = np.where(alternatives, logits, -np.inf).max(axis=1) - np.where(alternatives, logits, np.inf).min(
+            axis=1
+        )
         moved = float(ranges.max())
 
         def slope(s: float, x: Any = x, y: Any = y, step: Any = step) -> float:
@@ -86,9 +88,13 @@ def _minimise(
         if not moved > SETTLED:
             break
     theta = np.concatenate([origin + x, y])
-    size, left = float(np.linalg.norm(theta)), float(np.linalg.norm(_gradient(loss, origin, mu, x, y)))
+    size, gradient_norm = float(np.linalg.norm(theta)), float(np.linalg.norm(_gradient(loss, origin, mu, x, y)))
     with np.errstate(divide="ignore", invalid="ignore"):
-        return x, y, float(np.maximum(left / np.float64(mu * size), 2 * size * left / loss.excess(x, y)))
+        return (
+            x,
+            y,
+            float(np.maximum(gradient_norm / np.float64(mu * size), 2 * size * gradient_norm / loss.excess(x, y))),
+        )
 
 
 def _gradient(

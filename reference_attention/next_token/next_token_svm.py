@@ -76,10 +76,10 @@ def next_token_svm(problem: MasterProblem, sets: Bool[np.ndarray, "m K"]) -> Nex
     """
     if (problem.supports & ~sets).any():
         raise InvalidInput("sets: they do not contain what followed; give S or more.")
-    asked = [pair for pair in problem.pairs if not sets[pair]]
-    if not asked:
+    separated = [pair for pair in problem.pairs if not sets[pair]]
+    if not separated:
         return NextTokenSvm(sets, [fmpq(0)] * problem.dimension, {}, {})
-    solution = separate_pairs(problem, asked, sets)
+    solution = separate_pairs(problem, separated, sets)
     if isinstance(solution, Infeasible):
         return solution
     weights = signed_multipliers(signed_rows(problem, sets), solution.exact.duals)

@@ -160,12 +160,12 @@ def orthogonalize(rows: list[Vector], basis: list[Vector]) -> list[Vector]:
     for row in rows:
         if extended and len(extended) == len(row):
             break
-        left = list(row)
+        remainder = list(row)
         shares = [x / square for x, square in zip(products(extended, row), squares, strict=True)]
         for share, along in zip(shares, extended, strict=True):
-            left = [x - share * y for x, y in zip(left, along, strict=True)] if share != 0 else left
-        square = sum((x * x for x in left), fmpq(0))
+            remainder = [x - share * y for x, y in zip(remainder, along, strict=True)] if share != 0 else remainder
+        square = sum((x * x for x in remainder), fmpq(0))
         if square != 0:
-            extended.append(left)
+            extended.append(remainder)
             squares.append(square)
     return extended

@@ -83,8 +83,8 @@ class SplitLoss:
         """Return s_jv − q⋆_jv of all alternatives (q⋆ = 0 outside Ŝ), and s_jv outside Ŝ alone, s the softmax at θ."""
         _, moved, logs = self.parts(x, y)
         lost = np.logaddexp(0.0, log_sum(logs))[..., None]
-        away, kept = np.exp(logs - lost), np.exp(-lost)
-        return moved * kept + self.inner * np.expm1(-lost) + away, away
+        away, share_inside = np.exp(logs - lost), np.exp(-lost)
+        return moved * share_inside + self.inner * np.expm1(-lost) + away, away
 
 
 def split_gradient(

@@ -250,10 +250,10 @@ def follow_apart(split: ScoreSplit, flow: Flow, records: Float64[np.ndarray, "m"
         The flow to that norm, or the reason why it is not known.
     """
     weights = np.where(split.sets, 0.0, _weights(split, flow.points)).sum(axis=-1).max(axis=-1)
-    gone = np.flatnonzero((weights <= GONE) & (np.arange(len(weights)) > 0))
-    if not split.across.size or not gone.size:
+    weightless = np.flatnonzero((weights <= GONE) & (np.arange(len(weights)) > 0))
+    if not split.across.size or not weightless.size:
         return "tokens that could be ruled out keep their weight"
-    first = int(gone[0])
+    first = int(weightless[0])
     p = flow.points[first]
     x = split.rest_near(p @ split.level.T)
     logits = np.inf if x is None else float(np.abs(split.inside @ (x - p @ split.level.T)).max())
@@ -261,12 +261,12 @@ def follow_apart(split: ScoreSplit, flow: Flow, records: Float64[np.ndarray, "m"
         return "between tied tokens the flow has not come to rest"
     y = p @ split.across.T
     still = p - (p @ split.level.T) @ split.level - y @ split.across
-    kept = x @ split.level + still
+    inner_point = x @ split.level + still
     mixture = np.sum(split.weights_within(x) * split.problem.scores, axis=1)
     if not (split.sets | (split.problem.scores < mixture[:, None])).all():
         return "a token that could be ruled out scores as much as the tied ones do together"
     # The norm of p is that of x + y + what never moves, which are orthogonal.
-    square = float(kept @ kept)
+    square = float(inner_point @ inner_point)
     beyond = np.sqrt(np.maximum(np.append(records[records < norm], norm) ** 2 - square, 0.0))
     begin = float(np.linalg.norm(y))
     beyond = beyond[beyond > begin * (1 + 1e-9)]
@@ -279,7 +279,7 @@ def follow_apart(split: ScoreSplit, flow: Flow, records: Float64[np.ndarray, "m"
     )
     if not further.reached_norm:
         return f"across the tied tokens {further.reason}"
-    points = np.concatenate([flow.points[: first + 1], kept + further.points @ split.across])
+    points = np.concatenate([flow.points[: first + 1], inner_point + further.points @ split.across])
     problem = split.problem
     sign, log_risk = log_excess_risk(problem.keys, problem.scores, problem.loss, points, problem.optimal)
     whole = Flow(

@@ -163,8 +163,8 @@ class BallSearch:
             if log_scale == -math.inf:
                 return point, ""
             values, vectors = np.linalg.eigh(curvature)
-            seen = values > np.abs(values).max() * 1e-13
-            step = -vectors[:, seen] @ ((vectors[:, seen].T @ direction) / values[seen])
+            significant = values > np.abs(values).max() * 1e-13
+            step = -vectors[:, significant] @ ((vectors[:, significant].T @ direction) / values[significant])
             point = point + step
             if not np.linalg.norm(point - p) * self._scale <= 1:
                 return p, FLAT_RISK

@@ -92,8 +92,8 @@ class Joint:
         """
         rows = self.rows[self.others]
         _, sizes, directions = np.linalg.svd(rows, full_matrices=False)
-        kept = directions[sizes > NOISE * float(sizes.max(initial=0.0))]
-        return None if len(kept) in (0, rows.shape[1]) else np.asarray(kept.T)
+        significant = directions[sizes > NOISE * float(sizes.max(initial=0.0))]
+        return None if len(significant) in (0, rows.shape[1]) else np.asarray(significant.T)
 
     def unit_prompt(self, q: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "k"]:
         """Return the direction of the part of q in that span; any direction of the span where q has no such part."""

@@ -60,11 +60,11 @@ class Spheres:
 
     def across(self, p: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "k t"]:
         """Return an orthonormal basis, as columns, of the moves orthogonal to a prompt on which the risk depends."""
-        seen = self.joint.seen
-        if seen is None:
+        basis = self.joint.seen
+        if basis is None:
             return complement(p / self.R)
-        part = seen.T @ p
-        return np.asarray(seen @ complement(part / float(np.linalg.norm(part))))
+        part = basis.T @ p
+        return np.asarray(basis @ complement(part / float(np.linalg.norm(part))))
 
     def offset(self, y: Float64[np.ndarray, "*b e"]) -> Float64[np.ndarray, "*b d"]:
         """Return the w with ‖r v̄_mm + w‖ = r whose part orthogonal to v̄_mm is y."""
@@ -192,11 +192,11 @@ def descend(
     t = now.across.shape[1]
     units = np.concatenate([np.full(e, scale / s.size), np.full(t, 1 / s.joint.longest_row)])
     measured = np.concatenate([np.ones(e), np.full(t, 1 / scale)])
-    left = _norm(now.slope * measured) if math.isfinite(now.value) else math.inf
+    gradient_norm = _norm(now.slope * measured) if math.isfinite(now.value) else math.inf
     tries = 0
     while tries < (ON_THE_WAY if enough else TRIES):
         scaled = now.second * np.outer(units, units)
-        if not gradient < left < LARGEST or not np.abs(scaled).max(initial=0.0) < LARGEST:
+        if not gradient < gradient_norm < LARGEST or not np.abs(scaled).max(initial=0.0) < LARGEST:
             break
         step = _newton(now.slope, scaled, units)
         longest = max(_norm(step[:e]) / (4 * (scale / s.size + _norm(now.y))), _norm(step[e:]) / s.R)
@@ -220,15 +220,15 @@ def descend(
             # Where the value cannot show what a step gains, the gradient does.
             if lower or values[best] <= now.value + digits:
                 new = function.local(heads[best], prompts[best])
-                if lower or _norm(new.slope * measured) < left:
+                if lower or _norm(new.slope * measured) < gradient_norm:
                     after = new
                     break
             if -promised < digits:
                 break
         if after is None:
             break
-        now, left = after, _norm(after.slope * measured)
-    return now.y, now.p, left
+        now, gradient_norm = after, _norm(after.slope * measured)
+    return now.y, now.p, gradient_norm
 
 
 def beside_ties(
@@ -249,10 +249,10 @@ def beside_ties(
         if not len(ties) > 0 or not 2.0**-20 * s.joint.longest_row * s.R > NEAR:
             break
         off = np.maximum(OFF[:, None], ties @ p)
-        tried = p + (off - ties @ p) @ np.linalg.pinv(ties).T
-        tried *= s.R / np.linalg.norm(tried, axis=1, keepdims=True)
-        values = alone.values(empty, tried)
-        begin = tried[int(np.argmin(np.where(np.isnan(values), math.inf, values)))]
+        prompts = p + (off - ties @ p) @ np.linalg.pinv(ties).T
+        prompts *= s.R / np.linalg.norm(prompts, axis=1, keepdims=True)
+        values = alone.values(empty, prompts)
+        begin = prompts[int(np.argmin(np.where(np.isnan(values), math.inf, values)))]
         _, descended, _ = descend(PromptAlone(s, w, kept=ties), empty, begin, gradient)
         value = float(alone.values(empty, descended))
         if not value < lowest - 1.0:

@@ -245,8 +245,8 @@ def _next(
             secant = p + (p - before[1]) * ((target - R) / (R - before[0]))
             tries.insert(0, secant * (target / float(np.linalg.norm(secant))))
         log_r = schedule(target)
-        there = Spheres(joint, log_r, target, basis)
-        w = there.offset(there.shorten(y))
+        spheres = Spheres(joint, log_r, target, basis)
+        w = spheres.offset(spheres.shorten(y))
         risks = [float(relative_log_risk(joint, log_r, w, joint.log_weights(q))) for q in tries]
         best = int(np.argmin(risks))
         if risks[best] < HARMLESS or growth < SMALLEST_GROWTH or not late:

@@ -71,11 +71,11 @@ def joint_minimiser(joint: Joint, schedule: Schedule, R: float, starts: Float64[
     inward = np.concatenate([selecting(joint, u) for u in units[:INWARD]])
     branches: list[Branch] = []
     for level in LEVELS:
-        here = min(level / unit, R)
-        new = [*_best(joint, schedule, here * units, NEW if level > LEVELS[0] else 1)]
-        new += _best(joint, schedule, here * inward, 1)
-        moved = [advance_branch(joint, basis, schedule, branch, here, final=False) for branch in branches]
-        branches = _lowest([*moved, *(begin_branch(joint, basis, schedule, here, p) for p in new)], unit, KEPT)
+        radius = min(level / unit, R)
+        new = [*_best(joint, schedule, radius * units, NEW if level > LEVELS[0] else 1)]
+        new += _best(joint, schedule, radius * inward, 1)
+        moved = [advance_branch(joint, basis, schedule, branch, radius, final=False) for branch in branches]
+        branches = _lowest([*moved, *(begin_branch(joint, basis, schedule, radius, p) for p in new)], unit, KEPT)
     ends = [advance_branch(joint, basis, schedule, branch, R, final=False) for branch in branches[:LAST]]
     ends = sorted(ends, key=lambda branch: branch.rank)
     # Where the prompt has no influence on the digits of L, branches are equal; one that came to rest is a minimiser.
@@ -86,14 +86,14 @@ def joint_minimiser(joint: Joint, schedule: Schedule, R: float, starts: Float64[
 
 
 def _best(
-    joint: Joint, schedule: Schedule, tried: Float64[np.ndarray, "m k"], most: int
+    joint: Joint, schedule: Schedule, prompts: Float64[np.ndarray, "m k"], most: int
 ) -> list[Float64[np.ndarray, "k"]]:
     """Return the prompts of least risk for the head r v̄_mm."""
-    if not len(tried):
+    if not len(prompts):
         return []
-    heads = np.zeros((len(tried), joint.tokens.shape[2]))
-    risks = relative_log_risk(joint, schedule(float(np.linalg.norm(tried[0]))), heads, joint.log_weights(tried))
-    return [tried[i] for i in np.argsort(np.where(np.isnan(risks), math.inf, risks), kind="stable")[:most]]
+    heads = np.zeros((len(prompts), joint.tokens.shape[2]))
+    risks = relative_log_risk(joint, schedule(float(np.linalg.norm(prompts[0]))), heads, joint.log_weights(prompts))
+    return [prompts[i] for i in np.argsort(np.where(np.isnan(risks), math.inf, risks), kind="stable")[:most]]
 
 
 def selecting(joint: Joint, u: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "m k"]:
@@ -112,8 +112,8 @@ def selecting(joint: Joint, u: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, 
 
 def _lowest(branches: list[Branch], unit: float, most: int) -> list[Branch]:
     """Return the branches of least risk, each once."""
-    kept: list[Branch] = []
+    distinct: list[Branch] = []
     for branch in sorted(branches, key=lambda branch: branch.rank):
-        if all(float(np.linalg.norm(branch.p - other.p)) * unit > APART for other in kept):
-            kept.append(branch)
-    return kept[:most]
+        if all(float(np.linalg.norm(branch.p - other.p)) * unit > APART for other in distinct):
+            distinct.append(branch)
+    return distinct[:most]

@@ -158,22 +158,24 @@ def local_path(
     anywhere = rng.standard_normal((SCANNED_DIRECTIONS, k))
     anywhere /= np.maximum(np.linalg.norm(anywhere, axis=1, keepdims=True), 1e-300)
     anywhere *= np.where(np.arange(SCANNED_DIRECTIONS) % 2 == 0, 1.0, rng.uniform(0, 1, SCANNED_DIRECTIONS))[:, None]
-    given = np.zeros((0, problem.d)) if starts is None else np.asarray(starts, dtype=np.float64)
-    scanned = np.concatenate([np.zeros((1, k)), cone.coordinates(given), anywhere])
+    start_points = np.zeros((0, problem.d)) if starts is None else np.asarray(starts, dtype=np.float64)
+    scanned = np.concatenate([np.zeros((1, k)), cone.coordinates(start_points), anywhere])
     minimisers: list[Float64[np.ndarray, "d"]] = []
     for R in radii.tolist():
         sizes = np.geomspace(radius, R, SCANNED_NORMS)
         grid = (sizes[:, None, None] * cone.units(scanned)).reshape(-1, problem.d)
-        sized = np.linalg.norm(given, axis=1)
-        among = given[(sized >= radius) & (sized <= R) & cone.contains(given)]
+        sized = np.linalg.norm(start_points, axis=1)
+        among = start_points[(sized >= radius) & (sized <= R) & cone.contains(start_points)]
         grid = np.concatenate([grid, among, np.array(minimisers).reshape(-1, problem.d)])
         ranks = order(*excess(grid))
-        tried = [grid[j] for j in np.argsort(ranks, kind="stable")[:POLISHED]]
-        tried += [_polish(cone, excess, gradient, p, radius, R) for p in tried]
-        if excess(tried[0])[0] > 0:
+        candidates = [grid[j] for j in np.argsort(ranks, kind="stable")[:POLISHED]]
+        candidates += [_polish(cone, excess, gradient, p, radius, R) for p in candidates]
+        if excess(candidates[0])[0] > 0:
             # A polish that met a negative excess has stopped there; it goes on from below.
-            tried += [_polish(cone, excess, gradient, p, radius, R) for p in tried[POLISHED:] if excess(p)[0] < 0]
-        points = np.array(tried)
+            candidates += [
+                _polish(cone, excess, gradient, p, radius, R) for p in candidates[POLISHED:] if excess(p)[0] < 0
+            ]
+        points = np.array(candidates)
         best = points[int(np.argmin(order(*excess(points))))]
         minimisers.append(best)
     points = np.array(minimisers)
@@ -193,7 +195,7 @@ def _polish(
     sign, size = excess(start)
     if sign == 0 or not np.isfinite(size):
         return start
-    wanted, reach = float(sign), math.log(R / radius)
+    sign_of_excess, reach = float(sign), math.log(R / radius)
     scale = max(1.0, abs(float(size)))
 
     def point(z: Float64[np.ndarray, "k1"]) -> Float64[np.ndarray, "d"]:
@@ -204,16 +206,16 @@ def _polish(
         s, l = (float(x) for x in excess(p))
         if s == 0 or not math.isfinite(l):
             return 0.0, np.zeros_like(z)
-        if s != wanted:
+        if s != sign_of_excess:
             # Out of a negative excess nothing leads back; into one, the rank of this point alone is good enough.
-            return (1e3 if wanted < 0 else -1e3), np.zeros_like(z)
+            return (1e3 if sign_of_excess < 0 else -1e3), np.zeros_like(z)
         g = gradient(p)
         slope = math.exp(min(float(g.log_scale) - l, 600.0)) * np.asarray(g.direction)
         v = cone.raw(z[:-1])
         length = float(np.linalg.norm(v))
         across = slope - (slope @ p) * p / (p @ p)
         dy = float(np.linalg.norm(p)) / length * cone.tangent * tangential(across, cone.axis, cone.basis)
-        return wanted * l / scale, np.append(dy, reach * (slope @ p)) * (1 / scale)
+        return sign_of_excess * l / scale, np.append(dy, reach * (slope @ p)) * (1 / scale)
 
     y = cone.coordinates(start)
     inner = math.log(float(np.linalg.norm(start)) / radius) / reach if reach > 0 else 1.0

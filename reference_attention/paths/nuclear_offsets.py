@@ -140,9 +140,9 @@ class NuclearOffsets:
             far = self.log_costs[self.rest] - self.beyond[self.rest] / eps - h[self.rest] - t
             weights[self.rest] = np.exp(far) / eps
         change = self.matrix(weights)
-        own = self.duals[S] / C + eps * delta
+        multipliers = self.duals[S] / C + eps * delta
         with np.errstate(invalid="ignore"):
-            logs = np.log(own)
+            logs = np.log(multipliers)
         first = change @ Q + self.M @ q / C - nu * K - k / C + K @ turning
         second = change.T @ K + self.M.T @ k / C - nu * Q - q / C
         turned = (self.K.T @ k - k.T @ self.K)[above]
@@ -164,7 +164,7 @@ class NuclearOffsets:
         J[:n_k, n_kq + s], J[n_k:n_kq, n_kq + s] = -K.ravel(), -Q.ravel()
         J[kq, n_kq + s + 1] = lost
         J[n_kq : n_kq + s, kq] = slopes[S]
-        J[n_kq : n_kq + s, n_kq : n_kq + s] = np.diag(eps / own)
+        J[n_kq : n_kq + s, n_kq : n_kq + s] = np.diag(eps / multipliers)
         J[n_kq : n_kq + s, n_kq + s + 1] = 1.0
         J[n_kq + s, kq], J[n_kq + s, n_kq : n_kq + s] = lost, 1.0
         J[n_kq + s, n_kq + s + 1] = -weights[self.rest].sum()

@@ -57,9 +57,9 @@ def log_costs_of(problem: Problem, svm: NuclearMaxMargin) -> Float64[np.ndarray,
     It is −∞ for tokens that score no lower than α.
     """
     rows = svm.rows
-    own = problem.scores[np.arange(problem.n), svm.alpha][rows.inputs]
-    slopes = np.asarray(problem.loss.log_slope(own), dtype=np.float64)
-    gaps = np.maximum(own - problem.scores[rows.inputs, rows.tokens], 0.0)
+    chosen_scores = problem.scores[np.arange(problem.n), svm.alpha][rows.inputs]
+    slopes = np.asarray(problem.loss.log_slope(chosen_scores), dtype=np.float64)
+    gaps = np.maximum(chosen_scores - problem.scores[rows.inputs, rows.tokens], 0.0)
     with np.errstate(divide="ignore"):
         return np.asarray(slopes + np.log(gaps))
 

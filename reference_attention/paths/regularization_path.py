@@ -91,18 +91,18 @@ def regularization_path(
     span = span_of(problem.keys)
     search = BallSearch(problem, chosen, max_margin, span)
     rng = np.random.default_rng(seed)
-    wanted = np.zeros((0, problem.d)) if starts is None else np.asarray(starts, dtype=np.float64)
+    start_points = np.zeros((0, problem.d)) if starts is None else np.asarray(starts, dtype=np.float64)
     among = rng.standard_normal((RANDOM_STARTS, problem.d))
     if span is not None:
         # What lies outside the span costs norm and wins nothing.
-        wanted, among = span.coordinates(wanted), span.coordinates(among)
-        wanted = wanted[wanted.any(axis=1)]
-    given, directions = len(wanted), [*wanted, *among]
+        start_points, among = span.coordinates(start_points), span.coordinates(among)
+        start_points = start_points[start_points.any(axis=1)]
+    start_count, directions = len(start_points), [*start_points, *among]
     minima: list[Minimum] = []
     for R in radii.tolist():
         few = max_margin is not None and R * problem.key_scale > LARGE_LOGITS
-        tried = directions[: given + FEW_STARTS] if few else directions
-        minima.append(search.best(R, tried, minima[-1] if minima else None))
+        candidates = directions[: start_count + FEW_STARTS] if few else directions
+        minima.append(search.best(R, candidates, minima[-1] if minima else None))
     unit = None if max_margin is None else max_margin.direction
     points = np.array([m.p for m in minima])
     offsets = np.array([m.offset for m in minima])

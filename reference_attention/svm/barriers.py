@@ -115,7 +115,7 @@ class PowerBarrier(Barrier):
             tt.append((first**2 / room**2 - second / room + (1 - a / 2) / (y * y)).mid())
         table, pulled = _of_slacks(self.rows, self.slacks(p))
         slope = [(g + h).mid() for g, h in zip(by_p, pulled, strict=True)]
-        diagonal = [(own - both**2 / other).mid() for own, both, other in zip(pp, pt, tt, strict=True)]
+        diagonal = [(by_pp - both**2 / other).mid() for by_pp, both, other in zip(pp, pt, tt, strict=True)]
         right = [-(g - both * h / other) for g, h, both, other in zip(slope, by_t, pt, tt, strict=True)]
         in_p = _solve_diagonal(diagonal, table, right)
         in_t = [((-h - both * x) / other).mid() for h, both, other, x in zip(by_t, pt, tt, in_p, strict=True)]

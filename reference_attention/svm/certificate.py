@@ -81,31 +81,31 @@ class KeyRows:
             self._chosen[i] = self._exact.integers((i, int(self._alpha[i])))
         return [a - b for a, b in zip(self._chosen[i], self._exact.integers((i, t)), strict=True)]
 
-    def integers(self, which: Sequence[int]) -> fmpz_mat:
+    def integers(self, indices: Sequence[int]) -> fmpz_mat:
         """Return the exact rows with the given numbers, divided by 2^unit, shape (len(which), d)."""
-        rows, shift = self.scaled_rows(which)
+        rows, shift = self.scaled_rows(indices)
         # Rows of zeros are integers in any unit.
         return rows * (fmpz(1) << max(0, self.shift - shift))
 
-    def scaled_rows(self, which: Sequence[int]) -> tuple[fmpz_mat, int]:
+    def scaled_rows(self, indices: Sequence[int]) -> tuple[fmpz_mat, int]:
         """Return the exact rows with the given numbers, in the units of ``floats`` and times 2^s, and s.
 
         The exponent s is such that the rows are integers. Only the keys of these rows are read.
         """
-        if len(which) and not isinstance(self._keys, OuterKeys):
-            i, t = self.inputs[which], self.tokens[which]
+        if len(indices) and not isinstance(self._keys, OuterKeys):
+            i, t = self.inputs[indices], self.tokens[indices]
             pairs = Dyadic.of(np.stack([self._keys[i, self._alpha[i]], self._keys[i, t]]))
             if pairs.shifts.max() <= MOST_LIMBS * LIMB:
                 limbs = pairs.limbs()
                 return from_limbs(limbs[:, 0] - limbs[:, 1]), self.scale - pairs.exponent
-        entries = [x for j in which for x in self.difference(*self.pair(j))]
-        return fmpz_mat(len(which), self.floats.shape[1], entries), self.shift
+        entries = [x for j in indices for x in self.difference(*self.pair(j))]
+        return fmpz_mat(len(indices), self.floats.shape[1], entries), self.shift
 
-    def twice(self, which: Sequence[int]) -> Twice | None:
+    def twice(self, indices: Sequence[int]) -> Twice | None:
         """Return rows of ``floats`` with their rounding errors, (len(which), d); None for keys given by factors."""
         if isinstance(self._keys, OuterKeys):
             return None
-        i, t = self.inputs[which], self.tokens[which]
+        i, t = self.inputs[indices], self.tokens[indices]
         chosen, others = self._keys[i, self._alpha[i]], self._keys[i, t]
         return Twice(*two_sum(np.ldexp(chosen, -self.scale), -np.ldexp(others, -self.scale)))
 

@@ -40,16 +40,16 @@ def maximal_duals(rows: Rows, outcome: Outcome) -> dict[int, fmpq]:
     return duals
 
 
-def _change(rows: Rows, used: list[int], rest: list[int]) -> tuple[dict[int, fmpq], set[int]]:
+def _change(rows: Rows, positive: list[int], rest: list[int]) -> tuple[dict[int, fmpq], set[int]]:
     """Return a change of the duals that makes the duals of ``rest`` positive, and no rows.
 
     If there is no such change, return an empty change and the rows whose duals are always zero.
     """
-    tight = [*used, *rest]
+    tight = [*positive, *rest]
     exact = rows.integers(tight)
     matrix = exact.tolist()
-    against = [-sum(column, fmpz(0)) for column in zip(*matrix[: len(used)], strict=True)]
-    towards = [sum(column, fmpz(0)) for column in zip(*matrix[len(used) :], strict=True)]
+    against = [-sum(column, fmpz(0)) for column in zip(*matrix[: len(positive)], strict=True)]
+    towards = [sum(column, fmpz(0)) for column in zip(*matrix[len(positive) :], strict=True)]
     bounds = np.zeros(len(tight) + 2, dtype=np.int64)
     bounds[-1] = 1
     outcome = least_norm(IntegerRows(fmpz_mat([*matrix, against, towards]), rows.shift), bounds)
@@ -58,5 +58,5 @@ def _change(rows: Rows, used: list[int], rest: list[int]) -> tuple[dict[int, fmp
         return {}, {j for j, gain in zip(tight, gains, strict=True) if gain > 0}
     u = {k: fmpq(x, outcome.exact.over) for k, x in zip(outcome.support, outcome.exact.u, strict=True)}
     w = u.get(len(tight), fmpq(0))
-    shares = [u.get(k, fmpq(0)) + (1 if k >= len(used) else -w) for k in range(len(tight))]
+    shares = [u.get(k, fmpq(0)) + (1 if k >= len(positive) else -w) for k in range(len(tight))]
     return dict(zip(tight, shares, strict=True)), set()

@@ -35,12 +35,12 @@ def least_norm_point(rows: list[Vector], values: Balls, d: int) -> Balls:
         values: b, one for each row.
         d: the length of a row.
     """
-    used = independent_part(rows)
-    if not used:
+    independent = independent_part(rows)
+    if not independent:
         return [arb(0)] * d
-    matrix = fmpq_mat([rows[k] for k in used])
+    matrix = fmpq_mat([rows[k] for k in independent])
     solver = matrix.transpose() * (matrix * matrix.transpose()).inv()
-    return list((arb_mat(solver) * arb_mat(len(used), 1, [values[k] for k in used])).entries())
+    return list((arb_mat(solver) * arb_mat(len(independent), 1, [values[k] for k in independent])).entries())
 
 
 def independent_part(rows: list[Vector]) -> list[int]:
@@ -78,10 +78,10 @@ def offset_correction(svm: GeneralSvm, attention: OptimalAttention) -> Balls:
         matrix = fmpq_mat(rows)
         least = arb_mat((matrix * matrix.transpose()).inv()) * arb_mat(len(rows), 1, values)
         # W^mm = Σ λ_j G_j + Eᵀμ itself is taken out of these coefficients.
-        own = [svm.multipliers.get(pair, fmpq(0)) for pair in svm.rows.level] + list(svm.duals.values())
+        multipliers = [svm.multipliers.get(pair, fmpq(0)) for pair in svm.rows.level] + list(svm.duals.values())
         point = arb_mat(matrix.transpose()) * least
         along = _product(point.entries(), svm.point) / arb(svm.norm_squared)
-        shares = [a - along * arb(b) for a, b in zip(least.entries(), own, strict=True)]
+        shares = [a - along * arb(b) for a, b in zip(least.entries(), multipliers, strict=True)]
         levels = len(svm.rows.level)
         lost = [-share / arb(dual) for share, dual in zip(shares[levels:], svm.duals.values(), strict=True)]
         return _across(svm, least_norm_point(rows, [arb(0)] * levels + lost, len(svm.point)))

@@ -105,7 +105,7 @@ def general_svm(
     constraints = list(_constraints(sets, alpha))
     inputs = [i for i, _, _, _ in constraints]
     tokens = np.stack([keys.tokens[i, [above, below]] for i, above, below, _ in constraints])
-    required = np.array([asked for *_, asked in constraints])
+    required = np.array([required_margin for *_, required_margin in constraints])
     two = OuterKeys(tokens, keys.queries[inputs])
     solution = max_margin(two, np.zeros(len(constraints), dtype=np.int64), required=required)
     if not isinstance(solution, MaxMargin):
@@ -113,8 +113,8 @@ def general_svm(
     duals: dict[Pair, fmpq] = {}
     multipliers: dict[Pair, fmpq] = {}
     for (k, _), weight in solution.exact.duals.items():
-        i, above, below, asked = constraints[k]
-        if asked:
+        i, above, below, required_margin = constraints[k]
+        if required_margin:
             duals[i, below] = weight
         else:
             sign, other = (1, below) if above == alpha[i] else (-1, above)
@@ -125,9 +125,9 @@ def general_svm(
 def _constraints(sets: Bool[np.ndarray, "n T"], alpha: Int64[np.ndarray, "n"]) -> Iterator[tuple[int, int, int, int]]:
     """Yield (i, token above, token below, required margin) for each constraint."""
     for i, t in np.ndindex(*sets.shape):
-        own = int(alpha[i])
+        chosen = int(alpha[i])
         if not sets[i, t]:
-            yield i, own, t, 1
-        elif t != own:
-            yield i, own, t, 0
-            yield i, t, own, 0
+            yield i, chosen, t, 1
+        elif t != chosen:
+            yield i, chosen, t, 0
+            yield i, t, chosen, 0

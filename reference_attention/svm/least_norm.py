@@ -53,14 +53,14 @@ class Rows(Protocol):
     def shift(self) -> int:
         """Return the exponent with ``integers(…) = 2^shift · G`` in the units of ``floats``."""
 
-    def integers(self, which: Sequence[int]) -> fmpz_mat:
-        """Return the rows with the given numbers times 2^shift, exactly, shape (len(which), d)."""
+    def integers(self, indices: Sequence[int]) -> fmpz_mat:
+        """Return the rows with the given numbers times 2^shift, exactly, shape (len(indices), d)."""
 
-    def scaled_rows(self, which: Sequence[int]) -> tuple[fmpz_mat, int]:
-        """Return the rows with the given numbers times 2^s, exactly, shape (len(which), d), and the cheapest such s."""
+    def scaled_rows(self, indices: Sequence[int]) -> tuple[fmpz_mat, int]:
+        """Return the rows with these numbers times 2^s, exactly, shape (len(indices), d), and the cheapest such s."""
 
-    def twice(self, which: Sequence[int]) -> Twice | None:
-        """Return rows as exact sums of two floats, shape (len(which), d); None where these are not available."""
+    def twice(self, indices: Sequence[int]) -> Twice | None:
+        """Return rows as exact sums of two floats, shape (len(indices), d); None where these are not available."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,16 +76,16 @@ class IntegerRows:
         denominator = fmpz(1)
         return np.array([[ratio(x, denominator, -self.shift) for x in row] for row in self.matrix.tolist()])
 
-    def integers(self, which: Sequence[int]) -> fmpz_mat:
+    def integers(self, indices: Sequence[int]) -> fmpz_mat:
         """Return the rows with the given numbers, shape (len(which), d)."""
         rows = self.matrix.tolist()
-        return fmpz_mat(len(which), self.matrix.ncols(), [x for j in which for x in rows[j]])
+        return fmpz_mat(len(indices), self.matrix.ncols(), [x for j in indices for x in rows[j]])
 
-    def scaled_rows(self, which: Sequence[int]) -> tuple[fmpz_mat, int]:
+    def scaled_rows(self, indices: Sequence[int]) -> tuple[fmpz_mat, int]:
         """Return the rows with the given numbers, shape (len(which), d), and ``shift``."""
-        return self.integers(which), self.shift
+        return self.integers(indices), self.shift
 
-    def twice(self, which: Sequence[int]) -> Twice | None:
+    def twice(self, indices: Sequence[int]) -> Twice | None:
         """Return None: the rows are not available as sums of two floats."""
 
 

@@ -300,8 +300,8 @@ SHOWN = 16
 
 
 def _entries(vector: NDArray[Any]) -> str:
-    shown = [repr(x) for x in vector[:SHOWN].tolist()]
-    return ", ".join(shown if vector.size <= SHOWN else [*shown, f"… {vector.size} entries"])
+    texts = [repr(x) for x in vector[:SHOWN].tolist()]
+    return ", ".join(texts if vector.size <= SHOWN else [*texts, f"… {vector.size} entries"])
 
 
 def _in_range(values: Float64[np.ndarray, "*shape"]) -> Float64[np.ndarray, "*shape"]:

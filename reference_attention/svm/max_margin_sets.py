@@ -161,18 +161,18 @@ class _Search:
         self._others = [np.flatnonzero(~row).tolist() for row in optimal]
         self.refusals: list[Infeasible] = []
 
-    def completions(self, chosen: dict[int, int], left: list[tuple[int, list[int]]]) -> Iterator[ChoiceSolution]:
+    def completions(self, chosen: dict[int, int], open_inputs: list[tuple[int, list[int]]]) -> Iterator[ChoiceSolution]:
         """Yield the feasible choices that agree with ``chosen``."""
         # The last level is decided by the full problems themselves.
-        if chosen and len(left) != 1:
+        if chosen and len(open_inputs) != 1:
             solution = self._solve(chosen)
             if isinstance(solution, Infeasible):
                 self.refusals.append(solution)
                 return
-            if not left:
+            if not open_inputs:
                 yield self._spread(chosen, solution)
                 return
-        (i, tokens), rest = left[0], left[1:]
+        (i, tokens), rest = open_inputs[0], open_inputs[1:]
         for token in tokens:
             yield from self.completions({**chosen, i: token}, rest)
 

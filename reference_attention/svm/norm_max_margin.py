@@ -141,9 +141,9 @@ def rational_rows(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> list[Rational]:
     """Return k_iα − k_it, t ≠ α_i, over the rationals, (n (T−1), d)."""
     flat = rational_keys(keys).tolist()
     tokens = len(flat) // len(alpha)
-    own = [flat[i * tokens + int(a)] for i, a in enumerate(alpha)]
+    chosen_keys = [flat[i * tokens + int(a)] for i, a in enumerate(alpha)]
     return [
-        [x - y for x, y in zip(own[i], flat[i * tokens + t], strict=True)]
+        [x - y for x, y in zip(chosen_keys[i], flat[i * tokens + t], strict=True)]
         for i, a in enumerate(alpha)
         for t in range(tokens)
         if t != int(a)

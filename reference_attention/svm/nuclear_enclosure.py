@@ -150,9 +150,9 @@ def nearest_stationary(
         except np.linalg.LinAlgError:
             break
     K, Q, multipliers, _ = system.arrays(best)
-    own = np.zeros_like(duals)
-    own[support] = np.maximum(multipliers, 0.0)
-    return K, Q, own
+    full_duals = np.zeros_like(duals)
+    full_duals[support] = np.maximum(multipliers, 0.0)
+    return K, Q, full_duals
 
 
 def _system(
@@ -163,9 +163,9 @@ def _system(
     support: Int64[np.ndarray, "s"],
 ) -> tuple[NuclearSystem, Vector]:
     """Return the system on this support, anchored at K, and the point as a vector of its unknowns."""
-    which = support.tolist()
-    a, z = (arb_mat([table[j] for j in which]) for table in (rows.a_balls.tolist(), rows.z_balls.tolist()))
-    exact = (a, z, [rows.b_balls[j] for j in which])
+    indices = support.tolist()
+    a, z = (arb_mat([table[j] for j in indices]) for table in (rows.a_balls.tolist(), rows.z_balls.tolist()))
+    exact = (a, z, [rows.b_balls[j] for j in indices])
     system = NuclearSystem(rows.a[support], rows.z[support], rows.b[support], exact, K)
     r = K.shape[1]
     return system, np.concatenate([K.ravel(), Q.ravel(), duals[support], np.zeros(r * (r - 1) // 2)])
@@ -205,9 +205,9 @@ def krawczyk(system: NuclearSystem, floats: Vector) -> list[arb]:
         x = [(v - arb(s)).mid() for v, s in zip(x, step.tolist(), strict=True)]
     at = np.array([float(v) for v in x])
     alpha, change = _contraction(system, Y, at)
-    left = np.array([float(f.abs_upper()) for f in system.ball_residual(x)])
+    residual = np.array([float(f.abs_upper()) for f in system.ball_residual(x)])
     # Sums of positive floats, doubled for their rounding and the rounding to floats.
-    eta = 2 * float((np.abs(Y) @ left).max())
+    eta = 2 * float((np.abs(Y) @ residual).max())
     radius = 2 * eta if eta > 0 else 2.0**-150
     if not alpha + change * radius < CONTRACTION or not radius < 1:
         raise NotDecided("the system of its optimality conditions may be singular")
@@ -219,27 +219,27 @@ def _contraction(system: NuclearSystem, Y: Float64[np.ndarray, "k k"], x: Vector
     d, e, r, s = system.sizes
     J = system.derivative(x)
     size, inverse = len(J), float(np.abs(Y).sum(axis=1).max())
-    left = float(np.abs(np.eye(size) - Y @ J).sum(axis=1).max())
+    defect = float(np.abs(np.eye(size) - Y @ J).sum(axis=1).max())
     # γ_k |Y||J| for the product; entries of J are sums of products of factors below 1 and unknowns.
     product = 2 * (size + 2) * EPS * float((np.abs(Y) @ np.abs(J)).sum(axis=1).max())
     entry = 2 * (s + d + e + 8) * EPS * (1 + (s + d + e) * float(np.abs(x).max()))
     # J is affine in the unknowns: rows of its derivative sum to at most that, as |a|, |z| < 1.
     change = 2 * inverse * (2 * s * max(d, e) + 3 * r + 2 * d * e * r)
-    return 2 * (left + product + inverse * size * entry), change
+    return 2 * (defect + product + inverse * size * entry), change
 
 
 def _proven(
-    rows: OuterRows, which: list[int], solution: tuple[arb_mat, arb_mat, Sequence[arb], Sequence[arb]]
+    rows: OuterRows, support: list[int], solution: tuple[arb_mat, arb_mat, Sequence[arb], Sequence[arb]]
 ) -> NuclearEnclosure:
     """Return the enclosure if the stationary point is proven to be the solution."""
     K, Q, positive, _ = solution
     if not all(x > 0 for x in positive):
         raise NotDecided("a dual of a tight constraint may be zero")
     duals = [arb(0)] * len(rows.b)
-    for j, x in zip(which, positive, strict=True):
+    for j, x in zip(support, positive, strict=True):
         duals[j] = x
     margins = margins_of(rows.a_balls, rows.z_balls, K, Q)
-    if not all(margins[j] > rows.b_balls[j] for j in range(len(duals)) if j not in which):
+    if not all(margins[j] > rows.b_balls[j] for j in range(len(duals)) if j not in support):
         raise NotDecided("a constraint without a dual may be tight")
     factor = cholesky(K.transpose() * K)
     if factor is None:
@@ -255,12 +255,12 @@ def _proven(
     if not 2 * least.lower() > least.upper():
         raise NotDecided("a further singular value of Σ λ_j a_j z_jᵀ may be 1")
     gap = arb(1) if r == min(d, e) else 1 - (1 - least).nonnegative_part().sqrt()
-    return _in_units(rows, which, K, Q, duals, margins, U1, V1, gap)
+    return _in_units(rows, support, K, Q, duals, margins, U1, V1, gap)
 
 
 def _in_units(
     rows: OuterRows,
-    which: list[int],
+    support: list[int],
     K: arb_mat,
     Q: arb_mat,
     duals: list[arb],
@@ -273,13 +273,13 @@ def _in_units(
     unit = arb(2) ** rows.unit
     root, value = unit.sqrt(), squared_norm(K) * unit
     sizes = [arb(2) ** int(k) for k in rows.p + rows.q]
-    own = [x / size for x, size in zip(duals, sizes, strict=True)]
+    rescaled = [x / size for x, size in zip(duals, sizes, strict=True)]
     real = [x * size * unit for x, size in zip(margins, sizes, strict=True)]
-    for j in which:
+    for j in support:
         real[j] = arb(1)
-    injective = _least_singular_value(_images(rows.a_balls * U1, rows.z_balls * V1, sizes, which))
+    injective = _least_singular_value(_images(rows.a_balls * U1, rows.z_balls * V1, sizes, support))
     times = [arb_mat(m.nrows(), m.ncols(), [x * root for x in m.entries()]) for m in (K, Q)]
-    return NuclearEnclosure(times[0], times[1], own, which, real, value, U1, V1, gap, injective)
+    return NuclearEnclosure(times[0], times[1], rescaled, support, real, value, U1, V1, gap, injective)
 
 
 def _least_singular_value(images: arb_mat) -> arb:
@@ -298,11 +298,11 @@ def _least_singular_value(images: arb_mat) -> arb:
     return 1 / largest.sqrt()
 
 
-def _images(aU: arb_mat, zV: arb_mat, sizes: list[arb], which: list[int]) -> arb_mat:
+def _images(aU: arb_mat, zV: arb_mat, sizes: list[arb], support: list[int]) -> arb_mat:
     """Return ⟨a_j z_jᵀ, U1 P V1ᵀ⟩ at an orthonormal basis P of the symmetric matrices, one row for each j ∈ S."""
     r, half = aU.ncols(), 1 / arb(2).sqrt()
     images = []
-    for j in which:
+    for j in support:
         u, v = [aU[j, k] * sizes[j] for k in range(r)], [zV[j, k] for k in range(r)]
         images.append([u[k] * v[k] for k in range(r)])
         images[-1] += [(u[k] * v[l] + u[l] * v[k]) * half for k in range(r) for l in range(k + 1, r)]

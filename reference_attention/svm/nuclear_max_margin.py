@@ -195,9 +195,9 @@ def nuclear_max_margin(keys: OuterKeys, alpha: ArrayLike) -> NuclearMaxMargin | 
 
 def _in_units(rows: OuterRows, guess: NuclearGuess) -> tuple[OuterRows, Matrix, Matrix, Float64[np.ndarray, "N"]]:
     """Return the rows in units in which the value is about one, and K, Q and λ in these units."""
-    own = rows.in_units_of(guess.value)
-    roots = np.sqrt(np.ldexp(guess.weights, rows.unit - own.unit))
-    return own, guess.u * roots, guess.v * roots, guess.duals
+    rescaled = rows.in_units_of(guess.value)
+    roots = np.sqrt(np.ldexp(guess.weights, rows.unit - rescaled.unit))
+    return rescaled, guess.u * roots, guess.v * roots, guess.duals
 
 
 def _from_enclosure(rows: OuterRows, exact: NuclearEnclosure) -> NuclearMaxMargin:
@@ -242,9 +242,9 @@ def _weak_duality(rows: OuterRows, K: Matrix, Q: Matrix, duals: Float64[np.ndarr
     """Return proven bounds of C_⋆ in the units of the data."""
     with precision():
         ones = [arb(2) ** int(-k) for k in rows.p + rows.q]
-        own = [arb(x) / bound for x, bound in zip(duals.tolist(), ones, strict=True)]
+        scaled_duals = [arb(x) / bound for x, bound in zip(duals.tolist(), ones, strict=True)]
         a, z = rows.a_balls, rows.z_balls
-        return least_value(a, z, ones, own), most_value(a, z, ones, balls(K), balls(Q))
+        return least_value(a, z, ones, scaled_duals), most_value(a, z, ones, balls(K), balls(Q))
 
 
 def _by_frobenius(

@@ -28,8 +28,8 @@ face."""
 def other_nuclear_solution(svm: NuclearMaxMargin) -> tuple[fmpq_mat, fmpq_mat] | None:
     """Return two different solutions, (d, e) each; None if the search fails, which proves nothing."""
     rows = svm.rows
-    own, tokens = rows.keys.tokens[rows.inputs, svm.alpha[rows.inputs]], rows.keys.tokens[rows.inputs, rows.tokens]
-    a, z = rational_matrix(own) - rational_matrix(tokens), rational_matrix(rows.keys.queries[rows.inputs])
+    chosen, tokens = rows.keys.tokens[rows.inputs, svm.alpha[rows.inputs]], rows.keys.tokens[rows.inputs, rows.tokens]
+    a, z = rational_matrix(chosen) - rational_matrix(tokens), rational_matrix(rows.keys.queries[rows.inputs])
     W, duals = _fractions(svm.W), _fractions(svm.duals[rows.inputs, rows.tokens][:, None]).entries()
     M = a.transpose() * fmpq_mat([[x * y for y in row] for x, row in zip(duals, z.tolist(), strict=True)])
     S, e = M.transpose() * W, W.ncols()

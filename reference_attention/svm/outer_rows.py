@@ -74,7 +74,7 @@ class OuterRows:
     def a_balls(self) -> arb_mat:
         """Return the exact a'_j, (N, d)."""
         with precision():
-            own, other = (
+            chosen, other = (
                 x.ravel().tolist()
                 for x in (
                     self.keys.tokens[self.inputs, self.alpha[self.inputs]],
@@ -83,7 +83,7 @@ class OuterRows:
             )
             scale = [arb(2) ** int(-k) for k in self.p]
             d = self.a.shape[1]
-            entries = [(arb(x) - arb(y)) * scale[k // d] for k, (x, y) in enumerate(zip(own, other, strict=True))]
+            entries = [(arb(x) - arb(y)) * scale[k // d] for k, (x, y) in enumerate(zip(chosen, other, strict=True))]
             return arb_mat(len(self.a), d, entries)
 
     @cached_property

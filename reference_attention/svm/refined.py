@@ -56,11 +56,11 @@ def refine(rows: Twice, bounds: Float64[np.ndarray, "s"]) -> Refined | None:
     unit = Unit(np.ldexp(rows.high, -sizes[:, None]), np.ldexp(rows.low, -sizes[:, None]))
     if not unit.contraction < ENOUGH:
         return None
-    asked = np.ldexp(bounds, -sizes)
-    duals = Twice(unit.inverse @ asked, np.zeros(len(asked)))
+    scaled_bounds = np.ldexp(bounds, -sizes)
+    duals = Twice(unit.inverse @ scaled_bounds, np.zeros(len(scaled_bounds)))
     for _ in range(STEPS):
         point = unit.point(duals)
-        if (residual := unit.residual(asked, point)) is None:
+        if (residual := unit.residual(scaled_bounds, point)) is None:
             return None
         duals, off = unit.improve(duals, residual, point.error)
         point = unit.point(duals)
@@ -103,10 +103,10 @@ class Unit:
         exponent, cut = self._cut(duals)
         return self._grid.sum_products(self._slices.mT @ cut.T).times(exponent)
 
-    def residual(self, asked: Float64[np.ndarray, "s"], point: Twice) -> Twice | None:
+    def residual(self, bounds: Float64[np.ndarray, "s"], point: Twice) -> Twice | None:
         """Return G p − h, shape (s,); None where p is far from every point with the required margins."""
         exponent, cut = self._cut(point)
-        less = np.ldexp(asked, -exponent)
+        less = np.ldexp(bounds, -exponent)
         if not (np.abs(less) <= self._grid.terms).all():
             return None
         return self._grid.sum_products(self._slices @ cut.T, less).times(exponent)
@@ -127,10 +127,10 @@ class Unit:
             residual: G p − h.
             error: the error of p.
         """
-        sizes, known = np.abs(self.inverse), np.abs(residual.high)
+        sizes, residual_sizes = np.abs(self.inverse), np.abs(residual.high)
         off = residual.error + np.abs(residual.low) + self.rows * error
-        before = float((sizes @ (known + off)).max()) / (1 - self.contraction)
-        lost = float((sizes @ (off + (len(known) + 4) * EPS * known)).max())
+        before = float((sizes @ (residual_sizes + off)).max()) / (1 - self.contraction)
+        lost = float((sizes @ (off + (len(residual_sizes) + 4) * EPS * residual_sizes)).max())
         total, low = two_sum(duals.high, -(self.inverse @ residual.high))
         lost += 2.0**-100 * float(np.abs(total).max())
         return Twice(*two_sum(total, low + duals.low)), (self.contraction * before + lost) * ROOM

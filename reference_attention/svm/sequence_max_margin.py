@@ -52,27 +52,27 @@ class StackedRows:
         )
         self.places: list[Place] = [(q, *part.pair(j)) for q, part in enumerate(parts) for j in range(len(part.floats))]
 
-    def integers(self, which: Sequence[int]) -> fmpz_mat:
+    def integers(self, indices: Sequence[int]) -> fmpz_mat:
         """Return the exact rows with the given numbers, divided by 2^unit, shape (len(which), d)."""
         entries: list[int] = []
-        for j in which:
+        for j in indices:
             q, i, t = self.places[j]
             part = self._parts[q]
             entries += [x << (part.unit - self.unit) for x in part.difference(i, t)]
-        return fmpz_mat(len(which), self.floats.shape[1], entries)
+        return fmpz_mat(len(indices), self.floats.shape[1], entries)
 
-    def scaled_rows(self, which: Sequence[int]) -> tuple[fmpz_mat, int]:
+    def scaled_rows(self, indices: Sequence[int]) -> tuple[fmpz_mat, int]:
         """Return the rows of :meth:`integers`, and ``shift``."""
-        return self.integers(which), self.shift
+        return self.integers(indices), self.shift
 
-    def twice(self, which: Sequence[int]) -> None:
+    def twice(self, indices: Sequence[int]) -> None:
         """Return None: the rows are not available as sums of two floats."""
 
     def spread(self, values: Any, chosen: Any) -> tuple[Any, ...]:
         """Return row values as an (n, T) array per problem, with ``chosen`` at the tokens α."""
         ends = np.cumsum([len(part.floats) for part in self._parts])[:-1]
         split = np.split(np.asarray(values), ends)
-        return tuple(part.spread(own, chosen) for part, own in zip(self._parts, split, strict=True))
+        return tuple(part.spread(part_values, chosen) for part, part_values in zip(self._parts, split, strict=True))
 
 
 @dataclass(frozen=True, eq=False)

@@ -152,7 +152,7 @@ class Tracer:
         solver = method(
             self._velocity, 0.0, self._to_frame(p), u_end, rtol=self._relative, atol=self.absolute, **options
         )
-        wanted, s, steps, flips, chatter = 0, 0.0, 0, 0.0, 0
+        next_record, s, steps, flips, chatter = 0, 0.0, 0, 0.0, 0
         along = -unit
         while solver.status == "running":
             steps += 1
@@ -183,15 +183,15 @@ class Tracer:
                 return self._give_up(p, s, log_norm, UNRESOLVED)
             dense = self._dense(solver)
             self._steps.append((dense, (s_before, log_norm_before), (s, log_norm)))
-            while size >= self._targets[wanted]:
-                target = float(self._targets[wanted])
+            while size >= self._targets[next_record]:
+                target = float(self._targets[next_record])
                 at = _passage(dense, solver.t_old, solver.t, target)
                 passed = dense(at)
                 passed = passed * (target / np.linalg.norm(passed))
                 s_at, log_at = math.expm1(at) / self._kappa, self._gradient(passed)[0]
                 self._add(passed, s_at, (len(self._steps) - 1, (s_at, log_at)), log_at)
-                wanted += 1
-                if wanted == len(self._targets):
+                next_record += 1
+                if next_record == len(self._targets):
                     return Stop.NORM, ""
             if steps >= most:
                 rest = self._stationary_near(p, 1e-3 / self._kappa, saddles=True)

@@ -199,9 +199,9 @@ class BatchedGradient:
         return log_scale, direction, curvature
 
     def _by_logarithms(
-        self, p: Float64[np.ndarray, "b d"], which: Bool[np.ndarray, "b"]
+        self, p: Float64[np.ndarray, "b d"], mask: Bool[np.ndarray, "b"]
     ) -> tuple[Float64[np.ndarray, "k"], Float64[np.ndarray, "k d"]]:
-        differences = differences_to(self._keys[which], self._scores[which], self._token[which], self._span)
-        relative = (differences.rows @ p[which][:, :, None]).reshape(differences.gaps.shape)
+        differences = differences_to(self._keys[mask], self._scores[mask], self._token[mask], self._span)
+        relative = (differences.rows @ p[mask][:, :, None]).reshape(differences.gaps.shape)
         slope = terms(differences, self._loss, relative)
         return np.asarray(slope.log_scale), np.vecmat(slope.coefficients.reshape(len(relative), -1), differences.rows)

@@ -129,13 +129,13 @@ class _Run:
         on = np.arange(len(self.p))
         field = BatchedGradient(self._keys, self._scores, self._loss, self._span)
         while len(on):
-            there = self._advance(field, on)
+            arrived = self._advance(field, on)
             self.steps[on] += 1
             arc = np.expm1(self._h[on]) * np.exp(self._u[on]) / self._kappa[on]
             size = 1 / self._kappa[on] + np.linalg.norm(self.p[on], axis=1)
-            stuck = ~there & ((arc < SHORT * size) | (self.steps[on] >= MOST) | ~np.isfinite(arc))
+            stuck = ~arrived & ((arc < SHORT * size) | (self.steps[on] >= MOST) | ~np.isfinite(arc))
             self.left[on[stuck]] = True
-            keep = ~(there | stuck)
+            keep = ~(arrived | stuck)
             if not keep.all():
                 on = on[keep]
                 if len(on):
@@ -166,14 +166,14 @@ class _Run:
             off = np.sqrt(np.mean((error / tolerance) ** 2, axis=1))
             off = np.where(np.isfinite(off), off, np.inf)
             next_h = h * np.clip(SAFETY * off ** (-1 / len(SUBSTEPS)), SMALLEST, LARGEST)
-        taken = off <= 1
-        self._h[on] = np.where(taken & (h < self._h[on]), self._h[on], next_h)
-        self._before[on[taken]] = p[taken]
-        self.p[on[taken]], self._u[on[taken]] = after[taken], (u + h)[taken]
+        accepted = off <= 1
+        self._h[on] = np.where(accepted & (h < self._h[on]), self._h[on], next_h)
+        self._before[on[accepted]] = p[accepted]
+        self.p[on[accepted]], self._u[on[accepted]] = after[accepted], (u + h)[accepted]
         size = np.linalg.norm(self.p[on], axis=1)
-        there = size >= self._norms[on] * (1 - ARRIVED)
-        self.p[on[there]] *= (self._norms[on] / size)[there, None]
-        return there
+        arrived = size >= self._norms[on] * (1 - ARRIVED)
+        self.p[on[arrived]] *= (self._norms[on] / size)[arrived, None]
+        return arrived
 
     def _extrapolate(
         self,

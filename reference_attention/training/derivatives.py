@@ -248,8 +248,8 @@ class Selected:
         """Take keys and scores, and flatten the keys, or their coordinates if there is a span."""
         self._keys, self._scores, self._span = np.ascontiguousarray(keys), scores, span
         # A shift of the keys of an input leaves the largest of its logits the largest.
-        shown = self._keys if span is None else span.coordinates(self._keys - self._keys[:, :1])
-        self._flat = shown.reshape(-1, shown.shape[-1])
+        coordinates = self._keys if span is None else span.coordinates(self._keys - self._keys[:, :1])
+        self._flat = coordinates.reshape(-1, coordinates.shape[-1])
         self._selection = b""
         self.token: Int64[np.ndarray, "n"]
         self._differences: Differences

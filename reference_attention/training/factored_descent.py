@@ -111,7 +111,7 @@ def factored_gradient_descent(
     layout, problem = Layout(K.shape[0], Q.shape[0], K.shape[1]), data.problem
     field, constants = factored_slope(problem, layout, gradient, rule).field, log_curvatures(problem)
     iterations = np.unique(np.append(np.arange(0, steps + 1, record_every), steps)).astype(np.int64)
-    points, kept = np.empty((len(iterations), (layout.d + layout.e) * layout.m)), np.empty((len(iterations), 2))
+    points, log_sizes = np.empty((len(iterations), (layout.d + layout.e) * layout.m)), np.empty((len(iterations), 2))
     point, record, stop = layout.join(K, Q), 0, Stop.STEPS
     for t in range(steps + 1):
         log_scale, direction = field(point)
@@ -124,7 +124,7 @@ def factored_gradient_descent(
         else:
             log_taken = safe_step_of(*constants, *layout.split(point), log_norm)
         if t == iterations[record]:
-            points[record], kept[record] = point, (log_taken, log_norm)
+            points[record], log_sizes[record] = point, (log_taken, log_norm)
             record += 1
         if size > 0 and stop is Stop.STEPS:
             moved = point
@@ -135,4 +135,4 @@ def factored_gradient_descent(
             else:
                 point = moved
     sign, log_risk = signed_excess(problem.keys, problem.scores, problem.loss, layout.weights(points))
-    return FactoredTrajectory(*layout.split(points), iterations, kept[:, 0], kept[:, 1], sign, log_risk, stop)
+    return FactoredTrajectory(*layout.split(points), iterations, log_sizes[:, 0], log_sizes[:, 1], sign, log_risk, stop)

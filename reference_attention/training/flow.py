@@ -134,8 +134,8 @@ def gradient_flow(
         low = max(begin, min(1e-3 / kappa, norm / 10))
         record = np.geomspace(low, norm, 1 + math.ceil(8 * math.log10(norm / low)))[1:]
     targets = np.unique(np.append(record[(record > begin) & (record < norm)], norm))
-    own = gradient is risk.scaled_gradient
-    span = span_of(problem.keys, start, *([] if axis is None else [axis])) if own else None
+    is_risk_gradient = gradient is risk.scaled_gradient
+    span = span_of(problem.keys, start, *([] if axis is None else [axis])) if is_risk_gradient else None
     if span is None:
         tracer = Tracer(slope_of(problem, gradient), start, targets, relative, axis, absolute)
     else:

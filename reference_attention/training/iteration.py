@@ -65,8 +65,8 @@ def batch_field(
     """Return the gradient of one or several problems as a function of a batch of points (b, d)."""
 
     def flat(array: Float64[np.ndarray, "..."], axes: int) -> Float64[np.ndarray, "..."]:
-        own = array.shape[-axes:]
-        return np.broadcast_to(array, (*batch, *own)).reshape(-1, *own)
+        shape = array.shape[-axes:]
+        return np.broadcast_to(array, (*batch, *shape)).reshape(-1, *shape)
 
     if gradient is risk.scaled_gradient:
         return BatchedGradient(flat(keys, 3), flat(scores, 2), loss)

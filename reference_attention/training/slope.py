@@ -42,10 +42,10 @@ class Slope:
 def slope_of(problem: Problem, gradient: Gradient = risk.scaled_gradient, span: Span | None = None) -> Slope:
     """Return the slope of the risk of a problem, by a gradient of the same form; in coordinates of ``span``, if any."""
     rank = int(np.linalg.matrix_rank((problem.keys - problem.keys[:, :1]).reshape(-1, problem.d), rtol=UNSEEN))
-    own = gradient is risk.scaled_gradient
+    is_risk_gradient = gradient is risk.scaled_gradient
     return Slope(
         field=single_field(problem.keys, problem.scores, problem.loss, gradient, span),
-        newton=newton_field(problem.keys, problem.scores, problem.loss, span) if own else None,
+        newton=newton_field(problem.keys, problem.scores, problem.loss, span) if is_risk_gradient else None,
         arc=Ahead(problem, span).arc,
         scale=float(np.abs(problem.keys).max()) or 1.0,
         unit=problem.key_scale,

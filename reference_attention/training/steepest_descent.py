@@ -121,10 +121,10 @@ def steepest_steps(
     for t, length in enumerate(lengths.tolist()):
         log_scale, slope = field(p)
         with np.errstate(divide="ignore", invalid="ignore"):
-            kept, new = log_size + np.log(momentum), log_scale + math.log1p(-momentum)
-            log_size = np.maximum(kept, new)
+            decayed, new = log_size + np.log(momentum), log_scale + math.log1p(-momentum)
+            log_size = np.maximum(decayed, new)
             log_size = np.where(np.isfinite(log_size), log_size, 0.0)
-        average = np.exp(kept - log_size)[:, None] * average + np.exp(new - log_size)[:, None] * slope
+        average = np.exp(decayed - log_size)[:, None] * average + np.exp(new - log_size)[:, None] * slope
         p = points[t + 1] = p - length * direction(average, norm)
     return points
 
