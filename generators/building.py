@@ -38,7 +38,7 @@ JOINT = frozenset({"optimal-tokens", "optimal-support-tokens"})
 @st.composite
 def built_cases(
     draw: DrawFn,
-    wanted: frozenset[str],
+    required: frozenset[str],
     frames: SearchStrategy[Frame],
     losses: tuple[str, ...],
     *,
@@ -48,25 +48,25 @@ def built_cases(
     plain: bool = False,
 ) -> Case:
     """Draw a case with the wanted assumptions; see :func:`generators.problems.cases` for the arguments."""
-    wanted = wanted | {PLAIN} if plain else wanted
-    users = _as_users_have_them(draw, wanted)
+    required = required | {PLAIN} if plain else required
+    users = _as_users_have_them(draw, required)
     frame = draw(frames)
     loss = draw(st.sampled_from(losses))
-    positive = "positive-labels" in wanted
+    positive = "positive-labels" in required
     data: Dataset | None = None
     alpha: Int64[np.ndarray, "n"] | None = None
-    if wanted & JOINT:
-        relaxed = "optimal-tokens" not in wanted
+    if required & JOINT:
+        relaxed = "optimal-tokens" not in required
         data = draw(datasets_with_optimal_tokens(frame, loss, positive=positive, relaxed=relaxed))
-    elif "head-in-key-range" in wanted:
-        equal = "equal-non-optimal-scores" in wanted
+    elif "head-in-key-range" in required:
+        equal = "equal-non-optimal-scores" in required
         data = draw(datasets_with_head_in_key_range(frame, loss, positive=positive, equal=equal, users=users))
     if data is not None:
         problem = data.problem
-        alpha = problem.optimal if "locally-optimal" in wanted else None
+        alpha = problem.optimal if "locally-optimal" in required else None
     else:
-        make = _locally_optimal if "locally-optimal" in wanted else _scores_first
-        keys, scores, alpha = make(draw, frame, wanted, any_alpha=any_alpha, users=users)
+        make = _locally_optimal if "locally-optimal" in required else _scores_first
+        keys, scores, alpha = make(draw, frame, required, any_alpha=any_alpha, users=users)
         problem = Problem(keys, scores, loss_named(loss))
         if dataset:
             data = draw(realisations(frame, problem, positive=positive))
@@ -76,12 +76,12 @@ def built_cases(
     return Case(problem, dataset=data, alpha=alpha, start=first, seed=draw(st.integers(0, 2**32 - 1)))
 
 
-def _as_users_have_them(draw: DrawFn, wanted: frozenset[str]) -> bool:
+def _as_users_have_them(draw: DrawFn, required: frozenset[str]) -> bool:
     """Draw whether data look like users' own: one case in five, without general position and readable numbers."""
-    return not wanted & {"general-position", PLAIN} and draw(is_realistic())
+    return not required & {"general-position", PLAIN} and draw(is_realistic())
 
 
-def _locally_optimal(draw: DrawFn, frame: Frame, wanted: frozenset[str], *, any_alpha: bool, users: bool) -> Data:
+def _locally_optimal(draw: DrawFn, frame: Frame, required: frozenset[str], *, any_alpha: bool, users: bool) -> Data:
     """Draw keys first, then decide the exact neighbours of α, then draw scores that make α locally optimal."""
     alpha = draw(frame.integers("n", 0, frame.tokens - 1))
     every = np.ones((frame.n, frame.tokens), dtype=bool)
@@ -90,28 +90,28 @@ def _locally_optimal(draw: DrawFn, frame: Frame, wanted: frozenset[str], *, any_
         alpha = alpha[repeats]
         keys = draw(realistic_keys(frame, alpha, every, repeats))
     else:
-        keys = _separated_keys(draw, frame, wanted, alpha, every)
+        keys = _separated_keys(draw, frame, required, alpha, every)
     solution = max_margin(keys, alpha)
     assert isinstance(solution, MaxMargin), "keys are separable by construction"
     scores = locally_optimal_scores(
         frame,
         alpha,
         solution.neighbours,
-        strict="strict-optimum" in wanted,
-        equal="equal-non-optimal-scores" in wanted,
-        distinct="distinct-scores" in wanted,
+        strict="strict-optimum" in required,
+        equal="equal-non-optimal-scores" in required,
+        distinct="distinct-scores" in required,
         few=users and draw(st.booleans()),
     )
     return keys, draw(scores), alpha
 
 
-def _scores_first(draw: DrawFn, frame: Frame, wanted: frozenset[str], *, any_alpha: bool, users: bool) -> Data:
+def _scores_first(draw: DrawFn, frame: Frame, required: frozenset[str], *, any_alpha: bool, users: bool) -> Data:
     """Draw scores first, then keys around the tokens to be chosen."""
-    equal, distinct = "equal-non-optimal-scores" in wanted, "distinct-scores" in wanted
-    strict = equal or distinct or "strict-optimum" in wanted
-    by_sets = "separable-optimal-sets" in wanted
+    equal, distinct = "equal-non-optimal-scores" in required, "distinct-scores" in required
+    strict = equal or distinct or "strict-optimum" in required
+    by_sets = "separable-optimal-sets" in required
     few = users and draw(st.booleans())
-    if strict or by_sets or "mixing-hurts" in wanted:
+    if strict or by_sets or "mixing-hurts" in required:
         scores = draw(optimal_scores(frame, equal=equal, distinct=distinct, ties=not strict, few=few))
     else:
         scores = draw(free_scores(frame, few=few))
@@ -121,35 +121,35 @@ def _scores_first(draw: DrawFn, frame: Frame, wanted: frozenset[str], *, any_alp
     alpha = draw(frame.integers("n", 0, frame.tokens - 1))[repeats] if any_alpha else None
     around: Int64[np.ndarray, "n"] = np.argmax(scores, axis=1) if alpha is None else alpha
     apart: Bool[np.ndarray, "n T"] = np.ones_like(best)
-    if "separable" not in wanted and by_sets:
+    if "separable" not in required and by_sets:
         # Any of the optimal tokens is separated, and from the non-optimal ones only.
         nth = draw(frame.integers("n", 0, frame.tokens - 1)) % best.sum(axis=1)
         around = np.argmax(np.cumsum(best, axis=1) > nth[:, None], axis=1)[repeats]
         apart = ~best
-    elif "separable" not in wanted and draw(st.booleans()):
+    elif "separable" not in required and draw(st.booleans()):
         if users:
             return draw(realistic_keys(frame, around, np.zeros_like(best), repeats)), scores, alpha
-        return _finish_keys(draw, wanted, draw(arbitrary_keys(frame))), scores, alpha
+        return _finish_keys(draw, required, draw(arbitrary_keys(frame))), scores, alpha
     if users:
         return draw(realistic_keys(frame, around, apart, repeats)), scores, alpha
-    return _separated_keys(draw, frame, wanted, around, apart), scores, alpha
+    return _separated_keys(draw, frame, required, around, apart), scores, alpha
 
 
 def _separated_keys(
     draw: DrawFn,
     frame: Frame,
-    wanted: frozenset[str],
+    required: frozenset[str],
     alpha: Int64[np.ndarray, "n"],
     apart: Bool[np.ndarray, "n T"],
 ) -> Float64[np.ndarray, "n T d"]:
-    wide = not wanted & {"general-position", PLAIN} and draw(one_in(5))
-    return _finish_keys(draw, wanted, draw(separable_keys(frame, alpha, apart, wide=wide)))
+    wide = not required & {"general-position", PLAIN} and draw(one_in(5))
+    return _finish_keys(draw, required, draw(separable_keys(frame, alpha, apart, wide=wide)))
 
 
 def _finish_keys(
-    draw: DrawFn, wanted: frozenset[str], keys: Float64[np.ndarray, "n T d"]
+    draw: DrawFn, required: frozenset[str], keys: Float64[np.ndarray, "n T d"]
 ) -> Float64[np.ndarray, "n T d"]:
     """Move keys into general position if that is wanted; otherwise put them now and then in other units."""
-    if "general-position" in wanted:
+    if "general-position" in required:
         return nudge_to_general_position(keys)
-    return keys if PLAIN in wanted else draw(rescaled_keys(keys))
+    return keys if PLAIN in required else draw(rescaled_keys(keys))

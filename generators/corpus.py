@@ -78,8 +78,8 @@ def windows_of(corpus: Sequence[int] | str, window: int = WINDOW, name: str = "c
         raise InvalidInput(f"{name}: there is one token only, which always follows; give a corpus of several.")
     seconds = estimate(len(contexts), size, window)
     if seconds > LONGEST:
-        given = f"{name}:window=1" if name.endswith(".txt") else "window: 1"
-        shorter = f"a window of one token ({given}), " if window > 1 else ""
+        option = f"{name}:window=1" if name.endswith(".txt") else "window: 1"
+        shorter = f"a window of one token ({option}), " if window > 1 else ""
         raise InvalidInput(
             f"{name}: {len(contexts)} contexts of {window} token{'s' * (window > 1)} and {size} tokens make a W of"
             f" {size * size * window} entries, whose exact solution takes about {seconds / 60:.2g} minutes; the limit"

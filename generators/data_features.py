@@ -97,8 +97,8 @@ def columns_apart(x: Features) -> bool | None:
     if x.shape[2] < 2:
         return None
     sizes = np.abs(x).max(axis=(0, 1))
-    used = sizes[sizes > 0]
-    return bool(used.size and used.max() >= COLUMNS_APART * used.min())
+    nonzero = sizes[sizes > 0]
+    return bool(nonzero.size and nonzero.max() >= COLUMNS_APART * nonzero.min())
 
 
 def constant_coordinate(x: Features) -> bool | None:
@@ -125,7 +125,7 @@ def apart_in_one_coordinate(x: Features) -> Pairs:
     return np.stack([several & (np.sum(rows[:, None] != rows[None], axis=2) == 1) for rows in x])
 
 
-def _pairs(*, used: bool) -> Callable[[Case, MaxMargin | None], bool | None]:
+def _pairs(*, uses: bool) -> Callable[[Case, MaxMargin | None], bool | None]:
     """Return a test of tokens that differ in one coordinate: whether p_mm uses it (or not) for some, exactly."""
 
     def holds(case: Case, svm: MaxMargin | None) -> bool | None:
@@ -140,7 +140,7 @@ def _pairs(*, used: bool) -> Callable[[Case, MaxMargin | None], bool | None]:
             return margins[i, t]
 
         pairs = np.argwhere(np.triu(apart_in_one_coordinate(features_of(case))))
-        return any((margin(i, a) != margin(i, b)) == used for i, a, b in pairs.tolist())
+        return any((margin(i, a) != margin(i, b)) == uses for i, a, b in pairs.tolist())
 
     return holds
 
@@ -166,8 +166,8 @@ OF_CASES: Mapping[str, Callable[[Case], bool | None]] = MappingProxyType(
 """Properties of cases."""
 OF_COPIES: Mapping[str, Callable[[Case, MaxMargin | None], bool | None]] = MappingProxyType(
     {
-        "apart in one coordinate, p_mm uses it": _pairs(used=True),
-        "apart in one coordinate, p_mm does not": _pairs(used=False),
+        "apart in one coordinate, p_mm uses it": _pairs(uses=True),
+        "apart in one coordinate, p_mm does not": _pairs(uses=False),
     }
 )
 """Properties of cases and their ATT-SVM, if it is feasible."""

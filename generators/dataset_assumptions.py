@@ -133,8 +133,8 @@ def _by_selections(case: Case, *, supports_only: bool) -> Finding:
         if witness is not None:
             i, t, p = witness
             why = f"input {i} has label margin {number(label.margins[i], 1)}·Γ and can tie tokens {alpha[i]} and {t}"
-            said = f"{why} while all others select α: {_no_nu(case, p, label, i)}"
-            return Finding(False, said, {"p": p.tolist()})
+            evidence = f"{why} while all others select α: {_no_nu(case, p, label, i)}"
+            return Finding(False, evidence, {"p": p.tolist()})
         swapped = _refute_by_swap(case, list(range(len(alpha))), label)
         if swapped is not None:
             return swapped
@@ -166,14 +166,14 @@ def _tying_prompt(case: Case, slack: list[int], label: LabelMargin) -> tuple[int
             if end is None:
                 continue
             rows = difference_rows(keys, alpha)
-            own = {
+            margins = {
                 t: (dot(rows[i, t], separator), dot(rows[i, t], end)) for t in range(case.problem.T) if t != alpha[i]
             }
-            share, t = min((a / (a - b), t) for t, (a, b) in own.items() if b < 0)
+            share, t = min((a / (a - b), t) for t, (a, b) in margins.items() if b < 0)
             along = [(1 - share) * a + share * b for a, b in zip(separator, end, strict=True)]
             elsewhere = min((dot(row, along) for (j, _), row in rows.items() if j != i), default=fmpq(1))
             room, drop = float(label.margins[i] - 1), _largest_drop(case, label, i)
-            offset = math.log(max(drop * len(own) / room, 1.0))
+            offset = math.log(max(drop * len(margins) / room, 1.0))
             far = FAR / elsewhere
             p = [far * a + rational(offset) * b for a, b in zip(along, separator, strict=True)]
             return i, t, to_floats(p)

@@ -32,10 +32,10 @@ FIGURE_5_SCORES = (*range(1, 11), 100)
 
 
 def _case(name: str, data: Dataset, starts: list[tuple[float, ...]], **arrays: list[float]) -> Case:
-    named = {key: np.array(value) for key, value in arrays.items()}
+    by_name = {key: np.array(value) for key, value in arrays.items()}
     if starts:
-        named["start_prompts"] = np.array(starts)
-    return Case(data.problem, dataset=data, arrays=MappingProxyType(named), name=name)
+        by_name["start_prompts"] = np.array(starts)
+    return Case(data.problem, dataset=data, arrays=MappingProxyType(by_name), name=name)
 
 
 def _from_scores(
@@ -202,9 +202,11 @@ def all_data() -> dict[str, Callable[[], Any]]:
         InvalidInput: one of these has a name that is taken.
     """
     further = named_data()
-    taken = next((name for name in further if name in NAMES), None)
-    if taken is not None:
-        raise InvalidInput(f"data: a paper has {taken!r}, which is one of this suite's datasets; ask for another name.")
+    duplicate = next((name for name in further if name in NAMES), None)
+    if duplicate is not None:
+        raise InvalidInput(
+            f"data: a paper has {duplicate!r}, which is one of this suite's datasets; ask for another name."
+        )
     return DATASETS | further
 
 
@@ -214,7 +216,7 @@ def dataset_named(name: str) -> Any:
     Raises:
         InvalidInput: for an unknown name; the message lists the known ones.
     """
-    known = ALIASES.get(name, name)
-    if known not in DATASETS and known not in all_data():
+    full_name = ALIASES.get(name, name)
+    if full_name not in DATASETS and full_name not in all_data():
         raise InvalidInput(f"dataset: {name!r} is not one of {', '.join((*all_data(), *ALIASES))}.")
-    return all_data()[known]() if known not in DATASETS else DATASETS[known]()
+    return all_data()[full_name]() if full_name not in DATASETS else DATASETS[full_name]()

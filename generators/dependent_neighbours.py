@@ -32,14 +32,14 @@ def with_dependent_neighbour(
     if svm is None:
         return tokens
     for i in range(len(tokens)):
-        used = np.flatnonzero(svm.duals[i] > 0)
+        supports = np.flatnonzero(svm.duals[i] > 0)
         spare = [t for t in range(tokens.shape[1]) if t != alpha[i] and svm.duals[i, t] == 0]
-        if not len(used) or not spare:
+        if not len(supports) or not spare:
             continue
-        first, last = tokens[i, used[0]], tokens[i, used[-1]]
+        first, last = tokens[i, supports[0]], tokens[i, supports[-1]]
         middle = (first + last) / 2
-        made = tokens.copy()
+        changed = tokens.copy()
         # A rounded half way is not half way.
-        made[i, spare[0]] = middle if (middle - first == last - middle).all() else first
-        return made
+        changed[i, spare[0]] = middle if (middle - first == last - middle).all() else first
+        return changed
     return tokens

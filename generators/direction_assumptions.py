@@ -50,8 +50,8 @@ def wider_direction(case: Case) -> Finding:
     if differs.size:
         return Finding(False, f"q1 and q2 select different tokens of input {differs[0, 0]}")
     a, b = first.margin, second.margin
-    said = f"θ(q1) = {number(a, b)}, θ(q2) = {number(b, a)}"
-    return Finding(margin_sign(first, second) < 0, said)
+    evidence = f"θ(q1) = {number(a, b)}, θ(q2) = {number(b, a)}"
+    return Finding(margin_sign(first, second) < 0, evidence)
 
 
 def decided_neighbours(case: Case) -> Finding:
@@ -70,12 +70,15 @@ def decided_neighbours(case: Case) -> Finding:
     several = int(directions[0].neighbours.sum())
     if several == 1 and offending[0]:
         i, t = offending[0][0]
-        own, other = scores[i, int(directions[0].best(scores)[i])], scores[i, t]
-        what = f"token {t} of input {i} is the only directional neighbour of q1 and scores {number(other, own)}"
-        return Finding(bool(other > own), f"{what}, the selected token {number(own, other)}")
-    which, (i, t) = next((k, pairs[0]) for k, pairs in enumerate(offending, start=1) if pairs)
+        chosen_score, other = scores[i, int(directions[0].best(scores)[i])], scores[i, t]
+        neighbour = (
+            f"token {t} of input {i} is the only directional neighbour of q1 and scores {number(other, chosen_score)}"
+        )
+        return Finding(bool(other > chosen_score), f"{neighbour}, the selected token {number(chosen_score, other)}")
+    number_of_q, (i, t) = next((k, pairs[0]) for k, pairs in enumerate(offending, start=1) if pairs)
     return Finding(
-        False, f"q{which} is not neighbour-optimal (token {t} of input {i}), q1 has {several} directional neighbours"
+        False,
+        f"q{number_of_q} is not neighbour-optimal (token {t} of input {i}), q1 has {several} directional neighbours",
     )
 
 
@@ -88,14 +91,14 @@ def higher_neighbours(case: Case) -> Finding:
     if tie:
         return Finding(False, tie)
     scores, neighbours = case.problem.scores, directions[0].neighbours
-    own = np.take_along_axis(scores, directions[0].best(scores)[:, None], axis=1)
-    low = np.argwhere(neighbours & (scores <= own))
+    chosen_scores = np.take_along_axis(scores, directions[0].best(scores)[:, None], axis=1)
+    low = np.argwhere(neighbours & (scores <= chosen_scores))
     if low.size:
         i, t = (int(x) for x in low[0])
         return Finding(
             False,
-            f"input {i}: the directional neighbour {t} scores {number(scores[i, t], own[i, 0])},"
-            f" not above the {number(own[i, 0], scores[i, t])} of the selected token",
+            f"input {i}: the directional neighbour {t} scores {number(scores[i, t], chosen_scores[i, 0])},"
+            f" not above the {number(chosen_scores[i, 0], scores[i, t])} of the selected token",
         )
     return Finding(True, f"all {int(neighbours.sum())} directional neighbours score higher")
 

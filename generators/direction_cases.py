@@ -127,11 +127,11 @@ def direction_cases(
         keys = draw(_with_idle_neighbour(keys, alpha, q))
     if kind == "near":
         q = draw(_near_max_margin(keys, alpha))
-    drawn = direction(keys, q)
-    below, above = _constraints(draw, kind, keys, alpha, drawn.neighbours, drawn.selected)
+    exact = direction(keys, q)
+    below, above = _constraints(draw, kind, keys, alpha, exact.neighbours, exact.selected)
     few = users and draw(st.booleans())
     scores = draw(_scores(frame, alpha, below, above, distinct=general, few=few))
-    unit = 1 / drawn.margin if np.isfinite(drawn.margin) else 1.0
+    unit = 1 / exact.margin if np.isfinite(exact.margin) else 1.0
     arrays = {
         "q": np.asarray(q * draw(st.sampled_from((1.0, 1.0, 3.0, 2.0**-30)))),
         "cone_mu": np.array(draw(st.sampled_from((0.5, 0.125, 2.0**-10, 2.0**-20)))),

@@ -56,7 +56,7 @@ def direction_levels(
 ) -> Float64[np.ndarray, "n T"]:
     """Draw levels of q with at least one directional neighbour (just one if ``single``), or at least one tie."""
     n, tokens, d = frame.shape
-    wanted = draw(frame.values("nT", st.sampled_from((1.0, 2.0, 1.0, 0.0) if ties else (1.0, 2.0, 1.0))))
+    preferred = draw(frame.values("nT", st.sampled_from((1.0, 2.0, 1.0, 0.0) if ties else (1.0, 2.0, 1.0))))
     others = draw(frame.values("nT", st.sampled_from(HIGHER_LEVELS)))
     first = (draw(st.integers(0, n - 1)), draw(st.integers(0, tokens - 2)))
     levels = np.full((n, tokens), np.nan)
@@ -65,8 +65,8 @@ def direction_levels(
     lead = (first[0], int(np.delete(np.arange(tokens), alpha[first[0]])[first[1]]))
     free.remove(lead)
     for at in (lead, *free):
-        asked = (0.0 if ties else 1.0) if at == lead else float(wanted[at])
-        tries = [] if asked == 2.0 or (single and at != lead) else [asked]
+        level = (0.0 if ties else 1.0) if at == lead else float(preferred[at])
+        tries = [] if level == 2.0 or (single and at != lead) else [level]
         levels[at] = next(x for x in chain(tries, [float(others[at])], _ladder(others[at])) if _fits(levels, at, x, d))
     return levels
 

@@ -26,9 +26,9 @@ def prompts(draw: DrawFn, d: int, *, along: Float64[np.ndarray, "d"] | None = No
     if along is not None:
         if np.shape(along) != (d,):
             raise InvalidInput(f"along: shape {np.shape(along)} is no direction; give shape ({d},).")
-        how = draw(st.sampled_from(("anywhere", "along", "opposite")))
-        if how != "anywhere":
-            size = draw(st.sampled_from(LENGTHS)) * (1 if how == "along" else -1)
+        kind = draw(st.sampled_from(("anywhere", "along", "opposite")))
+        if kind != "anywhere":
+            size = draw(st.sampled_from(LENGTHS)) * (1 if kind == "along" else -1)
             return np.asarray(size * along)
     return np.asarray(p)
 

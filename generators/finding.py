@@ -63,9 +63,9 @@ def fraction(x: fmpq) -> str:
     return str(x) if len(str(x)) <= SHORT else f"{to_float(x):.6g}"
 
 
-def entries(shown: Sequence[str], most: int = SHOWN + 1) -> str:
+def entries(texts: Sequence[str], most: int = SHOWN + 1) -> str:
     """Join all entries up to ``most`` of them; of more, the first few and how many there are."""
-    return ", ".join(shown if len(shown) <= most else [*shown[: most - 1], f"… {len(shown)} in all"])
+    return ", ".join(texts if len(texts) <= most else [*texts[: most - 1], f"… {len(texts)} in all"])
 
 
 def format_tokens(alpha: Iterable[object], most: int = SHOWN + 1) -> str:

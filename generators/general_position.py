@@ -122,5 +122,5 @@ def general_position(case: Case) -> Finding:
     if offending is None:
         return Finding(True, f"all {count} matrices of {' and '.join(map(str, sizes(n, tokens, d)))} rows pass")
     rows = ", ".join(f"k_{i},{alpha} − k_{i},{t}" for i, alpha, t in offending)
-    what = "reach the all-ones vector" if len(offending) > d else "are linearly dependent"
-    return Finding(False, f"the {len(offending)} rows {rows} {what}")
+    defect = "reach the all-ones vector" if len(offending) > d else "are linearly dependent"
+    return Finding(False, f"the {len(offending)} rows {rows} {defect}")

@@ -196,10 +196,10 @@ def _key_queries(d: int) -> SearchStrategy[Float64[np.ndarray, "k d"] | None]:
 
     @st.composite
     def of_lower_rank(draw: DrawFn) -> Float64[np.ndarray, "k d"]:
-        kept = np.ones(d, dtype=bool)
+        injective_part = np.ones(d, dtype=bool)
         others = st.sampled_from([j for j in range(d) if j != 1])
-        kept[draw(st.lists(others, min_size=1, max_size=max(1, d - 2)))] = False
-        return np.asarray(draw(injective(int(kept.sum()))) @ np.eye(d)[kept])
+        injective_part[draw(st.lists(others, min_size=1, max_size=max(1, d - 2)))] = False
+        return np.asarray(draw(injective(int(injective_part.sum()))) @ np.eye(d)[injective_part])
 
     # Of two coordinates only e_1 would be left, and keys on a line have one direction.
     often = 1 if d == 2 else 10

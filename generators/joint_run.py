@@ -112,10 +112,10 @@ def joint_run(case: Case, joint: Joint, separator: MaxMargin, *, steps: int = ST
     return descent_settings(case, joint, separator, steps=steps, leads=False).run(joint)
 
 
-def continue_run(asked: Steps, joint: Joint, run: JointTrajectory, **under_test: Any) -> JointTrajectory:
+def continue_run(steps_to_run: Steps, joint: Joint, run: JointTrajectory, **under_test: Any) -> JointTrajectory:
     """Continue the run until it is four times as long."""
     steps = 3 * (len(run.prompts) - 1)
-    more = replace(asked, head=run.heads[-1], prompt=run.prompts[-1], steps=steps).run(joint, **under_test)
+    more = replace(steps_to_run, head=run.heads[-1], prompt=run.prompts[-1], steps=steps).run(joint, **under_test)
     return JointTrajectory(np.concatenate([run.heads, more.heads[1:]]), np.concatenate([run.prompts, more.prompts[1:]]))
 
 

@@ -87,15 +87,15 @@ def _close(
     draw: DrawFn,
     sideways: Float64[np.ndarray, "n T d"],
     multiples: Float64[np.ndarray, "n T"],
-    used: Int64[np.ndarray, "m 2"],
+    neighbours: Int64[np.ndarray, "m 2"],
 ) -> None:
     """Make u a combination of neighbours: one token with e = 0, or two with e and −e."""
-    if len(used) == 0:
+    if len(neighbours) == 0:
         return
-    first = tuple(used[draw(st.integers(0, len(used) - 1))])
+    first = tuple(neighbours[draw(st.integers(0, len(neighbours) - 1))])
     multiples[first] = 1.0
-    if len(used) > 1 and draw(st.booleans()):
-        second = tuple(draw(st.sampled_from([tuple(x) for x in used if tuple(x) != first])))
+    if len(neighbours) > 1 and draw(st.booleans()):
+        second = tuple(draw(st.sampled_from([tuple(x) for x in neighbours if tuple(x) != first])))
         multiples[second] = 1.0
         sideways[second] = -sideways[first]
     else:

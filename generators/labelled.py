@@ -125,14 +125,14 @@ def label_cases(draw: DrawFn) -> Labelled:
     rows = np.array(draw(st.permutations(_of_one_length(d)))[:k])
     labels = draw(integers((n,), 0, k - 1, most=MOST[:1]))
     noise = draw(entries((n, d), draw(STYLES), most=(MOST[0], MOST[2])))
-    own = rows[labels]
-    gains = (own * own).sum(axis=1, keepdims=True) - own @ rows.T
-    lost = -((own[:, None] - rows) * noise[:, None]).sum(axis=2)
-    needed = np.max(np.where(gains > 0, lost / np.where(gains > 0, gains, 1.0), 0.0), axis=1)
+    row_of_label = rows[labels]
+    gains = (row_of_label * row_of_label).sum(axis=1, keepdims=True) - row_of_label @ rows.T
+    lost = -((row_of_label[:, None] - rows) * noise[:, None]).sum(axis=2)
+    least_factor = np.max(np.where(gains > 0, lost / np.where(gains > 0, gains, 1.0), 0.0), axis=1)
     # By half a unit more than needed, or by much.
     more = draw(st.sampled_from((0.5, 0.5, 2.0, 8.0)))
-    factor = np.maximum(np.ceil(2 * needed) / 2, 0.0) + more
-    features = factor[:, None] * own + noise
+    factor = np.maximum(np.ceil(2 * least_factor) / 2, 0.0) + more
+    features = factor[:, None] * row_of_label + noise
     if n > 1 and draw(one_in(4)):
         features[-1], labels[-1] = features[0], labels[0]
     counts = draw(integers((n,), 1, 3, most=MOST[:1])) if draw(one_in(3)) else np.ones(n, dtype=np.int64)

@@ -110,24 +110,24 @@ def checkpoints_of(case: Case, values: Mapping[str, Any] | None = None) -> Check
             checkpoints, or that do not increase.
     """
     values = case.arrays if values is None else values
-    given = {name: values[name] for name in TRAINED if name in values}
-    if not given:
+    trained = {name: values[name] for name in TRAINED if name in values}
+    if not trained:
         if STEPS in values:
             raise InvalidInput(f"{STEPS}: without weights at these steps; give them as {FORMS}, with an axis in front.")
         return None
-    check_trained_names(case.name, given)
-    single = 1 if "p" in given else 2
-    arrays = {name: as_array(name, value, "an array") for name, value in given.items()}
+    check_trained_names(case.name, trained)
+    single = 1 if "p" in trained else 2
+    arrays = {name: as_array(name, value, "an array") for name, value in trained.items()}
     if all(array.ndim == single for array in arrays.values()):
         if STEPS in values:
-            first = next(iter(given))
+            first = next(iter(trained))
             raise InvalidInput(f"{STEPS}: {first} has no axis of checkpoints; give it with one in front, or no steps.")
-        return Checkpoints((_weights_of(case, given),), np.zeros(1))
+        return Checkpoints((_weights_of(case, trained),), np.zeros(1))
     stacked = {name: array for name, array in arrays.items() if array.ndim == single + 1}
     if len(stacked) < len(arrays):  # one of two factors, or another number of axes
-        return Checkpoints((_weights_of(case, given),), np.zeros(1))
+        return Checkpoints((_weights_of(case, trained),), np.zeros(1))
     for name in stacked:
-        refuse_truth_values(name, given[name])
+        refuse_truth_values(name, trained[name])
     return _checkpoints(case, stacked, values.get(STEPS))
 
 
@@ -183,10 +183,10 @@ def check_trained_names(name: str, weights: Mapping[str, Any]) -> None:
     Raises:
         InvalidInput: both p and W_trained, say, or K_trained without Q_trained.
     """
-    given = [weight_name for weight_name in TRAINED if weight_name in weights]
-    ways = {"K" if weight_name in TRAINED[2:] else weight_name for weight_name in given}
+    trained = [weight_name for weight_name in TRAINED if weight_name in weights]
+    ways = {"K" if weight_name in TRAINED[2:] else weight_name for weight_name in trained}
     if len(ways) > 1:
-        raise InvalidInput(f"{name}: {given[0]} and {given[1]} are both trained weights; give {FORMS}.")
+        raise InvalidInput(f"{name}: {trained[0]} and {trained[1]} are both trained weights; give {FORMS}.")
     if ("K_trained" in weights) != ("Q_trained" in weights):
         missing = "Q_trained" if "K_trained" in weights else "K_trained"
         raise InvalidInput(f"{name}: {missing} is missing; K_trained and Q_trained are needed together.")

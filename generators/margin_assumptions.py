@@ -182,31 +182,33 @@ def solve_and_check(problem: _Rows) -> CheckedMargins:
     solution = max_margin(keys, alpha)
     if isinstance(solution, Infeasible):
         weights = solution.exact
-        known = set(weights) <= set(rows.pairs) and all(w >= 0 for w in weights.values()) and any(weights.values())
-        proven = known and not any(rows.combine(weights)[0].entries())
-        used = {pair: w for pair, w in weights.items() if w != 0}
-        named = entries([f"({i},{t}): {fraction(w)}" for (i, t), w in sorted(used.items(), key=lambda pair: -pair[1])])
-        evidence = f"the differences k_iα − k_it weighted by λ = {{{named}}} add up to 0, so no p separates"
+        valid = set(weights) <= set(rows.pairs) and all(w >= 0 for w in weights.values()) and any(weights.values())
+        proven = valid and not any(rows.combine(weights)[0].entries())
+        nonzero = {pair: w for pair, w in weights.items() if w != 0}
+        multipliers = entries(
+            [f"({i},{t}): {fraction(w)}" for (i, t), w in sorted(nonzero.items(), key=lambda pair: -pair[1])]
+        )
+        evidence = f"the differences k_iα − k_it weighted by λ = {{{multipliers}}} add up to 0, so no p separates"
         if not proven:
             evidence = "the solver says infeasible, but its Farkas multipliers do not prove it"
-        return CheckedMargins({}, evidence, proven, {"λ": {f"{i},{t}": str(w) for (i, t), w in used.items()}})
-    used = {pair: w for pair, w in solution.exact.duals.items() if w != 0}
-    margins = rows.products(used) if set(used) <= set(rows.pairs) else {}
+        return CheckedMargins({}, evidence, proven, {"λ": {f"{i},{t}": str(w) for (i, t), w in nonzero.items()}})
+    nonzero = {pair: w for pair, w in solution.exact.duals.items() if w != 0}
+    margins = rows.products(nonzero) if set(nonzero) <= set(rows.pairs) else {}
     optimal = (
         bool(margins)
         and all(m >= 1 for m in margins.values())
-        and all(w >= 0 for w in used.values())
-        and all(margins[pair] == 1 for pair in used)
+        and all(w >= 0 for w in nonzero.values())
+        and all(margins[pair] == 1 for pair in nonzero)
     )
     if not optimal:
         return CheckedMargins({}, "the solver's p_mm does not satisfy the KKT conditions exactly", False)
 
     def point() -> Vector:
-        numerators, unit = rows.combine(used)
+        numerators, unit = rows.combine(nonzero)
         return [x * unit for x in numerators.entries()]
 
     # ‖p‖² = Σ λ_j g_j·p = Σ λ_j.
-    square = sum(used.values(), fmpq(0))
+    square = sum(nonzero.values(), fmpq(0))
     norm = math.sqrt(float(square))
     tight = sum(m == 1 for m in margins.values())
     evidence = f"‖p_mm‖ = {norm:.6g}, {tight} of {len(margins)} tokens are SVM-neighbours"
@@ -241,14 +243,15 @@ def locally_optimal(case: Case) -> Finding:
     gaps = {}
     for (i, t), margin in checked.margins.items():
         if margin == 1:
-            own, other = float(scores[i, alpha[i]]), float(scores[i, t])
-            if other >= own:
+            chosen_score, other = float(scores[i, alpha[i]]), float(scores[i, t])
+            if other >= chosen_score:
                 return Finding(
                     False,
-                    f"input {i}: token {t} is an SVM-neighbour (margin exactly 1) and scores {number(other, own)},"
-                    f" not below the {number(own, other)} of token {alpha[i]}",
+                    f"input {i}: token {t} is an SVM-neighbour (margin exactly 1) and scores"
+                    f" {number(other, chosen_score)},"
+                    f" not below the {number(chosen_score, other)} of token {alpha[i]}",
                 )
-            gaps[i, t] = own - other
+            gaps[i, t] = chosen_score - other
     (i, t), gap = min(gaps.items(), key=lambda item: item[1])
     next_margin = min((m for m in checked.margins.values() if m != 1), default=None)
     next_said = "" if next_margin is None else f"; the next margin is 1 + {float(next_margin - 1):.3g}"
@@ -270,14 +273,14 @@ def separable_optimal_sets(case: Case) -> Finding:
     refused = Finding(False, "")
     for code in np.ndindex(*(int(row.sum()) for row in best)):
         alpha = np.array([np.flatnonzero(row)[c] for row, c in zip(best, code, strict=True)], dtype=np.int64)
-        kept = only_non_optimal(keys, scores, alpha)
-        checked = checked_margins(*kept)
+        constrained = only_non_optimal(keys, scores, alpha)
+        checked = checked_margins(*constrained)
         if checked.proven and checked.feasible:
             return Finding(True, f"α = {format_tokens(alpha)}: {checked.evidence}", checked.exact)
         if not checked.proven:
             return Finding(None, checked.evidence)
-        said = "" if choices == 1 else f"all {choices} choices of optimal tokens are infeasible; for the last, "
-        refused = Finding(False, f"{said}{checked.evidence}", checked.exact)
+        scope = "" if choices == 1 else f"all {choices} choices of optimal tokens are infeasible; for the last, "
+        refused = Finding(False, f"{scope}{checked.evidence}", checked.exact)
     return refused
 
 
@@ -329,5 +332,5 @@ def in_cone(case: Case) -> Finding:
     square = along * along - least * least * size * dot(q, q)
     inside = (along >= 0 and square >= 0) if least >= 0 else (along >= 0 or square <= 0)
     cosine = float(along) / length / math.sqrt(float(dot(q, q)))
-    said = f"cos(p(0), p_mm) = {number(cosine, least)}, 1 − μ = {number(least, cosine)}"
-    return Finding(bool(inside), f"{said}; ‖p(0)‖ = {length:.6g}, R = {float(radius):.6g}")
+    evidence = f"cos(p(0), p_mm) = {number(cosine, least)}, 1 − μ = {number(least, cosine)}"
+    return Finding(bool(inside), f"{evidence}; ‖p(0)‖ = {length:.6g}, R = {float(radius):.6g}")

@@ -38,7 +38,7 @@ def exact_scores(data: QueryDataset) -> list[Vector]:
 
 def thresholds(scores: Sequence[fmpq]) -> Vector:
     """Return Σ_u max(γ_u − γ_t, 0) of each token: the best attention selects it iff 2λ is larger."""
-    return [sum((max(other - own, fmpq(0)) for other in scores), fmpq(0)) for own in scores]
+    return [sum((max(other - score, fmpq(0)) for other in scores), fmpq(0)) for score in scores]
 
 
 def selected_sets(case: Case) -> Bool[np.ndarray, "n T"]:
@@ -75,9 +75,9 @@ def orthonormal_tokens(case: Case) -> Finding:
 
 def decided_attention(case: Case) -> Finding:
     """Check that every token without weight in the best attention would cost something: 2λ is no token's threshold."""
-    given = quadratic_head(case)
-    if not given.holds or case.queried is None:
-        return Finding(None, given.evidence)
+    finding = quadratic_head(case)
+    if not finding.holds or case.queried is None:
+        return Finding(None, finding.evidence)
     twice, least = 2 * penalty_of(case), None
     for i, row in enumerate(exact_scores(case.queried)):
         for t, threshold in enumerate(thresholds(row)):
@@ -94,9 +94,9 @@ def attainable_attention(case: Case) -> Finding:
     Dependent rows E need the products Π (s⋆_iα/s⋆_it)^c = 1 for their dependencies c: decided over the rationals. The
     solver's answer is checked against the rows.
     """
-    given = quadratic_head(case)
-    if not given.holds or case.queried is None:
-        return Finding(None, given.evidence)
+    finding = quadratic_head(case)
+    if not finding.holds or case.queried is None:
+        return Finding(None, finding.evidence)
     sets, twice = selected_sets(case), 2 * penalty_of(case)
     if sets.all():
         return Finding(False, "the best attention selects every token: there is nothing to separate")
@@ -105,10 +105,10 @@ def attainable_attention(case: Case) -> Finding:
         chosen = np.flatnonzero(sets[i]).tolist()
         mean = (sum((row[t] for t in chosen), fmpq(0)) - twice) / len(chosen)
         tokens, query = [exact_vector(token) for token in case.queried.X[i]], exact_vector(case.queried.queries[i])
-        own = chosen[0]
+        first = chosen[0]
         for t in chosen[1:]:
-            level.append([(a - b) * c for a, b in zip(tokens[own], tokens[t], strict=True) for c in query])
-            ratios.append((row[own] - mean) / (row[t] - mean))
+            level.append([(a - b) * c for a, b in zip(tokens[first], tokens[t], strict=True) for c in query])
+            ratios.append((row[first] - mean) / (row[t] - mean))
     if level and not _consistent(level, ratios):
         return Finding(False, "no W has the log-ratios of the best attention: their rows are dependent, they are not")
     solution = general_svm(case.queried.keys, sets, np.argmax(sets, axis=1).astype(np.int64))

@@ -103,10 +103,10 @@ def separate_queries(draw: DrawFn, X: Tokens, *, twin: bool = False) -> Float64[
     if not twin and draw(one_in(3)) and _independent(X, X[:, 0]):
         return X[:, 0].copy()
     e = draw(st.integers(1, inputs))
-    drawn = draw(integers((n, e), -3, 3, most=(inputs, inputs))) / draw(st.sampled_from((1.0, 2.0)))
-    if not twin and e < n and _independent(X, drawn):
-        return drawn
-    queries = np.pad(drawn, ((0, 0), (0, max(n - e, 0))))
+    independent = draw(integers((n, e), -3, 3, most=(inputs, inputs))) / draw(st.sampled_from((1.0, 2.0)))
+    if not twin and e < n and _independent(X, independent):
+        return independent
+    queries = np.pad(independent, ((0, 0), (0, max(n - e, 0))))
     # Twins have one query.
     rows = [i for i in range(n) if not (twin and i == 1)]
     shift = 0.0
@@ -127,26 +127,26 @@ def _independent(X: Tokens, queries: Float64[np.ndarray, "n e"]) -> bool:
 @st.composite
 def _penalty(draw: DrawFn, scores: Vector, where: Where) -> float:
     """Draw λ, dyadic, such that 2λ > 0 lies where it is asked for."""
-    known = sorted({to_float(x) for x in thresholds(scores)})
-    k = 1 + draw(st.integers(1, MOST[1] - 1)) % (len(known) - 1)
+    levels = sorted({to_float(x) for x in thresholds(scores)})
+    k = 1 + draw(st.integers(1, MOST[1] - 1)) % (len(levels) - 1)
     part = draw(st.sampled_from((0.5, 0.25, 0.75)))
     if where is Where.ALL:
-        return (known[-1] + 4 * part) / 2
+        return (levels[-1] + 4 * part) / 2
     if where is Where.ON:
-        return known[k] / 2
+        return levels[k] / 2
     if where is Where.BESIDE:
-        above = draw(st.booleans()) and k + 1 < len(known)
-        return (known[k] + (BESIDE if above else -BESIDE)) / 2
+        above = draw(st.booleans()) and k + 1 < len(levels)
+        return (levels[k] + (BESIDE if above else -BESIDE)) / 2
     if where is Where.ONE:
         k = 1
-    return (known[k - 1] + part * (known[k] - known[k - 1])) / 2
+    return (levels[k - 1] + part * (levels[k] - levels[k - 1])) / 2
 
 
 def _off_thresholds(lam: float, data: QueryDataset) -> float:
     """Return λ moved down by so little that only ties are decided."""
-    known = {x / 2 for row in exact_scores(data) for x in thresholds(row)}
+    forbidden = {x / 2 for row in exact_scores(data) for x in thresholds(row)}
     step = BESIDE
-    while fmpq(*lam.as_integer_ratio()) in known:
+    while fmpq(*lam.as_integer_ratio()) in forbidden:
         step /= 2
         lam -= step / 2
     return lam

@@ -142,8 +142,11 @@ class NextTokenEnds:
         """Return the tokens that keep probability after context j, with the limits of it; the likeliest token first."""
         part, k = self._at[j]
         shares = part.minimum.shares[k]
-        kept = [(float(shares[v]), int(v)) for v in np.flatnonzero(part.supports.sets[k])]
-        return {self.case.alternative(j, v): share for share, v in sorted(kept, key=lambda pair: (-pair[0], pair[1]))}
+        tokens_with_share = [(float(shares[v]), int(v)) for v in np.flatnonzero(part.supports.sets[k])]
+        return {
+            self.case.alternative(j, v): share
+            for share, v in sorted(tokens_with_share, key=lambda pair: (-pair[0], pair[1]))
+        }
 
     def exclusions(self, j: int) -> list[str]:
         """Return the tokens whose probability tends to 0 after context j."""
@@ -177,14 +180,14 @@ class NextTokenEnds:
         """Return a sentence that says what training learns of context j."""
         part, k = self._at[j]
         followed = [self.case.alternative(j, int(v)) for v in np.flatnonzero(part.problem.supports[k])]
-        kept = [f"{name} {share:.3g}" for name, share in self.ends_on(j).items()]
-        said = f"After {self.case.context(j)} (followed by {_listed(followed)}) it ends on {_listed(kept)}"
-        said += f"; ruled out: {_listed(self.exclusions(j))}." if self.exclusions(j) else "."
+        ends = [f"{name} {share:.3g}" for name, share in self.ends_on(j).items()]
+        sentence = f"After {self.case.context(j)} (followed by {_listed(followed)}) it ends on {_listed(ends)}"
+        sentence += f"; ruled out: {_listed(self.exclusions(j))}." if self.exclusions(j) else "."
         if self.ties(j):
             why = self.why_tied(j)
             more = " and others" if len(why) > SHOWN else ""
-            said += f" {', '.join(self.ties(j))} never followed it, and is tied by {'; '.join(why[:SHOWN])}{more}."
-        return said
+            sentence += f" {', '.join(self.ties(j))} never followed it, and is tied by {'; '.join(why[:SHOWN])}{more}."
+        return sentence
 
     @property
     def sentences(self) -> list[str]:
@@ -196,12 +199,12 @@ class NextTokenEnds:
 
     def _summary(self) -> str:
         if self.separable:
-            said = "Separable: what never followed a context can be ruled out after it, all at once (Ŝ = S). "
+            summary = "Separable: what never followed a context can be ruled out after it, all at once (Ŝ = S). "
         else:
-            said = "Not separable: some tokens that never followed a context are tied to what did (Ŝ ≠ S). "
+            summary = "Not separable: some tokens that never followed a context are tied to what did (Ŝ ≠ S). "
         attained = "one W has" if self.compatible else "no W has"
-        said += f"{'C' if self.compatible else 'Not c'}ompatible: {attained} the log-odds of what followed."
-        return said
+        summary += f"{'C' if self.compatible else 'Not c'}ompatible: {attained} the log-odds of what followed."
+        return summary
 
     def _limits(self) -> Iterator[str]:
         gap = self.infimum - self.entropy

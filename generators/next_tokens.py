@@ -72,11 +72,11 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
             )
         if not (np.isfinite(self.step) and self.step >= 0):
             raise InvalidInput(f"step: {self.step} is no step size; give a positive number.")
-        for name, wanted in (("vocabulary", self.tokens), ("windows", len(self.problem_rows))):
+        for name, count in (("vocabulary", self.tokens), ("windows", len(self.problem_rows))):
             names = tuple(map(str, getattr(self, name)))
             object.__setattr__(self, name, names)
-            if names and len(names) != wanted:
-                raise InvalidInput(f"{name}: {len(names)} names for {wanted}; give one each.")
+            if names and len(names) != count:
+                raise InvalidInput(f"{name}: {len(names)} names for {count}; give one each.")
         if self.counts is not None or self.labels_within:
             size = self.dimension
             if self.start is not None and self.start.shape != (size,):
@@ -116,8 +116,8 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
             InvalidInput: nothing follows anything, or too much to be solved exactly.
         """
         windows = windows_of(corpus, window, name)
-        made = cls(windows.embeddings, windows.counts, seed=seed, name=name)
-        return made.replace(vocabulary=windows.vocabulary, windows=windows.windows)
+        case = cls(windows.embeddings, windows.counts, seed=seed, name=name)
+        return case.replace(vocabulary=windows.vocabulary, windows=windows.windows)
 
     def normalise(self) -> NextTokens:
         """Return the data in units in which max |embedding| lies in [1, 2), a power of two: nothing is rounded.
@@ -175,8 +175,8 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
         parts = []
         for members in unconnected_contexts(self.embeddings):
             h = self.embeddings[members]
-            own = np.flatnonzero(h.any(axis=0)) if h.any() else np.array([0])
-            parts.append((tuple(members), MasterProblem.of_tokens(h[:, own], self.counts[members])))
+            coordinates = np.flatnonzero(h.any(axis=0)) if h.any() else np.array([0])
+            parts.append((tuple(members), MasterProblem.of_tokens(h[:, coordinates], self.counts[members])))
         return tuple(parts)
 
     @cached_property
@@ -225,8 +225,8 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
         assert self.counts is not None
         counts = self.counts.tolist()
         follows = [", ".join(f"{self.token(v)}: {c}" for v, c in enumerate(row) if c) for row in counts]
-        named = map(self.context, range(len(counts)))
-        return ("context", "followed by token: times"), list(zip(named, follows, strict=True))
+        names = map(self.context, range(len(counts)))
+        return ("context", "followed by token: times"), list(zip(names, follows, strict=True))
 
     def token(self, v: int) -> str:
         """Return the name of token v; a blank is quoted."""
@@ -249,9 +249,9 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
 
     def lines(self) -> list[str]:
         """Return embeddings of sequences, start, step and seed, a line each."""
-        said = [] if self.samples is None else [f"embeddings {self.embeddings.tolist()}"]
-        said += [] if self.start is None else [f"start {self.start.tolist()}"]
-        return [*said, *([f"step {self.step:g}"] if self.step else []), f"seed {self.seed}"]
+        texts = [] if self.samples is None else [f"embeddings {self.embeddings.tolist()}"]
+        texts += [] if self.start is None else [f"start {self.start.tolist()}"]
+        return [*texts, *([f"step {self.step:g}"] if self.step else []), f"seed {self.seed}"]
 
     def explain(self) -> list[str]:
         """Say which next tokens training ends on, and why."""

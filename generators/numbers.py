@@ -53,8 +53,8 @@ def integers(
         seeds = st.integers(0, 2**32 - 1)
         return seeds.map(lambda seed: np.random.default_rng(seed).integers(low, high + 1, size=shape))
     corner = tuple(slice(axis) for axis in shape)
-    drawn = st.lists(st.integers(low, high), min_size=size, max_size=size)
-    return drawn.map(lambda values: np.array(values, dtype=np.int64).reshape(most)[corner].copy())
+    lists = st.lists(st.integers(low, high), min_size=size, max_size=size)
+    return lists.map(lambda values: np.array(values, dtype=np.int64).reshape(most)[corner].copy())
 
 
 def entries(
@@ -129,8 +129,8 @@ class Frame:
         return self.n, self.tokens, self.d
 
     def _axes(self, axes: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        which = ["nTd".index(letter) for letter in axes]
-        return tuple(self.shape[k] for k in which), tuple(self.most[k] for k in which)
+        axis_numbers = ["nTd".index(letter) for letter in axes]
+        return tuple(self.shape[k] for k in axis_numbers), tuple(self.most[k] for k in axis_numbers)
 
     def integers(self, axes: str, low: int, high: int) -> SearchStrategy[Int64[np.ndarray, "..."]]:
         """Return a strategy for an array of integers."""
@@ -146,23 +146,23 @@ class Frame:
         """Return a strategy for an array of any elements; slower than the others."""
         shape, most = self._axes(axes)
         size, corner = math.prod(most), tuple(slice(axis) for axis in shape)
-        drawn = st.lists(elements, min_size=size, max_size=size)
-        return drawn.map(lambda values: np.array(values).reshape(most)[corner].copy())
+        lists = st.lists(elements, min_size=size, max_size=size)
+        return lists.map(lambda values: np.array(values).reshape(most)[corner].copy())
 
     def choices(self, axes: str, options: tuple[Any, ...]) -> SearchStrategy[Any]:
         """Return a strategy for an array of options, each entry shrinking to the first."""
         return self.integers(axes, 0, len(options) - 1).map(lambda indices: np.array(options)[indices])
 
 
-def length(name: str, wanted: Size | None, default: tuple[int, int], *, smallest: int) -> tuple[int, int]:
+def length(name: str, size: Size | None, default: tuple[int, int], *, smallest: int) -> tuple[int, int]:
     """Return the smallest and the largest allowed length of an axis.
 
     Raises:
         InvalidInput: lengths below ``smallest`` or in the wrong order.
     """
-    low, high = default if wanted is None else (wanted, wanted) if isinstance(wanted, int) else wanted
+    low, high = default if size is None else (size, size) if isinstance(size, int) else size
     if low < smallest or high < low:
-        raise InvalidInput(f"{name}: {wanted!r} is no range of lengths; give at least {smallest}, smaller one first.")
+        raise InvalidInput(f"{name}: {size!r} is no range of lengths; give at least {smallest}, smaller one first.")
     return low, high
 
 

@@ -35,18 +35,20 @@ def optimal_set_cases(*, separable: bool = True, large: Large | None = None) -> 
         separable: ATT-SVM' is feasible.
         large: one case in five has such sizes, with one or two optimal tokens per input.
     """
-    wanted = ("mixing-hurts", "separable-optimal-sets") if separable else ("mixing-hurts",)
-    drawn = cases(assumptions=wanted, n=(1, 3), tokens=(2, 5), d=(1, 4))
-    small = st.one_of(drawn, drawn, symmetric_cases())
-    base = small if large is None else one_in(5).flatmap(lambda wide: _wide_cases(large, wanted) if wide else small)
+    assumptions = ("mixing-hurts", "separable-optimal-sets") if separable else ("mixing-hurts",)
+    ordinary = cases(assumptions=assumptions, n=(1, 3), tokens=(2, 5), d=(1, 4))
+    small = st.one_of(ordinary, ordinary, symmetric_cases())
+    base = (
+        small if large is None else one_in(5).flatmap(lambda wide: _wide_cases(large, assumptions) if wide else small)
+    )
     return base.flatmap(lambda case: st.one_of(st.just(case), with_heads(case)))
 
 
 @st.composite
-def _wide_cases(draw: DrawFn, large: Large, wanted: tuple[str, ...]) -> Case:
+def _wide_cases(draw: DrawFn, large: Large, assumptions: tuple[str, ...]) -> Case:
     """Draw one optimal token per input, and a second one in up to two inputs, as choices of them are enumerated."""
     n, tokens, d = draw(large.shapes())
-    case = draw(cases(assumptions=(*wanted, "strict-optimum"), n=n, tokens=tokens, d=d))
+    case = draw(cases(assumptions=(*assumptions, "strict-optimum"), n=n, tokens=tokens, d=d))
     problem, doubled = case.problem, np.arange(min(draw(st.integers(0, 2)), n))
     scores = problem.scores.copy()
     opt = problem.optimal[doubled]

@@ -211,10 +211,10 @@ def _largest_duals(
         result = linprog(-np.eye(m)[i], A_eq=system, b_eq=target, bounds=(0, None), method="highs")
         if result.status != 0:
             continue
-        used = np.flatnonzero(result.x > 1e-9)
-        exact = _solve([[rational(x) for x in chosen[j].tolist()] for j in used], v)
-        if exact is not None and i in used:
-            best[i] = max(best[i], to_float(exact[int(np.searchsorted(used, i))] / sum(exact, fmpq(0))))
+        support = np.flatnonzero(result.x > 1e-9)
+        exact = _solve([[rational(x) for x in chosen[j].tolist()] for j in support], v)
+        if exact is not None and i in support:
+            best[i] = max(best[i], to_float(exact[int(np.searchsorted(support, i))] / sum(exact, fmpq(0))))
     return best * SAFETY
 
 

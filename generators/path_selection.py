@@ -39,7 +39,7 @@ def prompt_selects(case: Case) -> Finding:
         joint, lambda R: max(math.log(R), rate * R), RADII, relaxed.norm, first=relaxed.p, seed=case.seed
     )
     early, late = (pair.lowest_margin for pair in min(paths, key=lambda path: path[-1].rank))
-    said = f"the smallest (k_iα − k_it)·p_R is {early:.6g} and {late:.6g} at RΘ = {RADII[0]:g} and {RADII[1]:g}"
+    evidence = f"the smallest (k_iα − k_it)·p_R is {early:.6g} and {late:.6g} at RΘ = {RADII[0]:g} and {RADII[1]:g}"
     if min(early, late) > CLEARLY:
-        return Finding(True, said)
-    return Finding(False if max(early, late) < -CLEARLY else None, said)
+        return Finding(True, evidence)
+    return Finding(False if max(early, late) < -CLEARLY else None, evidence)

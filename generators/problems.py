@@ -56,8 +56,8 @@ def problems(
     beyond = sorted({*assumptions} & {"locally-optimal", "in-cone", "positive-labels", "head-in-key-range", *JOINT})
     if beyond:
         raise InvalidInput(f"assumptions: {', '.join(beyond)} speak of more than keys and scores; use cases().")
-    made = cases(assumptions=assumptions, n=n, tokens=tokens, d=d, losses=losses)
-    return made.map(lambda case: case.problem)
+    strategy = cases(assumptions=assumptions, n=n, tokens=tokens, d=d, losses=losses)
+    return strategy.map(lambda case: case.problem)
 
 
 def cases(
@@ -95,40 +95,40 @@ def cases(
         InvalidInput: unknown ids or losses; lengths out of range; assumptions that contradict each other
             or the lengths, or that no construction here combines.
     """
-    wanted = {assumption_named(id).id for id in assumptions}
+    required = {assumption_named(id).id for id in assumptions}
     names = [loss_named(name).name for name in losses]
     if not names:
         raise InvalidInput("losses: none given; name at least one.")
     if alpha not in ("optimal", "any"):
         raise InvalidInput(f"alpha: {alpha!r} is not 'optimal' or 'any'.")
-    frames = _frames(wanted, n, tokens, d, large)
+    frames = _frames(required, n, tokens, d, large)
     for id, others in NOT_COMBINED.items():
-        if id in wanted and wanted & others:
-            refused = ", ".join(sorted(wanted & others))
+        if id in required and required & others:
+            refused = ", ".join(sorted(required & others))
             raise InvalidInput(f"assumptions: {refused} cannot be combined with {id} here; leave one out.")
-    separated = wanted & {"separable", "separable-optimal-sets", "locally-optimal"}
-    fixed = wanted & {*JOINT, "head-in-key-range"}
-    if "head-in-key-range" in wanted and separated and not wanted & {*JOINT, "positive-labels"}:
+    separated = required & {"separable", "separable-optimal-sets", "locally-optimal"}
+    fixed = required & {*JOINT, "head-in-key-range"}
+    if "head-in-key-range" in required and separated and not required & {*JOINT, "positive-labels"}:
         raise InvalidInput(
             f"assumptions: {', '.join(sorted(separated))} with head-in-key-range needs positive-labels"
             " (Lemma 2); add it."
         )
-    if alpha == "any" and (fixed or "separable-optimal-sets" in wanted):
-        named = ", ".join(sorted(fixed)) or "separable-optimal-sets"
-        raise InvalidInput(f"alpha: {named} is about the optimal tokens; leave alpha='optimal'.")
+    if alpha == "any" and (fixed or "separable-optimal-sets" in required):
+        conflicting = ", ".join(sorted(fixed)) or "separable-optimal-sets"
+        raise InvalidInput(f"alpha: {conflicting} is about the optimal tokens; leave alpha='optimal'.")
     return built_cases(
-        frozenset(wanted),
+        frozenset(required),
         frames,
         tuple(names),
         any_alpha=alpha == "any",
         start=start,
-        dataset=dataset or bool(wanted & {"positive-labels", "radius-schedule"}),
+        dataset=dataset or bool(required & {"positive-labels", "radius-schedule"}),
         plain=plain,
     )
 
 
 def _frames(
-    wanted: set[str], n: Size | None, tokens: Size | None, d: Size | None, large: Large | None
+    required: set[str], n: Size | None, tokens: Size | None, d: Size | None, large: Large | None
 ) -> SearchStrategy[Frame]:
     """Return a strategy for (n, T, d) within the ranges, as far as the assumptions allow; small sizes first."""
     if large is not None and (tokens, d) != (None, None):
@@ -136,16 +136,16 @@ def _frames(
     inputs = length("n", n, (1, 4), smallest=1)
     counts = length("tokens", tokens, (2, 5), smallest=2)
     dims = length("d", d, (1, 5), smallest=1)
-    if "single-input" in wanted:
+    if "single-input" in required:
         if inputs[0] > 1:
             raise InvalidInput(f"n: single-input needs n = 1, not at least {inputs[0]}.")
         inputs = (1, 1)
-    if {"equal-non-optimal-scores", "distinct-scores"} <= wanted:
+    if {"equal-non-optimal-scores", "distinct-scores"} <= required:
         if counts[0] > 2:
             raise InvalidInput("tokens: equal-non-optimal-scores and distinct-scores together need T = 2.")
         counts = (2, 2)
     shapes: SearchStrategy[tuple[int, int, int]]
-    if "general-position" not in wanted:
+    if "general-position" not in required:
         shapes = st.tuples(st.integers(*inputs), st.integers(*counts), st.integers(*dims))
     else:
         every = product(*(range(low, high + 1) for low, high in (inputs, counts, dims)))
@@ -161,8 +161,8 @@ def _frames(
     small = shapes.map(lambda shape: Frame(shape[0], shape[1], shape[2], most if fits else shape))
     if large is None:
         return small
-    if "general-position" in wanted or {"equal-non-optimal-scores", "distinct-scores"} <= wanted:
+    if "general-position" in required or {"equal-non-optimal-scores", "distinct-scores"} <= required:
         raise InvalidInput("large: general-position, and Assumption B with distinct scores, are for small sizes only.")
     large = replace(large, n=(max(large.n[0], inputs[0]), large.n[1]))
-    others = large.shapes(single_input="single-input" in wanted).map(lambda shape: Frame(*shape, shape))
+    others = large.shapes(single_input="single-input" in required).map(lambda shape: Frame(*shape, shape))
     return one_in(5).flatmap(lambda wide: others if wide else small)

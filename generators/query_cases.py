@@ -118,11 +118,11 @@ def query_cases(
     sizes = {"single": single, "equal": equal, "local": local, "roomy": idle, "many": many, "opposed": opposed}
     frame = draw(_frames(family, other=other, **sizes))
     e = draw(_query_dimension(family, frame, idle=idle, opposed=opposed)) if other else frame.d
-    asked = Frame(frame.n, 1, e, (frame.most[0], 1, max(frame.most[2], e)))
+    query_frame = Frame(frame.n, 1, e, (frame.most[0], 1, max(frame.most[2], e)))
     Y = np.asarray(draw(frame.choices("n", (1.0, -1.0))))
     unused = None
     if family is Family.ORTHOGONAL:
-        X, queries, v = draw(_orthogonal(frame, asked, Y))
+        X, queries, v = draw(_orthogonal(frame, query_frame, Y))
     else:
         # A neighbour without a dual, or decimals, beside gaps of 2⁻²⁰ are beyond the digits of a path.
         few = draw(st.booleans()) if users else idle or rough
@@ -139,12 +139,14 @@ def query_cases(
         if unused is not None:
             X[:, :, unused] = 0.0
         v = np.eye(frame.d)[0]
-        own = not any_kind and not opposed and e == frame.d > 1 and unused is None and draw(st.booleans())
-        z = X[:, 0] if own else _drawn_queries(draw, asked, users=users, rough=rough)
+        self_attention = not any_kind and not opposed and e == frame.d > 1 and unused is None and draw(st.booleans())
+        z = X[:, 0] if self_attention else _drawn_queries(draw, query_frame, users=users, rough=rough)
         if family is Family.LABEL_SEPARATING:
-            X, queries = draw(_label_separating(asked, X, z, Y, own=own))
+            X, queries = draw(_label_separating(query_frame, X, z, Y, self_attention=self_attention))
         else:
-            X, queries = draw(_independent(frame, X, z, Y, own=own, unused=unused, opposed=opposed))
+            X, queries = draw(
+                _independent(frame, X, z, Y, self_attention=self_attention, unused=unused, opposed=opposed)
+            )
     chosen: Int64[np.ndarray, "n"] | None = None
     if alpha != "optimal":
         chosen = np.argmax(Y[:, None] * (X @ v), axis=1).astype(np.int64)
@@ -233,22 +235,22 @@ def _solver(
 
 @st.composite
 def _label_separating(
-    draw: DrawFn, asked: Frame, X: Tokens, z: Queries, Y: Float64[np.ndarray, "n"], *, own: bool
+    draw: DrawFn, query_frame: Frame, X: Tokens, z: Queries, Y: Float64[np.ndarray, "n"], *, self_attention: bool
 ) -> tuple[Tokens, Queries]:
-    """Draw queries with q·z_i = Y_i c_i, c_i ≥ 1; if ``own``, they are the first tokens, as in self-attention."""
-    q = draw(asked.integers("d", -2, 2)).astype(np.float64)
+    """Draw queries with q·z_i = Y_i c_i, c_i ≥ 1; if ``self_attention``, they are the first tokens."""
+    q = draw(query_frame.integers("d", -2, 2)).astype(np.float64)
     # The first entry of a token is its score, which is left alone.
-    pivot = draw(st.integers(1, asked.d - 1)) if own else draw(st.integers(0, asked.d - 1))
+    pivot = draw(st.integers(1, query_frame.d - 1)) if self_attention else draw(st.integers(0, query_frame.d - 1))
     q[pivot] = draw(st.sampled_from((1.0, -1.0)))
-    wanted = Y * draw(asked.choices("n", (1.0, 2.0, 1.5, 4.0)))
-    z[:, pivot] += q[pivot] * (wanted - z @ q)
+    values = Y * draw(query_frame.choices("n", (1.0, 2.0, 1.5, 4.0)))
+    z[:, pivot] += q[pivot] * (values - z @ q)
     return X, z.copy()
 
 
-def _drawn_queries(draw: DrawFn, asked: Frame, *, users: bool, rough: bool) -> Queries:
+def _drawn_queries(draw: DrawFn, query_frame: Frame, *, users: bool, rough: bool) -> Queries:
     if not users:
-        return draw(asked.entries("nd", Style.DECIMALS if rough else draw(_SHORT)))
-    return draw(realistic_tokens(asked, SHORT, scaled=False))[:, 0]
+        return draw(query_frame.entries("nd", Style.DECIMALS if rough else draw(_SHORT)))
+    return draw(realistic_tokens(query_frame, SHORT, scaled=False))[:, 0]
 
 
 @st.composite
@@ -259,7 +261,7 @@ def _independent(
     z: Queries,
     Y: Float64[np.ndarray, "n"],
     *,
-    own: bool,
+    self_attention: bool,
     unused: int | None,
     opposed: bool,
 ) -> tuple[Tokens, Queries]:
@@ -286,15 +288,15 @@ def _independent(
             steps[:, :, unused] = 0.0
         nudged = X + steps
         # Scores stay as they are; where those of first tokens are 0, say, no such queries will do.
-        own = own and tries < TRIES
+        self_attention = self_attention and tries < TRIES
         moved = z + rng.integers(-(4**tries), 4**tries + 1, size=z.shape) / 4.0**tries / 4
-        query = nudged[:, 0] if own else with_last(moved)
+        query = nudged[:, 0] if self_attention else with_last(moved)
     return nudged, query.copy()
 
 
 @st.composite
 def _orthogonal(
-    draw: DrawFn, frame: Frame, asked: Frame, Y: Float64[np.ndarray, "n"]
+    draw: DrawFn, frame: Frame, query_frame: Frame, Y: Float64[np.ndarray, "n"]
 ) -> tuple[Tokens, Queries, Float64[np.ndarray, "d"]]:
     """Draw tokens ±c_i e_j, queries ±b_i e_j, and a head whose entries differ in size; in even dimensions rotated."""
     n, T, d = frame.shape
@@ -302,13 +304,13 @@ def _orthogonal(
     signs = draw(frame.choices("nT", (1.0, -1.0)))
     lengths = draw(frame.choices("n", (1.0, 2.0, 0.5)))
     X = (lengths[:, None] * signs)[:, :, None] * np.eye(d)[axes]
-    order = np.argsort(draw(asked.integers("d", 0, 9)), kind="stable")[:n]
-    queries = draw(frame.choices("n", (1.0, -1.0, 2.0, 0.5)))[:, None] * np.eye(asked.d)[order]
+    order = np.argsort(draw(query_frame.integers("d", 0, 9)), kind="stable")[:n]
+    queries = draw(frame.choices("n", (1.0, -1.0, 2.0, 0.5)))[:, None] * np.eye(query_frame.d)[order]
     ranks = 1.0 + np.argsort(draw(frame.integers("d", 0, 9)), kind="stable")
     v = draw(frame.choices("d", (1.0, -1.0))) * ranks
     if d % 2 == 0 and draw(st.booleans()):
         X, v = X @ _turn(d), v @ _turn(d)
-        queries = queries @ _turn(asked.d) if asked.d % 2 == 0 else queries
+        queries = queries @ _turn(query_frame.d) if query_frame.d % 2 == 0 else queries
     return X, queries, v
 
 
@@ -347,8 +349,11 @@ def _make_locally_optimal(
     """
     scores = Y[:, None] * (X @ v)
     best, every = np.argmax(scores, axis=1).astype(np.int64), np.arange(len(Y))
-    own = scores[every, alpha][:, None]
-    harmful, lower = (scores >= own) & (np.arange(X.shape[1]) != alpha[:, None]), (scores < own).any(axis=1)
+    chosen_scores = scores[every, alpha][:, None]
+    harmful, lower = (
+        (scores >= chosen_scores) & (np.arange(X.shape[1]) != alpha[:, None]),
+        (scores < chosen_scores).any(axis=1),
+    )
     if not harmful.any() or not lower.any():
         return X, queries, best
     # In the place of each of them a lower token, or α itself where none is lower.
@@ -363,8 +368,8 @@ def _make_locally_optimal(
         largest = np.abs(pull).max(axis=1, keepdims=True)
         away = np.round(2 * pull / np.where(largest > 0, largest, 1.0)) / 2
         gain = np.vecdot(away, pull)[:, None]
-        needed = float(np.max(np.where(harmful, (2 - margins) / np.where(gain > 0, gain, 1.0), 0.5)))
-        least = 2.0 ** np.ceil(np.log2(needed)) if (gain > 0)[harmful.any(axis=1)].all() else np.inf
+        least_step = float(np.max(np.where(harmful, (2 - margins) / np.where(gain > 0, gain, 1.0), 0.5)))
+        least = 2.0 ** np.ceil(np.log2(least_step)) if (gain > 0)[harmful.any(axis=1)].all() else np.inf
         for factor in [least * multiple for multiple in FACTORS if least * multiple <= FARTHEST]:
             moved = np.where(harmful[:, :, None], X - factor * away[:, None], X)
             data = QueryDataset(moved, queries, Y, v)

@@ -71,17 +71,17 @@ def start_of(
     Raises:
         InvalidInput: two starts, one factor without the other, or a shape that does not fit.
     """
-    given = [key for key in ("start", "p0", "W0", "K0") if key in values]
-    if len(given) > 1:
-        raise InvalidInput(f"{name}: {given[0]} and {given[1]} are both a start; give one of them.")
+    start_names = [key for key in ("start", "p0", "W0", "K0") if key in values]
+    if len(start_names) > 1:
+        raise InvalidInput(f"{name}: {start_names[0]} and {start_names[1]} are both a start; give one of them.")
     if ("K0" in values) != ("Q0" in values):
         missing = "Q0" if "K0" in values else "K0"
         raise InvalidInput(f"{name}: {missing} is missing; K0 and Q0 are needed together.")
-    if not given:
+    if not start_names:
         return None
-    if given[0] in ("start", "p0") or queried is None:
-        return checked_array(given[0], values[given[0]], (problem.d,))
-    if given[0] == "W0":
+    if start_names[0] in ("start", "p0") or queried is None:
+        return checked_array(start_names[0], values[start_names[0]], (problem.d,))
+    if start_names[0] == "W0":
         return checked_array("W0", values["W0"], queried.shape).ravel()
     K0 = checked_array("K0", values["K0"], (queried.shape[0], "m"))
     Q0 = checked_array("Q0", values["Q0"], (queried.shape[1], K0.shape[1]))

@@ -18,9 +18,9 @@ SPHERE = (6, 8, 10)
 
 
 def _case(name: str, X: object, queries: object, v: object, Y: object | None = None) -> Case:
-    tokens, asked, head = (np.asarray(x, dtype=np.float32).astype(np.float64) for x in (X, queries, v))
+    tokens, z, head = (np.asarray(x, dtype=np.float32).astype(np.float64) for x in (X, queries, v))
     labels = np.ones(len(tokens)) if Y is None else np.asarray(Y, dtype=np.float64)
-    data = QueryDataset(tokens, asked, labels, head)
+    data = QueryDataset(tokens, z, labels, head)
     return Case(data.problem, queried=data, name=name)
 
 

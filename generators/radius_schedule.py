@@ -25,12 +25,12 @@ def radius_schedule(case: Case) -> Finding:
     increasing. Without them the statement takes its own schedule. c* is a float, but a schedule on the threshold has
     the limit, too.
     """
-    given = schedule_of(case)
-    if given is None:
+    schedule = schedule_of(case)
+    if schedule is None:
         return Finding(True, "no radii are given: the statement takes its own schedule")
     if case.dataset is None:
         return Finding(None, "the case has keys and scores only; give tokens X and labels Y")
-    log_r, R = given
+    log_r, R = schedule
     if log_r.shape != R.shape or not (R > 0).all() or not (np.diff(R) > 0).all() or not (np.diff(log_r) > 0).all():
         return Finding(False, "head and prompt radii are not positive, increasing and of the same length")
     joint = joint_of_chosen(case.dataset.signed_tokens, case.problem.keys, case.chosen_tokens)
@@ -41,5 +41,5 @@ def radius_schedule(case: Case) -> Finding:
         return Finding(False, "p_relax does not exist")
     threshold = critical_ratio(joint, relaxed)
     smallest = float(np.exp(np.min(np.minimum(log_r - np.log(R), 690.0))))
-    said = f"r/R is at least {number(smallest, threshold)}, c* = {number(threshold, smallest)}"
-    return Finding(smallest >= threshold, said)
+    evidence = f"r/R is at least {number(smallest, threshold)}, c* = {number(threshold, smallest)}"
+    return Finding(smallest >= threshold, evidence)

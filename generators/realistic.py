@@ -147,8 +147,10 @@ def levels(draw: DrawFn, frame: Frame, grid: Grid) -> Int64[np.ndarray, "n T d"]
         return np.asarray(draw(frame.integers("nTd", grid.low, grid.high)))
     # Twice as many more levels stand for 0 as there are others.
     below, above = 3 * grid.low, 3 * grid.high
-    drawn = draw(frame.integers("nTd", below, above))
-    return np.asarray(np.where(drawn > 0, np.maximum(drawn - 2 * grid.high, 0), np.minimum(drawn - 2 * grid.low, 0)))
+    integers = draw(frame.integers("nTd", below, above))
+    return np.asarray(
+        np.where(integers > 0, np.maximum(integers - 2 * grid.high, 0), np.minimum(integers - 2 * grid.low, 0))
+    )
 
 
 def flags(draw: DrawFn, frame: Frame, first: int) -> Int64[np.ndarray, "n T d"]:
@@ -157,18 +159,18 @@ def flags(draw: DrawFn, frame: Frame, first: int) -> Int64[np.ndarray, "n T d"]:
     The second feature has as many categories as coordinates are left. A token may have no flag, as a token of an
     unknown category has.
     """
-    made = np.zeros(frame.shape, dtype=np.int64)
+    one_hot = np.zeros(frame.shape, dtype=np.int64)
     for group in (range(first), range(first, frame.d)):
         if len(group):
-            which = draw(frame.integers("nT", 0, max(frame.d, len(group)))) % (len(group) + 1)
-            made[:, :, group] = which[:, :, None] == np.arange(1, len(group) + 1)
-    return made
+            category = draw(frame.integers("nT", 0, max(frame.d, len(group)))) % (len(group) + 1)
+            one_hot[:, :, group] = category[:, :, None] == np.arange(1, len(group) + 1)
+    return one_hot
 
 
 @st.composite
 def repeated_inputs(draw: DrawFn, n: int) -> Int64[np.ndarray, "n"]:
     """Draw which input each one repeats: itself or, one time in three for the last one, an earlier one."""
-    which = np.arange(n)
+    sources = np.arange(n)
     if n > 1 and draw(one_in(3)):
-        which[-1] = draw(st.integers(0, n - 2))
-    return which
+        sources[-1] = draw(st.integers(0, n - 2))
+    return sources

@@ -46,28 +46,28 @@ def realistic_joint_tokens(
     n, T, d = X.shape
     free = np.arange(T) != alpha[:, None]
     rounded = np.round(X, 3) if draw(st.booleans()) else X.astype(np.float16).astype(np.float64)
-    made = np.where(free[:, :, None], rounded, X)
+    tokens = np.where(free[:, :, None], rounded, X)
     if T > 2 and draw(one_in(3)):
         i, axis = draw(st.integers(0, n - 1)), draw(st.integers(0, d - 1))
         first, second = np.flatnonzero(free[i])[:2]
-        made[i, second] = made[i, first]
+        tokens[i, second] = tokens[i, first]
         # Upwards along e_1 it might no longer lie below the chosen token.
-        made[i, second, axis] -= STEP
+        tokens[i, second, axis] -= STEP
     if d < 3:
-        return made, None
+        return tokens, None
     axis = draw(st.integers(2, d - 1))
-    kept = np.ones(d, dtype=bool)
+    in_keys = np.ones(d, dtype=bool)
     if d > 3:
         # A coordinate is left beside e_1 and the axis: of these two alone p_mm would be a multiple of e_1.
-        kept[0] = False
-    W = None if kept.all() else np.eye(d)[kept]
-    if can_have_idle_neighbour(made.shape) and draw(st.integers(0, 3)):
-        made[:, :, axis] = 0.0
+        in_keys[0] = False
+    W = None if in_keys.all() else np.eye(d)[in_keys]
+    if can_have_idle_neighbour(tokens.shape) and draw(st.integers(0, 3)):
+        tokens[:, :, axis] = 0.0
         solve = solver(alpha)
-        return with_idle_neighbour(made, alpha, axis, ASIDE * gamma, lambda flat: solve(flat[:, :, kept])), W
+        return with_idle_neighbour(tokens, alpha, axis, ASIDE * gamma, lambda flat: solve(flat[:, :, in_keys])), W
     if draw(one_in(3)):
-        made[:, :, axis] = 0.0
-    return made, W
+        tokens[:, :, axis] = 0.0
+    return tokens, W
 
 
 @st.composite

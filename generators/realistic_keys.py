@@ -27,10 +27,10 @@ Chosen = Int64[np.ndarray, "n"]
 def realistic_tokens(draw: DrawFn, frame: Frame, kinds: tuple[Kind, ...] = EVERY, *, scaled: bool = True) -> Keys:
     """Draw tokens as users have them, separable or not."""
     grid = draw(grids(frame.d, kinds, scaled=scaled))
-    drawn = draw(levels(frame, grid))
+    token_levels = draw(levels(frame, grid))
     if draw(one_in(3)):
-        drawn = _all_but_equal(draw, drawn, grid, None, None)
-    tokens = _keys_of_levels(grid, drawn)
+        token_levels = _all_but_equal(draw, token_levels, grid, None, None)
+    tokens = _keys_of_levels(grid, token_levels)
     if frame.d > 1 and draw(one_in(3)):
         axis = draw(st.integers(0, frame.d - 1))
         tokens[:, :, axis] = tokens[0, 0, axis]
@@ -58,16 +58,16 @@ def realistic_keys(
     """
     n, tokens, d = frame.shape
     grid = draw(grids(d, kinds))
-    drawn = draw(levels(frame, grid))
+    token_levels = draw(levels(frame, grid))
     pivot = draw(st.integers(0, d - 1))
     # Nothing lies below the flags and counts of 0 that the other tokens then have.
     upwards = grid.kind is Kind.ONE_HOT or grid.unit_norm or draw(st.booleans())
     free = constrained & (np.arange(tokens) != alpha[:, None])
     gain = _gains(draw, frame, grid)
-    _set_apart(drawn[:, :, pivot], alpha, free, gain, grid, up=upwards)
+    _set_apart(token_levels[:, :, pivot], alpha, free, gain, grid, up=upwards)
     if draw(one_in(3)) and not grid.unit_norm:
-        drawn = _all_but_equal(draw, drawn, grid, (pivot, -1 if upwards else 1), (alpha, free))
-    keys = _keys_of_levels(grid, drawn)
+        token_levels = _all_but_equal(draw, token_levels, grid, (pivot, -1 if upwards else 1), (alpha, free))
+    keys = _keys_of_levels(grid, token_levels)
     if d == 1:
         return keys[repeats]
     axis = (pivot + draw(st.integers(1, d - 1))) % d
@@ -75,8 +75,10 @@ def realistic_keys(
     if every and can_have_idle_neighbour(frame.shape) and draw(st.integers(0, 3)):
         moved = grid.values(np.full(d, _other_level(draw, grid)))[axis]
         # An input that is there twice asks the same twice, so that p_mm is that of the others.
-        own = np.flatnonzero(repeats == np.arange(n))
-        keys[own] = with_idle_neighbour(keys[own], alpha[own], axis, float(moved), solver(alpha[own]))
+        distinct = np.flatnonzero(repeats == np.arange(n))
+        keys[distinct] = with_idle_neighbour(
+            keys[distinct], alpha[distinct], axis, float(moved), solver(alpha[distinct])
+        )
     elif draw(one_in(3)):
         keys[:, :, axis] = keys[0, 0, axis]
     return keys[repeats]
@@ -117,32 +119,32 @@ def _set_apart(
         signed[free] = 0
     signed = np.where(free, np.minimum(signed, (top - gain)[:, None]), signed)
     highest = np.where(free, signed, np.iinfo(np.int64).min // 2).max(axis=1)
-    own = signed[np.arange(n), alpha]
-    signed[np.arange(n), alpha] = np.maximum(own, highest + gain)
+    chosen = signed[np.arange(n), alpha]
+    signed[np.arange(n), alpha] = np.maximum(chosen, highest + gain)
     column[:] = sign * signed
 
 
 def _all_but_equal(
     draw: DrawFn,
-    drawn: Levels,
+    token_levels: Levels,
     grid: Grid,
     pivot: tuple[int, int] | None,
-    kept: tuple[Chosen, Bool[np.ndarray, "n T"]] | None,
+    constraint: tuple[Chosen, Bool[np.ndarray, "n T"]] | None,
 ) -> Levels:
     """Make one token another one's copy but for a step in one coordinate; one time in four the chosen token is copied.
 
     A copy of a constrained token may step away from the chosen one only along the pivot, a copy of the chosen token
     steps there and nowhere else. Where that would leave the grid the copy is exact.
     """
-    n, tokens, d = drawn.shape
+    n, tokens, d = token_levels.shape
     i = draw(st.integers(0, n - 1))
     first, slot = (draw(st.integers(0, tokens - 1)) for _ in range(2))
     axis, step = draw(st.integers(0, d - 1)), grid.least * draw(st.sampled_from((1, -1)))
-    made = drawn.copy()
-    if kept is not None and pivot is not None:
-        alpha, free = int(kept[0][i]), kept[1][i]
+    changed = token_levels.copy()
+    if constraint is not None and pivot is not None:
+        alpha, free = int(constraint[0][i]), constraint[1][i]
         if not free.any():
-            return drawn
+            return token_levels
         others = np.flatnonzero(free)
         slot = int(others[slot % len(others)])
         first = alpha if draw(one_in(4)) else int(others[first % len(others)])
@@ -150,17 +152,17 @@ def _all_but_equal(
             axis = pivot[0]
         if axis == pivot[0]:
             step = grid.least * pivot[1]
-        if first == alpha and not grid.low <= made[i, alpha, axis] + step <= grid.high:
-            return drawn
-    made[i, slot] = made[i, first]
-    if slot != first and grid.low <= made[i, slot, axis] + step <= grid.high:
-        made[i, slot, axis] += step
-    return made
+        if first == alpha and not grid.low <= changed[i, alpha, axis] + step <= grid.high:
+            return token_levels
+    changed[i, slot] = changed[i, first]
+    if slot != first and grid.low <= changed[i, slot, axis] + step <= grid.high:
+        changed[i, slot, axis] += step
+    return changed
 
 
-def _keys_of_levels(grid: Grid, drawn: Levels) -> Keys:
+def _keys_of_levels(grid: Grid, token_levels: Levels) -> Keys:
     """Return the numbers of levels, scaled to norm one if the grid has that; tokens of zeros stay zero."""
-    tokens = grid.values(drawn)
+    tokens = grid.values(token_levels)
     if not grid.unit_norm:
         return tokens
     norms = np.sqrt(np.sum(tokens**2, axis=2, keepdims=True))

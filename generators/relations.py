@@ -116,10 +116,10 @@ def relation_named(name: str) -> Relation:
     Raises:
         InvalidInput: there is none.
     """
-    named = {relation.name: relation for relation in RELATIONS}
-    if name not in named:
-        raise InvalidInput(f"{name!r} is not a relation.{suggest(name, named)} They are {', '.join(named)}.")
-    return named[name]
+    by_name = {relation.name: relation for relation in RELATIONS}
+    if name not in by_name:
+        raise InvalidInput(f"{name!r} is not a relation.{suggest(name, by_name)} They are {', '.join(by_name)}.")
+    return by_name[name]
 
 
 # Exact arithmetic on arrays of floats.
@@ -155,11 +155,11 @@ def _rotation(d: int, rng: np.random.Generator) -> Linear:
 
     def rotate(x: Array) -> Array:
         a, b = x[..., i], x[..., j]
-        made = _exact_sum(_exact_sum(x, x), _exact_sum(x, x))
-        made = _exact_sum(made, x)
+        turned = _exact_sum(_exact_sum(x, x), _exact_sum(x, x))
+        turned = _exact_sum(turned, x)
         three_a, three_b = _exact_sum(2 * a, a), _exact_sum(2 * b, b)
-        made[..., i], made[..., j] = _exact_sum(three_a, -4 * b), _exact_sum(4 * a, three_b)
-        return np.asarray(made + 0.0)
+        turned[..., i], turned[..., j] = _exact_sum(three_a, -4 * b), _exact_sum(4 * a, three_b)
+        return np.asarray(turned + 0.0)
 
     return rotate
 
@@ -173,12 +173,12 @@ def _reflection(d: int, rng: np.random.Generator) -> Linear:
     axes, signs = rng.permutation(size)[:4], rng.choice((1.0, -1.0), 4)
 
     def reflect(x: Array) -> Array:
-        made = np.concatenate([x, np.zeros((*x.shape[:-1], size - d))], axis=-1)
-        a, b, c, e = np.moveaxis(made[..., axes] * signs, -1, 0)
+        mirrored = np.concatenate([x, np.zeros((*x.shape[:-1], size - d))], axis=-1)
+        a, b, c, e = np.moveaxis(mirrored[..., axes] * signs, -1, 0)
         half = _scale(_exact_sum(_exact_sum(a, b), _exact_sum(c, e)), 0.5)
         for axis, sign in zip(axes, signs, strict=True):
-            made[..., axis] = _exact_sum(made[..., axis], -sign * half)
-        return np.asarray(made + 0.0)
+            mirrored[..., axis] = _exact_sum(mirrored[..., axis], -sign * half)
+        return np.asarray(mirrored + 0.0)
 
     return reflect
 
@@ -201,9 +201,9 @@ class _Values:
         case = self.case
         unknown = {*case.arrays} - KNOWN
         data = _data_of(case)
-        made = None if data is None else data.problem
-        same = made is None or (
-            np.array_equal(made.keys, case.problem.keys) and np.array_equal(made.scores, case.problem.scores)
+        problem = None if data is None else data.problem
+        same = problem is None or (
+            np.array_equal(problem.keys, case.problem.keys) and np.array_equal(problem.scores, case.problem.scores)
         )
         if unknown or not same or (data is None and case.problem.factors is not None):
             raise Inexact
@@ -219,8 +219,8 @@ class _Values:
 
     def arrays(self, **by_name: Linear) -> Mapping[str, Array]:
         """Return the arrays of the case, each changed by the function of its name."""
-        made = {name: np.asarray(x) for name, x in self.case.arrays.items()}
-        return MappingProxyType({name: by_name[name](x) if name in by_name else x for name, x in made.items()})
+        arrays = {name: np.asarray(x) for name, x in self.case.arrays.items()}
+        return MappingProxyType({name: by_name[name](x) if name in by_name else x for name, x in arrays.items()})
 
 
 def _of_inputs(case: Case, order: Int64[np.ndarray, "m"]) -> Case:
@@ -234,8 +234,8 @@ def _of_inputs(case: Case, order: Int64[np.ndarray, "m"]) -> Case:
     if isinstance(data, QueryDataset):
         return values.with_data(replace(data, X=data.X[order], queries=data.queries[order], Y=data.Y[order]), **changed)
     if isinstance(data, SequenceDataset):
-        made = replace(data, X=data.X[order], queries=data.queries[order], Y=data.Y[order], mask=data.mask[order])
-        return values.with_data(made, **changed)
+        reordered = replace(data, X=data.X[order], queries=data.queries[order], Y=data.Y[order], mask=data.mask[order])
+        return values.with_data(reordered, **changed)
     return values.with_problem(problem.keys[order], problem.scores[order], **changed)
 
 
@@ -261,8 +261,8 @@ def _in_coordinates(case: Case, of_prompts: Linear | None, of_tokens: Linear | N
     values, data, problem = _Values(case), _data_of(case), case.problem
     keys, tokens = of_prompts or (lambda x: x), of_tokens or (lambda x: x)
     if unit != 1.0:
-        given = {"eta", *LENGTHS, *FACTORS, *PROMPTS} - {*DIRECTIONS}
-        if given & {*case.arrays} or (case.start is not None and case.start.any()):
+        fixed = {"eta", *LENGTHS, *FACTORS, *PROMPTS} - {*DIRECTIONS}
+        if fixed & {*case.arrays} or (case.start is not None and case.start.any()):
             raise Inexact
 
     prompts, heads = keys, tokens
@@ -282,11 +282,11 @@ def _in_coordinates(case: Case, of_prompts: Linear | None, of_tokens: Linear | N
     changed = {"start": start, "arrays": values.arrays(**moved)}
     if isinstance(data, Dataset):
         W = np.ascontiguousarray(keys(tokens(data.key_query).T).T)
-        made = values.with_data(replace(data, X=tokens(data.X), v=tokens(data.v), W=W), **changed)
-        if not np.array_equal(made.problem.keys, keys(problem.keys)):
+        turned = values.with_data(replace(data, X=tokens(data.X), v=tokens(data.v), W=W), **changed)
+        if not np.array_equal(turned.problem.keys, keys(problem.keys)):
             # X Wᵀ is rounded, and in other coordinates it is rounded to other keys.
             raise Inexact
-        return made
+        return turned
     if data is not None:
         others = replace(data, X=tokens(data.X), v=tokens(data.v), queries=keys(data.queries))
         return values.with_data(others, **changed)
@@ -302,13 +302,13 @@ def _sizes(case: Case) -> tuple[int, int]:
 
 
 def _case_in_coordinates(
-    case: Case, rng: np.random.Generator, made: Callable[[int, np.random.Generator], Linear], unit: float = 1.0
+    case: Case, rng: np.random.Generator, map_of: Callable[[int, np.random.Generator], Linear], unit: float = 1.0
 ) -> Case:
     """Change the basis of keys, of tokens, or of both."""
-    d, own = _sizes(case)
-    which = int(rng.integers(3)) if own and unit == 1.0 else 0
-    of_prompts = made(d, rng) if which != 1 else None
-    of_tokens = made(own, rng) if which != 0 else None
+    d, token_size = _sizes(case)
+    changed = int(rng.integers(3)) if token_size and unit == 1.0 else 0
+    of_prompts = map_of(d, rng) if changed != 1 else None
+    of_tokens = map_of(token_size, rng) if changed != 0 else None
     return _in_coordinates(case, of_prompts, of_tokens, unit)
 
 
@@ -326,10 +326,10 @@ def _case_shifted(case: Case, rng: np.random.Generator) -> Case | None:
     by = np.where(data.v == 0, rng.integers(-3, 4, (len(data.X), 1, data.X.shape[2])) * scale, 0.0)
     if not by.any():
         return None
-    made = values.with_data(replace(data, X=_exact_sum(data.X, by)))
+    shifted = values.with_data(replace(data, X=_exact_sum(data.X, by)))
     # The products X Wᵀ are rounded, the keys of an input no longer differ by what they did.
-    old, new = ((keys - keys[:, :1]) for keys in (problem.keys, made.problem.keys))
-    return made if np.array_equal(old, new) and problem.factors is None else None
+    old, new = ((keys - keys[:, :1]) for keys in (problem.keys, shifted.problem.keys))
+    return shifted if np.array_equal(old, new) and problem.factors is None else None
 
 
 def _in_units(case: Case, keys: float, tokens: float = 1.0, scores: float = 1.0) -> Case:
@@ -406,11 +406,11 @@ def _labelled_inputs(case: Labelled, order: Int64[np.ndarray, "m"]) -> Labelled:
 def _contexts(case: NextTokens, order: Int64[np.ndarray, "m"]) -> NextTokens:
     windows = tuple(case.windows[k] for k in order) if case.windows else ()
     if case.samples is not None and case.labels is not None:
-        made = case.replace(samples=case.samples[order], labels=case.labels[order], windows=windows)
+        reordered = case.replace(samples=case.samples[order], labels=case.labels[order], windows=windows)
     else:
         assert case.counts is not None
-        made = case.replace(embeddings=case.embeddings[order], counts=case.counts[order], windows=windows)
-    return made
+        reordered = case.replace(embeddings=case.embeddings[order], counts=case.counts[order], windows=windows)
+    return reordered
 
 
 def _tokens_permuted(subject: Subject, rng: np.random.Generator) -> Subject | None:
@@ -420,9 +420,9 @@ def _tokens_permuted(subject: Subject, rng: np.random.Generator) -> Subject | No
         X = subject.problem.keys if subject.sequence is None else subject.sequence.X
         scores = subject.problem.scores if data is None else Dataset(X, np.ones(len(X)), data.v).problem.scores
         order = np.array([rng.permutation(X.shape[1]) for _ in X])
-        for row, own in zip(order, scores, strict=True):
-            for value in np.unique(own):
-                at = np.flatnonzero(own[row] == value)
+        for row, row_scores in zip(order, scores, strict=True):
+            for value in np.unique(row_scores):
+                at = np.flatnonzero(row_scores[row] == value)
                 row[at] = np.sort(row[at])
         return None if (order == np.arange(X.shape[1])).all() else _of_tokens(subject, order)
     if isinstance(subject, NextTokens) and subject.samples is not None:
@@ -479,11 +479,11 @@ def _labels_negated(subject: Subject, rng: np.random.Generator) -> Subject | Non
 def _linear_change(
     subject: Subject,
     rng: np.random.Generator,
-    made: Callable[[int, np.random.Generator], Linear],
+    map_of: Callable[[int, np.random.Generator], Linear],
     unit: float = 1.0,
 ) -> Subject | None:
     if isinstance(subject, Case):
-        return _case_in_coordinates(subject, rng, made, unit)
+        return _case_in_coordinates(subject, rng, map_of, unit)
     if not isinstance(subject, Labelled | NextTokens):
         return None
     start, step = subject.start, getattr(subject, "step", 0.0)
@@ -491,7 +491,7 @@ def _linear_change(
         return None
     vectors = subject.features if isinstance(subject, Labelled) else subject.embeddings
     d = vectors.shape[1]
-    change = made(d, rng)
+    change = map_of(d, rng)
     if isinstance(subject, Labelled):
         moved = None if start is None else change(start.reshape(-1, d)).ravel()
         return subject.replace(features=change(vectors), start=moved)
@@ -562,8 +562,8 @@ def _written_and_read(subject: Subject, rng: np.random.Generator) -> Subject | N
         return None
     values = from_json(as_text(subject))
     floats = {"arrays"} | {key for key, value in values.items() if isinstance(value, str | int | bool) or key == KIND}
-    made = {key: value if key in floats else _as_float32(value) for key, value in values.items()}
-    return subject_of(made)
+    rounded = {key: value if key in floats else _as_float32(value) for key, value in values.items()}
+    return subject_of(rounded)
 
 
 def _as_float32(value: Any) -> Any:

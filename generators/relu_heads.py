@@ -93,9 +93,9 @@ def masked_tokens_cost(case: Case) -> Finding:
 
     The scores are those of the units that are on there.
     """
-    given = relu_head(case)
-    if not given.holds:
-        return Finding(None, given.evidence)
+    finding = relu_head(case)
+    if not finding.holds:
+        return Finding(None, finding.evidence)
     case = case.normalise()
     run = ReluRun.of(case.problem, head_of(case), STEP / case.problem.key_scale, STEPS)
     scores, sets = run.mean_scores(STEPS, WIDTH), run.weights(STEPS) > SELECTED
@@ -104,5 +104,7 @@ def masked_tokens_cost(case: Case) -> Finding:
     i = int(np.argmin(least - most))
     if not np.isfinite(most[i]):
         return Finding(True, "every token has weight")
-    said = f"input {i}: tokens with weight score {number(least[i], most[i])} or more, others up to {number(most[i])}"
-    return Finding(bool(least[i] > most[i]), said)
+    evidence = (
+        f"input {i}: tokens with weight score {number(least[i], most[i])} or more, others up to {number(most[i])}"
+    )
+    return Finding(bool(least[i] > most[i]), evidence)

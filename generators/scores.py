@@ -103,8 +103,8 @@ def locally_optimal_scores(
     above = np.where(neighbours, -steps, signs * steps)
     above[chosen] = 0.0
     if strict and not distinct:
-        own = (best == alpha)[:, None]
-        above = np.where(own & ~chosen, -steps, above)
+        alpha_is_best = (best == alpha)[:, None]
+        above = np.where(alpha_is_best & ~chosen, -steps, above)
         higher = np.maximum(0.0, above.max(axis=1)) + steps[every, best]
         above[every, best] = np.where(best == alpha, 0.0, higher)
     return _spread(draw, _bases(draw, frame, few=few)[:, None] + above)

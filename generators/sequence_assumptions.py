@@ -34,9 +34,9 @@ def sequence_rows(data: SequenceDataset, parts: Sequence[SequencePart], alpha: C
     """
     rows: dict[Place, Vector] = {}
     for q, (part, chosen) in enumerate(zip(parts, alpha, strict=True)):
-        for r, ((i, k), seen, a) in enumerate(zip(part.pairs.tolist(), part.tokens.tolist(), chosen, strict=True)):
-            query, best = exact_vector(data.queries[i, k]), exact_vector(data.X[i, seen[int(a)]])
-            for t, token in enumerate(seen):
+        for r, ((i, k), visible, a) in enumerate(zip(part.pairs.tolist(), part.tokens.tolist(), chosen, strict=True)):
+            query, best = exact_vector(data.queries[i, k]), exact_vector(data.X[i, visible[int(a)]])
+            for t, token in enumerate(visible):
                 if t != int(a):
                     apart = [x - y for x, y in zip(best, exact_vector(data.X[i, token]), strict=True)]
                     rows[q, r, t] = [x * y for x in apart for y in query]

@@ -74,12 +74,17 @@ def drawn_shares(id: str, cases: Sequence[Subject]) -> Drawn:
     """Return sizes and shares of some cases of a statement; for another paper's data, sizes only."""
     names = dict.fromkeys(name for case in cases for name in case.sizes)
     lengths = {name: [case.sizes[name] for case in cases if name in case.sizes] for name in names}
-    sizes = {name: (min(of), sorted(of)[len(of) // 2], max(of)) for name, of in lengths.items() if of}
+    sizes = {
+        name: (min(sizes_of_axis), sorted(sizes_of_axis)[len(sizes_of_axis) // 2], max(sizes_of_axis))
+        for name, sizes_of_axis in lengths.items()
+        if sizes_of_axis
+    }
     # Case by case: properties of one case share its certificates.
     rows = [[holds(case) for holds in PROPERTIES.values()] for case in cases if isinstance(case, Case)]
     properties = dict(zip(PROPERTIES, zip(*rows, strict=True), strict=True)) if rows else dict.fromkeys(PROPERTIES, ())
     shares = {
-        name: Share(sum(x is True for x in of), sum(x is not None for x in of)) for name, of in properties.items()
+        name: Share(sum(x is True for x in answers), sum(x is not None for x in answers))
+        for name, answers in properties.items()
     }
     return Drawn(id, len(cases), MappingProxyType(sizes), MappingProxyType(shares))
 

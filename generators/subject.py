@@ -114,21 +114,23 @@ class Subject:
         Raises:
             InvalidInput: an unknown or a missing name, a value of another type.
         """
-        known = {field.name: field for field in _fields(cls)}
-        unknown = next((key for key in sorted({*contents} - {*known, *RECORD})), None)
+        field_by_name = {field.name: field for field in _fields(cls)}
+        unknown = next((key for key in sorted({*contents} - {*field_by_name, *RECORD})), None)
         if unknown is not None:
             raise InvalidInput(
-                f"{name}: unknown name {unknown!r}.{suggest(unknown, known)} The names in {cls.noun} are"
-                f" {', '.join(known)}."
+                f"{name}: unknown name {unknown!r}.{suggest(unknown, field_by_name)} The names in {cls.noun} are"
+                f" {', '.join(field_by_name)}."
             )
-        needed = [
-            field.name for field in known.values() if field.default is MISSING and field.default_factory is MISSING
+        required = [
+            field.name
+            for field in field_by_name.values()
+            if field.default is MISSING and field.default_factory is MISSING
         ]
-        missing = next((key for key in needed if key not in contents), None)
+        missing = next((key for key in required if key not in contents), None)
         if missing is not None:
-            raise InvalidInput(f"{name}: {missing} is missing; {cls.noun} have {', '.join(needed)}.")
+            raise InvalidInput(f"{name}: {missing} is missing; {cls.noun} have {', '.join(required)}.")
         hints = get_type_hints(cls)
-        values = {key: _read(key, contents[key], hints[key]) for key in known if key in contents}
+        values = {key: _read(key, contents[key], hints[key]) for key in field_by_name if key in contents}
         return cls(**{"seed": seed, "name": name} | values)
 
     def rows(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -138,8 +140,8 @@ class Subject:
     def lines(self) -> list[str]:
         """Return everything else for a reader, a line each."""
         values = {field.name: getattr(self, field.name) for field in _fields(self)}
-        shown = {name: value for name, value in values.items() if value is not None and name != "name"}
-        return [f"{name} {_to_show(value)}" for name, value in shown.items()]
+        present = {name: value for name, value in values.items() if value is not None and name != "name"}
+        return [f"{name} {_to_show(value)}" for name, value in present.items()]
 
     def explain(self) -> list[str]:
         """Explain the behaviour of training on the data: the paragraphs that ``theorems explain`` begins with."""
@@ -217,12 +219,12 @@ def empty_array(value: Mapping[str, Any]) -> np.ndarray:
 def shown_array(values: Any) -> str:
     """Format the first entries of an array, to all digits."""
     entries = [repr(float(x)) for x in np.ravel(values)]
-    shown = entries if len(entries) <= 8 else [*entries[:8], f"… {len(entries)} entries"]
-    return ", ".join(shown) if np.ndim(values) == 0 else "(" + ", ".join(shown) + ")"
+    texts = entries if len(entries) <= 8 else [*entries[:8], f"… {len(entries)} entries"]
+    return ", ".join(texts) if np.ndim(values) == 0 else "(" + ", ".join(texts) + ")"
 
 
-def _fields(of: Any) -> tuple[Any, ...]:
-    return fields(of)
+def _fields(cls: Any) -> tuple[Any, ...]:
+    return fields(cls)
 
 
 def _place(kind: type[Subject]) -> str:
@@ -281,8 +283,8 @@ def _array(name: str, value: Any, dtype: np.dtype[Any]) -> np.ndarray:
         if isinstance(error, InvalidInput):
             raise
         raise InvalidInput(f"{name}: is not an array; give nested lists of numbers of equal length.") from None
-    made = raw.astype(dtype) if raw.dtype.kind in "fiub" else None
-    if made is None or not np.array_equal(made, raw, equal_nan=dtype.kind == "f"):
+    array = raw.astype(dtype) if raw.dtype.kind in "fiub" else None
+    if array is None or not np.array_equal(array, raw, equal_nan=dtype.kind == "f"):
         raise InvalidInput(f"{name}: dtype {raw.dtype} does not fit; give {dtype} numbers.")
-    made.setflags(write=False)
-    return made
+    array.setflags(write=False)
+    return array

@@ -50,16 +50,16 @@ def drop_hidden_tokens(values: Mapping[str, Any], mask: Bool[np.ndarray, "n T"])
 
     Tokens that do not count are not looked at: they may be NaN.
     """
-    kept = {key: value for key, value in values.items() if key != "mask"}
+    arrays = {key: value for key, value in values.items() if key != "mask"}
     for key in PER_TOKEN:
-        if key in kept:
-            refuse_truth_values(key, kept[key])
-            array = as_array(key, kept[key], "(n, T, …)")
+        if key in arrays:
+            refuse_truth_values(key, arrays[key])
+            array = as_array(key, arrays[key], "(n, T, …)")
             if array.shape[:2] != mask.shape:
-                wanted = ", ".join(map(str, mask.shape))
-                raise InvalidInput(f"{key}: shape {array.shape} does not begin with ({wanted}), as that of the mask.")
-            kept[key] = array[mask].reshape(len(mask), -1, *array.shape[2:])
-    return kept
+                expected = ", ".join(map(str, mask.shape))
+                raise InvalidInput(f"{key}: shape {array.shape} does not begin with ({expected}), as that of the mask.")
+            arrays[key] = array[mask].reshape(len(mask), -1, *array.shape[2:])
+    return arrays
 
 
 def positions_of(mask: Bool[np.ndarray, "n T"]) -> Int64[np.ndarray, "n t"]:
@@ -103,10 +103,10 @@ def _checked_mask(value: Any, shape: tuple[int, int]) -> Bool[np.ndarray, "n T"]
     return mask
 
 
-def _inputs(which: Int64[np.ndarray, "k"]) -> str:
-    if len(which) == 1:
-        return f"input {which[0]}"
-    return f"inputs {format_tokens(which, MOST_NAMED)}"
+def _inputs(indices: Int64[np.ndarray, "k"]) -> str:
+    if len(indices) == 1:
+        return f"input {indices[0]}"
+    return f"inputs {format_tokens(indices, MOST_NAMED)}"
 
 
 def _refuse_zeros_that_count(

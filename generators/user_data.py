@@ -110,9 +110,9 @@ def parse_given(contents: Mapping[str, Any], seed: int, name: str, *, calls: boo
     Raises:
         InvalidInput: as :func:`case_of`; a call of an attention kernel where there is nothing to call.
     """
-    own = None if calls or KIND in contents else format_of(contents)
-    if own is not None and own.command:
-        raise InvalidInput(f"{name}: holds {own.data.noun}; give it to {own.command}.")
+    other_format = None if calls or KIND in contents else format_of(contents)
+    if other_format is not None and other_format.command:
+        raise InvalidInput(f"{name}: holds {other_format.data.noun}; give it to {other_format.command}.")
     return Given(subject_of(contents, seed, name), _text("case_of", contents.get("case_of", "")))
 
 
@@ -124,8 +124,8 @@ def subject_of(contents: Mapping[str, Any], seed: int = 0, name: str = "data") -
     """
     if KIND in contents:
         return kind_named(contents[KIND]).of_values(contents, seed, name)
-    own = format_of(contents)
-    return case_of(contents, seed, name) if own is None else own.read(contents, name)
+    other_format = format_of(contents)
+    return case_of(contents, seed, name) if other_format is None else other_format.read(contents, name)
 
 
 def case_of(contents: Mapping[str, Any], seed: int = 0, name: str = "data") -> Case:
@@ -172,17 +172,17 @@ def check_names(name: str, names: Collection[str]) -> None:
     """
     if KIND in names or format_of({*names}) is not None:
         return  # data of another kind, which look at their own
-    known = (*TOKENS, *QUERIES, *PAIR, *OPTIONAL, *TRAINED, STEPS, *FURTHER, *RECORD)
-    unknown = sorted(set(names) - set(known))
+    allowed = (*TOKENS, *QUERIES, *PAIR, *OPTIONAL, *TRAINED, STEPS, *FURTHER, *RECORD)
+    unknown = sorted(set(names) - set(allowed))
     if unknown:
         raise InvalidInput(
-            f"{name}: unknown name {unknown[0]!r}.{suggest(unknown[0], known)} Give X, Y, v (and W), or"
+            f"{name}: unknown name {unknown[0]!r}.{suggest(unknown[0], allowed)} Give X, Y, v (and W), or"
             " keys and scores; docs/verify.md names what else there may be."
         )
-    for given, together, said in ((TOKENS, TOKENS[:3], "X, Y and v"), (PAIR, PAIR, "keys and scores")):
+    for group, together, names_of_group in ((TOKENS, TOKENS[:3], "X, Y and v"), (PAIR, PAIR, "keys and scores")):
         missing = [key for key in together if key not in names]
-        if missing and {*given} & {*names}:
-            raise InvalidInput(f"{name}: {missing[0]} is missing; {said} are needed together.")
+        if missing and {*group} & {*names}:
+            raise InvalidInput(f"{name}: {missing[0]} is missing; {names_of_group} are needed together.")
     check_query_names(name, names)
     if not {"X", "keys"} & {*names}:
         raise InvalidInput(f"{name}: holds no data; give X, Y, v (and W), or keys and scores.")
@@ -202,9 +202,9 @@ def _problem(values: Mapping[str, Any], loss: Loss, dataset: Data | None, name: 
     problem = Problem(keys, checked_array("scores", values["scores"], keys.shape[:2]), loss)
     if dataset is None:
         return problem
-    made = dataset.problem
+    from_tokens = dataset.problem
     if "case_of" not in values and not (
-        np.array_equal(problem.keys, made.keys) and np.array_equal(problem.scores, made.scores)
+        np.array_equal(problem.keys, from_tokens.keys) and np.array_equal(problem.scores, from_tokens.scores)
     ):
         raise InvalidInput(f"{name}: keys and scores are not those that the tokens make; give one of the two.")
     return problem
@@ -267,11 +267,11 @@ def as_text(case: Subject, **record: str) -> str:
         record: ``case_of`` (the statement) and ``claim``, for a failing case.
     """
     if not isinstance(case, Case):
-        own = format_of(case)
-        if own is not None:
-            return own.write(case, **record)
-        said = {key: value for key, value in record.items() if value}
-        return _lines_of(said | {KIND: case.kind, **case.named_values()})
+        other_format = format_of(case)
+        if other_format is not None:
+            return other_format.write(case, **record)
+        record_values = {key: value for key, value in record.items() if value}
+        return _lines_of(record_values | {KIND: case.kind, **case.named_values()})
     queried = case.queried or case.sequence
     problem, dataset = case.problem, queried or case.dataset
     contents: dict[str, Any] = {key: value for key, value in record.items() if value}
@@ -284,8 +284,10 @@ def as_text(case: Subject, **record: str) -> str:
             contents["queries"] = dataset.queries
         if isinstance(dataset, SequenceDataset) and not dataset.mask.all():
             contents["mask"] = dataset.mask.astype(np.int64)
-    made = None if dataset is None else dataset.problem
-    if made is None or not (np.array_equal(made.keys, problem.keys) and np.array_equal(made.scores, problem.scores)):
+    from_tokens = None if dataset is None else dataset.problem
+    if from_tokens is None or not (
+        np.array_equal(from_tokens.keys, problem.keys) and np.array_equal(from_tokens.scores, problem.scores)
+    ):
         contents |= {"keys": problem.keys, "scores": problem.scores}
     if case.alpha is not None:
         contents["alpha"] = case.alpha
@@ -297,15 +299,15 @@ def as_text(case: Subject, **record: str) -> str:
     return _lines_of(contents)
 
 
-def attention_case(given: Given) -> Case:
+def attention_case(parsed: Given) -> Case:
     """Return the data, where only keys and scores are accepted.
 
     Raises:
         InvalidInput: they are something else.
     """
-    if not isinstance(given.case, Case):
-        raise InvalidInput(f"{given.case.name}: holds {given.case.noun}; give keys and scores, or tokens.")
-    return given.case
+    if not isinstance(parsed.case, Case):
+        raise InvalidInput(f"{parsed.case.name}: holds {parsed.case.noun}; give keys and scores, or tokens.")
+    return parsed.case
 
 
 def _lines_of(contents: Mapping[str, Any]) -> str:

@@ -24,9 +24,9 @@ def equal_modulus_cases(draw: DrawFn) -> Labelled:
     labels = np.array(draw(st.lists(st.integers(0, 1), min_size=n, max_size=n)))
     sizes = np.array(draw(st.lists(st.sampled_from((1.0, 3.0, 0.5, 0.3, 7.0)), min_size=n, max_size=n)))
     against = np.zeros((n, d), dtype=bool)
-    for own in against:
+    for row in against:
         flipped = draw(st.lists(st.integers(0, d - 1), unique=True, max_size=(d - 1) // 2))
-        own[flipped] = True
+        row[flipped] = True
     own_side = np.where(against, -common, common) * sizes[:, None]
     features = np.where(labels == 0, 1.0, -1.0)[:, None] * own_side
     return Labelled(features, labels, np.ones(n, dtype=np.int64), 2, seed=draw(st.integers(0, 2**32 - 1)))

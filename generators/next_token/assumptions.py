@@ -21,8 +21,8 @@ def _separable(case: NextTokens) -> Finding:
     """Check that some θ ties what followed and puts everything else at least one below: (6a) and (6b)."""
     norms = []
     for _, problem in case.parts:
-        asked = [pair for pair in problem.pairs if not problem.supports[pair]]
-        solution = separate_pairs(problem, asked) if asked else None
+        separated = [pair for pair in problem.pairs if not problem.supports[pair]]
+        solution = separate_pairs(problem, separated) if separated else None
         if isinstance(solution, Infeasible):
             total = to_float(sum(solution.exact.values(), fmpq(0)))
             return Finding(False, f"{len(solution.exact)} constraints add up to 0 ≥ {total}")
@@ -41,8 +41,8 @@ def _compatible(case: NextTokens) -> Finding:
 def _something_apart(case: NextTokens) -> Finding:
     """Check that some alternative is not tied to what followed by everything that keeps the loss bounded."""
     apart = sum(int((problem.alternatives & ~extended_supports(problem).sets).sum()) for _, problem in case.parts)
-    there = sum(int(problem.alternatives.sum()) for _, problem in case.parts)
-    return Finding(apart > 0, f"{apart} of {there} alternatives can be ruled out")
+    total = sum(int(problem.alternatives.sum()) for _, problem in case.parts)
+    return Finding(apart > 0, f"{apart} of {total} alternatives can be ruled out")
 
 
 def _finite_part(case: NextTokens) -> Finding:

@@ -40,8 +40,10 @@ def next_token_cases(kinds: Collection[str] = EVERY, *, apart: bool = False) -> 
         kinds: the kinds that the module describes.
         apart: something can be ruled out: where nothing could, a further token is added, and a coordinate for it.
     """
-    drawn = st.sampled_from(list(kinds)).flatmap(lambda kind: sequences(kind) if kind in SEQUENCES else contexts(kind))
-    return drawn.map(with_something_apart) if apart else drawn
+    strategy = st.sampled_from(list(kinds)).flatmap(
+        lambda kind: sequences(kind) if kind in SEQUENCES else contexts(kind)
+    )
+    return strategy.map(with_something_apart) if apart else strategy
 
 
 def cases_with_something_apart() -> SearchStrategy[NextTokens]:
@@ -171,9 +173,9 @@ def _supports(draw: DrawFn, kind: str, h: Float64[np.ndarray, "m d"], V: int) ->
     if kind in ("planted", "incompatible"):
         heights = h @ draw(integers((V, h.shape[1]), -1, 1)).T.astype(np.float64)
         return np.asarray(heights == heights.max(axis=1, keepdims=True))
-    drawn = draw(integers((len(h), V), 0, 1)).astype(bool)
-    drawn[np.arange(len(h)), draw(integers((len(h),), 0, V - 1))] = True
-    return drawn
+    supports = draw(integers((len(h), V), 0, 1)).astype(bool)
+    supports[np.arange(len(h)), draw(integers((len(h),), 0, V - 1))] = True
+    return supports
 
 
 @st.composite

@@ -85,7 +85,7 @@ def exact_argmax(W: Int64[np.ndarray, "V d"], h: Float64[np.ndarray, "m d"]) -> 
     """Return where (W h_j)_v is largest, over the rationals, so that ties are exact."""
     rows = [[rational(w) for w in row] for row in W.astype(np.float64).tolist()]
     heights = [products(rows, [rational(x) for x in row]) for row in h.tolist()]
-    return np.array([[height == max(own) for height in own] for own in heights]).reshape(len(h), len(W))
+    return np.array([[height == max(logits) for height in logits] for logits in heights]).reshape(len(h), len(W))
 
 
 @st.composite

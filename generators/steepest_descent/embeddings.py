@@ -43,27 +43,27 @@ def or_embedded(ordinary: SearchStrategy[C], embedded: SearchStrategy[C]) -> Sea
     """Draw from the second strategy half of the cases that are to be as users have them."""
 
     @st.composite
-    def drawn(draw: DrawFn) -> C:
+    def either(draw: DrawFn) -> C:
         return draw(embedded if draw(is_realistic()) and draw(st.booleans()) else ordinary)
 
-    return drawn()
+    return either()
 
 
 @st.composite
 def embeddings(draw: DrawFn, m: int, d: int) -> Features:
     """Draw m vectors: normal, some of length one or each of its own scale; some nearly coincide or are parallel."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    made = rng.normal(size=(m, d))
+    vectors = rng.normal(size=(m, d))
     if draw(one_in(3)):
-        made *= 10.0 ** rng.uniform(*SCALES, (m, 1))
+        vectors *= 10.0 ** rng.uniform(*SCALES, (m, 1))
     elif draw(st.booleans()):
-        made /= np.linalg.norm(made, axis=1, keepdims=True)
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     for _ in range(draw(st.integers(0, 2))):
         first, second = rng.integers(m, size=2)
         tie, factor = draw(st.sampled_from(TIES)), draw(st.sampled_from((1.0, 1.0, 2.0, 0.3)))
-        size = float(np.abs(made[first]).max())
-        made[second] = factor * (made[first] + tie * size * rng.integers(-1, 2, size=d))
-    return made
+        size = float(np.abs(vectors[first]).max())
+        vectors[second] = factor * (vectors[first] + tie * size * rng.integers(-1, 2, size=d))
+    return vectors
 
 
 @st.composite
@@ -153,6 +153,6 @@ def _set_apart(tokens: Features, along: Float64[np.ndarray, "d"]) -> int:
 
 def _best_at(scores: Float64[np.ndarray, "n T"], alpha: Int64[np.ndarray, "n"]) -> Float64[np.ndarray, "n T"]:
     """Return scores with each best one exchanged for the one at α."""
-    made, every, best = scores.copy(), np.arange(len(alpha)), scores.argmax(axis=1)
-    made[every, alpha], made[every, best] = scores[every, best], scores[every, alpha]
-    return made
+    exchanged, every, best = scores.copy(), np.arange(len(alpha)), scores.argmax(axis=1)
+    exchanged[every, alpha], exchanged[every, best] = scores[every, best], scores[every, alpha]
+    return exchanged

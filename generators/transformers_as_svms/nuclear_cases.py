@@ -44,5 +44,5 @@ def aligned_cases(draw: DrawFn) -> Case:
 @st.composite
 def nuclear_cases(draw: DrawFn) -> Case:
     """Draw cases of :func:`.query_cases`, and one in six aligned."""
-    drawn: SearchStrategy[Case] = aligned_cases() if draw(one_in(6)) else query_cases()
-    return draw(drawn)
+    strategy: SearchStrategy[Case] = aligned_cases() if draw(one_in(6)) else query_cases()
+    return draw(strategy)

@@ -53,12 +53,12 @@ def sequence_cases(draw: DrawFn) -> Case:
     """Draw a case with several queries per input whose ATT-SVM over all queries is feasible."""
     inputs, tokens, dims = MOST
     sees = draw(st.sampled_from((Sees.CAUSAL, Sees.MASKED, Sees.EVERY, Sees.MASKED, Sees.CAUSAL)))
-    own = draw(st.booleans())
+    self_attention = draw(st.booleans())
     # Under a causal mask two tokens leave one query with something to select.
     n, T = draw(st.integers(1, inputs)), draw(st.integers(2 if sees is Sees.EVERY else 3, tokens))
-    L = T if own or sees is Sees.CAUSAL else draw(st.integers(1, tokens))
-    d = draw(st.integers(2 if own else 1, dims))
-    e = d if own else draw(st.integers(1, dims))
+    L = T if self_attention or sees is Sees.CAUSAL else draw(st.integers(1, tokens))
+    d = draw(st.integers(2 if self_attention else 1, dims))
+    e = d if self_attention else draw(st.integers(1, dims))
     style = draw(st.sampled_from((Style.INTEGERS, Style.INTEGERS, Style.HALVES, Style.DECIMALS)))
     users = draw(is_realistic())
     few = users and draw(st.booleans())
@@ -77,7 +77,7 @@ def sequence_cases(draw: DrawFn) -> Case:
     if T > 2 and draw(one_in(3)):
         values, Y, mask = _with_a_tie(values, Y, mask)
     X[:, :, 0] = np.round(values / GRID) * GRID
-    if own:
+    if self_attention:
         z = X
     elif users:
         z = draw(realistic_tokens(Frame(n, L, e, MOST), SHORT, scaled=False))
@@ -86,8 +86,8 @@ def sequence_cases(draw: DrawFn) -> Case:
     loss = loss_named(draw(st.sampled_from(DRAWN_LOSSES)))
     data = SequenceDataset(X, z, Y, np.eye(d)[0], loss, mask)
     if not (draw(st.booleans()) and independent_sequence_rows(data)):
-        z = _label_separating(draw, z, Y, first=int(own))
-        data = SequenceDataset(z if own else X, z, Y, np.eye(d)[0], loss, mask)
+        z = _label_separating(draw, z, Y, first=int(self_attention))
+        data = SequenceDataset(z if self_attention else X, z, Y, np.eye(d)[0], loss, mask)
     if users:
         same = draw(repeated_inputs(n))
         data = SequenceDataset(data.X[same], data.queries[same], Y[same], data.v, loss, mask[same])
@@ -100,15 +100,15 @@ def _mask(draw: DrawFn, sees: Sees, shape: tuple[int, int, int]) -> Bool[np.ndar
     """Draw a mask in which every query sees a token, and the first query of the first input two."""
     n, L, T = shape
     inputs, tokens, _ = MOST
-    seen = np.ones(shape, dtype=np.bool_)
+    visible = np.ones(shape, dtype=np.bool_)
     if sees is Sees.CAUSAL:
-        return seen & np.tri(T, dtype=np.bool_)
+        return visible & np.tri(T, dtype=np.bool_)
     if sees is Sees.MASKED:
-        seen = draw(integers(shape, 0, 2, most=(inputs, tokens, tokens))) < 2
+        visible = draw(integers(shape, 0, 2, most=(inputs, tokens, tokens))) < 2
         every = draw(integers((n, L), 0, tokens - 1, most=(inputs, tokens))) % T
-        np.put_along_axis(seen, every[:, :, None], True, axis=2)
-        seen[0, 0, :2] = True
-    return seen
+        np.put_along_axis(visible, every[:, :, None], True, axis=2)
+        visible[0, 0, :2] = True
+    return visible
 
 
 def _with_a_tie(
@@ -128,8 +128,8 @@ def _with_a_tie(
         for k in np.flatnonzero(mask[i, :, other] & mask[i, :, last]).tolist():
             if not mask[i, k, rest].any():
                 mask[i, k, rest[0]] = True
-            seen = values[i, rest[mask[i, k, rest]]]
-            if not (Y[i, k] * (seen - values[i, last]) > 0).any():
+            visible = values[i, rest[mask[i, k, rest]]]
+            if not (Y[i, k] * (visible - values[i, last]) > 0).any():
                 Y[i, k] = -Y[i, k]
     return values, Y, mask
 

@@ -196,7 +196,7 @@ def test_where_no_first_token_can_be_the_query_another_is_drawn(data: st.DataObj
     """Scores of first tokens are 0, so that first tokens in the plane are parallel: 4 rows of rank 2."""
     X = np.array([[[0.0, 1.0], [a, 2.0]] for a in (1.0, 2.0, -1.0, 0.5)])
     frame = Frame(4, 2, 2, (4, 2, 2))
-    made = _independent(frame, X, X[:, 0], np.ones(4), own=True, unused=None, opposed=False)
+    made = _independent(frame, X, X[:, 0], np.ones(4), self_attention=True, unused=None, opposed=False)
     nudged, queries = data.draw(made)
     assert (nudged[:, :, 0] == X[:, :, 0]).all()
     assert independent(OuterKeys(nudged, queries), np.zeros(4, dtype=np.int64))
