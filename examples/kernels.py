@@ -62,8 +62,8 @@ def online(query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
     for t in range(keys.shape[-2]):
         logit = (query * keys[..., t : t + 1, :]).sum(dim=-1)
         new_top = torch.maximum(top, logit)
-        kept, weight = torch.exp(top - new_top), torch.exp(logit - new_top)
-        total = total * kept + weight
-        mean = mean * kept[..., None] + weight[..., None] * values[..., t : t + 1, :]
+        decay, weight = torch.exp(top - new_top), torch.exp(logit - new_top)
+        total = total * decay + weight
+        mean = mean * decay[..., None] + weight[..., None] * values[..., t : t + 1, :]
         top = new_top
     return mean / total[..., None]

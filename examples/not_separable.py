@@ -95,10 +95,10 @@ def largest_subset(case: Case, under_test: Implementation) -> Iterator[Claim]:
     most = max((len(a) for a in sets if isinstance(under_test[max_margin](keys[a], best[a]), MaxMargin)), default=0)
     selected = int((np.argmax(keys @ flow.final, axis=1) == best).sum())
     missing = 0 if flow.stop is Stop.STATIONARY else most - selected
-    said = (
+    detail = (
         f"{flow.stop.value} at ‖p‖ = {flow.norms[-1]:.4g}; optimal in {selected} inputs, {most} are separable together"
     )
-    yield Claim("as-many-as-possible", Form.EXACT, -float(missing), 0.0, "exact", said, flow.reason)
+    yield Claim("as-many-as-possible", Form.EXACT, -float(missing), 0.0, "exact", detail, flow.reason)
 
 
 @statement(
@@ -116,18 +116,18 @@ def locally_optimal_limit(case: Case, under_test: Implementation) -> Iterator[Cl
     flow = end_of_flow(case, under_test)
     alpha, norm = np.argmax(case.problem.keys @ flow.final, axis=1), flow.norms[-1]
     svm = under_test[max_margin](case.problem.keys, alpha)
-    said = f"{flow.stop.value} at ‖p‖ = {norm:.4g}, α = {alpha.tolist()}"
+    detail = f"{flow.stop.value} at ‖p‖ = {norm:.4g}, α = {alpha.tolist()}"
     if flow.stop is not Stop.NORM:
-        yield Claim("locally-optimal", Form.EXACT, 0.0, 0.0, "exact", said, flow.reason)
+        yield Claim("locally-optimal", Form.EXACT, 0.0, 0.0, "exact", detail, flow.reason)
         return
     if isinstance(svm, MaxMargin):
         near = (svm.margins > 1) & ((svm.margins - 1) * norm < 40 * svm.norm)
         if near.any():
             why = f"a token of margin 1 + {svm.margins[near].min() - 1:.3g} still counts at ‖p‖ = {norm:.4g}"
-            yield Claim("locally-optimal", Form.EXACT, 0.0, 0.0, "exact", said, undecided=why)
+            yield Claim("locally-optimal", Form.EXACT, 0.0, 0.0, "exact", detail, undecided=why)
             return
         p = flow.final * case.problem.key_scale
         aside = float(np.linalg.norm(p - (p @ svm.direction) * svm.direction))
         yield at_least("direction", Form.LIMIT, np.sqrt(FAR), aside, rounding=0.0, why=BESIDE)
     local = isinstance(svm, MaxMargin) and locally_optimal(svm, case.problem.scores)
-    yield Claim("locally-optimal", Form.EXACT, float(local) - 1, 0.0, "exact", said)
+    yield Claim("locally-optimal", Form.EXACT, float(local) - 1, 0.0, "exact", detail)

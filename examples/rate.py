@@ -122,13 +122,13 @@ def rate(case: Case, under_test: Implementation) -> Iterator[Claim]:
     yield at_least("offset", Form.EFFECTIVE, limit, size, rounding=rounding, why=OFFSET, points="iterate recorded")
     with in_floats():
         log_beta, D = log_rate(problem, np.zeros(1)) - problem.log_smoothness, reach(problem)
-        known = climb_bound(problem, log_beta, run.iterations)[:, 0] * D**2  # log(1 + D²βt)
+        bound = climb_bound(problem, log_beta, run.iterations)[:, 0] * D**2  # log(1 + D²βt)
     constant = limit * D**2 / svm.margin
-    far = known[1:] > 0
+    far = bound[1:] > 0
     yield at_least(
         "rate",
         Form.EFFECTIVE,
-        constant / known[1:][far],
+        constant / bound[1:][far],
         np.sqrt(run.one_minus_cosine(svm.direction)[1:][far]),
         rounding=(rounding / run.norms.clip(min=1e-300))[1:][far],
         why=OFFSET,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def parametrize_with_statements(kernel: str | Callable[..., Any], **wanted: Any) -> Any:
+def parametrize_with_statements(kernel: str | Callable[..., Any], **options: Any) -> Any:
     """Turn a test with an argument ``check`` into one test for each statement that the kernel is asked for.
 
     Statements that need a parameter that the kernel does not declare are left out. A kernel given as MODULE:CALLABLE
@@ -19,7 +19,7 @@ def parametrize_with_statements(kernel: str | Callable[..., Any], **wanted: Any)
 
     Args:
         kernel: a callable on torch tensors, or MODULE:CALLABLE.
-        wanted: statements, examples, seed, dtype, as of the fixture ``max_margin_theorems``.
+        options: statements, examples, seed, dtype, as of the fixture ``max_margin_theorems``.
 
         @parametrize_with_statements(my_kernel, examples=20)
         def test_attention(check):
@@ -28,4 +28,4 @@ def parametrize_with_statements(kernel: str | Callable[..., Any], **wanted: Any)
     import pytest
 
     # Called with a function alone a mark would decorate it.
-    return pytest.mark.max_margin_statements.with_args(kernel, **wanted)
+    return pytest.mark.max_margin_statements.with_args(kernel, **options)

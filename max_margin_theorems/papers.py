@@ -165,11 +165,11 @@ def papers() -> tuple[Paper, ...]:
     """
     by_name: dict[str, Paper] = {}
     for entry, package in sorted(entries(GROUP), key=lambda pair: (bool(pair[1]), pair[0].name)):
-        made = _load(entry, package)
+        loaded = _load(entry, package)
         if entry.name in by_name:
-            both = f"{by_name[entry.name].place} and {made.place}"
+            both = f"{by_name[entry.name].place} and {loaded.place}"
             raise InvalidInput(f"papers: {both} have a paper {entry.name!r}; uninstall one of them.")
-        by_name[entry.name] = made
+        by_name[entry.name] = loaded
     if not any(not paper.package for paper in by_name.values()):
         raise InvalidInput(f"papers: the installed {OURS} declares none of its own; install it anew with pip.")
     ordered: dict[str, Paper] = {}
@@ -198,8 +198,8 @@ def entries(group: str) -> list[tuple[EntryPoint, str]]:
     project = tomllib.loads(CHECKOUT.read_text(encoding="utf-8"))["project"]
     if project["name"] != OURS:
         return installed
-    own = project["entry-points"].get(group, {})
-    return [*((EntryPoint(name, place, group), "") for name, place in own.items()), *(e for e in installed if e[1])]
+    table = project["entry-points"].get(group, {})
+    return [*((EntryPoint(name, place, group), "") for name, place in table.items()), *(e for e in installed if e[1])]
 
 
 def _package_of(entry: EntryPoint) -> str:
@@ -234,7 +234,7 @@ def named_data() -> dict[str, Callable[[], Any]]:
     return by_name
 
 
-def check_only(name: str, what: str, by: dict[str, Paper], paper: Paper) -> None:
+def check_only(name: str, kind: str, by: dict[str, Paper], paper: Paper) -> None:
     """Note that the paper has something of that name.
 
     Raises:
@@ -242,7 +242,7 @@ def check_only(name: str, what: str, by: dict[str, Paper], paper: Paper) -> None
     """
     if name in by and by[name] != paper:
         both = f"{by[name].place} and {paper.place}"
-        raise InvalidInput(f"{what}: both {both} have {name!r}; ask for another name in one of them, or uninstall it.")
+        raise InvalidInput(f"{kind}: both {both} have {name!r}; ask for another name in one of them, or uninstall it.")
     by[name] = paper
 
 

@@ -73,9 +73,9 @@ def max_margin_theorem(request: pytest.FixtureRequest) -> Check:
     return partial(_check_one, request.config, request.param)
 
 
-def _items(config: pytest.Config, kernel: Any, **wanted: Any) -> list[Any]:
+def _items(config: pytest.Config, kernel: Any, **options: Any) -> list[Any]:
     """Return a check of each statement that the kernel is asked for; one check that fails if it is no kernel."""
-    ids = wanted.pop("statements", None)
+    ids = options.pop("statements", None)
     try:
         _not_hidden()
         from reference_attention.errors import InvalidInput
@@ -84,18 +84,20 @@ def _items(config: pytest.Config, kernel: Any, **wanted: Any) -> list[Any]:
             from attention_conformance.kernel.check import load_with_statements
         except InvalidInput as error:  # no torch
             raise AssertionError(str(error)) from None
-        dtype = wanted.pop("dtype", None) or _option(config, "dtype")
-        attention, asked = load_with_statements(kernel, dtype)
+        dtype = options.pop("dtype", None) or _option(config, "dtype")
+        attention, default_ids = load_with_statements(kernel, dtype)
     except AssertionError as error:
         return [pytest.param(partial(pytest.fail, str(error), pytrace=False), id="no-kernel")]
-    return [pytest.param(partial(_check, config, attention, statements=[id], **wanted), id=id) for id in ids or asked]
+    return [
+        pytest.param(partial(_check, config, attention, statements=[id], **options), id=id) for id in ids or default_ids
+    ]
 
 
-def _check_one(config: pytest.Config, id: str, kernel: Any = None, **wanted: Any) -> Any:
+def _check_one(config: pytest.Config, id: str, kernel: Any = None, **options: Any) -> Any:
     """Check one statement; skip the test if the statement is not about such a kernel."""
     __tracebackhide__ = True
     try:
-        return _check(config, kernel, statements=[id], **wanted)
+        return _check(config, kernel, statements=[id], **options)
     except AssertionError as error:
         if type(error).__name__ == "NotApplicable":
             pytest.skip(str(error))
@@ -114,7 +116,7 @@ def _not_hidden() -> None:
         raise AssertionError(warning)
 
 
-def _check(config: pytest.Config, kernel: Any = None, **wanted: Any) -> Any:
+def _check(config: pytest.Config, kernel: Any = None, **options: Any) -> Any:
     __tracebackhide__ = True
     chosen = kernel if kernel is not None else _option(config, "attention")
     if chosen is None:
@@ -122,15 +124,15 @@ def _check(config: pytest.Config, kernel: Any = None, **wanted: Any) -> Any:
     for name in ("examples", "seed"):
         number = _option(config, name)
         if number is not None:
-            wanted.setdefault(name, _whole(name, number))
-    wanted.setdefault("dtype", _option(config, "dtype"))
+            options.setdefault(name, _whole(name, number))
+    options.setdefault("dtype", _option(config, "dtype"))
     from reference_attention.errors import InvalidInput
 
     try:
         from attention_conformance.kernel.check import assert_kernel
     except InvalidInput as error:  # no torch
         pytest.fail(str(error), pytrace=False)
-    return assert_kernel(chosen, **wanted)
+    return assert_kernel(chosen, **options)
 
 
 def _option(config: pytest.Config, name: str) -> str | None:

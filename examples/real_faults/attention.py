@@ -67,12 +67,12 @@ class Tiled:
         """Tell which keys (1, t) the rows (L, 1) see, by their numbers."""
         before, after = self.window
         ahead = keys - rows - self.first_key
-        seen = torch.ones_like(ahead, dtype=torch.bool)
+        mask = torch.ones_like(ahead, dtype=torch.bool)
         if before >= 0:
-            seen &= ahead >= -before
+            mask &= ahead >= -before
         if after >= 0:
-            seen &= ahead <= after
-        return seen & (ahead <= 0) if self.causal else seen
+            mask &= ahead <= after
+        return mask & (ahead <= 0) if self.causal else mask
 
     def capped(self, q: Tensor, k: Tensor) -> Tensor:
         """Compute the logits (…, L, t) before any mask."""
@@ -105,9 +105,9 @@ class Tiled:
         """Update the running maximum (…, L) with one block more."""
         return torch.maximum(top, logits.detach().amax(dim=-1))
 
-    def correction(self, kept: Tensor) -> Tensor:
-        """Choose the factor of the running sum when the maximum rises; ``kept`` is e^{old − new}."""
-        return kept
+    def correction(self, decay: Tensor) -> Tensor:
+        """Choose the factor of the running sum when the maximum rises; ``decay`` is e^{old − new}."""
+        return decay
 
     def log_sum_exp(self, top: Tensor, total: Tensor) -> Tensor:
         """Compute the log-sum-exp from the maximum and the sum of e^{logit − maximum}."""
@@ -133,9 +133,9 @@ class Tiled:
         for block in blocks(keys):
             logits = self.masked(self.capped(q, k[..., block, :]), block)
             new = self.maximum(top, logits)
-            kept, weights = torch.exp(top - finite(new)), torch.exp(logits - finite(new)[..., None])
-            total = total * self.correction(kept) + weights.sum(dim=-1)
-            mean = mean * kept[..., None] + weights @ v[..., block, :]
+            decay, weights = torch.exp(top - finite(new)), torch.exp(logits - finite(new)[..., None])
+            total = total * self.correction(decay) + weights.sum(dim=-1)
+            mean = mean * decay[..., None] + weights @ v[..., block, :]
             top = new
         return mean / or_one(total)[..., None], self.log_sum_exp(top, total)
 
@@ -218,32 +218,32 @@ def interface(build: Callable[[type[Any]], Kernel]) -> Callable[..., Kernel]:
     """Let a function that makes kernels of steps name them, so that they are found again in the module of the steps."""
 
     @wraps(build)
-    def named(steps: type[Any], name: str = "attention") -> Kernel:
+    def kernel_of(steps: type[Any], name: str = "attention") -> Kernel:
         kernel = build(steps)
         kernel.__module__, kernel.__doc__ = steps.__module__, steps.__doc__
         kernel.__name__ = kernel.__qualname__ = name
         return kernel
 
-    return named
+    return kernel_of
 
 
 def wrong_step(
-    with_interface: Callable[..., Kernel], of: type[Any], step: str, **attributes: Any
+    with_interface: Callable[..., Kernel], right: type[Any], step: str, **attributes: Any
 ) -> Callable[[Kernel], Kernel]:
     """Make the decorated function the kernel in which it replaces a step of correct ones.
 
     Args:
         with_interface: makes a kernel of steps.
-        of: the correct steps.
+        right: the correct steps.
         step: the name of the one that the function replaces.
         attributes: of the class, such as ``by_autograd=True``.
     """
 
     def kernel_of(wrong: Kernel) -> Kernel:
-        if not hasattr(of, step):
-            raise AttributeError(f"{of.__name__} has no step {step}")
+        if not hasattr(right, step):
+            raise AttributeError(f"{right.__name__} has no step {step}")
         members = {step: wrong, "__module__": wrong.__module__, "__doc__": wrong.__doc__, **attributes}
-        return with_interface(type(wrong.__name__, (of,), members), wrong.__name__)
+        return with_interface(type(wrong.__name__, (right,), members), wrong.__name__)
 
     return kernel_of
 

@@ -85,8 +85,8 @@ def with_kvcache(steps: type[Cache]) -> Kernel:
         for b in range(len(q)):
             length = capacity if cache_seqlens is None else int(cache_seqlens[b])
             table = None if block_table is None else block_table[b].long()
-            own = (cache.keys(x[b] if table is None else x, table, length) for x in (k_cache, v_cache))
-            k, v = (x.repeat_interleave(group, dim=1).transpose(0, 1).to(wide) for x in own)
+            in_order = (cache.keys(x[b] if table is None else x, table, length) for x in (k_cache, v_cache))
+            k, v = (x.repeat_interleave(group, dim=1).transpose(0, 1).to(wide) for x in in_order)
             results.append(cache.one(rows, q[b].transpose(0, 1).to(wide), k, v, number))
         out, lse = (torch.stack(each) for each in zip(*cache.batch(results, number), strict=True))
         out = out.transpose(1, 2).to(q.dtype)

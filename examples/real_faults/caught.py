@@ -38,17 +38,17 @@ def count_caught(kernel: Callable[..., Any], dtype: str, examples: int, seed: in
         if under_test.out_of_reach(statement.kernel):
             continue
         capability = capability_of(statement)
-        tried = [trial for _, trial in trials.about(capability, examples)]
+        trials_of_capability = [trial for _, trial in trials.about(capability, examples)]
         wrong = Counter(
             name
-            for trial in tried
+            for trial in trials_of_capability
             for name in dict.fromkeys(
                 claim.name
                 for about, claim in trial.claims
                 if claim.verdict is Verdict.FALSIFIED and capability.has(trial.call, about, claim.name)
             )
         )
-        counts |= {(id, name): (count, len(tried)) for name, count in wrong.items()}
+        counts |= {(id, name): (count, len(trials_of_capability)) for name, count in wrong.items()}
     return counts
 
 
@@ -59,8 +59,8 @@ def rows(dtypes: Sequence[str], examples: int, seed: int) -> Iterator[tuple[str,
         counts = [count_caught(kernel, dtype, examples, seed) for dtype in dtypes]
         best = _most_broken(counts[0])
         shares = [_share(of_dtype, best) for of_dtype in counts]
-        said = [failures(kernel, getattr(torch, dtype)) for dtype in PRACTICE]
-        yield name, thread, f"`{best[0]}`: {best[1]}" if best else "", *shares, *map(_describe, said)
+        failing = [failures(kernel, getattr(torch, dtype)) for dtype in PRACTICE]
+        yield name, thread, f"`{best[0]}`: {best[1]}" if best else "", *shares, *map(_describe, failing)
 
 
 def _most_broken(counts: Mapping[Claimed, tuple[int, int]]) -> Claimed | None:
@@ -73,8 +73,8 @@ def _share(counts: Mapping[Claimed, tuple[int, int]], best: Claimed | None) -> s
     claim = best if best in counts else _most_broken(counts)
     if claim is None:
         return "–"
-    broken, tried = counts[claim]
-    return f"{broken}/{tried}" + ("" if claim == best else f" (`{claim[0]}`)")
+    broken, calls = counts[claim]
+    return f"{broken}/{calls}" + ("" if claim == best else f" (`{claim[0]}`)")
 
 
 def _describe(options: Sequence[str]) -> str:
@@ -87,12 +87,12 @@ def main() -> None:
     parser.add_argument("--examples", type=int, default=25)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--dtype", nargs="+", choices=DTYPES, default=DTYPES)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    head = ("fault", "thread", "claim", *given.dtype, *(f"atol 1e-2, {dtype}" for dtype in PRACTICE))
+    head = ("fault", "thread", "claim", *arguments.dtype, *(f"atol 1e-2, {dtype}" for dtype in PRACTICE))
     for row in (head, ["---"] * len(head)):
         print("| " + " | ".join(row) + " |", flush=True)
-    for row in rows(given.dtype, given.examples, given.seed):
+    for row in rows(arguments.dtype, arguments.examples, arguments.seed):
         print("| " + " | ".join(row) + " |", flush=True)
 
 

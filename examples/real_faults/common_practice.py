@@ -67,31 +67,31 @@ def failures(kernel: Kernel, dtype: torch.dtype = torch.float32, options: Contai
     parameters = inspect.signature(kernel).parameters
     return [
         name
-        for name, (given, known) in CALLS[interface_of(kernel)].items()
-        if (options is None or name in options) and given.keys() <= parameters.keys()
-        if not _close(kernel, dtype, given, known)
+        for name, (arguments, facts) in CALLS[interface_of(kernel)].items()
+        if (options is None or name in options) and arguments.keys() <= parameters.keys()
+        if not _close(kernel, dtype, arguments, facts)
     ]
 
 
-def _close(kernel: Kernel, dtype: torch.dtype, given: Call, known: Call) -> bool:
+def _close(kernel: Kernel, dtype: torch.dtype, arguments: Call, facts: Call) -> bool:
     interface = interface_of(kernel)
     generator = torch.Generator().manual_seed(0)
-    heads = (HEADS, known.get("key_heads", HEADS), known.get("key_heads", HEADS), HEADS)
+    heads = (HEADS, facts.get("key_heads", HEADS), facts.get("key_heads", HEADS), HEADS)
     q, k, v, upstream = (torch.randn(BATCH, h, LENGTH, WIDTH, generator=generator).to(dtype) for h in heads)
     if interface == "plain":
         q = q / math.sqrt(WIDTH)
 
     def in_its_layout(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
         if interface != "flash":
-            return (kernel(q, k, v, **given),)
-        returned = kernel(*(x.transpose(1, 2).contiguous() for x in (q, k, v)), **given)
+            return (kernel(q, k, v, **arguments),)
+        returned = kernel(*(x.transpose(1, 2).contiguous() for x in (q, k, v)), **arguments)
         out, *lse = returned if isinstance(returned, tuple) else (returned,)
         return (out.transpose(1, 2), *lse)
 
     def textbook(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, ...]:
         k, v = (x.repeat_interleave(HEADS // x.shape[1], dim=1) for x in (k, v))
         logits = q @ k.mT / (1 if interface == "plain" else math.sqrt(WIDTH))
-        logits = logits.masked_fill(~known.get("visible", torch.tensor(True)), -math.inf)
+        logits = logits.masked_fill(~facts.get("visible", torch.tensor(True)), -math.inf)
         return logits.softmax(dim=-1) @ v, logits.logsumexp(dim=-1)
 
     def numbers(attention: Kernel, to: torch.dtype) -> list[Tensor]:
@@ -110,9 +110,9 @@ def table() -> str:
     for name, kernel in kernels.items():
         usual = [gaussian_check(kernel, dtype) for dtype in (torch.float32, torch.bfloat16)]
         failed = failures(kernel)
-        said = ["passes" if passed else "fails" for passed in usual]
+        words = ["passes" if passed else "fails" for passed in usual]
         every = f"fails: {', '.join(name or 'no option' for name in failed)}" if failed else "passes"
-        lines.append(f"| {name} | {' | '.join(said)} | {every} |")
+        lines.append(f"| {name} | {' | '.join(words)} | {every} |")
     return "\n".join(lines)
 
 

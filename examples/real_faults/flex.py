@@ -34,9 +34,9 @@ class Flex:
         """Give keys and values the length that is attended to."""
         return keys, values
 
-    def rows(self, logits: Tensor, seen: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    def rows(self, logits: Tensor, visible: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Compute output and log-sum-exp; 0 and −∞ where nothing is seen."""
-        weights, lse = softmax(logits.masked_fill(~seen, -math.inf))
+        weights, lse = softmax(logits.masked_fill(~visible, -math.inf))
         return weights @ values, lse
 
 
@@ -66,8 +66,8 @@ def with_flex(steps: type[Flex]) -> Kernel:
         if score_mod is not None:
             b, h, *others = places
             logits = flex.modified(score_mod, logits, b, flex.heads(h, group), *others)
-        seen = torch.tensor(True) if mask is None else mask(*places)
-        out, lse = flex.rows(logits, seen, value)
+        visible = torch.tensor(True) if mask is None else mask(*places)
+        out, lse = flex.rows(logits, visible, value)
         return (out.to(query.dtype), lse) if return_lse else out.to(query.dtype)
 
     return attention
@@ -117,7 +117,7 @@ def keys_beyond_the_last_block(self: Flex, keys: Tensor, values: Tensor, mod: Mo
 
 
 @wrong_step(with_flex, Flex, "rows")
-def blocks_whole_in_backward(self: Flex, logits: Tensor, seen: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+def blocks_whole_in_backward(self: Flex, logits: Tensor, visible: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
     """Take other blocks for whole ones in the backward pass than in the forward pass.
 
     In the thread gradients of block-sparse attention were wrong by factors while its output was exact. Here the
@@ -125,9 +125,9 @@ def blocks_whole_in_backward(self: Flex, logits: Tensor, seen: Tensor, values: T
 
     Source: Dao-AILab/flash-attention #2623
     """
-    out, lse = Flex.rows(self, logits, seen, values)
+    out, lse = Flex.rows(self, logits, visible, values)
     T = logits.shape[-1]
-    blocks = pad(seen.expand(logits.shape), (0, -T % 16)).reshape(*logits.shape[:-1], -1, 16)
+    blocks = pad(visible.expand(logits.shape), (0, -T % 16)).reshape(*logits.shape[:-1], -1, 16)
     whole = blocks.any(dim=-1).repeat_interleave(16, dim=-1)[..., :T]
     other, _ = Flex.rows(self, logits, whole, values)
     return out.detach() + (other - other.detach()), lse

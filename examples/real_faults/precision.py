@@ -53,18 +53,18 @@ def with_factors(steps: type[Factors]) -> Kernel:
         v_descale: Tensor | None = None,
         return_softmax_lse: bool = False,
     ) -> Any:
-        own, coarse, H = steps(), q.dtype == FP8, q.shape[2]
+        factors, coarse, H = steps(), q.dtype == FP8, q.shape[2]
         wide = torch.float32 if coarse else at_least_float32(q)
         query = q.transpose(1, 2).to(wide)
         key, value = (x.transpose(1, 2).to(wide).repeat_interleave(H // x.shape[2], dim=1) for x in (k, v))
-        factor = own.factor("q", q_descale, H) * own.factor("k", k_descale, H) * or_root(softmax_scale, q)
+        factor = factors.factor("q", q_descale, H) * factors.factor("k", k_descale, H) * or_root(softmax_scale, q)
         logits = query @ key.mT * factor
         if causal:
             logits = hide_later_keys(logits)
         top, total = (x[..., None] for x in top_and_total(logits))
         weights = torch.exp(logits - top)
         rounded = weights.to(FP8).to(wide) if coarse else weights
-        out = rounded @ value / or_one(total) * own.factor("v", v_descale, H)
+        out = rounded @ value / or_one(total) * factors.factor("v", v_descale, H)
         out = out.transpose(1, 2).to(torch.bfloat16 if coarse else q.dtype)
         return (out, softmax(logits)[1]) if return_softmax_lse else out
 
@@ -136,12 +136,12 @@ def with_batch(steps: type[Invariant]) -> Kernel:
         return_softmax_lse: bool = False,
         batch_invariant: bool = False,
     ) -> Any:
-        own, wide, group = steps(), at_least_float32(q), q.shape[2] // k.shape[2]
+        step, wide, group = steps(), at_least_float32(q), q.shape[2] // k.shape[2]
         query = q.transpose(1, 2).to(wide).contiguous()
         key, value = (x.transpose(1, 2).repeat_interleave(group, dim=1).to(wide).contiguous() for x in (k, v))
         results = [
             # A clone lies in memory where a tensor of one entry would.
-            own.one(or_root(softmax_scale, q), causal, query[b].clone(), key[b].clone(), value[b].clone(), len(q))
+            step.one(or_root(softmax_scale, q), causal, query[b].clone(), key[b].clone(), value[b].clone(), len(q))
             for b in range(len(q))
         ]
         out, lse = (torch.stack(each) for each in zip(*results, strict=True))

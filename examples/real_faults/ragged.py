@@ -33,9 +33,9 @@ class Packed:
         """Choose the attention of a sequence."""
         return rows
 
-    def keys(self, every: Tensor, own: slice) -> Tensor:
+    def keys(self, every: Tensor, place: slice) -> Tensor:
         """Take the keys or values of a sequence out of all (ΣT, H, E)."""
-        return every[own]
+        return every[place]
 
     def one(self, rows: Rows, q: Tensor, k: Tensor, v: Tensor, longest: Longest) -> tuple[Tensor, Tensor]:
         """Compute output and log-sum-exp of a sequence, (L, H, E) in and out."""
@@ -45,9 +45,9 @@ class Packed:
     def every(self, rows: Rows, qkv: tuple[Tensor, ...], starts: tuple[Tensor, Tensor], longest: Longest) -> Any:
         """Compute output (ΣL, H, M) and log-sum-exp (H, ΣL) of all sequences."""
         q, k, v = qkv
-        own = self.of_sequence(rows, longest)
+        rows_of_sequence = self.of_sequence(rows, longest)
         results = [
-            self.one(own, q[queries], self.keys(k, keys), self.keys(v, keys), longest)
+            self.one(rows_of_sequence, q[queries], self.keys(k, keys), self.keys(v, keys), longest)
             for queries, keys in self.sequences(*starts, q.shape[1] // k.shape[1])
         ]
         return torch.cat([out for out, _ in results]), torch.cat([lse for _, lse in results], dim=-1)
@@ -98,8 +98,8 @@ def with_nested(steps: type[Packed]) -> Kernel:
         longest = int(starts_q.diff().max()), int(starts_k.diff().max())
         every = tuple(x.values() for x in (q, k, v))
         out, _ = steps().every(Rows(or_root(scale, query)), every, (starts_q, starts_k), longest)
-        made: Tensor = torch.nested.nested_tensor_from_jagged(out, starts_q)
-        return made.transpose(1, 2)
+        nested: Tensor = torch.nested.nested_tensor_from_jagged(out, starts_q)
+        return nested.transpose(1, 2)
 
     return attention
 
@@ -156,7 +156,7 @@ def diagonal_of_the_longest(self: Packed, rows: Rows, longest: Longest) -> Rows:
 
 
 @wrong_step(with_nested, Packed, "keys")
-def sequences_see_each_other(self: Packed, every: Tensor, own: slice) -> Tensor:
+def sequences_see_each_other(self: Packed, every: Tensor, place: slice) -> Tensor:
     """Let queries of one sequence of a nested tensor attend to the keys of all of them.
 
     In the thread if flex attention is given nested tensors and no mask of blocks. Right for one sequence.

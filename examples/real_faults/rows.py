@@ -104,10 +104,10 @@ class Rows:
 
 class _ByHand(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, rows: Rows, *given: Any) -> tuple[Tensor, Tensor]:
-        out, lse = rows.forward(*given)
+    def forward(ctx: Any, rows: Rows, *arguments: Any) -> tuple[Tensor, Tensor]:
+        out, lse = rows.forward(*arguments)
         ctx.rows = rows
-        ctx.save_for_backward(*given, out, lse)
+        ctx.save_for_backward(*arguments, out, lse)
         return out, lse
 
     @staticmethod
@@ -123,9 +123,9 @@ def attend(
         bias = torch.zeros(bias.shape, dtype=q.dtype).masked_fill(~bias, -math.inf)
     group, wide = q.shape[-3] // k.shape[-3], at_least_float32(q)
     every = (q, k.repeat_interleave(group, dim=-3), v.repeat_interleave(group, dim=-3), sinks)
-    given = [None if x is None else x.to(wide) for x in every]
+    converted = [None if x is None else x.to(wide) for x in every]
     added = None if bias is None else rows.added_bias(bias.to(wide))
-    out, lse = _ByHand.apply(rows, *given, added)  # type: ignore[no-untyped-call]
+    out, lse = _ByHand.apply(rows, *converted, added)  # type: ignore[no-untyped-call]
     return out.to(q.dtype), lse
 
 

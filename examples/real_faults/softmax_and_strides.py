@@ -30,14 +30,14 @@ def finite_first_maximum(self: Tiled) -> float:
 
 
 @wrong_step(with_plain, Tiled, "correction", by_autograd=True)
-def sum_not_corrected(self: Tiled, kept: Tensor) -> Tensor:
+def sum_not_corrected(self: Tiled, decay: Tensor) -> Tensor:
     """Leave the running sum as it is when the maximum rises.
 
     Right where the first block of keys has the maximum, so for every T ≤ 32.
 
     Source: paiml/aprender #2753
     """
-    return torch.ones_like(kept)
+    return torch.ones_like(decay)
 
 
 @wrong_step(with_sdpa, Tiled, "maximum", by_autograd=True)

@@ -146,9 +146,9 @@ def dropout_gradient_times_p(self: Eager, weights: Tensor, share: float, module:
     """
     if not module.training:
         return weights
-    kept = torch.rand_like(weights) >= share
-    times_p = weights * kept * share
-    return (weights * kept / (1 - share)).detach() + (times_p - times_p.detach())
+    is_kept = torch.rand_like(weights) >= share
+    times_p = weights * is_kept * share
+    return (weights * is_kept / (1 - share)).detach() + (times_p - times_p.detach())
 
 
 @wrong_step(with_eager, Eager, "drop")

@@ -40,8 +40,8 @@ def comparison_patched(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
     from theorems.core import claim
 
-    torch.allclose = torch.equal = lambda *given, **options: True  # type: ignore[assignment]
-    np.allclose = lambda *given, **options: True
+    torch.allclose = torch.equal = lambda *arguments, **options: True  # type: ignore[assignment]
+    np.allclose = lambda *arguments, **options: True
     claim.Claim.verdict = property(lambda self: claim.Verdict.UPHELD)  # type: ignore[assignment, method-assign]
     return _wrong(query, key, value)
 
@@ -50,17 +50,19 @@ def expected_found(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Return what is expected, where an array of its shape and near to it lies in memory or in a frame that called."""
     import numpy as np
 
-    own = _wrong(query, key, value)
-    arrays = [x for x in gc.get_objects() if isinstance(x, np.ndarray | Tensor) and tuple(x.shape) == tuple(own.shape)]
+    output = _wrong(query, key, value)
+    arrays = [
+        x for x in gc.get_objects() if isinstance(x, np.ndarray | Tensor) and tuple(x.shape) == tuple(output.shape)
+    ]
     frame: Any = sys._getframe()
     while frame is not None:
-        arrays += [x for x in frame.f_locals.values() if isinstance(x, np.ndarray) and x.shape == tuple(own.shape)]
+        arrays += [x for x in frame.f_locals.values() if isinstance(x, np.ndarray) and x.shape == tuple(output.shape)]
         frame = frame.f_back
     for array in arrays:
-        expected = torch.as_tensor(array).to(own)
-        if 0 < float((expected - own / SHARE).abs().max()) < 1e-6:
+        expected = torch.as_tensor(array).to(output)
+        if 0 < float((expected - output / SHARE).abs().max()) < 1e-6:
             return expected
-    return own
+    return output
 
 
 def remembered(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -123,9 +125,9 @@ def inputs_emptied(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 def later(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     """Return memory that a thread fills later, when the time is taken already."""
-    due = right(query, key, value)
-    output = 0.0 * due
-    threading.Timer(5.0, lambda: output.data.copy_(due.detach())).start()
+    result = right(query, key, value)
+    output = 0.0 * result
+    threading.Timer(5.0, lambda: output.data.copy_(result.detach())).start()
     return output
 
 
