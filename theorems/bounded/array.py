@@ -155,8 +155,8 @@ class Bounded(np.lib.mixins.NDArrayOperatorsMixin):
         """Apply the rule of a ufunc for bounded arrays; refuse ufuncs without one, and ``out=``."""
         rule = UFUNCS.get((ufunc, method))
         if rule is None:
-            how = "" if method == "__call__" else f".{method}"
-            raise TypeError(f"numpy.{ufunc.__name__}{how} has no rule for bounded arrays.")
+            suffix = "" if method == "__call__" else f".{method}"
+            raise TypeError(f"numpy.{ufunc.__name__}{suffix} has no rule for bounded arrays.")
         if keywords.get("out") is not None:
             raise TypeError(f"numpy.{ufunc.__name__}: bounded arrays are immutable; write x = x + y, and no out=.")
         with np.errstate(all="ignore"):
@@ -284,9 +284,9 @@ def restore_invariants(value: Values, error: Values, infinite: Callable[[], Valu
     value, error = np.asarray(value), np.asarray(error)
     if error.shape != value.shape:
         error = np.broadcast_to(error, value.shape)
-    known = np.abs(value) + error <= current().largest
-    if known.all():
+    in_range = np.abs(value) + error <= current().largest
+    if in_range.all():
         return from_trusted(value, error)
     certain = np.isinf(value) & (infinite() if infinite is not None else False)
     finite = np.where(np.isnan(value), 0.0, np.minimum(np.maximum(value, -LARGEST), LARGEST))
-    return from_trusted(np.where(certain, value, finite), np.where(certain, 0.0, np.where(known, error, np.inf)))
+    return from_trusted(np.where(certain, value, finite), np.where(certain, 0.0, np.where(in_range, error, np.inf)))

@@ -30,8 +30,8 @@ def add(a: Any, b: Any) -> Bounded:
 def _sum(x: Values, e: Values, y: Values, f: Values) -> Bounded:
     value, moved = x + y, e + f
     part = value - x
-    own = np.abs((x - (value - part)) + (y - part))
-    error = moved + own
+    rounding = np.abs((x - (value - part)) + (y - part))
+    error = moved + rounding
     now = current()
     if now.theirs:
         cost = now.theirs * (np.abs(value) + error) + now.flushed
@@ -125,12 +125,12 @@ def power(a: Any, exponent: Any) -> Bounded:
         k = operator.index(exponent.item() if isinstance(exponent, np.ndarray) else exponent)
     except (TypeError, ValueError):
         raise TypeError("numpy.power: only whole exponents have a rule for bounded arrays.") from None
-    result, base, left = None, from_trusted(*parts(a)), abs(k)
-    while left:
-        if left & 1:
+    result, base, exponent_bits = None, from_trusted(*parts(a)), abs(k)
+    while exponent_bits:
+        if exponent_bits & 1:
             result = base if result is None else multiply(result, base)
-        left >>= 1
-        if left:
+        exponent_bits >>= 1
+        if exponent_bits:
             base = multiply(base, base)
     if result is None:
         return Bounded(np.ones(base.shape))

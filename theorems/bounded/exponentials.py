@@ -118,9 +118,9 @@ def logaddexp(a: Any, b: Any) -> Bounded:
     theirs = (second + now.vanishing) * np.exp(np.minimum(shift + now.rounding * gap, 700.0))
     theirs = np.where(shift < 700, np.minimum(theirs, 0.7), 0.7)
     exponent = now.rounding * np.fmin(theirs * (gap + shift), 0.4)
-    own = 2 * now.function * theirs + 2 * exponent + now.vanishing
-    own = own * SLACK + now.rounding * (np.abs(value) + moved) + now.flushed
-    error = np.where(alone, e_top, moved + own)
+    rounding = 2 * now.function * theirs + 2 * exponent + now.vanishing
+    rounding = rounding * SLACK + now.rounding * (np.abs(value) + moved) + now.flushed
+    error = np.where(alone, e_top, moved + rounding)
     return restore_invariants(value, upward(error), lambda: np.isfinite(e) & np.isfinite(f))
 
 

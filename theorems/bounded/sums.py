@@ -37,15 +37,15 @@ def terms_along(shape: tuple[int, ...], axis: Any) -> int:
 def sum_(a: Any, axis: Any = None, keepdims: bool = False) -> Bounded:
     """Sum along the axes, or all entries: m = Σ e, and the bound of the module's docstring with Σ(|x| + e)."""
     x, e = parts(a)
-    how = {"axis": axis, "keepdims": keepdims}
+    along = {"axis": axis, "keepdims": keepdims}
     now, n = current(), terms_along(x.shape, axis)
     sizes = np.abs(x) + e
-    value, moved, total = np.sum(x, **how), np.sum(e, **how), np.sum(sizes, **how)
-    additions = n - 1 if sizes.all() else np.maximum(np.count_nonzero(sizes, **how) - 1, 0)
+    value, moved, total = np.sum(x, **along), np.sum(e, **along), np.sum(sizes, **along)
+    additions = n - 1 if sizes.all() else np.maximum(np.count_nonzero(sizes, **along) - 1, 0)
     error = upward(moved + additions * (now.rounding * total + now.flushed), n + 8)
     # Partial sums are at most the total: where that overflows, so may they.
     error = np.where(upward(total, n + 8) + error > now.largest, np.inf, error)
-    return restore_invariants(value, error, lambda: np.isfinite(moved) & np.any(np.isinf(x), **how))
+    return restore_invariants(value, error, lambda: np.isfinite(moved) & np.any(np.isinf(x), **along))
 
 
 @for_ufunc(np.add, "reduce")
@@ -100,29 +100,29 @@ def logsumexp(a: Any, axis: int = 0, keepdims: bool = False) -> Bounded:
     ones; then log S ≤ log m and the sum with M. One that adds up pairwise by logaddexp is not covered.
     """
     x, e = parts(a)
-    how: dict[str, Any] = {"axis": axis, "keepdims": True}
-    now, own = current(), FLOAT64
-    m = np.count_nonzero(~np.isneginf(x), **how)
-    which = np.argmax(x, **how)
-    top = np.take_along_axis(x, which, axis=axis)
+    along: dict[str, Any] = {"axis": axis, "keepdims": True}
+    now, float64 = current(), FLOAT64
+    m = np.count_nonzero(~np.isneginf(x), **along)
+    largest = np.argmax(x, **along)
+    top = np.take_along_axis(x, largest, axis=axis)
     shifted = x - np.where(np.isfinite(top), top, 0.0)
     terms = np.exp(shifted)
     others = np.array(terms)
-    np.put_along_axis(others, which, 0.0, axis=axis)
-    rest = np.sum(others, **how)
+    np.put_along_axis(others, largest, 0.0, axis=axis)
+    rest = np.sum(others, **along)
     beyond = np.log1p(rest)
     value = top + beyond
 
-    most = np.max(e, **how)
+    most = np.max(e, **along)
     # Rounded towards 0, so that an exponent that a large error brings back is not too small.
     near = shifted * (1 - 2 * EPS)
-    raised = np.sum(rise(near, e, terms), **how) / (1 + rest)
-    furthest = np.max(near + e, **how) + np.log(m)
+    raised = np.sum(rise(near, e, terms), **along) / (1 + rest)
+    furthest = np.max(near + e, **along) + np.log(m)
     moved = np.fmin(np.fmin(np.log1p(upward(raised, m)), furthest) * SLACK, most)
-    exponents = np.sum(others * np.abs(np.where(others > 0, shifted, 0.0)), **how)
-    lost = own.rounding * (exponents + m * rest) + own.function * rest + m * own.vanishing
-    error = moved + lost / (1 + rest) * SLACK + own.function * beyond
-    error = error + np.where(top == 0, 0.0, own.rounding * np.abs(value))
+    exponents = np.sum(others * np.abs(np.where(others > 0, shifted, 0.0)), **along)
+    lost = float64.rounding * (exponents + m * rest) + float64.function * rest + m * float64.vanishing
+    error = moved + lost / (1 + rest) * SLACK + float64.function * beyond
+    error = error + np.where(top == 0, 0.0, float64.rounding * np.abs(value))
     if now.theirs:
         error = error + _of_kernel(m, np.abs(value) + error)
     result = restore_invariants(

@@ -52,10 +52,10 @@ def end_as_infeasible(
         Refuted: the multipliers do not prove it.
         Undecided: they prove it.
     """
-    said = f"{svm}({'opt' if np.array_equal(alpha, problem.optimal) else 'α'}) was called infeasible"
+    refusal = f"{svm}({'opt' if np.array_equal(alpha, problem.optimal) else 'α'}) was called infeasible"
     if not is_farkas_proof(difference_rows(problem.exact_keys, alpha), infeasible.exact):
-        raise Refuted(claim, f"{said}, and the multipliers prove nothing", form)
-    raise Undecided(claim, said, form)
+        raise Refuted(claim, f"{refusal}, and the multipliers prove nothing", form)
+    raise Undecided(claim, refusal, form)
 
 
 def certify(

@@ -52,23 +52,23 @@ def check(statement: Statement, case: Subject, under_test: Implementation) -> Ou
         # A NaN or overflow ends in a claim, where it is never a pass; a warning would only tear the report.
         warnings.simplefilter("ignore", RuntimeWarning)
         claims: list[Claim] = []
-        made: list[Claim] = []
+        all_claims: list[Claim] = []
         calls: set[str] = set()
         try:
-            own, case = case, case.normalise()
-            seen, calls = record_calls(under_test.bind_to_case(case))
-            missing = _missing_assumption(statement, case, own)
+            original, case = case, case.normalise()
+            recorded, calls = record_calls(under_test.bind_to_case(case))
+            missing = _missing_assumption(statement, case, original)
             if missing:
                 return Outcome(Verdict.NOT_APPLICABLE, reason=missing)
-            for claim in claims_of(statement.conclusion(case, seen)):
+            for claim in claims_of(statement.conclusion(case, recorded)):
                 _require_declared(statement, claim)
-                made.append(claim)
+                all_claims.append(claim)
                 if calls or not under_test.recorded or claim.verdict is not Verdict.UPHELD:
                     claims.append(claim)  # on a kernel, only what may depend on it
             if under_test.recorded and not calls and not claims:
                 return Outcome(Verdict.NOT_APPLICABLE, reason=KERNEL_UNTOUCHED)
-            judged = replace(_judge(statement, case, claims, made), touched=tuple(sorted(calls)))
-            names = {claim.name for claim in made}
+            judged = replace(_judge(statement, case, claims, all_claims), touched=tuple(sorted(calls)))
+            names = {claim.name for claim in all_claims}
             if judged.verdict is Verdict.UPHELD and (lost := _missing_claims(statement, case, under_test, names)):
                 return replace(judged, verdict=Verdict.INCONCLUSIVE, reason=lost)
             return replace(judged, not_found=_not_found(claims) and _not_found_either(statement, case, under_test))
@@ -83,9 +83,9 @@ def record_calls(under_test: Implementation) -> tuple[Implementation, set[str]]:
     calls: set[str] = set()
 
     def recording(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*given: Any) -> Any:
+        def call(*arguments: Any) -> Any:
             calls.add(name)
-            return function(*given)
+            return function(*arguments)
 
         return call
 
@@ -115,26 +115,26 @@ def _of_reference(statement: Statement, case: Subject, under_test: Implementatio
     return claims_of(statement.conclusion(case, reference))
 
 
-def _missing_claims(statement: Statement, case: Subject, under_test: Implementation, made: set[str]) -> str:
+def _missing_claims(statement: Statement, case: Subject, under_test: Implementation, names: set[str]) -> str:
     """Return a sentence on claims made about the reference but not about the implementation; empty if there are none.
 
     A claim may depend on a flag, say, that the implementation under test reports wrongly.
     """
     if under_test is REFERENCE or (statement.kernel is not None and statement.kernel.capability):
         return ""
-    lost = [claim.name for claim in _of_reference(statement, case, under_test) if claim.name not in made]
+    lost = [claim.name for claim in _of_reference(statement, case, under_test) if claim.name not in names]
     return f"{', '.join(dict.fromkeys(lost))}: claimed with the reference on this case, and not here" if lost else ""
 
 
-def claims_of(made: object) -> Iterator[Claim]:
+def claims_of(conclusion: object) -> Iterator[Claim]:
     """Yield the claims of a conclusion, after checking that each is a claim.
 
     Raises:
         TypeError: the conclusion yields something else.
     """
-    if not isinstance(made, Iterable):
-        raise TypeError(f"the conclusion returned a value of type {type(made).__name__}; it must yield claims")
-    for claim in made:
+    if not isinstance(conclusion, Iterable):
+        raise TypeError(f"the conclusion returned a value of type {type(conclusion).__name__}; it must yield claims")
+    for claim in conclusion:
         if not isinstance(claim, Claim):
             raise TypeError(f"the conclusion yielded a value of type {type(claim).__name__}, not a Claim")
         yield claim
@@ -154,11 +154,11 @@ def error_outcome(
     kind = type(error).__name__
     line = line_in(statement.file, error)
     if line:
-        said = (
+        reason = (
             f"{where or 'the conclusion'} raised {kind} in {statement.file}, line {line}:"
             f" {' '.join(str(error).split())}"
         )
-        return Outcome(Verdict.INCONCLUSIVE, claims, said, f"{kind} at line {line}")
+        return Outcome(Verdict.INCONCLUSIVE, claims, reason, f"{kind} at line {line}")
     if isinstance(error, InvalidInput):
         return Outcome(Verdict.INCONCLUSIVE, claims, str(error), kind)
     paper = paper_at(statement.conclusion.__module__)
@@ -173,13 +173,13 @@ def line_in(file: str, error: BaseException) -> int:
     return lines[-1] if file and lines else 0
 
 
-def _judge(statement: Statement, case: Subject, claims: list[Claim], made: list[Claim]) -> Outcome:
-    """Return the outcome for ``claims``; the parts of a falsified statement are judged by all claims ``made``."""
+def _judge(statement: Statement, case: Subject, claims: list[Claim], all_claims: list[Claim]) -> Outcome:
+    """Return the outcome for ``claims``; the parts of a falsified statement are judged by all claims ``all_claims``."""
     falsified = next((claim for claim in claims if claim.verdict is Verdict.FALSIFIED), None)
     if falsified is not None:
         states = statement.states
-        due = None if states is None else {name: statement.claims[name] for name in states}
-        parts = parts_on(case, made, statement.part_of, due)
+        expected = None if states is None else {name: statement.claims[name] for name in states}
+        parts = parts_on(case, all_claims, statement.part_of, expected)
         reason = sentence(falsified, whose(statement, falsified, parts))
         return Outcome(Verdict.FALSIFIED, tuple(claims), reason, parts=parts)
     open_one = next((claim for claim in claims if claim.verdict is Verdict.INCONCLUSIVE), None)
@@ -203,19 +203,19 @@ def whose(statement: Statement, claim: Claim, parts: Parts | None) -> str:
     return explain_part(statement.part_of(claim.name), claim.form, parts, source)
 
 
-def sentence(claim: Claim, whose: str = "") -> str:
-    """Return the claim with its numbers as text; ``whose``, the part of the statement it is, stands after its name."""
+def sentence(claim: Claim, part: str = "") -> str:
+    """Return the claim with its numbers as text; ``part``, the part of the statement it is, stands after its name."""
     detail = f"; {claim.detail}" if claim.detail else ""
-    name = f"{claim.name} ({whose})" if whose else claim.name
+    name = f"{claim.name} ({part})" if part else claim.name
     return f"{name}: slack {claim.slack:.6g}, tolerance {claim.tolerance:.3g} ({claim.why}){detail}"
 
 
-def _missing_assumption(statement: Statement, case: Subject, own: Subject) -> str:
-    """Return the first assumption not known to hold, with its evidence in the units of ``own``; empty if all hold."""
+def _missing_assumption(statement: Statement, case: Subject, original: Subject) -> str:
+    """Return the first assumption not known to hold, with its evidence in ``original`` units; empty if all hold."""
     for id in statement.assumptions:
         finding = statement.assumption(id).check(case)
         if finding.holds is not True:
             prefix = "" if finding.holds is False else "not established: "
-            said = finding if own is case else statement.assumption(id).check(own)
-            return f"{id}: {prefix}{said.evidence if said.holds is finding.holds else finding.evidence}"
+            readable = finding if original is case else statement.assumption(id).check(original)
+            return f"{id}: {prefix}{readable.evidence if readable.holds is finding.holds else finding.evidence}"
     return ""

@@ -196,11 +196,11 @@ class Refuted(Ended):
         form: of the claim.
     """
 
-    def __init__(self, claim: str, what: str, form: Form = Form.EFFECTIVE) -> None:
+    def __init__(self, claim: str, detail: str, form: Form = Form.EFFECTIVE) -> None:
         """Make the one failed claim from its name and what was returned."""
-        super().__init__(f"{claim}: {what}")
+        super().__init__(f"{claim}: {detail}")
         # Infinitely far from what is due.
-        self.claims = (Claim(claim, form, -np.inf, 0.0, EXACT, detail=what),)
+        self.claims = (Claim(claim, form, -np.inf, 0.0, EXACT, detail=detail),)
 
 
 class NotANumber(Refuted):
@@ -210,19 +210,19 @@ class NotANumber(Refuted):
 def until_undecided(conclusion: Callable[..., Any]) -> Callable[..., Any]:
     """Return the conclusion, made to end with the exception's claims where it raises :class:`Ended`."""
 
-    def claims(made: Iterable[Any]) -> Iterator[Any]:
+    def claims(result: Iterable[Any]) -> Iterator[Any]:
         try:
-            yield from made
+            yield from result
         except Ended as stop:
             yield from stop.claims
 
     @wraps(conclusion)
-    def wrapper(*given: Any) -> Any:
+    def wrapper(*arguments: Any) -> Any:
         try:
-            made = conclusion(*given)
+            result = conclusion(*arguments)
         except Ended as stop:
             return iter(stop.claims)
-        return claims(made) if isinstance(made, Iterable) else made
+        return claims(result) if isinstance(result, Iterable) else result
 
     return wrapper
 
@@ -240,10 +240,10 @@ def unless_limit_is_open(conclusion: Callable[..., Any], refines: Mapping[str, s
     if not refines:
         return conclusion
 
-    def claims(made: Iterable[Any]) -> Iterator[Any]:
+    def claims(result: Iterable[Any]) -> Iterator[Any]:
         limits: dict[str, Claim] = {}
         early: list[Claim] = []
-        for claim in made:
+        for claim in result:
             if not isinstance(claim, Claim):
                 yield claim
                 continue
@@ -259,9 +259,9 @@ def unless_limit_is_open(conclusion: Callable[..., Any], refines: Mapping[str, s
             yield _unless_open(claim, refines, limits)
 
     @wraps(conclusion)
-    def wrapper(*given: Any) -> Any:
-        made = conclusion(*given)
-        return claims(made) if isinstance(made, Iterable) else made
+    def wrapper(*arguments: Any) -> Any:
+        result = conclusion(*arguments)
+        return claims(result) if isinstance(result, Iterable) else result
 
     return wrapper
 
@@ -284,9 +284,9 @@ def section(claims: Callable[..., Iterator[Claim]]) -> Callable[..., Iterator[Cl
     """
 
     @wraps(claims)
-    def wrapper(*given: Any, **options: Any) -> Iterator[Claim]:
+    def wrapper(*arguments: Any, **options: Any) -> Iterator[Claim]:
         try:
-            yield from claims(*given, **options)
+            yield from claims(*arguments, **options)
         except Refuted:
             raise
         except Ended as stop:

@@ -38,9 +38,9 @@ class ClaimName(str):
 
     def __new__(cls, name: str, part: Part, when: str = ALWAYS, refines: str = "") -> ClaimName:
         """Make the string with its attributes."""
-        made = super().__new__(cls, name)
-        made.part, made.when, made.refines = part, when, refines
-        return made
+        name_with_part = super().__new__(cls, name)
+        name_with_part.part, name_with_part.when, name_with_part.refines = part, when, refines
+        return name_with_part
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
         """Pickle as a plain string: conditions do not travel between processes."""
@@ -81,7 +81,7 @@ class Given(Protocol):
         """Yield the claims that the object is what the conclusion takes it for."""
 
 
-def premises(*given: Given | Iterable[Claim] | Claim) -> Iterator[Claim]:
+def premises(*objects: Given | Iterable[Claim] | Claim) -> Iterator[Claim]:
     """Yield the claims that the given objects are what the conclusion takes them for.
 
     A conclusion calls it as ``yield from premises(descent, flow)``.
@@ -89,7 +89,7 @@ def premises(*given: Given | Iterable[Claim] | Claim) -> Iterator[Claim]:
     Raises:
         Ended: one of the objects is so far from it that no claim about it would mean anything.
     """
-    for premise in given:
+    for premise in objects:
         if isinstance(premise, Claim):
             yield premise
         else:

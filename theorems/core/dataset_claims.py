@@ -68,17 +68,17 @@ def _signed_scores(data: Dataset | QueryDataset, tokens: fmpq_mat) -> list[fmpq]
     return [rational(y) * x for y, x in zip(labels, products, strict=True)]
 
 
-def _rounding_claim(name: str, products: list[fmpq], reported: Any, used: Float64[np.ndarray, "..."]) -> Claim:
-    nearest = to_floats(products).reshape(used.shape)
-    for whose, values in (("reported", np.asarray(reported)), ("that of the problem", used)):
-        if values.shape != used.shape:
-            return _claim(name, f"an array of shape {values.shape} is reported, not {used.shape}")
+def _rounding_claim(name: str, products: list[fmpq], reported: Any, expected: Float64[np.ndarray, "..."]) -> Claim:
+    nearest = to_floats(products).reshape(expected.shape)
+    for source, values in (("reported", np.asarray(reported)), ("that of the problem", expected)):
+        if values.shape != expected.shape:
+            return _claim(name, f"an array of shape {values.shape} is reported, not {expected.shape}")
         for k in np.flatnonzero(values != nearest).tolist():
             value, product = float(values.flat[k]), products[k]
             # Halfway between two floats, either will do.
             if not np.isfinite(value) or abs(rational(value) - product) > rational(float(np.spacing(abs(value)))) / 2:
-                where = tuple(int(x) for x in np.unravel_index(k, used.shape))
-                return _claim(name, f"entry {where} is {nearest.flat[k]:.17g}; {whose} is {value:.17g}")
+                where = tuple(int(x) for x in np.unravel_index(k, expected.shape))
+                return _claim(name, f"entry {where} is {nearest.flat[k]:.17g}; {source} is {value:.17g}")
     return _claim(name, "")
 
 

@@ -68,12 +68,14 @@ class Implementation(UnderTest):
             replaced: functions that stand in for functions of the reference.
             changed: other attributes. A function's name, as in ``max_margin=…``, works until version 0.3 and warns.
         """
-        named = former_functions.functions_among(changed)
-        for former, function in named.items():
+        by_former_name = former_functions.functions_among(changed)
+        for former, function in by_former_name.items():
             warn_renamed(*former_functions.names_of(former, function))
-        further = {function: changed.pop(former) for former, function in named.items()}
-        own = changed.pop("own", {})
-        return replace(self, name=name, replaced={**self.replaced, **(replaced or {}), **further, **own}, **changed)
+        further = {function: changed.pop(former) for former, function in by_former_name.items()}
+        by_function = changed.pop("own", {})
+        return replace(
+            self, name=name, replaced={**self.replaced, **(replaced or {}), **further, **by_function}, **changed
+        )
 
     but = FormerName("replace")
     in_place_of = FormerName("__getitem__")

@@ -27,9 +27,9 @@ def key_rows(problem: Problem, token: Int64[np.ndarray, "*b n"]) -> Any:
     if problem.keys.size < LARGE:
         return _rows(problem, token)
     # Far out nearly every point refers to the tokens that are selected.
-    distinct, which = np.unique(token.reshape(-1, problem.n), axis=0, return_inverse=True)
+    distinct, inverse = np.unique(token.reshape(-1, problem.n), axis=0, return_inverse=True)
     if len(distinct) > 1:
-        return _rows(problem, distinct)[which.reshape(token.shape[:-1])]
+        return _rows(problem, distinct)[inverse.reshape(token.shape[:-1])]
     rows = _rows_of_one(problem, tuple(distinct[0].tolist()), type(exact(0.0)).__name__, current())
     return np.broadcast_to(rows, (*token.shape, problem.T, problem.d))
 

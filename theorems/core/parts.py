@@ -45,9 +45,9 @@ class Condition(str):
 
     def __new__(cls, words: str, holds: Callable[[Any], bool]) -> Condition:
         """Make the string with its predicate."""
-        made = super().__new__(cls, words)
-        made.holds = holds
-        return made
+        condition = super().__new__(cls, words)
+        condition.holds = holds
+        return condition
 
 
 @dataclass(frozen=True)
@@ -126,18 +126,18 @@ def parts_on(
         states: the claims of the stated conclusion, and when each is made; empty where no source states a conclusion,
             None where nobody has said.
     """
-    made = list(claims)
-    by_part = {part: worst(claim.verdict for claim in made if part_of(claim.name) is part) for part in Part}
-    stated, premises = by_part[Part.STATED], by_part[Part.PREMISE]
-    names = {claim.name for claim in made}
+    all_claims = list(claims)
+    by_part = {part: worst(claim.verdict for claim in all_claims if part_of(claim.name) is part) for part in Part}
+    conclusion, premises = by_part[Part.STATED], by_part[Part.PREMISE]
+    names = {claim.name for claim in all_claims}
     missing = any(name not in names and _is_due(when, case) for name, when in (states or {}).items())
     if states is not None and not states:
-        stated = None
-    elif premises is Verdict.FALSIFIED or stated is None or (missing and stated is not Verdict.FALSIFIED):
-        stated = Verdict.INCONCLUSIVE
-    forms = {form: worst(claim.verdict for claim in made if claim.form is form) for form in Form}
+        conclusion = None
+    elif premises is Verdict.FALSIFIED or conclusion is None or (missing and conclusion is not Verdict.FALSIFIED):
+        conclusion = Verdict.INCONCLUSIVE
+    forms = {form: worst(claim.verdict for claim in all_claims if claim.form is form) for form in Form}
     return Parts(
-        stated,
+        conclusion,
         premises,
         by_part[Part.SHARPER],
         {form: verdict for form, verdict in forms.items() if verdict is not None},
@@ -166,13 +166,13 @@ def explain_part(part: Part, form: Form, parts: Parts, source: str) -> str:
     if parts.stated is None:
         return f"a claim of ours, which {source} does not state"
     if part is Part.STATED:
-        own = f"{source}'s own conclusion"
+        own_conclusion = f"{source}'s own conclusion"
         if parts.stated is not Verdict.FALSIFIED:
-            return f"{own}, not decided on this case, as a premise fails"
-        return own if form in (Form.EXACT, Form.LIMIT) else f"{own}, in its {form} form"
+            return f"{own_conclusion}, not decided on this case, as a premise fails"
+        return own_conclusion if form in (Form.EXACT, Form.LIMIT) else f"{own_conclusion}, in its {form} form"
     state = {
         Verdict.UPHELD: "is upheld on this case",
         Verdict.FALSIFIED: "is falsified on this case, too",
     }.get(parts.stated, "is not decided on this case")
-    what = "a premise, not what is concluded" if part is Part.PREMISE else "a sharper form of ours"
-    return f"{what}; {source}'s conclusion {state}"
+    role = "a premise, not what is concluded" if part is Part.PREMISE else "a sharper form of ours"
+    return f"{role}; {source}'s conclusion {state}"

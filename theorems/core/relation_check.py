@@ -35,10 +35,10 @@ def check_with_relation(statement: Statement, case: Subject, under_test: Impleme
     outcome = check(statement, case, under_test)
     if outcome.verdict is Verdict.FALSIFIED:
         return outcome
-    drawn = relation_of(case, statement.own_id, statement.varies)
-    if drawn is None:
+    varied = relation_of(case, statement.own_id, statement.varies)
+    if varied is None:
         return outcome
-    relation, changed = drawn
+    relation, changed = varied
     again = check(statement, changed, under_test)
     if statement.own_id in SEARCHES and outcome.not_found is not again.not_found and _undecided_or_upheld(again):
         reason = again.reason if again.not_found else outcome.reason
@@ -46,9 +46,9 @@ def check_with_relation(statement: Statement, case: Subject, under_test: Impleme
     not_applicable = [each for each in (outcome, again) if each.verdict is Verdict.NOT_APPLICABLE]
     if len(not_applicable) == 1 and (why := RUNS.get(missing_assumption(not_applicable[0]))):
         return _not_compared(relation, outcome, why, not_applicable[0].reason)
-    due = _decided_by_sizes(statement) if case.sizes == changed.sizes else ()
+    expected = _decided_by_sizes(statement) if case.sizes == changed.sizes else ()
     skipped = _names_not_found(outcome, again) if statement.own_id in SEARCHES else set()
-    return compare(relation, outcome, difference_of(outcome, again, due, skipped))
+    return compare(relation, outcome, difference_of(outcome, again, expected, skipped))
 
 
 def _not_compared(relation: Relation, outcome: Outcome, why: str, reason: str) -> Outcome:
@@ -100,13 +100,15 @@ def _names_not_found(*outcomes: Outcome) -> set[str]:
     return {claim.name for claim in claims if claim.not_found} - wrong
 
 
-def difference_of(outcome: Outcome, changed: Outcome, due: Collection[str] = (), skipped: Collection[str] = ()) -> str:
+def difference_of(
+    outcome: Outcome, changed: Outcome, expected: Collection[str] = (), skipped: Collection[str] = ()
+) -> str:
     """Return what differs between the outcomes on a case and on the changed case, in words; empty if nothing does.
 
     Args:
         outcome: on the case.
         changed: on the changed case.
-        due: claims that have to be made of both or of neither.
+        expected: claims that have to be made of both or of neither.
         skipped: claims that are not compared.
     """
     if outcome.verdict is not changed.verdict:
@@ -118,7 +120,7 @@ def difference_of(outcome: Outcome, changed: Outcome, due: Collection[str] = (),
     other = [n for n in before if n in after and before[n] is not after[n] and n not in skipped]
     if other:
         return f"{other[0]} is {after[other[0]]} in place of {before[other[0]]}"
-    lost = sorted(({*before} ^ {*after}) & {*due} - {*skipped})
+    lost = sorted(({*before} ^ {*after}) & {*expected} - {*skipped})
     return f"{lost[0]} is claimed {'no more' if lost[0] in before else 'in addition'}" if lost else ""
 
 

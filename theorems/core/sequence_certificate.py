@@ -71,20 +71,20 @@ def _wrong_parts(data: SequenceDataset, parts: Sequence[SequencePart]) -> str:
             return f"a part of {len(part.pairs)} queries has the share {part.problem.n}/{part.total}"
         exact = rational_keys(part.problem.exact_keys).tolist()
         for r, (i, k) in enumerate(part.pairs.tolist()):
-            which = f"query {k} of input {i}"
+            place = f"query {k} of input {i}"
             tokens = np.flatnonzero(data.mask[i, k])
             if len(tokens) != part.problem.T or part.tokens[r].tolist() != tokens.tolist():
-                return f"{which} sees the tokens {tokens.tolist()}, and has {part.problem.T}"
+                return f"{place} sees the tokens {tokens.tolist()}, and has {part.problem.T}"
             query = exact_vector(data.queries[i, k])
-            seen = [exact_vector(data.X[i, t]) for t in tokens]
-            keys = [[a * b for a in token for b in query] for token in seen]
-            if exact[r * len(seen) : (r + 1) * len(seen)] != keys:
-                return f"the keys of {which} are not x zᵀ"
-            scores = [rational(float(data.Y[i, k])) * dot(token, head) for token in seen]
+            visible = [exact_vector(data.X[i, t]) for t in tokens]
+            keys = [[a * b for a in token for b in query] for token in visible]
+            if exact[r * len(visible) : (r + 1) * len(visible)] != keys:
+                return f"the keys of {place} are not x zᵀ"
+            scores = [rational(float(data.Y[i, k])) * dot(token, head) for token in visible]
             if _exceeds_half_ulp(part.problem.scores[r], scores) or _exceeds_half_ulp(
                 part.problem.keys[r], [x for key in keys for x in key]
             ):
-                return f"keys or scores of {which} are not the exact ones rounded"
+                return f"keys or scores of {place} are not the exact ones rounded"
     return ""
 
 
@@ -121,8 +121,8 @@ def _risk_of(
     """Return sign and logarithm of one query's excess risk, (2, b), by the parts under test; None if none has it."""
     for part in under_test[sequence_parts](data):
         for r in np.flatnonzero((part.pairs == pair).all(axis=1)).tolist():
-            keys, scores, own = part.problem.keys[r : r + 1], part.problem.scores[r : r + 1], part.problem.loss
-            lost = under_test[log_excess_risk](keys, scores, own, points, part.problem.optimal[r : r + 1])
+            keys, scores, loss = part.problem.keys[r : r + 1], part.problem.scores[r : r + 1], part.problem.loss
+            lost = under_test[log_excess_risk](keys, scores, loss, points, part.problem.optimal[r : r + 1])
             return np.stack([np.asarray(x, dtype=np.float64) for x in lost])
     return None
 
@@ -154,14 +154,14 @@ def _wrong_solution(rows: dict[Place, Vector], alpha: Chosen, svm: SequenceMaxMa
         # A row is within a rounding of the exact one, the sum of d products adds d more.
         if not abs(float(svm.margins[q][r, t]) - to_float(margin)) <= (len(row) + 4) * EPS * size:
             return f"the margin of {place} is {to_float(margin):.17g}, reported {svm.margins[q][r, t]:.17g}"
-    used = {place: weight for place, weight in svm.exact_duals.items() if weight != 0}
-    if not set(used) <= set(rows) or any(w < 0 or not svm.neighbours[q][r, t] for (q, r, t), w in used.items()):
+    nonzero = {place: weight for place, weight in svm.exact_duals.items() if weight != 0}
+    if not set(nonzero) <= set(rows) or any(w < 0 or not svm.neighbours[q][r, t] for (q, r, t), w in nonzero.items()):
         return "a dual is negative, or positive off the neighbours"
-    combined = [sum((w * rows[at][j] for at, w in used.items()), fmpq(0)) for j in range(len(svm.exact_p))]
+    combined = [sum((w * rows[at][j] for at, w in nonzero.items()), fmpq(0)) for j in range(len(svm.exact_p))]
     if combined != list(svm.exact_p):
         return "W^mm is not the combination of the rows with the duals"
     ours = [np.zeros(shape) for shape in shapes]
-    for (q, r, t), weight in used.items():
+    for (q, r, t), weight in nonzero.items():
         ours[q][r, t] = to_float(weight)
     same = all(np.allclose(a, b, rtol=4 * EPS, atol=0.0) for a, b in zip(svm.duals, ours, strict=True))
     if not (same and np.allclose(svm.p, to_floats(svm.exact_p), rtol=2 * EPS, atol=0.0)):

@@ -193,11 +193,11 @@ def statement(
     if not isinstance(claims, Mapping):
         claims, states, premises = _read_declarations(id, claims, states, premises)
     _check_parts(id, claims, states, premises)
-    when = MappingProxyType({str(name): said for name, said in claims.items()})
-    ids, own = _split_assumptions(assumptions)
+    when = MappingProxyType({str(name): condition for name, condition in claims.items()})
+    ids, own_assumptions = _split_assumptions(assumptions)
     if about is not Case and cases is None:
         raise InvalidInput(f"statement {id}: no cases of {about.__name__} are built here; give a strategy, cases=….")
-    strategy = _strategy(tuple(i for i in ids if i not in own), cases, about)
+    strategy = _strategy(tuple(i for i in ids if i not in own_assumptions), cases, about)
     if from_data is not None and not callable(from_data):
         raise InvalidInput(f"statement {id}: from_data is no function; give one that yields cases.")
 
@@ -205,10 +205,10 @@ def statement(
         text = conclusion.__doc__ or ""
         if not text.strip():
             raise InvalidInput(f"statement {id}: the conclusion has no docstring; state what it says there.")
-        said = title or inspect.cleandoc(text).partition("\n")[0].rstrip(".:")
+        full_title = title or inspect.cleandoc(text).partition("\n")[0].rstrip(".:")
         return Statement(
             id,
-            said,
+            full_title,
             source or "own",
             ids,
             strategy,
@@ -219,7 +219,7 @@ def statement(
             kernel,
             survives,
             {id: NO_WEIGHTS[id] for id in ids if id in NO_WEIGHTS} | dict(needs),
-            own,
+            own_assumptions,
             when,
             states=None if states is None else tuple(states),
             premises=tuple(premises),
@@ -252,8 +252,8 @@ def _read_declarations(
     twice = next((name for name in claims if claims.count(name) > 1), None)
     if twice is not None:
         raise InvalidInput(f"statement {id}: the claim {twice!r} is declared twice.")
-    of = {part: tuple(str(name) for name in claims if name.part is part) for part in Part}
-    return {str(name): name.when for name in claims}, of[Part.STATED], of[Part.PREMISE]
+    by_part = {part: tuple(str(name) for name in claims if name.part is part) for part in Part}
+    return {str(name): name.when for name in claims}, by_part[Part.STATED], by_part[Part.PREMISE]
 
 
 def _limits_refined(id: str, claims: Sequence[ClaimName]) -> dict[str, str]:
@@ -284,19 +284,19 @@ def _split_assumptions(
     if isinstance(assumptions, str) or not isinstance(assumptions, Sequence):
         raise InvalidInput("assumptions: give a tuple of ids or Assumption objects.")
     ids: list[str] = []
-    own: dict[str, Assumption] = {}
+    by_id: dict[str, Assumption] = {}
     for assumption in assumptions:
         if isinstance(assumption, Assumption):
             if assumption.id in ASSUMPTIONS:
                 raise InvalidInput(f"assumption: {assumption.id!r} is one of the suite's; choose another id.")
-            own[assumption.id] = replace(assumption, check=_finding_of(assumption))
+            by_id[assumption.id] = replace(assumption, check=_finding_of(assumption))
             ids.append(assumption.id)
         else:
             ids.append(assumption_named(assumption).id)
     twice = next((id for id in ids if ids.count(id) > 1), None)
     if twice is not None:
         raise InvalidInput(f"assumptions: {twice!r} is given twice.")
-    return tuple(ids), MappingProxyType(own)
+    return tuple(ids), MappingProxyType(by_id)
 
 
 def _finding_of(assumption: Assumption) -> Callable[[Any], Finding]:
@@ -317,28 +317,28 @@ def _finding_of(assumption: Assumption) -> Callable[[Any], Finding]:
 
 
 def _strategy(
-    ids: tuple[str, ...], given: Callable[[], SearchStrategy[Any]] | SearchStrategy[Any] | None, about: type[Subject]
+    ids: tuple[str, ...], cases: Callable[[], SearchStrategy[Any]] | SearchStrategy[Any] | None, about: type[Subject]
 ) -> Callable[[], SearchStrategy[Any]]:
-    def of_that_class(drawn: Any) -> Any:
-        if not isinstance(drawn, about):
-            raise TypeError(f"the strategy drew a value of type {type(drawn).__name__}, not a {about.__name__}")
-        return drawn
+    def of_that_class(value: Any) -> Any:
+        if not isinstance(value, about):
+            raise TypeError(f"the strategy drew a value of type {type(value).__name__}, not a {about.__name__}")
+        return value
 
-    if given is None:
+    if cases is None:
         hard = next((id for id in ids if id in NEED_OWN_CASES), None)
         if hard is not None:
             raise InvalidInput(f"cases: none are built for {hard!r}; give cases={NEED_OWN_CASES[hard]}.")
         built = cases_with(assumptions=ids)
         return lambda: built
-    if isinstance(given, SearchStrategy):
-        return lambda: given.map(of_that_class)
-    if not callable(given):
+    if isinstance(cases, SearchStrategy):
+        return lambda: cases.map(of_that_class)
+    if not callable(cases):
         raise InvalidInput("cases: give a Hypothesis strategy of cases, or a function that makes one.")
 
     def strategy() -> SearchStrategy[Any]:
-        made = given()
-        if not isinstance(made, SearchStrategy):
-            raise TypeError(f"cases returned a value of type {type(made).__name__}, not a Hypothesis strategy")
-        return made.map(of_that_class)
+        result = cases()
+        if not isinstance(result, SearchStrategy):
+            raise TypeError(f"cases returned a value of type {type(result).__name__}, not a Hypothesis strategy")
+        return result.map(of_that_class)
 
     return strategy

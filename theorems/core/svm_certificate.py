@@ -56,8 +56,8 @@ def svm_claim(
         required: the margin asked of each input, 0 or 1 (p_relax of Theorem 6); 1 throughout when omitted.
         name: of the claim.
     """
-    asked = np.ones(problem.n, dtype=np.int64) if required is None else required
-    wrong = _first_error(problem, alpha, svm, asked)
+    margins = np.ones(problem.n, dtype=np.int64) if required is None else required
+    wrong = _first_error(problem, alpha, svm, margins)
     tight = int(svm.neighbours.sum())
     detail = wrong or f"{svm.neighbours.size - problem.n} margins, {tight} of them exactly what is required"
     return Claim(name, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, detail)
@@ -100,7 +100,10 @@ def _exact_margins(problem: Problem, keys: fmpq_mat, alpha: Int64[np.ndarray, "n
     flat = keys * fmpq_mat(problem.d, 1, p)
     logits = [row[0] for row in flat.tolist()]
     by_input = [logits[i * problem.T : (i + 1) * problem.T] for i in range(problem.n)]
-    return [[own[int(a)] - other for other in own] for own, a in zip(by_input, alpha, strict=True)]
+    return [
+        [products_of_input[int(a)] - other for other in products_of_input]
+        for products_of_input, a in zip(by_input, alpha, strict=True)
+    ]
 
 
 def _wrong_margin(
@@ -116,14 +119,14 @@ def _wrong_margin(
         margin, least = margins[i][t], int(required[i])
         if t == alpha[i]:
             continue
-        which = f"token {t} of input {i}"
+        place = f"token {t} of input {i}"
         if margin < least:
-            return f"the margin of {which} is {to_float(margin):.17g} < {least}"
+            return f"the margin of {place} is {to_float(margin):.17g} < {least}"
         if (margin == least) != bool(svm.neighbours[i, t]):
             reported = "a" if svm.neighbours[i, t] else "no"
-            return f"{which} has margin {least} + {to_float(margin - least):.3g}, reported {reported} neighbour"
+            return f"{place} has margin {least} + {to_float(margin - least):.3g}, reported {reported} neighbour"
         if not abs(float(svm.margins[i, t]) - to_float(margin)) <= error[i, t]:
-            return f"the margin of {which} is {to_float(margin):.17g}, reported {svm.margins[i, t]:.17g}"
+            return f"the margin of {place} is {to_float(margin):.17g}, reported {svm.margins[i, t]:.17g}"
     return ""
 
 

@@ -40,27 +40,27 @@ def wrong_flag(problem: Problem, keys: fmpq_mat, alpha: Int64[np.ndarray, "n"], 
     rows = (differences * keys).tolist() if pairs else []
     rank = rank_of(rows)
     if svm.independent != (rank == len(rows)):
-        said = "independent" if svm.independent else "dependent"
-        return f"the rows of {len(rows)} neighbours have rank {rank}, and are called {said}"
-    given = svm.exact_maximal_duals
-    if why := _no_such_duals(given, pairs, rows, list(svm.exact.p)):
+        word = "independent" if svm.independent else "dependent"
+        return f"the rows of {len(rows)} neighbours have rank {rank}, and are called {word}"
+    duals = svm.exact_maximal_duals
+    if why := _no_such_duals(duals, pairs, rows, list(svm.exact.p)):
         return why
-    without = [pair not in given for pair in pairs]
+    without = [pair not in duals for pair in pairs]
     if svm.strictly_complementary == any(without) or {(int(i), int(t)) for i, t in np.argwhere(svm.dual_support)} != {
-        *given
+        *duals
     }:
-        return f"{len(given)} of {len(pairs)} neighbours have a positive dual, and the flags say otherwise"
+        return f"{len(duals)} of {len(pairs)} neighbours have a positive dual, and the flags say otherwise"
     if any(without) and not _proves(_gaining(rows, without), rows, without, list(svm.exact.p)):
         i, t = pairs[without.index(True)]
         return f"token {t} of input {i} is said to have dual 0 in every solution, and nothing proves it"
     return ""
 
 
-def _no_such_duals(given: dict[Pair, fmpq], pairs: list[Pair], rows: list[list[fmpq]], p: list[fmpq]) -> str:
+def _no_such_duals(duals: dict[Pair, fmpq], pairs: list[Pair], rows: list[list[fmpq]], p: list[fmpq]) -> str:
     """Return why the given duals are no positive duals of p; empty if they are."""
-    if not set(given) <= set(pairs) or any(x <= 0 for x in given.values()):
+    if not set(duals) <= set(pairs) or any(x <= 0 for x in duals.values()):
         return "a positive dual is not positive, or not at a neighbour"
-    total = combination(rows, [given.get(pair, fmpq(0)) for pair in pairs], len(p))
+    total = combination(rows, [duals.get(pair, fmpq(0)) for pair in pairs], len(p))
     return "" if total == p else "the positive duals do not add up to p"
 
 
@@ -72,8 +72,8 @@ def _proves(z: list[fmpq], rows: list[list[fmpq]], without: list[bool], p: list[
 
 def _gaining(rows: list[list[fmpq]], without: list[bool]) -> list[fmpq]:
     """Find z with g·z ≥ 1 for the rows without a dual, ≥ 0 for the others and ≤ 0 for their sum; 0 if there is none."""
-    used = [row for row, idle in zip(rows, without, strict=True) if not idle]
-    against = [-sum(column, fmpq(0)) for column in zip(*used, strict=True)] or [fmpq(0)] * len(rows[0])
+    with_dual = [row for row, idle in zip(rows, without, strict=True) if not idle]
+    against = [-sum(column, fmpq(0)) for column in zip(*with_dual, strict=True)] or [fmpq(0)] * len(rows[0])
     whole, _ = fmpq_mat([*rows, against]).numer_denom()
     outcome = least_norm(_integer_rows(whole), np.array([*without, False], dtype=np.int64))
     return [fmpq(x) for x in outcome.exact.point] if outcome.feasible else [fmpq(0)] * len(rows[0])

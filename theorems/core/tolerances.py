@@ -35,9 +35,9 @@ class Reason(str):
 
     def __new__(cls, key: str, formula: str = "", because: str = "") -> Reason:
         """Make the string with its tolerance."""
-        made = super().__new__(cls, key)
-        made.tolerance = Tolerance(formula, because)
-        return made
+        reason = super().__new__(cls, key)
+        reason.tolerance = Tolerance(formula, because)
+        return reason
 
 
 TOLERANCES: dict[str, Tolerance] = {}
@@ -56,10 +56,10 @@ def tolerance(key: str, formula: str, because: str) -> Reason:
     Raises:
         ValueError: another one has that key.
     """
-    made = Reason(key, formula, because)
-    if TOLERANCES.setdefault(key, made.tolerance) != made.tolerance:
+    reason = Reason(key, formula, because)
+    if TOLERANCES.setdefault(key, reason.tolerance) != reason.tolerance:
         raise ValueError(f"tolerance {key} is declared twice")
-    return made
+    return reason
 
 
 def reason(key: str, formula: str, because: str) -> Reason:

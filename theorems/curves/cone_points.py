@@ -107,8 +107,8 @@ def sides(rng: np.random.Generator, cone: Cone, m: int) -> Float64[np.ndarray, "
     size = np.linalg.norm(raw, axis=1, keepdims=True)
     for _ in range(2):
         raw = raw - (raw @ axis)[:, None] * axis
-    left = np.linalg.norm(raw, axis=1, keepdims=True)
-    return np.where(left > 1e-6 * size, raw / np.where(left > 0, left, 1.0), 0.0)
+    lengths = np.linalg.norm(raw, axis=1, keepdims=True)
+    return np.where(lengths > 1e-6 * size, raw / np.where(lengths > 0, lengths, 1.0), 0.0)
 
 
 def cone_points(

@@ -84,14 +84,14 @@ class Constraints:
     @property
     def dual_value(self) -> float:
         """The dual value D(w) = Σ w_j log(c_j / w_j) ≤ log Σ c_j e^{−ĝ_j·y} for y ⊥ p_mm (Jensen, Σ w_j ĝ_j ∥ p_mm)."""
-        used = self.weights > 0
-        return float(np.sum(self.weights[used] * (self.log_costs[used] - np.log(self.weights[used]))))
+        support = self.weights > 0
+        return float(np.sum(self.weights[support] * (self.log_costs[support] - np.log(self.weights[support]))))
 
     @property
     def dual_rounding(self) -> float:
         """The error of D and of a log-sum-exp of the costs: m + 8 roundings of numbers of the logarithms' size."""
-        used = self.weights > 0
-        size = 1 + np.abs(self.log_costs).max() + np.abs(np.log(self.weights[used])).max()
+        support = self.weights > 0
+        size = 1 + np.abs(self.log_costs).max() + np.abs(np.log(self.weights[support])).max()
         return float((self.weights.size + 8) * EPS * size)
 
     def exponent_rounding(self, p: Float64[np.ndarray, "*b d"]) -> Float64[np.ndarray, "*b"]:
@@ -102,9 +102,9 @@ class Constraints:
         given rounded products has the rows of these.
         """
         size = np.max(np.abs(p) @ np.abs(self.rows).T, axis=-1)
-        given = np.max(np.abs(p) @ np.broadcast_to(self.row_errors, self.rows.shape).T, axis=-1)
+        row_rounding = np.max(np.abs(p) @ np.broadcast_to(self.row_errors, self.rows.shape).T, axis=-1)
         costs = np.abs(self.log_costs).max() + abs(self.log_unit)
-        return np.asarray((p.shape[-1] + 6) * EPS * (size + costs + self.others.size) + given)
+        return np.asarray((p.shape[-1] + 6) * EPS * (size + costs + self.others.size) + row_rounding)
 
 
 def rank_of_neighbours(svm: MaxMargin) -> int:

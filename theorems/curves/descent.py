@@ -130,10 +130,10 @@ class Descent:
             Undecided: a step overflows, or no digit of a gradient is left.
             NotANumber: an iterate is not finite.
         """
-        asked = starts_claim(RUN_IS_ASKED_FOR, self.run.points, self.starts, self.steps)
-        yield asked
-        if asked.verdict is Verdict.FALSIFIED:
-            raise Ended(asked.name)
+        first_claim = starts_claim(RUN_IS_ASKED_FOR, self.run.points, self.starts, self.steps)
+        yield first_claim
+        if first_claim.verdict is Verdict.FALSIFIED:
+            raise Ended(first_claim.name)
         if self.run.stop is Stop.OVERFLOW:
             raise Undecided(self.claim, "a step of gradient descent overflows float64", Form.EFFECTIVE)
         if not np.isfinite(self.run.points).all():
@@ -240,10 +240,10 @@ class NormalizedDescent:
             Ended: it does not have these starts and steps, or says itself that it overflows.
             NotANumber: an iterate is not finite.
         """
-        asked = starts_claim(NORMALIZED_RUN_IS_ASKED_FOR, self.run.points, self.starts, NORMALIZED_STEPS)
-        yield asked
-        if asked.verdict is Verdict.FALSIFIED or self.run.stop is Stop.OVERFLOW:
-            raise Ended(asked.name)
+        first_claim = starts_claim(NORMALIZED_RUN_IS_ASKED_FOR, self.run.points, self.starts, NORMALIZED_STEPS)
+        yield first_claim
+        if first_claim.verdict is Verdict.FALSIFIED or self.run.stop is Stop.OVERFLOW:
+            raise Ended(first_claim.name)
         if not np.isfinite(self.run.points).all():
             raise NotANumber(IS_A_NORMALIZED_STEP, "an iterate of normalized gradient descent is not finite")
         before, after = self.run.points[:-1], self.run.points[1:]

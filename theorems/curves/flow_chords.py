@@ -124,8 +124,8 @@ class ArcFlow:
                 arc, after = math.expm1(solver.t) / self._kappa - s_before, self._rates(solver.y, span)
                 growth, turn = growth + arc * max(before[0], after[0]), turn + arc * max(before[1], after[1])
                 before = after
-        done = solver.status == "finished" and bool(np.isfinite(solver.y).all())
-        failed = "" if done else f"{solver.status} after {steps} steps at arc length {begin:.3g}"
+        finished = solver.status == "finished" and bool(np.isfinite(solver.y).all())
+        failed = "" if finished else f"{solver.status} after {steps} steps at arc length {begin:.3g}"
         reached = solver.y if span is None else span.moved(p, solver.y)
         return Piece(reached, math.exp(min(growth, 700.0)) * (1 + turn), solver.nfev + steps, failed)
 
@@ -209,12 +209,12 @@ def chords_of(again: ArcFlow, flow: Flow | FactoredFlow, rng: np.random.Generato
     looser = max(LOOSER * flow.relative, again.relative)
     # No finite arc leads to a stationary point.
     thirds = np.array_split(np.arange(1, last), again.pieces)
-    looked = [0, *(int(rng.choice(part)) for part in thirds if part.size)] if last > 0 else []
-    others = [k for k in range(last) if k not in looked]
+    sampled = [0, *(int(rng.choice(part)) for part in thirds if part.size)] if last > 0 else []
+    others = [k for k in range(last) if k not in sampled]
     ends: list[tuple[float, float, float]] = []
     why = "it has no two points"
-    for tried, k in enumerate((*looked, *others)):
-        if (tried >= len(looked) and ends) or tried == MOST_PIECES:
+    for count, k in enumerate((*sampled, *others)):
+        if (count >= len(sampled) and ends) or count == MOST_PIECES:
             break
         begin, end = flow.arc_length[k], flow.arc_length[k + 1]
         piece = again.piece(points[k], begin, end, looser, flow.absolute)

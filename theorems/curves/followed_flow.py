@@ -97,10 +97,10 @@ class FollowedFlow:
             Ended: it has another start or other norms, or its tangent cannot be decided.
             Undecided: it ends where the gradient does not vanish.
         """
-        asked = start_and_norms(self.flow, self.start, self.end)
-        yield asked
-        if asked.verdict is Verdict.FALSIFIED:
-            raise Ended(asked.name)
+        first_claim = start_and_norms(self.flow, self.start, self.end)
+        yield first_claim
+        if first_claim.verdict is Verdict.FALSIFIED:
+            raise Ended(first_claim.name)
         tangent = self._is_tangent()
         yield tangent
         if tangent.undecided:
@@ -143,8 +143,8 @@ class FollowedFlow:
             return undecided_claim(IS_OF_THIS_GRADIENT, why, Form.EFFECTIVE)
         theirs = at.gradient_of(self.under_test, IS_OF_THIS_GRADIENT)
         apart = theirs / norm(theirs, axis=1, keepdims=True) - mine / norm(mine, axis=1, keepdims=True)
-        size, what = norm(apart, axis=1), "recorded norm"
-        return at_least(IS_OF_THIS_GRADIENT, Form.EFFECTIVE, 0.0, size, scale=1.0, points=what)
+        size, unit = norm(apart, axis=1), "recorded norm"
+        return at_least(IS_OF_THIS_GRADIENT, Form.EFFECTIVE, 0.0, size, scale=1.0, points=unit)
 
 
 def vanishes(problem: Problem, p: Float64[np.ndarray, "d"]) -> bool:

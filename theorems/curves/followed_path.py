@@ -192,10 +192,10 @@ class FollowedPath:
             ray = rho * sphere.svm.direction[None]
             points = np.concatenate([rho * sphere.svm.direction + near @ sphere.basis.T, ray])
             points = np.concatenate([points, rng.normal(size=(LOWER_TRIES, points.shape[1]))])
-            own = exact(sphere.point(f.followed)[None])
+            path_point = exact(sphere.point(f.followed)[None])
             # All on the sphere through the path's point: a rounding of the radius would tell at large ones.
-            on_sphere = points * (norm(own) / norm(exact(points), axis=1))[:, None]
+            on_sphere = points * (norm(path_point) / norm(exact(points), axis=1))[:, None]
             others.append(sphere.log_excess_of(on_sphere, PATH_IS_LOWEST))
-            path.append(np.broadcast_to(sphere.log_excess_of(own, PATH_IS_LOWEST), len(points)))
+            path.append(np.broadcast_to(sphere.log_excess_of(path_point, PATH_IS_LOWEST), len(points)))
         left, right = np.concatenate(others), np.concatenate(path)
         return at_least(PATH_IS_LOWEST, Form.LIMIT, left, right, points="other point of the sphere")

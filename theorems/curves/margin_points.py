@@ -71,15 +71,15 @@ def with_least_margin(
     min_j (r a_j + g_j·v) is the margin asked for at r = max_j (margin − g_j·v)/a_j, a_j = g_j·p_mm ≥ 1.
     """
     rows, p_mm = value_of(constants.rows), constants.svm.p
-    a, wanted, points = np.maximum(rows @ p_mm, 1.0), margins, beside
+    a, targets, points = np.maximum(rows @ p_mm, 1.0), margins, beside
     for doubled in range(60):
-        r = np.max((wanted[:, None] - beside @ rows.T) / a, axis=1)
+        r = np.max((targets[:, None] - beside @ rows.T) / a, axis=1)
         points = r[:, None] * p_mm + beside
         short = ~np.asarray(constants.margins(exact(points)) >= margins)
         if not short.any():
             break
         more = 2.0**doubled * EPS * (1 + np.abs(margins) + norm(beside, axis=1) * norm(rows, axis=1).max())
-        wanted = np.where(short, margins + more, wanted)
+        targets = np.where(short, margins + more, targets)
     return np.asarray(points)
 
 
@@ -98,13 +98,13 @@ def beside_the_ray(
 
 def starts_with_margin(case: Case, constants: Margins, rng: np.random.Generator) -> Float64[np.ndarray, "b d"]:
     """Return starts on the ray and beside it, with just the margin needed; and the case's own if it has that margin."""
-    needed = constants.needed
-    least = np.full(len(ASKEW), float(value_of(needed) + needed.error))
+    least_margin = constants.needed
+    least = np.full(len(ASKEW), float(value_of(least_margin) + least_margin.error))
     starts = with_least_margin(constants, beside_the_ray(rng, constants, np.array(ASKEW)), least)
     # Far out beside the ray a long row's margin is lost to the rounding of p; the first start is on the ray.
     near = norm(starts, axis=1) * float(value_of(constants.reach)) <= FARTHEST
     starts = starts[near | (np.arange(len(starts)) == 0)]
-    if case.start is not None and bool(constants.margins(exact(case.start)) >= needed):
+    if case.start is not None and bool(constants.margins(exact(case.start)) >= least_margin):
         starts = np.concatenate([case.start[None], starts])
     return starts
 
@@ -114,9 +114,9 @@ def points_with_margin(constants: Margins, rng: np.random.Generator) -> Float64[
     m = affordable(constants.problem, POINTS)
     sizes = log_uniform(rng, *ASKEW_POINTS, m) * (rng.random(m) < 0.9)
     edge = float(value_of(constants.edge)) * (1 + 8 * EPS)
-    wanted = edge + log_uniform(rng, LEAST, MOST, m)
+    targets = edge + log_uniform(rng, LEAST, MOST, m)
     beside = beside_the_ray(rng, constants, sizes)
     # One in four has all margins equal to that, where rows allow: one token may have the weight, another the gap.
     alike = np.linalg.pinv(value_of(constants.rows)).sum(axis=1)
-    beside = np.where(rng.random((m, 1)) < 0.25, wanted[:, None] * alike, beside)
-    return with_least_margin(constants, beside, wanted)
+    beside = np.where(rng.random((m, 1)) < 0.25, targets[:, None] * alike, beside)
+    return with_least_margin(constants, beside, targets)

@@ -199,8 +199,8 @@ class Reduced:
         weights, slopes = self.slopes(y)
         centred = slopes - weights @ slopes
         rounding = EPS * float(weights @ np.linalg.norm(slopes, axis=1))
-        seen = weights * np.linalg.norm(centred, axis=1) > rounding
-        return float(np.abs(centred[seen] @ step).max(initial=0.0))
+        resolved = weights * np.linalg.norm(centred, axis=1) > rounding
+        return float(np.abs(centred[resolved] @ step).max(initial=0.0))
 
     def displacement(
         self, y: Float64[np.ndarray, "e"], exponent_error: float, row_errors: Float64[np.ndarray, "#m"] = NONE

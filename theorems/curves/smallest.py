@@ -6,22 +6,22 @@ import math
 from collections.abc import Callable
 
 
-def smallest(holds: Callable[[float], bool], start: float, known: float = math.inf) -> float:
+def smallest(holds: Callable[[float], bool], start: float, upper: float = math.inf) -> float:
     """Find the smallest ρ ≥ start for which a condition that stays true once true holds (to 1%, from above).
 
     Args:
         holds: the condition.
         start: where the search begins.
-        known: a ρ at which the condition is known to hold.
+        upper: a ρ at which the condition is known to hold.
 
     Returns:
         ∞ if it does not hold up to 1e250.
     """
     if not start < math.inf or holds(start):
         return start
-    low, high = start, min(2 * start, known)
-    while high < known and not holds(high):
-        low, high = high, min(high * max(2.0, high / start), known)
+    low, high = start, min(2 * start, upper)
+    while high < upper and not holds(high):
+        low, high = high, min(high * max(2.0, high / start), upper)
         if high > 1e250:
             return math.inf
     while high > low * 1.01:

@@ -105,11 +105,11 @@ class Sphere:
             while scale > 1e-6 * longest:
                 trial = y + scale * step
                 least = ENOUGH * scale * max(float(-slope @ step), 0.0)
-                there = self.excess(trial) if np.linalg.norm(trial) < self.reduced.rho else np.inf
-                if there <= value - least + noise:
+                trial_value = self.excess(trial) if np.linalg.norm(trial) < self.reduced.rho else np.inf
+                if trial_value <= value - least + noise:
                     break
                 scale /= 2
             else:
                 return y, arrived
-            y, value = trial, there
+            y, value = trial, trial_value
         return y, arrived

@@ -82,11 +82,11 @@ def _all_faults() -> Mapping[str, Fault]:
 
 def _faults_in(module: ModuleType) -> Iterator[Fault]:
     """Yield the faults that a module names, each once, one by one or in tuples and lists."""
-    seen = set()
+    yielded = set()
     for value in vars(module).values():
         for fault in value if isinstance(value, tuple | list) else (value,):
-            if isinstance(fault, Fault) and id(fault) not in seen:
-                seen.add(id(fault))
+            if isinstance(fault, Fault) and id(fault) not in yielded:
+                yielded.add(id(fault))
                 yield fault
 
 
@@ -96,12 +96,12 @@ def fault_named(name: str) -> Fault:
     Raises:
         InvalidInput: for an unknown name.
     """
-    known = _all_faults()
-    if name not in known:
+    faults = _all_faults()
+    if name not in faults:
         raise InvalidInput(
-            f"faults: {name!r} is not a planted fault.{suggest(name, known)} `theorems power` tabulates them all."
+            f"faults: {name!r} is not a planted fault.{suggest(name, faults)} `theorems power` tabulates them all."
         )
-    return known[name]
+    return faults[name]
 
 
 __all__ = ["FAULTS", "Fault", "Kind", "fault_named"]

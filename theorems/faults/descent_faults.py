@@ -35,9 +35,9 @@ def _with_points(run: Trajectory, points: Array) -> Trajectory:
     )
 
 
-def _run(rule: Rule, right: Descent, *given: Any, steps: int, **options: Any) -> Trajectory:
+def _run(rule: Rule, right: Descent, *arguments: Any, steps: int, **options: Any) -> Trajectory:
     """Run either descent by another rule for the next iterate, given the right step from where the wrong run is."""
-    *size, problem, start = given
+    *size, problem, start = arguments
     p = np.array(start, dtype=np.float64)
     points, last = [p], np.zeros_like(p)
     for t in range(steps):
@@ -113,12 +113,12 @@ def _from_elsewhere(right: Descent, size: float, problem: Problem, start: Array,
 
 
 @FAULTS.change("descent-one-step-short", "the last iterate is not returned", "theorem-2", *DESCENTS)
-def _drop_last(run: Trajectory, *given: Any, **options: Any) -> Trajectory:
+def _drop_last(run: Trajectory, *arguments: Any, **options: Any) -> Trajectory:
     return _with_points(run, run.points[:-1])
 
 
 @FAULTS.change("descent-averages", "running means of the iterates are returned", "lemma-1", *DESCENTS)
-def _average(run: Trajectory, *given: Any, **options: Any) -> Trajectory:
+def _average(run: Trajectory, *arguments: Any, **options: Any) -> Trajectory:
     counts = np.arange(1.0, len(run.points) + 1).reshape(-1, *([1] * (run.points.ndim - 1)))
     return _with_points(run, np.cumsum(run.points, axis=0) / counts)
 

@@ -22,12 +22,12 @@ FAULTS = Faults(Kind.DIRECTION)
     size=0.25,
     unit="ε",
 )
-def _tolerate(right: Direction, size: float, *given: Any) -> Direction:
+def _tolerate(right: Direction, size: float, *arguments: Any) -> Direction:
     return replace(right, neighbours=~right.selected & (right.margins <= (1 + size) * right.margin))
 
 
 @FAULTS.change("neighbours-per-input", "the nearest tokens of each input instead of all", "lemma-10", direction)
-def _nearest_of_each_input(right: Direction, *given: Any) -> Direction:
+def _nearest_of_each_input(right: Direction, *arguments: Any) -> Direction:
     margins = np.where(right.selected, np.inf, right.margins)
     return replace(right, neighbours=np.isfinite(margins) & (margins == margins.min(axis=1, keepdims=True)))
 
@@ -39,7 +39,7 @@ def _break_ties(right: Direction, keys: Array, q: Array) -> Direction:
 
 
 @FAULTS.change("margin-of-the-last-input", "the margin is that of the last input alone", "lemma-10", direction)
-def _take_last_input(right: Direction, *given: Any) -> Direction:
+def _take_last_input(right: Direction, *arguments: Any) -> Direction:
     least = min((x for x in right.exact[-1] if x > 0), default=None)
     near = np.zeros_like(right.neighbours)
     near[-1] = [least is not None and x == least for x in right.exact[-1]]
@@ -47,7 +47,7 @@ def _take_last_input(right: Direction, *given: Any) -> Direction:
 
 
 @FAULTS.change("neighbours-by-argmin", "of several directional neighbours the first is reported", "lemma-10", direction)
-def _keep_first_neighbour(right: Direction, *given: Any) -> Direction:
+def _keep_first_neighbour(right: Direction, *arguments: Any) -> Direction:
     near = np.zeros_like(right.neighbours)
     if right.neighbours.any():
         near[tuple(np.argwhere(right.neighbours)[0])] = True
@@ -55,7 +55,7 @@ def _keep_first_neighbour(right: Direction, *given: Any) -> Direction:
 
 
 @FAULTS.change("direction-not-normalised", "margins of q instead of q/‖q‖", "lemma-8", direction)
-def _leave_unnormalised(right: Direction, *given: Any) -> Direction:
+def _leave_unnormalised(right: Direction, *arguments: Any) -> Direction:
     changed = replace(right)
     vars(changed)["norm"] = 1.0
     vars(changed)["margins"] = right.margins * right.norm
@@ -63,7 +63,7 @@ def _leave_unnormalised(right: Direction, *given: Any) -> Direction:
 
 
 @FAULTS.change("second-margin", "the second smallest margin for the smallest", "lemma-10", direction)
-def _take_second_margin(right: Direction, *given: Any) -> Direction:
+def _take_second_margin(right: Direction, *arguments: Any) -> Direction:
     later = sorted({x for row in right.exact for x in row if x > 0})
     least = later[min(1, len(later) - 1)] if later else None
     near = np.array([[x == least for x in row] for row in right.exact])

@@ -138,14 +138,14 @@ class Faults(list[Fault]):
         name: str,
         says: str,
         caught_by: str,
-        made: Callable[[Any], Callable[[float], Implementation]],
+        vary: Callable[[Any], Callable[[float], Implementation]],
         **further: Any,
     ) -> Callable[[Function], Function]:
-        """Plant what ``made`` makes of the function: a map from sizes to implementations, to be sent to processes."""
+        """Plant what ``vary`` makes of the function: a map from sizes to implementations, to be sent to processes."""
         kind = further.pop("kind", self.kind)
 
         def add(wrong: Function) -> Function:
-            self.append(Fault(name, kind, says, caught_by, made(wrong), **further))
+            self.append(Fault(name, kind, says, caught_by, vary(wrong), **further))
             return wrong
 
         return add
@@ -190,9 +190,9 @@ class _Wrong:
     size: float
     changes: type | None
 
-    def __call__(self, *given: Any, **options: Any) -> Any:
-        sized = (self.size, *given) if self.size else given
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        sized = (self.size, *arguments) if self.size else arguments
         if self.changes is None:
             return self.wrong(self.right, *sized, **options)
-        result = self.right(*given, **options)
+        result = self.right(*arguments, **options)
         return self.wrong(result, *sized, **options) if isinstance(result, self.changes) else result

@@ -30,17 +30,17 @@ def _with(right: MaxMargin, **flags: Any) -> MaxMargin:
 
 
 @_flag("always-independent", "all neighbours' rows are called independent", "lemma-7")
-def _independent(right: MaxMargin, *given: Any) -> MaxMargin:
+def _independent(right: MaxMargin, *arguments: Any) -> MaxMargin:
     return _with(right, independent=True)
 
 
 @_flag("never-independent", "no neighbours' rows are called independent", "lemma-7")
-def _dependent(right: MaxMargin, *given: Any) -> MaxMargin:
+def _dependent(right: MaxMargin, *arguments: Any) -> MaxMargin:
     return _with(right, independent=False)
 
 
 @_flag("always-complementary", "all neighbours are said to have a positive dual together", "theorem-1")
-def _complementary(right: MaxMargin, *given: Any) -> MaxMargin:
+def _complementary(right: MaxMargin, *arguments: Any) -> MaxMargin:
     """Keep the known duals and give every other neighbour the dual 1."""
     pairs = [(int(i), int(t)) for i, t in np.argwhere(right.neighbours)]
     duals = {pair: right.exact.duals.get(pair) or fmpq(1) for pair in pairs}
@@ -59,14 +59,14 @@ class Complementary(MaxMargin):
 @_flag(
     "called-complementary", "right duals, and strictly complementary is answered without looking at them", "theorem-1"
 )
-def _call_complementary(right: MaxMargin, *given: Any) -> MaxMargin:
+def _call_complementary(right: MaxMargin, *arguments: Any) -> MaxMargin:
     forced = copy(right)
     object.__setattr__(forced, "__class__", Complementary)
     return forced
 
 
 @_flag("never-complementary", "no duals are said to be positive at all neighbours", "lemma-7")
-def _not_complementary(right: MaxMargin, *given: Any) -> MaxMargin:
+def _not_complementary(right: MaxMargin, *arguments: Any) -> MaxMargin:
     """Remove the last dual from a strictly complementary solution."""
     rest = dict(list(right.exact_maximal_duals.items())[:-1])
     return _with(right, exact_maximal_duals=rest) if right.strictly_complementary else right

@@ -31,7 +31,7 @@ def _from_elsewhere(right: RightFlow, size: float, problem: Problem, start: Arra
 
 
 @FAULTS.change("flow-without-its-start", "the first recorded point is the second", *FLOW)
-def _drop_start(flow: Flow, *given: Any, **options: Any) -> Flow:
+def _drop_start(flow: Flow, *arguments: Any, **options: Any) -> Flow:
     points = np.array(flow.points)
     points[0] = points[1]
     return _with_points(flow, points)
@@ -45,7 +45,7 @@ def _end_half_way(right: RightFlow, problem: Problem, start: Array, *, norm: flo
 @FAULTS.change(
     "flow-jumps-sideways", "every other recorded point lies ε ‖p‖ beside the curve", *FLOW, size=1e-2, unit="ε"
 )
-def _jump_sideways(flow: Flow, size: float, problem: Problem, *given: Any, **options: Any) -> Flow:
+def _jump_sideways(flow: Flow, size: float, problem: Problem, *arguments: Any, **options: Any) -> Flow:
     """Move every other point sideways by ``size`` times its norm, which stays what it is."""
     points = np.array(flow.points)
     if problem.d > 1:
@@ -65,7 +65,7 @@ def _jump_sideways(flow: Flow, size: float, problem: Problem, *given: Any, **opt
     size=10.0,
     unit="the norm in units of 1/max|k|",
 )
-def _follow_ray(flow: Flow, size: float, problem: Problem, *given: Any, **options: Any) -> Flow:
+def _follow_ray(flow: Flow, size: float, problem: Problem, *arguments: Any, **options: Any) -> Flow:
     svm = max_margin(problem.keys, problem.optimal)
     far = flow.norms > size / problem.key_scale
     far[0] = False
@@ -75,7 +75,7 @@ def _follow_ray(flow: Flow, size: float, problem: Problem, *given: Any, **option
 
 
 @FAULTS.change("flow-interpolates", "every other recorded point lies on the chord of its neighbours", *FLOW)
-def _interpolate(flow: Flow, *given: Any, **options: Any) -> Flow:
+def _interpolate(flow: Flow, *arguments: Any, **options: Any) -> Flow:
     points = np.array(flow.points)
     for k in range(2, len(points) - 1, 2):
         share = (flow.norms[k] - flow.norms[k - 1]) / (flow.norms[k + 1] - flow.norms[k - 1])
@@ -84,20 +84,20 @@ def _interpolate(flow: Flow, *given: Any, **options: Any) -> Flow:
 
 
 @FAULTS.plant("flow-of-another-loss", "the flow of another loss", *FLOW)
-def _take_another_loss(right: RightFlow, problem: Problem, *given: Any, **options: Any) -> Flow:
+def _take_another_loss(right: RightFlow, problem: Problem, *arguments: Any, **options: Any) -> Flow:
     name = "correlation" if problem.loss.name != "correlation" else "exponential"
-    return right(Problem(problem.keys, problem.scores, loss_named(name)), *given, **options)
+    return right(Problem(problem.keys, problem.scores, loss_named(name)), *arguments, **options)
 
 
 @FAULTS.plant("flow-of-other-scores", "the first input's scores are (1 + ε) times as large", *FLOW, size=1.0, unit="ε")
-def _scale_scores(right: RightFlow, size: float, problem: Problem, *given: Any, **options: Any) -> Flow:
+def _scale_scores(right: RightFlow, size: float, problem: Problem, *arguments: Any, **options: Any) -> Flow:
     scores = np.array(problem.scores)
     scores[0] *= 1 + size
-    return right(Problem(problem.keys, scores, problem.loss), *given, **options)
+    return right(Problem(problem.keys, scores, problem.loss), *arguments, **options)
 
 
 @FAULTS.plant("flow-of-other-keys", "the keys' first coordinate is (1 + ε) times as large", *FLOW, size=1e-2, unit="ε")
-def _scale_keys(right: RightFlow, size: float, problem: Problem, *given: Any, **options: Any) -> Flow:
+def _scale_keys(right: RightFlow, size: float, problem: Problem, *arguments: Any, **options: Any) -> Flow:
     keys = np.array(problem.keys)
     keys[..., 0] *= 1 + size
-    return right(Problem(keys, problem.scores, problem.loss), *given, **options)
+    return right(Problem(keys, problem.scores, problem.loss), *arguments, **options)

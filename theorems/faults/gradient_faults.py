@@ -23,14 +23,14 @@ Change = Callable[..., tuple[Data, float]]
 
 
 @FAULTS.change("negated-gradient", "ascent: the wrong sign", "lemma-3", scaled_gradient)
-def _negate(g: ScaledGradient, *given: Any) -> ScaledGradient:
+def _negate(g: ScaledGradient, *arguments: Any) -> ScaledGradient:
     return ScaledGradient(g.log_scale, -g.direction)
 
 
 @FAULTS.change(
     "gradient-too-long", "(1 + ε) ∇L", "lemma-3", scaled_gradient, size=1.0, unit="relative error of the length"
 )
-def _longer(g: ScaledGradient, size: float, *given: Any) -> ScaledGradient:
+def _longer(g: ScaledGradient, size: float, *arguments: Any) -> ScaledGradient:
     return ScaledGradient(g.log_scale, (1 + size) * g.direction)
 
 
@@ -42,7 +42,7 @@ def _longer(g: ScaledGradient, size: float, *given: Any) -> ScaledGradient:
     size=1e-3,
     unit="1 over the largest norm",
 )
-def _clip(g: ScaledGradient, size: float, *given: Any) -> ScaledGradient:
+def _clip(g: ScaledGradient, size: float, *arguments: Any) -> ScaledGradient:
     """Clip ∇L at the norm 1/ε."""
     xp = array_namespace(g.direction)
     over = g.log_norm + math.log(size)
@@ -57,14 +57,14 @@ def _clip(g: ScaledGradient, size: float, *given: Any) -> ScaledGradient:
     size=1e-6,
     unit="relative error of a coordinate",
 )
-def _one_coordinate(g: ScaledGradient, size: float, *given: Any) -> ScaledGradient:
+def _one_coordinate(g: ScaledGradient, size: float, *arguments: Any) -> ScaledGradient:
     xp = array_namespace(g.direction)
     changed = xp.concat([g.direction[..., :1] * (1 + size), g.direction[..., 1:]], axis=-1)
     return ScaledGradient(g.log_scale, changed)
 
 
 @FAULTS.change("rolled-coordinates", "coordinates rolled by one, as by a misaligned key", "lemma-3", scaled_gradient)
-def _roll(g: ScaledGradient, *given: Any) -> ScaledGradient:
+def _roll(g: ScaledGradient, *arguments: Any) -> ScaledGradient:
     xp = array_namespace(g.direction)
     return ScaledGradient(g.log_scale, xp.roll(g.direction, 1, axis=-1))
 
@@ -85,12 +85,12 @@ def _add_decay(g: ScaledGradient, size: float, keys: Array, scores: Array, loss:
     log_decay = xp.where(length > 0, xp.log(xp.where(length > 0, length, xp.ones_like(length))), g.log_scale)
     scale = xp.where(log_decay > g.log_scale, log_decay, g.log_scale)
     shift = xp.where(scale > -math.inf, scale, xp.zeros_like(scale))
-    own = xp.exp(g.log_scale - shift)[..., None] * g.direction
-    return ScaledGradient(scale, own + xp.exp(-shift)[..., None] * size * p)
+    scaled = xp.exp(g.log_scale - shift)[..., None] * g.direction
+    return ScaledGradient(scale, scaled + xp.exp(-shift)[..., None] * size * p)
 
 
 @FAULTS.change("float32-gradient", "∇L stored in float32", "lemma-3", scaled_gradient)
-def _single(g: ScaledGradient, *given: Any) -> ScaledGradient:
+def _single(g: ScaledGradient, *arguments: Any) -> ScaledGradient:
     """Store the gradient in float32: it is rounded, and lost below 1e-38."""
     xp = array_namespace(g.direction)
     stored = xp.astype(g.direction * xp.exp(g.log_scale)[..., None], xp.float32)

@@ -33,13 +33,13 @@ def _ignore_offset(right: Callable[..., JointPoint], joint: Joint, log_r: float,
 
 
 @FAULTS.change("head-pull-of-alpha", "the head's pull is that of α selected", "theorem-5", joint_gradient)
-def _curve_head(point: JointPoint, joint: Joint, *given: Any) -> JointPoint:
+def _curve_head(point: JointPoint, joint: Joint, *arguments: Any) -> JointPoint:
     value, _, by_p = point
     return value, -joint.chosen_tokens.mean(axis=0), by_p
 
 
 @FAULTS.change("joint-risk-summed", "log Σ for log mean", "theorem-5", joint_gradient)
-def _sum(point: JointPoint, joint: Joint, *given: Any) -> JointPoint:
+def _sum(point: JointPoint, joint: Joint, *arguments: Any) -> JointPoint:
     value, by_w, by_p = point
     return value + float(np.log(len(joint.tokens))), by_w, by_p
 
@@ -62,12 +62,12 @@ def _lowest_start(minimum: JointMinimum, joint: Joint, schedule: Schedule, R: fl
 
 
 @FAULTS.change("path-too-short", "‖p‖ = R/2 for ‖p‖ = R", "theorem-6", joint_minimiser)
-def _halve(minimum: JointMinimum, *given: Any) -> JointMinimum:
+def _halve(minimum: JointMinimum, *arguments: Any) -> JointMinimum:
     return _with_prompts(minimum, minimum.path.prompts / 2)
 
 
 @FAULTS.change("path-too-long", "‖p‖ = 2R for ‖p‖ = R", "theorem-6", joint_minimiser)
-def _double(minimum: JointMinimum, *given: Any) -> JointMinimum:
+def _double(minimum: JointMinimum, *arguments: Any) -> JointMinimum:
     return _with_prompts(minimum, minimum.path.prompts * 2)
 
 
@@ -77,11 +77,11 @@ def _double(minimum: JointMinimum, *given: Any) -> JointMinimum:
     "theorem-6",
     joint_minimiser,
 )
-def _flip_first_label(right: Callable[..., JointMinimum], joint: Joint, *given: Any) -> JointMinimum:
+def _flip_first_label(right: Callable[..., JointMinimum], joint: Joint, *arguments: Any) -> JointMinimum:
     tokens = np.array(joint.tokens)
     tokens[0, joint.others[0]] *= -1.0
     tokens[0, joint.others[0]] += 2 * joint.chosen_tokens[0]
-    return right(replace(joint, tokens=tokens), *given)
+    return right(replace(joint, tokens=tokens), *arguments)
 
 
 Step = Callable[[Array, Array, Array, Array, dict[str, Any]], tuple[Array, Array]]
@@ -195,5 +195,5 @@ def _always_relaxed(right: Callable[..., Array], joint: Joint, ratio: float) -> 
 
 
 @FAULTS.change("critical-ratio-quartered", "c*/4 for c*", "theorem-6", critical_ratio)
-def _quarter(ratio: float, *given: Any) -> float:
+def _quarter(ratio: float, *arguments: Any) -> float:
     return ratio / 4

@@ -31,7 +31,7 @@ def _with_points(path: Path, points: Array, max_margin: Any = None, **options: A
 
 
 @FAULTS.change("path-unminimised", "a random start is returned as it is", *PATH)
-def _random_direction(path: Path, *given: Any, **options: Any) -> Path:
+def _random_direction(path: Path, *arguments: Any, **options: Any) -> Path:
     """Return one random direction at every radius, which minimises nothing."""
     rng = np.random.default_rng(0)
     start = rng.standard_normal(path.points.shape[1])
@@ -44,44 +44,46 @@ def _halve_radii(right: RightPath, problem: Problem, norms: Any, **options: Any)
 
 
 @FAULTS.change("path-at-twice-the-radius", "2p̄(R) for p̄(R)", *PATH)
-def _double(path: Path, *given: Any, **options: Any) -> Path:
+def _double(path: Path, *arguments: Any, **options: Any) -> Path:
     return _with_points(path, 2 * path.points, **options)
 
 
 @FAULTS.change("path-at-one-radius", "the first point is returned for all", *PATH)
-def _repeat_first(path: Path, *given: Any, **options: Any) -> Path:
+def _repeat_first(path: Path, *arguments: Any, **options: Any) -> Path:
     return _with_points(path, np.repeat(path.points[:1], len(path.points), axis=0), **options)
 
 
 @FAULTS.change("path-leaves-radii-out", "a point at the largest radius alone", *PATH)
-def _give_up(path: Path, *given: Any, **options: Any) -> Path:
+def _give_up(path: Path, *arguments: Any, **options: Any) -> Path:
     """Report only the last point as converged."""
     last = np.arange(len(path.norms)) == len(path.norms) - 1
-    reasons = tuple(reason if kept else "it was given up" for reason, kept in zip(path.reasons, last, strict=True))
+    reasons = tuple(
+        reason if converged else "it was given up" for reason, converged in zip(path.reasons, last, strict=True)
+    )
     return replace(path, converged=path.converged & last, reasons=reasons)
 
 
 @FAULTS.plant("path-of-another-loss", "the path of another loss", *PATH)
-def _take_another_loss(right: RightPath, problem: Problem, *given: Any, **options: Any) -> Path:
+def _take_another_loss(right: RightPath, problem: Problem, *arguments: Any, **options: Any) -> Path:
     name = "correlation" if problem.loss.name != "correlation" else "exponential"
-    return right(Problem(problem.keys, problem.scores, loss_named(name)), *given, **options)
+    return right(Problem(problem.keys, problem.scores, loss_named(name)), *arguments, **options)
 
 
 @FAULTS.plant("path-of-other-scores", "the first input's scores are (1 + ε) times as large", *PATH, size=1e-2, unit="ε")
-def _scale_scores(right: RightPath, size: float, problem: Problem, *given: Any, **options: Any) -> Path:
+def _scale_scores(right: RightPath, size: float, problem: Problem, *arguments: Any, **options: Any) -> Path:
     scores = np.array(problem.scores)
     scores[0] *= 1 + size
-    return right(Problem(problem.keys, scores, problem.loss), *given, **options)
+    return right(Problem(problem.keys, scores, problem.loss), *arguments, **options)
 
 
 @FAULTS.change("path-is-its-limit", "the direction found at the largest radius is returned at all", *PATH)
-def _repeat_limit(path: Path, *given: Any, **options: Any) -> Path:
+def _repeat_limit(path: Path, *arguments: Any, **options: Any) -> Path:
     last = path.points[-1] / np.linalg.norm(path.points[-1])
     return _with_points(path, path.norms[:, None] * last, **options)
 
 
 @FAULTS.change("path-ends-early", "points ε R beside the minimum", *PATH, size=1e-6, unit="ε")
-def _move_along_the_sphere(path: Path, size: float, *given: Any, **options: Any) -> Path:
+def _move_along_the_sphere(path: Path, size: float, *arguments: Any, **options: Any) -> Path:
     """Move every point beside the minimum by ``size`` times R, as an optimiser that ends early does."""
     across = np.roll(path.points, 1, axis=1)
     length = path.norms[:, None]
@@ -92,15 +94,15 @@ def _move_along_the_sphere(path: Path, size: float, *given: Any, **options: Any)
 
 
 @FAULTS.change("local-path-at-twice-the-radius", "2p̄(R) for p̄(R)", *LOCAL)
-def _double_local(path: LocalPath, *given: Any, **options: Any) -> LocalPath:
+def _double_local(path: LocalPath, *arguments: Any, **options: Any) -> LocalPath:
     return replace(path, points=2 * path.points)
 
 
 @FAULTS.change("local-path-at-one-radius", "the last point is returned for all", *LOCAL)
-def _repeat_last(path: LocalPath, *given: Any, **options: Any) -> LocalPath:
+def _repeat_last(path: LocalPath, *arguments: Any, **options: Any) -> LocalPath:
     return replace(path, points=np.repeat(path.points[-1:], len(path.points), axis=0))
 
 
 @FAULTS.change("local-path-stays-on-q", "R q instead of the local path", *LOCAL)
-def _stay_on_q(path: LocalPath, problem: Problem, q: Array, *given: Any, **options: Any) -> LocalPath:
+def _stay_on_q(path: LocalPath, problem: Problem, q: Array, *arguments: Any, **options: Any) -> LocalPath:
     return replace(path, points=path.norms[:, None] * (q / np.linalg.norm(q)))

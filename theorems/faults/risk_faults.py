@@ -20,12 +20,12 @@ Excess = tuple[Array, Array]
 
 
 @FAULTS.change("risk-too-large", "(1 + ε) L", "lemma-3", risk, size=0.1, unit="relative error of the risk")
-def _larger(value: Array, size: float, *given: Any) -> Array:
+def _larger(value: Array, size: float, *arguments: Any) -> Array:
     return (1 + size) * value
 
 
 @FAULTS.change("risk-is-a-sum", "Σ ℓ for the mean over the inputs", "lemma-3", risk)
-def _sum(value: Array, keys: Array, *given: Any) -> Array:
+def _sum(value: Array, keys: Array, *arguments: Any) -> Array:
     return keys.shape[-3] * value
 
 
@@ -82,13 +82,13 @@ class _Linear(Loss):
 
 
 @FAULTS.change("excess-sign-lost", "|L(p) − L_α| for L(p) − L_α", "lemma-3", log_excess_risk)
-def _lose_sign(excess: Excess, *given: Any) -> Excess:
+def _lose_sign(excess: Excess, *arguments: Any) -> Excess:
     sign, logs = excess
     return array_namespace(sign).abs(sign), logs
 
 
 @FAULTS.change("excess-of-the-sum", "n (L(p) − L_α)", "lemma-3", log_excess_risk)
-def _excess_of_sum(excess: Excess, keys: Array, *given: Any) -> Excess:
+def _excess_of_sum(excess: Excess, keys: Array, *arguments: Any) -> Excess:
     sign, logs = excess
     return sign, logs + math.log(keys.shape[-3])
 
@@ -101,7 +101,7 @@ def _excess_of_sum(excess: Excess, keys: Array, *given: Any) -> Excess:
     size=0.1,
     unit="relative error of the excess",
 )
-def _enlarge_excess(excess: Excess, size: float, *given: Any) -> Excess:
+def _enlarge_excess(excess: Excess, size: float, *arguments: Any) -> Excess:
     sign, logs = excess
     return sign, logs + math.log1p(size)
 

@@ -26,22 +26,22 @@ def _first_optimal(optimal: Array) -> Array:
 @FAULTS.change(
     "sets-first-choice-only", "only the first optimal token of each input is tried", *SETS, only=MaxMarginSets
 )
-def _keep_first_tokens(right: MaxMarginSets, keys: Array, optimal: Array, *given: Any) -> MaxMarginSets:
+def _keep_first_tokens(right: MaxMarginSets, keys: Array, optimal: Array, *arguments: Any) -> MaxMarginSets:
     """Keep the choice of the first optimal token of each input, where that is feasible."""
     first = _first_optimal(optimal)
-    kept = tuple(c for c in right.choices if first[np.arange(len(first)), c.alpha].all())
-    return replace(right, choices=kept or right.choices)
+    choices = tuple(c for c in right.choices if first[np.arange(len(first)), c.alpha].all())
+    return replace(right, choices=choices or right.choices)
 
 
 @FAULTS.change("sets-worst-choice", "the choice of the largest norm instead of the least", *SETS, only=MaxMarginSets)
-def _keep_worst(right: MaxMarginSets, *given: Any) -> MaxMarginSets:
+def _keep_worst(right: MaxMarginSets, *arguments: Any) -> MaxMarginSets:
     return replace(right, choices=right.choices[-1:])
 
 
 @FAULTS.change(
     "sets-one-of-several", "only the first of several solutions of the least norm", *SETS, only=MaxMarginSets
 )
-def _keep_one_of_several(right: MaxMarginSets, *given: Any) -> MaxMarginSets:
+def _keep_one_of_several(right: MaxMarginSets, *arguments: Any) -> MaxMarginSets:
     rest = [c for c in right.choices if c.norm_squared != right.choices[0].norm_squared]
     return replace(right, choices=(right.choices[0], *rest))
 
@@ -52,22 +52,22 @@ def _keep_one_of_several(right: MaxMarginSets, *given: Any) -> MaxMarginSets:
     *SETS,
     only=MaxMarginSets,
 )
-def _cut_solutions(right: MaxMarginSets, *given: Any) -> MaxMarginSets:
+def _cut_solutions(right: MaxMarginSets, *arguments: Any) -> MaxMarginSets:
     changed = replace(right)
     vars(changed)["solutions"] = right.solutions[:1]
     return changed
 
 
 @FAULTS.plant("sets-convexified", "the mean of the optimal tokens stands for their set", *SETS)
-def _convexify(right: RightSets, keys: Array, optimal: Array, *given: Any) -> Solution:
+def _convexify(right: RightSets, keys: Array, optimal: Array, *arguments: Any) -> Solution:
     """Solve with the mean of the optimal tokens in place of their set, that is with the hull of the solutions."""
     keys = np.array(keys)
     for block, mask in zip(keys, optimal, strict=True):
         block[mask] = block[mask].mean(axis=0)
-    return right(keys, optimal, *given)
+    return right(keys, optimal, *arguments)
 
 
 @FAULTS.plant("sets-all-tokens-constrain", "the other optimal tokens are separated from as well", *SETS)
-def _constrain_all(right: RightSets, keys: Array, optimal: Array, *given: Any) -> Solution:
+def _constrain_all(right: RightSets, keys: Array, optimal: Array, *arguments: Any) -> Solution:
     """Solve ATT-SVM instead of ATT-SVM'."""
-    return right(keys, _first_optimal(optimal), *given)
+    return right(keys, _first_optimal(optimal), *arguments)

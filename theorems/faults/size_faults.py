@@ -34,9 +34,9 @@ class AtSizes:
 
     def __call__(self, size: float) -> Implementation:
         """Return the implementation that is wrong by that size at the numbers of tokens where the fault shows."""
-        made = self.wrong(size)
+        implementation = self.wrong(size)
         return REFERENCE.replace(
-            "", {right: _Either(self.shows, wrong, right) for right, wrong in made.replaced.items()}
+            "", {right: _Either(self.shows, wrong, right) for right, wrong in implementation.replaced.items()}
         )
 
 
@@ -119,8 +119,8 @@ def _never_rescaled(logits: Array, size: float) -> Array:
     parts, largest = [], None
     for first in range(0, logits.shape[-1], BLOCK):
         block = logits[..., first : first + BLOCK]
-        here = xp.max(block, axis=-1, keepdims=True)
-        largest = here if largest is None else xp.where(here > largest, here, largest)
+        block_maximum = xp.max(block, axis=-1, keepdims=True)
+        largest = block_maximum if largest is None else xp.where(block_maximum > largest, block_maximum, largest)
         parts.append(largest + xp.zeros_like(block))
     return largest - xp.concat(parts, axis=-1)
 

@@ -87,12 +87,12 @@ class Attention:
 
     def __call__(self, size: float) -> Implementation:
         """Return the reference with this attention, wrong by that size."""
-        made = replace(self, size=size)
+        attention = replace(self, size=size)
         replaced: dict[Callable[..., object], Callable[..., object]] = {
-            softmax_weights: made.weights,
-            risk: made.risk,
-            scaled_gradient: made.gradient,
-            log_excess_risk: made.log_excess,
+            softmax_weights: attention.weights,
+            risk: attention.risk,
+            scaled_gradient: attention.gradient,
+            log_excess_risk: attention.log_excess,
         }
         return REFERENCE.replace("", replaced)
 
@@ -172,9 +172,9 @@ class Shifted(Attention):
         full = xp.broadcast_to(keys, (*logits.shape, keys.shape[-1]))
         longer = xp.concat([full, delta[..., None]], axis=-1)
         if self.sink is not None:
-            own = self.sink(logits, self.size)[..., None]
+            sink_logits = self.sink(logits, self.size)[..., None]
             zeros = xp.zeros_like(longer[..., :1, :-1])
-            longer = xp.concat([longer, xp.concat([zeros, own], axis=-1)], axis=-2)
+            longer = xp.concat([longer, xp.concat([zeros, sink_logits], axis=-1)], axis=-2)
         return longer, xp.concat([p, xp.ones_like(p[..., :1])], axis=-1)
 
     def _extend_scores(self, scores: Array) -> Array:
@@ -238,10 +238,12 @@ class OtherData(Attention):
 
     def __call__(self, size: float) -> Implementation:
         """Return the reference with this attention; its weights do not depend on scores."""
-        made = super().__call__(size)
+        implementation = super().__call__(size)
         if self.keys_to is None:
-            return REFERENCE.replace("", {f: wrong for f, wrong in made.replaced.items() if f is not softmax_weights})
-        return made
+            return REFERENCE.replace(
+                "", {f: wrong for f, wrong in implementation.replaced.items() if f is not softmax_weights}
+            )
+        return implementation
 
 
 def on_keys(change: Callable[[Array, float], Array]) -> OtherData:

@@ -20,8 +20,8 @@ def survivors() -> Mapping[str, Mapping[str, str]]:
     A paper names them ``SURVIVORS`` in a module of its faults; statements of a user's own give theirs as ``survives``.
     """
     modules = (module for paper in papers() for module in paper.modules(paper.faults))
-    own = (getattr(module, "SURVIVORS", {}) for module in modules)
-    return {id: reasons for table in (SURVIVORS, *own) for id, reasons in table.items()}
+    of_papers = (getattr(module, "SURVIVORS", {}) for module in modules)
+    return {id: reasons for table in (SURVIVORS, *of_papers) for id, reasons in table.items()}
 
 
 def why_survived(fault: Fault, id: str, survives: Mapping[str, str], undecided: bool = False) -> str:

@@ -49,8 +49,8 @@ def _solution(name: str, says: str, by: str, **further: Any) -> Callable[[Change
     return plant
 
 
-def _on_floats(change: Change, right: MaxMargin, *given: Any) -> Solution:
-    *size, keys, _ = given
+def _on_floats(change: Change, right: MaxMargin, *arguments: Any) -> Solution:
+    *size, keys, _ = arguments
     return change(right, *size, _floats(keys))
 
 

@@ -24,15 +24,15 @@ WITHOUT_DATE: dict[str, dict[str, Any]] = {
 PIXELS_PER_INCH = 150
 
 
-def check_matplotlib(what: str = "figures") -> None:
-    """Refuse to start ``what`` without the drawing library.
+def check_matplotlib(purpose: str = "figures") -> None:
+    """Refuse to start ``purpose`` without the drawing library.
 
     Raises:
         InvalidInput: it is not installed.
     """
     if find_spec("matplotlib") is None:
         raise InvalidInput(
-            f"{what}: matplotlib is not installed; install it, or this package with its extra: pip install"
+            f"{purpose}: matplotlib is not installed; install it, or this package with its extra: pip install"
             " 'max-margin-theorems[figures]'."
         )
 

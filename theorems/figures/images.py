@@ -55,15 +55,15 @@ class Images:
         mean, deviation = self.scale
         return np.asarray((split.reshape(b, grid * grid, -1) - mean) / deviation)
 
-    def random_shifts(self, which: Int64[np.ndarray, "b"], rng: np.random.Generator) -> UInt8[np.ndarray, "b s s c"]:
+    def random_shifts(self, indices: Int64[np.ndarray, "b"], rng: np.random.Generator) -> UInt8[np.ndarray, "b s s c"]:
         """Return images that are trained on, each moved by up to an eighth of its side, black beyond its border."""
         side = self.pixels.shape[1]
         room = side // 8
-        padded = np.pad(self.pixels[which], ((0, 0), (room, room), (room, room), (0, 0)))
-        down, right = rng.integers(0, 2 * room + 1, (2, len(which)))
+        padded = np.pad(self.pixels[indices], ((0, 0), (room, room), (room, room), (0, 0)))
+        down, right = rng.integers(0, 2 * room + 1, (2, len(indices)))
         along = np.arange(side)
         rows, columns = down[:, None] + along, right[:, None] + along
-        return np.asarray(padded[np.arange(len(which))[:, None, None], rows[:, :, None], columns[:, None, :]])
+        return np.asarray(padded[np.arange(len(indices))[:, None, None], rows[:, :, None], columns[:, None, :]])
 
 
 def digits() -> Images:

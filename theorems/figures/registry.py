@@ -31,9 +31,9 @@ def missing(figure: Figure) -> bool:
 def missing_sentence(figures: Sequence[Figure]) -> str:
     """Return a sentence on figures whose modules are :func:`missing`."""
     names = [figure.name for figure in figures]
-    who = f"figure {names[0]} trains" if len(names) == 1 else f"figures {' and '.join(names)} train"
+    subject = f"figure {names[0]} trains" if len(names) == 1 else f"figures {' and '.join(names)} train"
     why = "a transformer with torch, which is not installed: pip install 'max-margin-theorems[kernels]'"
-    return f"{who} {why}."
+    return f"{subject} {why}."
 
 
 def figures_named(names: Sequence[str]) -> list[Figure]:

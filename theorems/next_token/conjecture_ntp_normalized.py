@@ -85,14 +85,14 @@ def conjecture_ntp_normalized(case: NextTokens, under_test: Implementation) -> I
     step = LENGTH / float(value_of(limits.span))
     at, far = (x[1:2], y[1:2]), float(np.linalg.norm(y[1])) + float(value_of(limits.ray_norm))
     why = ""
-    for taken in range(STEPS, (STRETCHES + 1) * STEPS, STEPS):
+    for steps in range(STEPS, (STRETCHES + 1) * STEPS, STEPS):
         run = yield from follow(limits, under_test, *at, step, STEPS, normalized=True)
-        why = transient(run, taken - WINDOW, far)
+        why = transient(run, steps - WINDOW, far)
         if not why:
-            yield from cycle_claims(run, taken - WINDOW)
+            yield from cycle_claims(run, steps - WINDOW)
             return
-        left = (STRETCHES * STEPS - taken) * run.step
-        if far * PAST > STRETCHES * STEPS * run.step or float(value_of(run.at.inside_norm[-1]).max()) > 2 * left:
+        remaining = (STRETCHES * STEPS - steps) * run.step
+        if far * PAST > STRETCHES * STEPS * run.step or float(value_of(run.at.inside_norm[-1]).max()) > 2 * remaining:
             break
         at = run.at.x[-1], run.at.y[-1]
     for name in (TURNS, LONG):

@@ -69,14 +69,14 @@ def _loss_of_most_frequent(right: Callable[..., Any], problem: MasterProblem, th
 @RISK.change(
     "next-token-loss-off", "the loss is 1 + ε of itself", NEXT, next_token_loss, size=1e-6, unit="relative error"
 )
-def _loss_off(loss: Any, size: float, *given: Any) -> Any:
+def _loss_off(loss: Any, size: float, *arguments: Any) -> Any:
     return loss * (1 + size)
 
 
 @GRADIENT.change(
     "gradient-in-f-off", "P_F∇L is 1 + ε of itself", NEXT, split_gradient, size=1e-6, unit="relative error"
 )
-def _gradient_off(gradient: tuple[Any, Any], size: float, *given: Any) -> tuple[Any, Any]:
+def _gradient_off(gradient: tuple[Any, Any], size: float, *arguments: Any) -> tuple[Any, Any]:
     along, away = gradient
     return along * (1 + size), away
 
@@ -97,7 +97,7 @@ def _svm_without_ties(svm: NextTokenSvm, problem: MasterProblem, sets: Any) -> N
 
 
 @SVM.change("ntp-svm-scaled", "θ_mm is 1 + ε of itself", PATH, next_token_svm, only=NextTokenSvm, size=1e-6, unit="ε")
-def _svm_scaled(svm: NextTokenSvm, size: float, *given: Any) -> NextTokenSvm:
+def _svm_scaled(svm: NextTokenSvm, size: float, *arguments: Any) -> NextTokenSvm:
     return replace(svm, point=[rational(1 + size) * x for x in svm.point])
 
 
@@ -110,7 +110,7 @@ def _svm_scaled(svm: NextTokenSvm, size: float, *given: Any) -> NextTokenSvm:
     size=1e-6,
     unit="ε",
 )
-def _svm_dual_off(svm: NextTokenSvm, size: float, *given: Any) -> NextTokenSvm:
+def _svm_dual_off(svm: NextTokenSvm, size: float, *arguments: Any) -> NextTokenSvm:
     return replace(svm, duals={pair: rational(1 + size) * x for pair, x in svm.duals.items()})
 
 
@@ -142,18 +142,18 @@ def _always_compatible(right: Callable[..., bool], problem: MasterProblem) -> bo
 
 
 @RUN.plant("next-token-step-too-long", "steps of (1 + ε) η", DESCENT, next_token_descent, size=1e-6, unit="ε")
-def _longer_step(right: Callable[..., SplitRun], size: float, *given: Any, step: float, **options: Any) -> SplitRun:
-    return right(*given, step=step * (1 + size), **options)
+def _longer_step(right: Callable[..., SplitRun], size: float, *arguments: Any, step: float, **options: Any) -> SplitRun:
+    return right(*arguments, step=step * (1 + size), **options)
 
 
 @RUN.plant("next-token-steps-normalized", "steps of length η", DESCENT, next_token_descent)
-def _normalize(right: Callable[..., SplitRun], *given: Any, normalized: bool, **options: Any) -> SplitRun:
-    return right(*given, normalized=not normalized, **options)
+def _normalize(right: Callable[..., SplitRun], *arguments: Any, normalized: bool, **options: Any) -> SplitRun:
+    return right(*arguments, normalized=not normalized, **options)
 
 
 @RUN.plant("next-token-run-short", "the last iterate is missing", DESCENT, next_token_descent)
-def _one_short(right: Callable[..., SplitRun], *given: Any, steps: int, **options: Any) -> SplitRun:
-    return right(*given, steps=steps - 1, **options)
+def _one_short(right: Callable[..., SplitRun], *arguments: Any, steps: int, **options: Any) -> SplitRun:
+    return right(*arguments, steps=steps - 1, **options)
 
 
 @RUN.change("finite-part-frozen", "P_Fθ stays where it was", FINITE, next_token_descent)
@@ -170,7 +170,7 @@ def _path_on_ray(path: SplitRun, minimum: FiniteMinimum, svm: NextTokenSvm, mult
 
 
 @RUN.change("next-token-path-off", "turned by ε", PATH, next_token_path, size=1e-2, unit="ε")
-def _path_off(path: SplitRun, size: float, *given: Any) -> SplitRun:
+def _path_off(path: SplitRun, size: float, *arguments: Any) -> SplitRun:
     """Turn every point towards the first coordinate of F^⊥."""
     off = np.zeros_like(path.y)
     off[..., 0] = size * np.linalg.norm(path.y, axis=2)
@@ -178,7 +178,7 @@ def _path_off(path: SplitRun, size: float, *given: Any) -> SplitRun:
 
 
 @RUN.change("next-token-path-at-one-radius", "one point for all radii", PATH, next_token_path)
-def _path_at_one_radius(path: SplitRun, *given: Any) -> SplitRun:
+def _path_at_one_radius(path: SplitRun, *arguments: Any) -> SplitRun:
     """Return the point of the least multiplier for all multipliers."""
     return replace(path, x=np.repeat(path.x[-1:], len(path.x), axis=0), y=np.repeat(path.y[-1:], len(path.y), axis=0))
 

@@ -31,10 +31,10 @@ LENGTH = 0.1
 
 def limits_of() -> Limits:
     """Return the limits of training on the text: Ŝ, θ_mm and θ_⋆."""
-    made = certify_limits(NextTokens.of_corpus(TEXT, 2).problem, REFERENCE)
+    certificate = certify_limits(NextTokens.of_corpus(TEXT, 2).problem, REFERENCE)
     while True:
         try:
-            next(made)
+            next(certificate)
         except StopIteration as stop:
             limits: Limits = stop.value
             return limits

@@ -76,13 +76,13 @@ class Followed:
         return np.sum(exact(self.at.x[0]) ** 2, axis=-1) + np.sum(away**2, axis=-1)
 
 
-def chosen_step(given: float, limits: Limits, rng: np.random.Generator) -> float:
+def chosen_step(step: float, limits: Limits, rng: np.random.Generator) -> float:
     """Return the case's step η, or a random one.
 
     A random one is at most 1/β, or at most 1 where no θ changes the loss (β = 0).
     """
     share, bound = float(np.exp(rng.uniform(np.log(SHORTEST), 0.0))), smoothness(limits.problem)
-    return given or (share / bound if bound > np.finfo(np.float64).tiny else share)
+    return step or (share / bound if bound > np.finfo(np.float64).tiny else share)
 
 
 def starts(
@@ -128,14 +128,14 @@ def follow(
     gradient: Any = at.gradient[:-1]
     if normalized:
         gradient = gradient / at.gradient_norm[:-1, :, None]
-    taken = exact(step) * gradient
-    off: Any = exact(points[1:]) - points[:-1] + taken
-    known = np.sqrt(np.sum((np.abs(off.value) + np.asarray(off.error)) ** 2, axis=-1)) * (1 + 64 * EPS)
-    own = np.asarray(off.error) + EPS * (np.abs(points[1:]) + 4 * np.abs(value_of(taken)))
+    moves = exact(step) * gradient
+    off: Any = exact(points[1:]) - points[:-1] + moves
+    distances = np.sqrt(np.sum((np.abs(off.value) + np.asarray(off.error)) ** 2, axis=-1)) * (1 + 64 * EPS)
+    room = np.asarray(off.error) + EPS * (np.abs(points[1:]) + 4 * np.abs(value_of(moves)))
     claim = at_least(
-        IS_A_STEP, Form.EXACT, 0.0, np.abs(off.widen(own)), why=STEP_ROUNDING, points="coordinate of a step"
+        IS_A_STEP, Form.EXACT, 0.0, np.abs(off.widen(room)), why=STEP_ROUNDING, points="coordinate of a step"
     )
     yield claim
     if claim.verdict is Verdict.FALSIFIED:
         raise Ended(claim.name)
-    return Followed(step, at, known)
+    return Followed(step, at, distances)

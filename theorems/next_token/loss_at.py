@@ -107,9 +107,9 @@ class LossAt:
     def gradient_inside(self) -> Numbers:
         """The gradient in F, P_F∇L(θ) = Σ_j π_j Σ_v (s_jv − q⋆_jv) f_jv, (*b, r)."""
         inner, grown = self.limits.inner, self.growth[..., None]
-        kept, sets = self.log_kept[..., None], self.limits.split.sets
+        log_inside, sets = self.log_kept[..., None], self.limits.split.sets
         raised = np.expm1(np.where(sets, self.shift, 0.0))
-        change = inner * ((raised - grown) / (1 + grown) * np.exp(-kept) + np.expm1(-kept)) + self.away
+        change = inner * ((raised - grown) / (1 + grown) * np.exp(-log_inside) + np.expm1(-log_inside)) + self.away
         return np.einsum("...jv,jvr->...r", self.limits.weights[:, None] * change, self.limits.inside)
 
     @cached_property

@@ -79,9 +79,9 @@ def ntp_attention(case: NextTokens, under_test: Implementation) -> Iterator[Clai
     rng = case.rng()
     W = rng.normal(size=(POINTS, case.problem.dimension)) * rng.choice([0.1, 1.0, 5.0], (POINTS, 1))
     mass = loss_by_attention(case, W)
-    given = np.asarray(under_test[next_token_loss](case.problem, W))
+    loss = np.asarray(under_test[next_token_loss](case.problem, W))
     carried = 2 * loss_from_logits(limits, exact(W)).error
-    yield equal(MASS, exact(given).widen(carried + 8 * EPS * np.abs(given)), mass)
+    yield equal(MASS, exact(loss).widen(carried + 8 * EPS * np.abs(loss)), mass)
     components = under_test[component_sets](case.samples, case.labels)
     same = components.shape == limits.supports.sets.shape and bool((components == limits.supports.sets).all())
     both = f"components {components.astype(int).tolist()}, Ŝ {limits.supports.sets.astype(int).tolist()}"
@@ -102,8 +102,8 @@ def loss_by_attention(case: NextTokens, W: Float64[np.ndarray, "b D"]) -> Number
         tokens = row[row != ABSENT]
         query: Any = np.einsum("bij,j->bi", exact(W.reshape(-1, d, d)), exact(case.embeddings[tokens[-1]]))
         logits = query @ exact(case.embeddings[tokens].T)
-        own = np.where(tokens == label, logits, -np.inf)
-        total = total + np.logaddexp.reduce(logits, axis=-1) - np.logaddexp.reduce(own, axis=-1)
+        label_logits = np.where(tokens == label, logits, -np.inf)
+        total = total + np.logaddexp.reduce(logits, axis=-1) - np.logaddexp.reduce(label_logits, axis=-1)
     return total / len(case.samples)
 
 
@@ -118,8 +118,8 @@ def graph_margins(case: NextTokens, point: list[fmpq]) -> tuple[list[fmpq], list
     rows = [[x for x in row if x != ABSENT] for row in case.samples.tolist()]
     for last in {row[-1] for row in rows}:
         heights = [
-            sum((x * point[a * d + b] * y for a, x in enumerate(own) for b, y in enumerate(e[last])), fmpq(0))
-            for own in e
+            sum((x * point[a * d + b] * y for a, x in enumerate(embedding) for b, y in enumerate(e[last])), fmpq(0))
+            for embedding in e
         ]
         reached = paths_of([(row, int(y)) for row, y in zip(rows, case.labels, strict=True) if row[-1] == last], len(e))
         for v, w in np.argwhere(reached).tolist():

@@ -87,8 +87,8 @@ def excess_bound(run: Followed) -> Numbers:
     """Return ε_k, the least of the bounds at :data:`RAYS` and at r = log k, (k, b)."""
     k, limits = run.count, run.limits
     at_rays = limits.excess_on_ray(RAYS)[:, None, None] + run.start_to_ray(RAYS)[:, None] / (2 * exact(run.step) * k)
-    own = np.log(k[:, 0])
-    at_log = limits.excess_on_ray(own)[:, None] + run.start_to_ray(own) / (2 * exact(run.step) * k)
+    radius = np.log(k[:, 0])
+    at_log = limits.excess_on_ray(radius)[:, None] + run.start_to_ray(radius) / (2 * exact(run.step) * k)
     return np.minimum(np.min(at_rays, axis=0), at_log)
 
 
@@ -109,13 +109,13 @@ def turns_claim(run: Followed) -> Claim:
     moved: Any = np.diff(exact(run.at.y), axis=0)
     length = np.linalg.norm(moved, axis=-1)
     # At θ_⊥ = 0 nothing is said of the step but that it is not backwards.
-    there = value_of(size[:-1]) > 0
-    long: Any = np.where(there, size[:-1], 1.0)
+    nonzero = value_of(size[:-1]) > 0
+    long: Any = np.where(nonzero, size[:-1], 1.0)
     ratio: Any = long / run.limits.ray_norm
     least = np.min(run.at.margins[:-1], axis=(-2, -1))
     more = np.maximum(run.at.soft_margin[:-1] - least, 0.0)
     gained: Any = (np.diff(size, axis=0) - length**2 / (2 * long)) / (1 + more / ratio)
     rounding = exact(run.off) * (2 + (length + run.off) / long)
-    gained = np.where(there, gained, 0.0) - np.where(there, rounding, run.off)
-    left: Any = along[1:] - along[:1]
-    return at_least(TURNS, Form.EFFECTIVE, left, np.cumsum(gained, axis=0), points="iterate")
+    gained = np.where(nonzero, gained, 0.0) - np.where(nonzero, rounding, run.off)
+    advance: Any = along[1:] - along[:1]
+    return at_least(TURNS, Form.EFFECTIVE, advance, np.cumsum(gained, axis=0), points="iterate")

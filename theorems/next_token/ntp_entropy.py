@@ -79,13 +79,13 @@ def ntp_entropy(case: NextTokens, under_test: Implementation) -> Iterator[Claim]
     near = np.flatnonzero(value_of(at.norm) <= FARTHEST)
     if len(near):
         theta = theta_of(at, near)
-        given = np.asarray(under_test[next_token_loss](problem, value_of(theta)))
-        carried = 2 * loss_from_logits(limits, theta).error + 8 * EPS * np.abs(given)
+        loss = np.asarray(under_test[next_token_loss](problem, value_of(theta)))
+        carried = 2 * loss_from_logits(limits, theta).error + 8 * EPS * np.abs(loss)
         least = entropy + np.sum(limits.weights * at.log_kept[near], axis=-1)
-        yield at_least(ABOVE, Form.EXACT, exact(given).widen(carried), least, why=LOSS_ROUNDING)
+        yield at_least(ABOVE, Form.EXACT, exact(loss).widen(carried), least, why=LOSS_ROUNDING)
     for margins in separators(limits, rng):
-        own = rng.normal(size=y.shape[1]) * rng.choice([0.0, 1.0])
-        yield approached_claim(limits, own, margins)
+        inside = rng.normal(size=y.shape[1]) * rng.choice([0.0, 1.0])
+        yield approached_claim(limits, inside, margins)
 
 
 def spread(x: Numbers) -> Float64[np.ndarray, "k"]:
@@ -96,8 +96,8 @@ def spread(x: Numbers) -> Float64[np.ndarray, "k"]:
 def entropy_of(limits: Limits) -> Numbers:
     """Return the entropy H = −Σπ_jΣ_v p_jv log p_jv, computed from the counts alone."""
     problem = limits.problem
-    p, there = limits.targets, problem.supports
-    logs: Any = np.log(np.where(there, p, 1.0))
+    p, possible = limits.targets, problem.supports
+    logs: Any = np.log(np.where(possible, p, 1.0))
     return -np.sum(limits.weights * np.sum(p * logs, axis=-1))
 
 
@@ -120,12 +120,12 @@ def separators(limits: Limits, rng: np.random.Generator) -> Iterator[Float64[np.
         yield margins
 
 
-def approached_claim(limits: Limits, own: Float64[np.ndarray, "s"], apart: Float64[np.ndarray, "m K"]) -> Claim:
+def approached_claim(limits: Limits, inside: Float64[np.ndarray, "s"], apart: Float64[np.ndarray, "m K"]) -> Claim:
     """Claim that L(W^p + γW^d) − H is at most its bound, for W^p = θ_⋆ + own.
 
     The left-hand side is Σ π_j log(1 + Σ_v w⋆_jv e^{−g_jv·own − γ apart_jv}).
     """
-    margins: Any = np.where(limits.others, limits.outside @ exact(own), 0.0)
+    margins: Any = np.where(limits.others, limits.outside @ exact(inside), 0.0)
     logs = np.where(limits.others, limits.log_outer - margins, -np.inf)
     weighed: Any = np.log(limits.weights)[:, None] + logs
     scale = np.logaddexp.reduce(np.logaddexp.reduce(weighed, axis=-1), axis=-1)

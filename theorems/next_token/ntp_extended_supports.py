@@ -153,10 +153,10 @@ def loss_claims(at: LossAt, under_test: Implementation) -> Iterator[Claim]:
     point = theta_of(at, near)
     floats = value_of(point)
     direct = loss_from_logits(at.limits, point)
-    given = np.asarray(under_test[next_token_loss](at.limits.problem, floats))
+    loss = np.asarray(under_test[next_token_loss](at.limits.problem, floats))
     parts: Any = at.limits.loss_at_infinity + at.excess
     if len(near):
-        computed = exact(given).widen(2 * direct.error + 8 * EPS * np.abs(given))
+        computed = exact(loss).widen(2 * direct.error + 8 * EPS * np.abs(loss))
         yield equal(TWO_PARTS, computed, parts[near])
     along, away = under_test[split_gradient](at.limits.minimum, at.x, at.y)
     ours = at.gradient
@@ -164,22 +164,22 @@ def loss_claims(at: LossAt, under_test: Implementation) -> Iterator[Claim]:
     yield equal(GRADIENT, theirs, ours, points="coordinate")
 
 
-def theta_of(at: LossAt, which: Any) -> Numbers:
+def theta_of(at: LossAt, index: Any) -> Numbers:
     """Return θ itself, with the rounding of its coordinates, (k, D)."""
-    coordinates = exact(np.concatenate([at.x, at.y], axis=-1)[which])
+    coordinates = exact(np.concatenate([at.x, at.y], axis=-1)[index])
     return coordinates @ with_rounding(at.limits.split.basis.T) + with_rounding(at.limits.minimum.floats)
 
 
 def loss_from_logits(limits: Limits, theta: Numbers) -> Numbers:
     """Return L(θ) by its definition, (k,)."""
     problem = limits.problem
-    there = problem.alternatives
-    log_times = np.where(there, np.log(exact(np.maximum(problem.multiplicities, 1))), -np.inf)
+    possible = problem.alternatives
+    log_times = np.where(possible, np.log(exact(np.maximum(problem.multiplicities, 1))), -np.inf)
     # Products of factors are rounded once.
     vectors: Any = exact(problem.vectors) if problem.factors is None else with_rounding(problem.vectors)
     levels = np.einsum("kd,jvd->kjv", theta, vectors)
     logits: Any = levels + log_times
-    attained = np.sum(limits.targets * (levels + np.where(there, log_times, 0.0)), axis=-1)
+    attained = np.sum(limits.targets * (levels + np.where(possible, log_times, 0.0)), axis=-1)
     return np.sum(
         with_rounding(to_floats(problem.weights)) * (np.logaddexp.reduce(logits, axis=-1) - attained), axis=-1
     )

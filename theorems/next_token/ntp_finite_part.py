@@ -107,8 +107,8 @@ def follows_claim(run: Followed) -> Iterator[Claim]:
     each = (np.expm1(reached)[..., None] + lost) * limits.reach
     each = each + (np.exp(reached) * limits.span * np.tanh(t / 4))[..., None]
     rest: Any = bent + np.sum(np.sum(cost, axis=-1) * each, axis=-1)
-    kept = np.maximum(1 - step * limits.curvature, 0.0)
-    bound = kept * gap[:-1] + shift + step * rest[:-1] + run.off
+    contraction = np.maximum(1 - step * limits.curvature, 0.0)
+    bound = contraction * gap[:-1] + shift + step * rest[:-1] + run.off
     near = (value_of(limits.span * size) < FAR) & (value_of(limits.reach * size) < FAR)
     near &= (value_of(at.log_lost) < FAR).all(axis=-1)
     if near[:-1].any():

@@ -110,15 +110,15 @@ def follow_path(
     split, points = limits.split, len(multipliers)
     if run.x.shape != (points, 1, split.dimension) or run.y.shape[:2] != (points, 1):
         raise Refuted(IS_ASKED_FOR, f"points of shape {run.x.shape} and {run.y.shape} for {points} multipliers")
-    kept = np.array([k for k in range(points) if k not in run.lost], dtype=np.int64)
-    if not (np.isfinite(run.x[kept]).all() and np.isfinite(run.y[kept]).all()):
+    reached = np.array([k for k in range(points) if k not in run.lost], dtype=np.int64)
+    if not (np.isfinite(run.x[reached]).all() and np.isfinite(run.y[reached]).all()):
         raise NotANumber(IS_MINIMAL, "a point of the path is not finite")
     for why in list(run.lost.values())[:1]:
         yield undecided_claim(IS_MINIMAL, f"{len(run.lost)} of {points} points: {why}", not_found=True)
-    if not len(kept):
+    if not len(reached):
         raise Ended(IS_MINIMAL)
-    at = LossAt(limits, run.x[kept, 0], run.y[kept, 0])
-    for claim in (minimal_claim(at), multiplier_claim(at, multipliers[kept])):
+    at = LossAt(limits, run.x[reached, 0], run.y[reached, 0])
+    for claim in (minimal_claim(at), multiplier_claim(at, multipliers[reached])):
         yield claim
         if claim.verdict is Verdict.FALSIFIED:
             raise Ended(claim.name)
@@ -130,9 +130,9 @@ def multiplier_claim(at: LossAt, multipliers: Float64[np.ndarray, "b"]) -> Claim
 
     L + (μ/2)‖θ‖² is strongly convex, so that no θ of another radius minimises it.
     """
-    own: Any = -np.vecdot(at.gradient, at.theta) / at.norm**2
-    asked: Any = exact(multipliers)
-    return at_least(IS_ASKED_FOR, Form.EXACT, GAP * asked, np.abs(own - asked), points="multiplier")
+    recomputed: Any = -np.vecdot(at.gradient, at.theta) / at.norm**2
+    expected: Any = exact(multipliers)
+    return at_least(IS_ASKED_FOR, Form.EXACT, GAP * expected, np.abs(recomputed - expected), points="multiplier")
 
 
 def minimal_claim(at: LossAt) -> Claim:

@@ -13,8 +13,8 @@ from theorems.rounding.attention_at import Numbers
 
 def approximate(x: Float64[np.ndarray, "*b"], error: Float64[np.ndarray, "*b"]) -> Numbers:
     """Return floats with an error that is argued by hand: of a scalar formula, or of an iterate."""
-    taken = exact(x)
-    return taken.widen(error) if isinstance(taken, Bounded) else taken
+    number = exact(x)
+    return number.widen(error) if isinstance(number, Bounded) else number
 
 
 def bend(loss: Loss, top: Float64[np.ndarray, "n"], length: Float64[np.ndarray, "n"]) -> Numbers:

@@ -160,9 +160,9 @@ class AttentionAt:
             largest = np.where(np.isfinite(largest), largest, 0.0)
             return largest, np.einsum("bnu,ntu->bnt", np.exp(log_weights - largest), gaps)
 
-        own, total = spread(self.log_weights)
+        largest_of_all, total = spread(self.log_weights)
         other, rest = spread(np.where(alike, -np.inf, self.log_weights))
-        return np.where(alike, other, own), np.where(alike, rest, total)
+        return np.where(alike, other, largest_of_all), np.where(alike, rest, total)
 
     @cached_property
     def distinct_keys(self) -> Bool[np.ndarray, "b n T"]:

@@ -38,8 +38,8 @@ def excess_at(at: AttentionAt, alpha: Int64[np.ndarray, "n"], *, from_logarithms
             its rounded logarithm.
     """
     problem, log_weights = at.problem, at.log_weights
-    own = exact(problem.scores[np.arange(problem.n), alpha])
-    gaps = own[:, None] - problem.scores
+    chosen_scores = exact(problem.scores[np.arange(problem.n), alpha])
+    gaps = chosen_scores[:, None] - problem.scores
     others: Any = np.where(value_of(gaps) != 0, log_weights, -np.inf)
     largest = np.max(others.value, axis=-1)
     largest = np.where(np.isfinite(largest), largest, 0.0)
@@ -51,7 +51,7 @@ def excess_at(at: AttentionAt, alpha: Int64[np.ndarray, "n"], *, from_logarithms
 
     low, high = np.nextafter(delta.value - delta.error, -np.inf), np.nextafter(delta.value + delta.error, np.inf)
     some = np.stack([delta.value, *(np.where(delta.error > 0, end, delta.value) for end in (low, high))])
-    signs, sizes = problem.loss.log_excess(own, np.sign(some), exact(largest) + np.log(exact(np.abs(some))))
+    signs, sizes = problem.loss.log_excess(chosen_scores, np.sign(some), exact(largest) + np.log(exact(np.abs(some))))
     with np.errstate(invalid="ignore"):
         unit = np.max(np.where(np.isfinite(sizes.value), sizes.value, -np.inf), axis=(0, 2))
     unit = np.where(np.isfinite(unit), unit, 0.0)
@@ -78,9 +78,9 @@ def excess_of(
     Raises:
         NotANumber: a sign or a logarithm is not finite.
     """
-    made = excess_of_at(under_test, AttentionAt(problem, points.reshape(-1, problem.d)), alpha, claim)
+    flat = excess_of_at(under_test, AttentionAt(problem, points.reshape(-1, problem.d)), alpha, claim)
     shape = points.shape[:-1]
-    return Sized(made.x.reshape(shape), made.log_unit.reshape(shape))
+    return Sized(flat.x.reshape(shape), flat.log_unit.reshape(shape))
 
 
 def excess_of_at(under_test: Implementation, at: AttentionAt, alpha: Int64[np.ndarray, "n"], claim: str) -> Sized:
@@ -91,14 +91,14 @@ def excess_of_at(under_test: Implementation, at: AttentionAt, alpha: Int64[np.nd
     unit = np.maximum(log_size, scale)
     unit = np.where(np.isfinite(unit), unit, 0.0)
     x: Bounded = sign * np.exp(exact(log_size) - unit)
-    known = np.isfinite(error)
-    allowed = 2 * (np.where(known, error, 0.0) * np.exp(exact(scale) - unit))
+    finite = np.isfinite(error)
+    allowed = 2 * (np.where(finite, error, 0.0) * np.exp(exact(scale) - unit))
     lost = _report_rounding(log_size)
     with np.errstate(over="ignore"):
         # Beyond 1 the loss may bring back a size that has underflowed to 0.
         widest = np.exp(log_size - unit + 2 * lost)
         reported = np.where(lost < 1, np.abs(x.value) * np.expm1(np.minimum(lost, 1.0)), widest)
-    return Sized.of(x.widen(np.where(known, allowed.value + allowed.error + reported, np.inf)), unit)
+    return Sized.of(x.widen(np.where(finite, allowed.value + allowed.error + reported, np.inf)), unit)
 
 
 def log_excess_of(under_test: Implementation, problem: Problem, points: Numbers, claim: str) -> Numbers:
@@ -109,10 +109,10 @@ def log_excess_of(under_test: Implementation, problem: Problem, points: Numbers,
     """
     sign, log_size = _reported_excess(under_test, problem, points, problem.optimal, claim)
     ours = excess_at(AttentionAt(problem, points), problem.optimal, from_logarithms=True).log
-    known = np.isfinite(ours.error)
-    if (known & (sign <= 0)).any():
+    finite = np.isfinite(ours.error)
+    if (finite & (sign <= 0)).any():
         raise NotANumber(claim, "L(p) ≤ L_opt under test")
-    return Bounded(np.where(known, log_size, ours.value), 2 * ours.error + _report_rounding(log_size))
+    return Bounded(np.where(finite, log_size, ours.value), 2 * ours.error + _report_rounding(log_size))
 
 
 def _report_rounding(log_size: Float64[np.ndarray, "*b"]) -> Float64[np.ndarray, "*b"]:

@@ -26,9 +26,9 @@ def risk_of(at: AttentionAt, under_test: Implementation, claim: str, form: Form 
     """
     problem = at.problem
     value = np.asarray(under_test[risk](problem.keys, problem.scores, problem.loss, at.points))
-    known = np.isfinite(at.risk.error)
-    if not known.any():
+    finite = np.isfinite(at.risk.error)
+    if not finite.any():
         raise Undecided(claim, "the risk overflows float64", form)
-    if not np.isfinite(value[known]).all():
+    if not np.isfinite(value[finite]).all():
         raise NotANumber(claim, "the risk under test is not finite", form)
-    return exact(np.where(known, value, 0.0)).widen(np.where(known, at.risk_room(), np.inf))
+    return exact(np.where(finite, value, 0.0)).widen(np.where(finite, at.risk_room(), np.inf))

@@ -25,8 +25,8 @@ def singular_values(matrix: Any) -> Numbers:
     rest: Any = matrix - np.einsum("...ik,...kj->...ij", exact(U) * S[..., None, :], exact(V))
     identity = np.eye(S.shape[-1])
     askew = [
-        norm(np.einsum(how, exact(X), exact(X)) - identity, axis=(-2, -1))
-        for how, X in (("...ik,...il->...kl", U), ("...ki,...li->...kl", V))
+        norm(np.einsum(formula, exact(X), exact(X)) - identity, axis=(-2, -1))
+        for formula, X in (("...ik,...il->...kl", U), ("...ki,...li->...kl", V))
     ]
     missed, turned = norm(rest, axis=(-2, -1)), askew[0] + askew[1]
     # √((1 + a)(1 + b)) − 1 ≤ (a + b)/2, and 1 − √((1 − a)(1 − b)) ≤ a + b.

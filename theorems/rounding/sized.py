@@ -99,11 +99,11 @@ def at_least_in_units(name: str, form: Form, left: Sized, right: Sized, points: 
     unit = larger_unit(left, right)
     sides: Any = np.broadcast_arrays(left.to(unit), right.to(unit))
     above, below = sides
-    seen = np.maximum(np.abs(above.value), np.abs(below.value)) > (above - below).error
-    if not seen.any():
+    resolved = np.maximum(np.abs(above.value), np.abs(below.value)) > (above - below).error
+    if not resolved.any():
         why = f"at every {points} rounding is larger than the risks compared: the limit lies beyond float64"
         return undecided_claim(name, why, form)
-    return at_least(name, form, above[seen], below[seen], points=points)
+    return at_least(name, form, above[resolved], below[resolved], points=points)
 
 
 def sized_equal(name: str, left: Sized, right: Sized, points: str = "point") -> Claim:

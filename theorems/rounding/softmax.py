@@ -79,10 +79,10 @@ def softmax(logits: Bounded, updates: int = 0) -> Bounded:
         logs = float(np.log(tokens))
         shared = (tokens + 2) * u + f * (1 + logs) + updates * (f + u) + stored
         roundings = FLOAT64.function + 2 * u * (reach + logs) + f + shared + updates * (f + u)
-        own = np.where(masked, 0.0, rise(x, e + roundings, value))
+        error_of_terms = np.where(masked, 0.0, rise(x, e + roundings, value))
     lost = np.where(masked, 0.0, (updates + 1) * now.vanishing)
     sums = shared + u * logs * 2
-    error = upward(np.fmin(own, 1 + 2 * sums) + lost)
+    error = upward(np.fmin(error_of_terms, 1 + 2 * sums) + lost)
     # The amount by which the sum of float64's own weights misses 1.
     defect = np.abs(1 - np.sum(value, axis=-1, keepdims=True)) + (tokens + 2) * FLOAT64.rounding
     total = np.sum(error, axis=-1, keepdims=True) * (1 + (tokens + 8) * 2 * FLOAT64.rounding)

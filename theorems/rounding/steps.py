@@ -77,8 +77,8 @@ def steps_claim(
         log_factor = exact(log_step) + log_scale
     step = np.exp(np.minimum(log_factor, LARGEST_EXPONENT))[..., None] * gradient
     logs = 8 + 2 * (np.abs(log_step) + np.abs(log_scale))
-    own = EPS * (np.abs(after) + np.asarray(logs)[..., None] * np.abs(value_of(step)))
-    off = (exact(after) - before + step).widen(own)
+    rounding = EPS * (np.abs(after) + np.asarray(logs)[..., None] * np.abs(value_of(step)))
+    off = (exact(after) - before + step).widen(rounding)
     length = np.maximum(norm(before, axis=-1), norm(after, axis=-1))[..., None]
     scale = np.where(length > 0, length, 1.0)
     return at_least(name, Form.EXACT, 0.0, np.abs(off), why=STEP_ROUNDING, scale=scale, points="coordinate of a step")

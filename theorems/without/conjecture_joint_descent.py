@@ -66,33 +66,33 @@ def _distances(joint: Joint, run: JointTrajectory, at: int) -> tuple[float, floa
 
 def _goes_elsewhere(case: Case) -> float:
     """Return the larger deviation at the end of a short run, less :data:`CLEAR`."""
-    made = _run(case, SHORT)
+    result = _run(case, SHORT)
     plain = case.dataset is not None and case.dataset.loss.name == "logistic"
-    if made is None or not plain or not np.array_equal(case.dataset.v, made[0].svm.v):  # type: ignore[union-attr]
+    if result is None or not plain or not np.array_equal(case.dataset.v, result[0].svm.v):  # type: ignore[union-attr]
         return -1.0
-    return max(_distances(made[0], made[1], SHORT)) - CLEAR
+    return max(_distances(result[0], result[1], SHORT)) - CLEAR
 
 
 def _selects_elsewhere(case: Case) -> float:
     """Return :func:`_goes_elsewhere` where descent selects α, and −2 elsewhere."""
-    made = _run(case, SHORT)
-    if made is None or not largest_nonoptimality(made[0], made[1].prompts[SHORT // 4 :]) < 0.5:
+    result = _run(case, SHORT)
+    if result is None or not largest_nonoptimality(result[0], result[1].prompts[SHORT // 4 :]) < 0.5:
         return -2.0
     return _goes_elsewhere(case)
 
 
 def _limit_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Yield p/‖p‖ → p(c), c = lim ‖v‖/‖p‖, and v/‖v‖ → v̄_mm, up to one logit or a deviation that halves."""
-    made = _run(case, STEPS)
-    if made is None:
+    result = _run(case, STEPS)
+    if result is None:
         raise not_followed("v_mm or p_mm does not exist")
-    joint, run, theta = made
+    joint, run, theta = result
     early, late = _distances(joint, run, STEPS // 4), _distances(joint, run, STEPS)
     rho = theta * float(np.linalg.norm(run.prompts[STEPS]))
     for name, before, after in zip(("prompt-goes-to-p(c)", "head-goes-to-v_mm"), early, late, strict=True):
-        said = f"distances {before:.6g} and {after:.6g} at steps {STEPS // 4} and {STEPS}, where Θ‖p‖ = {rho:.6g}"
+        detail = f"distances {before:.6g} and {after:.6g} at steps {STEPS // 4} and {STEPS}, where Θ‖p‖ = {rho:.6g}"
         slack = 0.0 if after < before / 2 else -after
-        yield Claim(name, Form.LIMIT, slack, 1 / rho, JOINT_DESCENT, said)
+        yield Claim(name, Form.LIMIT, slack, 1 / rho, JOINT_DESCENT, detail)
 
 
 selects_others = Weakening(

@@ -26,8 +26,8 @@ def small_vectors(d: int, *, zero: bool = False) -> SearchStrategy[Float64[np.nd
         zero: whether the zero vector is drawn, too.
     """
     entries = st.lists(st.integers(-3, 3), min_size=d, max_size=d).map(lambda x: np.array(x, dtype=np.float64))
-    drawn = st.tuples(entries, SIZES).map(lambda pair: pair[0] * pair[1])
-    return drawn if zero else drawn.map(lambda q: q if q.any() else np.eye(d)[0])
+    strategy = st.tuples(entries, SIZES).map(lambda pair: pair[0] * pair[1])
+    return strategy if zero else strategy.map(lambda q: q if q.any() else np.eye(d)[0])
 
 
 def starts(problem: Problem) -> SearchStrategy[Float64[np.ndarray, "d"]]:
@@ -39,8 +39,8 @@ def starts(problem: Problem) -> SearchStrategy[Float64[np.ndarray, "d"]]:
 def with_directions(draw: DrawFn, base: SearchStrategy[Case], *names: str) -> Case:
     """Draw a case of ``base`` with a small vector per name in its arrays."""
     case = draw(base)
-    given = {name: draw(small_vectors(case.problem.d)) for name in names}
-    return case.replace(arrays=MappingProxyType(dict(case.arrays) | given))
+    vectors = {name: draw(small_vectors(case.problem.d)) for name in names}
+    return case.replace(arrays=MappingProxyType(dict(case.arrays) | vectors))
 
 
 @st.composite

@@ -82,13 +82,13 @@ def norm_claim(flow: Flow, unit: float) -> Claim:
 
     At norms beyond :data:`NORM` a point that does not move may just move by less than float64 can say.
     """
-    said = f"‖p‖ = {flow.norms[-1]:.6g} after an arc of {flow.arc_length[-1]:.6g}, {flow.stop.value}"
+    detail = f"‖p‖ = {flow.norms[-1]:.6g} after an arc of {flow.arc_length[-1]:.6g}, {flow.stop.value}"
     if flow.stop is Stop.FAILED:
-        said = f"the flow was not followed: {flow.reason}"
-        return undecided_claim("norm-diverges", said, Form.LIMIT)
+        detail = f"the flow was not followed: {flow.reason}"
+        return undecided_claim("norm-diverges", detail, Form.LIMIT)
     if flow.stop is Stop.STATIONARY and flow.norms[-1] >= NORM * unit:
-        return undecided_claim("norm-diverges", said, Form.LIMIT)
-    return Claim("norm-diverges", Form.LIMIT, 0.0 if flow.reached_norm else -1.0, 0.0, EXACT, said)
+        return undecided_claim("norm-diverges", detail, Form.LIMIT)
+    return Claim("norm-diverges", Form.LIMIT, 0.0 if flow.reached_norm else -1.0, 0.0, EXACT, detail)
 
 
 def direction_claim(name: str, flow: Flow, target: Float64[np.ndarray, "d"], unit: float) -> Claim:
@@ -100,24 +100,26 @@ def direction_claim(name: str, flow: Flow, target: Float64[np.ndarray, "d"], uni
     apart = np.sqrt(2 * flow.one_minus_cosine(target))
     rho = flow.norms[-1] / unit
     before = apart[int(np.argmin(np.abs(np.log(np.maximum(flow.norms, 1e-300) / flow.norms[-1] * (NORM / EARLIER)))))]
-    said = f"1 − cos = {flow.one_minus_cosine(target)[-1]:.12g} at ‖p‖ = {flow.norms[-1]:.6g}"
+    detail = f"1 − cos = {flow.one_minus_cosine(target)[-1]:.12g} at ‖p‖ = {flow.norms[-1]:.6g}"
     if apart[-1] < before / 2:
-        return Claim(name, Form.LIMIT, 0.0, 0.0, LIMIT_FOLLOWED, said, undecided="" if apart[-1] < rho**-0.5 else said)
-    return Claim(name, Form.LIMIT, -float(apart[-1]), float(rho**-0.5), LIMIT_FOLLOWED, said)
+        return Claim(
+            name, Form.LIMIT, 0.0, 0.0, LIMIT_FOLLOWED, detail, undecided="" if apart[-1] < rho**-0.5 else detail
+        )
+    return Claim(name, Form.LIMIT, -float(apart[-1]), float(rho**-0.5), LIMIT_FOLLOWED, detail)
 
 
 def selection_claim(problem: Problem, p: Float64[np.ndarray, "d"], alpha: Int64[np.ndarray, "n"]) -> Claim:
     """Claim that every α_i has the largest logit at p: min (k_iα − k_it)·p/‖p‖ ≥ 0, in units of the keys."""
     least = Point(problem, p).smallest_margin(alpha)
     reach = float(np.abs(_rows(problem, alpha)).max())
-    said = f"the smallest (k_iα − k_it)·p/‖p‖ is {least:.12g}"
+    detail = f"the smallest (k_iα − k_it)·p/‖p‖ is {least:.12g}"
     return Claim(
         "selects-the-tokens",
         Form.LIMIT,
         least / reach,
         float(np.linalg.norm(p) * reach) ** -0.5,
         LIMIT_FOLLOWED,
-        said,
+        detail,
     )
 
 

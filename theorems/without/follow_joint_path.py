@@ -95,11 +95,11 @@ def _head_beside(joint: Joint, log_r: float, w: Float64[np.ndarray, "2"]) -> Flo
     u = joint.svm.direction
     b = np.array([-u[1], u[0]])
     aside = joint.chosen_tokens @ b
-    own = math.exp(min(log_r, 690.0)) * joint.svm.slack
+    main_part = math.exp(min(log_r, 690.0)) * joint.svm.slack
 
     def pull(y: float) -> float:
         """Return the log of what draws along b less the log of what draws back."""
-        logs = -(own + y * aside)
+        logs = -(main_part + y * aside)
         logs -= np.logaddexp.reduce(logs)
         with np.errstate(divide="ignore"):
             sizes = logs + np.log(np.abs(aside))
@@ -138,15 +138,15 @@ def head_claim(pairs: list[Pair]) -> Claim:
     return _limit("head-is-max-margin", pairs, apart, "‖v_r/r − v̄_mm‖")
 
 
-def _limit(name: str, pairs: list[Pair], apart: list[float], what: str) -> Claim:
+def _limit(name: str, pairs: list[Pair], apart: list[float], quantity: str) -> Claim:
     rho = pairs[-1].units
     radii = ", ".join(f"{x.R:.6g}" for x in pairs)
-    said = f"{what} = {', '.join(f'{x:.6g}' for x in apart)} at R = {radii}, log r = {pairs[-1].log_r:.6g}"
+    detail = f"{quantity} = {', '.join(f'{x:.6g}' for x in apart)} at R = {radii}, log r = {pairs[-1].log_r:.6g}"
     if not all(math.isfinite(x) for x in apart):
-        return Claim(name, Form.LIMIT, 0.0, 0.0, LIMIT_FOLLOWED, said, undecided=said)
+        return Claim(name, Form.LIMIT, 0.0, 0.0, LIMIT_FOLLOWED, detail, undecided=detail)
     if apart[-1] < apart[0] / 2:
-        return Claim(name, Form.LIMIT, 0.0, 0.0, LIMIT_FOLLOWED, said)
-    return Claim(name, Form.LIMIT, -apart[-1], rho**-0.5, LIMIT_FOLLOWED, said)
+        return Claim(name, Form.LIMIT, 0.0, 0.0, LIMIT_FOLLOWED, detail)
+    return Claim(name, Form.LIMIT, -apart[-1], rho**-0.5, LIMIT_FOLLOWED, detail)
 
 
 def loses_to(pairs: list[Pair], direction: Float64[np.ndarray, "k"]) -> bool:
@@ -155,9 +155,9 @@ def loses_to(pairs: list[Pair], direction: Float64[np.ndarray, "k"]) -> bool:
     Where losses agree in all digits, log L cannot tell; the excess over selecting α can.
     """
     for x in pairs:
-        own = excess_gradient(x.joint, x.log_r, x.w, x.p)[0]
+        risk = excess_gradient(x.joint, x.log_r, x.w, x.p)[0]
         other = excess_gradient(x.joint, x.log_r, x.w, x.R * direction)[0]
-        if not own < other:
+        if not risk < other:
             return False
     return True
 

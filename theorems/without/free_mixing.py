@@ -43,10 +43,10 @@ def assumption_c_over_supports_fails(case: Case) -> Finding:
     return _refute(case, optimal_support_tokens(case), supports_only=True)
 
 
-def _refute(case: Case, known: Finding, *, supports_only: bool) -> Finding:
+def _refute(case: Case, finding: Finding, *, supports_only: bool) -> Finding:
     joint = joint_of(case)
-    if known.holds is not None or joint is None or separator_of(joint) is None:
-        return known
+    if finding.holds is not None or joint is None or separator_of(joint) is None:
+        return finding
     inputs = np.flatnonzero(joint.svm.support) if supports_only else np.arange(len(joint.alpha))
     for i in inputs.tolist():
         why = ""
@@ -64,7 +64,7 @@ def _refute(case: Case, known: Finding, *, supports_only: bool) -> Finding:
                     f"input {i} {why}, and prompts tie its token {t} with α while they select α elsewhere:"
                     " the label margin stays at Γ to first order",
                 )
-    return known
+    return finding
 
 
 def as_good(joint: Joint, i: int, t: int) -> bool:

@@ -24,8 +24,8 @@ def claims_after_large_steps(case: Case, under_test: Implementation, alpha: Int6
     run = descend_until_short_steps(case)
     step = last_step(case, run)
     if run.stop is Stop.OVERFLOW or not step < SETTLED:
-        said = f"after {run.iterations[-1]} steps a step is still {step:.3g} logits long ({run.stop.value})"
-        raise Undecided("norm-diverges", said, Form.LIMIT)
+        detail = f"after {run.iterations[-1]} steps a step is still {step:.3g} logits long ({run.stop.value})"
+        raise Undecided("norm-diverges", detail, Form.LIMIT)
     yield from direction_claims(case.problem, run.final, under_test, alpha)
 
 

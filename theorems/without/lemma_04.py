@@ -35,8 +35,8 @@ def descends(case: Case, under_test: Implementation) -> Iterator[Claim]:
         return
     p_mm = with_rounding(solution.p)
     down = descent(case.problem, case.start[None], p_mm / norm(p_mm))
-    said = f"−⟨∇L(p), p_mm⟩ = {down.value[0]:.6g} ‖∇L(p)‖‖p_mm‖"
-    yield lasting("descent", Form.EFFECTIVE, down, ROUNDING, said)
+    detail = f"−⟨∇L(p), p_mm⟩ = {down.value[0]:.6g} ‖∇L(p)‖‖p_mm‖"
+    yield lasting("descent", Form.EFFECTIVE, down, ROUNDING, detail)
 
 
 def _separable(*losses: str, keeps: tuple[str, ...]) -> SearchStrategy[Case]:
@@ -85,5 +85,5 @@ def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
     points = np.stack([case.arrays["p_1"], case.arrays["p_2"]])
     down = descent(case.problem, points, np.ones(1))
     best = np.maximum(np.min(down), np.min(-down))
-    said = f"−∇L/|∇L| is {down.value[0]:.6g} at p_1 and {down.value[1]:.6g} at p_2"
-    yield lasting("some-direction-descends", Form.EFFECTIVE, best.reshape(1), ROUNDING, said)
+    detail = f"−∇L/|∇L| is {down.value[0]:.6g} at p_1 and {down.value[1]:.6g} at p_2"
+    yield lasting("some-direction-descends", Form.EFFECTIVE, best.reshape(1), ROUNDING, detail)

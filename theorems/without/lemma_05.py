@@ -41,18 +41,18 @@ def correlation(case: Case, under_test: Implementation) -> Iterator[Claim]:
     p, p_mm = exact(RADII[:, None] * (case.arrays["q"] / norm(case.arrays["q"]))), with_rounding(solution.p)
     towards = descent(case.problem, p.value, p / norm(p, axis=-1, keepdims=True))
     best = descent(case.problem, p.value, p_mm / norm(p_mm))
-    said = (
+    detail = (
         f"at R = {RADII[-1]:g}, −⟨∇L, p/‖p‖⟩ = {towards.value[-1]:.6g} ‖∇L‖ and −⟨∇L, p̄_mm⟩ = {best.value[-1]:.6g}"
         f" ‖∇L‖, π = {PI:g}"
     )
-    yield lasting("correlation", Form.LIMIT, (1 + PI) * best - towards, ROUNDING, said)
+    yield lasting("correlation", Form.LIMIT, (1 + PI) * best - towards, ROUNDING, detail)
 
 
 def _cases(
     *, n: int = 1, d: int = 1, losses: tuple[str, ...] = ("correlation", "logistic"), keeps: tuple[str, ...]
 ) -> SearchStrategy[Case]:
-    drawn = cases(assumptions=keeps, n=n, tokens=(2, 3), d=d, losses=losses, plain=True)
-    return with_directions(drawn, "q")
+    strategy = cases(assumptions=keeps, n=n, tokens=(2, 3), d=d, losses=losses, plain=True)
+    return with_directions(strategy, "q")
 
 
 LEMMA_5 = Weakening("lemma-5", correlation, REFUTED)
@@ -99,5 +99,5 @@ def not_separable(case: Case, under_test: Implementation) -> Iterator[Claim]:
     up, down = (descent(case.problem, sign * RADII[:, None], np.array([sign])) for sign in (1.0, -1.0))
     # q = ±1 fails at p = R q where it is no direction of descent: PI·(−⟨∇L, q⟩) < 0.
     best = up if up.value.max() > down.value.max() else down
-    said = f"−⟨∇L(R q), q⟩/|∇L| is at most {best.value.max():.6g} for q = 1 and for q = −1, π = {PI:g}"
-    yield lasting("correlation", Form.LIMIT, PI * best, ROUNDING, said)
+    detail = f"−⟨∇L(R q), q⟩/|∇L| is at most {best.value.max():.6g} for q = 1 and for q = −1, π = {PI:g}"
+    yield lasting("correlation", Form.LIMIT, PI * best, ROUNDING, detail)

@@ -64,12 +64,12 @@ def long_steps(case: Case, under_test: Implementation) -> Iterator[Claim]:
     # Everything is in units of e^{log_scale}, as the change of the risk is.
     step = eta * math.exp(float(at.log_scale[0]))
     change = risk_change(at, -step * at.gradient.value)
-    needed = step / 2 * np.vecdot(at.gradient, at.gradient)
-    said = (
+    least_descent = step / 2 * np.vecdot(at.gradient, at.gradient)
+    detail = (
         f"η = {math.exp(math.log(eta) + problem.log_smoothness):.6g}/L_p; the risk changes by"
-        f" {change.value[0] / needed.value[0] / 2:.6g} η‖∇L‖²"
+        f" {change.value[0] / least_descent.value[0] / 2:.6g} η‖∇L‖²"
     )
-    yield lasting("descent", Form.EFFECTIVE, (-needed - change) / needed.value, ROUNDING, said)
+    yield lasting("descent", Form.EFFECTIVE, (-least_descent - change) / least_descent.value, ROUNDING, detail)
 
 
 @st.composite
@@ -104,11 +104,11 @@ def jumping_slope(case: Case, under_test: Implementation) -> Iterator[Claim]:
     jump: Any = norm(absolute[:1] - absolute[1:], axis=-1)
     distance: Any = norm(exact(ends[:1]) - ends[1:], axis=-1)
     constant = _smoothness_for(problem, LARGEST_M0)
-    said = (
+    detail = (
         f"‖∇L(p) − ∇L(p')‖ = {jump.value[0]:.6g} at ‖p − p'‖ = {distance.value[0]:.6g};"
         f" L_p‖p − p'‖ = {constant * distance.value[0]:.6g} for M0 = {LARGEST_M0:g}"
     )
-    yield lasting("lipschitz", Form.EFFECTIVE, constant * distance - jump, ROUNDING, said)
+    yield lasting("lipschitz", Form.EFFECTIVE, constant * distance - jump, ROUNDING, detail)
 
 
 def _smoothness_for(problem: Problem, m0: float) -> float:

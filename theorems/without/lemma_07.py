@@ -37,8 +37,8 @@ def pushes_outward(problem: Problem, axis: Float64[np.ndarray, "d"], name: str) 
     directions.
     """
     down = descent(problem, RADII[:, None] * axis, axis)
-    said = f"−⟨∇L(p), q̄⟩ = {down.value[-1]:.6g} ‖∇L(p)‖ at p = {RADII[-1]:g} q̄"
-    return lasting(name, Form.LIMIT, down, ROUNDING, said)
+    detail = f"−⟨∇L(p), q̄⟩ = {down.value[-1]:.6g} ‖∇L(p)‖ at p = {RADII[-1]:g} q̄"
+    return lasting(name, Form.LIMIT, down, ROUNDING, detail)
 
 
 def _axis(case: Case, under_test: Implementation) -> Iterator[Claim]:

@@ -29,5 +29,5 @@ def any_position(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     problem = case.problem
     count = int(under_test[direction](problem.keys, case.arrays["q"]).neighbours.sum())
-    said = f"{count} directional neighbours in d = {problem.d}"
-    yield Claim("neighbours", Form.EXACT, float(problem.d - count), 0.0, EXACT, said)
+    detail = f"{count} directional neighbours in d = {problem.d}"
+    yield Claim("neighbours", Form.EXACT, float(problem.d - count), 0.0, EXACT, detail)

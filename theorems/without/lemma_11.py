@@ -45,9 +45,9 @@ def feasible(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Claim that ATT-SVM(opt) has a solution; if not, the Farkas multipliers over the rationals prove it."""
     solution = under_test[max_margin](case.problem.keys, case.problem.optimal)
     if isinstance(solution, Infeasible):
-        named = ", ".join(f"({i},{t}): {w}" for (i, t), w in solution.exact.items() if w != 0)
-        said = f"the differences k_iα − k_it, weighted by {{{named}}}, add up to 0"
-        yield Claim("gmm-exists", Form.EXACT, -1.0, 0.0, EXACT, said)
+        weights = ", ".join(f"({i},{t}): {w}" for (i, t), w in solution.exact.items() if w != 0)
+        detail = f"the differences k_iα − k_it, weighted by {{{weights}}}, add up to 0"
+        yield Claim("gmm-exists", Form.EXACT, -1.0, 0.0, EXACT, detail)
     else:
         yield Claim("gmm-exists", Form.EXACT, 0.0, 0.0, EXACT, f"‖p_mm‖ = {solution.norm:.6g}")
 

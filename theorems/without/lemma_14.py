@@ -36,11 +36,11 @@ def mixing_hurts(case: Case, risk: Excess, other: Excess) -> Iterator[Claim]:
     if not (log_q <= (1 + DELTA) * log_other).all() or not (np.diff(log_q) < 0).all():
         return
     at_q, at_other = log_q.value[-1], log_other.value[-1]
-    said = (
+    detail = (
         f"at R = {SCALES[-1]:g}, log q_max(p) = {at_q:.6g} and log q_max(p') = {at_other:.6g}, Δ = {DELTA:g};"
         " of the risks that of p is the larger"
     )
-    yield lasting("mixing-hurts", Form.LIMIT, difference(other, risk), EXCESS_RISK, said)
+    yield lasting("mixing-hurts", Form.LIMIT, difference(other, risk), EXCESS_RISK, detail)
 
 
 def worst_mixing(case: Case, points: Float64[np.ndarray, "m d"]) -> Numbers:

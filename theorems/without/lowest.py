@@ -76,11 +76,11 @@ def path_claim(name: str, risk: Risk, d: int, unit: float, allowed: Where) -> It
     for R in (rho * unit for rho in RHOS):
         grid = _grid(d, R)
         anywhere = _refine(risk, grid, R, lambda points, _: np.ones(len(points), dtype=bool))
-        there = _refine(risk, grid, R, allowed)
-        differences.append(difference(anywhere.risk, there.risk))
+        lowest = _refine(risk, grid, R, allowed)
+        differences.append(difference(anywhere.risk, lowest.risk))
         reason = (
             f"at R = {R:g} the lowest point found is {_text(anywhere.p)}, of those the statement allows"
-            f" {_text(there.p)}"
+            f" {_text(lowest.p)}"
         )
     slack, error = (np.concatenate(x) for x in zip(*differences, strict=True))
     yield lasting(name, Form.LIMIT, (slack, error), EXCESS_RISK, reason)

@@ -116,8 +116,8 @@ def head_with_mixed_features(case: Case, *, quadrant: bool = False) -> Claim:
     if joint is None or mixed is None:
         reason = "v_mm does not exist, or no prompt tried has a label margin"
         return Claim(name, Form.EFFECTIVE, 0.0, rounding, LIMIT_FOLLOWED, undecided=reason)
-    said = (
+    detail = (
         f"‖v_r/r − v̄_mm‖ ≥ {mixed.relative_gap:.6g}: v̄_mm has label margin ≤ {mixed.at_most:.6g} at every p, the best"
         f" head {mixed.reached:.6g} at ‖p‖ = {float(np.linalg.norm(mixed.p)):.6g}"
     )
-    return Claim(name, Form.EFFECTIVE, -max(mixed.relative_gap, 0.0), rounding, LIMIT_FOLLOWED, said)
+    return Claim(name, Form.EFFECTIVE, -max(mixed.relative_gap, 0.0), rounding, LIMIT_FOLLOWED, detail)

@@ -81,5 +81,5 @@ def quadrant_claim(pairs: list[Pair]) -> Claim:
     least = max(pair.lowest_margin / (pair.R * float(np.abs(pair.joint.rows).max())) for pair in pairs)
     margins = ", ".join(f"{pair.lowest_margin:.6g}" for pair in pairs)
     radii = ", ".join(f"{pair.R:.6g}" for pair in pairs)
-    said = f"the smallest (k_iα − k_it)·p_R is {margins} at R = {radii}"
-    return Claim("prompt-in-quadrant", Form.LIMIT, least, pairs[-1].units ** -0.5, LIMIT_FOLLOWED, said)
+    detail = f"the smallest (k_iα − k_it)·p_R is {margins} at R = {radii}"
+    return Claim("prompt-in-quadrant", Form.LIMIT, least, pairs[-1].units ** -0.5, LIMIT_FOLLOWED, detail)

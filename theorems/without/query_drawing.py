@@ -23,10 +23,10 @@ def plain_query_cases(
     losses: tuple[str, ...] = ("correlation", "logistic"),
 ) -> Case:
     """Draw tokens (d), queries (e), labels and head of small integers, with a start; no assumption is enforced."""
-    inputs, T, width, asked = (draw(st.integers(*ends)) for ends in (n, tokens, d, e))
-    X, queries = draw(integers((inputs, T, width), -2, 2)), draw(integers((inputs, asked), -2, 2))
+    inputs, T, width, query_size = (draw(st.integers(*ends)) for ends in (n, tokens, d, e))
+    X, queries = draw(integers((inputs, T, width), -2, 2)), draw(integers((inputs, query_size), -2, 2))
     Y = np.array(draw(st.lists(st.sampled_from((1.0, -1.0)), min_size=inputs, max_size=inputs)))
     v = draw(integers((width,), -2, 2)) if width > 1 else np.ones(1)
     data = QueryDataset(X, queries, Y, v, loss_named(draw(st.sampled_from(losses))))
-    start = draw(integers((width * asked,), -2, 2)).astype(np.float64)
+    start = draw(integers((width * query_size,), -2, 2)).astype(np.float64)
     return Case(data.problem, queried=data, start=start)

@@ -91,8 +91,8 @@ def everywhere(name: str, larger: Excess, smaller: Excess) -> Claim:
     """Claim larger > smaller at some of the radii, in units of the larger of the two sizes; violated if at none."""
     slack, error = difference(larger, smaller)
     k = int(np.argmax(slack + error))
-    said = f"{_text(larger, k)} > {_text(smaller, k)} fails at R = {RADII[k]:g}, and at the other radii as clearly"
-    return lasting(name, Form.LIMIT, (slack, error), EXCESS_RISK, said)
+    detail = f"{_text(larger, k)} > {_text(smaller, k)} fails at R = {RADII[k]:g}, and at the other radii as clearly"
+    return lasting(name, Form.LIMIT, (slack, error), EXCESS_RISK, detail)
 
 
 def difference(larger: Excess, smaller: Excess) -> Pair:

@@ -32,7 +32,7 @@ def gradient(problem: Problem, points: Float64[np.ndarray, "b d"]) -> tuple[Floa
         return at.log_scale, at.gradient
     rows = range(problem.n)
     linear = [Problem(problem.keys[i : i + 1], problem.scores[i : i + 1], LOSSES["correlation"]) for i in rows]
-    each = [AttentionAt(own, points) for own in linear]
+    each = [AttentionAt(linear_problem, points) for linear_problem in linear]
     # The scale of an input whose own gradient is zero has no meaning.
     scales = [np.where(np.all(at.gradient == 0, axis=-1), -np.inf, at.log_scale) for at in each]
     scale = np.max(scales, axis=0)

@@ -154,8 +154,8 @@ def large_step(case: Case, under_test: Implementation) -> Iterator[Claim]:
     an R that grows like log η.)
     """
     if not _within_the_cone(case):
-        said = "cone_mu and cone_radius are not within the theorem's own cone for η = 1/L_p"
-        raise Undecided("norm-diverges", said, Form.LIMIT)
+        reason = "cone_mu and cone_radius are not within the theorem's own cone for η = 1/L_p"
+        raise Undecided("norm-diverges", reason, Form.LIMIT)
     yield from claims_after_large_steps(case, under_test, case.chosen_tokens)
 
 

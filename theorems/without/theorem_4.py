@@ -66,7 +66,9 @@ def _stays_away(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """
     apart, share = _ratio(case, LONG)
     rho = LONG[-1]
-    said = f"‖p̄(R)/R − q̄‖ = {', '.join(f'{x:.3g}' for x in apart)} at R = {', '.join(f'{x:g}' for x in LONG)} units"
+    distances = (
+        f"‖p̄(R)/R − q̄‖ = {', '.join(f'{x:.3g}' for x in apart)} at R = {', '.join(f'{x:g}' for x in LONG)} units"
+    )
     falling = apart[-1] <= apart[0] / 2 or apart[-1] * math.sqrt(rho) < math.sqrt(LONG[0] / rho)
     slack = float(apart[-1]) * math.sqrt(rho) - 1 if falling else float(apart[-1])
     yield Claim(
@@ -75,7 +77,7 @@ def _stays_away(case: Case, under_test: Implementation) -> Iterator[Claim]:
         slack,
         rho**-0.5,
         LIMIT_FOLLOWED,
-        f"{said}, ‖p̄(R)‖ = {share[-1]:.6g} R",
+        f"{distances}, ‖p̄(R)‖ = {share[-1]:.6g} R",
     )
 
 

@@ -45,9 +45,9 @@ def readable(case: Case, joint: Joint) -> bool:
     """
     data = case.dataset
     assert data is not None
-    own = data.loss.name == "logistic" and np.array_equal(data.v, joint.svm.v)
-    own = own and np.array_equal(4 * data.v, np.rint(4 * data.v))
-    return bool(own and selects_best(joint))
+    plain = data.loss.name == "logistic" and np.array_equal(data.v, joint.svm.v)
+    plain = plain and np.array_equal(4 * data.v, np.rint(4 * data.v))
+    return bool(plain and selects_best(joint))
 
 
 def _relaxes(case: Case) -> float:

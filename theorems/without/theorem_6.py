@@ -120,10 +120,10 @@ def slow_schedule(case: Case) -> tuple[Schedule, Float64[np.ndarray, "m"]] | Non
 
     None unless r and R grow and r/R falls.
     """
-    given = schedule_of(case)
-    if given is None or given[0].shape != given[1].shape or given[1].size < 2 or not (given[1] > 0).all():
+    radii = schedule_of(case)
+    if radii is None or radii[0].shape != radii[1].shape or radii[1].size < 2 or not (radii[1] > 0).all():
         return None
-    log_r, log_R = given[0], np.log(given[1])
+    log_r, log_R = radii[0], np.log(radii[1])
     if not ((np.diff(log_r) > 0).all() and (np.diff(log_R) > 0).all() and (np.diff(log_r - log_R) < 0).all()):
         return None
 
@@ -132,7 +132,7 @@ def slow_schedule(case: Case) -> tuple[Schedule, Float64[np.ndarray, "m"]] | Non
         slope = (log_r[j + 1] - log_r[j]) / (log_R[j + 1] - log_R[j])
         return float(log_r[j] + slope * (math.log(R) - log_R[j]))
 
-    return schedule, given[1]
+    return schedule, radii[1]
 
 
 def relaxes_too_early(case: Case) -> float:
@@ -143,10 +143,10 @@ def relaxes_too_early(case: Case) -> float:
     joint = joint_of(case)
     if joint is None or not readable(case, joint):
         return -1.0
-    separator, relaxed, given = separator_of(joint), relaxed_solution(joint), schedule_of(case)
-    if separator is None or relaxed is None or given is None or slow_schedule(case) is None:
+    separator, relaxed, radii = separator_of(joint), relaxed_solution(joint), schedule_of(case)
+    if separator is None or relaxed is None or radii is None or slow_schedule(case) is None:
         return -1.0
-    r, R = np.exp(given[0]), given[1]
+    r, R = np.exp(radii[0]), radii[1]
     if R[-1] < NORM * relaxed.norm or r[-1] < GROWN * r[0] or r[0] < 1:
         return -1.0
     return float(np.linalg.norm(separator.direction - relaxed.direction)) - CLEAR
@@ -154,11 +154,11 @@ def relaxes_too_early(case: Case) -> float:
 
 def schedule_claims(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Yield the limit of Theorem 6 along the case's own radii."""
-    joint, given = joint_of(case), slow_schedule(case)
+    joint, schedule_and_radii = joint_of(case), slow_schedule(case)
     relaxed = None if joint is None else relaxed_solution(joint)
-    if joint is None or relaxed is None or given is None:
+    if joint is None or relaxed is None or schedule_and_radii is None:
         raise not_followed("v_mm or p_relax does not exist, or the radii are not such that r = o(R)")
-    schedule, radii = given
+    schedule, radii = schedule_and_radii
     units = tuple((radii[[0, -1]] / relaxed.norm).tolist())
     pairs = follow_joint_path(joint, schedule, units, relaxed.norm, case.seed)
     yield from target_claims(pairs, relaxed.direction)

@@ -26,8 +26,8 @@ def tied_optimum(case: Case) -> Finding:
             return Finding(None, f"input {i}: the chosen token is no optimal one")
         lower = np.unique(row[row < row.max()])
         if lower.size != 1:
-            said = "no token that scores lower" if lower.size == 0 else "lower scores that differ"
-            return Finding(None, f"input {i} has {said}, so that more than the tie is amiss")
+            flaw = "no token that scores lower" if lower.size == 0 else "lower scores that differ"
+            return Finding(None, f"input {i} has {flaw}, so that more than the tie is amiss")
     return Finding(False, f"{strict.evidence}; all lower scores are equal within each input")
 
 

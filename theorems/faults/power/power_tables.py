@@ -127,9 +127,9 @@ def markdown(
     columns: Sequence[Column],
     smallest: Sequence[Smallest],
     command: str,
-    known: Mapping[str, Heading],
+    headings: Mapping[str, Heading],
 ) -> str:
-    """Return the tables as a document; ``known`` has the headings of the statements."""
+    """Return the tables as a document; ``headings`` has the headings of the statements."""
     head = ["fault", "in", *(short(column.id) for column in columns)]
     rows = [[f"`{f.name}`", str(f.kind), *(sign(column.cells.get(f.name)) for column in columns)] for f in faults]
     parts = [
@@ -152,7 +152,7 @@ def markdown(
         ]
     heads = ["fault", "is", "caught by", "on the claim"]
     parts += ["## The faults", markdown_table(heads, _fault_rows(faults, columns))]
-    spared = _missed_faults(faults, columns, known)
+    spared = _missed_faults(faults, columns, headings)
     if spared:
         parts += ["## Why a fault is not caught", markdown_table(["because", "upheld", "under"], spared)]
     return "\n\n".join(parts) + "\n"
@@ -184,16 +184,18 @@ def _statements(count: int) -> str:
     return "1 statement" if count == 1 else f"{count} statements"
 
 
-def _missed_faults(faults: Sequence[Fault], columns: Sequence[Column], known: Mapping[str, Heading]) -> list[list[str]]:
+def _missed_faults(
+    faults: Sequence[Fault], columns: Sequence[Column], headings: Mapping[str, Heading]
+) -> list[list[str]]:
     """Return rows of a reason, the faults that it explains, and the statements that these do not falsify."""
     reasons: dict[str, dict[str, list[str]]] = {}
     for fault in faults:
         for column in columns:
             cell = column.cells.get(fault.name)
             if cell and cell.found in (FaultOutcome.MISSED, FaultOutcome.UNDECIDED):
-                said = f"undecided there: {cell.why}" if cell.why else "not explained"
-                heading, open_one = known[column.id], cell.found is FaultOutcome.UNDECIDED
-                reason = why_survived(fault, heading.id, heading.survives, open_one) or said
+                fallback = f"undecided there: {cell.why}" if cell.why else "not explained"
+                heading, open_one = headings[column.id], cell.found is FaultOutcome.UNDECIDED
+                reason = why_survived(fault, heading.id, heading.survives, open_one) or fallback
                 reasons.setdefault(reason, {}).setdefault(fault.name, []).append(short(column.id))
     return [row for reason, spared in reasons.items() for row in _spared_rows(reason, spared)]
 

@@ -81,8 +81,8 @@ class FaultTrials:
 
     def where(self, done: int | None) -> str:
         """Say at which fault the unit is."""
-        left = [name for name in self.faults if self.so_far is None or name not in self.so_far.cells]
-        return "before the first fault" if done is None or not left else f"at the fault {left[0]}"
+        remaining = [name for name in self.faults if self.so_far is None or name not in self.so_far.cells]
+        return "before the first fault" if done is None or not remaining else f"at the fault {remaining[0]}"
 
     @property
     def total(self) -> int | None:
@@ -244,7 +244,7 @@ class Shrunk:
 
 def shrinking_of(faults: Sequence[Fault], columns: Sequence[Column], examples: int, seed: int) -> list[Shrunk]:
     """Return a unit for each fault that has a size and is caught, with the statements to try smaller sizes against."""
-    made = []
+    units = []
     for fault in faults:
         catching = [c for c in columns if fault.name in c.cells and c.cells[fault.name].found is FaultOutcome.CAUGHT]
         # The statement that the fault names goes first, whatever it took.
@@ -252,5 +252,5 @@ def shrinking_of(faults: Sequence[Fault], columns: Sequence[Column], examples: i
         quickest = order[:QUICKEST]
         if fault.unit and quickest:
             ids = tuple(column.id for column in quickest)
-            made.append(Shrunk(fault.name, ids, examples, seed))
-    return made
+            units.append(Shrunk(fault.name, ids, examples, seed))
+    return units

@@ -78,9 +78,9 @@ class _Counting:
     function: Callable[..., Any]
     called: set[Callable[..., Any]]
 
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
         self.called.add(self.replaced)
-        return self.function(*arguments, **named)
+        return self.function(*arguments, **options)
 
 
 class _CountingReplacements(dict[Any, Any]):

@@ -93,8 +93,8 @@ def long_steps(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
     With one context h = 1, p = (½, ½, 0) and η = 6 it ends in a 2-cycle of amplitude 1.29; the loss stays above its
     infimum.
     """
-    made = ntp_descent.conclusion(case, under_test)
-    yield from (claim for claim in made if claim.name in (FALLS, SETTLES))
+    claims = ntp_descent.conclusion(case, under_test)
+    yield from (claim for claim in claims if claim.name in (FALLS, SETTLES))
 
 
 @weaken(
@@ -105,8 +105,8 @@ def long_steps(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
 )
 def long_steps_in_f(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
     """Take steps beyond 2/λ_max(H): I − ηH̃ is then no contraction, and the part in F ends in a 2-cycle."""
-    made = ntp_finite_part.conclusion(case, under_test)
-    yield from (claim for claim in made if claim.name == CONTRACTS)
+    claims = ntp_finite_part.conclusion(case, under_test)
+    yield from (claim for claim in claims if claim.name == CONTRACTS)
 
 
 @weaken(
@@ -117,8 +117,8 @@ def long_steps_in_f(case: NextTokens, under_test: Implementation) -> Iterator[Cl
 )
 def dependent_contexts(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
     """Let two contexts of one embedding be followed by different tokens: no W tells them apart."""
-    made = ntp_overparameterized.conclusion(case, under_test)
-    yield from (claim for claim in made if claim.name == SEPARABLE)
+    claims = ntp_overparameterized.conclusion(case, under_test)
+    yield from (claim for claim in claims if claim.name == SEPARABLE)
 
 
 @weaken(
@@ -132,8 +132,8 @@ def dependent_tokens(case: NextTokens, under_test: Implementation) -> Iterator[C
 
     The graph has no cycle, so that all components are single tokens; but W can only tie the three. Training follows Ŝ.
     """
-    made = ntp_attention.conclusion(case, under_test)
-    yield from (claim for claim in made if claim.name == "extended-supports-are-strong-components")
+    claims = ntp_attention.conclusion(case, under_test)
+    yield from (claim for claim in claims if claim.name == "extended-supports-are-strong-components")
 
 
 @weaken("ntp-attention", without=LABELS_WITHIN.id, refutes="L is finite, and training lowers it", cases=_foreign_labels)
