@@ -65,8 +65,8 @@ GROWTH = 2.0
 
 
 def _cases() -> SearchStrategy[Case]:
-    asked: dict[str, Any] = {"families": (Family.INDEPENDENT,), "distinct": True}
-    return st.one_of(*[query_cases(**asked)] * 3, query_cases(**asked, start=True))
+    options: dict[str, Any] = {"families": (Family.INDEPENDENT,), "distinct": True}
+    return st.one_of(*[query_cases(**options)] * 3, query_cases(**options, start=True))
 
 
 @statement(
@@ -112,9 +112,9 @@ def conjecture_independent_rows(case: Case, under_test: Implementation) -> Itera
     if flow.stop is Stop.NORM and not _selects(problem, flow, alpha):
         goal = max(goal, LAST * _solution(problem, alpha).norm)
         flow, alpha = _follow_flow(problem, start, goal, under_test)
-    asked = start_and_norms(flow, start, goal)
-    yield asked
-    if asked.verdict is Verdict.FALSIFIED:
+    first_claim = start_and_norms(flow, start, goal)
+    yield first_claim
+    if first_claim.verdict is Verdict.FALSIFIED:
         return
     reached = f"at ‖W‖ = {flow.norms[-1]:.3g}"
     if flow.stop is not Stop.NORM:
@@ -137,10 +137,10 @@ def conjecture_independent_rows(case: Case, under_test: Implementation) -> Itera
         why = f"{reached} tokens of higher score weigh too little to attract the flow: it is turning still"
         yield undecided_claim(ARE_LOCALLY_OPTIMAL, why, Form.LIMIT, not_found=True)
         return
-    said = f"{reached} {chosen} are selected"
-    said += f", with an SVM-neighbour of no lower score, token {wrong[0][1]} of input {wrong[0][0]}" if wrong else ""
+    detail = f"{reached} {chosen} are selected"
+    detail += f", with an SVM-neighbour of no lower score, token {wrong[0][1]} of input {wrong[0][0]}" if wrong else ""
     yield Claim(
-        ARE_LOCALLY_OPTIMAL, Form.LIMIT, -1.0 if wrong else 0.0, 0.0, EXACT, said, branch=f"{chosen} are selected"
+        ARE_LOCALLY_OPTIMAL, Form.LIMIT, -1.0 if wrong else 0.0, 0.0, EXACT, detail, branch=f"{chosen} are selected"
     )
     allowed, deviation = _deviations(problem, _limit_of_flow(problem, svm), flow)
     if deviation > allowed and not _outgrown(problem, start, flow, alpha):

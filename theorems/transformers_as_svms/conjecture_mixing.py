@@ -138,7 +138,7 @@ def _uniform(sets: np.ndarray) -> OptimalAttention:
 
 def _follows_claim(run: ReluRun, rng: np.random.Generator) -> Claim:
     """Claim that steps, the first and some others, follow the gradient of the linear head that h is at these points."""
-    made = []
+    claims = []
     for k in (0, *np.sort(rng.integers(1, STEPS, size=TRIED)).tolist()):
         at = AttentionAt(run.at(k), run.points[k : k + 1])
         gradient = at.gradient
@@ -146,5 +146,5 @@ def _follows_claim(run: ReluRun, rng: np.random.Generator) -> Claim:
             gradient = gradient.widen(gradient.error)
         step = float(np.log(run.step))
         pair = run.points[k : k + 1], run.points[k + 1 : k + 2]
-        made.append(steps_claim(STEPS_CLAIM, *pair, gradient, at.log_scale, step, normalized=True))
-    return min(made, key=lambda claim: claim.slack + claim.tolerance)
+        claims.append(steps_claim(STEPS_CLAIM, *pair, gradient, at.log_scale, step, normalized=True))
+    return min(claims, key=lambda claim: claim.slack + claim.tolerance)

@@ -136,6 +136,6 @@ def _only_size(scores: Vector, lam: fmpq) -> int | None:
     return fit[0] if len(fit) == 1 else None
 
 
-def _claim(name: str, wrong: list[int], sizes: list[int], due: list[int | None]) -> Claim:
-    detail = "" if not wrong else f"input {wrong[0]}: {sizes[wrong[0]]} nonzeros, {due[wrong[0]]} are due"
+def _claim(name: str, wrong: list[int], sizes: list[int], expected: list[int | None]) -> Claim:
+    detail = "" if not wrong else f"input {wrong[0]}: {sizes[wrong[0]]} nonzeros, {expected[wrong[0]]} are due"
     return Claim(name, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, detail)

@@ -131,10 +131,10 @@ def tsvm_factored_descent(case: Case, under_test: Implementation) -> Iterator[Cl
     constants = MarginConstants(problem, svm)
     yield _smoothness(data, under_test, rng)
     yield from _not_stationary(data, under_test, rng)
-    needed = margin_needed(constants, KEPT)
-    far = factors_with_margin(case, constants, needed, rng)
-    given = "K0" in case.arrays and "Q0" in case.arrays
-    near = (case.arrays["K0"], case.arrays["Q0"]) if given else uneven_factors(data, rng)
+    required = margin_needed(constants, KEPT)
+    far = factors_with_margin(case, constants, required, rng)
+    has_factors = "K0" in case.arrays and "Q0" in case.arrays
+    near = (case.arrays["K0"], case.arrays["Q0"]) if has_factors else uneven_factors(data, rng)
     runs = [FactoredRun.of(data, under_test, start, CHANGE) for start in (far, near)]
     length = float(rng.choice(STEPS)) * float(np.hypot(norm(far[0]), norm(far[1])))
     normalized = FactoredRun.of(data, under_test, far, CERTIFICATE, length=length)
@@ -180,8 +180,8 @@ def _is_long(run: FactoredRun) -> Claim:
     # The run adds logarithms of these sizes, each with its own rounding.
     logs = np.abs(log_steps) + np.abs(points.at.log_scale[moving]) + 4 * np.abs(np.log(np.maximum(value_of(M), 1e-300)))
     logs += 1 + constants[np.isfinite(constants)].sum()
-    left = approximate(log_steps, 16 * EPS * logs) + np.log(lipschitz(problem, M + r))
-    return at_least(SAFE, Form.EXACT, left, 0.0, scale=1.0, points="step")
+    log_length = approximate(log_steps, 16 * EPS * logs) + np.log(lipschitz(problem, M + r))
+    return at_least(SAFE, Form.EXACT, log_length, 0.0, scale=1.0, points="step")
 
 
 def lipschitz(problem: Problem, size: Numbers) -> Numbers:
@@ -228,10 +228,10 @@ def _not_stationary(data: QueryDataset, under_test: Implementation, rng: np.rand
         yield at_least(QUERY_IN_RANGE, Form.EFFECTIVE, left, right)
 
 
-def _scale(column: Float64[np.ndarray, "d"], of: Float64[np.ndarray, "d"]) -> Numbers:
+def _scale(column: Float64[np.ndarray, "d"], multiple: Float64[np.ndarray, "d"]) -> Numbers:
     """Return the ratio of a column to another column of which it is a multiple, each entry rounded once."""
-    at = int(np.argmax(np.abs(of)))
-    ratio: Any = exact(column[at]) / of[at]
+    at = int(np.argmax(np.abs(multiple)))
+    ratio: Any = exact(column[at]) / multiple[at]
     return ratio.widen(4 * np.finfo(float).eps * abs(float(value_of(ratio))))
 
 
@@ -251,9 +251,9 @@ def _margin_is_kept(constants: MarginConstants, run: FactoredRun) -> Iterator[Cl
     before, after = run.before.margins(constants.rows), run.after.margins(constants.rows)
     slopes = value_of(constants.log_slopes)
     rate = 4 * float(value_of(constants.reach)) * float(np.exp(min(slopes[0] - slopes[1], 700.0)))
-    known = np.cumsum(rate * run.rounding * run.norms) < MOST_DRIFT
-    if known.any():
-        yield at_least(KEPT, Form.EFFECTIVE, after[known], before[0] - constants.kappa, points="iterate")
+    resolved = np.cumsum(rate * run.rounding * run.norms) < MOST_DRIFT
+    if resolved.any():
+        yield at_least(KEPT, Form.EFFECTIVE, after[resolved], before[0] - constants.kappa, points="iterate")
 
 
 def _certificate(constants: MarginConstants, run: FactoredRun) -> Iterator[Claim]:

@@ -170,8 +170,8 @@ def tsvm_factored_flow(case: Case, under_test: Implementation) -> Iterator[Claim
     svm = yield from certify(problem, problem.optimal, under_test)
     constants = MarginConstants(problem, svm)
     yield _outward(constants, under_test, rng)
-    needed = margin_needed(constants, KEPT)
-    start = factors_with_margin(case, constants, needed, rng)
+    required = margin_needed(constants, KEPT)
+    start = factors_with_margin(case, constants, required, rng)
     if (norm(start[0]) ** 2 + norm(start[1]) ** 2) * float(value_of(constants.reach)) > LOGITS:
         return
     followed = FollowedFactors.of(data, under_test, start, svm.norm, rng, DIVERGES)
@@ -197,15 +197,15 @@ def _outward(constants: MarginConstants, under_test: Implementation, rng: np.ran
 
 def _conservation(followed: FollowedFactors) -> Iterator[Claim]:
     """Claim that Δ is conserved, and that ½‖(K, Q)‖² is the nuclear norm up to ½‖Δ(0)‖_⋆."""
-    points, what = followed.points, {"why": FACTORED_FLOW, "points": "recorded norm"}
+    points, options = followed.points, {"why": FACTORED_FLOW, "points": "recorded norm"}
     drift = 2 * followed.flow.norms * followed.solver
     apart: Any = norm(points.imbalance - points.imbalance[:1], axis=(-2, -1)).widen(drift)
-    yield at_least(CONSERVED, Form.LIMIT, 0.0, apart[1:], scale=followed.flow.norms[1:] ** 2, **what)
+    yield at_least(CONSERVED, Form.LIMIT, 0.0, apart[1:], scale=followed.flow.norms[1:] ** 2, **options)
     half = points.norm_squared / 2 - nuclear_norm(points.W)
     above = nuclear_norm(points.imbalance[:1]) / 2 - half
     m = points.layout.m
     sides = np.concatenate([half, above.widen(np.sqrt(m) / 2 * drift)])
-    yield at_least(NUCLEAR, Form.LIMIT, sides, 0.0, scale=np.tile(followed.flow.norms**2, 2), **what)
+    yield at_least(NUCLEAR, Form.LIMIT, sides, 0.0, scale=np.tile(followed.flow.norms**2, 2), **options)
 
 
 def _selects(constants: MarginConstants, followed: FollowedFactors) -> Iterator[Claim]:
@@ -213,12 +213,12 @@ def _selects(constants: MarginConstants, followed: FollowedFactors) -> Iterator[
     margins = followed.points.margins(constants.rows)
     lost = float(value_of(constants.reach)) * followed.flow.norms * followed.solver
     # Far out the margins of rows a million times longer than the shortest are lost to the solver's tolerance.
-    known = np.logical_and.accumulate((lost <= 1) | (margins.value >= 8 * lost))[1:]
-    if not known.any():
+    resolved = np.logical_and.accumulate((lost <= 1) | (margins.value >= 8 * lost))[1:]
+    if not resolved.any():
         return
-    kept = margins[1:].widen(lost[1:])[known]
-    what = {"why": FACTORED_FLOW, "points": "recorded norm"}
-    yield at_least(KEPT, Form.LIMIT, kept, margins[0] - constants.kappa, **what)
+    later_margins = margins[1:].widen(lost[1:])[resolved]
+    options = {"why": FACTORED_FLOW, "points": "recorded norm"}
+    yield at_least(KEPT, Form.LIMIT, later_margins, margins[0] - constants.kappa, **options)
 
 
 def _not_stationary(case: Case, followed: FollowedFactors) -> Iterator[Claim]:
@@ -227,20 +227,20 @@ def _not_stationary(case: Case, followed: FollowedFactors) -> Iterator[Claim]:
     # What Δ may have lost by now, in place of the conserved one.
     drift = 2 * followed.flow.norms * followed.solver
     least: Any = (least_eigenvalue(points.imbalance[:1], LONG) + np.zeros_like(drift)).widen(drift)
-    known = np.asarray(least > 0)
-    if not known.any():
+    positive = np.asarray(least > 0)
+    if not positive.any():
         return
     of_k = data.shape[0] * points.layout.m
-    by_q = norm(points.joint(followed.gradient)[:, of_k:], axis=1)[known]
-    root = np.sqrt(least[known])
-    what = {"why": FACTORED_FLOW, "points": "recorded norm"}
-    yield at_least(LONG, Form.LIMIT, by_q, root * norm(followed.gradient, axis=1)[known], **what)
+    by_q = norm(points.joint(followed.gradient)[:, of_k:], axis=1)[positive]
+    root = np.sqrt(least[positive])
+    options = {"why": FACTORED_FLOW, "points": "recorded norm"}
+    yield at_least(LONG, Form.LIMIT, by_q, root * norm(followed.gradient, axis=1)[positive], **options)
     separator = label_svm(data.Y[:, None] * data.queries)
     if isinstance(separator, LabelSvm):
         share: Numbers = np.min(exact(data.Y[:, None] * data.queries) @ separator.v)
         share = share / (norm(exact(separator.v)) * norm(exact(data.v)) * case.problem.n)
-        variances = np.sum(signed_variances(points.at_floats), axis=1)[known]
-        yield at_least(NOT_STATIONARY, Form.LIMIT, by_q, root * share * variances, **what)
+        variances = np.sum(signed_variances(points.at_floats), axis=1)[positive]
+        yield at_least(NOT_STATIONARY, Form.LIMIT, by_q, root * share * variances, **options)
 
 
 def _nuclear(constants: MarginConstants, followed: FollowedFactors, under_test: Implementation) -> Iterator[Claim]:
@@ -256,13 +256,13 @@ def _nuclear(constants: MarginConstants, followed: FollowedFactors, under_test: 
         return
     descent = -followed.gradient.reshape(points.W.shape)
     spectrum, sizes = singular_values(descent), nuclear_norm(points.W)
-    what = "recorded norm"
-    left = (sizes * spectrum[:, 0])[leads]
-    yield at_least(CERTIFICATE, Form.EFFECTIVE, left, (margins * total)[leads], points=what)
+    unit_of_points = "recorded norm"
+    largest = (sizes * spectrum[:, 0])[leads]
+    yield at_least(CERTIFICATE, Form.EFFECTIVE, largest, (margins * total)[leads], points=unit_of_points)
     least, most = (approximate(np.array(bound), np.array(4 * EPS * bound)) for bound in svm.bounds)
     above = np.concatenate([most * spectrum[leads, 0] / total[leads], sizes[leads] / margins[leads]])
     below = np.concatenate([np.ones(int(leads.sum())), (least + np.zeros(int(leads.sum()))).value])
-    yield at_least(DUALITY, Form.EFFECTIVE, above, below, points=what)
+    yield at_least(DUALITY, Form.EFFECTIVE, above, below, points=unit_of_points)
     if not leads.all() or len(leads) < FEWEST:
         return
     grown, allowed, off = singular_value_growth(points, descent, spectrum)

@@ -78,12 +78,16 @@ def _crowd(case: Case) -> Case:
 def _many_inputs(draw: DrawFn) -> Case:
     """Draw a case of more inputs than dimensions, n > d, with independent rows and distinct scores per input."""
     d, T, n = draw(st.sampled_from(((2, 2, 3), (2, 2, 4), (3, 2, 4), (3, 3, 4))))
-    own, seed, loss = draw(st.booleans()), draw(st.integers(0, 2**32 - 1)), draw(st.sampled_from(DRAWN_LOSSES))
+    self_attention, seed, loss = (
+        draw(st.booleans()),
+        draw(st.integers(0, 2**32 - 1)),
+        draw(st.sampled_from(DRAWN_LOSSES)),
+    )
     rng = np.random.default_rng(seed)
     while True:
         X = rng.integers(-6, 7, size=(n, T, d)) / 2
         X[:, :, 0] = rng.permuted(np.tile(np.arange(-2.0, 3.0), (n, 1)), axis=1)[:, :T]
-        queries = X[:, 0].copy() if own else rng.integers(-6, 7, size=(n, d)) / 2
+        queries = X[:, 0].copy() if self_attention else rng.integers(-6, 7, size=(n, d)) / 2
         data = QueryDataset(X, queries, rng.choice([-1.0, 1.0], size=n), np.eye(d)[0], loss)
         alpha = rng.integers(T, size=n)
         # Almost all such data are independent; a draw that is not is drawn again.
@@ -171,6 +175,6 @@ def tsvm_feasibility(case: Case, under_test: Implementation) -> Iterator[Claim]:
 def _choices(case: Case) -> list[Int64[np.ndarray, "n"]]:
     """Return the case's α, opt and random choices, each once."""
     rng, problem = case.rng(), case.problem
-    drawn = rng.integers(problem.T, size=(MORE, problem.n))
-    unique = {tuple(alpha.tolist()): alpha for alpha in (case.chosen_tokens, problem.optimal, *drawn)}
+    random_choices = rng.integers(problem.T, size=(MORE, problem.n))
+    unique = {tuple(alpha.tolist()): alpha for alpha in (case.chosen_tokens, problem.optimal, *random_choices)}
     return list(unique.values())

@@ -56,10 +56,10 @@ class Checked:
 
     wrong: dict[str, str] = field(default_factory=dict)
 
-    def check(self, name: str, holds: bool, said: str) -> None:
+    def check(self, name: str, holds: bool, detail: str) -> None:
         """Note one check of the claim: whether it holds, and what to say if it does not."""
         if not self.wrong.get(name):
-            self.wrong[name] = "" if holds else said
+            self.wrong[name] = "" if holds else detail
 
     def claims(self) -> Iterator[Claim]:
         """Yield a claim for each name."""
@@ -117,9 +117,9 @@ class Solved:
         ones = fmpq_mat(self.G.nrows(), 1, [1] * self.G.nrows())
         multipliers = (self.G * self.G.transpose()).solve(ones).entries()
         same, allowed = self.p == W, all(x >= 0 for x in multipliers)
-        which = "is" if same else "is not"
-        said = f"{self.named}: the least multiplier is {float(min(multipliers)):.6g}, and W^mm {which} G⁺1"
-        self.checked.check(IS_THAT_OF_ROWS, same == allowed, said)
+        verb = "is" if same else "is not"
+        detail = f"{self.named}: the least multiplier is {float(min(multipliers)):.6g}, and W^mm {verb} G⁺1"
+        self.checked.check(IS_THAT_OF_ROWS, same == allowed, detail)
 
     def by_labels(self) -> None:
         """Check v qᵀ/min gap, q the shortest query that separates the labels."""
@@ -153,5 +153,5 @@ class Solved:
         self.checked.check(IS_THE_PROJECTION, along >= margin * self.size, short)
 
     def _no_longer(self, name: str, most: fmpq) -> None:
-        said = f"{self.named}: ‖W^mm‖² = {float(self.size):.17g} > {float(most):.17g}"
-        self.checked.check(name, self.size <= most, said)
+        detail = f"{self.named}: ‖W^mm‖² = {float(self.size):.17g} > {float(most):.17g}"
+        self.checked.check(name, self.size <= most, detail)

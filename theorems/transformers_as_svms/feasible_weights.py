@@ -21,8 +21,8 @@ FIRST = 1 - 2.0**-20
 def token_rows(data: QueryDataset, alpha: Int64[np.ndarray, "n"], i: int) -> fmpq_mat:
     """Return D_i, the rows x_iα − x_it, t ≠ α_i; shape (T − 1, d)."""
     tokens = rational_matrix(data.X[i]).tolist()
-    own = tokens.pop(int(alpha[i]))
-    return fmpq_mat([[a - b for a, b in zip(own, other, strict=True)] for other in tokens])
+    chosen = tokens.pop(int(alpha[i]))
+    return fmpq_mat([[a - b for a, b in zip(chosen, other, strict=True)] for other in tokens])
 
 
 def all_ones(rows: fmpq_mat) -> fmpq_mat:

@@ -129,9 +129,9 @@ def _first_step(
     run = under_test[normalized_gradient_descent](
         problem, zero, steps=1, step=step, gradient=under_test[scaled_gradient]
     )
-    asked = starts_claim(IS_ASKED_FOR, run.points, zero, 1)
-    yield asked
-    if asked.verdict is Verdict.FALSIFIED:
+    first_claim = starts_claim(IS_ASKED_FOR, run.points, zero, 1)
+    yield first_claim
+    if first_claim.verdict is Verdict.FALSIFIED:
         raise Ended(IS_ASKED_FOR)
     first = run.points[1]
     if not np.isfinite(first).all():

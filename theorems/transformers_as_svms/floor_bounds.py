@@ -113,10 +113,10 @@ def smallest_gaps(problem: Problem) -> Numbers:
     return of_each(problem, "log_floor") + np.min(np.where(others, log_gaps(problem), np.inf), axis=-1)
 
 
-def of_each(problem: Problem, what: str) -> Numbers:
+def of_each(problem: Problem, method: str) -> Numbers:
     """Return a bound of the loss on the range of each input's scores, to a few roundings; (n,)."""
     low, high = problem.scores.min(axis=1), problem.scores.max(axis=1)
-    bound = getattr(problem.loss, what)
+    bound = getattr(problem.loss, method)
     values: Float64[np.ndarray, "n"] = np.array(
         [bound(a, b) for a, b in zip(low.tolist(), high.tolist(), strict=True)], dtype=np.float64
     )

@@ -162,10 +162,10 @@ def _sublevel(bounds: LocalPathBounds, begin: float, rng: np.random.Generator) -
     points = cone_points(rng, constants, sizes.ravel() * constants.norm, constants.mu)
     edge = bounds.log_excess(rhos[:, None] * bounds.p_mm, MARGIN)
     over = np.maximum(bounds.log_excess(exact(points), MARGIN) - np.repeat(edge, POINTS), 0.0)
-    least, what = np.repeat(rhos, POINTS) - over - bounds.kappa, {"points": "point of the cone"}
-    yield at_least(MARGIN, Form.EFFECTIVE, bounds.margin(points), least, **what)
+    least, options = np.repeat(rhos, POINTS) - over - bounds.kappa, {"points": "point of the cone"}
+    yield at_least(MARGIN, Form.EFFECTIVE, bounds.margin(points), least, **options)
     _, along, _ = bounds.sizes(points)
-    yield at_least(CORRELATION, Form.EFFECTIVE, along, least, **what)
+    yield at_least(CORRELATION, Form.EFFECTIVE, along, least, **options)
 
 
 def _path(bounds: LocalPathBounds, radii: Float64[np.ndarray, "r"], seed: int) -> Iterator[Claim]:
@@ -185,9 +185,11 @@ def _path(bounds: LocalPathBounds, radii: Float64[np.ndarray, "r"], seed: int) -
     rho, along, nu = bounds.sizes(path.points)
     # The optimiser's own arithmetic puts a point on the boundary some roundings beyond it.
     room = 64 * constants.problem.d * EPS
-    left = np.stack([constants.mu * (1 + 1e-6) + room - nu, radii * (1 + room) - rho, rho - bounds.first * (1 - room)])
+    slacks = np.stack(
+        [constants.mu * (1 + 1e-6) + room - nu, radii * (1 + room) - rho, rho - bounds.first * (1 - room)]
+    )
     scale = np.stack([np.full(len(radii), constants.mu), radii, np.full(len(radii), bounds.first)])
-    yield at_least(IN_THE_CONE, Form.EXACT, left, 0.0, scale=scale, points="radius")
+    yield at_least(IN_THE_CONE, Form.EXACT, slacks, 0.0, scale=scale, points="radius")
     if any(float(value_of(r)) < bounds.first for r in rho):
         yield undecided_claim(PATH_MARGIN, "the path lies within the inner radius", Form.EFFECTIVE)
         return

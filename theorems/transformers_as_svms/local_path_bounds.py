@@ -131,8 +131,8 @@ class LocalPathBounds:
         """The logarithms of c_j = |ℓ'(γ_iα)|(γ_iα − γ_it) at the support of the duals."""
         constants = self.constants.carrying
         problem, support = constants.problem, constants.support
-        own = problem.scores[np.arange(problem.n), constants.solution.alpha]
-        slopes = np.broadcast_to(value_of(problem.loss.log_slope(own[:, None])), support.shape)[support]
+        chosen_scores = problem.scores[np.arange(problem.n), constants.solution.alpha]
+        slopes = np.broadcast_to(value_of(problem.loss.log_slope(chosen_scores[:, None])), support.shape)[support]
         return approximate(slopes, 8 * EPS * (1 + np.abs(slopes))) + np.log(constants.gaps[support])
 
     @cached_property
@@ -164,10 +164,10 @@ class LocalPathBounds:
         It is a guess, in place of which any other would do.
         """
         rows = self.constants.rows[self.constants.support]
-        wanted = value_of(self.log_costs - np.log(self.weights))
+        levels = value_of(self.log_costs - np.log(self.weights))
         axis = self.constants.solution.direction
         across = rows - (rows @ axis)[:, None] * axis
-        o = np.linalg.lstsq(across, wanted - value_of(self.weights) @ wanted, rcond=None)[0]
+        o = np.linalg.lstsq(across, levels - value_of(self.weights) @ levels, rcond=None)[0]
         return np.asarray(o - (o @ axis) * axis)
 
     def beside(self, rho: float) -> Float64[np.ndarray, "2 d"]:

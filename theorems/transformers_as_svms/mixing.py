@@ -200,10 +200,13 @@ def _sublevel(case: Case, mixing: Mixing) -> Iterator[Claim]:
     ratios, margins, along = [], [], []
     for W in near_points(mixing, rng):
         D = mixing.excess(W)
-        epsilon, of = mixing.spread(D), mixing.margins(W)
-        ratios += [(mixing.deviation(epsilon), abs(of[pair] - mixing.log_ratio(pair))) for pair in mixing.level_rows]
+        epsilon, margins_of_W = mixing.spread(D), mixing.margins(W)
+        ratios += [
+            (mixing.deviation(epsilon), abs(margins_of_W[pair] - mixing.log_ratio(pair))) for pair in mixing.level_rows
+        ]
         margins += [
-            (of[j], (arb(mixing.cost(j)) * (arb(mixing.best(j)) - epsilon)).log() - D.log()) for j in mixing.masked_rows
+            (margins_of_W[j], (arb(mixing.cost(j)) * (arb(mixing.best(j)) - epsilon)).log() - D.log())
+            for j in mixing.masked_rows
         ]
         lower = bound(D, W)
         along.append((lower.slope * inner(W, target), lower.level - D.log()))

@@ -61,10 +61,10 @@ class Mixing:
         """The rows (x_iα − x_it) z_iᵀ of all t ≠ α_i."""
         rows = {}
         for i, tokens in enumerate(self.data.X):
-            query, own = exact_vector(self.data.queries[i]), exact_vector(tokens[self.svm.alpha[i]])
+            query, chosen = exact_vector(self.data.queries[i]), exact_vector(tokens[self.svm.alpha[i]])
             for t, token in enumerate(tokens):
                 if t != self.svm.alpha[i]:
-                    apart = [a - b for a, b in zip(own, exact_vector(token), strict=True)]
+                    apart = [a - b for a, b in zip(chosen, exact_vector(token), strict=True)]
                     rows[i, t] = [a * b for a in apart for b in query]
         return rows
 
@@ -157,11 +157,11 @@ class Mixing:
     @cached_property
     def independent(self) -> list[Pair]:
         """The pairs of a maximal independent set of the rows E."""
-        used: list[Pair] = []
+        pairs: list[Pair] = []
         for pair in self.level_rows:
-            if fmpq_mat([self.level_rows[other] for other in [*used, pair]]).rank() > len(used):
-                used.append(pair)
-        return used
+            if fmpq_mat([self.level_rows[other] for other in [*pairs, pair]]).rank() > len(pairs):
+                pairs.append(pair)
+        return pairs
 
     @cached_property
     def _solver(self) -> fmpq_mat:

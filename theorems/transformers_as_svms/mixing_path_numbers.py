@@ -91,8 +91,8 @@ class OnPath:
     @cached_property
     def distance(self) -> arb:
         """The largest distance of a minimiser over ‖W‖ ≤ R from the point: (2 gap/θ)^½."""
-        of = self.mixing.weights(self.point)
-        lost = {j: arb(self.mixing.cost(j)) * of[j[0]][j[1]] for j in self.mixing.masked_rows}
+        weights = self.mixing.weights(self.point)
+        lost = {j: arb(self.mixing.cost(j)) * weights[j[0]][j[1]] for j in self.mixing.masked_rows}
         total = sum(lost.values(), arb(0))
         shares = {j: x / total for j, x in lost.items()}
         lower = self.mixing.lower_bound(self.point, shares, self.excess, self.radius)
@@ -118,8 +118,8 @@ class OnPath:
         """Return ‖W less its component along W^mm − o − o₂/ρ‖, plus the distance that the minimiser may have from W."""
         correction = offset_correction(self.mixing.svm, self.mixing.attention)
         point = balls(self.mixing.svm.point)
-        left = [
+        difference = [
             a - self.along * w - o - b / self.along
             for a, w, o, b in zip(self.point, point, offset, correction, strict=True)
         ]
-        return inner(left, left).abs_upper().sqrt() + self.distance
+        return inner(difference, difference).abs_upper().sqrt() + self.distance

@@ -63,13 +63,13 @@ def sublevel_points(mixing: Mixing, rng: np.random.Generator) -> Iterator[tuple[
 def _to_norm(mixing: Mixing, W: Balls, square: arb) -> Balls | None:
     """Return W with another component along W^mm, so that its norm is a little below the given one."""
     point = [arb(x) for x in mixing.svm.point]
-    own = inner(point, point)
-    along = inner(W, point) / own
+    square_of_point = inner(point, point)
+    along = inner(W, point) / square_of_point
     flat = [a - along * b for a, b in zip(W, point, strict=True)]
-    left = (square - inner(flat, flat)) / own
-    if not left > 0:
+    square_along = (square - inner(flat, flat)) / square_of_point
+    if not square_along > 0:
         return None
-    length = left.sqrt() * (1 - arb(2) ** -200)
+    length = square_along.sqrt() * (1 - arb(2) ** -200)
     return [(a + length * b).mid() for a, b in zip(flat, point, strict=True)]
 
 

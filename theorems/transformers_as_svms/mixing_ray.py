@@ -67,8 +67,8 @@ def ratios_claim(name: str, problem: Problem, mixing: Mixing, under_test: Implem
     pairs = list(mixing.level_rows)
     inputs, tokens = [i for i, _ in pairs], [t for _, t in pairs]
     left = logs[:, inputs, mixing.svm.alpha[inputs]] - logs[:, inputs, tokens]
-    due = np.array([float(mixing.log_ratio(pair).mid()) for pair in pairs])
-    right = approximate(np.broadcast_to(due, left.shape), EPS * np.abs(due) + ray.shift[:, None])
+    expected = np.array([float(mixing.log_ratio(pair).mid()) for pair in pairs])
+    right = approximate(np.broadcast_to(expected, left.shape), EPS * np.abs(expected) + ray.shift[:, None])
     return equal(name, left, right, points="ratio")
 
 

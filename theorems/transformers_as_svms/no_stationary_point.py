@@ -174,11 +174,11 @@ def tsvm_no_stationary_point(case: Case, under_test: Implementation) -> Iterator
     yield from premises(query_claims(case, under_test))
     independence = Independence.of(problem) if independent_rows(case).holds else None
     iterates = np.zeros((0, problem.d))
-    for made in descent_run(problem, under_test, *_starts(case, rng)):
-        if isinstance(made, Claim):
-            yield made
+    for item in descent_run(problem, under_test, *_starts(case, rng)):
+        if isinstance(item, Claim):
+            yield item
         else:
-            iterates = made
+            iterates = item
 
     def sides(points: Float64[np.ndarray, "m d"]) -> tuple[Any, Any]:
         assert independence is not None
@@ -235,11 +235,13 @@ def norm_sides(at: AttentionAt, gradient: Numbers, independence: Independence) -
     problem = at.problem
     tokens = np.arange(problem.T)
     # Coefficients of an input sum to zero.
-    kept: Any = np.where(tokens == at.token[..., None], -np.sum(at.coefficients, axis=-1)[..., None], at.coefficients)
-    rest: Any = np.where(tokens == problem.optimal[:, None], 0.0, kept)
+    coefficients: Any = np.where(
+        tokens == at.token[..., None], -np.sum(at.coefficients, axis=-1)[..., None], at.coefficients
+    )
+    rest: Any = np.where(tokens == problem.optimal[:, None], 0.0, coefficients)
     flat = (len(at.token), -1)
     bounds = [
-        np.sqrt(exact(independence.zero_sum_squared)) * norm(kept.reshape(flat), axis=1),
+        np.sqrt(exact(independence.zero_sum_squared)) * norm(coefficients.reshape(flat), axis=1),
         np.sqrt(exact(independence.rows_squared)) * norm(rest.reshape(flat), axis=1),
     ]
     return problem.n * norm(gradient, axis=1), np.maximum(*bounds)
@@ -253,13 +255,13 @@ def saturation(at: AttentionAt, gradient: Numbers, independence: Independence) -
     with np.errstate(divide="ignore"):
         log_short = np.log(problem.n * norm(gradient, axis=1) / np.sqrt(exact(independence.zero_sum_squared)))
     log_eps = (log_short + at.log_scale)[:, None] - at.log_slopes
-    own = np.arange(problem.T) == at.token[..., None]
+    is_chosen = np.arange(problem.T) == at.token[..., None]
     log_own = at.log_weights[np.arange(b)[:, None], np.arange(problem.n), at.token]
     room = least - np.exp(np.minimum(log_eps - log_own, 700.0))
     speaks = np.asarray(room > 0) & (value_of(least) > 0)
     if not speaks.any():
         return
-    missed = np.logaddexp.reduce(np.where(own, -np.inf, at.log_weights), axis=-1)
+    missed = np.logaddexp.reduce(np.where(is_chosen, -np.inf, at.log_weights), axis=-1)
     allowed = np.log(with_rounding(root_of_others(problem))) + log_eps[speaks] - np.log(room[speaks])
     yield at_least(SATURATION, Form.EFFECTIVE, allowed, missed[speaks], points="input at a point")
 
@@ -272,9 +274,9 @@ def root_of_others(problem: Problem) -> float:
 def head_direction(data: QueryDataset, at: AttentionAt, gradient: Numbers) -> Iterator[Claim]:
     """Claim vᵀ∇L(W) = −(1/n) Σ_i |ℓ'_i| Var_i Y_i z_i, (b, e), and descent along v qᵀ where q separates the labels."""
     problem, tokens = at.problem, np.arange(at.problem.T)
-    own = np.take_along_axis(problem.scores[None], at.token[..., None], axis=2)
+    chosen_scores = np.take_along_axis(problem.scores[None], at.token[..., None], axis=2)
     # A score may be the rounded product Y vᵀx; that of the token itself differs from itself by nothing.
-    apart = np.where(tokens == at.token[..., None], 0.0, with_rounding(problem.scores) - with_rounding(own))
+    apart = np.where(tokens == at.token[..., None], 0.0, with_rounding(problem.scores) - with_rounding(chosen_scores))
     variances: Any = np.vecdot(at.coefficients, apart)
     signed = data.Y[:, None] * data.queries
     along = np.einsum("bde,d->be", gradient.reshape(len(at.token), *data.shape), exact(data.v))
@@ -317,9 +319,9 @@ def descent_run(
     run = under_test[gradient_descent](
         problem, starts, steps=STEPS, log_step=log_step, gradient=under_test[scaled_gradient]
     )
-    asked = starts_claim(RUN_IS_ASKED_FOR, run.points, starts, STEPS)
-    yield asked
-    if asked.verdict is Verdict.FALSIFIED:
+    first_claim = starts_claim(RUN_IS_ASKED_FOR, run.points, starts, STEPS)
+    yield first_claim
+    if first_claim.verdict is Verdict.FALSIFIED:
         return
     if run.stop is Stop.OVERFLOW:
         raise Undecided(SUMMABLE, "a step of gradient descent overflows float64", Form.EFFECTIVE)
@@ -334,8 +336,10 @@ def descent_run(
     steps = np.exp(np.minimum(logs, 700.0))[..., None] * gradient
     lengths = norm(steps, axis=-1)
     left = SUMMED * np.exp(np.minimum(log_step + log_excess_of(under_test, problem, starts, SUMMABLE), 700.0))
-    taken, sizes = value_of(steps), np.abs(value_of(logs))[..., None]
-    beside = norm(EPS * (np.abs(run.points[1:]) + (4 + sizes[:-1]) * np.abs(taken[:-1])) + steps.error[:-1], axis=-1)
+    step_values, sizes = value_of(steps), np.abs(value_of(logs))[..., None]
+    beside = norm(
+        EPS * (np.abs(run.points[1:]) + (4 + sizes[:-1]) * np.abs(step_values[:-1])) + steps.error[:-1], axis=-1
+    )
     lost = np.sum((2 * value_of(lengths)[1:] + beside) * beside, axis=0)
     right = np.sum(lengths[:-1] * lengths[:-1], axis=0)
     yield at_least(SUMMABLE, Form.EFFECTIVE, left.widen(lost), right, why=SUMMED_ROUNDING, points="start")

@@ -99,11 +99,11 @@ def _distances(
     form: Form,
 ) -> Iterator[Claim]:
     """Claim that margins are at least ρ − κ_α − o, and that W is then near the face and near ρW_⋆."""
-    bounds, what = local.bounds, {"points": "point of the cone"}
+    bounds, options = local.bounds, {"points": "point of the cone"}
     R, low = rho * bounds.most, least.value - least.error
     e = R - bounds.least * low
-    yield at_least(names[0], Form.EFFECTIVE, np.min(bounds.margins(W), axis=1), least, **what)
-    round_off: dict[str, Any] = {"rounding": bounds.rounding(R), "why": NUCLEAR_ROUNDING, "scale": R, **what}
+    yield at_least(names[0], Form.EFFECTIVE, np.min(bounds.margins(W), axis=1), least, **options)
+    round_off: dict[str, Any] = {"rounding": bounds.rounding(R), "why": NUCLEAR_ROUNDING, "scale": R, **options}
     yield at_least(names[1], Form.EFFECTIVE, bounds.from_face(R, e), bounds.face_distance(W), **round_off)
     off = np.linalg.norm(W - rho[:, None, None] * bounds.svm.W, axis=(1, 2))
     yield at_least(names[2], form, bounds.from_solution(R, e, rho - low), off, **round_off)
@@ -136,16 +136,16 @@ def _on_the_path(local: NuclearLocalBounds, begin: float) -> Iterator[Claim]:
     reference = (lambda: nuclear_path(problem, svm, radii).reasons) if other else None
     if missing := missing_claim(IN_CONE, path.reasons, reference):
         yield missing
-    there = np.array([not why for why in path.reasons])
-    if not there.any():
+    reached = np.array([not why for why in path.reasons])
+    if not reached.any():
         return
-    W, radii = W[there], radii[there]
+    W, radii = W[reached], radii[reached]
     size, nu = local.sizes(W)
     norms = np.linalg.svd(W, compute_uv=False).sum(axis=1) / bounds.most
     room = 64 * problem.d * EPS
-    left = np.stack([local.mu * (1 + 1e-6) + room - nu, exact(radii * (1 + room) - norms), size - local.first])
+    slacks = np.stack([local.mu * (1 + 1e-6) + room - nu, exact(radii * (1 + room) - norms), size - local.first])
     scale = np.stack([np.full(len(radii), local.mu), radii, radii])
-    yield at_least(IN_CONE, Form.EXACT, left, 0.0, scale=scale, points="radius")
+    yield at_least(IN_CONE, Form.EXACT, slacks, 0.0, scale=scale, points="radius")
 
     # ρW_⋆, and ρW_⋆ + o, which may be a little longer than the ball allows.
     ray = radii[:, None, None] * svm.W
@@ -180,7 +180,7 @@ def least_margin(
 
     ρ' ≥ ρ is the least margin of ρW_⋆, and o is how much the log-excess of W exceeds that of ρW_⋆.
     """
-    radii, of = np.unique(rho, return_inverse=True)
+    radii, radius_index = np.unique(rho, return_inverse=True)
     edge = radii[:, None, None] * local.bounds.svm.W
-    over = np.maximum(local.log_excess(W, claim) - local.log_excess(edge, claim)[of], 0.0)
-    return np.min(local.bounds.margins(edge), axis=1)[of] - over - local.kappa
+    over = np.maximum(local.log_excess(W, claim) - local.log_excess(edge, claim)[radius_index], 0.0)
+    return np.min(local.bounds.margins(edge), axis=1)[radius_index] - over - local.kappa

@@ -190,12 +190,12 @@ def _sublevel(
     # Points of too large a risk belong to no sublevel set of which anything is said.
     inside = least.value - least.error > 0
     K, Q, rho, least = K[inside], Q[inside], rho[inside], least[inside]
-    W, R, what = K @ Q.mT, rho * bounds.most, {"points": "point of the ball"}
+    W, R, options = K @ Q.mT, rho * bounds.most, {"points": "point of the ball"}
     margins = bounds.margins(W)
 
     # h_it(W) ≥ ρ − κ − o.
-    yield at_least(MARGIN, Form.EFFECTIVE, np.min(margins, axis=1), least, **what)
-    round_off: dict[str, Any] = {"rounding": bounds.rounding(R), "why": NUCLEAR_ROUNDING, "scale": R, **what}
+    yield at_least(MARGIN, Form.EFFECTIVE, np.min(margins, axis=1), least, **options)
+    round_off: dict[str, Any] = {"rounding": bounds.rounding(R), "why": NUCLEAR_ROUNDING, "scale": R, **options}
     e = R - bounds.least * (least.value - least.error)
     log_excess = log_excess_of(under_test, bounds.problem, _flat(W), FROM_DUALS)
     yield _from_duals(bounds, margins, least, log_excess)
@@ -225,20 +225,20 @@ def _on_the_path(
     reference = (lambda: nuclear_path(problem, svm, radii).reasons) if other else None
     if missing := missing_claim(IN_BALL, path.reasons, reference):
         yield missing
-    there = np.array([not why for why in path.reasons])
-    if not there.any():
+    reached = np.array([not why for why in path.reasons])
+    if not reached.any():
         return
-    rho, K, Q = radii[there], path.K[there], path.Q[there]
+    rho, K, Q = radii[reached], path.K[reached], path.Q[reached]
     if not (np.isfinite(K).all() and np.isfinite(Q).all()):
         raise NotANumber(IN_BALL, "the path is not finite", Form.EXACT)
-    W, R, what = K @ Q.mT, rho * bounds.most, {"points": "radius"}
+    W, R, options = K @ Q.mT, rho * bounds.most, {"points": "radius"}
     room = 16 * (d + e) * EPS * R
-    yield at_least(IN_BALL, Form.EXACT, R, half_squares(K, Q), rounding=room, why=NUCLEAR_ROUNDING, scale=R, **what)
+    yield at_least(IN_BALL, Form.EXACT, R, half_squares(K, Q), rounding=room, why=NUCLEAR_ROUNDING, scale=R, **options)
 
     margins, log_excess = bounds.margins(W), log_excess_of(under_test, problem, _flat(W), MINIMAL)
     least = _least_margin(bounds, W, rho, kappa, under_test, PATH_MARGIN)
-    yield _minimal(bounds, path.offsets[there], log_excess, least, rho)
-    yield at_least(PATH_MARGIN, Form.EFFECTIVE, np.min(margins, axis=1), least, scale=rho, **what)
+    yield _minimal(bounds, path.offsets[reached], log_excess, least, rho)
+    yield at_least(PATH_MARGIN, Form.EFFECTIVE, np.min(margins, axis=1), least, scale=rho, **options)
 
     # e from the margins and from the duals, whichever is less.
     low = least.value - least.error
@@ -247,7 +247,14 @@ def _on_the_path(
     off = np.linalg.norm(W - rho[:, None, None] * svm.W, axis=(1, 2))
     limit = bounds.from_solution(R, e_path, rho - low)
     yield at_least(
-        TURNS, Form.LIMIT, limit / R, off / R, rounding=bounds.rounding(R) / R, why=NUCLEAR_ROUNDING, scale=1.0, **what
+        TURNS,
+        Form.LIMIT,
+        limit / R,
+        off / R,
+        rounding=bounds.rounding(R) / R,
+        why=NUCLEAR_ROUNDING,
+        scale=1.0,
+        **options,
     )
     yield from _in_the_limit(bounds, rho, W)
 
@@ -319,11 +326,11 @@ def _least_margin(
 
     ρ' ≥ ρ is the least margin of ρW_⋆, and o is how much the log-excess of W exceeds that of ρW_⋆.
     """
-    radii, of = np.unique(rho, return_inverse=True)
+    radii, radius_index = np.unique(rho, return_inverse=True)
     edge = radii[:, None, None] * bounds.svm.W
-    log_edge = log_excess_of(under_test, bounds.problem, _flat(edge), claim)[of]
+    log_edge = log_excess_of(under_test, bounds.problem, _flat(edge), claim)[radius_index]
     over = np.maximum(log_excess_of(under_test, bounds.problem, _flat(W), claim) - log_edge, 0.0)
-    return np.min(bounds.margins(edge), axis=1)[of] - over - kappa
+    return np.min(bounds.margins(edge), axis=1)[radius_index] - over - kappa
 
 
 def _normaliser_loss(bounds: NuclearBounds, least: Numbers) -> Numbers:
@@ -335,10 +342,10 @@ def _normaliser_loss(bounds: NuclearBounds, least: Numbers) -> Numbers:
 
 def _dual_bound(bounds: NuclearBounds, least: Numbers, log_excess: Numbers) -> Numbers:
     """Return D − log1p(x) − b min(x, 1) − log n(L(W) − L_opt), a lower bound of ⟨M, W⟩Θ_⋆."""
-    used = bounds.duals > 0
-    w = exact(bounds.duals[used])
+    support = bounds.duals > 0
+    w = exact(bounds.duals[support])
     w = w / np.sum(w)
-    costs = log_costs_of(bounds.problem, bounds.svm)[used]
+    costs = log_costs_of(bounds.problem, bounds.svm)[support]
     log_costs = approximate(costs, 8 * EPS * (1 + np.abs(costs)))
     D = np.sum(w * (log_costs - np.log(w)))
     return D - _normaliser_loss(bounds, least) - log_excess - np.log(exact(bounds.problem.n))

@@ -78,8 +78,8 @@ def _in_span(name: str, factor: Float64[np.ndarray, "e r"], span: fmpq_mat) -> C
     """
     beside = _orthogonal_to(span)
     off = np.abs(factor.T @ beside)
-    known = np.abs(factor) + ENCLOSED / EPS * np.abs(factor).max()
-    rounding = (len(factor) + 4) * EPS * (known.T @ np.abs(beside))
+    sizes = np.abs(factor) + ENCLOSED / EPS * np.abs(factor).max()
+    rounding = (len(factor) + 4) * EPS * (sizes.T @ np.abs(beside))
     scale = max(float(np.abs(factor).max()), 1e-300)
     if off.size == 0:
         return Claim(name, Form.EXACT, 0.0, 0.0, FACTOR_ROUNDING, "all vectors are in the span")
@@ -101,5 +101,5 @@ def _orthogonal_to(span: fmpq_mat) -> Float64[np.ndarray, "e k"]:
     return basis
 
 
-def _at_most(name: str, rank: int, most: int, of: str) -> Claim:
-    return Claim(name, Form.EXACT, float(min(most - rank, 0)), 0.0, EXACT, f"{rank} ≤ {most} {of}")
+def _at_most(name: str, rank: int, most: int, bound: str) -> Claim:
+    return Claim(name, Form.EXACT, float(min(most - rank, 0)), 0.0, EXACT, f"{rank} ≤ {most} {bound}")

@@ -108,11 +108,11 @@ def tsvm_rank(case: Case, under_test: Implementation) -> Iterator[Claim]:
     svm = solve_att_svm(problem, alpha, under_test, SVM_IS_OPTIMAL)
     yield svm_claim(problem, alpha, svm)
     W = fmpq_mat(*data.shape, list(svm.exact.p))
-    used = [pair for pair, weight in sorted(svm.exact.duals.items()) if weight != 0]
-    inputs = sorted({i for i, _ in used})
+    support = [pair for pair, weight in sorted(svm.exact.duals.items()) if weight != 0]
+    inputs = sorted({i for i, _ in support})
     queries = rational_matrix(data.queries[inputs])
     yield _in_span(IN_SPAN_OF_QUERIES, W, queries.tolist())
-    differences = [_difference(data, case, *pair) for pair in used]
+    differences = [_difference(data, case, *pair) for pair in support]
     yield _in_span(IN_SPAN_OF_DIFFERENCES, W.transpose(), differences)
     rank = int(W.rank())
     yield _claim(RANK, rank <= len(inputs), f"rank {rank}, {len(inputs)} inputs")
@@ -138,12 +138,12 @@ def _decoupling_claims(case: Case, data: QueryDataset, W: fmpq_mat, under_test: 
     """Claim that W^mm is composed of one solution per input."""
     total = fmpq_mat(*data.shape)
     for i, query in enumerate(rational_matrix(data.queries).tolist()):
-        own, alpha = Problem(data.X[i : i + 1], case.problem.scores[i : i + 1]), case.chosen_tokens[i : i + 1]
-        solution = under_test[max_margin](own.exact_keys, alpha)
+        single, alpha = Problem(data.X[i : i + 1], case.problem.scores[i : i + 1]), case.chosen_tokens[i : i + 1]
+        solution = under_test[max_margin](single.exact_keys, alpha)
         if isinstance(solution, Infeasible):
             yield _claim(TOKEN_SVM_IS_OPTIMAL, False, f"ATT-SVM on the tokens of input {i} is called infeasible")
             return
-        yield svm_claim(own, alpha, solution, name=TOKEN_SVM_IS_OPTIMAL)
+        yield svm_claim(single, alpha, solution, name=TOKEN_SVM_IS_OPTIMAL)
         size = sum((b * b for b in query), fmpq(0))
         total += fmpq_mat([[a * b / size for b in query] for a in solution.exact.p])
     yield _claim(RANK_ONE if case.problem.n == 1 else DECOUPLE, total == W, f"{case.problem.n} solutions on tokens")

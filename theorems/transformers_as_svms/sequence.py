@@ -145,10 +145,10 @@ def tsvm_sequence(case: Case, under_test: Implementation) -> Iterator[Claim]:
     alpha = optimal_tokens_of(ours)
     svm = under_test[sequence_max_margin]([part.problem.exact_keys for part in reported], alpha)
     if isinstance(svm, SequenceInfeasible):
-        said = "ATT-SVM(opt) was called infeasible"
+        refusal = "ATT-SVM(opt) was called infeasible"
         if not is_farkas_proof(sequence_rows(data, ours, alpha), svm.exact):
-            raise Refuted(SVM_IS_OPTIMAL, f"{said}, and the multipliers prove nothing", Form.EXACT)
-        raise Undecided(SVM_IS_OPTIMAL, said)
+            raise Refuted(SVM_IS_OPTIMAL, f"{refusal}, and the multipliers prove nothing", Form.EXACT)
+        raise Undecided(SVM_IS_OPTIMAL, refusal)
     solution = solution_claim(data, ours, alpha, svm)
     yield solution
     yield choices_claim(data, under_test, rng)
@@ -208,12 +208,12 @@ def on_the_ray(rows: SequenceRows, ray: Numbers) -> Iterator[Claim]:
         above.append((costs - h + (width * np.minimum(others, 1.0))[..., None]).reshape(count, -1))
     low: Any = np.logaddexp.reduce(np.concatenate(below, axis=1), axis=1)
     high: Any = np.logaddexp.reduce(np.concatenate(above, axis=1), axis=1)
-    what = {"points": "point of the ray"}
-    yield at_least(FROM_BELOW, Form.SHARP, log_excess, low, **what)
+    options = {"points": "point of the ray"}
+    yield at_least(FROM_BELOW, Form.SHARP, log_excess, low, **options)
     loss = rows.problems[0].loss
     if type(loss) is type(LOSSES.get(loss.name)):
         # |ℓ''| ≤ |ℓ'|, which Assumption A does not give.
-        yield at_least(FROM_ABOVE, Form.SHARP, high, log_excess, **what)
+        yield at_least(FROM_ABOVE, Form.SHARP, high, log_excess, **options)
 
 
 def in_sublevel_sets(
@@ -232,14 +232,14 @@ def in_sublevel_sets(
     log_edge = rows.log_excess_under_test(rhos[:, None] * p_mm, MARGIN)[of_radius]
     over = np.maximum(rows.log_excess_under_test(p, MARGIN) - log_edge, 0.0)
     length, along = norm(p, axis=1) / norm(p_mm), p @ p_mm / (p_mm @ p_mm)
-    least, what = rho - over - kappa, {"points": "point of a sublevel set"}
-    yield at_least(MARGIN, Form.EFFECTIVE, np.min(p @ rows.stacked_rows.T, axis=1), least, **what)
-    yield at_least(CORRELATION, Form.EFFECTIVE, along / length, least / np.maximum(length, rho), **what)
+    least, options = rho - over - kappa, {"points": "point of a sublevel set"}
+    yield at_least(MARGIN, Form.EFFECTIVE, np.min(p @ rows.stacked_rows.T, axis=1), least, **options)
+    yield at_least(CORRELATION, Form.EFFECTIVE, along / length, least / np.maximum(length, rho), **options)
     most = max(problem.T for problem in rows.problems)
-    left = (most - 1) * np.exp(-np.maximum(least, 0.0))
-    lost = np.log1p(left) + rows.bent * np.minimum(left, 1.0)
+    weight_elsewhere = (most - 1) * np.exp(-np.maximum(least, 0.0))
+    lost = np.log1p(weight_elsewhere) + rows.bent * np.minimum(weight_elsewhere, 1.0)
     bound = dual_value(rows, svm) - lost - (log_edge + over)
-    yield at_least(FROM_DUALS, Form.EFFECTIVE, along, bound, **what)
+    yield at_least(FROM_DUALS, Form.EFFECTIVE, along, bound, **options)
 
 
 def sublevel_points(
@@ -256,7 +256,7 @@ def sublevel_points(
     unit = svm.norm * value_of(rows.stacked_rows)
     parts = list(zip(rows.problems, svm.margins, svm.neighbours, strict=True))
     others = [np.arange(problem.T) != problem.optimal[:, None] for problem in rows.problems]
-    margins = np.concatenate([own[where] for (_, own, _), where in zip(parts, others, strict=True)])
+    margins = np.concatenate([part_margins[where] for (_, part_margins, _), where in zip(parts, others, strict=True)])
     near = np.concatenate([neighbours[where] for (_, _, neighbours), where in zip(parts, others, strict=True)])
     costs = np.concatenate([value_of(cost).ravel() for cost in rows.log_costs])
     basis = tangent_basis(svm.direction, unit)

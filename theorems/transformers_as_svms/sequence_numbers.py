@@ -148,11 +148,11 @@ class SequenceRows:
         """
         sign, size = self._signed_log_excess(points, claim)
         ours = self.excess(points).log
-        known = np.isfinite(ours.error)
-        if (known & (sign <= 0)).any():
+        finite = np.isfinite(ours.error)
+        if (finite & (sign <= 0)).any():
             raise NotANumber(claim, "L(W) ≤ L_⋆ under test")
-        theirs: Any = exact(np.where(known, size, 0.0)) + np.log(exact(self.total))
-        return np.where(known, theirs.widen(2 * np.where(known, ours.error, 0.0)), ours)
+        theirs: Any = exact(np.where(finite, size, 0.0)) + np.log(exact(self.total))
+        return np.where(finite, theirs.widen(2 * np.where(finite, ours.error, 0.0)), ours)
 
     def _signed_log_excess(
         self, points: Numbers, claim: str
@@ -166,11 +166,11 @@ class SequenceRows:
 
 def dual_value(rows: SequenceRows, svm: SequenceMaxMargin) -> Numbers:
     """Return D(w) = Σ w_j log(c_j / w_j), w = λ/Σλ: at most log Σ c_j e^{−g_j·y} for every y ⊥ W^mm (Jensen)."""
-    used = np.concatenate([duals[_others(q)] for duals, q in zip(svm.duals, rows.problems, strict=True)])
+    all_duals = np.concatenate([duals[_others(q)] for duals, q in zip(svm.duals, rows.problems, strict=True)])
     costs: Any = np.concatenate([cost.ravel() for cost in rows.log_costs])
-    duals: Any = with_rounding(used[used > 0])
+    duals: Any = with_rounding(all_duals[all_duals > 0])
     w = duals / np.sum(duals)
-    return np.sum(w * (costs[used > 0] - np.log(w)))
+    return np.sum(w * (costs[all_duals > 0] - np.log(w)))
 
 
 def _others(problem: Problem) -> Any:

@@ -85,8 +85,8 @@ class Costs:
     @classmethod
     def of(cls, problem: Problem, alpha: Int64[np.ndarray, "n"]) -> Costs:
         """Return the costs for a problem and the tokens α."""
-        own = np.take_along_axis(problem.scores, alpha[:, None], axis=1)
-        log_gaps: Any = np.log(np.abs(exact(own) - problem.scores))
+        chosen_scores = np.take_along_axis(problem.scores, alpha[:, None], axis=1)
+        log_gaps: Any = np.log(np.abs(exact(chosen_scores) - problem.scores))
         ranges = [(float(row.min()), float(row.max())) for row in problem.scores]
         loss = problem.loss
         return cls(

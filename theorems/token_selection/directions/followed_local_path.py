@@ -111,19 +111,19 @@ class FollowedLocalPath:
         yield self._lies_in_the_cone()
         sizes = norm(self.seeds, axis=1)
         inside = (self.seeds @ self.axis >= (1 - self.mu) * sizes) & (sizes >= self.radius)
-        known = inside[:, None] & (sizes[:, None] <= self.norms)
-        radii = np.flatnonzero(known.any(axis=0))
+        comparable = inside[:, None] & (sizes[:, None] <= self.norms)
+        radii = np.flatnonzero(comparable.any(axis=0))
         if radii.size == 0:
             return
         excess = signed_excess(self.problem, self.alpha, self.under_test)
         both = zip(excess(self.seeds), excess(self.path.points), strict=True)
         ranks = order(*(np.concatenate(parts) for parts in both))
-        of_seeds = np.array([ranks[: len(self.seeds)][known[:, k]].min() for k in radii])
+        of_seeds = np.array([ranks[: len(self.seeds)][comparable[:, k]].min() for k in radii])
         of_path, noise = ranks[len(self.seeds) :][radii], self.noise[radii]
         claim = at_least(self.lowest, Form.LIMIT, of_seeds, of_path, rounding=noise, why=PATH_SEEDS, points="radius")
         better = int(np.sum(of_seeds - of_path > noise))
-        said = "at every radius" if better == radii.size else "at some radii" if better else "at no radius"
-        yield replace(claim, branch=f"the optimiser improved on its seeds {said}")
+        share = "at every radius" if better == radii.size else "at some radii" if better else "at no radius"
+        yield replace(claim, branch=f"the optimiser improved on its seeds {share}")
 
     def _lies_in_the_cone(self) -> Claim:
         """Return the claim R0 ≤ ‖p̄(R)‖ ≤ R and ‖p̄(R)/‖p̄(R)‖ − q̄‖ ≤ √(2ε), to the rounding of a boundary point."""
@@ -132,9 +132,9 @@ class FollowedLocalPath:
         apart = norm(points / size[:, None] - axis / norm(axis), axis=1)
         room = 64 * self.problem.d * EPS
         across = np.sqrt(2 * self.mu) * (1 + 1e-6) + room
-        left = np.stack([across - apart, self.norms * (1 + room) - size, size - self.radius * (1 - room)])
+        slacks = np.stack([across - apart, self.norms * (1 + room) - size, size - self.radius * (1 - room)])
         scale = np.stack([np.full(len(self.norms), across), self.norms, np.full(len(self.norms), self.radius)])
-        return at_least(self.in_cone, Form.EXACT, left, 0.0, scale=scale, points="radius")
+        return at_least(self.in_cone, Form.EXACT, slacks, 0.0, scale=scale, points="radius")
 
     @cached_property
     def grows(self) -> bool:

@@ -43,8 +43,8 @@ def leading_term(direction: Direction, costs: Costs, radii: Float64[np.ndarray, 
     """
     problem, near, least = costs.problem, direction.neighbours, direction.least
     assert least is not None, "there are neighbours"
-    own = np.take_along_axis(problem.scores, costs.alpha[:, None], axis=1)
-    log_terms: Any = problem.loss.log_slope(exact(own)) + costs.log_gaps
+    chosen_scores = np.take_along_axis(problem.scores, costs.alpha[:, None], axis=1)
+    log_terms: Any = problem.loss.log_slope(exact(chosen_scores)) + costs.log_gaps
     log_unit = float(value_of(log_terms)[near].max())
     terms: Any = np.exp(log_terms[near] - log_unit)
     beyond = to_units(np.array([[float_of(x - least, direction) for x in row] for row in direction.exact]))
@@ -74,7 +74,7 @@ def sharp_claim(
     D, r = lead.term, lead.remainder
     measured = excess.to(lead.log_unit - radii * to_units(direction.margin))
     size = np.abs(value_of(D))
-    seen = (value_of(r) < size / 2) & (measured.error < np.maximum(np.abs(measured.value), size) / 2)
-    if seen.any():
+    resolved = (value_of(r) < size / 2) & (measured.error < np.maximum(np.abs(measured.value), size) / 2)
+    if resolved.any():
         above, below = np.stack([D + r, measured]), np.stack([measured, D - r])
-        yield at_least(name, Form.SHARP, above[:, seen], below[:, seen], points="radius")
+        yield at_least(name, Form.SHARP, above[:, resolved], below[:, resolved], points="radius")

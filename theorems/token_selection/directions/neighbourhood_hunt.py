@@ -52,11 +52,11 @@ def lowest_in_neighbourhood(
     tangents = tangents[sizes > 0] / sizes[sizes > 0, None]
     inner = tangents * rng.uniform(0, 1, (len(tangents), 1))
     z = np.concatenate([np.zeros((1, e)), tangents, inner])
-    tried = np.broadcast_to(z, (r, *z.shape))
+    coordinates = np.broadcast_to(z, (r, *z.shape))
     for round in range(ROUNDS):
-        rank = order(*excess(points(tried)))
-        best = np.take_along_axis(tried, np.argsort(rank, axis=1, kind="stable")[:, :SURVIVORS, None], axis=1)
+        rank = order(*excess(points(coordinates)))
+        best = np.take_along_axis(coordinates, np.argsort(rank, axis=1, kind="stable")[:, :SURVIVORS, None], axis=1)
         noise = rng.standard_normal((r, SURVIVORS * TRIES, e)) * 0.5 ** (2 * round + 1)
         moved = clip(np.repeat(best, TRIES, axis=1) + noise)
-        tried = np.concatenate([tried, moved], axis=1)
-    return points(tried)
+        coordinates = np.concatenate([coordinates, moved], axis=1)
+    return points(coordinates)

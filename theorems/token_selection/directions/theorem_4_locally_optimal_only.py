@@ -55,7 +55,7 @@ PATH_NORM = tolerance(
 LOWER, HIGHER = "all binding tokens score lower: cases (A1), (B)", "a binding token scores higher: case (A2)"
 BEYOND_RQ = "the same, and rounding leaves the risks beyond R_q their size"
 AT_R_AND_BEYOND = "the same, and rounding leaves the risks at R* and beyond R_q their size"
-WIDE, NARROW = (f"the {which} cone has a radius that rounding leaves decidable" for which in ("given", "narrow"))
+WIDE, NARROW = (f"the {cone} cone has a radius that rounding leaves decidable" for cone in ("given", "narrow"))
 BETTER_DIRECTION = sharper("better-direction")
 RISK_ANYWHERE = sharper("neighbourhood-risk-anywhere", when=LOWER)
 BETTER_RISK = sharper("better-direction-risk", when=LOWER)
@@ -228,27 +228,27 @@ def in_a_beaten_neighbourhood(region: Beaten, under_test: Implementation, rng: n
 
     The bounds are claimed at smaller radii, too.
     """
-    costs, w, what = region.costs, region.log_weight, "point of the neighbourhood"
+    costs, w, unit_of_points = region.costs, region.log_weight, "point of the neighbourhood"
     nearer, beyond = region.nearer, region.beyond
     R = np.concatenate([nearer, beyond])
     near, far = np.s_[: nearer.size], np.s_[nearer.size :]
     points, drift = region.hunt_points(under_test, rng, R)
-    here = costs.excess(points, under_test, RISK_ANYWHERE)
-    there = costs.excess(along(region.better, R)[:, None], under_test, BETTER_RISK)
+    excess = costs.excess(points, under_test, RISK_ANYWHERE)
+    better_excess = costs.excess(along(region.better, R)[:, None], under_test, BETTER_RISK)
 
     # n (L(Rx) − L_α) ≥ w e^{−R(μ+Bδ)}/T − S_high e^{−R(θ⁻−Bδ)}, n (L(Rx*) − L_α) ≤ S_low e^{−Rθ*}.
     binding, higher = R[:, None] * region.margin + drift, R[:, None] * region.against - drift
     least = Sized.exp(w - costs.log_T - binding) - Sized.exp(costs.log_high - higher)
     most = Sized.exp(costs.log_low - R[:, None] * to_units(region.better.margin))
-    yield at_least_in_units(RISK_ANYWHERE, Form.EFFECTIVE, here[near], least[near], what)
-    yield at_least_in_units(BETTER_RISK, Form.EFFECTIVE, most, there, "radius")
+    yield at_least_in_units(RISK_ANYWHERE, Form.EFFECTIVE, excess[near], least[near], unit_of_points)
+    yield at_least_in_units(BETTER_RISK, Form.EFFECTIVE, most, better_excess, "radius")
     if beyond.size == 0:
         return
 
     # L(Rx) > L(Rx*) and n (L(Rx) − L_α) ≥ w e^{−R(μ+Bδ)}/(2T) beyond R_q.
     half = Sized.exp(w - np.log(2 * exact(costs.problem.T)) - binding)
-    yield at_least_in_units(IS_BEATEN, Form.EFFECTIVE, here[far], there[far], what)
-    yield at_least_in_units(RISK, Form.EFFECTIVE, here[far], half[far], what)
+    yield at_least_in_units(IS_BEATEN, Form.EFFECTIVE, excess[far], better_excess[far], unit_of_points)
+    yield at_least_in_units(RISK, Form.EFFECTIVE, excess[far], half[far], unit_of_points)
 
 
 def in_an_outdone_neighbourhood(
@@ -258,7 +258,7 @@ def in_an_outdone_neighbourhood(
 
     The bounds of either side are claimed at smaller radii, too.
     """
-    costs, w, what = region.costs, region.log_weight, "point of the neighbourhood"
+    costs, w, unit_of_points = region.costs, region.log_weight, "point of the neighbourhood"
     nearer, beyond, theta = region.nearer, region.beyond, to_units(region.better.margin)
 
     # n (L(Rx*) − L_α) ≤ S_low e^{−Rθ⁺} − w* e^{−Rθ*}/T.
@@ -269,19 +269,19 @@ def in_an_outdone_neighbourhood(
     # n (L(Rx) − L_α) ≥ −S_high e^{−R(θ−Bδ)}.
     R = np.concatenate([nearer, beyond])
     points, drift = region.hunt_points(under_test, rng, R)
-    here = costs.excess(points, under_test, GAIN)
+    excess = costs.excess(points, under_test, GAIN)
     least = -Sized.exp(costs.log_high - (R[:, None] * region.margin - drift))
-    yield at_least_in_units(GAIN, Form.EFFECTIVE, here, least, what)
+    yield at_least_in_units(GAIN, Form.EFFECTIVE, excess, least, unit_of_points)
     R = np.array([region.first])
     if beyond.size == 0 or resolved_radii(costs, R).size == 0:
         return
 
     # n (L(R*x*) − L_α) ≤ −w* e^{−R*θ*}/(2T), and L(Rx) ≥ L(R*x*) beyond R_q.
-    there = costs.excess(along(region.better, R), under_test, POINT_IS_BELOW)
+    better_excess = costs.excess(along(region.better, R), under_test, POINT_IS_BELOW)
     gain = Sized.exp(w - np.log(2 * exact(costs.problem.T)) - R * theta)
-    yield at_least_in_units(POINT_IS_BELOW, Form.EFFECTIVE, -gain, there)
-    here = costs.excess(region.hunt_points(under_test, rng, beyond)[0], under_test, IS_OUTDONE)
-    yield at_least_in_units(IS_OUTDONE, Form.EFFECTIVE, here, there, what)
+    yield at_least_in_units(POINT_IS_BELOW, Form.EFFECTIVE, -gain, better_excess)
+    excess = costs.excess(region.hunt_points(under_test, rng, beyond)[0], under_test, IS_OUTDONE)
+    yield at_least_in_units(IS_OUTDONE, Form.EFFECTIVE, excess, better_excess, unit_of_points)
 
 
 def on_the_path(region: Region, followed: FollowedLocalPath, leaves: str) -> Iterator[Claim]:
@@ -320,9 +320,9 @@ def local_path(
     """Return the local path in that cone, seeded with R x*; None if rounding hides the comparison at all radii."""
     costs, unit = region.costs, 1 / region.better.margin
     few = PATH_RADII if cone is region.narrow else PATH_RADII[1::2]
-    wanted = [*(unit * x for x in few), *(max(region.radius, cone.radius) * x for x in BEYOND)]
+    radii = [*(unit * x for x in few), *(max(region.radius, cone.radius) * x for x in BEYOND)]
     inner = max(cone.radius, region.first)
-    norms = np.array([R for R in wanted if inner * 1.5 < R < FARTHEST * unit])
+    norms = np.array([R for R in radii if inner * 1.5 < R < FARTHEST * unit])
     norms = norms[region.decidable(norms)]
     if norms.size == 0:
         return None

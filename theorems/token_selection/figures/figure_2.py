@@ -44,19 +44,19 @@ def numbers(settings: Settings) -> Numbers:
     q, radius = local.direction, cone.radius
     side = np.array([-q[1], q[0]])
     opening = math.acos(1 - cone.start_mu)
-    drawn = radius * np.linspace(1.0, REACH, 25)[1:]
-    made = []
+    record = radius * np.linspace(1.0, REACH, 25)[1:]
+    paths = []
     for share in SIDES:
         start = radius * (math.cos(share * opening) * q + math.sin(share * opening) * side)
         flow = gradient_flow(
-            problem, start, norm=1e3 * REACH * radius, record=drawn, gradient=settings.under_test[scaled_gradient]
+            problem, start, norm=1e3 * REACH * radius, record=record, gradient=settings.under_test[scaled_gradient]
         )
         apart = flow.one_minus_cosine(q)
-        shown = flow.norms <= REACH * radius * (1 + 1e-9)
-        made.append(
+        visible = flow.norms <= REACH * radius * (1 + 1e-9)
+        paths.append(
             {
                 "start": start.tolist(),
-                "points": flow.points[shown].tolist(),
+                "points": flow.points[visible].tolist(),
                 "largest_one_minus_cosine": float(apart.max()),
                 "one_minus_cosine": float(apart[-1]),
                 "norm": float(flow.norms[-1]),
@@ -70,7 +70,7 @@ def numbers(settings: Settings) -> Numbers:
         "mu": cone.constants.mu,
         "start_mu": cone.start_mu,
         "radius": radius,
-        "paths": made,
+        "paths": paths,
     }
 
 

@@ -26,7 +26,7 @@ COLORS = {"gd": style.BLUE, "normalized": style.RED}
 def numbers(settings: Settings) -> Numbers:
     """Return the mean over inputs of the largest softmax weight, and ‖p‖, at every iteration from p(0) = 0."""
     problem = dataset_named("figure-4").problem
-    made: Numbers = {"data": "figure-4", "softmax": {}, "norm": {}}
+    result: Numbers = {"data": "figure-4", "softmax": {}, "norm": {}}
     for key, (_, step, normalized) in RULES.items():
         run: Trajectory = descend(
             problem.keys,
@@ -39,9 +39,9 @@ def numbers(settings: Settings) -> Numbers:
             gradient=settings.under_test[scaled_gradient],
         )
         weights = np.asarray(settings.under_test[softmax_weights](problem.keys, run.points))
-        made["softmax"][key] = weights.max(axis=-1).mean(axis=-1).tolist()
-        made["norm"][key] = run.norms.tolist()
-    return made
+        result["softmax"][key] = weights.max(axis=-1).mean(axis=-1).tolist()
+        result["norm"][key] = run.norms.tolist()
+    return result
 
 
 def _curves(axes: Any, curves: dict[str, list[float]], places: dict[str, tuple[float, float]]) -> None:

@@ -29,10 +29,10 @@ LABELLED = {"correlation": (2, 3, 4, 10, 100), "logistic": (4, 5, 6, 7, 8, 10, 1
 
 def numbers(settings: Settings) -> Numbers:
     """Return, for both losses and every C, norm and angle to p̄_mm along the flow from 0, and the predicted offset."""
-    made: Numbers = {"limit": [1.0, 0.0], "norm": FAR}
+    result: Numbers = {"limit": [1.0, 0.0], "norm": FAR}
     for loss in ("correlation", "logistic"):
-        made[loss] = [_flow(figure_5(c, loss).problem, c, settings) for c in FIGURE_5_SCORES]
-    return made
+        result[loss] = [_flow(figure_5(c, loss).problem, c, settings) for c in FIGURE_5_SCORES]
+    return result
 
 
 def _flow(problem: Problem, c: int, settings: Settings) -> Numbers:

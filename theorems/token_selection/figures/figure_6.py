@@ -33,7 +33,7 @@ def numbers(settings: Settings) -> Numbers:
     images = digits() if settings.cifar10 is None else cifar_10(settings.cifar10)
     record = train(images, settings.epochs, settings.seed, settings.checkpoints, settings.progress)
     stages = sorted({round(share * settings.epochs) for share in STAGES})
-    which = images_to_show(images)
+    indices = images_to_show(images)
     return {
         "data": images.name,
         "images": len(images.pixels),
@@ -48,9 +48,9 @@ def numbers(settings: Settings) -> Numbers:
         "loss": record.loss,
         "accuracy": record.accuracy,
         "stages": stages,
-        "classes": images.seen_classes[which].tolist(),
-        "shown": images.seen[which].tolist(),
-        "maps": [[record.maps[stage][k].tolist() for stage in stages] for k in range(len(which))],
+        "classes": images.seen_classes[indices].tolist(),
+        "shown": images.seen[indices].tolist(),
+        "maps": [[record.maps[stage][k].tolist() for stage in stages] for k in range(len(indices))],
     }
 
 
@@ -61,9 +61,9 @@ def steps(settings: Settings) -> int:
 
 def draw_maps(figure: Any, numbers: Numbers) -> None:
     """Draw an image per row, and beside it the weights of its patches, darker where larger."""
-    stages, shown = numbers["stages"], numbers["shown"]
-    panels = figure.subplots(len(shown), 1 + len(stages), squeeze=False)
-    for row, image, maps in zip(panels, shown, numbers["maps"], strict=True):
+    stages, pictures = numbers["stages"], numbers["shown"]
+    panels = figure.subplots(len(pictures), 1 + len(stages), squeeze=False)
+    for row, image, maps in zip(panels, pictures, numbers["maps"], strict=True):
         pixels = np.array(image, dtype=np.float64)
         row[0].imshow(pixels.squeeze() / pixels.max(), cmap=None if pixels.shape[-1] > 1 else "gray")
         highest = max(max(weights[1:]) for weights in maps)
@@ -98,8 +98,8 @@ def draw_growth(figure: Any, numbers: Numbers) -> None:
     below.set_xlim(0, epochs)
     below.set_ylabel(r"$\|W\|_F$")
     below.set_xlabel("epoch")
-    said = f"{numbers['images']} images of {numbers['data']}; {numbers['accuracy'][-1]:.0%} of those held out are right"
-    style.name(below, epochs, 0.04 * max(numbers["norm"]), said, style.GREY, ha="right", fontsize=7.5)
+    note = f"{numbers['images']} images of {numbers['data']}; {numbers['accuracy'][-1]:.0%} of those held out are right"
+    style.name(below, epochs, 0.04 * max(numbers["norm"]), note, style.GREY, ha="right", fontsize=7.5)
 
 
 FIGURES = [

@@ -42,9 +42,9 @@ def draw(figure: Any, numbers: Numbers) -> None:
         axes.plot(*zip(*path["points"], strict=True), color=color, linewidth=1.6, zorder=4)
         axes.plot(*path["start"], "o", color=color, markersize=5, zorder=5)
         x, y = path["start"]
-        left = x < 1
-        where = (x - 0.2, y - 0.25) if left else (x, y + 0.3)
-        style.name(axes, *where, f"$p(0)$ = ({x:g}, {y:g})", color, ha="right" if left else "center")
+        on_the_left = x < 1
+        where = (x - 0.2, y - 0.25) if on_the_left else (x, y + 0.3)
+        style.name(axes, *where, f"$p(0)$ = ({x:g}, {y:g})", color, ha="right" if on_the_left else "center")
         style.arrow(axes, path["points"], 16, color)
     (first, zero), (second, _) = numbers["keys"]
     axes.plot(*first, "*", color=style.GREEN, markersize=14, markeredgecolor="white", zorder=5)

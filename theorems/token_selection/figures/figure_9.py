@@ -121,7 +121,7 @@ def draw_histogram(figure: Any, numbers: Numbers) -> None:
     gaps = np.clip(all_gaps(numbers), BINS[0], BINS[-1])
     counts, edges = np.histogram(gaps, bins=numbers["bins"])
     shares = counts / max(1, len(gaps))
-    colors = [style.RED if left < 0 else style.BLUE for left in edges[:-1]]
+    colors = [style.RED if edge < 0 else style.BLUE for edge in edges[:-1]]
     axes.bar(edges[:-1], shares, np.diff(edges), align="edge", color=colors, edgecolor="white", linewidth=0.5)
     axes.axvline(0, color=style.GREY, linestyle="--", linewidth=1.0)
     _gap_axis(axes, numbers, 0.95)

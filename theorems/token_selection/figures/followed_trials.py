@@ -46,8 +46,8 @@ def follow_trials(settings: Settings, piece: tuple[int, ...]) -> Numbers:
     """Return how many trials of a block have each kind after the steps and each fate."""
     trials = list(run_trials(settings, piece))
     stopped = Counter(trial.kind for trial in trials)
-    left = [trial for trial in trials if trial.kind in LEFT]
-    became = Counter(f"{trial.kind}: {fate}" for trial, fate in zip(left, fates(left), strict=True))
+    undecided = [trial for trial in trials if trial.kind in LEFT]
+    became = Counter(f"{trial.kind}: {fate}" for trial, fate in zip(undecided, fates(undecided), strict=True))
     return {"d": piece[0], "stopped": dict(stopped), "became": dict(became)}
 
 
@@ -118,8 +118,8 @@ def draw(figure: Any, numbers: Numbers) -> None:
     axes.set_ylabel("fraction of the trials")
     axes.set_ylim(0, 1)
     axes.set_xlim(-0.5, len(places) - 0.5)
-    said = f"{numbers['trials']} trials per $d$\n1000 normalized steps,\nthen the flow\n95% intervals (Wilson)"
-    axes.text(len(places) - 0.4, 0.5, said, color=style.GREY, fontsize=7.5, va="top")
+    note = f"{numbers['trials']} trials per $d$\n1000 normalized steps,\nthen the flow\n95% intervals (Wilson)"
+    axes.text(len(places) - 0.4, 0.5, note, color=style.GREY, fontsize=7.5, va="top")
 
 
 FIGURES = [

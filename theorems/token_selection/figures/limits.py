@@ -93,9 +93,9 @@ def joint_run() -> Limit:
     run = joint_descent(
         setup.joint.tokens, setup.joint.keys, head, prompt, steps=STEPS, head_step=STEP, prompt_step=STEP
     )
-    shown = np.unique(np.geomspace(1, STEPS, 200).astype(np.int64))
+    steps = np.unique(np.geomspace(1, STEPS, 200).astype(np.int64))
     limit = scheduled_direction(setup.joint, 1.0)
-    return Limit("joint descent", "p(1)", "figure-3b", run.prompts[np.append(0, shown)], limit)
+    return Limit("joint descent", "p(1)", "figure-3b", run.prompts[np.append(0, steps)], limit)
 
 
 def sets() -> Limit:

@@ -118,10 +118,10 @@ def epoch(weights: Weights, images: Images, rng: np.random.Generator) -> Weights
     """Return the weights after one pass over the images, in random order and a little shifted."""
     order = rng.permutation(len(images.pixels))
     for at in range(0, len(order), BATCH):
-        which = order[at : at + BATCH]
+        batch = order[at : at + BATCH]
         variables = {name: value.detach().requires_grad_() for name, value in weights.items()}
-        logits, _ = outputs(variables, torch.tensor(images.patches(images.random_shifts(which, rng))))
-        loss = cross_entropy(logits, torch.tensor(images.classes[which]))
+        logits, _ = outputs(variables, torch.tensor(images.patches(images.random_shifts(batch, rng))))
+        loss = cross_entropy(logits, torch.tensor(images.classes[batch]))
         slopes = torch.autograd.grad(loss, list(variables.values()))
         weights = {name: value - STEP * slope for (name, value), slope in zip(weights.items(), slopes, strict=True)}
     return weights
@@ -129,9 +129,9 @@ def epoch(weights: Weights, images: Images, rng: np.random.Generator) -> Weights
 
 def look(record: Record, weights: Weights, images: Images) -> None:
     """Add one more entry to the record."""
-    seen, classes = images.seen[:LOOKED_AT], images.seen_classes[:LOOKED_AT]
+    pictures, classes = images.seen[:LOOKED_AT], images.seen_classes[:LOOKED_AT]
     with torch.no_grad():
-        logits, s = outputs(weights, torch.tensor(images.patches(seen)))
+        logits, s = outputs(weights, torch.tensor(images.patches(pictures)))
     average = s.mean(dim=1)
     record.sparsity.append(float(soft_sparsity(average).mean()))
     record.sparsity_of_heads.append(float(soft_sparsity(s).mean()))

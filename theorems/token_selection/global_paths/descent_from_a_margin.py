@@ -220,11 +220,11 @@ def at_points(constants: MarginConstants, under_test: Implementation, rng: np.ra
     # Constants of its own: those of a search are plain floats.
     plain = MarginConstants(constants.problem, constants.svm)
 
-    def violation(tried: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m"]:
+    def violation(p: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m"]:
         with in_floats():
-            sides = [(left, right) for left, right in sides_at(plain, under_test, tried).values()]
+            sides = [(left, right) for left, right in sides_at(plain, under_test, p).values()]
             worst = np.max([(right - left) / np.abs(right) for left, right in sides], axis=0)
-            return np.where(plain.margins(tried) <= edge, -np.inf, worst)
+            return np.where(plain.margins(p) <= edge, -np.inf, worst)
 
     points = climb(rng, points, violation)
     inside = np.asarray(constants.margins(exact(points)) > constants.edge)
@@ -275,9 +275,9 @@ def margin_is_kept(constants: MarginConstants, run: Run, log_step: Float64[np.nd
     """Claim m(p(t)) ≥ log(e^{m(p(0)) − κ} + βt), and so at least m(p(0)) − κ."""
     times = np.log(exact(np.arange(1.0, len(run.p.value))))[:, None]
     margins = constants.margins(run.p)
-    kept = margins[0] - constants.kappa
-    least = np.logaddexp(kept + np.zeros_like(run.drift), constants.log_growth(log_step) + times)
-    allowed = log_excess_rate(constants, margins, kept) * run.drift[-1]
+    floor = margins[0] - constants.kappa
+    least = np.logaddexp(floor + np.zeros_like(run.drift), constants.log_growth(log_step) + times)
+    allowed = log_excess_rate(constants, margins, floor) * run.drift[-1]
     if not (allowed < MOST_DRIFT).all():
         why = f"the rounding of the steps may raise the risk by a factor e^{np.max(allowed):.3g}"
         return undecided_claim(KEPT, why, Form.EFFECTIVE)
@@ -305,8 +305,8 @@ def along_normalized_descent(
         p_bar = constants.p_mm / constants.length
         least = exact(run.p.value[0]) @ p_bar + length * np.cumsum(constants.climb(margins[:-1]), axis=0)
         least = widen(least, run.drift)
-        norms, what = norm(run.p[1:], axis=-1), {"why": DESCENT_ROUNDING, "points": "iterate"}
-        yield at_least(NORM_GROWS, Form.EFFECTIVE, norms, least, **what)
+        norms, options = norm(run.p[1:], axis=-1), {"why": DESCENT_ROUNDING, "points": "iterate"}
+        yield at_least(NORM_GROWS, Form.EFFECTIVE, norms, least, **options)
 
 
 def along_long_steps(
@@ -320,9 +320,9 @@ def along_long_steps(
     descent = long_steps.long_steps(constants, under_test, starts, steps, LONG_CLIMBS)
     asked_for, is_a_step = DESCENT_PREMISES
     for begin, points in zip(descent.begins, descent.points, strict=True):
-        asked = starts_claim(asked_for, points, begin, 1)
-        if asked.verdict is Verdict.FALSIFIED:
-            yield asked
+        first_claim = starts_claim(asked_for, points, begin, 1)
+        if first_claim.verdict is Verdict.FALSIFIED:
+            yield first_claim
             raise Ended(asked_for)
     p = np.stack([starts, *(points[1] for points in descent.points)])
     run = yield from are_steps(constants.problem, under_test, p, descent.log_steps, is_a_step)
@@ -339,18 +339,18 @@ def turning(
 ) -> Iterator[Claim]:
     """Yield bounds of a run's progress along p_mm, by the length of its steps and by the growth of its norm."""
     p_bar, m = constants.p_mm / constants.length, constants.margins(run.p[:-1])
-    there = np.ones(run.drift.shape, dtype=bool) if inside is None else inside[:-1]
-    m = np.where(there, m, constants.needed)
+    covered = np.ones(run.drift.shape, dtype=bool) if inside is None else inside[:-1]
+    m = np.where(covered, m, constants.needed)
     along = (run.p[1:] - run.p[:1]) @ p_bar
     least = np.cumsum(constants.climb(m) * norm(run.moved, axis=-1), axis=0)
     sums = ((climbs, least), (turns, least_progress(constants, run.p, run.moved, m)))
     for name, bound in sums:
-        left, right = widen(along, 2 * run.drift)[there], bound[there]
-        made = at_least(name, Form.EFFECTIVE, left, right, why=DESCENT_ROUNDING, points="iterate")
-        if made.verdict is not Verdict.FALSIFIED and not there.all():
-            why = f"the run leaves m(p) ≥ log(2(T−1)A) after {int(there.sum(axis=0).min())} steps"
-            made = undecided_claim(name, why, Form.EFFECTIVE)
-        yield made
+        left, right = widen(along, 2 * run.drift)[covered], bound[covered]
+        claim = at_least(name, Form.EFFECTIVE, left, right, why=DESCENT_ROUNDING, points="iterate")
+        if claim.verdict is not Verdict.FALSIFIED and not covered.all():
+            why = f"the run leaves m(p) ≥ log(2(T−1)A) after {int(covered.sum(axis=0).min())} steps"
+            claim = undecided_claim(name, why, Form.EFFECTIVE)
+        yield claim
 
 
 def along_the_flow(
@@ -373,18 +373,18 @@ def along_the_flow(
     m, kappa = margins.value - margins.error, float(value_of(constants.kappa))
     later = np.maximum(m, m[0] - lost) - kappa
     # Rows that are a million times longer than the shortest lose their margins to the solver's tolerance far out.
-    known = np.logical_and.accumulate(
+    resolved = np.logical_and.accumulate(
         ((lost <= 1) | (margins.value >= 8 * lost)) & (shares_later(constants, later) > 0)
     )
-    if known.sum() < 2:
+    if resolved.sum() < 2:
         return
-    flow = replace(flow, points=flow.points[known], norms=flow.norms[known])
-    margins, lost, solver, later = margins[known], lost[known], solver[known], later[known]
-    kept = margins[1:].widen(lost[1:])
-    yield at_least(FLOW_KEPT, Form.LIMIT, kept, least, why=MARGIN_FLOW, points="recorded norm")
+    flow = replace(flow, points=flow.points[resolved], norms=flow.norms[resolved])
+    margins, lost, solver, later = margins[resolved], lost[resolved], solver[resolved], later[resolved]
+    later_margins = margins[1:].widen(lost[1:])
+    yield at_least(FLOW_KEPT, Form.LIMIT, later_margins, least, why=MARGIN_FLOW, points="recorded norm")
     yield flow_turns(constants, flow, later, solver / unit)
     offset = offset_is_kept(constants, flow, later, solver / unit)
-    if known.all() or not offset.undecided:
+    if resolved.all() or not offset.undecided:
         yield offset
 
 

@@ -68,9 +68,9 @@ def is_a_run(
         Undecided: a step overflows.
     """
     asked_for, is_a_step = names
-    asked = starts_claim(asked_for, trajectory.points, starts, steps)
-    yield asked
-    if asked.verdict is Verdict.FALSIFIED:
+    first_claim = starts_claim(asked_for, trajectory.points, starts, steps)
+    yield first_claim
+    if first_claim.verdict is Verdict.FALSIFIED:
         raise Ended(asked_for)
     if trajectory.stop is Stop.OVERFLOW:
         raise Undecided(first, "a step overflows float64", Form.EFFECTIVE)

@@ -215,10 +215,10 @@ class FlowOffset:
         drift = pull * pulled + self.residual(self.q)
         apart = np.maximum(u[None, :] - u[:, None], 0.0)
         with np.errstate(over="ignore", invalid="ignore"):
-            left = v[:, None] * np.exp(-sigma[:, None] * apart / (speed * np.exp(energy))[:, None])
+            remainder = v[:, None] * np.exp(-sigma[:, None] * apart / (speed * np.exp(energy))[:, None])
             safe = np.where(sigma > 0, sigma, 1.0)[:, None]
             lasting = np.where(sigma[:, None] > 0, -np.expm1(-sigma[:, None] * apart) / safe, apart)
-            bounds = left + drift[:, None] * lasting
+            bounds = remainder + drift[:, None] * lasting
         before = np.triu(np.ones_like(bounds, dtype=bool), 1) & usable[:, None]
         return np.where(before & ~np.isnan(bounds), bounds, np.inf).min(axis=0)
 
@@ -235,13 +235,13 @@ class FlowOffset:
         total = np.logaddexp.reduce(exponents, axis=1)
         shares = np.exp(exponents - total[:, None])
         turning, along = np.linalg.norm(shares @ rows, axis=1), shares @ margins
-        own = rows[self.support]
+        support_rows = rows[self.support]
         dual = float(self.weights @ (costs[self.support] - np.log(self.weights)))
-        unbalanced = float(np.linalg.norm(self.weights @ own) * np.linalg.norm(self.across(self.q)))
+        unbalanced = float(np.linalg.norm(self.weights @ support_rows) * np.linalg.norm(self.across(self.q)))
         moved = 8 * p.shape[1] * EPS * np.linalg.norm(p, axis=1)
         summed = np.sum(shares * (np.abs(z) @ np.abs(self.constraints.rows).T + np.abs(costs)), axis=1)
         summed += float(np.abs(np.log(self.weights)).max())
-        rounding = turning * moved + (np.linalg.norm(own, axis=1).max() * moved) ** 2
+        rounding = turning * moved + (np.linalg.norm(support_rows, axis=1).max() * moved) ** 2
         rounding += (len(costs) + p.shape[1] + 8) * EPS * (1 + summed) + unbalanced
         return np.maximum(total - dual, 0.0) + rounding, np.hypot(along, turning) * (1 + 1e-9)
 

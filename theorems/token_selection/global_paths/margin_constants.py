@@ -186,13 +186,13 @@ def second_order(norms: Any, lengths: Any) -> Any:
     return lengths * lengths / (2 * norms)
 
 
-def log_excess_rate(constants: MarginConstants, margins: Numbers, kept: Numbers) -> Float64[np.ndarray, "b"]:
+def log_excess_rate(constants: MarginConstants, margins: Numbers, floor: Numbers) -> Float64[np.ndarray, "b"]:
     """Return a bound of how fast log(L − L_opt) changes with p.
 
     It is (1 + q) max‖g‖ times the largest ratio of two slopes of an input.
     """
     problem = constants.problem
-    lowest = np.maximum(margins.value.min(axis=0), kept.value - kept.error)
+    lowest = np.maximum(margins.value.min(axis=0), floor.value - floor.error)
     q = np.minimum(value_of(constants.odds_bound(exact(lowest))), 1.0)
     ranges = list(zip(problem.scores.max(axis=1).tolist(), problem.gaps().max(axis=1).tolist(), strict=True))
     loss, apart = problem.loss, []

@@ -48,12 +48,12 @@ class MinimisedPath:
     """The path that the optimiser finds at some of the radii to which the path is followed.
 
     Attributes:
-        asked: the path followed to these radii.
+        followed_to: the path followed to these radii.
         path: the path that the optimiser found.
         under_test: the implementation whose optimiser it is.
     """
 
-    asked: list[Followed]
+    followed_to: list[Followed]
     path: Path
     under_test: Implementation
 
@@ -67,13 +67,13 @@ class MinimisedPath:
         usable = [f for f in followed if not f.why_undecided]
         if not usable:
             raise Undecided(ON_THE_SPHERE, followed[0].why_undecided, Form.EXACT)
-        asked = [usable[0], usable[len(usable) // 2]][: min(RADII, len(usable))]
-        return cls(asked, cls._path_of(asked, under_test), under_test)
+        ends = [usable[0], usable[len(usable) // 2]][: min(RADII, len(usable))]
+        return cls(ends, cls._path_of(ends, under_test), under_test)
 
     @staticmethod
-    def _path_of(asked: list[Followed], implementation: Implementation) -> Path:
-        problem, svm = asked[0].sphere.problem, asked[0].sphere.svm
-        radii = np.array([f.rho * svm.norm for f in asked])
+    def _path_of(followed: list[Followed], implementation: Implementation) -> Path:
+        problem, svm = followed[0].sphere.problem, followed[0].sphere.svm
+        radii = np.array([f.rho * svm.norm for f in followed])
         return implementation[regularization_path](problem, radii, max_margin=svm)
 
     def premises(self) -> Iterator[Claim]:
@@ -84,14 +84,18 @@ class MinimisedPath:
             Undecided: the optimiser says that it found none.
         """
         radii, path = self._radii, self.path
-        if path.points.shape != (len(radii), self.asked[0].sphere.problem.d) or not np.array_equal(path.norms, radii):
+        if path.points.shape != (len(radii), self.followed_to[0].sphere.problem.d) or not np.array_equal(
+            path.norms, radii
+        ):
             why = f"points of shape {path.points.shape} at the radii {path.norms}, asked for at {radii}"
             yield Claim(ON_THE_SPHERE, Form.EXACT, -1.0, 0.0, EXACT, why)
             raise Ended(ON_THE_SPHERE)
         if not np.isfinite(path.points).all():
             raise NotANumber(ON_THE_SPHERE, "a point of the path is not finite", Form.EXACT)
         if self.under_test.replaces(regularization_path):
-            missing = missing_claim(ON_THE_SPHERE, path.reasons, lambda: self._path_of(self.asked, REFERENCE).reasons)
+            missing = missing_claim(
+                ON_THE_SPHERE, path.reasons, lambda: self._path_of(self.followed_to, REFERENCE).reasons
+            )
             if missing is not None and missing.verdict is Verdict.FALSIFIED:
                 yield missing
                 raise Ended(ON_THE_SPHERE)
@@ -118,7 +122,7 @@ class MinimisedPath:
     @property
     def at(self) -> list[Followed]:
         """The path followed to these radii."""
-        return [self.asked[k] for k in self.good]
+        return [self.followed_to[k] for k in self.good]
 
     @property
     def points(self) -> Float64[np.ndarray, "g d"]:
@@ -128,9 +132,9 @@ class MinimisedPath:
     @property
     def offsets(self) -> Float64[np.ndarray, "two g e"]:
         """The offsets of the minimisers from the ray, in units of ‖p_mm‖: as reported, and from the points."""
-        sphere = self.asked[0].sphere
-        own = tangential(self.path.offsets[self.good], sphere.svm.direction, sphere.basis) / sphere.svm.norm
-        return np.stack([own, [sphere.coordinates(p) for p in self.points]])
+        sphere = self.followed_to[0].sphere
+        reported = tangential(self.path.offsets[self.good], sphere.svm.direction, sphere.basis) / sphere.svm.norm
+        return np.stack([reported, [sphere.coordinates(p) for p in self.points]])
 
     @property
     def predicted_offsets(self) -> Float64[np.ndarray, "g e"]:
@@ -144,18 +148,18 @@ class MinimisedPath:
 
     @property
     def _radii(self) -> Float64[np.ndarray, "r"]:
-        return np.array([f.rho * f.sphere.svm.norm for f in self.asked])
+        return np.array([f.rho * f.sphere.svm.norm for f in self.followed_to])
 
     def _lowest(self) -> Claim:
         """Return the claim that the minimisers are no higher than R p̄_mm and the path followed."""
         others: list[Any] = []
-        own: list[Any] = []
+        minimisers: list[Any] = []
         for f, p in zip(self.at, self.points, strict=True):
             problem, svm = f.sphere.problem, f.sphere.svm
             ray = f.rho * svm.norm * svm.direction
             excesses: Any = f.sphere.log_excess_of(exact(np.stack([p, ray, f.sphere.point(f.followed)])), IS_LOWEST)
             noise = 64 * EPS * (1 + np.abs(excesses.value[0]) + problem.key_scale * f.rho * svm.norm)
             others.append(excesses[1:])
-            own.append(excesses[[0, 0]].widen(noise))
-        left, right = np.concatenate(others), np.concatenate(own)
+            minimisers.append(excesses[[0, 0]].widen(noise))
+        left, right = np.concatenate(others), np.concatenate(minimisers)
         return at_least(IS_LOWEST, Form.LIMIT, left, right, why=PATH_VALUE, points="competitor")

@@ -179,8 +179,8 @@ def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
         why = f"κ = {kappa.value:.3g}: at RΘ = κ the rounding of a logit is larger than a logit"
         raise Undecided(MARGIN, why, Form.EFFECTIVE)
     rhos = float(kappa.value) * np.array(SUBLEVEL_RADII)
-    points, of = sublevel_points(problem, under_test, svm, constraints, basis, rhos, case.rng())
-    yield from in_sublevel_sets(problem, under_test, svm, kappa, rhos, points, of)
+    points, radius_index = sublevel_points(problem, under_test, svm, constraints, basis, rhos, case.rng())
+    yield from in_sublevel_sets(problem, under_test, svm, kappa, rhos, points, radius_index)
     if under_test.textbook_eps:
         # Such a kernel's gradient is rounding noise at these radii.
         return
@@ -196,30 +196,35 @@ def in_sublevel_sets(
     kappa: Numbers,
     rhos: Float64[np.ndarray, "r"],
     points: Float64[np.ndarray, "m d"],
-    of: Int64[np.ndarray, "m"],
+    radius_index: Int64[np.ndarray, "m"],
 ) -> Iterator[Claim]:
     """Yield the effective claims at points of sublevel sets.
 
     A point p of the ball whose risk is larger than at R p̄_mm by a factor e^o belongs to the sublevel set of RΘ − o in
     place of RΘ. So the bounds, with RΘ − o in them, are for points whose risk is not surely smaller, too.
     """
-    p, p_mm, rho, what = exact(points), with_rounding(svm.p), rhos[of], {"points": "point of a sublevel set"}
-    log_edge = log_excess_of(under_test, problem, rhos[:, None] * p_mm, MARGIN)[of]
+    p, p_mm, rho, options = (
+        exact(points),
+        with_rounding(svm.p),
+        rhos[radius_index],
+        {"points": "point of a sublevel set"},
+    )
+    log_edge = log_excess_of(under_test, problem, rhos[:, None] * p_mm, MARGIN)[radius_index]
     over = np.maximum(log_excess_of(under_test, problem, p, MARGIN) - log_edge, 0.0)
     rows = key_rows(problem, problem.optimal)[np.arange(problem.T) != problem.optimal[:, None]]
     length, along = norm(p, axis=1) / norm(p_mm), p @ p_mm / (p_mm @ p_mm)
 
     # (k_i,opt − k_it)·p ≥ ρ − κ and cos(p, p_mm) ≥ 1 − κ/ρ.
     least = rho - over - kappa
-    yield at_least(MARGIN, Form.EFFECTIVE, np.min(p @ rows.T, axis=1), least, **what)
-    yield at_least(CORRELATION, Form.EFFECTIVE, along / length, least / np.maximum(length, rho), **what)
+    yield at_least(MARGIN, Form.EFFECTIVE, np.min(p @ rows.T, axis=1), least, **options)
+    yield at_least(CORRELATION, Form.EFFECTIVE, along / length, least / np.maximum(length, rho), **options)
 
     # ‖p‖Θ cos(p, p_mm) ≥ D(w) − log1p(x) − b min(x, 1) − log n(L(R p̄_mm) − L_opt).
     x = (problem.T - 1) * np.exp(-np.maximum(least, 0.0))
     b = bend(problem.loss, problem.scores.max(axis=1), problem.gaps().max(axis=1))
     lost = np.log1p(x) + b * np.minimum(x, 1.0)
     bound = dual_value(problem, svm) - lost - (log_edge + over + np.log(exact(problem.n)))
-    yield at_least(FROM_DUALS, Form.EFFECTIVE, along, bound, **what)
+    yield at_least(FROM_DUALS, Form.EFFECTIVE, along, bound, **options)
 
 
 @section
@@ -270,12 +275,12 @@ def _in_the_limit(path: FollowedPath) -> Iterator[Claim]:
     first, rest = np.array([corrections[k][0] for k in near]), np.array([corrections[k][1] for k in near])
     rounding, total = path.rounding[near] + slack, np.linalg.norm(first, axis=1) + rest
     size = float(np.linalg.norm(limit))
-    what: dict[str, Any] = {"why": OFFSET_CONVERGENCE, "scale": max(size, 1.0), "points": "radius"}
+    options: dict[str, Any] = {"why": OFFSET_CONVERGENCE, "scale": max(size, 1.0), "points": "radius"}
 
     # |o − argmin F_∞| = O(1/ρ), and less −H⁻¹y/ρ of a higher order.
     apart, beyond = np.linalg.norm(off, axis=1), np.linalg.norm(off - first, axis=1)
-    yield at_least(name, Form.SHARP, 0.0, apart, rounding=total + rounding, **what)
-    yield at_least(CORRECTION, Form.SHARP, 0.0, beyond, rounding=rest + rounding, **what)
+    yield at_least(name, Form.SHARP, 0.0, apart, rounding=total + rounding, **options)
+    yield at_least(CORRECTION, Form.SHARP, 0.0, beyond, rounding=rest + rounding, **options)
     yield from rate(path.rho[near], path.one_minus_cosine[near], size, total + rounding)
 
 
@@ -303,11 +308,11 @@ def rate(
 def as_minimised(path: MinimisedPath) -> Iterator[Claim]:
     """Claim that the optimiser reports, and its points have, the offset that the reduced program predicts."""
     yield from premises(path)
-    sphere, offsets = path.asked[0].sphere, path.offsets
+    sphere, offsets = path.followed_to[0].sphere, path.offsets
     apart, size = norm(offsets - path.predicted_offsets, axis=2).max(axis=0), norm(offsets[0], axis=1)
     allowed = path.rounding + STALLED * (size + 1 / (sphere.problem.key_scale * sphere.svm.norm))
-    what: dict[str, Any] = {"why": PATH_OPTIMISER, "scale": np.maximum(size, 1.0), "points": "radius"}
-    yield at_least(MINIMISED_OFFSET, Form.SHARP, 0.0, apart, rounding=allowed, **what)
+    options: dict[str, Any] = {"why": PATH_OPTIMISER, "scale": np.maximum(size, 1.0), "points": "radius"}
+    yield at_least(MINIMISED_OFFSET, Form.SHARP, 0.0, apart, rounding=allowed, **options)
 
 
 def log_kappa(problem: Problem) -> Numbers:
@@ -325,11 +330,11 @@ def log_kappa(problem: Problem) -> Numbers:
 
 def dual_value(problem: Problem, svm: MaxMargin) -> Numbers:
     """Return D(w) = Σ w_j log(c_j / w_j) ≤ log Σ c_j e^{−g_j·y} for every y ⊥ p_mm (Jensen, Σ w_j g_j ∥ p_mm)."""
-    used, best = svm.duals > 0, exact(problem.scores.max(axis=1))[:, None]
-    duals: Any = with_rounding(svm.duals[used])
+    support, best = svm.duals > 0, exact(problem.scores.max(axis=1))[:, None]
+    duals: Any = with_rounding(svm.duals[support])
     w = duals / np.sum(duals)
     log_costs = problem.loss.log_slope(best) + np.log(best - problem.scores)
-    return np.sum(w * (log_costs[used] - np.log(w)))
+    return np.sum(w * (log_costs[support] - np.log(w)))
 
 
 def _follow_path(
@@ -345,13 +350,15 @@ def _follow_path(
     if not kappa < LARGEST_KAPPA:
         why = f"κ = {kappa:.3g}: the path begins to turn only beyond RΘ = κ, out of reach of {PATH_RADII[-1]:g}"
         raise Undecided(PATH_CORRELATION, why, Form.LIMIT)
-    begun = [rho for rho in PATH_RADII if exact_to_rounding(problem, kappa, rho)]
+    turning = [rho for rho in PATH_RADII if exact_to_rounding(problem, kappa, rho)]
     # In one dimension the path is the ray whatever the rounding.
     radii = [
-        rho for rho in begun if problem.d == 1 or constraints.exponent_rounding(rho * svm.direction) < LARGEST_ROUNDING
+        rho
+        for rho in turning
+        if problem.d == 1 or constraints.exponent_rounding(rho * svm.direction) < LARGEST_ROUNDING
     ]
     if not radii:
-        why = f"‖p_mm‖ = {svm.norm:.3g}: rounding of the logits at RΘ = {begun[0]:g} hides the path"
+        why = f"‖p_mm‖ = {svm.norm:.3g}: rounding of the logits at RΘ = {turning[0]:g} hides the path"
         raise Undecided(PATH_CORRELATION, why, Form.LIMIT)
     spheres = [Sphere(problem, svm, basis, Reduced.at(constraints, basis, rho), under_test) for rho in radii]
     at = [Followed.at(sphere, constraints) for sphere in spheres]

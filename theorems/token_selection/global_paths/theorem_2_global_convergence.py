@@ -187,8 +187,8 @@ def at_every_iterate(descent: Descent, svm: MaxMargin) -> Iterator[Claim]:
 
     # η (L(p(0)) − L_opt) ≥ ½ Σ_s ‖Δ_s‖².
     lengths, drop = norm(descent.increments, axis=-1), descent.drop(SUMMABLE)
-    taken = np.sum(lengths * lengths, axis=0) / 2
-    yield at_least(SUMMABLE, Form.EFFECTIVE, drop, taken, why=DESCENT_ROUNDING, points="start")
+    half_squares = np.sum(lengths * lengths, axis=0) / 2
+    yield at_least(SUMMABLE, Form.EFFECTIVE, drop, half_squares, why=DESCENT_ROUNDING, points="start")
     if problem.n > 1:
         return
 

@@ -144,7 +144,7 @@ def _require(name: str, wrong: str) -> Iterator[Claim]:
         raise Ended(name)
 
 
-def finite(value: Any, what: str) -> Float64[np.ndarray, "..."]:
+def finite(value: Any, quantity: str) -> Float64[np.ndarray, "..."]:
     """Return the numbers under test as an array.
 
     Raises:
@@ -152,7 +152,7 @@ def finite(value: Any, what: str) -> Float64[np.ndarray, "..."]:
     """
     array = np.asarray(value, dtype=np.float64)
     if not np.isfinite(array).all():
-        raise Refuted(WITHIN, f"the {what} is not finite")
+        raise Refuted(WITHIN, f"the {quantity} is not finite")
     return array
 
 
@@ -244,8 +244,8 @@ def within_claims(at: Within) -> Iterator[Claim]:
     weights = np.exp(logs - np.logaddexp.reduce(logs, axis=-1, keepdims=True))
     outputs = mixture(problem, weights)
     lost = np.mean(problem.loss.value(outputs), axis=-1).error
-    given = finite([split.risk_within(point) for point in x], "risk within")
-    yield equal(WITHIN, exact(given).widen(2 * lost), at.risk)
+    risk = finite([split.risk_within(point) for point in x], "risk within")
+    yield equal(WITHIN, exact(risk).widen(2 * lost), at.risk)
     if not len(split.level):
         return
     moved = weights * (exact(problem.scores) - outputs[..., None])

@@ -88,9 +88,9 @@ def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
         "gradient": under_test[scaled_gradient],
         "by_head": under_test[head_gradient],
     }
-    asked = descent_settings(case, setup.joint, setup.separator)
-    run = asked.run(setup.joint, **parts)
-    for claim in joint_run(setup.joint, under_test, run, asked):
+    settings = descent_settings(case, setup.joint, setup.separator)
+    run = settings.run(setup.joint, **parts)
+    for claim in joint_run(setup.joint, under_test, run, settings):
         yield claim
         if claim.verdict is Verdict.FALSIFIED:
             return
@@ -98,7 +98,7 @@ def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
     for _ in range(EXTENSIONS):
         if all(claim.verdict is not Verdict.FALSIFIED for claim in claims):
             break
-        run = continue_run(asked, setup.joint, run, **parts)
+        run = continue_run(settings, setup.joint, run, **parts)
         claims = _claims(setup, under_test, run)
     if any(claim.verdict is Verdict.FALSIFIED for claim in claims):
         # Only of the longest run: in a short one a limit elsewhere is no further away than the drift.

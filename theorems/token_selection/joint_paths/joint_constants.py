@@ -225,8 +225,8 @@ class LimitBounds:
         at, joint = self.minimiser, self.minimiser.setup.joint
         _, log_drops = at.drops
         selecting = np.where(joint.others, -np.inf, 0.0)
-        own = log_slopes(joint, at.log_r, exponents(joint, at.log_r, at.w, selecting))
-        costs = np.where(joint.others, own[:, None] + log_drops, np.inf)
+        slopes = log_slopes(joint, at.log_r, exponents(joint, at.log_r, at.w, selecting))
+        costs = np.where(joint.others, slopes[:, None] + log_drops, np.inf)
         log_Q = log_excess + at.slip + np.logaddexp.reduce(-costs, axis=1)
         floors = np.maximum(odds_of_log(log_Q), self._from_outputs)
         return exact(floors).widen(np.where(np.isfinite(floors), 8 * EPS * (1 + np.abs(floors)), 0.0))
@@ -322,8 +322,8 @@ def target_bound(setup: JointSetup, floors: Numbers, margins: Numbers, R: float)
     """
     shares = np.sum(rounded_often(setup.target.duals, 1), axis=1)
     floor = np.where(setup.joint.svm.support, floors, np.maximum(floors, np.minimum(margins, 0.0)))
-    used = np.where(setup.target.duals.any(axis=1), shares * floor, 0.0)
-    return np.sum(used, axis=-1) / (R * norm(rounded_often(setup.target.p, 1)))
+    terms = np.where(setup.target.duals.any(axis=1), shares * floor, 0.0)
+    return np.sum(terms, axis=-1) / (R * norm(rounded_often(setup.target.p, 1)))
 
 
 def one_minus_cosine(u: Numbers, r: float, w: Float64[np.ndarray, "m d"]) -> Numbers:

@@ -114,11 +114,11 @@ class JointMinimiser:
 
         It holds to the rounding of a point of a sphere.
         """
-        path, asked = self.path, (self.R, self.log_r)
+        path, radii = self.path, (self.R, self.log_r)
         shapes = path.prompts.shape, path.offsets.shape
         has = (float(path.radii[0]), float(path.log_head_radii[0])) if len(path.radii) == 1 else ()
-        if shapes != ((1, self.starts.shape[1]), (1, self.setup.joint.tokens.shape[2])) or has != asked:
-            raise Refuted(IN_THE_BALLS, f"a pair of shapes {shapes} at {has}, asked for at {asked}", Form.EXACT)
+        if shapes != ((1, self.starts.shape[1]), (1, self.setup.joint.tokens.shape[2])) or has != radii:
+            raise Refuted(IN_THE_BALLS, f"a pair of shapes {shapes} at {has}, asked for at {radii}", Form.EXACT)
         if not (np.isfinite(self.p).all() and np.isfinite(self.w).all()):
             raise NotANumber(IN_THE_BALLS, "the pair is not finite", Form.EXACT)
         share = exact(self.w) * math.exp(-self.log_r)

@@ -39,26 +39,26 @@ JOINT_RUN = (STARTS_AT_HEAD, STARTS_AT_PROMPT, HEAD_GRADIENT, HEAD_STEP, PROMPT_
 """The claims of :func:`joint_run`."""
 
 
-def joint_run(joint: Joint, under_test: Implementation, run: JointTrajectory, asked: Steps) -> Iterator[Claim]:
+def joint_run(joint: Joint, under_test: Implementation, run: JointTrajectory, settings: Steps) -> Iterator[Claim]:
     """Yield the claims that the run starts where it was asked to, and takes normalized steps of head and prompt.
 
     v(t+1) = v(t) − η_v ∇_v L/‖∇_v L‖ and p(t+1) = p(t) − η_p ∇_p L/‖∇_p L‖, both at (v(t), p(t)).
     """
-    yield starts_claim(STARTS_AT_HEAD, run.heads, asked.head, asked.steps)
-    yield starts_claim(STARTS_AT_PROMPT, run.prompts, asked.prompt, asked.steps)
-    if run.heads.shape[0] != asked.steps + 1 or run.prompts.shape[0] != asked.steps + 1:
+    yield starts_claim(STARTS_AT_HEAD, run.heads, settings.head, settings.steps)
+    yield starts_claim(STARTS_AT_PROMPT, run.prompts, settings.prompt, settings.steps)
+    if run.heads.shape[0] != settings.steps + 1 or run.prompts.shape[0] != settings.steps + 1:
         return
     if not (np.isfinite(run.heads).all() and np.isfinite(run.prompts).all()):
         raise NotANumber(HEAD_STEP, "an iterate of joint descent is not finite", Form.EXACT)
-    at = np.unique(np.linspace(0, asked.steps - 1, LOOKED_AT).astype(int))
+    at = np.unique(np.linspace(0, settings.steps - 1, LOOKED_AT).astype(int))
     loss = loss_named("logistic")
     weights = [under_test[softmax_weights](joint.keys, run.prompts[t]) for t in at]
     by_head = [under_test[head_gradient](joint.tokens, s, run.heads[t]) for t, s in zip(at, weights, strict=True)]
     by_prompt = [under_test[scaled_gradient](joint.keys, joint.tokens @ run.heads[t], loss, run.prompts[t]) for t in at]
     yield _formula_claim(joint, np.array(weights), run.heads[at], by_head)
     for name, points, parts, step in (
-        (HEAD_STEP, run.heads, by_head, asked.head_step),
-        (PROMPT_STEP, run.prompts, by_prompt, asked.prompt_step),
+        (HEAD_STEP, run.heads, by_head, settings.head_step),
+        (PROMPT_STEP, run.prompts, by_prompt, settings.prompt_step),
     ):
         gradient, scale = np.array([x.direction for x in parts]), np.array([float(x.log_scale) for x in parts])
         yield steps_claim(

@@ -179,10 +179,10 @@ def of_schedules(setup: JointSetup, under_test: Implementation) -> Iterator[Clai
     allowed: dict[str, Any] = {"rounding": 2.0**-26 * joint.longest_row, "why": SCHEDULED, "points": "ratio"}
 
     # τ(p(c), c) ≥ τ(p, c) and min_i m_i(p(c)) ≥ 0.
-    scheduled = np.array([tau(setup, own, c)[0] for own, c in zip(p, ratios, strict=True)])
+    scheduled = np.array([tau(setup, prompt, c)[0] for prompt, c in zip(p, ratios, strict=True)])
     best = np.array([tau(setup, others, c).max() for c in ratios])
     yield at_least(IS_BEST, Form.EFFECTIVE, scheduled, best, **allowed)
-    lowest = np.array([margins(setup, own).min() for own in p])
+    lowest = np.array([margins(setup, prompt).min() for prompt in p])
     yield at_least(IN_QUADRANT, Form.EFFECTIVE, lowest, np.zeros(len(p)), **allowed)
 
     # τ(p̄_relax, c*) ≥ Θ_relax ≥ τ(p̄_relax, c*/2): at c*, p_relax is feasible for its own margin; below, some

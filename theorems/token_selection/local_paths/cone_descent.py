@@ -60,8 +60,8 @@ class ConeRun:
     @cached_property
     def _distinct(self) -> tuple[ConeView, Int64[np.ndarray, "records b"]]:
         flat = self.points.reshape(-1, self.points.shape[-1])
-        distinct, which = np.unique(flat, axis=0, return_inverse=True)
-        return ConeView(self.cone, distinct, self.under_test, self.tip), which.reshape(self.points.shape[:2])
+        distinct, inverse = np.unique(flat, axis=0, return_inverse=True)
+        return ConeView(self.cone, distinct, self.under_test, self.tip), inverse.reshape(self.points.shape[:2])
 
     @property
     def view(self) -> ConeView:
@@ -69,7 +69,7 @@ class ConeRun:
         return self._distinct[0]
 
     @property
-    def which(self) -> Int64[np.ndarray, "records b"]:
+    def index(self) -> Int64[np.ndarray, "records b"]:
         """The place of each iterate among the distinct ones."""
         return self._distinct[1]
 
@@ -83,9 +83,9 @@ class ConeRun:
 
         ``increments`` are the x at the distinct iterates, in units of their gradients.
         """
-        size = np.linalg.norm(value_of(self.view.descent), axis=1)[self.which[:-1]]
-        taken = np.where(size > 0, np.exp(self.log_sizes) / np.where(size > 0, size, 1.0), 0.0)
-        return np.cumsum(taken * increments[self.which[:-1]], axis=0)
+        size = np.linalg.norm(value_of(self.view.descent), axis=1)[self.index[:-1]]
+        factors = np.where(size > 0, np.exp(self.log_sizes) / np.where(size > 0, size, 1.0), 0.0)
+        return np.cumsum(factors * increments[self.index[:-1]], axis=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,12 +93,12 @@ class ConeDescent(ConeRun):
     """A run of gradient descent p(t+1) = p(t) − η∇L(p(t)) in a cone.
 
     Attributes:
-        asked: p(0), (b, d).
+        intended_starts: p(0), (b, d).
         steps: the number of steps that were asked for.
         log_step: log η.
     """
 
-    asked: Points
+    intended_starts: Points
     steps: int
     log_step: float
 
@@ -127,19 +127,19 @@ class ConeDescent(ConeRun):
             Ended: it does not have the starts and the number of steps that were asked for.
             NotANumber: an iterate is not finite.
         """
-        asked = starts_claim(RUN_IS_ASKED_FOR, self.points, self.asked, self.steps)
-        yield asked
-        if asked.verdict is Verdict.FALSIFIED:
-            raise Ended(asked.name)
+        first_claim = starts_claim(RUN_IS_ASKED_FOR, self.points, self.intended_starts, self.steps)
+        yield first_claim
+        if first_claim.verdict is Verdict.FALSIFIED:
+            raise Ended(first_claim.name)
         yield from super().premises()
-        at, before, after = self.which[:-1], self.points[:-1], self.points[1:]
+        at, before, after = self.index[:-1], self.points[:-1], self.points[1:]
         gradient, log_scale = -self.view.descent[at], self.view.log_scale[at]
         yield steps_claim(IS_A_STEP, before, after, gradient, log_scale, self.log_step)
 
     @property
     def unit(self) -> Float64[np.ndarray, "b"]:
         """The logarithms of the units of :attr:`climb`, those of the first step, (b,)."""
-        return np.asarray(self.log_step + self.view.log_scale[self.which[0]])
+        return np.asarray(self.log_step + self.view.log_scale[self.index[0]])
 
     @property
     def climb(self) -> Numbers:
@@ -147,9 +147,9 @@ class ConeDescent(ConeRun):
 
         Computed as Σ_{s<t} η⟨−∇L(p(s)), p̄_mm⟩ e^{−unit}, in which no increment is lost, however small.
         """
-        scales = self.view.log_scale[self.which[:-1]]
+        scales = self.view.log_scale[self.index[:-1]]
         steps = np.exp(np.minimum(exact(self.log_step) + scales - self.unit, 700.0))
-        return np.cumsum(steps * self.view.along[self.which[:-1]], axis=0)
+        return np.cumsum(steps * self.view.along[self.index[:-1]], axis=0)
 
 
 def longest_steps(

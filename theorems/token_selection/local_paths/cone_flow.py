@@ -36,7 +36,7 @@ def along_a_flow(
     under_test: Implementation,
     starts: Float64[np.ndarray, "m d"],
     factor: float,
-    says: Callable[[Flow, float], Iterator[Claim]],
+    claims_about: Callable[[Flow, float], Iterator[Claim]],
     claim: str,
 ) -> Iterator[Claim]:
     """Yield the premise of a flow in the cone, and the claims about it.
@@ -48,7 +48,7 @@ def along_a_flow(
         under_test: the implementation whose flow it is.
         starts: points in the cone, (m, d).
         factor: the flow is followed to this many times the norm of its start at least.
-        says: (flow, norm that it was asked to reach) → the claims.
+        claims_about: (flow, norm that it was asked to reach) → the claims.
         claim: the name of the claim that is undecided where there is no such flow.
 
     Raises:
@@ -71,14 +71,14 @@ def along_a_flow(
                 axis=cone.solution.p,
                 absolute=share * width,
             )
-            asked = start_and_norms(flow, start, goal)
-            if asked.verdict is Verdict.FALSIFIED:
-                yield asked
-                raise Ended(asked.name)
+            premise = start_and_norms(flow, start, goal)
+            if premise.verdict is Verdict.FALSIFIED:
+                yield premise
+                raise Ended(premise.name)
             if flow.norms[-1] >= 2 * begin:
-                claims = list(says(flow, goal))
+                claims = list(claims_about(flow, goal))
                 if all(bound.tolerance <= VACUOUS for bound in claims):
-                    yield asked
+                    yield premise
                     yield from claims
                     return
                 reason = f"its solver's accuracy is {max(bound.tolerance for bound in claims):.3g} of what is claimed"

@@ -57,8 +57,10 @@ PIS = (1.0, 1 / 16)
 
 
 def _cases() -> SearchStrategy[Case]:
-    drawn = cases(assumptions=ASSUMPTIONS, large=MODERATE)
-    return drawn.map(lambda case: case if resolves_cone(case) else without_near_neighbours(case)).filter(resolves_cone)
+    strategy = cases(assumptions=ASSUMPTIONS, large=MODERATE)
+    return strategy.map(lambda case: case if resolves_cone(case) else without_near_neighbours(case)).filter(
+        resolves_cone
+    )
 
 
 @statement(
@@ -124,9 +126,9 @@ def in_the_cone(constants: LocalConstants, under_test: Implementation, rng: np.r
 
     # L3: (κ/ρ − ν)⟨−∇L, p̄_mm⟩ ≥ ⟨−∇L, p̄ − p̄_mm⟩.
     kappa = np.array(kappas)[level]
-    known = kappa < math.inf
-    left, right = at.pi(np.where(known, kappa, 0.0)) * at.along, at.aside
-    yield at_least(CORRELATION, Form.EFFECTIVE, left[known], right[known])
+    finite = kappa < math.inf
+    left, right = at.pi(np.where(finite, kappa, 0.0)) * at.along, at.aside
+    yield at_least(CORRELATION, Form.EFFECTIVE, left[finite], right[finite])
 
     at, pi = _from_radius_of_pi(constants, under_test, rng)
     yield at_least(RADIUS_OF_PI, Form.EFFECTIVE, pi * at.along, at.aside)
@@ -212,9 +214,9 @@ def _violation(constants: LocalConstants, under_test: Implementation, rho: float
 
     def worst(points: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m"]:
         norms = norm(points, axis=1)
-        kept = np.maximum(norms, rho * constants.norm * (1 + 1e-12)) / norms
+        factor = np.maximum(norms, rho * constants.norm * (1 + 1e-12)) / norms
         with in_floats():
-            view = ConeView(constants, points * kept[:, None], under_test, tip)
+            view = ConeView(constants, points * factor[:, None], under_test, tip)
             left, right = (view.pi(kappa) * view.along, view.aside) if kappa < math.inf else (view.along, 0.0)
             unit = max(kappa, 1e-9) / view.rho if kappa < math.inf else 1.0
             size = np.maximum(np.abs(view.along), 1e-300)
@@ -228,8 +230,8 @@ def _from_radius_of_pi(
     constants: LocalConstants, under_test: Implementation, rng: np.random.Generator
 ) -> tuple[ConeView, Float64[np.ndarray, "m"]]:
     """Return points from R_π on, and the π of each."""
-    known = [(pi, constants.radius(pi)) for pi in (*PIS, constants.mu)]
-    pis, radii = np.array([x for x in known if is_resolvable(constants, x[1] / constants.norm)]).reshape(-1, 2).T
+    pairs = [(pi, constants.radius(pi)) for pi in (*PIS, constants.mu)]
+    pis, radii = np.array([x for x in pairs if is_resolvable(constants, x[1] / constants.norm)]).reshape(-1, 2).T
     norms = (radii[:, None] * (1 + 1e-12) * np.exp(np.linspace(0, 2, POINTS))).ravel()
     points = cone_points(rng, constants, norms, constants.mu)
     view = ConeView(constants, points, under_test, np.zeros(constants.problem.d))

@@ -245,11 +245,11 @@ class LocalConstants:
         ends = np.maximum(scores.min(axis=1), chosen - mixing), np.minimum(scores.max(axis=1), chosen + mixing)
         slope_low, slope_high = (self._slopes(log_of, *ends) for log_of in (loss.log_floor, loss.log_bound))
         with np.errstate(divide="ignore"):
-            kept = np.log(np.where(self.good, np.maximum(gaps - mixing[:, None], 0.0), 0.0))
+            log_gaps = np.log(np.where(self.good, np.maximum(gaps - mixing[:, None], 0.0), 0.0))
             # Apart: a mixing that underflows must not become log 0.
             sizes = np.log(np.abs(gaps)), (np.minimum(log_u, 300.0) + np.log(largest))[:, None]
         most = np.where(self.others, np.logaddexp(*sizes), -np.inf)
-        log_low = slope_low[:, None] + kept - np.logaddexp(0.0, log_u)[:, None]
+        log_low = slope_low[:, None] + log_gaps - np.logaddexp(0.0, log_u)[:, None]
         return Bounds(log_u, log_low, slope_high[:, None] + most, mixing / least)
 
     def _slopes(self, log_of: Callable[[float, float], float], low: Numbers, high: Numbers) -> Numbers:
@@ -335,8 +335,8 @@ class LocalConstants:
         worst = np.min((bounds.log_low + np.logaddexp(0.0, bounds.log_u)[:, None])[self.good])
         stray = np.logaddexp.reduce(np.where(self.harmful, -rho * self.room, -np.inf), axis=1)
         beta = np.exp(np.logaddexp(0.0, np.max(bounds.log_u)) + np.max(stray))
-        kept = np.log1p(-self._harm_ratio(rho, bounds))
-        return np.log(self.base / (self.problem.n * self.norm)) + worst + kept - np.log1p(beta)
+        log_share = np.log1p(-self._harm_ratio(rho, bounds))
+        return np.log(self.base / (self.problem.n * self.norm)) + worst + log_share - np.log1p(beta)
 
     def log_upper(self, rho: float) -> Numbers:
         """Return log C⁺ of L2."""
@@ -348,8 +348,8 @@ class LocalConstants:
     def log_descent(self, rho: float, *, axis: bool = False) -> Numbers:
         """Return log of L1's bound without e^{−ρ(1−ν)}: φ b ω_S/(nP), with b = 1 for q = p_mm (``axis``)."""
         b, bounds = 1.0 if axis else self.base, self.bounds(rho)
-        kept = np.log1p(-self._harm_ratio(rho, bounds))
-        return np.log(b / (self.problem.n * self.norm)) + self._log_support(bounds) + kept
+        log_share = np.log1p(-self._harm_ratio(rho, bounds))
+        return np.log(b / (self.problem.n * self.norm)) + self._log_support(bounds) + log_share
 
 
 def local_constants(problem: Problem, solution: MaxMargin) -> LocalConstants | None:

@@ -96,7 +96,7 @@ def _shorter_step(draw: DrawFn, case: Case) -> Case:
     A shorter η is used only if floats can represent it in any unit.
     """
     share = draw(st.one_of(st.just(0), st.integers(1, 64))) / 64
-    logs = [share * SHORTEST - given.problem.log_smoothness for given in (case, case.normalise())]
+    logs = [share * SHORTEST - data.problem.log_smoothness for data in (case, case.normalise())]
     if share == 0 or max(map(abs, logs)) > LARGEST_LOG_STEP:
         return case
     return case.replace(arrays=MappingProxyType({**case.arrays, "eta": np.array(math.exp(logs[0]))}))
@@ -112,20 +112,20 @@ def _cases(draw: DrawFn) -> Case:
     case = _shorter_step(draw, case)
     if not draw(st.booleans()):
         return case
-    known = with_cone(case)
+    with_constants = with_cone(case)
     solution = max_margin(case.normalise().problem.exact_keys, case.chosen_tokens)
-    if "cone_mu" not in known.arrays or isinstance(solution, Infeasible):
+    if "cone_mu" not in with_constants.arrays or isinstance(solution, Infeasible):
         return case
     # Drawn in units in which keys are of order one, and scaled back by a power of two.
     scale = case.problem.key_scale
-    radius = float(known.arrays["cone_radius"]) * scale
-    start = draw(points_in_cone(solution.p, float(known.arrays["cone_mu"]), radius))
+    radius = float(with_constants.arrays["cone_radius"]) * scale
+    start = draw(points_in_cone(solution.p, float(with_constants.arrays["cone_mu"]), radius))
     constants = local_constants(case.normalise().problem, solution)
     furthest = max(2 * radius, resolvable_rho(constants) * solution.norm / 4) if constants is not None else 0.0
     # Halving is exact and leaves the angle as it is.
     while np.linalg.norm(start) > furthest:
         start = start / 2
-    return known.replace(start=start / scale)
+    return with_constants.replace(start=start / scale)
 
 
 def _strategy() -> SearchStrategy[Case]:
@@ -202,8 +202,8 @@ def theorem_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
     if constants is None or cone is None or not is_resolvable(constants, cone.height):
         raise Undecided(NO_STATIONARY_POINT, too_thin(constants), Form.EFFECTIVE, not_found=True)
     # The cone is that of the theorem's step size; the descent in it takes the implementation's.
-    taken = log_step if "eta" in case.arrays else -under_test[log_smoothness](problem)
-    yield from in_the_cone(cone, under_test, taken, case.rng(), case.start)
+    log_eta = log_step if "eta" in case.arrays else -under_test[log_smoothness](problem)
+    yield from in_the_cone(cone, under_test, log_eta, case.rng(), case.start)
 
 
 def in_the_cone(
@@ -211,14 +211,14 @@ def in_the_cone(
     under_test: Implementation,
     log_step: float,
     rng: np.random.Generator,
-    given: Float64[np.ndarray, "d"] | None = None,
+    case_start: Float64[np.ndarray, "d"] | None = None,
 ) -> Iterator[Claim]:
     """Yield the claims in this cone; a test passes a wrong cone."""
     yield no_stationary_point(cone, under_test, rng)
-    if given is not None and (unusable := _unusable_start(cone, given)):
+    if case_start is not None and (unusable := _unusable_start(cone, case_start)):
         yield unusable
-        given = None
-    starts = starts_in(cone, rng, given)
+        case_start = None
+    starts = starts_in(cone, rng, case_start)
     steps, most = affordable_steps(cone, starts)
     gd = ConeDescent.of(cone.constants, cone.tip, under_test, starts, log_step, steps, STAYS_IN_CONE)
     yield from premises(gd)
@@ -302,12 +302,12 @@ def outward(at: ConeView) -> Numbers:
 
 def log_climb_bound(cone: InvariantCone, gd: ConeDescent) -> Numbers:
     """Return log of P log1p((ηC/P) t e^{−ζ(0)}), ζ(0) = ⟨p(0), p_mm⟩/P², for t = 1, 2, …, (t, b)."""
-    constants, p_mm, which = cone.constants.carrying, with_rounding(cone.constants.solution.p), gd.which
+    constants, p_mm, indices = cone.constants.carrying, with_rounding(cone.constants.solution.p), gd.index
     # An iterate is rounded as it is made, and the gradient is that of the rounded one.
-    drift = len(which) * EPS * np.abs(gd.view.points[which]).max(axis=0)
-    height = approximate(gd.view.points[which[0]], drift) @ p_mm / np.vecdot(p_mm, p_mm)
+    drift = len(indices) * EPS * np.abs(gd.view.points[indices]).max(axis=0)
+    height = approximate(gd.view.points[indices[0]], drift) @ p_mm / np.vecdot(p_mm, p_mm)
     rate = gd.log_step + constants.log_descent(cone.height, axis=True) - np.log(constants.norm)
-    exponent = rate + np.log(exact(np.arange(1, len(which))))[:, None] - height
+    exponent = rate + np.log(exact(np.arange(1, len(indices))))[:, None] - height
     # log1p(e^x) is e^x up to e^{2x}/2.
     far = exponent.value < -700
     grown = np.where(far, exponent.widen(1e-300), np.log(np.log1p(np.exp(np.where(far, 0.0, exponent)))))
@@ -359,12 +359,12 @@ def rho_of(cone: InvariantCone, p: Float64[np.ndarray, "d"]) -> float:
 
 
 def starts_in(
-    cone: InvariantCone, rng: np.random.Generator, given: Float64[np.ndarray, "d"] | None
+    cone: InvariantCone, rng: np.random.Generator, case_start: Float64[np.ndarray, "d"] | None
 ) -> Float64[np.ndarray, "b d"]:
     """Return starts in C_{μ/4,R}, at R and beyond; the given one first."""
     norms = cone.radius * (1 + 1e-9) * np.array(START_NORMS)
     starts = cone_points(rng, cone.constants, norms, cone.start_mu)
-    return starts if given is None else np.concatenate([given[None], starts])
+    return starts if case_start is None else np.concatenate([case_start[None], starts])
 
 
 def affordable_steps(

@@ -101,8 +101,8 @@ def lemma_14(case: Case, under_test: Implementation) -> Iterator[Claim]:
     count = affordable(problem, POINTS)
     points = probe_points(rng, problem, axis, m=count)
     linear = "head_features" not in case.arrays
-    seen = under_test if linear else HeadedAttention(problem, mixing, under_test).as_implementation()
-    sandwich = Sandwich(problem, mixing, under_test, seen)
+    headed = under_test if linear else HeadedAttention(problem, mixing, under_test).as_implementation()
+    sandwich = Sandwich(problem, mixing, under_test, headed)
     points = climb(rng, points, sandwich.violation, best=4, tries=8, rounds=3)
     yield from sandwich.claims(points)
     if axis is not None:
@@ -117,10 +117,10 @@ class Sandwich:
     """Both sides of Lemma 14's hypothesis at points p."""
 
     def __init__(
-        self, problem: Problem, mixing: LinearMixing, under_test: Implementation, seen: Implementation
+        self, problem: Problem, mixing: LinearMixing, under_test: Implementation, headed: Implementation
     ) -> None:
         """Take the data and both implementations, and bound the slopes of the loss on the mixed inputs."""
-        self.problem, self.mixing, self.under_test, self.seen = problem, mixing, under_test, seen
+        self.problem, self.mixing, self.under_test, self.headed = problem, mixing, under_test, headed
         low, high = log_slope_bounds(mixing, problem.loss)
         self.log_low, self.log_high = low[mixing.mixed], high[mixing.mixed]
 
@@ -135,10 +135,10 @@ class Sandwich:
 
     def sides(self, at: AttentionAt) -> tuple[Numbers, Numbers, Numbers]:
         """Return ν − Y ψ, c0 q and c1 q of the mixed inputs, each (m, k)."""
-        mixing, head, used = self.mixing, self.mixing.head, self.mixing.mixed
+        mixing, head, mixed = self.mixing, self.mixing.head, self.mixing.mixed
         lost = head.outputs_of(exact(mixing.best)) - head.outputs(weights_of(at, self.under_test, ABOVE))
         q = np.exp(self.log_q(at))
-        return lost[:, used], mixing.c0[used] * q, mixing.c1[used] * q
+        return lost[:, mixed], mixing.c0[mixed] * q, mixing.c1[mixed] * q
 
     def violation(self, points: Float64[np.ndarray, "m d"]) -> Float64[np.ndarray, "m"]:
         """Return how far the prediction is outside the sandwich, in units of its upper side c1 q; negative inside."""
@@ -164,7 +164,7 @@ class Sandwich:
         logs = np.abs(np.concatenate([self.log_low, self.log_high])).max() + np.abs(log_q.value).max(axis=-1)
         count = self.problem.n + self.problem.T + self.mixing.gaps.shape[2] + 8
         allowed = 2 * log_q.error.max(axis=-1) + 4 * EPS * count * (1 + logs)
-        excess = log_excess(self.seen, self.problem, at.points)
+        excess = log_excess(self.headed, self.problem, at.points)
         if np.isnan(excess).any():
             raise NotANumber(RISK_BELOW, "the excess risk under test is negative or no number")
         # A risk of exactly L_* is −∞ in logarithms, and no rounding makes it that.

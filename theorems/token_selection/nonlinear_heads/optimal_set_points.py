@@ -79,10 +79,15 @@ def excess_rounding(
 
 
 def excess_of(
-    seen: Implementation, problem: Problem, mixing: LinearMixing, p: Float64[np.ndarray, "m d"], claim: str, form: Form
+    headed: Implementation,
+    problem: Problem,
+    mixing: LinearMixing,
+    p: Float64[np.ndarray, "m d"],
+    claim: str,
+    form: Form,
 ) -> Numbers:
     """Return log(L − L_*) under test with the error allowed to it, (m,); ``claim`` fails where it is no number."""
-    excess = log_excess(seen, problem, p)
+    excess = log_excess(headed, problem, p)
     if np.isnan(excess).any():
         raise NotANumber(claim, "the excess risk under test is negative or no number", form)
     return exact(excess).widen(np.where(np.isinf(excess), 0.0, excess_rounding(problem, mixing, p)))
@@ -116,12 +121,12 @@ def separation(problem: Problem, sets: MaxMarginSets, choice: ChoiceSolution) ->
     """
     least, multiplicity = math.inf, np.ones(problem.n)
     for i in np.flatnonzero(~sets.optimal.all(axis=1)).tolist():
-        keys, own = problem.keys[i], int(choice.alpha[i])
+        keys, chosen = problem.keys[i], int(choice.alpha[i])
         logits = exact_logits(keys, choice.svm)
-        rivals = sets.optimal[i] & (keys != keys[own]).any(axis=1)
+        rivals = sets.optimal[i] & (keys != keys[chosen]).any(axis=1)
         multiplicity[i] = sets.optimal[i].sum() - rivals.sum()
         for t in np.flatnonzero(rivals).tolist():
-            least = min(least, max(float(logits[own] - logits[t]), 0.0))
+            least = min(least, max(float(logits[chosen] - logits[t]), 0.0))
     return least, multiplicity
 
 
@@ -149,7 +154,7 @@ def sublevel_points(
     problem: Problem,
     mixing: LinearMixing,
     sets: MaxMarginSets,
-    seen: Implementation,
+    headed: Implementation,
     rhos: Float64[np.ndarray, "r"],
     rng: np.random.Generator,
 ) -> tuple[Float64[np.ndarray, "m d"], Int64[np.ndarray, "m"]]:
@@ -161,17 +166,17 @@ def sublevel_points(
         problem: keys, scores, loss.
         mixing: the head with its constants.
         sets: the solutions of ATT-SVM'.
-        seen: the implementation, with the head of the case.
+        headed: the implementation, with the head of the case.
         rhos: ρ, (r,).
         rng: the source of randomness.
     """
     unit = sets.norm
     ray = rhos[:, None] * sets.solutions[0].svm.direction
-    edge = log_excess(seen, problem, unit * ray)
+    edge = log_excess(headed, problem, unit * ray)
     level = edge - excess_rounding(problem, mixing, unit * ray)
 
     def inside(points: Float64[np.ndarray, "r b d"]) -> Bool[np.ndarray, "r b"]:
-        excess = log_excess(seen, problem, unit * points)
+        excess = log_excess(headed, problem, unit * points)
         room = excess_rounding(problem, mixing, unit * points)
         short = np.linalg.norm(points, axis=-1) <= rhos[:, None] * (1 + 4 * EPS)
         return np.asarray(short & (excess <= level[:, None] - room))
@@ -202,7 +207,7 @@ def sublevel_points(
 
 
 def minimisers(
-    problem: Problem, sets: MaxMarginSets, seen: Implementation, rhos: Float64[np.ndarray, "r"]
+    problem: Problem, sets: MaxMarginSets, headed: Implementation, rhos: Float64[np.ndarray, "r"]
 ) -> tuple[Float64[np.ndarray, "m d"], Float64[np.ndarray, "m d"]]:
     """Return points on spheres that descent from the ray of each solution finds, and where the rays meet the spheres.
 
@@ -213,7 +218,7 @@ def minimisers(
         basis = tangent_basis(solution.svm.direction, differences_to_first(problem.keys))
         y = np.zeros(basis.shape[1])
         for rho in rhos.tolist():
-            y, point = descend(problem, seen, sets.norm, solution, basis, rho, y)
+            y, point = descend(problem, headed, sets.norm, solution, basis, rho, y)
             rays.append(sets.norm * (rho * solution.svm.direction))
             points.append(point)
     return np.array(points), np.array(rays)
@@ -221,7 +226,7 @@ def minimisers(
 
 def descend(
     problem: Problem,
-    seen: Implementation,
+    headed: Implementation,
     unit: float,
     solution: ChoiceSolution,
     basis: Float64[np.ndarray, "d e"],
@@ -243,15 +248,15 @@ def descend(
         if not np.linalg.norm(y) < 0.9 * rho:
             return 1e300, np.zeros_like(y)
         p, height = point(y)
-        value = float(log_excess(seen, problem, p))
-        gradient = seen[scaled_gradient](problem.keys, problem.scores, problem.loss, p)
+        value = float(log_excess(headed, problem, p))
+        gradient = headed[scaled_gradient](problem.keys, problem.scores, problem.loss, p)
         slope = unit * math.exp(min(float(gradient.log_scale) - value, 600.0)) * np.asarray(gradient.direction)
         return value + rho, tangential(slope, axis, basis) - (slope @ axis) * y / height
 
     tries = [np.zeros_like(start), start]
     if start.size:
         tries.append(np.asarray(minimize(objective, start, jac=True, method="BFGS", options={"maxiter": 30}).x))
-    values = log_excess(seen, problem, np.array([point(y)[0] for y in tries]))
+    values = log_excess(headed, problem, np.array([point(y)[0] for y in tries]))
     best = int(np.nanargmin(values)) if np.isfinite(values).any() else 0
     return tries[best], point(tries[best])[0]
 
@@ -260,7 +265,7 @@ def path_to_the_lowest(
     problem: Problem,
     mixing: LinearMixing,
     sets: MaxMarginSets,
-    seen: Implementation,
+    headed: Implementation,
     kappa: float,
     rng: np.random.Generator,
     claim: str,
@@ -283,7 +288,7 @@ def path_to_the_lowest(
             reduced = Reduced.at(constraints, basis, rho)
             y, _ = reduced.newton(np.zeros(basis.shape[1]))
             if first_order_is_exact(problem, mixing, solution, kappa, rho, ahead, float(np.linalg.norm(y))):
-                spheres.append(Sphere(problem, solution.svm, basis, reduced, seen))
+                spheres.append(Sphere(problem, solution.svm, basis, reduced, headed))
         if not spheres:
             return None
         far = spheres[-1].reduced

@@ -127,25 +127,25 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
         raise Undecided(MARGIN, f"mixing-hurts: {mixing.evidence}", Form.EFFECTIVE)
     sets = under_test[max_margin_sets](problem.keys, mixing.optimal, under_test[max_margin])
     if isinstance(sets, InfeasibleSets):
-        said = "ATT-SVM' was reported infeasible"
+        sentence = "ATT-SVM' was reported infeasible"
         if not all(refusal.exact for refusal in sets.refusals):
-            raise Refuted(LEAST, f"{said}, with a refusal that proves nothing", Form.EXACT)
-        raise Undecided(LEAST, said)
+            raise Refuted(LEAST, f"{sentence}, with a refusal that proves nothing", Form.EXACT)
+        raise Undecided(LEAST, sentence)
     yield solutions_claim(sets)
     linear = "head_features" not in case.arrays
-    seen = under_test if linear else HeadedAttention(problem, mixing, under_test).as_implementation()
+    headed = under_test if linear else HeadedAttention(problem, mixing, under_test).as_implementation()
     kappa, rng = mixing_kappa(mixing, problem.loss), case.rng()
     rhos = kappa * np.array(SUBLEVEL_RADII)
-    points, of = sublevel_points(problem, mixing, sets, seen, rhos, rng)
-    yield from in_sublevel_sets(problem, mixing, sets, seen, kappa, rhos, points, of)
+    points, radius_index = sublevel_points(problem, mixing, sets, headed, rhos, rng)
+    yield from in_sublevel_sets(problem, mixing, sets, headed, kappa, rhos, points, radius_index)
     if under_test.textbook_eps:
         # Such a kernel's gradient is rounding noise at these radii.
         return
     if not kappa < LARGEST_KAPPA:
         why = f"κ = {kappa:.3g}: the path begins to turn only beyond RΘ = κ"
         raise Undecided(PATH_DISTANCE, why, Form.LIMIT)
-    yield from of_minimisers(problem, mixing, sets, seen, kappa)
-    path = path_to_the_lowest(problem, mixing, sets, seen, kappa, rng, PATH_CORRELATION)
+    yield from of_minimisers(problem, mixing, sets, headed, kappa)
+    path = path_to_the_lowest(problem, mixing, sets, headed, kappa, rng, PATH_CORRELATION)
     if path is not None:
         yield from on_the_path(path)
 
@@ -164,40 +164,40 @@ def in_sublevel_sets(
     problem: Problem,
     mixing: LinearMixing,
     sets: MaxMarginSets,
-    seen: Implementation,
+    headed: Implementation,
     kappa: float,
     rhos: Float64[np.ndarray, "r"],
     points: Float64[np.ndarray, "m d"],
-    of: Int64[np.ndarray, "m"],
+    radius_index: Int64[np.ndarray, "m"],
 ) -> Iterator[Claim]:
-    """Yield the effective claims at points of sublevel sets, where ``of`` is the index of each one's radius."""
+    """Yield the effective claims at points of sublevel sets, where ``radius_index`` says which radius each has."""
     ray = sets.norm * (rhos[:, None] * sets.solutions[0].svm.direction)
-    p, rho, what = exact(points), rhos[of], {"points": "point of a sublevel set"}
+    p, rho, options = exact(points), rhos[radius_index], {"points": "point of a sublevel set"}
 
     # a ≥ ρ − κ.
-    least = least_margin(mixing, problem, kappa, rhos, ray)[of]
-    yield at_least(MARGIN, Form.EFFECTIVE, set_margins(mixing, problem, p), least, **what)
+    least = least_margin(mixing, problem, kappa, rhos, ray)[radius_index]
+    yield at_least(MARGIN, Form.EFFECTIVE, set_margins(mixing, problem, p), least, **options)
 
     # ⟨p, p̄_α⟩/(ρ‖p_mm‖) ≥ 1 − κ/ρ for the p_α of some choice α with Θ_α ≥ Θ − κ/R.
     allowed = allowed_choices(sets, least, p)
     near = nearest(sets, allowed, p)
-    yield at_least(DISTANCE, Form.EFFECTIVE, near / rho, least / rho, **what)
+    yield at_least(DISTANCE, Form.EFFECTIVE, near / rho, least / rho, **options)
 
     # ⟨p, p̄_α⟩/‖p_mm‖ ≥ min_α Σ_j w_j log(C_j/w_j) − log n(L(R p̄_mm) − L_*).
-    edge = excess_of(seen, problem, mixing, ray, FROM_DUALS, Form.EFFECTIVE) + np.log(exact(problem.n))
-    bound = dual_bound(problem, mixing, sets, allowed, least) - edge[of]
+    edge = excess_of(headed, problem, mixing, ray, FROM_DUALS, Form.EFFECTIVE) + np.log(exact(problem.n))
+    bound = dual_bound(problem, mixing, sets, allowed, least) - edge[radius_index]
     useful = bound > 0
-    yield at_least(FROM_DUALS, Form.EFFECTIVE, near[useful], bound[useful], why=EXPONENT_ROUNDING, **what)
+    yield at_least(FROM_DUALS, Form.EFFECTIVE, near[useful], bound[useful], why=EXPONENT_ROUNDING, **options)
 
 
 def of_minimisers(
-    problem: Problem, mixing: LinearMixing, sets: MaxMarginSets, seen: Implementation, kappa: float
+    problem: Problem, mixing: LinearMixing, sets: MaxMarginSets, headed: Implementation, kappa: float
 ) -> Iterator[Claim]:
     """Yield the limit claims at minimisers on spheres: the distance to G_mm of any point below the ray."""
     rhos = (1 + kappa) * np.array(RADII)
-    points, ray = minimisers(problem, sets, seen, rhos)
+    points, ray = minimisers(problem, sets, headed, rhos)
     p, length = exact(points), norm(exact(points), axis=1, keepdims=True)
-    value = excess_of(seen, problem, mixing, points, PATH_DISTANCE, Form.LIMIT)
+    value = excess_of(headed, problem, mixing, points, PATH_DISTANCE, Form.LIMIT)
     # It is below the ray up to what both of them may be off by.
     least = least_margin(mixing, problem, kappa, np.resize(rhos, len(ray)), ray)
     least = least.widen(2 * excess_rounding(problem, mixing, ray))
@@ -216,10 +216,10 @@ def of_minimisers(
 def mixing_kappa(mixing: LinearMixing, loss: Loss) -> float:
     """Return κ = log Σ_i C1_i |Ō_i| − min_i log(C0_i/(1 + |O_i|)); never above Theorem 1's where that applies."""
     low, high = log_slope_bounds(mixing, loss)
-    used = mixing.mixed
+    mixed = mixing.mixed
     size = mixing.optimal.sum(axis=1)
-    upper = np.logaddexp.reduce((high + np.log(np.maximum(mixing.optimal.shape[1] - size, 1)))[used])
-    return float(upper - np.min((low - np.log1p(size))[used]))
+    upper = np.logaddexp.reduce((high + np.log(np.maximum(mixing.optimal.shape[1] - size, 1)))[mixed])
+    return float(upper - np.min((low - np.log1p(size))[mixed]))
 
 
 def set_margins(mixing: LinearMixing, problem: Problem, p: Numbers) -> Numbers:
@@ -281,8 +281,8 @@ def dual_bound(
     bounds = []
     for choice in sets.choices:
         # A token that stands twice in the SVM has the sum of its duals.
-        duals, used = with_rounding(choice.duals) * exact(1.0).widen(problem.T * EPS), choice.duals > 0
+        duals, support = with_rounding(choice.duals) * exact(1.0).widen(problem.T * EPS), choice.duals > 0
         w = duals / np.sum(duals)
-        fixed = np.sum(w[used] * (exact(log_costs[used]).widen(lost) - np.log(w[used])))
+        fixed = np.sum(w[support] * (exact(log_costs[support]).widen(lost) - np.log(w[support])))
         bounds.append(fixed - bent - normaliser @ np.sum(w, axis=1))
     return np.min(np.where(allowed, np.stack(bounds, axis=-1), np.inf), axis=-1)

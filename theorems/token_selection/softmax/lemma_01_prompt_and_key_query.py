@@ -121,9 +121,9 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     count = -(-affordable(problem, STEPS) // SAME) * SAME
     steps = np.repeat(log_uniform(rng, 1e-2, 1.0, count // SAME) * largest, SAME)
     points, matrices = _two_runs(setting, u, start, steps, under_test)
-    asked = starts_claim(RUN_IS_ASKED_FOR, points, start, count)
-    yield asked
-    if asked.verdict is Verdict.FALSIFIED:
+    first_claim = starts_claim(RUN_IS_ASKED_FOR, points, start, count)
+    yield first_claim
+    if first_claim.verdict is Verdict.FALSIFIED:
         return
     if not np.isfinite(points).all():
         raise NotANumber(SAME_ITERATES, "an iterate is not finite", Form.EXACT)
@@ -131,9 +131,9 @@ def lemma_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
         # They share nothing with what is under test, and say nothing about it.
         raise Undecided(SAME_ITERATES, "back-propagation through W overflows float64", Form.EXACT)
     norms = log_uniform(rng, 1e-3, LARGEST_LOGIT, affordable(problem, POINTS)) / problem.key_scale
-    tried = np.concatenate([points, directions(rng, len(norms), problem.d) * norms[:, None]])
+    prompts = np.concatenate([points, directions(rng, len(norms), problem.d) * norms[:, None]])
     at_once = max(1, ENTRIES // (problem.n * problem.T * (problem.d + len(u))))
-    blocks = (tried[k : k + at_once] for k in range(0, len(tried), at_once))
+    blocks = (prompts[k : k + at_once] for k in range(0, len(prompts), at_once))
     both = zip(*(_both_paths(setting, u, block, under_test) for block in blocks), strict=True)
     joined: list[Any] = [np.concatenate(parts) for parts in both]
     in_matrix, in_prompt = joined

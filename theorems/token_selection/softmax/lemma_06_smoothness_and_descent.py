@@ -233,8 +233,8 @@ def _run(
 ) -> Generator[Claim, None, Float64[np.ndarray, "t d"]]:
     """Return the iterates of gradient descent with η = 1/L̂ once the run is claimed to be the one asked for."""
     steps = affordable(problem, STEPS, ENTRIES)
-    log_step, asked = -_log_unit(log_sharp), under_test[scaled_gradient]
-    run = under_test[gradient_descent](problem, start, steps=steps, log_step=log_step, gradient=asked)
+    log_step, gradient = -_log_unit(log_sharp), under_test[scaled_gradient]
+    run = under_test[gradient_descent](problem, start, steps=steps, log_step=log_step, gradient=gradient)
     claim = starts_claim(RUN_IS_ASKED_FOR, run.points, start, steps)
     yield claim
     if claim.verdict is Verdict.FALSIFIED:

@@ -31,9 +31,9 @@ def certificate_sides(at: AttentionAt) -> tuple[Numbers, Bool[np.ndarray, "b"]]:
 def signed_variances(at: AttentionAt) -> Numbers:
     """Compute |ℓ'_i| Var_i e^{−log_scale}, (b, n), Var_i = Σ_t s_it (γ_it − f_i)²."""
     problem, tokens = at.problem, np.arange(at.problem.T)
-    own = np.take_along_axis(problem.scores[None], at.token[..., None], axis=2)
+    chosen_scores = np.take_along_axis(problem.scores[None], at.token[..., None], axis=2)
     # A score may be the rounded product Y vᵀx; the difference is exactly 0 at the token itself.
-    apart = np.where(tokens == at.token[..., None], 0.0, with_rounding(problem.scores) - with_rounding(own))
+    apart = np.where(tokens == at.token[..., None], 0.0, with_rounding(problem.scores) - with_rounding(chosen_scores))
     return np.vecdot(at.coefficients, apart)
 
 

@@ -84,8 +84,8 @@ def sharpest_lag(
         share = 1 + 1 / r
         above = (r + 1) * E + share * (r * E / room[0] - np.log(cosines[0]))
         below = (r + 1) * E / room[1] - np.log(cosines[1]) + share * r * E
-        of = logs[:, r] - share * logs[:, r - 1]
-        lag = Lag(float(of[k] - of[-1]), gap * tau, float(above) + missed, float(below) + missed)
+        log_ratios = logs[:, r] - share * logs[:, r - 1]
+        lag = Lag(float(log_ratios[k] - log_ratios[-1]), gap * tau, float(above) + missed, float(below) + missed)
         if best is None or max(lag.above, lag.below) / lag.expected < max(best.above, best.below) / best.expected:
             best = lag
     return best if best is not None and max(best.above, best.below) <= best.expected / 2 else None
@@ -103,15 +103,15 @@ class Eigenvectors:
     first: Float64[np.ndarray, "k r"]
     following: Float64[np.ndarray, "k s"]
 
-    def cosine(self, left: Float64[np.ndarray, "k m"], count: int) -> float:
+    def cosine(self, vectors: Float64[np.ndarray, "k m"], count: int) -> float:
         """Compute c for the first ``count`` columns, r or r + 1; of the following eigenvectors the nearest is taken."""
         r = self.first.shape[1]
         basis = self.first
         if count > r:
-            nearest = self.following @ (self.following.T @ left[:, r])
+            nearest = self.following @ (self.following.T @ vectors[:, r])
             size = float(np.linalg.norm(nearest))
             basis = np.column_stack([basis, nearest / size]) if size > 0 else np.column_stack([basis, 0 * nearest])
-        return min(1.0, abs(float(np.linalg.det(basis.T @ left[:, :count]))))
+        return min(1.0, abs(float(np.linalg.det(basis.T @ vectors[:, :count]))))
 
 
 def eigenvectors_of(svm: NuclearMaxMargin) -> tuple[Float64[np.ndarray, "d e"], Eigenvectors]:

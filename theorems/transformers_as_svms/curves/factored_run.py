@@ -81,10 +81,10 @@ class FactoredRun:
         asked_for, is_a_step = NORMALIZED_PREMISES if self.length else DESCENT_PREMISES
         layout = self.before.layout
         points = layout.join(self.run.K, self.run.Q)
-        asked = starts_claim(asked_for, points, layout.join(*self.start), STEPS)
-        yield asked
-        if asked.verdict is Verdict.FALSIFIED:
-            raise Ended(asked.name)
+        first_claim = starts_claim(asked_for, points, layout.join(*self.start), STEPS)
+        yield first_claim
+        if first_claim.verdict is Verdict.FALSIFIED:
+            raise Ended(first_claim.name)
         if self.run.stop is Stop.OVERFLOW:
             raise Undecided(self.claim, "a step of gradient descent overflows float64", Form.EFFECTIVE)
         if not np.isfinite(points).all() or np.isnan(self.run.log_steps).any():

@@ -45,15 +45,15 @@ def margin_needed(constants: MarginsWithKappa, claim: str) -> Numbers:
         Undecided: floats do not resolve such a start; ``claim`` is the name of the undecided claim.
     """
     least = np.maximum(np.log(exact(2.0 * (constants.problem.T - 1))), 1.0)
-    needed: Any = constants.kappa + least
-    if not (float(value_of(needed)) < LARGEST and float(np.max(needed.error)) < 1):
-        why = f"the start needs a margin of {float(value_of(needed)):.3g}, where float64 resolves no step"
+    required: Any = constants.kappa + least
+    if not (float(value_of(required)) < LARGEST and float(np.max(required.error)) < 1):
+        why = f"the start needs a margin of {float(value_of(required)):.3g}, where float64 resolves no step"
         raise Undecided(claim, why, Form.EFFECTIVE)
-    return needed
+    return required
 
 
 def factors_with_margin(
-    case: Case, constants: Margins, needed: Numbers, rng: np.random.Generator
+    case: Case, constants: Margins, required: Numbers, rng: np.random.Generator
 ) -> tuple[Keys, Queries]:
     """Return K, square, and Q with KᵀK ≻ QᵀQ and m(K Qᵀ) as needed.
 
@@ -64,11 +64,11 @@ def factors_with_margin(
     d, e = case.queried.shape
     if "K0" in case.arrays and "Q0" in case.arrays:
         K, Q = case.arrays["K0"], case.arrays["Q0"]
-        if bool(constants.margins(exact((K @ Q.T).ravel())) >= needed):
+        if bool(constants.margins(exact((K @ Q.T).ravel())) >= required):
             return K, Q
     beside = beside_the_ray(rng, constants, log_uniform(rng, *ASKEW, 1))
-    wanted = np.array([float(value_of(needed) + needed.error) * (1 + 1e-9)])
-    W = with_least_margin(constants, beside, wanted)[0].reshape(d, e)
+    target = np.array([float(value_of(required) + required.error) * (1 + 1e-9)])
+    W = with_least_margin(constants, beside, target)[0].reshape(d, e)
     frame = np.linalg.qr(rng.normal(size=(d, d)))[0] * rng.uniform(*SPREAD, size=d)
     Q = np.linalg.solve(frame, W).T
     scale = (ABOVE * norm(Q, 2) ** 2 / np.linalg.svd(frame, compute_uv=False)[-1] ** 2) ** 0.25
@@ -78,7 +78,7 @@ def factors_with_margin(
 def any_factors(data: QueryDataset, rng: np.random.Generator, m: int) -> list[tuple[Keys, Queries]]:
     """Draw m pairs of factors of any width and size, some with a factor larger or of rank one, some with a zero."""
     (d, e), unit = data.shape, data.problem.key_scale**-0.5
-    made = []
+    factors = []
     for k in range(m):
         width = int(rng.integers(1, max(d, e) + 2))
         sizes = unit * log_uniform(rng, 1e-2, 1e2, 2)
@@ -87,8 +87,8 @@ def any_factors(data: QueryDataset, rng: np.random.Generator, m: int) -> list[tu
             K[:, 1:] = 0.0
         if k % 8 == 2:
             Q[:] = 0.0
-        made.append((K, Q))
-    return made
+        factors.append((K, Q))
+    return factors
 
 
 def uneven_factors(data: QueryDataset, rng: np.random.Generator) -> tuple[Keys, Queries]:

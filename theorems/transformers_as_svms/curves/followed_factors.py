@@ -126,10 +126,10 @@ class FollowedFactors:
         Raises:
             Ended: it has another start or other norms, or its tangent cannot be decided.
         """
-        asked = start_and_norms(self.flow, self.points.layout.join(*self.start), self.end)
-        yield asked
-        if asked.verdict is Verdict.FALSIFIED:
-            raise Ended(asked.name)
+        first_claim = start_and_norms(self.flow, self.points.layout.join(*self.start), self.end)
+        yield first_claim
+        if first_claim.verdict is Verdict.FALSIFIED:
+            raise Ended(first_claim.name)
         tangent = self._is_tangent()
         yield tangent
         if tangent.undecided:

@@ -134,8 +134,8 @@ class NuclearBounds:
         """
         tau, B = self.svm.injectivity, self.from_face(R, e)
         a, z, _ = self.certificate.floats
-        used = self.duals > 0
-        sizes = norm(a[used], axis=1) * norm(z[used], axis=1)
+        support = self.duals > 0
+        sizes = norm(a[support], axis=1) * norm(z[support], axis=1)
         assert tau is not None
-        spread = np.maximum(e, 0.0) / self.duals[used].min() + np.sqrt(used.sum()) * np.maximum(beyond, 0.0)
+        spread = np.maximum(e, 0.0) / self.duals[support].min() + np.sqrt(support.sum()) * np.maximum(beyond, 0.0)
         return B + (norm(sizes) * B + spread) / tau

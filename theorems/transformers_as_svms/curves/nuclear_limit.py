@@ -44,8 +44,8 @@ def offset_in_closed_form(bounds: NuclearBounds, log_costs: Float64[np.ndarray, 
     """Solve the linear system for the offset, for a solution that is proven the only one."""
     svm, (a, z, _) = bounds.svm, bounds.certificate.floats
     assert svm.face is not None
-    used = np.flatnonzero(bounds.duals > 0)
-    (d, e), r, s = svm.W.shape, svm.K.shape[1], len(used)
+    support = np.flatnonzero(bounds.duals > 0)
+    (d, e), r, s = svm.W.shape, svm.K.shape[1], len(support)
     (U, V), (U1, V1) = (_complete_basis(x) for x in svm.face), svm.face
     P, Sigma = U1.T @ svm.W @ V1, (U.T @ bounds.M @ V)[r:, r:]
     unsolved = Offset(np.full((d, e), np.nan), np.inf)
@@ -54,8 +54,8 @@ def offset_in_closed_form(bounds: NuclearBounds, log_costs: Float64[np.ndarray, 
     except np.linalg.LinAlgError:
         return unsolved
     # In units in which o, δ and t are of one size.
-    unit = bounds.duals[used].sum()
-    G = np.einsum("ja,jb->jab", a[used] @ U, z[used] @ V)
+    unit = bounds.duals[support].sum()
+    G = np.einsum("ja,jb->jab", a[support] @ U, z[support] @ V)
     above, lower = np.triu_indices(r), np.triu_indices(r, 1)
 
     def equations(x: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "k"]:
@@ -77,7 +77,7 @@ def offset_in_closed_form(bounds: NuclearBounds, log_costs: Float64[np.ndarray, 
     size = d * e + s + 1
     A = np.array([equations(basis_vector) for basis_vector in np.eye(size)]).T
     right = np.zeros(size)
-    right[:s] = log_costs[used] - np.log(bounds.duals[used])
+    right[:s] = log_costs[support] - np.log(bounds.duals[support])
     try:
         x = np.linalg.solve(A, right)
     except np.linalg.LinAlgError:

@@ -54,8 +54,8 @@ class NuclearLocalBounds:
     def gaps(self) -> Numbers:
         """The gaps D_j, (N,)."""
         rows = self.bounds.svm.rows
-        own = self.problem.scores[rows.inputs, self.bounds.svm.alpha[rows.inputs]]
-        return exact(own) - self.problem.scores[rows.inputs, rows.tokens]
+        chosen_scores = self.problem.scores[rows.inputs, self.bounds.svm.alpha[rows.inputs]]
+        return exact(chosen_scores) - self.problem.scores[rows.inputs, rows.tokens]
 
     @cached_property
     def good(self) -> Bool[np.ndarray, "N"]:

@@ -26,8 +26,8 @@ Rule = Callable[..., Factors]
 """(size if the fault has one, ∇L(W), K, Q) → the gradients in K and in Q."""
 
 
-def _follow(rule: Rule, right: Callable[..., Run], *given: Any, **options: Any) -> Run:
-    *size, data, K, Q = given
+def _follow(rule: Rule, right: Callable[..., Run], *arguments: Any, **options: Any) -> Run:
+    *size, data, K, Q = arguments
     return right(data, K, Q, rule=partial(rule, *size), **options)
 
 
@@ -91,7 +91,7 @@ def _rank_one(right: Callable[..., Run], data: QueryDataset, K: Array, Q: Array,
 @RUN.change(
     "factors-rotated", "from the middle on (K, Q) is turned by ε, K Qᵀ is right", DESCENT, *BOTH, size=1e-3, unit="ε"
 )
-def _rotate(run: Run, size: float, *given: Any, **options: Any) -> Run:
+def _rotate(run: Run, size: float, *arguments: Any, **options: Any) -> Run:
     """Rotate the plane of the first two columns from the middle point on; K Qᵀ stays the same."""
     turn = np.eye(run.K.shape[-1])
     if len(turn) > 1:
@@ -103,11 +103,11 @@ def _rotate(run: Run, size: float, *given: Any, **options: Any) -> Run:
 @STEP.plant(
     "factored-descent-stands-still", "η = e^{−700} in place of the safe step", DESCENT, factored_gradient_descent
 )
-def _still(right: Callable[..., Run], *given: Any, **options: Any) -> Run:
+def _still(right: Callable[..., Run], *arguments: Any, **options: Any) -> Run:
     """Descend with η = e^{−700}, so that all iterates are the start, unless a length is asked for."""
     if options.get("length") is None:
         options |= {"length": None, "log_step": -700.0}
-    return right(*given, **options)
+    return right(*arguments, **options)
 
 
 @STEP.plant("factored-step-without-square", "η = 1/(2 L̂ M + c) in place of M²", DESCENT, factored_gradient_descent)

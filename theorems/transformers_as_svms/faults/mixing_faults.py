@@ -57,8 +57,8 @@ def _forget_least_token(attention: OptimalAttention, scores: Any, penalty: fmpq)
         last = min((t for t, w in enumerate(best) if w > 0), key=lambda t: best[t])
         if sum(w > 0 for w in best) > 1:
             short = optimal_attention([[score for t, score in enumerate(row) if t != last]], penalty)
-            kept, levels[i] = list(short.weights[0]), short.levels[0]
-            weights[i] = (*kept[:last], fmpq(0), *kept[last:])
+            others, levels[i] = list(short.weights[0]), short.levels[0]
+            weights[i] = (*others[:last], fmpq(0), *others[last:])
             multipliers[i] = tuple(
                 levels[i] - score + 2 * penalty * w for score, w in zip(row, weights[i], strict=True)
             )
@@ -98,7 +98,7 @@ def _drop_equalities(svm: GeneralSvm, keys: OuterKeys, sets: Any, alpha: Any) ->
 
 
 @FAULTS.change("finite-part-reversed", "W_fin of the inverse ratios", MIXING, finite_part)
-def _reverse_ratios(finite: list[arb], *given: Any) -> list[arb]:
+def _reverse_ratios(finite: list[arb], *arguments: Any) -> list[arb]:
     """Return W_fin for log(s⋆_it/s⋆_iα) instead of log(s⋆_iα/s⋆_it)."""
     with ctx.workprec(BITS):
         return [-x for x in finite]
@@ -130,8 +130,8 @@ def _stay_on_the_ray(
     for point in path:
         with ctx.workprec(point.bits):
             finite, mm = finite_part(svm, attention), [arb(x) for x in svm.point]
-            left = sum((x * x for x in point.point), arb(0)) - sum((x * x for x in finite), arb(0))
-            r = (left / arb(svm.norm_squared)).sqrt()
+            remainder = sum((x * x for x in point.point), arb(0)) - sum((x * x for x in finite), arb(0))
+            r = (remainder / arb(svm.norm_squared)).sqrt()
             points.append(replace(point, point=[(a + r * b).mid() for a, b in zip(finite, mm, strict=True)]))
     return points
 
@@ -147,34 +147,34 @@ def _predict_path(path: Path, keys: Any, attention: OptimalAttention, penalty: A
 
 
 @FAULTS.plant("mixing-path-at-one-radius", "the point at the first radius is returned for all", MIXING, mixing_path)
-def _stay_at_one_radius(right: Callable[..., Path], *given: Any) -> Path:
-    *others, rhos = given
+def _stay_at_one_radius(right: Callable[..., Path], *arguments: Any) -> Path:
+    *others, rhos = arguments
     (point,) = right(*others, rhos[:1])
     return [replace(point, rho=rho) for rho in rhos]
 
 
 @FAULTS.plant("mixing-path-at-twice-the-radius", "the path at 2R", MIXING, mixing_path)
-def _double_radii(right: Callable[..., Path], *given: Any) -> Path:
-    *others, rhos = given
+def _double_radii(right: Callable[..., Path], *arguments: Any) -> Path:
+    *others, rhos = arguments
     points = right(*others, [2 * rho for rho in rhos])
     return [replace(point, rho=rho) for point, rho in zip(points, rhos, strict=True)]
 
 
 @FAULTS.change("mixing-path-multipliers-doubled", "multipliers of the path are twice as large", MIXING, mixing_path)
-def _double_multipliers(path: Path, *given: Any) -> Path:
+def _double_multipliers(path: Path, *arguments: Any) -> Path:
     """Return the path with multipliers 2η for η, as for the constraint ½‖W‖² ≤ R."""
     return [replace(point, multiplier=2 * point.multiplier) for point in path]
 
 
 @FAULTS.change("mixing-path-leaves-radii-out", "a point at the largest radius alone", MIXING, mixing_path)
-def _leave_out_radii(path: Path, *given: Any) -> Path:
+def _leave_out_radii(path: Path, *arguments: Any) -> Path:
     """Return the path with all points but the last reported as not found."""
     return [*(replace(point, reason="it was given up") for point in path[:-1]), path[-1]]
 
 
 @FAULTS.plant("mixing-offset-is-finite-part", "W_fin is taken for all that stays finite", MIXING, mixing_offset)
-def _only_finite_part(right: Callable[..., Any], *given: Any) -> list[arb]:
-    return finite_part(*given)
+def _only_finite_part(right: Callable[..., Any], *arguments: Any) -> list[arb]:
+    return finite_part(*arguments)
 
 
 @FAULTS.plant(

@@ -48,17 +48,17 @@ def _frobenius(right: NuclearMaxMargin, keys: OuterKeys, alpha: Any) -> NuclearM
 
 
 @_solution("nuclear-factors-swapped", "Wᵀ: K and Q change places")
-def _swap_factors(right: NuclearMaxMargin, *given: Any) -> NuclearMaxMargin:
+def _swap_factors(right: NuclearMaxMargin, *arguments: Any) -> NuclearMaxMargin:
     return replace(right, K=right.Q, Q=right.K)
 
 
 @_solution("nuclear-rank-cut", "K and Q without their last column")
-def _rank_cut(right: NuclearMaxMargin, *given: Any) -> NuclearMaxMargin:
+def _rank_cut(right: NuclearMaxMargin, *arguments: Any) -> NuclearMaxMargin:
     return replace(right, K=right.K[:, :-1], Q=right.Q[:, :-1])
 
 
 @_solution("nuclear-columns-doubled", "each column of K and Q twice")
-def _double_columns(right: NuclearMaxMargin, *given: Any) -> NuclearMaxMargin:
+def _double_columns(right: NuclearMaxMargin, *arguments: Any) -> NuclearMaxMargin:
     """Repeat each column, shortened by √2: W stays the same, but the rank seems twice as large."""
     K, Q = (np.concatenate([x, x], axis=1) / np.sqrt(2) for x in (right.K, right.Q))
     return replace(right, K=K, Q=Q)
@@ -70,7 +70,7 @@ def _with_proof(right: NuclearMaxMargin, change: Callable[[NuclearEnclosure], Nu
 
 
 @_solution("nuclear-another-face", "U1, V1 of another dual")
-def _another_face(right: NuclearMaxMargin, *given: Any) -> NuclearMaxMargin:
+def _another_face(right: NuclearMaxMargin, *arguments: Any) -> NuclearMaxMargin:
     """Replace U1 and V1 by those of the dual whose λ are all equal."""
     rows = right.rows
     sizes = np.ldexp(1.0, rows.p + rows.q)
@@ -80,46 +80,46 @@ def _another_face(right: NuclearMaxMargin, *given: Any) -> NuclearMaxMargin:
 
 
 @_solution("nuclear-dual-off", "the largest λ is off by a factor 1 + ε", size=1e-3, unit="ε")
-def _dual_off(right: NuclearMaxMargin, size: float, *given: Any) -> NuclearMaxMargin:
+def _dual_off(right: NuclearMaxMargin, size: float, *arguments: Any) -> NuclearMaxMargin:
     changed = np.array(right.duals)
     changed[np.unravel_index(np.argmax(changed), changed.shape)] *= 1 + size
     return replace(right, duals=changed)
 
 
 @_solution("nuclear-value-off", "C_⋆ is off by a factor 1 + ε", size=1e-3, unit="ε")
-def _value_off(right: NuclearMaxMargin, size: float, *given: Any) -> NuclearMaxMargin:
+def _value_off(right: NuclearMaxMargin, size: float, *arguments: Any) -> NuclearMaxMargin:
     return replace(right, bounds=(right.bounds[0] * (1 + size), right.bounds[1] * (1 + size)))
 
 
 @_solution("nuclear-out-of-balance", "K(1 + ε) and Q/(1 + ε), so that ½(‖K‖² + ‖Q‖²) > ‖W‖_⋆", size=1e-3, unit="ε")
-def _out_of_balance(right: NuclearMaxMargin, size: float, *given: Any) -> NuclearMaxMargin:
+def _out_of_balance(right: NuclearMaxMargin, size: float, *arguments: Any) -> NuclearMaxMargin:
     """Return the same W from a longer K and a shorter Q, as if each were normalised by itself."""
     return replace(right, K=right.K * (1 + size), Q=right.Q / (1 + size))
 
 
 @_solution("nuclear-gap-of-one", "g = 1", "tsvm-rank")
-def _wider_gap(right: NuclearMaxMargin, *given: Any) -> NuclearMaxMargin:
+def _wider_gap(right: NuclearMaxMargin, *arguments: Any) -> NuclearMaxMargin:
     """Report the gap as if M had no further singular values."""
     return _with_proof(right, lambda proof: replace(proof, gap=arb(1)))
 
 
 @_solution("nuclear-tau-off", "τ is off by a factor 1 + ε", size=1e-3, unit="ε")
-def _more_injective(right: NuclearMaxMargin, size: float, *given: Any) -> NuclearMaxMargin:
+def _more_injective(right: NuclearMaxMargin, size: float, *arguments: Any) -> NuclearMaxMargin:
     return _with_proof(right, lambda proof: replace(proof, injectivity=proof.injectivity * (1 + size)))
 
 
 @_solution("nuclear-gap-too-small", "g/10 for g")
-def _tenth_of_gap(right: NuclearMaxMargin, *given: Any) -> NuclearMaxMargin:
+def _tenth_of_gap(right: NuclearMaxMargin, *arguments: Any) -> NuclearMaxMargin:
     return _with_proof(right, lambda proof: replace(proof, gap=proof.gap / 10))
 
 
 @_solution("nuclear-tau-too-small", "τ/10 for τ")
-def _tenth_of_tau(right: NuclearMaxMargin, *given: Any) -> NuclearMaxMargin:
+def _tenth_of_tau(right: NuclearMaxMargin, *arguments: Any) -> NuclearMaxMargin:
     return _with_proof(right, lambda proof: replace(proof, injectivity=proof.injectivity / 10))
 
 
 @_solution("nuclear-support-lost", "a constraint is left out of S")
-def _support_lost(right: NuclearMaxMargin, *given: Any) -> NuclearMaxMargin:
+def _support_lost(right: NuclearMaxMargin, *arguments: Any) -> NuclearMaxMargin:
     return _with_proof(right, lambda proof: replace(proof, support=proof.support[1:]))
 
 
@@ -168,7 +168,7 @@ def _at_one_radius(path: NuclearPath, problem: Problem, svm: NuclearMaxMargin, r
 
 
 @RUN.change("nuclear-path-leaves-radii-out", "a point at the largest radius alone", PATH, nuclear_path)
-def _leaves_radii_out(path: NuclearPath, *given: Any) -> NuclearPath:
+def _leaves_radii_out(path: NuclearPath, *arguments: Any) -> NuclearPath:
     """Report all points but the last as not found."""
     return replace(path, reasons=(*("it was given up" for _ in path.reasons[1:]), path.reasons[-1]))
 
@@ -207,6 +207,6 @@ def _ends_early(path: NuclearPath, size: float, problem: Problem, svm: NuclearMa
 
 
 @RUN.change("nuclear-path-too-large", "‖K‖² + ‖Q‖² = 4R", PATH, nuclear_path)
-def _too_large(path: NuclearPath, *given: Any) -> NuclearPath:
+def _too_large(path: NuclearPath, *arguments: Any) -> NuclearPath:
     """Multiply K and Q by √2, so that ‖K‖² + ‖Q‖² is 4R instead of 2R."""
     return replace(path, K=path.K * np.sqrt(2), Q=path.Q * np.sqrt(2))

@@ -63,12 +63,12 @@ def _dimension(d: int, trials: int, settings: Settings) -> Numbers:
     locally_optimal = 0
     for problem, W in zip(problems, run.final, strict=True):
         alpha = problem.selection_at(W)
-        own = settings.under_test[max_margin](problem.exact_keys, alpha)
+        att_svm = settings.under_test[max_margin](problem.exact_keys, alpha)
         best = settings.under_test[max_margin](problem.exact_keys, problem.optimal)
         kind = "elsewhere"
-        if isinstance(own, MaxMargin):
-            apart = one_minus_cosine(W, own.direction)
-            local = not offending_neighbours(own, problem.scores)
+        if isinstance(att_svm, MaxMargin):
+            apart = one_minus_cosine(W, att_svm.direction)
+            local = not offending_neighbours(att_svm, problem.scores)
             locally_optimal += local
             chosen.append(1 - apart)
             if local and apart < NEAR:
@@ -100,19 +100,19 @@ def draw(figure: Any, numbers: Numbers) -> None:
     bars.set_xlim(-0.5, len(places) + 2.2)
     bars.set_ylabel(f"fraction of {numbers['trials']} trials per $d$")
     bars.set_ylim(0, 1)
-    named = (
+    curves = (
         ("median_cosine_selected", style.BLUE, "the tokens selected"),
         ("median_cosine_global", style.GREEN, "the optimal tokens"),
     )
-    for k, (key, color, said) in enumerate(named):
-        known = [
+    for k, (key, color, limit) in enumerate(curves):
+        points = [
             (x, dimension[key])
             for x, dimension in zip(places, numbers["dimensions"], strict=True)
             if dimension[key] is not None
         ]
-        if known:
-            lines.plot(*zip(*known, strict=True), "o-", color=color, markersize=4)
-        style.name(lines, 0.0, 0.2 - 0.08 * k, rf"to $W^{{\rm mm}}$ of {said}", color, va="center")
+        if points:
+            lines.plot(*zip(*points, strict=True), "o-", color=color, markersize=4)
+        style.name(lines, 0.0, 0.2 - 0.08 * k, rf"to $W^{{\rm mm}}$ of {limit}", color, va="center")
     lines.set_ylabel("median cosine")
     lines.set_ylim(0, 1.1)
     for axes in (bars, lines):

@@ -88,8 +88,8 @@ def draw_directions(figure: Any, numbers: Numbers) -> None:
             place = np.array(token) * reach / 2
             axes.plot(*place, "*" if best else "s", color=style.GREEN if best else style.ORANGE, zorder=5)
         axes.set_title(f"query {i + 1}")
-    for k, (name, said) in enumerate((("W", r"$W$, to $W^{\rm mm}$"), ("(K, Q)", r"$(K,Q)$, to $W_\star$"))):
-        style.name(panels[0], -0.95 * reach, (0.9 - 0.14 * k) * reach, said, WAYS[name])
+    for k, (name, label) in enumerate((("W", r"$W$, to $W^{\rm mm}$"), ("(K, Q)", r"$(K,Q)$, to $W_\star$"))):
+        style.name(panels[0], -0.95 * reach, (0.9 - 0.14 * k) * reach, label, WAYS[name])
     style.name(panels[1], -0.95 * reach, 0.9 * reach, r"length: $\log_{10}(1+\|Wz\|)$; tokens not to scale", style.GREY)
 
 
@@ -137,8 +137,8 @@ def draw_trials(figure: Any, numbers: Numbers) -> None:
             axes.fill_between(numbers["sizes"], low, high, color=color, alpha=0.15, linewidth=0)
             axes.plot(numbers["sizes"], middle, color=color)
             place = math.sqrt(middle[-1] * middle[-6])
-            said = f"${name}$" if name == "W" else "$(K,Q)$"
-            style.name(axes, numbers["sizes"][-6], place, f"flow on {said}", color, ha="right")
+            label = f"${name}$" if name == "W" else "$(K,Q)$"
+            style.name(axes, numbers["sizes"][-6], place, f"flow on {label}", color, ha="right")
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_ylim(1e-5, 1e1)

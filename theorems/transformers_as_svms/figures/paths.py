@@ -57,8 +57,8 @@ def numbers(settings: Settings) -> Numbers:
         W = run.points[:, b].reshape(-1, *data.shape)
         del path["points"]
         path["attended"] = np.einsum("tde,ne->ntd", W, data.queries).tolist()
-    made = optima_numbers(svms)
-    for optimum, (_, svm) in zip(made, svms, strict=True):
+    numbers_of_optima = optima_numbers(svms)
+    for optimum, (_, svm) in zip(numbers_of_optima, svms, strict=True):
         optimum["attended"] = (data.queries @ svm.p.reshape(data.shape).T).tolist()
     return {
         "data": DATA,
@@ -66,7 +66,7 @@ def numbers(settings: Settings) -> Numbers:
         "queries": data.queries.tolist(),
         "scores": problem.scores.tolist(),
         "optimal": problem.optimal.tolist(),
-        "optima": made,
+        "optima": numbers_of_optima,
         "paths": followed,
     }
 
@@ -91,8 +91,8 @@ def draw(figure: Any, numbers: Numbers) -> None:
             best = t == numbers["optimal"][i]
             place = np.array(token) * REACH / 2
             axes.plot(*place, "*" if best else "s", color=style.BLUE if best else style.ORANGE, zorder=5)
-    said = r"dashed: $W^{\rm mm}z_i$; tokens not to scale"
-    style.name(panels[1], -0.95 * REACH, 0.9 * REACH, said, style.GREY)
+    note = r"dashed: $W^{\rm mm}z_i$; tokens not to scale"
+    style.name(panels[1], -0.95 * REACH, 0.9 * REACH, note, style.GREY)
 
 
 FIGURES = [

@@ -64,12 +64,12 @@ def draw(figure: Any, numbers: Numbers) -> None:
     for axes, T in zip(panels, SIZES, strict=True):
         for n in SIZES:
             axes.plot(d, np.minimum(n, d), color=style.LIGHT, linewidth=3.0, zorder=1)
-            (own,) = [curve for curve in numbers["curves"] if (curve["n"], curve["T"]) == (n, T)]
-            for of, face in (("ranks", COLORS[n]), ("nuclear_ranks", "white")):
-                known = [(x, float(np.mean(ranks))) for x, ranks in zip(d, own[of], strict=True) if ranks]
-                if known:
+            (curve_of_pair,) = [curve for curve in numbers["curves"] if (curve["n"], curve["T"]) == (n, T)]
+            for key, face in (("ranks", COLORS[n]), ("nuclear_ranks", "white")):
+                points = [(x, float(np.mean(ranks))) for x, ranks in zip(d, curve_of_pair[key], strict=True) if ranks]
+                if points:
                     marks = {"color": COLORS[n], "markerfacecolor": face, "markersize": 4}
-                    axes.plot(*zip(*known, strict=True), "o", zorder=3, **marks)
+                    axes.plot(*zip(*points, strict=True), "o", zorder=3, **marks)
             style.name(axes, float(d[-1]), n + 0.4, f"$n$ = {n}", COLORS[n], ha="right", va="bottom")
         axes.set_title(f"$T$ = {T}")
         axes.set_xlabel("dimension $d$")

@@ -31,5 +31,5 @@ def other_tokens(case: Case, under_test: Implementation) -> Iterator[Claim]:
         best = least_weights(case, i)
         if tau is not None and best is not None:
             size = sum(w != 0 for w in best)
-            said = f"input {i}: the best weights are ({', '.join(map(str, best))}), τ = {tau}"
-            yield Claim("condition-suffices", Form.EXACT, 0.0 if size == tau else -1.0, 0.0, EXACT, said)
+            detail = f"input {i}: the best weights are ({', '.join(map(str, best))}), τ = {tau}"
+            yield Claim("condition-suffices", Form.EXACT, 0.0 if size == tau else -1.0, 0.0, EXACT, detail)

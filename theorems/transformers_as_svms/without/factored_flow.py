@@ -68,8 +68,8 @@ def _excess(case: Case) -> float:
     run = _flow(case, REFERENCE, SHORT)
     if run is None:
         return -1.0
-    left = float(excesses(run[0], case, run[1])[-1])
-    return left - CLEAR if np.isfinite(left) else -1.0
+    remaining = float(excesses(run[0], case, run[1])[-1])
+    return remaining - CLEAR if np.isfinite(remaining) else -1.0
 
 
 @weaken(
@@ -91,11 +91,11 @@ def rank_one_trap(case: Case, under_test: Implementation) -> Iterator[Claim]:
     flow, svm = run
     excess, rho = excesses(flow, case, svm), flow.norms[-1] ** 2 / (2 * svm.norm)
     before = excess[int(np.argmin(np.abs(np.log(flow.norms / flow.norms[-1]) + np.log(NORM / EARLIER) / 2)))]
-    said = f"‖W‖_⋆/(m(W) C_⋆) = {1 + excess[-1]:.12g} at ‖W‖_⋆ = {flow.norms[-1] ** 2 / 2:.6g}"
+    detail = f"‖W‖_⋆/(m(W) C_⋆) = {1 + excess[-1]:.12g} at ‖W‖_⋆ = {flow.norms[-1] ** 2 / 2:.6g}"
     if not np.isfinite(excess[-1]):
         raise Undecided(LEAST_NORM, "the flow does not select the optimal tokens", Form.LIMIT)
     if excess[-1] < before / 2:
-        left = "" if excess[-1] < rho**-0.5 else said
-        yield Claim(LEAST_NORM, Form.LIMIT, 0.0, 0.0, LIMIT_FOLLOWED, said, undecided=left)
+        undecided = "" if excess[-1] < rho**-0.5 else detail
+        yield Claim(LEAST_NORM, Form.LIMIT, 0.0, 0.0, LIMIT_FOLLOWED, detail, undecided=undecided)
         return
-    yield Claim(LEAST_NORM, Form.LIMIT, -float(excess[-1]), float(rho**-0.5), LIMIT_FOLLOWED, said)
+    yield Claim(LEAST_NORM, Form.LIMIT, -float(excess[-1]), float(rho**-0.5), LIMIT_FOLLOWED, detail)

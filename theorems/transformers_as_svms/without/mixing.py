@@ -44,8 +44,8 @@ def other_tokens(case: Case, under_test: Implementation) -> Iterator[Claim]:
         best = least_weights(case, i)
         if best is not None:
             gap = loss_at(case, i, best) - loss_at(case, i, list(weights))
-            said = f"input {i}: ({', '.join(map(str, best))}) loses less than ({', '.join(map(str, weights))})"
-            yield Claim("attention-is-optimal", Form.EXACT, min(to_float(gap), 0.0), 0.0, EXACT, said)
+            detail = f"input {i}: ({', '.join(map(str, best))}) loses less than ({', '.join(map(str, weights))})"
+            yield Claim("attention-is-optimal", Form.EXACT, min(to_float(gap), 0.0), 0.0, EXACT, detail)
 
 
 @st.composite
