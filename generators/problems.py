@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from generators.assumptions import assumption_named
-from generators.building import JOINT, Start, built_cases
 from generators.case import Case
 from generators.general_position import MOST_MATRICES, matrices
 from generators.numbers import MOST_DRAWN, Frame, Large, Size, length, one_in
+from generators.problem_cases import JOINT, Start, built_cases
 from reference_attention.errors import InvalidInput
 from reference_attention.losses import DRAWN_LOSSES, loss_named
 from reference_attention.problem import Problem

@@ -69,7 +69,7 @@ def failures() -> Iterator[str]:
     # Modules that are imported before check_shapes() are not checked.
     from attention_conformance.kernel.check import verify_kernel
     from examples.kernels import handwritten
-    from generators.drawing import drive
+    from generators.hypothesis_driver import drive
     from generators.user_data import as_text
     from reference_attention.errors import InvalidInput
     from reference_attention.svm.max_margin_sets import max_margin_sets

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from reference_attention.training.batched import BatchedGradient
+from reference_attention.training.batched_gradient import BatchedGradient
 from tests.instructions.baseline import FILE, PYTHON, Kept, Unsaid, changes, read, updated, write
 from tests.instructions.counting import OURS, Cost, cost
 from tests.instructions.workloads import WORKLOADS, made

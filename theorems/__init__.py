@@ -111,7 +111,7 @@ if TYPE_CHECKING:
     from theorems.library.verify import check_attention as check_attention
     from theorems.library.verify import verify as verify
     from theorems.rounding.attention_at import AttentionAt as AttentionAt
-    from theorems.without.weakened import weaken as weaken
+    from theorems.without.weakening import weaken as weaken
 
 _HOME = {
     "generators.assumptions": (
@@ -217,7 +217,7 @@ _HOME = {
         "verify",
     ),
     "theorems.rounding.attention_at": ("AttentionAt",),
-    "theorems.without.weakened": ("weaken",),
+    "theorems.without.weakening": ("weaken",),
     "theorems.bounded": (
         "Bounded",
         "exact",

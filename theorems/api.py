@@ -75,7 +75,7 @@ from theorems.core.statement import Statement, statement
 from theorems.core.tolerances import reason
 from theorems.faults.fault import Fault, FaultKind, Faults
 from theorems.rounding.attention_at import AttentionAt
-from theorems.without.weakened import weaken
+from theorems.without.weakening import weaken
 
 __all__ = [
     "EPS",

@@ -18,7 +18,7 @@ from attention_conformance.calls.call_space import FACTORS, NEUTRAL_PLAN, SIZED,
 from attention_conformance.claims.capabilities import CAPABILITIES, Capability
 from attention_conformance.claims.examination import About, examine
 from attention_conformance.claims.smaller import NEUTRAL, smallest_failing, work_of
-from generators.drawing import seed_from
+from generators.hypothesis_driver import seed_from
 from theorems.core.claim import Verdict
 from theorems.core.under_test import Refused
 

@@ -10,8 +10,8 @@ Their active-set method for non-negative least squares is run in exact arithmeti
 without an anti-cycling rule: a column enters only if its gradient is positive, so the columns in use stay linearly
 independent and every step strictly lowers ‖r‖; no set of columns can come back. A float solution only determines the
 start, so in general one linear system is solved and the result checked. That is done by refinement first
-(:mod:`reference_attention.svm.refined`), then in balls (:mod:`reference_attention.svm.enclosure`), which give the same
-proof wherever no further constraint is tight.
+(:mod:`.iterative_refinement`), then in balls (:mod:`.enclosure`), which give the same proof wherever no further
+constraint is tight.
 
 Source: C. L. Lawson and R. J. Hanson, *Solving Least Squares Problems* (1974), chapter 23.
 """
@@ -32,8 +32,8 @@ from reference_attention.exact import ratio
 from reference_attention.floats import EPS
 from reference_attention.svm.enclosure import enclose, round_balls
 from reference_attention.svm.float_solution import float_solution
-from reference_attention.svm.refined import Refined, refine
-from reference_attention.svm.sliced import Twice
+from reference_attention.svm.iterative_refinement import Refined, refine
+from reference_attention.svm.sliced_products import Twice
 
 UNDERFLOW = 2.0**-900
 """A bound far above the error of underflow in a sum of products, and far below any rounding error that matters."""

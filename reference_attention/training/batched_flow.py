@@ -21,7 +21,7 @@ from reference_attention.errors import InvalidInput
 from reference_attention.problem import Problem
 from reference_attention.span import Span, span_of
 from reference_attention.training.arc_length import ABSOLUTE, ROUNDINGS
-from reference_attention.training.batched import BatchedGradient
+from reference_attention.training.batched_gradient import BatchedGradient
 from reference_attention.training.descent import Stop
 from reference_attention.training.flow import RELATIVE, gradient_flow
 

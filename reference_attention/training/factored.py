@@ -20,10 +20,10 @@ from reference_attention import risk
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Problem, checked_array
 from reference_attention.query_dataset import QueryDataset
-from reference_attention.training.ahead import ROOM, Ahead
 from reference_attention.training.derivatives import Point, Square, newton_field
 from reference_attention.training.iteration import Gradient, single_field
 from reference_attention.training.slope import UNSEEN, Slope
+from reference_attention.training.wall_distance import ROOM, Ahead
 
 Keys = Float64[np.ndarray, "*b d m"]
 Queries = Float64[np.ndarray, "*b e m"]

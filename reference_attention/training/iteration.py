@@ -15,7 +15,7 @@ from reference_attention import risk
 from reference_attention.loss import Array, Loss
 from reference_attention.risk import ScaledGradient
 from reference_attention.span import Span
-from reference_attention.training.batched import BatchedGradient
+from reference_attention.training.batched_gradient import BatchedGradient
 from reference_attention.training.derivatives import (
     BatchField,
     GradientField,

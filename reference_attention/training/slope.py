@@ -10,9 +10,9 @@ import numpy as np
 from reference_attention import risk
 from reference_attention.problem import Problem
 from reference_attention.span import Span
-from reference_attention.training.ahead import Ahead
 from reference_attention.training.derivatives import GradientField, NewtonField, Point, newton_field
 from reference_attention.training.iteration import Gradient, single_field
+from reference_attention.training.wall_distance import Ahead
 
 UNSEEN = 1e-13
 """Curvatures this small relative to the largest are rounding errors, and so would be Newton steps along them."""

@@ -12,7 +12,7 @@ from hypothesis import Phase, find, given, settings
 
 from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
-from generators.drawing import drawing_from_the_seed_alone
+from generators.hypothesis_driver import drawing_from_the_seed_alone
 from generators.problems import cases
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 

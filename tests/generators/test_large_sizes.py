@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, Phase
 
 from generators.case import Case
-from generators.drawing import drive
+from generators.hypothesis_driver import drive
 from generators.numbers import AROUND_BLOCKS, BLOCKS, MODERATE, SOLVABLE_BLOCKS, Large
 from generators.problems import cases
 from reference_attention.errors import InvalidInput

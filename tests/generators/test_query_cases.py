@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import HealthCheck, Phase
 
 from generators.case import Case
-from generators.drawing import drive
+from generators.hypothesis_driver import drive
 from generators.query_assumptions import independent_rows
 from generators.query_cases import Family, query_cases
 from generators.score_assumptions import distinct_scores

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, Phase, find, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from generators import building, realistic_keys
+from generators import problem_cases, realistic_keys
 from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
-from generators.drawing import drawing_from_the_seed_alone, each_case_drawn_anew
+from generators.hypothesis_driver import drawing_from_the_seed_alone, each_case_drawn_anew
 from generators.idle_neighbours import solver, with_idle_neighbour
 from generators.numbers import MODERATE, Frame
 from generators.problems import cases
@@ -218,13 +218,13 @@ def test_without_a_spare_token_one_is_made() -> None:
 
 def test_one_case_in_five_is_as_users_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool] = []
-    chosen = building._as_users_have_them
+    chosen = problem_cases._as_users_have_them
 
     def spy(draw: DrawFn, wanted: frozenset[str]) -> bool:
         asked.append(chosen(draw, wanted))
         return asked[-1]
 
-    monkeypatch.setattr(building, "_as_users_have_them", spy)
+    monkeypatch.setattr(problem_cases, "_as_users_have_them", spy)
     sample(cases(assumptions=("separable", "strict-optimum")), 200)
     assert 0.13 < np.mean(asked) < 0.28
     asked.clear()

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import generators.problems
-from generators import building, directions, keys, numbers, scores, tokens
+from generators import directions, keys, numbers, problem_cases, scores, tokens
 from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
 from generators.problems import cases, problems
@@ -70,7 +70,7 @@ def test_what_is_asked_for_holds(wanted: tuple[str, ...]) -> None:
 REJECTING = re.compile(r"\.filter\(|\bassume\(|\breject\(|\.mark_invalid\(")
 
 
-@pytest.mark.parametrize("module", [building, directions, keys, numbers, generators.problems, scores, tokens])
+@pytest.mark.parametrize("module", [problem_cases, directions, keys, numbers, generators.problems, scores, tokens])
 def test_nothing_drawn_is_rejected(module: ModuleType) -> None:
     assert not REJECTING.search(inspect.getsource(module))
     assert REJECTING.search("st.integers().filter(bool)")

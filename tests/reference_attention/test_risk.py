@@ -16,7 +16,7 @@ from reference_attention import risk
 from reference_attention.loss import Loss
 from reference_attention.losses import DRAWN_LOSSES, LOSSES
 from reference_attention.risk import ScaledGradient
-from reference_attention.training.batched import BatchedGradient
+from reference_attention.training.batched_gradient import BatchedGradient
 from reference_attention.training.derivatives import (
     differences_to,
     gradient_field,

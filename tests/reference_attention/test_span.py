@@ -33,7 +33,7 @@ from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.curves.constraints import Constraints, log_excess
 from theorems.curves.flow_chords import chords
-from theorems.curves.reduced import tangent_basis
+from theorems.curves.reduced_program import tangent_basis
 from theorems.curves.sublevel_hunt import sublevel_points
 from theorems.run.registry.lookup import statement_named
 

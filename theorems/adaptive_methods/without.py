@@ -27,10 +27,10 @@ from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.steepest_descent.followed import Asked
 from theorems.steepest_descent.geometry import Geometry
-from theorems.without.follow_flow import start_of
+from theorems.without.flow_claims import start_of
 from theorems.without.signed_flow import signed_gradient
 from theorems.without.theorem_2 import too_good_scores
-from theorems.without.weakened import weaken
+from theorems.without.weakening import weaken
 
 
 @st.composite

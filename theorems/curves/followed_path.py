@@ -1,6 +1,6 @@
 """The regularization path at increasing radii: predicted from the SVM, and followed by the implementation under test.
 
-References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1; :mod:`theorems.curves.reduced`.
+References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1; :mod:`theorems.curves.reduced_program`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from theorems.core.claim import Claim, Ended, Form, Undecided, at_least, undecid
 from theorems.core.claim_name import premise
 from theorems.core.tolerances import tolerance
 from theorems.curves.constraints import Constraints
-from theorems.curves.reduced import Reduced, tangent_span
+from theorems.curves.reduced_program import Reduced, tangent_span
 from theorems.curves.sphere import Sphere
 
 PATH_ROUNDING = tolerance(

@@ -18,7 +18,7 @@ from reference_attention.span import tangential
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.core.implementation import Implementation
 from theorems.curves.constraints import log_excess
-from theorems.curves.reduced import QUADRATIC, Reduced
+from theorems.curves.reduced_program import QUADRATIC, Reduced
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.excess import log_excess_of
 

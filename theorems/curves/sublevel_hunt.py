@@ -18,7 +18,7 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.core.implementation import Implementation
 from theorems.curves.constraints import Constraints, log_excess
-from theorems.curves.reduced import Reduced
+from theorems.curves.reduced_program import Reduced
 
 HUNT_BUDGET = 150_000
 """About how many floats one batch of hunted points may occupy."""

@@ -20,7 +20,7 @@ from theorems.core.statement import Statement
 from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.suite import modules_without
 from theorems.without.query_drawing import plain_query_cases
-from theorems.without.weakened import Weakened, others
+from theorems.without.weakening import Weakened, others
 
 LOSS = "well-behaved-loss"
 

@@ -12,7 +12,7 @@ from reference_attention.errors import InvalidInput
 from theorems.core.check import claims_of, line_in
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE
-from theorems.without.weakened import Weakened
+from theorems.without.weakening import Weakened
 
 FAR = 100.0
 """The multiple of its tolerance that a violation must exceed to count: no doubt about rounding decides it."""

@@ -22,7 +22,7 @@ from theorems.hunting.examine import Examined
 from theorems.hunting.search import Effort, Hunt
 from theorems.run.findings import NamedFinding
 from theorems.run.tables import assumptions_table, column_table, print_case
-from theorems.without.weakened import Weakened
+from theorems.without.weakening import Weakened
 
 PATIENCE = 10.0
 """The least number of seconds between two lines of progress where there is no terminal."""

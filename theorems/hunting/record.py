@@ -20,7 +20,7 @@ from theorems.hunting.examine import Examined
 from theorems.hunting.search import Effort
 from theorems.run.findings import NamedFinding
 from theorems.run.findings import as_json as findings_json
-from theorems.without.weakened import Weakened
+from theorems.without.weakening import Weakened
 
 REQUIRED = ("statement", "without", "claim", "case")
 REQUIRED_OF_EFFORT = ("statement", "without", "seed", "none_found")

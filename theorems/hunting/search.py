@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 
 from hypothesis import HealthCheck, Phase, target
 
-from generators.drawing import drive, seed_from
+from generators.hypothesis_driver import drive, seed_from
 from generators.subject import Subject
 from theorems.hunting.examine import Examined, examine
 from theorems.hunting.simplify import simplify_counterexample
-from theorems.without.weakened import Weakened
+from theorems.without.weakening import Weakened
 
 ROUND = 400
 """The number of cases of one round; the next one starts afresh, so that no climb is stuck for good."""

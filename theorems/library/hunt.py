@@ -19,7 +19,7 @@ from theorems.hunting.examine import Examined, in_own_units
 from theorems.hunting.record import as_effort, as_record, save
 from theorems.hunting.search import Effort, Hunt
 from theorems.run.tables import HOLDS
-from theorems.without.weakened import Weakened
+from theorems.without.weakening import Weakened
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -21,7 +21,7 @@ from theorems.core.claim_name import sharper
 from theorems.core.implementation import Implementation
 from theorems.core.kernel_use import SVM_ONLY
 from theorems.core.statement import statement
-from theorems.next_token.followed import RUN_PREMISES, Followed, chosen_step, follow, starts
+from theorems.next_token.descent_run import RUN_PREMISES, Followed, chosen_step, follow, starts
 from theorems.next_token.limits import LIMIT_PREMISES, certify_limits
 from theorems.rounding.attention_at import Numbers
 

@@ -17,7 +17,7 @@ from theorems.bounded import Bounded, exact, hull, value_of
 from theorems.core.claim import NotANumber
 from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import AttentionAt, Numbers
-from theorems.rounding.sized import Sized
+from theorems.rounding.sized_numbers import Sized
 
 
 def excess(problem: Problem, points: Numbers, alpha: Int64[np.ndarray, "n"]) -> Sized:

@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 from hypothesis import HealthCheck, Phase
 from hypothesis.errors import HypothesisException
 
-from generators.drawing import drive, seed_from
+from generators.hypothesis_driver import drive, seed_from
 from generators.realistic import realistic
 from generators.subject import Subject
 from generators.user_data import Given, as_text, subject_of

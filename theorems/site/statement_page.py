@@ -12,7 +12,7 @@ from theorems.core.recorded_files import RECORDED
 from theorems.core.statement import Statement
 from theorems.core.tolerances import Tolerance
 from theorems.faults import FAULTS
-from theorems.faults.spared import why_survived
+from theorems.faults.survival_reasons import why_survived
 from theorems.hunting.assumption_table import Status
 from theorems.hunting.entries import droppable
 from theorems.hunting.record import load

@@ -21,8 +21,8 @@ from theorems.bounded import exact, value_of, with_rounding
 from theorems.core.claim import NotANumber
 from theorems.core.implementation import Implementation
 from theorems.core.key_rows import key_rows
+from theorems.curves.bisection import smallest
 from theorems.curves.cone_points import resolvable_rho
-from theorems.curves.smallest import smallest
 from theorems.rounding.approximate import approximate, bend
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.excess import excess_of

@@ -39,10 +39,10 @@ from theorems.core.sequence_certificate import (
 )
 from theorems.core.statement import statement
 from theorems.core.svm_certificate import SVM_IS_OPTIMAL
-from theorems.curves.reduced import Reduced, tangent_basis
+from theorems.curves.reduced_program import Reduced, tangent_basis
 from theorems.curves.sublevel_hunt import hunt
 from theorems.rounding.attention_at import Numbers, violation_of
-from theorems.rounding.sized import sized_equal
+from theorems.rounding.sized_numbers import sized_equal
 from theorems.transformers_as_svms.sequence_numbers import SequenceRows, dual_value
 
 IS_THE_MEAN = premise("excess-is-the-mean")

@@ -27,7 +27,7 @@ from theorems.core.key_rows import key_rows
 from theorems.rounding.approximate import approximate, bend
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.excess import excess
-from theorems.rounding.sized import Sized
+from theorems.rounding.sized_numbers import Sized
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,12 +24,12 @@ from reference_attention.training.joint_descent import JointTrajectory
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.token_selection.joint_paths.conjecture_joint_descent import JOINT_DESCENT
-from theorems.without.follow_joint_path import joint_of, separator_of
 from theorems.without.free_mixing import assumption_c_over_supports_fails
 from theorems.without.joint_drawing import plain_joint_cases
+from theorems.without.joint_path_claims import joint_of, separator_of
 from theorems.without.not_selected import one_support
 from theorems.without.theorem_5 import not_followed
-from theorems.without.weakened import Weakening
+from theorems.without.weakening import Weakening
 
 STEPS = 8000
 """Steps of the long run that decides."""

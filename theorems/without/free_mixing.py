@@ -30,7 +30,7 @@ from generators.margin_assumptions import dot, exact_vector
 from generators.optimal_tokens import optimal_support_tokens, optimal_tokens
 from reference_attention.paths.joint import Joint
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
-from theorems.without.follow_joint_path import joint_of, separator_of
+from theorems.without.joint_path_claims import joint_of, separator_of
 
 
 def assumption_c_fails(case: Case) -> Finding:

@@ -12,7 +12,7 @@ from generators.case import Case
 from reference_attention.training.descent import Stop, Trajectory, gradient_descent
 from theorems.core.claim import Claim, Form, Undecided
 from theorems.core.implementation import Implementation
-from theorems.without.follow_flow import direction_claims, start_of
+from theorems.without.flow_claims import direction_claims, start_of
 
 SETTLED = 1e-3
 """Length of a step of gradient descent, in logits, below which descent follows the flow."""
@@ -20,7 +20,7 @@ MOST_STEPS = 4096
 
 
 def claims_after_large_steps(case: Case, under_test: Implementation, alpha: Int64[np.ndarray, "n"]) -> Iterator[Claim]:
-    """Yield :func:`theorems.without.follow_flow.direction_claims` for gradient descent with the case's step ``eta``."""
+    """Yield :func:`theorems.without.flow_claims.direction_claims` for gradient descent with the case's step ``eta``."""
     run = descend_until_short_steps(case)
     step = last_step(case, run)
     if run.stop is Stop.OVERFLOW or not step < SETTLED:

@@ -18,10 +18,10 @@ from theorems.bounded import exact, with_rounding
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import ROUNDING
-from theorems.without.drawing import plain_cases, with_directions
 from theorems.without.slopes import descent, lasting
+from theorems.without.small_cases import plain_cases, with_directions
 from theorems.without.two_valued import tied_cases, tied_optimum
-from theorems.without.weakened import Weakening, weaken
+from theorems.without.weakening import Weakening, weaken
 
 LOSS, STRICT, EQUAL = "well-behaved-loss", "strict-optimum", "equal-non-optimal-scores"
 SEPARABLE, SINGLE = "separable", "single-input"

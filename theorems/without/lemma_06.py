@@ -23,9 +23,9 @@ from theorems.core.implementation import Implementation
 from theorems.core.tolerances import ROUNDING
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.risk_change import risk_change
-from theorems.without.drawing import plain_cases, starts
 from theorems.without.slopes import gradient, lasting
-from theorems.without.weakened import weaken
+from theorems.without.small_cases import plain_cases, starts
+from theorems.without.weakening import weaken
 
 LOSS, STEP = "well-behaved-loss", "step-size"
 APART = 2.0**-40

@@ -19,9 +19,9 @@ from reference_attention.svm.max_margin import Infeasible, max_margin
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import ROUNDING
-from theorems.without.drawing import plain_cases
 from theorems.without.slopes import descent, lasting
-from theorems.without.weakened import Weakening, weaken
+from theorems.without.small_cases import plain_cases
+from theorems.without.weakening import Weakening, weaken
 
 LOSS, SEPARABLE, LOCAL = "well-behaved-loss", "separable", "locally-optimal"
 REFUTED = "in some C_{μ,R}(p_mm), −⟨∇L(p), q/‖q‖⟩ ≥ C⁻ max_i(1 − s_iα_i) > 0 for all q of the cone"

@@ -13,9 +13,9 @@ from generators.case import Case
 from reference_attention.directions import direction, neighbour_optimal
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
-from theorems.without.drawing import plain_cases, with_directions
 from theorems.without.risks import lower_far_out
-from theorems.without.weakened import Weakening
+from theorems.without.small_cases import plain_cases, with_directions
+from theorems.without.weakening import Weakening
 
 LOSS, WIDER, DECIDED = "well-behaved-loss", "wider-direction", "decided-neighbours"
 EITHER = "L(R q2) < L(R q1) if q1 is neighbour-optimal, L(R q1) < L(R q2) if it is not, for all R > R0"

@@ -15,9 +15,9 @@ from generators.finding import Finding
 from reference_attention.directions import direction
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
-from theorems.without.drawing import plain_cases, with_directions
 from theorems.without.risks import below_selection
-from theorems.without.weakened import Weakening
+from theorems.without.small_cases import plain_cases, with_directions
+from theorems.without.weakening import Weakening
 
 LOSS, HIGHER = "well-behaved-loss", "higher-neighbours"
 REFUTED = "L(R q) < L_α = (1/n) Σ ℓ(γ_iα_i) for all R > R0"

@@ -12,8 +12,8 @@ from reference_attention.directions import direction
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT
-from theorems.without.drawing import plain_cases, with_directions
-from theorems.without.weakened import weaken
+from theorems.without.small_cases import plain_cases, with_directions
+from theorems.without.weakening import weaken
 
 
 @weaken(

@@ -19,8 +19,8 @@ from reference_attention.svm.max_margin import Infeasible, max_margin
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT
-from theorems.without.drawing import small_vectors
-from theorems.without.weakened import Weakening
+from theorems.without.small_cases import small_vectors
+from theorems.without.weakening import Weakening
 
 LABELS, STRICT, RANGE = "positive-labels", "strict-optimum", "head-in-key-range"
 REFUTED = "ATT-SVM(opt) is feasible, so GMM exists"

@@ -21,7 +21,7 @@ from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.without.free_mixing import assumption_c_over_supports_fails
 from theorems.without.joint_drawing import plain_joint_cases
 from theorems.without.not_selected import one_support, path_of, quadrant_claim, shorter_elsewhere
-from theorems.without.weakened import Weakening, weaken
+from theorems.without.weakening import Weakening, weaken
 
 
 @st.composite

@@ -17,7 +17,7 @@ from theorems.without import theorem_6
 from theorems.without.joint_drawing import plain_joint_cases
 from theorems.without.mixed_features import head_with_mixed_features
 from theorems.without.theorem_5 import cannot_select
-from theorems.without.weakened import weaken
+from theorems.without.weakening import weaken
 
 WITHIN = "within the quadrant of α, p_R/R → p_relax/‖p_relax‖"
 

@@ -15,12 +15,12 @@ from generators.score_assumptions import optimal_sets
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import AttentionAt, Numbers
-from theorems.without.drawing import flat_pairs, with_directions
 from theorems.without.heads import headed_cases, headed_risk
 from theorems.without.noisy_excess import EXCESS_RISK, Excess
 from theorems.without.risks import difference, linear_risk
 from theorems.without.slopes import lasting
-from theorems.without.weakened import weaken
+from theorems.without.small_cases import flat_pairs, with_directions
+from theorems.without.weakening import weaken
 
 LOSS, MIXING = "well-behaved-loss", "mixing-hurts"
 REFUTED = "for every Δ > 0 there is ρ < 0 such that log q_max(p) ≤ min((1+Δ) log q_max(p'), ρ) implies L(p) < L(p')"

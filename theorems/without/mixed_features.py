@@ -26,8 +26,8 @@ from reference_attention.svm.label_svm import label_svm
 from reference_attention.svm.max_margin import Infeasible, max_margin
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
-from theorems.without.follow_flow import LIMIT_FOLLOWED, NORM
-from theorems.without.follow_joint_path import joint_of
+from theorems.without.flow_claims import LIMIT_FOLLOWED, NORM
+from theorems.without.joint_path_claims import joint_of
 
 SCANNED = (0.5, 1.0, 2.0, 8.0, 64.0)
 """Norms of the prompts that are tried, in units of 1/(size of the rows)."""

@@ -23,8 +23,8 @@ from reference_attention.problem import Dataset
 from reference_attention.svm.label_svm import relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible, MaxMargin
 from theorems.core.claim import Claim, Form
-from theorems.without.follow_flow import CLEAR, LIMIT_FOLLOWED
-from theorems.without.follow_joint_path import RADII, follow_joint_path, joint_of, relaxed_solution
+from theorems.without.flow_claims import CLEAR, LIMIT_FOLLOWED
+from theorems.without.joint_path_claims import RADII, follow_joint_path, joint_of, relaxed_solution
 
 
 @st.composite

@@ -20,7 +20,7 @@ from reference_attention.risk import ScaledGradient, scaled_gradient, softmax_we
 from reference_attention.training.flow import gradient_flow
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import Implementation
-from theorems.without.follow_flow import NORM, norm_claim, start_of
+from theorems.without.flow_claims import NORM, norm_claim, start_of
 from theorems.without.slopes import gradient
 
 

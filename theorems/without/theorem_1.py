@@ -12,11 +12,11 @@ from generators.problems import cases
 from reference_attention.svm.max_margin import Infeasible, max_margin
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
-from theorems.without.drawing import plain_cases
-from theorems.without.lowest import far_out, near, path_claim
+from theorems.without.ball_minimum import far_out, near, path_claim
 from theorems.without.risks import linear_risk
+from theorems.without.small_cases import plain_cases
 from theorems.without.two_valued import tied_cases, tied_optimum
-from theorems.without.weakened import Weakening, weaken
+from theorems.without.weakening import Weakening, weaken
 
 LOSS, STRICT, SEPARABLE = "well-behaved-loss", "strict-optimum", "separable"
 REFUTED = "p̄(R) = argmin_{‖p‖≤R} L(p) satisfies p̄(R)/R → p̄_mm"

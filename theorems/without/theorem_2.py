@@ -21,11 +21,11 @@ from reference_attention.risk import scaled_gradient
 from reference_attention.training.descent import gradient_descent, normalized_gradient_descent
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
-from theorems.without.drawing import starts
-from theorems.without.follow_flow import CLEAR, WALK, Point, direction_claims, start_of, walk
+from theorems.without.flow_claims import CLEAR, WALK, Point, direction_claims, start_of, walk
 from theorems.without.large_steps import claims_after_large_steps
 from theorems.without.signed_flow import flow_diverges, signed_gradient
-from theorems.without.weakened import Weakening, weaken
+from theorems.without.small_cases import starts
+from theorems.without.weakening import Weakening, weaken
 
 LOSS, EQUAL, SEPARABLE = "well-behaved-loss", "equal-non-optimal-scores", "separable"
 DIVERGES = Weakening("theorem-2", flow_diverges, "from every p(0), ‖p(t)‖ → ∞")

@@ -26,10 +26,10 @@ from reference_attention.svm.max_margin import MaxMargin, max_margin
 from theorems.core.claim import Claim, Form, Undecided
 from theorems.core.implementation import Implementation
 from theorems.token_selection.local_paths.invariant_cone import with_cone
-from theorems.without.follow_flow import CLEAR, start_of, turns_to_chosen_tokens, walk
+from theorems.without.flow_claims import CLEAR, start_of, turns_to_chosen_tokens, walk
 from theorems.without.large_steps import claims_after_large_steps, descend_until_short_steps
 from theorems.without.signed_flow import flow_diverges
-from theorems.without.weakened import Weakening, weaken
+from theorems.without.weakening import Weakening, weaken
 
 
 def wrong_end(case: Case) -> float:

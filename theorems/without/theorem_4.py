@@ -24,9 +24,9 @@ from reference_attention.paths.local_path import local_path
 from reference_attention.problem import Problem
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
-from theorems.without.follow_flow import LIMIT_FOLLOWED, NORM
+from theorems.without.flow_claims import LIMIT_FOLLOWED, NORM
 from theorems.without.signed_flow import signed_gradient
-from theorems.without.weakened import Weakening
+from theorems.without.weakening import Weakening
 
 SHORT, LONG = (8.0, 64.0), (1e2, 1e4, NORM)
 """Radii of the path, in units of 1/θ(q), for guidance and for the conclusion."""

@@ -14,7 +14,9 @@ from reference_attention.paths.joint import Joint
 from reference_attention.paths.joint_path import exponential_schedule
 from theorems.core.claim import Claim, Form, Undecided
 from theorems.core.implementation import Implementation
-from theorems.without.follow_joint_path import (
+from theorems.without.free_mixing import assumption_c_fails
+from theorems.without.joint_drawing import plain_joint_cases
+from theorems.without.joint_path_claims import (
     RADII,
     follow_joint_path,
     head_claim,
@@ -24,10 +26,8 @@ from theorems.without.follow_joint_path import (
     selects_best,
     separator_of,
 )
-from theorems.without.free_mixing import assumption_c_fails
-from theorems.without.joint_drawing import plain_joint_cases
 from theorems.without.mixed_features import head_is_max_margin, mixed_margins
-from theorems.without.weakened import Weakening, weaken
+from theorems.without.weakening import Weakening, weaken
 
 CLEAR = 0.05
 """Distance of two directions from which on a hunt looks closer."""

@@ -21,8 +21,10 @@ from reference_attention.paths.joint_minimisers import Pair
 from reference_attention.paths.joint_path import Schedule
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
-from theorems.without.follow_flow import NORM
-from theorems.without.follow_joint_path import (
+from theorems.without.flow_claims import NORM
+from theorems.without.free_mixing import assumption_c_over_supports_fails
+from theorems.without.joint_drawing import plain_joint_cases
+from theorems.without.joint_path_claims import (
     follow_joint_path,
     head_claim,
     joint_of,
@@ -31,12 +33,10 @@ from theorems.without.follow_joint_path import (
     selects_best,
     separator_of,
 )
-from theorems.without.free_mixing import assumption_c_over_supports_fails
-from theorems.without.joint_drawing import plain_joint_cases
 from theorems.without.mixed_features import head_is_max_margin
 from theorems.without.not_selected import one_support, path_of, shorter_elsewhere
 from theorems.without.theorem_5 import CLEAR, cannot_select, not_followed, readable
-from theorems.without.weakened import Weakening
+from theorems.without.weakening import Weakening
 
 
 def weak_cases() -> SearchStrategy[Case]:

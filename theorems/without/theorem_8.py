@@ -13,11 +13,11 @@ from reference_attention.svm.max_margin import max_margin
 from reference_attention.svm.max_margin_sets import MaxMarginSets, max_margin_sets
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
-from theorems.without.drawing import flat_cases, plain_cases
+from theorems.without.ball_minimum import far_out, near, path_claim
 from theorems.without.heads import headed_cases, headed_risk
-from theorems.without.lowest import far_out, near, path_claim
 from theorems.without.risks import Risk, linear_risk
-from theorems.without.weakened import weaken
+from theorems.without.small_cases import flat_cases, plain_cases
+from theorems.without.weakening import weaken
 
 LOSS, MIXING, SETS = "well-behaved-loss", "mixing-hurts", "separable-optimal-sets"
 REFUTED = "dist(p̄(R)/(RΘ), G_mm) → 0 for p̄(R) = argmin_{‖p‖≤R} L(p)"

@@ -34,7 +34,7 @@ def tied_optimum(case: Case) -> Finding:
 @st.composite
 def tied_cases(draw: DrawFn, *, start: bool = False) -> Case:
     """Draw separable cases with two score values per input, the higher one attained twice in one input."""
-    from theorems.without.drawing import starts
+    from theorems.without.small_cases import starts
 
     case = draw(
         cases(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from generators.drawing import drive
+from generators.hypothesis_driver import drive
 from generators.next_token.assumptions import (
     COMPATIBLE,
     FINITE_PART,

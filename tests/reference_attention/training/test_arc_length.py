@@ -15,7 +15,6 @@ from reference_attention import risk
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
 from reference_attention.training import arc_length
-from reference_attention.training.ahead import Ahead
 from reference_attention.training.arc_length import (
     ROUNDINGS,
     Tracer,
@@ -29,6 +28,7 @@ from reference_attention.training.derivatives import gradient_field, newton_fiel
 from reference_attention.training.descent import Stop
 from reference_attention.training.flow import gradient_flow
 from reference_attention.training.slope import slope_of
+from reference_attention.training.wall_distance import Ahead
 from tests.reference_attention.training.test_flow import other_gradient, saddle, separable, two_tokens, valley
 
 EPS = float(np.finfo(float).eps)

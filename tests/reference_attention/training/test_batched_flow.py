@@ -11,8 +11,8 @@ from reference_attention.errors import InvalidInput
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Problem
 from reference_attention.training import batched_flow
-from reference_attention.training.batched import BatchedGradient
 from reference_attention.training.batched_flow import gradient_flows
+from reference_attention.training.batched_gradient import BatchedGradient
 from reference_attention.training.derivatives import gradient_field, newton_field
 from reference_attention.training.descent import Stop
 from reference_attention.training.flow import RELATIVE, gradient_flow

@@ -7,7 +7,7 @@ import pytest
 
 from reference_attention.losses import LOSSES
 from reference_attention.risk import scaled_gradient
-from reference_attention.training.batched import BatchedGradient
+from reference_attention.training.batched_gradient import BatchedGradient
 from reference_attention.training.derivatives import (
     NORMAL,
     Selected,

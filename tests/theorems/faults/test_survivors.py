@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from theorems.faults import FAULTS, Kind
-from theorems.faults.spared import survivors, why_survived
+from theorems.faults.survival_reasons import survivors, why_survived
 from theorems.run.registry.suite import statements
 
 

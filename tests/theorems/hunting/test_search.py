@@ -22,8 +22,8 @@ from theorems.hunting.examine import FAR, Examined, examine
 from theorems.hunting.record import as_record
 from theorems.hunting.search import Effort, Hunt, Observation
 from theorems.run.registry.lookup import statement_named
-from theorems.without.follow_flow import direction_claims, norm_claim
-from theorems.without.weakened import Weakened
+from theorems.without.flow_claims import direction_claims, norm_claim
+from theorems.without.weakening import Weakened
 
 SINGLE = ("theorem-2", "single-input")
 
@@ -194,7 +194,7 @@ def test_a_flow_that_cannot_move_in_float64_is_no_stationary_point() -> None:
 
 def test_a_finite_stationary_point_refutes_divergence() -> None:
     """Optimal tokens in opposite directions: the risk is coercive along the line."""
-    from theorems.without.follow_flow import follow_flow
+    from theorems.without.flow_claims import follow_flow
 
     keys = np.array([[[1.0], [0.0]], [[-1.0], [0.0]]])
     problem = Problem(keys, np.array([[1.0, 0.0], [1.0, 0.0]]), LOSSES["logistic"])

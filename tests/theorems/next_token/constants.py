@@ -10,7 +10,7 @@ from generators.next_tokens import NextTokens
 from generators.subject import Subject
 from tests.theorems.constants.weakening import Constant, faded, half, lowered, scaled
 from theorems.next_token import ntp_finite_part, ntp_path, sublevel
-from theorems.next_token.followed import Followed
+from theorems.next_token.descent_run import Followed
 from theorems.next_token.limits import Limits
 from theorems.next_token.loss_at import LossAt
 

@@ -24,7 +24,7 @@ from theorems.faults import FAULTS
 from theorems.faults.fault import Faults
 from theorems.next_token import faults
 from theorems.next_token.conjecture_ntp_normalized import TURNS, cycle_claims
-from theorems.next_token.followed import follow
+from theorems.next_token.descent_run import follow
 from theorems.next_token.limits import certify_limits
 from theorems.next_token.without.entropy import contradictions, everything_follows, free_counts
 from theorems.next_token.without.training import (
@@ -39,7 +39,7 @@ from theorems.next_token.without.training import (
 from theorems.run.registry.lookup import statement_named
 from theorems.run.session import Request, Session
 from theorems.run.verify import draw_cases
-from theorems.without.weakened import Weakened
+from theorems.without.weakening import Weakened
 
 Result = TypeVar("Result")
 IDS = (

@@ -18,7 +18,7 @@ from theorems.bounded import Bounded, exact
 from theorems.core.claim import Form, NotANumber, Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.rounding.excess import excess, excess_of, log_excess_of
-from theorems.rounding.sized import Sized, at_least_in_units
+from theorems.rounding.sized_numbers import Sized, at_least_in_units
 from theorems.run.verify import verify_data
 
 

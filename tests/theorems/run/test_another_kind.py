@@ -14,7 +14,7 @@ from rich.console import Console
 import theorems.hunting.entries
 import theorems.run.registry.lookup
 import theorems.run.verify
-import theorems.without.weakened
+import theorems.without.weakening
 from generators.shares import drawn_shares
 from generators.user_data import Given, load, subject_of
 from reference_attention.files import from_json

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase
 
 from attention_conformance.calls.attention_call import AttentionCall
 from generators.case import Case
-from generators.drawing import drive
+from generators.hypothesis_driver import drive
 from generators.user_data import as_text, subject_of
 from reference_attention.files import from_json
 from theorems.bounded import value_of

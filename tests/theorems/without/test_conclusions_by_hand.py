@@ -23,8 +23,8 @@ from theorems.core.claim import Claim
 from theorems.core.implementation import REFERENCE
 from theorems.without import (
     conjecture_joint_descent,
-    follow_flow,
-    follow_joint_path,
+    flow_claims,
+    joint_path_claims,
     lemma_05,
     lemma_06,
     lemma_14,
@@ -37,7 +37,7 @@ FIGURE_3B = DATASETS["figure-3b"]().normalise()
 
 
 def joint_3b() -> Joint:
-    joint = follow_joint_path.joint_of(FIGURE_3B)
+    joint = joint_path_claims.joint_of(FIGURE_3B)
     assert joint is not None
     return joint
 
@@ -74,17 +74,17 @@ def test_a_deviation_that_halves_is_none(monkeypatch: pytest.MonkeyPatch) -> Non
 )
 def test_a_direction_is_judged_at_the_last_norm(angles: tuple[float, ...], slack: float) -> None:
     """Against that at a thousandth of it; √ρ/ρ is allowed."""
-    far = follow_flow.NORM
-    norms = np.array([far / (follow_flow.NORM / follow_flow.EARLIER), far / 10, far])
+    far = flow_claims.NORM
+    norms = np.array([far / (flow_claims.NORM / flow_claims.EARLIER), far / 10, far])
     points = norms[:, None] * np.array([[math.cos(a), math.sin(a)] for a in angles])
-    claim = follow_flow.direction_claim("direction", flow_through(points, norms), np.array([1.0, 0.0]), 2.0)
+    claim = flow_claims.direction_claim("direction", flow_through(points, norms), np.array([1.0, 0.0]), 2.0)
     assert claim.slack == pytest.approx(slack, rel=1e-3)
     assert claim.tolerance == pytest.approx(0.0 if slack == 0 else (far / 2) ** -0.5)
 
 
 def test_a_selection_may_be_off_by_the_root_of_a_logit() -> None:
     problem = Problem(np.array([[[4.0, 0.0], [0.0, 0.0]]]), np.array([[1.0, 0.0]]))
-    claim = follow_flow.selection_claim(problem, np.array([30.0, 40.0]), np.array([0]))
+    claim = flow_claims.selection_claim(problem, np.array([30.0, 40.0]), np.array([0]))
     assert claim.slack == pytest.approx(0.6)
     assert claim.tolerance == pytest.approx(1 / math.sqrt(50 * 4))
 
@@ -95,15 +95,15 @@ def test_chosen_tokens_have_the_largest_label_margin(margin: float, best: bool) 
     tokens = np.array([[[1.0, 0.0], [0.0, margin]]])
     joint = joint_of_chosen(tokens, tokens, np.array([0]))
     assert joint is not None
-    assert follow_joint_path.selects_best(joint) is best
+    assert joint_path_claims.selects_best(joint) is best
 
 
 def test_pairs_that_come_no_closer_are_told_with_what_a_limit_may_lack() -> None:
     joint, at = joint_3b(), np.zeros(2)
     pairs = [Pair(joint, 1.0, R, at, at, units) for R, units in ((50.0, 1e2), (5e3, 1e4))]
-    claim = follow_joint_path._limit("limit", pairs, [0.3, 0.2], "distance")
+    claim = joint_path_claims._limit("limit", pairs, [0.3, 0.2], "distance")
     assert (claim.slack, claim.tolerance) == (-0.2, pytest.approx(1e-2))
-    assert follow_joint_path._limit("limit", pairs, [0.3, 0.1], "distance").slack == 0
+    assert joint_path_claims._limit("limit", pairs, [0.3, 0.1], "distance").slack == 0
 
 
 def recorder(seen: list[Any], at: int) -> Any:

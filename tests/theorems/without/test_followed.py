@@ -12,7 +12,7 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from theorems.core.claim import Form, Verdict
 from theorems.core.implementation import REFERENCE
-from theorems.without.lowest import far_out, near, path_claim
+from theorems.without.ball_minimum import far_out, near, path_claim
 from theorems.without.risks import decreasing_risk, linear_risk
 from theorems.without.slopes import descent, gradient, lasting
 

@@ -25,8 +25,8 @@ from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.hunting.entries import weakened_named
 from theorems.hunting.record import load
-from theorems.without.follow_joint_path import follow_joint_path, joint_of, separator_of
 from theorems.without.free_mixing import assumption_c_fails, assumption_c_over_supports_fails, tilt, tying
+from theorems.without.joint_path_claims import follow_joint_path, joint_of, separator_of
 from theorems.without.mixed_features import mixed_margins
 from theorems.without.signed_flow import norm_of_flow, signed_gradient, traps
 

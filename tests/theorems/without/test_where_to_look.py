@@ -11,11 +11,11 @@ import pytest
 from hypothesis import HealthCheck, Phase
 
 from generators.case import Case
-from generators.drawing import drive
+from generators.hypothesis_driver import drive
 from reference_attention.files import read_named_values
 from tests.places import ROOT
 from theorems.hunting.record import load
-from theorems.without.weakened import Weakened
+from theorems.without.weakening import Weakened
 
 FILES = sorted((ROOT / "counterexamples").glob("*.json"))
 FOUND = [path for path in FILES if "none_found" not in read_named_values(path)]

@@ -13,7 +13,7 @@ from max_margin_theorems.papers import papers
 from theorems.faults import Fault, fault_named
 from theorems.faults.power.power_units import Column, Smallest
 from theorems.faults.power.trial import Cell, FaultOutcome
-from theorems.faults.spared import why_survived
+from theorems.faults.survival_reasons import why_survived
 from theorems.run.description import Heading
 from theorems.run.registry.suite import statements
 from theorems.run.tables import column_table, markdown_table

@@ -22,7 +22,7 @@ from reference_attention.next_token.split import BITS, Split
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT
-from theorems.without.weakened import Weakening, weaken
+from theorems.without.weakening import Weakening, weaken
 
 INFIMUM = "entropy-is-approached"
 ABOVE = "cross-entropy-is-above-the-entropy"

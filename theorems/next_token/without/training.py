@@ -31,7 +31,7 @@ from theorems.next_token.ntp_attention import loss_by_attention, ntp_attention
 from theorems.next_token.ntp_descent import FALLS, SETTLES, ntp_descent
 from theorems.next_token.ntp_finite_part import CONTRACTS, ntp_finite_part
 from theorems.next_token.ntp_overparameterized import SEPARABLE, ntp_overparameterized
-from theorems.without.weakened import Weakening, weaken
+from theorems.without.weakening import Weakening, weaken
 
 DIVERGES = "norm-diverges"
 FINITE = "loss-is-finite"

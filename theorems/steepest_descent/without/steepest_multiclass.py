@@ -19,7 +19,7 @@ from reference_attention.norms import Schatten
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT
-from theorems.without.weakened import weaken
+from theorems.without.weakening import weaken
 
 STEPS = 2000
 LOSS = "loss-vanishes"

@@ -29,10 +29,10 @@ from theorems.steepest_descent.followed import Asked, Followed
 from theorems.steepest_descent.geometry import Geometry
 from theorems.steepest_descent.potential import GROWS, Potential
 from theorems.steepest_descent.steepest_one_input import ASSUMPTIONS
-from theorems.without.follow_flow import start_of
+from theorems.without.flow_claims import start_of
 from theorems.without.signed_flow import signed_gradient
 from theorems.without.theorem_2 import too_good_scores
-from theorems.without.weakened import weaken
+from theorems.without.weakening import weaken
 
 LENGTH = "step_norm"
 """Name of the array that has η; it scales like a prompt."""

@@ -35,7 +35,7 @@ from theorems.bounded import Bounded, exact, value_of
 from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.excess import excess_of
-from theorems.rounding.sized import Sized
+from theorems.rounding.sized_numbers import Sized
 
 LOG2 = math.log(2.0)
 FACTORS = (1 + 2.0**-10, 2.0, 10.0, 1e3, 1e6)

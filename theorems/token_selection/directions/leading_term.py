@@ -16,7 +16,7 @@ from reference_attention.directions import Direction
 from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim, Form, at_least
 from theorems.rounding.attention_at import Numbers
-from theorems.rounding.sized import Sized
+from theorems.rounding.sized_numbers import Sized
 from theorems.token_selection.directions.directional_risk import Costs, float_of, to_units
 
 LEADING = "its remainder is below half of it at some radius, and so is rounding"

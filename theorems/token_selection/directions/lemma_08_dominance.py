@@ -25,7 +25,7 @@ from theorems.core.kernel_use import BELOW_ROUNDING
 from theorems.core.parts import Condition
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
-from theorems.rounding.sized import Sized, at_least_in_units
+from theorems.rounding.sized_numbers import Sized, at_least_in_units
 from theorems.token_selection.directions.directional_risk import (
     FACTORS,
     LOG2,

@@ -32,7 +32,7 @@ from theorems.core.implementation import Implementation
 from theorems.core.kernel_use import BELOW_ROUNDING
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT, tolerance
-from theorems.rounding.sized import Sized, at_least_in_units
+from theorems.rounding.sized_numbers import Sized, at_least_in_units
 from theorems.token_selection.directions.directional_risk import Costs, along, resolved_radii, to_units
 from theorems.token_selection.directions.excluded_neighbourhood import (
     Beaten,

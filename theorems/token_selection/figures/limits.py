@@ -21,7 +21,7 @@ from reference_attention.training.flow import gradient_flow
 from reference_attention.training.joint_descent import joint_descent
 from theorems.core.implementation import REFERENCE
 from theorems.curves.constraints import Constraints
-from theorems.curves.reduced import closed_form, tangent_basis
+from theorems.curves.reduced_program import closed_form, tangent_basis
 from theorems.figures.limit import Direction, Limit
 from theorems.token_selection.joint_paths.joint_setup import joint_setup
 

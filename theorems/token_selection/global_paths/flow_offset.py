@@ -59,7 +59,7 @@ from reference_attention.floats import EPS
 from reference_attention.svm.max_margin import MaxMargin
 from reference_attention.svm.nonnegative import nonnegative_least_squares
 from theorems.curves.constraints import Constraints
-from theorems.curves.reduced import FAR, Reduced
+from theorems.curves.reduced_program import FAR, Reduced
 
 ROUNDS = 100
 """The number of iterations of bounds that enter their own time; each at least halves the error."""

@@ -35,7 +35,7 @@ from theorems.core.svm_certificate import SVM_IS_OPTIMAL
 from theorems.core.tolerances import tolerance
 from theorems.curves.constraints import Constraints, exact_to_rounding
 from theorems.curves.followed_path import FOLLOWED, PATH_PREMISES, PATH_ROUNDING, Followed, FollowedPath
-from theorems.curves.reduced import Reduced, closed_form, tangent_basis
+from theorems.curves.reduced_program import Reduced, closed_form, tangent_basis
 from theorems.curves.sphere import Sphere
 from theorems.curves.sublevel_hunt import sublevel_points
 from theorems.rounding.approximate import approximate, bend
@@ -53,7 +53,7 @@ OFFSET_CONVERGENCE = tolerance(
     "offset-convergence",
     "|H⁻¹∇F_ρ| + (e^{1.5 x} − 1)|H⁻¹∇F_ρ|_H/√λ_min(H) + path-rounding",
     "the distance of a limit point from the minimiser at radius ρ, O(1/ρ), bounded by the gradient there:"
-    " log-sum-exp is quasi-self-concordant (theorems.curves.reduced.Reduced.correction)",
+    " log-sum-exp is quasi-self-concordant (theorems.curves.reduced_program.Reduced.correction)",
 )
 RATE_FIT = tolerance(
     "rate-fit",
@@ -162,7 +162,7 @@ def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     **Limit.** On the path, 1 − cos ≤ (F_ρ(y') − D)/ρ for *every* tangent y', D = Σ w_j log(c_j/w_j) (or the minimum
     of F_∞, which is the largest D over all duals): the Jensen step above on the sphere gives F_ρ(y) ≥ D + ρ(1 − cos)
-    and the path minimises F_ρ (:mod:`theorems.curves.reduced`). With y' near it this is |o|²/(2ρ²)(1 + o(1)).
+    and the path minimises F_ρ (:mod:`theorems.curves.reduced_program`). With y' near it this is |o|²/(2ρ²)(1 + o(1)).
     If some SVM-neighbour has dual zero in every dual solution there is no minimiser of F_∞; then y' = y_S + h log ρ,
     h·ĝ_j = 0 on the other neighbours and ≥ 1 on these, shows |y_ρ|² ≤ |y_S + h log ρ|² + O(1): 1 − cos = O((log ρ/ρ)²).
     Otherwise log(1 − cos) falls with slope −2 in log ρ.

@@ -48,8 +48,8 @@ from jaxtyping import Float64
 
 from generators.case import Case
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
+from theorems.curves.bisection import smallest
 from theorems.curves.cone_points import is_followable, is_resolvable
-from theorems.curves.smallest import smallest
 from theorems.token_selection.local_paths.local_constants import Apex, LocalConstants, local_constants
 from theorems.token_selection.local_paths.softest_offset import softest_offset
 

@@ -71,7 +71,7 @@ from reference_attention.svm.max_margin import MaxMargin
 from reference_attention.svm.near_margins import NEAR_ONE, margins_beyond_one
 from theorems.bounded import Bounded, exact, with_rounding
 from theorems.core.key_rows import key_rows
-from theorems.curves.smallest import smallest
+from theorems.curves.bisection import smallest
 from theorems.rounding.attention_at import Numbers
 from theorems.token_selection.local_paths.correlation_constant import HarmfulTokens, correlation_constant
 

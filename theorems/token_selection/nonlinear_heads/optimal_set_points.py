@@ -27,7 +27,7 @@ from theorems.core.claim import Form, NotANumber
 from theorems.core.implementation import Implementation
 from theorems.curves.constraints import Constraints, log_excess, rank_of_neighbours
 from theorems.curves.followed_path import Followed, FollowedPath
-from theorems.curves.reduced import Reduced, tangent_basis
+from theorems.curves.reduced_program import Reduced, tangent_basis
 from theorems.curves.sphere import Sphere
 from theorems.curves.sublevel_hunt import hunt
 from theorems.rounding.attention_at import Numbers

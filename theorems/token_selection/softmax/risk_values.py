@@ -18,7 +18,7 @@ from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.excess import excess_at, excess_of_at
 from theorems.rounding.risk_under_test import risk_of
-from theorems.rounding.sized import Sized, sized_equal
+from theorems.rounding.sized_numbers import Sized, sized_equal
 
 IS_THE_MEAN_LOSS = premise("risk-is-the-mean-loss")
 IS_A_DIFFERENCE = premise("excess-is-a-difference-of-risks")

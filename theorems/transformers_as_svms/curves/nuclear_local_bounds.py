@@ -25,8 +25,8 @@ from reference_attention.problem import Problem
 from theorems.bounded import exact, value_of, with_rounding
 from theorems.core.claim import NotANumber
 from theorems.core.implementation import Implementation
+from theorems.curves.bisection import smallest
 from theorems.curves.cone_points import INSIDE, LEAST_BITS
-from theorems.curves.smallest import smallest
 from theorems.rounding.approximate import approximate
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.excess import excess_of

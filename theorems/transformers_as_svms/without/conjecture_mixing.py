@@ -22,7 +22,7 @@ from reference_attention.training.relu_descent import ReluRun
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.transformers_as_svms.conjecture_mixing import growth_claims
-from theorems.without.weakened import weaken
+from theorems.without.weakening import weaken
 
 
 @st.composite

@@ -13,7 +13,7 @@ from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT
 from theorems.transformers_as_svms.exact_support import sizes_by_condition
 from theorems.transformers_as_svms.without.simplex import least_weights, plain_head_cases
-from theorems.without.weakened import weaken
+from theorems.without.weakening import weaken
 
 
 @weaken(

@@ -20,9 +20,9 @@ from reference_attention.training.descent import Stop
 from reference_attention.training.factored_flow import FactoredFlow, factored_flow
 from theorems.core.claim import Claim, Form, Undecided
 from theorems.core.implementation import REFERENCE, Implementation
-from theorems.without.follow_flow import EARLIER, LIMIT_FOLLOWED, NORM
+from theorems.without.flow_claims import EARLIER, LIMIT_FOLLOWED, NORM
 from theorems.without.query_drawing import plain_query_cases
-from theorems.without.weakened import weaken
+from theorems.without.weakening import weaken
 
 LEAST_NORM = "flow-finds-least-nuclear-norm"
 SIZE = 4.0

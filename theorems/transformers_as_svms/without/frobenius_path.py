@@ -11,11 +11,11 @@ from generators.case import Case
 from generators.score_assumptions import optimal_sets
 from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
-from theorems.without.lowest import far_out, path_claim
+from theorems.without.ball_minimum import far_out, path_claim
 from theorems.without.query_drawing import plain_query_cases
 from theorems.without.risks import linear_risk
 from theorems.without.theorem_1 import turns_to_max_margin
-from theorems.without.weakened import Weakening, weaken
+from theorems.without.weakening import Weakening, weaken
 
 REFUTED = "W̄(R) = argmin_{‖W‖_F ≤ R} L(W) satisfies W̄(R)/R → W^mm/‖W^mm‖_F"
 

@@ -24,10 +24,10 @@ from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT
 from theorems.transformers_as_svms.without.simplex import least_weights, loss_at, plain_head_cases
-from theorems.without.lowest import near, path_claim
+from theorems.without.ball_minimum import near, path_claim
 from theorems.without.noisy_excess import Excess
 from theorems.without.risks import Risk
-from theorems.without.weakened import weaken
+from theorems.without.weakening import weaken
 
 
 @weaken(

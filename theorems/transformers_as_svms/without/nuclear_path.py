@@ -22,7 +22,7 @@ from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT
 from theorems.transformers_as_svms.without import frobenius_path as frobenius
 from theorems.without.query_drawing import plain_query_cases
-from theorems.without.weakened import weaken
+from theorems.without.weakening import weaken
 
 REFUTED = "(K̄, Q̄)(R) = argmin of L(KQᵀ) over ½(‖K‖² + ‖Q‖²) ≤ R has K̄Q̄ᵀ/R → W_⋆/C_⋆"
 

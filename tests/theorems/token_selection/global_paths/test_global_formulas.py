@@ -21,7 +21,7 @@ from theorems.core.implementation import REFERENCE
 from theorems.curves.constraints import Constraints
 from theorems.curves.followed_flow import vanishes
 from theorems.curves.followed_path import Followed
-from theorems.curves.reduced import Reduced, tangent_basis
+from theorems.curves.reduced_program import Reduced, tangent_basis
 from theorems.curves.sphere import Sphere
 from theorems.run.registry.lookup import statement_named
 from theorems.token_selection.global_paths.descent_from_a_margin import flow_turns

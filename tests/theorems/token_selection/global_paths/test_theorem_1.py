@@ -30,7 +30,7 @@ from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.curves.constraints import Constraints, exact_to_rounding
 from theorems.curves.followed_path import Followed, FollowedPath
-from theorems.curves.reduced import FAR, Reduced, closed_form, tangent_basis
+from theorems.curves.reduced_program import FAR, Reduced, closed_form, tangent_basis
 from theorems.curves.sphere import Sphere
 from theorems.curves.sublevel_hunt import sublevel_points
 from theorems.token_selection.global_paths.theorem_1_regularization_path import (

@@ -10,11 +10,11 @@ from hypothesis.strategies import SearchStrategy
 from generators.case import Case
 from generators.numbers import integers
 from generators.query_cases import query_cases
-from theorems.without.follow_flow import turns_to_chosen_tokens
+from theorems.without.flow_claims import turns_to_chosen_tokens
 from theorems.without.query_drawing import plain_query_cases
 from theorems.without.signed_flow import flow_diverges
 from theorems.without.theorem_3 import behind, distance_in_a_cone, on_the_ray, proper_cone, wrong_end
-from theorems.without.weakened import Weakening
+from theorems.without.weakening import Weakening
 
 DIVERGES = "from every W(0), ‖W(k)‖_F → ∞, for ∇L vanishes nowhere"
 

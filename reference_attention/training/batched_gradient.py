@@ -17,7 +17,6 @@ from jaxtyping import Bool, Float64, Int64
 
 from reference_attention.loss import Loss
 from reference_attention.span import Span
-from reference_attention.training.ahead import ROOM
 from reference_attention.training.derivatives import (
     FAR_BELOW,
     cancellation_threshold,
@@ -25,6 +24,7 @@ from reference_attention.training.derivatives import (
     newton_field,
     terms,
 )
+from reference_attention.training.wall_distance import ROOM
 
 SMALL = 2000
 """Number of entries per problem up to which NumPy's own loops are faster than a BLAS call per problem."""
@@ -162,7 +162,7 @@ class BatchedGradient:
         return log_scale, direction, _At(shares, largest / total, slopes, coefficients, outputs, unsure)
 
     def ahead(self, p: Float64[np.ndarray, "b d"], velocity: Float64[np.ndarray, "b d"]) -> Float64[np.ndarray, "b"]:
-        """Return for each problem the arc of :meth:`.ahead.Ahead.arc`."""
+        """Return for each problem the arc of :meth:`.wall_distance.Ahead.arc`."""
         relative, rates = self._reselect(p)[0], self._logits(velocity)
         with np.errstate(divide="ignore"):
             logs = relative + self._log_sizes + np.log(np.abs(self._gaps))

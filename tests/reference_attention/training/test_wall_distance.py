@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from reference_attention.problem import Problem
-from reference_attention.training.ahead import ROOM, Ahead
-from reference_attention.training.batched import BatchedGradient
 from reference_attention.training.batched_flow import gradient_flows
+from reference_attention.training.batched_gradient import BatchedGradient
 from reference_attention.training.flow import METHODS, gradient_flow
+from reference_attention.training.wall_distance import ROOM, Ahead
 
 KEYS = np.array([[[0.0, 0.0, 0.0], [-(2.0**-7), 0.0, -(2.0**-8)]], [[0.0, 64.0, 32.0], [0.0, 64.0, 0.0]]])
 PROBLEM = Problem(KEYS, np.array([[-1.0, -2.0], [1.0, 2.0]]))

@@ -1,6 +1,6 @@
 """What catches each fault of the tiled kernel, and on how many calls, beside what a common test says of it.
 
-python -m examples.real_faults.caught [--examples 25] [--seed 0] [--dtype float64 …] > table.md
+python -m examples.real_faults.detection [--examples 25] [--seed 0] [--dtype float64 …] > table.md
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from reference_attention.paths.joint_path import Schedule, prompt_at
 from reference_attention.svm.label_svm import label_svm, relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 from theorems.core.claim import Claim, Form, Verdict
-from theorems.without.follow_flow import EARLIER, LIMIT_FOLLOWED, NORM
+from theorems.without.flow_claims import EARLIER, LIMIT_FOLLOWED, NORM
 
 TURNS = 4
 """Rounds of head and prompt where some support has no dual; the head then depends on the prompt through r e^{−RΘ}
