@@ -1,6 +1,6 @@
 """The assumption on the factors (K, Q) that training begins with, decided over the rationals.
 
-References: own; see :mod:`theorems.transformers_as_svms.factored_flow`.
+References: derived here; see :mod:`theorems.transformers_as_svms.factored_flow`.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def checkpoints_of(case: Case, values: Mapping[str, Any] | None = None) -> Check
             raise InvalidInput(f"{STEPS}: {first} has no axis of checkpoints; give it with one in front, or no steps.")
         return Checkpoints((_weights_of(case, trained),), np.zeros(1))
     stacked = {name: array for name, array in arrays.items() if array.ndim == single + 1}
-    if len(stacked) < len(arrays):  # one of two factors, or another number of axes
+    if len(stacked) < len(arrays):  # only one factor has an axis of checkpoints, or an array has another number of axes
         return Checkpoints((_weights_of(case, trained),), np.zeros(1))
     for name in stacked:
         refuse_truth_values(name, trained[name])

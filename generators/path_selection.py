@@ -1,7 +1,4 @@
-"""Whether the joint regularization path selects α.
-
-That p_R does so asymptotically is the hypothesis of Theorem 6 and Lemma 12.
-"""
+"""The assumption that the joint regularization path selects α asymptotically, as Theorem 6 and Lemma 12 suppose."""
 
 from __future__ import annotations
 

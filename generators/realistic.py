@@ -80,7 +80,7 @@ class Grid:
         kind: the look of the numbers.
         low, high: the smallest and the largest level.
         unit: levels of a difference of about one.
-        least: two levels so far apart are different floats.
+        least: the least difference of two levels whose numbers are different floats.
         factor: number per level before it is rounded to the kind's format, a numerator and a denominator, shape (d,).
         sparse: most entries are 0.
         unit_norm: tokens are scaled to norm one in the end.

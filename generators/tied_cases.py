@@ -1,6 +1,6 @@
 """Strategy for problems in which no prompt selects all optimal tokens: some differences of keys cancel.
 
-References: own; Farkas' lemma.
+References: derived here; Farkas' lemma.
 """
 
 from __future__ import annotations

@@ -37,14 +37,14 @@ class Cache:
         return (cache if table is None else cache[table].flatten(0, 1))[:length]
 
     def splits(self, length: int, number: int) -> Iterator[slice]:
-        """List the keys of each of so many splits, whole blocks of them; the last ones may have none."""
+        """List the keys of each of ``number`` splits, in whole blocks; the last splits may have none."""
         size = -(-length // BLOCK // number) * BLOCK if number > 1 else length
         size = max(size, -(-length // number))
         for start in range(number):
             yield slice(start * size, min((start + 1) * size, length))
 
     def one(self, rows: Rows, q: Tensor, k: Tensor, v: Tensor, number: int) -> tuple[Tensor, Tensor]:
-        """Compute output and log-sum-exp of an entry, (H, L, E) in, with so many splits."""
+        """Compute output and log-sum-exp of an entry, whose queries are (H, L, E), in ``number`` splits of the keys."""
         whole = rows.logits(q, k, None)
         parts = []
         for keys in self.splits(k.shape[-2], number):
@@ -156,7 +156,7 @@ class Latent:
     """The steps of one entry of a batch with its backward pass, on keys (T, H', E)."""
 
     def of_logits(self, keys: Tensor, width: int) -> Tensor:
-        """Choose what queries are multiplied with, where so many columns are values."""
+        """Choose what queries are multiplied with, where the first ``width`` columns are the values."""
         return keys
 
     def values(self, keys: Tensor, width: int) -> Tensor:

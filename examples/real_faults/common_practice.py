@@ -1,4 +1,4 @@
-"""What a common test says of an attention kernel: Gaussian tensors of a regular size, and an absolute error of 1e-2.
+"""A common test of an attention kernel: Gaussian tensors of a regular size, and an absolute error of 1e-2.
 
 Printed for every fault of the tiled kernel, beside the right ones, by
 
@@ -43,7 +43,7 @@ CALLS: Mapping[str, Mapping[str, tuple[Call, Call]]] = {
         "log-sum-exp": ({"return_lse": True}, {}),
     },
 }
-"""By interface and option: what the kernel is given, and what the textbook."""
+"""By interface and option: the arguments of the kernel, and the same facts for the textbook formula."""
 
 
 def interface_of(kernel: Kernel) -> str:
@@ -53,7 +53,7 @@ def interface_of(kernel: Kernel) -> str:
 
 
 def gaussian_check(kernel: Kernel, dtype: torch.dtype = torch.float32) -> bool:
-    """Whether output and gradients are right to 1e-2 on Gaussian tensors, without a mask and with a causal one.
+    """Check whether output and gradients are right to 1e-2 on Gaussian tensors, without a mask and with a causal one.
 
     Args:
         kernel: of one of the interfaces; ``plain`` gets queries that are divided by √E.

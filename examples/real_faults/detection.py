@@ -1,4 +1,4 @@
-"""What catches each fault of the tiled kernel, and on how many calls, beside what a common test says of it.
+"""A table of the claims that catch each fault of the tiled kernel, beside the result of a common test.
 
 python -m examples.real_faults.detection [--examples 25] [--seed 0] [--dtype float64 …] > table.md
 """
@@ -26,11 +26,11 @@ Claimed = tuple[str, str]
 """A capability's id, and the name of a claim."""
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 PRACTICE = ("float32", "bfloat16")
-"""In which the common test is made."""
+"""The dtypes of the common test."""
 
 
 def count_caught(kernel: Callable[..., Any], dtype: str, examples: int, seed: int) -> dict[Claimed, tuple[int, int]]:
-    """On how many calls each claim of each capability is falsified, and of how many."""
+    """Count the calls on which each claim of each capability is falsified, and all its calls."""
     under_test = kernel_of(kernel, dtype).as_implementation()
     trials = trials_of(under_test, examples, seed)
     counts: dict[Claimed, tuple[int, int]] = {}
@@ -53,7 +53,7 @@ def count_caught(kernel: Callable[..., Any], dtype: str, examples: int, seed: in
 
 
 def rows(dtypes: Sequence[str], examples: int, seed: int) -> Iterator[tuple[str, ...]]:
-    """Fault, thread, the claim that is broken most often, how often by dtype, and what a common test says."""
+    """Yield fault, thread, the claim that is broken most often, how often by dtype, and the common test's result."""
     right = (("tiled (right)", "", tiled), ("tiled_sdpa (right)", "", tiled_sdpa))
     for name, thread, kernel in (*right, *((fault.name, fault.thread, fault.kernel) for fault in TILED_FAULTS)):
         counts = [count_caught(kernel, dtype, examples, seed) for dtype in dtypes]

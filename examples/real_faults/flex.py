@@ -23,7 +23,7 @@ class Flex:
     """The steps of one call, at least in float32; the backward pass is autograd's."""
 
     def heads(self, heads: Tensor, group: int) -> Tensor:
-        """Choose the heads that a function of scores is given for those of queries, with so many to a group."""
+        """Return the heads that a function of scores is given, where ``group`` query heads share one of keys."""
         return heads
 
     def modified(self, mod: Mod, score: Tensor, *places: Tensor) -> Tensor:

@@ -112,7 +112,7 @@ class Invariant:
         return q @ k.mT
 
     def one(self, scale: float, causal: bool, q: Tensor, k: Tensor, v: Tensor, entries: int) -> tuple[Tensor, Tensor]:
-        """Compute output and log-sum-exp of an entry, one of so many."""
+        """Compute output and log-sum-exp of one entry of a batch of ``entries``."""
         logits = self.logits(q, k, entries) * scale
         if causal:
             logits = hide_later_keys(logits)

@@ -25,7 +25,7 @@ class Packed:
     """The steps around the attention of one sequence of many."""
 
     def sequences(self, starts_q: Tensor, starts_k: Tensor, group: int) -> Iterator[tuple[slice, slice]]:
-        """List where queries and keys of each sequence lie; a head of keys has so many of queries."""
+        """List where queries and keys of each sequence lie; ``group`` query heads share one of keys."""
         for (q, q_end), (k, k_end) in zip(pairwise(starts_q.tolist()), pairwise(starts_k.tolist()), strict=True):
             yield slice(q, q_end), slice(k, k_end)
 

@@ -7,7 +7,7 @@ different tokens. *independent* and *dependent*: sequences for attention, by the
 (:func:`generators.realistic.is_realistic`) embeddings are floats of mixed scale, nearly parallel, or unit vectors
 beside their originals, counts go to 10⁴, and some data are windows of a text: :mod:`generators.next_token.numbers`.
 
-Reference: own.
+Reference: derived here.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ a_jv)·U ≥ t_jv ∈ [0, 1]. As C is a cone, t is 0 or 1 in a solution, and 1 e
 proven: a rational U in C separates each pair outside Ŝ, and rational λ ≥ 0 and μ with Σ λ_jv (a_jz − a_jv) + Σ μ_jz'
 (a_jz − a_jz') = 0 and λ > 0 on the others show that no U in C separates one of these.
 
-References: own; the conditions (6) of arXiv 2402.18551 are Ŝ = S; scipy.optimize (HiGHS).
+References: derived here; the conditions (6) of arXiv 2402.18551 are Ŝ = S; scipy.optimize (HiGHS).
 """
 
 from __future__ import annotations

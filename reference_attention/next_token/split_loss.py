@@ -7,7 +7,7 @@ With d_jv = a_jv·u less its mean under q⋆_j and log x_j = log Σ_{v∉Ŝ_j} e
 
 as Σ_j π_j Σ_z (q⋆_jz − p_jz) a_jz vanishes on F.
 
-Reference: own.
+Reference: derived here.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ the gradient of y is far below the rounding of the gradient of x. Therefore both
 each token t ∉ Ŝ_i costs |ℓ'| s_it (o_i − γ_it) > 0, o_i the score of the mixture, which is the gradient of separable
 data, so y/‖y‖ is expected to converge to the max-margin direction on F^⊥.
 
-Reference: own; arXiv 2402.18551 for next-token prediction.
+Reference: derived here; arXiv 2402.18551 for next-token prediction.
 """
 
 from __future__ import annotations

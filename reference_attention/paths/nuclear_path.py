@@ -25,8 +25,8 @@ from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin
 STEPS = 40
 """Largest number of Newton steps per radius, of which five are usually enough."""
 HALVINGS, FIRST_STEP = 6, 1e-4
-"""How often the logarithm of a step in 1/ρ is halved, at most; and the first step from 0, as a share of a step that was
-too long."""
+"""The most times that the logarithm of a step in 1/ρ is halved; and the first step from 0, as a share of a step that
+was too long."""
 STALLED = 1e-9
 """Steps below this, for unknowns of about size one, that no longer shrink are rounding."""
 

@@ -1,4 +1,4 @@
-"""How far a flow may go in one step before a token that plays no role yet determines its direction.
+"""The arc that a flow may go in one step before a token that plays no role yet determines its direction.
 
 Where one term of the gradient is e^{1000} times another, the field has the same digits up to the wall at which the
 other term takes over, and a solver that steps over the wall sees no error. Logits are linear in p, so the distance to
@@ -17,8 +17,7 @@ from reference_attention.span import Span
 from reference_attention.training.derivatives import Differences, Point, Selected
 
 ROOM = 5.0
-"""How far beyond the largest term, in nats, a step may raise another term: the solver notices that, and shortens its
-step."""
+"""The nats by which a step may raise a term beyond the largest one: the solver then notices, and shortens its step."""
 
 
 class Ahead:

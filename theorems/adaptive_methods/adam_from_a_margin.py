@@ -2,7 +2,7 @@
 
 Main result: for any number of inputs, any scores and any loss of Assumption A, the margin at every step.
 
-References: own; :mod:`theorems.steepest_descent.steepest_from_a_margin`.
+References: derived here; :mod:`theorems.steepest_descent.steepest_from_a_margin`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 Main result: the margin at every step for every 0 ≤ β1² < β2 < 1, with or without bias correction, at a rate of
 O(log t/√t) without a factor d.
 
-References: own; Zhang, Zou, Cao, *The Implicit Bias of Adam on Separable Data*, arXiv 2406.10650; Fan, Schmidt,
-Thrampoulidis, arXiv 2502.04664; Kim, Song, Yun, *Why Row Normalization Can Beat Adam and Muon*, 2026, Theorem B.7.
+References: derived here; Zhang, Zou, Cao, *The Implicit Bias of Adam on Separable Data*, arXiv 2406.10650; Fan,
+Schmidt, Thrampoulidis, arXiv 2502.04664; Kim, Song, Yun, *Why Row Normalization Can Beat Adam and Muon*, 2026, Theorem
+B.7.
 """
 
 from __future__ import annotations

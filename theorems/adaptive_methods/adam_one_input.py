@@ -2,7 +2,7 @@
 
 Main result: the margin at every step, for every 0 ≤ β1² < β2 < 1, with or without bias correction.
 
-References: own.
+Reference: derived here.
 """
 
 from __future__ import annotations

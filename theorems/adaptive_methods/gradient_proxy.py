@@ -2,8 +2,8 @@
 
 Main result: γZ ≤ ‖∇L‖_* ≤ DZ at every prompt, in every norm and for any number of inputs.
 
-References: own; Kim, Song, Yun, *Why Row Normalization Can Beat Adam and Muon*, 2026, Lemma B.8, on linear data, where
-steepest-multiclass has the same bounds with D in place of twice the atom radius.
+References: derived here; Kim, Song, Yun, *Why Row Normalization Can Beat Adam and Muon*, 2026, Lemma B.8, on linear
+data, where steepest-multiclass has the same bounds with D in place of twice the atom radius.
 """
 
 from __future__ import annotations

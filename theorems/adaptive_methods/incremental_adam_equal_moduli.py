@@ -3,7 +3,8 @@
 Main result: for any order of samples, any β1² < β2 and correction, steps are momentum's with scalar lengths, and an
 inequality at every step bounds the cosine to the ℓ2 solution from below.
 
-References: own; Baek, Song, Yun, arXiv 2510.26303, Theorem 3.3 (the limit, cyclic order, β1 ≤ β2; its text not read).
+References: derived here; Baek, Song, Yun, arXiv 2510.26303, Theorem 3.3 (the limit, cyclic order, β1 ≤ β2; its text not
+read).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Main result: the margin at every step for Signum, normalised descent and Muon on W, with inputs sampled in any way.
 
-References: own; :mod:`.minibatch_momentum`, :mod:`theorems.steepest_descent.steepest_from_a_margin`.
+References: derived here; :mod:`.minibatch_momentum`, :mod:`theorems.steepest_descent.steepest_from_a_margin`.
 """
 
 from __future__ import annotations

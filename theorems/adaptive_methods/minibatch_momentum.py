@@ -2,8 +2,8 @@
 
 Main result: the margin at every step, from the batches as they came, with a plateau that vanishes as β → 1.
 
-References: own; Baek, Song, Yun, arXiv 2510.26303, Theorem 5.1 (Signum, any batch size, β near 1); Kim, Song, Yun, *Why
-Row Normalization Can Beat Adam and Muon*, 2026, Theorems B.11 and B.12 (reshuffling).
+References: derived here; Baek, Song, Yun, arXiv 2510.26303, Theorem 5.1 (Signum, any batch size, β near 1); Kim, Song,
+Yun, *Why Row Normalization Can Beat Adam and Muon*, 2026, Theorems B.11 and B.12 (reshuffling).
 """
 
 from __future__ import annotations

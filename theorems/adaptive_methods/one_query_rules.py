@@ -3,7 +3,7 @@
 Main result: row-normalised descent on W is sign descent on the prompt, column-normalised and spectral descent are its
 normalised gradient descent, and Adam is Adam; only step lengths change.
 
-References: own.
+Reference: derived here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Incremental Adam on samples whose entries have different moduli; Adam on one input with a squared loss.
 
-References: own; :mod:`theorems.adaptive_methods.incremental_adam_equal_moduli`,
+References: derived here; :mod:`theorems.adaptive_methods.incremental_adam_equal_moduli`,
 :mod:`theorems.adaptive_methods.adam_one_input`.
 """
 

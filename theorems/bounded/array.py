@@ -263,7 +263,7 @@ def parts(x: Any) -> tuple[Values, Values]:
 
 
 def upward(x: Values, operations: Any = 8) -> Values:
-    """Increase x, computed by so many operations on numbers ≥ 0, to an upper bound in spite of their rounding.
+    """Increase x, computed by ``operations`` roundings of numbers ≥ 0, to an upper bound of the exact value.
 
     Each operation loses at most a factor 1 − u; 1 + (k + 4) 2u is above (1 − u)^{−k} as long as k u < 1/4. Subnormal
     sums are exact; the loss of products below the normal range is part of ``Arithmetic.underflow``.

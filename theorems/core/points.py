@@ -26,7 +26,7 @@ LEAST_POINTS = 10
 
 
 def affordable(problem: Problem, m: int, entries: int = ENTRIES) -> int:
-    """Return m, or fewer where n T d is large, so that computations at so many points stay within time and memory."""
+    """Return m, or fewer where n T d is large, so that time and memory stay bounded."""
     return min(m, max(LEAST_POINTS, entries // problem.keys.size))
 
 

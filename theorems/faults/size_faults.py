@@ -17,7 +17,7 @@ from theorems.faults.softmax import Shifted, on_keys
 FORGOTTEN = -1e100
 """Shift of a logit that leaves its token no weight; its square is a float."""
 LANES = 8
-"""Tokens that a kernel takes at once; up to so many it takes one by one."""
+"""Tokens that a kernel takes at once; where there are no more than that, it takes them one by one."""
 BLOCK = 16
 """Tokens after which the running maximum is updated."""
 DIMENSIONS = 64

@@ -117,7 +117,7 @@ def _with_bias(right: MaxMargin, keys: Any) -> Solution:
 
 @_solution("svm-soft-margin", "squared slacks at the price C = 1/ε", "lemma-11", size=1e-3, unit="1/C", smallest=1e-300)
 def _soft(right: MaxMargin, size: float, keys: Any) -> Solution:
-    """Solve with squared slacks: a column √ε of its own for each constraint makes a hard margin of the soft one."""
+    """Solve the soft-margin problem with squared slacks, as a hard-margin one with a column √ε per constraint."""
     n, tokens, _ = keys.shape
     columns = -np.sqrt(size) * np.eye(n * tokens).reshape(n, tokens, n * tokens)
     columns[np.arange(n), right.alpha] = 0.0

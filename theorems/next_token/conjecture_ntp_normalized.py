@@ -2,7 +2,7 @@
 
 Main result: a conjecture, from a linearisation and runs: P_FW ends in a 2-cycle of effective step 2/λ_max or more.
 
-Reference: own; arXiv 2402.18551, Figure 5 (normalized descent is faster early on).
+Reference: derived here; arXiv 2402.18551, Figure 5 (normalized descent is faster early on).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A step of length η ≤ 2/β takes no two points further apart, since the loss is convex and β-smooth. So a run whose steps
 are off by ξ_s stays within Σ‖ξ_s‖ of the exact run from the same start.
 
-Reference: own.
+Reference: derived here.
 """
 
 from __future__ import annotations

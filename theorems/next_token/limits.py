@@ -1,6 +1,6 @@
 """The limits of training, Ŝ, θ_mm and θ_⋆, once they are claimed to be right; and the constants of the bounds.
 
-References: own; :mod:`reference_attention.next_token`.
+References: derived here; :mod:`reference_attention.next_token`.
 """
 
 from __future__ import annotations

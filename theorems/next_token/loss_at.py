@@ -2,7 +2,7 @@
 
 Nothing cancels: the loss is computed in the two parts of `ntp-extended-supports`, from u and θ_⊥ given separately.
 
-Reference: own.
+Reference: derived here.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Main result: for any data, the sets that replace the supports of arXiv 2402.18551, decided by one linear program.
 
-References: own; arXiv 2402.18551, Definitions 2 and 3; arXiv 2403.08081.
+References: derived here; arXiv 2402.18551, Definitions 2 and 3; arXiv 2403.08081.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How fast the part of W in F converges under gradient descent on next tokens, at every step.
+"""The rate at which the part of W in F converges under gradient descent on next tokens, at every step.
 
 Main result: ‖P_F W_k − W⋆‖ = O(log²k/k), and its value to first order.
 
-Reference: own; arXiv 2402.18551, Lemma 4 and Theorem 2 state the limit.
+Reference: derived here; arXiv 2402.18551, Lemma 4 and Theorem 2 state the limit.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Main result: the bounds of mirror-one-input for any number of inputs and any scores, as long as margins stay.
 
-References: own; Julistiono, Ataee Tarzanagh, Azizan, *Optimizing Attention with Mirror Descent*, 2024, from a cone;
-:mod:`theorems.token_selection.global_paths.descent_from_a_margin`.
+References: derived here; Julistiono, Ataee Tarzanagh, Azizan, *Optimizing Attention with Mirror Descent*, 2024, from a
+cone; :mod:`theorems.token_selection.global_paths.descent_from_a_margin`.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 Main result: at every iterate a bound of the distance of the direction from that of ATT-SVM in ‖·‖_q, for plain and for
 normalized steps.
 
-References: own; Sun, Gatmiry, Ahn, Azizan, *A Unified Approach to Controlling Implicit Regularization via Mirror
-Descent*, JMLR 2023 (linear data); Julistiono, Ataee Tarzanagh, Azizan, *Optimizing Attention with Mirror Descent*, 2024
-(attention, from a cone).
+References: derived here; Sun, Gatmiry, Ahn, Azizan, *A Unified Approach to Controlling Implicit Regularization via
+Mirror Descent*, JMLR 2023 (linear data); Julistiono, Ataee Tarzanagh, Azizan, *Optimizing Attention with Mirror
+Descent*, 2024 (attention, from a cone).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Main result: for any number of inputs and any scores, normalized steepest descent in ‖·‖_q, momentum included, raises
 the least margin by about γη at every step, and its direction's margin tends to the largest one in that norm.
 
-References: own; :mod:`theorems.token_selection.global_paths.descent_from_a_margin`, in ‖·‖_2; Fan, Schmidt,
+References: derived here; :mod:`theorems.token_selection.global_paths.descent_from_a_margin`, in ‖·‖_2; Fan, Schmidt,
 Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass Separable Data*, 2025 (linear data).
 """
 

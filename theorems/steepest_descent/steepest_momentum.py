@@ -4,8 +4,8 @@ Main result: the gap of the margin at every iterate for an exponential average o
 with the bound of :mod:`.steepest_multiclass`. The paper's bound has a factor d, and the paper leaves open whether it
 can be removed.
 
-References: own; Fan, Schmidt, Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass Separable Data*,
-arXiv 2502.04664, Theorem 2.
+References: derived here; Fan, Schmidt, Thrampoulidis, *Implicit Bias of Spectral Descent and Muon on Multiclass
+Separable Data*, arXiv 2502.04664, Theorem 2.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Gradient descent on the factors (K, Q) of W: its safe step, the change of KᵀK − QᵀQ, and where it cannot rest.
 
-References: own; *Transformers as Support Vector Machines*, (KQ-ERM) and the constants L_K, L_Q beside it.
+References: derived here; *Transformers as Support Vector Machines*, (KQ-ERM) and the constants L_K, L_Q beside it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Gradient flow on the factors (K, Q) of W: its conserved quantity, its lasting selection, and its limit.
 
-References: own; *Transformers as Support Vector Machines*, (KQ-ERM); Sheen, Chen, Wang, Zhou, arXiv 2403.08699; Powers,
-Størmer, *Free states of the canonical anticommutation relations*, 1970.
+References: derived here; *Transformers as Support Vector Machines*, (KQ-ERM); Sheen, Chen, Wang, Zhou, arXiv
+2403.08699; Powers, Størmer, *Free states of the canonical anticommutation relations*, 1970.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ EARLIER = 1e3
 WALK = 96
 """Steps of the short walk that guides a search."""
 CLEAR = 0.05
-"""How far, in units of the keys, a walk must end on the wrong side to be worth following."""
+"""The distance, in units of the keys, by which a walk must end on the wrong side to be worth following."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Where no prompt selects α: a bound on how close v_r/r can come to v̄_mm, from one prompt and one certificate.
+"""A bound, where no prompt selects α, on how close v_r/r can come to v̄_mm, from one prompt and one certificate.
 
 Let λ ≥ 0, Σ λ_it (k_iα − k_it) = 0, be the proof that ATT-SVM(α) is infeasible. At every p some (i, t) with λ_it > 0
 has (k_iα − k_it)·p ≤ 0, so s_iα ≤ s_it, and with a_it = v̄_mm·z_it

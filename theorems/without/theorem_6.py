@@ -104,7 +104,7 @@ not_selectable = Weakening("theorem-6", head_is_max_margin, "v_r/r → v̄_mm as
 HEAD_RADII, PROMPT_RADII = (1.0, 1e3), (10.0, 1e7)
 """Radii of the head and of the prompt, such that r ≤ √R."""
 GROWN = 999.0
-"""How much the head's radius must grow for its limit to be seen."""
+"""The factor by which the head's radius must grow for its limit to be seen."""
 
 
 @st.composite

@@ -76,7 +76,7 @@ class FaultTrials:
 
     @property
     def foreign(self) -> bool:
-        """Whether the statement is somebody else's code."""
+        """True if the statement is in a user's file."""
         return is_in_a_file(self.id)
 
     def where(self, done: int | None) -> str:
@@ -145,7 +145,7 @@ class FaultTrials:
 
 @dataclass(frozen=True)
 class Smallest:
-    """How small a fault is still caught.
+    """The smallest size at which a fault is still caught.
 
     Attributes:
         id: name of the fault.
@@ -194,7 +194,7 @@ class Shrunk:
 
     @property
     def foreign(self) -> bool:
-        """Whether one of the statements is somebody else's code."""
+        """True if one of the statements is in a user's file."""
         return any(map(is_in_a_file, self.statements))
 
     def where(self, done: int | None) -> str:

@@ -1,6 +1,6 @@
 """Mirror descent on one input with a squared loss.
 
-References: own; :mod:`theorems.steepest_descent.mirror_one_input`.
+References: derived here; :mod:`theorems.steepest_descent.mirror_one_input`.
 """
 
 from __future__ import annotations

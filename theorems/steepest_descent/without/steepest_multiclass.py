@@ -1,6 +1,6 @@
 """Steepest descent on labels that no W separates: the loss has a floor, with momentum as well.
 
-References: own; :mod:`theorems.steepest_descent.steepest_multiclass`.
+References: derived here; :mod:`theorems.steepest_descent.steepest_multiclass`.
 """
 
 from __future__ import annotations

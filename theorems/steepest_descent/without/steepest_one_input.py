@@ -1,6 +1,6 @@
 """Steepest descent with steps of constant length, by which sign descent can cycle for ever, or with a squared loss.
 
-References: own; :mod:`theorems.steepest_descent.steepest_one_input`.
+References: derived here; :mod:`theorems.steepest_descent.steepest_one_input`.
 """
 
 from __future__ import annotations

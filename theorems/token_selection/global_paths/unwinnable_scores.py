@@ -3,7 +3,7 @@
 Main result: rational weights prove the ties, and the risk comes down to that of attention to tied tokens alone, with a
 bound at every radius.
 
-References: own; Farkas' lemma; arXiv 2402.18551 for next-token prediction.
+References: derived here; Farkas' lemma; arXiv 2402.18551 for next-token prediction.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ PROMPT_RATE = sharper("prompt-rate")
 HEAD_RATE = sharper("head-rate")
 
 EXTENSIONS = 3
-"""How often a run whose rate is not (yet) right is made four times as long before the claim is made."""
+"""The most times that a run whose rate is not (yet) right is made four times as long before the claim is made."""
 GROWTH = 2.0
 """The factor by which R·deviation may grow over a fourfold R; a limit elsewhere makes it grow fourfold."""
 

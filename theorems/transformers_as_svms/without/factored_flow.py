@@ -1,6 +1,6 @@
 """Gradient flow on (K, Q) from a start of low rank: it need not find the W of least nuclear norm.
 
-References: own; *Transformers as Support Vector Machines*, (KQ-ERM).
+References: derived here; *Transformers as Support Vector Machines*, (KQ-ERM).
 """
 
 from __future__ import annotations
