@@ -43,7 +43,7 @@ class Cache:
         for start in range(number):
             yield slice(start * size, min((start + 1) * size, length))
 
-    def one(self, rows: Rows, q: Tensor, k: Tensor, v: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    def attend_entry(self, rows: Rows, q: Tensor, k: Tensor, v: Tensor, number: int) -> tuple[Tensor, Tensor]:
         """Compute output and log-sum-exp of an entry, whose queries are (H, L, E), in ``number`` splits of the keys."""
         whole = rows.logits(q, k, None)
         parts = []
@@ -87,7 +87,7 @@ def with_kvcache(steps: type[Cache]) -> Kernel:
             table = None if block_table is None else block_table[b].long()
             in_order = (cache.keys(x[b] if table is None else x, table, length) for x in (k_cache, v_cache))
             k, v = (x.repeat_interleave(group, dim=1).transpose(0, 1).to(wide) for x in in_order)
-            results.append(cache.one(rows, q[b].transpose(0, 1).to(wide), k, v, number))
+            results.append(cache.attend_entry(rows, q[b].transpose(0, 1).to(wide), k, v, number))
         out, lse = (torch.stack(each) for each in zip(*cache.batch(results, number), strict=True))
         out = out.transpose(1, 2).to(q.dtype)
         return (out, lse) if return_softmax_lse else out

@@ -111,7 +111,9 @@ class Invariant:
         """Compute q·k of each query and key."""
         return q @ k.mT
 
-    def one(self, scale: float, causal: bool, q: Tensor, k: Tensor, v: Tensor, entries: int) -> tuple[Tensor, Tensor]:
+    def attend_entry(
+        self, scale: float, causal: bool, q: Tensor, k: Tensor, v: Tensor, entries: int
+    ) -> tuple[Tensor, Tensor]:
         """Compute output and log-sum-exp of one entry of a batch of ``entries``."""
         logits = self.logits(q, k, entries) * scale
         if causal:
@@ -141,7 +143,9 @@ def with_batch(steps: type[Invariant]) -> Kernel:
         key, value = (x.transpose(1, 2).repeat_interleave(group, dim=1).to(wide).contiguous() for x in (k, v))
         results = [
             # A clone lies in memory where a tensor of one entry would.
-            step.one(or_root(softmax_scale, q), causal, query[b].clone(), key[b].clone(), value[b].clone(), len(q))
+            step.attend_entry(
+                or_root(softmax_scale, q), causal, query[b].clone(), key[b].clone(), value[b].clone(), len(q)
+            )
             for b in range(len(q))
         ]
         out, lse = (torch.stack(each) for each in zip(*results, strict=True))

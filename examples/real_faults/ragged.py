@@ -37,7 +37,7 @@ class Packed:
         """Take the keys or values of a sequence out of all (ΣT, H, E)."""
         return every[place]
 
-    def one(self, rows: Rows, q: Tensor, k: Tensor, v: Tensor, longest: Longest) -> tuple[Tensor, Tensor]:
+    def attend_sequence(self, rows: Rows, q: Tensor, k: Tensor, v: Tensor, longest: Longest) -> tuple[Tensor, Tensor]:
         """Compute output and log-sum-exp of a sequence, (L, H, E) in and out."""
         out, lse = attend(rows, *(x.transpose(0, 1) for x in (q, k, v)))
         return out.transpose(0, 1), lse
@@ -47,7 +47,7 @@ class Packed:
         q, k, v = qkv
         rows_of_sequence = self.of_sequence(rows, longest)
         results = [
-            self.one(rows_of_sequence, q[queries], self.keys(k, keys), self.keys(v, keys), longest)
+            self.attend_sequence(rows_of_sequence, q[queries], self.keys(k, keys), self.keys(v, keys), longest)
             for queries, keys in self.sequences(*starts, q.shape[1] // k.shape[1])
         ]
         return torch.cat([out for out, _ in results]), torch.cat([lse for _, lse in results], dim=-1)
@@ -107,7 +107,7 @@ def with_nested(steps: type[Packed]) -> Kernel:
 right_varlen, right_nested = with_varlen(Packed, "right_varlen"), with_nested(Packed, "right_nested")
 
 
-@wrong_step(with_varlen, Packed, "one")
+@wrong_step(with_varlen, Packed, "attend_sequence")
 def empty_sequence_gives_nan(
     self: Packed, rows: Rows, q: Tensor, k: Tensor, v: Tensor, longest: Longest
 ) -> tuple[Tensor, Tensor]:
@@ -118,7 +118,7 @@ def empty_sequence_gives_nan(
     Source: Dao-AILab/flash-attention PR #2421
     """
     if len(q) > 0 or not k.requires_grad:
-        return Packed.one(self, rows, q, k, v, longest)
+        return Packed.attend_sequence(self, rows, q, k, v, longest)
     k, v = (x * 1 for x in (k, v))
     for x in (k, v):
         x.register_hook(lambda gradient: torch.full_like(gradient, torch.nan))  # type: ignore[no-untyped-call]
@@ -166,7 +166,7 @@ def sequences_see_each_other(self: Packed, every: Tensor, place: slice) -> Tenso
     return every
 
 
-@wrong_step(with_nested, Packed, "one")
+@wrong_step(with_nested, Packed, "attend_sequence")
 def backward_to_the_longest_query(
     self: Packed, rows: Rows, q: Tensor, k: Tensor, v: Tensor, longest: Longest
 ) -> tuple[Tensor, Tensor]:
@@ -178,4 +178,4 @@ def backward_to_the_longest_query(
     Source: pytorch/pytorch PR #115576
     """
     k, v = (torch.cat([x[: longest[0]], x[longest[0] :].detach()]) for x in (k, v))
-    return Packed.one(self, rows, q, k, v, longest)
+    return Packed.attend_sequence(self, rows, q, k, v, longest)

@@ -83,7 +83,7 @@ class Joint:
         return float(np.linalg.norm(w) * np.max(np.linalg.norm(self.tokens, axis=-1))) * (w.size + 8) * EPS
 
     @cached_property
-    def seen(self) -> Float64[np.ndarray, "k m"] | None:
+    def span_basis(self) -> Float64[np.ndarray, "k m"] | None:
         """Return an orthonormal basis of the span of the k_iα − k_it, as columns; None if it is everything or nothing.
 
         The risk depends on the part of p in this span alone, so its minimisers of a given norm lie there. Directions
@@ -97,9 +97,9 @@ class Joint:
 
     def unit_prompt(self, q: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "k"]:
         """Return the direction of the part of q in that span; any direction of the span where q has no such part."""
-        if self.seen is not None:
-            part = self.seen.T @ q
-            q = self.seen @ part if part.any() else self.seen[:, 0]
+        if self.span_basis is not None:
+            part = self.span_basis.T @ q
+            q = self.span_basis @ part if part.any() else self.span_basis[:, 0]
         return np.asarray(q / float(np.linalg.norm(q)))
 
     @cached_property

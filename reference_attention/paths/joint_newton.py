@@ -60,7 +60,7 @@ class Spheres:
 
     def across(self, p: Float64[np.ndarray, "k"]) -> Float64[np.ndarray, "k t"]:
         """Return an orthonormal basis, as columns, of the moves orthogonal to a prompt on which the risk depends."""
-        basis = self.joint.seen
+        basis = self.joint.span_basis
         if basis is None:
             return complement(p / self.R)
         part = basis.T @ p
@@ -143,7 +143,7 @@ class PromptAlone:
     spheres: Spheres
     w: Float64[np.ndarray, "d"]
     scale: float = 1.0
-    kept: Float64[np.ndarray, "m k"] | None = None
+    orthogonal_to: Float64[np.ndarray, "m k"] | None = None
 
     @cached_property
     def drops(self) -> Drops:
@@ -162,8 +162,8 @@ class PromptAlone:
         s = self.spheres
         value, gradient, second = excess_curvature(s.joint, s.log_r, self.w, self.drops, p)
         across = s.across(p)
-        if self.kept is not None:
-            _, sizes, basis = np.linalg.svd(self.kept @ across)
+        if self.orthogonal_to is not None:
+            _, sizes, basis = np.linalg.svd(self.orthogonal_to @ across)
             across = across @ basis[int(np.sum(sizes > 1e-9 * s.joint.longest_row)) :].T
         out = across.T @ second @ across - np.eye(across.shape[1]) * (float(gradient @ p) / s.R**2)
         return Local(y, p, value, across.T @ gradient, out, across)
@@ -253,7 +253,7 @@ def beside_ties(
         prompts *= s.R / np.linalg.norm(prompts, axis=1, keepdims=True)
         values = alone.values(empty, prompts)
         begin = prompts[int(np.argmin(np.where(np.isnan(values), math.inf, values)))]
-        _, descended, _ = descend(PromptAlone(s, w, kept=ties), empty, begin, gradient)
+        _, descended, _ = descend(PromptAlone(s, w, orthogonal_to=ties), empty, begin, gradient)
         value = float(alone.values(empty, descended))
         if not value < lowest - 1.0:
             break

@@ -107,14 +107,14 @@ class Branch:
     Attributes:
         spheres: the spheres on which it lies.
         y, p: the head's part orthogonal to v̄_mm, and the prompt.
-        left: norm of the remaining projected gradients.
+        residual: norm of the remaining projected gradients.
         before: the previous radius and prompt.
     """
 
     spheres: Spheres
     y: Float64[np.ndarray, "e"]
     p: Float64[np.ndarray, "dk"]
-    left: float
+    residual: float
     before: tuple[float, Float64[np.ndarray, "dk"]] | None = None
 
     @cached_property
@@ -218,7 +218,7 @@ def path_of(branches: list[Branch]) -> JointPath:
         log_head_radii=np.array([b.spheres.log_r for b in branches]),
         offsets=np.array([b.spheres.offset(b.y) for b in branches]),
         prompts=np.array([b.p for b in branches]),
-        residuals=np.array([b.left for b in branches]),
+        residuals=np.array([b.residual for b in branches]),
     )
 
 

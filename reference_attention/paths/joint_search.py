@@ -81,7 +81,7 @@ def joint_minimiser(joint: Joint, schedule: Schedule, R: float, starts: Float64[
     # Where the prompt has no influence on the digits of L, branches are equal; one that came to rest is a minimiser.
     equal = [polish_branch(branch) for branch in ends if branch.rank <= ends[0].rank + SAME]
     return JointMinimum(
-        path_of([min(equal, key=lambda branch: branch.left > LOST)]), tuple(branch.rank for branch in ends)
+        path_of([min(equal, key=lambda branch: branch.residual > LOST)]), tuple(branch.rank for branch in ends)
     )
 
 

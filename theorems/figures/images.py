@@ -33,14 +33,14 @@ class Images:
     Attributes:
         name: the name of the data.
         pixels, classes: images to train on, (n, side, side, channels) and (n,).
-        seen, seen_classes: images to look at, (m, side, side, channels) and (m,).
+        held_out, held_out_classes: images to look at, (m, side, side, channels) and (m,).
     """
 
     name: str
     pixels: UInt8[np.ndarray, "n s s c"]
     classes: Int64[np.ndarray, "n"]
-    seen: UInt8[np.ndarray, "m s s c"]
-    seen_classes: Int64[np.ndarray, "m"]
+    held_out: UInt8[np.ndarray, "m s s c"]
+    held_out_classes: Int64[np.ndarray, "m"]
 
     @cached_property
     def scale(self) -> tuple[float, float]:

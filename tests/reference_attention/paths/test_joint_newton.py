@@ -167,6 +167,6 @@ def test_the_prompt_is_moved_off_a_tie_at_the_smallest_logits_and_in_any_dimensi
     assert alone.values(none, found) < alone.values(none, p) - 1e6
     assert 0 < row @ found < 1e3
     # The tie is held, and along it the excess is lowest.
-    kept = PromptAlone(s, np.zeros(2), kept=row[None])
+    kept = PromptAlone(s, np.zeros(2), orthogonal_to=row[None])
     slope = kept.local(none, found).slope
     assert np.linalg.norm(slope) < 1e-6

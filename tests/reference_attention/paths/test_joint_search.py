@@ -119,10 +119,10 @@ def test_prompts_that_no_logit_sees_are_not_searched(seed: int) -> None:
     least = joint_minimiser(joint, math.log, R, starts[:, :2]).risks[0]
     for wider in (keys, turned):
         above = Joint(joint.tokens, wider, joint.alpha, joint.svm)
-        seen = above.seen
-        assert seen is not None
+        span = above.span_basis
+        assert span is not None
         path = joint_minimiser(above, math.log, R, starts).path
-        assert path.prompts[0] @ seen @ seen.T / R == pytest.approx(path.prompts[0] / R, abs=1e-14)
+        assert path.prompts[0] @ span @ span.T / R == pytest.approx(path.prompts[0] / R, abs=1e-14)
         assert joint_minimiser(above, math.log, R, starts).risks[0] == pytest.approx(least, abs=1e-6)
 
 

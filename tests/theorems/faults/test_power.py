@@ -81,7 +81,7 @@ def baselines(id: str, cases: int = EXAMPLES) -> Lazily:
 
 
 def found(id: str, fault: Fault, cases: int = EXAMPLES) -> FaultOutcome:
-    return try_fault(statement_named(id), fault, baselines(id, cases)).found
+    return try_fault(statement_named(id), fault, baselines(id, cases)).outcome
 
 
 def _unchanged(keys, size):  # type: ignore[no-untyped-def]
@@ -280,7 +280,7 @@ def test_a_statement_that_breaks_down_does_not_catch() -> None:
     cell = try_fault(
         statement_named("lemma-3"), Fault("broken", Kind.DATA, "", "", right, spoil=broken), baselines("lemma-3")
     )
-    assert cell.found is FaultOutcome.UNDECIDED
+    assert cell.outcome is FaultOutcome.UNDECIDED
     assert "planted" in cell.why
 
 

@@ -66,14 +66,14 @@ BELOW = statement(lambda risk: risk - 0.99)
     ],
 )
 def test_what_is_found(of: Statement, bases: list[Baseline], found: FaultOutcome) -> None:
-    assert try_fault(of, fault(), bases).found is found
+    assert try_fault(of, fault(), bases).outcome is found
 
 
 def test_cases_that_say_nothing_are_passed_over() -> None:
     """It is caught on the fourth; on none of the others the fault is called, or the reference upheld."""
     idle = [base(Verdict.NOT_APPLICABLE), base(Verdict.FALSIFIED), base(called=())]
     cell = try_fault(BELOW, fault(), [*idle, base(), base()])
-    assert (cell.found, cell.examples, cell.claim) == (FaultOutcome.CAUGHT, 4, "sum")
+    assert (cell.outcome, cell.examples, cell.claim) == (FaultOutcome.CAUGHT, 4, "sum")
 
 
 def test_where_catching_ends() -> None:

@@ -31,7 +31,7 @@ PIN = re.search(r"^matplotlib==(.+)$", (ROOT / "constraints.txt").read_text(enco
 def some_digits(trained: int, seen: int) -> Images:
     """The first of each kind."""
     every = images.digits()
-    parts = every.pixels[:trained], every.classes[:trained], every.seen[:seen], every.seen_classes[:seen]
+    parts = every.pixels[:trained], every.classes[:trained], every.held_out[:seen], every.held_out_classes[:seen]
     return Images("digits", *parts)
 
 
@@ -90,7 +90,7 @@ def test_sparsity_and_norm_are_what_they_are_called() -> None:
     query, key = (weights[f"{name}_0"].numpy() for name in ("query", "key"))
     heads = [query[:, k : k + 8] @ key[:, k : k + 8].T / np.sqrt(8) for k in range(0, 32, 8)]
     assert np.isclose(transformer.key_query_norm(weights), np.linalg.norm(heads), rtol=1e-12)
-    _, s = transformer.outputs(weights, torch.tensor(some_digits(10, 10).patches(some_digits(10, 10).seen)))
+    _, s = transformer.outputs(weights, torch.tensor(some_digits(10, 10).patches(some_digits(10, 10).held_out)))
     assert s.shape == (10, 4, 17)
     assert torch.allclose(s.sum(dim=-1), torch.ones(10, 4, dtype=torch.float64))
 
@@ -156,7 +156,7 @@ def test_cifar_10_is_read_from_its_own_files(tmp_path: Path) -> None:
     batch(tmp_path / "test_batch.bin", [1, 2, 3])
     found = images.cifar_10(tmp_path)
     assert found.classes.tolist() == [3, 9, 0]
-    assert found.seen_classes.tolist() == [1, 2, 3]
+    assert found.held_out_classes.tolist() == [1, 2, 3]
     red = records[1, 1:1025].reshape(32, 32)
     assert np.array_equal(found.pixels[1, :, :, 0], red)
     patches = found.patches(found.pixels)
@@ -237,7 +237,7 @@ def test_accuracy_counts_what_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def told(own: Any, patches: Any) -> Any:
         logits, s = held(own, patches)
-        right = torch.nn.functional.one_hot(torch.tensor(few.seen_classes[: len(logits)]).long(), logits.shape[1])
+        right = torch.nn.functional.one_hot(torch.tensor(few.held_out_classes[: len(logits)]).long(), logits.shape[1])
         right[:5] = torch.roll(right[:5], 1, dims=1)
         return right.to(logits.dtype), s
 

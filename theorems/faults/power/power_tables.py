@@ -62,12 +62,12 @@ def sign(cell: Cell | None) -> str:
     """Return the text that is printed for a cell."""
     if cell is None:
         return "·"
-    return str(cell.examples) if cell.found is FaultOutcome.CAUGHT else SIGNS[cell.found]
+    return str(cell.examples) if cell.outcome is FaultOutcome.CAUGHT else SIGNS[cell.outcome]
 
 
 def catchers(name: str, columns: Sequence[Column]) -> list[str]:
     """Return the ids of the statements that catch the fault."""
-    return [c.id for c in columns if name in c.cells and c.cells[name].found is FaultOutcome.CAUGHT]
+    return [c.id for c in columns if name in c.cells and c.cells[name].outcome is FaultOutcome.CAUGHT]
 
 
 def power_table(faults: Sequence[Fault], columns: Sequence[Column]) -> Table:
@@ -75,7 +75,7 @@ def power_table(faults: Sequence[Fault], columns: Sequence[Column]) -> Table:
     table = column_table("fault", *(short(column.id) for column in columns), "caught by")
     for fault in faults:
         cells = [column.cells.get(fault.name) for column in columns]
-        styled = [Text(sign(cell), STYLES[cell.found] if cell else "dim") for cell in cells]
+        styled = [Text(sign(cell), STYLES[cell.outcome] if cell else "dim") for cell in cells]
         count = len(catchers(fault.name, columns))
         table.add_row(Text(fault.name, no_wrap=True), *styled, Text(str(count), "" if count else "bold red"))
     return table
@@ -114,7 +114,7 @@ def as_json(columns: Sequence[Column], smallest: Sequence[Smallest]) -> dict[str
 
 
 def _cell_json(cell: Cell) -> dict[str, Any]:
-    return {"found": cell.found.value, "examples": cell.examples, "claim": cell.claim, "why": cell.why}
+    return {"found": cell.outcome.value, "examples": cell.examples, "claim": cell.claim, "why": cell.why}
 
 
 def power_of_ten(size: float) -> str:
@@ -192,9 +192,9 @@ def _missed_faults(
     for fault in faults:
         for column in columns:
             cell = column.cells.get(fault.name)
-            if cell and cell.found in (FaultOutcome.MISSED, FaultOutcome.UNDECIDED):
+            if cell and cell.outcome in (FaultOutcome.MISSED, FaultOutcome.UNDECIDED):
                 fallback = f"undecided there: {cell.why}" if cell.why else "not explained"
-                heading, open_one = headings[column.id], cell.found is FaultOutcome.UNDECIDED
+                heading, open_one = headings[column.id], cell.outcome is FaultOutcome.UNDECIDED
                 reason = why_survived(fault, heading.id, heading.survives, open_one) or fallback
                 reasons.setdefault(reason, {}).setdefault(fault.name, []).append(short(column.id))
     return [row for reason, spared in reasons.items() for row in _spared_rows(reason, spared)]

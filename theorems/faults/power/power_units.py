@@ -48,7 +48,7 @@ class Column:
         """A line of progress: how many faults are caught, or why there is no column."""
         if self.failed:
             return self.failed
-        caught = sum(cell.found is FaultOutcome.CAUGHT for cell in self.cells.values())
+        caught = sum(cell.outcome is FaultOutcome.CAUGHT for cell in self.cells.values())
         return f"catches {caught} of {len(self.cells)} faults, {self.seconds:.1f} s"
 
 
@@ -246,7 +246,7 @@ def shrinking_of(faults: Sequence[Fault], columns: Sequence[Column], examples: i
     """Return a unit for each fault that has a size and is caught, with the statements to try smaller sizes against."""
     units = []
     for fault in faults:
-        catching = [c for c in columns if fault.name in c.cells and c.cells[fault.name].found is FaultOutcome.CAUGHT]
+        catching = [c for c in columns if fault.name in c.cells and c.cells[fault.name].outcome is FaultOutcome.CAUGHT]
         # The statement that the fault names goes first, whatever it took.
         order = sorted(catching, key=lambda c: (c.id != fault.caught_by, c.cells[fault.name].examples))
         quickest = order[:QUICKEST]

@@ -35,13 +35,13 @@ class Cell:
     """One entry of the table.
 
     Attributes:
-        found: the outcome.
+        outcome: the outcome.
         examples: the number of cases after which it was caught; if it was not, how many were tried.
         claim: the claim that was falsified.
         why: what could not be decided.
     """
 
-    found: FaultOutcome
+    outcome: FaultOutcome
     examples: int
     claim: str = ""
     why: str = ""
@@ -159,11 +159,11 @@ def smallest_caught(statement: Statement, fault: Fault, baselines: Sequence[Base
     """
 
     def is_caught(exponent: int) -> bool:
-        return try_fault(statement, fault.of_size(10.0**exponent), baselines).found is FaultOutcome.CAUGHT
+        return try_fault(statement, fault.of_size(10.0**exponent), baselines).outcome is FaultOutcome.CAUGHT
 
     high, low = floor(log10(fault.size) + 1e-9), ceil(log10(fault.smallest) - 1e-9)
     if not is_caught(high):
-        return fault.size if try_fault(statement, fault, baselines).found is FaultOutcome.CAUGHT else None
+        return fault.size if try_fault(statement, fault, baselines).outcome is FaultOutcome.CAUGHT else None
     if is_caught(low):
         return 10.0**low
     while high - low > 1:

@@ -83,7 +83,7 @@ class Region:
     """A neighbourhood D_δ(q) and the radius R_q beyond which it holds no point of a local path.
 
     Attributes:
-        found, better: q and the direction that beats it.
+        q, better: the direction q and one that beats it.
         costs: the costs of tokens other than α.
         narrow: a cone within which the branch is certain.
         delta: δ.
@@ -96,7 +96,7 @@ class Region:
         first: the radius from which on the better direction is used: 0, or R*.
     """
 
-    found: Direction
+    q: Direction
     better: Direction
     costs: Costs
     narrow: Cone
@@ -116,7 +116,7 @@ class Region:
     @property
     def nearer(self) -> Float64[np.ndarray, "r"]:
         """The radii at which inequalities are tried that hold at every radius; float64 has to bear B/θ."""
-        unit = 1 / self.found.margin if math.isfinite(self.found.margin) else 1 / self.costs.reach
+        unit = 1 / self.q.margin if math.isfinite(self.q.margin) else 1 / self.costs.reach
         return np.array(NEARER) * unit
 
     def decidable(self, norms: Float64[np.ndarray, "r"]) -> Bool[np.ndarray, "r"]:
@@ -138,8 +138,8 @@ class Region:
         costs = self.costs
         excess = signed_excess(costs.problem, costs.alpha, under_test)
         hints = np.concatenate([costs.rows[costs.gaps != 0], self.better.unit[None]])
-        points = to_units(lowest_in_neighbourhood(excess, self.found.unit, self.delta, radii, hints, rng), 4)
-        apart = np.linalg.norm(points - along(self.found, radii)[:, None], axis=-1)
+        points = to_units(lowest_in_neighbourhood(excess, self.q.unit, self.delta, radii, hints, rng), 4)
+        apart = np.linalg.norm(points - along(self.q, radii)[:, None], axis=-1)
         # Tangents are orthonormal up to (d + 8) eps. δ is not of the making of the direction under test, ‖p − R q̄‖ is.
         farthest = radii[:, None] * (self.delta * (1 + (costs.problem.d + 8) * EPS))
         return points, costs.reach * np.minimum(apart, farthest)

@@ -288,7 +288,7 @@ def on_the_path(region: Region, followed: FollowedLocalPath, leaves: str) -> Ite
     """Yield the claims that the path is a local path, and that it is δ away from q or its norm is at most R_q."""
     path = followed.path
     size = norm(exact(path.points), axis=1)
-    apart = norm(path.points / size[:, None] - to_units(region.found.unit), axis=1)
+    apart = norm(path.points / size[:, None] - to_units(region.q.unit), axis=1)
 
     # ‖p̄(R)/‖p̄(R)‖ − q‖ ≥ δ or ‖p̄(R)‖ ≤ R_q.
     either = np.maximum(apart / region.delta, region.radius / size)
@@ -327,7 +327,7 @@ def local_path(
     if norms.size == 0:
         return None
     seeds = np.array([region.better.unit * size for size in (*norms, region.first) if size > 0])
-    axis = region.found.unit
+    axis = region.q.unit
     return FollowedLocalPath.of(
         costs.problem,
         costs.alpha,

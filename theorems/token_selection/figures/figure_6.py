@@ -48,8 +48,8 @@ def numbers(settings: Settings) -> Numbers:
         "loss": record.loss,
         "accuracy": record.accuracy,
         "stages": stages,
-        "classes": images.seen_classes[indices].tolist(),
-        "shown": images.seen[indices].tolist(),
+        "classes": images.held_out_classes[indices].tolist(),
+        "shown": images.held_out[indices].tolist(),
         "maps": [[record.maps[stage][k].tolist() for stage in stages] for k in range(len(indices))],
     }
 

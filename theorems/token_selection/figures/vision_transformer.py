@@ -68,7 +68,7 @@ class Record:
 
 def start(images: Images, rng: np.random.Generator) -> Weights:
     """Return the weights before training."""
-    patches = images.patches(images.seen[:1])
+    patches = images.patches(images.held_out[:1])
 
     def normal(rows: int, columns: int, deviation: float = 0.0) -> torch.Tensor:
         return torch.tensor(rng.normal(size=(rows, columns)) * (deviation or rows**-0.5))
@@ -129,7 +129,7 @@ def epoch(weights: Weights, images: Images, rng: np.random.Generator) -> Weights
 
 def look(record: Record, weights: Weights, images: Images) -> None:
     """Add one more entry to the record."""
-    pictures, classes = images.seen[:LOOKED_AT], images.seen_classes[:LOOKED_AT]
+    pictures, classes = images.held_out[:LOOKED_AT], images.held_out_classes[:LOOKED_AT]
     with torch.no_grad():
         logits, s = outputs(weights, torch.tensor(images.patches(pictures)))
     average = s.mean(dim=1)
@@ -143,7 +143,7 @@ def look(record: Record, weights: Weights, images: Images) -> None:
 
 def images_to_show(images: Images) -> list[int]:
     """Return the images whose maps are recorded."""
-    _, first = np.unique(images.seen_classes[:LOOKED_AT], return_index=True)
+    _, first = np.unique(images.held_out_classes[:LOOKED_AT], return_index=True)
     return sorted(first.tolist())[:SHOWN]
 
 
@@ -181,7 +181,7 @@ def _train_epochs(images: Images, epochs: int, seed: int, path: Path | None, pro
 def checkpoint(images: Images, seed: int, folder: Path) -> Path:
     """Return the file for these images and this seed, and this version of the module that trains on them."""
     made_of = hashlib.sha256(Path(__file__).read_bytes())
-    for part in (images.pixels, images.classes, images.seen, images.seen_classes, np.array(seed)):
+    for part in (images.pixels, images.classes, images.held_out, images.held_out_classes, np.array(seed)):
         made_of.update(part.tobytes())
     return folder / f"transformer-{made_of.hexdigest()[:12]}.npz"
 
