@@ -217,7 +217,7 @@ def finite_minimum(split: Split) -> FiniteMinimum:
 
 
 def _is_at_rest(radii: list[arb]) -> bool:
-    """Return whether the last step did not halve a finite radius: only the rounding of balls is left then."""
+    """Return whether the last step did not halve a finite radius, so that the rest is the rounding of balls."""
     return len(radii) > 1 and radii[-1].is_finite() and bool(not radii[-1] < radii[-2] / 2)
 
 

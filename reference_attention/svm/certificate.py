@@ -82,7 +82,7 @@ class KeyRows:
         return [a - b for a, b in zip(self._chosen[i], self._exact.integers((i, t)), strict=True)]
 
     def integers(self, indices: Sequence[int]) -> fmpz_mat:
-        """Return the exact rows with the given numbers, divided by 2^unit, shape (len(which), d)."""
+        """Return the exact rows with the given numbers, divided by 2^unit, shape (len(indices), d)."""
         rows, shift = self.scaled_rows(indices)
         # Rows of zeros are integers in any unit.
         return rows * (fmpz(1) << max(0, self.shift - shift))
@@ -102,7 +102,7 @@ class KeyRows:
         return fmpz_mat(len(indices), self.floats.shape[1], entries), self.shift
 
     def twice(self, indices: Sequence[int]) -> Twice | None:
-        """Return rows of ``floats`` with their rounding errors, (len(which), d); None for keys given by factors."""
+        """Return rows of ``floats`` with their rounding errors, (len(indices), d); None for keys given by factors."""
         if isinstance(self._keys, OuterKeys):
             return None
         i, t = self.inputs[indices], self.tokens[indices]

@@ -77,12 +77,12 @@ class IntegerRows:
         return np.array([[ratio(x, denominator, -self.shift) for x in row] for row in self.matrix.tolist()])
 
     def integers(self, indices: Sequence[int]) -> fmpz_mat:
-        """Return the rows with the given numbers, shape (len(which), d)."""
+        """Return the rows with the given numbers, shape (len(indices), d)."""
         rows = self.matrix.tolist()
         return fmpz_mat(len(indices), self.matrix.ncols(), [x for j in indices for x in rows[j]])
 
     def scaled_rows(self, indices: Sequence[int]) -> tuple[fmpz_mat, int]:
-        """Return the rows with the given numbers, shape (len(which), d), and ``shift``."""
+        """Return the rows with the given numbers, shape (len(indices), d), and ``shift``."""
         return self.integers(indices), self.shift
 
     def twice(self, indices: Sequence[int]) -> Twice | None:

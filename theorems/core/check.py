@@ -174,7 +174,7 @@ def line_in(file: str, error: BaseException) -> int:
 
 
 def _judge(statement: Statement, case: Subject, claims: list[Claim], all_claims: list[Claim]) -> Outcome:
-    """Return the outcome for ``claims``; the parts of a falsified statement are judged by all claims ``all_claims``."""
+    """Return the outcome for ``claims``; the parts of a falsified statement are judged by ``all_claims``."""
     falsified = next((claim for claim in claims if claim.verdict is Verdict.FALSIFIED), None)
     if falsified is not None:
         states = statement.states

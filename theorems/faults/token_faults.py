@@ -60,7 +60,7 @@ def _tokens_for_keys(right: Right, data: Dataset) -> KeysAndScores:
 
 @FAULTS.plant("scores-of-keys", "the head applied to keys, where it fits", "lemma-11", keys_and_scores)
 def _score_of_keys(right: Right, data: Dataset) -> KeysAndScores:
-    """Compute scores Y v·k for Y v·x, where keys have the length of v."""
+    """Compute scores as Y v·k instead of Y v·x, where keys have the length of v."""
     keys = data.problem.keys
     same = keys.shape[2] == len(data.v)
     return keys, data.Y[:, None] * (keys @ data.v) if same else data.problem.scores

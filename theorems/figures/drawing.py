@@ -25,7 +25,7 @@ PIXELS_PER_INCH = 150
 
 
 def check_matplotlib(purpose: str = "figures") -> None:
-    """Refuse to start ``purpose`` without the drawing library.
+    """Refuse a request that needs the drawing library where it is not installed.
 
     Raises:
         InvalidInput: it is not installed.

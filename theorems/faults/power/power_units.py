@@ -160,7 +160,7 @@ class Smallest:
 
     @property
     def best(self) -> tuple[str, float] | None:
-        """The statement that catches the smallest size, the first of several, and that size."""
+        """The smallest size that is caught, with the first statement that catches it."""
         caught = [(size, k, id) for k, (id, size) in enumerate(self.sizes.items()) if size is not None]
         return (min(caught)[2], min(caught)[0]) if caught else None
 

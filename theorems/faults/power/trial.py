@@ -35,7 +35,7 @@ class Cell:
     """One entry of the table.
 
     Attributes:
-        outcome: the outcome.
+        outcome: what became of the fault.
         examples: the number of cases after which it was caught; if it was not, how many were tried.
         claim: the claim that was falsified.
         why: what could not be decided.
