@@ -119,8 +119,8 @@ RECORDS := build/records
 records: $(READY)
 	@mkdir -p $(RECORDS)
 	@$(BIN)/theorems verify --json $(RECORDS)/verify.json --resume $(RECORDS)/verify.jsonl
-	@$(BIN)/theorems list --drawn --markdown > $(RECORDS)/drawn.md
-	@$(BIN)/theorems list --counterexamples --markdown > $(RECORDS)/counterexamples.md
+	@$(BIN)/theorems list drawn --markdown > $(RECORDS)/drawn.md
+	@$(BIN)/theorems list counterexamples --markdown > $(RECORDS)/counterexamples.md
 	@$(BIN)/python -m benchmarks.planning > $(RECORDS)/planning.md
 	@$(BIN)/theorems power --examples 5 --markdown --resume $(RECORDS)/power.jsonl > $(RECORDS)/power.md
 

@@ -99,7 +99,7 @@ def load(source: str, seed: int, *, calls: bool = False) -> Given:
     if source not in NAMES and source not in all_data():
         raise InvalidInput(
             f"--data: {source!r} is neither a file that ends in .npz, .json or .txt nor a named dataset."
-            f"{suggest(source, all_data())} `theorems list --data` shows the datasets."
+            f"{suggest(source, all_data())} `theorems list data` shows the datasets."
         )
     return Given(dataset_named(source).replace(seed=seed))
 

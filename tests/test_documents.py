@@ -216,8 +216,8 @@ def printed(command: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
         code, out, err = done.returncode, done.stdout.decode(), done.stderr.decode()
     else:
         foreign = "--attention" in given or any(".py:" in one for one in given)
-        if foreign and given[0] in ("verify", "hunt") and command not in APART:
-            given += ["--no-isolate", *(["--jobs", "1"] if given[0] == "verify" else [])]
+        if foreign and given[0] == "verify" and command not in APART:
+            given += ["--jobs", "0"]
         code = main(given)
         out, err = capsys.readouterr()
     assert code in (Exit.UPHELD, Exit.FALSIFIED, Exit.INCONCLUSIVE), err

@@ -12,7 +12,7 @@ from attention_conformance.scoreboard.page import SIGNS, file_name, is_open, pag
 from attention_conformance.scoreboard.row import PREFIX, Row, request_of, row_of
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_directory, write_in
-from theorems.command.common import check_targets, complain, write_report
+from theorems.command.common import complain
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
 from theorems.core.exit_rule import exit_of
@@ -31,7 +31,6 @@ def scoreboard_and_report(options: ScoreboardOptions) -> int:
         InvalidInput: the list of kernels or the targets cannot be used; raised before anything runs.
     """
     entries = read_entries(options.kernels or OURS)
-    check_targets(options.json)
     check_directory(options.out, "tests of red cells")
     run = identity(
         "scoreboard",
@@ -56,7 +55,6 @@ def scoreboard_and_report(options: ScoreboardOptions) -> int:
         if text:
             write_in(options.out, file_name(row.name), text)
     day = date.today().isoformat()
-    write_report(options.json, date=day, seed=options.seed, examples=options.examples, kernels=_as_json(entries, rows))
     head = {"date": day, "python": platform.python_version(), "seed": options.seed}
     if options.markdown:
         print(page(entries, rows, options.out, command=_command(options), **head), end="")
@@ -74,7 +72,7 @@ def _row(entry: Entry, options: ScoreboardOptions, journal: Journal | None, numb
                 return decode(record.get("row"), Row)
             except ValueError:
                 raise InvalidInput(f"--resume: {options.resume} {entry.name} has no row; give another file.") from None
-    request = request_of(entry, options.examples, options.seed, options.jobs, options.timeout, options.case_timeout)
+    request = request_of(entry, options.examples, options.seed, options.jobs)
     with show_progress(err) as progress:
         row = row_of(entry, request, progress if err.is_terminal else lambda event: None)
     count = sum(cell.verdict is Verdict.UPHELD for cell in row.cells)
@@ -100,18 +98,6 @@ def _print(entries: Sequence[Entry], rows: Sequence[Row]) -> None:
             looked = entry.looked.get(cell.name)
             note = f" ({looked.whose}: {looked.says})" if looked else ""
             out.print(f"{row.name}: {cell.name}: {cell.says}{note}", soft_wrap=True, markup=False)
-
-
-def _as_json(entries: Sequence[Entry], rows: Sequence[Row]) -> list[dict[str, object]]:
-    return [
-        {
-            "library": entry.library,
-            "attention": entry.attention,
-            **encode(row),
-            "looked": {name: {"whose": look.whose, "says": look.says} for name, look in entry.looked.items()},
-        }
-        for entry, row in zip(entries, rows, strict=True)
-    ]
 
 
 def _command(options: ScoreboardOptions) -> str:

@@ -23,10 +23,7 @@ class ScoreboardOptions:
     kernels: Annotated[Path | None, options.file("A list of kernels in TOML, in place of the suite's own.")] = None
     examples: Annotated[int, options.examples_option("calls of each capability")] = 25
     seed: Annotated[int, options.same_seed("calls")] = 0
-    json: options.Json = None
     markdown: Annotated[bool, options.as_markdown("docs/scoreboard.md has it")] = False
     out: Annotated[Path, options.folder("Where the tests of red cells are written.")] = Path("scoreboard")
     jobs: options.Jobs = options.JOBS
     resume: options.Resume = None
-    timeout: options.Timeout = None
-    case_timeout: options.CaseTimeout = options.PATIENCE

@@ -93,10 +93,10 @@ def row_of(entry: Entry, request: Request, handle: Handler) -> Row:
     )
 
 
-def request_of(entry: Entry, examples: int, seed: int, jobs: int, timeout: float | None, patience: float) -> Request:
+def request_of(entry: Entry, examples: int, seed: int, jobs: int) -> Request:
     """Return the request to try all capabilities on that kernel, in separate processes."""
     ids, examples = tuple(capabilities()), min(examples, entry.examples or examples)
-    return Request(ids, examples, seed, under_test=entry.source, jobs=jobs, timeout=timeout, patience=patience)
+    return Request(ids, examples, seed, under_test=entry.source, jobs=jobs)
 
 
 def cell_of(result: Result) -> Cell:

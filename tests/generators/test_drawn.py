@@ -125,15 +125,15 @@ def test_joint_properties_are_those_of_a_figure() -> None:
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["list", "lemma-9", "lemma-5", "--drawn", "--examples", "10"]) == 0
+    assert main(["list", "drawn", "lemma-9", "lemma-5"]) == 0
     printed = capsys.readouterr().out
-    assert main(["list", "lemma-9", "lemma-5", "--drawn", "--examples", "10", "--markdown"]) == 0
+    assert main(["list", "drawn", "lemma-9", "lemma-5", "--markdown"]) == 0
     rows = [row.strip("| ").split(" | ") for row in capsys.readouterr().out.splitlines()]
     assert rows[0] == ["statement", "n", "T", "d", "shares"]
     assert [row[0] for row in rows[2:]] == ["lemma-9", "lemma-5"]
     assert rows[3][1] == "1–1 (1)"
-    assert rows[3][4].startswith("n = 1 10/10")
+    assert rows[3][4].startswith("n = 1 50/50")
     assert all(cell in printed for row in rows[2:] for cell in row[:4])
-    assert main(["list", "lemma-99", "--drawn"]) == 2
+    assert main(["list", "drawn", "lemma-99"]) == 2
     with pytest.raises(InvalidInput):
         theorems.draws("lemma-99")

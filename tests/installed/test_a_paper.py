@@ -114,7 +114,7 @@ print(*(one.run(len).status for one in pairs_in() if one.statement == sys.argv[-
 def test_its_fault_is_caught_and_its_rows_of_the_table_of_counterexamples_replay(
     theorems: Callable[..., list[tuple[str, int]]], theirs: Installed, tmp_path: Path
 ) -> None:
-    [(power, code)] = theorems(f"power {ID} lemma-5 --faults softmin --examples 5 --no-sizes --jobs 1")
+    [(power, code)] = theorems(f"power {ID} lemma-5 --faults softmin --examples 5 --jobs 1")
     assert code == 0, power
     assert next(line for line in power.splitlines() if "softmin" in line).split()[-1] == "2"
     done = theirs.run(tmp_path, "python", "-c", f"import sys{COUNTS}", ID)

@@ -73,7 +73,7 @@ def only(folder: Path, names: tuple[str, ...]) -> Iterator[None]:
 
 def test_counterexamples_without_a_folder_are_those_of_the_wheel(installed: Installed, tmp_path: Path) -> None:
     with only(installed.packages / "theorems" / "recorded" / "counterexamples", KEPT):
-        done = installed.run(tmp_path, "theorems", "list", "--counterexamples", "--markdown")
+        done = installed.run(tmp_path, "theorems", "list", "counterexamples", "--markdown")
     assert done.returncode == 1  # the others are missing
     assert "lemma-4 without separable: not hunted" in done.stderr
     for name in KEPT:

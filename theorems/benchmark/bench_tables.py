@@ -1,4 +1,4 @@
-"""The tables of ``theorems bench``, for a terminal and for a document."""
+"""The tables of ``theorems bench``."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from theorems.benchmark.comparison import Comparison
 from theorems.benchmark.measure import EUCLIDEAN, LEVELS, SURE, Kind
 from theorems.benchmark.optimisers.optimiser import Theory
 from theorems.benchmark.summary import Summary, summaries
-from theorems.benchmark.timing import Ratio
-from theorems.run.tables import column_table, markdown_table
+from theorems.run.tables import column_table
 
 NOT_WITHIN = "-"
 MARGINS = ("of the ℓ2 margin", "of the ℓ∞ margin")
@@ -28,7 +27,6 @@ NUMBERS = (
     SPECTRAL,
     "loss",
     "not yet",
-    "seconds per step",
     "‖p‖ at the cap",
     "1 − cos",
     "proven bound",
@@ -47,7 +45,7 @@ def _count(value: int | None) -> str:
 
 
 def parts(
-    named: Sequence[Comparison], generated: Sequence[Comparison], steps: int, times: Sequence[Ratio]
+    named: Sequence[Comparison], generated: Sequence[Comparison], steps: int
 ) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]], str]]:
     """Yield heading, columns, rows and a note of one table after another."""
     ran = [comparison for comparison in named if not comparison.no_limit]
@@ -126,13 +124,6 @@ def parts(
             ("rule", "limit", "b", "proven by, or known for other data"),
             [(rule, theory.limit, _in(theory), theory.source) for rule, theory in theories.items()],
             "",
-        )
-    if times:
-        yield (
-            f"Time of one iteration, relative to {times[0].beside}, run in alternation",
-            ("data", "rule", "ratio", "seconds per step"),
-            [(ratio.data, ratio.rule, f"{ratio.ratio:.2f}", f"{ratio.seconds:.1e}") for ratio in times],
-            "Measured on this machine just now; unlike the other tables, not reproducible.",
         )
 
 
@@ -263,11 +254,9 @@ def _numbers(values: Sequence[float], most: int = 4) -> str:
     return shown if len(values) <= most else f"{shown}, … {len(values)} entries"
 
 
-def print_tables(
-    out: Console, named: Sequence[Comparison], generated: Sequence[Comparison], steps: int, times: Sequence[Ratio]
-) -> None:
+def print_tables(out: Console, named: Sequence[Comparison], generated: Sequence[Comparison], steps: int) -> None:
     """Print the tables on a terminal."""
-    for heading, columns, rows, note in parts(named, generated, steps, times):
+    for heading, columns, rows, note in parts(named, generated, steps):
         out.print(Text(heading, "bold"), soft_wrap=True)
         out.print(_table(columns, rows))
         if note:
@@ -278,16 +267,8 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     return column_table(*columns, rows=rows, right=(*LEVEL_NAMES, *NUMBERS))
 
 
-def markdown(named: Sequence[Comparison], generated: Sequence[Comparison], steps: int, times: Sequence[Ratio]) -> str:
-    """Return the tables as Markdown."""
-    lines = []
-    for heading, columns, rows, note in parts(named, generated, steps, times):
-        lines += [f"{heading}:", markdown_table(columns, rows), *([note] if note else [])]
-    return "\n\n".join(lines) + "\n"
-
-
-def comparison_table(rows: Sequence[Row], path: str, as_markdown: bool) -> str | Table:
+def comparison_table(rows: Sequence[Row], path: str) -> Table:
     """Return the table of the comparison with an earlier run."""
     columns = "data", "rule", f"against {path}", "iterations"
     cells = [(row.data, row.rule, row.verdict.value, row.changes) for row in rows]
-    return markdown_table(columns, cells) if as_markdown else _table(columns, cells)
+    return _table(columns, cells)

@@ -85,14 +85,19 @@ SUBCOMMANDS: tuple[tuple[type[Any], str], ...] = (
 """Options of each subcommand, and the function of :mod:`theorems.command` that takes them; in the order of the help."""
 
 FORMER = {
-    "tolerances": "show --tolerances",
-    "drawn": "list --drawn",
-    "counterexamples": "list --counterexamples",
+    "tolerances": "list tolerances",
+    "drawn": "list drawn",
+    "counterexamples": "list counterexamples",
     "regime-map": "figures regime-map",
+    "show --tolerances": "list tolerances",
+    "list --assumptions": "list assumptions",
+    "list --data": "list data",
+    "list --drawn": "list drawn",
+    "list --counterexamples": "list counterexamples",
+    "verify --no-isolate": "verify --jobs 0",
+    "verify --sarif": "verify --report FILE.sarif",
 }
-"""Former subcommands, and what does the same now."""
-FORMER_REPORT = re.compile("--(from|examples|seed|data|jobs|resume|timeout|case-timeout|isolate|no-isolate)(=.*)?")
-"""Options of ``report`` from when it ran what it reported."""
+"""Former subcommands and options, and what does the same now."""
 
 for options, function in SUBCOMMANDS:
     add_subcommand(options, f"theorems.command.{function}")
@@ -134,12 +139,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _former(given: Sequence[str]) -> str:
     """Return what to use instead of a former subcommand or option; empty if there is none."""
-    if given and given[0] in FORMER:
-        return f"{given[0]} is no longer a command; use `theorems {FORMER[given[0]]}`."
-    old = next((word for word in given[1:] if FORMER_REPORT.fullmatch(word)), "") if given[:1] == ["report"] else ""
-    if old:
-        name = old.partition("=")[0]
-        return f"report no longer has {name}: it takes a file of verify --json. Use `theorems verify --report FILE`."
+    words = [word.partition("=")[0] for word in given]
+    for former, new in FORMER.items():
+        command, _, option = former.partition(" ")
+        if words[:1] == [command] and (not option or option in words):
+            return f"`theorems {former}` is now `theorems {new}`."
     return ""
 
 

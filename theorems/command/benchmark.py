@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
-from generators.user_data import attention_case, load
-from max_margin_theorems import signals
+from generators.user_data import load
 from reference_attention.files import from_json, to_json, write_bytes
 from theorems.benchmark.against import Verdict as Compare
 from theorems.benchmark.against import check_comparable, comparison_rows, earlier
-from theorems.benchmark.bench_tables import comparison_table, markdown, print_tables
-from theorems.benchmark.bench_units import Batch, Named, start_of, units
+from theorems.benchmark.bench_tables import comparison_table, print_tables
+from theorems.benchmark.bench_units import Batch, Named, units
 from theorems.benchmark.comparison import Comparison, merge
 from theorems.benchmark.optimisers.users import load_rule
 from theorems.benchmark.record import as_json
 from theorems.benchmark.rules import DEFAULT, expand_rules, rule_named
-from theorems.benchmark.timing import Ratio, ratios
 from theorems.command.common import check_targets, complain, run_units, write_report
 from theorems.command.subcommands import BenchOptions
 from theorems.core.claim import Verdict
@@ -58,7 +55,7 @@ def bench_and_report(options: BenchOptions) -> int:
         then = earlier(options.compare)
         now = {"steps": options.steps, "seed": options.seed, "examples": options.examples, "contents": contents}
         check_comparable(then, now, options.compare)
-    with open_sandbox(options.jobs, options.case_timeout) as sandbox:
+    with open_sandbox(options.jobs) as sandbox:
         for rule in foreign:
             sandbox.call(f"loading {parts_of(rule)[0]}", load_rule, rule)
         return _bench(options, rules, contents, then, sandbox)
@@ -75,17 +72,9 @@ def _bench(
     settings = {"rules": rules, "steps": options.steps, "examples": options.examples, "seed": options.seed}
     files = of_files(parts_of(rule)[0] for rule in rules if is_in_a_file(rule))
     work = units(sources, rules, options.steps, options.seed, options.examples)
-    times: list[Ratio] = []
     steps = "rules" if len(own) == len(rules) else "steps"
-    how = {"patience": options.case_timeout, "pool": sandbox.pool}
     with open_journal(options.resume, identity("bench", data=contents, **settings, **files)) as journal:
-        batches, interrupted = run_units(work, options.jobs, "problems", steps, journal=journal, **how)
-    if options.time and not interrupted:
-        try:
-            with signals.interruptible():
-                times = _times(sources, own, options)
-        except KeyboardInterrupt:
-            interrupted = True
+        batches, interrupted = run_units(work, options.jobs, "problems", steps, journal=journal, pool=sandbox.pool)
     by_kind: tuple[list[Batch], list[Batch]] = ([], [])
     for unit, batch in zip(work, batches, strict=False):
         by_kind[not isinstance(unit, Named)].append(batch)
@@ -101,16 +90,11 @@ def _bench(
     }
     if unfinished := [batch.id for batch in batches if batch.failed]:
         report["unfinished"] = unfinished
-    if options.time:
-        report["time"] = [asdict(ratio) for ratio in times]
     if named or generated:
         write_report(options.json, **report)
         if options.plot is not None:
             write_bytes(options.plot, render_plot(named, generated, options.plot))
-    if options.markdown:
-        print(markdown(named, generated, options.steps, times), end="")
-    else:
-        print_tables(console(), named, generated, options.steps, times)
+    print_tables(console(), named, generated, options.steps)
     worse = then is not None and not interrupted and _say_what_changed(then, report, options)
     complain(*(f"{batch.id}: {batch.failed}" for batch in batches if batch.failed))
     if interrupted:
@@ -122,20 +106,8 @@ def _bench(
 def _say_what_changed(then: Mapping[str, Any], report: Mapping[str, Any], options: BenchOptions) -> bool:
     """Print the rows against those of ``--compare``, and return whether one is worse."""
     rows = comparison_rows(then, from_json(to_json(report)))
-    console().print(comparison_table(rows, str(options.compare), options.markdown), soft_wrap=True)
+    console().print(comparison_table(rows, str(options.compare)), soft_wrap=True)
     return any(row.verdict is Compare.WORSE for row in rows)
-
-
-def _times(sources: Sequence[str], rules: Sequence[str], options: BenchOptions) -> list[Ratio]:
-    """Measure times after everything else, in this process alone.
-
-    Nothing else of this command runs beside it, and no file of a user's.
-    """
-    times: list[Ratio] = []
-    for source in sources if rules else ():
-        case = attention_case(load(source, options.seed))
-        times += ratios(source, case.problem, start_of(source, case), rules)
-    return times
 
 
 def _verdicts(

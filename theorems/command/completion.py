@@ -9,6 +9,8 @@ from pathlib import Path
 from max_margin_theorems.papers import folders_of, papers
 
 ROOM = Path(__file__).parents[1]
+TABLES = ("assumptions", "data", "tolerances", "drawn", "counterexamples")
+"""What ``theorems list`` prints in place of statements, definitions and assumptions."""
 
 
 def ids(incomplete: str) -> list[str]:
@@ -20,6 +22,11 @@ def ids(incomplete: str) -> list[str]:
     texts = (file.read_text(encoding="utf-8") for room in rooms for file in room.rglob("*.py"))
     matches = {id for text in texts for id in re.findall(r'^@statement\(\s*"([^"]+)"', text, re.MULTILINE)}
     return _beginning(incomplete, sorted(matches, key=lambda id: (len(id), id)))
+
+
+def lists(incomplete: str) -> list[str]:
+    """Return the tables of ``theorems list``, and the ids that may follow two of them."""
+    return [*_beginning(incomplete, TABLES), *ids(incomplete)]
 
 
 def definitions_or_assumptions(incomplete: str) -> list[str]:

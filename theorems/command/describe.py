@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
 from reference_attention.errors import InvalidInput, suggest
+from theorems.command.completion import TABLES
 from theorems.command.hunting import table_and_report
 from theorems.command.subcommands import ListOptions, ShowOptions
 from theorems.core.definition import Definition
@@ -38,26 +40,35 @@ def print_list(options: ListOptions) -> int:
     Raises:
         InvalidInput: ids with whole tables, or unknown ids.
     """
-    if options.counterexamples:
-        return table_and_report(options)
-    if options.ids and not options.drawn:
-        raise InvalidInput("list: ids go with --drawn or --counterexamples; `theorems show` describes a statement.")
-    tables = _tables(options)
+    name, *ids = options.what or ("",)
+    if name and name not in TABLES:
+        raise InvalidInput(
+            f"list: {name!r} is not one of {', '.join(TABLES)}; `theorems show ID` describes a statement."
+        )
+    if ids and name not in ("drawn", "counterexamples"):
+        raise InvalidInput(f"list: {name} takes no ids, only drawn and counterexamples do.")
+    if name == "counterexamples":
+        return table_and_report(ids, options.markdown)
+    tables = _tables(name, ids)
     if options.markdown:
         print("\n\n".join(markdown_table(table.columns, table.rows) for table in tables))
     else:
         for table in tables:
-            console().print(column_table(*table.columns, rows=table.rows, whole=table.columns[:1]))
+            console().print(_printed(table))
     return Exit.UPHELD
 
 
-def _tables(options: ListOptions) -> list[Objects[Any]]:
-    if options.drawn:
-        return [draws(*(options.ids or ()), examples=options.examples)]
-    if options.data:
-        return [catalogue.datasets()]
-    assumed = catalogue.assumptions()
-    return [assumed] if options.assumptions else [_statements(), _capabilities(), _definitions(), assumed]
+def _tables(name: str, ids: Sequence[str]) -> list[Objects[Any]]:
+    match name:
+        case "drawn":
+            return [draws(*ids)]
+        case "data":
+            return [catalogue.datasets()]
+        case "tolerances":
+            return [_tolerances(tolerances())]
+        case "assumptions":
+            return [catalogue.assumptions()]
+    return [_statements(), _capabilities(), _definitions(), catalogue.assumptions()]
 
 
 def _statements() -> Objects[Statement]:
@@ -94,6 +105,19 @@ def _definitions() -> Objects[Definition]:
     )
 
 
+def _tolerances(used: Mapping[str, Tolerance]) -> Objects[Tolerance]:
+    return Objects(
+        "Tolerances",
+        ("tolerance", "formula", "reason"),
+        used,
+        lambda key, tolerance: (key, tolerance.formula, tolerance.reason),
+    )
+
+
+def _printed(table: Objects[Any]) -> Table:
+    return column_table(*table.columns, rows=table.rows, whole=table.columns[:1])
+
+
 def claims_table(statement: Statement) -> Table:
     """Return a table of the claims that a statement may make, and when."""
     rows = [
@@ -104,24 +128,13 @@ def claims_table(statement: Statement) -> Table:
     return column_table(*columns, rows=rows, whole=("claim",))
 
 
-def tolerances_table(used: dict[str, Tolerance]) -> Table:
-    """Return a table of tolerances: key, formula, reason."""
-    rows = [(key, tolerance.formula, tolerance.reason) for key, tolerance in used.items()]
-    return column_table("tolerance", "formula", "reason", rows=rows, whole=("tolerance",))
-
-
 def show(options: ShowOptions) -> None:
-    """Print a statement, a definition or an assumption in full, or all tolerances.
+    """Print a statement, a definition or an assumption in full.
 
     Raises:
-        InvalidInput: no such id, or both or neither were asked for.
+        InvalidInput: no such id.
     """
     id = options.id
-    if (id is None) is not options.tolerances:
-        raise InvalidInput("show: give an id, or --tolerances for every tolerance.")
-    if id is None:
-        console().print(tolerances_table(tolerances()))
-        return
     tables: list[Table] = []
     if id in assumptions():
         assumption = assumptions()[id]
@@ -150,7 +163,7 @@ def show(options: ShowOptions) -> None:
         ]
         tables.append(column_table("assumes", "that is", "source", rows=rows, whole=("assumes",)))
         tables += [claims_table(statement)] if statement.claims else []
-        tables.append(tolerances_table(tolerances_of(statement)))
+        tables.append(_printed(_tolerances(tolerances_of(statement))))
     out = console()
     out.print(Text(title, "bold"), soft_wrap=True)
     out.print(Text(f"Source: {source}\n\n{text}"), soft_wrap=True)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from reference_attention.errors import InvalidInput
 from reference_attention.files import check_directory, from_json, make_directory, to_json, write_bytes, write_text
-from theorems.command.common import check_targets, complain, resumable, run_units
+from theorems.command.common import check_targets, complain, run_units
 from theorems.command.subcommands import FiguresOptions
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
@@ -16,7 +14,6 @@ from theorems.figures.figure import Figure, Settings
 from theorems.figures.figure_units import Computed, sheets
 from theorems.figures.images import cifar_10
 from theorems.figures.registry import FIGURES, figures_named, missing, missing_sentence
-from theorems.run.identity import identity
 from theorems.run.tables import column_table, console
 
 
@@ -36,15 +33,11 @@ def figures_and_report(options: FiguresOptions) -> int:
     if options.cifar10 is not None:
         cifar_10(options.cifar10)
 
-    about: dict[str, Any] = {"trials": options.trials, "seed": options.seed, "epochs": options.epochs}
-    if options.cifar10 is not None:
-        about["cifar10"] = str(options.cifar10.resolve())
     settings = Settings(
         options.trials, options.seed, epochs=options.epochs, cifar10=options.cifar10, checkpoints=options.out
     )
     units = sheets(figures, settings)
-    with resumable(options, identity("figures", figures=sorted({figure.name for figure in figures}), **about)) as how:
-        computed, interrupted = run_units(units, options.jobs, "figures", "epochs", **how)
+    computed, interrupted = run_units(units, options.jobs, "figures", "epochs")
     by_name = {name: result for unit, result in zip(units, computed, strict=True) for name in unit.names}
     drawn = [figure for figure in figures if not by_name[figure.name].failed]
     for figure in drawn:

@@ -1,9 +1,10 @@
-"""``theorems hunt``, ``replay``, ``list --counterexamples``: from options to tables, files and exit codes."""
+"""``theorems hunt``, ``replay``, ``list counterexamples``: from options to tables, files and exit codes."""
 
 from __future__ import annotations
 
 import io
 import time
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from typing import Any
@@ -12,10 +13,10 @@ from rich.text import Text
 
 from max_margin_theorems import signals
 from reference_attention.errors import InvalidInput
-from reference_attention.files import check_directory, from_json
-from theorems.command.common import check_targets, complain, resumable, run_units, write_report
+from reference_attention.files import check_directory
+from theorems.command.common import complain, resumable, run_units
 from theorems.command.options import JOBS
-from theorems.command.subcommands import HuntOptions, ListOptions, ReplayOptions
+from theorems.command.subcommands import HuntOptions, ReplayOptions
 from theorems.core.exit_code import Exit
 from theorems.hunting.assumption_table import Status, markdown, pairs_in
 from theorems.hunting.entries import weakened_named
@@ -53,8 +54,8 @@ def hunt_and_report(options: HuntOptions) -> int:
             complain(f"{seen.id}: {seen.failed}; nothing is concluded.")
             return Exit.INTERRUPTED if interrupted else Exit.INCONCLUSIVE
         spent = time.monotonic() - began
-    if is_in_a_file(options.id) and options.isolate:
-        with open_sandbox(1, options.case_timeout) as sandbox:
+    if is_in_a_file(options.id):
+        with open_sandbox(1) as sandbox:
             how = (options, seen, spent)
             code, text = sandbox.call(
                 lambda done: f"hunting {options.id}, case {done + 1}", hunt_there, *how, long=True
@@ -89,7 +90,7 @@ def search_rounds(options: HuntOptions) -> tuple[RoundsResult, bool]:
     Raises:
         InvalidInput: unknown ids, or an engine that cannot be used.
     """
-    with open_sandbox(1, options.case_timeout, is_in_a_file(options.id) and options.isolate) as sandbox:
+    with open_sandbox(1, isolates=is_in_a_file(options.id)) as sandbox:
         file = options.id.rpartition(":")[0]
         heading = sandbox.call(f"loading {file}", load_weakening, options.id, options.without)
     work, is_refuted = rounds_of(options.id, options.without, options.seed, options.cases), False
@@ -102,7 +103,7 @@ def search_rounds(options: HuntOptions) -> tuple[RoundsResult, bool]:
 
     with resumable(options, _identity(options, heading)) as how:
         how["engine"].until = lambda: not is_refuted and time.monotonic() > ends
-        how |= {"enough": enough, "patience": options.case_timeout}
+        how |= {"enough": enough}
         [seen], interrupted = run_units([work], 1, "hunts", "cases", **how)
     if interrupted or seen.failed != OVER:
         return seen, interrupted
@@ -129,7 +130,6 @@ def hunt_here(
     """
     weakened = weakened_named(options.id, options.without)
     check_directory(options.out, "failing cases")
-    check_targets(options.json)
     interrupted = False
     with (
         open_journal(options.resume, _identity(options, heading_of(weakened.statement))) as journal,
@@ -153,27 +153,13 @@ def hunt_here(
         kept.write()
         hunt.settle()
     hunted = Hunted.by(hunt)
-    effort = hunted.effort
-    write_report(
-        options.json,
-        statement=weakened.statement.id,
-        without=weakened.without,
-        seed=hunted.seed,
-        found=hunted.has_counterexample,
-        interrupted=interrupted,
-        cases=effort.tried,
-        decided=effort.decided,
-        undecided=effort.undecided,
-        largest_violation=effort.best,
-        record=from_json(hunted.record()),
-    )
     name = f"{weakened.name}.json" if options.record else ""
     path = None
     if hunted.has_counterexample or (name and not interrupted):
         path = save(weakened, hunted.record(), options.out, name=name)
     if hunted.examined is None:
         print_nothing(console(), hunt, interrupted)
-        verdict = Exit.INCONCLUSIVE if effort.nothing_decided else Exit.UPHELD
+        verdict = Exit.INCONCLUSIVE if hunted.effort.nothing_decided else Exit.UPHELD
         return Exit.INTERRUPTED if interrupted else verdict
     assert path is not None
     print_counterexample(console(), hunt, hunted.examined, path)
@@ -187,9 +173,8 @@ def replay_and_report(options: ReplayOptions) -> int:
     """Check a counterexample again, from its data alone; return 1 if it still falsifies, 0 if not, 3 if undecided.
 
     Raises:
-        InvalidInput: a file that is no counterexample, a target that cannot be written.
+        InvalidInput: a file that is no counterexample.
     """
-    check_targets(options.json)
     record = load(options.file)
     weakened = record.weakened
     examined = examine(weakened, record.case, guided=False, claim=record.claim)
@@ -199,15 +184,6 @@ def replay_and_report(options: ReplayOptions) -> int:
             f"{options.file}: claim {record.claim!r} is none of this case, which has {', '.join(names)}."
         )
     examined = in_own_units(weakened, record.case, examined)
-    write_report(
-        options.json,
-        statement=weakened.statement.id,
-        without=weakened.without,
-        claim=record.claim,
-        refuted=examined.is_counterexample,
-        undecided=examined.undecided,
-        reason=examined.refusal,
-    )
     out = console()
     print_examined(out, weakened, examined)
     print_case(out, record.case)
@@ -217,21 +193,21 @@ def replay_and_report(options: ReplayOptions) -> int:
     return Exit.INCONCLUSIVE if examined.undecided else Exit.UPHELD
 
 
-def table_and_report(options: ListOptions) -> int:
-    """Replay the recorded counterexamples and print the table statement × assumption.
+def table_and_report(ids: Sequence[str], as_markdown: bool) -> int:
+    """Replay the recorded counterexamples of statements, by default of all, and print the table statement × assumption.
 
     Return 0 if every pair is accounted for, 1 if not.
 
     Raises:
         InvalidInput: unknown ids, or a file that is no counterexample.
     """
-    wanted = {statement.id for statement in select_statements(options.ids or ())}
+    wanted = {statement.id for statement in select_statements(ids)}
     units = [pair for pair in pairs_in() if pair.statement in wanted]
     rows, interrupted = run_units(units, JOBS, "pairs", "replays")
     if interrupted:
         complain("interrupted; a partial table is not printed.")
         return Exit.INTERRUPTED
-    if options.markdown:
+    if as_markdown:
         print(markdown(rows), end="")
     else:
         console().print(rows_table(rows))

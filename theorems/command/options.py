@@ -26,9 +26,9 @@ def examples_option(what: str, least: int = 1) -> Any:
     return typer.Option(min=least, metavar="N", help=f"Generated {what}.")
 
 
-def processes(independent: str) -> Any:
+def processes(independent: str, least: int = 1, more: str = "") -> Any:
     """Return the option ``--jobs``, on which ``independent`` does not depend; a verb is part of it."""
-    return typer.Option(min=1, metavar="N", help=f"Number of processes; {independent} not depend on it.")
+    return typer.Option(min=least, metavar="N", help=f"Number of processes; {independent} not depend on it.{more}")
 
 
 def identifier(help: str, completion: Callable[[str], list[str]]) -> Any:
@@ -96,10 +96,4 @@ Engine = Annotated[
 ]
 KnownFailures = Annotated[
     Path | None, file("Statements known to fail, with reasons: falsified is then expected, upheld is a failure.")
-]
-Isolate = Annotated[
-    bool,
-    typer.Option(
-        "--isolate/--no-isolate", help="Run your files and your kernel in separate processes, or in this one to debug."
-    ),
 ]

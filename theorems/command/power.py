@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from theorems.command.common import check_targets, complain, resumable, run_units, write_report
+from theorems.command.common import complain, resumable, run_units
 from theorems.command.subcommands import PowerOptions
 from theorems.core.exit_code import Exit
 from theorems.faults import FAULTS, Fault, fault_named
-from theorems.faults.power.power_tables import LEGEND, as_json, catchers, markdown, power_table, sizes_table
+from theorems.faults.power.power_tables import LEGEND, catchers, markdown, power_table, sizes_table
 from theorems.faults.power.power_units import AT_A_TIME, Column, FaultTrials, Smallest, shrinking_of
 from theorems.run.engines.coordinator import LOCAL
 from theorems.run.identity import identity, of_headings
@@ -22,24 +22,22 @@ def power_and_report(options: PowerOptions) -> int:
     """Run, write, print, and return the exit code.
 
     Raises:
-        InvalidInput: unknown ids or faults, files that cannot be written; before anything runs.
+        InvalidInput: unknown ids or faults; before anything runs.
     """
-    check_targets(options.json)
-    with open_sandbox(options.jobs, options.case_timeout) as sandbox:
+    with open_sandbox(options.jobs) as sandbox:
         by_id = {heading.id: heading for heading in headings(tuple(options.ids or statements()), sandbox)}
         faults = list({name: fault_named(name) for name in options.faults or FAULTS}.values())
         names = tuple(fault.name for fault in faults)
         settings = {"examples": options.examples, "seed": options.seed, "faults": list(names)}
         with resumable(options, identity("power", **of_headings(list(by_id.values())), **settings)) as how:
-            how |= {"patience": options.case_timeout, "pool": sandbox.pool}
+            how |= {"pool": sandbox.pool}
             at_a_time = 0 if options.engine == LOCAL else AT_A_TIME
             facing = [FaultTrials(id, names, options.examples, options.seed, at_a_time=at_a_time) for id in by_id]
             smallest: list[Smallest] = []
             columns, interrupted = run_units(facing, options.jobs, "statements", "faults", **how)
-            shrinking = shrinking_of(faults, columns, options.examples, options.seed) if options.sizes else []
+            shrinking = shrinking_of(faults, columns, options.examples, options.seed)
             if shrinking and not interrupted:
                 smallest, interrupted = run_units(shrinking, options.jobs, "sizes", "statements", **how)
-    write_report(options.json, seed=options.seed, examples=options.examples, **as_json(columns, smallest))
     if interrupted and options.markdown:
         complain("interrupted; a document with a partial table is not printed.")
         return Exit.INTERRUPTED

@@ -24,14 +24,15 @@ RENDERERS: Mapping[str, Callable[[Document], str]] = {".md": markdown, ".html": 
 Evidence = tuple[list[HuntRecord] | None, Power | None]
 
 
-def check_document(option: str, path: Path | None) -> None:
-    """Refuse a file that is neither Markdown nor HTML, or cannot be written.
+def check_document(option: str, path: Path | None, *others: str) -> None:
+    """Refuse a file that cannot be written, or whose ending is neither .md nor .html nor one of ``others``.
 
     Raises:
         InvalidInput: it is such a file; the sentence names the option.
     """
-    if path is not None and path.suffix not in RENDERERS:
-        raise InvalidInput(f"{option}: {path} ends in neither .md nor .html, which say what to write.")
+    endings = (*RENDERERS, *others)
+    if path is not None and path.suffix not in endings:
+        raise InvalidInput(f"{option}: the name {path} does not end in {' or '.join(endings)}.")
     check_targets(path)
 
 

@@ -16,26 +16,24 @@ from theorems.command import completion, options
 
 @dataclass(frozen=True)
 class ListOptions:
-    """List the statements, the definitions and the assumptions; or data, what is drawn, or counterexamples.
+    """List statements, capabilities of kernels, definitions and assumptions; or one of the tables below.
+
+    assumptions: these alone. data: the named datasets. tolerances: every tolerance of the suite, with its formula and
+    its reason. drawn [ID]...: the sizes of the first 50 cases that verify tries of each statement, and how many have
+    which property. counterexamples [ID]...: the recorded counterexamples, each replayed, as a table statement ×
+    assumption.
 
     Exit code 0: listed; 1: of the counterexamples, one does not replay or was never hunted; 2: bad input.
     """
 
-    ids: Annotated[
+    what: Annotated[
         list[str] | None,
-        options.identifiers("With --drawn or --counterexamples: statements; all by default.", completion.ids),
+        options.identifiers(
+            "assumptions, data, tolerances, drawn or counterexamples; after the last two, ids of statements.",
+            completion.lists,
+            "TABLE|ID",
+        ),
     ] = None
-    data: Annotated[bool, typer.Option("--data", help="The named datasets instead.")] = False
-    assumptions: Annotated[bool, typer.Option("--assumptions", help="The assumptions only.")] = False
-    drawn: Annotated[
-        bool,
-        typer.Option("--drawn", help="Sizes of the cases that verify tries, and how many have which property."),
-    ] = False
-    examples: Annotated[int, options.examples_option("cases per statement, with --drawn")] = 50
-    counterexamples: Annotated[
-        bool,
-        typer.Option("--counterexamples", help="Replay the recorded counterexamples: a table statement × assumption."),
-    ] = False
     markdown: Annotated[bool, options.as_markdown("Markdown")] = False
 
 
@@ -44,14 +42,11 @@ class ShowOptions:
     """Show a statement: text, source, assumptions, tolerances; or an assumption."""
 
     id: Annotated[
-        str | None,
+        str,
         options.identifier(
             "A statement, path.py:name, a definition or an assumption.", completion.definitions_or_assumptions
         ),
-    ] = None
-    tolerances: Annotated[
-        bool, typer.Option("--tolerances", help="Every tolerance of the suite, with its formula and its reason.")
-    ] = False
+    ]
 
 
 @dataclass(frozen=True)
@@ -106,12 +101,13 @@ class VerifyOptions:
     ] = None
     json: options.Json = None
     out: Annotated[Path, options.folder("Folder for failing cases.")] = Path("falsified")
-    jobs: options.Jobs = options.JOBS
+    jobs: Annotated[
+        int, options.processes("the results do", 0, " 0: run your files and your kernel in this one, too, to debug.")
+    ] = options.JOBS
     engine: options.Engine = options.LOCAL
     resume: options.Resume = None
     timeout: options.Timeout = None
     case_timeout: options.CaseTimeout = options.PATIENCE
-    isolate: options.Isolate = True
     fail_fast: Annotated[bool, typer.Option("--fail-fast", help="Stop at the first falsified statement.")] = False
     junit_xml: Annotated[Path | None, options.file("Write the verdicts as JUnit XML.")] = None
     known_failures: options.KnownFailures = None
@@ -122,14 +118,12 @@ class VerifyOptions:
     emit_test: Annotated[Path | None, options.file("Write a test that fails on your kernel and needs only torch.")] = (
         None
     )
-    sarif: Annotated[
-        Path | None, options.file("Write verdicts other than upheld as SARIF 2.1.0, for code scanning.")
-    ] = None
     report: Annotated[
-        Path | None,
+        list[Path] | None,
         options.text(
-            "FILE.md|FILE.html",
-            "Write one document: verdicts, claims, tolerances with their reasons, counterexamples, faults caught.",
+            "FILE.md|FILE.html|FILE.sarif",
+            "Write one document: verdicts, claims, tolerances with their reasons, counterexamples, faults caught; or"
+            " verdicts other than upheld as SARIF 2.1.0, for code scanning. Repeat it for several.",
         ),
     ] = None
     badge: Annotated[
@@ -227,11 +221,8 @@ class HuntOptions:
     record: Annotated[
         bool, typer.Option("--record", help="Write ID-without-ASSUMPTION.json, even if nothing is found.")
     ] = False
-    json: options.Json = None
     engine: options.Engine = options.LOCAL
     resume: options.Resume = None
-    case_timeout: options.CaseTimeout = options.PATIENCE
-    isolate: options.Isolate = True
 
 
 @dataclass(frozen=True)
@@ -242,7 +233,6 @@ class ReplayOptions:
     """
 
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A counterexample that hunt wrote.")]
-    json: options.Json = None
 
 
 @dataclass(frozen=True)
@@ -261,14 +251,9 @@ class PowerOptions:
     examples: Annotated[int, options.examples_option("cases per statement at most")] = 10
     seed: Annotated[int, options.same_seed("table")] = 0
     jobs: Annotated[int, options.processes("the table does")] = options.JOBS
-    sizes: Annotated[bool, typer.Option(help="Also find the smallest size at which a fault is caught.")] = True
     markdown: Annotated[bool, options.as_markdown("the Markdown of the site")] = False
-    json: Annotated[Path | None, options.file("Write the table as JSON.")] = None
     engine: options.Engine = options.LOCAL
     resume: options.Resume = None
-    case_timeout: Annotated[float, options.limit("Stop a statement of your file that takes longer on a fault.")] = (
-        options.PATIENCE
-    )
 
 
 @dataclass(frozen=True)
@@ -302,17 +287,12 @@ class BenchOptions:
     examples: Annotated[int, options.examples_option("problems", least=0)] = 20
     seed: Annotated[int, options.same_seed("problems")] = 0
     json: options.Json = None
-    markdown: Annotated[bool, options.as_markdown("Markdown tables")] = False
-    time: Annotated[bool, typer.Option("--time", help="Also measure the seconds per iteration of each rule.")] = False
     jobs: options.Jobs = options.JOBS
     resume: options.Resume = None
     plot: Annotated[Path | None, options.file("Draw the distance from the limit against t: svg, png or pdf.")] = None
     compare: Annotated[
         Path | None, options.file("Compare each row with an earlier --json: better, worse or the same.")
     ] = None
-    case_timeout: Annotated[float, options.limit("Stop a rule of your file that makes no progress for this long.")] = (
-        options.PATIENCE
-    )
 
 
 @dataclass(frozen=True)
@@ -338,8 +318,6 @@ class FiguresOptions:
     ] = None
     seed: Annotated[int, options.same_seed("trials and training")] = 0
     jobs: Annotated[int, options.processes("the files do")] = options.JOBS
-    engine: options.Engine = options.LOCAL
-    resume: options.Resume = None
 
 
 @dataclass(frozen=True)

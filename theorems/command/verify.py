@@ -50,14 +50,16 @@ def verify_and_report(options: VerifyOptions) -> int:
         InvalidInput: unknown ids, data or targets that cannot be used; before anything runs.
     """
     request = request_of(options)
-    check_targets(options.json, options.junit_xml, options.write_known_failures, options.emit_test)
-    check_targets(options.sarif, options.badge)
-    check_document("--report", options.report)
+    check_targets(options.json, options.junit_xml, options.write_known_failures, options.emit_test, options.badge)
+    for path in options.report or ():
+        check_document("--report", path, SARIF)
     check_directory(options.out, "failing cases")
     if options.emit_test is not None and options.attention is None:
         raise InvalidInput("--emit-test: writes tests of a kernel; give the kernel with --attention.")
-    if options.report is not None and options.attention is not None:
-        raise InvalidInput("--report: documents statements about the reference; leave out --attention.")
+    if options.attention is not None and _documents(options):
+        raise InvalidInput(
+            "--report: .md and .html document statements about the reference; leave out --attention, or give a .sarif."
+        )
     if options.badge is not None and options.attention is None:
         raise InvalidInput("--badge: counts what a kernel is able to do; give the kernel with --attention.")
     report = Report(request.examples, options)
@@ -88,10 +90,10 @@ def request_of(options: VerifyOptions) -> Request:
         given,
         _kernel(options) or REFERENCE,
         capabilities=options.attention is not None and given is None,
-        jobs=options.jobs,
+        jobs=max(1, options.jobs),
         timeout=options.timeout,
         patience=options.case_timeout,
-        isolate=options.isolate,
+        isolate=options.jobs > 0,
         engine=options.engine,
         journal=options.resume,
         realistic=options.realistic,
@@ -118,6 +120,13 @@ def _kernel(options: VerifyOptions) -> UnderTest | None:
     return kernel_suite().under_test_of(options.attention, options.dtype, options.interface, options.device, deep=deep)
 
 
+def _documents(options: VerifyOptions) -> list[Path]:
+    """Return the files of ``--report`` that people read."""
+    return [path for path in options.report or () if path.suffix != SARIF]
+
+
+SARIF = ".sarif"
+"""Ending of a file of ``--report`` for code scanning."""
 SHORT = 18
 """The largest number of lines that ``--fail-fast`` prints of a falsified statement: with those of other files, 20."""
 
@@ -142,7 +151,7 @@ class Report:
         if not isinstance(event, Started):
             return
         about = self._about = event.about
-        if self._options.report is not None:
+        if _documents(self._options):
             self._evidence = evidence_about(about)
         if self._options.known_failures is not None:
             ids = (heading.id for heading in about.statements)
@@ -179,19 +188,21 @@ class Report:
         texts = [
             (options.json, results.to_json()),
             (options.junit_xml, junit_xml(last.results, options.seed, expected)),
-            (options.sarif, sarif_text(last.results, kernel, expected)),
             (options.badge, badge_text(last.results)),
         ]
+        if sarif := [path for path in options.report or () if path.suffix == SARIF]:
+            text = sarif_text(last.results, kernel, expected)
+            texts += [(path, text) for path in sarif]
         if options.emit_test is not None:
             texts.append((options.emit_test, kernel_suite().reproducer_file(kernel, unknown, options.emit_test)))
         if isinstance(last, Finished):
             data = options.data or f"{self._examples} examples, seed {options.seed}"
             known = file_text(last.results, f"{kernel or 'theorems verify'} on {data}", self._known.reasons)
             texts.append((options.write_known_failures, known))
-            if options.report is not None:
-                whole = not options.ids and options.data is None
-                document = text_of_run(options.report, results, self._evidence, all_statements=whole)
-                texts.append((options.report, document))
+            whole = not options.ids and options.data is None
+            texts += [
+                (path, text_of_run(path, results, self._evidence, all_statements=whole)) for path in _documents(options)
+            ]
         unwritten = write_files((path, text) for path, text in texts if path is not None and text)
         first = next((result for result in unknown if result.verdict is Verdict.FALSIFIED), None)
         if options.fail_fast and first is not None:

@@ -1,7 +1,7 @@
 """Tolerances with their reasons: rounding, an effective bound of the theorem, or an argued rate.
 
-Each reason is declared beside the claims that use it, and there is no tolerance without one; ``theorems show
---tolerances`` prints all of them. A statement in a user's own file declares its with :func:`reason`.
+Each reason is declared beside the claims that use it, and there is no tolerance without one; ``theorems list
+tolerances`` prints all of them. A statement in a user's own file declares its with :func:`reason`.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ def markdown(rows: list[Row]) -> str:
         " the",
         "violation is at least a hundred times its tolerance, limits are followed until the norm is 10⁶), or what was"
         " tried.",
-        "`theorems list --counterexamples --markdown` prints this table, after replaying every file of the folder"
+        "`theorems list counterexamples --markdown` prints this table, after replaying every file of the folder"
         " counterexamples.",
         "Each file names the mechanism of the failure in a few sentences; `theorems replay FILE` prints it.",
         "",

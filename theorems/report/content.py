@@ -295,7 +295,7 @@ def _assumptions(hunted: Sequence[HuntRecord] | None) -> Iterator[Block]:
     yield paragraph(
         "Each statement without one of its assumptions, as recorded in the folder counterexamples. R: refuted by"
         " a certified counterexample; 0: none found; S: needed to state it; ?: not hunted. ",
-        Code("theorems list --counterexamples"),
+        Code("theorems list counterexamples"),
         " replays them and lists the claims that fail.",
     )
     dropped = [record for record in hunted if record.by_status]

@@ -1,6 +1,6 @@
 """Records beside a run: counterexamples to statements without an assumption, and tables of planted faults.
 
-Both are read as they were recorded; ``theorems list --counterexamples`` and ``theorems power`` compute them anew.
+Both are read as they were recorded; ``theorems list counterexamples`` and ``theorems power`` compute them anew.
 Counterexamples are in the repository; ``make records`` prints the tables into a folder that is not.
 """
 

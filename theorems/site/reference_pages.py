@@ -80,7 +80,7 @@ def tolerances_page() -> str:
     """Return a page of every tolerance: formula and reason."""
     blocks: list[Block] = [
         Heading(1, "Tolerances"),
-        paragraph("By how much a claim may miss, and why; ", Code("theorems show --tolerances"), " prints these."),
+        paragraph("By how much a claim may miss, and why; ", Code("theorems list tolerances"), " prints these."),
     ]
     for key, tolerance in tolerances().items():
         blocks += [Heading(2, key), paragraph(f"{tolerance.formula}: {tolerance.reason}.")]

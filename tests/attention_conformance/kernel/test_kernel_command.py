@@ -22,7 +22,7 @@ SDPA = "torch.nn.functional:scaled_dot_product_attention"
 
 def main(arguments: list[str]) -> int:
     """The command in this process, which is quicker; tests/theorems/run/test_apart.py has the others."""
-    inside = ["--no-isolate", *(["--jobs", "1"] if "--jobs" not in arguments else [])]
+    inside = [] if "--jobs" in arguments else ["--jobs", "0"]
     return whole_command([*arguments, *inside] if arguments[0] == "verify" else arguments)
 
 
@@ -63,7 +63,7 @@ def test_bad_kernels_are_one_sentence(given: list[str], says: str, capsys: pytes
 
 
 def test_a_right_kernel_in_two_processes(capsys: pytest.CaptureFixture[str]) -> None:
-    given = ["--attention", SDPA, "--dtype", "float32", "--examples", "2", "--jobs", "2", "--json", "report.json"]
+    given = ["--attention", SDPA, "--dtype", "float32", "--examples", "2", "--json", "report.json"]
     assert whole_command(["verify", "lemma-3", "lemma-4", "lemma-10", "theorem-1", *given]) == 0
     printed = capsys.readouterr().out
     assert f"attention kernel {SDPA}: interface sdpa, float32" in printed

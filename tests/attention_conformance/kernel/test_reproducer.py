@@ -138,7 +138,7 @@ def test_the_command_writes_it_and_says_what_is_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    given = ["--attention", f"{PLANTED}:one_unit_off", "--examples", "3", "--no-isolate", "--dtype", "float64"]
+    given = ["--attention", f"{PLANTED}:one_unit_off", "--examples", "3", "--jobs", "0", "--dtype", "float64"]
     assert main(["verify", "kernel-output", "kernel-gradients", *given, "--emit-test", "test_mine.py"]) == 1
     said = capsys.readouterr().out
     assert "test_mine.py: fails for kernel-output, kernel-gradients; run it with pytest test_mine.py." in said
@@ -161,7 +161,7 @@ def test_where_there_is_nothing_to_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    right = ["--attention", "examples.real_faults.attention:tiled", "--examples", "1", "--no-isolate"]
+    right = ["--attention", "examples.real_faults.attention:tiled", "--examples", "1", "--jobs", "0"]
     assert main(["verify", "kernel-scale", *right, "--emit-test", "test_mine.py"]) == 0
     assert "test_mine.py: not written, as nothing is falsified." in capsys.readouterr().out
     assert not Path("test_mine.py").exists()

@@ -17,7 +17,7 @@ from generators.random_trials import random_trial
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from tests.places import ROOT
-from theorems.benchmark.bench_tables import markdown
+from theorems.benchmark.bench_tables import parts
 from theorems.benchmark.bench_units import Generated, Named, chunks, units
 from theorems.benchmark.comparison import Comparison, merge
 from theorems.benchmark.measure import Kind, Limit, first_within, limit_of
@@ -251,25 +251,10 @@ def test_same_options_same_output(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed[0] == printed[1]
     assert Path("a.json").read_bytes() == Path("b.json").read_bytes()
     report = json.loads(Path("a.json").read_text(encoding="utf-8"))
-    assert "time" not in report
     assert len(report["generated"]["problems"]) == 1
     assert report["data"][0]["selects"] == [0, 0]
     assert main(["bench", *options, "--seed", "1", "--json", "b.json"]) == 0
     assert Path("a.json").read_bytes() != Path("b.json").read_bytes()
-
-
-def test_time_is_a_ratio_and_only_if_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--data", "figure-1a", "--steps", "5", "--examples", "0", "--jobs", "1", "--markdown"]
-    assert main(["bench", *options, "--time", "--rule", "gd-1", "--rule", "normalized-1", "--json", "t.json"]) == 0
-    said = capsys.readouterr().out
-    assert "relative to gd-1" in said
-    assert said.startswith("Iterations until 1 − cos")
-    times = json.loads(Path("t.json").read_text(encoding="utf-8"))["time"]
-    assert [one["beside"] for one in times] == ["gd-1", "gd-1"]
-    assert times[0]["ratio"] == 1.0
-    assert times[1]["ratio"] > 0
-    assert times[1]["seconds"] == pytest.approx(times[0]["seconds"] * times[1]["ratio"])
-    assert "seconds per step" in said
 
 
 def test_ctrl_c_prints_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -337,10 +322,10 @@ def test_w_is_compared_with_both_svms_and_factors_find_the_nuclear_one() -> None
     assert by_w[1] > 0.09
     assert by_factors[1] < 0.01
     assert by_factors[0] < 1e-3 < by_w[0]
-    assert "excess of the nuclear norm" in markdown(batch.compared, (), 1500, ())
+    assert "excess of the nuclear norm" in str([*parts(batch.compared, (), 1500)])
 
 
 def test_a_prompt_is_not_compared_with_a_nuclear_norm() -> None:
     batch = Named("figure-1a", ("normalized-1",), 10).run(lambda done: None)
     assert batch.compared[0].rules[0].nuclear is None
-    assert "nuclear" not in markdown(batch.compared, (), 10, ())
+    assert "nuclear" not in str([*parts(batch.compared, (), 10)])

@@ -27,7 +27,7 @@ RULES = ("normalized-1", "normalized-mirror-3-1", "adam-0.1")
 
 def tables(named: list[Comparison], generated: list[Comparison]) -> dict[str, list[tuple[str, ...]]]:
     """Rows by the first two words of a heading."""
-    return {" ".join(heading.split()[:2]): rows for heading, _, rows, _ in parts(named, generated, 40, [])}
+    return {" ".join(heading.split()[:2]): rows for heading, _, rows, _ in parts(named, generated, 40)}
 
 
 def test_every_rule_has_its_rows() -> None:

@@ -35,7 +35,7 @@ def completed(line: str) -> list[str]:
 def test_a_shell_is_told() -> None:
     assert completed("theorems verify lemma-1") == [f"lemma-1{n}" for n in ("", 0, 1, 2, 3, 4)]
     assert completed("theorems hunt theorem-2 --without single") == ["single-input"]
-    assert completed("theorems list --count") == ["--counterexamples"]
+    assert completed("theorems list count") == ["counterexamples"]
 
 
 def test_all_are_offered_and_no_others() -> None:

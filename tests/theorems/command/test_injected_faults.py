@@ -73,7 +73,7 @@ STEPS = (
     *(f"os.{name}" for name in ("open", "write", "fsync", "replace")),
 )
 """The calls that make up a write."""
-FILES = ["--json", "r.json", "--junit-xml", "r.xml", "--sarif", "r.sarif", "--resume", "r.jsonl"]
+FILES = ["--json", "r.json", "--junit-xml", "r.xml", "--report", "r.sarif", "--resume", "r.jsonl"]
 
 
 class Failing:

@@ -1,4 +1,4 @@
-"""verify --sarif and --badge: what code scanning and shields.io are given."""
+"""verify --report FILE.sarif and --badge: what code scanning and shields.io are given."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ def test_the_badge_counts_what_was_tried() -> None:
 
 
 def test_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    files = ["--sarif", str(tmp_path / "a.sarif"), "--badge", str(tmp_path / "badge.json"), "--out", str(tmp_path)]
-    ids = ["kernel-log-sum-exp", "kernel-output", "--examples", "2", "--no-isolate", "--jobs", "1"]
+    files = ["--report", str(tmp_path / "a.sarif"), "--badge", str(tmp_path / "badge.json"), "--out", str(tmp_path)]
+    ids = ["kernel-log-sum-exp", "kernel-output", "--examples", "2", "--jobs", "0"]
     assert main(["verify", *ids, "--attention", HERE, *files]) == 1
     held = json.loads((tmp_path / "a.sarif").read_text(encoding="utf-8"))
     check_structure(held)

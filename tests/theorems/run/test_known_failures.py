@@ -107,7 +107,7 @@ def test_from_the_first_run_to_the_fix(
 
     def verified(left: float, more: str, *options: str) -> int:
         Path("mine.py").write_text(STATEMENTS.format(left=left, more=more))
-        given = ["--examples", "2", "--jobs", "1", "--no-isolate", *options]
+        given = ["--examples", "2", "--jobs", "0", *options]
         return main(["verify", "mine.py:good", "mine.py:bad", *given])
 
     assert verified(0.0, MORE, "--write-known-failures", "known.txt") == 1

@@ -209,7 +209,7 @@ def test_a_page_shows_the_counterexample_and_the_faults(made: dict[str, str]) ->
 
 
 def test_a_page_shows_the_recorded_table_of_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--faults", "sparsemax", "--faults", "svm-with-bias", "--examples", "2", "--no-sizes", "--markdown"]
+    options = ["--faults", "sparsemax", "--faults", "svm-with-bias", "--examples", "2", "--markdown"]
     assert main(["power", "lemma-3", "lemma-11", *options]) == Exit.UPHELD
     (tmp_path / RECORDS).mkdir(parents=True)
     (tmp_path / RECORDS / "power.md").write_text(capsys.readouterr().out, encoding="utf-8")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any
 
 from rich.table import Table
 from rich.text import Text
@@ -95,26 +94,6 @@ def size_rows(smallest: Sequence[Smallest]) -> list[tuple[str, str, str, str, st
         by, size = ("none", "") if best is None else (best[0], power_of_ten(best[1]))
         rows.append((sizes.id, fault.unit, power_of_ten(fault.size), size, by))
     return rows
-
-
-def as_json(columns: Sequence[Column], smallest: Sequence[Smallest]) -> dict[str, Any]:
-    """Return all results that are the same again with the same options."""
-    return {
-        "statements": [
-            {
-                "id": column.id,
-                "reference": {"upheld": column.reference, "cases": column.cases, "falsified": column.falsified},
-                "unfinished": column.failed,
-                "faults": {name: _cell_json(cell) for name, cell in column.cells.items()},
-            }
-            for column in columns
-        ],
-        "sizes": [{"fault": sizes.id, "unfinished": sizes.failed, "caught_down_to": sizes.sizes} for sizes in smallest],
-    }
-
-
-def _cell_json(cell: Cell) -> dict[str, Any]:
-    return {"found": cell.outcome.value, "examples": cell.examples, "claim": cell.claim, "why": cell.why}
 
 
 def power_of_ten(size: float) -> str:

@@ -95,7 +95,7 @@ def test_it_is_hunted_without_its_assumption(house: Path) -> None:
 
 def test_it_is_in_the_power_table(house: Path) -> None:
     faults = ("--faults", "epsilon-in-denominator", "--faults", "temperature")
-    done = theorems(house, "power", "lemma-99", *faults, "--examples", "3", "--no-sizes", "--markdown")
+    done = theorems(house, "power", "lemma-99", *faults, "--examples", "3", "--markdown")
     assert "lemma-99" in done.stdout, done.stderr
     assert "weights sum to one at any temperature" in done.stdout
     assert "caught by no statement: temperature" in done.stderr

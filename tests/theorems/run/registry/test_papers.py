@@ -174,7 +174,7 @@ def test_a_file_that_hides_a_package_is_named(site: Path, tmp_path: Path) -> Non
     here = tmp_path / "here"
     here.mkdir()
     (here / "a_paper.py").write_text("")
-    done = theorems(site, "list", "--assumptions", cwd=here)
+    done = theorems(site, "list", "assumptions", cwd=here)
     assert done.returncode == 2
     assert f"PAPER of {here / 'a_paper.py'} is no Paper" in done.stderr
     assert "a-paper 1.0" in done.stderr

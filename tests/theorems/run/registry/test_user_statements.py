@@ -24,7 +24,7 @@ from theorems.run.verify import verify_generated
 
 def main(arguments: list[str]) -> int:
     """The command in this process, which is quicker; tests/theorems/run/test_apart.py has the others."""
-    return whole_command([*arguments, "--no-isolate"] if arguments[0] == "verify" else arguments)
+    return whole_command([*arguments, "--jobs", "0"] if arguments[0] == "verify" else arguments)
 
 
 TRUE = '''
