@@ -1,4 +1,4 @@
-"""The strategies draw what they are asked for: losses, units, sizes, corners; as ``theorems list --drawn`` tells it."""
+"""The strategies draw what they are asked for: losses, units, sizes, corners; as ``theorems list drawn`` tells it."""
 
 from __future__ import annotations
 

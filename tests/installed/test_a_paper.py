@@ -64,7 +64,7 @@ def test_it_comes_from_there_and_its_own_test_passes(theirs: Installed, tmp_path
 
 
 def test_it_is_listed_and_shown_with_its_package(theorems: Callable[..., list[tuple[str, int]]]) -> None:
-    found = theorems("list", f"show {ID}", "show ordered-logits", "list --data")
+    found = theorems("list", f"show {ID}", "show ordered-logits", "list data")
     assert [code for _, code in found] == [0, 0, 0, 0]
     (listed, _), (shown, _), (assumption, _), (data, _) = found
     for said in (ID, "theorem-2", "tokens of larger logit k·p have no lower score"):

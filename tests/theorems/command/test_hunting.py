@@ -1,4 +1,4 @@
-"""hunt, replay, list --counterexamples: exit codes, files, one sentence for bad input."""
+"""hunt, replay, list counterexamples: exit codes, files, one sentence for bad input."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def python(house: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_it_is_listed_and_shown_with_its_tolerance(house: Path) -> None:
     """Three commands in one process: a start costs more than they do."""
     code = "from theorems.command.app import main\nfor line in {}:\n    main(line.split()); print('next command')"
-    done = python(house, "-c", code.format(["list", "show lemma-99", "show --tolerances"]))
+    done = python(house, "-c", code.format(["list", "show lemma-99", "list tolerances"]))
     listed, shown, tolerances, _ = done.stdout.split("next command\n")
     assert "lemma-99" in listed
     assert "Σ_it s_it = 1" in shown
