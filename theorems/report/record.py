@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from cattrs import Converter, transform_error
+from cattrs.gen import make_dict_structure_fn, override
 
 from reference_attention.errors import InvalidInput
 from reference_attention.files import read_named_values
@@ -92,109 +95,52 @@ def parse(values: Mapping[str, Any], name: str) -> RunRecord:
     Raises:
         InvalidInput: something is missing or of another kind; the message says what.
     """
-    at = _Reader(values, name)
-    return RunRecord(
-        at.text("version"),
-        at.whole("seed"),
-        at.whole("examples"),
-        "" if values.get("data") is None else at.text("data"),
-        at.text("implementation"),
-        tuple(_statement(reader) for reader in at.objects("statements")),
-    )
+    try:
+        return _CONVERTER.structure(values, RunRecord)
+    except Exception as error:
+        problem, _, place = transform_error(error, format_exception=_problem)[0].partition(" @ $")
+        raise InvalidInput(
+            f"{name}: {place.removeprefix('.')} {problem}; give a file of theorems verify --json."
+        ) from None
 
 
-def _statement(at: _Reader) -> StatementRecord:
-    return StatementRecord(
-        at.text("id"),
-        at.text("title"),
-        at.verdict("verdict"),
-        at.whole("examples"),
-        dict(at.counts("counts")),
-        tuple(_claim(reader) for reader in at.objects("claims")),
-        at.text("reason"),
-        at.whole("not_found") if "not_found" in at.held else 0,
-        at.texts("never_made") if "never_made" in at.held else (),
-        # Of an attention kernel nobody blames the paper.
-        at.parts("conclusion") if "conclusion" in at.held and not at.held.get("touched") else None,
-    )
+def _problem(error: BaseException, _: type | None) -> str:
+    return "is missing" if isinstance(error, KeyError) else "is not what theorems verify --json writes"
 
 
-def _claim(at: _Reader) -> ClaimSummary:
-    form = at.text("form")
-    if form not in set(Form):
-        raise at.error("form")
-    return ClaimSummary(
-        at.text("name"),
-        Form(form),
-        at.number("worst_slack"),
-        at.number("tolerance"),
-        at.text("why"),
-        at.verdict("verdict"),
-        at.counts("branches") if "branches" in at.held else (),
-        at.whole("cases") if "cases" in at.held else 1,
-    )
+def _exactly(kind: type) -> Callable[[Any, Any], Any]:
+    """Return a hook that takes values of that kind alone; a truth value is no number."""
 
-
-@dataclass(frozen=True)
-class _Reader:
-    """An object of the file, and where it stands, for the message."""
-
-    held: Mapping[str, Any]
-    where: str
-
-    def error(self, key: str) -> InvalidInput:
-        what = "is missing" if key not in self.held else "is not what theorems verify --json writes"
-        return InvalidInput(f"{self.where}: {key} {what}; give a file of theorems verify --json.")
-
-    def field(self, key: str, kind: type) -> Any:
-        value = self.held.get(key)
+    def check(value: Any, _: Any) -> Any:
         if not isinstance(value, kind) or isinstance(value, bool):
-            raise self.error(key)
+            raise TypeError
         return value
 
-    def text(self, key: str) -> str:
-        return str(self.field(key, str))
+    return check
 
-    def texts(self, key: str) -> tuple[str, ...]:
-        values = self.field(key, list)
-        if not all(isinstance(value, str) for value in values):
-            raise self.error(key)
-        return tuple(values)
 
-    def parts(self, key: str) -> Parts:
-        try:
-            return Parts.of_json(self.field(key, dict))
-        except (ValueError, TypeError):
-            raise self.error(key) from None
+def _number(value: Any, _: Any) -> float:
+    value = math.nan if value is None else NUMBERS.get(value, value) if isinstance(value, str) else value
+    return float(_exactly(int | float)(value, _))  # type: ignore[arg-type]
 
-    def whole(self, key: str) -> int:
-        return int(self.field(key, int))
 
-    def counts(self, key: str) -> tuple[tuple[str, int], ...]:
-        """Return whole numbers by name."""
-        return tuple((str(name), n) for name, n in self.field(key, dict).items() if isinstance(n, int))
+def _statement(value: Any, _: Any) -> StatementRecord:
+    record: StatementRecord = _STATEMENT(value, StatementRecord)
+    # Of an attention kernel nobody blames the paper.
+    return replace(record, conclusion=None) if value.get("touched") else record
 
-    def verdict(self, key: str) -> Verdict:
-        value = self.text(key)
-        if value not in set(Verdict):
-            raise self.error(key)
-        return Verdict(value)
 
-    def number(self, key: str) -> float:
-        value = self.held.get(key, "")
-        if value is None:
-            return math.nan
-        if isinstance(value, str) and value in NUMBERS:
-            return NUMBERS[value]
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.error(key)
-        try:
-            return float(value)
-        except OverflowError:
-            raise self.error(key) from None
-
-    def objects(self, key: str) -> list[_Reader]:
-        values = self.field(key, list)
-        if not all(isinstance(value, dict) for value in values):
-            raise self.error(key)
-        return [_Reader(value, f"{self.where}, {key} {k + 1}") for k, value in enumerate(values)]
+_CONVERTER = Converter()
+for _kind in (str, int):
+    _CONVERTER.register_structure_hook(_kind, _exactly(_kind))
+_CONVERTER.register_structure_hook(Verdict, lambda value, _: Verdict(value))
+_CONVERTER.register_structure_hook(Form, lambda value, _: Form(value))
+_CONVERTER.register_structure_hook(float, _number)
+_CONVERTER.register_structure_hook(Parts, lambda value, _: Parts.of_json(value))
+_texts = override(struct_hook=lambda value, _: tuple(_CONVERTER.structure(_exactly(list)(value, _), list[str])))
+_STATEMENT = make_dict_structure_fn(StatementRecord, _CONVERTER, never_made=_texts)
+_CONVERTER.register_structure_hook(StatementRecord, _statement)
+_branches = override(struct_hook=lambda value, _: tuple(_CONVERTER.structure(value, dict[str, int]).items()))
+_CONVERTER.register_structure_hook(ClaimSummary, make_dict_structure_fn(ClaimSummary, _CONVERTER, branches=_branches))
+_data = override(struct_hook=lambda value, _: "" if value is None else _CONVERTER.structure(value, str))
+_CONVERTER.register_structure_hook(RunRecord, make_dict_structure_fn(RunRecord, _CONVERTER, data=_data))

@@ -289,11 +289,11 @@ def test_a_title_that_is_markup_stays_text(monkeypatch: pytest.MonkeyPatch) -> N
         (["none.json"], "there is no such file"),
         (["list.json"], "is not a JSON object"),
         (["empty.json"], "empty.json: version is missing"),
-        (["verdict.json"], "verdict.json, statements 1: verdict is not what theorems verify --json writes"),
-        (["slack.json"], "slack.json, statements 1, claims 1: worst_slack is not what"),
-        (["claims.json"], "claims.json, statements 1: claims is missing"),
-        (["never.json"], "never.json, statements 1: never_made is not what theorems verify --json writes"),
-        (["found.json"], "found.json, statements 1: not_found is not what theorems verify --json writes"),
+        (["verdict.json"], "verdict.json: statements[0].verdict is not what theorems verify --json writes"),
+        (["slack.json"], "slack.json: statements[0].claims[0].worst_slack is not what"),
+        (["claims.json"], "claims.json: statements[0].claims is missing"),
+        (["never.json"], "never.json: statements[0].never_made[0] is not what theorems verify --json writes"),
+        (["found.json"], "found.json: statements[0].not_found is not what theorems verify --json writes"),
     ],
 )
 def test_bad_input(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
