@@ -9,8 +9,9 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from generators.finding import Assumption, Finding
+from generators.finding import Assumption, Finding, number
 from generators.labelled import Labelled
+from generators.numbers import integers, one_in
 
 MOST = (6, 5)
 """The largest n and d."""
@@ -43,4 +44,38 @@ def equal_moduli(case: Labelled) -> Finding:
 
 EQUAL_MODULI = Assumption(
     "equal-moduli", "two classes, |h_ij| = α_i > 0 for all j", "arXiv 2510.26303, Theorem 3.3", equal_moduli
+)
+
+
+@st.composite
+def full_feature_cases(draw: DrawFn) -> Labelled:
+    """Draw samples without zero entries that a vector of signs separates, some seen often or of equal moduli."""
+    if draw(one_in(4)):
+        return draw(equal_modulus_cases())
+    n, d = draw(st.integers(1, MOST[0])), draw(st.integers(1, MOST[1]))
+    size = st.sampled_from((1.0, -1.0, 2.0, -2.0, 3.0, 0.5, -0.5, 0.3, 7.0, -0.1))
+    rows = np.array(draw(st.lists(st.lists(size, min_size=d, max_size=d), min_size=n, max_size=n)))
+    rows *= np.where(rows.sum(axis=1) < 0, -1.0, 1.0)[:, None]
+    # What a row's entries cancel, its largest one makes up for.
+    short = rows.sum(axis=1) < 1e-3
+    rows[short, rows[short].argmax(axis=1)] *= 2
+    signs = np.array(draw(st.lists(st.sampled_from((1.0, -1.0)), min_size=d, max_size=d)))
+    labels = np.array(draw(st.lists(st.integers(0, 1), min_size=n, max_size=n)))
+    counts = draw(integers((n,), 1, 3, most=MOST[:1])) if draw(one_in(3)) else np.ones(n, dtype=np.int64)
+    features = rows * signs * np.where(labels == 0, 1.0, -1.0)[:, None]
+    return Labelled(features, labels, counts, 2, seed=draw(st.integers(0, 2**32 - 1)))
+
+
+def full_features(case: Labelled) -> Finding:
+    """Check that there are two classes, and that no entry of a feature is 0."""
+    if case.classes != 2:
+        return Finding(False, f"{case.classes} classes")
+    zeros = int((case.features == 0).sum())
+    return Finding(
+        zeros == 0, f"{zeros} entries are 0" if zeros else f"entries of at least {number(np.abs(case.features).min())}"
+    )
+
+
+FULL_FEATURES = Assumption(
+    "full-features", "two classes, no entry of a feature is 0", "arXiv 2510.26303, Section 4", full_features
 )

@@ -8,12 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from flint import fmpq
 
 from generators.adaptive_methods.schedules import EPOCHS, batch_schedule, epoch_length
 from reference_attention.exact import to_floats
 from reference_attention.loss import Array
 from reference_attention.next_token.master_problem import MasterProblem
 from reference_attention.risk import ScaledGradient
+from reference_attention.svm.max_margin import MaxMargin, max_margin
 from theorems.adaptive_methods.adam import (
     Betas,
     Moments,
@@ -25,10 +27,12 @@ from theorems.adaptive_methods.adam import (
 )
 from theorems.adaptive_methods.batches import batch_gradient, label_samples, minibatch_descent
 from theorems.adaptive_methods.one_query_rules import rows_normalised
+from theorems.adaptive_methods.proxy_fixed_point import ProxyFixedPoint, proxy_direction, proxy_fixed_point
 from theorems.faults.fault import Faults, Kind
 
 RUN = Faults(Kind.RUN)
 ADAM, BATCHES, QUERY = "adam-max-margin", "minibatch-momentum", "one-query-rules"
+PROXY = "adam-proxy-fixed-point"
 
 
 @RUN.plant("adam-with-epsilon", "√V + ε with ε = 1e-8", ADAM, adam_direction, size=1e-8, unit="ε", smallest=1e-12)
@@ -181,6 +185,40 @@ def _exponential(right: Any, problem: MasterProblem, theta: Array) -> ScaledGrad
     rows = np.array([to_floats(problem.differences[pair]) for pair in problem.pairs])
     odds = np.logaddexp.reduce(-(theta @ rows.T).reshape(len(theta), problem.contexts, -1), axis=-1)
     return ScaledGradient(np.asarray(samples.log_scale) + np.logaddexp(0.0, odds), samples.direction)
+
+
+@RUN.plant("proxy-of-other-batches", "two samples in a batch where one is asked for", PROXY, proxy_fixed_point)
+def _other_batches(right: Any, rows: Array, counts: Array, batch: int) -> ProxyFixedPoint | None:
+    return right(rows, counts, 2 if batch == 1 and counts.sum() > 2 else batch)
+
+
+@RUN.plant("proxy-of-one-scale", "√V averaged over entries: the duals of the ℓ2 solution", PROXY, proxy_fixed_point)
+def _one_scale(right: Any, rows: Array, counts: Array, batch: int) -> ProxyFixedPoint | None:
+    svm = max_margin(np.stack([rows, np.zeros_like(rows)], axis=1), np.zeros(len(rows), dtype=np.int64))
+    if not isinstance(svm, MaxMargin):
+        return None
+    duals = [svm.exact.duals.get((i, 1), fmpq(0)) for i in range(len(rows))]
+    return ProxyFixedPoint([i for i, x in enumerate(duals) if x > 0], [x / sum(duals) for x in duals])
+
+
+@RUN.plant("proxy-without-a-sample", "the last sample left out", PROXY, proxy_fixed_point)
+def _without_a_sample(right: Any, rows: Array, counts: Array, batch: int) -> ProxyFixedPoint | None:
+    if len(rows) == 1 or counts[:-1].sum() <= batch:
+        return right(rows, counts, batch)
+    point = right(rows[:-1], counts[:-1], batch)
+    return None if point is None else ProxyFixedPoint(point.support, [*point.weights, fmpq(0)])
+
+
+@RUN.plant("proxy-squares-sums", "k² for k equal samples in the mean of squares", PROXY, proxy_direction)
+def _squared_sums(right: Any, samples: ScaledGradient, counts: Array, batch: int) -> Array:
+    grown = ScaledGradient(np.asarray(samples.log_scale) + np.log(counts), samples.direction)
+    return np.asarray(right(grown, np.ones_like(counts), min(batch, len(counts))))
+
+
+@RUN.plant("proxy-without-root", "g over the mean of squares", PROXY, proxy_direction)
+def _proxy_without_root(right: Any, samples: ScaledGradient, counts: Array, batch: int) -> Array:
+    step = right(samples, counts, batch)
+    return np.asarray(step * np.abs(step))
 
 
 SURVIVORS: dict[str, dict[str, str]] = {}

@@ -55,7 +55,10 @@ ALONG = sharper("run-turns-to-the-euclidean-solution")
     cases=equal_modulus_cases,
     kernel=SVM_ONLY,
     needs=NEEDS,
-    varies={"reflected": "a reflected sample has entries of several moduli"},
+    varies={
+        "reflected": "a reflected sample has entries of several moduli",
+        "coordinate-of-zero": "a coordinate of zeros has another modulus",
+    },
 )
 def incremental_adam_equal_moduli(case: Labelled, under_test: Implementation) -> Iterator[Claim]:
     """Let two classes have rows x_i, |x_ij| = α_i > 0 for all j, separable; one sample i_t a step, in any order.

@@ -1,7 +1,7 @@
-"""Incremental Adam on samples whose entries have different moduli; Adam on one input with a squared loss.
+"""Incremental Adam on samples of several moduli, its proxy on zero entries; Adam on one input with a squared loss.
 
 References: derived here; :mod:`theorems.adaptive_methods.incremental_adam_equal_moduli`,
-:mod:`theorems.adaptive_methods.adam_one_input`.
+:mod:`theorems.adaptive_methods.adam_proxy_fixed_point`, :mod:`theorems.adaptive_methods.adam_one_input`.
 """
 
 from __future__ import annotations
@@ -10,20 +10,23 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
+from flint import arb
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
+from jaxtyping import Float64
 
-from generators.adaptive_methods.binary_data import EQUAL_MODULI, equal_modulus_cases
+from generators.adaptive_methods.binary_data import EQUAL_MODULI, FULL_FEATURES, equal_modulus_cases
 from generators.case import Case
 from generators.labelled import Labelled
 from reference_attention.svm.norm_max_margin import norm_max_margin
 from reference_attention.training.iteration import batch_field
 from theorems.adaptive_methods.adam import Betas, adam_descent
 from theorems.adaptive_methods.adam_bounds import AdamBounds
+from theorems.adaptive_methods.adam_proxy_fixed_point import PROXY_ROUNDING, SOLVES, samples_of
 from theorems.adaptive_methods.incremental_adam_equal_moduli import incremental_adam_equal_moduli
 from theorems.adaptive_methods.inexact_steps import GROWS, InexactSteps, attention_gain
 from theorems.bounded import exact, value_of
-from theorems.core.claim import Claim
+from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.steepest_descent.followed import Asked
 from theorems.steepest_descent.geometry import Geometry
@@ -54,6 +57,56 @@ def unequal_moduli(case: Labelled, under_test: Implementation) -> Iterator[Claim
     the solution of least ‖w‖_2 does.
     """
     yield from incremental_adam_equal_moduli.conclusion(case, under_test)
+
+
+@st.composite
+def zero_entry_cases(draw: DrawFn) -> Labelled:
+    """Draw two samples (p, 0) and (q, r) of class 0, all positive."""
+    p, q, r = (draw(st.sampled_from((1.0, 2.0, 0.5, 0.25))) for _ in range(3))
+    return Labelled(np.array([[p, 0.0], [q, r]]), np.zeros(2, dtype=np.int64), np.ones(2, dtype=np.int64), 2)
+
+
+CELLS = 64
+"""Numbers of parts of the interval of weights, in each of which F_1 ≠ F_2 is proven."""
+
+
+@weaken(
+    "adam-proxy-fixed-point",
+    without=FULL_FEATURES.id,
+    refutes="there is a c ≥ 0 of sum 1 that is positive only where F_i(c) is the smallest",
+    cases=zero_entry_cases,
+)
+def zero_entries(case: Labelled, under_test: Implementation) -> Iterator[Claim]:
+    """Let an entry be 0: where one sample alone moves a coordinate, it moves it as fast with the smallest weight.
+
+    P is 0 there at weight 0 (0/0 is taken as 0), and F is not continuous. Of two samples (p, 0) and (q, r) in batches
+    of one, the weights (1, 0), (0, 1) and all between them are tried, the latter in balls that cover them.
+    """
+    samples, _ = samples_of(case)
+    if len(samples.rows) != 2 or samples.batch != 1:
+        return
+    ends = [
+        np.where(np.eye(2)[k], np.abs(samples.rows[k]).sum(), samples.rows[1 - k] @ np.sign(samples.rows[k]))
+        for k in (0, 1)
+    ]
+    spare = [float(ends[k][1 - k] - ends[k][k]) for k in (0, 1)]
+    apart = [gap_between(samples.rows, k) for k in range(CELLS)]
+    low, high = min(float(x.lower()) for x in apart), max(float(x.upper()) for x in apart)
+    spare.append(max(-low, high) if low < 0 < high else -min(abs(low), abs(high)))
+    yield at_least(SOLVES, Form.EXACT, max(spare), 0.0, rounding=1e-12, why=PROXY_ROUNDING)
+
+
+def gap_between(rows: Float64[np.ndarray, "2 d"], cell: int) -> arb:
+    """Return F_2 − F_1 for all weights of the second sample in a part of the interval, 0 and 1 as limits."""
+    second = (arb(2 * cell + 1) + arb(0, 1)) / (2 * CELLS)
+    c, total = (1 - second, second), arb(0)
+    for x, y in rows.T.tolist():
+        if x == 0 or y == 0:
+            # One sample moves it at full speed, whatever its weight.
+            total += abs(y) - abs(x)
+        else:
+            total += (y - x) * (c[0] * x + c[1] * y) / ((c[0] * x) ** 2 + (c[1] * y) ** 2).sqrt()
+    return total
 
 
 STEPS = 300

@@ -1,0 +1,376 @@
+"""Adam on batches of b of n samples has, as β2 → 1, a direction of its own between the ℓ2 and the ℓ∞ margin.
+
+Main result: the weights that reproduce themselves are enclosed in balls, their direction solves an SVM in a norm that
+they define, and its share of the ℓ2 and of the ℓ∞ margin is bounded below for every b.
+
+References: Baek, Song, Yun, arXiv 2510.26303, Theorem 4.8 (b = 1; its text not read); Kim, Song, Yun 2026, (7).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from flint import arb, arb_mat, fmpq
+from jaxtyping import Float64, Int64
+
+from generators.adaptive_methods.binary_data import FULL_FEATURES, full_feature_cases
+from generators.labelled import SEPARABLE_LABELS, Labelled
+from reference_attention.exact import combination, products, rational, to_float, to_floats
+from reference_attention.floats import EPS
+from reference_attention.svm.balls import above, balls, identity, midpoints, precision
+from reference_attention.svm.norm_max_margin import NormMaxMargin
+from theorems.adaptive_methods.batches import label_samples
+from theorems.adaptive_methods.proxy_fixed_point import ProxyFixedPoint, proxy_direction, proxy_fixed_point
+from theorems.bounded import Bounded, exact, value_of, with_rounding
+from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict, at_least
+from theorems.core.claim_name import premise, sharper, stated_claim
+from theorems.core.implementation import Implementation
+from theorems.core.kernel_use import SVM_ONLY
+from theorems.core.statement import statement
+from theorems.core.tolerances import EXACT, tolerance
+from theorems.rounding.attention_at import Numbers
+from theorems.steepest_descent.geometry import certify_norm_margin
+from theorems.steepest_descent.lengths import length_of
+from theorems.steepest_descent.margin_claim import NORM_MARGIN
+from theorems.steepest_descent.steepest_multiclass import NEEDS
+
+PROXY_LEVEL = tolerance(
+    "proxy-level",
+    "1e-11 of the smallest margin F; 0 for equal moduli and b = 1",
+    "Newton's method in floats ends at the rounding of F, some 1e-15; the solution itself is then enclosed in balls",
+)
+PROXY_ROUNDING = tolerance(
+    "proxy-rounding",
+    "the radii of balls, and eps (40 + 4 max|x·W|) Σ c_i|x_ij|/P_j for a step in floats",
+    "a step is a quotient of two sums over samples, whose weights are exponentials of margins",
+)
+NEARLY_LEVEL = 1e-11
+LEVEL = premise("weights-level-their-margins")
+SOLVES = stated_claim("weights-solve-their-svm")
+EUCLIDEAN, UNIFORM = sharper("euclidean-margin-is-near"), sharper("uniform-margin-is-near")
+KEEPS = sharper("proxy-keeps-the-direction")
+RADII = (2.0, 8.0, 30.0)
+"""The least margins of the points from which a step is taken."""
+Rows = Float64[np.ndarray, "n d"]
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Different samples x_i, how often each was seen, and the size of a batch.
+
+    Attributes:
+        rows: x_i, in units in which the largest entry is between 1 and 2, (n, d).
+        counts: k_i, (n,).
+        batch: b.
+    """
+
+    rows: Rows
+    counts: Int64[np.ndarray, "n"]
+    batch: int
+
+    @property
+    def total(self) -> int:
+        """The number of samples, Σk."""
+        return int(self.counts.sum())
+
+    @property
+    def share(self) -> fmpq:
+        """The share a = (b − 1)/(Σk − 1)."""
+        return fmpq(self.batch - 1, self.total - 1) if self.total > 1 else fmpq(0)
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether P is a number: entries of each sample have one modulus, and batches one sample."""
+        return self.batch == 1 and bool((np.abs(self.rows) == np.abs(self.rows[:, :1])).all())
+
+    @property
+    def spread(self) -> Numbers:
+        """The largest ratio κ of two entries of a sample, in modulus."""
+        sizes = np.abs(self.rows)
+        return np.max(exact(sizes.max(axis=1)) / exact(sizes.min(axis=1)))
+
+    @property
+    def longest(self) -> Numbers:
+        """The largest R = ‖x_i‖_1."""
+        return np.max(np.sum(np.abs(exact(self.rows)), axis=1))
+
+    @property
+    def sensitivity(self) -> Numbers:
+        """The factor 1 + h by which steps differ, h = (a + (1 − a)/n)^{−1/2} a bound of |u_j|/P_j."""
+        a = exact(float(self.batch - 1)) / max(self.total - 1, 1)
+        return 1 + 1 / np.sqrt(a + (1 - a) / self.total)
+
+    def exact_balls(self) -> list[list[arb]]:
+        """Return x_ij as exact balls."""
+        return [[arb(x) for x in row] for row in self.rows.tolist()]
+
+    def margins(self, c: list[arb]) -> tuple[list[arb], list[arb], list[arb]]:
+        """Return u = Xᵀc, P(c) and F(c) in balls."""
+        X, a = self.exact_balls(), arb(self.share)
+        columns = list(zip(*X, strict=True))
+        u = [_sum(w * x for w, x in zip(c, column, strict=True)) for column in columns]
+        squares = [
+            _sum((w * x) ** 2 / int(k) for w, x, k in zip(c, column, self.counts, strict=True)) for column in columns
+        ]
+        P = [(a * v * v + (1 - a) * square).sqrt() for v, square in zip(u, squares, strict=True)]
+        return u, P, [_sum(x * v / p for x, v, p in zip(row, u, P, strict=True)) for row in X]
+
+    def exact_margins(self, c: list[fmpq]) -> list[fmpq]:
+        """Return XXᵀc over the rationals, to which F(c) is proportional where P is a number."""
+        rows = [[rational(x) for x in row] for row in self.rows.tolist()]
+        return products(rows, combination(rows, c, len(rows[0])))
+
+    def slopes(self, c: list[arb], support: list[int]) -> list[list[arb]]:
+        """Return ∂F_i/∂c_k for i and k in the support, in balls."""
+        X, a = self.exact_balls(), arb(self.share)
+        u, P, _ = self.margins(c)
+        moved = {
+            k: [
+                (a * v * x + (1 - a) * c[k] * x * x / int(self.counts[k])) / p
+                for x, v, p in zip(X[k], u, P, strict=True)
+            ]
+            for k in support
+        }
+        return [
+            [
+                _sum(x * (y - v * s / p) / p for x, y, v, s, p in zip(X[i], X[k], u, moved[k], P, strict=True))
+                for k in support
+            ]
+            for i in support
+        ]
+
+
+@statement(
+    "adam-proxy-fixed-point",
+    "Adam on small batches as β2 → 1: the direction between ℓ2 and ℓ∞",
+    source="own; arXiv 2510.26303, Theorem 4.8; Kim, Song, Yun 2026, (7)",
+    claims=(NORM_MARGIN, LEVEL, SOLVES, EUCLIDEAN, UNIFORM, KEEPS),
+    assumptions=(SEPARABLE_LABELS, FULL_FEATURES),
+    about=Labelled,
+    cases=full_feature_cases,
+    kernel=SVM_ONLY,
+    needs=NEEDS,
+    varies={
+        "reflected": "an entry of a reflected sample may be 0",
+        "coordinate-of-zero": "a coordinate of zeros has entries that are 0",
+    },
+)
+def adam_proxy_fixed_point(case: Labelled, under_test: Implementation) -> Iterator[Claim]:
+    """Let two classes have rows x_i without zero entries, seen k_i times each, separable; n = Σk, b < n or b = n = 1.
+
+    For weights c of the samples, Σc = 1, let a = (b−1)/(n−1), u = Xᵀc and
+
+        P_j(c)² = a u_j² + (1−a) Σ_i c_i² x_ij²/k_i,    F(c) = X P(c)⁻¹ u.
+
+    P is, up to a factor, the root of the mean over batches of b samples of the squared gradient, if sample i has the
+    share c_i of the slopes; the proxy of Adam as β2 → 1 moves by d = u/P. There is a c ≥ 0 that is positive only where
+    F_i(c) is the smallest, μ > 0. For any such c, w = P(c)⁻¹u/μ is the solution of min wᵀP(c)w, x_i·w ≥ 1, with duals
+    proportional to c. With κ the largest |x_ij|/|x_ik| and R = max ‖x_i‖_1, γ_2 and γ_∞ the largest margins,
+
+        m(w)/‖w‖_2 ≥ γ_2 [κ √(b(n−1)/(n−b))]^{−1/2},    m(w)/‖w‖_∞ ≥ γ_∞/(1 + √((n−b)/(b−1)) R/γ_∞).
+
+    So b = 1 and equal moduli give the ℓ2 solution, whose duals are c, and w tends to the ℓ∞ margin as b → n.
+
+    At every W, where samples have slopes proportional to c', Δ_j = Σ_i |c'_i − c_i||x_ij| and h² = 1/(a + (1−a)/n),
+
+        |d_j(W) − μw_j| ≤ (1 + h)Δ_j/P_j(c).
+
+    On the line W = rw + v with x_i·v = −log(c_i/k_i) where c_i > 0, Δ falls like e^{−r} (and like e^{−r(x_i·w − 1)} for
+    the other samples): there the proxy moves along w.
+
+    **Derivation.** As no entry is 0, P > 0 on the simplex and F is continuous: the variational inequality of F on it
+    has a solution (Brouwer). As the data are separable, u ≠ 0 and μ = cᵀF = Σu²/P > 0; the rest are the KKT conditions
+    of w. ‖w‖_P ≤ ‖w_2‖_P gives the first bound, as √(1−a) v_j ≤ P_j ≤ √(an + 1 − a) v_j by Cauchy and Schwarz, v_j² =
+    Σc_i²x_ij²/k_i, and v_j ≤ κv_k. For the second, |w_j| ≤ 1/(μ√a), and (Σ|u|)² ≤ μΣP with ΣP ≤ √a‖u‖_1 + √(1−a)‖v‖_1,
+    ‖u‖_1 ≥ γ_∞, ‖v‖_1 ≤ R. For the third, |P' − P| ≤ Δ by the triangle inequality and |u'| ≤ hP'.
+
+    That the proxy and incremental Adam tend to this direction is proved in arXiv 2510.26303 if a direction converges; c
+    is the only one in all that we tried, once equal samples share their weight equally, which is not proved.
+    """
+    samples, context = samples_of(case)
+    keys = np.stack([samples.rows, np.zeros_like(samples.rows)], axis=1)
+    first = np.zeros(len(samples.rows), dtype=np.int64)
+    euclidean = yield from certify_norm_margin(keys, first, 2.0, under_test)
+    uniform = yield from certify_norm_margin(keys, first, math.inf, under_test)
+    point = under_test[proxy_fixed_point](samples.rows, samples.counts, samples.batch)
+    if point is None:
+        raise Undecided(LEVEL, "no weights that reproduce themselves were found", not_found=True)
+    yield (claim := level_claim(samples, point))
+    if claim.verdict is Verdict.FALSIFIED:
+        raise Ended(claim.name)
+    enclosed = enclose(samples, point)
+    yield at_least(
+        SOLVES, Form.EXACT, enclosed.spare, 0.0, why=PROXY_ROUNDING, scale=1.0, points="weight, or spare margin,"
+    )
+    yield from margin_claims(samples, enclosed.w, largest_margin(euclidean), largest_margin(uniform))
+    yield keeping_claim(case, samples, context, enclosed, under_test)
+
+
+@dataclass(frozen=True, eq=False)
+class Enclosed:
+    """The fixed point in balls that became floats with errors.
+
+    Attributes:
+        weights: c, (n,).
+        u, P, w: Xᵀc, P(c) and P⁻¹u/μ, (d,).
+        spare: the weights in the support, and by how much other margins of w exceed 1.
+    """
+
+    weights: Numbers
+    u: Numbers
+    P: Numbers
+    w: Numbers
+    spare: Numbers
+
+
+def samples_of(case: Labelled) -> tuple[Samples, Int64[np.ndarray, "m"]]:
+    """Return the different x_i with a size of batches below their number, and which of them each feature is."""
+    rows = case.features * np.where(case.labels == 0, 1.0, -1.0)[:, None]
+    rows, context = np.unique(rows / unit_of(case), axis=0, return_inverse=True)
+    counts = np.bincount(context.ravel(), weights=case.counts).astype(np.int64)
+    rng = case.rng()
+    batch = 1 if len(rows) < 3 or rng.random() < 0.5 else int(rng.integers(2, len(rows)))
+    return Samples(rows, counts, batch), context.ravel()
+
+
+def unit_of(case: Labelled) -> float:
+    """Return the largest power of two that is not above the largest entry."""
+    return float(2.0 ** math.floor(math.log2(np.abs(case.features).max())))
+
+
+def largest_margin(solution: NormMaxMargin) -> Numbers:
+    """Return a lower bound of γ: the least margin of p over its length."""
+    least = min(products(solution.rows, solution.exact_p))
+    return with_rounding(to_floats([least]))[0] / length_of(with_rounding(to_floats(solution.exact_p)), solution.norm)
+
+
+def level_claim(samples: Samples, point: ProxyFixedPoint) -> Claim:
+    """Claim that the weights are positive on the support, 0 elsewhere, of sum 1, and F nearly equal on the support."""
+    support, c = point.support, point.weights
+    wrong = ""
+    if len(c) != len(samples.rows) or not support or not all(0 <= i < len(c) for i in support):
+        wrong = "they are no weights of the samples"
+    elif any((x > 0) != (i in support) or x < 0 for i, x in enumerate(c)):
+        wrong = "a weight is negative, or not in the support"
+    elif abs(sum(c, fmpq(0)) - 1) > rational(NEARLY_LEVEL):
+        wrong = "their sum is not 1"
+    if wrong:
+        return Claim(LEVEL, Form.EXACT, -np.inf, 0.0, EXACT, wrong)
+    if samples.is_scalar:
+        exact_level = [samples.exact_margins(c)[i] for i in support]
+        slack = -to_float((max(exact_level) - min(exact_level)) / max(map(abs, exact_level)))
+        return Claim(LEVEL, Form.EXACT, slack, 0.0, PROXY_LEVEL, "margins over the rationals")
+    with precision():
+        F = samples.margins([arb(x) for x in c])[2]
+        low, high = min(float(F[i].lower()) for i in support), max(float(F[i].upper()) for i in support)
+    return Claim(
+        LEVEL, Form.EXACT, low / high - 1, NEARLY_LEVEL, PROXY_LEVEL, f"margins from {low:.17g} to {high:.17g}"
+    )
+
+
+def enclose(samples: Samples, point: ProxyFixedPoint) -> Enclosed:
+    """Return the only fixed point of that support near the weights, by Krawczyk's method, or the weights if exact.
+
+    With E = (F_S(c) − μ, Σc − 1) and Y an approximate inverse of its derivative, ‖YE‖ + ‖1 − YE'‖ρ ≤ ρ on the box of
+    radius ρ proves that it has exactly one zero of E.
+
+    Raises:
+        Undecided: balls do not prove that there is one.
+    """
+    support, s = point.support, len(point.support)
+    with precision():
+        c = [arb(x) for x in point.weights]
+        mu = _sum(samples.margins(c)[2][i] for i in support) / s
+        if not samples.is_scalar:
+            radius = _radius(samples, c, mu, support)
+            if radius is None:
+                raise Undecided(
+                    LEVEL, "balls do not prove that there is a fixed point near the weights", not_found=True
+                )
+            c = [x + arb(0, radius) if i in support else x for i, x in enumerate(c)]
+            mu = mu + arb(0, radius)
+        u, P, F = samples.margins(c)
+        others = [i for i in range(len(c)) if i not in support]
+        beyond = [F[i] / mu - 1 for i in others]
+        if samples.is_scalar:
+            level = samples.exact_margins(point.weights)
+            beyond = [arb(level[i] / level[support[0]] - 1) for i in others]
+        w = [v / (p * mu) for v, p in zip(u, P, strict=True)]
+        numbers = [_bounded(x) for x in (c, u, P, w, [c[i] for i in support] + beyond)]
+    return Enclosed(*numbers)
+
+
+def _radius(samples: Samples, c: list[arb], mu: arb, support: list[int]) -> float | None:
+    s = len(support)
+    F = samples.margins(c)[2]
+    error = arb_mat([[F[i] - mu] for i in support] + [[_sum(c) - 1]])
+    inverse = _derivative(samples, c, support)
+    with np.errstate(all="ignore"):
+        try:
+            Y = balls(np.linalg.inv(midpoints(inverse)))
+        except np.linalg.LinAlgError:
+            return None
+    residual = max(above(abs(x)) for x in (Y * error).entries())
+    radius = 2 * residual + 1e-40
+    box = [x + arb(0, radius) if i in support else x for i, x in enumerate(c)]
+    rest = identity(s + 1) - Y * _derivative(samples, box, support)
+    lost = max(above(_sum(abs(x) for x in row)) for row in rest.tolist())
+    return radius if residual + lost * radius <= radius * (1 - 1e-9) else None
+
+
+def _derivative(samples: Samples, c: list[arb], support: list[int]) -> arb_mat:
+    rows = [[*row, arb(-1)] for row in samples.slopes(c, support)]
+    return arb_mat([*rows, [arb(1)] * len(support) + [arb(0)]])
+
+
+def margin_claims(samples: Samples, w: Numbers, euclidean: Numbers, uniform: Numbers) -> Iterator[Claim]:
+    """Claim that w has its share of the largest ℓ2 margin and, for b > 1, of the largest ℓ∞ margin."""
+    n, b = samples.total, samples.batch
+    apart = samples.spread * np.sqrt(exact(float(b * (n - 1))) / (n - b) if n > 1 else exact(1.0))
+    share = 1 / np.linalg.norm(w)
+    yield at_least(EUCLIDEAN, Form.EFFECTIVE, share, euclidean / np.sqrt(apart), why=PROXY_ROUNDING)
+    if b > 1:
+        lost = np.sqrt(exact(float(n - b)) / (b - 1)) * samples.longest / uniform
+        yield at_least(UNIFORM, Form.EFFECTIVE, 1 / np.max(np.abs(w)), uniform / (1 + lost), why=PROXY_ROUNDING)
+
+
+def keeping_claim(
+    case: Labelled,
+    samples: Samples,
+    context: Int64[np.ndarray, "m"],
+    enclosed: Enclosed,
+    under_test: Implementation,
+) -> Claim:
+    """Claim that steps of the proxy from rw + v differ from w by no more than the weights there differ from c."""
+    c, unit, d = enclosed.weights, unit_of(case), samples.rows.shape[1]
+    active = value_of(c) > 0
+    offset = np.linalg.lstsq(samples.rows[active], -np.log(value_of(c)[active] / samples.counts[active]), rcond=None)[0]
+    points = (np.outer(RADII, value_of(enclosed.w)) + offset) / unit
+    W = np.concatenate([points, -points], axis=1) / 2
+    slopes = under_test[label_samples](case.problem, W)
+    moved = np.asarray(under_test[proxy_direction](slopes, case.counts, samples.batch))
+    if moved.shape != W.shape or not np.isfinite(moved).all():
+        raise NotANumber(KEEPS, "an entry of a step is missing or not finite")
+    margins = (exact(W[:, :d]) - W[:, d:]) @ (samples.rows * unit).T
+    weights = np.exp(exact(np.array(RADII))[:, None] - np.logaddexp(margins, 0.0)) * samples.counts
+    n, a = samples.total, float(samples.batch - 1) / max(samples.total - 1, 1)
+    away = np.abs(weights - c) @ np.abs(samples.rows)
+    off = np.abs(-exact(np.stack([moved[:, :d], -moved[:, d:]])) - enclosed.u / enclosed.P)
+    logits = np.abs(value_of(margins)).max()
+    own = EPS * (40 + 4 * logits) * math.sqrt(n / (1 - a))
+    kept = samples.sensitivity * away / enclosed.P
+    return at_least(KEEPS, Form.EFFECTIVE, kept, off.widen(own), why=PROXY_ROUNDING, points="entry of a step")
+
+
+def _sum(terms: Iterable[arb]) -> arb:
+    return sum(terms, arb(0))
+
+
+def _bounded(numbers: list[arb]) -> Numbers:
+    """Return balls as floats with bounds of their errors."""
+    values = np.array([float(x.mid()) for x in numbers])
+    errors = [above(abs(x - arb(v))) for x, v in zip(numbers, values.tolist(), strict=True)]
+    return Bounded(values, np.array(errors))
