@@ -68,8 +68,8 @@ def parts(
                 ("data", "rule", "of", "by", "guarantee", "measured", "ratio"),
                 guaranteed,
                 "margin gap: 1 − (m/‖p‖)/γ, where m is the smallest margin of p and γ the largest possible one at"
-                " ‖p‖ = 1, in that norm; guarantee: proven upper bound; ratio: measured/guarantee. Vacuous bounds are"
-                " left out.",
+                " ‖p‖ = 1, in that norm; guarantee: proven upper bound; ratio: measured/guarantee. Vacuous: the bound"
+                " is 1 or more, which says nothing; such bounds are left out of all rules but Adam.",
             )
         yield (
             "Rates: the exponent b of ‖p/‖p‖ − limit‖ ≈ C/tᵇ or C/(log t)ᵇ over the last two decades, and margins",
@@ -145,20 +145,21 @@ def _guarantee_rows(named: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:
     for comparison in named:
         for run in comparison.rules:
             if run.at_most is not None:
-                sides = run.at_most, run.one_minus_cosine
-                yield comparison.name, run.rule, "1 − cos", "descent-from-a-margin", *_guarantee(*sides)
+                proven = _guarantee(run.at_most, run.one_minus_cosine)
+                yield comparison.name, run.rule, "1 − cos", "descent-from-a-margin", *proven
             if run.gap is not None:
-                sides = run.gap.at_most, run.gap.measured
                 yield (
                     comparison.name,
                     run.rule,
                     f"{name_of(run.gap.norm)} margin gap",
                     run.gap.statement,
-                    *_guarantee(*sides),
+                    *_guarantee(run.gap.at_most, run.gap.measured),
                 )
 
 
-def _guarantee(at_most: float, measured: float) -> tuple[str, str, str]:
+def _guarantee(at_most: float | None, measured: float) -> tuple[str, str, str]:
+    if at_most is None:
+        return "vacuous", f"{measured:.1e}", NOT_WITHIN
     return f"{at_most:.1e}", f"{measured:.1e}", f"{measured / at_most:.2g}"
 
 

@@ -285,13 +285,14 @@ def has_settled(problem: Problem, points: Float64[np.ndarray, "r d"], iterations
 
 
 def gap_of(theory: Theory, problem: Problem, limit: Limits, run: Run, b: int, shape: tuple[int, ...]) -> Gap | None:
-    """Return the proven and the measured gap of the margin, if the rule's theory says that steps are steepest."""
-    if theory.steepest is None or not run.representable[b]:
+    """Return the proven and the measured gap of the margin of a rule whose steps are steepest, or Adam's."""
+    if not run.representable[b] or (theory.steepest is None and not theory.adam):
         return None
     matrix = len(shape) == 2 and theory.spectral
-    norm = Schatten(math.inf, (shape[0], shape[1])) if matrix else float(theory.steepest)
+    entries = math.inf if theory.steepest is None else float(theory.steepest)
+    norm = Schatten(math.inf, (shape[0], shape[1])) if matrix else entries
     proofs = (prove for paper in papers() for prove in paper.mapping_at(paper.gaps).values())
-    gaps = (prove(problem, limit.svm, run.points[:, b], norm, float(theory.momentum)) for prove in proofs)
+    gaps = (prove(problem, limit.svm, run.points[:, b], norm, theory) for prove in proofs)
     return next((gap for gap in gaps if gap is not None), None)
 
 

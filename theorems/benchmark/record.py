@@ -67,10 +67,11 @@ def _json_of(comparison: Comparison, *, curves: bool = True) -> dict[str, Any]:
 
 
 def _run(run: Measurement, curves: bool) -> dict[str, Any]:
-    steepest = run.theory.steepest
+    named = {field: getattr(run.theory, field) for field in ("norm", "steepest")}
+    named = {field: None if norm is None else name_of(norm) for field, norm in named.items()}
     return {
         "rule": run.rule,
-        "theory": {**asdict(run.theory), "steepest": None if steepest is None else name_of(steepest)},
+        "theory": {**asdict(run.theory), **named},
         "iterations": dict(zip(LEVEL_NAMES, run.iterations, strict=True)),
         "norm": run.norm,
         "one_minus_cosine": run.one_minus_cosine,

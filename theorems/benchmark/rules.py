@@ -12,7 +12,7 @@ from jaxtyping import Float64
 
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Problem
-from theorems.benchmark.optimisers import factored, flow, gradient_descent
+from theorems.benchmark.optimisers import adam, factored, flow, gradient_descent
 from theorems.benchmark.optimisers.adam import Adam
 from theorems.benchmark.optimisers.factored import Factored, Way
 from theorems.benchmark.optimisers.heavy_ball import HeavyBall
@@ -50,6 +50,7 @@ FORMS = (
     "polyak",
     "heavy-ball-ETA",
     "adam-ETA",
+    "adam-B1-B2-ETA",
     "muon-ETA",
     "spectral-ETA",
     "factored-ETA",
@@ -73,6 +74,7 @@ class Rule:
         theory: the theorems about it.
         step: η; ``None`` stands for 1/L_p of the problem, or for a rule without a step.
         power: q of mirror descent.
+        betas: β1 and β2 of Adam, if they are given.
         own: the class, if it is defined in a user's file, or the class of ``torch.optim`` with its arguments.
     """
 
@@ -80,6 +82,7 @@ class Rule:
     theory: Theory
     step: float | None = None
     power: float = 2.0
+    betas: tuple[float, float] | None = None
     own: type[Optimiser] | TorchRule | None = None
 
     def run(
@@ -137,7 +140,7 @@ class Rule:
             return Polyak
         made: dict[str, Callable[[float], Optimiser]] = {
             "heavy-ball": HeavyBall,
-            "adam": Adam,
+            "adam": partial(Adam, betas=self.betas),
             "muon": Muon,
             "spectral": SpectralDescent,
             "naive-normalized": NaiveNormalized,
@@ -155,7 +158,7 @@ STEPPED: dict[str, Theory] = {
     "normalized": gradient_descent.NORMALIZED,
     "flow": flow.THEORY,
     "heavy-ball": HeavyBall.theory,
-    "adam": Adam.theory,
+    "adam": Theory(),
     "muon": Muon.theory,
     "spectral": SpectralDescent.theory,
     "naive-normalized": NaiveNormalized.theory,
@@ -191,13 +194,19 @@ def rule_named(name: str) -> Rule:
         return Rule(name, Polyak.theory)
     if name == f"gd-{SMOOTH}":
         return Rule(name, STEPPED["gd"])
-    if kind in STEPPED and (step := _number(numbers)) > 0:
+    if kind == "adam" and (numbers_given := [_number(text) for text in numbers.split("-")]):
+        if len(numbers_given) == 1 and numbers_given[0] > 0:
+            return Rule(name, adam.theory_of(numbers_given[0]), numbers_given[0])
+        if len(numbers_given) == 3 and all(0 <= beta < 1 for beta in numbers_given[:2]) and numbers_given[2] > 0:
+            first, second, step = numbers_given
+            return Rule(name, adam.theory_of(step, (first, second)), step, betas=(first, second))
+    elif kind in STEPPED and (step := _number(numbers)) > 0:
         return Rule(name, STEPPED[kind], step)
     power, _, last = numbers.partition("-")
     if kind in POWERED and (q := _number(power)) > 1 and (step := _number(last)) > 0:
         return Rule(name, theory_of(q, POWERED[kind]), step, q)
     raise InvalidInput(
-        f"--rule: {name!r} is none of {', '.join(FORMS)} with positive numbers ETA and Q > 1"
+        f"--rule: {name!r} is none of {', '.join(FORMS)} with positive numbers ETA, Q > 1 and 0 ≤ B1, B2 < 1"
         f" (by default {', '.join(DEFAULT)})."
     )
 

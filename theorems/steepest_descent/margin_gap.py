@@ -15,6 +15,7 @@ from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from reference_attention.svm.norm_max_margin import norm_max_margin
 from theorems.benchmark.gap import Gap
+from theorems.benchmark.optimisers.optimiser import Theory
 from theorems.bounded import in_floats
 from theorems.core.claim import Undecided
 from theorems.steepest_descent.geometry import Geometry
@@ -60,7 +61,7 @@ def margin_gap(
             1 - least / gamma,
             1 - float(geometry.margins(points[-1])) / (size * gamma),
         )
-        return gap if gap.at_most < 1 else None
+        return gap if gap.at_most is not None and gap.at_most < 1 else None
 
 
 def _one_input(
@@ -133,5 +134,14 @@ def _from_a_margin(
     return margin / (float(geometry.length(points[first])) + float(lengths[first:].sum()))
 
 
-GAPS = {ONE_INPUT: margin_gap}
+def steepest_gap(
+    problem: Problem, svm: MaxMargin, points: Float64[np.ndarray, "r d"], norm: Norm, theory: Theory
+) -> Gap | None:
+    """Compute :func:`margin_gap` of a run whose theory says that steps are steepest; None of others."""
+    if theory.steepest is None:
+        return None
+    return margin_gap(problem, svm, points, norm, float(theory.momentum))
+
+
+GAPS = {ONE_INPUT: steepest_gap}
 """The functions that prove a gap; this one holds for the other statement, too."""

@@ -60,7 +60,7 @@ def test_the_theorem_is_named_where_there_is_one(capsys: pytest.CaptureFixture[s
     it = explain(DATA, rules=["adam-0.1", "mirror-1.5-1"])
     adam, mirror = it.rules  # type: ignore[union-attr]
     assert "adam-0.1 gives the largest weight to [0], the same as the flow" in adam.words
-    assert "No theorem about attention names its limit (linear data, decreasing steps: ℓ∞" in adam.words
+    assert "No theorem about attention names its limit (ℓ∞ margin up to a gap" in adam.words
     assert (
         "Theory names the max-margin direction in ℓ1.5 as its limit, under assumptions: mirror-one-input"
         in mirror.words

@@ -1,12 +1,14 @@
 """Adam with ε = 0: m ← β₁ m + (1−β₁) g, s ← β₂ s + (1−β₂) g², p ← p − η (m/(1−β₁ᵗ))/√(s/(1−β₂ᵗ)), entry by entry.
 
-β₁ = 0.9, β₂ = 0.999. ε would end Adam's own regime: it is larger than every gradient after a few steps, and what is
-left is gradient descent with momentum. An entry whose gradient has been zero throughout does not move.
+``adam-ETA``: β₁ = 0.9, β₂ = 0.999, η constant; ``adam-B1-B2-ETA``: these β and steps of η/√t. ε
+would end Adam's own regime: it is larger than every gradient after a few steps, and what is left is gradient descent
+with momentum. An entry whose gradient has been zero throughout does not move.
 
-Limit: unknown for a constant step. With steps that decrease, ``adam-one-input`` and ``adam-from-a-margin`` bound the
-gap to the largest ℓ∞ margin of attention; at these β1 and β2 their bounds say nothing of steps of usual lengths, so no
-limit is named. On separable linear data, with ε = 0 and steps that decrease to
-0, it has the largest ℓ∞ margin (Zhang et al.); with ε > 0 that does not vanish it is the ℓ2 direction (Wang et al.).
+Limit: with steps of η/√t and β₁² < β₂ ``adam-one-input`` and ``adam-from-a-margin`` name the largest ℓ∞ margin of
+attention, as it is on separable linear data (Zhang et al.), and bound the gap at every step. Of steps of constant
+length they bound the gap, too, but it may stay, and no limit is named. For β = (0.9, 0.999) the bound says nothing at
+usual lengths: it needs η of about γ(1−β₂)/D². With ε > 0 that does not vanish the limit on linear data is the ℓ2
+direction (Wang et al.).
 
 References: Kingma, Ba, *Adam*, ICLR 2015; Zhang, Zou, Cao, *The Implicit Bias of Adam on Separable Data*, NeurIPS 2024;
 Wang et al., *Does Momentum Change the Implicit Regularization on Separable Data?*, NeurIPS 2022.
@@ -24,18 +26,29 @@ from theorems.benchmark.optimisers.optimiser import Optimiser, Setting, Theory
 from theorems.benchmark.optimisers.scaled import Vector
 
 BETAS = 0.9, 0.999
-"""β₁ and β₂."""
+"""β₁ and β₂ unless a rule names others."""
+STATEMENTS = "adam-one-input, adam-from-a-margin"
+
+
+def theory_of(step: float, betas: tuple[float, float] | None = None) -> Theory:
+    """Return what theory says: of steps of η/√t with those β, or, without them, of constant ones."""
+    first, second = BETAS if betas is None else betas
+    if first**2 >= second:
+        return Theory(source="no theorem known for β₁² ≥ β₂")
+    adam = (step, 0.0 if betas is None else 0.5, first, second)
+    if betas is None:
+        return Theory(source=f"ℓ∞ margin up to a gap; steps of η/√t: the largest ({STATEMENTS})", adam=adam)
+    return Theory(norm=math.inf, source=f"ℓ∞ margin: {STATEMENTS}", adam=adam)
 
 
 class Adam(Optimiser):
-    """Adam with ε = 0: steps of about η in every coordinate."""
+    """Adam with ε = 0: steps of about η in every coordinate, or η/√t if β are given."""
 
-    theory = Theory(source="linear data, decreasing steps: ℓ∞ (Zhang et al. 2024)")
     batched = True
 
-    def __init__(self, step: float) -> None:
-        """Take the step size η, and count steps from 0."""
-        self._step = step
+    def __init__(self, step: float, betas: tuple[float, float] | None = None) -> None:
+        """Take the step size η and β₁, β₂, and count steps from 0."""
+        self._step, self._betas, self._decreasing = step, betas or BETAS, betas is not None
         self._t = 0
 
     def begin(self, setting: Setting) -> None:
@@ -45,14 +58,15 @@ class Adam(Optimiser):
     def step(self, p: Vector, gradient: ScaledGradient) -> Vector:
         """Take a step, with the corrections for the zeros that the moments begin with."""
         self._t += 1
-        g, (first, second) = scaled.of(gradient), BETAS
+        g, (first, second) = scaled.of(gradient), self._betas
         self._m = scaled.total(first, self._m, 1 - first, g)
         self._root = _root_of_squares(math.sqrt(second), self._root, math.sqrt(1 - second), g)
         m, root = self._m, self._root
         moves = root.direction > 0
         ratio = np.where(moves, m.direction / np.where(moves, root.direction, 1.0), 0.0)
         corrected = math.sqrt(1 - second**self._t) / (1 - first**self._t)
-        return np.asarray(p - self._step * corrected * np.exp(m.log_scale - root.log_scale)[..., None] * ratio)
+        step = self._step / math.sqrt(self._t) if self._decreasing else self._step
+        return np.asarray(p - step * corrected * np.exp(m.log_scale - root.log_scale)[..., None] * ratio)
 
 
 def _root_of_squares(a: float, x: ScaledGradient, b: float, y: ScaledGradient) -> ScaledGradient:

@@ -48,6 +48,8 @@ class Theory:
         steepest: q, if every step is steepest in ‖·‖_q of the entries of p for M ← β M + ∇L, of any length, so that
             ``steepest-one-input`` or ``steepest-from-a-margin`` bounds the gap of the margin of a run.
         momentum: β.
+        adam: η, r, β1 and β2, if steps are Adam's without ε, corrected, of lengths η/t^r for t = 1, 2, …, so that
+            ``adam-one-input`` or ``adam-from-a-margin`` bounds the gap of the ℓ∞ margin of a run.
         spectral: whether steps of W are steepest in its spectral norm instead, as a single column's are in ‖·‖_2.
     """
 
@@ -60,6 +62,7 @@ class Theory:
     steepest: int | float | None = None
     momentum: int | float = 0.0
     spectral: bool = False
+    adam: tuple[float, ...] = ()
 
     @property
     def limit(self) -> str:
