@@ -1,4 +1,4 @@
-"""The norms of descent: ‖·‖_q of entries, and of matrices ‖·‖_q of singular values, for q = 1 (nuclear), ∞ (spectral).
+"""The norms of descent: ‖·‖_q of entries, of singular values (q = 1, nuclear; ∞, spectral), and of blocks of entries.
 
 As everywhere, the argument is vec(W) in row-major order; the Frobenius norm is ‖·‖_2 of entries.
 """
@@ -44,7 +44,50 @@ class Schatten:
         return x.reshape(*x.shape[:-1], *self.shape)
 
 
-Norm = float | Schatten
+@dataclass(frozen=True)
+class Blocks:
+    """The largest ‖·‖_2 of blocks of the entries of matrices of a given shape, or the sum of these.
+
+    Attributes:
+        power: ∞ for the largest, 1 for the sum.
+        kind: ``rows``, ``columns``, or ``first`` for the first entry and all others.
+        shape: (d, e), the shape of the W whose vec is measured.
+
+    Raises:
+        InvalidInput: another power or kind.
+    """
+
+    power: float
+    kind: str
+    shape: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        """Refuse other powers and kinds."""
+        if self.power not in (1.0, math.inf) or self.kind not in KINDS:
+            raise InvalidInput(f"norm: {self.power}, {self.kind!r}; give 1 or ∞ of {', '.join(KINDS)}.")
+
+    def __str__(self) -> str:
+        """Return the name of the norm: largest row, sum of columns, …."""
+        return f"{'sum of' if self.power == 1 else 'largest of'} {KINDS[self.kind]}"
+
+    @property
+    def members(self) -> Float64[np.ndarray, "k m"]:
+        """The matrix whose entry (j, B) is 1 where entry j of vec(W) lies in block B."""
+        e, k = self.shape[1], math.prod(self.shape)
+        block = {"rows": np.arange(k) // e, "columns": np.arange(k) % e, "first": np.minimum(np.arange(k), 1)}
+        own = block[self.kind]
+        return np.asarray(own[:, None] == np.arange(int(own.max()) + 1), dtype=np.float64)
+
+    def sizes(self, x: Float64[np.ndarray, "*b k"]) -> Float64[np.ndarray, "*b m"]:
+        """Return ‖·‖_2 of every block, in floats."""
+        largest = np.abs(x).max(axis=-1, keepdims=True)
+        scaled = x / np.where(largest > 0, largest, 1.0)
+        return np.asarray(np.sqrt((scaled * scaled) @ self.members) * largest)
+
+
+KINDS = {"rows": "rows", "columns": "columns", "first": "first entry and rest"}
+"""The kinds of blocks, and their names."""
+Norm = float | Schatten | Blocks
 """The power q of a norm of entries, or a norm of matrices."""
 
 
@@ -52,6 +95,8 @@ def conjugate(norm: Norm) -> Norm:
     """Return the dual norm; for ‖·‖_q it is ‖·‖_q' with 1/q + 1/q' = 1."""
     if isinstance(norm, Schatten):
         return Schatten(conjugate_power(norm.power), norm.shape)
+    if isinstance(norm, Blocks):
+        return Blocks(conjugate_power(norm.power), norm.kind, norm.shape)
     return conjugate_power(norm)
 
 
@@ -64,11 +109,13 @@ def length(x: Float64[np.ndarray, "d"], norm: Norm) -> float:
     """Return ‖x‖, in floats."""
     if isinstance(norm, Schatten):
         return float(np.linalg.norm(norm.matrices(x), ord="nuc" if norm.power == 1 else 2))
+    if isinstance(norm, Blocks):
+        return float(np.sum(norm.sizes(x)) if norm.power == 1 else np.max(norm.sizes(x)))
     return float(np.linalg.norm(x, ord=norm))
 
 
 def name_of(norm: Norm) -> str:
-    """Return the name of a norm: ℓ2, ℓ1.5, …, ℓ∞, nuclear or spectral."""
-    if isinstance(norm, Schatten):
+    """Return the name of a norm: ℓ2, ℓ1.5, …, ℓ∞, nuclear or spectral, largest of rows, …."""
+    if isinstance(norm, Schatten | Blocks):
         return str(norm)
     return "ℓ∞" if norm == math.inf else f"ℓ{norm:g}"

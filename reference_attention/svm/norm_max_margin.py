@@ -1,7 +1,7 @@
 """The largest margin of chosen tokens among prompts of ‖p‖ ≤ 1: γ = max min_it (k_iα − k_it)·p, with a proof.
 
 For q = 1 and q = ∞ it is a linear program, solved over the rationals, and γ is exact, as for q = 2. For other q, and
-for the nuclear and the spectral norm of W, p and λ come from a barrier method. For any p and λ ≥ 0,
+for the nuclear and the spectral norm of W and those of blocks, p and λ come from a barrier method. For any p and λ ≥ 0,
 
     min_j g_j·p/‖p‖ ≤ γ ≤ ‖Σ_j λ_j g_j‖_*/Σ_j λ_j,  ‖·‖_* the dual norm, ‖·‖_{q'} of ‖·‖_q with 1/q + 1/q' = 1,
 
@@ -24,7 +24,7 @@ from jaxtyping import Float64, Int64
 
 from reference_attention.errors import InvalidInput
 from reference_attention.exact import combination, products, rational, to_float, to_floats
-from reference_attention.norms import Norm, Schatten, conjugate, conjugate_power, length
+from reference_attention.norms import Blocks, Norm, Schatten, conjugate, conjugate_power, length
 from reference_attention.outer_keys import Keys, OuterKeys, rational_keys
 from reference_attention.svm import barriers
 from reference_attention.svm.linear_max_margin import linear_max_margin
@@ -90,7 +90,7 @@ class NormMaxMargin:
         It is computed over the rationals for q = 1, ∞.
         """
         total = sum(self.exact_duals, fmpq(0))
-        if not isinstance(self.norm, Schatten) and self.norm in LINEAR:
+        if not isinstance(self.norm, Schatten | Blocks) and self.norm in LINEAR:
             sides = exact_norm(self.row_combination, conjugate_power(self.norm)) * exact_norm(self.exact_p, self.norm)
             return to_float(sides / (total * min(products(self.rows, self.exact_p))) - 1)
         above = length(to_floats(self.row_combination), conjugate(self.norm)) / to_float(total)
@@ -117,6 +117,8 @@ def norm_max_margin(keys: Keys, alpha: Int64[np.ndarray, "n"], norm: Norm) -> No
     rows = rational_rows(keys, alpha)
     if isinstance(norm, Schatten):
         solved = _of_matrices(keys, alpha, rows, norm)
+    elif isinstance(norm, Blocks):
+        solved = _of_blocks(keys, alpha, rows, norm)
     elif not norm >= 1:
         raise InvalidInput(f"norm: {norm} is not at least 1; below it there is no norm.")
     else:
@@ -167,6 +169,43 @@ def _of_matrices(
     if norm.power == 1:
         return barriers.nuclear_max_margin(rows, norm.shape, list(svm.exact.p), exact_duals_of(svm))
     return barriers.spectral_max_margin(rows, norm.shape, list(svm.exact.p))
+
+
+def _of_blocks(
+    keys: Keys, alpha: Int64[np.ndarray, "n"], rows: list[Rational], norm: Blocks
+) -> tuple[Rational, Rational] | None:
+    """Return W and λ of the spectral norm of matrices with a column per block, in which an entry stands in its own.
+
+    Such a matrix M has MᵀM diagonal, with the squares of the blocks' ‖·‖_2, so that ‖M‖_op is the largest of these. Of
+    all matrices the largest margin is attained by one like that: the others' mean over changes of blocks' signs, from
+    both sides, is one, no longer and of the same margin.
+
+    Raises:
+        InvalidInput: blocks of matrices of another shape, or the sum of blocks, whose largest margin has no solver.
+    """
+    if math.prod(norm.shape) != keys.shape[2] or norm.power == 1:
+        raise InvalidInput(f"norm: {norm} for {norm.shape}; give the largest of blocks of {keys.shape[2]} entries.")
+    svm = max_margin(keys, alpha)
+    if not isinstance(svm, MaxMargin):
+        return None
+    members = norm.members
+    apart = (np.array([to_floats(row) for row in rows])[:, :, None] * members).reshape(len(rows), -1)
+    in_floats = spectral_max_margin(apart, svm.p[:, None] * members)
+    if in_floats is not None:
+        W, duals = in_floats
+        solved = [rational(x) for x in (W * members).sum(axis=1).tolist()], [rational(x) for x in duals.tolist()]
+        if _accepted(alpha, norm, rows, *solved) is not None:
+            return solved
+    places = [j * members.shape[1] + int(block) for j, block in enumerate(members.argmax(axis=1))]
+
+    def spread(row: Rational) -> Rational:
+        matrix = [fmpq(0)] * members.size
+        for place, x in zip(places, row, strict=True):
+            matrix[place] = x
+        return matrix
+
+    with_digits = barriers.spectral_max_margin([*map(spread, rows)], members.shape, spread(list(svm.exact.p)))
+    return None if with_digits is None else ([with_digits[0][place] for place in places], with_digits[1])
 
 
 def _matrix_in_floats(

@@ -16,7 +16,7 @@ from jaxtyping import Float64
 from reference_attention import risk
 from reference_attention.errors import InvalidInput
 from reference_attention.floats import EPS
-from reference_attention.norms import Norm, Schatten, conjugate_power
+from reference_attention.norms import Blocks, Norm, Schatten, conjugate_power
 from reference_attention.problem import Problem
 from reference_attention.svm.norm_max_margin import dual_point
 from reference_attention.training.derivatives import BatchField
@@ -31,10 +31,12 @@ def steepest_direction(x: Float64[np.ndarray, "*b d"], norm: Norm) -> Float64[np
     """Return argmax ⟨x, Δ⟩ over ‖Δ‖ ≤ 1: sign x for q = ∞, the largest coordinate for q = 1; 0 where x is 0.
 
     For a matrix U S Vᵀ it is the orthogonal factor U Vᵀ in the spectral norm, and the first singular pair u vᵀ in the
-    nuclear norm.
+    nuclear norm. In the largest of rows or columns each is divided by its length; in the sum only the longest moves.
     """
     if isinstance(norm, Schatten):
         return np.asarray(orthogonal_factor(norm.matrices(x), first=norm.power == 1).reshape(x.shape))
+    if isinstance(norm, Blocks):
+        return block_direction(x, norm)
     if math.isinf(norm):
         return np.asarray(np.sign(x))
     size = np.abs(x)
@@ -47,6 +49,15 @@ def steepest_direction(x: Float64[np.ndarray, "*b d"], norm: Norm) -> Float64[np
     raised = np.sign(x) * size**power
     length = (size ** conjugate_power(norm)).sum(axis=-1, keepdims=True) ** (1 / norm)
     return np.asarray(raised / np.where(length > 0, length, 1.0))
+
+
+def block_direction(x: Float64[np.ndarray, "*b d"], norm: Blocks) -> Float64[np.ndarray, "*b d"]:
+    """Return every block divided by its ‖·‖_2, or, for the sum of blocks, the longest one alone; 0 where it is 0."""
+    size = norm.sizes(x)
+    if norm.power == 1:
+        size = np.where(np.arange(size.shape[-1]) == size.argmax(axis=-1)[..., None], size, 0.0)
+    own = size @ norm.members.T
+    return np.asarray(np.where(own > 0, x / np.where(own > 0, own, 1.0), 0.0))
 
 
 def orthogonal_factor(matrices: Float64[np.ndarray, "*b k l"], *, first: bool = False) -> Float64[np.ndarray, "*b k l"]:
@@ -113,7 +124,7 @@ def steepest_steps(
     Raises:
         InvalidInput: a norm below 1, or a momentum out of range.
     """
-    if not ((isinstance(norm, Schatten) or norm >= 1) and 0 <= momentum < 1):
+    if not ((isinstance(norm, Schatten | Blocks) or norm >= 1) and 0 <= momentum < 1):
         raise InvalidInput(f"norm, momentum: {norm}, {momentum}; give q ≥ 1 and 0 ≤ β < 1.")
     points = np.empty((len(lengths) + 1, *start.shape))
     p = points[0] = start

@@ -15,7 +15,7 @@ from reference_attention.exact import products, to_float, to_floats
 from reference_attention.loss import Array
 from reference_attention.next_token.label_descent import label_descent, label_gradient
 from reference_attention.next_token.master_problem import MasterProblem
-from reference_attention.norms import Norm, Schatten, conjugate
+from reference_attention.norms import Blocks, Norm, Schatten, conjugate
 from reference_attention.risk import ScaledGradient
 from reference_attention.svm.norm_max_margin import NormMaxMargin, norm_max_margin
 from reference_attention.training.steepest_descent import mirror_descent, steepest_descent, steepest_direction
@@ -89,6 +89,30 @@ def _bent_factor(size: float, x: Array, norm: Norm) -> Array:
     u, s, vt = np.linalg.svd(norm.matrices(x), full_matrices=False)
     bent = (s / np.where(s[..., :1] > 0, s[..., :1], 1.0)) ** size
     return np.asarray(((u * bent[..., None, :]) @ vt).reshape(x.shape))
+
+
+@_options("blocks-transposed", "columns normalised where rows are to be, and rows for columns", LABELS, *DESCENTS)
+def _transposed(options: Options) -> Options:
+    return {"direction": _transposed_blocks}
+
+
+def _transposed_blocks(x: Array, norm: Norm) -> Array:
+    other = {"rows": "columns", "columns": "rows"}
+    if isinstance(norm, Blocks):
+        norm = Blocks(norm.power, other.get(norm.kind, norm.kind), norm.shape)
+    return steepest_direction(x, norm)
+
+
+@_options("blocks-by-mean-square", "blocks divided by the root of the mean of squares", LABELS, *DESCENTS)
+def _mean_square(options: Options) -> Options:
+    return {"direction": _longer_blocks}
+
+
+def _longer_blocks(x: Array, norm: Norm) -> Array:
+    step = steepest_direction(x, norm)
+    if not isinstance(norm, Blocks):
+        return step
+    return np.asarray(step * (norm.members @ np.sqrt(norm.members.sum(axis=0))))
 
 
 @_options("momentum-forgotten", "M_t = ∇L, β = 0", MARGIN, *DESCENTS)

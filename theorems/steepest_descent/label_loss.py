@@ -18,7 +18,7 @@ from jaxtyping import Float64
 from generators.labelled import Labelled
 from reference_attention.exact import to_floats
 from reference_attention.next_token.label_descent import label_descent, label_gradient
-from reference_attention.norms import Norm, Schatten
+from reference_attention.norms import KINDS, Blocks, Norm, Schatten
 from reference_attention.svm.norm_max_margin import NormMaxMargin, Rational
 from theorems.bounded import exact, value_of, with_rounding
 from theorems.core.claim import Claim, Form, at_least
@@ -139,12 +139,15 @@ def certify_labels(case: Labelled, norm: Norm, under_test: Implementation) -> Ge
 
 
 def norms_tried(case: Labelled, rng: np.random.Generator) -> list[Norm]:
-    """Return two of the paper's six norms.
+    """Return two of the paper's six norms, and one of blocks.
 
-    They are ‖·‖_1, ‖·‖_F, ‖·‖_3 and ‖·‖_∞ of the entries, and the nuclear and the spectral norm.
+    The six are ‖·‖_1, ‖·‖_F, ‖·‖_3 and ‖·‖_∞ of the entries, and the nuclear and the spectral norm. Of the others steps
+    are rows normalised, or columns, or the first entry and all others. In each of them differences (e_u − e_v)h_iᵀ of
+    two rows of an input are as long in ‖·‖_* as one of its rows.
     """
+    blocks = Blocks(math.inf, str(np.random.default_rng([case.seed, 1]).choice([*KINDS])), case.shape)
     every: list[Norm] = [1.0, 2.0, 3.0, math.inf, Schatten(1.0, case.shape), Schatten(math.inf, case.shape)]
-    return [every[k] for k in rng.choice(len(every), 2, replace=False)]
+    return [*(every[k] for k in rng.choice(len(every), 2, replace=False)), blocks]
 
 
 def point_claims(

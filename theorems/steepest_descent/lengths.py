@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from reference_attention.norms import Norm, Schatten
+from reference_attention.norms import Blocks, Norm, Schatten
 from theorems.bounded import Bounded, exact, value_of
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.singular_values import nuclear_norm, singular_values
@@ -24,6 +24,11 @@ def length_of(x: Any, norm: Norm) -> Numbers:
     if isinstance(norm, Schatten):
         matrices = norm.matrices(x)
         return nuclear_norm(matrices) if norm.power == 1 else singular_values(matrices)[..., 0]
+    if isinstance(norm, Blocks):
+        members: Any = norm.members > 0
+        blocks = [np.linalg.norm(x[..., own], axis=-1) for own in members.T]
+        lengths: Any = np.stack(blocks, axis=-1)
+        return np.sum(lengths, axis=-1) if norm.power == 1 else np.max(lengths, axis=-1)
     if isinstance(x, Bounded) and np.any(x.error > 0):
         own, off = length_of(exact(x.value), norm), length_of(exact(x.error), norm)
         return own.widen(off.value + off.error)

@@ -5,14 +5,15 @@ For every p and λ ≥ 0, min g·p/‖p‖ ≤ γ ≤ ‖Σλg‖_*/Σλ.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 from flint import fmpq, fmpq_mat
-from jaxtyping import Int64
+from jaxtyping import Float64, Int64
 
-from reference_attention.exact import combination, products, to_floats
-from reference_attention.norms import Norm, Schatten, conjugate
+from reference_attention.exact import combination, products, rational, to_floats
+from reference_attention.norms import Blocks, Norm, Schatten, conjugate
 from reference_attention.outer_keys import Keys
 from reference_attention.svm.norm_max_margin import ACCEPTED, LINEAR, NormMaxMargin, Rational, exact_norm, rational_rows
 from theorems.bounded import with_rounding
@@ -54,13 +55,13 @@ def margin_claim(keys: Keys, alpha: Int64[np.ndarray, "n"], norm: Norm, solution
     if wrong:
         return Claim(NORM_MARGIN, Form.EXACT, -np.inf, 0.0, EXACT, wrong)
     combined, total = combination(rows, duals, keys.shape[2]), sum(duals, fmpq(0))
-    if isinstance(norm, Schatten) or norm in LINEAR:
+    if isinstance(norm, Schatten | Blocks) or norm in LINEAR:
         above, size = rational_length(combined, conjugate(norm)), rational_length(p, norm)
         if above is None or size is None:
             return Claim(NORM_MARGIN, Form.EXACT, -np.inf, 0.0, EXACT, "p and λ prove no bound")
         below, above = least / size, above / total
         slack = float(to_floats([below / above - 1])[0])
-        if isinstance(norm, Schatten):
+        if isinstance(norm, Schatten | Blocks):
             return Claim(NORM_MARGIN, Form.EXACT, slack, ENCLOSED, MARGIN_WIDTH, f"γ is enclosed to {-slack:.3g}")
         return Claim(NORM_MARGIN, Form.EXACT, slack, 0.0, EXACT, f"γ = {float(to_floats([below])[0]):.17g}")
     sides: Any = length_of(with_rounding(to_floats(combined)), conjugate(norm)) * length_of(
@@ -71,8 +72,22 @@ def margin_claim(keys: Keys, alpha: Int64[np.ndarray, "n"], norm: Norm, solution
     return Claim(NORM_MARGIN, Form.EXACT, float(apart.value), ENCLOSED + float(apart.error), MARGIN_WIDTH, detail)
 
 
+def block_length_above(x: Rational, own: Float64[np.ndarray, "k"]) -> fmpq:
+    """Return a rational r with r² at least the sum of squares of those entries, by a relative 2^−50 or so."""
+    square = sum((entry * entry for entry, inside in zip(x, own, strict=True) if inside), fmpq(0))
+    if square == 0:
+        return square
+    root = rational(math.nextafter(math.sqrt(to_floats([square])[0]), math.inf))
+    while root * root < square:
+        root *= 1 + fmpq(1, 2**50)
+    return root
+
+
 def rational_length(x: Rational, norm: Norm) -> fmpq | None:
     """Return ‖x‖_1, ‖x‖_∞ or, for x = vec W, an upper bound of ‖W‖; None where no bound is found."""
+    if isinstance(norm, Blocks):
+        sizes = [block_length_above(x, own) for own in norm.members.T]
+        return max(sizes) if norm.power == math.inf else sum(sizes, fmpq(0))
     if not isinstance(norm, Schatten):
         return exact_norm(x, norm)
     matrix = fmpq_mat(*norm.shape, x)

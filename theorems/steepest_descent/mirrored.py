@@ -16,7 +16,7 @@ from jaxtyping import Float64
 
 from reference_attention.exact import to_float
 from reference_attention.floats import EPS
-from reference_attention.norms import Schatten, conjugate_power
+from reference_attention.norms import Blocks, Schatten, conjugate_power
 from reference_attention.risk import scaled_gradient
 from reference_attention.training.steepest_descent import mirror_descent, primal_point
 from theorems.bounded import exact, value_of, with_rounding
@@ -223,7 +223,7 @@ def follow_mirrored(
 
 def power_of(geometry: Geometry) -> float:
     """Return q of ‖·‖_q."""
-    assert not isinstance(geometry.norm, Schatten), "the potential of mirror descent is a power of entries"
+    assert not isinstance(geometry.norm, Schatten | Blocks), "the potential of mirror descent is a power of entries"
     return geometry.norm
 
 

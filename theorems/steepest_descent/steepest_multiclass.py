@@ -58,9 +58,9 @@ def steepest_multiclass(case: Labelled, under_test: Implementation) -> Iterator[
     """Let features h_i have class y_i and weight π_i > 0, Σπ = 1, and let some W separate the classes.
 
     That is, g_iv·W > 0 for all i and v ≠ y_i, where g_iv = (e_{y_i} − e_v)h_iᵀ. L(W) = Σ π_i log(1 + x_i),
-    x_i = Σ_v e^{−g_iv·W}, the logistic loss; ‖·‖ any norm of matrices, here of entries or singular values, ‖·‖_* its
-    dual; m(W) = min g_iv·W, γ = max m(W) over ‖W‖ ≤ 1, D = max ‖g_iv‖_*; G = Σ π_i x_i/(1 + x_i), u = L/π_min and
-    Y = log(e^u − 1). At every W
+    x_i = Σ_v e^{−g_iv·W}, the logistic loss; ‖·‖ any norm of matrices, here of entries, singular values or blocks (rows
+    or columns normalised), ‖·‖_* its dual; m(W) = min g_iv·W, γ = max m(W) over ‖W‖ ≤ 1, D = max ‖g_iv‖_*; G = Σ π_i
+    x_i/(1 + x_i), u = L/π_min and Y = log(e^u − 1). At every W
 
         γG ≤ ‖∇L‖_* ≤ DG,    G ≥ π_min(1 − e^{−u}),
 
