@@ -9,7 +9,6 @@ import inspect
 import json
 import os
 import pickle
-import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -19,7 +18,7 @@ from typing import Any, BinaryIO
 
 from attention_conformance.interfaces import INTERFACES
 from attention_conformance.interfaces.by_name import interface_of
-from attention_conformance.interfaces.interface import Mark, Parameters, parameters_of
+from attention_conformance.interfaces.interface import Parameters, parameters_of
 from attention_conformance.interfaces.interface import Request as KernelRequest
 from attention_conformance.kernel.compiler import (
     BACKENDS,
@@ -41,6 +40,7 @@ from attention_conformance.kernel_process.messages import (
     receive_content,
     send,
 )
+from attention_conformance.kernel_process.reply import Reply, bytes_of, default_of, raised, tree
 from reference_attention.errors import InvalidInput
 from theorems.run.worker import channel, single_threaded
 
@@ -80,32 +80,16 @@ class Result:
     memory: list[Memory]
     known: list[torch.Tensor] = field(default_factory=list)
 
-
-class Reply:
-    """An answer that is being put together: fields of JSON, and raw bytes."""
-
-    def __init__(self) -> None:
-        """Begin without any."""
-        self.fields: dict[str, Any] = {}
-        self.pieces: list[Any] = []
-
-    def piece(self, raw: torch.Tensor) -> int:
-        """Add bytes and return their number."""
-        self.pieces.append(raw.numpy())
-        return len(self.pieces) - 1
-
-    def tensor(self, x: torch.Tensor) -> tuple[list[Any], torch.Tensor]:
-        """Add a tensor; return its description and its bytes."""
-        raw = bytes_of(x)
-        return [NAMES[x.dtype], list(x.shape), bool(x.requires_grad), self.piece(raw)], raw
-
-
-def bytes_of(x: torch.Tensor) -> torch.Tensor:
-    """Return the bytes of a tensor in the order of its entries, in memory of their own."""
-    # In the order of its entries, whatever its strides; what is computed only when it is read is computed now.
-    copy = torch.empty(tuple(x.shape), dtype=x.dtype)
-    copy.copy_(x.detach())
-    return copy.reshape(-1).view(torch.uint8)
+    def add(self, x: Any, reply: Reply) -> Any:
+        """Add a result to the answer; return its description: a tensor, nothing, or the name of its type."""
+        if x is None:
+            return None
+        if not isinstance(x, torch.Tensor) or x.dtype not in NAMES:
+            return f"a {type(x).__name__}"[:200]
+        description, raw = reply.tensor(x)
+        self.tensors.append(x)
+        self.known.append(raw)
+        return description
 
 
 class Server:
@@ -229,7 +213,7 @@ class Server:
         ):
             results = interface.call(recorder if wraps else kernel, KernelRequest(**fields), self._parameters)
         kept = Result([], leaves, memory)
-        reply.fields["results"] = [describe(x, reply, kept) for x in results]
+        reply.fields["results"] = [kept.add(x, reply) for x in results]
         if call.records:
             reply.fields["returned"] = tree(returned[0], reply)
         if call.profiles:
@@ -312,55 +296,6 @@ class Server:
 def contiguous(x: Any) -> Any:
     """Return a contiguous tensor with the same numbers; other values unchanged."""
     return x.contiguous() if isinstance(x, torch.Tensor) else x
-
-
-def raised(error: BaseException) -> dict[str, Any]:
-    """Return the fields that tell of an exception."""
-    compiler = sys.modules.get("torch._dynamo.exc")
-    return {
-        "raised": type(error).__name__[:200],
-        "text": str(error)[:4000],
-        "missing": isinstance(error, NotImplementedError),
-        "by_compiler": compiler is not None and isinstance(error, compiler.TorchDynamoException),
-    }
-
-
-def describe(x: Any, reply: Reply, kept: Result) -> Any:
-    """Return the description of a result: a tensor, nothing, or the name of its type."""
-    if x is None:
-        return None
-    if not isinstance(x, torch.Tensor) or x.dtype not in NAMES:
-        return f"a {type(x).__name__}"[:200]
-    description, raw = reply.tensor(x)
-    kept.tensors.append(x)
-    kept.known.append(raw)
-    return description
-
-
-def tree(value: Any, reply: Reply) -> list[Any]:
-    """Return a nested result of tuples, lists and mappings as a kind and its parts."""
-    if isinstance(value, Mapping):
-        return ["mapping", [[str(name)[:200], tree(part, reply)] for name, part in value.items()]]
-    if isinstance(value, tuple | list):
-        return ["tuple", [tree(part, reply) for part in value]]
-    if isinstance(value, torch.Tensor) and value.dtype in NAMES:
-        return ["tensor", reply.tensor(value)[0]]
-    return ["other", type(value).__name__[:200]]
-
-
-def default_of(value: Any) -> list[Any]:
-    """Return the default of a parameter as a kind and a value; of most objects only the text is told."""
-    if value is Mark.REQUIRED:
-        return ["required"]
-    if isinstance(value, torch.dtype) and value in NAMES:
-        return ["dtype", NAMES[value]]
-    if isinstance(value, tuple | list):
-        return ["tuple", [default_of(part) for part in value]]
-    if value is None or type(value) in (bool, int, str):
-        return ["value", value if not isinstance(value, int | str) or len(str(value)) < 200 else None]
-    if isinstance(value, float):
-        return ["float", float(value).hex()]
-    return ["other", type(value).__name__[:200]]
 
 
 def serve() -> None:

@@ -1,0 +1,75 @@
+"""An answer of the kernel's process while it is put together: fields of JSON, and the raw bytes of tensors."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from attention_conformance.interfaces.interface import Mark
+from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel_process.messages import NAMES
+
+
+class Reply:
+    """An answer that is being put together: fields of JSON, and raw bytes."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self.fields: dict[str, Any] = {}
+        self.pieces: list[Any] = []
+
+    def piece(self, raw: torch.Tensor) -> int:
+        """Add bytes and return their number."""
+        self.pieces.append(raw.numpy())
+        return len(self.pieces) - 1
+
+    def tensor(self, x: torch.Tensor) -> tuple[list[Any], torch.Tensor]:
+        """Add a tensor; return its description and its bytes."""
+        raw = bytes_of(x)
+        return [NAMES[x.dtype], list(x.shape), bool(x.requires_grad), self.piece(raw)], raw
+
+
+def bytes_of(x: torch.Tensor) -> torch.Tensor:
+    """Return the bytes of a tensor in the order of its entries, in memory of their own."""
+    # In the order of its entries, whatever its strides; what is computed only when it is read is computed now.
+    copy = torch.empty(tuple(x.shape), dtype=x.dtype)
+    copy.copy_(x.detach())
+    return copy.reshape(-1).view(torch.uint8)
+
+
+def raised(error: BaseException) -> dict[str, Any]:
+    """Return the fields that tell of an exception."""
+    compiler = sys.modules.get("torch._dynamo.exc")
+    return {
+        "raised": type(error).__name__[:200],
+        "text": str(error)[:4000],
+        "missing": isinstance(error, NotImplementedError),
+        "by_compiler": compiler is not None and isinstance(error, compiler.TorchDynamoException),
+    }
+
+
+def tree(value: Any, reply: Reply) -> list[Any]:
+    """Return a nested result of tuples, lists and mappings as a kind and its parts."""
+    if isinstance(value, Mapping):
+        return ["mapping", [[str(name)[:200], tree(part, reply)] for name, part in value.items()]]
+    if isinstance(value, tuple | list):
+        return ["tuple", [tree(part, reply) for part in value]]
+    if isinstance(value, torch.Tensor) and value.dtype in NAMES:
+        return ["tensor", reply.tensor(value)[0]]
+    return ["other", type(value).__name__[:200]]
+
+
+def default_of(value: Any) -> list[Any]:
+    """Return the default of a parameter as a kind and a value; of most objects only the text is told."""
+    if value is Mark.REQUIRED:
+        return ["required"]
+    if isinstance(value, torch.dtype) and value in NAMES:
+        return ["dtype", NAMES[value]]
+    if isinstance(value, tuple | list):
+        return ["tuple", [default_of(part) for part in value]]
+    if value is None or type(value) in (bool, int, str):
+        return ["value", value if not isinstance(value, int | str) or len(str(value)) < 200 else None]
+    if isinstance(value, float):
+        return ["float", float(value).hex()]
+    return ["other", type(value).__name__[:200]]
