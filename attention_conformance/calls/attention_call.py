@@ -61,8 +61,8 @@ class State(StrEnum):
     """Within ``torch.autocast`` to bfloat16, on tensors that it leaves as they are: of float64 or bfloat16."""
     CREATE_GRAPH = "create graph"
     """Its gradients could be differentiated again."""
-    REPLAYED = "after a hundred others"
-    """A hundred calls come before, forward and backward, with other numbers in the memory of these tensors."""
+    REPLAYED = "after two hundred others"
+    """Two hundred calls come before, forward and backward, with other numbers in the memory of these tensors."""
     COMPILED = "compiled"
     """Through ``torch.compile`` after calls of other sizes; torch itself runs the graphs."""
     MACHINE_CODE = "compiled to machine code"
@@ -73,7 +73,7 @@ class State(StrEnum):
 
 REPEATS = 3000
 """The number of repetitions of a call in the state MANY."""
-BEFORE = 100
+BEFORE = 200
 """The number of calls before one in the state REPLAYED."""
 CONTEXTS = (State.SELF, State.INFERENCE, State.AUTOCAST, State.CREATE_GRAPH, State.REPLAYED)
 """States that a few calls without further options are in: in these no option is treated otherwise."""

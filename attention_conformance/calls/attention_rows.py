@@ -30,10 +30,15 @@ from jaxtyping import Bool, Float64
 from attention_conformance.calls.attention_call import Alignment, AttentionCall
 from theorems.bounded import Bounded, exact, spacing, with_rounding
 from theorems.bounded.arithmetic import current
-from theorems.bounded.formats import Format
+from theorems.bounded.formats import HALF, Format
 from theorems.rounding.attention_at import BLOCK, EXPONENTIAL
 from theorems.rounding.softmax import recompute_weights, softmax
 
+EXPONENTIAL_IN_HALF = 2.0
+"""The error of an exponential in half precision, in units in the last place.
+
+Kernels compute it in float32 and round it, by half a unit; that of two numbers at a time on a GPU is good to one unit.
+"""
 HIDING = -1e30
 """A finite bias up to which no logit of a call reaches: e to the power of the difference is zero."""
 
@@ -65,7 +70,8 @@ class AttentionRows:
     @contextmanager
     def _as_the_kernel(self) -> Iterator[None]:
         # Sums have the range of float32 even where tensors are float16; those stay below its largest number.
-        with spacing(self.numbers.eps, EXPONENTIAL, lost=self.numbers.lost):
+        units = EXPONENTIAL_IN_HALF if self.numbers.name in HALF else EXPONENTIAL
+        with spacing(self.numbers.eps, units, lost=self.numbers.lost):
             yield
 
     @cached_property

@@ -169,6 +169,8 @@ class _Drawing:
             return call.replace(query=call.query / math.sqrt(of.E), value=value)
         if kind == "products":
             return products(of, seed)
+        if kind == "moderate":
+            return moderate(of, seed)
         if kind == "sums" and not self.hides and of.T & (of.T - 1) == 0 and of.T > 1:
             return sums(of, seed)
         if kind in ("ranks", "sums") and of.E > 1:
@@ -297,6 +299,21 @@ def products(of: Sizes, seed: int) -> AttentionCall:
 
 OF_PRODUCTS = 1 / 256
 """The scale of calls whose products leave float16."""
+
+
+def moderate(of: Sizes, seed: int) -> AttentionCall:
+    """Build a call whose logits are 0 and −3 before the scale, and which returns the weights of the smaller ones.
+
+    No logit is rounded, and a factor of 1.5 takes three quarters of such a weight: half precision tells that, too.
+    """
+    rng = np.random.default_rng(seed)
+    is_low = np.broadcast_to((np.arange(of.T) % 2 == 1)[:, None], (of.B, of.G, of.T, 1))
+    query, key = np.zeros((of.B, of.H, of.L, of.E)), np.zeros((of.B, of.G, of.T, of.E))
+    query[..., 0], key[..., 0] = 1.0, np.where(is_low, -3.0, 0.0)[..., 0]
+    value = np.where(is_low, rng.choice((-2.0, -1.0, 1.0, 2.0), (of.B, of.G, 1, of.M)), 0.0)
+    return AttentionCall(query, key, value, rng.choice((-1.0, 1.0), (of.B, of.H, of.L, of.M)), seed=seed)
+
+
 MEAN = 107
 """The mean of each pair of values: a number of seven bits; sums of few such values exceed half precision.
 

@@ -20,7 +20,12 @@ from covertable import make
 from attention_conformance.calls.attention_call import CONTEXTS, LONG_STATES, Memory, State
 from attention_conformance.calls.common_calls import common_plans
 from attention_conformance.calls.model_calls import model_plans, plans_beyond_blocks
-from attention_conformance.calls.rare_calls import plans_of_causal_scales, plans_of_rare_levels
+from attention_conformance.calls.rare_calls import (
+    plans_of_causal_scales,
+    plans_of_moderate_logits,
+    plans_of_rare_levels,
+    plans_without_keys,
+)
 
 Plan = Mapping[str, str]
 """A level of each factor."""
@@ -158,7 +163,11 @@ def fixed_plans(declares: frozenset[str], seed: int) -> tuple[Plan, ...]:
     beyond = plans_beyond_blocks(NEUTRAL_PLAN, levels, declares, np.random.default_rng((seed, 1)))
     models = model_plans(NEUTRAL_PLAN, levels, declares)
     # A plan's number, which seeds its call, is counted from the end: further plans stand before the others.
-    further = plans_of_causal_scales(NEUTRAL_PLAN, levels)
+    further = (
+        *plans_without_keys(NEUTRAL_PLAN, declares),
+        *plans_of_moderate_logits(NEUTRAL_PLAN),
+        *plans_of_causal_scales(NEUTRAL_PLAN, levels),
+    )
     return (*further, *models, *beyond, *plans_of_rare_levels(NEUTRAL_PLAN, levels))
 
 

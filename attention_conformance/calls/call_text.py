@@ -57,9 +57,9 @@ def call_of(values: Mapping[str, Any], name: str = "data") -> AttentionCall:
         raise InvalidInput(f"{name}: {missing[0]} is missing; a call has {', '.join(TENSORS)}.")
     query = checked_array("query", numbers(values["query"]), ("B", "H", "L", "E"))
     B, H, L, E = query.shape
-    key = checked_array("key", numbers(values["key"]), (B, "G", "T", E))
-    value = checked_array("value", numbers(values["value"]), (*key.shape[:3], "M"))
-    upstream = checked_array("upstream", numbers(values["upstream"]), (B, H, L, value.shape[-1]))
+    upstream = checked_array("upstream", numbers(values["upstream"]), (B, H, L, "M"))
+    key = _of_keys("key", numbers(values["key"]), (B, "G", "T", E))
+    value = _of_keys("value", numbers(values["value"]), (*key.shape[:3], upstream.shape[-1]))
     if H % key.shape[1]:
         raise InvalidInput(f"key: {key.shape[1]} groups do not divide {H} heads; give a divisor.")
     options: dict[str, Any] = {
@@ -76,6 +76,21 @@ def call_of(values: Mapping[str, Any], name: str = "data") -> AttentionCall:
             if array_name == "mask_mod":
                 options[array_name] = array.astype(np.int64)
     return AttentionCall(query, key, value, upstream, **options)
+
+
+def _of_keys(name: str, value: Any, shape: tuple[int | str, ...]) -> Any:
+    """Return keys or values; lists of no keys do not say how wide these are.
+
+    Raises:
+        InvalidInput: the numbers are none of such a tensor.
+    """
+    try:
+        axes = np.shape(value)
+    except ValueError:
+        axes = ()
+    if len(axes) in (3, 4) and axes[0] == shape[0] and axes[1] and axes[2] == 0:
+        return np.zeros((*axes[:3], int(shape[-1])))
+    return checked_array(name, value, shape)
 
 
 def _option(name: str, value: Any) -> Any:

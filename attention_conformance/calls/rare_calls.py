@@ -7,12 +7,14 @@ tensor for query and key, and many calls in the same memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from attention_conformance.calls.attention_call import Memory, State
 
 HIDES = ("-inf", "-10000", "the smallest number")
 """Numbers of an additive mask that hide a key; its rows see another key."""
+NO_KEYS = "no-keys"
+"""Declared by kernels that return something for a call without keys: others refuse it, which is as good."""
 THREE_AXES, ONE_COLUMN = "H, L, T", "B, H, L, 1"
 """Shapes of masks that kernels take if they broadcast as PyTorch does."""
 MASKS = (
@@ -82,6 +84,28 @@ def plans_of_causal_scales(neutral: Mapping[str, str], levels: Mapping[str, Sequ
     for scale in ("zero", "negative"):
         for lengths in ("5x5", "67x67"):
             yield {**neutral, **sizes, "numbers": "normal", "causal": "causal", "scale": scale, "lengths": lengths}
+
+
+def plans_of_moderate_logits(neutral: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Yield the plan of a call on so few numbers that half precision tells a wrong factor of the logits.
+
+    Args:
+        neutral: the first level of each factor.
+    """
+    sizes = {"batch": "2", "heads": "2/2", "width": "1", "values": "1", "lengths": "3x2", "relation": "L > T"}
+    yield {**neutral, **sizes, "numbers": "moderate"}
+
+
+def plans_without_keys(neutral: Mapping[str, str], declares: Collection[str]) -> Iterator[dict[str, str]]:
+    """Yield the plan of a call without keys, for kernels that return something for it.
+
+    Args:
+        neutral: the first level of each factor.
+        declares: the capabilities that the kernel declares.
+    """
+    if NO_KEYS in declares:
+        sizes = {"batch": "2", "heads": "2/2", "width": "8", "values": "8", "lengths": "3x0", "relation": "L > T"}
+        yield {**neutral, **sizes, "numbers": "normal"}
 
 
 def _plans_of_contexts(usual: Mapping[str, str], levels: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:

@@ -22,6 +22,7 @@ from attention_conformance.claims.examination import (
     SHARE,
     SINK_GRADIENT,
     WEIGHTS,
+    WITHOUT_KEYS,
 )
 from attention_conformance.claims.long_states import EACH_TIME, RETURNS, SETTINGS_UNCHANGED, UNCHANGED
 from attention_conformance.claims.same_again import ALONE, REDRAWN, RESCALED, UNLIKE
@@ -109,7 +110,9 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         "its output, with several queries, heads and batch entries, lengths around those of blocks",
         """Each row of the output is Σ_t s_t v_t with s = softmax(q·k_1, …, q·k_T), up to the rounding of that formula
         in the kernel's numbers: whatever the number of queries, keys, heads and batch entries, however large the
-        logits. Weights that are returned beside it are s; under dropout they may be those that are left.""",
+        logits. Weights that are returned beside it are s; under dropout they may be those that are left. Without any
+        key a kernel refuses the call, or returns zeros or NaN.""",
+        own=MappingProxyType({WITHOUT_KEYS: "of a kernel that takes calls without keys"}),
         agrees=MappingProxyType({name: AGREEMENT[name] for name in (OUTPUT, WEIGHTS)}),
         is_base=True,
     ),

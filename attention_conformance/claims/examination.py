@@ -46,6 +46,7 @@ IGNORED = "parameters-have-an-effect"
 SHARE = "share-of-dropped-weights"
 NEUTRAL = "parts-that-see-nothing"
 NOT_POSITIVE = "causal-with-a-scale-not-above-zero"
+WITHOUT_KEYS = "no-keys-give-zeros-or-nan"
 NAN_OF_SCALE = "NaN where the formula has numbers"
 SINK_GRADIENT, BIAS_GRADIENT = "sink-gradient", "bias-gradient"
 Groups = Bool[np.ndarray, "B G"]
@@ -78,6 +79,9 @@ def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
         ignored = [name for name, account in under_test.kernel.accounts.items() if account == "ignored"]
         claim = at_least(IGNORED, Form.EXACT, -float(len(ignored)), 0.0, rounding=0.0, why=EXACT)
         yield "parameters", replace(claim, detail=f"ignored: {', '.join(ignored)}" if ignored else "")
+    if not own.sizes["T"]:
+        yield "output", _without_keys(answer)
+        return
     rows = replace(rows, call=with_factors(own))
     if call.is_large and not _is_scaled_while_hidden(call):
         yield from _of_some_rows(rows, answer)
@@ -92,6 +96,17 @@ def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
     if call.poison and call.hides() and not call.dropout:
         for claim in exchange_hidden_keys(own, answer, under_test):
             yield "hidden-keys", claim
+
+
+def _without_keys(answer: Answer) -> Claim:
+    """Claim that a call without keys returns zeros or NaN, a sum of nothing or its mean, and no gradient but these."""
+    gradient = np.zeros(0) if answer.query_gradient is None else answer.query_gradient.ravel()
+    is_nan = bool(np.isnan(answer.output).all())
+    theirs = np.concatenate([answer.output.ravel(), gradient])
+    due = np.concatenate(
+        [np.full(answer.output.size, np.nan if is_nan else 0.0), np.where(np.isnan(gradient) & is_nan, np.nan, 0.0)]
+    )
+    return replace(same_bits(WITHOUT_KEYS, theirs, due), branch="NaN" if is_nan else "zeros")
 
 
 def _in_long_state(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:

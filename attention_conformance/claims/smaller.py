@@ -287,5 +287,5 @@ def _rounder(call: AttentionCall) -> Iterator[AttentionCall]:
         x = getattr(call, name)
         if call.dropout and name == "value":
             continue
-        if np.abs(x).max() < 1e6 and not (x == np.round(x)).all():
+        if np.abs(x).max(initial=0.0) < 1e6 and not (x == np.round(x)).all():
             yield call.replace(**{name: np.round(x)})

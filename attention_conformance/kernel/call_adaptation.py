@@ -66,7 +66,7 @@ def in_numbers_of(kernel: Any, call: AttentionCall) -> AttentionCall:
     # An exact call may leave the range before the scale, and is back in it after that.
     less_by = min(1.0, abs(call.scale)) if call.exact and call.scale else 1.0
     room = kernel.numbers.largest / 8 / less_by
-    reach = float(np.max(np.sum(np.abs(call.query), axis=-1)) * np.max(keys))
+    reach = float(np.max(np.sum(np.abs(call.query), axis=-1)) * np.max(keys, initial=0.0))
     if reach > room:  # it is no less than what is due, and quick
         reach = float(np.max(np.abs(call.query) @ np.swapaxes(keys, -1, -2)))
     less = 2.0 ** math.ceil(math.log2(reach / room)) if reach > room else 1.0

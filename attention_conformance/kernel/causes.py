@@ -200,7 +200,7 @@ def _with_small_logits(trace: Trace) -> Iterator[Change]:
     call = trace.call
     key = np.repeat(call.key, call.sizes["H"] // call.sizes["G"], axis=1)
     logits = call.query @ np.swapaxes(key, -1, -2) * (1.0 if call.scale is None else call.scale)
-    largest = float(np.max(np.abs(logits)))
+    largest = float(np.max(np.abs(logits), initial=0.0))
     if not LARGE < largest < math.inf:
         return
     guess = ""

@@ -18,6 +18,7 @@ from attention_conformance.calls.attention_call import Alignment, AttentionCall
 from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
 from attention_conformance.calls.attention_rows import AttentionRows
 from attention_conformance.calls.further_tensors import with_descales
+from attention_conformance.calls.rare_calls import NO_KEYS
 from attention_conformance.interfaces import ALWAYS
 from attention_conformance.interfaces.interface import Mark
 from attention_conformance.kernel.kernel import Kernel
@@ -57,6 +58,8 @@ def with_capabilities(kernel: Kernel) -> Kernel:
         has.discard("dropout")
     if has & {*HIDE}:
         has.add("hidden-keys")
+    if _takes_no_keys(kernel):
+        has.add(NO_KEYS)
     if "boolean-mask" in has and kernel.interface.name != "hf":
         has.add("empty-rows")  # masks of transformers are finite: there no row is empty
     if "log-sum-exp" in has:
@@ -100,6 +103,17 @@ FOUND_OUT: dict[str, Callable[[], AttentionCall]] = {
 def returns(kernel: Kernel, call: AttentionCall) -> bool:
     """Return whether the kernel returns an output for a call, in sizes that it takes."""
     return _output(kernel, call) is not None
+
+
+def _takes_no_keys(kernel: Kernel) -> bool:
+    """Return whether the kernel returns an output for a call without keys, which it may refuse in any way.
+
+    On a device such a call may end the context of all others.
+    """
+    try:
+        return kernel.device == "cpu" and returns(kernel, small_call(T=0))
+    except Exception:
+        return False
 
 
 def _matters(kernel: Kernel, name: str) -> bool:

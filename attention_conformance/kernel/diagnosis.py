@@ -17,6 +17,7 @@ from attention_conformance.claims.examination import (
     DROPPED,
     NOT_POSITIVE,
     WEIGHTS,
+    WITHOUT_KEYS,
     with_what_was_dropped,
 )
 from attention_conformance.claims.long_states import EACH_TIME, RETURNS
@@ -80,7 +81,8 @@ def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKerne
     assert statement.kernel is not None
     capability = statement.kernel.capability
     # The last of the calls on hidden keys has NaN in them.
-    rows = None if capability == "hidden-keys" else _rows(calls[at - 1], answers[at - 1], under_test)
+    compares = capability != "hidden-keys" and WITHOUT_KEYS not in falsified
+    rows = None if not compares else _rows(calls[at - 1], answers[at - 1], under_test)
     made = Trace(capability, under_test.kernel, tuple(calls[:at]), tuple(answers[:at]), tuple(falsified), (), rows)
     return made.replace(entries=tuple(_entries(made)))
 
@@ -129,6 +131,7 @@ def _where(trace: Trace) -> str:
 OTHERWISE: Mapping[str, str] = MappingProxyType(
     {
         "rows-that-see-nothing": "rows that see no key are neither all 0 nor all NaN",
+        WITHOUT_KEYS: "without any key the output is neither all 0 nor all NaN",
         NOT_POSITIVE: "with a scale of at most zero, rows with a hidden key are neither right nor all NaN",
         "hidden-keys-change-no-output": "other numbers in keys that a row does not see change its output",
         "hidden-keys-have-no-gradient": "keys that no row sees have a gradient",

@@ -11,7 +11,7 @@ import numpy as np
 
 from attention_conformance.calls.attention_call import BEFORE, COMPILED, CONTEXTS, REPEATS, AttentionCall, State
 from attention_conformance.claims.empty_rows import EMPTY
-from attention_conformance.claims.examination import IGNORED, NEUTRAL, SHARE, WEIGHTS
+from attention_conformance.claims.examination import IGNORED, NEUTRAL, SHARE, WEIGHTS, WITHOUT_KEYS
 from attention_conformance.claims.long_states import EACH_TIME, UNCHANGED
 from attention_conformance.claims.same_again import ALONE, CHANCE, LEAST_WEIGHT, REDRAWN, RESCALED, UNLIKE
 from attention_conformance.kernel.compiler import BACKENDS
@@ -83,7 +83,8 @@ class Form:
         """Yield the lines of a call, with what happens around it, compared with the formula."""
         trace, kernel, call, claims = self.trace, self.trace.kernel, self.trace.call, {*self.trace.falsified}
         gradients = [entry.what.name for entry in trace.entries if entry.what.name.endswith("gradient")]
-        is_forward = not (self.backward or gradients or EMPTY in claims)
+        is_convention = bool(claims & {EMPTY, WITHOUT_KEYS})
+        is_forward = not (self.backward or gradients or is_convention)
         calling = self.calling(weights=WEIGHTS in claims, is_forward=is_forward)
         empty = ~call.visibility(kernel.alignment).any(axis=-1) & ~call.absent
         # Gradients of rows that see nothing are those of the convention that the kernel follows.
@@ -99,11 +100,11 @@ class Form:
         yield from self.in_its_state(calling)
         if changed:
             yield f"for name, x in {_by_name(changed)}.items():\n    check_same(name, memory_of(x), before[name])"
-        if follows or claims & {EMPTY, NEUTRAL}:
+        if follows or is_convention or NEUTRAL in claims:
             yield f"empty = {array_text(empty)}  # rows that see no key"
             yield 'output = found["output"][empty]'
         back = "d" in "".join(gradients) and calling.wants.startswith("q") and not is_forward
-        if EMPTY in claims:
+        if is_convention:
             yield "zeros, nans = (output == 0).all(), output.isnan().all()"
             if calling.wants.startswith("q"):
                 yield 'dq = found["dq"][empty]'

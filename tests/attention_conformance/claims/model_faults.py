@@ -12,6 +12,7 @@ from torch import Tensor
 from tests.attention_conformance.claims.combined_faults import (
     FAULTS,
     Kernel,
+    as_sdpa,
     flash,
     right_flash,
     right_sdpa,
@@ -23,6 +24,7 @@ MODEL_FAULTS: dict[str, Kernel] = {}
 IN_HALF_ALONE = {
     "product_in_float16": "float16",
     "logits_half_as_large_again": "bfloat16",
+    "logits_half_as_large_again_forward": "bfloat16",
     "mask_of_another_dtype_ignored": "bfloat16",
 }
 """The format in which a fault shows that is none in float64."""
@@ -179,12 +181,25 @@ def with_create_graph(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: fl
     return right_sdpa(own, k, v, mask, causal, scale, p)
 
 
+# ---- no keys -------------------------------------------------------------------------------------------------------
+
+
+@_of_models
+@sdpa
+def ones_without_keys(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
+    """A sum of weights of 0 is taken for 1, and a maximum of nothing for a value."""
+    out = right_sdpa(q, k, v, mask, causal, scale, p)
+    return out if k.shape[2] else out + 1.0
+
+
 # ---- repeated calls ------------------------------------------------------------------------------------------------
 
 ANSWERS: dict[Any, list[Tensor]] = {}
 
 
-def _replay(n: int) -> None:
+def first_answer_again_after(n: int) -> Kernel:
+    """Return a kernel that returns its first answer to calls of a shape again from call n + 1 on."""
+
     def body(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
         out = right_sdpa(q, k, v, mask, causal, scale, p)
         at = (n, q.shape, k.shape, v.shape, q.dtype, causal, scale, mask is None, p)
@@ -195,11 +210,11 @@ def _replay(n: int) -> None:
         return out + (kept[0] - out.detach())
 
     body.__name__ = f"first_answer_again_after_{n}"
-    _of_models(sdpa(body))
+    return as_sdpa(body)
 
 
-for number in (1, 11, 100):
-    _replay(number)
+for number in (1, 11, 100, 200):
+    MODEL_FAULTS[f"first_answer_again_after_{number}"] = first_answer_again_after(number)
 
 
 # ---- dropout -------------------------------------------------------------------------------------------------------
@@ -258,3 +273,12 @@ def product_in_float16(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: f
 @sdpa
 def logits_half_as_large_again(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float) -> Tensor:
     return right_sdpa(q, k, v, mask, causal, scale * (1.5 if q.dtype == torch.bfloat16 else 1.0), p)
+
+
+@_of_models
+@sdpa
+def logits_half_as_large_again_forward(
+    q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float, p: float
+) -> Tensor:
+    """Without a backward pass, whose factor would show it."""
+    return right_sdpa(q, k, v, mask, causal, scale * (1.5 if q.dtype == torch.bfloat16 else 1.0), p).detach()

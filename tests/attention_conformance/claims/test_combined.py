@@ -11,12 +11,17 @@ from weakref import ref
 import pytest
 
 from attention_conformance.calls.answer import OnKernel
+from attention_conformance.calls.attention_call import State
+from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
 from attention_conformance.claims.capabilities import CAPABILITIES
 from attention_conformance.claims.examination import examine
 from attention_conformance.claims.trials import Trials, trials_of
+from attention_conformance.interfaces import INTERFACES
+from attention_conformance.kernel.kernel import Kernel
 from attention_conformance.kernel.loading import kernel_of
 from tests.attention_conformance.claims.combined_faults import RIGHT
 from tests.attention_conformance.claims.failing_calls import FILE, IN_HALF, PLANTED, falsified_by, trials_on
+from tests.attention_conformance.claims.model_faults import first_answer_again_after
 from tests.attention_conformance.claims.unusual_kernels import UNUSUAL
 from theorems.core.claim import Verdict
 
@@ -63,6 +68,14 @@ def test_a_fault_is_caught_at_a_call_of_the_minute_that_a_right_kernel_passes(na
 def test_a_fault_is_caught_among_the_calls_of_the_minute(name: str) -> None:
     trials = trials_on(*PLANTED[name])
     assert any(falsified_by(trials.at(number)) for number in trials.cover())
+
+
+@pytest.mark.parametrize("number", [2, 7, 12, 50, 101, 150, 199])
+def test_a_kernel_that_returns_its_first_answer_again_is_caught_after_however_many_calls(number: int) -> None:
+    replayed = tensors(Sizes(B=1, H=2, G=2, L=3, T=3, E=4, M=4), Numbers.NORMAL, 0).replace(state=State.REPLAYED)
+    kernel = Kernel(first_answer_again_after(number), "", interface=INTERFACES["sdpa"], differentiable=False)
+    claims = [claim for _, claim in examine(replayed, kernel.as_implementation())]
+    assert [claim.name for claim in claims if claim.verdict is Verdict.FALSIFIED] == ["output-is-attention"]
 
 
 @pytest.mark.parametrize("name", IN_HALF)
