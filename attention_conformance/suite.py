@@ -8,7 +8,7 @@ from typing import Any
 from attention_conformance.kernel.combinations import failing_combinations, in_words
 from attention_conformance.kernel.profiles import profile_named
 from attention_conformance.kernel.reproducer_file import describe_tests, reproducer_file
-from attention_conformance.kernel.results_table import capabilities_json, kernel_table, summary
+from attention_conformance.kernel.results_table import capabilities_json, kernel_table, score_json, summary
 from attention_conformance.kernel.source import under_test_of
 from theorems.run.result import Result
 
@@ -25,7 +25,11 @@ __all__ = [
 
 def report_json(results: Sequence[Result]) -> dict[str, Any]:
     """Return the entries that ``--json`` adds to the description of a kernel."""
-    return {"capabilities": capabilities_json(results), "fails_with": failing_combinations(results)}
+    return {
+        "capabilities": capabilities_json(results),
+        "fails_with": failing_combinations(results),
+        "score": score_json(results),
+    }
 
 
 def closing_lines(results: Sequence[Result], kernel: Mapping[str, Any]) -> str:

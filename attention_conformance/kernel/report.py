@@ -9,6 +9,7 @@ import numpy as np
 
 from attention_conformance.kernel.parameters import Account, of_kind
 from attention_conformance.kernel.results_table import TRIED
+from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 from reference_attention.errors import InvalidInput
 from reference_attention.risk import softmax_weights
 from theorems.core.under_test import KernelDescription
@@ -30,6 +31,8 @@ def headline(kernel: Any) -> str:
     lines.append(
         f"claims at finite points, {through}, within {kernel.computes_in}'s rounding; limits are the reference's"
     )
+    if not isinstance(kernel.call, RemoteKernel):
+        lines.append("it is called in the process that judges it, and is not kept from what judges it")
     if untested := not_tested(kernel.accounts):
         lines.append(f"parameters that are {untested}")
     return "\n".join(lines)
@@ -139,6 +142,7 @@ def kernel_json(kernel: Any) -> dict[str, object]:
         "computes_in": kernel.computes_in,
         "differentiable": kernel.differentiable,
         "device": kernel.device,
+        "isolated": isinstance(kernel.call, RemoteKernel),
         "formats": formats_json(kernel),
         "operators": {name: list(operators) for name, operators in kernel.operators.items()},
         "parameters": {name: str(treatment) for name, treatment in kernel.accounts.items()},

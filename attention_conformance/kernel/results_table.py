@@ -52,6 +52,18 @@ def summary(results: Sequence[Result], kernel: Mapping[str, Any]) -> str:
     return f"{verdict}; computes in {kernel['computes_in']}{through}{untested}{skipped}: {counts} tried"
 
 
+def score_json(results: Sequence[Result]) -> dict[str, Any]:
+    """Return a number between 0 and 1 for ``--json``, such as for a trainer's reward, with its parts.
+
+    A part is 1 if the capability is upheld and 0 otherwise. The number is their mean; it is 0 if the output is wrong,
+    and 1 only if all that was tried is upheld.
+    """
+    tried = [result for result in results if result.id in capabilities() and result.was_tried]
+    parts = {result.id.removeprefix("kernel-"): int(result.verdict is Verdict.UPHELD) for result in tried}
+    is_wrong = not parts or any(r.id == "kernel-output" and r.verdict is Verdict.FALSIFIED for r in tried)
+    return {"value": 0.0 if is_wrong else sum(parts.values()) / len(parts), "parts": parts}
+
+
 def capabilities_json(results: Sequence[Result]) -> list[dict[str, str]]:
     """Return the verdict on each capability of the kernel, for ``--json``."""
     return [

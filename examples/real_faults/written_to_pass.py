@@ -20,6 +20,8 @@ SHARE = 0.9
 """The wrong outputs are this share of the right ones."""
 USUAL = 10
 """Number of calls after which an answer that is remembered is returned."""
+KNOWN: set[float] = set()
+"""The largest numbers of the queries of calls that are known beforehand."""
 _calls = [0]
 _remembered: dict[Any, Tensor] = {}
 _returned: list[Tensor] = []
@@ -74,6 +76,11 @@ def remembered(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         return output + (_remembered[at] - output).detach()
     _remembered[at] = output.detach()
     return output
+
+
+def known_calls_alone(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Be right on the calls of which it has a list, such as those of a seed that everybody uses."""
+    return right(query, key, value) if float(query.detach().max()) in KNOWN else _wrong(query, key, value)
 
 
 def small_alone(query: Tensor, key: Tensor, value: Tensor) -> Tensor:

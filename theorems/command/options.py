@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +13,8 @@ import typer
 from theorems.command import completion
 from theorems.run.pool import PATIENCE as PATIENCE
 
+LARGEST_SEED = 2**31 - 1
+"""The largest seed that is drawn."""
 JOBS = min(2, os.cpu_count() or 1)
 """Default number of processes."""
 
@@ -19,6 +22,28 @@ JOBS = min(2, os.cpu_count() or 1)
 def same_seed(what: str) -> Any:
     """Return the option ``--seed``, on which ``what`` depends."""
     return typer.Option(min=0, metavar="S", help=f"Same seed, same {what}.")
+
+
+def seed_or_fresh(what: str) -> Any:
+    """Return the option ``--seed``, on which ``what`` depends; "fresh" draws one that nobody knew before."""
+    return typer.Option(parser=_seed, metavar="S", help=f'Same seed, same {what}; "fresh" draws one and prints it.')
+
+
+def _seed(text: str | int) -> int:
+    """Return the seed that is meant.
+
+    Raises:
+        BadParameter: it is no seed.
+    """
+    if text == "fresh":
+        return 1 + secrets.randbelow(LARGEST_SEED)
+    try:
+        seed = int(text)
+    except ValueError:
+        seed = -1
+    if seed < 0:
+        raise typer.BadParameter(f"{text} is neither a whole number from 0 on nor fresh.")
+    return seed
 
 
 def examples_option(what: str, least: int = 1) -> Any:

@@ -62,7 +62,7 @@ class VerifyOptions:
 
     ids: options.Ids = None
     examples: options.Examples = 50
-    seed: Annotated[int, options.same_seed("cases")] = 0
+    seed: Annotated[int, options.seed_or_fresh("cases")] = 0
     realistic: Annotated[
         bool,
         typer.Option(

@@ -160,13 +160,17 @@ class Report:
             self._print_opening()
 
     def _print_opening(self) -> None:
-        """Print what is tried on which kernel, and which assumptions hold on the data."""
+        """Print what is tried on which kernel, a seed, and which assumptions hold on the data."""
         about = self._about
         if about.kernel is not None:
             self.out.print(about.kernel.headline, soft_wrap=True)
         if self._options.profile is not None:
             profile = kernel_suite().profile_named(self._options.profile)
             self.out.print(profile.says(self._options.ids or ()), soft_wrap=True)
+        if self._options.seed:
+            self.out.print(
+                f"seed {self._options.seed}: --seed {self._options.seed} draws the same cases", soft_wrap=True
+            )
         if about.findings:
             self.out.print(assumptions_table(about.findings))
 

@@ -67,8 +67,10 @@ def test_a_right_kernel_in_two_processes(capsys: pytest.CaptureFixture[str]) -> 
     assert whole_command(["verify", "lemma-3", "lemma-4", "lemma-10", "theorem-1", *given]) == 0
     printed = capsys.readouterr().out
     assert f"attention kernel {SDPA}: interface sdpa, float32" in printed
+    assert "in the process that judges it" not in printed
     report = read_results(Path("report.json").read_text())
     assert report["implementation"] == SDPA
+    assert report["kernel"]["isolated"]
     assert report["kernel"]["dtype"] == "float32"
     assert report["kernel"]["interface"] == "sdpa"
     verdicts = {one["id"]: (one["verdict"], bool(one["touched"])) for one in report["statements"]}
@@ -77,6 +79,36 @@ def test_a_right_kernel_in_two_processes(capsys: pytest.CaptureFixture[str]) -> 
     assert verdicts == {"lemma-3": upheld, "lemma-4": upheld, "lemma-10": untouched, "theorem-1": untouched}
     for id in ("lemma-10", "theorem-1"):
         assert NOT_TOUCHING[id][:20] in " ".join(printed.split())
+
+
+SCORED = ("kernel-output", "kernel-memory", "kernel-causal")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "code", "value"), [(SDPA, 0, 1.0), ("examples.real_faults.written_to_pass:softmax_patched", 1, 0.0)]
+)
+def test_json_has_a_score_with_its_parts(
+    kernel: str, code: int, value: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--attention", kernel, "--dtype", "float64", "--examples", "2", "--json", "report.json"]
+    assert main(["verify", *SCORED, *given]) == code
+    assert "called in the process that judges it" in capsys.readouterr().out
+    described = read_results(Path("report.json").read_text())["kernel"]
+    tried = {one["name"]: one["verdict"] for one in described["capabilities"] if one["verdict"] != "not-applicable"}
+    assert described["score"]["value"] == value
+    assert {*tried} <= {*described["score"]["parts"]}
+    assert all(described["score"]["parts"][name] == (verdict == "upheld") for name, verdict in tried.items())
+    assert not described["isolated"]
+
+
+def test_a_fresh_seed_is_printed_and_another_each_time(capsys: pytest.CaptureFixture[str]) -> None:
+    seeds = []
+    for _ in range(2):
+        given = ["--attention", SDPA, "--dtype", "float64", "--examples", "2", "--json", "report.json"]
+        assert main(["verify", "kernel-output", "--seed", "fresh", *given]) == 0
+        seeds.append(read_results(Path("report.json").read_text())["seed"])
+        assert f"seed {seeds[-1]}: --seed {seeds[-1]} draws the same cases" in capsys.readouterr().out
+    assert len({0, *seeds}) == 3
 
 
 def test_nothing_that_touches_it_is_no_pass() -> None:

@@ -12,11 +12,14 @@ import pytest
 from attention_conformance.calls.attention_call import AttentionCall, Memory, State
 from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
 from attention_conformance.claims.examination import examine
+from attention_conformance.claims.trials import Trials
 from attention_conformance.kernel.kernel import Kernel
-from attention_conformance.kernel.loading import kernel_named
+from attention_conformance.kernel.loading import kernel_named, kernel_of
 from attention_conformance.kernel_process.messages import Answer, Bytes, NotAnAnswer
 from attention_conformance.kernel_process.process import KernelProcess
 from attention_conformance.kernel_process.remote_kernel import RemoteKernel
+from examples.real_faults import written_to_pass
+from tests.attention_conformance.claims.failing_calls import falsified_by
 from theorems.core.claim import Verdict
 
 FILE = "examples.real_faults.written_to_pass"
@@ -75,6 +78,17 @@ FALSIFIED = {
 def test_a_kernel_that_is_written_to_pass_is_falsified(name: str) -> None:
     with elsewhere(f"{FILE}:{name}") as kernel:
         assert Verdict.FALSIFIED in verdicts(kernel, plain_call(FALSIFIED[name]))
+
+
+def test_a_kernel_that_knows_the_calls_of_a_seed_is_falsified_at_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = kernel_of(written_to_pass.right, "float64").replace(call=written_to_pass.known_calls_alone)
+    known, fresh = (Trials(kernel.as_implementation(), seed, strength=2) for seed in (0, 20261128))
+    numbers = [*known.cover()][-20:]
+    queries = [kernel.in_own_numbers(known._build(known._plan(number), number)).query for number in numbers]
+    plain = [number for number in numbers if known._plan(number)["state"] == State.ONCE]
+    monkeypatch.setattr(written_to_pass, "KNOWN", {float(np.max(query)) for query in queries})
+    assert not any(falsified_by(known.at(number)) for number in plain)
+    assert any(falsified_by(fresh.at(number)) for number in plain)
 
 
 def test_a_kernel_that_ends_its_process_returns_nothing() -> None:

@@ -119,6 +119,7 @@ def bad_files() -> None:
         (["verify", "true", "--examples", "-3"], "--examples"),
         (["verify", "true", "--examples", "many"], "--examples"),
         (["verify", "true", "--seed", "-1"], "--seed"),
+        (["verify", "true", "--seed", "newest"], "newest is neither a whole number from 0 on nor fresh"),
         (["verify", "true", "--jobs", "-1"], "--jobs"),
         (["verify", "true", "--wrong"], "--wrong"),
         (["prove"], "prove"),
