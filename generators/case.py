@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import ClassVar
@@ -65,6 +65,14 @@ class Case(Subject):
     def sizes(self) -> Mapping[str, int]:
         """The sizes n, T and d."""
         return {"n": self.problem.n, "T": self.problem.T, "d": self.problem.d}
+
+    def unfit_for(self, assumptions: Collection[str]) -> str:
+        """Return why a statement that does not assume ``sequence-given`` is not about inputs of several lengths."""
+        data = self.sequence
+        if data is None or self.problem.n == data.total or "sequence-given" in assumptions:
+            return ""
+        lengths = f"{', '.join(map(str, data.lengths[:-1]))} and {data.lengths[-1]}"
+        return f"inputs keep different numbers of tokens, {lengths}, and the statement is about inputs of one length"
 
     def normalise(self) -> Case:
         """Return the case in units in which max |key| lies in [1, 2): keys K/s, prompts s·p, s a power of two.

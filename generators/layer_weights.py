@@ -154,19 +154,15 @@ def _checkpoints(case: Case, stacked: Mapping[str, np.ndarray], steps: Any) -> C
 
 
 def _weights_of(case: Case, weights: Mapping[str, Any]) -> LayerWeights:
-    if case.sequence is not None:
-        raise InvalidInput(
-            f"{next(iter(weights))}: several queries per input, some of which see fewer tokens, are not explained with"
-            " trained weights; give one query per input, of shape (n, e)."
-        )
-    if case.queried is None:
+    queried = case.queried or case.sequence
+    if queried is None or ("p" in weights and case.sequence is not None and case.sequence.trains_prompt):
         if "p" not in weights:
             raise InvalidInput(
                 f"{next(iter(weights))}: weights of logits x·W z need the queries z; add queries of shape (n, e), or"
                 f" give the trained prompt as p of shape ({case.problem.d},)."
             )
         return LayerWeights("p", _of_shape("p", weights["p"], (case.problem.d,))[:, None])
-    d, e = case.queried.shape
+    d, e = queried.shape
     if "p" in weights:
         raise InvalidInput(f"p: with queries it is W that is trained; give W_trained of shape {(d, e)}.")
     if "W_trained" in weights:

@@ -205,7 +205,8 @@ class _Values:
         same = problem is None or (
             np.array_equal(problem.keys, case.problem.keys) and np.array_equal(problem.scores, case.problem.scores)
         )
-        if unknown or not same or (data is None and case.problem.factors is not None):
+        known_values = isinstance(data, SequenceDataset) and data.values is not None
+        if unknown or not same or known_values or (data is None and case.problem.factors is not None):
             raise Inexact
 
     def with_data(self, data: Dataset | QueryDataset | SequenceDataset, **changed: Any) -> Case:

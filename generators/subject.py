@@ -14,7 +14,7 @@ smaller without further code; each of these is a method that can be overridden.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from types import MappingProxyType, UnionType
 from typing import Any, ClassVar, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -73,6 +73,10 @@ class Subject:
     def rng(self) -> np.random.Generator:
         """Return a fresh generator that depends on the seed alone."""
         return np.random.default_rng(self.seed)
+
+    def unfit_for(self, assumptions: Collection[str]) -> str:
+        """Return why a statement with these assumptions cannot be about the data; empty if it can."""
+        return ""
 
     def normalise(self: Own) -> Own:
         """Return the data in units in which its numbers are of moderate size; by default as it is."""

@@ -1,8 +1,9 @@
 """The mask of a user's file: which tokens count, so that padding is left out before anything is computed.
 
 ``mask`` has shape (n, T) and is true, or 1, where a token counts: the opposite of PyTorch's ``key_padding_mask``. A
-theorem is about inputs of one length, and a missing token cannot be replaced by a copy of another one, because a copy
-takes weight. So every input must keep the same number of tokens, and the others are dropped.
+missing token cannot be replaced by a copy of another one, because a copy takes weight. So where every input keeps the
+same number of tokens, the others are dropped; otherwise each input is a query of a :class:`SequenceDataset`, which sees
+the tokens that it keeps.
 """
 
 from __future__ import annotations
@@ -13,24 +14,23 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from generators.finding import format_tokens
 from reference_attention.errors import InvalidInput
-from reference_attention.problem import as_array, checked_array, refuse_truth_values
+from reference_attention.loss import Loss
+from reference_attention.problem import Dataset, as_array, checked_array, refuse_truth_values
+from reference_attention.sequence_dataset import SequenceDataset
 
 PER_TOKEN = ("X", "keys", "scores")
 """The arrays of a file whose second axis is the token."""
 MEANING = "true marks a token that counts; if yours marks padding, as PyTorch's key_padding_mask does, give ~mask"
 """The convention, for sentences."""
-MOST_NAMED = 6
-"""Most inputs of one number of tokens that a sentence names."""
 
 
 def token_mask_of(values: Mapping[str, Any]) -> Bool[np.ndarray, "n T"] | None:
     """Return which tokens count; None without a mask, or if it is one of several queries, of shape (n, L, T).
 
     Raises:
-        InvalidInput: another shape, other values, inputs that keep no token or different numbers of tokens, a mask that
-            keeps nothing but zeros, a query that is a token that does not count.
+        InvalidInput: another shape, other values, an input that keeps no token, inputs that keep one token each, a mask
+            that keeps nothing but zeros, a query that is a token that does not count.
     """
     if "mask" not in values or ("queries" in values and np.ndim(as_array("queries", values["queries"], "")) == 3):
         return None
@@ -45,6 +45,39 @@ def token_mask_of(values: Mapping[str, Any]) -> Bool[np.ndarray, "n T"] | None:
     return mask
 
 
+def is_ragged(mask: Bool[np.ndarray, "n T"] | None) -> bool:
+    """Return whether inputs keep different numbers of tokens."""
+    return mask is not None and bool(np.ptp(mask.sum(axis=1)))
+
+
+def ragged_dataset(values: Mapping[str, Any], mask: Bool[np.ndarray, "n T"], loss: Loss, name: str) -> SequenceDataset:
+    """Return inputs that keep different numbers of tokens; where a prompt is trained, each query is the number 1.
+
+    Raises:
+        InvalidInput: chosen tokens, arrays that do not fit together.
+    """
+    if "alpha" in values:
+        raise InvalidInput(f"{name}: alpha is for inputs that keep the same number of tokens; leave it out.")
+    arrays = dict(values)
+    for key in PER_TOKEN:
+        if key in arrays:
+            array = np.array(_of_tokens(key, arrays[key], mask), dtype=object)
+            array[~mask] = 0
+            arrays[key] = array.tolist()
+    n, seen = len(mask), mask[:, None]
+    ones = np.ones((n, 1, 1))
+    if "X" not in arrays or "W" in arrays:
+        if "X" in arrays:
+            problem = Dataset(arrays["X"], arrays["Y"], arrays["v"], arrays["W"], loss).problem
+            keys, scores = problem.keys, problem.scores
+        else:
+            keys, scores = checked_array("keys", arrays["keys"], (n, "T", "d")), arrays["scores"]
+        return SequenceDataset(keys, ones, ones[..., 0], np.zeros(keys.shape[2]), loss, seen, values=scores)
+    dataset = Dataset(arrays["X"], arrays["Y"], arrays["v"], None, loss)
+    queries = checked_array("queries", arrays["queries"], (n, "e"))[:, None] if "queries" in arrays else ones
+    return SequenceDataset(dataset.X, queries, dataset.Y[:, None], dataset.v, loss, seen)
+
+
 def drop_hidden_tokens(values: Mapping[str, Any], mask: Bool[np.ndarray, "n T"]) -> dict[str, Any]:
     """Return the arrays of a file with the tokens that count, in their order, and without the mask.
 
@@ -53,13 +86,19 @@ def drop_hidden_tokens(values: Mapping[str, Any], mask: Bool[np.ndarray, "n T"])
     arrays = {key: value for key, value in values.items() if key != "mask"}
     for key in PER_TOKEN:
         if key in arrays:
-            refuse_truth_values(key, arrays[key])
-            array = as_array(key, arrays[key], "(n, T, …)")
-            if array.shape[:2] != mask.shape:
-                expected = ", ".join(map(str, mask.shape))
-                raise InvalidInput(f"{key}: shape {array.shape} does not begin with ({expected}), as that of the mask.")
+            array = _of_tokens(key, arrays[key], mask)
             arrays[key] = array[mask].reshape(len(mask), -1, *array.shape[2:])
     return arrays
+
+
+def _of_tokens(key: str, value: Any, mask: Bool[np.ndarray, "n T"]) -> np.ndarray:
+    """Return an array of the shape of the mask, or with further axes."""
+    refuse_truth_values(key, value)
+    array = as_array(key, value, "(n, T, …)")
+    if array.shape[:2] != mask.shape:
+        wanted = ", ".join(map(str, mask.shape))
+        raise InvalidInput(f"{key}: shape {array.shape} does not begin with ({wanted}), as that of the mask.")
+    return array
 
 
 def positions_of(mask: Bool[np.ndarray, "n T"]) -> Int64[np.ndarray, "n t"]:
@@ -91,22 +130,9 @@ def _checked_mask(value: Any, shape: tuple[int, int]) -> Bool[np.ndarray, "n T"]
     counts = mask.sum(axis=1)
     if not counts.all():
         raise InvalidInput(f"mask: no token of input {int(np.argmin(counts))} counts; {MEANING}.")
-    if counts.min() < counts.max():
-        groups = [f"{count} ({_inputs(np.flatnonzero(counts == count))})" for count in np.unique(counts).tolist()]
-        raise InvalidInput(
-            f"mask: {' and '.join(filter(None, [', '.join(groups[:-1]), groups[-1]]))} tokens count, but theorems are"
-            " about inputs of one length; give inputs with the same number of tokens, each such group in a file of its"
-            " own."
-        )
-    if counts[0] == 1:
+    if (counts == 1).all():
         raise InvalidInput("mask: one token of each input counts, which leaves nothing to select; let two count.")
     return mask
-
-
-def _inputs(indices: Int64[np.ndarray, "k"]) -> str:
-    if len(indices) == 1:
-        return f"input {indices[0]}"
-    return f"inputs {format_tokens(indices, MOST_NAMED)}"
 
 
 def _refuse_zeros_that_count(

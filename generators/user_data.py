@@ -30,7 +30,14 @@ from generators.next_tokens import NextTokens
 from generators.optimal_sets import HEAD_ARRAYS
 from generators.query_data import FACTORS, QUERIES, check_query_names, query_dataset_of, start_of
 from generators.subject import KIND, Subject, empty_array, format_of, kind_named, written_array
-from generators.token_mask import drop_hidden_tokens, positions_of, renumber, token_mask_of
+from generators.token_mask import (
+    drop_hidden_tokens,
+    is_ragged,
+    positions_of,
+    ragged_dataset,
+    renumber,
+    token_mask_of,
+)
 from reference_attention.errors import InvalidInput, suggest
 from reference_attention.files import from_json, numbers, read_named_values, to_json
 from reference_attention.loss import Loss
@@ -137,12 +144,17 @@ def case_of(contents: Mapping[str, Any], seed: int = 0, name: str = "data") -> C
     check_names(name, contents)
     values = {key: numbers(value) for key, value in contents.items()}
     mask = token_mask_of(values)
-    if mask is not None:
+    ragged = is_ragged(mask)
+    if mask is not None and not ragged:
         values = drop_hidden_tokens(values, mask)
     loss = loss_named(_text("loss", values.get("loss", "logistic")))
-    queried = query_dataset_of(values, loss, name)
+    queried: QueryDataset | SequenceDataset | None
+    if mask is not None and ragged:
+        queried = ragged_dataset(values, mask, loss, name)
+    else:
+        queried = query_dataset_of(values, loss, name)
     dataset = None if queried is not None else _dataset(values, loss)
-    problem = _problem(values, loss, queried or dataset, name)
+    problem = queried.problem if queried is not None and ragged else _problem(values, loss, queried or dataset, name)
     start = start_of(values, problem, queried, name)
     alpha = None
     if "alpha" in values:
@@ -155,7 +167,7 @@ def case_of(contents: Mapping[str, Any], seed: int = 0, name: str = "data") -> C
         sequence=queried if isinstance(queried, SequenceDataset) else None,
         alpha=alpha,
         start=start,
-        positions=None if mask is None or mask.all() else positions_of(mask),
+        positions=None if mask is None or mask.all() or ragged else positions_of(mask),
         arrays=MappingProxyType(_further(contents, name, problem.d)),
         seed=_integer("seed", values["seed"]) if "seed" in values else seed,
         name=_text("name", values.get("name", name)),
@@ -276,7 +288,10 @@ def as_text(case: Subject, **record: str) -> str:
     problem, dataset = case.problem, queried or case.dataset
     contents: dict[str, Any] = {key: value for key, value in record.items() if value}
     contents["loss"] = problem.loss.name
-    if dataset is not None:
+    known = case.sequence is not None and case.sequence.values is not None
+    if case.sequence is not None and known:
+        contents |= {"keys": case.sequence.X, "scores": case.sequence.values, "mask": case.sequence.mask[:, 0] + 0}
+    elif dataset is not None:
         contents |= {"X": dataset.X, "Y": dataset.Y, "v": dataset.v}
         if isinstance(dataset, Dataset):
             contents |= {} if dataset.W is None else {"W": dataset.W}
@@ -285,14 +300,15 @@ def as_text(case: Subject, **record: str) -> str:
         if isinstance(dataset, SequenceDataset) and not dataset.mask.all():
             contents["mask"] = dataset.mask.astype(np.int64)
     from_tokens = None if dataset is None else dataset.problem
-    if from_tokens is None or not (
-        np.array_equal(from_tokens.keys, problem.keys) and np.array_equal(from_tokens.scores, problem.scores)
+    if not known and (
+        from_tokens is None
+        or not (np.array_equal(from_tokens.keys, problem.keys) and np.array_equal(from_tokens.scores, problem.scores))
     ):
         contents |= {"keys": problem.keys, "scores": problem.scores}
     if case.alpha is not None:
         contents["alpha"] = case.alpha
     if case.start is not None:
-        contents |= {"start": case.start} if queried is None else {"W0": case.start.reshape(queried.shape)}
+        contents |= {"start": case.start} if queried is None or known else {"W0": case.start.reshape(queried.shape)}
     if case.arrays:
         contents["arrays"] = {name: written_array(np.asarray(x, dtype=np.float64)) for name, x in case.arrays.items()}
     contents |= {"seed": case.seed, "name": case.name}
@@ -307,7 +323,21 @@ def attention_case(parsed: Given) -> Case:
     """
     if not isinstance(parsed.case, Case):
         raise InvalidInput(f"{parsed.case.name}: holds {parsed.case.noun}; give keys and scores, or tokens.")
+    refuse_several_lengths(parsed.case)
     return parsed.case
+
+
+def refuse_several_lengths(case: Case) -> None:
+    """Refuse inputs with different numbers of tokens, of which ``problem`` is only a part.
+
+    Raises:
+        InvalidInput: the data are of that kind.
+    """
+    if case.unfit_for(()):
+        raise InvalidInput(
+            f"{case.name}: inputs keep different numbers of tokens, which only explain and verify accept; put those"
+            " that keep the same number in a file of their own."
+        )
 
 
 def _lines_of(contents: Mapping[str, Any]) -> str:

@@ -65,6 +65,7 @@ class SequenceDataset:
         loss: a :class:`Loss` or its name.
         mask: whether query k of input i sees token t, booleans of shape (n, L, T); all True when omitted.
         causal: whether query k sees the tokens 0 … k only; replaces a mask and needs L = T.
+        values: vᵀx_it, shape (n, T), where they are known instead of the head, which is then zero.
 
     Raises:
         InvalidInput: NaN, infinite or unsuitable shapes, labels other than ±1, an unknown loss; a query that sees no
@@ -83,6 +84,7 @@ class SequenceDataset:
     v: Float64[np.ndarray, "d"]
     loss: Loss
     mask: Bool[np.ndarray, "n L T"]
+    values: Float64[np.ndarray, "n T"] | None
 
     def __init__(
         self,
@@ -94,8 +96,9 @@ class SequenceDataset:
         mask: ArrayLike | None = None,
         *,
         causal: bool = False,
+        values: ArrayLike | None = None,
     ) -> None:
-        """Check tokens and head as :class:`Dataset` does, then queries, their labels and the mask."""
+        """Check tokens and head as :class:`Dataset` does, then queries, their labels, the mask and the values."""
         dataset = Dataset(X, np.ones(len(checked_array("X", X, ("n", "T", "d")))), v, None, loss)
         n, T, _ = dataset.X.shape
         z = checked_array("queries", queries, (n, "L", "e"))
@@ -108,11 +111,22 @@ class SequenceDataset:
         object.__setattr__(self, "queries", z)
         object.__setattr__(self, "Y", labels)
         object.__setattr__(self, "mask", _checked_mask(mask, causal, (n, z.shape[1], T)))
+        object.__setattr__(self, "values", None if values is None else checked_array("scores", values, (n, T)))
 
     @property
     def shape(self) -> tuple[int, int]:
         """Return (d, e), the shape of W."""
         return self.X.shape[2], self.queries.shape[2]
+
+    @property
+    def trains_prompt(self) -> bool:
+        """Return whether all queries are the number 1, so that W is a prompt and the tokens are its keys."""
+        return bool(self.queries.shape[2] == 1 and (self.queries == 1).all())
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Return the numbers of tokens that queries see, each once, in increasing order."""
+        return tuple(np.unique(self.mask.sum(axis=2)).tolist())
 
     @property
     def total(self) -> int:
@@ -130,7 +144,9 @@ class SequenceDataset:
 
     @cached_property
     def _values(self) -> Float64[np.ndarray, "n T"]:
-        """Return vᵀx_it, each the exact product rounded once, shape (n, T)."""
+        """Return vᵀx_it, as given or each the exact product rounded once, shape (n, T)."""
+        if self.values is not None:
+            return self.values
         n, T, d = self.X.shape
         return rounded_product(self.X.reshape(n * T, d), self.v[:, None]).reshape(n, T)
 

@@ -81,15 +81,19 @@ def test_numbers_that_a_mask_moves_are_explained() -> None:
     assert '"positions": [\n    [\n      1,' in it.to_json()
 
 
-def test_of_several_queries_those_that_are_left_out_are_counted() -> None:
+def test_queries_that_see_different_numbers_of_tokens_are_explained_together() -> None:
     it = explain({"X": X, "queries": X, "Y": [[1, 1, -1], [1, -1, 1]], "v": [1, 0.5], "causal": True})
-    assert paragraphs(it)[0].startswith("Only the 2 of 6 queries that see the most tokens, 3, are explained")
+    assert paragraphs(it)[0] == (
+        "Left out, as a single token has all weight there: 2 of 6 queries. Inputs of attention are numbered on their"
+        " own: 1 is query 2 of input 0 of the file."
+    )
+    assert [len([token for token in it.tokens if token.input == i]) for i in range(4)] == [2, 3, 2, 3]
 
 
 @pytest.mark.parametrize(
     ("arrays", "said"),
     [
-        (PADDED | {"mask": [[1, 1, 0], [1, 1, 1]]}, "mask: 2 (input 0) and 3 (input 1) tokens count, but theorems are"),
+        (PADDED | {"mask": [[1, 1, 0], [1, 1, 1]], "alpha": [0, 0]}, "data: alpha is for inputs that keep the same"),
         (PADDED | {"mask": [[1, 1, 0], [0, 0, 0]]}, "mask: no token of input 1 counts; true marks a token that counts"),
         (PADDED | {"mask": [[1, 0, 0], [0, 1, 0]]}, "mask: one token of each input counts, which leaves nothing"),
         (PADDED | {"mask": [[0, 0, 1], [0, 0, 1]]}, "mask: one token of each input counts"),
@@ -117,10 +121,3 @@ def test_a_mask_that_is_ambiguous_is_one_sentence(arrays: dict[str, Any], said: 
         case_of(arrays)
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
-
-
-def test_groups_of_many_inputs_are_abbreviated() -> None:
-    keys, mask = np.ones((9, 3, 1)), np.ones((9, 3))
-    mask[8, 0] = 0
-    with pytest.raises(InvalidInput, match=r"2 \(input 8\) and 3 \(inputs \[0, 1, 2, 3, 4, … 8 in all\]\) tokens"):
-        case_of({"keys": keys, "scores": np.ones((9, 3)), "mask": mask})

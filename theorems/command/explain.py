@@ -47,7 +47,7 @@ def explain_and_report(options: ExplainOptions) -> int:
     if isinstance(explanation, HeadExplanations):
         head = quote(f"{options.module}[0]")
         console().print(f"One of them in full: theorems explain {data} --module {head}", soft_wrap=True)
-    if isinstance(explanation, Explanation):
+    if isinstance(explanation, Explanation) and not explanation.case.unfit_for(()):
         console().print(f"To drag its tokens: theorems explore {data}", soft_wrap=True)
     if options.json is not None:
         write_text(options.json, explanation.to_json())

@@ -212,6 +212,8 @@ def sentence(claim: Claim, part: str = "") -> str:
 
 def _missing_assumption(statement: Statement, case: Subject, original: Subject) -> str:
     """Return the first assumption not known to hold, with its evidence in ``original`` units; empty if all hold."""
+    if unfit := original.unfit_for(statement.assumptions):
+        return unfit
     for id in statement.assumptions:
         finding = statement.assumption(id).check(case)
         if finding.holds is not True:

@@ -80,7 +80,10 @@ def _wrong_parts(data: SequenceDataset, parts: Sequence[SequencePart]) -> str:
             keys = [[a * b for a in token for b in query] for token in visible]
             if exact[r * len(visible) : (r + 1) * len(visible)] != keys:
                 return f"the keys of {place} are not x zᵀ"
-            scores = [rational(float(data.Y[i, k])) * dot(token, head) for token in visible]
+            values = [dot(token, head) for token in visible]
+            if data.values is not None:
+                values = [rational(float(data.values[i, t])) for t in tokens]
+            scores = [rational(float(data.Y[i, k])) * value for value in values]
             if _exceeds_half_ulp(part.problem.scores[r], scores) or _exceeds_half_ulp(
                 part.problem.keys[r], [x for key in keys for x in key]
             ):

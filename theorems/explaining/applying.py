@@ -18,6 +18,8 @@ PAIRS = ("wider-direction", "higher-neighbours")
 """Assumptions of statements about given directions, which do not apply to data without them."""
 JOINT = ("optimal-tokens", "optimal-support-tokens")
 """Assumptions of statements about chosen tokens α; the other statements are about the optimal tokens."""
+SEVERAL = "sequence-given"
+"""Assumption of statements about inputs with different numbers of tokens, and about several queries per input."""
 LOCAL = "locally-optimal"
 """Assumption of statements about tokens that a flow may select."""
 
@@ -63,12 +65,13 @@ def check_assumptions(
             a start, so that findings about a cone hold for whatever starts there.
         start: the start of the data, which papers of other packages may assume something about.
     """
+    first = next(iter(cases.values()))
     groups: dict[tuple[str, bool], list[Statement]] = {}
     for statement in statements().values():
         if (
             statement.about is Case
-            and is_explained(statement)
-            and not {"wider-direction", "higher-neighbours"} & {*statement.assumptions}
+            and (is_explained(statement) if first.sequence is None else SEVERAL in statement.assumptions)
+            and not {*PAIRS} & {*statement.assumptions}
         ):
             groups.setdefault((_whose(statement, cases), is_foreign(statement)), []).append(statement)
     looked, speaks = [], []

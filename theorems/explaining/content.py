@@ -15,7 +15,7 @@ from theorems.explaining.facts import Facts, Token
 from theorems.explaining.layer_state import MarginInNorm
 from theorems.explaining.rule_ends import STEPS
 from theorems.explaining.selection import Chosen, FollowedFlow
-from theorems.explaining.words import TOKENS, data_words, factors_words, headline, paragraphs, trained_words
+from theorems.explaining.words import TOKENS, data_words, factors_words, headline, length_of, paragraphs, trained_words
 from theorems.run.tables import HOLDS, column_table
 from theorems.run.text_report import plain_text
 
@@ -57,7 +57,7 @@ def opening(it: Facts) -> list[str]:
     problem = it.case.problem
     queried = it.case.queried
     trained = "" if queried is None else f"; W is trained, of shape {queried.shape}: p = vec(W), ‖p‖ = ‖W‖_F"
-    data = f"{it.name}: n = {problem.n}, T = {problem.T}, d = {problem.d}; {problem.loss.name} loss{trained}"
+    data = f"{it.name}: n = {problem.n}, T = {length_of(it)}, d = {problem.d}; {problem.loss.name} loss{trained}"
     trained_sentence = "" if it.layer is None else next(trained_words(it, it.layer))
     sentences = (
         data,
@@ -75,11 +75,12 @@ def _trained(it: Facts) -> list[Section]:
     if layer is None:
         return []
     rows: list[tuple[str, ...]] = []
+    by_number = {(token.input, token.token): token for token in it.tokens}
     for i, (t, runner_up) in enumerate(zip(layer.tokens.tolist(), layer.nearest.tolist(), strict=True)):
         if i == MOST_INPUTS:
             rows.append(("…", "", "", f"{it.case.problem.n - i} more inputs", "", "", ""))
             break
-        token, best = (it.tokens[i * it.case.problem.T + k] for k in (t, int(it.optimal.alpha[i])))
+        token, best = (by_number[i, k] for k in (t, int(it.optimal.alpha[i])))
         optimal = "yes" if token.globally_optimal else f"no, {best.token} scores {best.score:.5g}"
         numbers = small(layer.off[i]), str(runner_up), f"{layer.margins[i, runner_up]:.4g}"
         rows.append((str(i), str(t), f"{token.score:.5g}", optimal, *numbers))
@@ -199,7 +200,7 @@ def _direction(it: Facts, choice: Chosen) -> tuple[str, ...]:
     flow = it.path.flow
     apart = "" if not flow.final.any() else f"{float(flow.one_minus_cosine(choice.svm.direction)[-1]):.2g}"
     word = "yes" if choice.locally_optimal else "no"
-    near = f"{int(choice.svm.neighbours.sum())} of {choice.svm.neighbours.size - len(choice.alpha)}"
+    near = f"{int(choice.svm.neighbours.sum())} of {len(it.tokens) - len(choice.alpha)}"
     norm, margin = f"{choice.svm.norm:.6g}", f"{choice.svm.margin:.6g}"
     return name, format_tokens(choice.alpha, TOKENS), norm, margin, near, str(choice.svm.supports), word, apart, *now
 
@@ -236,7 +237,7 @@ def _flow(it: Facts) -> Section:
     columns = ("‖p‖", *(f"1 − cos to p_mm({choice.name})" for choice in known), "max 1 − s_α")
     flow = it.path.flow
     apart = [flow.one_minus_cosine(choice.solution.direction) for choice in known if choice.solution is not None]
-    off = it.path.off(it.case.problem.keys).max(axis=1)
+    off = it.path.off(it.case.problem).max(axis=1)
     rows = [
         (f"{flow.norms[k]:.3g}", *("" if np.isnan(a[k]) else f"{a[k]:.2g}" for a in apart), f"{off[k]:.2g}")
         for k in decades(it)

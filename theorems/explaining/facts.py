@@ -15,14 +15,15 @@ from jaxtyping import Float64
 
 from generators.case import Case
 from generators.layer_weights import checkpoints_of
+from reference_attention.errors import InvalidInput
 from reference_attention.former_name import FormerName
 from reference_attention.next_token.unwinnable_scores import ScoreSplit, score_split
-from reference_attention.risk import softmax_weights
 from theorems.core.points import directions
 from theorems.explaining.applying import Applicability, CheckedAssumptions, check_assumptions
 from theorems.explaining.factored_ends import TrainedEnd, trained_ends
 from theorems.explaining.joint_end import JointEnd, check_trains, joint_end
 from theorems.explaining.layer_state import LayerState, compare_with_largest, layer_state
+from theorems.explaining.ragged_problem import RaggedProblem, counted_tokens, weights_at, with_all_queries
 from theorems.explaining.rule_ends import RuleEnd, rule_ends
 from theorems.explaining.selection import (
     Chosen,
@@ -162,6 +163,9 @@ def facts_of(
     Raises:
         InvalidInput: a head that cannot be trained.
     """
+    if (rules or train) and case.unfit_for(()):
+        option = f"--rule: {rules[0]}" if rules else f"--train: {train}"
+        raise InvalidInput(f"{option} is run on inputs that keep the same number of tokens only; leave it out.")
     if train:
         check_trains(case, train)
     with warnings.catch_warnings():
@@ -171,6 +175,7 @@ def facts_of(
 
 
 def _facts_of(case: Case, name: str, starts: int, seed: int, rules: Sequence[str], joint: bool) -> Facts:
+    given, case = case, with_all_queries(case)
     problem = case.problem
     best = chosen_tokens(problem, "optimal", problem.optimal)
     checkpoints = checkpoints_of(case)
@@ -180,7 +185,8 @@ def _facts_of(case: Case, name: str, starts: int, seed: int, rules: Sequence[str
     before = start if weights is not None and case.start is not None else None
     start = start if weights is None else weights.prompt
     record = _norms_to_record(case, best, start)
-    split = score_split(problem) if best.solution is None else None
+    ragged = isinstance(problem, RaggedProblem)
+    split = score_split(problem) if best.solution is None and not ragged else None
     path = follow_flow(problem, start, record, split)
     drawn = START * size_of(case, best) * directions(np.random.default_rng(seed), starts, problem.d)
     others = tuple(follow_flow(problem, p, record, split) for p in drawn)
@@ -195,6 +201,8 @@ def _facts_of(case: Case, name: str, starts: int, seed: int, rules: Sequence[str
     norms, softmax = _weights(case, path, best if about is None else about, start)
     of = {"optimal": None, "selected": path.selects, "given": case.alpha}
     cases = {name: case.replace(alpha=a, start=None) for name, a in of.items() if a is not None or name == "optimal"}
+    if ragged:
+        cases = {"optimal": given}
     looked, speaks = check_assumptions(cases, case.start)
     solutions = trained_weights(case, choices)
     if layer is not None and trained is not None:
@@ -216,7 +224,7 @@ def _facts_of(case: Case, name: str, starts: int, seed: int, rules: Sequence[str
         tuple(speaks),
         seed,
         solutions,
-        trained_ends(case, path, weights),
+        () if ragged else trained_ends(case, path, weights),
         split,
         layer,
         None if before is None else follow_flow(problem, before, record, split),
@@ -255,7 +263,7 @@ def _weights(
     if len(rows) < NORMS:
         rows.append(len(flow.norms) - 1)
     points = flow.points[rows]
-    return flow.norms[rows], np.array([softmax_weights(case.problem.keys, p) for p in points])
+    return flow.norms[rows], weights_at(case.problem, points)
 
 
 def _tokens(
@@ -270,7 +278,7 @@ def _tokens(
     known = [choice.alpha for choice in (choices if local is None else local) if choice.locally_optimal]
     top = problem.scores.max(axis=1)
     made = []
-    for i, t in np.ndindex(problem.n, problem.T):
+    for i, t in np.argwhere(counted_tokens(problem)).tolist():
         is_local: bool | None = any(int(alpha[i]) == t for alpha in known)
         is_chosen = about is not None and int(about.alpha[i]) == t
         made.append(

@@ -19,6 +19,7 @@ from generators.layer_weights import LayerWeights
 from reference_attention.angles import one_minus_cosine
 from reference_attention.exact import rational_matrix, to_float
 from reference_attention.svm.max_margin import offending_neighbours
+from theorems.explaining.ragged_problem import counted_tokens
 from theorems.explaining.selection import Chosen
 from theorems.explaining.weights import TrainedWeights
 
@@ -55,7 +56,8 @@ class LayerState:
 
     Attributes:
         weights: the trained weights.
-        margins: the largest logit minus the logit of each token, each exact one rounded once, shape (n, T).
+        margins: the largest logit minus the logit of each token, each exact one rounded once, shape (n, T); +inf where
+            an input has no such token.
         largest: the tokens of largest weight, ties included, exact, shape (n, T).
         softmax: the softmax weights s, shape (n, T).
         chosen: the tokens of largest weight with their max-margin direction; None where an input has a tie.
@@ -131,8 +133,9 @@ class LayerState:
 def layer_state(case: Case, weights: LayerWeights) -> LayerState:
     """Return the state at the weights, without the solutions that :func:`compare_with_largest` adds."""
     rows = [[max(logits) - x for x in logits] for logits in _exact_logits(case, weights)]
-    margins = np.array([[to_float(x) for x in row] for row in rows])
-    largest = np.array([[x == 0 for x in row] for row in rows])
+    counted = counted_tokens(case.problem)
+    margins = np.where(counted, [[to_float(x) for x in row] for row in rows], np.inf)
+    largest = counted & np.array([[x == 0 for x in row] for row in rows])
     powers = np.exp(-margins)
     return LayerState(weights, margins, largest, powers / powers.sum(axis=1, keepdims=True))
 

@@ -12,6 +12,7 @@ from reference_attention.errors import InvalidInput
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.benchmark.measure import Limit
 from theorems.explaining.facts import Facts
+from theorems.explaining.ragged_problem import beside
 from theorems.explaining.size import REACH, size_of
 from theorems.explaining.words import headline
 from theorems.figures import style
@@ -128,8 +129,8 @@ def _panels(sheet: Any, it: Facts) -> None:
     left, right = sheet.subplots(1, 2)
     tokens = it.path.final_tokens
     others = np.arange(problem.T) != tokens[:, None]
-    chosen = np.take_along_axis(problem.keys, tokens[:, None, None], axis=1)
-    rows = (chosen - problem.keys)[others]
+    keys = beside(problem, tokens).keys
+    rows = (np.take_along_axis(keys, tokens[:, None, None], axis=1) - keys)[others]
     solution = None if it.selection is None else it.selection.solution
     near = np.zeros(len(rows), dtype=bool) if solution is None else solution.neighbours[others]
     margins = (points @ rows.T) / norms[:, None]
@@ -142,7 +143,7 @@ def _panels(sheet: Any, it: Facts) -> None:
         left.set_title("margins along p/‖p‖: neighbours red, 1/‖p_mm‖ dashed")
     else:
         left.set_title("margins along p/‖p‖")
-    off = it.path.off(problem.keys)[seen]
+    off = it.path.off(problem)[seen]
     for i in range(problem.n):
         shown = off[:, i] >= FAINTEST
         right.plot(norms[shown], off[shown, i], linewidth=1.0, label=f"input {i}")

@@ -14,6 +14,7 @@ from theorems.benchmark.measure import Limit
 from theorems.core.version import version
 from theorems.explaining.content import decades
 from theorems.explaining.facts import Facts
+from theorems.explaining.ragged_problem import RaggedProblem
 from theorems.explaining.selection import Chosen, FollowedFlow
 from theorems.explaining.words import paragraphs
 from theorems.run.findings import NamedFinding
@@ -28,6 +29,7 @@ def as_json(it: Facts) -> str:
         "data": it.name,
         "n": problem.n,
         "T": problem.T,
+        "counted": problem.counted.sum(axis=1) if isinstance(problem, RaggedProblem) else None,
         "d": problem.d,
         "loss": problem.loss.name,
         "positions": it.case.positions,

@@ -7,6 +7,7 @@ direction is that of their p_mm, and is undecided otherwise.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
@@ -17,11 +18,12 @@ from generators.margin_assumptions import in_cone
 from reference_attention.directions import direction
 from reference_attention.next_token.unwinnable_scores import ScoreSplit, SplitFlow, follow_apart
 from reference_attention.problem import Problem
-from reference_attention.risk import softmax_weights
+from reference_attention.risk import scaled_gradient
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, locally_optimal, max_margin
 from reference_attention.training.descent import Stop
 from reference_attention.training.flow import Flow, gradient_flow
 from theorems.benchmark.measure import Limit, far, limit_of_flow
+from theorems.explaining.ragged_problem import RaggedProblem, beside, counted_tokens, weights_at, without_copies
 from theorems.token_selection.local_paths.invariant_cone import with_cone
 
 MOST_CHOICES = 128
@@ -57,7 +59,7 @@ class Chosen:
 
 def chosen_tokens(problem: Problem, name: str, alpha: Int64[np.ndarray, "n"]) -> Chosen:
     """Return the tokens α with their exact solution of ATT-SVM."""
-    svm = max_margin(problem.exact_keys, alpha)
+    svm = without_copies(max_margin(beside(problem, alpha).exact_keys, alpha), problem)
     return Chosen(name, svm, not isinstance(svm, Infeasible) and locally_optimal(svm, problem.scores))
 
 
@@ -94,10 +96,10 @@ class FollowedFlow:
         """Return the first of the tokens of largest weight at its end, shape (n,)."""
         return np.argmax(self.largest, axis=1)
 
-    def off(self, keys: Float64[np.ndarray, "n T d"]) -> Float64[np.ndarray, "r n"]:
+    def off(self, problem: Problem) -> Float64[np.ndarray, "r n"]:
         """Return the softmax weight off those tokens at every recorded point, as a sum of the others, shape (r, n)."""
-        weights = softmax_weights(keys, self.flow.points)
-        return np.asarray(np.where(np.arange(keys.shape[1]) != self.final_tokens[:, None], weights, 0.0).sum(axis=-1))
+        weights = weights_at(problem, self.flow.points)
+        return np.asarray(np.where(np.arange(problem.T) != self.final_tokens[:, None], weights, 0.0).sum(axis=-1))
 
     @property
     def tied_inputs(self) -> Int64[np.ndarray, "k"]:
@@ -133,10 +135,11 @@ def follow_flow(
     norm = far(problem, start)
     steps = np.geomspace(norm / 1e9, norm, 73)
     records = steps if record is None else np.union1d(steps, record)
-    flow = gradient_flow(problem, start, norm=norm, record=records)
+    gradient = problem.gradient if isinstance(problem, RaggedProblem) else scaled_gradient
+    flow = gradient_flow(problem, start, norm=norm, record=records, gradient=gradient)
     p = flow.final
-    largest = direction(problem.keys, p).selected if p.any() else np.ones(problem.scores.shape, dtype=bool)
-    limit = limit_of_flow(problem, flow)
+    largest = counted_tokens(problem) & (direction(problem.keys, p).selected if p.any() else True)
+    limit = limit_of_flow(beside(problem, problem.selection_at(p)), flow)
     if split is None or isinstance(limit, Limit) or flow.stop is Stop.STATIONARY:
         return FollowedFlow(start, flow, largest, limit)
     parts = follow_apart(split, flow, records, norm)
@@ -148,9 +151,12 @@ def follow_flow(
 
 def locally_optimal_choices(problem: Problem) -> list[Chosen] | None:
     """Return every locally optimal α, in lexicographic order; None where there are too many to try."""
-    if problem.n * np.log(problem.T) > np.log(MOST_CHOICES) * (1 + 1e-12):
+    counts = counted_tokens(problem).sum(axis=1)
+    if np.log(counts).sum() > np.log(MOST_CHOICES) * (1 + 1e-12):
         return None
-    every = (chosen_tokens(problem, "locally optimal", alpha) for alpha in separable_choices(problem))
+    ragged = isinstance(problem, RaggedProblem)
+    choices = map(np.array, product(*map(range, counts.tolist()))) if ragged else separable_choices(problem)
+    every = (chosen_tokens(problem, "locally optimal", alpha) for alpha in choices)
     return [choice for choice in every if choice.locally_optimal]
 
 
@@ -170,6 +176,8 @@ class Entry:
 
 def entry(case: Case, path: FollowedFlow) -> Entry | None:
     """Return the first recorded point of the flow in the cone of Theorem 3, checked exactly; None if none is known."""
+    if isinstance(case.problem, RaggedProblem):
+        return None  # the constants of the cone are those of inputs of one length
     if not isinstance(path.limit, Limit) or not locally_optimal(path.limit.svm, case.problem.scores):
         return None
     known = with_cone(case.replace(alpha=path.limit.svm.alpha, start=None))

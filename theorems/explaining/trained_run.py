@@ -18,6 +18,7 @@ from generators.layer_weights import Checkpoints
 from reference_attention.angles import one_minus_cosine_along
 from reference_attention.next_token.unwinnable_scores import ScoreSplit
 from theorems.explaining.layer_state import layer_state
+from theorems.explaining.ragged_problem import beside
 from theorems.explaining.selection import Chosen, FollowedFlow, follow_flow
 
 SAME_NORM = 1e-9
@@ -151,7 +152,8 @@ def trained_run(
     problem, alpha = case.problem, chosen.alpha
     flow = follow_flow(problem, points[0], norms, split)
     others = np.arange(problem.T) != alpha[:, None]
-    rows = (np.take_along_axis(problem.keys, alpha[:, None, None], axis=1) - problem.keys)[others]
+    keys = beside(problem, alpha).keys
+    rows = (np.take_along_axis(keys, alpha[:, None, None], axis=1) - keys)[others]
     with np.errstate(invalid="ignore", divide="ignore"):
         margins = (points @ rows.T).min(axis=1) / norms
     apart, flow_apart = np.full((2, len(points)), np.nan)

@@ -17,6 +17,7 @@ from flint import fmpq_mat
 from generators.case import Case
 from reference_attention.svm.max_margin import Infeasible, MaxMargin
 from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear_max_margin
+from theorems.explaining.ragged_problem import RaggedProblem, beside
 from theorems.explaining.selection import Chosen
 
 
@@ -76,7 +77,9 @@ def trained_weights(case: Case, choices: Iterable[Chosen]) -> tuple[TrainedWeigh
         return ()
     solutions = []
     for choice in choices:
-        least = None if choice.solution is None else nuclear_max_margin(case.queried.keys, choice.alpha)
+        problem = beside(case.problem, choice.alpha)
+        data = problem.queried if isinstance(problem, RaggedProblem) else case.queried
+        least = None if choice.solution is None or data is None else nuclear_max_margin(data.keys, choice.alpha)
         if choice.solution is None or least is None or isinstance(least, Infeasible):
             continue
         rank = int(fmpq_mat(*case.queried.shape, list(choice.solution.exact.p)).rank())

@@ -16,6 +16,7 @@ from theorems.explaining.applying import Applicability
 from theorems.explaining.factored_ends import MOST_ENTRIES, ends_in_words
 from theorems.explaining.facts import Facts
 from theorems.explaining.layer_state import LayerState
+from theorems.explaining.ragged_problem import RaggedProblem, counted_tokens
 from theorems.explaining.selection import FollowedFlow
 
 SENSE = {
@@ -28,6 +29,8 @@ SENSE = {
     "theorem-5": "along the joint regularization path, head and prompt converge in direction to v̄_mm and p̄_mm of α",
     "theorem-6": "if the head's radius grows fast enough along the joint regularization path, and the prompt selects α,"
     " the prompt converges in direction to p_relax, which is constrained only by the support inputs of v_mm",
+    "tsvm-sequence": "the risk minimiser over ‖p‖ ≤ R converges in direction to p̄_mm of the optimal tokens as R grows,"
+    " as Theorem 1 says of inputs of one length",
     "theorem-8": "the risk minimiser over ‖p‖ ≤ R converges in direction to the solutions of ATT-SVM' over the optimal"
     " sets",
 }
@@ -84,26 +87,41 @@ def paragraphs(it: Facts) -> list[str]:
 
 def data_words(it: Facts) -> list[str]:
     """Return which tokens and queries the explanation leaves out, and a warning of what looks like padding."""
-    return [sentence for sentence in (_queries_left_out(it.case), _tokens_left_out(it.case), _padding(it)) if sentence]
+    return [sentence for sentence in (_inputs_in_words(it.case), _tokens_left_out(it.case), _padding(it)) if sentence]
 
 
-def _queries_left_out(case: Case) -> str:
+def length_of(it: Facts) -> str:
+    """Return the number of tokens of an input, or their range."""
+    counts = counted_tokens(it.case.problem).sum(axis=1)
+    return str(counts.max()) if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
+
+
+def _inputs_in_words(case: Case) -> str:
+    """Return which inputs of several lengths are explained, and how inputs and tokens are numbered."""
     data, problem = case.sequence, case.problem
-    if data is None or problem.n == data.total:
+    if data is None or not isinstance(problem, RaggedProblem):
         return ""
-    return (
-        f"Only the {problem.n} of {data.total} queries that see the most tokens, {problem.T}, are explained, each as an"
-        " input of its own: training on all of them may end elsewhere."
-    )
+    several, said = data.Y.shape[1] > 1, []
+    if problem.left_out:
+        inputs = "queries" if several else "inputs"
+        said.append(f"Left out, as a single token has all weight there: {problem.left_out} of {data.total} {inputs}.")
+    for number_here, (i, k) in enumerate(problem.pairs.tolist()):
+        if i != number_here:
+            of = f"query {k} of input {i}" if several else f"input {i}"
+            said.append(f"Inputs of attention are numbered on their own: {number_here} is {of} of the file.")
+            break
+    return " ".join(said)
 
 
 def _tokens_left_out(case: Case) -> str:
     positions = case.positions
     if positions is None or positions.shape != case.problem.scores.shape:
         return ""
-    own = np.arange(positions.shape[1])
-    moved = np.argwhere(positions != own)
-    sentence = f"By the mask {len(own)} tokens of each input count, and the others are left out"
+    counted = counted_tokens(case.problem)
+    least, most = counted.sum(axis=1).min(), counted.sum(axis=1).max()
+    moved = np.argwhere((positions != np.arange(positions.shape[1])) & counted)
+    kept = str(most) if least == most else f"{least} to {most}"
+    sentence = f"By the mask {kept} tokens of each input count, and the others are left out"
     if not moved.size:
         return f"{sentence}."
     i, t = moved[0].tolist()
@@ -114,7 +132,7 @@ def _tokens_left_out(case: Case) -> str:
 def _padding(it: Facts) -> str:
     """Return a warning of tokens that look like padding, several at the end of an input with zero keys and scores."""
     problem = it.case.problem
-    zero = ~problem.keys.any(axis=2) & (problem.scores == 0)
+    zero = ~problem.keys.any(axis=2) & (problem.scores == 0) & counted_tokens(problem)
     count = np.where(zero.all(axis=1), 0, np.argmin(zero[:, ::-1], axis=1))
     padded = np.flatnonzero(count >= LIKE_PADDING)
     if not padded.size:
@@ -146,7 +164,7 @@ def trained_words(it: Facts, layer: LayerState) -> Iterator[str]:
     """Yield what the trained weights choose, how far, whether that is locally optimal, and how wide the margin is."""
     name = _origin(it)
     if not layer.norm:
-        yield f"{name[0].upper()}{name[1:]} is 0: every token has weight 1/T, and nothing is selected."
+        yield f"{name[0].upper()}{name[1:]} is 0: all tokens of an input have the same weight, and nothing is selected."
         return
     size = f"{name[0].upper()}{name[1:]}, of norm {_size(layer.norm)},"
     if layer.tied_inputs.size:
@@ -201,6 +219,11 @@ def factors_words(it: Facts) -> str:
     """Return where training K and Q on from trained factors ends, in a sentence; empty where no factors are trained."""
     if it.layer is None or it.layer.weights.factors is None:
         return ""
+    if isinstance(it.case.problem, RaggedProblem):
+        return (
+            "The flow on K and Q themselves is followed only where inputs keep the same number of tokens; it may end at"
+            " other tokens than the flow on W."
+        )
     K, Q = it.layer.weights.factors
     followed = [trained_end for trained_end in it.ends if trained_end.trained == "(K, Q)"]
     if not followed:

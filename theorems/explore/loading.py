@@ -8,7 +8,7 @@ from pathlib import Path
 
 from generators.case import Case
 from generators.datasets import DATASETS
-from generators.user_data import load
+from generators.user_data import load, refuse_several_lengths
 from reference_attention.errors import InvalidInput
 from reference_attention.files import read_named_values
 from theorems.core.recorded_files import COUNTEREXAMPLES
@@ -44,6 +44,7 @@ def state_named(source: str) -> State:
 def _state_on(source: str, subject: object) -> State:
     if not isinstance(subject, Case):
         raise InvalidInput(f"{source}: is no data of attention with a prompt or W; give keys and scores, or tokens X.")
+    refuse_several_lengths(subject)
     return state_of(subject)
 
 

@@ -183,7 +183,9 @@ def test_ties_and_zero_select_nothing_and_have_no_direction() -> None:
     constant = explain({"keys": NOT_LOCAL["keys"], "scores": [[1, 1, 1]], "p": [2, 1]})
     assert "the flow stays at its start, where the gradient is zero" in words(constant)
     zero = explain(QUERIES | {"K_trained": np.zeros((3, 1)), "Q_trained": np.zeros((2, 1))})
-    assert "The trained W = K Qᵀ is 0: every token has weight 1/T, and nothing is selected." in words(zero)
+    assert "The trained W = K Qᵀ is 0: all tokens of an input have the same weight, and nothing is selected." in words(
+        zero
+    )
     assert "NaN" not in zero.to_json()
 
 
