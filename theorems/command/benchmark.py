@@ -45,7 +45,11 @@ def bench_and_report(options: BenchOptions) -> int:
     for rule in rules:
         if rule not in foreign:
             rule_named(rule)
-    contents = {source: of_data(load(source, options.seed)) for source in options.data or DATA}
+    contents = {}
+    for source in options.data or DATA:
+        given = load(source, options.seed)
+        attention_case(given)
+        contents[source] = of_data(given)
     check_targets(options.json)
     if options.plot is not None:
         check_kind(options.plot)

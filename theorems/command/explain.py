@@ -30,7 +30,8 @@ def explain_and_report(options: ExplainOptions) -> int:
     if options.plot is not None:
         check_kind(kind, "--plot")
     check_targets(options.plot)
-    seconds = as_given(options.data, options.seed).case.explained_in
+    case = as_given(options.data, options.seed).case
+    seconds = case.explained_in
     if seconds > LONG:
         complain(f"the exact solution takes about {seconds:.2g} seconds.")
     explanation = explain(
@@ -47,7 +48,7 @@ def explain_and_report(options: ExplainOptions) -> int:
     if isinstance(explanation, HeadExplanations):
         head = quote(f"{options.module}[0]")
         console().print(f"One of them in full: theorems explain {data} --module {head}", soft_wrap=True)
-    if isinstance(explanation, Explanation) and not explanation.case.unfit_for(()):
+    if isinstance(explanation, Explanation) and not case.unfit_for(()):
         console().print(f"To drag its tokens: theorems explore {data}", soft_wrap=True)
     if options.json is not None:
         write_text(options.json, explanation.to_json())

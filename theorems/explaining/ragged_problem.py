@@ -125,9 +125,11 @@ def weights_at(problem: Problem, p: Float64[np.ndarray, "*b d"]) -> Float64[np.n
 
 
 def with_all_queries(case: Case) -> Case:
-    """Return the data with a problem of all inputs and queries, where these see different numbers of tokens."""
-    if case.sequence is None or case.problem.n == case.sequence.total:
+    """Return data with several queries per input as data in which each query is that of an input of its own."""
+    if case.sequence is None:
         return case
     problem = RaggedProblem(case.sequence)
+    if case.problem.n == case.sequence.total:
+        return case.replace(queried=problem.queried)
     changed: dict[str, Any] = {"problem": problem, "queried": problem.queried, "positions": problem.positions}
     return case.replace(**changed)

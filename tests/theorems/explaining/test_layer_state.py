@@ -235,12 +235,14 @@ def test_weights_that_do_not_fit_are_one_sentence(
     assert (shown.err.count("\n"), shown.out) == (1, "")
 
 
-def test_weights_of_a_product_need_one_query_per_input() -> None:
+def test_weights_of_a_product_need_queries_and_several_are_inputs_of_their_own() -> None:
     with pytest.raises(InvalidInput, match="W_trained: weights of logits x·W z need the queries z; add queries"):
         explain(TOKENS | {"W_trained": np.ones((3, 2))})
-    several = TOKENS | {"queries": np.ones((3, 2, 2)), "Y": np.ones((3, 2)), "W_trained": np.ones((3, 2))}
-    with pytest.raises(InvalidInput, match="W_trained: several queries per input"):
-        explain(several)
+    queries, W = np.arange(12.0).reshape(3, 2, 2) - 5, np.array([[1.0, -1], [0.5, 2], [0, 1]])
+    several = explain(TOKENS | {"queries": queries, "Y": np.ones((3, 2)), "W_trained": W})
+    assert several.layer is not None
+    for i, k in np.ndindex(3, 2):
+        assert several.layer.tokens[2 * i + k] == np.argmax(np.array(TOKENS["X"])[i] @ W @ queries[i, k])
 
 
 def test_trained_weights_survive_a_file_and_units(tmp_path: Path) -> None:
