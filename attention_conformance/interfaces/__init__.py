@@ -1,4 +1,4 @@
-"""The ways in which kernels are called: the signatures that attention has in the libraries, a file each.
+"""The ways in which kernels are called: the signatures that attention has in the libraries.
 
 An interface turns a :class:`.interface.Request` into arguments, and the kernel's results into our order of axes. Each
 keyword of a kernel that a claim is about is a capability that the kernel declares; other keywords are switched off, and
@@ -11,9 +11,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from attention_conformance.interfaces.by_name import BY_NAME
-from attention_conformance.interfaces.flash import FLASH
-from attention_conformance.interfaces.flash_kvcache import FLASH_KVCACHE
-from attention_conformance.interfaces.flash_varlen import FLASH_VARLEN
+from attention_conformance.interfaces.flash import FLASH, FLASH_KVCACHE, FLASH_VARLEN, MLA
 from attention_conformance.interfaces.flashinfer import FLASHINFER
 from attention_conformance.interfaces.flex import FLEX
 from attention_conformance.interfaces.hf import HF
@@ -27,13 +25,12 @@ from attention_conformance.interfaces.libraries import (
     ONNXRUNTIME,
     PLAIN,
     SDPA,
+    TRANSFORMER_ENGINE,
     TRITON,
     XFORMERS,
 )
 from attention_conformance.interfaces.merging import COMBINE, MERGE_STATE
-from attention_conformance.interfaces.mla import MLA
-from attention_conformance.interfaces.nested import NESTED
-from attention_conformance.interfaces.transformer_engine import TRANSFORMER_ENGINE
+from attention_conformance.interfaces.packing import NESTED
 
 INTERFACES: Mapping[str, Interface] = MappingProxyType(
     {

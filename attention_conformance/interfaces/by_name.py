@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from attention_conformance.calls.attention_call import AttentionCall
-from attention_conformance.interfaces.further import DESCALES, FURTHER, further_arguments
 from attention_conformance.interfaces.hf import Module
 from attention_conformance.interfaces.interface import (
     GIVEN,
@@ -26,9 +25,25 @@ from attention_conformance.interfaces.interface import (
     Returned,
     neutral_option,
     option_of,
-    others,
 )
-from attention_conformance.interfaces.reading import ADDED, HIDES, ONES_HIDE, SHOWS, Mask, Reading, look_up
+from attention_conformance.interfaces.parameter_names import (
+    DESCALES,
+    FURTHER,
+    MEANINGS,
+    arguments,
+    in_8_bits,
+    in_own_dtype,
+)
+from attention_conformance.interfaces.reading import (
+    ADDED,
+    FOUR_AXES,
+    HIDES,
+    ONES_HIDE,
+    SHOWS,
+    Mask,
+    Reading,
+    look_up,
+)
 from attention_conformance.kernel.with_torch import torch
 
 NAME = "by-name"
@@ -79,7 +94,10 @@ def mask_as_wanted(mask: torch.Tensor, wanted: Mask, request: Request) -> torch.
             mask = torch.where(mask, zero, zero - math.inf)
     if not wanted.shape:
         return mask
-    whole = mask.reshape((1,) * (4 - mask.dim()) + tuple(mask.shape)).expand(-1, -1, L if mask.shape[-2:-1] else 1, T)
+    four = mask.reshape((1,) * (4 - mask.dim()) + tuple(mask.shape))
+    if wanted.shape == FOUR_AXES:
+        return four
+    whole = four.expand(-1, -1, L if mask.shape[-2:-1] else 1, T)
     shapes = {
         "B, H, L, T": lambda x: x.expand(B, H, L, T),
         "B, 1, L, T": lambda x: x[:, :1].expand(B, 1, L, T),
@@ -104,30 +122,9 @@ def _mask_options(reading: Reading, request: Request) -> dict[str, Any]:
 
 def options_of(reading: Reading, request: Request, has: Parameters) -> dict[str, Any]:
     """Return the options of a request under the names of a callable."""
-    names, options = reading.names, dict(reading.constants)
-    own = {"heads": request.query.shape[1], "groups": request.key.shape[1], "dtype": request.query.dtype}
-    options |= {names[role]: value for role, value in own.items() if role in names}
-    if "module" in names:
-        options[names["module"]] = Module(request)
-    if "scale" in names and (request.scale is not None or has.get(names["scale"]) is Mark.REQUIRED):
-        options[names["scale"]] = request.query.shape[-1] ** -0.5 if request.scale is None else request.scale
-    if "causal" in names and (request.causal or has.get(names["causal"]) is Mark.REQUIRED):
-        options[names["causal"]] = request.causal
-    if request.dropout and "training" in names:
-        options[names["training"]] = True
-    if request.window is not None:
-        # A third number is that of keys which all rows see.
-        default = has.get(names["window"])
-        options[names["window"]] = request.window + (default[2:] if isinstance(default, tuple) else ())
-    for role, value in (("dropout", request.dropout), ("softcap", request.softcap)):
-        if role in names and (value or has.get(names[role]) is Mark.REQUIRED):
-            options[names[role]] = value
-    if request.deterministic and "deterministic" in names:
-        options[names["deterministic"]] = True
-    options |= further_arguments(request, has)
-    if "lse" in names and (request.log_sum_exp or has.get(names["lse"]) is Mark.REQUIRED):
-        options[names["lse"]] = request.log_sum_exp
-    return options | _mask_options(reading, request)
+    module = {reading.names["module"]: Module(request)} if "module" in reading.names else {}
+    given = arguments(reading.names, request, has)
+    return {**reading.constants, **module, **given, **_mask_options(reading, request)}
 
 
 def _tensors(reading: Reading, request: Request) -> list[torch.Tensor]:
@@ -147,23 +144,23 @@ def put(
     reading: Reading, kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]
 ) -> Returned:
     """Make the call as a reading says."""
-    B, H, L, _ = request.query.shape
     if reading.always_causal and not request.causal:
-        if L > 1:
+        if request.query.shape[2] > 1:
             raise ValueError("every call is causal")
         # Its last row is the one that sees all keys, wherever the diagonal is.
         query = request.query.expand(-1, -1, request.key.shape[2], -1)
         return Returned(_output(reading, kernel, _with_query(request, query), has, options)[0][..., -1:, :])
     output, returned = _output(reading, kernel, request, has, options)
-    lse = look_up(returned, reading.log_sum_exp) if request.log_sum_exp and reading.log_sum_exp is not None else None
-    if isinstance(lse, torch.Tensor) and reading.axes == "NLE":
-        lse = lse.reshape(B, H, L)
-    if isinstance(lse, torch.Tensor) and lse.shape == (B, L, H) != (B, H, L):
-        lse = lse.transpose(1, 2)
+    lse = None
+    if request.log_sum_exp and reading.log_sum_exp is not None and not isinstance(returned, torch.Tensor):
+        lse = look_up(returned, reading.log_sum_exp)
     weights = None if reading.weights is None else look_up(returned, reading.weights)
-    if isinstance(weights, torch.Tensor) and reading.axes == "NLE":
-        weights = weights.reshape(B, H, L, -1)
-    return Returned(output, lse, weights)
+    if reading.axes == "NLE":
+        heads = request.query.shape[:2]
+        lse, weights = (x.reshape(*heads, *x.shape[1:]) if isinstance(x, torch.Tensor) else x for x in (lse, weights))
+    if isinstance(lse, torch.Tensor) and lse.dim() == 3 and reading.lse_axes == "BLH":
+        lse = lse.transpose(1, 2)
+    return Returned(in_own_dtype(request, output), lse, weights)
 
 
 def _with_query(request: Request, query: torch.Tensor) -> Request:
@@ -175,7 +172,7 @@ def _output(
 ) -> tuple[Any, Any]:
     """Return the output in (B, H, L, M), and all that was returned."""
     options = options | options_of(reading, request, has)
-    tensors = _tensors(reading, request)
+    tensors = in_8_bits(request, *_tensors(reading, request))
     place = None
     if "out" in reading.names and has.get(reading.names["out"]) is Mark.REQUIRED:
         like = (*request.query.shape[:3], request.value.shape[-1])
@@ -221,23 +218,15 @@ def interface_of(reading: Reading) -> Interface:
         name: GIVEN if value is True or isinstance(value, str) else neutral_option(value)
         for name, value in reading.constants.items()
     }
-    declared: dict[str, tuple[str, ...]] = {
-        "scale": ("scale", "default-scale"),
-        "causal": ("causal", "causal-rectangle"),
-        "window": ("window",),
-        "softcap": ("softcap",),
-        "dropout": ("dropout",),
-        "deterministic": ("same-bits",),
-        "lse": ("log-sum-exp",) if reading.log_sum_exp is not None else (),
-    }
-    neutral = {"causal": False, "dropout": 0.0}
     further: list[str] = []  # through keywords that it passes on
     known = reading.parameters
-    for role, capabilities in declared.items():
+    for role, option in MEANINGS.items():
+        if role == "lse" and reading.log_sum_exp is None:
+            option = Option()
         if role in names and names[role] in known:
-            options[names[role]] = option_of(*capabilities, neutral=neutral.get(role, Mark.LEFT))
+            options[names[role]] = option
         elif role in names:
-            further += capabilities
+            further += option.declares
     for mask, capability in (
         (reading.key_mask, "boolean-mask"),
         (reading.mask, "boolean-mask"),
@@ -271,7 +260,7 @@ BY_NAME = Interface(
     NAME,
     "any other, of which names of parameters and small calls say how it is called",
     (),
-    MappingProxyType(others()),
+    MappingProxyType({}),
     partial(put, Reading()),
 )
 """The interface for ``--interface``, before anything is found out."""

@@ -1,71 +1,219 @@
-"""The interface of flash-attn's ``flash_attn_func``, in all of its generations."""
+"""The interfaces of flash-attn's functions, and of FlashMLA's: tensors, caches in pages, sequences without padding.
+
+New keys and rotations are not tested.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from attention_conformance.interfaces.further import FURTHER, further_arguments, in_8_bits, in_own_dtype
+import numpy as np
+
+from attention_conformance.calls.attention_call import AttentionCall
+from attention_conformance.calls.further_tensors import with_values_in_keys
 from attention_conformance.interfaces.interface import (
-    LSE,
+    GIVEN,
     Interface,
+    Mark,
     Option,
     Parameters,
     Request,
     Returned,
-    ask_for_lse,
     first_of,
-    named_options,
     neutral_option,
     option_of,
-    others,
     swap_axes,
 )
+from attention_conformance.interfaces.libraries import library, names_in
+from attention_conformance.interfaces.packing import in_pages, pack, unpack
+from attention_conformance.interfaces.parameter_names import (
+    FURTHER,
+    LSE,
+    arguments,
+    first_in,
+    in_8_bits,
+    in_own_dtype,
+    usual,
+)
+from attention_conformance.interfaces.reading import Reading
+from attention_conformance.kernel.sizes import FLASH_MLA
+from attention_conformance.kernel.with_torch import torch
 
-OPTIONS: dict[str, Option] = {
-    "softmax_scale": option_of("scale", "default-scale"),
-    "causal": option_of("causal", "causal-rectangle", neutral=False),
-    "window_size": option_of("window"),
-    "softcap": option_of("softcap"),
-    "deterministic": option_of("same-bits"),
-    "dropout_p": option_of("dropout", neutral=0.0),
-    **FURTHER,
-    "attention_chunk": neutral_option(0),
-    **dict.fromkeys(LSE, option_of("log-sum-exp")),
-    **others("qv", "pack_gqa", "sm_margin"),
-    **others("score_mod", "mask_mod", "aux_tensors", "full_block_cnt", "mask_block_cnt", "block_sparse_tensors"),
-}
+OPTIONS: dict[str, Option] = (
+    usual("softmax_scale causal window_size softcap deterministic dropout_p qv pack_gqa sm_margin")
+    | usual("score_mod mask_mod aux_tensors full_block_cnt mask_block_cnt block_sparse_tensors")
+    | usual(" ".join(LSE))
+    | {**FURTHER, "attention_chunk": neutral_option(0)}
+)
 """The options of all functions of flash-attn; causality and windows are aligned at the bottom right since 2.1."""
-
-
-def flash_options(request: Request, has: Parameters, options: dict[str, Any]) -> dict[str, Any]:
-    """Add the options of a request to the given ones, under flash-attn's names."""
-    scale = next((name for name in ("softmax_scale", "scale") if name in has), "")
-    causal = "causal" if "causal" in has or "is_causal" not in has else "is_causal"
-    options |= named_options(request, scale=scale, causal=causal, softcap="softcap", dropout="dropout_p")
-    if request.window is not None:
-        # In flash-attn 4 no limit is None, and −1 a number unless both sides are negative.
-        none = has.get("window_size") == (None, None)
-        options["window_size"] = tuple(None if none and side < 0 else side for side in request.window)
-    options |= further_arguments(request, has)
-    if request.deterministic and "deterministic" in has:
-        options["deterministic"] = True
-    ask_for_lse(request, has, options)
-    return options
-
-
-def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
-    tensors = in_8_bits(request, *request.lengths_first)
-    output, lse = first_of(kernel(*tensors, **flash_options(request, has, options)))
-    return Returned(swap_axes(in_own_dtype(request, output)), lse if request.log_sum_exp else None)
-
-
-FLASH = Interface(
+FLASH = library(
     "flash",
     "(q, k, v, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, return_lse=False) on (B, L, H, E)",
-    tuple(frozenset({name}) for name in ("softmax_scale", "window_size", "causal", *LSE)),
-    MappingProxyType(OPTIONS),
-    _put,
+    ("softmax_scale", "window_size", "causal", *LSE),
+    OPTIONS,
+    Reading(axes="BLHE", returned_axes="BLHE"),
     found_out=("grouped-heads",),
 )
+"""flash-attn's ``flash_attn_func``, in all of its generations."""
+
+
+def _call(
+    kernel: Callable[..., Any],
+    tensors: tuple[torch.Tensor, ...],
+    request: Request,
+    has: Parameters,
+    given: dict[str, Any],
+    options: Mapping[str, Option] = MappingProxyType(OPTIONS),
+) -> tuple[Any, Any]:
+    """Return the output and, if it is asked for, the log-sum-exp of a kernel with these options."""
+    given |= arguments(names_in(options, has), request, has)
+    output, lse = first_of(kernel(*in_8_bits(request, *tensors), **given))
+    return in_own_dtype(request, output), lse if request.log_sum_exp else None
+
+
+# ---- caches ----------------------------------------------------------------------------------------------------------
+
+TABLES = ("block_table", "page_table")
+
+
+def _lengths_of_keys(request: Request) -> torch.Tensor:
+    if request.lengths is not None:
+        return request.lengths[:, 1]
+    return torch.full((len(request.key),), request.key.shape[2], device=request.query.device)
+
+
+def _put_with_cache(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
+    query, key, value = request.lengths_first
+    keys = _lengths_of_keys(request)
+    options["cache_seqlens"] = keys.to(torch.int32)
+    if request.page:
+        key, table = in_pages(key, request.page, keys, request.seed)
+        value, _ = in_pages(value, request.page, keys, request.seed)
+        options[first_in(TABLES, has)] = table
+    output, lse = _call(kernel, (query, key, value), request, has, options)
+    return Returned(swap_axes(output), lse)
+
+
+def _with_all_queries(call: AttentionCall) -> AttentionCall:
+    """Return the call with lengths of the cache alone: each entry has all queries."""
+    if call.lengths is None:
+        return call
+    return call.replace(lengths=np.stack([np.full(len(call.lengths), call.sizes["L"]), call.lengths[:, 1]], axis=-1))
+
+
+FLASH_KVCACHE = Interface(
+    "flash-kvcache",
+    "(q, k_cache, v_cache, k=None, v=None, cache_seqlens=None, softmax_scale=None, causal=False, …) on (B, L, H, E)",
+    (frozenset({"k_cache"}), frozenset({"cache_seqlens"})),
+    MappingProxyType(
+        OPTIONS
+        | {"cache_seqlens": option_of("ragged-batch")}
+        | dict.fromkeys(TABLES, option_of("paged-keys", neutral=None))
+        | usual("k v rotary_cos rotary_sin rotary_seqlens rotary_interleaved cache_batch_idx cache_leftpad")
+        | usual("cu_seqlens_q cu_seqlens_k_new max_seqlen_q scheduler_metadata")
+    ),
+    _put_with_cache,
+    found_out=("grouped-heads",),
+    expressible=_with_all_queries,
+)
+"""flash-attn's ``flash_attn_with_kvcache``: keys and values that were stored before."""
+
+PAGE = 64
+"""The number of keys in a page for a kernel that takes no cache in one piece."""
+SCHEDULES = ("tile_scheduler_metadata", "num_splits")
+"""Parameters for the result of a scheduler; with None the kernel computes it itself."""
+LATENT_OPTIONS: Mapping[str, Option] = MappingProxyType(
+    usual("softmax_scale causal is_fp8_kvcache indices attn_sink topk_length extra_k_cache")
+    | {
+        "head_dim_v": option_of("shared-keys-values"),
+        "cache_seqlens": option_of("ragged-batch"),
+        "block_table": option_of("paged-keys"),
+    }
+    | usual(" ".join(LSE))
+    | dict.fromkeys(SCHEDULES, GIVEN)
+)
+
+
+def _put_latent(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
+    query, cache, value = request.lengths_first
+    if not request.shared:
+        # Any keys and values are the columns of a cache, those of the values with queries of 0.
+        cache = torch.cat([value, cache], dim=-1)
+        query = torch.nn.functional.pad(query, (value.shape[-1], 0))
+        scale = 1 / math.sqrt(request.query.shape[-1]) if request.scale is None else request.scale
+        request = replace(request, scale=scale)
+    keys = _lengths_of_keys(request)
+    page = request.page or (PAGE if has.get("block_table") is Mark.REQUIRED else 0)
+    if page:
+        cache, options["block_table"] = in_pages(cache, page, keys, request.seed)
+    options["cache_seqlens"] = keys.to(torch.int32)
+    options["head_dim_v"] = value.shape[-1]
+    options |= {name: None for name in SCHEDULES if has.get(name) is Mark.REQUIRED}
+    output, lse = _call(kernel, (query, cache), request, has, options, LATENT_OPTIONS)
+    return Returned(swap_axes(output), lse)
+
+
+def _with_latent_values(call: AttentionCall) -> AttentionCall:
+    call = _with_all_queries(call)
+    return with_values_in_keys(call) if call.shared else call
+
+
+MLA = Interface(
+    "mla",
+    "(q, k_cache, block_table, cache_seqlens, head_dim_v, softmax_scale=None, causal=False) on (B, L, H, E)",
+    (frozenset({"head_dim_v"}),),
+    LATENT_OPTIONS,
+    _put_latent,
+    by_place=2,
+    found_out=("grouped-heads", "log-sum-exp"),
+    expressible=_with_latent_values,
+    sizes=(FLASH_MLA,),
+)
+"""FlashMLA's ``flash_mla_with_kvcache``: one cache holds keys whose first columns are the values."""
+
+
+# ---- sequences without padding ---------------------------------------------------------------------------------------
+
+STARTS = (("cu_seqlens_q", "cu_seqlens_k"), ("cu_seq_q", "cu_seq_k"))
+"""The names of parameters for the places at which sequences start."""
+LONGEST = (("max_seqlen_q", "max_seqlen_k"), ("max_q", "max_k"))
+PACKED_OPTIONS: Mapping[str, Option] = MappingProxyType(
+    OPTIONS
+    | dict.fromkeys((*STARTS[0], *STARTS[1], *LONGEST[0], *LONGEST[1]), GIVEN)
+    | usual("scale is_causal seqused_q seqused_k block_table page_table leftpad_k return_aux")
+)
+
+
+def _put_packed(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
+    B, _, L, _ = request.query.shape
+    lengths = (None, None) if request.lengths is None else request.lengths.unbind(dim=1)
+    query, key, value = request.lengths_first
+    packed_q, *of_queries = pack(query, lengths[0])
+    packed_k, *of_keys = pack(key, lengths[1])
+    packed_v, *_ = pack(value, lengths[1])
+    for known, number in ((STARTS, 0), (LONGEST, 1)):
+        for pair in known:
+            if pair[0] in has:
+                options |= {pair[0]: of_queries[number], pair[1]: of_keys[number]}
+    output, lse = _call(kernel, (packed_q, packed_k, packed_v), request, has, options, PACKED_OPTIONS)
+    if isinstance(output, torch.Tensor) and output.dim() == 3 and len(output) == len(packed_q):
+        output = unpack(output, (B, L), lengths[0]).transpose(1, 2)
+    if isinstance(lse, torch.Tensor) and lse.shape == (packed_q.shape[1], len(packed_q)):
+        lse = unpack(lse.T, (B, L), lengths[0]).transpose(1, 2)
+    return Returned(output, lse)
+
+
+FLASH_VARLEN = Interface(
+    "flash-varlen",
+    "(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, softmax_scale=None, causal=False, …)"
+    " on (B·L, H, E)",
+    tuple(frozenset({names[0]}) for names in STARTS),
+    PACKED_OPTIONS,
+    _put_packed,
+    found_out=("grouped-heads", "ragged-batch"),
+)
+"""flash-attn's ``flash_attn_varlen_func`` and PyTorch's ``varlen_attn``."""

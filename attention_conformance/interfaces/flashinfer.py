@@ -7,29 +7,43 @@ documentation says; a mask is shared by all heads, and windows extend to the lef
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.interfaces.interface import (
+    UNTESTED,
     Interface,
+    Option,
     Parameters,
     Request,
     Returned,
     first_of,
-    named_options,
     neutral_option,
     option_of,
-    others,
+    with_one_mask,
 )
-from attention_conformance.interfaces.masks import with_one_mask
+from attention_conformance.interfaces.libraries import names_in
+from attention_conformance.interfaces.parameter_names import arguments, usual
 from attention_conformance.kernel.with_torch import torch
+
+OPTIONS: Mapping[str, Option] = MappingProxyType(
+    usual("causal sm_scale logits_soft_cap scale_q scale_k scale_v q_scale k_scale v_scale o_dtype packed_custom_mask")
+    | usual("use_fp16_qk_reduction use_tensor_cores rope_scale rope_theta backend")
+    | {
+        "sinks": UNTESTED,
+        "custom_mask": option_of("boolean-mask"),
+        "window_left": option_of("window", neutral=-1),
+        "return_lse": option_of("log-sum-exp", neutral=False),
+        "kv_layout": neutral_option("NHD"),
+        "pos_encoding_mode": neutral_option("NONE"),
+    }
+)
 
 
 def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
-    names = {"causal": "causal", "softcap": "logits_soft_cap", "log_sum_exp": "return_lse"}
-    options |= named_options(request, scale="sm_scale", **names)
+    options |= arguments(names_in(OPTIONS, has), request, has)
     if request.window is not None:
         left, right = request.window
         options["window_left"] = left
@@ -62,20 +76,7 @@ FLASHINFER = Interface(
     "(q, k, v, custom_mask=None, causal=False, kv_layout='NHD', sm_scale=None, window_left=-1, logits_soft_cap=None,"
     " return_lse=False) on (L, H, E)",
     (frozenset({"kv_layout"}), frozenset({"window_left"}), frozenset({"sm_scale", "logits_soft_cap"})),
-    MappingProxyType(
-        {
-            "custom_mask": option_of("boolean-mask"),
-            "causal": option_of("causal", "causal-rectangle", neutral=False),
-            "sm_scale": option_of("scale", "default-scale"),
-            "window_left": option_of("window", neutral=-1),
-            "logits_soft_cap": option_of("softcap"),
-            "return_lse": option_of("log-sum-exp", neutral=False),
-            "kv_layout": neutral_option("NHD"),
-            "pos_encoding_mode": neutral_option("NONE"),
-            **others("scale_q", "scale_k", "scale_v", "q_scale", "k_scale", "v_scale", "o_dtype", "packed_custom_mask"),
-            **others("use_fp16_qk_reduction", "use_tensor_cores", "rope_scale", "rope_theta", "backend", "sinks"),
-        }
-    ),
+    OPTIONS,
     _put,
     found_out=("grouped-heads",),
     expressible=_expressible,

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from attention_conformance.interfaces.interface import (
-    LSE,
     Interface,
+    Option,
     Parameters,
     Request,
     Returned,
-    ask_for_lse,
     first_of,
     option_of,
-    others,
 )
+from attention_conformance.interfaces.libraries import names_in
+from attention_conformance.interfaces.parameter_names import LSE, arguments, usual
 from attention_conformance.kernel.with_torch import torch
 
 Mod = Callable[..., Any]
@@ -85,41 +86,36 @@ def _auxiliary() -> Any:
 
 
 def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
-    if request.scale is not None and "scale" in has:
-        options["scale"] = request.scale
+    asks = request.log_sum_exp and "return_aux" not in has
+    options |= arguments(names_in(OPTIONS, has), replace(request, slopes=None, log_sum_exp=asks), has)
     options["score_mod"] = score_mod_of(request)
     mask = mask_mod_of(request)
     if mask is not None and "mask_mod" in has:
         options["mask_mod"] = mask
     elif mask is not None:
         options["block_mask"] = _block_mask(mask, request)
-    if request.groups > 1 and "enable_gqa" in has:
-        options["enable_gqa"] = True
     if request.log_sum_exp and "return_aux" in has:
         options["return_aux"] = _auxiliary()
-    else:
-        ask_for_lse(request, has, options)
     output, lse = first_of(kernel(request.query, request.key, request.value, **options))
     return Returned(output, getattr(lse, "lse", lse) if request.log_sum_exp else None)
 
 
 HIDE = option_of("mask-mod", "boolean-mask", "causal", "causal-rectangle", "window")
+OPTIONS: Mapping[str, Option] = MappingProxyType(
+    usual("scale enable_gqa kernel_options")
+    | usual(" ".join(LSE))
+    | {
+        "score_mod": option_of("score-mod", "additive-mask", "softcap", "alibi"),
+        "block_mask": HIDE,
+        "mask_mod": HIDE,
+        "return_aux": option_of("log-sum-exp"),
+    }
+)
 FLEX = Interface(
     "flex",
     "(query, key, value, score_mod=None, block_mask=None, scale=None, enable_gqa=False, return_lse=False)"
     " on (B, H, L, E)",
     (frozenset({"score_mod", "block_mask"}), frozenset({"query", "score_mod", "mask_mod"})),
-    MappingProxyType(
-        {
-            "score_mod": option_of("score-mod", "additive-mask", "softcap", "alibi"),
-            "block_mask": HIDE,
-            "mask_mod": HIDE,
-            "scale": option_of("scale", "default-scale"),
-            "enable_gqa": option_of("grouped-heads"),
-            **dict.fromkeys(LSE, option_of("log-sum-exp")),
-            "return_aux": option_of("log-sum-exp"),
-            **others("kernel_options"),
-        }
-    ),
+    OPTIONS,
     _put,
 )

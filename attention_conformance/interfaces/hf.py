@@ -17,8 +17,8 @@ from attention_conformance.interfaces.interface import (
     neutral_option,
     option_of,
     swap_axes,
+    with_mask_or_causal,
 )
-from attention_conformance.interfaces.masks import with_mask_or_causal
 from attention_conformance.kernel.with_torch import torch
 
 AUX = "s_aux"

@@ -9,6 +9,8 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.kernel.sizes import Taken
 from attention_conformance.kernel.with_torch import torch
@@ -141,11 +143,6 @@ def neutral_option(value: Any) -> Option:
     return Option(neutral=value)
 
 
-def others(*names: str) -> dict[str, Option]:
-    """Return options for parameters that are left at their defaults."""
-    return dict.fromkeys(names, UNTESTED)
-
-
 def same(call: AttentionCall) -> AttentionCall:
     """Return the call unchanged: the signature can express all of it."""
     return call
@@ -232,30 +229,6 @@ def parameters_of(kernel: Callable[..., Any]) -> Parameters:
     )
 
 
-def named_options(request: Request, **names: str) -> dict[str, Any]:
-    """Return the options of a request that are on, under the names of a library.
-
-    Args:
-        request: the request.
-        names: the library's name of each option, which it is left out of if it is empty. The options are scale,
-            causal, softcap, dropout, groups (more than one head in any), log_sum_exp, and the masks: visible and bias
-            with as many axes as the logits, any_mask either of them, mask either of them as it is.
-    """
-    values = {
-        "scale": request.scale,
-        "causal": request.causal or None,
-        "softcap": request.softcap or None,
-        "dropout": request.dropout or None,
-        "groups": request.groups > 1 or None,
-        "log_sum_exp": request.log_sum_exp or None,
-        "visible": None if request.visible is None else request.mask,
-        "bias": request.mask if request.visible is None else None,
-        "any_mask": request.mask,
-        "mask": request.bias if request.visible is None else request.visible,
-    }
-    return {name: values[role] for role, name in names.items() if name and values[role] is not None}
-
-
 def swap_axes(output: Any) -> Any:
     """Transpose (B, L, H, M) to (B, H, L, M); leave other results for the caller to refuse."""
     return output.transpose(1, 2) if isinstance(output, torch.Tensor) and output.dim() == 4 else output
@@ -268,12 +241,15 @@ def first_of(returned: Any) -> tuple[Any, Any]:
     return returned[0], returned[1] if len(returned) > 1 else None
 
 
-LSE = ("return_lse", "return_softmax_lse", "return_attn_probs")
-"""Flags with which kernels return (output, log-sum-exp, …)."""
+def with_one_mask(call: AttentionCall) -> AttentionCall:
+    """Return the call with the mask of the first head for all heads."""
+
+    def of_first(mask: Any) -> Any:
+        return mask if mask is None or np.ndim(mask) < 4 else mask[:, :1]
+
+    return call.replace(visible=of_first(call.visible), bias=of_first(call.bias))
 
 
-def ask_for_lse(request: Request, has: Parameters, options: dict[str, Any]) -> None:
-    """Set the flag for the log-sum-exp that the kernel has, if the request asks for the log-sum-exp."""
-    flag = next((name for name in LSE if name in has), None)
-    if request.log_sum_exp and flag:
-        options[flag] = True
+def with_mask_or_causal(call: AttentionCall) -> AttentionCall:
+    """Return the call without causality if it has a mask: one parameter expresses either."""
+    return call if call.visible is None and call.bias is None else call.replace(causal=False)

@@ -1,165 +1,234 @@
-"""The interfaces of libraries that take tensors in one piece: one function each, with its names for our options."""
+"""The interfaces of libraries that take tensors in one piece: the names of their parameters, and how they differ."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from attention_conformance.interfaces.further import FURTHER, further_arguments
+from attention_conformance.interfaces.by_name import put
 from attention_conformance.interfaces.interface import (
     GIVEN,
-    LSE,
+    UNTESTED,
     Interface,
+    Option,
     Parameters,
     Request,
     Returned,
-    ask_for_lse,
     first_of,
-    named_options,
     neutral_option,
     option_of,
-    others,
-    swap_axes,
+    with_mask_or_causal,
+    with_one_mask,
 )
-from attention_conformance.interfaces.masks import with_mask_or_causal
+from attention_conformance.interfaces.parameter_names import FURTHER, LSE, MEANINGS, roles_of, usual
+from attention_conformance.interfaces.reading import ADDED, FOUR_AXES, SHOWS, Mask, Reading
 from attention_conformance.kernel.with_torch import torch
 
-
-def _put_plain(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
-    options |= named_options(request, scale="scale" if "scale" in has else "")
-    return Returned(kernel(request.query, request.key, request.value, **options))
+Own = Callable[[Request, dict[str, Any]], Request]
+"""(request, arguments) → the request that is left once arguments of a library's own kind are added."""
 
 
-PLAIN = Interface(
+def library(
+    name: str,
+    signature: str,
+    known_by: tuple[str, ...],
+    options: dict[str, Option],
+    reading: Reading,
+    own: Own = lambda request, given: request,
+    **further: Any,
+) -> Interface:
+    """Return the interface of a library.
+
+    Args:
+        name: the name for ``--interface``.
+        signature: the signature, for a reader.
+        known_by: the sets of parameters by each of which it is known, names separated by spaces.
+        options: the purposes of its parameters.
+        reading: the axes of its tensors, its masks, and the names of options that :data:`.ROLES` does not have.
+        own: adds arguments of a kind that the library alone has.
+        further: further attributes of the interface.
+    """
+    reading = replace(reading, log_sum_exp=(1,))
+
+    def put_request(kernel: Callable[..., Any], request: Request, has: Parameters, given: dict[str, Any]) -> Returned:
+        names = names_in(options, has) | {**reading.names}
+        return put(replace(reading, names=names), kernel, own(request, given), has, given)
+
+    sets = tuple(frozenset(names.split()) for names in known_by)
+    return Interface(name, signature, sets, MappingProxyType(options), put_request, **further)
+
+
+def names_in(options: Mapping[str, Option], has: Parameters) -> dict[str, str]:
+    """Return role → the parameter, of those that a kernel has and that declare a capability."""
+    tested = roles_of([name for name in has if options.get(name, UNTESTED).declares])
+    return {role: tested[role][0] for role in MEANINGS if tested[role]}
+
+
+PLAIN = library(
     "plain",
     "(query (…, L, d), keys (…, T, d), values (…, T, m)) → (…, L, m)",
     (),
-    MappingProxyType({"scale": option_of("scale")}),
-    _put_plain,
+    {"scale": option_of("scale")},
+    Reading(),
 )
 """A function of three tensors, and perhaps of a scale."""
 
-
-def _put_sdpa(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
-    names = {"mask": "attn_mask", "causal": "is_causal", "groups": "enable_gqa", "softcap": "softcap"}
-    options |= named_options(request, scale="scale" if "scale" in has else "", dropout="dropout_p", **names)
-    options |= further_arguments(request, has)
-    ask_for_lse(request, has, options)
-    output, lse = first_of(kernel(request.query, request.key, request.value, **options))
-    return Returned(output, lse if request.log_sum_exp else None)
-
-
-SDPA = Interface(
+SDPA = library(
     "sdpa",
     "(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False) on (B, H, L, E)",
-    (frozenset({"attn_mask"}), frozenset({"is_causal"}), frozenset({"enable_gqa"})),
-    MappingProxyType(
-        {
-            "attn_mask": option_of("boolean-mask", "additive-mask"),
-            "is_causal": option_of("causal", "causal-rectangle", neutral=False),
-            "scale": option_of("scale", "default-scale"),
-            "enable_gqa": option_of("grouped-heads"),
-            "softcap": option_of("softcap"),
-            **FURTHER,
-            "dropout_p": option_of("dropout", neutral=0.0),
-            **dict.fromkeys(LSE, option_of("log-sum-exp")),
-            **others("score_mod", "block_mask", "kernel_options", "return_aux"),
-        }
-    ),
-    _put_sdpa,
+    ("attn_mask", "is_causal", "enable_gqa"),
+    usual("is_causal scale enable_gqa softcap dropout_p score_mod block_mask kernel_options return_aux")
+    | usual(" ".join(LSE))
+    | {"attn_mask": option_of("boolean-mask", "additive-mask"), **FURTHER},
+    Reading(mask=Mask("attn_mask", SHOWS), bias=Mask("attn_mask", ADDED)),
 )
 """PyTorch's ``scaled_dot_product_attention``; paddle, tinygrad, flex_attention have similar ones."""
 
-
-def _put_keras(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
-    names = {"visible": "mask", "bias": "bias", "causal": "is_causal", "softcap": "attn_logits_soft_cap"}
-    options |= named_options(request, scale="scale", **names)
-    return Returned(swap_axes(kernel(*request.lengths_first, **options)))
-
-
-KERAS = Interface(
+MASK_AND_BIAS = Reading(
+    axes="BLHE", returned_axes="BLHE", mask=Mask("mask", SHOWS, FOUR_AXES), bias=Mask("bias", ADDED, FOUR_AXES)
+)
+BOTH = {"mask": option_of("boolean-mask"), "bias": option_of("additive-mask")}
+KERAS = library(
     "keras",
     "(query, key, value, bias=None, mask=None, scale=None, is_causal=False, flash_attention=None,"
     " attn_logits_soft_cap=None) on (B, L, H, E)",
-    (frozenset({"flash_attention", "bias"}), frozenset({"attn_logits_soft_cap"})),
-    MappingProxyType(
-        {
-            "bias": option_of("additive-mask"),
-            "mask": option_of("boolean-mask"),
-            "scale": option_of("scale", "default-scale"),
-            "is_causal": option_of("causal", "causal-rectangle", neutral=False),
-            "attn_logits_soft_cap": option_of("softcap"),
-            **others("flash_attention"),
-        }
-    ),
-    _put_keras,
+    ("flash_attention bias", "attn_logits_soft_cap"),
+    usual("scale is_causal attn_logits_soft_cap flash_attention") | BOTH,
+    MASK_AND_BIAS,
     found_out=("grouped-heads",),
 )
 """``keras.ops.dot_product_attention``, on arrays of its backend."""
 
 
-def _put_jax(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
-    options["scale"] = request.scale
-    options |= named_options(request, visible="mask", bias="bias", causal="is_causal", log_sum_exp="return_residual")
-    if request.window is not None:
-        # Of −1 it means one key less than none, where others mean no limit.
-        longest = request.query.shape[2] + request.key.shape[2]
-        options["local_window_size"] = tuple(longest if side < 0 else side for side in request.window)
-    output, lse = first_of(kernel(*request.lengths_first, **options))
-    return Returned(swap_axes(output), lse.transpose(1, 2) if isinstance(lse, torch.Tensor) and lse.dim() == 3 else lse)
+def _window_of_jax(request: Request, given: dict[str, Any]) -> Request:
+    if request.window is None:
+        return request
+    # Of −1 it means one key less than none, where others mean no limit.
+    longest = request.query.shape[2] + request.key.shape[2]
+    left, right = (longest if side < 0 else side for side in request.window)
+    return replace(request, window=(left, right))
 
 
-JAX = Interface(
+JAX = library(
     "jax",
     "(query, key, value, bias, mask, *, scale, is_causal, local_window_size, return_residual) on (B, L, H, E)",
-    (
-        frozenset({"local_window_size"}),
-        frozenset({"query_seq_lengths"}),
-        frozenset({"bias", "mask", "is_causal", "implementation"}),
-    ),
-    MappingProxyType(
-        {
-            "bias": option_of("additive-mask"),
-            "mask": option_of("boolean-mask"),
-            "scale": option_of("scale", "default-scale"),
-            "is_causal": option_of("causal", "causal-rectangle", neutral=False),
-            "local_window_size": option_of("window"),
-            "return_residual": option_of("log-sum-exp"),
-            **others("query_seq_lengths", "key_value_seq_lengths", "implementation"),
-        }
-    ),
-    _put_jax,
+    ("local_window_size", "query_seq_lengths", "bias mask is_causal implementation"),
+    usual("scale is_causal query_seq_lengths key_value_seq_lengths implementation")
+    | BOTH
+    | {"local_window_size": MEANINGS["window"], "return_residual": MEANINGS["lse"]},
+    replace(MASK_AND_BIAS, names={"window": "local_window_size", "lse": "return_residual"}, lse_axes="BLH"),
+    _window_of_jax,
     found_out=("grouped-heads",),
 )
 """``jax.nn.dot_product_attention``."""
 
-
-def _put_flax(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
-    options |= named_options(request, visible="mask", bias="bias", causal="is_causal")
-    return Returned(swap_axes(kernel(*request.lengths_first, **options)))
-
-
-FLAX = Interface(
+FLAX = library(
     "flax",
     "(query, key, value, bias=None, mask=None, broadcast_dropout=True, dropout_rng=None, dropout_rate=0.0,"
     " deterministic=False, …) on (B, L, H, E)",
-    (frozenset({"dropout_rng"}), frozenset({"broadcast_dropout"})),
-    MappingProxyType(
-        {
-            "bias": option_of("additive-mask"),
-            "mask": option_of("boolean-mask"),
-            "is_causal": option_of("causal", "causal-rectangle", neutral=False),
-            "dropout_rate": neutral_option(0.0),
-            "deterministic": neutral_option(True),
-            **others("broadcast_dropout", "dropout_rng", "dtype", "precision", "module", "promote_dtype"),
-            **others("force_fp32_for_softmax", "einsum_dot_general", "qk_attn_weights_einsum"),
-            **others("attn_weights_value_einsum"),
-        }
-    ),
-    _put_flax,
+    ("dropout_rng", "broadcast_dropout"),
+    usual("is_causal broadcast_dropout dropout_rng dtype precision module promote_dtype force_fp32_for_softmax")
+    | usual("einsum_dot_general qk_attn_weights_einsum attn_weights_value_einsum")
+    | BOTH
+    | {"dropout_rate": neutral_option(0.0), "deterministic": neutral_option(True)},
+    MASK_AND_BIAS,
 )
 """flax's ``dot_product_attention``: its scale is always 1/√E, and ``deterministic`` switches dropout off."""
+
+TRITON = library(
+    "triton",
+    "(q, k, v, causal, sm_scale, warp_specialize=True) on (B, H, L, E)",
+    ("causal sm_scale",),
+    usual("causal warp_specialize") | {"sm_scale": option_of("scale")},
+    Reading(),
+)
+"""Triton's tutorial kernel: causality and the scale have no default."""
+
+ONNXRUNTIME = library(
+    "onnxruntime",
+    "(Q, K, V, attn_mask=None, past_key=None, past_value=None, *, is_causal=0, scale=None, softcap=0.0, …)"
+    " on (B, H, L, E) → (Y, …)",
+    ("past_key past_value", "qk_matmul_output_mode"),
+    usual("is_causal scale softcap q_num_heads kv_num_heads qk_matmul_output_mode softmax_precision nonpad_kv_seqlen")
+    | {"attn_mask": option_of("boolean-mask", "additive-mask")}
+    | dict.fromkeys(("past_key", "past_value"), neutral_option(None)),
+    Reading(mask=Mask("attn_mask", SHOWS, FOUR_AXES), bias=Mask("attn_mask", ADDED, FOUR_AXES)),
+    found_out=("grouped-heads",),
+)
+"""The ONNX operator Attention, as its reference and onnxruntime evaluate it: flags are numbers."""
+
+XFORMERS = library(
+    "xformers",
+    "(query, key, value, attn_bias=None, p=0.0, scale=None, *, op=None) on (B, L, H, E)",
+    ("attn_bias",),
+    usual("scale op output_dtype") | {"attn_bias": option_of("additive-mask"), "p": neutral_option(0.0)},
+    Reading(axes="BLHE", returned_axes="BLHE", bias=Mask("attn_bias", ADDED, "B, H, L, T")),
+)
+"""xformers' ``memory_efficient_attention``: a bias in exactly the logits' shape.
+
+Causality and boolean masks are objects of its own there; they are not tested.
+"""
+
+
+def _word_for_causal(request: Request, given: dict[str, Any]) -> Request:
+    given |= {"mask": "causal"} if request.causal else {}
+    return request
+
+
+MLX = library(
+    "mlx",
+    "(q, k, v, *, scale, mask=None or an array or 'causal', sinks=None, stream=None) on (B, H, L, E)",
+    ("q mask scale", "queries mask scale"),
+    usual("sinks stream")
+    | {"scale": option_of("scale"), "mask": option_of("boolean-mask", "additive-mask", "causal-rectangle")},
+    Reading(mask=Mask("mask", SHOWS, FOUR_AXES), bias=Mask("mask", ADDED, FOUR_AXES)),
+    _word_for_causal,
+    found_out=("grouped-heads", "causal"),
+    expressible=with_mask_or_causal,
+)
+"""MLX's ``mx.fast.scaled_dot_product_attention``: one parameter is a mask, a bias, or the word "causal"."""
+
+
+def _kind_of_mask(request: Request, given: dict[str, Any]) -> Request:
+    # Without a type it takes a causal mask.
+    given["attn_mask_type"] = "causal" if request.causal else "no_mask"
+    if request.bias is not None:
+        given["core_attention_bias_type"] = "post_scale_bias"
+    if request.visible is None or request.mask is None:
+        return request
+    shape = (len(request.query), 1, request.query.shape[2], request.key.shape[2])
+    given |= {"attn_mask_type": "arbitrary", "attention_mask": ~request.mask[:, :1].expand(shape)}
+    return replace(request, visible=None)
+
+
+TRANSFORMER_ENGINE = library(
+    "transformer-engine",
+    "(query_layer, key_layer, value_layer, attention_mask=None, qkv_format='bshd', attn_mask_type='causal',"
+    " window_size=None, core_attention_bias_type='no_bias', core_attention_bias=None) on (B, L, H, E) → (B, L, H·M)",
+    ("query_layer", "core_attention_bias"),
+    usual("window_size cu_seqlens_q cu_seqlens_kv cu_seqlens_q_padded cu_seqlens_kv_padded max_seqlen_q max_seqlen_kv")
+    | usual("fast_zero_fill inference_params pad_between_seqs fp8_output num_splits")
+    | {
+        "num_splits": UNTESTED,
+        "attn_mask_type": option_of("causal", "causal-rectangle"),
+        "attention_mask": option_of("boolean-mask"),
+        "core_attention_bias": option_of("additive-mask"),
+        "core_attention_bias_type": neutral_option("no_bias"),
+        "qkv_format": neutral_option("bshd"),
+        "alibi_slopes": neutral_option(None),
+        "checkpoint_core_attention": neutral_option(False),
+    },
+    Reading(axes="BLHE", returned_axes="BLHE", bias=Mask("core_attention_bias", ADDED, FOUR_AXES)),
+    _kind_of_mask,
+    found_out=("grouped-heads",),
+    expressible=lambda call: with_mask_or_causal(with_one_mask(call)),
+)
+"""Transformer Engine's ``DotProductAttention``: heads are joined in its output, and all have the same mask.
+
+The scale is an argument of its constructor: the scale that it has is found out.
+"""
 
 
 def _put_equinox(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
@@ -181,124 +250,9 @@ EQUINOX = Interface(
     "(query, key_, value, mask=None, dropout=None, *, key=None, inference=None) on (L, E)",
     (frozenset({"key_", "inference"}), frozenset({"key_", "dropout"})),
     MappingProxyType(
-        {
-            "key_": GIVEN,
-            "mask": option_of("boolean-mask"),
-            "inference": neutral_option(True),
-            **others("key", "dropout"),
-        }
+        {"key_": GIVEN, "mask": option_of("boolean-mask"), "inference": neutral_option(True)}
+        | dict.fromkeys(("key", "dropout"), UNTESTED)
     ),
     _put_equinox,
 )
 """equinox's ``dot_product_attention``: one head of one sequence; its scale is always 1/√E."""
-
-
-def _put_triton(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
-    # It has no scale of its own.
-    scale = request.scale if request.scale is not None else request.query.shape[-1] ** -0.5
-    options |= {"causal": request.causal, "sm_scale": scale}
-    return Returned(first_of(kernel(request.query, request.key, request.value, **options))[0])
-
-
-TRITON = Interface(
-    "triton",
-    "(q, k, v, causal, sm_scale, warp_specialize=True) on (B, H, L, E)",
-    (frozenset({"causal", "sm_scale"}),),
-    MappingProxyType(
-        {
-            "causal": option_of("causal", "causal-rectangle"),
-            "sm_scale": option_of("scale"),
-            **others("warp_specialize"),
-        }
-    ),
-    _put_triton,
-)
-"""Triton's tutorial kernel: causality and the scale are always given."""
-
-
-def _put_onnxruntime(
-    kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]
-) -> Returned:
-    options |= named_options(request, scale="scale", any_mask="attn_mask", softcap="softcap")
-    options |= {"is_causal": 1} if request.causal else {}
-    return Returned(first_of(kernel(request.query, request.key, request.value, **options))[0])
-
-
-ONNXRUNTIME = Interface(
-    "onnxruntime",
-    "(Q, K, V, attn_mask=None, past_key=None, past_value=None, *, is_causal=0, scale=None, softcap=0.0, …)"
-    " on (B, H, L, E) → (Y, …)",
-    (frozenset({"past_key", "past_value"}), frozenset({"qk_matmul_output_mode"})),
-    MappingProxyType(
-        {
-            "attn_mask": option_of("boolean-mask", "additive-mask"),
-            "is_causal": option_of("causal", "causal-rectangle"),
-            "scale": option_of("scale", "default-scale"),
-            "softcap": option_of("softcap"),
-            "past_key": neutral_option(None),
-            "past_value": neutral_option(None),
-            **others("q_num_heads", "kv_num_heads", "qk_matmul_output_mode", "softmax_precision"),
-            **others("nonpad_kv_seqlen"),
-        }
-    ),
-    _put_onnxruntime,
-    found_out=("grouped-heads",),
-)
-"""The ONNX operator Attention, as its reference and onnxruntime evaluate it: flags are numbers."""
-
-
-def _put_xformers(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
-    options |= named_options(request, scale="scale" if "scale" in has else "")
-    if request.mask is not None:
-        B, H, L, _ = request.query.shape
-        options["attn_bias"] = request.mask.expand(B, H, L, request.key.shape[2])
-    return Returned(swap_axes(kernel(*request.lengths_first, **options)))
-
-
-XFORMERS = Interface(
-    "xformers",
-    "(query, key, value, attn_bias=None, p=0.0, scale=None, *, op=None) on (B, L, H, E)",
-    (frozenset({"attn_bias"}),),
-    MappingProxyType(
-        {
-            "attn_bias": option_of("additive-mask"),
-            "scale": option_of("scale", "default-scale"),
-            "p": neutral_option(0.0),
-            **others("op", "output_dtype"),
-        }
-    ),
-    _put_xformers,
-)
-"""xformers' ``memory_efficient_attention``: a bias in exactly the logits' shape.
-
-Causality and boolean masks are objects of its own there; they are not tested.
-"""
-
-
-def _put_mlx(kernel: Callable[..., Any], request: Request, has: Parameters, options: dict[str, Any]) -> Returned:
-    # It has no scale of its own.
-    options["scale"] = request.scale if request.scale is not None else request.query.shape[-1] ** -0.5
-    if request.mask is not None or request.causal:
-        options["mask"] = request.mask if request.mask is not None else "causal"
-    if request.sinks is not None:
-        options["sinks"] = request.sinks
-    return Returned(kernel(request.query, request.key, request.value, **options))
-
-
-MLX = Interface(
-    "mlx",
-    "(q, k, v, *, scale, mask=None or an array or 'causal', sinks=None, stream=None) on (B, H, L, E)",
-    (frozenset({"q", "mask", "scale"}), frozenset({"queries", "mask", "scale"})),
-    MappingProxyType(
-        {
-            "scale": option_of("scale"),
-            "mask": option_of("boolean-mask", "additive-mask", "causal-rectangle"),
-            "sinks": option_of("sinks", neutral=None),
-            **others("stream"),
-        }
-    ),
-    _put_mlx,
-    found_out=("grouped-heads", "causal"),
-    expressible=with_mask_or_causal,
-)
-"""MLX's ``mx.fast.scaled_dot_product_attention``: one parameter is a mask, a bias, or the word "causal"."""

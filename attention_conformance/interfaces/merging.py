@@ -20,8 +20,8 @@ from attention_conformance.interfaces.interface import (
     first_of,
     neutral_option,
     option_of,
-    others,
 )
+from attention_conformance.interfaces.parameter_names import usual
 from attention_conformance.kernel.with_torch import torch
 
 Part = tuple[torch.Tensor, torch.Tensor]
@@ -136,7 +136,7 @@ COMBINE = Interface(
     MappingProxyType(
         {"out_partial": option_of(*DECLARES), "lse_partial": GIVEN, "out_dtype": GIVEN, "out": neutral_option(None)}
         | {"return_lse": neutral_option(True)}
-        | others("cu_seqlens", "seqused", "varlen_batch_idx")
+        | usual("cu_seqlens seqused varlen_batch_idx")
     ),
     put_into_combine,
     by_place=2,

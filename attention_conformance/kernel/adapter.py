@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from attention_conformance.interfaces.interface import Mark, Parameters
-from attention_conformance.interfaces.reading import ROLES, roles_of
+from attention_conformance.interfaces.parameter_names import ROLES, roles_of
 
 TEMPLATE = '''from {module} import {root}
 

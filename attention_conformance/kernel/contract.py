@@ -102,7 +102,7 @@ FOUND_OUT: dict[str, Callable[[], AttentionCall]] = {
 
 def returns(kernel: Kernel, call: AttentionCall) -> bool:
     """Return whether the kernel returns an output for a call, in sizes that it takes."""
-    return _output(kernel, call) is not None
+    return kernel.output(kernel.in_own_numbers(call)) is not None
 
 
 def _takes_no_keys(kernel: Kernel) -> bool:
@@ -118,20 +118,13 @@ def _takes_no_keys(kernel: Kernel) -> bool:
 
 def _matters(kernel: Kernel, name: str) -> bool:
     """Return whether the outputs with and without a capability are different."""
-    with_option, without = (_output(kernel, call) for call in (FOUND_OUT[name](), small_call()))
+    with_option, without = (kernel.output(kernel.in_own_numbers(call)) for call in (FOUND_OUT[name](), small_call()))
     return with_option is not None and without is not None and not np.array_equal(with_option, without)
 
 
 def _takes_all(kernel: Kernel) -> bool:
     """Return whether the values may be the identity, whatever the number of keys."""
     return not kernel.layout.square and not kernel.taken.widths and kernel.taken.keys == 1
-
-
-def _output(kernel: Kernel, call: AttentionCall) -> Any:
-    try:
-        return kernel.replace(differentiable=False).answer(kernel.in_own_numbers(call)).output
-    except (Refused, InvalidInput):
-        return None
 
 
 def _rows(kernel: Kernel, call: AttentionCall, alignment: Alignment = Alignment.TOP_LEFT) -> AttentionRows:
@@ -208,7 +201,7 @@ def _with_fixed_scale(kernel: Kernel, has: set[str]) -> Kernel:
         has.add("default-scale")
         return kernel
     call = small_call()
-    output, own = _output(kernel, call), _output(kernel, call.replace(scale=None))
+    output, own = (kernel.output(kernel.in_own_numbers(x)) for x in (call, call.replace(scale=None)))
     if output is None or own is None or not np.array_equal(output, own):
         return kernel
     with_one, root = (
@@ -228,7 +221,7 @@ def _alignment(kernel: Kernel, by: dict[str, Any]) -> Alignment | None:
         by: an option that shows where the diagonal is.
     """
     calls = [small_call(L=L, T=T).replace(**by) for L, T in ((3, 5), (5, 3))]
-    outputs = [_output(kernel, call) for call in calls]
+    outputs = [kernel.output(kernel.in_own_numbers(call)) for call in calls]
     if kernel.taken.equal or outputs[0] is None:
         return None
 

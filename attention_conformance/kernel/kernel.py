@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from attention_conformance.calls.answer import Answer, attend
+from attention_conformance.calls.answer import attend
 from attention_conformance.calls.attention_call import Alignment, AttentionCall
 from attention_conformance.interfaces import ALWAYS, INTERFACES
 from attention_conformance.interfaces.by_name import interface_of
@@ -32,15 +32,16 @@ from attention_conformance.kernel.answers import answer_to, request_of
 from attention_conformance.kernel.call_adaptation import in_numbers_of, suit_call
 from attention_conformance.kernel.importing import import_callable
 from attention_conformance.kernel.kernel_implementation import KernelImplementation
-from attention_conformance.kernel.layout import LAYOUTS, Layout
 from attention_conformance.kernel.points import Held, attend_to, gradients_at, outputs_at, weights_at
-from attention_conformance.kernel.queries import PromptKernel
+from attention_conformance.kernel.queries import QueriedKernel
 from attention_conformance.kernel.running import run_request
-from attention_conformance.kernel.sizes import Taken, is_power_of_four
+from attention_conformance.kernel.sizes import LAYOUTS, Layout, Taken, is_power_of_four
 from attention_conformance.kernel.with_torch import torch
-from reference_attention.loss import Array, Loss
+from reference_attention.errors import InvalidInput
+from reference_attention.loss import Array
 from theorems.bounded.formats import FORMATS, HALF, Format
 from theorems.core.kernel_use import KernelUse
+from theorems.core.under_test import Refused
 
 DTYPES: Mapping[str, torch.dtype] = MappingProxyType({name: getattr(torch, name) for name in FORMATS})
 """The dtypes of tensors that a kernel may be given."""
@@ -108,6 +109,16 @@ class Kernel:
     made: dict[str, Kernel] = field(default_factory=dict, init=False, repr=False)
     changed_settings: list[str] = field(default_factory=list, init=False, repr=False)
 
+    run = run_request
+    answer = answer_to
+    request = request_of
+    suit = suit_call
+    in_own_numbers = in_numbers_of
+    attend = attend_to
+    weights = weights_at
+    outputs = outputs_at
+    gradients = gradients_at
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how the kernel is pickled: its interface by name, its callable only where there is no ``source``."""
         # An interface is a constant, and holds functions; it travels by name.
@@ -156,33 +167,12 @@ class Kernel:
             self.made[name] = self.make_variant(self, name)
         return self.made[name]
 
-    def attend(self, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-        """Call the kernel on (B, n, 1, d), (B, n, T, d), (B, n, T, m), in its layout → (B, n, 1, m).
-
-        Raises:
-            InvalidInput: the kernel raises, or returns something else.
-        """
-        return attend_to(self, query, keys, values)
-
-    def run(self, request: Request) -> Returned:
-        """Return the kernel's own results for a request.
-
-        They are the output (B, H, L, M), the log-sum-exp (B, H, L) if the request asks for it, and the weights (B, H,
-        L, T) if the kernel returns them.
-
-        Raises:
-            InvalidInput: the kernel raises, or returns something else.
-        """
-        return run_request(self, request)
-
-    def answer(self, call: AttentionCall) -> Answer:
-        """Make one call, forward and backward, and return its answer in float64.
-
-        Raises:
-            Refused: the kernel raises.
-            InvalidInput: the kernel returns something else than a tensor of the right shape and dtype.
-        """
-        return answer_to(self, call)
+    def output(self, call: AttentionCall) -> Array | None:
+        """Return the output of a call without its backward pass; None if the kernel refuses the call."""
+        try:
+            return self.replace(differentiable=False).answer(call).output
+        except (Refused, InvalidInput):
+            return None
 
     def of_request(self, request: Request) -> Returned:
         """Return the kernel's results for a request, which is split or padded if the kernel takes only such shapes."""
@@ -200,45 +190,14 @@ class Kernel:
             return parts[0]._replace(output=torch.cat([part.output for part in parts], dim=-1)[..., :M])
         return self.run(request)
 
-    def request(
-        self, call: AttentionCall, given: Mapping[str, torch.Tensor], masks: Mapping[str, torch.Tensor]
-    ) -> Request:
-        """Return the request of a call with tensors (query, key, value by name) and masks, as they lie in memory."""
-        return request_of(self, call, given, masks)
-
-    def suit(self, call: AttentionCall) -> AttentionCall:
-        """Return the call in sizes that the kernel takes, with options that its signature can express."""
-        return suit_call(self, call)
-
-    def in_own_numbers(self, call: AttentionCall) -> AttentionCall:
-        """Return the call as the kernel takes it, with its tensors rounded to the kernel's numbers."""
-        return in_numbers_of(self, call)
-
     def tensor(self, array: Array) -> torch.Tensor:
         """Return a float64 array as a tensor in the kernel's dtype, on its device or on the way there."""
         return torch.tensor(np.asarray(array, dtype=np.float64)).to(DTYPES[self.dtype]).to(self.device)
 
-    def weights(self, keys: Array, queries: Array) -> Array:
-        """Return s_i = softmax(K_i q_i), (*b, n, T), for queries (*b, n or 1, d)."""
-        return weights_at(self, keys, queries)
-
-    def outputs(self, keys: Array, scores: Array, queries: Array) -> Array:
-        """Return γ_iᵀ s_i, (*b, n), for queries (*b, n or 1, d)."""
-        return outputs_at(self, keys, scores, queries)
-
-    def gradients(self, keys: Array, scores: Array, loss: Loss, queries: Array) -> tuple[Array, Array]:
-        """Return the gradient of each ℓ(γ_iᵀ s_i) by its query, (*b, n, d), and the log of its unit, (*b,)."""
-        return gradients_at(self, keys, scores, loss, queries)
-
     def as_implementation(self) -> KernelImplementation:
         """Return the kernel in place of the reference's softmax, risk and gradient."""
-        asked = PromptKernel(self)
-        return KernelImplementation(
-            name=self.name,
-            replaced={**asked.replacements, attend: self.answer},
-            textbook_eps=self.eps,
-            kernel=self,
-        )
+        replaced = {**QueriedKernel(self).replacements, attend: self.answer}
+        return KernelImplementation(name=self.name, replaced=replaced, textbook_eps=self.eps, kernel=self)
 
     def replace(self, **changed: Any) -> Kernel:
         """Return this kernel with some attributes replaced."""

@@ -12,7 +12,7 @@ from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.claims.statements import capability_of
 from attention_conformance.claims.view import view_of
 from attention_conformance.kernel.diagnosis import diagnose
-from attention_conformance.kernel.queries import OuterKernel
+from attention_conformance.kernel.queries import QueriedKernel
 from attention_conformance.kernel.report import describe_kernel, hints
 from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 from generators.case import Case
@@ -46,7 +46,7 @@ class KernelImplementation(OnKernel):
         """Return the kernel with the queries W z_i if the case trains W."""
         if not isinstance(case, Case) or case.queried is None:
             return self
-        asked = OuterKernel(self.kernel, case.queried.keys, case.problem.keys)
+        asked = QueriedKernel(self.kernel, case.queried.keys, case.problem.keys)
         return self.replace(self.name, asked.replacements)
 
     def out_of_reach(self, use: KernelUse | None) -> str:

@@ -8,12 +8,11 @@ Values are not judged; that is what the theorems do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
 from attention_conformance.calls.attention_rows import AttentionRows
 from attention_conformance.interfaces import INTERFACES, recognise
@@ -22,20 +21,18 @@ from attention_conformance.interfaces.interface import Interface, Parameters, pa
 from attention_conformance.kernel.adapter import adapter_to_paste
 from attention_conformance.kernel.compiling import with_compiler
 from attention_conformance.kernel.contract import small_call, with_capabilities
-from attention_conformance.kernel.finding import find_reading
 from attention_conformance.kernel.gradient_sums import queries_to_a_sum
 from attention_conformance.kernel.importing import LIBRARIES, MODEL, SIGNATURE, check_callable, import_callable
-from attention_conformance.kernel.interface_choice import is_better, may_be_read_otherwise
 from attention_conformance.kernel.kernel import DTYPES, Kernel
-from attention_conformance.kernel.layout import LAYOUTS
 from attention_conformance.kernel.limits import with_taken_sizes, with_wide_sizes
 from attention_conformance.kernel.operators import attention_operators
 from attention_conformance.kernel.parameters import SAID_BY_NAME, Account, accounts, call_to_exercise
+from attention_conformance.kernel.reading_choice import find_reading, is_better, may_be_read_otherwise
+from attention_conformance.kernel.sizes import LAYOUTS
 from attention_conformance.kernel.with_torch import torch
 from attention_conformance.kernel_process.remote_kernel import RemoteKernel, remote_kernel
 from reference_attention.errors import InvalidInput
 from theorems.bounded.formats import FORMATS
-from theorems.core.under_test import Refused
 
 SHAPE = (2, 3, 5, 4, 6)
 """B, n, T, d, m of the probe, all different."""
@@ -44,63 +41,36 @@ RESUMMED = 1024.0
 AUTO = "auto"
 
 
-def kernel_named(
-    source: str,
-    dtype: str | None = None,
-    *,
-    interface: str | None = None,
-    device: str | None = None,
-    deep: bool = False,
-) -> Kernel:
-    """Return the kernel of that import name, probed.
-
-    Args:
-        source: ``MODULE:CALLABLE``; the module is looked for in the working directory first, like ``python -m``.
-        dtype: a key of :data:`DTYPES`. By default ("auto") float64 if the kernel takes it and computes in it, and
-            each coarser format that it takes.
-        interface: a key of :data:`.interfaces.INTERFACES`; recognised by its parameters if left out.
-        device: the device of its tensors; the CPU by default.
-        deep: whether claims that take long are made, too: calls repeated many times, machine code.
+def kernel_named(source: str, dtype: str | None = None, **options: Any) -> Kernel:
+    """Return the kernel ``MODULE:CALLABLE``, which is looked for in the working directory first; see :func:`probe`.
 
     Raises:
         InvalidInput: it cannot be imported, or is no kernel.
     """
-    return probe(import_callable(source), source, source, dtype, interface, device, deep)
+    return probe(import_callable(source), source, source, dtype, **options)
 
 
-def remote_kernel_named(
-    source: str,
-    dtype: str | None = None,
-    *,
-    interface: str | None = None,
-    device: str | None = None,
-    deep: bool = False,
-) -> Kernel:
-    """Return the kernel of that import name, probed, which stays in a process of its own if its tensors are on the CPU.
+def remote_kernel_named(source: str, dtype: str | None = None, *, device: str | None = None, **options: Any) -> Kernel:
+    """Return the kernel of :func:`kernel_named`, which stays in a process of its own if its tensors are on the CPU.
 
-    On another device it is called here: its process would have to copy every tensor. The arguments are those of
-    :func:`kernel_named`.
+    On another device it is called here: its process would have to copy every tensor.
 
     Raises:
         InvalidInput: it cannot be imported, or is no kernel.
     """
-    if device not in (None, "cpu"):
-        return kernel_named(source, dtype, interface=interface, device=device, deep=deep)
-    return probe(remote_kernel(source), source, source, dtype, interface, device, deep)
+    call = remote_kernel(source) if device in (None, "cpu") else import_callable(source)
+    return probe(call, source, source, dtype, device=device, **options)
 
 
-def kernel_of(
-    call: Callable[..., Any],
-    dtype: str | None = None,
-    *,
-    interface: str | None = None,
-    device: str | None = None,
-    deep: bool = False,
-) -> Kernel:
-    """Return the kernel of an object, probed; the arguments are those of :func:`kernel_named`."""
+def kernel_of(call: Callable[..., Any], dtype: str | None = None, **options: Any) -> Kernel:
+    """Return the kernel of an object; see :func:`probe`.
+
+    Raises:
+        InvalidInput: it is no kernel.
+    """
     name = getattr(call, "__qualname__", None) or type(call).__name__
     check_callable(call, name)
-    return probe(call, name, "", dtype, interface, device, deep)
+    return probe(call, name, "", dtype, **options)
 
 
 def probe(
@@ -108,11 +78,22 @@ def probe(
     name: str,
     source: str,
     dtype: str | None = None,
+    *,
     interface: str | None = None,
     device: str | None = None,
     deep: bool = False,
 ) -> Kernel:
     """Return the kernel in the first dtype and layout that it takes, with its capabilities.
+
+    Args:
+        call: the callable.
+        name: its name in reports.
+        source: ``MODULE:CALLABLE``; empty for an object that was passed itself.
+        dtype: a key of :data:`DTYPES`. By default ("auto") float64 if the kernel takes it and computes in it, and
+            each coarser format that it takes.
+        interface: a key of :data:`.interfaces.INTERFACES`; recognised by its parameters if left out.
+        device: the device of its tensors; the CPU by default.
+        deep: whether claims that take long are made, too: calls repeated many times, machine code.
 
     Raises:
         InvalidInput: it takes none; the sentence is about the first dtype, in the layout that got furthest.
@@ -148,7 +129,7 @@ def probe(
 def _read(bare: Kernel, dtype: str | None) -> Kernel | None:
     """Return the kernel with the reading that names and small calls suggest; None if it returns no output."""
     for wanted in DTYPES if dtype in (None, AUTO) else [str(dtype)]:
-        candidate = find_reading(bare.call, bare.parameters, DTYPES[wanted], bare.device)
+        candidate = find_reading(bare.replace(dtype=wanted, computes_in=wanted))
         if candidate is None or candidate.off > 1:
             continue
         try:
@@ -327,19 +308,9 @@ def _in_its_numbers(kernel: Kernel, *, insist: bool) -> Kernel:
 
 def _is_within(kernel: Kernel, numbers: str) -> bool:
     """Return whether the kernel's output at moderate logits is within the rounding of those numbers."""
-    return all(_near(kernel, call, numbers) for call in _moderate())
-
-
-def _moderate() -> Iterator[AttentionCall]:
     for seed in range(4):
-        yield tensors(Sizes(B=2, H=2, G=2, L=1, T=5, E=8, M=8), Numbers.NORMAL, seed)
-
-
-def _near(kernel: Kernel, call: AttentionCall, numbers: str) -> bool:
-    call = kernel.in_own_numbers(call)
-    due: Any = AttentionRows(call, FORMATS[numbers]).output
-    try:
-        output = kernel.replace(differentiable=False).answer(call).output
-    except (Refused, InvalidInput):
-        return False
-    return bool((np.abs(output - due.value) <= 2 * due.error).all())
+        call = kernel.in_own_numbers(tensors(Sizes(B=2, H=2, G=2, L=1, T=5, E=8, M=8), Numbers.NORMAL, seed))
+        due, output = AttentionRows(call, FORMATS[numbers]).output, kernel.output(call)
+        if output is None or not (np.abs(output - due.value) <= 2 * due.error).all():
+            return False
+    return True

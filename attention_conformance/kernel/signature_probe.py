@@ -10,29 +10,29 @@ import numpy as np
 
 from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.interfaces.by_name import interface_of
+from attention_conformance.interfaces.parameter_names import ROLES, is_pytorchs, roles_of
 from attention_conformance.interfaces.reading import (
     ADDED,
     FOLDED,
     HIDES,
     MASK_SHAPES,
     ONES_HIDE,
-    ROLES,
     SHOWS,
     Mask,
     Reading,
     flatten,
-    is_pytorchs,
-    roles_of,
+    look_up,
 )
+from attention_conformance.kernel.memory_layout import float64_of
 from attention_conformance.kernel.small_calls import (
     NEAR,
     Found,
-    Try,
     distance,
     due_rows,
     random_bias,
     random_mask,
     square_call,
+    try_reading,
 )
 from attention_conformance.kernel.with_torch import torch
 
@@ -40,17 +40,17 @@ ONE_FOR_ALL_HEADS = "attention_mask"
 """A mask that Transformers and Megatron-LM make as (B, 1, L, T): a kernel need not read more heads."""
 
 
-def with_options(tried: Try, candidate: Found) -> Reading:
+def with_options(kernel: Any, candidate: Found) -> Reading:
     """Return the reading with the meaning of its masks, and without options that the callable does not have."""
     reading = candidate.reading
     names = dict(reading.names)
     square = square_call(causal=reading.always_causal)
-    if "window" in names and tried.of(reading, square, window=(2, 0))[0] is None:
+    if "window" in names and try_reading(kernel, reading, square, window=(2, 0))[0] is None:
         names.pop("window")  # it is another kind of window
     reading = replace(reading, names=names, fixed_scale="scale" not in names and candidate.scale is None)
-    masks = roles_of(tried.has)["mask"]
+    masks = roles_of(kernel.parameters)["mask"]
     for name in masks:
-        mask, bias = _senses(tried, replace(candidate, reading=reading), name)
+        mask, bias = _senses(kernel, replace(candidate, reading=reading), name)
         of_keys = mask is not None and mask.shape in ("B, 1, 1, T", "B, T")
         if mask is not None and not of_keys and reading.mask is None:
             reading = replace(reading, mask=mask)
@@ -58,45 +58,51 @@ def with_options(tried: Try, candidate: Found) -> Reading:
             reading = replace(reading, key_mask=mask)
         if bias is not None and reading.bias is None:
             reading = replace(reading, bias=bias)
-    return _through_keywords(tried, candidate, reading) if "**" in tried.has else reading
+    return _through_keywords(kernel, candidate, reading) if "**" in kernel.parameters else reading
 
 
-def _through_keywords(tried: Try, candidate: Found, reading: Reading) -> Reading:
+def _through_keywords(kernel: Any, candidate: Found, reading: Reading) -> Reading:
     """Return the reading with options that it takes as further keywords, under the names that libraries use."""
     asked: dict[str, dict[str, Any]] = {"scale": {"scale": 0.5}, "causal": {"causal": True}}
     for role, options in asked.items():
         for name in ROLES[role] if role not in reading.names and not reading.always_causal else ():
             extended = replace(reading, names={**reading.names, role: name})
-            if _has_an_effect(tried, extended, **options):
+            if _has_an_effect(kernel, extended, **options):
                 reading = extended if role == "causal" else replace(extended, fixed_scale=False)
                 break
     made = square_call(causal=False)
     for name in ROLES["mask"][:3] if reading.mask is None is reading.bias else ():
-        mask, bias = _senses(tried, replace(candidate, reading=reading), name)
+        mask, bias = _senses(kernel, replace(candidate, reading=reading), name)
         given = {"visible": random_mask(made)} if mask is not None else {}
         given |= {"bias": random_bias(made)} if bias is not None else {}
         extended = replace(reading, mask=mask, bias=bias)
-        if given and all(_has_an_effect(tried, extended, **{key: tried.tensor(x)}) for key, x in given.items()):
+        if given and all(
+            _has_an_effect(kernel, extended, **{key: _mask_tensor(kernel, x)}) for key, x in given.items()
+        ):
             return extended
     return reading
 
 
-def _has_an_effect(tried: Try, reading: Reading, **options: Any) -> bool:
+def _mask_tensor(kernel: Any, mask: Any) -> torch.Tensor:
+    return torch.tensor(mask, device=kernel.device) if mask.dtype == bool else kernel.tensor(mask)
+
+
+def _has_an_effect(kernel: Any, reading: Reading, **options: Any) -> bool:
     """Return whether these options change the output."""
     call = square_call(causal=reading.always_causal)
-    without, _ = tried.of(reading, call)
-    output, _ = tried.of(reading, call, **options)
+    without, _ = try_reading(kernel, reading, call)
+    output, _ = try_reading(kernel, reading, call, **options)
     return output is not None and not np.array_equal(output, without)
 
 
-def _senses(tried: Try, candidate: Found, name: str) -> tuple[Mask | None, Mask | None]:
+def _senses(kernel: Any, candidate: Found, name: str) -> tuple[Mask | None, Mask | None]:
     """Return how a parameter for masks takes booleans, and how it takes numbers."""
     mask = random_mask(candidate.made)
     senses = (
-        (SHOWS, HIDES, ADDED, ONES_HIDE) if _adds_booleans(tried, candidate, name, mask) else (SHOWS, HIDES, ONES_HIDE)
+        (SHOWS, HIDES, ADDED, ONES_HIDE) if _adds_booleans(kernel, candidate, name, mask) else (SHOWS, HIDES, ONES_HIDE)
     )
-    return _nearest(tried, candidate, name, mask, senses), _nearest(
-        tried, candidate, name, random_bias(candidate.made), (ADDED,)
+    return _nearest(kernel, candidate, name, mask, senses), _nearest(
+        kernel, candidate, name, random_bias(candidate.made), (ADDED,)
     )
 
 
@@ -104,22 +110,22 @@ def _shapes(candidate: Found) -> tuple[str, ...]:
     return FOLDED if candidate.reading.axes == "NLE" else MASK_SHAPES
 
 
-def _adds_booleans(tried: Try, candidate: Found, name: str, mask: Any) -> bool:
+def _adds_booleans(kernel: Any, candidate: Found, name: str, mask: Any) -> bool:
     """Return whether a mask may be for numbers alone.
 
     It may if booleans are refused in all shapes, or added as ones and zeros. Under PyTorch's names booleans are no
     numbers.
     """
     added = candidate.made.replace(bias=mask.astype(np.float64))
-    off = [_off(tried, candidate, Mask(name, SHOWS, shape), mask, due=added) for shape in _shapes(candidate)]
-    return min(off) == math.inf or (min(off) < NEAR and not is_pytorchs(tried.has))
+    off = [_off(kernel, candidate, Mask(name, SHOWS, shape), mask, due=added) for shape in _shapes(candidate)]
+    return min(off) == math.inf or (min(off) < NEAR and not is_pytorchs(kernel.parameters))
 
 
-def _off(tried: Try, candidate: Found, way: Mask, mask: Any, due: AttentionCall | None = None) -> float:
+def _off(kernel: Any, candidate: Found, way: Mask, mask: Any, due: AttentionCall | None = None) -> float:
     """Return how far the output with a mask is from the correct one, infinite if the mask is refused.
 
     Args:
-        tried: the callable.
+        kernel: the callable.
         candidate: its reading.
         name: the name of the parameter.
         way: how the mask is given.
@@ -130,13 +136,13 @@ def _off(tried: Try, candidate: Found, way: Mask, mask: Any, due: AttentionCall 
     reading = replace(candidate.reading, **{kind: way})  # type: ignore[arg-type]
     made = candidate.made.replace(causal=candidate.reading.always_causal, **{key: mask})
     made = interface_of(reading).expressible(made)
-    output, _ = tried.of(reading, made, **{key: tried.tensor(getattr(made, key))})
+    output, _ = try_reading(kernel, reading, made, **{key: _mask_tensor(kernel, getattr(made, key))})
     return distance(
         output, made if due is None else due.replace(causal=made.causal), candidate.scale, candidate.alignment
     )
 
 
-def _nearest(tried: Try, candidate: Found, name: str, mask: Any, senses: tuple[str, ...]) -> Mask | None:
+def _nearest(kernel: Any, candidate: Found, name: str, mask: Any, senses: tuple[str, ...]) -> Mask | None:
     """Return the sense and the shape in which a mask has the correct effect, else the nearest harmless ones.
 
     A sense is harmless if a mask that hides nothing, or next to nothing, changes nothing. Poorer shapes are tried only
@@ -145,7 +151,7 @@ def _nearest(tried: Try, candidate: Found, name: str, mask: Any, senses: tuple[s
     # A mask that is not added may take any number but 0, or large ones alone, as it takes 1.
     nothing = (np.ones_like(mask),) if mask.dtype == bool else (0 * mask, 1e-6 * mask)
     for shape in _shapes(candidate):
-        off = {way: _off(tried, candidate, way, mask) for way in (Mask(name, sense, shape) for sense in senses)}
+        off = {way: _off(kernel, candidate, way, mask) for way in (Mask(name, sense, shape) for sense in senses)}
         taken = [way for way in off if off[way] < math.inf]
         if not taken:
             continue
@@ -153,34 +159,35 @@ def _nearest(tried: Try, candidate: Found, name: str, mask: Any, senses: tuple[s
         if off[best] < NEAR:
             free = replace(best, shape="")
             small = (mask[0, 0], mask[:1], mask[:, :1], mask[:, :1, :1])
-            takes_all = shape == MASK_SHAPES[0] and all(_off(tried, candidate, free, x) < NEAR for x in small)
+            takes_all = shape == MASK_SHAPES[0] and all(_off(kernel, candidate, free, x) < NEAR for x in small)
             return free if takes_all else best
         if name == ONE_FOR_ALL_HEADS and shape == MASK_SHAPES[0]:
             continue
-        harmless = [way for way in taken if all(_off(tried, candidate, way, x) < NEAR for x in nothing)]
+        harmless = [way for way in taken if all(_off(kernel, candidate, way, x) < NEAR for x in nothing)]
         return min(harmless, key=off.__getitem__, default=None)
     return None
 
 
-def with_returned(tried: Try, candidate: Found, reading: Reading) -> Reading:
+def with_returned(kernel: Any, candidate: Found, reading: Reading) -> Reading:
     """Return the reading with the places of log-sum-exps and weights in what is returned."""
     made = candidate.made.replace(causal=reading.always_causal)
     rows = due_rows(made, candidate.scale, candidate.alignment)
     B, H, L, T = (made.sizes[axis] for axis in "BHLT")
-    _, returned = tried.of(reading, made, log_sum_exp=True)
+    _, returned = try_reading(kernel, reading, made, log_sum_exp=True)
     lse = _place_of(returned, np.asarray(rows.log_sum_exp.value), ((B, H, L), (B, L, H), (B * H, L)))
     if lse is None and "lse" in reading.names:  # it was asked for, and is not what it should be
         lse = _place_of(returned, None, ((B, H, L), (B, L, H), (B * H, L)))
+    swapped = lse is not None and look_up(returned, lse).shape == (B, L, H)
     due = np.asarray(rows.weights.value)
     shapes = ((B, H, L, T), (B * H, L, T))
-    weights = _place_of(tried.of(reading, made)[1], due, shapes)
-    for flag in roles_of(tried.has)["weights"] if weights is None else ():
+    weights = _place_of(try_reading(kernel, reading, made)[1], due, shapes)
+    for flag in roles_of(kernel.parameters)["weights"] if weights is None else ():
         with_flag = replace(reading, constants={**reading.constants, flag: True})
-        weights = _place_of(tried.of(with_flag, made)[1], due, shapes)
+        weights = _place_of(try_reading(kernel, with_flag, made)[1], due, shapes)
         if weights is not None:
             reading = with_flag
             break
-    return replace(reading, log_sum_exp=lse, weights=weights)
+    return replace(reading, log_sum_exp=lse, weights=weights, lse_axes="BLH" if swapped else "BHL")
 
 
 def _place_of(returned: Any, due: Any, shapes: tuple[tuple[int, ...], ...]) -> tuple[Any, ...] | None:
@@ -189,7 +196,7 @@ def _place_of(returned: Any, due: Any, shapes: tuple[tuple[int, ...], ...]) -> t
         if path and isinstance(x, torch.Tensor) and tuple(x.shape) in shapes and x.is_floating_point():
             if due is None:
                 return path
-            theirs = x.detach().to("cpu", torch.float64).numpy()
+            theirs = float64_of(x)
             swapped = theirs.shape == shapes[1] != shapes[0] and theirs.ndim == due.ndim
             theirs = np.swapaxes(theirs, 1, 2) if swapped else theirs.reshape(due.shape)
             if np.max(np.abs(theirs - due)) < NEAR * np.max(np.abs(due)):

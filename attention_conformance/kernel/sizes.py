@@ -1,10 +1,10 @@
-"""Sizes that a kernel takes if it does not take all, and calls of such sizes in place of others."""
+"""The shapes and sizes that a kernel takes if it does not take all, and calls of such sizes in place of others."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +19,28 @@ MOST = 512
 """The largest number of queries, as many as keys, that replace one query of many keys."""
 LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128)
 """Numbers of which a kernel may require a multiple."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The shapes that a kernel requires.
+
+    Attributes:
+        rank: 4 for (B, n, 1, d), one point of the batch and one input per pair of leading axes; 3 for (B·n, 1, d).
+        square: whether values have exactly d columns; others are padded with zeros and cut into pieces.
+    """
+
+    rank: int = 4
+    square: bool = False
+
+    def __str__(self) -> str:
+        """Return the required shape, and what is done to values, in words."""
+        shape = "(B, n, T, d)" if self.rank == 4 else "(B·n, T, d)"
+        return f"{shape}, values {'padded to d columns' if self.square else 'of any width'}"
+
+
+LAYOUTS = (Layout(4, False), Layout(4, True), Layout(3, False), Layout(3, True))
+"""Layouts in the order in which they are tried."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +149,62 @@ class Taken:
             # Repeated keys share weights that are not halves any more, and logits without some columns are others.
             exact=call.exact and sizes["T"] >= T and sizes["E"] <= E,
         )
+
+
+SHARED = ("of keys", "same")
+"""Levels of the width of values that become columns of the keys."""
+
+
+@dataclass(frozen=True)
+class Latent(Taken):
+    """The sizes of a kernel whose cache has one width and holds the values in its first columns.
+
+    Other keys and values are columns of such a cache, too: those of keys behind those of values.
+
+    Attributes:
+        cached, valued: the width of the cache, and of the values in it.
+        page: the number of keys in a page; 0 for any number.
+    """
+
+    widths: tuple[int, ...] = (64,)
+    cached: int = 576
+    valued: int = 512
+    one_head: bool = True
+    page: int = 64
+    may_be_huge: ClassVar[bool] = False
+
+    def _limits(self) -> Iterator[str]:
+        yield f"widths of {self.cached} and values of {self.valued}"
+        if self.one_head:
+            yield "one head of keys"
+        if self.page:
+            yield f"pages of {self.page}"
+
+    def value_width(self, size: int) -> int:
+        """Return the width of the values."""
+        return self.valued
+
+    def plan(self, plan: Plan) -> Plan:
+        """Return the plan with these widths, so that the lengths of its calls are cut for their true cost only."""
+        shared = plan["values"] in SHARED
+        sized = {"width": str(self.cached if shared else self.widths[0])}
+        sized |= {"values": "of keys" if shared else str(self.valued)}
+        return {**plan, **sized} | ({"group": "one of keys"} if self.one_head else {})
+
+    def fit(self, call: AttentionCall, *, quartic: bool = False) -> AttentionCall:
+        """Return the call with the keys of its first head alone, in these widths and pages."""
+        if self.one_head:
+            call = call.replace(key=call.key[:, :1], value=call.value[:, :1])
+        if self.page and call.page:
+            call = call.replace(page=self.page)
+        if not call.shared:
+            return super().fit(call, quartic=quartic)
+        call = Taken.fit(replace(self, widths=(self.cached,)), call, quartic=quartic)
+        return call.replace(value=call.key[..., : self.valued])
+
+
+FLASH_MLA = Latent()
+"""The sizes of DeepSeek's models: 512 columns of latent keys and values, and 64 that are rotated."""
 
 
 def is_power_of_four(size: int) -> bool:

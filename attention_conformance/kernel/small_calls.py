@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,14 +12,14 @@ from attention_conformance.calls.attention_call import Alignment, AttentionCall
 from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
 from attention_conformance.calls.attention_rows import AttentionRows
 from attention_conformance.interfaces.by_name import interface_of
-from attention_conformance.interfaces.interface import Parameters, Request
+from attention_conformance.interfaces.interface import Request
 from attention_conformance.interfaces.reading import Reading
-from attention_conformance.kernel.global_state import restore_settings
+from attention_conformance.kernel.memory_layout import float64_of
+from attention_conformance.kernel.running import KernelError
 from attention_conformance.kernel.with_torch import torch
 from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 from reference_attention.errors import InvalidInput
 from theorems.bounded.formats import FORMATS
-from theorems.core.under_test import Refused
 
 SIZES = (
     Sizes(B=2, H=4, G=4, L=3, T=5, E=8, M=8),
@@ -37,49 +35,42 @@ With random numbers, the output under another reading is off by about the larges
 """
 
 
-@dataclass(frozen=True)
-class Try:
-    """A callable on tensors of one dtype.
+def record_results(call: Any, results: list[Any]) -> Any:
+    """Return a callable that adds what it returns to a list."""
+    if isinstance(call, RemoteKernel):
+        return call.recording(results)
 
-    Attributes:
-        call: the callable.
-        has: its parameters.
-        dtype: the dtype of the tensors.
-        device: the device of the tensors.
+    def recorder(*args: Any, **options: Any) -> Any:
+        results.append(call(*args, **options))
+        return results[-1]
+
+    return recorder
+
+
+def try_reading(kernel: Any, reading: Reading, made: AttentionCall, **options: Any) -> tuple[Any, Any]:
+    """Return the output (B, H, L, M) of a kernel that is called as a reading says, and all that it returned.
+
+    Args:
+        kernel: a :class:`attention_conformance.kernel.kernel.Kernel`.
+        reading: the reading.
+        made: the call; its scale is left to the kernel.
+        options: further attributes of the request.
+
+    Returns:
+        None for what it does not return.
     """
-
-    call: Callable[..., Any]
-    has: Parameters
-    dtype: torch.dtype
-    device: str
-
-    def of(self, reading: Reading, made: AttentionCall, **options: Any) -> tuple[Any, Any]:
-        """Return its output (B, H, L, M) in float64 and all that it returned; None if it raises, or for no output."""
-        given: dict[str, Any] = {name: self.tensor(getattr(made, name)) for name in ("query", "key", "value")}
-        seen: list[Any] = []
-
-        def recorder(*args: Any, **named: Any) -> Any:
-            seen.append(self.call(*args, **named))
-            return seen[-1]
-
-        try:
-            with torch.no_grad(), nullcontext() if isinstance(self.call, RemoteKernel) else restore_settings([]):
-                interface = interface_of(reading)
-                request = Request(**given, **{"scale": None, "causal": made.causal, **options})
-                if isinstance(self.call, RemoteKernel):
-                    output = self.call.recording(seen).run(interface, reading, request).output
-                else:
-                    output = interface.call(recorder, request, self.has).output
-        except (Exception, SystemExit):
-            return None, None
-        due = (*made.query.shape[:3], made.value.shape[-1])
-        if not isinstance(output, torch.Tensor) or tuple(output.shape) != due or not output.is_floating_point():
-            return None, seen[0]
-        return output.to("cpu", torch.float64).numpy(), seen[0]
-
-    def tensor(self, x: Any) -> torch.Tensor:
-        """Return a tensor in the dtype and on the device of the callable; booleans remain booleans."""
-        return torch.tensor(np.asarray(x)).to(self.device, torch.bool if np.asarray(x).dtype == bool else self.dtype)
+    results: list[Any] = []
+    given = {name: kernel.tensor(getattr(made, name)) for name in ("query", "key", "value")}
+    request = Request(**given, **{"scale": None, "causal": made.causal, **options})
+    recorded = record_results(kernel.call, results)
+    try:
+        with torch.no_grad():
+            returned = kernel.replace(call=recorded, interface=interface_of(reading), reading=reading).run(request)
+    except KernelError:
+        return None, None
+    except InvalidInput:  # something else than an output
+        return None, results[0]
+    return float64_of(returned.output), results[0]
 
 
 def distance(output: Any, made: AttentionCall, scale: float | None, alignment: Alignment) -> float:
@@ -153,24 +144,12 @@ def rightness(kernel: Any) -> float:
 
 def returns_more(kernel: Any) -> bool:
     """Return whether the kernel returns more than a tensor, without being asked for more."""
-    seen: list[Any] = []
-
-    def recorder(*args: Any, **options: Any) -> Any:
-        seen.append(kernel.call(*args, **options))
-        return seen[-1]
-
+    results: list[Any] = []
     call = kernel.in_own_numbers(tensors(SIZES[0], Numbers.NORMAL, seed=0))
-    with suppress(Refused, InvalidInput):
-        is_here = not isinstance(kernel.call, RemoteKernel)
-        recorded = recorder if is_here else kernel.call.recording(seen)
-        kernel.replace(call=recorded, differentiable=False).answer(call)
-    return any(not isinstance(value, torch.Tensor) for value in seen)
+    kernel.replace(call=record_results(kernel.call, results)).output(call)
+    return any(not isinstance(value, torch.Tensor) for value in results)
 
 
 def _is_near(kernel: Any, call: AttentionCall) -> bool:
     call = kernel.in_own_numbers(call.replace(scale=None) if kernel.fixed_scale else call)
-    try:
-        output = kernel.replace(differentiable=False).answer(call).output
-    except (Refused, InvalidInput):
-        return False
-    return distance(output, call, call.scale, kernel.alignment) < NEAR
+    return distance(kernel.output(call), call, call.scale, kernel.alignment) < NEAR

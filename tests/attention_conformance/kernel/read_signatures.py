@@ -426,6 +426,16 @@ def log_sum_exp_first(core: Core) -> Kernel:
     return attention
 
 
+def log_sum_exp_of_lengths(core: Core) -> Kernel:
+    """In (B, L, H), of calls with as many queries as heads, too."""
+
+    def attention(q: Tensor, k: Tensor, v: Tensor, scale: float | None = None, return_lse: bool = False) -> Any:
+        output, lse = core(*swap(q, k, v), scale=scale)
+        return (output.transpose(1, 2), lse.transpose(1, 2)) if return_lse else output.transpose(1, 2)
+
+    return attention
+
+
 def mapping(core: Core) -> Kernel:
     def attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, return_lse: bool = False) -> dict[str, Any]:
         output, lse = core(q, k, v, scale=None, causal=causal)
@@ -475,6 +485,7 @@ READ = {
     "nanoGPT": Signature(nano_gpt, NAME, with_sign_of_dk, ("causal", "causal-rectangle")),
     "annotated": Signature(annotated, NAME, without_the_last_column, ("boolean-mask",)),
     "log-sum-exp first": Signature(log_sum_exp_first, NAME, with_other_diagonal, ("log-sum-exp", "causal")),
+    "log-sum-exp of lengths": Signature(log_sum_exp_of_lengths, NAME, with_scaled_lse, ("log-sum-exp", "scale")),
     "mapping": Signature(mapping, NAME, with_scaled_lse, ("log-sum-exp", "causal")),
     "into": Signature(into, NAME, with_scale_of_keys, ("scale", "causal")),
 }

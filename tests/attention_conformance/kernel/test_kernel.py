@@ -17,9 +17,9 @@ from attention_conformance.calls.answer import attend
 from attention_conformance.interfaces import ALWAYS
 from attention_conformance.kernel.check import assert_kernel, verify_kernel
 from attention_conformance.kernel.kernel_implementation import KERNEL_FUNCTIONS, KernelImplementation
-from attention_conformance.kernel.layout import LAYOUTS, Layout
 from attention_conformance.kernel.loading import kernel_named, kernel_of
 from attention_conformance.kernel.report import headline, hints, precision_hint, scale_hint
+from attention_conformance.kernel.sizes import LAYOUTS, Layout
 from examples import kernels
 from examples.real_faults.attention import tiled, tiled_sdpa
 from generators.case import Case

@@ -1,4 +1,4 @@
-"""Find out by small calls how a callable is called: the reading under which its numbers are those of attention.
+"""Find out by small calls how a callable is called: as a library's interface says, or as another reading does.
 
 Names of parameters suggest readings; a call of random numbers, all of whose axes differ, decides among them. The
 reading whose output is nearest to the formula is taken: a wrong kernel gets the reading under which it is least wrong.
@@ -6,7 +6,7 @@ reading whose output is nearest to the formula is taken: a wrong kernel gets the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -14,10 +14,14 @@ from typing import Any
 from attention_conformance.calls.attention_call import Alignment, AttentionCall
 from attention_conformance.calls.attention_calls import Numbers, tensors
 from attention_conformance.interfaces.interface import Mark, Parameters
-from attention_conformance.interfaces.reading import AXES, DECODED, Reading, flatten, roles_of
+from attention_conformance.interfaces.parameter_names import is_pytorchs, roles_of
+from attention_conformance.interfaces.reading import AXES, DECODED, HIDES, Reading, flatten
+from attention_conformance.kernel.kernel import Kernel
+from attention_conformance.kernel.parameters import Account, of_kind
 from attention_conformance.kernel.signature_probe import with_options, with_returned
-from attention_conformance.kernel.small_calls import SIZES, Found, Try, distance
+from attention_conformance.kernel.small_calls import SIZES, Found, distance, returns_more, rightness, try_reading
 from attention_conformance.kernel.with_torch import torch
+from reference_attention.errors import InvalidInput
 
 STRINGS = {
     "BHLE": ("BNSD", "bhsd", "BHSD", "HND", "bhld", "bnsd"),
@@ -28,16 +32,9 @@ STRINGS = {
 """The names of these orders of axes in libraries."""
 
 
-def find_reading(call: Callable[..., Any], has: Parameters, dtype: torch.dtype, device: str) -> Found | None:
-    """Return the reading that is nearest to attention; None if the callable returns no output under any reading.
-
-    Args:
-        call: the callable.
-        has: its parameters.
-        dtype: the dtype of the tensors that it is given.
-        device: the device of the tensors.
-    """
-    tried = Try(call, has, dtype, device)
+def find_reading(kernel: Kernel) -> Found | None:
+    """Return the reading that is nearest to attention; None if the callable returns no output under any reading."""
+    has = kernel.parameters
     ways: list[tuple[Any, bool, dict[str, Any]]] = [
         (sizes, by_name, {}) for sizes, by_name in product(SIZES, (False, True))
     ]
@@ -47,10 +44,10 @@ def find_reading(call: Callable[..., Any], has: Parameters, dtype: torch.dtype, 
     for sizes, by_name, further in ways:
         made = tensors(sizes, Numbers.NORMAL, seed=0)
         readings = candidates(has, by_name, **further)
-        possible = [candidate for reading in readings if (candidate := _best(tried, reading, made)) is not None]
+        possible = [candidate for reading in readings if (candidate := _best(kernel, reading, made)) is not None]
         if possible:
             least = min(possible, key=lambda candidate: candidate.off)
-            return replace(least, reading=with_returned(tried, least, with_options(tried, least)))
+            return replace(least, reading=with_returned(kernel, least, with_options(kernel, least)))
     return None
 
 
@@ -105,16 +102,16 @@ def _tensor_names(has: Parameters, names: dict[str, str]) -> tuple[tuple[str, ..
     return tuple(inputs[:3]), False
 
 
-def _best(tried: Try, reading: Reading, made: AttentionCall) -> Found | None:
+def _best(kernel: Kernel, reading: Reading, made: AttentionCall) -> Found | None:
     """Return a reading with the scale, the causality and the place of the output that bring it nearest to attention."""
-    _, returned = tried.of(reading, made)
+    _, returned = try_reading(kernel, reading, made)
     if returned is None and "out" not in reading.names:
         return None
     paths = [path for path, value in flatten(returned) if isinstance(value, torch.Tensor)]
     readings = []
     for path in [*paths[:4], None] if "out" in reading.names else paths[:4]:
         with_path = replace(reading, output=path)
-        output, _ = tried.of(with_path, made)
+        output, _ = try_reading(kernel, with_path, made)
         if output is None:
             continue
         # Every call is causal only where nobody can say so; where one can, it is wrong, but its tensors are told apart.
@@ -124,3 +121,50 @@ def _best(tried: Try, reading: Reading, made: AttentionCall) -> Found | None:
             always = causal and "causal" not in reading.names
             readings.append(Found(off, replace(with_path, always_causal=always), scale, alignment, made))
     return min(readings, key=lambda candidate: candidate.off, default=None)
+
+
+LIKE_OTHERS = ("plain", "sdpa", "flash", "triton", "mlx", "hf", "xformers")
+"""Interfaces that a signature may resemble without being one of them."""
+
+
+def may_be_read_otherwise(kernel: Kernel | InvalidInput) -> bool:
+    """Return whether a kernel may need another reading than its interface.
+
+    It may if it is refused, or wrong under its interface, or has further parameters whose names say what they are for.
+    """
+    if isinstance(kernel, InvalidInput):
+        return True
+    if kernel.interface.name not in LIKE_OTHERS:
+        return False
+    if rightness(kernel) < 1:
+        return True
+    roles = roles_of({*of_kind(kernel.accounts, Account.NOT_TESTED), *of_kind(kernel.accounts, Account.IGNORED)})
+    known = ("scale", "mask", "causal", "softcap", "dropout", "lse", "weights", "dtype")
+    return any(roles[role] for role in known) or (kernel.interface.name != "hf" and returns_more(kernel))
+
+
+def is_better(read: Kernel, kernel: Kernel | InvalidInput) -> bool:
+    """Return whether a kernel is to be called as it was read, and not as the interface of a library says."""
+    if isinstance(kernel, InvalidInput):
+        return True
+    assert read.reading is not None
+    if is_pytorchs(kernel.parameters):
+        lost = kernel.declares & {"boolean-mask", "additive-mask", "causal"} - read.declares
+        if lost or not _takes_masks_as_pytorch(read.reading):
+            return False
+    theirs, own = rightness(read), rightness(kernel)
+    more = bool(read.declares - kernel.declares - {"default-scale", "parameters", "grouped-heads"})
+    more |= read.reading.weights is not None and kernel.interface.name in LIKE_OTHERS
+    more |= "dtype" in read.reading.names
+    if kernel.interface.name == "plain" and len(kernel.parameters) == 3:
+        # Three tensors alone are the paper's: the scale is 1, and all keys are seen.
+        reading = read.reading
+        other = reading.axes not in ("BHLE", "NLE") or bool(reading.output)
+        return own < theirs and (other or (reading.always_causal and reading.fixed_scale))
+    return own < theirs or (own == theirs and more and kernel.declares - {"parameters"} <= read.declares)
+
+
+def _takes_masks_as_pytorch(reading: Reading) -> bool:
+    """Return whether True in ``attn_mask`` shows a key, and masks may have any shape that can be broadcast."""
+    masks = [mask for mask in (reading.mask, reading.bias) if mask is not None]
+    return all(mask.sense != HIDES and not mask.shape for mask in masks if mask.name == "attn_mask")

@@ -1,0 +1,183 @@
+"""The names of parameters, what each name means, and the arguments that a request gives to a parameter of that meaning.
+
+Interfaces of libraries list names of these tables; signatures that no interface is like are read by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from attention_conformance.interfaces.interface import UNTESTED, Mark, Option, Parameters, Request, option_of
+from attention_conformance.kernel.with_torch import torch
+
+ROLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "query": ("query", "q", "queries", "xq", "query_states", "query_layer"),
+        "key": ("key", "k", "keys", "xk", "key_states", "key_layer"),
+        "value": ("value", "v", "values", "xv", "value_states", "value_layer"),
+        "packed": ("qkv", "kv"),
+        "mask": (
+            *("attn_mask", "mask", "attention_mask", "atten_mask", "attn_bias", "bias", "ab", "pse", "b"),
+            *("attention_bias", "key_padding_mask", "padding_mask", "key_mask"),
+        ),
+        "causal": ("is_causal", "causal", "use_causal_mask", "use_causal"),
+        "scale": ("scale", "sm_scale", "softmax_scale", "scaling", "scale_value"),
+        "layout": ("layout", "tensor_layout", "input_layout", "qkv_format", "qkv_layout", "tensor_format"),
+        "heads": ("head_num", "num_heads", "n_heads", "heads", "nheads", "n_head"),
+        "groups": ("kv_n_heads", "num_key_value_heads", "num_kv_heads", "n_kv_heads"),
+        "grouped": ("enable_gqa",),
+        "dropout": ("dropout_p", "dropout", "dropout_rate", "p_dropout", "drop_rate", "attn_drop"),
+        "training": ("training",),
+        "window": ("window_size",),
+        "softcap": ("softcap", "logits_soft_cap", "attn_logits_soft_cap", "logit_cap", "soft_cap"),
+        "lse": (
+            *("return_lse", "return_softmax_lse", "compute_log_sumexp", "return_residuals", "need_lse", "output_lse"),
+            "return_attn_probs",
+        ),
+        "weights": (
+            *("need_weights", "needs_weights", "return_weights", "return_softmax", "output_attentions"),
+            "return_attn_probs",
+        ),
+        "out": ("out", "o", "output"),
+        "upcast": ("upcast", "upcast_attention"),
+        "dtype": ("dtype", "compute_dtype"),
+        "deterministic": ("deterministic",),
+        "module": ("module",),
+    }
+)
+"""The names of parameters in each role, the best name first."""
+MEANINGS: Mapping[str, Option] = MappingProxyType(
+    {
+        "scale": option_of("scale", "default-scale"),
+        "causal": option_of("causal", "causal-rectangle", neutral=False),
+        "window": option_of("window"),
+        "softcap": option_of("softcap"),
+        "dropout": option_of("dropout", neutral=0.0),
+        "deterministic": option_of("same-bits"),
+        "grouped": option_of("grouped-heads"),
+        "lse": option_of("log-sum-exp"),
+    }
+)
+"""The capabilities that a parameter in one of these roles declares, and what switches it off."""
+LSE = ("return_lse", "return_softmax_lse", "return_attn_probs")
+"""Flags of :data:`ROLES` with which the kernels of libraries return (output, log-sum-exp, …)."""
+SINKS = ("learnable_sink", "sinks", "sink", "s_aux")
+SLOPES = "alibi_slopes"
+SPLITS = "num_splits"
+DESCALES = ("q_descale", "k_descale", "v_descale")
+"""Factors of (B, G), each of a tensor of 8 bits; the output then has 16 bits."""
+LARGEST = 448.0
+"""The largest number of 8 bits; entries outside the keys of a cache may be larger."""
+ALONE = "batch_invariant"
+FURTHER: Mapping[str, Option] = MappingProxyType(
+    dict.fromkeys(SINKS, option_of("sinks", neutral=None))
+    | {SLOPES: option_of("alibi", neutral=None), SPLITS: option_of("splits")}
+    | dict.fromkeys(DESCALES, option_of("fp8-descale"))
+    | {ALONE: option_of("batch-invariance", neutral=False)}
+)
+"""Options of parameters whose names mean the same wherever they are."""
+PYTORCH_SAYS = frozenset({"dropout_p", "is_causal", "scale", "enable_gqa"})
+"""A function with two of these parameters has PyTorch's signature, whose documentation defines ``attn_mask``."""
+
+
+def is_pytorchs(parameters: Collection[str]) -> bool:
+    """Return whether these are the names of PyTorch's function."""
+    return len(PYTORCH_SAYS & {*parameters}) > 1
+
+
+def roles_of(names: Collection[str]) -> dict[str, list[str]]:
+    """Return the parameters of a callable by role, the best name first; an upper-case Q counts as q."""
+    lower = {name.lower(): name for name in names}
+    return {role: [lower[name] for name in known if name in lower] for role, known in ROLES.items()}
+
+
+def usual(names: str) -> dict[str, Option]:
+    """Return the options of parameters, separated by spaces: what their names mean, or that they are left alone."""
+    by_name = {name: option for role, option in MEANINGS.items() for name in ROLES[role]} | dict(FURTHER)
+    return {name: by_name.get(name, UNTESTED) for name in names.split()}
+
+
+def first_in(names: Collection[str], has: Collection[str]) -> str:
+    """Return the first of these names that a kernel has."""
+    return next(name for name in names if name in has)
+
+
+def arguments(names: Mapping[str, str], request: Request, has: Parameters) -> dict[str, Any]:
+    """Return the arguments of a request by name, except tensors and masks.
+
+    An option that is off is left out, unless the kernel has no default for it.
+
+    Args:
+        names: role → the parameter that has it.
+        request: the request.
+        has: the parameters of the kernel.
+    """
+    query, key = request.query, request.key
+    always = {"heads": query.shape[1], "groups": key.shape[1], "dtype": query.dtype}
+    values = {
+        "scale": request.scale,
+        "causal": request.causal,
+        "window": None if request.window is None else _window(request.window, has.get(names.get("window", ""))),
+        "softcap": request.softcap,
+        "dropout": request.dropout,
+        "training": bool(request.dropout),
+        "deterministic": request.deterministic,
+        "grouped": request.groups > 1,
+        "lse": request.log_sum_exp,
+    }
+    given: dict[str, Any] = {names[role]: value for role, value in always.items() if role in names}
+    for role, value in values.items():
+        name = names.get(role)
+        if name is None:
+            continue
+        required = has.get(name) is Mark.REQUIRED
+        if role == "scale" and value is None and required:
+            value = query.shape[-1] ** -0.5
+        if value or (role == "scale" and value is not None) or (required and role in _TOLD):
+            given[name] = 1 if value is True and type(has.get(name)) is int else value  # flags may be numbers
+    return given | _further_arguments(request, has)
+
+
+_TOLD = ("scale", "causal", "softcap", "dropout", "lse")
+"""Roles whose value is told, even if it is off, to a kernel that has no default for it."""
+
+
+def _window(window: tuple[int, int], default: Any) -> tuple[Any, ...]:
+    """Return a window as a kernel with that default takes it."""
+    if default == (None, None):
+        # In flash-attn 4 no limit is None, and −1 a number unless both sides are negative.
+        return tuple(None if side < 0 else side for side in window)
+    # A third number is that of keys which all rows see.
+    return window + (default[2:] if isinstance(default, tuple) else ())
+
+
+def _further_arguments(request: Request, has: Parameters) -> dict[str, Any]:
+    """Return the arguments of a request for the parameters of :data:`FURTHER`."""
+    given: dict[str, Any] = {}
+    if request.sinks is not None:
+        given[first_in(SINKS, has)] = request.sinks
+    if request.slopes is not None:
+        same = bool((request.slopes == request.slopes[:1]).all())
+        given[SLOPES] = request.slopes[0] if same else request.slopes
+    if request.splits:
+        given[SPLITS] = request.splits
+    if request.alone and ALONE in has:
+        given[ALONE] = True
+    if request.descales is not None:
+        given |= dict(zip(DESCALES, request.descales, strict=True))
+    return given
+
+
+def in_8_bits(request: Request, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Return the tensors, in 8 bits if the request has factors for them: 8 bits can express its numbers."""
+    if request.descales is None:
+        return tensors
+    return tuple(x.clamp(-LARGEST, LARGEST).to(torch.float8_e4m3fn) for x in tensors)
+
+
+def in_own_dtype(request: Request, output: Any) -> Any:
+    """Return the output of tensors of 8 bits in the request's dtype; other outputs unchanged."""
+    converts = request.descales is not None and isinstance(output, torch.Tensor)
+    return output.to(request.query.dtype) if converts else output
