@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from attention_conformance.kernel.combinations import failing_combinations, in_words
 from attention_conformance.kernel.profiles import profile_named
 from attention_conformance.kernel.reproducer_file import describe_tests, reproducer_file
-from attention_conformance.kernel.results_table import capabilities_json, kernel_table, score_json, summary
+from attention_conformance.kernel.results_table import (
+    capabilities_json,
+    failing_combinations,
+    in_words,
+    kernel_table,
+    score_json,
+    summary,
+)
 from attention_conformance.kernel.source import under_test_of
 from theorems.run.result import Result
 

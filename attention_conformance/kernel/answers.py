@@ -97,31 +97,25 @@ def request_of(
     kernel: Any, call: AttentionCall, given: Mapping[str, torch.Tensor], masks: Mapping[str, torch.Tensor]
 ) -> Request:
     """Return the request of a call with these tensors (query, key, value by name) and masks, as they lie in memory."""
+    tensors: dict[str, Any] = {**given, **{name: masks.get(name) for name in ("visible", "bias", "sinks", "slopes")}}
     return Request(
-        **given,
-        scale=call.scale,
-        visible=masks.get("visible"),
-        bias=masks.get("bias"),
-        causal=call.causal,
-        window=call.window,
-        softcap=call.softcap,
-        log_sum_exp=call.log_sum_exp,
-        dropout=call.dropout,
-        sinks=masks.get("sinks"),
-        slopes=masks.get("slopes"),
+        **tensors,
+        **{name: getattr(call, name) for name in AS_THEY_ARE},
         lengths=None if call.lengths is None else torch.tensor(call.lengths, device=kernel.device),
         parts=torch.tensor(call.part_of_key(), device=kernel.device),
         number_of_parts=call.parts or 2,
         score_mod=None if call.score_mod is None else kernel.tensor(call.score_mod),
         mask_mod=None if call.mask_mod is None else torch.tensor(call.mask_mod, device=kernel.device),
         descales=None if call.descales is None else torch.tensor(call.descales, device=kernel.device).float(),
-        shared=call.shared,
-        alone=call.alone,
-        splits=call.splits,
-        page=call.page,
-        seed=call.seed,
         deterministic=call.state in (State.TWICE, State.MANY),
     )
+
+
+AS_THEY_ARE = (
+    *("scale", "causal", "window", "softcap", "log_sum_exp", "dropout"),
+    *("shared", "alone", "splits", "page", "seed"),
+)
+"""Attributes of a call that are those of its request."""
 
 
 def masks_of(kernel: Any, call: AttentionCall) -> dict[str, Placed]:

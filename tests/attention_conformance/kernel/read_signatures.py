@@ -16,6 +16,7 @@ from tests.attention_conformance.kernel.signatures import (
     BOTTOM,
     Core,
     Signature,
+    signature,
     swap,
     with_other_diagonal,
     with_scale_of_keys,
@@ -44,42 +45,20 @@ def _both(first: Mask, second: Mask) -> Mask:
 # ---- another order of axes -------------------------------------------------------------------------------------------
 
 
-def paddle(core: Core) -> Kernel:
-    def scaled_dot_product_attention(
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attn_mask: Mask = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        training: bool = True,
-        name: str | None = None,
-    ) -> Tensor:
-        if dropout_p and training:
-            raise ValueError("no dropout")
-        return core(*swap(query, key, value), scale=None, mask=attn_mask, causal=is_causal)[0].transpose(1, 2)
-
-    return scaled_dot_product_attention
+@signature("query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, training=True, name=None")
+def paddle(core: Core, a: Any) -> Tensor:
+    if a.dropout_p and a.training:
+        raise ValueError("no dropout")
+    return core(*swap(a.query, a.key, a.value), scale=None, mask=a.attn_mask, causal=a.is_causal)[0].transpose(1, 2)
 
 
-def diffusers(core: Core) -> Kernel:
-    def dispatch_attention_fn(
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attn_mask: Mask = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        scale: float | None = None,
-        enable_gqa: bool = False,
-        *,
-        backend: str | None = None,
-    ) -> Tensor:
-        if dropout_p:
-            raise ValueError("no dropout")
-        return core(*swap(query, key, value), scale=scale, mask=attn_mask, causal=is_causal)[0].transpose(1, 2)
-
-    return dispatch_attention_fn
+@signature(
+    "query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False, *, backend=None"
+)
+def diffusers(core: Core, a: Any) -> Tensor:
+    if a.dropout_p:
+        raise ValueError("no dropout")
+    return core(*swap(a.query, a.key, a.value), scale=a.scale, mask=a.attn_mask, causal=a.is_causal)[0].transpose(1, 2)
 
 
 def einops(core: Core) -> Kernel:
@@ -113,25 +92,15 @@ class Megatron(torch.nn.Module):
         return self.core(q, k, v, scale=None, mask=mask)[0].permute(2, 0, 1, 3).flatten(2)
 
 
-def llm_foundry(core: Core) -> Kernel:
-    def attention(
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        n_heads: int,
-        kv_n_heads: int,
-        softmax_scale: float | None = None,
-        attn_bias: Mask = None,
-        is_causal: bool = False,
-        needs_weights: bool = False,
-    ) -> Any:
-        q = query.unflatten(2, (n_heads, -1)).transpose(1, 2)
-        k, v = (x.unflatten(2, (kv_n_heads, -1)).transpose(1, 2) for x in (key, value))
-        options = {"scale": softmax_scale, "mask": attn_bias, "causal": is_causal}
-        weights = _weights(core, q, k, **options) if needs_weights else None
-        return core(q, k, v, **options)[0].transpose(1, 2).flatten(2), weights
-
-    return attention
+@signature(
+    "query, key, value, n_heads, kv_n_heads, softmax_scale=None, attn_bias=None, is_causal=False, needs_weights=False"
+)
+def llm_foundry(core: Core, a: Any) -> Any:
+    q = a.query.unflatten(2, (a.n_heads, -1)).transpose(1, 2)
+    k, v = (x.unflatten(2, (a.kv_n_heads, -1)).transpose(1, 2) for x in (a.key, a.value))
+    options = {"scale": a.softmax_scale, "mask": a.attn_bias, "causal": a.is_causal}
+    weights = _weights(core, q, k, **options) if a.needs_weights else None
+    return (core(q, k, v, **options)[0].transpose(1, 2).flatten(2), weights)
 
 
 def torch_1(core: Core) -> Kernel:
@@ -144,27 +113,16 @@ def torch_1(core: Core) -> Kernel:
     return _scaled_dot_product_attention
 
 
-def npu(core: Core) -> Kernel:
-    def npu_fusion_attention(
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        head_num: int,
-        input_layout: str,
-        *,
-        pse: Mask = None,
-        atten_mask: Mask = None,
-        scale: float = 1.0,
-        keep_prob: float = 1.0,
-        gen_mask_parallel: bool = True,
-    ) -> Any:
-        if input_layout not in ("BSND", "SBH") or head_num != query.shape[2]:
-            raise RuntimeError("of other layouts this stand-in knows none")
-        mask = pse if atten_mask is None else ~atten_mask
-        output, lse = core(*swap(query, key, value), scale=scale, mask=mask)
-        return output.transpose(1, 2), lse, lse, None
-
-    return npu_fusion_attention
+@signature(
+    "query, key, value, head_num, input_layout, *, pse=None, atten_mask=None, scale=1.0, keep_prob=1.0, "
+    "gen_mask_parallel=True"
+)
+def npu(core: Core, a: Any) -> Any:
+    if a.input_layout not in ("BSND", "SBH") or a.head_num != a.query.shape[2]:
+        raise RuntimeError("of other layouts this stand-in knows none")
+    mask = a.pse if a.atten_mask is None else ~a.atten_mask
+    output, lse = core(*swap(a.query, a.key, a.value), scale=a.scale, mask=mask)
+    return (output.transpose(1, 2), lse, lse, None)
 
 
 # ---- other names, and other things that have to be given -------------------------------------------------------------
@@ -193,58 +151,25 @@ def sage_lengths_first(core: Core) -> Kernel:
     return sage(core, "NHD")
 
 
-def aten_efficient(core: Core) -> Kernel:
-    def _scaled_dot_product_efficient_attention(
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attn_bias: Mask,
-        compute_log_sumexp: bool,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        *,
-        scale: float | None = None,
-    ) -> Any:
-        if dropout_p:
-            raise RuntimeError("no dropout")
-        output, lse = core(query, key, value, scale=scale, mask=attn_bias, causal=is_causal)
-        return output, lse if compute_log_sumexp else lse.new_empty(0), 0, 0
-
-    return _scaled_dot_product_efficient_attention
+@signature("query, key, value, attn_bias, compute_log_sumexp, dropout_p=0.0, is_causal=False, *, scale=None")
+def aten_efficient(core: Core, a: Any) -> Any:
+    if a.dropout_p:
+        raise RuntimeError("no dropout")
+    output, lse = core(a.query, a.key, a.value, scale=a.scale, mask=a.attn_bias, causal=a.is_causal)
+    return (output, lse if a.compute_log_sumexp else lse.new_empty(0), 0, 0)
 
 
-def aten_flash(core: Core) -> Kernel:
-    def _scaled_dot_product_flash_attention(
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        return_debug_mask: bool = False,
-        *,
-        scale: float | None = None,
-    ) -> Any:
-        if dropout_p:
-            raise RuntimeError("no dropout")
-        return *core(query, key, value, scale=scale, causal=is_causal), None, None
-
-    return _scaled_dot_product_flash_attention
+@signature("query, key, value, dropout_p=0.0, is_causal=False, return_debug_mask=False, *, scale=None")
+def aten_flash(core: Core, a: Any) -> Any:
+    if a.dropout_p:
+        raise RuntimeError("no dropout")
+    return (*core(a.query, a.key, a.value, scale=a.scale, causal=a.is_causal), None, None)
 
 
-def pallas(core: Core) -> Kernel:
-    def mha(
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        segment_ids: Any,
-        sm_scale: float = 1.0,
-        causal: bool = False,
-        return_residuals: bool = False,
-    ) -> Any:
-        output, lse = core(*swap(q, k, v), scale=sm_scale, causal=causal)
-        return (output.transpose(1, 2), (lse,)) if return_residuals else output.transpose(1, 2)
-
-    return mha
+@signature("q, k, v, segment_ids, sm_scale=1.0, causal=False, return_residuals=False")
+def pallas(core: Core, a: Any) -> Any:
+    output, lse = core(*swap(a.q, a.k, a.v), scale=a.sm_scale, causal=a.causal)
+    return (output.transpose(1, 2), (lse,)) if a.return_residuals else output.transpose(1, 2)
 
 
 def thunder_kittens(core: Core) -> Kernel:
@@ -254,44 +179,23 @@ def thunder_kittens(core: Core) -> Kernel:
     return mha_forward
 
 
-def aiter(core: Core) -> Kernel:
-    def flash_attn_func(
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        dropout_p: float = 0.0,
-        softmax_scale: float | None = None,
-        causal: bool = False,
-        window_size: tuple[int, int, int] = (-1, -1, 0),
-        bias: Mask = None,
-        deterministic: bool = True,
-        return_lse: bool = False,
-        cu_seqlens_q: Mask = None,
-    ) -> Any:
-        left, right, always_seen = window_size
-        if dropout_p or always_seen:
-            raise RuntimeError("no dropout, and no sinks")
-        options = {"causal": causal, "window": (left, right), "diagonal": BOTTOM}
-        output, lse = core(*swap(q, k, v), scale=softmax_scale, mask=bias, **options)
-        return (output.transpose(1, 2), lse) if return_lse else output.transpose(1, 2)
-
-    return flash_attn_func
+@signature(
+    "q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1, 0), bias=None, "
+    "deterministic=True, return_lse=False, cu_seqlens_q=None"
+)
+def aiter(core: Core, a: Any) -> Any:
+    left, right, always_seen = a.window_size
+    if a.dropout_p or always_seen:
+        raise RuntimeError("no dropout, and no sinks")
+    options = {"causal": a.causal, "window": (left, right), "diagonal": BOTTOM}
+    output, lse = core(*swap(a.q, a.k, a.v), scale=a.softmax_scale, mask=a.bias, **options)
+    return (output.transpose(1, 2), lse) if a.return_lse else output.transpose(1, 2)
 
 
-def wan(core: Core) -> Kernel:
-    def attention(
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        softmax_scale: float | None = None,
-        causal: bool = False,
-        dtype: torch.dtype = torch.bfloat16,
-        version: int | None = None,
-    ) -> Tensor:
-        q, k, v = (x.to(dtype) for x in swap(q, k, v))
-        return core(q, k, v, scale=softmax_scale, causal=causal, diagonal=BOTTOM)[0].transpose(1, 2)
-
-    return attention
+@signature("q, k, v, softmax_scale=None, causal=False, dtype=torch.bfloat16, version=None")
+def wan(core: Core, a: Any) -> Tensor:
+    q, k, v = (x.to(a.dtype) for x in swap(a.q, a.k, a.v))
+    return core(q, k, v, scale=a.softmax_scale, causal=a.causal, diagonal=BOTTOM)[0].transpose(1, 2)
 
 
 def by_keyword(core: Core) -> Kernel:
@@ -376,25 +280,14 @@ def bias_and_mask(core: Core) -> Kernel:
     return attention
 
 
-def hf_flash(core: Core) -> Kernel:
-    def flash_attention_forward(
-        module: Any,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attention_mask: Mask,
-        scaling: float | None = None,
-        is_causal: bool | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        if attention_mask is not None and attention_mask.dim() != 2:
-            raise ValueError("a mask of keys")
-        mask = None if attention_mask is None else attention_mask.bool()[:, None, None]
-        causal = module.is_causal if is_causal is None else is_causal
-        output = core(query, key, value, scale=scaling, mask=mask, causal=causal, diagonal=BOTTOM)[0]
-        return output.transpose(1, 2), None
-
-    return flash_attention_forward
+@signature("module, query, key, value, attention_mask, scaling=None, is_causal=None, **kwargs")
+def hf_flash(core: Core, a: Any) -> Any:
+    if a.attention_mask is not None and a.attention_mask.dim() != 2:
+        raise ValueError("a mask of keys")
+    mask = None if a.attention_mask is None else a.attention_mask.bool()[:, None, None]
+    causal = a.module.is_causal if a.is_causal is None else a.is_causal
+    output = core(a.query, a.key, a.value, scale=a.scaling, mask=mask, causal=causal, diagonal=BOTTOM)[0]
+    return (output.transpose(1, 2), None)
 
 
 def nano_gpt(core: Core) -> Kernel:

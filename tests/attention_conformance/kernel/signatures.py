@@ -6,7 +6,9 @@ core.
 
 from __future__ import annotations
 
+import inspect
 import math
+from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -117,6 +119,28 @@ def without_the_last_column(q: Tensor, k: Tensor, v: Tensor, **options: Any) -> 
 Core = Callable[..., tuple[Tensor, Tensor]]
 
 
+def signature(parameters: str) -> Callable[[Callable[[Core, Any], Any]], Callable[[Core], Callable[..., Any]]]:
+    """Make kernels, core by core, with these parameters, of a function of the core and of the arguments by name."""
+
+    def of(body: Callable[[Core, Any], Any]) -> Callable[[Core], Callable[..., Any]]:
+        space: dict[str, Any] = {"torch": torch}
+        exec(f"def kernel({parameters}): ...", space)
+        names = [*inspect.signature(space["kernel"]).parameters]
+        space["given"] = namedtuple("given", names)
+
+        def make(core: Core) -> Callable[..., Any]:
+            own: dict[str, Any] = {**space, "body": body, "core": core}
+            exec(f"def kernel({parameters}): return body(core, given({', '.join(names)}))", own)
+            kernel: Callable[..., Any] = own["kernel"]
+            kernel.__name__ = kernel.__qualname__ = body.__name__
+            kernel.__module__ = body.__module__
+            return kernel
+
+        return make
+
+    return of
+
+
 def swap(*tensors: Tensor) -> list[Tensor]:
     return [x.transpose(1, 2) for x in tensors]
 
@@ -124,77 +148,40 @@ def swap(*tensors: Tensor) -> list[Tensor]:
 # ---- PyTorch and what is like it -------------------------------------------------------------------------------------
 
 
-def sdpa(core: Core) -> Callable[..., Any]:
-    def scaled_dot_product_attention(
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attn_mask: Tensor | None = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        scale: float | None = None,
-        enable_gqa: bool = False,
-    ) -> Tensor:
-        if dropout_p:
-            raise ValueError("no dropout")
-        return core(query, key, value, scale=scale, mask=attn_mask, causal=is_causal)[0]
-
-    return scaled_dot_product_attention
+@signature("query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False")
+def sdpa(core: Core, a: Any) -> Tensor:
+    if a.dropout_p:
+        raise ValueError("no dropout")
+    return core(a.query, a.key, a.value, scale=a.scale, mask=a.attn_mask, causal=a.is_causal)[0]
 
 
-def causal_by_default(core: Core) -> Callable[..., Any]:
-    def scaled_dot_product_attention(
-        input_tensor_q: Tensor,
-        input_tensor_k: Tensor,
-        input_tensor_v: Tensor,
-        *,
-        attn_mask: Tensor | None = None,
-        is_causal: bool = True,
-        scale: float | None = None,
-        memory_config: Any = None,
-    ) -> Tensor:
-        return core(input_tensor_q, input_tensor_k, input_tensor_v, scale=scale, mask=attn_mask, causal=is_causal)[0]
-
-    return scaled_dot_product_attention
+@signature(
+    "input_tensor_q, input_tensor_k, input_tensor_v, *, attn_mask=None, is_causal=True, scale=None, memory_config=None"
+)
+def causal_by_default(core: Core, a: Any) -> Tensor:
+    return core(
+        a.input_tensor_q, a.input_tensor_k, a.input_tensor_v, scale=a.scale, mask=a.attn_mask, causal=a.is_causal
+    )[0]
 
 
-def flex(core: Core) -> Callable[..., Any]:
-    def flex_attention(
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        score_mod: Any = None,
-        block_mask: Any = None,
-        scale: float | None = None,
-        enable_gqa: bool = False,
-        return_lse: bool = False,
-        kernel_options: Any = None,
-    ) -> Any:
-        axes = (torch.arange(n) for n in (*query.shape[:3], key.shape[2]))
-        places = torch.meshgrid(*axes, indexing="ij")
-        modify = None if score_mod is None else lambda score: score_mod(score, *places)
-        mask = None if block_mask is None else block_mask.mask_mod(*places)
-        output = core(query, key, value, scale=scale, mask=mask, modify=modify)
-        return output if return_lse else output[0]
-
-    return flex_attention
+@signature(
+    "query, key, value, score_mod=None, block_mask=None, scale=None, enable_gqa=False, return_lse=False, "
+    "kernel_options=None"
+)
+def flex(core: Core, a: Any) -> Any:
+    axes = (torch.arange(n) for n in (*a.query.shape[:3], a.key.shape[2]))
+    places = torch.meshgrid(*axes, indexing="ij")
+    modify = None if a.score_mod is None else lambda score: a.score_mod(score, *places)
+    mask = None if a.block_mask is None else a.block_mask.mask_mod(*places)
+    output = core(a.query, a.key, a.value, scale=a.scale, mask=mask, modify=modify)
+    return output if a.return_lse else output[0]
 
 
-def tinygrad(core: Core) -> Callable[..., Any]:
-    def scaled_dot_product_attention(
-        self: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attn_mask: Tensor | None = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        enable_gqa: bool = False,
-    ) -> Tensor:
-        if dropout_p:
-            raise ValueError("no dropout")
-        return core(self, key, value, scale=None, mask=attn_mask, causal=is_causal)[0]
-
-    return scaled_dot_product_attention
+@signature("self, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, enable_gqa=False")
+def tinygrad(core: Core, a: Any) -> Tensor:
+    if a.dropout_p:
+        raise ValueError("no dropout")
+    return core(a.self, a.key, a.value, scale=None, mask=a.attn_mask, causal=a.is_causal)[0]
 
 
 def triton(core: Core) -> Callable[..., Any]:
@@ -219,98 +206,63 @@ def linear_bias(slopes: Tensor | None, L: int, T: int) -> Tensor | None:
     return -slopes.reshape(-1, slopes.shape[-1], 1, 1) * ahead.abs()
 
 
-def flash_2(core: Core) -> Callable[..., Any]:
-    def flash_attn_func(
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        dropout_p: float = 0.0,
-        softmax_scale: float | None = None,
-        causal: bool = False,
-        window_size: tuple[int, int] = (-1, -1),
-        softcap: float = 0.0,
-        alibi_slopes: Tensor | None = None,
-        deterministic: bool = False,
-        return_attn_probs: bool = False,
-    ) -> Any:
-        if q.shape[-1] % 8 or v.shape[-1] % 8 or q.shape[-1] > 256:
-            raise RuntimeError("head dimension is a multiple of 8 up to 256")
-        if dropout_p:
-            raise RuntimeError("no dropout")
-        output, lse = core(
-            *swap(q, k, v),
-            scale=softmax_scale,
-            mask=linear_bias(alibi_slopes, q.shape[1], k.shape[1]),
-            causal=causal,
-            window=window_size,
-            softcap=softcap,
-            diagonal=BOTTOM,
-        )
-        output = output.transpose(1, 2)
-        padded = torch.nn.functional.pad(lse, (0, -lse.shape[-1] % 128))
-        return (output, padded, None) if return_attn_probs else output
-
-    return flash_attn_func
+@signature(
+    "q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, "
+    "alibi_slopes=None, deterministic=False, return_attn_probs=False"
+)
+def flash_2(core: Core, a: Any) -> Any:
+    if a.q.shape[-1] % 8 or a.v.shape[-1] % 8 or a.q.shape[-1] > 256:
+        raise RuntimeError("head dimension is a multiple of 8 up to 256")
+    if a.dropout_p:
+        raise RuntimeError("no dropout")
+    output, lse = core(
+        *swap(a.q, a.k, a.v),
+        scale=a.softmax_scale,
+        mask=linear_bias(a.alibi_slopes, a.q.shape[1], a.k.shape[1]),
+        causal=a.causal,
+        window=a.window_size,
+        softcap=a.softcap,
+        diagonal=BOTTOM,
+    )
+    output = output.transpose(1, 2)
+    padded = torch.nn.functional.pad(lse, (0, -lse.shape[-1] % 128))
+    return (output, padded, None) if a.return_attn_probs else output
 
 
-def flash_3(core: Core) -> Callable[..., Any]:
-    def flash_attn_func(
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        softmax_scale: float | None = None,
-        causal: bool = False,
-        qv: Tensor | None = None,
-        q_descale: Tensor | None = None,
-        k_descale: Tensor | None = None,
-        v_descale: Tensor | None = None,
-        window_size: tuple[int, int] = (-1, -1),
-        attention_chunk: int = 0,
-        softcap: float = 0.0,
-        num_splits: int = 1,
-        pack_gqa: bool | None = None,
-        deterministic: bool = False,
-        sm_margin: int = 0,
-        return_attn_probs: bool = False,
-    ) -> Any:
-        output, lse = core(
-            *swap(q, k, v), scale=softmax_scale, causal=causal, window=window_size, softcap=softcap, diagonal=BOTTOM
-        )
-        return (output.transpose(1, 2), lse) if return_attn_probs else output.transpose(1, 2)
-
-    return flash_attn_func
+@signature(
+    "q, k, v, softmax_scale=None, causal=False, qv=None, q_descale=None, k_descale=None, v_descale=None, "
+    "window_size=(-1, -1), attention_chunk=0, softcap=0.0, num_splits=1, pack_gqa=None, deterministic=False, "
+    "sm_margin=0, return_attn_probs=False"
+)
+def flash_3(core: Core, a: Any) -> Any:
+    output, lse = core(
+        *swap(a.q, a.k, a.v),
+        scale=a.softmax_scale,
+        causal=a.causal,
+        window=a.window_size,
+        softcap=a.softcap,
+        diagonal=BOTTOM,
+    )
+    return (output.transpose(1, 2), lse) if a.return_attn_probs else output.transpose(1, 2)
 
 
-def flash_4(core: Core) -> Callable[..., Any]:
-    def flash_attn_func(
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        softmax_scale: float | None = None,
-        causal: bool = False,
-        window_size: tuple[int | None, int | None] = (None, None),
-        learnable_sink: Tensor | None = None,
-        softcap: float = 0.0,
-        num_splits: int = 1,
-        pack_gqa: bool | None = None,
-        deterministic: bool = False,
-        mask_mod: Any = None,
-        return_lse: bool = False,
-    ) -> Any:
-        if any(side is not None and side < 0 for side in window_size):
-            raise ValueError("None is no limit")
-        output, lse = core(
-            *swap(q, k, v),
-            scale=softmax_scale,
-            causal=causal,
-            window=window_size,
-            softcap=softcap,
-            diagonal=BOTTOM,
-            sinks=learnable_sink,
-        )
-        return output.transpose(1, 2), lse if return_lse else None
-
-    return flash_attn_func
+@signature(
+    "q, k, v, softmax_scale=None, causal=False, window_size=(None, None), learnable_sink=None, softcap=0.0, "
+    "num_splits=1, pack_gqa=None, deterministic=False, mask_mod=None, return_lse=False"
+)
+def flash_4(core: Core, a: Any) -> Any:
+    if any(side is not None and side < 0 for side in a.window_size):
+        raise ValueError("None is no limit")
+    output, lse = core(
+        *swap(a.q, a.k, a.v),
+        scale=a.softmax_scale,
+        causal=a.causal,
+        window=a.window_size,
+        softcap=a.softcap,
+        diagonal=BOTTOM,
+        sinks=a.learnable_sink,
+    )
+    return (output.transpose(1, 2), lse if a.return_lse else None)
 
 
 def _each(
@@ -325,219 +277,128 @@ def _each(
     return torch.cat([o[0].transpose(0, 1) for o, _ in results]), torch.cat([lse[0] for _, lse in results], dim=-1)
 
 
-def flash_varlen(core: Core) -> Callable[..., Any]:
-    def flash_attn_varlen_func(
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        cu_seqlens_q: Tensor,
-        cu_seqlens_k: Tensor,
-        max_seqlen_q: int,
-        max_seqlen_k: int,
-        dropout_p: float = 0.0,
-        softmax_scale: float | None = None,
-        causal: bool = False,
-        window_size: tuple[int, int] = (-1, -1),
-        softcap: float = 0.0,
-        alibi_slopes: Tensor | None = None,
-        deterministic: bool = False,
-        return_attn_probs: bool = False,
-        block_table: Tensor | None = None,
-    ) -> Any:
-        if dropout_p:
-            raise RuntimeError("no dropout")
-        starts = (cu_seqlens_q.tolist(), cu_seqlens_k.tolist())
-        output, lse = _each(
-            core, q, k, v, starts, alibi_slopes, scale=softmax_scale, causal=causal, window=window_size, softcap=softcap
+@signature(
+    "q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0, softmax_scale=None, "
+    "causal=False, window_size=(-1, -1), softcap=0.0, alibi_slopes=None, deterministic=False, "
+    "return_attn_probs=False, block_table=None"
+)
+def flash_varlen(core: Core, a: Any) -> Any:
+    if a.dropout_p:
+        raise RuntimeError("no dropout")
+    starts = (a.cu_seqlens_q.tolist(), a.cu_seqlens_k.tolist())
+    output, lse = _each(
+        core,
+        a.q,
+        a.k,
+        a.v,
+        starts,
+        a.alibi_slopes,
+        scale=a.softmax_scale,
+        causal=a.causal,
+        window=a.window_size,
+        softcap=a.softcap,
+    )
+    return (output, lse, None) if a.return_attn_probs else output
+
+
+@signature("query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, return_aux=None, scale=None, window_size=(-1, -1)")
+def torch_varlen(core: Core, a: Any) -> Tensor:
+    starts = (a.cu_seq_q.tolist(), a.cu_seq_k.tolist())
+    return _each(core, a.query, a.key, a.value, starts, scale=a.scale, window=a.window_size)[0]
+
+
+@signature(
+    "q, k_cache, v_cache, k=None, v=None, rotary_cos=None, rotary_sin=None, cache_seqlens=None, "
+    "cache_batch_idx=None, cache_leftpad=None, block_table=None, softmax_scale=None, causal=False, "
+    "window_size=(-1, -1), softcap=0.0, rotary_interleaved=True, alibi_slopes=None, num_splits=0, "
+    "return_softmax_lse=False"
+)
+def flash_kvcache(core: Core, a: Any) -> Any:
+    assert a.cache_seqlens is not None
+    results = []
+    for b, T in enumerate(a.cache_seqlens.tolist()):
+        caches = (
+            x[b] if a.block_table is None else x[a.block_table[b].long()].flatten(0, 1) for x in (a.k_cache, a.v_cache)
         )
-        return (output, lse, None) if return_attn_probs else output
-
-    return flash_attn_varlen_func
-
-
-def torch_varlen(core: Core) -> Callable[..., Any]:
-    def varlen_attn(
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        cu_seq_q: Tensor,
-        cu_seq_k: Tensor,
-        max_q: int,
-        max_k: int,
-        *,
-        return_aux: Any = None,
-        scale: float | None = None,
-        window_size: tuple[int, int] = (-1, -1),
-    ) -> Tensor:
-        starts = (cu_seq_q.tolist(), cu_seq_k.tolist())
-        return _each(core, query, key, value, starts, scale=scale, window=window_size)[0]
-
-    return varlen_attn
-
-
-def flash_kvcache(core: Core) -> Callable[..., Any]:
-    def flash_attn_with_kvcache(
-        q: Tensor,
-        k_cache: Tensor,
-        v_cache: Tensor,
-        k: Tensor | None = None,
-        v: Tensor | None = None,
-        rotary_cos: Tensor | None = None,
-        rotary_sin: Tensor | None = None,
-        cache_seqlens: Tensor | None = None,
-        cache_batch_idx: Tensor | None = None,
-        cache_leftpad: Tensor | None = None,
-        block_table: Tensor | None = None,
-        softmax_scale: float | None = None,
-        causal: bool = False,
-        window_size: tuple[int, int] = (-1, -1),
-        softcap: float = 0.0,
-        rotary_interleaved: bool = True,
-        alibi_slopes: Tensor | None = None,
-        num_splits: int = 0,
-        return_softmax_lse: bool = False,
-    ) -> Any:
-        assert cache_seqlens is not None
-        results = []
-        for b, T in enumerate(cache_seqlens.tolist()):
-            caches = (
-                x[b] if block_table is None else x[block_table[b].long()].flatten(0, 1) for x in (k_cache, v_cache)
-            )
-            slopes = alibi_slopes if alibi_slopes is None or alibi_slopes.dim() == 1 else alibi_slopes[b]
-            with torch.no_grad():
-                results.append(
-                    core(
-                        *swap(q[b : b + 1], *(x[None, :T] for x in caches)),
-                        scale=softmax_scale,
-                        mask=linear_bias(slopes, q.shape[1], T),
-                        causal=causal,
-                        window=window_size,
-                        softcap=softcap,
-                        diagonal=BOTTOM,
-                    )
+        slopes = a.alibi_slopes if a.alibi_slopes is None or a.alibi_slopes.dim() == 1 else a.alibi_slopes[b]
+        with torch.no_grad():
+            results.append(
+                core(
+                    *swap(a.q[b : b + 1], *(x[None, :T] for x in caches)),
+                    scale=a.softmax_scale,
+                    mask=linear_bias(slopes, a.q.shape[1], T),
+                    causal=a.causal,
+                    window=a.window_size,
+                    softcap=a.softcap,
+                    diagonal=BOTTOM,
                 )
-        output, lse = (torch.cat(each) for each in zip(*results, strict=True))
-        return (output.transpose(1, 2), lse) if return_softmax_lse else output.transpose(1, 2)
+            )
+    output, lse = (torch.cat(each) for each in zip(*results, strict=True))
+    return (output.transpose(1, 2), lse) if a.return_softmax_lse else output.transpose(1, 2)
 
-    return flash_attn_with_kvcache
 
-
-def flash_mla(core: Core) -> Callable[..., Any]:
-    def flash_mla_with_kvcache(
-        q: Tensor,
-        k_cache: Tensor,
-        block_table: Tensor,
-        cache_seqlens: Tensor,
-        head_dim_v: int,
-        tile_scheduler_metadata: Any,
-        num_splits: Any,
-        softmax_scale: float | None = None,
-        causal: bool = False,
-        is_fp8_kvcache: bool = False,
-    ) -> Any:
-        results = []
-        for b, T in enumerate(cache_seqlens.tolist()):
-            keys = k_cache[block_table[b].long()].flatten(0, 1)[None, :T]
-            tensors = swap(q[b : b + 1], keys, keys[..., :head_dim_v])
-            results.append(core(*tensors, scale=softmax_scale, causal=causal, diagonal=BOTTOM))
-        output, lse = (torch.cat(each) for each in zip(*results, strict=True))
-        return output.transpose(1, 2), lse
-
-    return flash_mla_with_kvcache
+@signature(
+    "q, k_cache, block_table, cache_seqlens, head_dim_v, tile_scheduler_metadata, num_splits, "
+    "softmax_scale=None, causal=False, is_fp8_kvcache=False"
+)
+def flash_mla(core: Core, a: Any) -> Any:
+    results = []
+    for b, T in enumerate(a.cache_seqlens.tolist()):
+        keys = a.k_cache[a.block_table[b].long()].flatten(0, 1)[None, :T]
+        tensors = swap(a.q[b : b + 1], keys, keys[..., : a.head_dim_v])
+        results.append(core(*tensors, scale=a.softmax_scale, causal=a.causal, diagonal=BOTTOM))
+    output, lse = (torch.cat(each) for each in zip(*results, strict=True))
+    return (output.transpose(1, 2), lse)
 
 
 # ---- flashinfer, xformers, Transformer Engine ------------------------------------------------------------------------
 
 
-def flashinfer_prefill(core: Core) -> Callable[..., Any]:
-    def single_prefill_with_kv_cache(
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        scale_q: Tensor | None = None,
-        scale_k: Tensor | None = None,
-        scale_v: Tensor | None = None,
-        o_dtype: Any = None,
-        custom_mask: Tensor | None = None,
-        packed_custom_mask: Tensor | None = None,
-        causal: bool = False,
-        kv_layout: str = "NHD",
-        pos_encoding_mode: str = "NONE",
-        use_fp16_qk_reduction: bool = False,
-        sm_scale: float | None = None,
-        window_left: int = -1,
-        logits_soft_cap: float | None = None,
-        rope_scale: float | None = None,
-        rope_theta: float | None = None,
-        backend: str = "auto",
-        return_lse: bool = False,
-    ) -> Any:
-        output, lse = core(
-            *swap(q[None], k[None], v[None]),
-            scale=sm_scale,
-            mask=custom_mask,
-            causal=causal,
-            window=(window_left, -1),
-            softcap=logits_soft_cap or 0.0,
-            diagonal=BOTTOM,
-        )
-        output, lse = output[0].transpose(0, 1), lse[0].transpose(0, 1) / math.log(2)
-        return (output, lse) if return_lse else output
-
-    return single_prefill_with_kv_cache
+@signature(
+    "q, k, v, scale_q=None, scale_k=None, scale_v=None, o_dtype=None, custom_mask=None, "
+    "packed_custom_mask=None, causal=False, kv_layout='NHD', pos_encoding_mode='NONE', "
+    "use_fp16_qk_reduction=False, sm_scale=None, window_left=-1, logits_soft_cap=None, rope_scale=None, "
+    "rope_theta=None, backend='auto', return_lse=False"
+)
+def flashinfer_prefill(core: Core, a: Any) -> Any:
+    output, lse = core(
+        *swap(a.q[None], a.k[None], a.v[None]),
+        scale=a.sm_scale,
+        mask=a.custom_mask,
+        causal=a.causal,
+        window=(a.window_left, -1),
+        softcap=a.logits_soft_cap or 0.0,
+        diagonal=BOTTOM,
+    )
+    output, lse = (output[0].transpose(0, 1), lse[0].transpose(0, 1) / math.log(2))
+    return (output, lse) if a.return_lse else output
 
 
-def flashinfer_decode(core: Core) -> Callable[..., Any]:
-    def single_decode_with_kv_cache(
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        kv_layout: str = "NHD",
-        pos_encoding_mode: str = "NONE",
-        use_tensor_cores: bool = False,
-        q_scale: float | None = None,
-        k_scale: float | None = None,
-        v_scale: float | None = None,
-        window_left: int = -1,
-        logits_soft_cap: float | None = None,
-        sm_scale: float | None = None,
-        rope_scale: float | None = None,
-        rope_theta: float | None = None,
-        return_lse: bool = False,
-    ) -> Any:
-        if q.dim() != 2:
-            raise ValueError("one query")
-        output, lse = core(
-            *swap(q[None, None], k[None], v[None]),
-            scale=sm_scale,
-            window=(window_left, -1),
-            softcap=logits_soft_cap or 0.0,
-            diagonal=BOTTOM,
-        )
-        output, lse = output[0, :, 0], lse[0, :, 0] / math.log(2)
-        return (output, lse) if return_lse else output
-
-    return single_decode_with_kv_cache
+@signature(
+    "q, k, v, kv_layout='NHD', pos_encoding_mode='NONE', use_tensor_cores=False, q_scale=None, k_scale=None, "
+    "v_scale=None, window_left=-1, logits_soft_cap=None, sm_scale=None, rope_scale=None, rope_theta=None, "
+    "return_lse=False"
+)
+def flashinfer_decode(core: Core, a: Any) -> Any:
+    if a.q.dim() != 2:
+        raise ValueError("one query")
+    output, lse = core(
+        *swap(a.q[None, None], a.k[None], a.v[None]),
+        scale=a.sm_scale,
+        window=(a.window_left, -1),
+        softcap=a.logits_soft_cap or 0.0,
+        diagonal=BOTTOM,
+    )
+    output, lse = (output[0, :, 0], lse[0, :, 0] / math.log(2))
+    return (output, lse) if a.return_lse else output
 
 
-def xformers(core: Core) -> Callable[..., Any]:
-    def memory_efficient_attention(
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attn_bias: Tensor | None = None,
-        p: float = 0.0,
-        scale: float | None = None,
-        *,
-        op: Any = None,
-        output_dtype: Any = None,
-    ) -> Tensor:
-        logits = (query.shape[0], query.shape[2], query.shape[1], key.shape[1])
-        if attn_bias is not None and (attn_bias.shape != logits or attn_bias.dtype == torch.bool):
-            raise ValueError("a bias of the shape of the logits")
-        return core(*swap(query, key, value), scale=scale, mask=attn_bias)[0].transpose(1, 2)
-
-    return memory_efficient_attention
+@signature("query, key, value, attn_bias=None, p=0.0, scale=None, *, op=None, output_dtype=None")
+def xformers(core: Core, a: Any) -> Tensor:
+    logits = (a.query.shape[0], a.query.shape[2], a.query.shape[1], a.key.shape[1])
+    if a.attn_bias is not None and (a.attn_bias.shape != logits or a.attn_bias.dtype == torch.bool):
+        raise ValueError("a bias of the shape of the logits")
+    return core(*swap(a.query, a.key, a.value), scale=a.scale, mask=a.attn_bias)[0].transpose(1, 2)
 
 
 class DotProductAttention(torch.nn.Module):
@@ -580,63 +441,31 @@ class DotProductAttention(torch.nn.Module):
 # ---- transformers ----------------------------------------------------------------------------------------------------
 
 
-def hf_gpt_oss(core: Core) -> Callable[..., Any]:
-    def eager_attention_forward(
-        module: Any,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attention_mask: Tensor | None,
-        scaling: float,
-        dropout: float = 0.0,
-        **kwargs: Any,
-    ) -> Any:
-        dropout = dropout if module.training else 0.0
-        output, _ = core(query, key, value, scale=scaling, mask=attention_mask, sinks=module.sinks, dropout=dropout)
-        return output.transpose(1, 2).contiguous(), None
-
-    return eager_attention_forward
+@signature("module, query, key, value, attention_mask, scaling, dropout=0.0, **kwargs")
+def hf_gpt_oss(core: Core, a: Any) -> Any:
+    dropout = a.dropout if a.module.training else 0.0
+    output, _ = core(
+        a.query, a.key, a.value, scale=a.scaling, mask=a.attention_mask, sinks=a.module.sinks, dropout=dropout
+    )
+    return (output.transpose(1, 2).contiguous(), None)
 
 
-def hf_gemma_2(core: Core) -> Callable[..., Any]:
-    def eager_attention_forward(
-        module: Any,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attention_mask: Tensor | None,
-        dropout: float = 0.0,
-        scaling: float | None = None,
-        softcap: float | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        scaling = module.head_dim**-0.5 if scaling is None else scaling
-        options = {"softcap": softcap or 0.0, "dropout": dropout if module.training else 0.0}
-        output, _ = core(query, key, value, scale=scaling, mask=attention_mask, **options)
-        return output.transpose(1, 2).contiguous(), None
-
-    return eager_attention_forward
+@signature("module, query, key, value, attention_mask, dropout=0.0, scaling=None, softcap=None, **kwargs")
+def hf_gemma_2(core: Core, a: Any) -> Any:
+    scaling = a.module.head_dim ** (-0.5) if a.scaling is None else a.scaling
+    options = {"softcap": a.softcap or 0.0, "dropout": a.dropout if a.module.training else 0.0}
+    output, _ = core(a.query, a.key, a.value, scale=scaling, mask=a.attention_mask, **options)
+    return (output.transpose(1, 2).contiguous(), None)
 
 
-def hf_mistral(core: Core) -> Callable[..., Any]:
-    def flash_attention_forward(
-        module: Any,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        attention_mask: Tensor | None,
-        dropout: float = 0.0,
-        scaling: float | None = None,
-        sliding_window: int | None = 4096,
-        softcap: float | None = None,
-        **kwargs: Any,
-    ) -> Any:
-        window = (-1, -1) if sliding_window is None else (sliding_window - 1, 0)
-        options = {"softcap": softcap or 0.0, "dropout": dropout if module.training else 0.0}
-        output, _ = core(query, key, value, scale=scaling, mask=attention_mask, window=window, **options)
-        return output.transpose(1, 2).contiguous(), None
-
-    return flash_attention_forward
+@signature(
+    "module, query, key, value, attention_mask, dropout=0.0, scaling=None, sliding_window=4096, softcap=None, **kwargs"
+)
+def hf_mistral(core: Core, a: Any) -> Any:
+    window = (-1, -1) if a.sliding_window is None else (a.sliding_window - 1, 0)
+    options = {"softcap": a.softcap or 0.0, "dropout": a.dropout if a.module.training else 0.0}
+    output, _ = core(a.query, a.key, a.value, scale=a.scaling, mask=a.attention_mask, window=window, **options)
+    return (output.transpose(1, 2).contiguous(), None)
 
 
 def hf_gpt_2(core: Core) -> Callable[..., Any]:
@@ -652,166 +481,82 @@ def hf_gpt_2(core: Core) -> Callable[..., Any]:
 # ---- JAX and Keras, on torch tensors ---------------------------------------------------------------------------------
 
 
-def jax_nn(core: Core) -> Callable[..., Any]:
-    def dot_product_attention(
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        bias: Tensor | None = None,
-        mask: Tensor | None = None,
-        *,
-        scale: float | None = None,
-        is_causal: bool = False,
-        query_seq_lengths: Tensor | None = None,
-        key_value_seq_lengths: Tensor | None = None,
-        implementation: str | None = None,
-        local_window_size: tuple[int, int] | None = None,
-        return_residual: bool = False,
-    ) -> Any:
-        if local_window_size is not None and min(local_window_size) < 0:
-            raise ValueError("windows are not negative")
-        output, lse = core(
-            *swap(query, key, value),
-            scale=scale,
-            mask=bias if mask is None else mask,
-            causal=is_causal,
-            window=local_window_size or (-1, -1),
-            empty="mean",
-        )
-        return (output.transpose(1, 2), lse.transpose(1, 2)) if return_residual else output.transpose(1, 2)
-
-    return dot_product_attention
+@signature(
+    "query, key, value, bias=None, mask=None, *, scale=None, is_causal=False, query_seq_lengths=None, "
+    "key_value_seq_lengths=None, implementation=None, local_window_size=None, return_residual=False"
+)
+def jax_nn(core: Core, a: Any) -> Any:
+    if a.local_window_size is not None and min(a.local_window_size) < 0:
+        raise ValueError("windows are not negative")
+    output, lse = core(
+        *swap(a.query, a.key, a.value),
+        scale=a.scale,
+        mask=a.bias if a.mask is None else a.mask,
+        causal=a.is_causal,
+        window=a.local_window_size or (-1, -1),
+        empty="mean",
+    )
+    return (output.transpose(1, 2), lse.transpose(1, 2)) if a.return_residual else output.transpose(1, 2)
 
 
-def keras(core: Core) -> Callable[..., Any]:
-    def dot_product_attention(
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        bias: Tensor | None = None,
-        mask: Tensor | None = None,
-        scale: float | None = None,
-        is_causal: bool = False,
-        flash_attention: bool | None = None,
-        attn_logits_soft_cap: float | None = None,
-    ) -> Tensor:
-        return core(
-            *swap(query, key, value),
-            scale=scale,
-            mask=bias if mask is None else mask,
-            causal=is_causal,
-            softcap=attn_logits_soft_cap or 0.0,
-        )[0].transpose(1, 2)
-
-    return dot_product_attention
+@signature(
+    "query, key, value, bias=None, mask=None, scale=None, is_causal=False, flash_attention=None, "
+    "attn_logits_soft_cap=None"
+)
+def keras(core: Core, a: Any) -> Tensor:
+    return core(
+        *swap(a.query, a.key, a.value),
+        scale=a.scale,
+        mask=a.bias if a.mask is None else a.mask,
+        causal=a.is_causal,
+        softcap=a.attn_logits_soft_cap or 0.0,
+    )[0].transpose(1, 2)
 
 
-def flax_linen(core: Core) -> Callable[..., Any]:
-    def dot_product_attention(
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        bias: Tensor | None = None,
-        mask: Tensor | None = None,
-        broadcast_dropout: bool = True,
-        dropout_rng: Any = None,
-        dropout_rate: float = 0.1,
-        deterministic: bool = False,
-        dtype: Any = None,
-        precision: Any = None,
-        module: Any = None,
-        force_fp32_for_softmax: bool = False,
-    ) -> Tensor:
-        if dropout_rate and not deterministic:
-            raise ValueError("dropout needs a key")
-        mask = bias if mask is None else mask
-        return core(*swap(query, key, value), scale=None, mask=mask, empty="mean")[0].transpose(1, 2)
-
-    return dot_product_attention
+@signature(
+    "query, key, value, bias=None, mask=None, broadcast_dropout=True, dropout_rng=None, dropout_rate=0.1, "
+    "deterministic=False, dtype=None, precision=None, module=None, force_fp32_for_softmax=False"
+)
+def flax_linen(core: Core, a: Any) -> Tensor:
+    if a.dropout_rate and (not a.deterministic):
+        raise ValueError("dropout needs a key")
+    mask = a.bias if a.mask is None else a.mask
+    return core(*swap(a.query, a.key, a.value), scale=None, mask=mask, empty="mean")[0].transpose(1, 2)
 
 
-def flax_nnx(core: Core) -> Callable[..., Any]:
-    def dot_product_attention(
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        bias: Tensor | None = None,
-        mask: Tensor | None = None,
-        broadcast_dropout: bool = True,
-        dropout_rng: Any = None,
-        dropout_rate: float = 0.0,
-        deterministic: bool = False,
-        dtype: Any = None,
-        precision: Any = None,
-        module: Any = None,
-        promote_dtype: Any = None,
-        is_causal: bool = False,
-    ) -> Tensor:
-        mask = bias if mask is None else mask
-        output = core(*swap(query, key, value), scale=None, mask=mask, causal=is_causal)
-        return output[0].transpose(1, 2)
-
-    return dot_product_attention
+@signature(
+    "query, key, value, bias=None, mask=None, broadcast_dropout=True, dropout_rng=None, dropout_rate=0.0, "
+    "deterministic=False, dtype=None, precision=None, module=None, promote_dtype=None, is_causal=False"
+)
+def flax_nnx(core: Core, a: Any) -> Tensor:
+    mask = a.bias if a.mask is None else a.mask
+    output = core(*swap(a.query, a.key, a.value), scale=None, mask=mask, causal=a.is_causal)
+    return output[0].transpose(1, 2)
 
 
-def equinox(core: Core) -> Callable[..., Any]:
-    def dot_product_attention(
-        query: Tensor,
-        key_: Tensor,
-        value: Tensor,
-        mask: Tensor | None = None,
-        dropout: Any = None,
-        *,
-        key: Any = None,
-        inference: bool | None = None,
-    ) -> Tensor:
-        if query.dim() != 2 or (mask is not None and mask.shape != (len(query), len(key_))):
-            raise ValueError("one head of one sequence")
-        return core(*(x[None, None] for x in (query, key_, value)), scale=None, mask=mask)[0][0, 0]
-
-    return dot_product_attention
+@signature("query, key_, value, mask=None, dropout=None, *, key=None, inference=None")
+def equinox(core: Core, a: Any) -> Tensor:
+    if a.query.dim() != 2 or (a.mask is not None and a.mask.shape != (len(a.query), len(a.key_))):
+        raise ValueError("one head of one sequence")
+    return core(*(x[None, None] for x in (a.query, a.key_, a.value)), scale=None, mask=a.mask)[0][0, 0]
 
 
-def mlx(core: Core) -> Callable[..., Any]:
-    def scaled_dot_product_attention(
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        *,
-        scale: float,
-        mask: Any = None,
-        sinks: Tensor | None = None,
-        stream: Any = None,
-    ) -> Tensor:
-        causal = isinstance(mask, str)
-        own = None if causal else mask
-        return core(q, k, v, scale=scale, mask=own, causal=causal, diagonal=LONGER, sinks=sinks)[0]
-
-    return scaled_dot_product_attention
+@signature("q, k, v, *, scale, mask=None, sinks=None, stream=None")
+def mlx(core: Core, a: Any) -> Tensor:
+    causal = isinstance(a.mask, str)
+    own = None if causal else a.mask
+    return core(a.q, a.k, a.v, scale=a.scale, mask=own, causal=causal, diagonal=LONGER, sinks=a.sinks)[0]
 
 
-def onnx(core: Core) -> Callable[..., Any]:
-    def attention(
-        Q: Tensor,
-        K: Tensor,
-        V: Tensor,
-        attn_mask: Tensor | None = None,
-        past_key: Tensor | None = None,
-        past_value: Tensor | None = None,
-        scale: float | None = None,
-        is_causal: int = 0,
-        q_num_heads: int | None = None,
-        kv_num_heads: int | None = None,
-        softmax_precision: int | None = None,
-        softcap: float = 0.0,
-        qk_matmul_output_mode: int = 0,
-    ) -> Any:
-        if is_causal not in (0, 1) or isinstance(is_causal, bool):
-            raise TypeError("an integer")
-        output, _ = core(Q, K, V, scale=scale, mask=attn_mask, causal=bool(is_causal), softcap=softcap)
-        return output, K, V, None
-
-    return attention
+@signature(
+    "Q, K, V, attn_mask=None, past_key=None, past_value=None, scale=None, is_causal=0, q_num_heads=None, "
+    "kv_num_heads=None, softmax_precision=None, softcap=0.0, qk_matmul_output_mode=0"
+)
+def onnx(core: Core, a: Any) -> Any:
+    if a.is_causal not in (0, 1) or isinstance(a.is_causal, bool):
+        raise TypeError("an integer")
+    output, _ = core(a.Q, a.K, a.V, scale=a.scale, mask=a.attn_mask, causal=bool(a.is_causal), softcap=a.softcap)
+    return (output, a.K, a.V, None)
 
 
 @dataclass(frozen=True)

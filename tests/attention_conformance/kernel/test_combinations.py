@@ -16,7 +16,7 @@ from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
 from attention_conformance.claims.smaller import smallest_failing
 from attention_conformance.kernel.check import verify_kernel
-from attention_conformance.kernel.combinations import failing_combinations, in_words
+from attention_conformance.kernel.results_table import failing_combinations, in_words
 from generators.user_data import as_text
 from tests.attention_conformance.kernel.signatures import sdpa, without_mask
 from theorems.core.claim import Verdict
