@@ -69,6 +69,7 @@ class Trials:
     strength: int
     _plans: list[Plan] = field(default_factory=list)
     _made: dict[int, Trial] = field(default_factory=dict)
+    _not_about: dict[tuple[int, bool], set[str]] = field(default_factory=dict)
     _smallest: dict[tuple[int, str, str], AttentionCall] = field(default_factory=dict)
 
     def about(self, capability: Capability, examples: int) -> Iterator[tuple[int, Trial]]:
@@ -152,7 +153,10 @@ class Trials:
         if number in self._made:
             trial = self._made[number]
             return trial if capability.is_about(trial.call, few) else None
+        if capability.name in self._not_about.get((number, few), ()):  # building a call again takes long
+            return None
         call = self._build(self._plan(number), number)
+        self._not_about[number, few] = {other.name for other in CAPABILITIES if not other.is_about(call, few)}
         if not capability.is_about(call, few):
             return None
         trial = self._made[number] = self._examine(number, call)
