@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from generators.user_data import load
+from generators.user_data import attention_case, load
 from reference_attention.files import from_json, to_json, write_bytes
 from theorems.benchmark.against import Verdict as Compare
 from theorems.benchmark.against import check_comparable, comparison_rows, earlier
