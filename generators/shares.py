@@ -41,16 +41,16 @@ class Share:
     """The number of cases that have a property, and the number of cases to which it applies."""
 
     count: int
-    total: int
+    of: int
 
     @property
     def value(self) -> float:
         """The share; 0 where the property applies to no case."""
-        return self.count / self.total if self.total else 0.0
+        return self.count / self.of if self.of else 0.0
 
     def __str__(self) -> str:
         """Return COUNT/OF, 0 where no case has the property, and nothing where it applies to none."""
-        return "" if not self.total else str(self.count) if not self.count else f"{self.count}/{self.total}"
+        return "" if not self.of else str(self.count) if not self.count else f"{self.count}/{self.of}"
 
 
 @dataclass(frozen=True)

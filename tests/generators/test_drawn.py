@@ -79,7 +79,7 @@ def test_the_strategies_draw_what_they_are_asked_for(
     ids: tuple[str, ...], name: str, least: float, most: float
 ) -> None:
     shares = {id: drawn(id).shares[name] for id in ids}
-    assert all(share.total for share in shares.values())
+    assert all(share.of for share in shares.values())
     assert {id: str(share) for id, share in shares.items() if not least <= share.value <= most} == {}
 
 
@@ -121,7 +121,7 @@ def test_joint_properties_are_those_of_a_figure() -> None:
     assert str(found["identical support features"]) == "0"
     assert str(found["W of full column rank"]) == "1/1"
     assert str(found["p_relax parallel to p_mm"]) == "0"
-    assert drawn_shares("some", [dataset_named("figure-3a")]).shares["p_relax parallel to p_mm"].total == 0
+    assert drawn_shares("some", [dataset_named("figure-3a")]).shares["p_relax parallel to p_mm"].of == 0
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:

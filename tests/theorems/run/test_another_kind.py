@@ -98,7 +98,7 @@ def test_hunted_it_is_made_small_and_kept(tmp_path: Path) -> None:
 
 
 def _outcome(fault: object, case: Logits) -> FaultOutcome:
-    return try_fault(true_one, fault, [baseline(true_one, case)]).found  # type: ignore[arg-type]
+    return try_fault(true_one, fault, [baseline(true_one, case)]).outcome  # type: ignore[arg-type]
 
 
 def test_faults_of_its_own_functions_and_data_are_told_from_others() -> None:

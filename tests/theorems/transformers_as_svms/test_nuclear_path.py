@@ -78,7 +78,7 @@ def test_every_claim_is_made() -> None:
 @pytest.mark.parametrize("name", [name for name in FAULTS if name.startswith("nuclear-")])
 def test_faults_are_caught(name: str) -> None:
     cell = try_fault(tsvm_nuclear_path, FAULTS[name], baselines())
-    assert cell.found is FaultOutcome.CAUGHT
+    assert cell.outcome is FaultOutcome.CAUGHT
     wrong_path = name.startswith("nuclear-path")
     assert cell.claim in (("path-is-minimal", "path-in-the-ball") if wrong_path else ("nuclear-svm-is-optimal",))
 
