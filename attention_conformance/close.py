@@ -75,9 +75,9 @@ def assert_attention_close(
     rows = _rows(query, key, value, mask, causal, scale, upstream, dtype or _format_of(out))
     stored = FORMATS[_format_of(out)]
     rows = replace(rows, stored=stored if stored.eps > rows.numbers.eps else None)
-    given = {claim: x for claim, x in zip((OUTPUT, *GRADIENTS), (out, *gradients), strict=True) if x is not None}
-    results: dict[str, Any] = {QUANTITIES[claim].name: _result(claim, x, rows) for claim, x in given.items()}
-    entries = [entry_of(claim, rows, Answer(**results)) for claim in given]
+    by_claim = {claim: x for claim, x in zip((OUTPUT, *GRADIENTS), (out, *gradients), strict=True) if x is not None}
+    results: dict[str, Any] = {QUANTITIES[claim].name: _result(claim, x, rows) for claim, x in by_claim.items()}
+    entries = [entry_of(claim, rows, Answer(**results)) for claim in by_claim]
     wrong = [entry for entry in entries if entry.is_off]
     if wrong:
         cause = f"rounding in {rows.numbers.name}"
@@ -182,9 +182,9 @@ def _result(claim: str, x: Any, rows: FurtherRows) -> np.ndarray:
         InvalidInput: it has another shape.
     """
     quantity = QUANTITIES[claim]
-    values, due = _array(quantity.symbol, x), getattr(rows, quantity.name).value
-    if values.shape != due.shape:
-        raise InvalidInput(f"{quantity.symbol}: shape {values.shape}, expected {due.shape}.")
+    values, expected = _array(quantity.symbol, x), getattr(rows, quantity.name).value
+    if values.shape != expected.shape:
+        raise InvalidInput(f"{quantity.symbol}: shape {values.shape}, expected {expected.shape}.")
     return values
 
 

@@ -194,8 +194,8 @@ class AttentionCall(Subject):
         tensors = {
             name: getattr(self, name) for name in ("query", "key", "value", "upstream", "visible", "bias", *AXES)
         }
-        shown = [f"{name} {shown_array(x)}" for name, x in tensors.items() if x is not None]
-        return [sizes, *(f"{name} {value}" for name, value in self.options.items()), *shown]
+        tensor_lines = [f"{name} {shown_array(x)}" for name, x in tensors.items() if x is not None]
+        return [sizes, *(f"{name} {value}" for name, value in self.options.items()), *tensor_lines]
 
     @property
     def is_large(self) -> bool:
@@ -211,14 +211,14 @@ class AttentionCall(Subject):
     def visibility(self, alignment: Alignment) -> Bool[np.ndarray, "B H L T"]:
         """Return the mask of the keys that each query sees by masks, causality and window together."""
         B, H, L, T = (self.sizes[axis] for axis in "BHLT")
-        seen = np.ones((B, H, L, T), dtype=bool)
+        visible = np.ones((B, H, L, T), dtype=bool)
         if self.visible is not None:
-            seen &= self.visible
+            visible &= self.visible
         if self.bias is not None:
-            seen &= ~np.isneginf(self.bias)
+            visible &= ~np.isneginf(self.bias)
         if self.mask_mod is not None:
-            seen &= self._let_through(np.arange(L))
-        return seen & self._near(np.arange(L), alignment)
+            visible &= self._let_through(np.arange(L))
+        return visible & self._near(np.arange(L), alignment)
 
     def _let_through(self, rows: Int[np.ndarray, "L"]) -> Bool[np.ndarray, "B H L T"]:
         """Return the mask of the keys that the given rows see by the mask mod."""
@@ -231,22 +231,22 @@ class AttentionCall(Subject):
         L, T = self.sizes["L"], self.sizes["T"]
         diagonal: Any = alignment.diagonal(L, T)
         if self.lengths is not None:
-            own = [alignment.diagonal(int(queries), int(keys)) for queries, keys in self.lengths]
-            diagonal = np.array(own)[:, None, None, None]
+            diagonals = [alignment.diagonal(int(queries), int(keys)) for queries, keys in self.lengths]
+            diagonal = np.array(diagonals)[:, None, None, None]
         return np.asarray(np.arange(T) - (rows[:, None] + diagonal))
 
     def _near(self, rows: Int[np.ndarray, "L"], alignment: Alignment) -> Bool[np.ndarray, "..."]:
         """Return which keys rows see by causality, window and lengths: (L, T), or (B, 1, L, T) with lengths."""
         ahead = self.ahead(rows, alignment)
-        seen = ahead <= 0 if self.causal else np.ones(ahead.shape, dtype=bool)
+        visible = ahead <= 0 if self.causal else np.ones(ahead.shape, dtype=bool)
         if self.window is not None:
             left, right = self.window
-            seen &= (ahead >= -left) | (left < 0)
-            seen &= (ahead <= right) | (right < 0)
+            visible &= (ahead >= -left) | (left < 0)
+            visible &= (ahead <= right) | (right < 0)
         if self.lengths is not None:
             queries, keys = (n[:, None, None, None] for n in self.lengths.T)
-            seen = seen & (rows[:, None] < queries) & (np.arange(self.sizes["T"]) < keys)
-        return np.asarray(seen)
+            visible = visible & (rows[:, None] < queries) & (np.arange(self.sizes["T"]) < keys)
+        return np.asarray(visible)
 
     def part_of_key(self) -> Int[np.ndarray, "T"]:
         """Return the part of each key, (T,): drawn at random, so that parts may be empty; two halves if parts is 0."""
@@ -279,7 +279,7 @@ class AttentionCall(Subject):
 
         ix: Any = np.ix_(np.asarray(batch), heads, np.asarray(rows))
         of_keys: Any = np.ix_(np.asarray(batch), np.asarray(groups))
-        seen = self._near(np.asarray(rows), alignment)[None, None]
+        visible = self._near(np.asarray(rows), alignment)[None, None]
         further = {
             "sinks": None if self.sinks is None else self.sinks[heads],
             "slopes": None if self.slopes is None else self.slopes[np.ix_(np.asarray(batch), heads)],
@@ -288,13 +288,13 @@ class AttentionCall(Subject):
             "descales": None if self.descales is None else self.descales[:, batch][:, :, groups],
         }
         if self.mask_mod is not None:
-            seen = seen & self._let_through(np.asarray(rows))[np.ix_(np.asarray(batch), heads)]
+            visible = visible & self._let_through(np.asarray(rows))[np.ix_(np.asarray(batch), heads)]
         return self.replace(
             query=self.query[ix],
             key=self.key[of_keys],
             value=self.value[of_keys],
             upstream=self.upstream[ix],
-            visible=seen if self.visible is None else seen & cut(self.visible),
+            visible=visible if self.visible is None else visible & cut(self.visible),
             bias=None if self.bias is None else cut(self.bias),
             causal=False,
             window=None,

@@ -48,10 +48,15 @@ class Sizes:
         return self.B, self.H, self.L, self.T
 
 
-def tensors(of: Sizes, numbers: Numbers, seed: int) -> AttentionCall:
+def tensors(sizes: Sizes, numbers: Numbers, seed: int) -> AttentionCall:
     """Draw query, key, value and upstream gradient of the given sizes from a seed."""
     rng = np.random.default_rng(seed)
-    shapes = ((of.B, of.H, of.L, of.E), (of.B, of.G, of.T, of.E), (of.B, of.G, of.T, of.M), (of.B, of.H, of.L, of.M))
+    shapes = (
+        (sizes.B, sizes.H, sizes.L, sizes.E),
+        (sizes.B, sizes.G, sizes.T, sizes.E),
+        (sizes.B, sizes.G, sizes.T, sizes.M),
+        (sizes.B, sizes.H, sizes.L, sizes.M),
+    )
     if numbers is Numbers.INTEGERS:
         query, key, value, upstream = (rng.integers(-3, 4, shape).astype(np.float64) for shape in shapes)
     else:
@@ -61,5 +66,5 @@ def tensors(of: Sizes, numbers: Numbers, seed: int) -> AttentionCall:
     elif numbers is Numbers.FAR:
         query[..., 0], key[..., 0] = 512.0, -256.0
     elif numbers is Numbers.GROWING:
-        query[..., 0], key[..., 0] = 16.0, np.arange(of.T) / 4
+        query[..., 0], key[..., 0] = 16.0, np.arange(sizes.T) / 4
     return AttentionCall(query, key, value, upstream, seed=seed)

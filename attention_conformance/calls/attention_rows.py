@@ -80,11 +80,11 @@ class AttentionRows:
 
         If a row sees another key, such a weight is below e^(−10^29) of that one's, which is zero in every format.
         """
-        seen = self.call.visibility(self.alignment)
+        visible = self.call.visibility(self.alignment)
         if self.call.bias is None or self.call.bias.min(initial=0.0, where=~np.isneginf(self.call.bias)) > HIDING:
-            return seen
-        near = seen & (self.call.bias > HIDING)
-        return np.asarray(np.where(near.any(axis=-1, keepdims=True), near, seen))
+            return visible
+        near = visible & (self.call.bias > HIDING)
+        return np.asarray(np.where(near.any(axis=-1, keepdims=True), near, visible))
 
     @cached_property
     def empty(self) -> Bool[np.ndarray, "B H L"]:
@@ -197,8 +197,8 @@ class AttentionRows:
         value = np.logaddexp.reduce(z.value, axis=-1)
         T, now = self.call.sizes["T"], current()
         moved = np.max(np.where(np.isfinite(z.value), z.error, 0.0), axis=-1)
-        own = math.log(T) + (T + 2) * now.rounding + 2 * now.function
-        return exact(value).widen(moved + own + 2 * now.rounding * (np.abs(value) + math.log(T)))
+        rounding = math.log(T) + (T + 2) * now.rounding + 2 * now.function
+        return exact(value).widen(moved + rounding + 2 * now.rounding * (np.abs(value) + math.log(T)))
 
     @cached_property
     def output(self) -> Any:

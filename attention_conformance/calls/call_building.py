@@ -60,8 +60,8 @@ def build_call(plan: Plan, declares: Collection[str], seed: int, number: int = 0
     sized = any(plan[name][0].isdigit() for name in ("values", "batch", "lengths"))  # it is about these sizes
     often = number > 0 and number % 48 == 23 and plan["state"] not in SHORT and not sized
     huge = often or (number != 0 and plan["lengths"] == "huge")
-    of = drawing.sizes(HUGE + 1 + abs(number) if huge else 0)
-    call = drawing.numbers(of, "ranks" if huge else drawing.plan["numbers"])
+    sizes = drawing.sizes(HUGE + 1 + abs(number) if huge else 0)
+    call = drawing.numbers(sizes, "ranks" if huge else drawing.plan["numbers"])
     if huge and drawing.plan["dropout"] == "none":  # a mean of zero would show no fault
         call = call.replace(value=np.maximum(np.abs(call.value), 1.0))
     for step in STEPS:
@@ -128,18 +128,20 @@ class _Drawing:
         B = int(plan["batch"]) if plan["batch"].isdigit() else B
         if plan["scale"] == "own":
             E = max(E, 2)  # 1/√E is not 1
-        of = Sizes(B, G * group, G, L, T, E, M)
+        sizes = Sizes(B, G * group, G, L, T, E, M)
         if keys and plan["dropout"] == "none":
             return Sizes(1, group, 1, 1, keys, min(E, 4), min(M, 4 if M == E else 3))
         if plan["dropout"] != "none":
             T = max(16, min(T, 65))
-            L = T if L == of.T or relation == "L = T" else max(8, min(L, 65))
+            L = T if L == sizes.T or relation == "L = T" else max(8, min(L, 65))
             group = min(group, 4)
-            return Sizes(min(B, 3), min(of.G, 3) * group, min(of.G, 3), L, T, min(E, 16), T)
+            return Sizes(min(B, 3), min(sizes.G, 3) * group, min(sizes.G, 3), L, T, min(E, 16), T)
         if plan["numbers"] in ("ranks", "sums"):
-            of = self._of_exact(of)
-        of = _affordable(of, group, lengths)
-        return of if plan["entries"] == "whole" else _with_all_rows_looked_at(replace(of, B=max(2, of.B)), group)
+            sizes = self._of_exact(sizes)
+        sizes = _affordable(sizes, group, lengths)
+        return (
+            sizes if plan["entries"] == "whole" else _with_all_rows_looked_at(replace(sizes, B=max(2, sizes.B)), group)
+        )
 
     def _given_sizes(self) -> Sizes:
         """Return sizes that the plan says; without grouped heads there are as many as groups."""
@@ -149,33 +151,33 @@ class _Drawing:
         H = H if "grouped-heads" in self.declares else G
         return Sizes(int(plan["batch"]), H, G, L, T, int(plan["width"]), int(plan["values"]))
 
-    def _of_exact(self, of: Sizes) -> Sizes:
-        E, M = max(of.E, 3), of.M
+    def _of_exact(self, sizes: Sizes) -> Sizes:
+        E, M = max(sizes.E, 3), sizes.M
         if self.hides:
-            T = min(of.T, EXACT_KEYS)
-            return replace(of, E=E, M=M, T=T, L=T if of.L == of.T else of.L)
+            T = min(sizes.T, EXACT_KEYS)
+            return replace(sizes, E=E, M=M, T=T, L=T if sizes.L == sizes.T else sizes.L)
         if self.plan["numbers"] == "sums":
-            T = 2 ** max(2 if self.plan["state"] in SHORT else 4, min(12, round(math.log2(of.T))))
-            return replace(of, E=E, M=M, T=T, L=of.L if of.L != of.T else T)
-        return replace(of, E=E, M=M)
+            T = 2 ** max(2 if self.plan["state"] in SHORT else 4, min(12, round(math.log2(sizes.T))))
+            return replace(sizes, E=E, M=M, T=T, L=sizes.L if sizes.L != sizes.T else T)
+        return replace(sizes, E=E, M=M)
 
-    def numbers(self, of: Sizes, kind: str) -> AttentionCall:
+    def numbers(self, sizes: Sizes, kind: str) -> AttentionCall:
         """Draw query, key, value and upstream gradient."""
         seed = int(self.rng("numbers").integers(2**32))
         if self.plan["dropout"] != "none":
-            call = tensors(of, Numbers.NORMAL, seed)
+            call = tensors(sizes, Numbers.NORMAL, seed)
             # No weight is tiny, and the output is the weights.
-            value = np.broadcast_to(np.eye(of.T), call.value.shape).copy()
-            return call.replace(query=call.query / math.sqrt(of.E), value=value)
+            value = np.broadcast_to(np.eye(sizes.T), call.value.shape).copy()
+            return call.replace(query=call.query / math.sqrt(sizes.E), value=value)
         if kind == "products":
-            return products(of, seed)
+            return products(sizes, seed)
         if kind == "moderate":
-            return moderate(of, seed)
-        if kind == "sums" and not self.hides and of.T & (of.T - 1) == 0 and of.T > 1:
-            return sums(of, seed)
-        if kind in ("ranks", "sums") and of.E > 1:
-            return ranks(of, seed)
-        return tensors(of, Numbers.INTEGERS if kind in ("ranks", "sums") else Numbers(kind), seed)
+            return moderate(sizes, seed)
+        if kind == "sums" and not self.hides and sizes.T & (sizes.T - 1) == 0 and sizes.T > 1:
+            return sums(sizes, seed)
+        if kind in ("ranks", "sums") and sizes.E > 1:
+            return ranks(sizes, seed)
+        return tensors(sizes, Numbers.INTEGERS if kind in ("ranks", "sums") else Numbers(kind), seed)
 
 
 def _in_relation(L: int, T: int, relation: str, rng: np.random.Generator) -> tuple[int, int]:
@@ -186,10 +188,10 @@ def _in_relation(L: int, T: int, relation: str, rng: np.random.Generator) -> tup
     return (less, more) if relation == "L < T" else (more, less)
 
 
-def _affordable(of: Sizes, group: int, lengths: str) -> Sizes:
+def _affordable(full: Sizes, group: int, lengths: str) -> Sizes:
     """Reduce sizes until a call is cheap enough: lengths are reduced last in calls that test lengths."""
     is_long = lengths in ("long", "decode")
-    is_longest = lengths == "long" and of.L != of.T and max(of.L, of.T) >= LONGEST[0]
+    is_longest = lengths == "long" and full.L != full.T and max(full.L, full.T) >= LONGEST[0]
 
     def costs(sizes: Sizes) -> bool:
         tensors = max(
@@ -223,7 +225,7 @@ def _affordable(of: Sizes, group: int, lengths: str) -> Sizes:
         return replace(sizes, **{other: shorter(getattr(sizes, other), least)})
 
     def narrower(sizes: Sizes, least: int) -> Sizes:
-        return replace(sizes, E=half(sizes.E, least), M=half(sizes.M, least)) if of.E + of.M < LATENT else sizes
+        return replace(sizes, E=half(sizes.E, least), M=half(sizes.M, least)) if full.E + full.M < LATENT else sizes
 
     ways: list[Callable[[Sizes], Sizes]] = [
         lambda sizes: replace(sizes, B=half(sizes.B)) if is_long else lengths_of(sizes, 63),
@@ -238,24 +240,24 @@ def _affordable(of: Sizes, group: int, lengths: str) -> Sizes:
         lambda sizes: lengths_of(sizes, 5),
         lambda sizes: replace(sizes, B=1, H=half(sizes.H, 2) if sizes.G == 1 else sizes.H),
     ]
-    while costs(of):
-        smaller = next((reduced for way in ways if (reduced := way(of)) != of), of)
-        if smaller == of:
+    while costs(full):
+        smaller = next((reduced for way in ways if (reduced := way(full)) != full), full)
+        if smaller == full:
             break
-        of = smaller
-    return of
+        full = smaller
+    return full
 
 
-def _with_all_rows_looked_at(of: Sizes, group: int) -> Sizes:
+def _with_all_rows_looked_at(sizes: Sizes, group: int) -> Sizes:
     """Reduce heads, then batch entries down to two, then lengths, until the call is not large."""
-    while of.B * of.H * of.L * of.T > ENTRIES:
-        if of.G > 1:
-            of = replace(of, G=of.G // 2, H=of.G // 2 * group)
-        elif of.B > 2:
-            of = replace(of, B=of.B // 2)
+    while sizes.B * sizes.H * sizes.L * sizes.T > ENTRIES:
+        if sizes.G > 1:
+            sizes = replace(sizes, G=sizes.G // 2, H=sizes.G // 2 * group)
+        elif sizes.B > 2:
+            sizes = replace(sizes, B=sizes.B // 2)
         else:
-            of = replace(of, L=max(1, of.L // 2), T=max(1, of.T // 2))
-    return of
+            sizes = replace(sizes, L=max(1, sizes.L // 2), T=max(1, sizes.T // 2))
+    return sizes
 
 
 # ---- numbers on which nothing is rounded ---------------------------------------------------------------------------
@@ -264,7 +266,7 @@ SHARED = (0.0, 1 / 32, 1 / 32, -40.0, -256.0)
 """512 times one of these is added to all logits: 0, 16, −20480, −131072."""
 
 
-def ranks(of: Sizes, seed: int) -> AttentionCall:
+def ranks(sizes: Sizes, seed: int) -> AttentionCall:
     """Build a call whose weights are exactly 1, 1/2 and 0, whatever keys are hidden.
 
     Other logits are at least 4096 below the largest. Values, upstream gradients and the columns of keys where queries
@@ -272,26 +274,26 @@ def ranks(of: Sizes, seed: int) -> AttentionCall:
     root is 1.
     """
     rng = np.random.default_rng(seed)
-    B, G, T, E = of.B, of.G, of.T, of.E
+    B, G, T, E = sizes.B, sizes.G, sizes.T, sizes.E
     order = np.stack([rng.permutation(T) for _ in range(B * G)]).reshape(B, G, T)
     if T > HUGE:  # the first ones are where an index runs over
         order = np.arange(T)[::-1] ^ (order[..., :1] & 1)
     rank = np.minimum(np.broadcast_to(order, (B, G, T)) // 2, EXACT_KEYS // 2)
-    query = np.zeros((B, of.H, of.L, E))
+    query = np.zeros((B, sizes.H, sizes.L, E))
     query[..., 0], query[..., 1] = 64.0, 512.0
     key = rng.integers(-2, 3, (B, G, T, E)).astype(np.float64)
     key[..., 0], key[..., 1] = -64.0 * rank, float(rng.choice(SHARED))
-    value = rng.integers(-2, 3, (B, G, T, of.M)).astype(np.float64)
-    return AttentionCall(query, key, value, _few_upstream(of, ADDED, rng), exact=True, seed=seed)
+    value = rng.integers(-2, 3, (B, G, T, sizes.M)).astype(np.float64)
+    return AttentionCall(query, key, value, _few_upstream(sizes, ADDED, rng), exact=True, seed=seed)
 
 
-def products(of: Sizes, seed: int) -> AttentionCall:
+def products(sizes: Sizes, seed: int) -> AttentionCall:
     """Build a call of up to 32 keys whose products q·k leave float16, while its scale brings them back; exact, too.
 
     Logits are 2048 apart with the scale 1/256, whose root is 1/16: to multiply queries, keys or both by it is as good.
     """
-    call = ranks(of, seed)
-    query, key = call.query * np.where(np.arange(of.E) == 0, 128.0, 1.0), call.key.copy()
+    call = ranks(sizes, seed)
+    query, key = call.query * np.where(np.arange(sizes.E) == 0, 128.0, 1.0), call.key.copy()
     key[..., 1] = 0.0
     key[..., 0] += 64.0 * 16  # the largest is far from zero, where half precision has no number for it
     return call.replace(query=query, key=key, scale=OF_PRODUCTS)
@@ -323,36 +325,36 @@ rounded to 128, which is hardly off.
 """
 
 
-def sums(of: Sizes, seed: int) -> AttentionCall:
+def sums(sizes: Sizes, seed: int) -> AttentionCall:
     """Build a call whose results are rounded in no format, while its partial sums exceed half precision.
 
     All keys have one logit, T is a power of two, and values come in pairs of one mean. Partial sums have to be added up
     in float32. The products that add up to a logit cancel, and are odd numbers of eight bits.
     """
     rng = np.random.default_rng(seed)
-    B, G, T, E, M = of.B, of.G, of.T, of.E, of.M
+    B, G, T, E, M = sizes.B, sizes.G, sizes.T, sizes.E, sizes.M
     apart = 2.0 * rng.integers(0, 16, (B, G, T // 2, M)) + 1
     value = np.empty((B, G, T, M))
     value[:, :, 0::2], value[:, :, 1::2] = MEAN + apart, MEAN - apart
-    query, key = np.zeros((B, of.H, of.L, E)), rng.integers(-2, 3, (B, G, T, E)).astype(np.float64)
+    query, key = np.zeros((B, sizes.H, sizes.L, E)), rng.integers(-2, 3, (B, G, T, E)).astype(np.float64)
     query[..., 1], key[..., 1] = 512.0, float(rng.choice(SHARED[:3]))
     n = (E - 2) // 2
     if n:
         query[..., 2 : 2 + 2 * n] = 15.0
         key[..., 2 : 2 + n] = 2.0 * rng.integers(4, 9, (B, G, T, n)) + 1
         key[..., 2 + n : 2 + 2 * n] = -key[..., 2 : 2 + n]
-    return AttentionCall(query, key, value, _few_upstream(of, 1, rng), exact=True, seed=seed)
+    return AttentionCall(query, key, value, _few_upstream(sizes, 1, rng), exact=True, seed=seed)
 
 
-def _few_upstream(of: Sizes, most: int, rng: np.random.Generator) -> np.ndarray:
+def _few_upstream(sizes: Sizes, most: int, rng: np.random.Generator) -> np.ndarray:
     """Draw an upstream gradient: ±1 in the first column of a limited number of rows of each group, 0 elsewhere."""
-    upstream = np.zeros((of.B, of.G, of.H // of.G * of.L, of.M))
+    upstream = np.zeros((sizes.B, sizes.G, sizes.H // sizes.G * sizes.L, sizes.M))
     rows = upstream.shape[2]
-    for b in range(of.B):
-        for g in range(of.G):
+    for b in range(sizes.B):
+        for g in range(sizes.G):
             chosen = rng.permutation(rows)[: min(most, rows)]
             upstream[b, g, chosen, 0] = rng.choice((-1.0, 1.0), len(chosen))
-    return upstream.reshape(of.B, of.H, of.L, of.M)
+    return upstream.reshape(sizes.B, sizes.H, sizes.L, sizes.M)
 
 
 # ---- options -------------------------------------------------------------------------------------------------------
@@ -377,9 +379,9 @@ def _scale(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
 def _softcap(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
     if drawing.plan["softcap"] == "none":
         return call
-    drawn = float(drawing.rng("softcap").choice((0.5, 2.0, 30.0)))
+    random_softcap = float(drawing.rng("softcap").choice((0.5, 2.0, 30.0)))
     level = drawing.plan["softcap"]
-    return call.replace(softcap=float(level) if level.isdigit() else drawn, exact=False)
+    return call.replace(softcap=float(level) if level.isdigit() else random_softcap, exact=False)
 
 
 def _diagonal(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
@@ -408,15 +410,15 @@ def _mask(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
         return call
     B, H, L, _ = call.query.shape
     T = call.key.shape[2]
-    named = {"B": B, "H": H, "L": L, "T": T, "1": 1}
-    shape = tuple(named[axis] for axis in axes.removesuffix(")").split(", "))
-    seen = rng.random(shape) < rng.choice((0.1, 0.5, 0.9))
+    size_of_axis = {"B": B, "H": H, "L": L, "T": T, "1": 1}
+    shape = tuple(size_of_axis[axis] for axis in axes.removesuffix(")").split(", "))
+    visible = rng.random(shape) < rng.choice((0.1, 0.5, 0.9))
     of_keys = shape[-1] == T
     if of_keys and rng.random() < (0.6 if shape[1:3] == (1, 1) else 0.3):  # padding: what is hidden is at the end
-        seen = np.broadcast_to(np.arange(T) < rng.integers(1, T + 1, (*shape[:-1], 1)), shape).copy()
+        visible = np.broadcast_to(np.arange(T) < rng.integers(1, T + 1, (*shape[:-1], 1)), shape).copy()
     if T > 1 and of_keys and plan["poison"] != "none":
-        seen[..., rng.permutation(T)[: max(1, T // 4)]] = False
-    seen = _show_each_row_a_key(call, seen)
+        visible[..., rng.permutation(T)[: max(1, T // 4)]] = False
+    visible = _show_each_row_a_key(call, visible)
     if plan["rows"] != "all see a key" and kind == "boolean":
         empty = rng.random(shape[:-1]) < 0.4
         empty.reshape(-1)[0] = True
@@ -424,13 +426,13 @@ def _mask(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
             # Those of one entry, or of one head, alone: nothing of theirs is to be in others.
             others = empty[1:] if len(empty) > 1 else empty[:, 1:]
             others[...] = False
-        seen[empty] = False
+        visible[empty] = False
     if kind == "boolean":
-        return call.replace(visible=seen)
+        return call.replace(visible=visible)
     biased = rng.random() < 0.7 and not call.exact
     bias = rng.integers(-16, 17, shape) / 4 if biased else np.zeros(shape)
     hides = HIDING[plan.get("hides", "-inf")]
-    masks = {"bias": np.where(seen, bias, hides), "mask_format": plan.get("mask format", "")}
+    masks = {"bias": np.where(visible, bias, hides), "mask_format": plan.get("mask format", "")}
     return call.replace(**masks, exact=call.exact and np.isneginf(hides))
 
 
@@ -499,21 +501,21 @@ def _look_at_some(call: AttentionCall, rng: np.random.Generator) -> AttentionCal
     batch, groups, rows = chosen
     group = sizes["H"] // sizes["G"]
     heads = [g * group + h for g in groups for h in range(group)]
-    kept = np.zeros(call.upstream.shape, dtype=bool)
-    kept[np.ix_(batch, heads, rows)] = True
-    upstream = np.where(kept, call.upstream, 0.0)
+    is_kept = np.zeros(call.upstream.shape, dtype=bool)
+    is_kept[np.ix_(batch, heads, rows)] = True
+    upstream = np.where(is_kept, call.upstream, 0.0)
     if not upstream.any() and call.upstream.any():
         upstream[batch[-1], heads[-1], rows[-1], 0] = 1.0
     memory = Memory.CONTIGUOUS if call.upstream_memory is Memory.SINGLE else call.upstream_memory
-    lse_upstream = None if call.lse_upstream is None else np.where(kept[..., 0], call.lse_upstream, 0.0)
+    lse_upstream = None if call.lse_upstream is None else np.where(is_kept[..., 0], call.lse_upstream, 0.0)
     return call.replace(upstream=upstream, upstream_memory=memory, lse_upstream=lse_upstream)
 
 
 def attended_rows(call: AttentionCall) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
     """Return batch entries, groups and rows with an upstream gradient in a large call; the last ones if none has."""
     sizes = call.sizes
-    there = call.upstream.any(axis=-1)
-    by_group = there.reshape(sizes["B"], sizes["G"], -1, sizes["L"]).any(axis=2)
+    attended = call.upstream.any(axis=-1)
+    by_group = attended.reshape(sizes["B"], sizes["G"], -1, sizes["L"]).any(axis=2)
     by_axis = [np.unique(places).tolist() for places in np.nonzero(by_group)]
     batch, groups, rows = (indices or [size - 1] for indices, size in zip(by_axis, by_group.shape, strict=True))
     return batch, groups, rows

@@ -68,10 +68,10 @@ def call_of(values: Mapping[str, Any], name: str = "data") -> AttentionCall:
     for mask, dtype in MASKS.items():
         if mask in values:
             options[mask] = _mask(mask, values[mask], dtype, (B, H, L, key.shape[2]))
-    named = {"B": B, "H": H, "L": L, "G": key.shape[1], "2": 2, "3": 3}
+    size_of_axis = {"B": B, "H": H, "L": L, "G": key.shape[1], "2": 2, "3": 3}
     for array_name, axes in AXES.items():
         if array_name in values:
-            array = checked_array(array_name, numbers(values[array_name]), tuple(named[axis] for axis in axes))
+            array = checked_array(array_name, numbers(values[array_name]), tuple(size_of_axis[axis] for axis in axes))
             options[array_name] = _lengths(array, L, key.shape[2]) if array_name == "lengths" else array
             if array_name == "mask_mod":
                 options[array_name] = array.astype(np.int64)
@@ -103,32 +103,32 @@ def _option(name: str, value: Any) -> Any:
     number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     whole = number and isinstance(value, int)
     if name in ("causal", "log_sum_exp", "exact", "poison", "shared", "alone"):
-        fits, due = isinstance(value, bool), "true or false"
+        fits, expected = isinstance(value, bool), "true or false"
     elif name == "scale":
-        fits, due = value is None or number, "a finite number, or null for the kernel's own"
+        fits, expected = value is None or number, "a finite number, or null for the kernel's own"
     elif name == "softcap":
-        fits, due = number and value >= 0, "a finite number that is not negative"
+        fits, expected = number and value >= 0, "a finite number that is not negative"
     elif name in ("seed", "parts", "splits", "page", "beyond"):
-        fits, due = whole and value >= 0, "a whole number that is not negative"
+        fits, expected = whole and value >= 0, "a whole number that is not negative"
     elif name == "window":
         fits = isinstance(value, list | tuple) and len(value) == 2 and all(type(size) is int for size in value)
-        due, value = "two whole numbers", tuple(value) if fits else value
+        expected, value = "two whole numbers", tuple(value) if fits else value
     elif name.endswith("memory"):
-        fits, due = value in list(Memory), f"one of {', '.join(Memory)}"
+        fits, expected = value in list(Memory), f"one of {', '.join(Memory)}"
         value = Memory(value) if fits else value
     elif name == "state":
-        fits, due = value in list(State), f"one of {', '.join(State)}"
+        fits, expected = value in list(State), f"one of {', '.join(State)}"
         value = State(value) if fits else value
     elif name == "mask_format":
-        fits, due = value in ("", *FLOATS), f"empty, or one of {', '.join(FLOATS)}"
+        fits, expected = value in ("", *FLOATS), f"empty, or one of {', '.join(FLOATS)}"
     elif name == "dropout":
-        fits, due = number and 0 <= value < 1, "a number from 0 to less than 1"
+        fits, expected = number and 0 <= value < 1, "a number from 0 to less than 1"
     elif name in ("wants", "placed"):
-        fits, due = isinstance(value, str) and {*value} <= {*"qkv"}, "letters of qkv"
+        fits, expected = isinstance(value, str) and {*value} <= {*"qkv"}, "letters of qkv"
     else:
-        fits, due = isinstance(value, str), "text"
+        fits, expected = isinstance(value, str), "text"
     if not fits:
-        raise InvalidInput(f"{name}: must be {due}.")
+        raise InvalidInput(f"{name}: must be {expected}.")
     return value
 
 

@@ -46,8 +46,8 @@ def with_further_options(call: AttentionCall, plan: Mapping[str, str], rng: Draw
         call = _with_sinks(call, plan["sinks"], rng("sinks"))
     if plan["slopes"] != "none":
         shape = (1 if plan["slopes"] == "of heads" else call.sizes["B"], call.sizes["H"])
-        drawn = rng("slopes").choice((0.5, 0.0625, 0.3, 2.0), shape)
-        slopes = np.broadcast_to(drawn, (call.sizes["B"], call.sizes["H"])).copy()
+        random_slopes = rng("slopes").choice((0.5, 0.0625, 0.3, 2.0), shape)
+        slopes = np.broadcast_to(random_slopes, (call.sizes["B"], call.sizes["H"])).copy()
         # Of two ways to write the bias down, one moves all logits of a row and with them the log-sum-exp.
         call = call.replace(slopes=slopes, exact=False, log_sum_exp=False)
     if plan["lse upstream"] != "none" and not _is_without_lse_gradient(call):
@@ -114,6 +114,6 @@ def _some_logits(call: AttentionCall) -> Float64[np.ndarray, "H T"]:
 
 def _with_lse_upstream(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
     """Draw upstream gradients of the log-sum-exp, in rows that have an upstream gradient of the output."""
-    there = call.upstream.any(axis=-1)
-    drawn = rng.choice((-1.0, 1.0), there.shape) if call.exact else rng.standard_normal(there.shape)
-    return call.replace(lse_upstream=np.where(there, drawn, 0.0), log_sum_exp=True)
+    attended = call.upstream.any(axis=-1)
+    upstream = rng.choice((-1.0, 1.0), attended.shape) if call.exact else rng.standard_normal(attended.shape)
+    return call.replace(lse_upstream=np.where(attended, upstream, 0.0), log_sum_exp=True)

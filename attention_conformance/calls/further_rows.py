@@ -76,8 +76,8 @@ class FurtherRows(AttentionRows):
         """The bias slope · |j − i|, (B, H, L, T), as rounded by a kernel that adds slope · i to a row's maximum."""
         assert self.call.slopes is not None
         sizes = self.call.sizes
-        own = self.call.ahead(np.arange(sizes["L"]), self.alignment) if self.places is None else self.places
-        ahead = np.abs(own)
+        places = self.call.ahead(np.arange(sizes["L"]), self.alignment) if self.places is None else self.places
+        ahead = np.abs(places)
         slopes: Any = with_rounding(self.call.slopes)[..., None, None]
         bias = slopes * np.broadcast_to(ahead.astype(np.float64), self.visibility.shape)
         reach = np.abs(self.call.slopes)[..., None, None] * (int(ahead.max()) + sizes["T"])
@@ -165,12 +165,12 @@ class FurtherRows(AttentionRows):
     def _stray(self, dz: Bounded) -> Float64[np.ndarray, "B H L T"]:
         if self.call.sinks is not None:
             # Σ dz is zero once the sink's dz is included.
-            own: Any = self._sink_logit_gradient[..., None] / dz.shape[-1]
-            dz = dz + own
+            stray: Any = self._sink_logit_gradient[..., None] / dz.shape[-1]
+            dz = dz + stray
         elif self.call.lse_upstream is not None:
             # Σ dz is u_l: the maximum that is subtracted within the logarithm is added outside of it again.
-            own = self._weights_again * exact(self.call.lse_upstream[..., None])
-            dz = dz - own
+            stray = self._weights_again * exact(self.call.lse_upstream[..., None])
+            dz = dz - stray
         return super()._stray(dz)
 
     @cached_property

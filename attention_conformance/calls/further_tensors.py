@@ -19,8 +19,8 @@ FACTORS = (0.5, 2.0, 0.25, 0.3, 1.7)
 def with_score_mod(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
     """Draw a factor, a slope and a shift for each head; with the factor 0 a score has no effect and no gradient."""
     H = call.sizes["H"]
-    drawn = (rng.choice(kinds, H) for kinds in ((0.5, 2.0, -1.0, 0.0), (0.0, 0.25, -0.125), (0.0, 1.5, -3.0)))
-    return call.replace(score_mod=np.stack(list(drawn), axis=-1), exact=False)
+    coefficients = (rng.choice(kinds, H) for kinds in ((0.5, 2.0, -1.0, 0.0), (0.0, 0.25, -0.125), (0.0, 1.5, -3.0)))
+    return call.replace(score_mod=np.stack(list(coefficients), axis=-1), exact=False)
 
 
 def with_mask_mod(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
@@ -43,8 +43,8 @@ def with_descales(call: AttentionCall, rng: np.random.Generator) -> AttentionCal
         tensors = {name: np.repeat(x[:1], len(x), axis=0) for name, x in tensors.items()}
     if call.memory is Memory.HEADS:
         tensors = {name: np.repeat(x[:, :1], x.shape[1], axis=1) for name, x in tensors.items()}
-    drawn = rng.choice(FACTORS, (3, call.sizes["B"], call.sizes["G"])).astype(np.float32)
-    return call.replace(**tensors, descales=drawn.astype(np.float64), wants="", poison=False, exact=False)
+    factors = rng.choice(FACTORS, (3, call.sizes["B"], call.sizes["G"])).astype(np.float32)
+    return call.replace(**tensors, descales=factors.astype(np.float64), wants="", poison=False, exact=False)
 
 
 def with_values_in_keys(call: AttentionCall) -> AttentionCall:
@@ -65,5 +65,5 @@ def with_columns_beyond(call: AttentionCall, mask: Any) -> Any:
         return mask
     rng = np.random.default_rng((call.seed, call.beyond))
     shape = (*mask.shape[:-1], call.beyond)
-    drawn = rng.random(shape) < 0.7 if mask.dtype == bool else rng.choice(BEYOND, shape)
-    return np.concatenate([mask, drawn], axis=-1)
+    further_columns = rng.random(shape) < 0.7 if mask.dtype == bool else rng.choice(BEYOND, shape)
+    return np.concatenate([mask, further_columns], axis=-1)

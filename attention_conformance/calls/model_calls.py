@@ -126,9 +126,9 @@ def model_plans(
             if "window" in model:
                 continue
             lacking.append("causal")
-        kept = {option: level for option, level in model.items() if option not in lacking}
+        supported = {option: level for option, level in model.items() if option not in lacking}
         values = {"values": model.get("values", model["width"])}
-        yield {**neutral, **usual, **values, **kept, "relation": _relation(L, T), "model": name}
+        yield {**neutral, **usual, **values, **supported, "relation": _relation(L, T), "model": name}
 
 
 def _relation(L: int, T: int) -> str:

@@ -53,8 +53,10 @@ def plans_of_rare_levels(neutral: Mapping[str, str], levels: Mapping[str, Sequen
             further = {name: level for name, level in mask.items() if name != "shape"}
             if kind == "boolean" and {"hides", "mask format"} & {*further}:
                 continue
-            known = {name: x for name, x in further.items() if name not in levels or x in levels[name] or x.isdigit()}
-            yield {**usual, "mask": f"{kind} ({mask['shape']})", **known}
+            supported = {
+                name: x for name, x in further.items() if name not in levels or x in levels[name] or x.isdigit()
+            }
+            yield {**usual, "mask": f"{kind} ({mask['shape']})", **supported}
     if "power" in levels["scale"]:
         for scale in ("zero", "negative"):
             yield {**usual, "scale": scale}

@@ -41,13 +41,13 @@ def rows_of(call: AttentionCall, under_test: OnKernel) -> FurtherRows:
     coarser formats: there nothing else is rounded but a stored log-sum-exp, from which weights are recomputed.
     """
     kernel = under_test.kernel
-    own = kernel.in_own_numbers(call)
-    parts = max(2, own.parts) if MERGED in kernel.declares else 0
-    rows = FurtherRows(own, kernel.numbers, kernel.alignment, skips=kernel.skips_below, parts=parts)
-    if own.descales is not None:
+    rounded_call = kernel.in_own_numbers(call)
+    parts = max(2, rounded_call.parts) if MERGED in kernel.declares else 0
+    rows = FurtherRows(rounded_call, kernel.numbers, kernel.alignment, skips=kernel.skips_below, parts=parts)
+    if rounded_call.descales is not None:
         # Products of 8 bits are added up in float32; what is returned is stored in 16.
         return replace(rows, numbers=FORMATS["float32"], stored=FORMATS["bfloat16"], coarse=True)
-    if own.exact and kernel.numbers.name in HALF:
+    if rounded_call.exact and kernel.numbers.name in HALF:
         in_float32 = replace(rows, numbers=FORMATS["float32"], stored=kernel.numbers)
         return in_float32 if _has_exact_weights(in_float32) else rows
     return rows
@@ -85,14 +85,14 @@ def same_gradients(
         claimed: the entries to compare, by their name in an answer; all entries of gradients that are not named.
     """
     theirs = (answer.query_gradient, answer.key_gradient, answer.value_gradient)
-    for name, gradient, due in zip(
+    for name, gradient, quantity in zip(
         GRADIENTS, theirs, ("query_gradient", "key_gradient", "value_gradient"), strict=True
     ):
         if gradient is not None:
-            number: Any = getattr(rows, due)
+            number: Any = getattr(rows, quantity)
             # A gradient beyond the range of what is returned is infinite.
             fits = np.abs(number.value) < (rows.stored or rows.numbers).largest / 2
-            fits = fits & claimed.get(due, True)
+            fits = fits & claimed.get(quantity, True)
             if fits.any():
                 yield same(name, gradient, number, None if fits.all() else fits)
 
@@ -100,7 +100,7 @@ def same_gradients(
 def same(
     name: str,
     theirs: Float64[np.ndarray, "..."],
-    due: Bounded,
+    expected: Bounded,
     where: Bool[np.ndarray, "..."] | None = None,
 ) -> Claim:
     """Claim that the kernel's numbers are the correct ones, with twice the error of the textbook formula.
@@ -110,24 +110,24 @@ def same(
     Args:
         name: the name of the claim.
         theirs: the kernel's numbers.
-        due: the correct numbers, with their error.
+        expected: the correct numbers, with their error.
         where: the entries to compare; all by default.
     """
     if where is not None:
-        theirs, due = theirs[where], due[where]
+        theirs, expected = theirs[where], expected[where]
     if not np.isfinite(theirs).all():
         # Infinitely far from the numbers that are due.
         detail = f"{np.count_nonzero(~np.isfinite(theirs))} of {theirs.size} numbers are not finite"
         return Claim(name, Form.EFFECTIVE, -np.inf, 0.0, EXACT, detail=detail)
-    widened: Any = due.widen(np.where(np.isfinite(due.error), due.error, np.inf))
+    widened: Any = expected.widen(np.where(np.isfinite(expected.error), expected.error, np.inf))
     return equal(name, exact(theirs), widened, points="entry")
 
 
 def same_bits(
-    name: str, theirs: Float64[np.ndarray, "..."], before: Float64[np.ndarray, "..."], what: str = "entry"
+    name: str, theirs: Float64[np.ndarray, "..."], before: Float64[np.ndarray, "..."], unit: str = "entry"
 ) -> Claim:
     """Claim that two results of the kernel are equal numbers, bit for bit except for the sign of zero."""
     with np.errstate(invalid="ignore"):
         apart = np.where((theirs == before) | (np.isnan(theirs) & np.isnan(before)), 0.0, np.abs(theirs - before))
     apart = np.where(np.isfinite(apart), apart, LARGEST)
-    return at_least(name, Form.EXACT, -apart, 0.0, rounding=0.0, why=EXACT, points=what)
+    return at_least(name, Form.EXACT, -apart, 0.0, rounding=0.0, why=EXACT, points=unit)

@@ -52,15 +52,15 @@ def convention_of(rows: FurtherRows, answer: Answer) -> Convention:
         return Convention(replace(claim, branch=MEAN_THROUGH if rows.through else MEAN), rows)
     name = NAN if np.isnan(output).all() else ZEROS
     theirs = [output.ravel()]
-    due = [np.full(output.size, 0.0 if name == ZEROS else np.nan)]
+    expected = [np.full(output.size, 0.0 if name == ZEROS else np.nan)]
     if answer.query_gradient is not None:
         gradient = answer.query_gradient[empty].ravel()
         if name == NAN and not gradient.any():
             name = NAN_ALONE
         theirs.append(gradient)
         may_be_nan = np.isnan(gradient) & _differentiates_log_zero(rows)
-        due.append(np.where(may_be_nan | (name == NAN), np.nan, 0.0))
-    return Convention(replace(same_bits(EMPTY, np.concatenate(theirs), np.concatenate(due)), branch=name), rows)
+        expected.append(np.where(may_be_nan | (name == NAN), np.nan, 0.0))
+    return Convention(replace(same_bits(EMPTY, np.concatenate(theirs), np.concatenate(expected)), branch=name), rows)
 
 
 def _with_means(
@@ -68,8 +68,8 @@ def _with_means(
 ) -> FurtherRows:
     """Return the formula, with the mean of all values in rows that see nothing if the kernel's output is that mean."""
     mean = replace(rows, uniform=True)
-    due: Any = mean.output[empty]
-    is_mean = output.any() and (np.abs(output - due.value) <= 2 * due.error).all()
+    expected: Any = mean.output[empty]
+    is_mean = output.any() and (np.abs(output - expected.value) <= 2 * expected.error).all()
     return mean if is_mean else rows
 
 
@@ -92,8 +92,8 @@ def _differentiates_log_zero(rows: FurtherRows) -> bool:
 def groups_of_nan(rows: FurtherRows, output: Float64[np.ndarray, "B H L M"]) -> Bool[np.ndarray, "B G"]:
     """Return the groups with a row that sees nothing and is NaN, or whose log-sum-exp, −∞, is differentiated."""
     sizes = rows.call.sizes
-    there = rows.empty & ~rows.call.absent & (np.isnan(output).all(axis=-1) | _differentiates_log_zero(rows))
-    return np.asarray(there.reshape(sizes["B"], sizes["G"], -1).any(axis=-1))
+    is_nan = rows.empty & ~rows.call.absent & (np.isnan(output).all(axis=-1) | _differentiates_log_zero(rows))
+    return np.asarray(is_nan.reshape(sizes["B"], sizes["G"], -1).any(axis=-1))
 
 
 def claimed_gradients(

@@ -70,19 +70,19 @@ def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
             yield from _in_long_state(call, under_test)
         return
     rows = rows_of(call, under_test)
-    own = rows.call
-    first = under_test[attend](own) if call.state is State.TWICE else None
-    answer = under_test[attend](own)
+    rounded_call = rows.call
+    first = under_test[attend](rounded_call) if call.state is State.TWICE else None
+    answer = under_test[attend](rounded_call)
     yield "memory", writes_nothing(answer)
     yield "memory", changes_no_setting(answer)
     if "parameters" in under_test.kernel.declares:
         ignored = [name for name, account in under_test.kernel.accounts.items() if account == "ignored"]
         claim = at_least(IGNORED, Form.EXACT, -float(len(ignored)), 0.0, rounding=0.0, why=EXACT)
         yield "parameters", replace(claim, detail=f"ignored: {', '.join(ignored)}" if ignored else "")
-    if not own.sizes["T"]:
+    if not rounded_call.sizes["T"]:
         yield "output", _without_keys(answer)
         return
-    rows = replace(rows, call=with_factors(own))
+    rows = replace(rows, call=with_factors(rounded_call))
     if call.is_large and not _is_scaled_while_hidden(call):
         yield from _of_some_rows(rows, answer)
     else:
@@ -92,9 +92,9 @@ def examine(call: AttentionCall, under_test: OnKernel) -> Iterator[About]:
             if getattr(first, name) is not None:
                 yield "repeated-calls", same_bits("same-bits", getattr(answer, name), getattr(first, name))
     for again in (same_alone, same_rescaled, drop_others):
-        yield from again(own, answer, under_test)
+        yield from again(rounded_call, answer, under_test)
     if call.poison and call.hides() and not call.dropout:
-        for claim in exchange_hidden_keys(own, answer, under_test):
+        for claim in exchange_hidden_keys(rounded_call, answer, under_test):
             yield "hidden-keys", claim
 
 
@@ -237,15 +237,15 @@ def _of_some_rows(rows: FurtherRows, answer: Answer) -> Iterator[About]:
     part: dict[str, Any] = {name: None if x is None else x[cuts[name]] for name, x in numbers.items()}
     part["sink_gradient"] = None if answer.sink_gradient is None else answer.sink_gradient[heads]
     part["bias_gradient"] = None  # of the shape of a bias that is cut
-    own = replace(
+    part_of_rows = replace(
         rows,
         call=rows.call.part(rows.alignment, batch, groups, places),
         places=rows.call.ahead(np.asarray(places), rows.alignment),
         from_start=np.arange(sizes["T"]) - np.asarray(places)[:, None],
     )
     of_nan = groups_of_nan(rows, answer.output)[of_keys]
-    yield from _of_rows(own, replace(answer, **part), of_nan)
-    if own.empty.any():  # NaN of theirs may be in all gradients
+    yield from _of_rows(part_of_rows, replace(answer, **part), of_nan)
+    if part_of_rows.empty.any():  # NaN of theirs may be in all gradients
         return
     rest = []
     for name in ("query_gradient", "key_gradient", "value_gradient"):
@@ -270,7 +270,7 @@ def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, Fur
     p = rows.call.dropout
     s: Any = rows.weights
     nonzero = s.value > LEAST_WEIGHT
-    kept = answer.output != 0
+    is_kept = answer.output != 0
     rows = with_what_was_dropped(rows, answer)
     if not rows.empty.all():
         yield "dropout", same(DROPPED, answer.output, rows.output, ~rows.empty)
@@ -278,7 +278,7 @@ def _of_dropout(rows: FurtherRows, answer: Answer) -> Generator[About, None, Fur
     if n:
         # Hoeffding's inequality for n independent draws.
         far = math.sqrt(math.log(2 / CHANCE) / (2 * n))
-        off = abs(float(kept[nonzero].mean()) - (1 - p))
+        off = abs(float(is_kept[nonzero].mean()) - (1 - p))
         yield "dropout", at_least(SHARE, Form.EFFECTIVE, far, off, rounding=0.0, why=EXACT)
     return rows
 

@@ -35,27 +35,27 @@ def exchange_hidden_keys(call: AttentionCall, before: Answer, under_test: OnKern
         under_test: the kernel.
     """
     rng = call.rng()
-    seen = call.visibility(under_test.kernel.alignment)
-    if seen.all():
+    visible = call.visibility(under_test.kernel.alignment)
+    if visible.all():
         return
-    poisoned = keys_to_poison(seen, rng)
-    clear = ~(seen & poisoned).any(axis=-1) & seen.any(axis=-1)
+    poisoned = keys_to_poison(visible, rng)
+    clear = ~(visible & poisoned).any(axis=-1) & visible.any(axis=-1)
     if not clear.any():
         return
     reach = float(np.max(np.sum(np.abs(call.query), axis=-1)))
     size = min(POISON, under_test.kernel.numbers.largest / 8 / max(1.0, reach))
     after = under_test[attend](_with(call, poisoned, size, rng))
     effect = _effect_of_nan(under_test, _with(call, poisoned, np.nan, rng), before, clear)
-    for claim in _unchanged(call, before, after, under_test, clear, poisoned, seen):
+    for claim in _unchanged(call, before, after, under_test, clear, poisoned, visible):
         yield replace(claim, branch=f"NaN {effect}") if claim.name == OUTPUT_UNCHANGED else claim
 
 
-def keys_to_poison(seen: Bool[np.ndarray, "B H L T"], rng: np.random.Generator) -> Bool[np.ndarray, "T"]:
+def keys_to_poison(visible: Bool[np.ndarray, "B H L T"], rng: np.random.Generator) -> Bool[np.ndarray, "T"]:
     """Draw about half of the keys that no row sees, at least one.
 
     If every key is seen by some row, draw from those that one row does not see.
     """
-    rows = ~seen.reshape(-1, seen.shape[-1])
+    rows = ~visible.reshape(-1, visible.shape[-1])
     never: Any = np.all(rows, axis=0, keepdims=True)
     hidden: Any = never if np.any(never) else rows
     row = hidden[rng.choice(np.flatnonzero(hidden.any(axis=1)))]
@@ -87,15 +87,15 @@ def _unchanged(
     under_test: OnKernel,
     clear: Bool[np.ndarray, "B H L"],
     poisoned: Bool[np.ndarray, "T"],
-    seen: Bool[np.ndarray, "B H L T"],
+    visible: Bool[np.ndarray, "B H L T"],
 ) -> Iterator[Claim]:
     """Yield the claims that the results of rows and keys that see nothing of the poison are as before."""
     is_steady: bool | None = None
     compared = [(OUTPUT_UNCHANGED, "output", clear), (GRADIENTS[0], "query_gradient", clear)]
-    whole = not (seen & poisoned).any() and seen.any(axis=-1).all()
+    whole = not (visible & poisoned).any() and visible.any(axis=-1).all()
     if whole:
-        left = np.broadcast_to(~poisoned, (*call.key.shape[:2], len(poisoned)))
-        compared += [(GRADIENTS[1], "key_gradient", left), (GRADIENTS[2], "value_gradient", left)]
+        clean_keys = np.broadcast_to(~poisoned, (*call.key.shape[:2], len(poisoned)))
+        compared += [(GRADIENTS[1], "key_gradient", clean_keys), (GRADIENTS[2], "value_gradient", clean_keys)]
     for name, result, where in compared:
         theirs, ours = getattr(after, result), getattr(before, result)
         if theirs is not None and ours is not None:

@@ -66,8 +66,8 @@ def each_time(answer: Answer, claims: Claims, same_each_time: bool) -> Iterator[
     claim = at_least(EACH_TIME, Form.EXACT, -float(times), 0.0, rounding=0.0, why=EXACT)
     if wrong:
         worst = max((claim for _, falsified in wrong for claim in falsified), key=_excess)
-        how = f", {_excess(worst):.2g} times what rounding allows" if np.isfinite(_excess(worst)) else ""
-        detail = f"{times} of {REPEATS} equal calls are wrong, the worst by {-worst.slack:.3g} in {worst.name}{how}"
+        excess = f", {_excess(worst):.2g} times what rounding allows" if np.isfinite(_excess(worst)) else ""
+        detail = f"{times} of {REPEATS} equal calls are wrong, the worst by {-worst.slack:.3g} in {worst.name}{excess}"
         claim = replace(claim, detail=detail)
     yield claim
     yield writes_nothing(answer)

@@ -81,10 +81,10 @@ def drop_others(call: AttentionCall, before: Answer, under_test: OnKernel) -> It
         return
     after = under_test[attend](call.replace(seed=call.seed + 1, state=State.ONCE))
     sees = call.visibility(under_test.kernel.alignment).any(axis=-1, keepdims=True)
-    kept = sees & (np.maximum(before.output, after.output) > LEAST_WEIGHT)
+    felt = sees & (np.maximum(before.output, after.output) > LEAST_WEIGHT)
     alike = math.log((1 - call.dropout) / (1 + call.dropout))
-    if int(kept.sum()) * alike < math.log(CHANCE):
-        apart = float(((before.output == 0) != (after.output == 0))[kept].sum())
+    if int(felt.sum()) * alike < math.log(CHANCE):
+        apart = float(((before.output == 0) != (after.output == 0))[felt].sum())
         yield "dropout", at_least(REDRAWN, Form.EXACT, apart, 1.0, rounding=0.0, why=EXACT)
     if any("broadcast" in name for name in under_test.kernel.parameters):
         return  # as of flax: one mask for all heads and entries, on purpose
@@ -100,11 +100,11 @@ def _drop_unlike(
     Two independent draws agree in a weight with probability p² + (1 − p)².
     """
     for name, axis in UNLIKE.items():
-        here, large = (np.moveaxis(x, axis, 0) for x in (dropped, felt))
+        dropped_along, large = (np.moveaxis(x, axis, 0) for x in (dropped, felt))
         if len(large) == 1:
             continue
         both = (large[:1] & large[1:]).reshape(len(large) - 1, -1)
         enough = both.sum(axis=-1) * math.log(p**2 + (1 - p) ** 2) < math.log(CHANCE / len(both))
         if enough.any():
-            apart = ((here[:1] != here[1:]).reshape(both.shape) & both).sum(axis=-1)[enough]
+            apart = ((dropped_along[:1] != dropped_along[1:]).reshape(both.shape) & both).sum(axis=-1)[enough]
             yield "dropout", at_least(name, Form.EXACT, float(apart.min()), 1.0, rounding=0.0, why=EXACT)

@@ -186,10 +186,10 @@ def _cuts(call: AttentionCall, axes: str, keep: int) -> Iterator[AttentionCall]:
     size = call.sizes[axes[0]]
     if ("T" in axes and not _may_have(call, keep)) or (call.exact and axes == "E" and keep != EXACT_WIDTH):
         return
-    for kept in (slice(0, keep), slice(size - keep, size)) if axes[0] in "TLBG" else (slice(0, keep),):
+    for places in (slice(0, keep), slice(size - keep, size)) if axes[0] in "TLBG" else (slice(0, keep),):
         cut = call
         for axis in axes:
-            cut = cut_call(cut, axis, kept)
+            cut = cut_call(cut, axis, places)
         yield cut
 
 
@@ -234,34 +234,34 @@ HAVE = {
 MASK_AXES = {"B": -4, "H": -3, "L": -2, "T": -1}
 
 
-def cut_call(call: AttentionCall, axis: str, kept: slice | np.ndarray) -> AttentionCall:
+def cut_call(call: AttentionCall, axis: str, chosen_places: slice | np.ndarray) -> AttentionCall:
     """Return the call with some places of an axis; on axis G with the heads of these groups."""
     sizes = call.sizes
-    tensors = {name: _take(getattr(call, name), AXES[axis], kept) for name in HAVE[axis]}
-    on_masks, own = axis, kept
+    tensors = {name: _take(getattr(call, name), AXES[axis], chosen_places) for name in HAVE[axis]}
+    on_masks, given_places = axis, chosen_places
     if axis == "G":
         group = sizes["H"] // sizes["G"]
-        kept = (np.arange(sizes["G"])[kept][:, None] * group + np.arange(group)).ravel()
-        tensors |= {name: _take(getattr(call, name), 1, kept) for name in HAVE["H"]}
+        chosen_places = (np.arange(sizes["G"])[chosen_places][:, None] * group + np.arange(group)).ravel()
+        tensors |= {name: _take(getattr(call, name), 1, chosen_places) for name in HAVE["H"]}
         on_masks = "H"
     if on_masks in MASK_AXES:
         place = MASK_AXES[on_masks]
         for name in ("visible", "bias"):
             mask = getattr(call, name)
             if mask is not None and mask.ndim >= -place and mask.shape[place] > 1:
-                tensors[name] = _take(mask, mask.ndim + place, kept)
+                tensors[name] = _take(mask, mask.ndim + place, chosen_places)
     for name, axes in FURTHER.items():
-        for on_axis, places in {axis: own, on_masks: kept}.items():
+        for on_axis, places in {axis: given_places, on_masks: chosen_places}.items():
             if getattr(call, name) is not None and on_axis in axes:
                 tensors[name] = _take(getattr(call, name), axes.index(on_axis), places)
-    made = call.replace(**tensors)
+    cut = call.replace(**tensors)
     if call.lengths is not None and axis in "LT":
-        made = made.replace(lengths=np.minimum(call.lengths, (made.sizes["L"], made.sizes["T"])))
-    return made
+        cut = cut.replace(lengths=np.minimum(call.lengths, (cut.sizes["L"], cut.sizes["T"])))
+    return cut
 
 
-def _take(x: np.ndarray, axis: int, kept: slice | np.ndarray) -> np.ndarray:
-    return x[(slice(None),) * axis + (kept,)]
+def _take(x: np.ndarray, axis: int, places: slice | np.ndarray) -> np.ndarray:
+    return x[(slice(None),) * axis + (places,)]
 
 
 def _with_less_hidden(call: AttentionCall) -> Iterator[AttentionCall]:
@@ -272,11 +272,11 @@ def _with_less_hidden(call: AttentionCall) -> Iterator[AttentionCall]:
             continue
         for axis in range(mask.ndim):
             across = tuple(other for other in range(mask.ndim) if other != axis)
-            left = np.flatnonzero((mask != nothing).any(axis=across))
-            for places in (np.arange(left.size), *_parts_of(left.size)) if left.size else ():
-                shown = np.moveaxis(mask.copy(), axis, 0)
-                shown[left[places]] = nothing
-                yield call.replace(**{name: np.moveaxis(shown, 0, axis)})
+            hiding = np.flatnonzero((mask != nothing).any(axis=across))
+            for places in (np.arange(hiding.size), *_parts_of(hiding.size)) if hiding.size else ():
+                changed = np.moveaxis(mask.copy(), axis, 0)
+                changed[hiding[places]] = nothing
+                yield call.replace(**{name: np.moveaxis(changed, 0, axis)})
 
 
 def _rounder(call: AttentionCall) -> Iterator[AttentionCall]:

@@ -26,7 +26,7 @@ EVERYTHING = frozenset(capability.name for capability in CAPABILITIES)
 @cache
 def capability_statements() -> dict[str, Statement]:
     """Return the statements by id, in the order of the table."""
-    made = [
+    statements = [
         capability_statement(
             capability.name,
             capability.title,
@@ -39,7 +39,7 @@ def capability_statements() -> dict[str, Statement]:
         )
         for capability in CAPABILITIES
     ]
-    return {statement.id: statement for statement in made}
+    return {statement.id: statement for statement in statements}
 
 
 def capability_of(statement: Statement) -> Capability:

@@ -68,14 +68,18 @@ class View:
         if trial.broke is not None:
             outcome = error_outcome(self.statement, trial.broke)
             return Outcome(outcome.verdict, (), outcome.reason, outcome.error, TOUCHED), call
-        own = [(about, claim) for about, claim in trial.claims if self.capability.has(call, about, claim.name)]
-        if not own or self._follows_from_another(number, trial):
+        claims_of_capability = [
+            (about, claim) for about, claim in trial.claims if self.capability.has(call, about, claim.name)
+        ]
+        if not claims_of_capability or self._follows_from_another(number, trial):
             return None
         # Which scale is its own is said once.
         scale = self.capability.name == "default-scale"
-        own = [(about, claim if about or scale else replace(claim, branch="")) for about, claim in own]
-        claims = tuple(claim for _, claim in own)
-        for about, claim in own:
+        claims_of_capability = [
+            (about, claim if about or scale else replace(claim, branch="")) for about, claim in claims_of_capability
+        ]
+        claims = tuple(claim for _, claim in claims_of_capability)
+        for about, claim in claims_of_capability:
             if claim.verdict is Verdict.FALSIFIED:
                 smallest = self._smallest(number, call, about, claim)
                 if smallest is not None:
@@ -103,18 +107,18 @@ class View:
     def _falsified_outcome(self, claims: tuple[Claim, ...], claim: Claim, smallest: AttentionCall) -> Outcome:
         """Return the outcome in the words of the smallest call, if it still fails: a kernel may remember calls."""
         again = check(self.statement, smallest, self.trials.under_test)
-        shown = next((repeated for repeated in again.claims if repeated.name == claim.name), claim)
-        shown = shown if shown.verdict is Verdict.FALSIFIED else claim
-        return Outcome(Verdict.FALSIFIED, claims, sentence(shown), touched=TOUCHED)
+        reported = next((repeated for repeated in again.claims if repeated.name == claim.name), claim)
+        reported = reported if reported.verdict is Verdict.FALSIFIED else claim
+        return Outcome(Verdict.FALSIFIED, claims, sentence(reported), touched=TOUCHED)
 
     def _smallest(self, number: int, call: AttentionCall, about: str, claim: Claim) -> AttentionCall | None:
         """Return the smallest call if it shows that this capability is wrong, else None."""
-        for known, name, other in self.elsewhere:
+        for subject, name, other in self.elsewhere:
             reduced = reduce_to(call, other)
             without = self.capability.is_base or not self.capability.has(reduced, about, claim.name)
             cheap = work_of(call) <= CHEAP
             if (
-                (known, name) == (about, claim.name)
+                (subject, name) == (about, claim.name)
                 and without
                 and cheap
                 and self.trials.falsifies(reduced, about, name)

@@ -81,21 +81,21 @@ def from_axes(x: Any, axes: str, heads: int) -> Any:
     return x.permute(1, 2, 0, 3) if axes == "LBHE" and x.dim() == 4 else x.transpose(1, 2)
 
 
-def mask_as_wanted(mask: torch.Tensor, wanted: Mask, request: Request) -> torch.Tensor:
+def mask_as_wanted(mask: torch.Tensor, parameter: Mask, request: Request) -> torch.Tensor:
     """Return a mask, boolean where True shows or added to logits, in the sense and the shape of a parameter."""
     B, H, L, T = *request.query.shape[:3], request.key.shape[2]
-    if mask.dtype == torch.bool and wanted.sense != SHOWS:
-        if wanted.sense == HIDES:
+    if mask.dtype == torch.bool and parameter.sense != SHOWS:
+        if parameter.sense == HIDES:
             mask = ~mask
-        elif wanted.sense == ONES_HIDE:
+        elif parameter.sense == ONES_HIDE:
             mask = (~mask).to(request.query.dtype)
-        elif wanted.sense == ADDED:
+        elif parameter.sense == ADDED:
             zero = torch.zeros((), dtype=request.query.dtype, device=mask.device)
             mask = torch.where(mask, zero, zero - math.inf)
-    if not wanted.shape:
+    if not parameter.shape:
         return mask
     four = mask.reshape((1,) * (4 - mask.dim()) + tuple(mask.shape))
-    if wanted.shape == FOUR_AXES:
+    if parameter.shape == FOUR_AXES:
         return four
     whole = four.expand(-1, -1, L if mask.shape[-2:-1] else 1, T)
     shapes = {
@@ -107,14 +107,14 @@ def mask_as_wanted(mask: torch.Tensor, wanted: Mask, request: Request) -> torch.
         "B, 1, 1, T": lambda x: x[:, :1, :1].expand(B, 1, 1, T),
         "B, T": lambda x: x[:, 0, 0].expand(B, T),
     }
-    return shapes[wanted.shape](whole)
+    return shapes[parameter.shape](whole)
 
 
 def _mask_options(reading: Reading, request: Request) -> dict[str, Any]:
     if request.visible is not None:
         of_keys = request.visible.dim() == 4 and request.visible.shape[1:3] == (1, 1)
-        wanted = reading.key_mask if reading.mask is None or (of_keys and reading.key_mask) else reading.mask
-        return {} if wanted is None else {wanted.name: mask_as_wanted(request.visible, wanted, request)}
+        parameter = reading.key_mask if reading.mask is None or (of_keys and reading.key_mask) else reading.mask
+        return {} if parameter is None else {parameter.name: mask_as_wanted(request.visible, parameter, request)}
     if request.bias is not None and reading.bias is not None:
         return {reading.bias.name: mask_as_wanted(request.bias, reading.bias, request)}
     return {}
@@ -178,8 +178,8 @@ def _output(
         like = (*request.query.shape[:3], request.value.shape[-1])
         place = torch.empty_like(to_axes(request.query.new_empty(like), reading.returned_axes)).contiguous()
         options[reading.names["out"]] = place
-    given = dict(zip(reading.tensors, tensors, strict=True)) if reading.by_keyword else {}
-    returned = kernel(*([] if given else tensors), **given, **options)
+    by_keyword = dict(zip(reading.tensors, tensors, strict=True)) if reading.by_keyword else {}
+    returned = kernel(*([] if by_keyword else tensors), **by_keyword, **options)
     output = place if reading.output is None else look_up(returned, reading.output)
     output = output[0] if isinstance(output, tuple | list) else output  # with a log-sum-exp, which was asked for
     return from_axes(output, reading.returned_axes, request.query.shape[1]), returned
@@ -219,11 +219,11 @@ def interface_of(reading: Reading) -> Interface:
         for name, value in reading.constants.items()
     }
     further: list[str] = []  # through keywords that it passes on
-    known = reading.parameters
+    parameters = reading.parameters
     for role, option in MEANINGS.items():
         if role == "lse" and reading.log_sum_exp is None:
             option = Option()
-        if role in names and names[role] in known:
+        if role in names and names[role] in parameters:
             options[names[role]] = option
         elif role in names:
             further += option.declares
@@ -232,7 +232,7 @@ def interface_of(reading: Reading) -> Interface:
         (reading.mask, "boolean-mask"),
         (reading.bias, "additive-mask"),
     ):
-        if mask is not None and mask.name in known:
+        if mask is not None and mask.name in parameters:
             declares = options.get(mask.name, Option()).declares
             options[mask.name] = option_of(*declares, capability)
         elif mask is not None:

@@ -60,14 +60,14 @@ def mask_mod_of(request: Request) -> Mod | None:
         return None
 
     def mod(b: Any, h: Any, i: Any, j: Any) -> Any:
-        seen = i >= j if request.causal else (i >= 0) & (j >= 0)
+        visible_key = i >= j if request.causal else (i >= 0) & (j >= 0)
         if window is not None:
             left, right = window
-            seen = seen if left < 0 else seen & (j >= i - left)
-            seen = seen if right < 0 else seen & (j <= i + right)
+            visible_key = visible_key if left < 0 else visible_key & (j >= i - left)
+            visible_key = visible_key if right < 0 else visible_key & (j <= i + right)
         if half_plane is not None:
-            seen = seen & (half_plane[b, h, 0] * j + half_plane[b, h, 1] * i <= half_plane[b, h, 2])
-        return seen if visible is None else seen & visible[b, h, i, j]
+            visible_key = visible_key & (half_plane[b, h, 0] * j + half_plane[b, h, 1] * i <= half_plane[b, h, 2])
+        return visible_key if visible is None else visible_key & visible[b, h, i, j]
 
     return mod
 

@@ -67,10 +67,10 @@ def part_of(
     top = torch.cat([logits.detach(), top], dim=-1).amax(dim=-1, keepdim=True)
     weights = torch.exp(logits - torch.where(top == -math.inf, 0.0, top))
     total = weights.sum(dim=-1, keepdim=True)
-    there = total > 0
-    lse = torch.where(there, top, 0.0) + torch.where(there, total, 1.0).log()
-    lse = torch.where(there, lse, -math.inf).squeeze(-1)
-    output = weights @ value / torch.where(there, total, 1.0)
+    nonzero = total > 0
+    lse = torch.where(nonzero, top, 0.0) + torch.where(nonzero, total, 1.0).log()
+    lse = torch.where(nonzero, lse, -math.inf).squeeze(-1)
+    output = weights @ value / torch.where(nonzero, total, 1.0)
     return output.to(dtype), lse.to(torch.promote_types(dtype, torch.float32))
 
 
@@ -115,8 +115,8 @@ def put_into_combine(
         outputs = tuple(x.to(wide) for x in outputs)
     out, lse = torch.stack(outputs).transpose(2, 3).contiguous(), torch.stack(lses).transpose(2, 3).contiguous()
     output, merged = first_of(kernel(out, lse, **options))
-    asked = request.log_sum_exp and merged is not None
-    return Returned(output.transpose(1, 2), merged.transpose(1, 2) if asked else None)
+    wants_lse = request.log_sum_exp and merged is not None
+    return Returned(output.transpose(1, 2), merged.transpose(1, 2) if wants_lse else None)
 
 
 DECLARES = ("merged-parts", "log-sum-exp", "scale", "boolean-mask", "grouped-heads")

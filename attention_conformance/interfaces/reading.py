@@ -95,9 +95,9 @@ class Reading:
         readings += [*words, *(["every call is causal"] if self.always_causal else [])]
         yield f"found out by small calls: {'; '.join(readings)}"
         of_masks = {mask.name for mask in masks}
-        given = [f"{name}={value!r}" for name, value in self.constants.items() if name not in of_masks]
-        if given:
-            yield f"given in every call: {', '.join(given)}"
+        constants = [f"{name}={value!r}" for name, value in self.constants.items() if name not in of_masks]
+        if constants:
+            yield f"given in every call: {', '.join(constants)}"
 
 
 def flatten(returned: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:

@@ -51,15 +51,15 @@ def cause_of(trace: Trace, under_test: OnKernel) -> str:
     if trace.falsified == ("log-sum-exp",) and _is_of_base_two(trace):
         return "perhaps the logarithm is to the base 2"
     options, others = [*_without_options(trace)], [*_shorter(trace.call), *_with_small_logits(trace)]
-    needed = [change for change in options if _passes(change.call, trace, under_test)]
-    if len(needed) > 1:
-        return f"only where {' and '.join(change.name for change in needed)} meet, as far as was found"
+    necessary = [change for change in options if _passes(change.call, trace, under_test)]
+    if len(necessary) > 1:
+        return f"only where {' and '.join(change.name for change in necessary)} meet, as far as was found"
     further = [change for change in others if _passes(change.call, trace, under_test)]
-    for change in (*further, *needed):
+    for change in (*further, *necessary):
         if change.guess:
             return f"perhaps {change.guess}"
-    if needed or further:
-        return f"without {(*needed, *further)[0].name} it is right"
+    if necessary or further:
+        return f"without {(*necessary, *further)[0].name} it is right"
     return UNEXPLAINED if options or others else ""
 
 
@@ -187,11 +187,13 @@ def _guess(name: str, trace: Trace) -> str:
 
 def _shorter(call: AttentionCall) -> Iterator[Change]:
     """Yield the call with one place less of each axis whose size is next to that of a block."""
-    for axis, what in (("T", "keys"), ("L", "queries"), ("E", "a width of"), ("M", "a width of values of")):
+    for axis, object_of_axis in (("T", "keys"), ("L", "queries"), ("E", "a width of"), ("M", "a width of values of")):
         size = call.sizes[axis]
         block = next((block for block in BLOCKS if size in (block - 1, block, block + 1)), 0)
         if block and size > 5 and not call.exact and not call.dropout:
-            guess = f"a block of {block}: no smaller failing call than one with {what} {axis} = {size} was found"
+            guess = (
+                f"a block of {block}: no smaller failing call than one with {object_of_axis} {axis} = {size} was found"
+            )
             yield Change(f"{axis} = {size}", cut_call(call, axis, slice(0, size - 1)), guess)
 
 
@@ -215,6 +217,6 @@ def _with_small_logits(trace: Trace) -> Iterator[Change]:
 def _is_of_base_two(trace: Trace) -> bool:
     """Return whether all log-sum-exps are 1/log 2 times the correct ones."""
     entry = trace.entries[0]
-    known = np.isfinite(entry.theirs) & (np.abs(entry.due) > 1e-3)
-    ratio = entry.theirs[known] / entry.due[known]
+    usable = np.isfinite(entry.theirs) & (np.abs(entry.due) > 1e-3)
+    ratio = entry.theirs[usable] / entry.due[usable]
     return bool(ratio.size and np.allclose(ratio, 1 / math.log(2), rtol=1e-3))

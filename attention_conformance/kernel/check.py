@@ -129,5 +129,5 @@ def _text(kernel: KernelDescription, results: Sequence[Result], hints: Sequence[
         options = f"statements={[result.id]!r}, examples={examples}, seed={seed}, dtype={kernel.dtype!r}"
         return f"Reproduce with: assert_kernel(…, {options})"
 
-    tried = [result for result in results if result.was_tried]
-    return text_report(results, again=again, tried=tried, before=kernel.headline, after=hints)
+    checked = [result for result in results if result.was_tried]
+    return text_report(results, again=again, results_in_table=checked, before=kernel.headline, after=hints)

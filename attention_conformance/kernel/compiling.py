@@ -56,11 +56,11 @@ def answer_compiled(kernel: Any, call: AttentionCall) -> Answer:
         try:
             answer: Answer = through.answer(once)
         except (Refused, InvalidInput) as error:
-            cause, said = _first_cause(error)
+            cause, message = _first_cause(error)
             if _is_by_compiler(cause):
-                raise NotCompiled(said) from None
+                raise NotCompiled(message) from None
             nothing = np.full((*call.query.shape[:3], call.value.shape[-1]), np.nan)
-            return Answer(nothing, failed=f"compiled, it raises {said}")
+            return Answer(nothing, failed=f"compiled, it raises {message}")
     return answer
 
 
@@ -70,8 +70,8 @@ def calls_of_other_sizes(call: AttentionCall) -> Iterator[AttentionCall]:
     for axes, halved in (("TL", True), ("TLB", False)):
         other = call
         for axis in axes:
-            kept = -(-sizes[axis] // 2) if halved else max(1, sizes[axis] - 1)
-            other = cut_call(other, axis, slice(0, kept))
+            size = -(-sizes[axis] // 2) if halved else max(1, sizes[axis] - 1)
+            other = cut_call(other, axis, slice(0, size))
         yield other
 
 
@@ -80,8 +80,8 @@ def _first_cause(error: BaseException) -> tuple[BaseException, str]:
     cause = error
     while cause.__context__ is not None and isinstance(cause, Refused | InvalidInput):
         cause = cause.__context__
-    said = next((line.strip() for line in str(cause).splitlines() if line.strip()), "nothing")
-    return cause, f"{type_name(cause)}: {said[:160].rstrip('.')}"
+    message = next((line.strip() for line in str(cause).splitlines() if line.strip()), "nothing")
+    return cause, f"{type_name(cause)}: {message[:160].rstrip('.')}"
 
 
 def _is_by_compiler(error: BaseException) -> bool:

@@ -43,9 +43,9 @@ def diagnose(statement: Statement, call: AttentionCall, under_test: OnKernel) ->
     line = _line(statement, trace, under_test)
     if numbers_of(trace.call) > MANY:
         other, lines = with_drawn_numbers(call)
-        drawn = trace_failure(statement, other, under_test) if lines else None
-        if drawn is not None:
-            test, _ = reproducer(drawn.replace(drawn=lines), _line(statement, drawn, under_test))
+        trace_of_drawn = trace_failure(statement, other, under_test) if lines else None
+        if trace_of_drawn is not None:
+            test, _ = reproducer(trace_of_drawn.replace(drawn=lines), _line(statement, trace_of_drawn, under_test))
             if test:
                 return Explanation(line, test)
     return Explanation(line, *reproducer(trace, line))
@@ -61,10 +61,10 @@ def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKerne
     calls: list[AttentionCall] = []
     answers: list[Answer | None] = []
 
-    def record(given: AttentionCall) -> Answer:
-        calls.append(given)
+    def record(recorded_call: AttentionCall) -> Answer:
+        calls.append(recorded_call)
         answers.append(None)
-        answers[-1] = answer = under_test[attend](given)
+        answers[-1] = answer = under_test[attend](recorded_call)
         return answer
 
     falsified: list[str] = []
@@ -83,8 +83,8 @@ def trace_failure(statement: Statement, call: AttentionCall, under_test: OnKerne
     # The last of the calls on hidden keys has NaN in them.
     compares = capability != "hidden-keys" and WITHOUT_KEYS not in falsified
     rows = None if not compares else _rows(calls[at - 1], answers[at - 1], under_test)
-    made = Trace(capability, under_test.kernel, tuple(calls[:at]), tuple(answers[:at]), tuple(falsified), (), rows)
-    return made.replace(entries=tuple(_entries(made)))
+    trace = Trace(capability, under_test.kernel, tuple(calls[:at]), tuple(answers[:at]), tuple(falsified), (), rows)
+    return trace.replace(entries=tuple(_entries(trace)))
 
 
 def _rows(call: AttentionCall, answer: Answer | None, under_test: OnKernel) -> FurtherRows:

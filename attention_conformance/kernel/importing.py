@@ -35,10 +35,10 @@ def import_callable(source: str) -> Callable[..., Any]:
             KernelBench's ModelNew, one of these that cannot be made; a file of the working directory that hides one of
             our packages; a library that is not installed.
     """
-    library, _, named = source.partition(":")
-    if ":" in named and library in LIBRARIES:
+    library, _, name_in_library = source.partition(":")
+    if ":" in name_in_library and library in LIBRARIES:
         adapter = importlib.import_module(f"attention_conformance.kernel.{library}_adapter")
-        adapted: Callable[..., Any] = adapter.on_tensors(import_callable(named))
+        adapted: Callable[..., Any] = adapter.on_tensors(import_callable(name_in_library))
         return adapted
     module, colon, path = source.partition(":")
     if not (colon and module and path):
@@ -81,8 +81,8 @@ def _model(made_by: Callable[..., Any], module: ModuleType, source: str) -> Any:
         raise InvalidInput(f"--attention: {source} needs get_init_inputs() beside it, which returns its arguments.")
     try:
         model = made_by(*arguments())
-        taken = inspect.signature(model.forward).parameters.values()
-        required = [parameter.name for parameter in taken if parameter.default is parameter.empty]
+        parameters = inspect.signature(model.forward).parameters.values()
+        required = [parameter.name for parameter in parameters if parameter.default is parameter.empty]
     except Exception as error:
         text = " ".join(str(error).split()).rstrip(".")
         raise InvalidInput(
@@ -108,9 +108,9 @@ def _module_in(file: Path) -> ModuleType:
         spec = importlib.util.spec_from_file_location(name, path)
         assert spec is not None
         assert spec.loader is not None
-        made = sys.modules[name] = importlib.util.module_from_spec(spec)
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
         try:
-            spec.loader.exec_module(made)
+            spec.loader.exec_module(module)
         except BaseException:
             del sys.modules[name]
             raise
@@ -127,10 +127,10 @@ def _look_in_the_working_directory_first() -> None:
     if folder in sys.path:
         return
     sys.path.insert(0, folder)
-    said = shadowing_warning(anew=True)
-    if said:
+    warning = shadowing_warning(anew=True)
+    if warning:
         sys.path.remove(folder)
-        raise InvalidInput(f"--attention: {said}")
+        raise InvalidInput(f"--attention: {warning}")
 
 
 def check_callable(value: object, name: str) -> None:

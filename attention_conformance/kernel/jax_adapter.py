@@ -33,8 +33,8 @@ def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(function)
-    def wrapper(*given: Any, **options: Any) -> Any:
-        arguments = (*given, *options.values())
+    def wrapper(*positional: Any, **options: Any) -> Any:
+        arguments = (*positional, *options.values())
         tensors = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
         rest = tuple(_HERE if isinstance(argument, torch.Tensor) else argument for argument in arguments)
         program = _Program(function, rest, tuple(options))
@@ -67,8 +67,8 @@ class _Program:
     moved: tuple[int, ...] = ()
 
     def __call__(self, arrays: list[Any]) -> tuple[Any, ...]:
-        left = iter(arrays)
-        filled = [next(left) if argument is _HERE else argument for argument in self.rest]
+        remaining = iter(arrays)
+        filled = [next(remaining) if argument is _HERE else argument for argument in self.rest]
         by_place = len(filled) - len(self.names)
         results = self.function(*filled[:by_place], **dict(zip(self.names, filled[by_place:], strict=True)))
         return tuple(results) if isinstance(results, tuple | list) else (results,)
@@ -101,12 +101,12 @@ _jitted: Mapping[Callable[..., Any], Any] = MappingProxyType(
 )
 
 
-def _run_compiled(step: Callable[..., Any], *given: Any) -> Any:
+def _run_compiled(step: Callable[..., Any], *arguments: Any) -> Any:
     """Run the step under ``jax.jit``, or as it is: some functions do not compile, jax.nn's own in float16 on a CPU."""
     try:
-        return _jitted[step](*given)
+        return _jitted[step](*arguments)
     except (TypeError, ValueError, RuntimeError):
-        return step(*given)
+        return step(*arguments)
 
 
 class _Called(torch.autograd.Function):
@@ -114,7 +114,7 @@ class _Called(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, program: _Program, *tensors: torch.Tensor) -> tuple[Any, ...]:
-        ctx.moved = tuple(place for place, needed in enumerate(ctx.needs_input_grad[1:]) if needed)
+        ctx.moved = tuple(place for place, is_needed in enumerate(ctx.needs_input_grad[1:]) if is_needed)
         with _numbers_of(tensors):
             arrays = [_array(x) for x in tensors]
             if not ctx.moved:

@@ -46,8 +46,8 @@ class KernelImplementation(OnKernel):
         """Return the kernel with the queries W z_i if the case trains W."""
         if not isinstance(case, Case) or case.queried is None:
             return self
-        asked = QueriedKernel(self.kernel, case.queried.keys, case.problem.keys)
-        return self.replace(self.name, asked.replacements)
+        outer_kernel = QueriedKernel(self.kernel, case.queried.keys, case.problem.keys)
+        return self.replace(self.name, outer_kernel.replacements)
 
     def out_of_reach(self, use: KernelUse | None) -> str:
         """Return why a statement says nothing about this kernel; empty if it does."""

@@ -17,31 +17,31 @@ LADDER = tuple((width, length) for length in (3, 16, 64, 128) for width in (8, 1
 
 def with_taken_sizes(kernel: Kernel) -> Kernel | None:
     """Return the kernel with the sizes that it takes, found from one that it takes; None if it takes none."""
-    for taken in kernel.interface.sizes:
-        if _takes(kernel, taken, 1, 5, 8):
-            return _without_limits(kernel.replace(taken=taken))
+    for sizes in kernel.interface.sizes:
+        if _takes(kernel, sizes, 1, 5, 8):
+            return _without_limits(kernel.replace(taken=sizes))
     for contiguous in (False, True):
         for width, length in LADDER:
             for queries in (1, length):
-                taken = Taken(contiguous=contiguous)
-                if _takes(kernel, taken, queries, length, width):
-                    return _with_limits(kernel, taken, queries, length, width)
+                sizes = Taken(contiguous=contiguous)
+                if _takes(kernel, sizes, queries, length, width):
+                    return _with_limits(kernel, sizes, queries, length, width)
     return None
 
 
 def with_wide_sizes(kernel: Kernel) -> Kernel:
     """Return the kernel, which takes small sizes, with limits where it refuses others."""
-    taken = Taken()
+    sizes = Taken()
     small = small_call(L=2)
     laid = (small.replace(memory=memory) for memory in (Memory.TRANSPOSED, Memory.SLICED))
     if not all(returns(kernel, call) for call in laid) and returns(kernel, small):
-        taken = Taken(contiguous=True)
-    if all(_takes(kernel, taken, 3, length, width) for width, length in WIDE):
-        return kernel.replace(taken=taken)
+        sizes = Taken(contiguous=True)
+    if all(_takes(kernel, sizes, 3, length, width) for width, length in WIDE):
+        return kernel.replace(taken=sizes)
     width, length = next(
-        ((E, T) for E, T in ((8, 5), (4, 5), (8, 8), (16, 16)) if _takes(kernel, taken, 1, T, E)), (0, 0)
+        ((E, T) for E, T in ((8, 5), (4, 5), (8, 8), (16, 16)) if _takes(kernel, sizes, 1, T, E)), (0, 0)
     )
-    return _with_limits(kernel, taken, 1, length, width) if width else kernel.replace(taken=taken)
+    return _with_limits(kernel, sizes, 1, length, width) if width else kernel.replace(taken=sizes)
 
 
 def _without_limits(kernel: Kernel) -> Kernel:
@@ -53,13 +53,13 @@ def _without_limits(kernel: Kernel) -> Kernel:
     return kernel
 
 
-def _takes(kernel: Kernel, taken: Taken, L: int, T: int, E: int) -> bool:
-    return returns(kernel.replace(taken=taken), small_call(L=L, T=T, E=E))
+def _takes(kernel: Kernel, sizes: Taken, L: int, T: int, E: int) -> bool:
+    return returns(kernel.replace(taken=sizes), small_call(L=L, T=T, E=E))
 
 
-def _with_limits(kernel: Kernel, taken: Taken, L: int, T: int, E: int) -> Kernel:
+def _with_limits(kernel: Kernel, sizes: Taken, L: int, T: int, E: int) -> Kernel:
     """Return the kernel with the sizes that it takes around a call that it takes: each size is tried by itself."""
-    equal = L == T and not any(_takes(kernel, taken, *pair, E) for pair in ((L, 2 * T), (2 * L, T)))
+    equal = L == T and not any(_takes(kernel, sizes, *pair, E) for pair in ((L, 2 * T), (2 * L, T)))
 
     def multiple(of_keys: bool) -> int:
         """Return the number that divides all numbers of keys, or of queries, that are taken.
@@ -68,13 +68,13 @@ def _with_limits(kernel: Kernel, taken: Taken, L: int, T: int, E: int) -> Kernel
         """
         for n in LENGTHS:
             pairs = [(k * n, k * n) if equal else (L, k * n) if of_keys else (k * n, T) for k in (1, 3)]
-            if all(_takes(kernel, taken, *pair, E) for pair in pairs):
+            if all(_takes(kernel, sizes, *pair, E) for pair in pairs):
                 return n
         return T if of_keys else L
 
     keys, queries = multiple(True), multiple(False)
-    widths = tuple(width for width in WIDTHS if _takes(kernel, taken, L, T, width))
-    restricted = replace(taken, widths=() if widths == WIDTHS else widths, keys=keys, queries=queries, equal=equal)
+    widths = tuple(width for width in WIDTHS if _takes(kernel, sizes, L, T, width))
+    restricted = replace(sizes, widths=() if widths == WIDTHS else widths, keys=keys, queries=queries, equal=equal)
     sized = kernel.replace(taken=restricted)
     # Whether values may be of another width, one that is taken.
     call = small_call(L=L, T=T, E=widths[-1])

@@ -128,8 +128,8 @@ def probe(
 
 def _read(bare: Kernel, dtype: str | None) -> Kernel | None:
     """Return the kernel with the reading that names and small calls suggest; None if it returns no output."""
-    for wanted in DTYPES if dtype in (None, AUTO) else [str(dtype)]:
-        candidate = find_reading(bare.replace(dtype=wanted, computes_in=wanted))
+    for format_name in DTYPES if dtype in (None, AUTO) else [str(dtype)]:
+        candidate = find_reading(bare.replace(dtype=format_name, computes_in=format_name))
         if candidate is None or candidate.off > 1:
             continue
         try:
@@ -156,23 +156,23 @@ def _as_it_is_known(bare: Kernel, dtype: str | None) -> Kernel:
     chosen = bare.interface
     if bare.reading is None:
         _refuse_what_nobody_knows(chosen, bare.parameters, bare.name, bare.source)
-    made = [
-        bare.replace(dtype=wanted, layout=layout, computes_in=wanted)
-        for wanted in (DTYPES if dtype in (None, AUTO) else [str(dtype)])
+    variants = [
+        bare.replace(dtype=format_name, layout=layout, computes_in=format_name)
+        for format_name in (DTYPES if dtype in (None, AUTO) else [str(dtype)])
         for layout in (LAYOUTS if chosen.name == "plain" else LAYOUTS[:2])
     ]
     refusals: list[tuple[int, str]] = []
-    tried = made[0].dtype
-    for kernel in made:
-        if kernel.dtype != tried and max(refusals)[0] > 0:
+    last_dtype = variants[0].dtype
+    for kernel in variants:
+        if kernel.dtype != last_dtype and max(refusals)[0] > 0:
             break  # it takes this dtype: what is wrong in it does not become right in a coarser one
-        tried = kernel.dtype
+        last_dtype = kernel.dtype
         step, refusal = _refusal(kernel)
         if not refusal:
             return _with_accounts(_in_its_numbers(with_capabilities(with_wide_sizes(kernel)), insist=dtype in DTYPES))
         refusals.append((step, refusal))
     if max(refusals)[0] == 0:
-        for kernel in made:
+        for kernel in variants:
             sized = with_taken_sizes(kernel)
             if sized is not None and not _refusal(sized)[1]:
                 return _with_accounts(_in_its_numbers(with_capabilities(sized), insist=dtype in DTYPES))
@@ -195,10 +195,10 @@ def _refuse_what_nobody_knows(interface: Interface, parameters: Parameters, name
     """
     unknown = interface.unknown_parameters(parameters)
     if unknown:
-        what = f"parameter{'s' if len(unknown) > 1 else ''} {', '.join(map(repr, unknown))}"
+        parameter_names = f"parameter{'s' if len(unknown) > 1 else ''} {', '.join(map(repr, unknown))}"
         raise InvalidInput(
-            f"--attention: {name} has to be given its {what}, which interface {interface.name} does not know; paste"
-            " this into a file my_adapter.py, fill it in, and give --attention my_adapter.py:attention.\n\n"
+            f"--attention: {name} has to be given its {parameter_names}, which interface {interface.name} does not"
+            " know; paste this into a file my_adapter.py, fill it in, and give --attention my_adapter.py:attention.\n\n"
             + adapter_to_paste(source or name, parameters)
         )
 
@@ -209,27 +209,29 @@ def _device(name: str | None) -> str:
     Raises:
         InvalidInput: there is no such device.
     """
-    wanted = name or "cpu"
+    device_name = name or "cpu"
     try:
-        torch.zeros(1, device=wanted)
+        torch.zeros(1, device=device_name)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        said = " ".join(str(error).split()).partition(". ")[0].rstrip(".")
-        raise InvalidInput(f"--device: PyTorch finds no {wanted!r} here ({said}); leave it out for the CPU.") from None
-    return wanted
+        message = " ".join(str(error).split()).partition(". ")[0].rstrip(".")
+        raise InvalidInput(
+            f"--device: PyTorch finds no {device_name!r} here ({message}); leave it out for the CPU."
+        ) from None
+    return device_name
 
 
 def _refusal(kernel: Kernel) -> tuple[int, str]:
     """Return how far the kernel came in the probe, and why no further; empty if it passes."""
     batch, n, tokens, d, m = SHAPE
     _, tokens = kernel.taken.lengths(1, tokens)
-    made = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(0)
     query, keys, values = (
-        torch.randn(batch, n, length, width, generator=made, dtype=torch.float64).to(DTYPES[kernel.dtype])
+        torch.randn(batch, n, length, width, generator=generator, dtype=torch.float64).to(DTYPES[kernel.dtype])
         for length, width in ((1, d), (tokens, d), (tokens, m))
     )
-    given = {name: x.to(kernel.device) for name, x in (("query", query), ("keys", keys), ("values", values))}
-    before = {name: tensor.clone() for name, tensor in given.items()}
-    query, keys, values = given.values()
+    tensors = {name: x.to(kernel.device) for name, x in (("query", query), ("keys", keys), ("values", values))}
+    before = {name: tensor.clone() for name, tensor in tensors.items()}
+    query, keys, values = tensors.values()
     try:
         with torch.no_grad():
             output = kernel.attend(query, keys, values)
@@ -237,7 +239,7 @@ def _refusal(kernel: Kernel) -> tuple[int, str]:
         return 0, str(error)
     if not bool(torch.isfinite(output).all()):
         return 1, f"--attention: {kernel.name} returned NaN or infinite entries for finite tensors; {SIGNATURE}."
-    changed = next((name for name, tensor in given.items() if not torch.equal(tensor, before[name])), "")
+    changed = next((name for name, tensor in tensors.items() if not torch.equal(tensor, before[name])), "")
     if changed:
         return 1, f"--attention: {kernel.name} changes its {changed} in place; let it work on a copy."
     with torch.no_grad():
@@ -265,12 +267,12 @@ def _with_coarser(kernel: Kernel, dtype: str | None) -> Kernel:
         refusals = {name: _refusal(_called_in(kernel, name))[1] for name in coarser}
     else:
         refusals = dict.fromkeys(coarser, f"--dtype {dtype} was given; --dtype auto tries other formats, too")
-    taken = tuple(name for name, refusal in refusals.items() if not refusal)
+    accepted = tuple(name for name, refusal in refusals.items() if not refusal)
     return kernel.replace(
-        coarser=taken,
+        coarser=accepted,
         not_tried={name: reason.removeprefix("--attention: ") for name, reason in refusals.items() if reason},
-        operators={name: attention_operators(_called_in(kernel, name)) for name in (kernel.dtype, *taken)},
-        declares=kernel.declares | {*taken},
+        operators={name: attention_operators(_called_in(kernel, name)) for name in (kernel.dtype, *accepted)},
+        declares=kernel.declares | {*accepted},
     )
 
 

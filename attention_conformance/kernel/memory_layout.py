@@ -113,9 +113,9 @@ def _place(x: torch.Tensor, place: _Place, offset: int) -> Placed:
     size = torch.Size(whole).numel()
     filler = False if x.dtype == torch.bool else torch.nan
     storage = torch.full((size + 2 * GUARD + offset,), filler, dtype=x.dtype, device=x.device)
-    own = place.cut(storage[GUARD + offset : GUARD + offset + size].view(whole))
-    own.copy_(x[tuple(slice(0, n) for n in own.shape)])
-    return Placed(own.expand(x.shape), own, storage)
+    view = place.cut(storage[GUARD + offset : GUARD + offset + size].view(whole))
+    view.copy_(x[tuple(slice(0, n) for n in view.shape)])
+    return Placed(view.expand(x.shape), view, storage)
 
 
 def with_other_options(call: AttentionCall) -> AttentionCall:

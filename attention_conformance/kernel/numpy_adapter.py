@@ -19,8 +19,8 @@ def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(function)
-    def wrapper(*given: Any, **options: Any) -> Any:
-        results = function(*map(_array, given), **{name: _array(value) for name, value in options.items()})
+    def wrapper(*tensors: Any, **options: Any) -> Any:
+        results = function(*map(_array, tensors), **{name: _array(value) for name, value in options.items()})
         return tuple(map(_tensor, results)) if isinstance(results, tuple | list) else _tensor(results)
 
     return wrapper

@@ -28,16 +28,16 @@ def attention_operators(kernel: Kernel) -> tuple[str, ...]:
         return ()
     for size in SIZES:
         call = kernel.in_own_numbers(tensors(size, Numbers.NORMAL, 0))
-        given = {name: kernel.tensor(getattr(call, name)) for name in ("query", "key", "value")}
+        by_name = {name: kernel.tensor(getattr(call, name)) for name in ("query", "key", "value")}
         called: set[str] = set()
         try:
             if isinstance(kernel.call, RemoteKernel):
                 with torch.no_grad():
                     profiled = kernel.replace(call=kernel.call.profiled(called))
-                    profiled.of_request(kernel.request(call, given, {}))
+                    profiled.of_request(kernel.request(call, by_name, {}))
             else:
                 with torch.no_grad(), profile() as recorded:  # type: ignore[no-untyped-call]
-                    kernel.of_request(kernel.request(call, given, {}))
+                    kernel.of_request(kernel.request(call, by_name, {}))
                 called = {event.name for event in recorded.function_events}
         except (KernelError, InvalidInput, NotImplementedError, RuntimeError):
             continue

@@ -64,8 +64,8 @@ def accounts(kernel: Any, call: AttentionCall) -> dict[str, str]:
             # What an interface knows may be without an effect while something else is off.
             exercised = name not in kernel.interface.options or option.neutral is None is kernel.parameters[name]
             ignored = exercised and SAID_BY_NAME.search(name) and _is_ignored(kernel, name, call)
-            left = Account.NOT_TESTED if option.neutral is Mark.LEFT else Account.NEUTRAL
-            treatments[name] = Account.IGNORED if ignored else left
+            default_account = Account.NOT_TESTED if option.neutral is Mark.LEFT else Account.NEUTRAL
+            treatments[name] = Account.IGNORED if ignored else default_account
     return treatments
 
 
@@ -81,17 +81,17 @@ def _is_ignored(kernel: Any, name: str, call: AttentionCall) -> bool:
     before = kernel.output(call)
     if before is None:
         return False
-    taken = False
+    accepts_some = False
     for value in values_of(name, kernel.parameters[name], call, kernel):
         is_here = not isinstance(kernel.call, RemoteKernel)
-        given = partial(kernel.call, **{name: value}) if is_here else kernel.call.with_constants(**{name: value})
-        after = kernel.replace(call=given).output(call)
+        with_value = partial(kernel.call, **{name: value}) if is_here else kernel.call.with_constants(**{name: value})
+        after = kernel.replace(call=with_value).output(call)
         if after is None:
             continue
         if not np.array_equal(after, before):
             return False
-        taken = True
-    return taken
+        accepts_some = True
+    return accepts_some
 
 
 def values_of(name: str, default: Any, call: AttentionCall, kernel: Any) -> Iterator[Any]:

@@ -126,9 +126,9 @@ def _tensors(kernel: Any, keys: Array, scores: Array | None) -> Held:
         return last
     key_unit, unit = _unit(keys), 1.0 if scores is None else _unit(scores)
     values = None if scores is None else kernel.tensor(np.asarray(scores) / unit)[..., None]
-    made = Held(keys, scores, kernel.tensor(np.asarray(keys) / key_unit), values, key_unit, unit)
-    kernel.last["held"] = made
-    return made
+    converted = Held(keys, scores, kernel.tensor(np.asarray(keys) / key_unit), values, key_unit, unit)
+    kernel.last["held"] = converted
+    return converted
 
 
 def _blocks(kernel: Any, tensors: Held, queries: Array, width: int) -> Iterator[tuple[torch.Tensor, ...]]:

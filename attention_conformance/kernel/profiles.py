@@ -42,10 +42,10 @@ class Profile:
                 f"profile {self.name}: small calls {REPEATS} times, and compiled to machine code where there is a C++"
                 " compiler, beside all that is tried without it"
             )
-        left = ", ".join(("triples of options", *(() if ids else self.left_out)))
+        left_out = ", ".join(("triples of options", *(() if ids else self.left_out)))
         return (
             f"profile {self.name}: calls in which every pair of options meets, {self.cases} cases of each statement;"
-            f" left out: {left}, and more cases"
+            f" left out: {left_out}, and more cases"
         )
 
 

@@ -56,7 +56,7 @@ def answer_repeatedly(once: Callable[[], Answer], times: int, call: AttentionCal
     others: dict[bytes, tuple[Answer, int]] = {}
     before = torch.get_num_threads()
     first = _copy(once())
-    own = _bits(first)
+    first_bits = _bits(first)
     try:
         for number in range(1, times):
             if number % 1000 in (0, SOME, 2 * SOME):
@@ -64,9 +64,9 @@ def answer_repeatedly(once: Callable[[], Answer], times: int, call: AttentionCal
             fill(int(rng.integers(HELD)), shapes[number % len(shapes)])
             answer = once()
             bits = _bits(answer)
-            if bits != own:
-                known, often = others.get(bits) or (_copy(answer), 0)
-                others[bits] = known, often + 1
+            if bits != first_bits:
+                other_answer, often = others.get(bits) or (_copy(answer), 0)
+                others[bits] = other_answer, often + 1
     finally:
         torch.set_num_threads(before)
     return replace(first, others=tuple(others.values()))

@@ -59,10 +59,10 @@ def describe_tests(results: Sequence[Result], file: Path) -> str:
         for result in falsified
         if result.failure is not None and not result.failure.test
     }
-    said = f"{file}: fails for {', '.join(written)}; run it with pytest {file}" if written else f"{file}: not written"
+    text = f"{file}: fails for {', '.join(written)}; run it with pytest {file}" if written else f"{file}: not written"
     if not falsified:
-        said += ", as nothing is falsified"
-    return "\n".join([f"{said}.", *(f"no test of {id}: {why}." for id, why in without.items())])
+        text += ", as nothing is falsified"
+    return "\n".join([f"{text}.", *(f"no test of {id}: {why}." for id, why in without.items())])
 
 
 def file_of(source: str, tests: Sequence[str], file: str) -> str:
@@ -76,13 +76,13 @@ def file_of(source: str, tests: Sequence[str], file: str) -> str:
     from attention_conformance.reproduction.printed_test_run import functions_of  # needs torch, which the rest does not
 
     module, _, path = source.partition(":")
-    named = f"from {module} import {path} as kernel  # noqa: E402"
+    import_line = f"from {module} import {path} as kernel  # noqa: E402"
     within = f"import {module} as where  # noqa: E402\n\nkernel = where.{path}"
     if module.endswith(".py"):
         within = f"import runpy  # noqa: E402\n\nwhere = runpy.run_path({module!r})\nkernel = where[{path!r}]"
-        made = f"{within}(*where['get_init_inputs']()).eval()"
+        model = f"{within}(*where['get_init_inputs']()).eval()"
     else:
-        made = f"{within}(*where.get_init_inputs()).eval()"
-    kernel = within if "." in path or module.endswith(".py") else named
-    head = HEAD.format(source=source, file=file, kernel=made if path == MODEL else kernel)
+        model = f"{within}(*where.get_init_inputs()).eval()"
+    kernel = within if "." in path or module.endswith(".py") else import_line
+    head = HEAD.format(source=source, file=file, kernel=model if path == MODEL else kernel)
     return head + functions_of(tests) + "".join(f"\n\n{test}\n" for test in tests) + TAIL

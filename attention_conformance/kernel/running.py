@@ -40,17 +40,17 @@ def run_request(kernel: Any, request: Request) -> Returned:
     try:
         output, lse, weights = _call(kernel, request)
     except (Exception, SystemExit) as error:
-        said = " ".join(str(error).split())[:200].rstrip(".")
+        message = " ".join(str(error).split())[:200].rstrip(".")
         raise KernelError(
             f"--attention: {kernel.name} raised {type_name(error)} on {kernel.dtype} tensors of shapes {shapes}:"
-            f" {said}."
+            f" {message}."
         ) from None
-    wanted = (B, H, L, M) if kernel.layout.rank == 4 else (B * H, L, M)
+    expected = (B, H, L, M) if kernel.layout.rank == 4 else (B * H, L, M)
     if not isinstance(output, torch.Tensor):
-        raise InvalidInput(f"--attention: {kernel.name} returned {_kind(output)}; return one tensor {wanted}.")
-    if tuple(output.shape) != wanted:
+        raise InvalidInput(f"--attention: {kernel.name} returned {_kind(output)}; return one tensor {expected}.")
+    if tuple(output.shape) != expected:
         raise InvalidInput(
-            f"--attention: {kernel.name} returned shape {tuple(output.shape)} for {shapes}; return {wanted}."
+            f"--attention: {kernel.name} returned shape {tuple(output.shape)} for {shapes}; return {expected}."
         )
     if torch.is_autocast_enabled(request.query.device.type) and output.is_floating_point():
         output = output.to(request.query.dtype)  # some of its operations return float32 there
@@ -86,8 +86,8 @@ def _with_contiguous_tensors(call: Callable[..., Any]) -> Callable[..., Any]:
     def contiguous(x: Any) -> Any:
         return x.contiguous() if isinstance(x, torch.Tensor) else x
 
-    def kernel(*given: Any, **options: Any) -> Any:
-        return call(*map(contiguous, given), **{name: contiguous(x) for name, x in options.items()})
+    def kernel(*arguments: Any, **options: Any) -> Any:
+        return call(*map(contiguous, arguments), **{name: contiguous(x) for name, x in options.items()})
 
     return kernel
 

@@ -63,21 +63,21 @@ def with_options(kernel: Any, candidate: Found) -> Reading:
 
 def _through_keywords(kernel: Any, candidate: Found, reading: Reading) -> Reading:
     """Return the reading with options that it takes as further keywords, under the names that libraries use."""
-    asked: dict[str, dict[str, Any]] = {"scale": {"scale": 0.5}, "causal": {"causal": True}}
-    for role, options in asked.items():
+    options_by_role: dict[str, dict[str, Any]] = {"scale": {"scale": 0.5}, "causal": {"causal": True}}
+    for role, options in options_by_role.items():
         for name in ROLES[role] if role not in reading.names and not reading.always_causal else ():
             extended = replace(reading, names={**reading.names, role: name})
             if _has_an_effect(kernel, extended, **options):
                 reading = extended if role == "causal" else replace(extended, fixed_scale=False)
                 break
-    made = square_call(causal=False)
+    small_call = square_call(causal=False)
     for name in ROLES["mask"][:3] if reading.mask is None is reading.bias else ():
         mask, bias = _senses(kernel, replace(candidate, reading=reading), name)
-        given = {"visible": random_mask(made)} if mask is not None else {}
-        given |= {"bias": random_bias(made)} if bias is not None else {}
+        masks_by_name = {"visible": random_mask(small_call)} if mask is not None else {}
+        masks_by_name |= {"bias": random_bias(small_call)} if bias is not None else {}
         extended = replace(reading, mask=mask, bias=bias)
-        if given and all(
-            _has_an_effect(kernel, extended, **{key: _mask_tensor(kernel, x)}) for key, x in given.items()
+        if masks_by_name and all(
+            _has_an_effect(kernel, extended, **{key: _mask_tensor(kernel, x)}) for key, x in masks_by_name.items()
         ):
             return extended
     return reading
@@ -134,11 +134,14 @@ def _off(kernel: Any, candidate: Found, way: Mask, mask: Any, due: AttentionCall
     """
     kind, key = ("mask", "visible") if mask.dtype == bool else ("bias", "bias")
     reading = replace(candidate.reading, **{kind: way})  # type: ignore[arg-type]
-    made = candidate.made.replace(causal=candidate.reading.always_causal, **{key: mask})
-    made = interface_of(reading).expressible(made)
-    output, _ = try_reading(kernel, reading, made, **{key: _mask_tensor(kernel, getattr(made, key))})
+    small_call = candidate.made.replace(causal=candidate.reading.always_causal, **{key: mask})
+    small_call = interface_of(reading).expressible(small_call)
+    output, _ = try_reading(kernel, reading, small_call, **{key: _mask_tensor(kernel, getattr(small_call, key))})
     return distance(
-        output, made if due is None else due.replace(causal=made.causal), candidate.scale, candidate.alignment
+        output,
+        small_call if due is None else due.replace(causal=small_call.causal),
+        candidate.scale,
+        candidate.alignment,
     )
 
 
@@ -152,10 +155,10 @@ def _nearest(kernel: Any, candidate: Found, name: str, mask: Any, senses: tuple[
     nothing = (np.ones_like(mask),) if mask.dtype == bool else (0 * mask, 1e-6 * mask)
     for shape in _shapes(candidate):
         off = {way: _off(kernel, candidate, way, mask) for way in (Mask(name, sense, shape) for sense in senses)}
-        taken = [way for way in off if off[way] < math.inf]
-        if not taken:
+        accepted = [way for way in off if off[way] < math.inf]
+        if not accepted:
             continue
-        best = min(taken, key=off.__getitem__)
+        best = min(accepted, key=off.__getitem__)
         if off[best] < NEAR:
             free = replace(best, shape="")
             small = (mask[0, 0], mask[:1], mask[:, :1], mask[:, :1, :1])
@@ -163,42 +166,42 @@ def _nearest(kernel: Any, candidate: Found, name: str, mask: Any, senses: tuple[
             return free if takes_all else best
         if name == ONE_FOR_ALL_HEADS and shape == MASK_SHAPES[0]:
             continue
-        harmless = [way for way in taken if all(_off(kernel, candidate, way, x) < NEAR for x in nothing)]
+        harmless = [way for way in accepted if all(_off(kernel, candidate, way, x) < NEAR for x in nothing)]
         return min(harmless, key=off.__getitem__, default=None)
     return None
 
 
 def with_returned(kernel: Any, candidate: Found, reading: Reading) -> Reading:
     """Return the reading with the places of log-sum-exps and weights in what is returned."""
-    made = candidate.made.replace(causal=reading.always_causal)
-    rows = due_rows(made, candidate.scale, candidate.alignment)
-    B, H, L, T = (made.sizes[axis] for axis in "BHLT")
-    _, returned = try_reading(kernel, reading, made, log_sum_exp=True)
+    small_call = candidate.made.replace(causal=reading.always_causal)
+    rows = due_rows(small_call, candidate.scale, candidate.alignment)
+    B, H, L, T = (small_call.sizes[axis] for axis in "BHLT")
+    _, returned = try_reading(kernel, reading, small_call, log_sum_exp=True)
     lse = _place_of(returned, np.asarray(rows.log_sum_exp.value), ((B, H, L), (B, L, H), (B * H, L)))
     if lse is None and "lse" in reading.names:  # it was asked for, and is not what it should be
         lse = _place_of(returned, None, ((B, H, L), (B, L, H), (B * H, L)))
     swapped = lse is not None and look_up(returned, lse).shape == (B, L, H)
-    due = np.asarray(rows.weights.value)
+    expected = np.asarray(rows.weights.value)
     shapes = ((B, H, L, T), (B * H, L, T))
-    weights = _place_of(try_reading(kernel, reading, made)[1], due, shapes)
+    weights = _place_of(try_reading(kernel, reading, small_call)[1], expected, shapes)
     for flag in roles_of(kernel.parameters)["weights"] if weights is None else ():
         with_flag = replace(reading, constants={**reading.constants, flag: True})
-        weights = _place_of(try_reading(kernel, with_flag, made)[1], due, shapes)
+        weights = _place_of(try_reading(kernel, with_flag, small_call)[1], expected, shapes)
         if weights is not None:
             reading = with_flag
             break
     return replace(reading, log_sum_exp=lse, weights=weights, lse_axes="BLH" if swapped else "BHL")
 
 
-def _place_of(returned: Any, due: Any, shapes: tuple[tuple[int, ...], ...]) -> tuple[Any, ...] | None:
+def _place_of(returned: Any, expected: Any, shapes: tuple[tuple[int, ...], ...]) -> tuple[Any, ...] | None:
     """Return the path to the tensor in one of these shapes that equals the correct one, or to any if none is given."""
     for path, x in flatten(returned):
         if path and isinstance(x, torch.Tensor) and tuple(x.shape) in shapes and x.is_floating_point():
-            if due is None:
+            if expected is None:
                 return path
             theirs = float64_of(x)
-            swapped = theirs.shape == shapes[1] != shapes[0] and theirs.ndim == due.ndim
-            theirs = np.swapaxes(theirs, 1, 2) if swapped else theirs.reshape(due.shape)
-            if np.max(np.abs(theirs - due)) < NEAR * np.max(np.abs(due)):
+            swapped = theirs.shape == shapes[1] != shapes[0] and theirs.ndim == expected.ndim
+            theirs = np.swapaxes(theirs, 1, 2) if swapped else theirs.reshape(expected.shape)
+            if np.max(np.abs(theirs - expected)) < NEAR * np.max(np.abs(expected)):
                 return path
     return None

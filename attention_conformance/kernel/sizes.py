@@ -246,7 +246,7 @@ def _resize_lse_upstream(x: Any, L: int) -> Any:
     return None if x is None else _without(_resize(x, {2: L}), 2, x.shape[2])
 
 
-def _resize_mask(mask: Any, L: int, T: int, seen: Any) -> Any:
+def _resize_mask(mask: Any, L: int, T: int, visible_value: Any) -> Any:
     """Return the mask in other lengths; a row that saw a key sees one."""
     if mask is None:
         return None
@@ -257,5 +257,5 @@ def _resize_mask(mask: Any, L: int, T: int, seen: Any) -> Any:
         rows = _resize(mask, {k: n for k, n in axes.items() if k != last})
         sees = [np.any(part if part.dtype == bool else ~np.isneginf(part), axis=-1) for part in (rows, resized)]
         resized = resized.copy()
-        resized[sees[0] & ~sees[1], 0] = seen
+        resized[sees[0] & ~sees[1], 0] = visible_value
     return resized

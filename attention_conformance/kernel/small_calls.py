@@ -73,18 +73,18 @@ def try_reading(kernel: Any, reading: Reading, made: AttentionCall, **options: A
     return float64_of(returned.output), results[0]
 
 
-def distance(output: Any, made: AttentionCall, scale: float | None, alignment: Alignment) -> float:
+def distance(output: Any, small_call: AttentionCall, scale: float | None, alignment: Alignment) -> float:
     """Return the distance of an output from the formula's, over the largest of the latter; infinite if it is None."""
     if output is None:
         return math.inf
-    due = due_rows(made, scale, alignment).output.value
-    off = np.max(np.abs(output - due)) / np.max(np.abs(due))
+    expected = due_rows(small_call, scale, alignment).output.value
+    off = np.max(np.abs(output - expected)) / np.max(np.abs(expected))
     return float(np.nan_to_num(off, nan=math.inf))
 
 
-def due_rows(made: AttentionCall, scale: float | None, alignment: Alignment) -> Any:
+def due_rows(small_call: AttentionCall, scale: float | None, alignment: Alignment) -> Any:
     """Return the correct results of a call."""
-    return AttentionRows(made.replace(scale=scale), FORMATS["float64"], alignment)
+    return AttentionRows(small_call.replace(scale=scale), FORMATS["float64"], alignment)
 
 
 @dataclass(frozen=True)
@@ -106,16 +106,16 @@ class Found:
     made: AttentionCall
 
 
-def random_mask(made: AttentionCall) -> Any:
+def random_mask(small_call: AttentionCall) -> Any:
     """Draw booleans (B, H, L, T) that show the first key, so that a row sees a key even under a causal mask."""
-    visible = np.random.default_rng(0).random(tuple(made.sizes[axis] for axis in "BHLT")) < 0.6
+    visible = np.random.default_rng(0).random(tuple(small_call.sizes[axis] for axis in "BHLT")) < 0.6
     visible[..., 0] = True
     return visible
 
 
-def random_bias(made: AttentionCall) -> Any:
+def random_bias(small_call: AttentionCall) -> Any:
     """Draw standard normal numbers (B, H, L, T)."""
-    return np.random.default_rng(1).standard_normal(tuple(made.sizes[axis] for axis in "BHLT"))
+    return np.random.default_rng(1).standard_normal(tuple(small_call.sizes[axis] for axis in "BHLT"))
 
 
 def square_call(*, causal: bool) -> AttentionCall:
@@ -131,14 +131,14 @@ def rightness(kernel: Any) -> float:
     Args:
         kernel: a :class:`attention_conformance.kernel.kernel.Kernel`.
     """
-    made = tensors(SIZES[0], Numbers.NORMAL, seed=0)
-    asked = {
-        "output": made,
-        "boolean-mask": made.replace(visible=random_mask(made)),
-        "additive-mask": made.replace(bias=random_bias(made)),
+    plain_call = tensors(SIZES[0], Numbers.NORMAL, seed=0)
+    calls_by_capability = {
+        "output": plain_call,
+        "boolean-mask": plain_call.replace(visible=random_mask(plain_call)),
+        "additive-mask": plain_call.replace(bias=random_bias(plain_call)),
         "causal": square_call(causal=True),
     }
-    near = [_is_near(kernel, call) for name, call in asked.items() if name in kernel.declares]
+    near = [_is_near(kernel, call) for name, call in calls_by_capability.items() if name in kernel.declares]
     return sum(near) / len(near)
 
 

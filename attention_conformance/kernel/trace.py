@@ -99,40 +99,40 @@ class Entry:
         at = self.worst
         axes = ", ".join(self.what.axes[-len(at) :])
         place = ", ".join(map(str, at))
-        theirs, due, allowed = self.theirs[at], self.due[at], self.allowed[at]
-        times = abs(theirs - due) / allowed if allowed > 0 else math.inf
+        theirs, expected, allowed = self.theirs[at], self.due[at], self.allowed[at]
+        times = abs(theirs - expected) / allowed if allowed > 0 else math.inf
         off = f"{times:.2g} times what {cause} allows" if math.isfinite(times) else "where nothing is rounded"
         if not math.isfinite(theirs):
             off = "a number is due"
-        return f"{self.what.symbol} at ({axes}) = ({place}) is {theirs:.6g} where {due:.6g} is due, {off}"
+        return f"{self.what.symbol} at ({axes}) = ({place}) is {theirs:.6g} where {expected:.6g} is due, {off}"
 
 
 def entry_of(claim: str, rows: FurtherRows, answer: Answer) -> Entry:
     """Return the numbers of an answer that a claim is about, beside the correct ones."""
-    what = QUANTITIES[claim]
-    of_rows = "returned_weights_after_dropout" if claim == WEIGHTS and rows.call.dropout else what.name
-    due, theirs = getattr(rows, of_rows), np.asarray(what.of_answer(answer))
-    allowed = 2 * np.where(np.isfinite(due.error), due.error, BEYOND)
-    known = claimed_gradients(rows, answer, groups_of_nan(rows, answer.output)).get(what.name)
-    claimed = _where_claimed(what, rows, due)
-    if known is not None:
-        claimed = claimed & known
-    theirs, allowed = np.where(claimed, theirs, due.value), np.where(claimed, allowed, np.inf)
-    return Entry(claim, rows.call, what, theirs, due.value, allowed)
+    quantity = QUANTITIES[claim]
+    of_rows = "returned_weights_after_dropout" if claim == WEIGHTS and rows.call.dropout else quantity.name
+    expected, theirs = getattr(rows, of_rows), np.asarray(quantity.of_answer(answer))
+    allowed = 2 * np.where(np.isfinite(expected.error), expected.error, BEYOND)
+    is_claimed = claimed_gradients(rows, answer, groups_of_nan(rows, answer.output)).get(quantity.name)
+    claimed = _where_claimed(quantity, rows, expected)
+    if is_claimed is not None:
+        claimed = claimed & is_claimed
+    theirs, allowed = np.where(claimed, theirs, expected.value), np.where(claimed, allowed, np.inf)
+    return Entry(claim, rows.call, quantity, theirs, expected.value, allowed)
 
 
-def _where_claimed(what: Quantity, rows: FurtherRows, due: Any) -> Bool[np.ndarray, "..."]:
+def _where_claimed(quantity: Quantity, rows: FurtherRows, expected: Any) -> Bool[np.ndarray, "..."]:
     """Return where entries are claimed.
 
     Nothing is claimed of rows that see nothing, of hidden entries of a bias, and of numbers too large for the format.
     """
-    if what.name in ("output", "log_sum_exp", "returned_weights"):
-        return np.asarray(~rows.empty.reshape(rows.empty.shape + (1,) * (due.ndim - 3)))
-    if what.name == "bias_gradient":
+    if quantity.name in ("output", "log_sum_exp", "returned_weights"):
+        return np.asarray(~rows.empty.reshape(rows.empty.shape + (1,) * (expected.ndim - 3)))
+    if quantity.name == "bias_gradient":
         bias: Any = rows.call.bias
         return np.asarray(~np.isneginf(bias))
-    fits = np.abs(due.value) < (rows.stored or rows.numbers).largest / 2
-    return np.asarray(fits | (what.name == "sink_gradient"))
+    fits = np.abs(expected.value) < (rows.stored or rows.numbers).largest / 2
+    return np.asarray(fits | (quantity.name == "sink_gradient"))
 
 
 @dataclass(frozen=True, eq=False)

@@ -180,9 +180,9 @@ def read_exactly(stream: IO[bytes], buffer: Any) -> Any:
     return buffer
 
 
-def refuse(what: str) -> NoReturn:
+def refuse(problem: str) -> NoReturn:
     """Raise that something in an answer is not what it should be."""
-    raise NotAnAnswer(f"the kernel's process sent something that is no answer: {what}")
+    raise NotAnAnswer(f"the kernel's process sent something that is no answer: {problem}")
 
 
 class Answer:
@@ -260,34 +260,34 @@ class Answer:
         return torch.frombuffer(piece, dtype=dtype).view(shape), bool(checked(items[2], bool, "a tensor")), piece
 
 
-def checked(value: Any, kind: type, what: str) -> Any:
+def checked(value: Any, kind: type, name: str) -> Any:
     """Return a value if it is of that very type.
 
     Raises:
         NotAnAnswer: it is not.
     """
     if type(value) is not kind:
-        refuse(what)
+        refuse(name)
     return value
 
 
-def whole(value: Any, what: str) -> int:
+def whole(value: Any, name: str) -> int:
     """Return a value if it is a number from 0 to 2⁴⁰.
 
     Raises:
         NotAnAnswer: it is not.
     """
     if type(value) is not int or not 0 <= value <= 1 << 40:
-        refuse(what)
+        refuse(name)
     return value
 
 
-def text(value: Any, what: str, longest: int) -> str:
+def text(value: Any, name: str, longest: int) -> str:
     """Return a value if it is a text of no more than so many characters.
 
     Raises:
         NotAnAnswer: it is not.
     """
     if type(value) is not str or len(value) > longest:
-        refuse(what)
+        refuse(name)
     return value

@@ -164,9 +164,9 @@ class KernelProcess:
                 parts = storages if result is None else result.storages
                 if not 0 <= place < len(parts):
                     refuse("what was written")
-                there = parts[place]
-                if len(there):
-                    there.copy_(torch.frombuffer(answer.piece(piece, len(there)), dtype=torch.uint8))
+                part = parts[place]
+                if len(part):
+                    part.copy_(torch.frombuffer(answer.piece(piece, len(part)), dtype=torch.uint8))
 
 
 class Result:
@@ -191,11 +191,17 @@ class Result:
         self, upstream: Mapping[int, torch.Tensor], of_leaves: Sequence[torch.Tensor], changes: list[str]
     ) -> list[torch.Tensor | None]:
         """Return the gradients of the sum of upstream · results by the leaves; None where a leaf has no part in it."""
-        sent = Sent()
-        places = {str(number): sent.place(u) for number, u in upstream.items()}
+        request = Sent()
+        places = {str(number): request.place(u) for number, u in upstream.items()}
         graph = torch.is_grad_enabled()
         answer = self.process.request(
-            "backward", self.number, places, self.process.retains_graphs, graph, storages=sent.storages, changes=changes
+            "backward",
+            self.number,
+            places,
+            self.process.retains_graphs,
+            graph,
+            storages=request.storages,
+            changes=changes,
         )
         described = answer.items("gradients")
         if len(described) != len(of_leaves):

@@ -39,11 +39,16 @@ class _Graph(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, result: Result, outputs: list[torch.Tensor], known: list[bool], changes: list[str], *leaves: Any
+        ctx: Any,
+        result: Result,
+        outputs: list[torch.Tensor],
+        differentiable: list[bool],
+        changes: list[str],
+        *leaves: Any,
     ) -> tuple[torch.Tensor, ...]:
         ctx.result, ctx.leaves, ctx.changes = result, [x.detach() for x in leaves], changes
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(*(x for x, is_known in zip(outputs, known, strict=True) if not is_known))
+        ctx.mark_non_differentiable(*(x for x, is_known in zip(outputs, differentiable, strict=True) if not is_known))
         return tuple(outputs)
 
     @staticmethod
@@ -89,7 +94,7 @@ class RemoteKernel:
         self._returned: list[Any] | None = None
         self._operators: set[str] | None = None
 
-    def __call__(self, *given: Any, **options: Any) -> NoReturn:
+    def __call__(self, *arguments: Any, **options: Any) -> NoReturn:
         """Refuse to be called: a call is made by :meth:`run`."""
         raise TypeError("a kernel in another process is called by a request")
 
@@ -152,11 +157,11 @@ class RemoteKernel:
         Raises:
             RaisedElsewhere: the kernel raises.
         """
-        sent = Sent()
+        request_tensors = Sent()
         changes = [] if changes is None else changes
 
         def sendable(value: Any) -> Any:
-            return sent.place(value) if isinstance(value, torch.Tensor) else value
+            return request_tensors.place(value) if isinstance(value, torch.Tensor) else value
 
         values = {f.name: sendable(getattr(request, f.name)) for f in fields(request)}
         constants = {name: sendable(value) for name, value in self._constants.items()}
@@ -176,14 +181,14 @@ class RemoteKernel:
             inference=torch.is_inference_mode_enabled(),
             autocast=NAMES[torch.get_autocast_dtype(type_here)] if has_autocast else "",
         )
-        answer = self.process.request("call", call, storages=sent.storages, changes=changes)
+        answer = self.process.request("call", call, storages=request_tensors.storages, changes=changes)
         if self._returned is not None:
             self._returned.append(_tree(answer.field("returned"), answer))
         if self._operators is not None:
             self._operators |= {*answer.texts("operators")}
-        result = Result(self.process, number, sent.storages)
+        result = Result(self.process, number, request_tensors.storages)
         self.process.keep(result)
-        return _returned(answer, result, sent.leaves if torch.is_grad_enabled() else [], changes)
+        return _returned(answer, result, request_tensors.leaves if torch.is_grad_enabled() else [], changes)
 
 
 def _returned(answer: Answer, result: Result, leaves: list[torch.Tensor], changes: list[str]) -> Returned:
@@ -192,7 +197,7 @@ def _returned(answer: Answer, result: Result, leaves: list[torch.Tensor], change
     if len(described) != len(Returned._fields):
         refuse("the number of results")
     results: list[Any] = [None] * len(described)
-    places, outputs, known = [], [], []
+    places, outputs, differentiable = [], [], []
     for place, entry in enumerate(described):
         if type(entry) is str:
             results[place] = Other(text(entry, "a type", 200))
@@ -203,9 +208,9 @@ def _returned(answer: Answer, result: Result, leaves: list[torch.Tensor], change
             result.buffers.append(_nothing if piece is None else weakref.ref(piece))
             places.append(place)
             outputs.append(x)
-            known.append(is_known)
-    if leaves and any(known):
-        outputs = [*_Graph.apply(result, outputs, known, changes, *leaves)]  # type: ignore[no-untyped-call]
+            differentiable.append(is_known)
+    if leaves and any(differentiable):
+        outputs = [*_Graph.apply(result, outputs, differentiable, changes, *leaves)]  # type: ignore[no-untyped-call]
     for place, x in zip(places, outputs, strict=True):
         results[place] = x
     return Returned(*results)

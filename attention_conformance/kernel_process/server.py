@@ -158,28 +158,28 @@ class Server:
                     yield [number, 0, place, reply.piece(part.known)]
                 ids.add(id(part))
         for number, result in self._results.items():
-            for place, (x, known) in enumerate(zip(result.tensors, result.known, strict=True)):
+            for place, (x, copy_of_result) in enumerate(zip(result.tensors, result.known, strict=True)):
                 now = bytes_of(x)
-                if not torch.equal(now, known):
+                if not torch.equal(now, copy_of_result):
                     result.known[place] = now
                     yield [number, 1, place, reply.piece(now)]
 
     def _tensors(self, fields: Mapping[str, Any], memory: list[Memory]) -> tuple[dict[str, Any], list[torch.Tensor]]:
         """Return values with tensors for places, equal ones once, and those that are differentiated by."""
-        made: dict[int, torch.Tensor] = {}
+        by_identity: dict[int, torch.Tensor] = {}
         leaves: list[torch.Tensor] = []
 
         def value_of(value: Any) -> Any:
             if not isinstance(value, Place):
                 return value
-            if id(value) not in made:
+            if id(value) not in by_identity:
                 x = torch.empty(0, dtype=DTYPES[value.dtype])
                 x.set_(memory[value.storage].own.untyped_storage(), value.offset, value.shape, value.strides)
                 if value.requires_grad:
                     leaves.append(x.requires_grad_())
                     x = x if value.leaf else x.view_as(x)
-                made[id(value)] = x
-            return made[id(value)]
+                by_identity[id(value)] = x
+            return by_identity[id(value)]
 
         return {name: value_of(value) for name, value in fields.items()}, leaves
 
@@ -190,11 +190,11 @@ class Server:
         kernel = partial(target, **constants) if constants else target
         returned: list[Any] = []
 
-        def recorder(*given: Any, **options: Any) -> Any:
+        def recorder(*arguments: Any, **options: Any) -> Any:
             if call.contiguous:
-                given = tuple(map(contiguous, given))
+                arguments = tuple(map(contiguous, arguments))
                 options = {name: contiguous(x) for name, x in options.items()}
-            returned.append(kernel(*given, **options))
+            returned.append(kernel(*arguments, **options))
             return returned[-1]
 
         is_name = isinstance(call.interface, str)
@@ -212,14 +212,14 @@ class Server:
             restore_settings(changed_settings),
         ):
             results = interface.call(recorder if wraps else kernel, KernelRequest(**fields), self._parameters)
-        kept = Result([], leaves, memory)
-        reply.fields["results"] = [kept.add(x, reply) for x in results]
+        result = Result([], leaves, memory)
+        reply.fields["results"] = [result.add(x, reply) for x in results]
         if call.records:
             reply.fields["returned"] = tree(returned[0], reply)
         if call.profiles:
             names = sorted({event.name for event in events.function_events})
             reply.fields["operators"] = [name[:200] for name in names]
-        self._results[call.result] = kept
+        self._results[call.result] = result
 
     def _modes(self, call: CallMessage) -> AbstractContextManager[Any]:
         modes = ExitStack()
@@ -250,9 +250,9 @@ class Server:
         results = [(x * u).sum() if plain else x for x, u in pairs]
         grads = None if plain else [u for _, u in pairs]
         retain, create = modes
-        kept = {"retain_graph": retain, "create_graph": create, "allow_unused": True}
+        options = {"retain_graph": retain, "create_graph": create, "allow_unused": True}
         with restore_settings(changed_settings):
-            gradients = torch.autograd.grad(results, result.leaves, grads, **kept)
+            gradients = torch.autograd.grad(results, result.leaves, grads, **options)
         reply.fields["gradients"] = [None if x is None else reply.tensor(x)[0] for x in gradients]
 
     def _open(self, source: str, reply: Reply) -> None:

@@ -51,16 +51,18 @@ def _allowance(entry: Entry) -> Float64[np.ndarray, "..."]:
 
 def due_line(call: AttentionCall, alignment: Any, **further: str) -> str:
     """Return the line that makes ``due``, what the formula gives, with further options as text."""
-    sizes, shown = call.sizes, f"[..., :{call.sizes['T']}]" if call.beyond else ""
+    sizes, cut = call.sizes, f"[..., :{call.sizes['T']}]" if call.beyond else ""
     options = {"scale": f"1 / math.sqrt({sizes['E']})" if call.scale is None else repr(call.scale)}
     for name in ("score_mod", "bias", "slopes", "visible", "mask_mod", "lengths", "sinks", "lse_upstream", "descales"):
         if getattr(call, name) is not None:
-            options[name] = name + (shown if name in ("bias", "visible") else "")
+            options[name] = name + (cut if name in ("bias", "visible") else "")
     options |= {name: repr(x) for name in ("softcap", "causal", "window", "shared") if (x := getattr(call, name))}
     lengths = [(sizes["L"], sizes["T"])] if call.lengths is None else call.lengths
-    own = [alignment.diagonal(int(queries), int(keys)) for queries, keys in lengths]
-    if any(own) and (call.causal or call.window is not None or call.slopes is not None):
-        options["diagonal"] = str(own[0]) if len({*own}) == 1 else f"torch.tensor({own})[:, None, None, None]"
+    diagonals = [alignment.diagonal(int(queries), int(keys)) for queries, keys in lengths]
+    if any(diagonals) and (call.causal or call.window is not None or call.slopes is not None):
+        options["diagonal"] = (
+            str(diagonals[0]) if len({*diagonals}) == 1 else f"torch.tensor({diagonals})[:, None, None, None]"
+        )
     arguments = (f"{name}={text}" for name, text in (options | further).items())
     line = wrap(f"due = textbook(query, key, value, upstream, {', '.join(arguments)})")
     return line if call.scale is not None else f"# The scale of most libraries; 1 in its place is right, too.\n{line}"

@@ -222,9 +222,9 @@ class Form:
 
     def hidden_keys(self, clean: AttentionCall, poisoned: AttentionCall) -> Iterator[str]:
         """Yield the lines that compare what other numbers in hidden keys may not change."""
-        seen = clean.visibility(self.trace.kernel.alignment)
+        visible = clean.visibility(self.trace.kernel.alignment)
         changed = (poisoned.key != clean.key).any(axis=(0, 1, 3)) | (poisoned.value != clean.value).any(axis=(0, 1, 3))
-        clear = ~(seen & changed).any(axis=-1) & seen.any(axis=-1)
+        clear = ~(visible & changed).any(axis=-1) & visible.any(axis=-1)
         parts = {"hidden-keys-change-no-output": ("output", "clear"), "query-gradient": ("dq", "clear")}
         parts |= {"key-gradient": ("dk", ":, :, ~hidden"), "value-gradient": ("dv", ":, :, ~hidden")}
         yield f"hidden = {array_text(changed)}  # keys that are others in the second call"
@@ -240,18 +240,18 @@ class Form:
     def compiled(self) -> Iterator[str]:
         """Yield the lines of calls of other sizes, then the call, through ``torch.compile``."""
         trace, call = self.trace, self.trace.call.replace(state=State.ONCE)
-        own = self.calling(call, callee="compiled")
+        calling = self.calling(call, callee="compiled")
         yield from self.tensors(call)
         yield from [self.due()] if trace.entries else []
         yield "torch._dynamo.reset()"
         yield f'compiled = torch.compile(kernel, backend="{BACKENDS[trace.call.state]}")'
-        yield own.function()
+        yield calling.function()
         for number, call_before in enumerate(calls_of_other_sizes(call)):
             other = self.calling(call_before, callee="compiled", renamed=_names_of_others(call, call_before))
-            name = "attend" if other.forward == own.forward else f"attend_{number}"
+            name = "attend" if other.forward == calling.forward else f"attend_{number}"
             yield from [other.function(name)] if name != "attend" else []
             yield wrap(other.made(name))
-        yield f"try:\n    found = {own.made()}\nexcept Exception as error:"
+        yield f"try:\n    found = {calling.made()}\nexcept Exception as error:"
         yield '    raise AssertionError(f"compiled, it raises {type(error).__name__}: {error}") from None'
         yield from self.checks()
 

@@ -21,11 +21,11 @@ def functions_of(tests: Sequence[str]) -> str:
     """Return the source of the functions that tests call; of a file that imports math and torch."""
     sources = {name: inspect.getsource(x) for name, x in FUNCTIONS.items()}
     called: set[str] = set()
-    left = [*tests]
-    while left:
-        new = {name for name in FUNCTIONS if re.search(rf"\b{name}\(", left[0])} - called
+    remaining = [*tests]
+    while remaining:
+        new = {name for name in FUNCTIONS if re.search(rf"\b{name}\(", remaining[0])} - called
         called |= new
-        left = [*left[1:], *(sources[name] for name in new)]
+        remaining = [*remaining[1:], *(sources[name] for name in new)]
     chosen = [re.sub(r"  # type: ignore.*", "", sources[name]) for name in FUNCTIONS if name in called]
     return "\n\n".join(["inf, nan = math.inf, math.nan\n", *chosen])
 
@@ -35,15 +35,15 @@ def why_not(trace: Trace, test: str) -> str:
 
     The text is this package's, made a moment ago in this process, in which the kernel is called anyway.
     """
-    due = {entry.what.symbol: entry for entry in trace.entries}
+    entry_by_symbol = {entry.what.symbol: entry for entry in trace.entries}
     apart: list[str] = []
 
-    def check(what: str, theirs: Any, expected: Any, allowed: Any) -> None:
+    def check(symbol: str, theirs: Any, expected: Any, allowed: Any) -> None:
         with np.errstate(invalid="ignore"):
-            off = np.abs(expected.numpy() - due[what].due) > due[what].allowed
+            off = np.abs(expected.numpy() - entry_by_symbol[symbol].due) > entry_by_symbol[symbol].allowed
         if off.any() and not trace.call.dropout:  # other weights are dropped every time
-            apart.append(what)
-        printed_functions.check(what, theirs, expected, allowed)
+            apart.append(symbol)
+        printed_functions.check(symbol, theirs, expected, allowed)
 
     namespace: dict[str, Any] = {
         **vars(printed_functions),

@@ -92,15 +92,17 @@ class Recorder(TorchFunctionMode):
             self._add_results(step, result, is_new=method == "detach" or tensors[0].is_nested)
         return result
 
-    def call(self, *given: Any, **options: Any) -> Any:
+    def call(self, *arguments: Any, **options: Any) -> Any:
         """Call the kernel, and record the call if a tensor that has a name is among its arguments."""
         self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
         try:
-            tensors = [x for _, x in flatten((given, options)) if isinstance(x, torch.Tensor)]
+            tensors = [x for _, x in flatten((arguments, options)) if isinstance(x, torch.Tensor)]
             if not any(x.is_nested or self._depends(x) for x in tensors):
-                return self.kernel(*given, **options)
-            step = self._step(lambda: f"{self.callee}({self._arguments(given, options, self.further)})", is_call=True)
-            result = self.kernel(*given, **options)
+                return self.kernel(*arguments, **options)
+            step = self._step(
+                lambda: f"{self.callee}({self._arguments(arguments, options, self.further)})", is_call=True
+            )
+            result = self.kernel(*arguments, **options)
             self._add_results(step, result, is_new=True)
             return result
         finally:
@@ -172,16 +174,16 @@ class Recorder(TorchFunctionMode):
         method = name.removeprefix("torch.Tensor.").replace("_nested_get_values", "values")
         if method == name:
             return f"{name}({self._arguments(args, options)})"
-        own = self._text("", args[0])
+        receiver = self._text("", args[0])
         if method.endswith(".__get__"):
-            return f"{own}.{method.removesuffix('.__get__')}"
+            return f"{receiver}.{method.removesuffix('.__get__')}"
         if method in INFIX and len(args) == 2:
-            return f"({own} {INFIX[method]} {self._text('', args[1])})"
+            return f"({receiver} {INFIX[method]} {self._text('', args[1])})"
         if method == "__invert__":
-            return f"~{own}"
+            return f"~{receiver}"
         if method == "__getitem__":
-            return f"{own}[{', '.join(map(self._index, args[1] if isinstance(args[1], tuple) else args[1:]))}]"
-        return f"{own}.{method}({self._arguments(args[1:], options)})"
+            return f"{receiver}[{', '.join(map(self._index, args[1] if isinstance(args[1], tuple) else args[1:]))}]"
+        return f"{receiver}.{method}({self._arguments(args[1:], options)})"
 
     def _index(self, x: Any) -> str:
         if isinstance(x, slice):
@@ -189,8 +191,8 @@ class Recorder(TorchFunctionMode):
             return ":".join("" if end is None else str(end) for end in ends)
         return "..." if x is Ellipsis else self._text("", x)
 
-    def _arguments(self, given: Sequence[Any], options: Mapping[str, Any], further: str = "") -> str:
-        parts = [self._text("function", x) for x in given]
+    def _arguments(self, arguments: Sequence[Any], options: Mapping[str, Any], further: str = "") -> str:
+        parts = [self._text("function", x) for x in arguments]
         parts += [f"{name}={self._text(name, x)}" for name, x in options.items()]
         return ", ".join(filter(None, [*parts, further]))
 

@@ -37,9 +37,9 @@ def with_drawn_numbers(call: AttentionCall) -> tuple[AttentionCall, Mapping[str,
         rows = x.any(axis=-1) if name == "upstream" else np.array(True)
         if not rows.all():  # some rows alone have an upstream gradient
             arrays[name] = arrays[name] * rows[..., None]
-            kept = ", ".join(str(places.tolist()) for places in np.nonzero(rows))
+            indices = ", ".join(str(places.tolist()) for places in np.nonzero(rows))
             lines[name] = (
-                f"rows = torch.zeros({rows.shape}).double()\nrows[{kept}] = 1\n{lines[name]} * rows[..., None]"
+                f"rows = torch.zeros({rows.shape}).double()\nrows[{indices}] = 1\n{lines[name]} * rows[..., None]"
             )
     if call.shared:
         arrays["value"] = arrays["key"][..., : call.sizes["M"]]
@@ -70,14 +70,19 @@ def tensor_lines(trace: Trace, call: AttentionCall, guards: bool, renamed: Mappi
         text = drawn_lines[-1].partition(" = ")[2] if drawn_lines else array_text(x)
         if name == "value" and call.shared:
             text = f"{renamed.get('key', 'key')}[..., :{call.sizes['M']}]"
-        kept = call.mask_format if name == "bias" else "float32" if name == "descales" else ""
-        dtype = kept or (kernel.dtype if x.dtype == float else "float64")
+        format_name = call.mask_format if name == "bias" else "float32" if name == "descales" else ""
+        dtype = format_name or (kernel.dtype if x.dtype == float else "float64")
         to = ", ".join(filter(None, [device, f"torch.{dtype}" if dtype != "float64" else ""]))
         text += f".to({to})" if to else ""
-        own, memory = placed[name].tensor if name in placed else None, memories.get(name, call.mask_memory)
-        if own is None or not (guards or not own.is_contiguous() or own.storage_offset() != GUARD):
+        placed_tensor, memory = placed[name].tensor if name in placed else None, memories.get(name, call.mask_memory)
+        if placed_tensor is None or not (
+            guards or not placed_tensor.is_contiguous() or placed_tensor.storage_offset() != GUARD
+        ):
             yield wrap(f"{own_name} = {text}")
             continue
-        offset = f", offset={own.storage_offset() - GUARD}" if own.storage_offset() != GUARD else ""
-        text += f".expand{tuple(own.shape)}" if own.shape != x.shape else ""
-        yield wrap(f"{own_name} = strided({text}, {', '.join(map(str, own.stride()))}{offset})") + f"  # {memory}"
+        offset = f", offset={placed_tensor.storage_offset() - GUARD}" if placed_tensor.storage_offset() != GUARD else ""
+        text += f".expand{tuple(placed_tensor.shape)}" if placed_tensor.shape != x.shape else ""
+        yield (
+            wrap(f"{own_name} = strided({text}, {', '.join(map(str, placed_tensor.stride()))}{offset})")
+            + f"  # {memory}"
+        )

@@ -87,16 +87,18 @@ def _print(entries: Sequence[Entry], rows: Sequence[Row]) -> None:
     out = console()
     table = column_table("kernel", "upheld", "not upheld", "no parameter for")
     for row in rows:
-        of = {v: [cell.name for cell in row.cells if cell.verdict is v] for v in Verdict}
+        by_verdict = {v: [cell.name for cell in row.cells if cell.verdict is v] for v in Verdict}
         bad = [f"{SIGNS[cell.verdict]} {cell.name}" for cell in row.cells if is_open(cell)]
-        upheld = f"{len(of[Verdict.UPHELD])} of {len(row.cells) - len(of[Verdict.NOT_APPLICABLE])}"
-        cells = (upheld, ", ".join(bad), ", ".join(of[Verdict.NOT_APPLICABLE])) if row.cells else ("", row.why, "")
+        upheld = f"{len(by_verdict[Verdict.UPHELD])} of {len(row.cells) - len(by_verdict[Verdict.NOT_APPLICABLE])}"
+        cells = (
+            (upheld, ", ".join(bad), ", ".join(by_verdict[Verdict.NOT_APPLICABLE])) if row.cells else ("", row.why, "")
+        )
         table.add_row(row.name, *cells)
     out.print(table)
     for entry, row in zip(entries, rows, strict=True):
         for cell in filter(is_open, row.cells):
-            looked = entry.looked.get(cell.name)
-            note = f" ({looked.whose}: {looked.says})" if looked else ""
+            examination = entry.looked.get(cell.name)
+            note = f" ({examination.whose}: {examination.says})" if examination else ""
             out.print(f"{row.name}: {cell.name}: {cell.says}{note}", soft_wrap=True, markup=False)
 
 

@@ -119,14 +119,14 @@ def _entry(table: Any, where: str) -> Entry:
     unknown = next((name for name in table if name not in _KNOWN), "")
     if unknown:
         raise InvalidInput(f"{where}: {unknown!r} is not one of {', '.join(_KNOWN)}.")
-    examples, looked = table.get("examples"), table.get("looked", {})
+    examples, examinations = table.get("examples"), table.get("looked", {})
     if examples is not None and not (isinstance(examples, int) and examples >= 1):
         raise InvalidInput(f"{where}: examples is no number of calls; give examples = 5.")
-    if not isinstance(looked, dict):
+    if not isinstance(examinations, dict):
         raise InvalidInput(f"{where}: looked is no table; write [kernel.looked.CAPABILITY].")
-    looks = {name: _look(look, f"{where}: looked.{name}") for name, look in looked.items()}
-    given = (table["name"], table["library"], table["attention"], table.get("interface"), table.get("dtype"))
-    return Entry(*given, examples, looks)
+    looks = {name: _look(look, f"{where}: looked.{name}") for name, look in examinations.items()}
+    values = (table["name"], table["library"], table["attention"], table.get("interface"), table.get("dtype"))
+    return Entry(*values, examples, looks)
 
 
 def _look(table: Any, where: str) -> Looked:

@@ -87,13 +87,13 @@ def _table(tested: Sequence[tuple[Entry, Row]]) -> list[str]:
 
 
 def _line_of(entry: Entry, row: Row, cell: Cell, folder: Path) -> str:
-    looked = entry.looked.get(cell.name)
-    whose, what = (looked.whose, looked.says) if looked else ("", NOT_LOOKED_AT)
+    examination = entry.looked.get(cell.name)
+    blamed, explanation = (examination.whose, examination.says) if examination else ("", NOT_LOOKED_AT)
     test = f" [Test]({folder.name}/{file_name(row.name)})" if cell.test else ""
     called = f"{cell.name} {SIGNS[cell.verdict]}"
-    return f"| {entry.name} | {called} | {whose} | {_plain(what)} | {_plain(cell.says)}{test} |"
+    return f"| {entry.name} | {called} | {blamed} | {_plain(explanation)} | {_plain(cell.says)}{test} |"
 
 
-def _plain(says: str) -> str:
+def _plain(text: str) -> str:
     """Return text that is not interpreted in a table of Markdown."""
-    return re.sub(r"([|*_<])", r"\\\1", says).rstrip(".") + "."
+    return re.sub(r"([|*_<])", r"\\\1", text).rstrip(".") + "."

@@ -102,8 +102,8 @@ def request_of(entry: Entry, examples: int, seed: int, jobs: int) -> Request:
 def cell_of(result: Result) -> Cell:
     """Return the cell for the result of a capability."""
     failure = result.failure if result.verdict is Verdict.FALSIFIED else None
-    says = (failure.line or failure.sentence) if failure else result.reason
+    sentence = (failure.line or failure.sentence) if failure else result.reason
     branches = "; ".join(claim.branches_in_words for claim in result.claims if claim.branches)
     name = result.id.removeprefix(PREFIX)
-    says = " ".join(says.split()).removeprefix(f"{result.id}: ")
-    return Cell(name, result.verdict, says, failure.test if failure else "", branches)
+    sentence = " ".join(sentence.split()).removeprefix(f"{result.id}: ")
+    return Cell(name, result.verdict, sentence, failure.test if failure else "", branches)

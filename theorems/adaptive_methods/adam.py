@@ -54,9 +54,9 @@ def next_moments(
     moments: Moments, log_scale: Float64[np.ndarray, "b"], gradient: Batch, betas: Betas, t: int
 ) -> Moments:
     """Return the moments after the gradient e^{log_scale}·gradient of step t = 0, 1, …."""
-    top, kept, new = in_one_unit(moments, log_scale)
-    mean = betas.first * kept * moments.mean + (1 - betas.first) * new * gradient
-    root = np.hypot(math.sqrt(betas.second) * kept * moments.root, math.sqrt(1 - betas.second) * new * gradient)
+    top, decay, new = in_one_unit(moments, log_scale)
+    mean = betas.first * decay * moments.mean + (1 - betas.first) * new * gradient
+    root = np.hypot(math.sqrt(betas.second) * decay * moments.root, math.sqrt(1 - betas.second) * new * gradient)
     return in_units_of_the_largest(Moments(top, mean, root))
 
 

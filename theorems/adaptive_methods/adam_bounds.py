@@ -190,12 +190,12 @@ def follow_adam(
     gradient, log_scale = gradient_at(before)
     mean, root, resolved = recompute_moments(gradient, log_scale, bounds)
     step, rho = exact(asked.lengths)[:, None, None], bounds.rho[:, None, None]
-    due: Any = np.where(resolved, mean / np.where(resolved, root, 1.0), 0.0) * bounds.correction[:, None, None]
+    expected: Any = np.where(resolved, mean / np.where(resolved, root, 1.0), 0.0) * bounds.correction[:, None, None]
     loops = 20 + (6 + 4 * np.abs(log_scale).max()) * np.arange(1.0, len(asked.lengths) + 1)[:, None, None]
-    own = EPS * (loops * value_of(step * rho) + np.abs(after))
+    room = EPS * (loops * value_of(step * rho) + np.abs(after))
     moved: Any = exact(after) - before
-    off = np.abs(moved + step * due).widen(own)
-    most = 2 * value_of(step * rho) * (1 + 1e-9) + 2 * own
+    off = np.abs(moved + step * expected).widen(room)
+    most = 2 * value_of(step * rho) * (1 + 1e-9) + 2 * room
     off_or_unknown = np.where(resolved, off, 0.0)
     yield at_least(
         IS_ADAM,
@@ -207,13 +207,13 @@ def follow_adam(
         points="entry of a step",
     )
     yield at_least(
-        IS_SHORT, Form.EXACT, step * rho, np.abs(moved).widen(own), why=ADAM_ROUNDING, points="entry of a step"
+        IS_SHORT, Form.EXACT, step * rho, np.abs(moved).widen(room), why=ADAM_ROUNDING, points="entry of a step"
     )
     # A step that the first claim accepts is within twice its rounding, and every entry within 2ρη.
     entry = np.minimum(np.where(resolved, 2 * off.error, most), most)
     sizes = np.abs(gradient.value) + gradient.error
     lost = np.einsum("tbd,tbd->tb", sizes, entry) * (1 + 1e-12)
-    longer = replace(bounds, excess=float(np.max(own / value_of(step * rho))) * (1 + 1e-9))
+    longer = replace(bounds, excess=float(np.max(room / value_of(step * rho))) * (1 + 1e-9))
     return AdamRun(exact(points), gradient, log_scale, np.vecdot(-gradient, moved), lost, entry, longer)
 
 

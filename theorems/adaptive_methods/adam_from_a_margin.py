@@ -92,8 +92,8 @@ def adam_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Claim
     constants = SteepestConstants(problem, svm, WideGeometry(problem, geometry.solution), room)
     starts = starts_with_margin(case, constants, rng)
     run = yield from follow_attention(geometry, bounds, under_test, starts, constants.log_c)
-    known = known_changes(run, constants.change)
-    if known is None:
+    changes = known_changes(run, constants.change)
+    if changes is None:
         raise Undecided(FALLS, "the first step may lose margin, and nothing is known beyond it", Form.EFFECTIVE)
-    first, chi = known
+    first, chi = changes
     yield from run.claims(first, np.tanh(exact(chi) / 4))

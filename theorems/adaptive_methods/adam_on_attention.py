@@ -62,9 +62,9 @@ class AttentionRun:
     def claims(self, bounds: AdamBounds, turned: Any = 0.0) -> Iterator[Claim]:
         """Yield the claims of the direction of every step, of the fall of Φ_c, of the margin and its share of γ."""
         steps = len(bounds.asked.lengths)
-        due = (exact(bounds.asked.lengths) * bounds.kappa)[:, None] * self.proxy[:steps]
+        expected = (exact(bounds.asked.lengths) * bounds.kappa)[:, None] * self.proxy[:steps]
         along = self.run.along[:steps] + self.run.lost[:steps]
-        yield at_least(DIRECTION, Form.EFFECTIVE, along, due, why=STEEPEST_ROUNDING, points="step")
+        yield at_least(DIRECTION, Form.EFFECTIVE, along, expected, why=STEEPEST_ROUNDING, points="step")
         points, gain = self.run.points[: steps + 1], self.gain(bounds, turned)[:, None]
         yield from InexactSteps(
             self.geometry, points, self.phi(points), np.min(self.log_c), gain, self.off[:steps], bounds.time[:, None]
@@ -106,11 +106,11 @@ def known_changes(
     """
     whole, off = attention.run.bounds, attention.off.max(axis=1)
     first: Any = np.min(attention.log_c) - attention.phi(attention.run.points[0])
-    known, steps, t = float(np.min(first.value - first.error)), len(off), 0
+    margin, steps, t = float(np.min(first.value - first.error)), len(off), 0
     chi, most = np.zeros(steps), 0
     while t < steps:
         until = min(steps, max(1, 2 * t))
-        chi[t:until] = change(known - SPARE)
+        chi[t:until] = change(margin - SPARE)
         if not np.isfinite(chi[t]):
             break
         bounds = _first_steps(whole, until, chi)
@@ -120,7 +120,7 @@ def known_changes(
             # The step that leads below is still one of those spoken of.
             most = t + int(np.argmax(path < -SPARE)) + 1
             break
-        known, most, t = known + float(path[-1]), until, until
+        margin, most, t = margin + float(path[-1]), until, until
     return None if most == 0 else (_first_steps(whole, most, chi), chi[:most])
 
 

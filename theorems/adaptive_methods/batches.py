@@ -165,11 +165,14 @@ def schedule_fault(schedule: Schedule, weights: Float64[np.ndarray, "n"], steps:
         return "" if np.array_equal(shares, np.tile(weights, (steps, 1))) else "a full batch has other weights"
     length = epoch_length(n, size)
     for t in range(steps):
-        due = size if schedule.kind == REPLACED else min(size, n - t % length * size)
-        counts = shares[t] * due
+        batch_size = size if schedule.kind == REPLACED else min(size, n - t % length * size)
+        counts = shares[t] * batch_size
         # A share is a sum of multiples of 1/due, each rounded once.
-        if np.abs(counts - np.round(counts)).max() > 4 * due * 2.0**-52 or round(float(counts.sum())) != due:
-            return f"batch {t} is no mean over {due} samples"
+        if (
+            np.abs(counts - np.round(counts)).max() > 4 * batch_size * 2.0**-52
+            or round(float(counts.sum())) != batch_size
+        ):
+            return f"batch {t} is no mean over {batch_size} samples"
         if schedule.kind in EPOCHS and t % length == length - 1:
             times = (shares[t - length + 1 : t + 1] > 0).sum(axis=0)
             if (times != 1).any():
@@ -193,9 +196,11 @@ def label_batch_gradient(
 ) -> tuple[Numbers, Float64[np.ndarray, "t b"]]:
     """Return Σ_i c_i(t)∇ℓ_i(W(t)) in a unit, with the error that a right one may have, and the unit's logarithm."""
     logits, odds = geometry.log_odds(exact(W))
-    own = shares[:, None, :, None]
+    batch_shares = shares[:, None, :, None]
     with np.errstate(divide="ignore"):
-        logs: Any = np.where(own > 0, logits - softplus(odds)[..., None] + np.log(exact(own)), -np.inf)
+        logs: Any = np.where(
+            batch_shares > 0, logits - softplus(odds)[..., None] + np.log(exact(batch_shares)), -np.inf
+        )
     flat = logs.reshape(*logs.shape[:-2], -1)
     top = np.max(value_of(flat), axis=-1)
     gradient = -(np.exp(flat - top[..., None]) @ geometry.rows)
@@ -219,16 +224,16 @@ def follow_attention_batches(
     top = logs.max(axis=-1)
     gradient: Any = exact(np.zeros(before.shape))
     for i, at in enumerate(each):
-        own = at.gradient_of(under_test, IS_STEEPEST).reshape(before.shape)
-        gradient = gradient + np.exp(exact(logs[..., i] - top))[..., None] * own
+        input_gradient = at.gradient_of(under_test, IS_STEEPEST).reshape(before.shape)
+        gradient = gradient + np.exp(exact(logs[..., i] - top))[..., None] * input_gradient
     return (yield from claim_steps(geometry, points, gradient.widen(gradient.error), top, asked))
 
 
 def input_of(problem: Problem, i: int) -> Problem:
     """Return the problem of one input."""
     keys = problem.exact_keys
-    own = OuterKeys(keys.tokens[[i]], keys.queries[[i]]) if isinstance(keys, OuterKeys) else keys[[i]]
-    return Problem(own, problem.scores[[i]], problem.loss)
+    input_keys = OuterKeys(keys.tokens[[i]], keys.queries[[i]]) if isinstance(keys, OuterKeys) else keys[[i]]
+    return Problem(input_keys, problem.scores[[i]], problem.loss)
 
 
 def _run(

@@ -86,25 +86,25 @@ def _both_start(right: Any, moments: Moments, log_scale: Array, gradient: Array,
 
 @RUN.plant("adam-sums-squares", "V the sum of squares, as in AdaGrad", ADAM, next_moments)
 def _summed(right: Any, moments: Moments, log_scale: Array, gradient: Array, betas: Betas, t: int) -> Moments:
-    top, kept, new = in_one_unit(moments, log_scale)
-    mean = betas.first * kept * moments.mean + (1 - betas.first) * new * gradient
-    return in_units_of_the_largest(Moments(top, mean, np.hypot(kept * moments.root, new * gradient)))
+    top, decay, new = in_one_unit(moments, log_scale)
+    mean = betas.first * decay * moments.mean + (1 - betas.first) * new * gradient
+    return in_units_of_the_largest(Moments(top, mean, np.hypot(decay * moments.root, new * gradient)))
 
 
 @RUN.plant("adam-squares-the-mean", "V of M² in place of ∇L²", ADAM, next_moments)
 def _squared_mean(right: Any, moments: Moments, log_scale: Array, gradient: Array, betas: Betas, t: int) -> Moments:
-    top, kept, new = in_one_unit(moments, log_scale)
-    mean = betas.first * kept * moments.mean + (1 - betas.first) * new * gradient
-    root = np.hypot(math.sqrt(betas.second) * kept * moments.root, math.sqrt(1 - betas.second) * mean)
+    top, decay, new = in_one_unit(moments, log_scale)
+    mean = betas.first * decay * moments.mean + (1 - betas.first) * new * gradient
+    root = np.hypot(math.sqrt(betas.second) * decay * moments.root, math.sqrt(1 - betas.second) * mean)
     return in_units_of_the_largest(Moments(top, mean, root))
 
 
 @RUN.plant("adam-never-lowers-squares", "V the largest V so far, as in AMSGrad", ADAM, next_moments)
 def _largest(right: Any, moments: Moments, log_scale: Array, gradient: Array, betas: Betas, t: int) -> Moments:
-    top, kept, new = in_one_unit(moments, log_scale)
-    mean = betas.first * kept * moments.mean + (1 - betas.first) * new * gradient
-    root = np.hypot(math.sqrt(betas.second) * kept * moments.root, math.sqrt(1 - betas.second) * new * gradient)
-    return in_units_of_the_largest(Moments(top, mean, np.maximum(root, kept * moments.root)))
+    top, decay, new = in_one_unit(moments, log_scale)
+    mean = betas.first * decay * moments.mean + (1 - betas.first) * new * gradient
+    root = np.hypot(math.sqrt(betas.second) * decay * moments.root, math.sqrt(1 - betas.second) * new * gradient)
+    return in_units_of_the_largest(Moments(top, mean, np.maximum(root, decay * moments.root)))
 
 
 @RUN.plant("adam-with-decay", "W ← (1 − 0.01 η) W before the step", ADAM, adam_descent)

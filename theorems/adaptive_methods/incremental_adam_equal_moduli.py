@@ -138,7 +138,7 @@ def turning_claims(
     risen = lengths[1:] - lengths[:-1] - np.vecdot(moved, moved) / (2 * lengths[:-1])
     lost = off * (1 + value_of(factor)) * (1 + 1e-9)
     gained = np.vecdot(moved, solution)
-    named: dict[str, Any] = {"why": STEEPEST_ROUNDING, "points": "step"}
-    yield at_least(TURNS, Form.EFFECTIVE, factor * gained + lost, risen, **named)
+    options: dict[str, Any] = {"why": STEEPEST_ROUNDING, "points": "step"}
+    yield at_least(TURNS, Form.EFFECTIVE, factor * gained + lost, risen, **options)
     share = np.cumsum(risen / factor, axis=0) - np.cumsum(exact(lost), axis=0)
-    yield at_least(ALONG, Form.EFFECTIVE, points[1:] @ solution, (points[:1] @ solution) + share, **named)
+    yield at_least(ALONG, Form.EFFECTIVE, points[1:] @ solution, (points[:1] @ solution) + share, **options)

@@ -69,16 +69,16 @@ class InexactSteps:
 
     def claims(self) -> Iterator[Claim]:
         """Yield the claims of the fall of the potential, of the least margin and of its share of γ, at every step."""
-        named: dict[str, Any] = {"why": STEEPEST_ROUNDING, "points": "step"}
+        options: dict[str, Any] = {"why": STEEPEST_ROUNDING, "points": "step"}
         fallen = self.potential[:-1] - self.potential[1:]
-        yield at_least(FALLS, Form.EFFECTIVE, fallen + self.off, self.gain, **named)
+        yield at_least(FALLS, Form.EFFECTIVE, fallen + self.off, self.gain, **options)
         margins = self.geometry.margins(self.points[1:])
-        yield at_least(GROWS, Form.EFFECTIVE, margins, self.least, **named)
+        yield at_least(GROWS, Form.EFFECTIVE, margins, self.least, **options)
         positive = np.asarray(self.least > 0)
         if positive.any():
             start: Any = self.geometry.length(self.points[:1])
             share, least = margins / self.geometry.length(self.points[1:]), self.least / (start + self.longest)
-            yield at_least(GAP, Form.EFFECTIVE, share[positive], least[positive], **named)
+            yield at_least(GAP, Form.EFFECTIVE, share[positive], least[positive], **options)
 
 
 def label_gain(geometry: LabelGeometry, step: Numbers, kappa: Numbers, rho: Numbers) -> Numbers:

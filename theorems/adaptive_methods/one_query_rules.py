@@ -169,21 +169,21 @@ def same_step(
     sums, length = np.sum(np.abs(exact(z))), np.linalg.norm(exact(z))
     step = exact(lengths)[:, None, None]
     if rule == ROWS:
-        known = np.abs(value_of(gradient)) > gradient.error
-        due, factor = np.where(known, np.sign(value_of(gradient)), 0.0), length
+        resolved = np.abs(value_of(gradient)) > gradient.error
+        expected, factor = np.where(resolved, np.sign(value_of(gradient)), 0.0), length
     elif rule == ADAM:
         bounds = AdamBounds(Asked(lengths, 0.0), betas, exact(0.0), exact(0.0), exact(0.0))
-        mean, root, known = recompute_moments(gradient, log_scale, bounds)
-        due = np.where(known, mean / np.where(known, root, 1.0), 0.0) * bounds.correction[:, None, None]
+        mean, root, resolved = recompute_moments(gradient, log_scale, bounds)
+        expected = np.where(resolved, mean / np.where(resolved, root, 1.0), 0.0) * bounds.correction[:, None, None]
         factor = sums
     else:
         whole: Any = np.linalg.norm(gradient, axis=-1)[..., None]
-        known = np.broadcast_to(whole.value > 2 * whole.error, gradient.shape)
-        due = np.where(known, gradient / np.where(known, whole, 1.0), 0.0)
+        resolved = np.broadcast_to(whole.value > 2 * whole.error, gradient.shape)
+        expected = np.where(resolved, gradient / np.where(resolved, whole, 1.0), 0.0)
         factor = sums if rule == COLUMNS else length
     loops = 40 + 8 * len(z) + (6 + 4 * np.abs(log_scale).max()) * np.arange(1.0, len(lengths) + 1)[:, None, None]
-    own = EPS * (value_of(np.abs(matrices[1:]) @ np.abs(z)) + loops * value_of(step * sums) * 8)
-    off = np.where(known, np.abs(moved + step * factor * due).widen(own), 0.0)
+    room = EPS * (value_of(np.abs(matrices[1:]) @ np.abs(z)) + loops * value_of(step * sums) * 8)
+    off = np.where(resolved, np.abs(moved + step * factor * expected).widen(room), 0.0)
     return at_least(
         SAME, Form.EXACT, 0.0, off, why=QUERY_ROUNDING, scale=value_of(step * sums), points="entry of a step"
     )

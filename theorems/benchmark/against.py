@@ -86,8 +86,8 @@ def check_comparable(then: Mapping[str, Any], now: Mapping[str, Any], path: Path
                 f"--compare: {path} was written with --{option} {then[option]}, not {now[option]}; give the same."
             )
     for data in then["data"]:
-        content, here = data.get("content"), now["contents"].get(data["name"])
-        if content and here and content != here:
+        content, digest = data.get("content"), now["contents"].get(data["name"])
+        if content and digest and content != digest:
             raise InvalidInput(
                 f"--compare: {path} has other data called {data['name']}; compare runs on the same data."
             )

@@ -137,8 +137,8 @@ def _named_rows(named: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:
                 selects = "a step overflowed"
             at_most = NOT_WITHIN if run.at_most is None else f"{run.at_most:.1e}"
             counts = (_count(count) for count in run.iterations)
-            there = f"{run.norm:.4g}", f"{run.loss:.4g}", f"{run.one_minus_cosine:.1e}", at_most
-            yield comparison.name, run.rule, run.theory.limit, *counts, *there, selects
+            at_the_end = f"{run.norm:.4g}", f"{run.loss:.4g}", f"{run.one_minus_cosine:.1e}", at_most
+            yield comparison.name, run.rule, run.theory.limit, *counts, *at_the_end, selects
 
 
 def _guarantee_rows(named: Sequence[Comparison]) -> Iterator[tuple[str, ...]]:
@@ -251,8 +251,8 @@ def token_ids(alpha: Sequence[int], most: int = 6) -> str:
 
 
 def _numbers(values: Sequence[float], most: int = 4) -> str:
-    shown = ", ".join(f"{x:.4g}" for x in values[:most])
-    return shown if len(values) <= most else f"{shown}, … {len(values)} entries"
+    text = ", ".join(f"{x:.4g}" for x in values[:most])
+    return text if len(values) <= most else f"{text}, … {len(values)} entries"
 
 
 def print_tables(out: Console, named: Sequence[Comparison], generated: Sequence[Comparison], steps: int) -> None:

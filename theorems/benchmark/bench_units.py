@@ -93,18 +93,20 @@ class _Unit:
         began = time.perf_counter()
         try:
             problems, starts, names, shape = self._problems()
-            of = (self.rules, self.steps, self.under_test, progress)
-            comparisons = compare(problems, starts, names, *of, shape=shape, keys=self._keys(), foreign=self.foreign)
+            settings = (self.rules, self.steps, self.under_test, progress)
+            comparisons = compare(
+                problems, starts, names, *settings, shape=shape, keys=self._keys(), foreign=self.foreign
+            )
         except NoLimit as error:
             return Batch(self.id, failed=str(error))
         except (Exception, SystemExit) as error:
             if not self.foreign:
                 raise
-            shown, _ = parts_of(self.rules[0])
-            line = line_in(shown, error)
+            path, _ = parts_of(self.rules[0])
+            line = line_in(path, error)
             kind = "" if isinstance(error, NotAPoint) else f"{type(error).__name__}: "
             message = " ".join(str(error).split()) or "no message"
-            return Batch(self.id, failed=f"{shown}{f', line {line}' if line else ''}: {kind}{message}")
+            return Batch(self.id, failed=f"{path}{f', line {line}' if line else ''}: {kind}{message}")
         return Batch(self.id, comparisons, seconds=time.perf_counter() - began)
 
     def _problems(self) -> Problems:

@@ -98,20 +98,20 @@ def compare(
     for problem, start in zip(problems, starts, strict=True):
         limits.append(limit_of(problem, start, under_test))
         progress(0)  # the limit does not count as time of a user's rule
-    there = [k for k, limit in enumerate(limits) if isinstance(limit, Limit)]
-    some = [problems[k] for k in there]
+    with_limit = [k for k, limit in enumerate(limits) if isinstance(limit, Limit)]
+    some = [problems[k] for k in with_limit]
     targets = [Limits(problems[k], limit, keys) for k, limit in enumerate(limits) if isinstance(limit, Limit)]
     runs: list[list[Measurement]] = [[] for _ in problems]
     powers: list[tuple[PowerLimit, ...]] = [() for _ in problems]
-    for done, name in enumerate(rules if there else ()):
+    for done, name in enumerate(rules if with_limit else ()):
         rule = rule_named(name)
-        at = np.stack([starts[k] for k in there])
+        at = np.stack([starts[k] for k in with_limit])
         run = rule.run(some, at, steps, under_test, shape=shape, progress=progress if foreign else nothing)
-        for k, measurement in zip(there, measure(name, rule.theory, run, some, targets, shape), strict=True):
+        for k, measurement in zip(with_limit, measure(name, rule.theory, run, some, targets, shape), strict=True):
             runs[k].append(measurement)
         if not foreign:
             progress(done + 1)
-    for k, target in zip(there, targets, strict=True):
+    for k, target in zip(with_limit, targets, strict=True):
         powers[k] = tuple(_power(target.found[norm]) for norm in sorted(target.found) if norm < np.inf)
     return tuple(map(_one, names, starts, limits, runs, powers))
 

@@ -52,8 +52,8 @@ def fit_tail(
         limit up to rounding.
     """
     last = int(iterations[-1])
-    wanted = np.geomspace(max(last / TAIL, EARLIEST), max(last, EARLIEST), BLOCKS * EACH)
-    index = np.searchsorted(iterations, np.round(wanted).astype(np.int64))
+    targets = np.geomspace(max(last / TAIL, EARLIEST), max(last, EARLIEST), BLOCKS * EACH)
+    index = np.searchsorted(iterations, np.round(targets).astype(np.int64))
     if index[-1] >= len(iterations) or len(np.unique(index)) < len(index):
         return None
     t, distance = iterations[index].astype(np.float64), np.sqrt(2 * one_minus_cosine[index])

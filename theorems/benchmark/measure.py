@@ -242,8 +242,8 @@ def measure(
     """
     apart = run.one_minus_cosine(np.stack([limit.direction(theory.norm) for limit in limits]))
     norms = run.norms
-    drawn = np.unique(np.round(np.geomspace(1, max(len(apart) - 1, 1), DRAWN)).astype(np.int64))
-    drawn = drawn[drawn < len(apart)]
+    recorded = np.unique(np.round(np.geomspace(1, max(len(apart) - 1, 1), DRAWN)).astype(np.int64))
+    recorded = recorded[recorded < len(apart)]
     measurements = []
     for b, (problem, limit) in enumerate(zip(problems, limits, strict=True)):
         selected = problem.selection_at(run.final[b])
@@ -257,14 +257,14 @@ def measure(
                 proven_bound(problem, limit.svm, run.points[:, b]) if theory.along_gradient else None,
                 limit.shares(run.final[b]),
                 fit_tail(run.iterations, apart[:, b], theory.against),
-                (tuple(run.iterations[drawn].tolist()), tuple(apart[drawn, b].tolist())),
+                (tuple(run.iterations[recorded].tolist()), tuple(apart[recorded, b].tolist())),
                 tuple(selected.tolist()),
                 bool(np.array_equal(selected, limit.svm.alpha)),
                 bool(run.representable[b]),
                 limit.from_nuclear(run.final[b]),
                 gap_of(theory, problem, limit, run, b, shape),
                 float(risk(problem.keys, problem.scores, problem.loss, run.final[b])),
-                has_settled(problem, run.points[drawn, b], run.iterations[drawn]),
+                has_settled(problem, run.points[recorded, b], run.iterations[recorded]),
                 limit.spectral_share(run.final[b], shape),
             )
         )

@@ -138,7 +138,7 @@ class Rule:
     def _factory(self, kind: str) -> Callable[[], Optimiser]:
         if self.step is None:
             return Polyak
-        made: dict[str, Callable[[float], Optimiser]] = {
+        by_kind: dict[str, Callable[[float], Optimiser]] = {
             "heavy-ball": HeavyBall,
             "adam": partial(Adam, betas=self.betas),
             "muon": Muon,
@@ -150,7 +150,7 @@ class Rule:
             "mirror": partial(MirrorDescent, self.power, normalized=False),
             "normalized-mirror": partial(MirrorDescent, self.power, normalized=True),
         }
-        return partial(made[kind], self.step)
+        return partial(by_kind[kind], self.step)
 
 
 STEPPED: dict[str, Theory] = {

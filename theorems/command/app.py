@@ -32,13 +32,13 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> bool:
-    if wanted:
+def _version(requested: bool) -> bool:
+    if requested:
         from theorems.core.version import version
 
         print(version())
         raise typer.Exit(0)
-    return wanted
+    return requested
 
 
 @app.callback()
@@ -59,11 +59,12 @@ def add_subcommand(kind: type[Any], place: str) -> None:
     """
     hints = get_type_hints(kind, include_extras=True)
 
-    def parse(**given: Any) -> int | None:
-        return cast("int | None", object_at(place)(kind(**given)))
+    def parse(**values: Any) -> int | None:
+        return cast("int | None", object_at(place)(kind(**values)))
 
-    own = inspect.signature(kind).parameters.values()
-    parse.__signature__ = inspect.Signature([parameter.replace(annotation=hints[parameter.name]) for parameter in own])  # type: ignore[attr-defined]
+    parameters = inspect.signature(kind).parameters.values()
+    annotated = [parameter.replace(annotation=hints[parameter.name]) for parameter in parameters]
+    parse.__signature__ = inspect.Signature(annotated)  # type: ignore[attr-defined]
     parse.__annotations__ = hints
     name = re.sub(r"\B(?=[A-Z])", "-", kind.__name__.removesuffix("Options")).lower()
     app.command(name, help=inspect.getdoc(kind))(parse)
@@ -116,14 +117,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         with suppress(AttributeError, ValueError):
             getattr(sys, name).reconfigure(errors="replace")
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if former := _former(given):
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if former := _former(words):
         _say(former)
         return Exit.BAD_INPUT
     try:
-        code = app(args=given or ["--help"], prog_name="theorems", standalone_mode=False)
+        code = app(args=words or ["--help"], prog_name="theorems", standalone_mode=False)
         sys.stdout.flush()
-        return int(code or 0) if given else Exit.BAD_INPUT
+        return int(code or 0) if words else Exit.BAD_INPUT
     except (KeyboardInterrupt, typer.Abort):
         return Exit.INTERRUPTED
     except SystemExit as stop:
@@ -134,12 +135,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _close_output(Exit.BROKEN_PIPE)
     except Exception as error:
-        return _complaint(error, given)
+        return _complaint(error, words)
 
 
-def _former(given: Sequence[str]) -> str:
+def _former(arguments: Sequence[str]) -> str:
     """Return what to use instead of a former subcommand or option; empty if there is none."""
-    words = [word.partition("=")[0] for word in given]
+    words = [word.partition("=")[0] for word in arguments]
     for former, new in FORMER.items():
         command, _, option = former.partition(" ")
         if words[:1] == [command] and (not option or option in words):
@@ -147,7 +148,7 @@ def _former(given: Sequence[str]) -> str:
     return ""
 
 
-def _complaint(error: Exception, given: Sequence[str]) -> int:
+def _complaint(error: Exception, words: Sequence[str]) -> int:
     from reference_attention.errors import InvalidInput
 
     message = getattr(error, "format_message", None)  # the usage errors of typer, whichever click it carries
@@ -155,8 +156,8 @@ def _complaint(error: Exception, given: Sequence[str]) -> int:
         sentence = message() if callable(message) else str(error)
         missing = re.fullmatch(r"Missing option '(--[a-z-]+)'( / '--[a-z-]+')?\.", sentence)
         if missing:
-            instead = given[1:] and not given[1].startswith("-")
-            sentence = f"Missing option '{missing[1]}'{f'; give {missing[1]} {given[1]}' if instead else ''}."
+            instead = words[1:] and not words[1].startswith("-")
+            sentence = f"Missing option '{missing[1]}'{f'; give {missing[1]} {words[1]}' if instead else ''}."
         _say(sentence)
         return Exit.INCONCLUSIVE if _is_process_death(error) else Exit.BAD_INPUT
     if isinstance(error, OSError) and error.filename is None:
@@ -177,8 +178,8 @@ def _is_process_death(error: Exception) -> bool:
 
 def _say(sentence: str) -> None:
     with suppress(OSError):
-        said, gap, to_paste = sentence.partition("\n\n")
-        print(f"theorems: {' '.join(said.split())}{gap}{to_paste}", file=sys.stderr)
+        text, gap, to_paste = sentence.partition("\n\n")
+        print(f"theorems: {' '.join(text.split())}{gap}{to_paste}", file=sys.stderr)
 
 
 def _close_output(code: Exit) -> Exit:

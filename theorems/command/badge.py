@@ -15,9 +15,9 @@ def badge_text(results: Sequence[Result]) -> str:
 
     https://shields.io/badges/endpoint-badge has the schema.
     """
-    tried = [result.verdict for result in results if result.id in capabilities() and result.was_tried]
-    upheld = tried.count(Verdict.UPHELD)
-    message = f"{upheld} of {len(tried)} capabilities" if tried else "not tested"
-    colour = "lightgrey" if not tried else "red" if Verdict.FALSIFIED in tried else "yellow"
-    colour = "brightgreen" if tried and upheld == len(tried) else colour
+    verdicts = [result.verdict for result in results if result.id in capabilities() and result.was_tried]
+    upheld = verdicts.count(Verdict.UPHELD)
+    message = f"{upheld} of {len(verdicts)} capabilities" if verdicts else "not tested"
+    colour = "lightgrey" if not verdicts else "red" if Verdict.FALSIFIED in verdicts else "yellow"
+    colour = "brightgreen" if verdicts and upheld == len(verdicts) else colour
     return to_json({"schemaVersion": 1, "label": "attention", "message": message, "color": colour}, indent=2) + "\n"

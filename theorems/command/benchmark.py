@@ -72,11 +72,11 @@ def _bench(
     then: Mapping[str, Any] | None,
     sandbox: Sandbox,
 ) -> int:
-    sources, own = tuple(contents), [rule for rule in rules if not is_in_a_file(rule)]
+    sources, rules_of_suite = tuple(contents), [rule for rule in rules if not is_in_a_file(rule)]
     settings = {"rules": rules, "steps": options.steps, "examples": options.examples, "seed": options.seed}
     files = of_files(parts_of(rule)[0] for rule in rules if is_in_a_file(rule))
     work = units(sources, rules, options.steps, options.seed, options.examples)
-    steps = "rules" if len(own) == len(rules) else "steps"
+    steps = "rules" if len(rules_of_suite) == len(rules) else "steps"
     with open_journal(options.resume, identity("bench", data=contents, **settings, **files)) as journal:
         batches, interrupted = run_units(work, options.jobs, "problems", steps, journal=journal, pool=sandbox.pool)
     by_kind: tuple[list[Batch], list[Batch]] = ([], [])

@@ -35,20 +35,20 @@ def check_targets(*paths: Path | None) -> None:
             check_writable(path)
 
 
-def run_units(units: Sequence[Work[R]], jobs: int, what: str, steps: str, **how: Any) -> tuple[list[R], bool]:
+def run_units(units: Sequence[Work[R]], jobs: int, title: str, steps: str, **options: Any) -> tuple[list[R], bool]:
     """Run units with progress on standard error, and return their results and whether a signal ended the run.
 
     Args:
         units: the units.
         jobs: how many processes.
-        what: the plural noun for the units, as :func:`theorems.run.progress.show_progress` has it.
+        title: the plural noun for the units, as :func:`theorems.run.progress.show_progress` has it.
         steps: the plural noun for their steps.
-        how: as for :func:`theorems.run.schedule.run`.
+        options: as for :func:`theorems.run.schedule.run`.
     """
     totals = {unit.id: unit.total for unit in units}
     try:
-        with show_progress(console(stderr=True), totals, what=what, steps=steps) as progress:
-            return run(units, jobs, progress, **how), False
+        with show_progress(console(stderr=True), totals, title=title, steps=steps) as progress:
+            return run(units, jobs, progress, **options), False
     except Interrupted as stopped:
         return stopped.results, True
 

@@ -48,16 +48,16 @@ def data(incomplete: str) -> list[str]:
     from generators.datasets import all_data
 
     folder, _, stem = incomplete.rpartition("/")
-    there = Path(folder or ("/" if incomplete.startswith("/") else "."))
+    directory = Path(folder or ("/" if incomplete.startswith("/") else "."))
     prefix = f"{folder}/" if "/" in incomplete else ""
-    files = sorted(there.iterdir()) if there.is_dir() else []
-    named = [
+    files = sorted(directory.iterdir()) if directory.is_dir() else []
+    files_and_folders = [
         f"{prefix}{file.name}{'/' if file.is_dir() else ''}"
         for file in files
         if file.name.startswith(stem) and (file.is_dir() or file.suffix in (".npz", ".json"))
         if stem.startswith(".") or not file.name.startswith(".")
     ]
-    return [*_beginning(incomplete, all_data()), *named]
+    return [*_beginning(incomplete, all_data()), *files_and_folders]
 
 
 def faults(incomplete: str) -> list[str]:

@@ -39,11 +39,11 @@ def figures_and_report(options: FiguresOptions) -> int:
     units = sheets(figures, settings)
     computed, interrupted = run_units(units, options.jobs, "figures", "epochs")
     by_name = {name: result for unit, result in zip(units, computed, strict=True) for name in unit.names}
-    drawn = [figure for figure in figures if not by_name[figure.name].failed]
-    for figure in drawn:
+    computed_figures = [figure for figure in figures if not by_name[figure.name].failed]
+    for figure in computed_figures:
         _write(figure, by_name[figure.name], options)
     out = console()
-    rows = [(figure.name, figure.plain_title, f"{figure.stem}.{options.kind}, .json") for figure in drawn]
+    rows = [(figure.name, figure.plain_title, f"{figure.stem}.{options.kind}, .json") for figure in computed_figures]
     out.print(column_table("figure", "shows", f"files in {options.out}", rows=rows))
     lacking = [] if options.names else [figure for figure in FIGURES.values() if missing(figure)]
     if lacking:

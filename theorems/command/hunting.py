@@ -45,27 +45,29 @@ def hunt_and_report(options: HuntOptions) -> int:
         InvalidInput: unknown ids, a directory that cannot be used; before anything runs.
         ProcessDied: the statement stands in a file, which ended the process that it ran in.
     """
-    seen, spent = None, 0.0
+    searched, spent = None, 0.0
     if options.engine != LOCAL:
         check_directory(options.out, "failing cases")
         began = time.monotonic()
-        seen, interrupted = search_rounds(options)
-        if interrupted or (seen.failed and not seen.has_counterexample):
-            complain(f"{seen.id}: {seen.failed}; nothing is concluded.")
+        searched, interrupted = search_rounds(options)
+        if interrupted or (searched.failed and not searched.has_counterexample):
+            complain(f"{searched.id}: {searched.failed}; nothing is concluded.")
             return Exit.INTERRUPTED if interrupted else Exit.INCONCLUSIVE
         spent = time.monotonic() - began
     if is_in_a_file(options.id):
         with open_sandbox(1) as sandbox:
-            how = (options, seen, spent)
+            arguments = (options, searched, spent)
             code, text = sandbox.call(
-                lambda done: f"hunting {options.id}, case {done + 1}", hunt_there, *how, long=True
+                lambda done: f"hunting {options.id}, case {done + 1}", hunt_there, *arguments, long=True
             )
         console().print(text, soft_wrap=True, end="")
         return Exit(code)
-    return hunt_here(options, seen=seen, spent=spent)
+    return hunt_here(options, searched=searched, spent=spent)
 
 
-def hunt_there(options: HuntOptions, seen: RoundsResult | None, spent: float, progress: Progress) -> tuple[int, str]:
+def hunt_there(
+    options: HuntOptions, searched: RoundsResult | None, spent: float, progress: Progress
+) -> tuple[int, str]:
     """Run a whole hunt in another process, which has the statement and its cases.
 
     Returns:
@@ -73,8 +75,8 @@ def hunt_there(options: HuntOptions, seen: RoundsResult | None, spent: float, pr
     """
     signals.listen()
     signals.let_through()
-    with redirect_stdout(io.StringIO()) as said:
-        return hunt_here(options, progress, seen, spent), said.getvalue()
+    with redirect_stdout(io.StringIO()) as output:
+        return hunt_here(options, progress, searched, spent), output.getvalue()
 
 
 def load_weakening(id: str, without: str) -> Heading:
@@ -96,21 +98,21 @@ def search_rounds(options: HuntOptions) -> tuple[RoundsResult, bool]:
     work, is_refuted = rounds_of(options.id, options.without, options.seed, options.cases), False
     ends = time.monotonic() + options.seconds
 
-    def enough(seen: RoundsResult) -> str:
+    def enough(result: RoundsResult) -> str:
         nonlocal is_refuted
-        is_refuted = is_refuted or seen.has_counterexample
+        is_refuted = is_refuted or result.has_counterexample
         return ""
 
-    with resumable(options, _identity(options, heading)) as how:
-        how["engine"].until = lambda: not is_refuted and time.monotonic() > ends
-        how |= {"enough": enough}
-        [seen], interrupted = run_units([work], 1, "hunts", "cases", **how)
-    if interrupted or seen.failed != OVER:
-        return seen, interrupted
+    with resumable(options, _identity(options, heading)) as run_options:
+        run_options["engine"].until = lambda: not is_refuted and time.monotonic() > ends
+        run_options |= {"enough": enough}
+        [result], interrupted = run_units([work], 1, "hunts", "cases", **run_options)
+    if interrupted or result.failed != OVER:
+        return result, interrupted
     # Nothing was found, and rounds that are not finished count for nothing.
-    finished = tuple(filter(None, seen.rounds))
+    finished = tuple(filter(None, result.rounds))
     why = "" if finished else f"no round of {ROUND} cases was finished in {options.seconds:g} s"
-    return replace(seen, rounds=finished, failed=why), False
+    return replace(result, rounds=finished, failed=why), False
 
 
 def _identity(options: HuntOptions, heading: Heading) -> dict[str, Any]:
@@ -118,14 +120,14 @@ def _identity(options: HuntOptions, heading: Heading) -> dict[str, Any]:
 
 
 def hunt_here(
-    options: HuntOptions, progress: Progress = nothing, seen: RoundsResult | None = None, spent: float = 0.0
+    options: HuntOptions, progress: Progress = nothing, searched: RoundsResult | None = None, spent: float = 0.0
 ) -> int:
     """Run a hunt in this process, and return the exit code.
 
     Args:
         options: the options of the command.
         progress: called with the number of cases looked at.
-        seen: the first rounds, if they were looked through elsewhere.
+        searched: the first rounds, if they were looked through elsewhere.
         spent: the seconds that those took.
     """
     weakened = weakened_named(options.id, options.without)
@@ -136,21 +138,21 @@ def hunt_here(
         hunt_progress(console(stderr=True), weakened.name, options.seconds) as show,
     ):
         # What comes after rounds that were looked through elsewhere is no beginning of a hunt here.
-        kept = HuntJournal(journal if seen is None else None)
-        rounds, known = ((), kept.known) if seen is None else seen.as_known(options.cases)
+        hunt_journal = HuntJournal(journal if searched is None else None)
+        rounds, observations = ((), hunt_journal.known) if searched is None else searched.as_known(options.cases)
 
         def watch(effort: Effort) -> None:
             progress(effort.tried)
             show(effort)
 
-        rest: dict[str, Any] = {"known": known, "note": kept.note, "rounds": rounds, "spent": spent}
+        rest: dict[str, Any] = {"known": observations, "note": hunt_journal.note, "rounds": rounds, "spent": spent}
         hunt = Hunt(weakened, options.seed, options.seconds, watch, cases=options.cases, **rest)
         try:
             with signals.interruptible():
                 hunt.run()
         except KeyboardInterrupt:
             interrupted = True
-        kept.write()
+        hunt_journal.write()
         hunt.settle()
     hunted = Hunted.by(hunt)
     name = f"{weakened.name}.json" if options.record else ""
@@ -201,8 +203,8 @@ def table_and_report(ids: Sequence[str], as_markdown: bool) -> int:
     Raises:
         InvalidInput: unknown ids, or a file that is no counterexample.
     """
-    wanted = {statement.id for statement in select_statements(ids)}
-    units = [pair for pair in pairs_in() if pair.statement in wanted]
+    chosen_ids = {statement.id for statement in select_statements(ids)}
+    units = [pair for pair in pairs_in() if pair.statement in chosen_ids]
     rows, interrupted = run_units(units, JOBS, "pairs", "replays")
     if interrupted:
         complain("interrupted; a partial table is not printed.")

@@ -76,9 +76,9 @@ def report_and_write(options: ReportOptions) -> int:
     run = read(options.results)
     suite = {statement.id: statement for statement in select_statements(())}
     chosen = [suite[record.id] for record in run.statements if record.id in suite]
-    known = {statement.id: heading_of(statement) for statement in chosen}
+    headings = {statement.id: heading_of(statement) for statement in chosen}
     whole = set(suite) == {record.id for record in run.statements}
-    document = blocks(Contents(run, known, hunt_records(chosen), power(chosen), all_statements=whole))
+    document = blocks(Contents(run, headings, hunt_records(chosen), power(chosen), all_statements=whole))
     if options.out is None:
         print(markdown(document), end="")
     elif unwritten := write_files([(options.out, RENDERERS[options.out.suffix](document))]):

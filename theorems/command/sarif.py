@@ -44,11 +44,13 @@ def sarif_text(results: Sequence[Result], kernel: str | None, expected: Mapping[
     return to_json({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
-def _result(index: int, result: Result, place: dict[str, Any], known: str | None) -> dict[str, Any]:
+def _result(index: int, result: Result, place: dict[str, Any], justification: str | None) -> dict[str, Any]:
     kind, level = SHOWN_AS[result.verdict]
     text = (result.failure.line if result.failure else "") or result.complaint or str(result.verdict)
     entry = {"ruleId": result.id, "ruleIndex": index, "kind": kind, "level": level, "message": {"text": text}}
-    suppressed = {} if known is None else {"suppressions": [{"kind": "external", "justification": known}]}
+    suppressed = (
+        {} if justification is None else {"suppressions": [{"kind": "external", "justification": justification}]}
+    )
     return entry | {"locations": [place]} | suppressed
 
 

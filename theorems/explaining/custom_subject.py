@@ -50,9 +50,9 @@ class OwnExplanation:
             for theorem in self.speaks
             if not theorem.applies
         ]
-        said = [f"Applies: {', '.join(apply)}." if apply else "No statement applies."]
-        said += [f"Does not apply, with the missing assumption: {', '.join(lack)}."] if lack else []
-        return [*self.case.explain(), *said]
+        sentences = [f"Applies: {', '.join(apply)}." if apply else "No statement applies."]
+        sentences += [f"Does not apply, with the missing assumption: {', '.join(lack)}."] if lack else []
+        return [*self.case.explain(), *sentences]
 
     @property
     def heading(self) -> str:
@@ -113,5 +113,5 @@ class OwnExplanation:
 def own_explanation_of(case: Subject, name: str) -> OwnExplanation:
     """Explain the data."""
     chosen = [theorem for theorem in statements().values() if isinstance(case, theorem.about) and is_explained(theorem)]
-    looked = tuple(findings(Given(case), chosen))
-    return OwnExplanation(name, case, looked, tuple(applicability(theorem, "given", looked) for theorem in chosen))
+    checked = tuple(findings(Given(case), chosen))
+    return OwnExplanation(name, case, checked, tuple(applicability(theorem, "given", checked) for theorem in chosen))

@@ -63,7 +63,7 @@ def trained_ends(case: Case, path: FollowedFlow, weights: LayerWeights | None = 
     data, problem = case.queried, case.problem
     if data is None:
         return ()
-    made = [_end("W", str(path.flow.stop), data, path.flow.final.reshape(data.shape))]
+    ends = [_end("W", str(path.flow.stop), data, path.flow.final.reshape(data.shape))]
     unit = math.sqrt(problem.key_scale)
     if weights is not None and weights.factors is not None:
         K, Q = weights.factors
@@ -72,11 +72,11 @@ def trained_ends(case: Case, path: FollowedFlow, weights: LayerWeights | None = 
     else:
         K, Q = np.eye(data.shape[0]) / unit, path.start.reshape(data.shape).T * unit
     if K.size + Q.size > MOST_ENTRIES:
-        return tuple(made)
+        return tuple(ends)
     begin = math.hypot(float(np.linalg.norm(K)), float(np.linalg.norm(Q)))
     flow = factored_flow(data, K, Q, norm=max(math.sqrt(2 * far(problem, path.start)), 10 * begin))
     ended = "stationary at its start" if flow.stop is Stop.STATIONARY and len(flow.K) <= 2 else str(flow.stop)
-    return (*made, _end("(K, Q)", ended, data, flow.W[-1]))
+    return (*ends, _end("(K, Q)", ended, data, flow.W[-1]))
 
 
 def _end(trained: str, ended: str, data: QueryDataset, W: Float64[np.ndarray, "d e"]) -> TrainedEnd:
@@ -104,11 +104,11 @@ def _least_margin(data: QueryDataset, W: Float64[np.ndarray, "d e"], alpha: Int6
 
 def ends_in_words(ends: tuple[TrainedEnd, ...]) -> str:
     """Describe the ends of training in a paragraph; empty where there are none."""
-    said = []
+    sentences = []
     for trained_end in ends:
-        how = "directly" if trained_end.trained == "W" else "as K Qᵀ"
+        form = "directly" if trained_end.trained == "W" else "as K Qᵀ"
         if trained_end.frobenius is None:
-            said.append(f"Trained {how}, W selects {format_tokens(trained_end.selects)}, which nothing separates")
+            sentences.append(f"Trained {form}, W selects {format_tokens(trained_end.selects)}, which nothing separates")
             continue
         nuclear = "" if trained_end.nuclear is None else f" and {trained_end.nuclear:.2g} to W_⋆, of least nuclear norm"
         excess = (
@@ -121,8 +121,8 @@ def ends_in_words(ends: tuple[TrainedEnd, ...]) -> str:
             if trained_end.ended == str(Stop.NORM)
             else f"ends as follows: {trained_end.ended}"
         )
-        said.append(
-            f"Trained {how}, W selects {format_tokens(trained_end.selects)} and {end};"
+        sentences.append(
+            f"Trained {form}, W selects {format_tokens(trained_end.selects)} and {end};"
             f" 1 − cos is {trained_end.frobenius:.2g} to W^mm{nuclear}{excess}"
         )
-    return ". ".join(said) + "." if said else ""
+    return ". ".join(sentences) + "." if sentences else ""

@@ -160,8 +160,10 @@ def check_trains(case: Case, train: str) -> Dataset:
     if train != "v":
         raise InvalidInput(f"--train: {train!r} is not v, the head; p or W are trained without the option.")
     if case.dataset is None:
-        what = "keys and scores have no head" if case.queried is None and case.sequence is None else "W is trained here"
-        raise InvalidInput(f"--train: {what}; give X, Y and the head v from which training starts, without queries.")
+        reason = (
+            "keys and scores have no head" if case.queried is None and case.sequence is None else "W is trained here"
+        )
+        raise InvalidInput(f"--train: {reason}; give X, Y and the head v from which training starts, without queries.")
     if case.problem.loss.name != "logistic":
         raise InvalidInput(f"--train: joint descent has the logistic loss, not the {case.problem.loss.name} one.")
     return case.dataset

@@ -46,8 +46,10 @@ class Head:
         Raises:
             InvalidInput: the data have trained weights of their own, or these do not fit.
         """
-        if own := [name for name in TRAINED if name in case.arrays]:
-            raise InvalidInput(f"{own[0]}: stands in the data beside a module with trained weights; give one of them.")
+        if stored := [name for name in TRAINED if name in case.arrays]:
+            raise InvalidInput(
+                f"{stored[0]}: stands in the data beside a module with trained weights; give one of them."
+            )
         case = _with_ones(case) if self.appended else case
         weights = checkpoints_of(case, self.arrays)
         assert weights is not None
@@ -72,23 +74,23 @@ def load_heads(source: str) -> list[Head]:
         InvalidInput: no such file or name, code that raises, an object that is not supported.
     """
     numbered = INDEXED.fullmatch(source)
-    shown, name = parts_of(numbered["name"] if numbered else source)
-    if not name or not shown.endswith(".py"):
+    path, name = parts_of(numbered["name"] if numbered else source)
+    if not name or not path.endswith(".py"):
         raise InvalidInput(f"--module: {source!r} is not PATH.py:NAME; give e.g. my_file.py:layer.")
     first, *rest = name.split(".")
-    names = names_in_file(shown, "a trained layer")
+    names = names_in_file(path, "a trained layer")
     if first not in names:
-        known = ", ".join(key for key in names if not key.startswith("_"))
-        raise InvalidInput(f"{shown}: has no {first!r}; it has {known or 'no names'}.")
+        defined = ", ".join(key for key in names if not key.startswith("_"))
+        raise InvalidInput(f"{path}: has no {first!r}; it has {defined or 'no names'}.")
     try:
-        thing = names[first]
+        layer = names[first]
         for part in rest:
-            thing = getattr(thing, part)
-        heads = heads_of(thing, f"{shown}:{name}")
+            layer = getattr(layer, part)
+        heads = heads_of(layer, f"{path}:{name}")
     except InvalidInput:
         raise
     except (Exception, SystemExit) as error:
-        raise InvalidInput(sentence_of(shown, error)) from None
+        raise InvalidInput(sentence_of(path, error)) from None
     if not numbered:
         return heads
     number = int(numbered["head"])
@@ -97,7 +99,7 @@ def load_heads(source: str) -> list[Head]:
     return [heads[number]]
 
 
-def heads_of(thing: Any, name: str) -> list[Head]:
+def heads_of(layer: Any, name: str) -> list[Head]:
     """Return the heads of an object; ``name`` stands for it in sentences.
 
     Raises:
@@ -105,24 +107,24 @@ def heads_of(thing: Any, name: str) -> list[Head]:
     """
     from torch import nn
 
-    if isinstance(thing, nn.MultiheadAttention):
-        return _of_multihead(thing, name)
-    if isinstance(thing, list | tuple) and len(thing) in (2, 3) and all(isinstance(x, nn.Linear) for x in thing[:2]):
-        query, key, *heads = thing
+    if isinstance(layer, nn.MultiheadAttention):
+        return _of_multihead(layer, name)
+    if isinstance(layer, list | tuple) and len(layer) in (2, 3) and all(isinstance(x, nn.Linear) for x in layer[:2]):
+        query, key, *heads = layer
         return _of_linear(query, key, heads[0] if heads else 1, name)
-    arrays = thing if isinstance(thing, Mapping) else {x: getattr(thing, x) for x in TRAINED if hasattr(thing, x)}
+    arrays = layer if isinstance(layer, Mapping) else {x: getattr(layer, x) for x in TRAINED if hasattr(layer, x)}
     if unknown := [key for key in arrays if key not in (*TRAINED, STEPS)]:
         raise InvalidInput(f"{name}: {unknown[0]!r} is no name of trained weights; give {FORMS}.")
     if arrays:
         return [Head({key: as_array(key, value, "(d, …)").tolist() for key, value in arrays.items()}, False)]
-    if isinstance(thing, list | tuple) and thing:
-        return [head for part in thing for head in heads_of(part, name)]
-    if isinstance(thing, type):
+    if isinstance(layer, list | tuple) and layer:
+        return [head for part in layer for head in heads_of(part, name)]
+    if isinstance(layer, type):
         raise InvalidInput(f"{name}: is a class; give an object of it that is trained, or a function that returns one.")
-    if callable(thing) and not isinstance(thing, nn.Module):
-        return heads_of(thing(), f"{name}()")
+    if callable(layer) and not isinstance(layer, nn.Module):
+        return heads_of(layer(), f"{name}()")
     raise InvalidInput(
-        f"{name}: {type(thing).__name__} is not supported; give {KINDS}, or a function that returns these."
+        f"{name}: {type(layer).__name__} is not supported; give {KINDS}, or a function that returns these."
     )
 
 

@@ -91,13 +91,13 @@ def frames() -> Iterator[Frame]:
 
 def _even(flows: Sequence[Float64[np.ndarray, "_ d"]]) -> Float64[np.ndarray, "s r d"]:
     """Return equally many points of each flow, so that a browser can move from one frame to the next."""
-    kept = [flow[np.round(np.linspace(0, len(flow) - 1, POINTS)).astype(int)] for flow in flows]
-    return np.stack(kept)
+    resampled = [flow[np.round(np.linspace(0, len(flow) - 1, POINTS)).astype(int)] for flow in flows]
+    return np.stack(resampled)
 
 
-def animation_svg(made: Iterable[Frame]) -> str:
+def animation_svg(given_frames: Iterable[Frame]) -> str:
     """Return the frames as one SVG, without a script."""
-    frames = list(made)
+    frames = list(given_frames)
     shapes = [_line("axis", [[(-EXTENT, 0.0), (EXTENT, 0.0)]]), _line("axis", [[(0.0, -EXTENT), (0.0, EXTENT)]])]
     shapes += [_line("edge", [frame.edges[k] for frame in frames]) for k in (0, 1)]
     shapes.append(_line("ray", [[(0.0, 0.0), 3 * EXTENT * frame.ray] for frame in frames]))
@@ -110,8 +110,8 @@ def animation_svg(made: Iterable[Frame]) -> str:
     shapes.append(_circle("ring", 17, [frame.keys[1, 0] for frame in frames]))
     shapes.append(f'<rect class="foot" y="{HEIGHT}" width="{SIZE}" height="{SIZE}"/>')
     for words in dict.fromkeys(frame.words for frame in frames):
-        shown = _animate("opacity", ["1" if frame.words == words else "0" for frame in frames], "discrete")
-        shapes.append(f'<text x="12" y="{HEIGHT + 22}" opacity="0">{shown}{escape(words)}</text>')
+        animation = _animate("opacity", ["1" if frame.words == words else "0" for frame in frames], "discrete")
+        shapes.append(f'<text x="12" y="{HEIGHT + 22}" opacity="0">{animation}{escape(words)}</text>')
     legend = "dashed: p_mm (exact); dotted: its margin band; green: gradient flows"
     shapes.append(f'<text x="12" y="{HEIGHT + 42}" style="font-size: 12px">{legend}</text>')
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {SIZE} {HEIGHT + 54}" width="{SIZE}" role="img">'
@@ -130,10 +130,10 @@ def _line(kind: str, frames: Sequence[Iterable[Iterable[float]]]) -> str:
     return f'<polyline class="{kind}" points="{points[0]}">{_animate("points", points)}</polyline>'
 
 
-def _circle(kind: str, radius: int, places: Sequence[Iterable[float]], shown: Sequence[bool] = ()) -> str:
+def _circle(kind: str, radius: int, places: Sequence[Iterable[float]], visible: Sequence[bool] = ()) -> str:
     pixels = [_pixels(place) for place in places]
     moves = "".join(_animate(f"c{axis}", [f"{place[k]:g}" for place in pixels]) for k, axis in enumerate("xy"))
-    visibility = _animate("opacity", ["1" if is_shown else "0" for is_shown in shown], "discrete") if shown else ""
+    visibility = _animate("opacity", ["1" if is_shown else "0" for is_shown in visible], "discrete") if visible else ""
     x, y = pixels[0]
     return f'<circle class="{kind}" r="{radius}" cx="{x:g}" cy="{y:g}">{moves}{visibility}</circle>'
 
@@ -141,8 +141,8 @@ def _circle(kind: str, radius: int, places: Sequence[Iterable[float]], shown: Se
 def _animate(name: str, values: Sequence[str], mode: str = "linear") -> str:
     if len(set(values)) == 1:
         return "" if name != "opacity" else f'<set attributeName="opacity" to="{values[0]}"/>'
-    how = f'dur="{SECONDS:g}s" repeatCount="indefinite" calcMode="{mode}"'
-    return f'<animate attributeName="{name}" {how} values="{";".join(values)}"/>'
+    timing = f'dur="{SECONDS:g}s" repeatCount="indefinite" calcMode="{mode}"'
+    return f'<animate attributeName="{name}" {timing} values="{";".join(values)}"/>'
 
 
 def main(arguments: list[str]) -> int:

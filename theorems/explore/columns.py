@@ -49,15 +49,15 @@ def _tokens(columns: Columns) -> dict[str, Columns]:
     """Return the columns of the tokens, of the marks around them, and of the table."""
     n = len(columns["x"])
     roles = columns["is"]
-    drawn = {name: columns[name] for name in EMPTY["tokens"] if name in columns}
-    drawn |= {"marker": [MARKERS[role] for role in roles], "size": [SIZES[role] for role in roles]}
+    token_columns = {name: columns[name] for name in EMPTY["tokens"] if name in columns}
+    token_columns |= {"marker": [MARKERS[role] for role in roles], "size": [SIZES[role] for role in roles]}
     square = [SQUARE if role == "neighbour" else 0.0 for role in roles]
     ring = [RING if size else 0.0 for size in columns["ring"]]
     # Where every token has a name the picture is full of them.
     label = columns["label"] if n <= MOST_LABELS else [""] * n
     marks = {"x": columns["x"], "y": columns["y"], "ring": ring, "square": square, "label": label}
     rows = {name: columns.get(name, [None] * n) for name in EMPTY["rows"]}
-    return {"tokens": drawn, "marks": marks, "rows": rows}
+    return {"tokens": token_columns, "marks": marks, "rows": rows}
 
 
 MOST_LABELS = 40

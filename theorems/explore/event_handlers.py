@@ -124,7 +124,7 @@ def _ring(page: Page, name: str, indices: list[int]) -> None:
     page.show_place()
 
 
-def _select(page: Page, which: str) -> None:
+def _select(page: Page, choice: str) -> None:
     kind, number = page.selection
     if kind == "start":
         page.show_place()
@@ -176,7 +176,7 @@ def _load_file(page: Page, name: str) -> None:
 
 def _save(page: Page, kind: str) -> None:
     """Give the browser a file to save."""
-    name, of, make = FILES[kind]
+    name, mime_type, make = FILES[kind]
     content = base64.b64encode(make(page.state.case)).decode()
     file: ColumnDataSource = page.controls.file
-    file.data = {"content": [content], "name": [name.format(saving.stem(page.state.case))], "kind": [of]}
+    file.data = {"content": [content], "name": [name.format(saving.stem(page.state.case))], "kind": [mime_type]}

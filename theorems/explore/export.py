@@ -35,20 +35,20 @@ EXPORTED = TEMPLATE.replace(
 )
 
 
-def document_of(state: State, assumptions: Sequence[NamedFinding], verdicts: str = "", said: str = "") -> Document:
+def document_of(state: State, assumptions: Sequence[NamedFinding], verdicts: str = "", status: str = "") -> Document:
     """Return the page as a Bokeh document.
 
     Args:
         state: the state of the page.
         assumptions: findings about the assumptions on the data.
         verdicts: verdicts on statements, as HTML.
-        said: HTML that stands above the pictures.
+        status: HTML that stands above the pictures.
     """
     layout = Layout(state, served=False)
     for part, solved in parts_of(state):
         layout.draw(part, solved)
     layout.entitle(state)
-    layout.status.text = said
+    layout.status.text = status
     layout.assumptions.text = assumptions_html(assumptions)
     layout.verdicts.text = verdicts
     document = Document()
@@ -60,7 +60,7 @@ def document_of(state: State, assumptions: Sequence[NamedFinding], verdicts: str
 def page_html(state: State) -> str:
     """Return the page as one file."""
     units = plan(state.case)
-    said = {k: unit.run(nothing) for k, unit in enumerate(units)}
-    summary = f"<p>{escape(summary_text(units, said))}</p>"
-    document = document_of(state, assumptions_of(state.case), statements_html(units, said), summary)
+    verdicts = {k: unit.run(nothing) for k, unit in enumerate(units)}
+    summary = f"<p>{escape(summary_text(units, verdicts))}</p>"
+    document = document_of(state, assumptions_of(state.case), statements_html(units, verdicts), summary)
     return file_html(document, INLINE, document.title, template=EXPORTED, suppress_callback_warning=True)

@@ -82,7 +82,7 @@ def gallery_page(entry: Entry) -> str:
     findings, sentences = (_record_of(entry.name)) if entry.is_counterexample else (assumptions_of(state.case), "")
     again = f"<p><code>theorems explore --data {escape(entry.name)}</code> lets you drag it.</p>"
     document = document_of(
-        state, findings, said=f'{sentences}{again}<p><a href="index.html">All pages of the gallery</a></p>'
+        state, findings, status=f'{sentences}{again}<p><a href="index.html">All pages of the gallery</a></p>'
     )
     scripts = Resources(mode="server", root_url="./")
     page: str = file_html(document, scripts, document.title, template=TEMPLATE, suppress_callback_warning=True)

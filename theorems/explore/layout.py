@@ -65,8 +65,8 @@ class Layout:
         beside = Column(*controls, self.timeline.column, self.matrices, sizing_mode="stretch_width", styles=RIGHT)
         both = Row(picture, beside, sizing_mode="stretch_width", styles=WRAP)
         load = [] if self.controls is None else [self.controls.load]
-        shown = [self.head, *load, self.now, self.status, both, self.verdicts, self.assumptions]
-        return Column(*shown, sizing_mode="stretch_width")
+        children = [self.head, *load, self.now, self.status, both, self.verdicts, self.assumptions]
+        return Column(*children, sizing_mode="stretch_width")
 
     def draw(self, part: Part, solved: Solved, without: Sequence[str] = ()) -> None:
         """Draw a part of the picture, but leave the sources named in ``without`` as they are."""

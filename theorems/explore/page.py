@@ -67,24 +67,24 @@ class Page:
         self.view: View = solved.view
         self._draw(part, solved)
 
-    def begin(self, said: str = "") -> None:
+    def begin(self, error: str = "") -> None:
         """Put the page into the document, once everything listens.
 
         Bokeh hears no click of a widget that is listened to later.
         """
         self.layout.add_to(self.document)
-        self.change(self.state, said)
+        self.change(self.state, error)
 
-    def change(self, state: State, said: str = "", *, moving: bool = False) -> None:
+    def change(self, state: State, error: str = "", *, moving: bool = False) -> None:
         """Show another state, and drop what was computed for the one before.
 
         Args:
             state: the state.
-            said: a sentence on what could not be done.
+            error: a sentence on what could not be done.
             moving: whether something is on its way; the plane then stays as it is.
         """
         is_other = state.case is not self._verified
-        self.state, self._error = state, said
+        self.state, self._error = state, error
         plane = self.view if moving else None
 
         def pictures(cancelled: Cancelled) -> Iterator[tuple[Part, Solved]]:

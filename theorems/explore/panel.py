@@ -38,11 +38,11 @@ def assumptions_html(findings: Iterable[NamedFinding]) -> str:
     return _table("Assumptions on these data", ("assumption", "", "says", "because"), rows)
 
 
-def statements_html(units: Sequence[StatementOnData], said: Mapping[int, Said]) -> str:
+def statements_html(units: Sequence[StatementOnData], verdicts: Mapping[int, Said]) -> str:
     """Return a table of statements, then of those without an assumption that fails here; missing verdicts are dots."""
     whole, without = [], []
     for k, unit in enumerate(units):
-        verdict = said.get(k)
+        verdict = verdicts.get(k)
         if not unit.without:
             whole.append(_row(unit, verdict))
         elif verdict is None or verdict.verdict != OPEN:
@@ -56,22 +56,22 @@ def statements_html(units: Sequence[StatementOnData], said: Mapping[int, Said]) 
     return tables
 
 
-def summary_text(units: Sequence[StatementOnData], said: Mapping[int, Said]) -> str:
+def summary_text(units: Sequence[StatementOnData], verdicts: Mapping[int, Said]) -> str:
     """Count the verdicts so far, and name the statements that are falsified or fail without an assumption."""
     counts: dict[str, int] = {}
-    for verdict in said.values():
+    for verdict in verdicts.values():
         if not verdict.without:
             word = next((word for word in map(str, Verdict) if verdict.verdict.startswith(word)), verdict.verdict)
             counts[word] = counts.get(word, 0) + 1
-    wrong = [units[k].id for k in sorted(said) if said[k].verdict.startswith(str(Verdict.FALSIFIED))]
-    named = {str(Verdict.FALSIFIED): f" ({', '.join(wrong)})"}
-    parts = [f"{count} {word}{named.get(word, '')}" for word, count in counts.items()]
-    fails = [f"{units[k].id} without {units[k].without}" for k in sorted(said) if said[k].verdict == "fails"]
+    wrong = [units[k].id for k in sorted(verdicts) if verdicts[k].verdict.startswith(str(Verdict.FALSIFIED))]
+    names_of_kind = {str(Verdict.FALSIFIED): f" ({', '.join(wrong)})"}
+    parts = [f"{count} {word}{names_of_kind.get(word, '')}" for word, count in counts.items()]
+    fails = [f"{units[k].id} without {units[k].without}" for k in sorted(verdicts) if verdicts[k].verdict == "fails"]
     rest = len(fails) - MOST_NAMED
     listed = ", ".join(fails) if rest <= 1 else f"{', '.join(fails[:MOST_NAMED])} and {rest} more"
     parts += [f"fails: {listed}"] if fails else []
-    done = progress_text(len(said), len(units))
-    return f"{done}: {'; '.join(parts)} (tables below)" if parts else done
+    progress = progress_text(len(verdicts), len(units))
+    return f"{progress}: {'; '.join(parts)} (tables below)" if parts else progress
 
 
 def progress_text(done: int, total: int) -> str:
@@ -84,22 +84,25 @@ def error_html(sentence: str) -> str:
     return f'<p class="wrong" role="alert">{escape(sentence)}</p>' if sentence else ""
 
 
-def _row(unit: StatementOnData, said: Said | None) -> str:
+def _row(unit: StatementOnData, answer: Said | None) -> str:
     name = f"{unit.id} without {unit.without}" if unit.without else unit.id
     title = escape(statements()[unit.id].title)
-    if said is None:
+    if answer is None:
         return (
             f'<tr data-id="{escape(name)}"><td>{escape(name)}</td><td class="soft">…</td><td></td><td>{title}</td></tr>'
         )
     mark, color = next(
-        (mark_and_color for word, mark_and_color in MARKS.items() if said.verdict.startswith(word)), ("?", "open")
+        (mark_and_color for word, mark_and_color in MARKS.items() if answer.verdict.startswith(word)),
+        ("?", "open"),
     )
     why = (
-        said.tightest if said.verdict == str(Verdict.UPHELD) else " ".join(filter(None, (said.tightest, said.because)))
+        answer.tightest
+        if answer.verdict == str(Verdict.UPHELD)
+        else " ".join(filter(None, (answer.tightest, answer.because)))
     )
-    why += f"; left open: {said.left_open}" if said.left_open else ""
+    why += f"; left open: {answer.left_open}" if answer.left_open else ""
     return (
-        f'<tr data-id="{escape(name)}"><td>{escape(name)}</td><td class="{color}">{mark} {escape(said.verdict)}</td>'
+        f'<tr data-id="{escape(name)}"><td>{escape(name)}</td><td class="{color}">{mark} {escape(answer.verdict)}</td>'
         f"<td>{escape(why)}</td><td>{title}</td></tr>"
     )
 

@@ -59,19 +59,19 @@ def parts_of(state: State, plane: View | None = None) -> Iterator[tuple[Part, So
     with np.errstate(all="ignore"):  # the far ends of runs; what overflows is not drawn
         solved = solve(state, plane)
         yield Part("tokens", _solved_columns(state, solved), {"plane": say_plane(state, solved)}), solved
-        drawn: Columns = {}
+        columns_of_runs: Columns = {}
         chosen: Run | None = None
         for rule in RULES:
             runs = RULES[rule](state, solved.view.norm)
             for name, column in run_columns(runs, solved.view).items():
-                drawn[name] = [*drawn.get(name, []), *column]
+                columns_of_runs[name] = [*columns_of_runs.get(name, []), *column]
             if rule == state.rule:
                 chosen = runs[state.start]
         assert chosen is not None
         yield (
             Part(
                 "runs",
-                {"runs": drawn, "frames": frames(state, solved, chosen)},
+                {"runs": columns_of_runs, "frames": frames(state, solved, chosen)},
                 {
                     "run": say_run(chosen, "‖p‖" if solved.view.query is None else "‖W‖_F"),
                     "now": say_selected(state, solved, chosen),
@@ -97,11 +97,13 @@ def _solved_columns(state: State, solved: Solved) -> dict[str, Columns]:
 def say_plane(state: State, solved: Solved) -> str:
     """Describe the picture in two sentences."""
     about, is_prompt = solved.about, solved.view.query is None
-    what, name, norm = ("‖p‖", "p_mm", "‖p_mm‖") if is_prompt else ("‖W‖_F", "W^mm", "‖W^mm‖_F")
+    norm_symbol, name, norm = ("‖p‖", "p_mm", "‖p_mm‖") if is_prompt else ("‖W‖_F", "W^mm", "‖W^mm‖_F")
     tokens_of = f"α = {about.alpha.tolist()}" + (", the optimal tokens" if about.name == "optimal" else "")
-    scale = f"Prompts are scaled so that {what} = {solved.view.norm:.3g} reaches the edge; tokens are not."
+    scale = f"Prompts are scaled so that {norm_symbol} = {solved.view.norm:.3g} reaches the edge; tokens are not."
     if about.solution is None:
-        return f"No {what[1]} separates {tokens_of} from the others (Farkas, exact), so there is no {name}. {scale}"
+        return (
+            f"No {norm_symbol[1]} separates {tokens_of} from the others (Farkas, exact), so there is no {name}. {scale}"
+        )
     svm = about.solution
     near = int(svm.neighbours.sum())
     sentence = f"{name} of {tokens_of}: {norm} = {svm.norm:.6g}, margin {svm.margin:.6g}, {near} SVM-neighbours (exact)"
@@ -110,8 +112,8 @@ def say_plane(state: State, solved: Solved) -> str:
 
 def say_selected(state: State, solved: Solved, run: Run) -> str:
     """Say which tokens have the largest weights at the end of the run."""
-    problem, kept = state.case.problem, np.isfinite(run.norms)
-    p = run.points[kept][-1]
+    problem, finite = state.case.problem, np.isfinite(run.norms)
+    p = run.points[finite][-1]
     if not p.any():
         return "Now: p = 0, so every token has the same weight."
     selected = problem.selection_at(p)
@@ -138,8 +140,8 @@ def say_name(run: Run) -> str:
     return "gradient flow" if run.rule == "flow" else run.rule
 
 
-def say_run(run: Run, what: str) -> str:
+def say_run(run: Run, norm_symbol: str) -> str:
     """Describe the run whose path the slider shows."""
     name = say_name(run)
-    how = "" if run.how == Stop.NORM else f"{run.how}, "
-    return f"{name} from start {run.start}, {how}followed to {what} = {run.norms[-1]:.3g}"
+    end = "" if run.how == Stop.NORM else f"{run.how}, "
+    return f"{name} from start {run.start}, {end}followed to {norm_symbol} = {run.norms[-1]:.3g}"

@@ -101,9 +101,9 @@ class Plane:
         tips = [("p_mm of", "@kind, α = @alpha"), ("‖p_mm‖", "@norm")]
         self.figure.add_tools(HoverTool(renderers=[lines], tooltips=tips, visible=False))
         self.runs = {}
-        for rule, own in RULE_COLORS.items():
+        for rule, rule_color in RULE_COLORS.items():
             source = self.sources[f"run {rule}"]
-            line = self.figure.multi_line("xs", "ys", source=source, line_width=1.8, color=own, line_alpha=0.9)
+            line = self.figure.multi_line("xs", "ys", source=source, line_width=1.8, color=rule_color, line_alpha=0.9)
             tips = [("", f"{rule} from start @start"), ("", "@how"), ("‖p‖ at its end", "@norm")]
             self.figure.add_tools(HoverTool(renderers=[line], tooltips=tips, visible=False))
             self.runs[rule] = line

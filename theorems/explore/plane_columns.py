@@ -43,7 +43,7 @@ def tokens(state: State, solved: Solved) -> Columns:
     svm = about.solution
     places = solved.view.place_tokens(state.tokens)
     labels = _labels(places.reshape(-1, 2), problem.T, SAME_PLACE * solved.view.extent)
-    made: Columns = {name: [] for name in TOKEN}
+    columns: Columns = {name: [] for name in TOKEN}
     for i, t in np.ndindex(problem.n, problem.T):
         chosen = int(about.alpha[i]) == t
         role = "chosen" if chosen else "neighbour" if svm is not None and svm.neighbours[i, t] else "other"
@@ -62,15 +62,17 @@ def tokens(state: State, solved: Solved) -> Columns:
             _number(dual),
             labels[i * problem.T + t],
         )
-        for name, value in zip(made, row, strict=True):
-            made[name].append(value)
+        for name, value in zip(columns, row, strict=True):
+            columns[name].append(value)
     n = problem.n * problem.T
-    made["near"] = [1.0 if i == state.token[0] else 0.4 for i in made["input"]]
-    made["ring"] = [14.0 if (i, t) == state.token else 0.0 for i, t in zip(made["input"], made["token"], strict=True)]
+    columns["near"] = [1.0 if i == state.token[0] else 0.4 for i in columns["input"]]
+    columns["ring"] = [
+        14.0 if (i, t) == state.token else 0.0 for i, t in zip(columns["input"], columns["token"], strict=True)
+    ]
     for k in range(state.tokens.shape[2]) if state.tokens.shape[2] <= 3 else ():
-        made[f"k{k + 1}"] = state.tokens[:, :, k].ravel().tolist()
-    assert all(len(column) == n for column in made.values())
-    return made
+        columns[f"k{k + 1}"] = state.tokens[:, :, k].ravel().tolist()
+    assert all(len(column) == n for column in columns.values())
+    return columns
 
 
 def _number(value: float | None) -> str:
@@ -84,10 +86,10 @@ def _labels(places: Float64[np.ndarray, "N 2"], T: int, near: float) -> list[str
     first: list[int] = []
     shared: dict[int, list[int]] = {}
     for k, place in enumerate(places):
-        there = next((j for j in first if np.abs(places[j] - place).max() <= near), None)
-        if there is None:
+        first_at_place = next((j for j in first if np.abs(places[j] - place).max() <= near), None)
+        if first_at_place is None:
             first.append(k)
-        shared.setdefault(k if there is None else there, []).append(k)
+        shared.setdefault(k if first_at_place is None else first_at_place, []).append(k)
     for k, tokens_there in shared.items():
         names = [f"{j // T}·{j % T}" for j in tokens_there]
         rest = len(names) - MOST_IN_PLACE
@@ -129,8 +131,8 @@ def starts(state: State, view: View) -> Columns:
 def rays(solved: Solved) -> Columns:
     """Return p̄_mm of the choices, as lines from 0 to beyond the edge."""
     columns: Columns = {name: [] for name in ("xs", "ys", "kind", "alpha", "norm", "width")}
-    shown = [choice for choice in solved.choices if choice.solution is not None][:MOST_LISTED]
-    for choice in shown:
+    choices = [choice for choice in solved.choices if choice.solution is not None][:MOST_LISTED]
+    for choice in choices:
         svm = choice.solution
         assert isinstance(svm, MaxMargin)
         way = solved.view.place_tokens(solved.view.attention_vector(svm.direction))
@@ -156,13 +158,13 @@ def band(state: State, solved: Solved) -> Columns:
     i = state.token[0]
     high = float(view.place_tokens(state.tokens[i, int(solved.about.alpha[i])]) @ way)
     side = FAR_OUT * view.extent * np.array([-way[1], way[0]]) / length
-    made: Columns = {"xs": [], "ys": [], "edge": []}
+    columns: Columns = {"xs": [], "ys": [], "edge": []}
     for level, edge in ((high, "chosen token"), (high - 1, "margin 1: SVM-neighbours")):
         foot = level * way / length**2
-        made["xs"].append([float(foot[0] - side[0]), float(foot[0] + side[0])])
-        made["ys"].append([float(foot[1] - side[1]), float(foot[1] + side[1])])
-        made["edge"].append(edge)
-    return made
+        columns["xs"].append([float(foot[0] - side[0]), float(foot[0] + side[0])])
+        columns["ys"].append([float(foot[1] - side[1]), float(foot[1] + side[1])])
+        columns["edge"].append(edge)
+    return columns
 
 
 def run_columns(runs: list[Run], view: View) -> Columns:
@@ -184,14 +186,14 @@ def contours(state: State, view: View) -> Columns:
     problem = state.case.problem
     values = np.asarray(risk(problem.keys, problem.scores, problem.loss, view.prompts_at(places))).reshape(GRID, GRID)
     low, high = float(values.min()), float(values.max())
-    made: Columns = {"xs": [], "ys": [], "risk": []}
+    columns: Columns = {"xs": [], "ys": [], "risk": []}
     if not (np.isfinite(values).all() and high > low):
-        return made
-    drawn = contour_generator(side, side, values)
+        return columns
+    generator = contour_generator(side, side, values)
     for level in np.linspace(low, high, LEVELS + 2)[1:-1]:
-        for line in drawn.lines(float(level)):
+        for line in generator.lines(float(level)):
             points = np.asarray(line)
-            made["xs"].append(points[:, 0].tolist())
-            made["ys"].append(points[:, 1].tolist())
-            made["risk"].append(float(level))
-    return made
+            columns["xs"].append(points[:, 0].tolist())
+            columns["ys"].append(points[:, 1].tolist())
+            columns["risk"].append(float(level))
+    return columns

@@ -66,23 +66,23 @@ def _flow(state: State, norm: float) -> list[Run]:
 def _descent(state: State, norm: float) -> list[Run]:
     problem = state.case.problem
     run = gradient_descent(problem, state.starts, steps=SMOOTH_STEPS, record_every=SMOOTH_STEPS // RECORDS)
-    how = f"{SMOOTH_STEPS} steps, η = 1/L_p = {math.exp(-problem.log_smoothness):.3g}"
-    return _from_every_start("gradient descent", run.points, run.iterations, how)
+    description = f"{SMOOTH_STEPS} steps, η = 1/L_p = {math.exp(-problem.log_smoothness):.3g}"
+    return _from_every_start("gradient descent", run.points, run.iterations, description)
 
 
 def _normalized_descent(state: State, norm: float) -> list[Run]:
     step, every = norm / STEPS, STEPS // RECORDS
     run = normalized_gradient_descent(state.case.problem, state.starts, steps=STEPS, step=step, record_every=every)
-    how = f"{STEPS} steps of length {step:.3g}"
-    return _from_every_start("normalized descent", run.points, run.iterations, how)
+    description = f"{STEPS} steps of length {step:.3g}"
+    return _from_every_start("normalized descent", run.points, run.iterations, description)
 
 
 def _sign(state: State, norm: float) -> list[Run]:
     step = norm / STEPS / math.sqrt(state.starts.shape[1])
     points = steepest_descent(state.case.problem, state.starts, lengths=np.full(STEPS, step), norm=math.inf)
-    kept = np.arange(0, STEPS + 1, STEPS // RECORDS)
-    how = f"{STEPS} steps of {step:.3g} in every coordinate"
-    return _from_every_start("sign descent", points[kept], kept, how)
+    recorded = np.arange(0, STEPS + 1, STEPS // RECORDS)
+    description = f"{STEPS} steps of {step:.3g} in every coordinate"
+    return _from_every_start("sign descent", points[recorded], recorded, description)
 
 
 def _muon(state: State, norm: float) -> list[Run]:
@@ -90,14 +90,14 @@ def _muon(state: State, norm: float) -> list[Run]:
     problems = [state.case.problem] * len(state.starts)
     rule = rule_named(f"muon-{step!r}")
     run = rule.run(problems, state.starts, STEPS, shape=state.shape, record_every=STEPS // RECORDS)
-    how = f"{STEPS} steps of {step:.3g} in every singular direction, momentum {MOMENTUM:g}"
-    return _from_every_start("Muon", run.points, run.iterations, how)
+    description = f"{STEPS} steps of {step:.3g} in every singular direction, momentum {MOMENTUM:g}"
+    return _from_every_start("Muon", run.points, run.iterations, description)
 
 
 def _from_every_start(
-    rule: str, points: Float64[np.ndarray, "r s p"], steps: Int64[np.ndarray, "r"], how: str
+    rule: str, points: Float64[np.ndarray, "r s p"], steps: Int64[np.ndarray, "r"], description: str
 ) -> list[Run]:
-    return [Run(rule, k, points[:, k], steps, how) for k in range(points.shape[1])]
+    return [Run(rule, k, points[:, k], steps, description) for k in range(points.shape[1])]
 
 
 RULES: dict[str, Follow] = {

@@ -109,8 +109,8 @@ class ExploreServer:
 def _page_maker(state: State) -> Callable[[Document], None]:
     def make(document: Document) -> None:
         document.title, document.template = f"{state.case.name}, explored", TEMPLATE
-        shown, error = _requested_state(document, state)
-        page = Page(document, shown)
+        first_state, error = _requested_state(document, state)
+        page = Page(document, first_state)
         connect(page)
         page.begin(error)
         document.on_session_destroyed(lambda _: page.close())

@@ -19,15 +19,15 @@ def frames(state: State, solved: Solved, run: Run) -> Columns:
     """
     problem, i = state.case.problem, state.token[0]
     norms = run.norms
-    kept = np.isfinite(norms)
-    points, norms = run.points[kept], norms[kept]
+    finite = np.isfinite(norms)
+    points, norms = run.points[finite], norms[finite]
     weights = np.asarray(softmax_weights(problem.keys, points))[:, i]
     a = int(solved.about.alpha[i])
     rows = problem.keys[i, a] - problem.keys[i]
     margins = points @ rows.T / np.where(norms > 0, norms, np.nan)[:, None]
     places = solved.view.place_prompts(points)
     return {
-        "step": run.steps[kept].tolist(),
+        "step": run.steps[finite].tolist(),
         "norm": norms.tolist(),
         "x": places[:, 0].tolist(),
         "y": places[:, 1].tolist(),

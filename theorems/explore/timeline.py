@@ -119,9 +119,9 @@ class Timeline:
             sizing_mode="stretch_width",
         )
 
-    def name_norm(self, what: str) -> None:
+    def name_norm(self, symbol: str) -> None:
         """Name the norm that grows along a run: ‖p‖, or ‖W‖_F."""
-        self.by.labels = [f"against {what}", self.by.labels[1]]
+        self.by.labels = [f"against {symbol}", self.by.labels[1]]
 
 
 def _curves(source: ColumnDataSource, title: str) -> tuple[Any, Span]:

@@ -94,11 +94,11 @@ class StatementOnData:
 
 def _left_open(id: str, result: Result) -> str:
     """Return the stated conclusions that are drawn on other data only, such as that on the direction where n = 1."""
-    statement, drawn = statement_named(id), {claim.name for claim in result.claims}
+    statement, claimed = statement_named(id), {claim.name for claim in result.claims}
     return ", ".join(
         f"{name} (drawn for {statement.claims[name]})"
         for name in statement.states or ()
-        if name not in drawn and statement.claims[name] != ALWAYS
+        if name not in claimed and statement.claims[name] != ALWAYS
     )
 
 
@@ -119,9 +119,9 @@ def assumptions_of(case: Case) -> list[NamedFinding]:
 
 def plan(case: Case) -> list[StatementOnData]:
     """Return a unit for every statement about such data; then for statements without an assumption that fails here."""
-    given = Given(case)
+    data = Given(case)
     chosen = select_statements((), subject=case)
-    units = [StatementOnData(statement.id, given) for statement in chosen]
+    units = [StatementOnData(statement.id, data) for statement in chosen]
     pairs = [
         (statement.id, without)
         for statement in chosen
@@ -129,7 +129,7 @@ def plan(case: Case) -> list[StatementOnData]:
         if without not in statement.needs
     ]
     with np.errstate(all="ignore"):
-        return units + [StatementOnData(id, given, without) for id, without in pairs if _fails_alone(case, id, without)]
+        return units + [StatementOnData(id, data, without) for id, without in pairs if _fails_alone(case, id, without)]
 
 
 def _fails_alone(case: Case, id: str, without: str) -> bool:
@@ -137,7 +137,7 @@ def _fails_alone(case: Case, id: str, without: str) -> bool:
     weakened = weakened_named(id, without)
     if weakened.fails(case).holds is not False:
         return False
-    return all(weakened.statement.assumption(kept).check(case).holds for kept in weakened.keeps)
+    return all(weakened.statement.assumption(id_kept).check(case).holds for id_kept in weakened.keeps)
 
 
 def work_through(

@@ -116,9 +116,9 @@ def _path(directory: Path, statement: str, without: str) -> Path:
 
 def _row(directory: Path, statement: Statement, without: str) -> Row:
     path = _path(directory, statement.id, without)
-    needed = statement.needs.get(without)
-    if needed is not None:
-        return Row(statement.id, without, Status.NEEDED, needed)
+    reason = statement.needs.get(without)
+    if reason is not None:
+        return Row(statement.id, without, Status.NEEDED, reason)
     if not path.exists():
         return Row(statement.id, without, Status.HOLE)
     values = read(path)

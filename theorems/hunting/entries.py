@@ -50,8 +50,8 @@ def _add(by_pair: dict[tuple[str, str], Weakened], entry: Weakened, paper: Paper
 
 def droppable(statement: Statement) -> tuple[str, ...]:
     """Return the assumptions without which the statement can be hunted."""
-    own = [without for id, without in entries() if id == statement.id]
-    return tuple(dict.fromkeys([*statement.assumptions, *own]))
+    own_ids = [without for id, without in entries() if id == statement.id]
+    return tuple(dict.fromkeys([*statement.assumptions, *own_ids]))
 
 
 def weakened_named(id: str, without: str) -> Weakened:
@@ -67,10 +67,10 @@ def weakened_named(id: str, without: str) -> Weakened:
     if entry is not None:
         return entry
     if without not in statement.assumptions:
-        own = droppable(statement)
+        ids = droppable(statement)
         raise InvalidInput(
-            f"--without: {statement.id} does not assume {without!r}.{suggest(without, own)} It assumes"
-            f" {', '.join(own) or 'nothing that can be dropped'}."
+            f"--without: {statement.id} does not assume {without!r}.{suggest(without, ids)} It assumes"
+            f" {', '.join(ids) or 'nothing that can be dropped'}."
         )
     return _generic(statement, without)
 

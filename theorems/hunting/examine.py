@@ -67,28 +67,28 @@ def examine(weakened: Weakened, case: Subject, *, guided: bool = True, claim: st
             return Examined(refusal=_breakdown(weakened, error, "an assumption"), undecided=True)
 
 
-def in_own_units(weakened: Weakened, case: Subject, seen: Examined) -> Examined:
+def in_own_units(weakened: Weakened, case: Subject, examined: Examined) -> Examined:
     """Examine a counterexample again without normalising its keys, so that its numbers are those of its data.
 
     If it is no counterexample in its own units, the earlier findings are returned: units far from one cost digits.
     """
-    if seen.violated is None or case.normalise() is case:
-        return seen
+    if examined.violated is None or case.normalise() is case:
+        return examined
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         try:
-            again = _examine(weakened, case, False, seen.violated.name)
+            again = _examine(weakened, case, False, examined.violated.name)
         except (Exception, SystemExit):
-            return seen
-    return again if again.is_counterexample else seen
+            return examined
+    return again if again.is_counterexample else examined
 
 
-def _breakdown(weakened: Weakened, error: BaseException, what: str = "the conclusion") -> str:
+def _breakdown(weakened: Weakened, error: BaseException, place: str = "the conclusion") -> str:
     """Say what was raised; for a statement in a user's file, with the line."""
     file = weakened.statement.file
     line = line_in(file, error)
     where = f" in {file}, line {line}" if line else ""
-    return f"{what} broke down, {type(error).__name__}{where}: {' '.join(str(error).split())}"
+    return f"{place} broke down, {type(error).__name__}{where}: {' '.join(str(error).split())}"
 
 
 def _examine(weakened: Weakened, case: Subject, guided: bool, claim: str) -> Examined:
@@ -101,44 +101,44 @@ def _examine(weakened: Weakened, case: Subject, guided: bool, claim: str) -> Exa
     if dropped.holds is not False:
         why = f"{weakened.without} holds here ({dropped.evidence})"
         return Examined(dropped=dropped, refusal=why, undecided=dropped.holds is None, score=score)
-    kept: list[tuple[str, Finding]] = []
+    findings: list[tuple[str, Finding]] = []
     for id in weakened.keeps:
         finding = weakened.statement.assumption(id).check(case)
-        kept.append((id, finding))
+        findings.append((id, finding))
         if finding.holds is not True:
             word = "fails" if finding.holds is False else "is not established"
             why = f"{id} {word} ({finding.evidence})"
-            return Examined((), None, tuple(kept), dropped, why, finding.holds is None, score)
+            return Examined((), None, tuple(findings), dropped, why, finding.holds is None, score)
     try:
         claims = tuple(claims_of(weakened.conclusion(case, REFERENCE)))
     except InvalidInput as error:
-        return Examined((), None, tuple(kept), dropped, str(error), True, score, met=True)
+        return Examined((), None, tuple(findings), dropped, str(error), True, score, met=True)
     except (Exception, SystemExit) as error:
         # A conclusion run outside its assumptions may break down; that refutes nothing.
-        return Examined((), None, tuple(kept), dropped, _breakdown(weakened, error), True, score, met=True)
+        return Examined((), None, tuple(findings), dropped, _breakdown(weakened, error), True, score, met=True)
     if weakened.violation is None or not guided:
         score = max((_beyond(c) for c in claims), default=-math.inf)
     counted = [c for c in claims if claim in ("", c.name)]
     violated = _most_violated(counted)
     if violated is None:
         why, undecided = _why_not(claims, counted, claim)
-        return Examined(claims, None, tuple(kept), dropped, why, undecided, score, met=True)
-    return Examined(claims, violated, tuple(kept), dropped, "", False, score, met=True)
+        return Examined(claims, None, tuple(findings), dropped, why, undecided, score, met=True)
+    return Examined(claims, violated, tuple(findings), dropped, "", False, score, met=True)
 
 
-def _why_not(claims: tuple[Claim, ...], asked: list[Claim], claim: str) -> tuple[str, bool]:
+def _why_not(claims: tuple[Claim, ...], counting: list[Claim], claim: str) -> tuple[str, bool]:
     """Say why no claim that counts is violated, and whether that leaves something undecided."""
     if not claims:
         return "the conclusion made no claim", True
-    if not asked:
+    if not counting:
         return f"{claim} is not claimed of this case, only {', '.join(c.name for c in claims)}", True
-    weak = [c for c in asked if c.verdict is Verdict.FALSIFIED]
+    weak = [c for c in counting if c.verdict is Verdict.FALSIFIED]
     if weak:
         return f"{weak[0].name} is violated, but not {FAR:g} times beyond its tolerance", True
-    undecided = [c for c in asked if c.verdict is Verdict.INCONCLUSIVE]
+    undecided = [c for c in counting if c.verdict is Verdict.INCONCLUSIVE]
     if undecided:
         return f"{undecided[0].name}: {undecided[0].undecided or 'its tolerance is infinite'}", True
-    other = _most_violated([c for c in claims if c not in asked])
+    other = _most_violated([c for c in claims if c not in counting])
     if other is not None:
         return f"{claim} holds here; it is {other.name} that is violated", True
     return "the conclusion holds", False

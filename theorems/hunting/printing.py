@@ -40,10 +40,10 @@ def rows_table(rows: Sequence[Row]) -> Table:
 def print_nothing(out: Console, hunt: Hunt, interrupted: bool) -> None:
     """Print that no counterexample was found and what was tried, which is not a proof."""
     effort, name = hunt.effort, hunt.weakened.title
-    how = "interrupted" if interrupted else f"{hunt.seconds:g} s"
+    duration = "interrupted" if interrupted else f"{hunt.seconds:g} s"
     out.print(Text(f"{name}: no counterexample found", "bold"), soft_wrap=True)
     best = "no violation could be measured" if effort.best == -math.inf else f"largest violation {effort.best:.3g}"
-    out.print(f"  {effort.tried} cases in {effort.rounds} rounds, seed {hunt.seed}, {how}; {best}", soft_wrap=True)
+    out.print(f"  {effort.tried} cases in {effort.rounds} rounds, seed {hunt.seed}, {duration}; {best}", soft_wrap=True)
     without = hunt.weakened.without
     if without and hunt.weakened.violation is None:
         out.print(f"  on {effort.met} of them {without} fails and the other assumptions hold", soft_wrap=True)
@@ -55,26 +55,26 @@ def print_nothing(out: Console, hunt: Hunt, interrupted: bool) -> None:
         out.print("  This is not a proof: other data may still be a counterexample.", soft_wrap=True)
 
 
-def print_counterexample(out: Console, hunt: Hunt, seen: Examined, path: Path) -> None:
+def print_counterexample(out: Console, hunt: Hunt, examined: Examined, path: Path) -> None:
     """Print the counterexample, and how to replay it."""
     assert hunt.found is not None
-    print_examined(out, hunt.weakened, seen)
+    print_examined(out, hunt.weakened, examined)
     print_case(out, hunt.found)
     effort = hunt.effort
     out.print(f"  found at case {effort.tried}; {effort.shrinking} cases tried to make it smaller", soft_wrap=True)
     out.print(Text(f"  Replay with: theorems replay {shlex.quote(str(path))}"), soft_wrap=True)
 
 
-def print_examined(out: Console, weakened: Weakened, seen: Examined) -> None:
+def print_examined(out: Console, weakened: Weakened, examined: Examined) -> None:
     """Print the sentence refuted, the claim violated, and every assumption with its evidence."""
-    word = "refuted" if seen.is_counterexample else "not refuted"
+    word = "refuted" if examined.is_counterexample else "not refuted"
     out.print(Text(f"{weakened.title}: {word}", "bold"), soft_wrap=True)
     out.print(Text(f"  It says: {weakened.refutes}"), soft_wrap=True)
-    for claim in seen.claims:
-        if claim.verdict is Verdict.FALSIFIED or claim is seen.violated:
+    for claim in examined.claims:
+        if claim.verdict is Verdict.FALSIFIED or claim is examined.violated:
             out.print(Text(f"  violated: {sentence(claim)}"), soft_wrap=True)
     out.print(Text(f"  Why: {' '.join(weakened.why.split())}"), soft_wrap=True)
-    findings = [*seen.kept, *([(weakened.without, seen.dropped)] if weakened.without else [])]
+    findings = [*examined.kept, *([(weakened.without, examined.dropped)] if weakened.without else [])]
     rows = [NamedFinding(id, weakened.statement.assumption(id).title, f.holds, f.evidence) for id, f in findings]
     out.print(assumptions_table(rows))
 

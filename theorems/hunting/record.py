@@ -59,23 +59,23 @@ def as_record(weakened: Weakened, case: Subject, examined: Examined, seed: int) 
     return "{\n" + ",\n".join(f"  {to_json(key)}: {to_json(value)}" for key, value in record.items()) + "\n}\n"
 
 
-def as_effort(weakened: Weakened, done: Effort, seed: int) -> str:
+def as_effort(weakened: Weakened, effort: Effort, seed: int) -> str:
     """Return the text of the file about a hunt that found nothing: how much was tried.
 
     ``met`` counts the cases on which the assumption left out fails and the others hold. It is left out where a measure
     of violation makes it needless to check that.
     """
-    tried: dict[str, Any] = {"cases": done.tried, "rounds": done.rounds}
+    counts: dict[str, Any] = {"cases": effort.tried, "rounds": effort.rounds}
     if weakened.violation is None:
-        tried["met"] = done.met
-    tried |= {"largest_violation": done.best, "undecided": done.undecided}
+        counts["met"] = effort.met
+    counts |= {"largest_violation": effort.best, "undecided": effort.undecided}
     record: dict[str, Any] = {
         "statement": weakened.statement.id,
         "without": weakened.without,
         "refutes": weakened.refutes,
         "why": " ".join(weakened.why.split()),
         "seed": seed,
-        "none_found": tried,
+        "none_found": counts,
     }
     return "{\n" + ",\n".join(f"  {to_json(key)}: {to_json(value)}" for key, value in record.items()) + "\n}\n"
 

@@ -95,16 +95,16 @@ class Rounds:
 
     def run(self, progress: Progress) -> RoundsResult:
         """Run one round, to its end or to a counterexample."""
-        seen: list[Observation] = []
+        observations: list[Observation] = []
         weakened = weakened_named(self.statement, self.without)
         progress(0)
 
-        def note(looked: Observation) -> None:
-            seen.append(replace(looked, seconds=0.0))
-            progress(len(seen))
+        def note(observation: Observation) -> None:
+            observations.append(replace(observation, seconds=0.0))
+            progress(len(observations))
 
         Hunt(weakened, self.seed, math.inf, cases=self.cases, note=note).look_through(self.part + 1)
-        return RoundsResult(self.id, (tuple(seen),))
+        return RoundsResult(self.id, (tuple(observations),))
 
     def unfinished_result(self, why: str) -> RoundsResult:
         """Return one round without a case."""

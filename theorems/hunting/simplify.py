@@ -61,20 +61,20 @@ class Parts:
         """Build the case; ``None`` if the arrays make none."""
         arrays = dict(self.arrays)
         loss = self.case.problem.loss
-        made: dict[str, Any] = {"dataset": None, "queried": None}
+        data: dict[str, Any] = {"dataset": None, "queried": None}
         try:
             if "queries" in arrays:
                 X, queries, Y, v = (arrays.pop(name) for name in ("X", "queries", "Y", "v"))
-                made["queried"] = QueryDataset(X, queries, Y, v, loss)
+                data["queried"] = QueryDataset(X, queries, Y, v, loss)
             elif "X" in arrays:
-                made["dataset"] = Dataset(
+                data["dataset"] = Dataset(
                     arrays.pop("X"), arrays.pop("Y"), arrays.pop("v"), arrays.pop("W", None), loss
                 )
-            of = made["queried"] or made["dataset"]
-            made["problem"] = of.problem if of else Problem(arrays.pop("keys"), arrays.pop("scores"), loss)
+            dataset = data["queried"] or data["dataset"]
+            data["problem"] = dataset.problem if dataset else Problem(arrays.pop("keys"), arrays.pop("scores"), loss)
         except InvalidInput:
             return None
-        return self.case.replace(**made, start=arrays.pop("start", None), arrays=MappingProxyType(arrays))
+        return self.case.replace(**data, start=arrays.pop("start", None), arrays=MappingProxyType(arrays))
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -158,11 +158,13 @@ def _fewer(parts: Parts) -> Iterator[Parts]:
         alpha = None if case.alpha is None else np.delete(case.alpha, i)
         yield parts.replace(alpha, **{name: np.delete(arrays[name], i, axis=0) for name in rows})
     for dropped in _tokens_to_drop(case) if problem.T > 2 else ():
-        kept = np.ones((problem.n, problem.T), dtype=bool)
-        kept[np.arange(problem.n), dropped] = False
+        is_kept = np.ones((problem.n, problem.T), dtype=bool)
+        is_kept[np.arange(problem.n), dropped] = False
         alpha = None if case.alpha is None else case.alpha - (case.alpha > dropped)
         rows = [name for name in ("X", "keys", "scores") if name in arrays]
-        shorter = {name: arrays[name][kept].reshape(problem.n, problem.T - 1, *arrays[name].shape[2:]) for name in rows}
+        shorter = {
+            name: arrays[name][is_kept].reshape(problem.n, problem.T - 1, *arrays[name].shape[2:]) for name in rows
+        }
         yield parts.replace(alpha, **shorter)
     if "queries" in arrays:
         yield from _narrower(parts)
@@ -278,8 +280,8 @@ def _simpler(x: float) -> list[float]:
     near += [float(cut(unit * x)) / unit for unit in (1, 2, 4, 10) for cut in (np.floor, np.ceil)]
     near += [float(np.rint(x / factor)) for factor in (10, 1000, 100000)]
     near += [float(np.rint(x)) + step for step in (-1.0, -0.5, 0.5, 1.0)]
-    own = _complexity(x)
-    return sorted({y for y in near if np.isfinite(y) and _complexity(y) < own}, key=_complexity)
+    complexity = _complexity(x)
+    return sorted({y for y in near if np.isfinite(y) and _complexity(y) < complexity}, key=_complexity)
 
 
 def _complexity(x: float) -> float:

@@ -29,7 +29,7 @@ Attention = Callable[..., Any] | str | Implementation
 """A kernel, MODULE:CALLABLE, or an implementation of everything that statements call."""
 
 
-def data_and_ids(what: Data | None, ids: tuple[str, ...], data: Data | None) -> tuple[Data | None, tuple[str, ...]]:
+def data_and_ids(first: Data | None, ids: tuple[str, ...], data: Data | None) -> tuple[Data | None, tuple[str, ...]]:
     """Return data and ids, given a first argument that may be either.
 
     Text is data if it names a dataset or ends in .npz, .json or .txt, perhaps with a window behind it.
@@ -37,14 +37,14 @@ def data_and_ids(what: Data | None, ids: tuple[str, ...], data: Data | None) -> 
     Raises:
         InvalidInput: data given twice; text that is neither.
     """
-    if what is None:
+    if first is None:
         return data, ids
-    if isinstance(what, str) and not names_data(what):
-        _check_id(what)
-        return data, (what, *ids)
+    if isinstance(first, str) and not names_data(first):
+        _check_id(first)
+        return data, (first, *ids)
     if data is not None:
         raise InvalidInput("data: given twice, as the first argument and as data=…; give one of them.")
-    return what, ids
+    return first, ids
 
 
 def names_data(text: str) -> bool:

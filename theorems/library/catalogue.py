@@ -41,7 +41,7 @@ def datasets() -> Table[str]:
     'Figure 1(a): one input, the optimal token (−0.1, 1) and two others of equal score.'
     """
     summaries = {name: (inspect.getdoc(build) or "").partition("\n")[0] for name, build in all_data().items()}
-    return Table("Datasets", ("dataset", "is"), summaries, lambda name, said: (name, said))
+    return Table("Datasets", ("dataset", "is"), summaries, lambda name, summary: (name, summary))
 
 
 def assumptions(
@@ -69,9 +69,9 @@ def assumptions(
     >>> assumptions()["separable"].title
     'ATT-SVM of the chosen tokens is feasible'
     """
-    source, wanted = data_and_ids(what, ids, data)
+    source, all_ids = data_and_ids(what, ids, data)
     on_data = None if source is None else as_given(source, seed)
-    chosen = select_statements(wanted, subject=on_data.case if on_data else None)
+    chosen = select_statements(all_ids, subject=on_data.case if on_data else None)
     if on_data is not None:
         by_id = {
             finding.id: Finding(finding.holds, finding.evidence, finding.exact) for finding in findings(on_data, chosen)
@@ -84,7 +84,7 @@ def assumptions(
             lambda id, finding: (id, HOLDS[finding.holds][0], finding.evidence),
         )
     assumed = suite.assumptions()
-    if wanted:
+    if all_ids:
         assumed = {id: statement.assumption(id) for statement in chosen for id in statement.assumptions}
     return Table(
         "Assumptions",

@@ -68,14 +68,14 @@ class Results:
         """Return the number of results."""
         return len(self.results)
 
-    def __getitem__(self, which: int | str) -> Result:
+    def __getitem__(self, key: int | str) -> Result:
         """Return the result at a position or of the statement with an id."""
-        if isinstance(which, int):
-            return self.results[which]
+        if isinstance(key, int):
+            return self.results[key]
         for result in self.results:
-            if result.id == which:
+            if result.id == key:
                 return result
-        raise KeyError(which)
+        raise KeyError(key)
 
     @property
     def findings(self) -> tuple[NamedFinding, ...]:
@@ -183,9 +183,9 @@ class Results:
         """Return the report of the command: table, reasons, failing cases."""
         if self.kernel is None:
             return text_report(self.results, again=self._again)
-        tried = [result for result in self.results if result.was_tried]
+        results = [result for result in self.results if result.was_tried]
         before = self.kernel.headline
-        return text_report(self.results, tried=tried, before=before, after=self.hints, again=self._again)
+        return text_report(self.results, results_in_table=results, before=before, after=self.hints, again=self._again)
 
     def _again(self, result: Result) -> str:
         options = "" if self.data is not None else f", examples={self.examples}, seed={self.seed}"

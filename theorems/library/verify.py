@@ -63,9 +63,9 @@ def verify(
         raise InvalidInput(f"examples: at least 1 and seed at least 0, not {examples} and {seed}.")
     if relations and attention is not None:
         raise InvalidInput("relations: cannot be combined with attention, whose calls have relations of their own.")
-    source, wanted = data_and_ids(what, ids, data)
+    source, all_ids = data_and_ids(what, ids, data)
     request = Request(
-        wanted,
+        all_ids,
         examples,
         seed,
         None if source is None else as_given(source, seed, calls=True),

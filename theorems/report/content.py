@@ -127,16 +127,16 @@ def _sentence(run: RunRecord) -> str:
     claims = sum(len(statement.claims) for statement in run.statements)
     total = len(run.statements)
     if len(by_verdict[Verdict.UPHELD]) == total:
-        who = f"All {total} statements are" if total > 1 else f"The statement {run.statements[0].id} is"
-        return f"{who} upheld {where}: none of the {claims} claims is violated by more than its tolerance."
+        subject_upheld = f"All {total} statements are" if total > 1 else f"The statement {run.statements[0].id} is"
+        return f"{subject_upheld} upheld {where}: none of the {claims} claims is violated by more than its tolerance."
     counts = []
     for verdict in (Verdict.FALSIFIED, Verdict.INCONCLUSIVE, Verdict.NOT_APPLICABLE, Verdict.UPHELD):
         ids = by_verdict[verdict]
         if ids:
             names = f" ({', '.join(ids)})" if verdict is not Verdict.UPHELD else ""
             counts.append(f"{len(ids)} {'is' if len(ids) == 1 else 'are'} {verdict}{names}")
-    of = f"Of {total} statements" if total > 1 else "Of the one statement"
-    return f"{of}, {where}, {', '.join(counts)}.{_whose(run)}"
+    subject = f"Of {total} statements" if total > 1 else "Of the one statement"
+    return f"{subject}, {where}, {', '.join(counts)}.{_whose(run)}"
 
 
 def _whose(run: RunRecord) -> str:
@@ -150,11 +150,11 @@ def _whose(run: RunRecord) -> str:
         (None, "the failing claim is stated by no source"),
     )
     text = ""
-    for stated, sentence in sentences:
+    for conclusion_verdict, sentence in sentences:
         ids = [
             statement.id
             for statement in run.statements
-            if statement.conclusion is not None and statement.conclusion.stated is stated
+            if statement.conclusion is not None and statement.conclusion.stated is conclusion_verdict
         ]
         text += f" For {', '.join(ids)}, {sentence}." if ids else ""
     return text
@@ -206,24 +206,24 @@ def _findings(contents: Contents) -> Iterator[Block]:
 
 def _limits(run: RunRecord) -> Iterator[Block]:
     """Yield pictures for statements verified on generated cases; a report on somebody's own data has none."""
-    known = limits()
-    shown = [] if run.data else [statement for statement in run.statements if statement.id in known]
-    if shown:
+    by_id = limits()
+    with_picture = [] if run.data else [statement for statement in run.statements if statement.id in by_id]
+    if with_picture:
         yield Heading(2, "Limits, one case each")
         yield paragraph(
             "On the paper's own data. Left: the curve of prompts near the origin, in the plane of its limit. Right: its"
             " distance from the line of the limit as its norm grows. If that distance stays bounded, the direction"
             " converges to the limit."
         )
-    for statement in shown:
-        yield limit_picture(f"{statement.id}, {statement.title}", known[statement.id]())
+    for statement in with_picture:
+        yield limit_picture(f"{statement.id}, {statement.title}", by_id[statement.id]())
 
 
 def _statement(statement: StatementRecord, contents: Contents) -> Iterator[Block]:
     yield Heading(3, f"{statement.id}: {statement.title}" if statement.title else statement.id, statement.id)
-    known = contents.known.get(statement.id)
-    if known is not None:
-        yield paragraph(f"Source: {known.source}. Assumes: {', '.join(known.assumptions) or 'nothing'}.")
+    heading = contents.known.get(statement.id)
+    if heading is not None:
+        yield paragraph(f"Source: {heading.source}. Assumes: {', '.join(heading.assumptions) or 'nothing'}.")
     yield paragraph(
         f"Verdict: {statement.verdict_in_words}"
         + (f" ({statement.counts_in_words})" if statement.counts_in_words else "")
@@ -280,11 +280,11 @@ def _claim(claim: ClaimSummary) -> tuple[Text, ...]:
 
 def _tolerances(contents: Contents) -> Table:
     """Return the tolerances that the claims name, in the order of the suite's table; then those of the user's files."""
-    used = {claim.why for statement in contents.run.statements for claim in statement.claims}
-    by_key: dict[str, Tolerance] = {key: tolerance for key, tolerance in tolerances().items() if key in used}
-    by_key |= {key: tolerance for key, tolerance in contents.own_tolerances.items() if key in used}
+    keys = {claim.why for statement in contents.run.statements for claim in statement.claims}
+    by_key: dict[str, Tolerance] = {key: tolerance for key, tolerance in tolerances().items() if key in keys}
+    by_key |= {key: tolerance for key, tolerance in contents.own_tolerances.items() if key in keys}
     rows = [(Code(key), tolerance.formula, tolerance.reason) for key, tolerance in by_key.items()]
-    rows += [(Code(key), "", "not a tolerance of this version of the suite") for key in sorted(used - set(by_key))]
+    rows += [(Code(key), "", "not a tolerance of this version of the suite") for key in sorted(keys - set(by_key))]
     return Table(("tolerance", "formula", "reason"), tuple(rows))
 
 
@@ -312,7 +312,7 @@ def _assumptions(hunted: Sequence[HuntRecord] | None) -> Iterator[Block]:
     yield HeatMap(("without", *(short(record.id) for record in dropped)), tuple(rows))
 
 
-def _power(power: Power | None, known: Iterable[str]) -> Iterator[Block]:
+def _power(power: Power | None, chosen_ids: Iterable[str]) -> Iterator[Block]:
     if power is None:
         yield paragraph("There is no table of planted faults; ", Code("theorems power"), " prints it, in an hour.")
         return
@@ -324,7 +324,7 @@ def _power(power: Power | None, known: Iterable[str]) -> Iterator[Block]:
     yield paragraph(
         "For each kind of fault: how many of the faults that affect a statement it catches. Empty: no fault affects it."
     )
-    ids = [id for id in known if any(id in counts for counts in power.by_kind.values())]
+    ids = [id for id in chosen_ids if any(id in counts for counts in power.by_kind.values())]
     rows = tuple(
         (kind, tuple(_share_caught(*counts[id]) if id in counts else None for id in ids))
         for kind, counts in power.by_kind.items()

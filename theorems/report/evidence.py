@@ -87,7 +87,7 @@ class Power:
 
 def power(chosen: Iterable[Statement], root: Path = RECORDED) -> Power | None:
     """Count the tables fault × statement; ``None`` where there are none."""
-    known = {statement.id for statement in chosen if not statement.file}
+    chosen_ids = {statement.id for statement in chosen if not statement.file}
     table = signs(root)
     if table is None:
         return None
@@ -95,7 +95,7 @@ def power(chosen: Iterable[Statement], root: Path = RECORDED) -> Power | None:
     for fault, row in table.items():
         counts = by_kind.setdefault(fault_named(fault).kind, {})
         for id, sign in row.items():
-            if id in known and sign not in UNTOUCHED:
+            if id in chosen_ids and sign not in UNTOUCHED:
                 caught, faced = counts.get(id, (0, 0))
                 counts[id] = caught + is_caught(sign), faced + 1
     return Power(len(table), sum(any(map(is_caught, row.values())) for row in table.values()), by_kind)

@@ -48,13 +48,13 @@ class Plot:
     def line(self, points: Sequence[tuple[float, float]], kind: str) -> None:
         """Draw a polyline without the points outside the ranges; ``kind`` is a class of the style sheet."""
         low, high = self.y
-        shown = [(x, y) for x, y in points if self.x[0] <= x <= self.x[1] and low <= y <= high]
-        self.parts.append(f'<polyline class="{kind}" points="{" ".join(self.at(*point) for point in shown)}"/>')
+        visible = [(x, y) for x, y in points if self.x[0] <= x <= self.x[1] and low <= y <= high]
+        self.parts.append(f'<polyline class="{kind}" points="{" ".join(self.at(*point) for point in visible)}"/>')
 
-    def dot(self, x: float, y: float, kind: str, said: str = "") -> None:
+    def dot(self, x: float, y: float, kind: str, description: str = "") -> None:
         """Draw a disc, with a description."""
         across, down = self.at(x, y).split(",")
-        title = f"<title>{escape(said)}</title>" if said else ""
+        title = f"<title>{escape(description)}</title>" if description else ""
         self.parts.append(f'<circle class="{kind}" cx="{across}" cy="{down}" r="3.2">{title}</circle>')
 
     def name(self, x: float, y: float, text: str, kind: str, anchor: str = "end") -> None:
@@ -67,26 +67,26 @@ class Plot:
     def svg(self) -> str:
         """Return the element."""
         bottom, right = self.height - BOTTOM, self.width - RIGHT
-        drawn = [f'<path class="axis" d="M{LEFT},{TOP}V{bottom:g}H{right:g}"/>']
+        shapes = [f'<path class="axis" d="M{LEFT},{TOP}V{bottom:g}H{right:g}"/>']
         for tick in _ticks(self.x, whole=self.x_is_log):
             x = self.at(tick, self.y[0]).split(",")[0]
             text = _power(tick) if self.x_is_log else _plain(tick)
-            drawn.append(f'<text x="{x}" y="{bottom + 14:g}" text-anchor="middle">{text}</text>')
+            shapes.append(f'<text x="{x}" y="{bottom + 14:g}" text-anchor="middle">{text}</text>')
         for tick in _ticks(self.y):
             y = float(self.at(self.x[0], tick).split(",")[1])
-            drawn.append(f'<text x="{LEFT - 5:g}" y="{y + 4:.1f}" text-anchor="end">{_plain(tick)}</text>')
+            shapes.append(f'<text x="{LEFT - 5:g}" y="{y + 4:.1f}" text-anchor="end">{_plain(tick)}</text>')
         middle, below = (LEFT + right) / 2, self.height - 5
         labels = (
             f'<text x="{middle:g}" y="{below:g}" text-anchor="middle">{_typeset(self.x_label)}</text>'
             f'<text x="{LEFT + 6:g}" y="{TOP + 4:g}">{_typeset(self.y_label)}</text>'
         )
-        return element(self.said, self.width, self.height, "".join([*drawn, *self.parts, labels]))
+        return element(self.said, self.width, self.height, "".join([*shapes, *self.parts, labels]))
 
 
-def element(said: str, width: float, height: float, inner: str) -> str:
+def element(description: str, width: float, height: float, inner: str) -> str:
     """Return an ``svg`` with its description."""
     view = f'viewBox="0 0 {width:g} {height:g}" style="max-width: {width:g}px"'
-    return f'<svg role="img" aria-label="{escape(said)}" {view}>{inner}</svg>'
+    return f'<svg role="img" aria-label="{escape(description)}" {view}>{inner}</svg>'
 
 
 def _typeset(text: str) -> str:
@@ -94,14 +94,14 @@ def _typeset(text: str) -> str:
     return re.sub(r"_(\w+)([^_]*)", r'<tspan class="sub" dy="3">\1</tspan><tspan dy="-3">\2</tspan>', escape(text))
 
 
-def _ticks(of: Range, *, whole: bool = False) -> list[float]:
+def _ticks(limits: Range, *, whole: bool = False) -> list[float]:
     """Return round numbers within a range."""
-    rough = (of[1] - of[0]) / TICKS
+    rough = (limits[1] - limits[0]) / TICKS
     unit = 10.0 ** math.floor(math.log10(rough))
     step = next(unit * k for k in (1, 2, 5, 10) if unit * k >= rough)
     step = max(1.0, float(round(step))) if whole else step
-    first = math.ceil(of[0] / step - 1e-9)
-    return [k * step for k in range(first, math.floor(of[1] / step + 1e-9) + 1)]
+    first = math.ceil(limits[0] / step - 1e-9)
+    return [k * step for k in range(first, math.floor(limits[1] / step + 1e-9) + 1)]
 
 
 def _plain(number: float) -> str:

@@ -41,7 +41,7 @@ class Heading:
 
 def heading_of(statement: Statement) -> Heading:
     """Return the heading of a statement."""
-    own = {id: assumption.title for id, assumption in statement.own_assumptions.items()}
+    own_titles = {id: assumption.title for id, assumption in statement.own_assumptions.items()}
     return Heading(
         statement.id,
         statement.title,
@@ -50,7 +50,7 @@ def heading_of(statement: Statement) -> Heading:
         statement.kernel,
         statement.file,
         dict(statement.survives),
-        own,
+        own_titles,
         tolerances_of(statement) if statement.file else {},
         about=statement.about.noun,
     )

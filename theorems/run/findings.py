@@ -30,35 +30,37 @@ def as_json(findings: Iterable[NamedFinding]) -> list[dict[str, Any]]:
     ``because`` is rounded, ``exact`` is not. Numbers that two findings share are written once; ``exact_of`` says where.
     """
     entries: list[dict[str, Any]] = []
-    given: dict[str, str] = {}
+    first_ids: dict[str, str] = {}
     for finding in findings:
         entry: dict[str, Any] = {"id": finding.id, "holds": finding.holds, "because": finding.evidence}
-        first = given.setdefault(to_json(finding.exact), finding.id)
+        first = first_ids.setdefault(to_json(finding.exact), finding.id)
         if finding.exact:
             entry |= {"exact": dict(finding.exact)} if first == finding.id else {"exact_of": first}
         entries.append(entry)
     return entries
 
 
-def findings(given: Given, chosen: Sequence[Statement], further: Iterable[str] = ()) -> list[NamedFinding]:
+def findings(data: Given, chosen: Sequence[Statement], further: Iterable[str] = ()) -> list[NamedFinding]:
     """Check every assumption of the statements that are about such data.
 
     Args:
-        given: the data.
+        data: the data.
         chosen: the statements; those about another kind of data are passed over.
         further: ids of further assumptions of the suite to check.
     """
-    chosen = [statement for statement in chosen if isinstance(given.case, statement.about)]
+    chosen = [statement for statement in chosen if isinstance(data.case, statement.about)]
     ids = {id for statement in chosen for id in statement.assumptions} | {*further}
     # Own assumptions of two files may have the same id, and so may those of a file and of a paper.
-    needed: list[tuple[Assumption, Statement | None]] = [(a, None) for a in ASSUMPTIONS.values() if a.id in ids]
+    assumptions: list[tuple[Assumption, Statement | None]] = [(a, None) for a in ASSUMPTIONS.values() if a.id in ids]
     # Of an installed paper one assumption is that of several statements.
-    own = {(statement.file, a.id): (a, statement) for statement in chosen for a in statement.own_assumptions.values()}
-    needed += own.values()
+    own_assumptions = {
+        (statement.file, a.id): (a, statement) for statement in chosen for a in statement.own_assumptions.values()
+    }
+    assumptions += own_assumptions.values()
     entries: list[NamedFinding] = []
-    for assumption, statement in needed:
+    for assumption, statement in assumptions:
         try:
-            finding = assumption.check(given.case)
+            finding = assumption.check(data.case)
             entries.append(
                 NamedFinding(assumption.id, assumption.title, finding.holds, finding.evidence, finding.exact)
             )

@@ -40,8 +40,8 @@ def identity(command: str, **options: Any) -> dict[str, Any]:
 
 def surroundings() -> dict[str, Any]:
     """Return what the results of every run here depend on: our version and sources, the libraries, papers of others."""
-    here = {"version": version(), "source": _source(), "libraries": _libraries()}
-    return here | ({"papers": _papers()} if _papers() else {})
+    values = {"version": version(), "source": _source(), "libraries": _libraries()}
+    return values | ({"papers": _papers()} if _papers() else {})
 
 
 def of_headings(chosen: Sequence[Heading]) -> dict[str, Any]:
@@ -58,11 +58,11 @@ def of_files(paths: Iterable[str]) -> dict[str, Any]:
     return {"files": files} if files else {}
 
 
-def of_data(given: Given | None) -> str | None:
+def of_data(data: Given | None) -> str | None:
     """Return a digest of the data, which does not depend on their name; None without data."""
-    if given is None:
+    if data is None:
         return None
-    return hashlib.sha256(f"{given.failed} {as_text(given.case)}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{data.failed} {as_text(data.case)}".encode()).hexdigest()[:16]
 
 
 def of_implementation(under_test: Implementation) -> str | None:
@@ -86,31 +86,31 @@ def address(unit: Any, run: Mapping[str, Any]) -> str:
         run: :func:`identity`, with sources, libraries, data and kernel.
     """
     shared = {name: value for name, value in run.items() if name not in OF_THE_RUN}
-    own = {field.name: getattr(unit, field.name) for field in fields(unit) if field.name not in BESIDE}
-    plain = {name: value for name, value in own.items() if isinstance(value, _PLAIN)}
+    values = {field.name: getattr(unit, field.name) for field in fields(unit) if field.name not in BESIDE}
+    plain = {name: value for name, value in values.items() if isinstance(value, _PLAIN)}
     text = to_json({"run": shared, "unit": key_of(unit), "fields": plain})
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def difference(run: Mapping[str, Any]) -> str:
     """Return how this machine differs from a run's identity, as the end of a sentence; empty if it does not."""
-    here = surroundings()
+    current = surroundings()
     for name, value in run.items():
         if name == "files":
             for file, digest in value.items():
                 if digest_of_file(file) != digest:
                     return f"has not the same {file}; put it on a file system that all workers see"
-        elif here.get(name) != value and (another := _mismatch(name, value, here.get(name))):
+        elif current.get(name) != value and (another := _mismatch(name, value, current.get(name))):
             return f"has another {another}; install there what is installed here, and restart it"
     return ""
 
 
-def _mismatch(name: str, wanted: Any, recorded: Any) -> str:
-    if isinstance(wanted, Mapping):
+def _mismatch(name: str, current: Any, recorded: Any) -> str:
+    if isinstance(current, Mapping):
         recorded = recorded or {}
-        key = next(each for each in wanted if recorded.get(each) != wanted[each])
-        return f"{key} ({recorded.get(key)} there, {wanted[key]} here)"
-    return f"{name} of max-margin-theorems ({recorded} there, {wanted} here)"
+        key = next(each for each in current if recorded.get(each) != current[each])
+        return f"{key} ({recorded.get(key)} there, {current[key]} here)"
+    return f"{name} of max-margin-theorems ({recorded} there, {current} here)"
 
 
 @cache

@@ -49,13 +49,13 @@ class KnownFailures:
         Inconclusive results are reported elsewhere, and do not count as passed.
         """
         by_id = {result.id: result for result in results}
-        said, missing = [], []
+        sentences, missing = [], []
         for id in self.reasons:
             result = by_id.get(id)
             if result is not None and result.verdict is Verdict.UPHELD:
-                said.append(f"{id} is upheld now; take it out of {self.path}.")
+                sentences.append(f"{id} is upheld now; take it out of {self.path}.")
             elif result is None or result.verdict is Verdict.NOT_APPLICABLE:
-                said.append(f"{id} stands in {self.path} and was not checked; check it, or take it out.")
+                sentences.append(f"{id} stands in {self.path} and was not checked; check it, or take it out.")
         for id, before in self.claims.items():
             result = by_id.get(id)
             now = result.decided_claims if result is not None and result.verdict in DECIDED else 0
@@ -63,8 +63,8 @@ class KnownFailures:
             if now < before and not undecided:
                 missing.append(f"{id} {now} of {before}")
         if missing:
-            said.append(f"fewer claims were checked than when {self.path} was written: {', '.join(missing)}.")
-        return said
+            sentences.append(f"fewer claims were checked than when {self.path} was written: {', '.join(missing)}.")
+        return sentences
 
 
 def known_ids() -> list[str]:
@@ -86,7 +86,7 @@ def read(path: Path, ids: Iterable[str]) -> KnownFailures:
         text = read_text(path, "a text file")
     except InvalidInput as error:
         raise InvalidInput(f"--known-failures: {error}") from None
-    known = set(ids)
+    known_ids = set(ids)
     reasons: dict[str, str] = {}
     claims: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), start=1):
@@ -95,9 +95,9 @@ def read(path: Path, ids: Iterable[str]) -> KnownFailures:
             continue
         where = f"--known-failures: {path}, line {number}"
         counts = line.startswith(f"{CHECKED} ")
-        id, rest = _id_and_rest(line.removeprefix(f"{CHECKED} "), known)
-        if id not in known:
-            raise InvalidInput(f"{where}: {id!r} is no id{_nearest(id, known)}; correct it, or take the line out.")
+        id, rest = _id_and_rest(line.removeprefix(f"{CHECKED} "), known_ids)
+        if id not in known_ids:
+            raise InvalidInput(f"{where}: {id!r} is no id{_nearest(id, known_ids)}; correct it, or take the line out.")
         if id in (claims if counts else reasons):
             raise InvalidInput(f"{where}: {id} stands there twice; take one of the lines out.")
         if counts:
@@ -111,15 +111,15 @@ def read(path: Path, ids: Iterable[str]) -> KnownFailures:
     return KnownFailures(path, reasons, claims)
 
 
-def _id_and_rest(line: str, known: Iterable[str]) -> tuple[str, str]:
+def _id_and_rest(line: str, known_ids: Iterable[str]) -> tuple[str, str]:
     """Split a line into the longest known id that it begins with and the rest; an id, as a path, may contain blanks."""
-    matches = [id for id in known if line == id or line.startswith(f"{id} ")]
+    matches = [id for id in known_ids if line == id or line.startswith(f"{id} ")]
     id = max(matches, key=len, default=line.partition(" ")[0])
     return id, line.removeprefix(id).strip()
 
 
-def _nearest(id: str, known: Iterable[str]) -> str:
-    near = nearest(id, sorted(known), 1)
+def _nearest(id: str, known_ids: Iterable[str]) -> str:
+    near = nearest(id, sorted(known_ids), 1)
     return f"; the nearest is {near[0]}" if near else ""
 
 

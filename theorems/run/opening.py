@@ -70,30 +70,32 @@ def headings(ids: Sequence[str], sandbox: Sandbox) -> list[Heading]:
     return list(by_id.values())
 
 
-def findings_on(given: Given, chosen: Sequence[Heading], sandbox: Sandbox) -> list[NamedFinding]:
+def findings_on(data: Given, chosen: Sequence[Heading], sandbox: Sandbox) -> list[NamedFinding]:
     """Return which assumptions of the statements hold on data.
 
     Where an assumption's predicate ends its process, the finding says how.
     """
-    chosen = [heading for heading in chosen if heading.about == given.case.noun]
-    all_findings = findings(given, (), {id for heading in chosen for id in heading.assumptions})
-    seen: set[tuple[str, str]] = set()  # of an installed paper one assumption is that of several statements
+    chosen = [heading for heading in chosen if heading.about == data.case.noun]
+    all_findings = findings(data, (), {id for heading in chosen for id in heading.assumptions})
+    checked: set[tuple[str, str]] = set()  # of an installed paper one assumption is that of several statements
     for heading in chosen:
-        own = {id for id in heading.own_assumptions if (heading.file, id) not in seen}
-        seen |= {(heading.file, id) for id in own}
-        if own:
+        own_ids = {id for id in heading.own_assumptions if (heading.file, id) not in checked}
+        checked |= {(heading.file, id) for id in own_ids}
+        if own_ids:
             try:
-                own_findings = sandbox.call("its predicates", _own_findings, heading.id, given)
-                all_findings += [finding for finding in own_findings if finding.id in own]
+                own_findings = sandbox.call("its predicates", _own_findings, heading.id, data)
+                all_findings += [finding for finding in own_findings if finding.id in own_ids]
             except ProcessDied as error:
-                all_findings += [NamedFinding(id, heading.own_assumptions[id], None, error.why) for id in sorted(own)]
+                all_findings += [
+                    NamedFinding(id, heading.own_assumptions[id], None, error.why) for id in sorted(own_ids)
+                ]
     return all_findings
 
 
-def _own_findings(id: str, given: Given) -> list[NamedFinding]:
+def _own_findings(id: str, data: Given) -> list[NamedFinding]:
     """Check the assumptions that stand in the file of a statement."""
-    own = findings(given, [replace(statement_named(id), assumptions=())])
-    return [finding._replace(exact=dict(finding.exact)) for finding in own]
+    own_findings = findings(data, [replace(statement_named(id), assumptions=())])
+    return [finding._replace(exact=dict(finding.exact)) for finding in own_findings]
 
 
 def hints_on(under_test: UnderTest, sandbox: Sandbox) -> tuple[str, ...]:

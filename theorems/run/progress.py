@@ -51,12 +51,12 @@ class Lines:
 class Bars:
     """Bars of progress: one for the whole run and one for each unit under way."""
 
-    def __init__(self, bars: Progress, totals: Mapping[str, int | None], what: str) -> None:
+    def __init__(self, bars: Progress, totals: Mapping[str, int | None], title: str) -> None:
         """Take the steps of each unit, and add the bar of the whole run."""
         self._bars = bars
         self._of = totals
         self._tasks: dict[str, TaskID] = {}
-        self._all = bars.add_task(what, total=len(totals))
+        self._all = bars.add_task(title, total=len(totals))
 
     def __call__(self, event: Event) -> None:
         """Update the bars for an event.
@@ -82,14 +82,14 @@ class Bars:
 
 @contextmanager
 def show_progress(
-    out: Console, totals: Mapping[str, int | None] | None = None, *, what: str = "statements", steps: str = "examples"
+    out: Console, totals: Mapping[str, int | None] | None = None, *, title: str = "statements", steps: str = "examples"
 ) -> Iterator[Handler]:
     """Yield a handler of events that shows progress, fit for the console.
 
     Args:
         out: the console.
         totals: how many steps each unit has, by id, where that is known; the start of a session says so.
-        what: the plural noun for the units.
+        title: the plural noun for the units.
         steps: the plural noun for their steps.
     """
     if not out.is_terminal:
@@ -100,6 +100,6 @@ def show_progress(
     try:
         if totals is not None:
             bars.start()
-        yield Bars(bars, totals or {}, what)
+        yield Bars(bars, totals or {}, title)
     finally:
         bars.stop()

@@ -268,8 +268,8 @@ class Result:
         for verdict in WORST_FIRST:
             count = self.counts.get(verdict, 0)
             if count and verdict in self.reasons:
-                of = f"{count} of {self.examples} examples {verdict}: " if self.examples > 1 else ""
-                parts.append(of + self.reasons[verdict])
+                share = f"{count} of {self.examples} examples {verdict}: " if self.examples > 1 else ""
+                parts.append(share + self.reasons[verdict])
         if not self.examples and not self.stopped:
             parts.append("no case to try it on")
         if self.too_few:
@@ -295,10 +295,10 @@ class Result:
         for claim in self.claims:
             for branch, count in claim.branches if claim.name == SAME_VERDICT else ():
                 name, _, end = branch.partition(" ")
-                own = counts.setdefault(name, {"cases": 0, "differing": 0, "not_found": 0})
-                own["cases"] += count
+                counts_of_relation = counts.setdefault(name, {"cases": 0, "differing": 0, "not_found": 0})
+                counts_of_relation["cases"] += count
                 if end:
-                    own["differing" if end == DIFFERS else "not_found"] += count
+                    counts_of_relation["differing" if end == DIFFERS else "not_found"] += count
         return counts
 
     @property

@@ -120,19 +120,19 @@ class Sandbox:
         steps, word, refused = 0, "", False
         value: Any = None
 
-        def tell(_: int, kind: str, of: Any) -> None:
+        def tell(_: int, kind: str, content: Any) -> None:
             nonlocal steps, word, value, refused
             if kind == "progressed":
-                steps = of
+                steps = content
             elif kind == "finished":
                 try:
-                    answer = decode(of, _Answer)
+                    answer = decode(content, _Answer)
                     word, value = kind, answer.refused or answer.of(function)
                     refused = bool(answer.refused)
                 except ValueError:
                     raise NoResult from None
             else:
-                word, value = kind, of
+                word, value = kind, content
 
         if long:
             signals.keep()
@@ -153,8 +153,8 @@ class Sandbox:
         place = where if isinstance(where, str) else where(steps)
         if word == "out of patience":
             raise ProcessDied(f"{place}: out of time after {self.patience:g} s{NOTHING}")
-        how = f"failed: {value}" if word == "failed" else value
-        raise ProcessDied(f"{place}: the process that worked on it {how}{NOTHING}")
+        ending = f"failed: {value}" if word == "failed" else value
+        raise ProcessDied(f"{place}: the process that worked on it {ending}{NOTHING}")
 
 
 @contextmanager

@@ -157,9 +157,9 @@ class Session:
                     open_journal(request.journal, run) as journal,
                     coordinator(request.engine, run, request.journal) as engine,
                 ):
-                    given, examples = request.given, request.examples
-                    all_findings = () if given is None else tuple(findings_on(given, chosen, sandbox))
-                    self.about = Description(tuple(chosen), name, kernel, None if given else examples, all_findings)
+                    data, examples = request.given, request.examples
+                    all_findings = () if data is None else tuple(findings_on(data, chosen, sandbox))
+                    self.about = Description(tuple(chosen), name, kernel, None if data else examples, all_findings)
                     handle(Started(self.about))
                     yield
                     results = yield from run_stepwise(
@@ -180,19 +180,19 @@ class Session:
 
     def _select_headings(self, sandbox: Sandbox) -> list[Heading]:
         request = self.request
-        given = request.given
-        ids = request.ids or ((given.failed,) if given and given.failed else ())
+        data = request.given
+        ids = request.ids or ((data.failed,) if data and data.failed else ())
         if not ids:
-            known = select_statements((), of_kernels=request.capabilities, subject=given.case if given else None)
-            ids = tuple(heading.id for heading in known if heading.id not in request.left_out)
+            candidates = select_statements((), of_kernels=request.capabilities, subject=data.case if data else None)
+            ids = tuple(heading.id for heading in candidates if heading.id not in request.left_out)
         chosen = headings(ids, sandbox)
-        if given and request.ids and not any(heading.lost or heading.about == given.case.noun for heading in chosen):
+        if data and request.ids and not any(heading.lost or heading.about == data.case.noun for heading in chosen):
             raise InvalidInput(
-                f"--data: {given.case.name} holds {given.case.noun}, and {chosen[0].id} is about {chosen[0].about};"
+                f"--data: {data.case.name} holds {data.case.noun}, and {chosen[0].id} is about {chosen[0].about};"
                 " give data of that kind, or another statement."
             )
-        if given and given.case.too_large:
-            raise InvalidInput(f"--data: {given.case.too_large}")
+        if data and data.case.too_large:
+            raise InvalidInput(f"--data: {data.case.too_large}")
         return chosen
 
     def _identity(self, chosen: list[Heading], kernel: str | None) -> dict[str, Any]:

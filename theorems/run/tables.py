@@ -61,17 +61,17 @@ class _Forgiving:
 class PlainConsole(Console):
     """Console on which foreign names are seen and do nothing, whoever prints them."""
 
-    def print(self, *objects: Any, **how: Any) -> None:
+    def print(self, *objects: Any, **options: Any) -> None:
         """Print as rich does, without control characters in texts."""
-        super().print(*(_visible(value) for value in objects), **how)
+        super().print(*(_visible(value) for value in objects), **options)
 
 
-def _visible(shown: Any) -> Any:
-    if isinstance(shown, str):
-        return printable(shown, lines=True)
-    if isinstance(shown, Text) and (plain := printable(shown.plain, lines=True)) != shown.plain:
-        return Text(plain, shown.style, no_wrap=shown.no_wrap)
-    return shown
+def _visible(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value, lines=True)
+    if isinstance(value, Text) and (plain := printable(value.plain, lines=True)) != value.plain:
+        return Text(plain, value.style, no_wrap=value.no_wrap)
+    return value
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -140,9 +140,9 @@ def print_reasons(out: Console, results: Iterable[Result]) -> None:
 def print_branches(out: Console, results: Iterable[Result]) -> None:
     """Print which of the possibilities that a statement leaves open occurred, a line per claim."""
     for result in results:
-        of = f" of {result.examples}" if result.examples > 1 else ""
+        total = f" of {result.examples}" if result.examples > 1 else ""
         branching = (claim for claim in result.claims if claim.branches)
-        _print_lines(out, (f"{result.id}: {claim.name}: {claim.branches_in_words}{of}" for claim in branching))
+        _print_lines(out, (f"{result.id}: {claim.name}: {claim.branches_in_words}{total}" for claim in branching))
 
 
 def print_counts(out: Console, results: Iterable[Result]) -> None:
@@ -186,7 +186,7 @@ def print_failures(out: Console, results: Iterable[Result], reproduce: Callable[
 
     A call on which several capabilities fail is printed once.
     """
-    shown: dict[str, str] = {}
+    printed: dict[str, str] = {}
     for result in results:
         failure = result.failure
         if failure is None:
@@ -196,18 +196,18 @@ def print_failures(out: Console, results: Iterable[Result], reproduce: Callable[
         out.print(Text(f"{result.id} ({result.title}): {failure.verdict}, {kind}", "bold"), soft_wrap=True)
         lines = [failure.line.removeprefix(f"{result.id}: ")] if failure.line else []
         _print_lines(out, (f"  {line}" for line in (*lines, failure.sentence)))
-        _print_failing_case(out, result.id, failure, shown)
+        _print_failing_case(out, result.id, failure, printed)
         out.print(Text(f"  {reproduce(result)}"), soft_wrap=True)
 
 
-def _print_failing_case(out: Console, id: str, failure: Failure, shown: dict[str, str]) -> None:
-    """Print the case, unless ``shown`` has it already, with the id of the statement that failed on it first."""
+def _print_failing_case(out: Console, id: str, failure: Failure, printed: dict[str, str]) -> None:
+    """Print the case, unless ``printed`` has it already, with the id of the statement that failed on it first."""
     try:
         case = subject_of(from_json(failure.case))
     except InvalidInput:  # of a kind that only the file of the statement knows, which is not loaded here
         _print_lines(out, (f"  {line.strip().rstrip(',')}" for line in failure.case.splitlines()[1:-1]))
         return
-    if (first := shown.setdefault(repr((table_of(case), lines_of(case))), id)) != id:
+    if (first := printed.setdefault(repr((table_of(case), lines_of(case))), id)) != id:
         _print_lines(out, [f"  on the same case as {first}"])
     else:
         print_case(out, case)
@@ -251,8 +251,8 @@ def case_rows(case: Case) -> list[tuple[str, ...]]:
         )
         for i, t in tokens[:SHOWN_ROWS]
     ]
-    left = len(tokens) - len(rows)
-    return [*rows, ("…", "…", "", "", f"{left} more tokens")] if left else rows
+    remaining = len(tokens) - len(rows)
+    return [*rows, ("…", "…", "", "", f"{remaining} more tokens")] if remaining else rows
 
 
 def case_lines(case: Case) -> list[str]:

@@ -24,7 +24,7 @@ def text_report(
     results: Sequence[Result],
     *,
     again: Callable[[Result], str],
-    tried: Sequence[Result] | None = None,
+    results_in_table: Sequence[Result] | None = None,
     before: str = "",
     after: Iterable[str] = (),
 ) -> str:
@@ -33,7 +33,7 @@ def text_report(
     Args:
         results: the results to report.
         again: returns a line that says how to see a failing case again.
-        tried: the results that the table lists, by default all.
+        results_in_table: the results that the table lists, by default all.
         before: a paragraph before the table.
         after: paragraphs after the failing cases.
     """
@@ -41,7 +41,7 @@ def text_report(
     def write(out: Console) -> None:
         if before:
             out.print(before, soft_wrap=True)
-        out.print(results_table(results if tried is None else tried))
+        out.print(results_table(results if results_in_table is None else results_in_table))
         print_reasons(out, results)
         print_failures(out, results, again)
         for paragraph in after:

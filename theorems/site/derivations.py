@@ -50,7 +50,7 @@ class Derivation:
 def derivations() -> dict[str, Derivation]:
     """Return every derivation by its module, in the order in which the statements lead there."""
     by_module: dict[str, Derivation] = {}
-    own = {statement.conclusion.__module__ for statement in statements().values()}
+    conclusions = {statement.conclusion.__module__ for statement in statements().values()}
     waiting = [
         (statement.conclusion.__module__, text)
         for statement in statements().values()
@@ -59,7 +59,7 @@ def derivations() -> dict[str, Derivation]:
     while waiting:
         place, text = waiting.pop(0)
         for module, name in references(text, place):
-            if module in own:
+            if module in conclusions:
                 continue
             if module not in by_module:
                 by_module[module] = Derivation(module)

@@ -46,42 +46,42 @@ def html(text: str, linked: Linked = lambda name: "") -> str:
 
 def inline(text: str, linked: Linked = lambda name: "") -> str:
     """Return a line of text as HTML: code, references, emphasis, indices, exponents."""
-    made, end = [], 0
+    parts, end = [], 0
     for match in INLINE.finditer(text):
-        made.append(formula(text[end : match.start()]))
+        parts.append(formula(text[end : match.start()]))
         end = match.end()
         kind, inner = next((kind, content) for kind, content in match.groupdict().items() if content is not None)
         if kind in ("strong", "emphasis"):
             tag = "strong" if kind == "strong" else "em"
-            made.append(f"<{tag}>{inline(inner, linked)}</{tag}>")
+            parts.append(f"<{tag}>{inline(inner, linked)}</{tag}>")
         else:
             target = linked(inner.lstrip("~")) if kind == "reference" else ""
             code = f"<code>{escape(inner.lstrip('.~'))}</code>"
-            made.append(f'<a href="{escape(target)}">{code}</a>' if target else code)
-    return "".join([*made, formula(text[end:])])
+            parts.append(f'<a href="{escape(target)}">{code}</a>' if target else code)
+    return "".join([*parts, formula(text[end:])])
 
 
 def formula(text: str) -> str:
     """Return plain text as HTML with its indices and exponents; names with underscores stay names."""
-    made, at = [], 0
+    parts, at = [], 0
     pattern = re.compile(rf"(?P<base>{BASE})_(?P<index>{INDEX})|\^(?P<exponent>{EXPONENT})")
     while match := pattern.search(text, at):
         name = next((word for word in WORD.finditer(text) if word.start() < match.end() <= word.end()), None)
         if name and not re.match(rf"{BASE}_", name[0]):
-            made.append(escape(text[at : name.end()]))
+            parts.append(escape(text[at : name.end()]))
             at = name.end()
             continue
-        made.append(escape(text[at : match.start()]))
+        parts.append(escape(text[at : match.start()]))
         if match["base"]:
             index, at = match["index"], match.end()
             deeper = re.compile(rf"_{INDEX}").match(text, at) if index[-1].isalpha() else None
             if deeper:  # s_iα_i: the index has one
                 index, at = index + deeper[0], deeper.end()
-            made.append(f"{escape(match['base'])}<sub>{formula(_bare(index))}</sub>")
+            parts.append(f"{escape(match['base'])}<sub>{formula(_bare(index))}</sub>")
         else:
             at = match.end()
-            made.append(f"<sup>{formula(_bare(match['exponent']))}</sup>")
-    return "".join([*made, escape(text[at:])])
+            parts.append(f"<sup>{formula(_bare(match['exponent']))}</sup>")
+    return "".join([*parts, escape(text[at:])])
 
 
 def _bare(text: str) -> str:
@@ -105,11 +105,11 @@ def _block(lines: list[str], linked: Linked) -> str:
             parts[-1][1].append(line)
         else:
             parts.append((kind, [line]))
-    made = []
+    blocks = []
     for kind, group in groupby(parts, lambda part: part[0]):
         texts = [texts for _, texts in group]
-        made += [_list(texts, linked)] if kind == "item" else [_render_block(kind, block, linked) for block in texts]
-    return "\n".join(made)
+        blocks += [_list(texts, linked)] if kind == "item" else [_render_block(kind, block, linked) for block in texts]
+    return "\n".join(blocks)
 
 
 def _list(items: list[list[str]], linked: Linked) -> str:
@@ -121,8 +121,8 @@ def _list(items: list[list[str]], linked: Linked) -> str:
 def _render_block(kind: str, lines: list[str], linked: Linked) -> str:
     """Return a displayed formula with its lines, or a paragraph."""
     if kind == "display":
-        shown = inspect.cleandoc("\n" + "\n".join(lines)).splitlines()
-        return f'<div class="display">{"<br>".join(inline(line, linked) for line in shown)}</div>'
+        rows = inspect.cleandoc("\n" + "\n".join(lines)).splitlines()
+        return f'<div class="display">{"<br>".join(inline(line, linked) for line in rows)}</div>'
     text = " ".join(lines)
     lead = LEAD.match(text)
     return f"<p>{inline(f'**{lead[0]}**{text[lead.end() :]}' if lead else text, linked)}</p>"

@@ -39,11 +39,11 @@ def statements_page(measured: RunRecord | None) -> str:
     )
     head = markdown([Heading(1, "The statements")])
     blocks: list[Block] = []
-    for paper, own in rows.items():
+    for paper, rows_of_paper in rows.items():
         if paper is not None:
-            of = f", of {paper.place}" if paper.package else ""
-            blocks += [Heading(2, paper.title), paragraph(f"Source: {paper.source}{of}.")]
-        blocks.append(Table(("statement", "says", "source", "verdict", "worst slack"), tuple(own)))
+            provider = f", of {paper.place}" if paper.package else ""
+            blocks += [Heading(2, paper.title), paragraph(f"Source: {paper.source}{provider}.")]
+        blocks.append(Table(("statement", "says", "source", "verdict", "worst slack"), tuple(rows_of_paper)))
     return f"{head}\n{origin} [verify](../docs/verify.md) says how to read them.\n\n{markdown(blocks)}"
 
 

@@ -39,13 +39,13 @@ LINK = re.compile(r"(?P<text>!?\[(?:[^\[\]]|\[[^\]]*\])*\])\((?P<target>[^)\s]+)
 FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
 
-def write_source(folder: Path, root: Path = RECORDED, shown: Collection[str] | None = None) -> None:
+def write_source(folder: Path, root: Path = RECORDED, entries: Collection[str] | None = None) -> None:
     """Write the folder anew.
 
     Args:
         folder: replaced if it was written here before.
         root: the checkout.
-        shown: the data that the gallery shows, all by default; where bokeh is not installed there is no gallery.
+        entries: the data that the gallery shows, all by default; where bokeh is not installed there is no gallery.
 
     Raises:
         InvalidInput: a folder with something else in it; a record that cannot be read.
@@ -61,7 +61,7 @@ def write_source(folder: Path, root: Path = RECORDED, shown: Collection[str] | N
             if (root / path).is_file():
                 _copy(path, folder, root)
         _write(folder / _site_name(name), _relink(text, name, root))
-    gallery = write_gallery_pages(folder / GALLERY, shown)
+    gallery = write_gallery_pages(folder / GALLERY, entries)
     notebooks = write_notebook_pages(folder, root)
     start = (folder / "index.md").read_text(encoding="utf-8")
     _write(folder / "index.md", f"{start}\n{contents(documents, gallery, notebooks)}")
@@ -74,7 +74,7 @@ def generate_pages(root: Path = RECORDED) -> dict[str, str]:
     pages = {
         "statements/index.md": f"{statements_page(measured)}\n{_toctree('', (*statements(), 'derivations'))}",
         "statements/derivations.md": "# Derivations\n\nWhat statements, and other derivations, refer to.\n\n"
-        + _toctree("", [f"../derivations/{derivation.name}" for derivation in derivations().values()], shown=True),
+        + _toctree("", [f"../derivations/{derivation.name}" for derivation in derivations().values()], visible=True),
         "statements/definitions.md": definitions_page(),
         "statements/assumptions.md": assumptions_page(),
         "statements/tolerances.md": tolerances_page(),
@@ -91,8 +91,8 @@ def contents(documents: Iterable[str], gallery: bool = False, notebooks: Collect
     """Return the tables of contents; a document that no other table names is a guide."""
     documents = list(documents)
     findings = [name for pattern in FINDINGS for name in sorted(documents) if fnmatch(name, pattern)]
-    own = (START, *REFERENCE, *findings, *FIRST)
-    guides = [*FIRST[1:], *(name for name in documents if name not in own)]
+    listed = (START, *REFERENCE, *findings, *FIRST)
+    guides = [*FIRST[1:], *(name for name in documents if name not in listed)]
     reference = ("statements/definitions", "statements/assumptions", "statements/tolerances")
     return "\n".join(
         (
@@ -106,8 +106,8 @@ def contents(documents: Iterable[str], gallery: bool = False, notebooks: Collect
     )
 
 
-def _toctree(caption: str, names: Iterable[str], shown: bool = False) -> str:
-    options = [":maxdepth: 1", *([f":caption: {caption}"] if caption else ()), *(() if shown else (":hidden:",))]
+def _toctree(caption: str, names: Iterable[str], visible: bool = False) -> str:
+    options = [":maxdepth: 1", *([f":caption: {caption}"] if caption else ()), *(() if visible else (":hidden:",))]
     return "\n".join(["```{toctree}", *options, "", *(name.removesuffix(".md") for name in names), "```\n"])
 
 

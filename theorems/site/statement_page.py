@@ -57,9 +57,9 @@ def statement_page(statement: Statement, evidence: Evidence) -> str:
 def _where(statement: Statement) -> Iterator[Block]:
     source, paper = source_link(statement.conclusion.__module__), paper_of(statement)
     title = f"{paper.title}, " if paper else ""
-    of = f", of {paper.place}" if paper and paper.package else ""
+    origin = f", of {paper.place}" if paper and paper.package else ""
     also = f" Also called {', '.join(statement.aliases)}." if statement.aliases else ""
-    yield paragraph(f"Paper: {title}{statement.source}{of}.{also} Source: ", source, ".")
+    yield paragraph(f"Paper: {title}{statement.source}{origin}.{also} Source: ", source, ".")
     yield Listing(f"$ theorems show {statement.id}\n$ theorems verify {statement.id}", "console")
 
 
@@ -68,9 +68,9 @@ def _statement_text(statement: Statement) -> str:
     module, text = texts_of(statement.id)
     place = statement.conclusion.__module__
     results = "\n\n".join(part for part in module.split("\n\n")[1:] if not part.startswith("References"))
-    shown = html(text, partial(link_from, place))
+    derivation = html(text, partial(link_from, place))
     head = [html(results, partial(link_from, place))] if results else []
-    return "\n\n".join(["## Statement and derivation", *head, f'<div class="theory">\n{shown}\n</div>']) + "\n"
+    return "\n\n".join(["## Statement and derivation", *head, f'<div class="theory">\n{derivation}\n</div>']) + "\n"
 
 
 def _assumptions(statement: Statement, root: Path) -> Iterator[Block]:
@@ -115,9 +115,9 @@ def _without(statement: Statement, id: str, status: Status, root: Path) -> Itera
     content = read_named_values(path)
     yield paragraph(_sentence(content["why"]) if content["why"] else "Nothing is said about the mechanism.")
     if status is Status.NONE_FOUND:
-        tried = content["none_found"]
-        met = f", on {tried['met']} of which it fails and the others hold" if "met" in tried else ""
-        yield paragraph(f"No counterexample was found in {tried['cases']} cases{met}; that proves nothing.")
+        effort = content["none_found"]
+        met = f", on {effort['met']} of which it fails and the others hold" if "met" in effort else ""
+        yield paragraph(f"No counterexample was found in {effort['cases']} cases{met}; that proves nothing.")
         return
     ours = folder == root / COUNTEREXAMPLES
     file = _file(name) if ours else Code(name)
@@ -182,25 +182,25 @@ def _tolerances(statement: Statement, measured: RunRecord | None) -> Iterator[Bl
     """Yield the tolerances of the claims that were made; without a measurement those that its modules name."""
     record = _record(statement, measured)
     tolerances_by_key = tolerances()
-    used: Mapping[str, Tolerance] = tolerances_of(statement)
+    by_key: Mapping[str, Tolerance] = tolerances_of(statement)
     if record is not None:
-        used = {
+        by_key = {
             key: tolerances_by_key[key]
             for key in sorted({claim.why for claim in record.claims})
             if key in tolerances_by_key
         }
     yield Heading(2, "Tolerances")
-    rows = tuple((_tolerance(key), tolerance.formula, tolerance.reason) for key, tolerance in used.items())
+    rows = tuple((_tolerance(key), tolerance.formula, tolerance.reason) for key, tolerance in by_key.items())
     yield Table(("tolerance", "formula", "why no larger"), rows)
 
 
 def _faults(statement: Statement, power: Mapping[str, Mapping[str, str]]) -> Iterator[Block]:
     yield Heading(2, "Planted faults")
     if not power:
-        named = tuple((Code(name), fault.says) for name, fault in FAULTS.items() if fault.caught_by == statement.id)
-        yield Paragraph((f"{len(named)} faults name this statement as one that catches them. ", _kernel(statement)))
-        if named:
-            yield Table(("caught", "is"), named)
+        catching = tuple((Code(name), fault.says) for name, fault in FAULTS.items() if fault.caught_by == statement.id)
+        yield Paragraph((f"{len(catching)} faults name this statement as one that catches them. ", _kernel(statement)))
+        if catching:
+            yield Table(("caught", "is"), catching)
         return
     column = {fault: row[statement.id] for fault, row in power.items() if statement.id in row and fault in FAULTS}
     caught = {fault: sign for fault, sign in column.items() if is_caught(sign)}

@@ -32,8 +32,8 @@ Change = Callable[..., Options]
 DESCENTS = (steepest_descent, label_descent)
 
 
-def _run(change: Change, right: Callable[..., Array], *given: Any, **options: Any) -> Array:
-    *size, problem, start = given
+def _run(change: Change, right: Callable[..., Array], *arguments: Any, **options: Any) -> Array:
+    *size, problem, start = arguments
     return right(problem, start, **options | change(options, *size))
 
 
@@ -136,7 +136,7 @@ def _constant(options: Options) -> Options:
 
 
 @SVM.change("norm-margin-of-another-basis", "p of all rows but one", ONE_INPUT, norm_max_margin, only=NormMaxMargin)
-def _other_basis(right: NormMaxMargin, *given: Any) -> NormMaxMargin:
+def _other_basis(right: NormMaxMargin, *arguments: Any) -> NormMaxMargin:
     """Solve without the row of the largest dual, and scale p until it is feasible, where that is possible."""
     if isinstance(right.norm, Schatten) and right.norm.power == 1:
         return right  # rows for this norm have no factors
@@ -165,7 +165,7 @@ def _euclidean_duals(right: NormMaxMargin, keys: Any, alpha: Array, norm: Norm) 
 
 
 @SVM.change("norm-margin-negative-duals", "−λ for λ", ONE_INPUT, norm_max_margin, only=NormMaxMargin)
-def _negative_dual(right: NormMaxMargin, *given: Any) -> NormMaxMargin:
+def _negative_dual(right: NormMaxMargin, *arguments: Any) -> NormMaxMargin:
     return replace(right, exact_duals=[-x for x in right.exact_duals])
 
 
@@ -178,7 +178,7 @@ def _negative_dual(right: NormMaxMargin, *given: Any) -> NormMaxMargin:
     size=0.1,
     unit="ε",
 )
-def _shift(right: NormMaxMargin, size: float, *given: Any) -> NormMaxMargin:
+def _shift(right: NormMaxMargin, size: float, *arguments: Any) -> NormMaxMargin:
     """Enlarge the largest coordinate of p and scale margins back to at least 1, which makes p longer than necessary."""
     j = max(range(len(right.exact_p)), key=lambda k: abs(right.exact_p[k]))
     p = [x * (1 + fmpq(*float(size).as_integer_ratio())) if k == j else x for k, x in enumerate(right.exact_p)]

@@ -44,10 +44,10 @@ def numbers(settings: Settings) -> Numbers:
     assert isinstance(svm, MaxMargin)
     lengths = 1 / np.sqrt(np.arange(1.0, STEPS + 1))
     for norm in NORMS:
-        asked: dict[str, Any] = {"norm": norm, "gradient": settings.under_test[scaled_gradient]}
-        run = settings.under_test[steepest_descent](gaps, np.array([AGAINST]), lengths=lengths, **asked)[:, 0]
+        options: dict[str, Any] = {"norm": norm, "gradient": settings.under_test[scaled_gradient]}
+        run = settings.under_test[steepest_descent](gaps, np.array([AGAINST]), lengths=lengths, **options)[:, 0]
         margin_gaps = [margin_gap(gaps, svm, run[: t + 1], norm, 0.0) for t in RECORDED]
-        path = settings.under_test[steepest_descent](picture, np.array([START]), lengths=SHORT, **asked)[:, 0]
+        path = settings.under_test[steepest_descent](picture, np.array([START]), lengths=SHORT, **options)[:, 0]
         curves.append(
             {
                 "norm": name_of(norm),

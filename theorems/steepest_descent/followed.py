@@ -153,8 +153,8 @@ def claim_steps(
     wrong = 2 * geometry.dual_longest(error)
     added = geometry.longest(EPS * np.abs(after)) + 8 * points.shape[-1] * EPS * step
     room = value_of(step * wrong + added * geometry.dual_longest(np.abs(value_of(average))))
-    taken = np.vecdot(-average, moved).widen(room * (1 + 16 * EPS))
-    yield at_least(IS_STEEPEST, Form.EXACT, taken, step * size, why=STEEPEST_ROUNDING, points="step")
+    descent = np.vecdot(-average, moved).widen(room * (1 + 16 * EPS))
+    yield at_least(IS_STEEPEST, Form.EXACT, descent, step * size, why=STEEPEST_ROUNDING, points="step")
     long = geometry.length(moved)
     yield at_least(IS_SHORT, Form.EXACT, step + added, long, why=STEEPEST_ROUNDING, points="step")
     least = np.maximum(size.value - size.error, 0.0)
@@ -186,23 +186,25 @@ def remember(
     return average.widen(EPS * sizes * loops), error
 
 
-def momentum_lag(asked: Asked, moves: Numbers, turns: Numbers, apart: Numbers, kept: Numbers, last: Numbers) -> Numbers:
+def momentum_lag(
+    asked: Asked, moves: Numbers, turns: Numbers, apart: Numbers, range_of_slopes: Numbers, last: Numbers
+) -> Numbers:
     """Return τ_t, (t,): a bound of how differently M_t and ∇Φ weight the rows, in total variation.
 
-    It is Σ_{s≤t} β^{t−s} e^{Dℓ + kept} tanh((D'ℓ + apart)/4) / Σ_{s≤t} β^{t−s} e^{−(Dℓ + kept)}, and at most 1; for
-    s = t ``kept`` is replaced by ``last``. A log-ratio of two distributions that oscillates by x moves at most
-    tanh(x/4) of their mass.
+    It is Σ_{s≤t} β^{t−s} e^{Dℓ + r} tanh((D'ℓ + apart)/4) / Σ_{s≤t} β^{t−s} e^{−(Dℓ + r)}, r the range of slopes,
+    and at most 1; for s = t r is replaced by ``last``. A log-ratio of two distributions that oscillates by x moves at
+    most tanh(x/4) of their mass.
 
     Args:
         asked: the run asked for, with its lengths ℓ and its momentum β.
         moves: D, by which the logarithm of a gradient's size changes per length.
         turns: D', by which the log-weights of two rows change relative to each other per length.
         apart: how much the log-weights of two rows may change relative to each other for reasons other than moving.
-        kept: how much the logarithm of a gradient's size may change for reasons other than moving.
-        last: the value of ``kept`` for s = t.
+        range_of_slopes: how much the logarithm of a gradient's size may change for reasons other than moving.
+        last: the value of ``range_of_slopes`` for s = t.
     """
     now = np.eye(len(asked.lengths), dtype=bool)
-    change: Any = moves * asked.since + np.where(now, last, kept)
+    change: Any = moves * asked.since + np.where(now, last, range_of_slopes)
     turned = np.tanh((turns * asked.since + apart) / 4)
     # Beyond e^300 a term makes the quotient more than the 1 that it is cut off at.
     above = np.exp(np.minimum(asked.log_memory + change, 300.0)) * turned

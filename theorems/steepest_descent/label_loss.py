@@ -111,9 +111,9 @@ class LabelGeometry(RowGeometry):
     def curvature(self, u: Any) -> Numbers:
         """Return V(u) ≥ Y'' along any ‖Δ‖ = 1 for equal weights; it tends to D'²/4 as u → 0, and is D'²/4 for n = 1."""
         n, D, apart = float(len(self.case.features)), self.reach, self.diameter
-        drawn = -np.expm1(-u / n) * n
-        size = drawn / -np.expm1(-u)
-        near = apart * apart / 4 + apart * D * (size - 1) + D * D * size * drawn * (1 - exact(1.0) / n)
+        saturated = -np.expm1(-u / n) * n
+        size = saturated / -np.expm1(-u)
+        near = apart * apart / 4 + apart * D * (size - 1) + D * D * size * saturated * (1 - exact(1.0) / n)
         return np.minimum(D * D * size, near)
 
     def curved_gain(self, step: Numbers, W: Any) -> Numbers:
@@ -187,16 +187,16 @@ def follow_labels(
 
 def run_claims(geometry: LabelGeometry, run: Followed, gain: Numbers, falls: ClaimName = FALLS) -> Iterator[Claim]:
     """Claim the consequences of b_t, (t, 1) or (t, b), at every step and iterate, less the errors of the steps."""
-    named: dict[str, Any] = {"why": STEEPEST_ROUNDING, "points": "step"}
+    options: dict[str, Any] = {"why": STEEPEST_ROUNDING, "points": "step"}
     off = value_of(geometry.reach * run.off) * geometry.steepness * (1 + 1e-12)
     Y = geometry.log_excess(run.p)
-    yield at_least(falls, Form.EFFECTIVE, Y[:-1] - Y[1:] + off, gain, **named)
+    yield at_least(falls, Form.EFFECTIVE, Y[:-1] - Y[1:] + off, gain, **options)
     gained = np.cumsum(gain + np.zeros_like(off), axis=0) - np.cumsum(exact(off), axis=0)
     most = geometry.least_weight * softplus(Y[0] - gained)
-    yield at_least(LOSS, Form.EFFECTIVE, most, geometry.loss(run.p[1:]), **named)
+    yield at_least(LOSS, Form.EFFECTIVE, most, geometry.loss(run.p[1:]), **options)
     least, margins = gained - Y[0], geometry.margins(run.p[1:])
-    yield at_least(GROWS, Form.EFFECTIVE, margins, least, **named)
+    yield at_least(GROWS, Form.EFFECTIVE, margins, least, **options)
     positive = np.asarray(least > 0)
     if positive.any():
         norms, longest = geometry.length(run.p[1:]), geometry.length(run.p[:1]) + run.asked.time[:, None]
-        yield at_least(GAP, Form.EFFECTIVE, (margins / norms)[positive], (least / longest)[positive], **named)
+        yield at_least(GAP, Form.EFFECTIVE, (margins / norms)[positive], (least / longest)[positive], **options)

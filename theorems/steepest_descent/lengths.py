@@ -26,12 +26,12 @@ def length_of(x: Any, norm: Norm) -> Numbers:
         return nuclear_norm(matrices) if norm.power == 1 else singular_values(matrices)[..., 0]
     if isinstance(norm, Blocks):
         members: Any = norm.members > 0
-        blocks = [np.linalg.norm(x[..., own], axis=-1) for own in members.T]
+        blocks = [np.linalg.norm(x[..., center], axis=-1) for center in members.T]
         lengths: Any = np.stack(blocks, axis=-1)
         return np.sum(lengths, axis=-1) if norm.power == 1 else np.max(lengths, axis=-1)
     if isinstance(x, Bounded) and np.any(x.error > 0):
-        own, off = length_of(exact(x.value), norm), length_of(exact(x.error), norm)
-        return own.widen(off.value + off.error)
+        center, off = length_of(exact(x.value), norm), length_of(exact(x.error), norm)
+        return center.widen(off.value + off.error)
     size: Any = np.abs(x)
     if norm == 1:
         return np.sum(size, axis=-1)

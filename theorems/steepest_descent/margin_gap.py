@@ -70,14 +70,14 @@ def _one_input(
     """Compute a lower bound of m/‖p‖ at the last iterate, for one input."""
     phi = float(np.logaddexp.reduce(-points[0] @ geometry.rows.T))
     loss, (low, high) = geometry.problem.loss, geometry.problem.score_range
-    kept = loss.log_bound(low, high) - loss.log_floor(low, high)
-    lag = _lag(geometry, float(lengths.max()), len(lengths), momentum, kept, 0.0)
+    range_of_slopes = loss.log_bound(low, high) - loss.log_floor(low, high)
+    lag = _lag(geometry, float(lengths.max()), len(lengths), momentum, range_of_slopes, 0.0)
     gained = float(np.sum(step_gain(geometry, lengths, lag)))
     return (gained - phi) / (float(geometry.length(points[0])) + float(lengths.sum()))
 
 
 def _lag(
-    geometry: Geometry, length: float, steps: int, momentum: float, kept: float, turned: float
+    geometry: Geometry, length: float, steps: int, momentum: float, range_of_slopes: float, turned: float
 ) -> Float64[np.ndarray, "t"]:
     """Compute τ_t of :func:`theorems.steepest_descent.followed.momentum_lag` for steps of at most the given length.
 
@@ -90,7 +90,7 @@ def _lag(
     if momentum * math.exp(float(reach) * length) > 0.99:
         return np.ones(steps)
     k = np.arange(float(LONGEST_MEMORY))
-    change = float(reach) * length * k + np.where(k > 0, kept, 0.0)
+    change = float(reach) * length * k + np.where(k > 0, range_of_slopes, 0.0)
     above = np.cumsum(np.exp(k * math.log(momentum) + change) * np.tanh((float(apart) * length * k + turned) / 4))
     below = np.cumsum(np.exp(k * math.log(momentum) - change))
     return np.asarray(np.minimum(above / below, 1.0)[np.minimum(np.arange(steps), LONGEST_MEMORY - 1)])
@@ -112,13 +112,13 @@ def _from_a_margin(
     except Undecided:
         return None
     phi = np.logaddexp.reduce(constants.log_c - points @ geometry.rows.T, axis=-1)
-    known = float(np.min(constants.log_c)) - phi
+    margins = float(np.min(constants.log_c)) - phi
     long = np.append(lengths * float(geometry.diameter) ** 2 > 2 * float(geometry.margin), False)
-    allowed = np.flatnonzero((known >= enough) & ~np.logical_or.accumulate(long[::-1])[::-1])
+    allowed = np.flatnonzero((margins >= enough) & ~np.logical_or.accumulate(long[::-1])[::-1])
     if len(allowed) == 0 or allowed[0] + 1 >= len(points):
         return None
     first = t = int(allowed[0])
-    margin = float(known[first])
+    margin = float(margins[first])
     if momentum:
         change = constants.change(enough)
         lags = _lag(geometry, float(lengths.max()), len(lengths), momentum, change, change)

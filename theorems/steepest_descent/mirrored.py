@@ -132,27 +132,27 @@ class Mirrored:
             outward: a bound of ⟨−η∇L, p⟩, (t, b).
             inside: whether every step so far began in that region, (t, b).
         """
-        named: dict[str, Any] = {"why": MIRROR_ROUNDING, "points": "iterate"}
+        options: dict[str, Any] = {"why": MIRROR_ROUNDING, "points": "iterate"}
         off = np.cumsum(
             value_of(np.sum(exact(self.off) * np.abs(value_of(self.best)), axis=-1)) * (1 + 8 * EPS), axis=0
         )
         along, least = self.z @ self.best, np.cumsum(climbed, axis=0)
-        left = (along[1:] - along[:1]).widen(off)
-        yield at_least(CLIMBS, Form.EFFECTIVE, left[inside], least[inside], **named)
+        advance = (along[1:] - along[:1]).widen(off)
+        yield at_least(CLIMBS, Form.EFFECTIVE, advance[inside], least[inside], **options)
         # ⟨step, p⟩ has what the step is off by, as well.
         lost = value_of(np.sum(exact(self.off) * np.abs(value_of(self.p[:-1])), axis=-1)) * (1 + 8 * EPS)
         each = (outward + lost + self.remainder) / self.norms[:-1]
         grown = self.size[1:] - self.size[:-1]
-        yield at_least(NORM_GROWS, Form.EFFECTIVE, each[inside], grown[inside], **named)
+        yield at_least(NORM_GROWS, Form.EFFECTIVE, each[inside], grown[inside], **options)
         most, least = self.size[:1] + np.cumsum(each, axis=0), along[:1] + least - off
         # A negative bound divided by a larger norm would be another one.
         informative = inside & np.asarray(least > 0)
         if not informative.any():
             return
         cosine = along[1:] / self.size[1:]
-        yield at_least(TURNS, Form.EFFECTIVE, cosine[informative], least[informative] / most[informative], **named)
+        yield at_least(TURNS, Form.EFFECTIVE, cosine[informative], least[informative] / most[informative], **options)
         apart = self.geometry.length(self.p[1:] / self.norms[1:][..., None] - self.best)
-        yield at_least(CLOSE, Form.EFFECTIVE, distance(cosine, self.power)[informative], apart[informative], **named)
+        yield at_least(CLOSE, Form.EFFECTIVE, distance(cosine, self.power)[informative], apart[informative], **options)
 
 
 def distance(cosine: Numbers, power: float) -> Numbers:

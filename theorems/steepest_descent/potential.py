@@ -63,17 +63,17 @@ class Potential:
 
     def claims(self) -> Iterator[Claim]:
         """Yield the claims of the fall of Φ, the least margin and its share of γ, at every step and iterate."""
-        named = {"why": STEEPEST_ROUNDING, "points": "step"}
+        options = {"why": STEEPEST_ROUNDING, "points": "step"}
         off = self.geometry.reach * self.run.off
-        yield at_least(FALLS, Form.EFFECTIVE, self.phi[:-1] - self.phi[1:] + off, self.falls_by, **named)
+        yield at_least(FALLS, Form.EFFECTIVE, self.phi[:-1] - self.phi[1:] + off, self.falls_by, **options)
         margins: Any = self.geometry.margins(self.run.p[1:])
-        yield at_least(GROWS, Form.EFFECTIVE, margins, self.least, **named)
+        yield at_least(GROWS, Form.EFFECTIVE, margins, self.least, **options)
         norms, starts = self.geometry.length(self.run.p[1:]), self.geometry.length(self.run.p[:1])
         positive = np.asarray(self.least > 0)
         if positive.any():
             longest = starts + self.run.asked.time[:, None]
             share, least = margins / norms, self.least / longest
-            yield at_least(GAP, Form.EFFECTIVE, share[positive], least[positive], **named)
+            yield at_least(GAP, Form.EFFECTIVE, share[positive], least[positive], **options)
 
 
 def step_gain(geometry: Geometry, step: Numbers, lag: Numbers) -> Numbers:

@@ -64,8 +64,8 @@ class SteepestConstants(MarginConstants):
     def log_c(self) -> Numbers:
         """The logarithms of c_it = |ℓ'(γ_i,opt)|(γ_i,opt − γ_it)/n, (N,)."""
         slopes: Any = self.problem.loss.log_slope(exact(self.problem.scores.max(axis=1)))
-        own: Any = np.broadcast_to(slopes[:, None], self.others.shape)
-        return own[self.others] + self.log_gaps - np.log(exact(float(self.problem.n)))
+        log_slopes: Any = np.broadcast_to(slopes[:, None], self.others.shape)
+        return log_slopes[self.others] + self.log_gaps - np.log(exact(float(self.problem.n)))
 
     def change(self, margin: float) -> float:
         """Return χ(m), a bound at margins of at least m; ∞ where a coefficient may be negative.
@@ -237,20 +237,20 @@ def kept_lag(constants: SteepestConstants, asked: Asked, start: Numbers, off: Fl
     geometry = constants.geometry
     rows, reach = geometry.rows, value_of(geometry.reach) * (1 + 16 * EPS)
     first = np.min(constants.log_c) - np.logaddexp.reduce(constants.log_c - start @ rows.T, axis=-1)
-    known = first.value - first.error
+    margins = first.value - first.error
     lag = np.tile(value_of(remembered_lag(constants, asked))[:, None], (1, off.shape[1]))
     lag = lag + np.asarray(remembered_lag(constants, asked).error)[:, None]
     steps, t = len(asked.lengths), 0
     while t < steps:
-        if not (known >= constants.enough).all():
+        if not (margins >= constants.enough).all():
             if t == 0:
                 raise Undecided(FALLS, "rounding may take margins below those needed", Form.EFFECTIVE)
             return exact(lag[:t])
         until = min(steps, max(1, 2 * t))
         if not asked.momentum:
-            lag[t:until] = [math.tanh(constants.change(m) / 4) * (1 + 4 * EPS) for m in known.tolist()]
+            lag[t:until] = [math.tanh(constants.change(m) / 4) * (1 + 4 * EPS) for m in margins.tolist()]
         gain: Any = step_gain(geometry, exact(asked.lengths[t:until])[:, None], exact(lag[t:until]))
-        known = known + np.sum(gain.value - gain.error, axis=0) - reach * np.sum(off[t:until], axis=0)
-        known = known - 64 * EPS * (1 + np.abs(known))
+        margins = margins + np.sum(gain.value - gain.error, axis=0) - reach * np.sum(off[t:until], axis=0)
+        margins = margins - 64 * EPS * (1 + np.abs(margins))
         t = until
     return exact(lag)

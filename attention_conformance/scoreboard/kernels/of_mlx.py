@@ -47,7 +47,7 @@ class _Called(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         _, gradients = mx.vjp(
-            lambda *given: [_attend(*given, mask=ctx.mask, scale=ctx.scale)], ctx.given, [_array(upstream)]
+            lambda *arrays: [_attend(*arrays, mask=ctx.mask, scale=ctx.scale)], ctx.given, [_array(upstream)]
         )
         dq, dk, dv, *dsinks = map(_tensor, gradients)
         return dq, dk, dv, dsinks[0] if dsinks else None, None, None

@@ -58,8 +58,8 @@ def _run(
     if mask is not None:
         # The operator wants all axes of a mask but the first two.
         mask = mask.expand(*mask.shape[:-2], query.shape[2], key.shape[2])
-    given = {"Q": query, "K": key, "V": value} | ({} if mask is None else {"attn_mask": mask})
-    arrays = {name: np.ascontiguousarray(x.detach().numpy()) for name, x in given.items()}
+    tensors = {"Q": query, "K": key, "V": value} | ({} if mask is None else {"attn_mask": mask})
+    arrays = {name: np.ascontiguousarray(x.detach().numpy()) for name, x in tensors.items()}
     types = tuple(sorted((name, TYPES[x.dtype], x.ndim) for name, x in arrays.items()))
     (output,) = runner(types, causal, scale, softcap).run(None, arrays)
     return torch.tensor(output)
@@ -70,26 +70,26 @@ def _model(types: tuple[tuple[str, int, int], ...], causal: bool, scale: float |
     options: dict[str, Any] = {"is_causal": int(causal), "softcap": float(softcap)}
     if scale is not None:
         options["scale"] = float(scale)
-    of = {name: (kind, rank) for name, kind, rank in types}
-    names = [name for name in ("Q", "K", "V", "attn_mask") if name in of]
-    inputs = [helper.make_tensor_value_info(name, of[name][0], [None] * of[name][1]) for name in names]
-    output = helper.make_tensor_value_info("Y", of["Q"][0], [None] * 4)
+    type_of = {name: (kind, rank) for name, kind, rank in types}
+    names = [name for name in ("Q", "K", "V", "attn_mask") if name in type_of]
+    inputs = [helper.make_tensor_value_info(name, type_of[name][0], [None] * type_of[name][1]) for name in names]
+    output = helper.make_tensor_value_info("Y", type_of["Q"][0], [None] * 4)
     graph = helper.make_graph([helper.make_node("Attention", names, ["Y"], **options)], "attention", inputs, [output])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
 
 
 @lru_cache(maxsize=256)
-def _session(*given: Any) -> Any:
+def _session(*arguments: Any) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
-    return onnxruntime.InferenceSession(_model(*given).SerializeToString(), options, ["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(_model(*arguments).SerializeToString(), options, ["CPUExecutionProvider"])
 
 
 @lru_cache(maxsize=256)
-def _reference(*given: Any) -> Any:
+def _reference(*arguments: Any) -> Any:
     from onnx.reference import ReferenceEvaluator
 
-    onnx.checker.check_model(_model(*given))
-    return ReferenceEvaluator(_model(*given))
+    onnx.checker.check_model(_model(*arguments))
+    return ReferenceEvaluator(_model(*arguments))

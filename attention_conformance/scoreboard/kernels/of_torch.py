@@ -101,9 +101,9 @@ def flex(
     left, right = window_size
 
     def sees(batch: Tensor, head: Tensor, i: Tensor, t: Tensor) -> Tensor:
-        seen = (t <= i) if causal else torch.ones_like(t <= i)
-        seen = seen & (t >= i - left) if left >= 0 else seen
-        return seen & (t <= i + right) if right >= 0 else seen
+        visible = (t <= i) if causal else torch.ones_like(t <= i)
+        visible = visible & (t >= i - left) if left >= 0 else visible
+        return visible & (t <= i + right) if right >= 0 else visible
 
     def cap(score: Tensor, *where: Tensor) -> Tensor:
         return softcap * torch.tanh(score / softcap)
@@ -132,10 +132,10 @@ def module(
     """Call nn.MultiheadAttention of one head whose projections are the identity; it scales by 1/√E."""
     B, H, L, E = query.shape
     query = query if scale is None else query * (scale * math.sqrt(E))
-    made = torch.nn.MultiheadAttention(E, 1, bias=False, batch_first=True, dtype=query.dtype)
+    attention = torch.nn.MultiheadAttention(E, 1, bias=False, batch_first=True, dtype=query.dtype)
     with torch.no_grad():
-        made.in_proj_weight.copy_(torch.eye(E, dtype=query.dtype).repeat(3, 1))
-        made.out_proj.weight.copy_(torch.eye(E, dtype=query.dtype))
+        attention.in_proj_weight.copy_(torch.eye(E, dtype=query.dtype).repeat(3, 1))
+        attention.out_proj.weight.copy_(torch.eye(E, dtype=query.dtype))
     hidden = None
     if attn_mask is not None:
         # It hides where others show.
@@ -146,7 +146,7 @@ def module(
         boolean = hidden is None or hidden.dtype == torch.bool
         hidden = later if hidden is None else hidden | later if boolean else hidden.masked_fill(later, -torch.inf)
         is_causal = attn_mask is None  # a promise that the mask is nothing else
-    made.eval()
-    given = (x.flatten(0, 1) for x in (query, key, value))
-    output, _ = made(*given, attn_mask=hidden, need_weights=False, is_causal=is_causal)
+    attention.eval()
+    inputs = (x.flatten(0, 1) for x in (query, key, value))
+    output, _ = attention(*inputs, attn_mask=hidden, need_weights=False, is_causal=is_causal)
     return output.unflatten(0, (B, H))

@@ -45,7 +45,7 @@ def build(source: Path, site: Path) -> subprocess.CompletedProcess[str]:
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("PYTHONPATH", str(ROOT))  # notebooks run commands
-        make = partial(write_source, shown=SHOWN)
+        make = partial(write_source, entries=SHOWN)
         return made_once(tmp_path_factory, "site-source", lambda folder: make(folder / "source")) / "source"
 
 

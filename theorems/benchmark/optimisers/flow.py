@@ -56,16 +56,16 @@ def _follow(
 
     # As in gradient_flow: u = log(1 + κ s), and tolerances that a rounding of the logits leaves room for.
     absolute = max(ABSOLUTE / kappa, ROUNDINGS * EPS * (long + float(np.linalg.norm(start))))
-    wanted = np.log1p(kappa * at)
-    points, done = np.repeat(start[None], len(at), axis=0), int(np.searchsorted(wanted, 0.0, side="right"))
-    solver = LSODA(velocity, 0.0, np.array(start), float(wanted[-1]), rtol=RELATIVE, atol=absolute)
+    times = np.log1p(kappa * at)
+    points, done = np.repeat(start[None], len(at), axis=0), int(np.searchsorted(times, 0.0, side="right"))
+    solver = LSODA(velocity, 0.0, np.array(start), float(times[-1]), rtol=RELATIVE, atol=absolute)
     for _ in range(METHODS["LSODA"][1]):
         solver.step()
         if solver.status == "failed" or not np.isfinite(solver.y).all():
             break
-        passed = int(np.searchsorted(wanted, solver.t, side="right"))
+        passed = int(np.searchsorted(times, solver.t, side="right"))
         if passed > done:
-            points[done:passed] = solver.dense_output()(wanted[done:passed]).T
+            points[done:passed] = solver.dense_output()(times[done:passed]).T
             done = passed
         if solver.status == "finished":
             points[done:] = solver.y

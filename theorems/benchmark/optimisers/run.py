@@ -65,7 +65,7 @@ def nothing(done: int) -> None:
 
 
 def follow(
-    made: Callable[[], Optimiser],
+    make_rule: Callable[[], Optimiser],
     problems: Sequence[Problem],
     starts: Float64[np.ndarray, "b d"],
     steps: int,
@@ -78,7 +78,7 @@ def follow(
     """Run a rule, on all problems at once if it is batched and otherwise on one after another.
 
     Args:
-        made: makes the rule anew.
+        make_rule: makes the rule anew.
         problems: as many as starts, of one shape and loss.
         starts: p(0), (b, d).
         steps: the number of iterations.
@@ -92,7 +92,7 @@ def follow(
     """
     shape = shape or (starts.shape[1],)
     iterations = recorded_iterations(steps, record_every)
-    rule = made()
+    rule = make_rule()
     if rule.batched:
         setting = Setting(tuple(problems), starts, shape, under_test)
         field = batch_field(
@@ -105,9 +105,9 @@ def follow(
         return Run(*_iterate(rule, setting, field, iterations, progress, 0))
     runs = []
     for k, problem in enumerate(problems):
-        own = single_field(problem.keys, problem.scores, problem.loss, under_test[scaled_gradient])
+        problem_field = single_field(problem.keys, problem.scores, problem.loss, under_test[scaled_gradient])
         setting = Setting((problem,), np.array(starts[k]), shape, under_test)
-        runs.append(_iterate(made(), setting, own, iterations, progress, k * steps))
+        runs.append(_iterate(make_rule(), setting, problem_field, iterations, progress, k * steps))
     return Run(
         np.stack([points for points, _, _ in runs], axis=1), iterations, np.array([bool(ok) for _, _, ok in runs])
     )

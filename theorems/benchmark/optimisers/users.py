@@ -15,24 +15,22 @@ def optimiser_in_file(id: str) -> tuple[type[Optimiser], Theory]:
     Raises:
         InvalidInput: there is no such file; it cannot be run (with the line); it has no such name, or that is no rule.
     """
-    shown, name = parts_of(id)
-    names = names_in_file(shown, "a rule")
-    own = {key: value for key, value in names.items() if _is_a_rule(value)}
-    rules = ", ".join(own) or "none; derive a class from theorems.api.Optimiser"
+    path, name = parts_of(id)
+    names = names_in_file(path, "a rule")
+    by_name = {key: value for key, value in names.items() if _is_a_rule(value)}
+    rules = ", ".join(by_name) or "none; derive a class from theorems.api.Optimiser"
     if not name:
-        raise InvalidInput(f"{shown}: name the rule as {shown}:NAME; it has {rules}.")
+        raise InvalidInput(f"{path}: name the rule as {path}:NAME; it has {rules}.")
     if name not in names:
-        raise InvalidInput(f"{shown}: has no rule {name!r}; its rules are {rules}.")
-    if name not in own:
-        raise InvalidInput(f"{shown}: {name!r} is no class derived from theorems.api.Optimiser; its rules are {rules}.")
-    rule = own[name]
+        raise InvalidInput(f"{path}: has no rule {name!r}; its rules are {rules}.")
+    if name not in by_name:
+        raise InvalidInput(f"{path}: {name!r} is no class derived from theorems.api.Optimiser; its rules are {rules}.")
+    rule = by_name[name]
     if rule.step is Optimiser.step:
-        raise InvalidInput(f"{shown}: {name} has no step(self, p, gradient); it says where p goes.")
+        raise InvalidInput(f"{path}: {name} has no step(self, p, gradient); it says where p goes.")
     if rule.batched:
-        raise InvalidInput(
-            f"{shown}: {name}.batched is set; a rule of a file sees one problem at a time, leave it out."
-        )
-    return rule, theory_of(rule, f"{shown}: {name}")
+        raise InvalidInput(f"{path}: {name}.batched is set; a rule of a file sees one problem at a time, leave it out.")
+    return rule, theory_of(rule, f"{path}: {name}")
 
 
 def _is_a_rule(value: Any) -> bool:

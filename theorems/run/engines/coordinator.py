@@ -125,8 +125,8 @@ class Coordinator:
                 return None
         foreign = getattr(unit, "foreign", False)
         journals = str(self._folder or "")
-        sent = pickle.dumps(unit), its_address, foreign
-        return Task(*sent, timeout, patience, self._surroundings, os.getcwd(), journals)
+        content = pickle.dumps(unit), its_address, foreign
+        return Task(*content, timeout, patience, self._surroundings, os.getcwd(), journals)
 
     def _take(self, k: int, message: Message, unit: Any, tell: Tell) -> None:
         word, value, done, so_far = message
@@ -148,8 +148,8 @@ class Coordinator:
 
         A worker that died has perhaps finished some, as its journal says: their results are taken from there.
         """
-        if gone := self._engine.back():
-            raise StopRun(f"{gone}; go on with --resume")
+        if reason := self._engine.back():
+            raise StopRun(f"{reason}; go on with --resume")
         self._known = union(self._folder)
         again = []
         for k, why in lost.items():

@@ -32,17 +32,17 @@ class SubmittedTask:
     known: bool = False
     unconfirmed: bool = False
 
-    def is_lost(self, there: str | None) -> bool:
+    def is_lost(self, status: str | None) -> bool:
         """Return whether no answer will come, by what the scheduler says of the task at this look.
 
         A task that it does not know yet may be on its way to it, and a task that is done since the last look may be on
         its way back. A task that it knew and knows no more is lost, and so is a task of which nothing is heard for two
         looks.
         """
-        if there is None:
+        if status is None:
             return self.known and not self.answer.done()
         self.known = True
-        before, self.unconfirmed = self.unconfirmed, there in OVER and self.future.status == "pending"
+        before, self.unconfirmed = self.unconfirmed, status in OVER and self.future.status == "pending"
         return before and self.unconfirmed
 
     def abandon(self, why: str) -> None:

@@ -38,9 +38,9 @@ def append(folder: str, address: str, result: Any) -> None:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
         try:
             # Its own end of line first: what an earlier writer left may have none.
-            left = f"\n{line}\n".encode()
-            while left:
-                left = left[os.write(file, left) :]
+            rest = f"\n{line}\n".encode()
+            while rest:
+                rest = rest[os.write(file, rest) :]
             os.fsync(file)
         finally:
             os.close(file)

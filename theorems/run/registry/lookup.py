@@ -26,9 +26,9 @@ def statement_named(id: str) -> Statement:
     for candidate in (*statements().values(), *capabilities().values()):
         if id == candidate.id or id in candidate.aliases:
             return candidate
-    known = (*statements(), *capabilities())
+    ids = (*statements(), *capabilities())
     raise InvalidInput(
-        f"id: {id!r} is not a statement.{suggest(id, known)} `theorems list` shows all; one in your own file is"
+        f"id: {id!r} is not a statement.{suggest(id, ids)} `theorems list` shows all; one in your own file is"
         " PATH.py:NAME."
     )
 
@@ -48,17 +48,17 @@ def select_statements(
         InvalidInput: an unknown id.
     """
     if not ids:
-        known = [*(capabilities().values() if of_kernels else ()), *statements().values()]
+        candidates = [*(capabilities().values() if of_kernels else ()), *statements().values()]
         if subject is not None:
-            known = [statement for statement in known if statement.about.kind == subject.kind]
+            candidates = [statement for statement in candidates if statement.about.kind == subject.kind]
         if not isinstance(subject, Case):
-            return known
+            return candidates
         kinds = dict(zip(KINDS, (subject.queried, subject.sequence), strict=True))
-        given = next((kind for kind, data in kinds.items() if data is not None), None)
+        kind_of_data = next((kind for kind, data in kinds.items() if data is not None), None)
         return [
             statement
-            for statement in known
-            if next((kind for kind in KINDS if kind in statement.assumptions), None) == given
+            for statement in candidates
+            if next((kind for kind in KINDS if kind in statement.assumptions), None) == kind_of_data
         ]
     # An alias names the same statement: it is verified once.
     return list({statement.id: statement for statement in map(statement_named, ids)}.values())

@@ -51,15 +51,15 @@ def statements() -> dict[str, Statement]:
     by_id: dict[str, Statement] = {}
     by: dict[str, Paper] = {}
     for paper in papers():
-        own = _statements_of(paper, by)
+        of_paper = _statements_of(paper, by)
         place = module_order(paper.statements)
-        ordered = sorted(own, key=lambda id: (place.get(own[id].conclusion.__module__, 0), *in_order(id)))
-        by_id |= {id: own[id] for id in ordered}
+        ordered = sorted(of_paper, key=lambda id: (place.get(of_paper[id].conclusion.__module__, 0), *in_order(id)))
+        by_id |= {id: of_paper[id] for id in ordered}
     return by_id
 
 
 def _statements_of(paper: Paper, by: dict[str, Paper]) -> dict[str, Statement]:
-    own: dict[str, Statement] = {}
+    by_id: dict[str, Statement] = {}
     for module, statement in definitions_in(paper.modules(paper.statements), Statement):
         for id in (statement.id, *statement.aliases):
             owner = by.get(id)
@@ -67,8 +67,8 @@ def _statements_of(paper: Paper, by: dict[str, Paper]) -> dict[str, Statement]:
                 with paper.blame():
                     raise ValueError(f"statement {id} is there twice; {module} has the second")
             check_only(id, "statements", by, paper)
-        own[statement.id] = statement
-    return own
+        by_id[statement.id] = statement
+    return by_id
 
 
 def paper_of(statement: Statement) -> Paper | None:
@@ -162,14 +162,14 @@ def tolerances() -> dict[str, Tolerance]:
 def tolerances_of(statement: Statement) -> dict[str, Tolerance]:
     """Return the tolerances that a statement's module, or one that it takes its claims from, declares or names."""
     by_key: dict[str, Tolerance] = {}
-    seen: set[str] = set()
+    visited: set[str] = set()
     waiting = [statement.conclusion.__module__]
     tops = ("theorems.", f"{waiting[0].partition('.')[0]}.")
     while waiting:
         module = waiting.pop(0)
-        if module in seen or module.startswith("theorems.core.") or module == "theorems.api":
+        if module in visited or module.startswith("theorems.core.") or module == "theorems.api":
             continue
-        seen.add(module)
+        visited.add(module)
         if module == "theorems.bounded":
             # A claim on numbers that carry their rounding names no tolerance.
             by_key[str(ROUNDING)] = ROUNDING.tolerance

@@ -35,11 +35,11 @@ def statement_in_file(id: str) -> Statement:
     Raises:
         InvalidInput: no such file; it cannot be run (with the line); no such name, or one that is no statement.
     """
-    shown, name = parts_of(id)
-    text = _text(Path(shown), "a statement")
-    file = _load(shown, str(Path(shown).resolve()), text)
+    path, name = parts_of(id)
+    text = _text(Path(path), "a statement")
+    file = _load(path, str(Path(path).resolve()), text)
     statement = file.find(name)
-    return replace(statement, id=f"{shown}:{statement.id}", file=shown)
+    return replace(statement, id=f"{path}:{statement.id}", file=path)
 
 
 def parts_of(id: str) -> tuple[str, str]:
@@ -48,18 +48,18 @@ def parts_of(id: str) -> tuple[str, str]:
     return os.path.normpath(path), name
 
 
-def names_in_file(shown: str, what: str) -> dict[str, Any]:
+def names_in_file(path: str, kind: str) -> dict[str, Any]:
     """Return what a file defines, by name; the file is run, and again only when its text has changed.
 
     Args:
-        shown: its path, as sentences have it.
-        what: the object that the file should have, such as "a statement".
+        path: its path, as sentences have it.
+        kind: the object that the file should have, such as "a statement".
 
     Raises:
         InvalidInput: no such file, or it cannot be run (with the line).
     """
-    text = _text(Path(shown), what)
-    return vars(_module(shown, str(Path(shown).resolve()), text))
+    text = _text(Path(path), kind)
+    return vars(_module(path, str(Path(path).resolve()), text))
 
 
 @dataclass(frozen=True)
@@ -76,38 +76,38 @@ class _File:
         by_id = {statement.id: statement for statement in self.statements.values()}
         if name in by_id:
             return by_id[name]
-        known = ", ".join(self.statements) or "none; decorate one with @statement from theorems.api"
+        names = ", ".join(self.statements) or "none; decorate one with @statement from theorems.api"
         if not name:
-            raise InvalidInput(f"{self.path}: name the statement as {self.path}:NAME; it has {known}.")
+            raise InvalidInput(f"{self.path}: name the statement as {self.path}:NAME; it has {names}.")
         if name in self.others:
             raise InvalidInput(
                 f"{self.path}: {name!r} is {self.others[name]}, not a statement of this file; its"
-                f" statements are {known}."
+                f" statements are {names}."
             )
-        raise InvalidInput(f"{self.path}: has no statement {name!r}; its statements are {known}.")
+        raise InvalidInput(f"{self.path}: has no statement {name!r}; its statements are {names}.")
 
 
-def _text(path: Path, what: str) -> bytes:
-    return read_bytes(path, f"PATH.py:NAME of {what}")
+def _text(path: Path, kind: str) -> bytes:
+    return read_bytes(path, f"PATH.py:NAME of {kind}")
 
 
 @lru_cache(maxsize=32)
-def _load(shown: str, resolved: str, text: bytes) -> _File:
-    module = _module(shown, resolved, text)
+def _load(path: str, resolved: str, text: bytes) -> _File:
+    module = _module(path, resolved, text)
     suite = {id(statement) for statement in statements().values()}
-    own = {n: v for n, v in vars(module).items() if isinstance(v, Statement) and id(v) not in suite}
-    for statement in own.values():
+    own_statements = {n: v for n, v in vars(module).items() if isinstance(v, Statement) and id(v) not in suite}
+    for statement in own_statements.values():
         if any(statement.id in (theirs.id, *theirs.aliases) for theirs in statements().values()):
             line = getattr(getattr(inspect.unwrap(statement.conclusion), "__code__", None), "co_firstlineno", 0)
             raise InvalidInput(
-                f"{shown}, line {line}: statement: the id {statement.id!r} is one of the suite's; choose another."
+                f"{path}, line {line}: statement: the id {statement.id!r} is one of the suite's; choose another."
             )
-    others = {n: _what(v) for n, v in vars(module).items() if n not in own and not n.startswith("__")}
-    ids = [statement.id for statement in {id(statement): statement for statement in own.values()}.values()]
+    others = {n: _what(v) for n, v in vars(module).items() if n not in own_statements and not n.startswith("__")}
+    ids = [statement.id for statement in {id(statement): statement for statement in own_statements.values()}.values()]
     twice = next((name for name in ids if ids.count(name) > 1), None)
     if twice is not None:
-        raise InvalidInput(f"{shown}: two statements have the id {twice!r}; choose another for one of them.")
-    return _File(shown, own, others)
+        raise InvalidInput(f"{path}: two statements have the id {twice!r}; choose another for one of them.")
+    return _File(path, own_statements, others)
 
 
 def _what(value: object) -> str:
@@ -117,17 +117,17 @@ def _what(value: object) -> str:
 
 
 @lru_cache(maxsize=32)
-def _module(shown: str, resolved: str, text: bytes) -> ModuleType:
+def _module(path: str, resolved: str, text: bytes) -> ModuleType:
     """Run the file, again only when its text has changed."""
     # Compiled here and not by importlib: no bytecode file that may be stale, and frames named as the user named it.
     try:
-        code = compile(text, shown, "exec", dont_inherit=True)
+        code = compile(text, path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
         where = f"line {error.lineno}: " if isinstance(error, SyntaxError) and error.lineno else ""
-        what = error.msg if isinstance(error, SyntaxError) else str(error)
-        raise InvalidInput(f"{shown}: {where}is no Python ({what}); correct the file.") from None
+        message = error.msg if isinstance(error, SyntaxError) else str(error)
+        raise InvalidInput(f"{path}: {where}is no Python ({message}); correct the file.") from None
     digest = hashlib.sha256(resolved.encode()).hexdigest()[:8]
-    module = ModuleType(f"theorems_file_{re.sub(r'[^0-9A-Za-z]+', '_', Path(shown).stem)}_{digest}")
+    module = ModuleType(f"theorems_file_{re.sub(r'[^0-9A-Za-z]+', '_', Path(path).stem)}_{digest}")
     module.__file__ = resolved
     folder = str(Path(resolved).parent)
     if folder not in sys.path:
@@ -139,7 +139,7 @@ def _module(shown: str, resolved: str, text: bytes) -> ModuleType:
         exec(code, module.__dict__)
     except (Exception, SystemExit) as error:
         del sys.modules[module.__name__]
-        raise InvalidInput(sentence_of(shown, error)) from None
+        raise InvalidInput(sentence_of(path, error)) from None
     return module
 
 
@@ -147,10 +147,10 @@ LONGEST = 500
 """Most characters of somebody else's message in a sentence."""
 
 
-def sentence_of(shown: str, error: BaseException) -> str:
+def sentence_of(path: str, error: BaseException) -> str:
     """Return the sentence about what the code of a file raised, with the line."""
-    line = line_in(shown, error)
-    where = f"{shown}, line {line}" if line else shown
+    line = line_in(path, error)
+    where = f"{path}, line {line}" if line else path
     message = " ".join(str(error).split())
     if isinstance(error, InvalidInput):
         return f"{where}: {message}"

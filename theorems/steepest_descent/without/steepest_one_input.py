@@ -45,8 +45,8 @@ CYCLE = "largest-margin-in-the-limit"
 @st.composite
 def _cases(draw: DrawFn) -> Case:
     """Draw a case with η a power of two, so that iterates from small starts are floats and nothing is rounded."""
-    drawn = cases(assumptions=ASSUMPTIONS, tokens=3, d=3, losses=("correlation",), start="anywhere", plain=True)
-    case, length = draw(drawn), draw(st.sampled_from((0.25, 0.5, 1.0)))
+    strategy = cases(assumptions=ASSUMPTIONS, tokens=3, d=3, losses=("correlation",), start="anywhere", plain=True)
+    case, length = draw(strategy), draw(st.sampled_from((0.25, 0.5, 1.0)))
     return case.replace(arrays=MappingProxyType({LENGTH: np.array(length)}))
 
 
