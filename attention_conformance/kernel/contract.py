@@ -22,7 +22,7 @@ from attention_conformance.calls.rare_calls import NO_KEYS
 from attention_conformance.interfaces import ALWAYS
 from attention_conformance.interfaces.interface import Mark
 from attention_conformance.kernel.kernel import Kernel
-from attention_conformance.kernel_process.remote_kernel import RemoteKernel
+from attention_conformance.kernel.running import call_kernel
 from reference_attention.errors import InvalidInput
 from theorems.core.under_test import Refused
 
@@ -65,8 +65,6 @@ def with_capabilities(kernel: Kernel) -> Kernel:
     if "log-sum-exp" in has:
         kernel = kernel.replace(lse_multiple=_lse_multiple(kernel))
     has |= _further_gradients(kernel, has)
-    if "dropout" in has and not returns(kernel, small_call().replace(dropout=0.5)):
-        has.discard("dropout")
     kernel = kernel.replace(declares=frozenset(has), skips_below=float(getattr(kernel.call, SKIPS, 0.0)))
     by = {"causal": True} if "causal-rectangle" in has else {"window": (1, 0)} if "window" in has else None
     alignment = _alignment(kernel, by) if by else None
@@ -240,12 +238,8 @@ def _lse_multiple(kernel: Kernel) -> int:
     """Return the number of which the length of log-sum-exps is a multiple; 1 if they are not padded."""
     call = kernel.in_own_numbers(small_call(L=3).replace(log_sum_exp=True))
     given = {name: kernel.tensor(getattr(call, name)) for name in ("query", "key", "value")}
-    request = kernel.request(call, given, {})
     try:
-        if isinstance(kernel.call, RemoteKernel):
-            returned = kernel.call.run(kernel.interface, kernel.reading, request)
-        else:
-            returned = kernel.interface.call(kernel.call, request, kernel.parameters)
+        returned = call_kernel(kernel, kernel.request(call, given, {}))
         length = int(returned.log_sum_exp.shape[-1])
     except Exception:
         return 1

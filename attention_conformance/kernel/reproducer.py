@@ -1,23 +1,31 @@
 """A failing call as a test that needs only torch and the kernel: ``theorems verify --attention … --emit-test FILE``.
 
 The kernel is called as its interface calls it, and compared with the textbook formula. A test is run where it is
-written, and is printed only if it fails.
+written, and one that cannot fail on the kernel is not printed.
 """
 
 from __future__ import annotations
 
+import contextlib
+import inspect
+import math
 import re
 import textwrap
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
 
 from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.kernel.trace import Trace
 from attention_conformance.kernel_process.remote_kernel import RemoteKernel, write_test
+from attention_conformance.reproduction import printed_functions
 from attention_conformance.reproduction.forms import Form
-from attention_conformance.reproduction.printed_test_run import why_not
 from attention_conformance.reproduction.tensors import OPTIONS, TENSORS
 from attention_conformance.reproduction.text import WIDTH, NotWritten, indent
 
+FUNCTIONS = {name: x for name, x in vars(printed_functions).items() if inspect.isfunction(x)}
+"""The functions that tests call, by name."""
 LARGEST = 50_000
 """The largest number of numbers in a test: nobody opens a longer file."""
 LONGEST = 1_000_000
@@ -65,3 +73,52 @@ def _function(trace: Trace, line: str, guards: bool, backward: bool) -> str:
     name = trace.capability.replace("-", "_")
     body = indent([doc, *Form(trace, guards, backward).lines()])
     return re.sub(r"\n{3,}", "\n\n", f"def test_{name}():\n{body}")
+
+
+def functions_of(tests: Sequence[str]) -> str:
+    """Return the source of the functions that tests call; of a file that imports math and torch."""
+    sources = {name: inspect.getsource(x) for name, x in FUNCTIONS.items()}
+    called: set[str] = set()
+    left = [*tests]
+    while left:
+        new = {name for name in FUNCTIONS if re.search(rf"\b{name}\(", left[0])} - called
+        called |= new
+        left = [*left[1:], *(sources[name] for name in new)]
+    chosen = [re.sub(r"  # type: ignore.*", "", sources[name]) for name in FUNCTIONS if name in called]
+    return "\n\n".join(["inf, nan = math.inf, math.nan\n", *chosen])
+
+
+def why_not(trace: Trace, test: str) -> str:
+    """Return why the test does not fail on this kernel as it should; empty if it does, by the suite's own formula.
+
+    The text is this package's, made a moment ago in this process, in which the kernel is called anyway.
+    """
+    due = {entry.what.symbol: entry for entry in trace.entries}
+    apart: list[str] = []
+
+    def check(what: str, theirs: Any, expected: Any, allowed: Any) -> None:
+        with np.errstate(invalid="ignore"):
+            off = np.abs(expected.numpy() - due[what].due) > due[what].allowed
+        if off.any() and not trace.call.dropout:  # other weights are dropped every time
+            apart.append(what)
+        printed_functions.check(what, theirs, expected, allowed)
+
+    namespace: dict[str, Any] = {
+        **vars(printed_functions),
+        "contextlib": contextlib,
+        "math": math,
+        "check": check,
+        "kernel": trace.kernel.call,
+    }
+    exec(test, namespace)
+    (name,) = re.findall(r"^def (\w+)\(", test, re.MULTILINE)
+    try:
+        namespace[name]()
+    except AssertionError:
+        why = ""
+    except (Exception, SystemExit) as error:
+        message = " ".join(str(error).split())[:200]
+        why = f"saved as a test, the call raises {type(error).__name__}: {message}"
+    else:
+        why = "saved as a test, the call passes: what the kernel returns depends on what was called before"
+    return f"its formula of {apart[0]} is not this suite's, which is a fault of ours" if apart else why

@@ -38,7 +38,7 @@ def run_request(kernel: Any, request: Request) -> Returned:
         request = replace(request, **flat)
     shapes = ", ".join(str(tuple(x.shape)) for x in (request.query, request.key, request.value))
     try:
-        output, lse, weights = _call(kernel, request)
+        output, lse, weights = call_kernel(kernel, request)
     except (Exception, SystemExit) as error:
         message = " ".join(str(error).split())[:200].rstrip(".")
         raise KernelError(
@@ -69,7 +69,7 @@ def run_request(kernel: Any, request: Request) -> Returned:
     return Returned(output.to(request.query.device).reshape(B, H, L, M), lse, weights)
 
 
-def _call(kernel: Any, request: Request) -> Returned:
+def call_kernel(kernel: Any, request: Request) -> Returned:
     """Return what the kernel returns, from this process or its own; settings that it changes are restored."""
     changes, contiguous = kernel.changed_settings, kernel.taken.contiguous
     if isinstance(kernel.call, RemoteKernel):

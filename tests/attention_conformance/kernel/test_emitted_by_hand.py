@@ -15,13 +15,12 @@ from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
 from attention_conformance.claims.agreement import GRADIENTS, OUTPUT
 from attention_conformance.kernel.kernel import Kernel
 from attention_conformance.kernel.loading import kernel_named
-from attention_conformance.kernel.reproducer import LARGEST, reproducer
+from attention_conformance.kernel.reproducer import LARGEST, functions_of, reproducer
 from attention_conformance.kernel.reproducer_file import describe_tests, file_of
 from attention_conformance.kernel.trace import QUANTITIES, Entry, Trace
 from attention_conformance.reproduction import printed_functions
 from attention_conformance.reproduction.call_source import Calling
 from attention_conformance.reproduction.checks import check_lines
-from attention_conformance.reproduction.printed_test_run import functions_of
 from attention_conformance.reproduction.recorder import Recorder
 from attention_conformance.reproduction.tensors import with_drawn_numbers
 from attention_conformance.reproduction.text import NotWritten, indent
