@@ -18,7 +18,7 @@ from jaxtyping import Float64, Int64
 
 from max_margin_theorems.papers import papers
 from reference_attention.angles import one_minus_cosine
-from reference_attention.norms import Schatten, name_of
+from reference_attention.norms import Blocks, Norm, Schatten, name_of
 from reference_attention.outer_keys import OuterKeys
 from reference_attention.problem import Problem
 from reference_attention.risk import risk, scaled_gradient, softmax_weights
@@ -288,9 +288,10 @@ def gap_of(theory: Theory, problem: Problem, limit: Limits, run: Run, b: int, sh
     """Return the proven and the measured gap of the margin of a rule whose steps are steepest, or Adam's."""
     if not run.representable[b] or (theory.steepest is None and not theory.adam):
         return None
-    matrix = len(shape) == 2 and theory.spectral
-    entries = math.inf if theory.steepest is None else float(theory.steepest)
-    norm = Schatten(math.inf, (shape[0], shape[1])) if matrix else entries
+    norm: Norm = math.inf if theory.steepest is None else float(theory.steepest)
+    if len(shape) == 2 and (theory.spectral or theory.blocks):
+        of = shape[0], shape[1]
+        norm = Schatten(math.inf, of) if theory.spectral else Blocks(math.inf, theory.blocks, of)
     proofs = (prove for paper in papers() for prove in paper.mapping_at(paper.gaps).values())
     gaps = (prove(problem, limit.svm, run.points[:, b], norm, theory) for prove in proofs)
     return next((gap for gap in gaps if gap is not None), None)

@@ -22,6 +22,7 @@ from theorems.benchmark.optimisers.naive import NaiveNormalized
 from theorems.benchmark.optimisers.optimiser import Optimiser, Theory
 from theorems.benchmark.optimisers.polyak import Polyak
 from theorems.benchmark.optimisers.run import Progress, Run, follow, nothing, recorded_iterations
+from theorems.benchmark.optimisers.sign_descent import RowDescent, SignDescent
 from theorems.benchmark.optimisers.torch_rule import FORM, TorchRule, is_of_torch, swept, torch_rule
 from theorems.benchmark.optimisers.users import optimiser_in_file
 from theorems.core.implementation import REFERENCE, Implementation
@@ -53,6 +54,8 @@ FORMS = (
     "adam-B1-B2-ETA",
     "muon-ETA",
     "spectral-ETA",
+    "sign-ETA",
+    "rows-ETA",
     "factored-ETA",
     "normalized-factored-ETA",
     "factored-apart-ETA",
@@ -143,6 +146,8 @@ class Rule:
             "adam": partial(Adam, betas=self.betas),
             "muon": Muon,
             "spectral": SpectralDescent,
+            "sign": SignDescent,
+            "rows": RowDescent,
             "naive-normalized": NaiveNormalized,
             "factored": partial(Factored, Way.PLAIN),
             "normalized-factored": partial(Factored, Way.JOINTLY),
@@ -161,6 +166,8 @@ STEPPED: dict[str, Theory] = {
     "adam": Theory(),
     "muon": Muon.theory,
     "spectral": SpectralDescent.theory,
+    "sign": SignDescent.theory,
+    "rows": RowDescent.theory,
     "naive-normalized": NaiveNormalized.theory,
     "factored": factored.PLAIN,
     "normalized-factored": factored.JOINTLY,

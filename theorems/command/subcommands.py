@@ -276,10 +276,10 @@ class BenchOptions:
         list[str] | None,
         options.text(
             "NAME",
-            "gd-1/L, gd-ETA, normalized-ETA, flow-ETA, polyak, heavy-ball-ETA, adam-ETA, muon-ETA, spectral-ETA,"
-            " factored-ETA, normalized-factored-ETA, factored-apart-ETA, mirror-Q-ETA, normalized-mirror-Q-ETA,"
-            " naive-normalized-ETA, 'torch.optim:CLASS(lr=ETA)', or a class of yours, path.py:name; repeat it for"
-            " several, or give several ETA: gd-0.1,1 or lr=[0.1, 1].",
+            "gd-1/L, gd-ETA, normalized-ETA, flow-ETA, polyak, heavy-ball-ETA, adam-ETA, adam-B1-B2-ETA, muon-ETA,"
+            " spectral-ETA, sign-ETA, rows-ETA, factored-ETA, normalized-factored-ETA, factored-apart-ETA,"
+            " mirror-Q-ETA, normalized-mirror-Q-ETA, naive-normalized-ETA, 'torch.optim:CLASS(lr=ETA)', or a class of"
+            " yours, path.py:name; repeat it for several, or give several ETA: gd-0.1,1 or lr=[0.1, 1].",
             completion.rules,
         ),
     ] = None

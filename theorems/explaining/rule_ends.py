@@ -15,6 +15,7 @@ from jaxtyping import Float64
 
 from generators.case import Case
 from generators.finding import format_tokens
+from generators.user_data import Given
 from reference_attention.angles import one_minus_cosine
 from reference_attention.errors import InvalidInput
 from reference_attention.norms import name_of
@@ -23,7 +24,10 @@ from reference_attention.svm.max_margin import MaxMargin, max_margin
 from theorems.benchmark.bench_units import shape_of
 from theorems.benchmark.measure import EUCLIDEAN, Kind, Limit, Limits, NoLimit
 from theorems.benchmark.rules import rule_named
+from theorems.explaining.applying import Applicability, applicability
 from theorems.explaining.selection import FollowedFlow
+from theorems.run.findings import findings
+from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.user_file import is_in_a_file
 
 STEPS = 20_000
@@ -51,6 +55,8 @@ class RuleEnd:
         named: whether a theorem about attention names that direction as the limit of the rule.
         source: who proves it, or what is known of other models.
         representable: whether every step led to a point within the range of float64.
+        speaks: the theorems of the rule all of whose assumptions hold on the data, with their titles.
+        silent: the others, each with the assumptions that do not hold, or are not established, and the deciding number.
     """
 
     rule: str
@@ -65,6 +71,8 @@ class RuleEnd:
     named: bool
     source: str
     representable: bool
+    speaks: tuple[tuple[str, str], ...] = ()
+    silent: tuple[tuple[str, str], ...] = ()
 
     @property
     def settled(self) -> bool:
@@ -108,7 +116,13 @@ class RuleEnd:
             if self.named
             else f"No theorem about attention names its limit ({self.source})"
         )
-        return f"{outcome}{apart}. {theory}."
+        return " ".join([f"{outcome}{apart}. {theory}.", *self._applicable])
+
+    @property
+    def _applicable(self) -> list[str]:
+        """The sentences that say which of the rule's theorems speak of the data, and what the others lack."""
+        sentences = [f"{id} applies to these data ({title})." for id, title in self.speaks]
+        return sentences + [f"{id} does not apply: {lacks}." for id, lacks in self.silent]
 
 
 def check_rules(rules: Sequence[str]) -> None:
@@ -138,6 +152,9 @@ def _rule_end(case: Case, path: FollowedFlow, name: str) -> RuleEnd:
     weights = softmax_weights(problem.keys, p)
     off = np.where(np.arange(problem.T) != alpha[:, None], weights, 0.0).sum(axis=1)
     norm = EUCLIDEAN if rule.theory.norm is None else float(rule.theory.norm)
+    named = [statement_named(id) for id in rule.theory.statements]
+    decided = findings(Given(case), named)
+    spoken = [applicability(statement, "optimal", decided) for statement in named]
     return RuleEnd(
         name,
         STEPS,
@@ -151,6 +168,16 @@ def _rule_end(case: Case, path: FollowedFlow, name: str) -> RuleEnd:
         rule.theory.norm is not None,
         rule.theory.source,
         bool(run.representable[0]),
+        tuple((own.id, own.title) for own in spoken if own.applies),
+        tuple((own.id, lacking(own)) for own in spoken if not own.applies),
+    )
+
+
+def lacking(statement: Applicability) -> str:
+    """Return the assumptions that are missing, each with the number that decides."""
+    return "; ".join(
+        f"{finding.id} {'fails' if finding.holds is False else 'is not established'} ({finding.evidence})"
+        for finding in statement.missing
     )
 
 

@@ -61,6 +61,10 @@ def test_the_theorem_is_named_where_there_is_one(capsys: pytest.CaptureFixture[s
     adam, mirror = it.rules  # type: ignore[union-attr]
     assert "adam-0.1 gives the largest weight to [0], the same as the flow" in adam.words
     assert "No theorem about attention names its limit (ℓ∞ margin up to a gap" in adam.words
+    assert [id for id, _ in adam.speaks] == ["adam-from-a-margin"]
+    assert "adam-from-a-margin applies to these data (Adam without ε on attention, from a start" in adam.words
+    assert "adam-one-input does not apply: equal-non-optimal-scores fails (" in adam.words
+    assert [id for id, _ in mirror.silent] == ["mirror-one-input"]
     assert (
         "Theory names the max-margin direction in ℓ1.5 as its limit, under assumptions: mirror-one-input"
         in mirror.words

@@ -9,7 +9,7 @@ import pytest
 
 from examples.sign_descent import SignDescent
 from generators.user_data import load
-from reference_attention.norms import Norm, Schatten
+from reference_attention.norms import Blocks, Norm, Schatten
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from theorems.benchmark.optimisers.muon import MOMENTUM, Muon
@@ -66,6 +66,14 @@ def test_muon_on_weights_has_one_in_the_spectral_norm() -> None:
     plain = gap_of_matrix(data, "spectral-0.02", np.zeros(4), spectral, 0.0, 4000)
     assert plain.statement == "steepest-from-a-margin"
     assert 0 <= plain.measured <= plain.at_most < 0.5
+
+
+def test_rows_of_weights_have_one_in_the_largest_row() -> None:
+    keys = QueryDataset([[[1, 0], [0, 0]], [[0, 1], [0, 0]]], [[1, 0], [0, 1]], [1, 1], [1, 1])
+    rows, start = Blocks(math.inf, "rows", keys.shape), np.array([5.0, 1.0, 1.5, 5.0])
+    bound = gap_of_matrix(keys, "rows-0.02", start, rows, 0.0, 2000)
+    assert bound.statement == "steepest-from-a-margin"
+    assert 0 <= bound.measured <= bound.at_most < 0.25
 
 
 def test_muon_on_weights_has_one_from_a_margin_or_of_one_query() -> None:

@@ -27,7 +27,7 @@ from theorems.benchmark.optimisers.scaled import Vector
 
 BETAS = 0.9, 0.999
 """β₁ and β₂ unless a rule names others."""
-STATEMENTS = "adam-one-input, adam-from-a-margin"
+STATEMENTS = ("adam-one-input", "adam-from-a-margin")
 
 
 def theory_of(step: float, betas: tuple[float, float] | None = None) -> Theory:
@@ -35,10 +35,11 @@ def theory_of(step: float, betas: tuple[float, float] | None = None) -> Theory:
     first, second = BETAS if betas is None else betas
     if first**2 >= second:
         return Theory(source="no theorem known for β₁² ≥ β₂")
-    adam = (step, 0.0 if betas is None else 0.5, first, second)
+    adam, by = (step, 0.0 if betas is None else 0.5, first, second), ", ".join(STATEMENTS)
     if betas is None:
-        return Theory(source=f"ℓ∞ margin up to a gap; steps of η/√t: the largest ({STATEMENTS})", adam=adam)
-    return Theory(norm=math.inf, source=f"ℓ∞ margin: {STATEMENTS}", adam=adam)
+        source = f"ℓ∞ margin up to a gap; steps of η/√t: the largest ({by})"
+        return Theory(source=source, adam=adam, statements=STATEMENTS)
+    return Theory(norm=math.inf, source=f"ℓ∞ margin: {by}", adam=adam, statements=STATEMENTS)
 
 
 class Adam(Optimiser):

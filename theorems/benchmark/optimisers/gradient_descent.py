@@ -28,8 +28,19 @@ from theorems.benchmark.optimisers.optimiser import Against, Theory
 from theorems.benchmark.optimisers.run import Run
 from theorems.core.implementation import REFERENCE, Implementation
 
-PLAIN = Theory(2.0, "Theorems 2 and 3; descent-from-a-margin", Against.LOG, 1.0, along_gradient=True)
-NORMALIZED = Theory(2.0, "descent-from-a-margin", exponent=1.0, along_gradient=True, proven=0.5, steepest=2.0)
+STATEMENTS = ("descent-from-a-margin",)
+PLAIN = Theory(
+    2.0, "Theorems 2 and 3; descent-from-a-margin", Against.LOG, 1.0, along_gradient=True, statements=STATEMENTS
+)
+NORMALIZED = Theory(
+    2.0,
+    "descent-from-a-margin",
+    exponent=1.0,
+    along_gradient=True,
+    proven=0.5,
+    steepest=2.0,
+    statements=("steepest-one-input", "steepest-from-a-margin", *STATEMENTS),
+)
 
 
 def run_gradient_descent(

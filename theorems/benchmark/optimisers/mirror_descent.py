@@ -27,6 +27,8 @@ from theorems.benchmark.optimisers import scaled
 from theorems.benchmark.optimisers.optimiser import Against, Optimiser, Setting, Theory
 from theorems.benchmark.optimisers.scaled import Vector
 
+STATEMENTS = ("mirror-one-input", "mirror-from-a-margin")
+
 
 class MirrorDescent(Optimiser):
     """Mirror descent: steps of η ∇L, or of length η if normalized, in the dual space."""
@@ -63,5 +65,6 @@ def signed_power(x: Vector, exponent: float) -> Vector:
 def theory_of(power: float, normalized: bool) -> Theory:
     """Return the theorems about mirror descent with a power."""
     if normalized:
-        return Theory(power, "mirror-one-input; linear data (Sun et al. 2023)")
-    return Theory(power, "mirror-one-input; from a cone (Julistiono et al. 2024)", Against.LOG)
+        return Theory(power, "mirror-one-input; linear data (Sun et al. 2023)", statements=STATEMENTS)
+    source = "mirror-one-input; from a cone (Julistiono et al. 2024)"
+    return Theory(power, source, Against.LOG, statements=STATEMENTS)

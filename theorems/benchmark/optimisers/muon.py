@@ -31,13 +31,16 @@ from theorems.benchmark.optimisers.scaled import Vector
 
 MOMENTUM = 0.95
 """The momentum μ."""
+STATEMENTS = ("steepest-one-input", "steepest-from-a-margin")
 SOURCE = "margin in the spectral norm of W, ℓ2 of a prompt{}: steepest-one-input, steepest-from-a-margin"
 
 
 class Muon(Optimiser):
     """Muon's rule: steps of length η in every singular direction."""
 
-    theory = Theory(source=SOURCE.format(", short steps"), steepest=2.0, momentum=MOMENTUM, spectral=True)
+    theory = Theory(
+        source=SOURCE.format(", short steps"), steepest=2.0, momentum=MOMENTUM, spectral=True, statements=STATEMENTS
+    )
     batched = True
     remembers: ClassVar[bool] = True
 
@@ -61,5 +64,5 @@ class Muon(Optimiser):
 class SpectralDescent(Muon):
     """Muon's rule without momentum: normalized steepest descent in the spectral norm."""
 
-    theory = Theory(source=SOURCE.format(""), steepest=2.0, spectral=True)
+    theory = Theory(source=SOURCE.format(""), steepest=2.0, spectral=True, statements=STATEMENTS)
     remembers = False

@@ -50,6 +50,8 @@ class Theory:
         momentum: β.
         adam: η, r, β1 and β2, if steps are Adam's without ε, corrected, of lengths η/t^r for t = 1, 2, …, so that
             ``adam-one-input`` or ``adam-from-a-margin`` bounds the gap of the ℓ∞ margin of a run.
+        blocks: a kind of :class:`~reference_attention.norms.Blocks` in which steps of W are steepest instead.
+        statements: ids of the theorems on attention that speak of the rule.
         spectral: whether steps of W are steepest in its spectral norm instead, as a single column's are in ‖·‖_2.
     """
 
@@ -63,6 +65,8 @@ class Theory:
     momentum: int | float = 0.0
     spectral: bool = False
     adam: tuple[float, ...] = ()
+    blocks: str = ""
+    statements: tuple[str, ...] = ()
 
     @property
     def limit(self) -> str:

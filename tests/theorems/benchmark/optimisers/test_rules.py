@@ -65,6 +65,14 @@ def plain(name: str, problem: Problem, p: np.ndarray, shape: tuple[int, ...]) ->
         elif name == "adam-0.1":
             m, v = 0.9 * m + 0.1 * at, 0.999 * v + 0.001 * at**2
             p = p - 0.1 * (m / (1 - 0.9**t)) / np.sqrt(v / (1 - 0.999**t))
+        elif name == "adam-0.5-0.9-0.3":
+            m, v = 0.5 * m + 0.5 * at, 0.9 * v + 0.1 * at**2
+            p = p - 0.3 / np.sqrt(t) * (m / (1 - 0.5**t)) / np.sqrt(v / (1 - 0.9**t))
+        elif name == "sign-0.2" or (name == "rows-0.2" and len(shape) == 1):
+            p = p - 0.2 * np.sign(at)
+        elif name == "rows-0.2":
+            rows = at.reshape(shape)
+            p = p - 0.2 * (rows / np.linalg.norm(rows, axis=1, keepdims=True)).ravel()
         elif name == "muon-0.2":
             u = 0.95 * u + at
             p = p - 0.2 * (polar(u.reshape(shape))[0].ravel() if len(shape) == 2 else u / np.linalg.norm(u))
@@ -105,6 +113,9 @@ def iterates(name: str, problem: Problem, start: np.ndarray, shape: tuple[int, .
 NAMES = (
     "heavy-ball-0.5",
     "adam-0.1",
+    "adam-0.5-0.9-0.3",
+    "sign-0.2",
+    "rows-0.2",
     "muon-0.2",
     "spectral-0.2",
     "factored-0.2",

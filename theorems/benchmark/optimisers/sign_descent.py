@@ -1,0 +1,59 @@
+"""Sign descent p ← p − η sign ∇L, and descent with rows normalised: every row of W moves by η along its own gradient.
+
+Both are steepest: in ‖·‖_∞ of the entries, and in the largest ‖·‖_2 of a row of W. A prompt has rows of one entry, so
+for it the two are one rule.
+
+Limit: steps of constant length may keep a gap of D'²η/8 to the largest margin in that norm, and
+``steepest-one-input`` or ``steepest-from-a-margin`` bounds it.
+
+References: Gunasekar, Lee, Soudry, Srebro, *Characterizing Implicit Bias in Terms of Optimization Geometry*, ICML 2018;
+Kim, Song, Yun, *Why Row Normalization Can Beat Adam and Muon*, 2026.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import numpy as np
+
+from reference_attention.norms import Blocks, Norm
+from reference_attention.risk import ScaledGradient
+from reference_attention.training.steepest_descent import steepest_direction
+from theorems.benchmark.optimisers.optimiser import Optimiser, Setting, Theory
+from theorems.benchmark.optimisers.scaled import Vector
+
+STATEMENTS = ("steepest-one-input", "steepest-from-a-margin")
+
+
+class SignDescent(Optimiser):
+    """Steps of η in every entry."""
+
+    theory = Theory(source=f"ℓ∞ margin up to a gap: {', '.join(STATEMENTS)}", steepest=math.inf, statements=STATEMENTS)
+    batched = True
+    by_rows: ClassVar[bool] = False
+
+    def __init__(self, step: float) -> None:
+        """Take the step size η."""
+        self._step = step
+
+    def begin(self, setting: Setting) -> None:
+        """Take the norm in which steps are steepest."""
+        shape = setting.shape if len(setting.shape) == 2 else (*setting.shape, 1)
+        self._norm: Norm = Blocks(math.inf, "rows", (shape[0], shape[1])) if self.by_rows else math.inf
+
+    def step(self, p: Vector, gradient: ScaledGradient) -> Vector:
+        """Return p − η Δ, Δ the steepest direction."""
+        return np.asarray(p - self._step * steepest_direction(np.asarray(gradient.direction), self._norm))
+
+
+class RowDescent(SignDescent):
+    """Steps of length η in every row of W."""
+
+    theory = Theory(
+        source=f"margin in the largest row of W, ℓ∞ of a prompt, up to a gap: {', '.join(STATEMENTS)}",
+        steepest=math.inf,
+        blocks="rows",
+        statements=STATEMENTS,
+    )
+    by_rows = True
