@@ -44,6 +44,7 @@ STEPS = 100
     cases=one_input_cases,
     kernel=SATURATED,
     needs={"separable": "there is a largest margin, and it is positive, only if ATT-SVM is feasible"},
+    varies={"inputs-twice": "it assumes one input"},
 )
 def adam_one_input(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let n = 1, Assumptions A and B hold and ATT-SVM be feasible; rows, γ, D, D', Φ of steepest-one-input in ‖·‖_∞.

@@ -56,6 +56,7 @@ ALONG = sharper("run-turns-to-the-euclidean-solution")
     kernel=SVM_ONLY,
     needs=NEEDS,
     varies={
+        "rotated": "a rotated sample has entries of several moduli",
         "reflected": "a reflected sample has entries of several moduli",
         "coordinate-of-zero": "a coordinate of zeros has another modulus",
     },

@@ -84,6 +84,7 @@ def one_query_cases() -> SearchStrategy[Case]:
     cases=one_query_cases,
     kernel=SATURATED,
     needs={"queries-given": "there is no W to train", "single-input": "several queries have no common prompt Wz"},
+    varies={"inputs-twice": "it assumes one input"},
 )
 def one_query_rules(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let a single query z ≠ 0 be given, p = Wz, and Γ = ∇L(p), so that ∇L(W) = Γzᵀ.
