@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
+from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.interfaces.interface import (
     Interface,
     Mark,
@@ -69,13 +70,26 @@ def _put(kernel: Callable[..., Any], request: Request, has: Parameters, options:
         options["softcap"] = request.softcap
     if request.sinks is not None and (AUX in has or "**" in has):
         options[AUX] = request.sinks
+    if request.window is not None:
+        # The query's own key is one of so many.
+        options["sliding_window"] = request.window[0] + 1
     bias = request.mask
-    if request.visible is not None:
+    if request.visible is not None and not request.boolean:
         hidden = torch.tensor(torch.finfo(request.query.dtype).min, dtype=request.query.dtype)
         bias = torch.where(request.mask, torch.zeros((), dtype=request.query.dtype), hidden.to(request.query))  # type: ignore[arg-type]
     output, weights = first_of(kernel(Module(request), request.query, request.key, request.value, bias, **options))
     is_square = isinstance(weights, torch.Tensor) and weights.dim() == 4
     return Returned(swap_axes(output), weights=weights if is_square else None)
+
+
+def _expressible(call: AttentionCall) -> AttentionCall:
+    """Return the call without causality and window if it has a mask, which both are in; a window is causal."""
+    call = with_mask_or_causal(call)
+    if call.window is None:
+        return call
+    left = call.window[0]
+    is_in_a_mask = call.visible is not None or call.bias is not None
+    return call.replace(window=None) if is_in_a_mask or left < 0 else call.replace(window=(left, 0), causal=True)
 
 
 HF = Interface(
@@ -91,7 +105,7 @@ HF = Interface(
             "module": option_of("grouped-heads"),
             "softcap": option_of("softcap"),
             "dropout": option_of("dropout", neutral=0.0),
-            "sliding_window": neutral_option(None),
+            "sliding_window": option_of("window", neutral=None),
             AUX: option_of("sinks", neutral=None),
             "head_mask": neutral_option(None),
             "position_ids": neutral_option(None),
@@ -102,6 +116,5 @@ HF = Interface(
     # Of a cache of a fixed length, the mask is as long as that.
     found_out=("longer-masks",),
     of_effect=("sinks",),
-    # Where it has a mask, causality is in it: functions look at ``is_causal`` without one alone.
-    expressible=with_mask_or_causal,
+    expressible=_expressible,
 )

@@ -67,6 +67,7 @@ class Request:
         page: the number of keys in a page; 0 for no pages.
         seed: the seed of the order of pages.
         deterministic: whether the same bits are asked for every time.
+        boolean: whether a boolean mask is given as it is by an interface that could write it in numbers.
     """
 
     query: torch.Tensor
@@ -94,6 +95,7 @@ class Request:
     page: int = 0
     seed: int = 0
     deterministic: bool = False
+    boolean: bool = False
 
     @property
     def groups(self) -> int:

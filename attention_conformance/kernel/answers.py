@@ -43,6 +43,8 @@ from reference_attention.loss import Array
 from theorems.core.under_test import Refused
 
 TENSORS = ("query", "key", "value")
+BOOLEAN = "boolean-attention-mask"
+"""Declared by functions of transformers that take boolean masks as well: every second call gives one."""
 Gradients = Mapping[str, Array]
 """Gradients by the name of a tensor."""
 
@@ -108,6 +110,7 @@ def request_of(
         mask_mod=None if call.mask_mod is None else torch.tensor(call.mask_mod, device=kernel.device),
         descales=None if call.descales is None else torch.tensor(call.descales, device=kernel.device).float(),
         deterministic=call.state in (State.TWICE, State.MANY),
+        boolean=BOOLEAN in kernel.declares and call.seed % 2 == 0,
     )
 
 

@@ -21,6 +21,7 @@ from attention_conformance.calls.further_tensors import with_descales
 from attention_conformance.calls.rare_calls import NO_KEYS
 from attention_conformance.interfaces import ALWAYS
 from attention_conformance.interfaces.interface import Mark
+from attention_conformance.kernel.answers import BOOLEAN
 from attention_conformance.kernel.kernel import Kernel
 from attention_conformance.kernel.running import call_kernel
 from reference_attention.errors import InvalidInput
@@ -56,6 +57,10 @@ def with_capabilities(kernel: Kernel) -> Kernel:
         has.discard("memory")
     if "dropout" in has and not (_takes_all(kernel) and returns(kernel, small_call().replace(dropout=0.5))):
         has.discard("dropout")
+    if kernel.interface.name == "hf" and "causal" not in has:
+        has.discard("window")  # whose keys behind the query nobody speaks of
+    if kernel.interface.name == "hf" and "boolean-mask" in has and _takes_boolean_masks(kernel):
+        has.add(BOOLEAN)
     if has & {*HIDE}:
         has.add("hidden-keys")
     if _takes_no_keys(kernel):
@@ -112,6 +117,24 @@ def _takes_no_keys(kernel: Kernel) -> bool:
         return kernel.device == "cpu" and returns(kernel, small_call(T=0))
     except Exception:
         return False
+
+
+def _takes_boolean_masks(kernel: Kernel) -> bool:
+    """Return whether a boolean mask is read as one, rightly or not, and its truth values are not added to the logits.
+
+    A function that adds its masks is never given boolean ones by transformers.
+    """
+    seen = np.array(
+        [[True, False, True, True, False], [False, True, False, True, True], [True, True, True, False, False]]
+    )
+    call = small_call(L=3).replace(visible=seen)
+    output = _output(kernel.replace(declares=kernel.declares | {BOOLEAN}), call)
+    if output is None:
+        return False
+    hiding = (call, call.replace(visible=~seen), call.replace(visible=None))
+    added = call.replace(visible=None, bias=seen.astype(np.float64))
+    *others, sum_of_both = (float(np.max(np.abs(_rows(kernel, x).output.value - output))) for x in (*hiding, added))
+    return min(others) < sum_of_both
 
 
 def _matters(kernel: Kernel, name: str) -> bool:

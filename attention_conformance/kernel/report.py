@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from attention_conformance.kernel.answers import BOOLEAN
 from attention_conformance.kernel.parameters import Account, of_kind
 from attention_conformance.kernel.results_table import TRIED
 from attention_conformance.kernel_process.remote_kernel import RemoteKernel
@@ -58,6 +59,8 @@ def contract_lines(kernel: Any) -> Iterator[str]:
         yield f"causal masks of L ≠ T are aligned at the {kernel.alignment}"
     if "longer-masks" in kernel.declares:
         yield "masks may be longer than the keys: it looks at their first columns"
+    if BOOLEAN in kernel.declares:
+        yield "it takes boolean masks, and masks of numbers: each is given in half of the calls"
     if str(kernel.taken):
         yield f"it takes {kernel.taken} alone: calls are made of such"
     if kernel.fixed_scale:
