@@ -14,7 +14,7 @@ from reference_attention.files import from_json, to_json
 from reference_attention.notebook import html_table
 from theorems.explaining.content import small
 from theorems.explaining.explanation import Explanation
-from theorems.explaining.words import TOKENS
+from theorems.explaining.words import TOKENS, length_of
 from theorems.run.tables import column_table
 from theorems.run.text_report import plain_text
 
@@ -58,8 +58,8 @@ class HeadExplanations:
         """Describe the layer and the data in a line."""
         problem = self.heads[0].case.problem
         return (
-            f"{self.name}, {len(self.heads)} heads, on {self.data}: n = {problem.n}, T = {problem.T}; tokens of largest"
-            " weight at the trained weights, their margin, and where the flow from there goes"
+            f"{self.name}, {len(self.heads)} heads, on {self.data}: n = {problem.n}, T = {length_of(self.heads[0])}; tokens"
+            " of largest weight at the trained weights, their margin, and where the flow from there goes"
         )
 
     @property

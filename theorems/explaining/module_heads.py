@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -58,13 +58,15 @@ class Head:
 
 def _with_ones(case: Case) -> Case:
     """Return the data with a 1 appended to each query, and a start that ignores it."""
-    data = case.queried
+    data = case.queried or case.sequence
     if data is None:
         return case  # refused with a sentence that names the weights
-    more = QueryDataset(data.X, np.pad(data.queries, ((0, 0), (0, 1)), constant_values=1.0), data.Y, data.v, data.loss)
+    before = [(0, 0)] * (data.queries.ndim - 1)
+    more = replace(data, queries=np.pad(data.queries, [*before, (0, 1)], constant_values=1.0))
     start = None if case.start is None else np.pad(case.start.reshape(data.shape), ((0, 0), (0, 1))).ravel()
     arrays = {name: np.pad(x, ((0, 1), (0, 0))) if name == "Q0" else x for name, x in case.arrays.items()}
-    return case.replace(queried=more, problem=more.problem, start=start, arrays=arrays)
+    name = "queried" if isinstance(more, QueryDataset) else "sequence"
+    return case.replace(**{name: more}, problem=more.problem, start=start, arrays=arrays)
 
 
 def load_heads(source: str) -> list[Head]:

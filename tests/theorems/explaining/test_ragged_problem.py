@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from generators.user_data import as_text, case_of
 from reference_attention.angles import one_minus_cosine
@@ -154,6 +155,18 @@ def test_tokens_with_queries_and_with_key_query_weights() -> None:
         assert it.layer.tokens[i] == np.argmax(X[i, :count] @ weights @ z[i])
     assert {margin.of for margin in it.layer.in_norms} <= {"‖W‖_F", "‖W‖_⋆"}
     assert verify("tsvm-sequence", data=tokens | {"queries": z})["tsvm-sequence"].verdict is not Verdict.FALSIFIED
+
+
+def test_a_module_with_biases_weighs_the_tokens_that_are_kept() -> None:
+    rng, keep = np.random.default_rng(2), np.array([[1, 1, 0, 0], [1, 1, 1, 1]], dtype=bool)
+    X, z = rng.normal(size=(2, 4, 3)), rng.normal(size=(2, 3))
+    torch.manual_seed(0)
+    layer = torch.nn.MultiheadAttention(3, 1, batch_first=True, dtype=torch.float64)
+    torch.nn.init.normal_(layer.in_proj_bias)
+    it = explain({"X": X, "queries": z, "Y": [1, -1], "v": [1, 0, 0], "mask": keep}, module=layer)
+    keys = torch.tensor(X)
+    weights = layer(torch.tensor(z)[:, None], keys, keys, key_padding_mask=torch.tensor(~keep))[1]
+    assert it.layer.softmax == pytest.approx(weights[:, 0].detach().numpy(), rel=1e-9)  # type: ignore[union-attr]
 
 
 def test_statements_about_one_length_do_not_apply_and_the_one_about_several_is_checked() -> None:
