@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,14 @@ DASHES = ("-", "--", ":", "-.")
 PANEL = 4.2, 3.4
 """Width and height of a panel in inches."""
 ACROSS = 3
+WINDOW = 9
+"""Points of a running median, of 61 that are evenly spaced in log t."""
+TURNS = 1 / 4
+"""Share of points at which a curve turns up or down from which on it is noisy; smooth curves turn a few times."""
+FAINT = 0.3
+"""Opacity of a noisy curve under its running median."""
 TITLE = "Distance ‖p/‖p‖ − limit‖ from the limit of each rule's own theory, from p_mm where there is none"
+NOISY = "; noisy runs are faint, with a running median"
 
 Curve = tuple[Int64[np.ndarray, "r"], Float64[np.ndarray, "r"]]
 Panel = tuple[str, dict[str, Curve]]
@@ -45,7 +53,9 @@ def render_plot(named: Sequence[Comparison], generated: Sequence[Comparison], pa
     across = min(ACROSS, max(len(panels), 1))
     down = math.ceil(len(panels) / across) or 1
     size = PANEL[0] * across, PANEL[1] * down + 0.8
-    return as_file(size, TITLE, lambda sheet: _draw(sheet, panels, down, across), path.suffix.removeprefix("."))
+    title = TITLE + NOISY * any(is_noisy(distance) for _, curves in panels for _, distance in curves.values())
+    title = textwrap.fill(title, int(size[0] * 13))
+    return as_file(size, title, lambda sheet: _draw(sheet, panels, down, across), path.suffix.removeprefix("."))
 
 
 def panels_of(named: Sequence[Comparison], generated: Sequence[Comparison]) -> Iterator[Panel]:
@@ -70,6 +80,24 @@ def _curve(run: Measurement) -> Curve:
     return np.array(iterations, dtype=np.int64), np.sqrt(2 * np.array(one_minus_cosine))
 
 
+def is_noisy(distance: Float64[np.ndarray, "r"]) -> bool:
+    """Return whether a curve goes up and down so often that only its running median can be read."""
+    steps = np.sign(np.diff(distance))
+    steps = steps[np.isfinite(steps) & (steps != 0)]
+    return bool((steps[1:] != steps[:-1]).sum() >= TURNS * len(distance))
+
+
+def running_median(distance: Float64[np.ndarray, "r"]) -> Float64[np.ndarray, "r"]:
+    """Return the median of up to :data:`WINDOW` points around each; NaN does not count."""
+    half = WINDOW // 2
+    return np.array(
+        [
+            np.nan if np.isnan(own).all() else np.nanmedian(own)
+            for own in (distance[max(k - half, 0) : k + half + 1] for k in range(len(distance)))
+        ]
+    )
+
+
 def _draw(sheet: Any, panels: Sequence[Panel], down: int, across: int) -> None:
     rules = list(dict.fromkeys(rule for _, curves in panels for rule in curves))
     lines: dict[str, Any] = {}
@@ -79,6 +107,9 @@ def _draw(sheet: Any, panels: Sequence[Panel], down: int, across: int) -> None:
             number = rules.index(rule)
             color, dash = COLORS[number % len(COLORS)], DASHES[number // len(COLORS) % len(DASHES)]
             positive = np.where(distance > 0, distance, np.nan)
+            if is_noisy(positive):
+                axes.plot(t, positive, "-", color=color, linewidth=0.6, alpha=FAINT)
+                positive = running_median(positive)
             (lines[rule],) = axes.plot(t, positive, dash, color=color, label=rule)
         axes.set_xscale("log")
         axes.set_yscale("log")

@@ -29,7 +29,7 @@ from theorems.command.app import main
 from theorems.command.benchmark import DATA
 from theorems.core.implementation import REFERENCE
 from theorems.faults import fault_named
-from theorems.figures.optimisers import panels_of, render_plot
+from theorems.figures.optimisers import is_noisy, panels_of, render_plot, running_median
 from theorems.run.verify import nothing
 
 DOCUMENT = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
@@ -194,6 +194,19 @@ def test_the_drawing_has_a_curve_per_rule_and_is_the_same_again() -> None:
     middle = sorted(math.sqrt(2 * one.rules[0].one_minus_cosine) for one in generated)[1]
     assert second[1]["gd-1"][1][-1] == pytest.approx(middle, rel=1e-12)
     assert render_plot(named, [], Path("a.png")) == render_plot(named, [], Path("a.png"))
+
+
+def test_a_noisy_curve_has_a_running_median_and_a_smooth_one_has_none() -> None:
+    rng, smooth = np.random.default_rng(0), np.geomspace(1, 1e-4, 61)
+    noisy = smooth * np.exp(rng.normal(size=61))
+    assert is_noisy(noisy)
+    assert not is_noisy(smooth)
+    assert not is_noisy(np.concatenate([[np.nan], smooth[:30], smooth[30::-1]]))
+    median = running_median(noisy)
+    assert median[30] == np.median(noisy[26:35])
+    assert median[0] == np.median(noisy[:5])
+    assert np.abs(np.diff(np.log(median))).mean() < np.abs(np.diff(np.log(noisy))).mean() / 3
+    assert np.isnan(running_median(np.full(9, np.nan))).all()
 
 
 def test_a_drawing_is_written(capsys: pytest.CaptureFixture[str]) -> None:
