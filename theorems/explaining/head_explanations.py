@@ -56,10 +56,10 @@ class HeadExplanations:
     @property
     def opening(self) -> str:
         """Describe the layer and the data in a line."""
-        problem = self.heads[0].case.problem
+        sizes = f"n = {self.heads[0].case.problem.n}, T = {length_of(self.heads[0])}"
         return (
-            f"{self.name}, {len(self.heads)} heads, on {self.data}: n = {problem.n}, T = {length_of(self.heads[0])}; tokens"
-            " of largest weight at the trained weights, their margin, and where the flow from there goes"
+            f"{self.name}, {len(self.heads)} heads, on {self.data}: {sizes}; tokens of largest weight at the trained"
+            " weights, their margin, and where the flow from there goes"
         )
 
     @property

@@ -68,6 +68,10 @@ class RaggedProblem(Problem):
         """Return the problem whose copies are copies of tokens other than α."""
         return RaggedProblem(self._data, alpha)
 
+    def selection_at(self, p: Float64[np.ndarray, "d"]) -> Int64[np.ndarray, "m"]:
+        """Return the (first) token of largest weight of each input; never a copy, whose logit may be rounded up."""
+        return np.argmax(np.where(self.counted, self.keys @ p, -np.inf), axis=1).astype(np.int64)
+
     @property
     def queried(self) -> QueryDataset | None:
         """Return the tokens, copies included, with the query of each input; None where a prompt is trained."""

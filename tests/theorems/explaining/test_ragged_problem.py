@@ -107,6 +107,15 @@ def test_every_choice_has_the_solution_of_the_solver_for_several_problems(seed: 
     assert [choice.alpha.tolist() for choice in found] == optima
 
 
+def test_a_copy_is_never_selected() -> None:
+    """Equal rows may have products that are rounded differently, so that a copy has the largest one."""
+    problem = problem_of(ragged(0))
+    assert not problem.counted.all()
+    object.__setattr__(problem, "keys", problem.keys + np.where(problem.counted, 0.0, 1.0)[..., None])
+    assert (problem.selection_at(np.ones(3)) < problem.counted.sum(axis=1)).all()
+    assert (Problem.selection_at(problem, 1e3 * np.ones(3)) >= problem.counted.sum(axis=1)).any()
+
+
 @pytest.mark.parametrize("seed", [1, 3])
 def test_the_flow_is_that_of_repeated_tokens(seed: int) -> None:
     data = ragged(seed)
