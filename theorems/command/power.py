@@ -9,8 +9,7 @@ from theorems.command.subcommands import PowerOptions
 from theorems.core.exit_code import Exit
 from theorems.faults import FAULTS, Fault, fault_named
 from theorems.faults.power.power_tables import LEGEND, catchers, markdown, power_table, sizes_table
-from theorems.faults.power.power_units import AT_A_TIME, Column, FaultTrials, Smallest, shrinking_of
-from theorems.run.engines.coordinator import LOCAL
+from theorems.faults.power.power_units import Column, FaultTrials, Smallest, shrinking_of
 from theorems.run.identity import identity, of_headings
 from theorems.run.opening import headings
 from theorems.run.registry.suite import statements
@@ -31,8 +30,7 @@ def power_and_report(options: PowerOptions) -> int:
         settings = {"examples": options.examples, "seed": options.seed, "faults": list(names)}
         with resumable(options, identity("power", **of_headings(list(by_id.values())), **settings)) as how:
             how |= {"pool": sandbox.pool}
-            at_a_time = 0 if options.engine == LOCAL else AT_A_TIME
-            facing = [FaultTrials(id, names, options.examples, options.seed, at_a_time=at_a_time) for id in by_id]
+            facing = [FaultTrials(id, names, options.examples, options.seed) for id in by_id]
             smallest: list[Smallest] = []
             columns, interrupted = run_units(facing, options.jobs, "statements", "faults", **how)
             shrinking = shrinking_of(faults, columns, options.examples, options.seed)

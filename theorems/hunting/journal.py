@@ -10,7 +10,10 @@ from max_margin_theorems import signals
 from reference_attention.errors import InvalidInput
 from reference_attention.files import numbers
 from theorems.hunting.search import Observation
-from theorems.run.journal import EVERY, Journal
+from theorems.run.journal import Journal
+
+EVERY = 1.0
+"""Seconds between two lines about a hunt that is under way."""
 
 
 class HuntJournal:

@@ -47,7 +47,7 @@ class UnitDone:
 
 @dataclass(frozen=True)
 class Notice:
-    """Message for the user: a process died, and its unit goes on in another."""
+    """Message for the user: a process died, and its unit begins again in another."""
 
     sentence: str
 

@@ -10,21 +10,17 @@ from __future__ import annotations
 import os
 import stat
 import sys
-import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from reference_attention.errors import InvalidInput
 from reference_attention.files import flush_directory, from_json, to_json
 from theorems.run.chain import BEGIN, is_whole, seal, unseal
-from theorems.run.encoding import decode_result, decode_so_far, encode
+from theorems.run.encoding import decode_result, encode
 
-EVERY = 1.0
-"""Seconds between two lines about a unit that is under way."""
 ANOTHER = "give another file"
 
 
@@ -49,8 +45,6 @@ class Journal:
         self.path = path
         self.records: list[dict[str, Any]] = []
         self._results: dict[str, tuple[int, Any]] = {}
-        self._so_far: dict[str, tuple[int, Any]] = {}
-        self._said: dict[str, float] = {}
         self._digest = BEGIN
         first = to_json({"journal": dict(run)})
         try:
@@ -87,25 +81,16 @@ class Journal:
     def result_of(self, unit: Any) -> Any:
         """Return the result of a unit that is finished; None if it is not."""
         line, stored = self._results.get(key_of(unit), (0, None))
-        return None if stored is None else self._decode(decode_result, unit, stored, line)
-
-    def resume(self, unit: Any) -> Any:
-        """Return the unit together with its finished work."""
-        line, stored = self._so_far.get(key_of(unit), (0, None))
-        return unit if stored is None else replace(unit, so_far=self._decode(decode_so_far, unit, stored, line))
+        if stored is None:
+            return None
+        try:
+            return decode_result(unit, stored)
+        except ValueError as error:
+            raise self._damage_error(f"{error} in line {line}", line) from None
 
     def keep_result(self, unit: Any, result: Any) -> None:
         """Keep the result of a unit."""
         self.append({"unit": key_of(unit), "result": encode(result)})
-
-    def so_far(self, unit: Any, *, at_once: bool = False) -> None:
-        """Keep the finished work of a unit, if there was no line about it for a while, or at once."""
-        partial_result, key = getattr(unit, "so_far", None), key_of(unit)
-        now = time.monotonic()
-        if partial_result is None or (not at_once and now - self._said.setdefault(key, now) < EVERY):
-            return
-        self._said[key] = now
-        self.append({"unit": key, "so_far": encode(partial_result)})
 
     def _write(self, content: str) -> None:
         line, digest = seal(content, self._digest)
@@ -115,12 +100,6 @@ class Journal:
         os.fsync(self._file)
         self._size += len(encoded)
         self._digest = digest
-
-    def _decode(self, decode: Callable[[Any, Any], Any], unit: Any, stored: Any, line: int) -> Any:
-        try:
-            return decode(unit, stored)
-        except ValueError as error:
-            raise self._damage_error(f"{error} in line {line}", line) from None
 
     def _lock(self) -> None:
         with suppress(ImportError):
@@ -160,8 +139,6 @@ class Journal:
         key = record.get("unit")
         if isinstance(key, str) and "result" in record:
             self._results[key] = number, record["result"]
-        elif isinstance(key, str) and "so_far" in record:
-            self._so_far[key] = number, record["so_far"]
         else:
             self.records.append(record)
 

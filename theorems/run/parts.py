@@ -28,7 +28,7 @@ class Parts(Generic[R]):
         journal: Journal | None,
         enough: Callable[[R], str] | None,
     ) -> None:
-        """Divide the units, resume parts from the journal, and conclude what is finished there or lost."""
+        """Divide the units, and conclude what is finished there or lost."""
         self.handle = handle
         self.journal = journal
         self.left: dict[int, Work[R]] = {}
@@ -39,7 +39,7 @@ class Parts(Generic[R]):
             parts = list(unit.parts()) if isinstance(unit, Divisible) else [unit]
             self._joining.append(_Joining(unit, len(self.left), len(parts)))
             for part in parts:
-                self.left[len(self.left)] = part if journal is None else journal.resume(part)
+                self.left[len(self.left)] = part
         self._starts = [joining.next for joining in self._joining]
         for k, part in self.left.items():
             result = None if journal is None else journal.result_of(part)
@@ -77,15 +77,8 @@ class Parts(Generic[R]):
             self.handle(CaseDone(joining.unit.id, joining.steps.total()))
 
     def so_far(self, k: int, so_far: Any) -> None:
-        """Record the finished work of a part."""
+        """Record the finished work of a part, which is its result if it never ends."""
         self.left[k] = replace(self.left[k], so_far=so_far)  # type: ignore[type-var]
-        if self.journal is not None:
-            self.journal.so_far(self.left[k])
-
-    def keep(self, k: int) -> None:
-        """Write the finished work of a part to the disk."""
-        if self.journal is not None:
-            self.journal.so_far(self.left[k], at_once=True)
 
     def finish(self, k: int, result: R) -> None:
         """Record the result of a part, in the journal too."""
@@ -108,10 +101,7 @@ class Parts(Generic[R]):
             raise StopRun(self._why)
 
     def results(self, why: str) -> list[R]:
-        """Return one result per unit, also of units that are not finished, whose finished work the journal keeps."""
-        for k in self.left if self.journal is not None else ():
-            if not self.needless(k):
-                self.keep(k)
+        """Return one result per unit, also of units that are not finished."""
         return [joining.result or joining.unfinished_result(self.left, why) for joining in self._joining]
 
     def _of(self, k: int) -> _Joining[R]:

@@ -30,7 +30,7 @@ from max_margin_theorems import signals
 LOOK = 0.1
 """Seconds between two looks at signals and clocks."""
 TRIES = 3
-"""How often a unit is begun while the process that works on it dies before it gets any further.
+"""How often a unit is begun while the processes that work on it die.
 
 Untrusted code that ends its process is begun only once. Signal 9 comes from outside, and may have hit the wrong
 process.
@@ -135,7 +135,7 @@ class Pool:
 
         Args:
             order: the numbers of the units.
-            unit: returns the unit of a number as it is now, with its finished work; None if it need not be done.
+            unit: returns the unit of a number as it is now; None if it need not be done.
             tell: called with the number, a word and a value: those of :func:`theorems.run.worker.serve`,
                 ``out of time`` (None), ``out of patience`` (None), ``again`` or ``died`` (how). It raises
                 :class:`NoResult` for an object that is no result.
@@ -283,8 +283,6 @@ class Pool:
         except NoResult:
             worker.unit = number
             return self._remove(worker, tell, NO_RESULT)
-        if word == "so far":
-            self._deaths.pop(number, None)  # it gets on
         return None
 
     def _remove(self, worker: _Worker, tell: Tell, why: str) -> int | None:
@@ -305,7 +303,7 @@ class Pool:
         if self._deaths[number] < TRIES:
             tell(number, "again", why or _how(code))
             return number
-        tell(number, "died", f"{why or _how(code)}, {TRIES} times at the same place")
+        tell(number, "died", f"{why or _how(code)}, {TRIES} times")
         return None
 
     def _look_at_processes(self, tell: Tell) -> list[int]:

@@ -136,12 +136,10 @@ def _message_handler(parts: Parts[R], timeout: float | None, patience: float) ->
             parts.so_far(k, value)
         elif word == "again":
             id = parts.left[k].id
-            parts.handle(Notice(f"{id}: the process that worked on it {value}; it goes on in another."))
+            parts.handle(Notice(f"{id}: the process that worked on it {value}; it begins again in another."))
         elif word == "finished":
             parts.finish(k, value)
         else:
-            if word in ("out of time", "out of patience"):
-                parts.keep(k)
             parts.give_up(k, parts.left[k].unfinished_result(why(k, word, value)))
 
     return tell

@@ -28,7 +28,7 @@ class Unit:
         data: user data to check instead; ``None`` for generated cases.
         under_test: its functions must live in modules to be sent to other processes; a kernel by its name is loaded in
             the process that runs it.
-        so_far: the finished work, which is not done again; the result does not depend on it.
+        so_far: what is finished of it, for a result if it never ends; the result of :meth:`run` does not depend on it.
         lost: why its statement could not be read; it is not tried then.
         isolated: whether untrusted code, if it is some, must run in another process.
         title: of the statement, for a result without a case.
@@ -84,16 +84,15 @@ class Unit:
         """Verify the statement and return the result; a unit with more cases is cut into :meth:`parts` first."""
         statement_named(self.id)
         under_test = self.under_test.load()
-        progress(self.so_far.result.examples if self.so_far else 0)
+        progress(0)
         if self.data is not None:
-            return verify_data(self.id, self.data, under_test, progress, self.so_far, self.relations)
+            return verify_data(self.id, self.data, under_test, progress, self.relations)
         return verify_generated(
             self.id,
             self.examples,
             self.seed,
             under_test,
             progress,
-            self.so_far,
             self.part,
             self.realistic,
             self.relations,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any, Protocol, runtime_checkable
 
 from hypothesis import HealthCheck, Phase
@@ -45,11 +44,11 @@ The smaller number is for kernels, whose calls are made smaller, too, and for ca
 
 @dataclass(frozen=True)
 class SoFar:
-    """The first cases of a statement: all that trying it on the rest needs to know of them.
+    """What a statement gave on its first cases.
 
     Attributes:
         tried: their result, without the falsified case.
-        falsified: the result of the falsified case, if there is one; it is looked for and made small again.
+        falsified: the result of the falsified case, if there is one.
         error: the first error that broke the statement down.
         at_error: at which case, counted from one.
     """
@@ -74,7 +73,7 @@ class Progress(Protocol):
     """Callback for the progress of a unit."""
 
     def __call__(self, done: int, so_far: Any = None, /) -> None:
-        """Note that so many steps are done; ``so_far`` is the finished work, which need not be done again."""
+        """Note that so many steps are done; ``so_far`` is what is finished, reported if the unit never ends."""
 
 
 def nothing(done: int, so_far: Any = None, /) -> None:
@@ -154,17 +153,14 @@ class _Trial:
         statement: Statement,
         under_test: Implementation,
         progress: Progress,
-        so_far: SoFar | None,
         check_case: CheckCase,
     ) -> None:
         self.statement = statement
         self.check_case = check_case
         self.under_test = under_test
         self.progress = progress
-        self.so_far = replace(so_far or SoFar(Result(statement.id, statement.title)), falsified=None)
+        self.so_far = SoFar(Result(statement.id, statement.title))
         self.at_error = 0
-        self._known = self.so_far.tried.examples
-        self._before = self.so_far.tried.seconds
         self._began = time.perf_counter()
         self._claim = ""
         self._calls = 0
@@ -176,17 +172,13 @@ class _Trial:
 
     @property
     def seconds(self) -> float:
-        """Return the seconds spent on the trial, in earlier processes too."""
-        return self._before + time.perf_counter() - self._began
+        """Return the seconds spent on the trial."""
+        return time.perf_counter() - self._began
 
     def generating(self, case: Subject) -> bool:
         """Check one example and return whether it is falsified; afterwards, whether a smaller one still is."""
         if self._claim:
             return self._shrinking(case, self._same_claim)
-        if self._known > 0:
-            self._known -= 1
-            self.progress(self.result.examples)
-            return False
         outcome = self.check_case(self.statement, case, self.under_test)
         result = of_outcome(self.statement, outcome, generated=True)
         if outcome.verdict in (Verdict.FALSIFIED, Verdict.INCONCLUSIVE) and not outcome.not_found:
@@ -255,7 +247,6 @@ def verify_generated(
     seed: int,
     under_test: Implementation = REFERENCE,
     progress: Progress = nothing,
-    so_far: SoFar | None = None,
     part: int = 0,
     only_realistic: bool = False,
     relations: bool = False,
@@ -270,7 +261,6 @@ def verify_generated(
         seed: the seed of the cases.
         under_test: the implementation that the statement is checked on.
         progress: called with the number of cases done.
-        so_far: what ``progress`` was given last, of a run of the same arguments that was cut off.
         part: which part of the cases, if there are more than :data:`PART` in all.
         only_realistic: whether only cases as users have them are drawn, see :mod:`generators.realistic`.
         relations: whether each case is checked again, changed by a relation, see :mod:`generators.relations`.
@@ -281,7 +271,7 @@ def verify_generated(
     outcomes = under_test.outcomes(statement, examples, seed, part)
     if outcomes is not None:
         return _verify_outcomes(statement, outcomes, under_test, progress)
-    trial = _Trial(statement, under_test, progress, so_far, check_with_relation if relations else check)
+    trial = _Trial(statement, under_test, progress, check_with_relation if relations else check)
     drawn_from, every = seed_of(statement.own_id, seed, part), True if only_realistic else None
     stopped = _run_to_end(statement, examples, drawn_from, trial.generating, every)
     if trial.so_far.error and not stopped and trial.so_far.falsified is None:
@@ -348,7 +338,6 @@ def verify_data(
     given: Given,
     under_test: Implementation = REFERENCE,
     progress: Progress = nothing,
-    so_far: SoFar | None = None,
     relations: bool = False,
 ) -> Result:
     """Check a statement on user data: on every case that it makes of them, where its assumptions hold.
@@ -358,7 +347,6 @@ def verify_data(
         given: the data; a failing case that was written down is run exactly as it is.
         under_test: the implementation that the statement is checked on.
         progress: called with the number of cases done.
-        so_far: what ``progress`` was given last, of a run of the same arguments that was cut off.
         relations: as in :func:`verify_generated`.
     """
     statement = statement_named(id)
@@ -367,22 +355,20 @@ def verify_data(
     if not isinstance(given.case, statement.about):
         return _not_about(statement, f"is about {statement.about.noun}, and the data are {given.case.noun}")
     began = time.perf_counter()
-    tried = so_far.tried if so_far else Result(statement.id, statement.title, generated=False)
-    known, before = tried.examples, tried.seconds
+    tried = Result(statement.id, statement.title, generated=False)
     try:
-        cases = [given.case] if given.failed else statement.from_data(given.case)
-        for case in islice(cases, known, None):
+        for case in [given.case] if given.failed else statement.from_data(given.case):
             outcome = (check_with_relation if relations else check)(statement, case, under_test)
             result = of_outcome(statement, outcome, generated=False)
             if outcome.verdict is Verdict.FALSIFIED:
                 result = replace(result, failure=failure_of(statement, case, outcome))
-            tried = replace(merge_results([tried, result]), seconds=before + time.perf_counter() - began)
+            tried = replace(merge_results([tried, result]), seconds=time.perf_counter() - began)
             progress(tried.examples, SoFar(tried))
     except Exception as error:
         tried = merge_results(
             [tried, of_outcome(statement, error_outcome(statement, error, where="from_data"), generated=False)]
         )
-    return _explain(statement, replace(tried, seconds=before + time.perf_counter() - began), under_test)
+    return _explain(statement, replace(tried, seconds=time.perf_counter() - began), under_test)
 
 
 def _explain(statement: Statement, result: Result, under_test: Implementation) -> Result:

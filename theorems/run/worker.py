@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, NoReturn
 OFTEN = 0.1
 """Seconds between two messages about the progress of a unit: nobody looks more often."""
 KEPT = 0.5
-"""Seconds of work that are lost at most when a process is killed; with untrusted code none, as every step is sent."""
+"""Seconds between two messages about the finished work; with untrusted code there is one for every step."""
 LONGEST_REASON = 10_000
 """Most characters of the reason why a unit failed."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36

@@ -34,7 +34,6 @@ from theorems.run.chain import BEGIN, seal
 from theorems.run.journal import Journal, open_journal
 from theorems.run.result import ClaimSummary, Failure, Result
 from theorems.run.unit import Unit
-from theorems.run.verify import SoFar
 
 RUN = {"command": "add", "seed": 1}
 
@@ -235,16 +234,6 @@ def test_results_come_back_as_they_were(path: Path, unit: object, result: object
     json.loads(path.read_text(encoding="utf-8").splitlines()[1], parse_constant=lambda token: pytest.fail(token))
 
 
-def test_what_is_under_way_comes_back_too(path: Path) -> None:
-    so_far = SoFar(RESULT, Result("lemma-3", "Title"), "ZeroDivisionError", 3)
-    journal = Journal(path, RUN)
-    journal.so_far(Unit("lemma-3", 3, 0, so_far=so_far))  # not at once
-    journal.so_far(Unit("lemma-3", 3, 0, so_far=so_far), at_once=True)
-    journal.close()
-    assert len(path.read_bytes().splitlines()) == 2
-    assert Journal(path, RUN).resume(Unit("lemma-3", 3, 0)).so_far == so_far
-
-
 def test_numpy_numbers_are_numbers(path: Path) -> None:
     journal = Journal(path, RUN)
     unit = Sheet(("8",), Settings(1, 0))
@@ -288,7 +277,7 @@ def test_of_damaged_journals_none_is_believed(path: Path) -> None:
         with open_journal(path, {**RUN, "seed": seed}) as journal:
             assert journal is not None
             for k in range(count):
-                journal.so_far(Adding(str(k), so_far=Sum(str(k), 10 * seed + k, 2)), at_once=True)
+                journal.append({"cases": [10 * seed + k]})
                 journal.keep_result(Adding(str(k)), Sum(str(k), 100 * seed + k, 4))
         written.append(path.read_bytes())
     for content in islice(damages(*written, chance), 300):

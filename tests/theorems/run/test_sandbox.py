@@ -118,7 +118,7 @@ def test_from_a_script_without_a_guard(tmp_path: Path) -> None:
         ("exits", "the process that worked on it ended with code 7 at step 3"),
         (
             "is killed",
-            "the process that worked on it was killed by SIGKILL, for memory perhaps, 3 times at the same place",
+            "the process that worked on it was killed by SIGKILL, for memory perhaps, 3 times",
         ),
         ("follows a null pointer", "the process that worked on it was killed by SIGSEGV at step 3"),
         ("leaves a child", "the process that worked on it ended with code 0 at step 3"),

@@ -40,7 +40,7 @@ from theorems.run.registry.lookup import statement_named
 from theorems.run.result import ClaimSummary, Failure, Result, of_outcome
 from theorems.run.tables import LISTED, case_rows, print_counts
 from theorems.run.unit import Unit
-from theorems.run.verify import PART, SoFar, part_sizes, verify_data, verify_generated
+from theorems.run.verify import PART, part_sizes, verify_data
 
 
 def beside(excess: float, scores: tuple[float, ...] = (1.0, 0.0, 0.0), alpha: bool = False) -> Case:
@@ -274,27 +274,6 @@ def test_seldom_made_claims_are_listed_for_few_statements_and_counted_for_many()
         assert lines.count("s-1: never made in 3 examples: c") == 1
         assert lines.count("s-1: made on only some of 3 examples: a on 2, b on 2") == few
         assert sum(line.startswith("12 claims of 6 statements") for line in lines) == (not few)
-
-
-def test_what_is_known_is_passed_over_and_what_is_not_is_tried() -> None:
-    """Nine examples of which four are known give what nine give."""
-    told: list[SoFar] = []
-
-    def progress(done: int, so_far: SoFar | None = None) -> None:
-        if so_far is not None:
-            told.append(so_far)
-
-    whole = verify_generated("lemma-3", 9, 0, REFERENCE, progress)
-    tried: list[SoFar] = []
-
-    def again(done: int, so_far: SoFar | None = None) -> None:
-        if so_far is not None:
-            tried.append(so_far)
-
-    resumed = verify_generated("lemma-3", 9, 0, REFERENCE, again, told[3])
-    assert whole.examples == resumed.examples == 9
-    assert len(tried) == 5
-    assert replace(resumed, seconds=0.0) == replace(whole, seconds=0.0)
 
 
 def test_data_and_the_reference_are_the_same_in_another_process() -> None:

@@ -16,7 +16,7 @@ from theorems.run.verify import Progress, draw_cases
 QUICKEST = 4
 """Most statements to shrink a fault against: the one that it names, then those that took the fewest examples."""
 AT_A_TIME = 20
-"""Faults in a part where there are many workers: each part tries the reference once more."""
+"""Faults in a part: each part tries the reference once more, and a run that was cut off goes on after the last part."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ class FaultTrials:
         faults: names of the faults.
         examples: how many cases are generated.
         seed: seed of the cases.
-        so_far: cells that need not be filled again; the column does not depend on it.
+        so_far: the cells filled so far, for a result if it never ends; the column does not depend on it.
         part: number of this part among those of the statement's faults, from zero.
-        at_a_time: how many faults a part has; zero for all of them. The column does not depend on it.
+        at_a_time: how many faults a part has. The column does not depend on it.
     """
 
     id: str
@@ -72,7 +72,7 @@ class FaultTrials:
     seed: int
     so_far: Column | None = None
     part: int = 0
-    at_a_time: int = 0
+    at_a_time: int = AT_A_TIME
 
     @property
     def foreign(self) -> bool:
@@ -100,15 +100,12 @@ class FaultTrials:
             sum(base.verdict is Verdict.UPHELD for base in bases),
             len(bases),
             "" if wrong is None else wrong.reason,
-            self.so_far.cells if self.so_far else {},
         )
-        before = self.so_far.seconds if self.so_far else 0.0
-        progress(len(column.cells) + 1)
+        progress(1)
         for name in self.faults:
-            if name not in column.cells:
-                cells = {**column.cells, name: try_fault(statement, fault_named(name), bases)}
-                column = replace(column, cells=cells, seconds=before + time.perf_counter() - began)
-                progress(len(cells) + 1, column)
+            cells = {**column.cells, name: try_fault(statement, fault_named(name), bases)}
+            column = replace(column, cells=cells, seconds=time.perf_counter() - began)
+            progress(len(cells) + 1, column)
         return column
 
     def unfinished_result(self, why: str) -> Column:
@@ -117,7 +114,7 @@ class FaultTrials:
 
     def parts(self) -> Sequence[FaultTrials]:
         """Split the faults into groups; each part draws the cases and tries the reference on them anew."""
-        size = self.at_a_time or len(self.faults)
+        size = self.at_a_time
         if self.part or len(self.faults) <= size:
             return [self]
         some = [self.faults[k : k + size] for k in range(0, len(self.faults), size)]
@@ -181,7 +178,7 @@ class Shrunk:
         statements: ids of the statements that it is tried against.
         examples: how many cases are generated for each statement.
         seed: seed of the cases.
-        so_far: sizes that need not be found again.
+        so_far: the sizes found so far, for a result if it never ends.
         part: number of this part among those of the statements, from zero.
     """
 
@@ -208,11 +205,9 @@ class Shrunk:
 
     def run(self, progress: Progress) -> Smallest:
         """Find the smallest size that each statement catches, and return the sizes."""
-        smallest = self.so_far or Smallest(self.id)
+        smallest = Smallest(self.id)
         fault = fault_named(self.id)
         for id in self.statements:
-            if id in smallest.sizes:
-                continue
             statement = statement_named(id)
             bases = [baseline(statement, case) for case in draw_cases(statement, self.examples, self.seed, every=False)]
             smallest = replace(smallest, sizes={**smallest.sizes, id: smallest_caught(statement, fault, bases)})

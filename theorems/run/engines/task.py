@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from theorems.run.engines.union import append
@@ -53,7 +53,6 @@ class _Opened:
     """A unit in the process that runs it."""
 
     task: Task
-    so_far: Any
 
     @property
     def foreign(self) -> bool:
@@ -62,14 +61,12 @@ class _Opened:
 
     def run(self, progress: Any) -> dict[str, Any]:
         """Run the unit and return its result as JSON has it, or why it is refused."""
-        from theorems.run.encoding import decode_so_far, plain
+        from theorems.run.encoding import plain
         from theorems.run.identity import difference
 
         if why := difference(json.loads(self.task.surroundings)):
             return {"refused": f"the worker {socket.gethostname()} {why}"}
         unit = pickle.loads(self.task.content)
-        if self.so_far is not None:
-            unit = replace(unit, so_far=decode_so_far(unit, self.so_far))
 
         def send(done: int, so_far: Any = None) -> None:
             progress(done, None if so_far is None else plain(so_far))
@@ -104,7 +101,7 @@ def work(task: Task) -> Message:
 
     if not hasattr(_OWN, "pool"):
         _OWN.pool = Pool(1)
-    for _ in _OWN.pool.work([0], lambda _: _Opened(task, so_far), tell, timeout=task.timeout, patience=task.patience):
+    for _ in _OWN.pool.work([0], lambda _: _Opened(task), tell, timeout=task.timeout, patience=task.patience):
         pass
     return last
 

@@ -59,10 +59,10 @@ def test_what_a_unit_does_stays_in_its_process(engine: OnExecutor, tmp_path: Pat
     assert right == Sum("right", 10, 4)
 
 
-def test_a_process_that_is_killed_goes_on_where_it_was(engine: OnExecutor, tmp_path: Path) -> None:
+def test_a_unit_whose_process_is_killed_begins_again(engine: OnExecutor, tmp_path: Path) -> None:
     unit = Adding("killed", 4, "is killed once", 4, str(tmp_path))
     assert run([unit], 1, Listening(), engine=Coordinator(engine, RUN)) == [Sum("killed", 10, 4)]
-    assert (tmp_path / "killed").read_text().split().count("1") == 1
+    assert (tmp_path / "killed").read_text().split().count("1") == 2
 
 
 class Losing(OnExecutor):
@@ -93,7 +93,7 @@ def test_what_is_lost_begins_again(tmp_path: Path) -> None:
             [Letters("a", "x", folder=str(tmp_path))], 1, listening, engine=Coordinator(Losing(executor, 2), RUN)
         )
     assert found == Text("a", "x")
-    said = "a: the process that worked on it was lost (RuntimeError: no answer); it goes on in another."
+    said = "a: the process that worked on it was lost (RuntimeError: no answer); it begins again in another."
     assert listening.sentences == [said, said]
     assert (tmp_path / "a").read_text().split() == ["x"] * 3
 

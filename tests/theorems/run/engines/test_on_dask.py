@@ -168,7 +168,7 @@ def test_a_result_that_cannot_be_fetched_is_found_in_the_journal(
     assert found == run([Letters("one", "x")], 1, Listening())
     assert lines(tmp_path, "one") == ["x"]
     said = "one: the process that worked on it was lost (ConnectionError: its result could not be fetched)"
-    assert listening.sentences == [f"{said}; it goes on in another."]
+    assert listening.sentences == [f"{said}; it begins again in another."]
 
 
 @pytest.mark.parametrize(
