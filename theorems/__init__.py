@@ -35,7 +35,9 @@ Names are imported when they are first used: ``import theorems`` costs nothing. 
 
 from __future__ import annotations
 
+import re
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -113,121 +115,9 @@ if TYPE_CHECKING:
     from theorems.rounding.attention_at import AttentionAt as AttentionAt
     from theorems.without.weakening import weaken as weaken
 
-_HOME = {
-    "generators.assumptions": (
-        "Assumption",
-        "Finding",
-    ),
-    "generators.case": ("Case",),
-    "generators.datasets": ("dataset_named",),
-    "generators.direction_cases": ("direction_cases",),
-    "generators.joint_cases": ("joint_cases",),
-    "generators.problems": ("cases",),
-    "generators.subject": ("Subject",),
-    "max_margin_theorems.papers": ("Paper",),
-    "reference_attention.errors": ("InvalidInput",),
-    "reference_attention.floats": ("EPS",),
-    "reference_attention.losses": ("loss_named",),
-    "reference_attention.paths.regularization_path": ("regularization_path",),
-    "reference_attention.problem": (
-        "Dataset",
-        "Problem",
-    ),
-    "reference_attention.query_dataset": ("QueryDataset",),
-    "reference_attention.sequence_dataset": ("SequenceDataset",),
-    "reference_attention.risk": (
-        "risk",
-        "scaled_gradient",
-        "softmax_weights",
-    ),
-    "reference_attention.svm.label_svm": (
-        "LabelSvm",
-        "label_svm",
-    ),
-    "reference_attention.svm.max_margin": (
-        "Infeasible",
-        "MaxMargin",
-        "locally_optimal",
-        "max_margin",
-    ),
-    "reference_attention.svm.nuclear_max_margin": (
-        "NuclearMaxMargin",
-        "nuclear_max_margin",
-    ),
-    "reference_attention.training.descent": (
-        "Stop",
-        "gradient_descent",
-        "normalized_gradient_descent",
-    ),
-    "reference_attention.training.factored_descent": (
-        "FactoredTrajectory",
-        "factored_gradient_descent",
-    ),
-    "reference_attention.training.factored_flow": (
-        "FactoredFlow",
-        "factored_flow",
-    ),
-    "reference_attention.training.flow": (
-        "Flow",
-        "gradient_flow",
-    ),
-    "reference_attention.training.joint_descent": ("head_gradient",),
-    "theorems.benchmark.optimisers.optimiser": (
-        "Optimiser",
-        "Theory",
-    ),
-    "theorems.core.claim": (
-        "Claim",
-        "Form",
-        "Undecided",
-        "Verdict",
-        "at_least",
-    ),
-    "theorems.core.claim_name": (
-        "premise",
-        "sharper",
-        "stated_claim",
-    ),
-    "theorems.core.implementation": (
-        "REFERENCE",
-        "Implementation",
-    ),
-    "theorems.core.kernel_use": ("calls",),
-    "theorems.core.statement": (
-        "Statement",
-        "statement",
-    ),
-    "theorems.core.tolerances": ("reason",),
-    "theorems.faults.fault": (
-        "Fault",
-        "FaultKind",
-        "Faults",
-    ),
-    "theorems.library.catalogue": (
-        "assumptions",
-        "datasets",
-        "statements",
-    ),
-    "theorems.library.draws": ("draws",),
-    "theorems.library.explain": ("explain",),
-    "theorems.library.hunt": ("hunt",),
-    "theorems.library.results": ("Results",),
-    "theorems.library.verify": (
-        "check_attention",
-        "verify",
-    ),
-    "theorems.rounding.attention_at": ("AttentionAt",),
-    "theorems.without.weakening": ("weaken",),
-    "theorems.bounded": (
-        "Bounded",
-        "exact",
-        "in_floats",
-        "spacing",
-        "with_rounding",
-    ),
-}
-"""The public names that each module defines, by module."""
-_MODULE_OF = {name: module for module, names in _HOME.items() for name in names}
+_IMPORT = re.compile(r"^    from (\S+) import (\w+) as \2$", re.MULTILINE)
+_MODULE_OF = {name: module for module, name in _IMPORT.findall(Path(__file__).read_text(encoding="utf-8"))}
+"""The module of each public name, as the imports above state it."""
 
 _FORMER = {"drawn": "draws", "rounded": "with_rounding"}
 """Today's names of former public names, which work for one version."""

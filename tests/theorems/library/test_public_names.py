@@ -51,9 +51,8 @@ def test_torch_is_for_kernels_alone() -> None:
 
 def test_every_name_is_there_once_and_the_same_as_where_it_is_defined() -> None:
     assert theorems.__all__ == sorted(set(theorems.__all__))
-    for module, names in theorems._HOME.items():
-        for name in names:
-            assert getattr(theorems, name) is getattr(importlib.import_module(module), name)
+    for name, module in theorems._MODULE_OF.items():
+        assert getattr(theorems, name) is getattr(importlib.import_module(module), name)
     assert set(theorems.__all__) <= set(dir(theorems))
 
 
@@ -65,7 +64,7 @@ def test_type_checkers_see_the_same_names() -> None:
         if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
     )
     seen = {(node.module, alias.asname) for node in shown if isinstance(node, ast.ImportFrom) for alias in node.names}
-    assert seen == {(module, name) for module, names in theorems._HOME.items() for name in names}
+    assert seen == {(module, name) for name, module in theorems._MODULE_OF.items()}
 
 
 def test_files_that_import_from_the_api_have_the_same_objects() -> None:

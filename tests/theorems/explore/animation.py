@@ -1,4 +1,4 @@
-"""``python -m theorems.explore.animation FILE.svg``: a token on its way, as an animated picture for a document.
+"""``python -m tests.theorems.explore.animation FILE.svg``: a token on its way, as an animated picture for a document.
 
 It shows the data of Figure 8. While a token of the second input moves, p_mm turns, and at some point one of two flows
 no longer goes to it: its limit is the direction of a locally optimal choice. Everything is drawn from the exact
@@ -18,7 +18,6 @@ from jaxtyping import Bool, Float64
 
 from reference_attention.errors import InvalidInput
 from reference_attention.files import write_text
-from theorems.core.exit_code import Exit
 from theorems.explaining.selection import follow_flow
 from theorems.explore.exact import solve
 from theorems.explore.loading import state_named
@@ -145,17 +144,5 @@ def _animate(name: str, values: Sequence[str], mode: str = "linear") -> str:
     return f'<animate attributeName="{name}" {timing} values="{";".join(values)}"/>'
 
 
-def main(arguments: list[str]) -> int:
-    """Write the picture and return the exit code: 2 for a file that cannot be written, with a sentence."""
-    try:
-        if len(arguments) != 1:
-            raise InvalidInput("theorems.explore.animation: give one file to write.")
-        write_text(Path(arguments[0]), animation_svg(frames()))
-    except InvalidInput as error:
-        print(f"theorems: {error}", file=sys.stderr)
-        return Exit.BAD_INPUT
-    return Exit.UPHELD
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    write_text(Path(sys.argv[1]), animation_svg(frames()))
