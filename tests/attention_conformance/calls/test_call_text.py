@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch.nn.functional import scaled_dot_product_attention
 
 from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.calls.call_text import call_of, text_of
@@ -20,7 +21,6 @@ from theorems.core.claim import Verdict
 from theorems.run.registry.suite import capabilities
 from theorems.run.verify import draw_cases
 
-SDPA = "torch.nn.functional:scaled_dot_product_attention"
 CALL: dict[str, Any] = {
     "query": [[[[1.0]]]],
     "key": [[[[1.0], [2.0]]]],
@@ -74,11 +74,11 @@ def test_where_there_is_nothing_to_call(given: list[str], tmp_path: Path, capsys
 
 def test_a_statement_and_data_of_another_kind() -> None:
     """A lemma is not about a call, a capability not about keys and scores."""
-    results = verify("lemma-3", "lemma-4", "kernel-output", data=CALL, attention=SDPA)
+    results = verify("lemma-3", "lemma-4", "kernel-output", data=CALL, attention=scaled_dot_product_attention)
     assert [one.verdict for one in results] == [Verdict.NOT_APPLICABLE] * 2 + [Verdict.UPHELD]
     assert "the data are a call of an attention kernel" in results["lemma-3"].reason
     with pytest.raises(InvalidInput, match="figure-1a holds a problem, and kernel-output is about a call"):
-        verify("kernel-output", data="figure-1a", attention=SDPA)
+        verify("kernel-output", data="figure-1a", attention=scaled_dot_product_attention)
 
 
 def test_a_failing_call_is_at_hand() -> None:

@@ -300,10 +300,13 @@ def test_right_kernels_are_upheld(kernel: Any, dtype: str) -> None:
 
 
 @pytest.mark.usefixtures("_no_shrinking")
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [pytest.param("float64", marks=pytest.mark.nightly), "float32"])
 @pytest.mark.parametrize("kernel", wrong_kernels.CAUGHT, ids=lambda kernel: kernel.__name__)
 def test_wrong_kernels_are_caught(kernel: Any, dtype: str) -> None:
-    """The table in what is raised has the verdict of ``verify_kernel``, so that one run shows both."""
+    """In float32, whose bounds are wider, and every night in float64.
+
+    The table in what is raised has the verdict of ``verify_kernel``, so that one run shows both.
+    """
     # Keys of more than 64 coordinates are one case in twenty or so.
     examples = 40 if kernel is wrong_kernels.first_64_dimensions else 20
     with pytest.raises(AssertionError, match=r"(?m)^ *lemma-3 .* falsified "):

@@ -53,7 +53,10 @@ def verdicts(kernel: Kernel, call: AttentionCall) -> set[Verdict]:
     return {claim.verdict for _, claim in examine(call, kernel.as_implementation())}
 
 
-@pytest.mark.parametrize("state", [State.ONCE, State.REPLAYED, State.INTERLEAVED, State.COMPILED])
+@pytest.mark.parametrize(
+    "state",
+    [State.ONCE, State.REPLAYED, State.INTERLEAVED, pytest.param(State.COMPILED, marks=pytest.mark.compiler)],
+)
 def test_a_right_kernel_is_upheld_with_its_gradients(state: State) -> None:
     with elsewhere(f"{FILE}:right") as kernel:
         claims = list(examine(plain_call(state, T=8), kernel.as_implementation()))

@@ -59,7 +59,7 @@ EACH = "import my_kernels\n\ndef test_attention(max_margin_theorem):\n    max_ma
 
 
 def test_two_lines_pass_for_a_right_kernel(tmp_path: Path) -> None:
-    done = run_anew(tmp_path, ALL.format("right"), "--max-margin-examples", "2")
+    done = run_anew(tmp_path, ALL.format("right"), "--max-margin-examples", "1")
     assert done.returncode == 0, done.stdout
     assert "1 passed" in done.stdout
 

@@ -11,36 +11,31 @@ from pathlib import Path
 
 import pytest
 
+import attention_conformance.claims.smaller
 import theorems.run.verify
 from attention_conformance.kernel.check import verify_kernel
 from attention_conformance.kernel.loading import kernel_named
 from attention_conformance.kernel.reproducer_file import file_of
+from attention_conformance.kernel.sizes import Taken
 from examples.real_faults.gallery import TILED_FAULTS
 from tests.attention_conformance.claims import planted_kernels
 from tests.attention_conformance.claims.test_planted import PLANTED as PLANTED_KERNELS
+from tests.attention_conformance.kernel.test_emitted_of_capabilities import ROWS
 from tests.places import ROOT
 from theorems.command.app import main
 from theorems.core.claim import Verdict
 from theorems.run.result import Result
 
 PLANTED = planted_kernels.__name__
-FAULTS = (
-    "sum_not_corrected",
-    "lse_scaled_twice",
-    "backward_without_mask",
-    "heads_by_remainder",
-    "output_strides",
-    "backward_other_corner",
-)
+FAULTS = ("sum_not_corrected", "lse_scaled_twice", "output_strides")
 """Of the gallery: an interface or an option each."""
+RUN_HERE = {(row.wrong, row.dtype) for row in ROWS}
+"""Kernels whose test is run, wrong and right, by test_emitted_of_capabilities, which also looks at what it imports."""
 REPAIRED = """
 import torch
-from examples.real_faults.attention import Tiled, with_flash, with_sdpa
+from examples.real_faults.attention import Tiled, with_sdpa
 
-warm = scale_of_keys_forgotten = root_of_keys = left_over = with_sdpa(Tiled)
-writes_to_its_keys = nan_forward_alone = scaled_by_the_largest_value = one_unit_off = with_sdpa(Tiled)
-zeros_forward_alone = with_sdpa(Tiled)
-cap_not_differentiated = with_flash(Tiled)
+warm = zeros_forward_alone = one_unit_off = with_sdpa(Tiled)
 
 
 def nan_of_other_rows(query, key, value, attn_mask=None, scale=None):
@@ -49,14 +44,6 @@ def nan_of_other_rows(query, key, value, attn_mask=None, scale=None):
 
 
 nan_of_other_entries = nan_of_other_rows  # NaN without a gradient
-
-
-def unsteady(q, k, v, softmax_scale=None, deterministic=True):
-    return cap_not_differentiated(q, k, v, softmax_scale)
-
-
-def flat(query, keys, values):
-    return torch.softmax(query @ keys.mT, dim=-1) @ values
 """
 """The planted kernels without their faults."""
 DECOYS = ("theorems", "generators", "reference_attention", "max_margin_theorems", "attention_conformance")
@@ -110,7 +97,9 @@ def emit(source: str, capability: str, dtype: str, file: str) -> str:
     return file_of(source, [result.failure.test], file)
 
 
-def test_it_fails_on_each_fault_and_passes_once_it_is_right(tmp_path: Path) -> None:
+def test_it_fails_on_each_fault_and_passes_once_it_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention_conformance.claims.smaller, "TRIALS", 40)
+    monkeypatch.setattr(Taken, "may_be_huge", False)  # loops of some kernels over 65,537 keys take twenty seconds
     chosen = [fault for fault in TILED_FAULTS if fault.name in FAULTS]
     tests = {
         fault.name: emit(
@@ -120,7 +109,7 @@ def test_it_fails_on_each_fault_and_passes_once_it_is_right(tmp_path: Path) -> N
     } | {
         f"{name}_{dtype}": emit(f"{PLANTED}:{name}", capability, dtype, f"test_{name}_{dtype}.py")
         for capability, name, _, dtype in PLANTED_KERNELS
-        if (name, dtype) != ("warm", "float64")
+        if (name, dtype) != ("warm", "float64") and (f"{PLANTED}:{name}", dtype) not in RUN_HERE
     }
     planted = Path(*PLANTED.split(".")).with_suffix(".py")
     wrong = {planted.as_posix(): (ROOT / planted).read_text(encoding="utf-8")}

@@ -17,6 +17,7 @@ from reference_attention.errors import InvalidInput
 from tests.places import ROOT
 from tests.theorems.run.deeds import DEEDS, Doing, no_sleepers
 from tests.theorems.run.units import Adding, double, doubling
+from theorems.command.app import main
 from theorems.run.events import Event, ignore
 from theorems.run.sandbox import ProcessDied, Sandbox, open_sandbox
 from theorems.run.schedule import run
@@ -33,56 +34,59 @@ SAID = {
 }
 
 
-def theorems(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "theorems", *arguments]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
-
-
-def in_one_line(done: subprocess.CompletedProcess[str], said: str) -> None:
-    assert done.returncode == 3, done
-    assert not done.stdout
-    assert done.stderr.splitlines()[-1] == f"theorems: {said}"
-    assert "Traceback" not in done.stderr
-
-
-def test_whatever_a_statement_does_is_told_with_the_case_and_the_others_go_on(tmp_path: Path) -> None:
+@pytest.fixture
+def _files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A folder with a file of statements and kernels, in which the command is."""
     (tmp_path / "mine.py").write_text(HOSTILE.read_text())
+    monkeypatch.chdir(tmp_path)
+
+
+def in_one_line(code: int, capfd: pytest.CaptureFixture[str], said: str) -> None:
+    out, err = capfd.readouterr()
+    assert code == 3, err
+    assert not out
+    assert err.splitlines()[-1] == f"theorems: {said}"
+    assert "Traceback" not in err
+
+
+@pytest.mark.usefixtures("_files")
+def test_whatever_a_statement_does_is_told_with_the_case_and_the_others_go_on(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "dead.py").write_text("import os\n\nos._exit(0)\n")
     ids = [f"mine.py:{id}" for id in (*SAID, "rearranges")]
     options = ["--examples", "4", "--case-timeout", "3", "--jobs", "1", "--json", "out.json"]
-    done = theorems("verify", *ids, "dead.py:any", "lemma-11", *options, cwd=tmp_path)
-    assert done.returncode == 3
-    assert "Traceback" not in done.stderr
-    assert "garbage" not in done.stdout
-    assert "garbage" in done.stderr
+    assert main(["verify", *ids, "dead.py:any", "lemma-11", *options]) == 3
+    out, err = capfd.readouterr()
+    assert "Traceback" not in err
+    assert "garbage" not in out
+    assert "garbage" in err
     found = {one["id"]: one for one in json.loads((tmp_path / "out.json").read_text())["statements"]}
     for id, said in SAID.items():
         one = found[f"mine.py:{id}"]
         assert (one["verdict"], one["reason"][: len(said)]) == ("inconclusive", said), id
-        assert f"mine.py:{id}: inconclusive: {said}" in done.stdout
+        assert f"mine.py:{id}: inconclusive: {said}" in out
     assert found["mine.py:rearranges"]["verdict"] == found["lemma-11"]["verdict"] == "upheld"
     dead = found["dead.py:any"]
     assert dead["verdict"] == "inconclusive"
     assert dead["reason"].startswith("loading dead.py: the process that worked on it ended with code 0")
 
 
-def test_a_kernel_that_crashes_and_one_that_does_not_survive_its_probe(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(HOSTILE.read_text())
+@pytest.mark.usefixtures("_files")
+def test_a_kernel_that_crashes_and_one_that_does_not_survive_its_probe(capfd: pytest.CaptureFixture[str]) -> None:
     given = ["verify", "lemma-3", "--examples", "8", "--jobs", "1", "--attention"]
-    crashed = theorems(*given, "mine:crashes", cwd=tmp_path)
-    assert crashed.returncode == 3, crashed.stderr
+    assert main([*given, "mine:crashes"]) == 3
     said = "lemma-3: inconclusive: the process that worked on it was killed by SIGSEGV in case "
-    assert said in crashed.stdout
+    assert said in capfd.readouterr().out
     said = "the probe of mine:quits: the process that worked on it ended with code 0; nothing is concluded."
-    in_one_line(theorems(*given, "mine:quits", cwd=tmp_path), f"--attention: {said}")
+    in_one_line(main([*given, "mine:quits"]), capfd, f"--attention: {said}")
 
 
-def test_a_hunt(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(HOSTILE.read_text())
-    done = theorems("hunt", "mine.py:leaves", "--cases", "9", cwd=tmp_path)
+@pytest.mark.usefixtures("_files")
+def test_a_hunt(capfd: pytest.CaptureFixture[str]) -> None:
+    code = main(["hunt", "mine.py:leaves", "--cases", "9"])
     said = "hunting mine.py:leaves, case 2: the process that worked on it ended with code 0; nothing is concluded."
-    in_one_line(done, said)
+    in_one_line(code, capfd, said)
 
 
 SCRIPT = """
