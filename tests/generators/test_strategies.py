@@ -53,7 +53,7 @@ def test_what_is_asked_for_holds(wanted: tuple[str, ...]) -> None:
     seen = 0
 
     # Health checks but for slowness stay on: filter_too_much would mean that the construction is none.
-    @settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow], phases=[Phase.generate])
+    @settings(suppress_health_check=[HealthCheck.too_slow], phases=[Phase.generate])
     @given(cases(assumptions=wanted))
     def check(case: Case) -> None:
         nonlocal seen
@@ -64,7 +64,7 @@ def test_what_is_asked_for_holds(wanted: tuple[str, ...]) -> None:
             assert np.array_equal(case.dataset.problem.scores, case.problem.scores)
 
     check()
-    assert seen == 100
+    assert seen == settings().max_examples
 
 
 REJECTING = re.compile(r"\.filter\(|\bassume\(|\breject\(|\.mark_invalid\(")
