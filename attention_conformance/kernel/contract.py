@@ -128,7 +128,7 @@ def _takes_boolean_masks(kernel: Kernel) -> bool:
         [[True, False, True, True, False], [False, True, False, True, True], [True, True, True, False, False]]
     )
     call = small_call(L=3).replace(visible=seen)
-    output = _output(kernel.replace(declares=kernel.declares | {BOOLEAN}), call)
+    output = kernel.replace(declares=kernel.declares | {BOOLEAN}).output(call)
     if output is None:
         return False
     hiding = (call, call.replace(visible=~seen), call.replace(visible=None))
