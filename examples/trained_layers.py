@@ -1,0 +1,281 @@
+"""Twenty small attention layers trained in torch, and what `theorems explain` must say of each.
+
+Three data sets: handwritten digits, irises, and sentences of different lengths, with a mask. Trained are a prompt p,
+key-query weights W, their factors K and Q, or a module of PyTorch, by five rules; sometimes with the head.
+
+    python -m examples.trained_layers                # a line for each
+    python -m examples.trained_layers p-iris-adam    # one, explained in full
+
+Each stands in `LAYERS` with what is said of it; `tests/examples/test_trained_layers.py` compares.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.datasets import load_iris
+from torch import Tensor
+
+from generators.datasets import dataset_named
+from theorems import explain
+
+LATER = 40
+"""Training that is continued takes so many times as many steps."""
+SETTLED = 0.9
+"""Least weight of the tokens of a run that has settled; they have also been the same since half of its steps."""
+WORDS = "the film was not good bad great dull but story acting fine"
+SENTENCES = (
+    ("the film was great", 1),
+    ("dull story", -1),
+    ("the story was bad but acting fine", 1),
+    ("not good", -1),
+    ("great story", 1),
+    ("the acting was dull", -1),
+)
+TONE = {"good": 1.0, "great": 1.5, "fine": 0.75, "bad": -1.0, "dull": -1.5, "not": -1.25}
+"""Last coordinate of a word, which the head reads."""
+
+Rule = Callable[[Tensor, Tensor, dict[str, Any]], Tensor]
+"""(weights, gradient, state of its own) → a step of length about one."""
+
+
+def adam(_: Tensor, gradient: Tensor, state: dict[str, Any]) -> Tensor:
+    """Return a step of Adam with PyTorch's coefficients and ε."""
+    t = state["t"] = state.get("t", 0) + 1
+    state["m"] = 0.9 * state.get("m", 0) + 0.1 * gradient
+    state["v"] = 0.999 * state.get("v", 0) + 0.001 * gradient**2
+    return state["m"] / (1 - 0.9**t) / ((state["v"] / (1 - 0.999**t)).sqrt() + 1e-8)
+
+
+def muon(_: Tensor, gradient: Tensor, state: dict[str, Any]) -> Tensor:
+    """Return U Vᵀ of the momentum U Σ Vᵀ."""
+    state["m"] = 0.95 * state.get("m", 0) + gradient
+    U, _, Vh = torch.linalg.svd(state["m"], full_matrices=False)
+    return U @ Vh
+
+
+RULES: dict[str, tuple[float, Rule]] = {
+    "sgd": (1.0, lambda _, gradient, state: gradient),
+    "normalized": (0.05, lambda _, gradient, state: gradient / gradient.norm()),
+    "sign": (0.02, lambda _, gradient, state: gradient.sign()),
+    "adam": (0.02, adam),
+    "muon": (0.02, muon),
+}
+"""Rules, with the length of their steps."""
+
+
+@cache
+def iris() -> dict[str, np.ndarray]:
+    """Return six groups of five irises; the label is that of one flower, setosa or virginica."""
+    features, kinds = load_iris(return_X_y=True)
+    features = np.round((features - features.mean(axis=0)) / features.std(axis=0), 2)
+    order = np.random.default_rng(0).permutation(150)[:30]
+    X, Y = features[order].reshape(6, 5, 4), np.where(kinds[order].reshape(6, 5)[:, 0] == 0, 1.0, -1.0)
+    return {"X": X, "Y": Y, "v": np.array([-0.5, 0.5, -1.0, -1.0]), "queries": np.round(X.mean(axis=1), 2)}
+
+
+@cache
+def sentences() -> dict[str, np.ndarray]:
+    """Return the words of each sentence, as embeddings of five coordinates, and a mask of those that count."""
+    rng = np.random.default_rng(2)
+    of_word = {word: np.append(np.round(rng.normal(size=4), 2), TONE.get(word, 0.0)) for word in WORDS.split()}
+    length = max(len(text.split()) for text, _ in SENTENCES)
+    X, mask = np.zeros((len(SENTENCES), length, 5)), np.zeros((len(SENTENCES), length), dtype=bool)
+    for i, (text, _) in enumerate(SENTENCES):
+        for t, word in enumerate(text.split()):
+            X[i, t], mask[i, t] = of_word[word], True
+    last = X[np.arange(len(X)), mask.sum(axis=1) - 1]
+    Y, v = np.array([float(label) for _, label in SENTENCES]), np.array([0.0, 0, 0, 0, 1])
+    return {"X": X, "Y": Y, "v": v, "mask": mask, "queries": last}
+
+
+@cache
+def digits() -> dict[str, np.ndarray]:
+    """Return the suite's images of ones and sevens, whose four patches are the tokens."""
+    data = dataset_named("digits").dataset
+    assert data is not None
+    return {"X": data.X, "Y": data.Y, "v": data.v}
+
+
+DATA = {"iris": iris, "sentences": sentences, "digits": digits}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer to train.
+
+    Attributes:
+        trained: ``p``, ``W``, ``KQ``, ``pv`` (with the head), or ``module`` (torch.nn.MultiheadAttention).
+        data: a name of :data:`DATA`.
+        rule: a name of :data:`RULES`.
+        steps: the number of steps.
+        seed: that of the start.
+    """
+
+    trained: str
+    data: str
+    rule: str
+    steps: int = 100
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name, such as ``p-iris-adam``."""
+        return f"{self.trained}-{self.data}-{self.rule}" + f"-{self.seed}" * bool(self.seed)
+
+    @property
+    def given(self) -> dict[str, np.ndarray]:
+        """The data as explain takes them: a prompt has no queries."""
+        data = DATA[self.data]()
+        return {k: x for k, x in data.items() if k != "queries" or self.trained not in ("p", "pv")}
+
+    def train(self, steps: int | None = None) -> dict[str, Any]:
+        """Train the layer, and return the arguments of explain: the data with weights, or a module beside it."""
+        data = self.given
+        if self.trained == "module":
+            return self._module(steps or self.steps)
+        generator = torch.Generator().manual_seed(self.seed)
+        d, e = data["X"].shape[2], data["queries"].shape[1] if "queries" in data else 1
+        sizes = [(d, 2), (e, 2)] if self.trained == "KQ" else [(d, e)]
+        weights = [0.1 * torch.randn(size, generator=generator, dtype=torch.float64) for size in sizes]
+        head = torch.tensor(data["v"])
+        trained = [*weights, head] if self.trained == "pv" else weights
+        step, rule = RULES[self.rule]
+        states: list[dict[str, Any]] = [{} for _ in trained]
+        for _ in range(steps or self.steps):
+            for array in trained:
+                array.requires_grad_()
+            W = weights[0] if len(weights) == 1 else weights[0] @ weights[1].T
+            gradients = torch.autograd.grad(_risk(data, W, head), trained)
+            with torch.no_grad():
+                moved = [x - step * rule(x, g, s) for x, g, s in zip(trained, gradients, states, strict=True)]
+            trained, weights, head = moved, moved[: len(weights)], moved[-1] if self.trained == "pv" else head
+        arrays = [array.detach().numpy() for array in weights]
+        names = {"W": ["W_trained"], "KQ": ["K_trained", "Q_trained"]}.get(self.trained, ["p"])
+        arrays = [arrays[0][:, 0]] if names == ["p"] else arrays
+        return {"data": data | {"v": head.detach().numpy()} | dict(zip(names, arrays, strict=True))}
+
+    def _module(self, steps: int) -> dict[str, Any]:
+        """Train a module of PyTorch, the reading of its output included, by torch.optim."""
+        torch.manual_seed(self.seed)
+        data = self.given
+        X, z, Y = (torch.tensor(data[name]) for name in ("X", "queries", "Y"))
+        module = torch.nn.MultiheadAttention(X.shape[2], 1, bias=False, batch_first=True, dtype=torch.float64)
+        reading = torch.nn.Linear(X.shape[2], 1, bias=False, dtype=torch.float64)
+        optimiser = torch.optim.Adam([*module.parameters(), *reading.parameters()], lr=RULES["adam"][0])
+        hidden = None if "mask" not in data else torch.tensor(~data["mask"])
+        for _ in range(steps):
+            output = reading(module(z[:, None], X, X, key_padding_mask=hidden)[0])[:, 0, 0]
+            optimiser.zero_grad()
+            torch.nn.functional.softplus(-Y * output).mean().backward()
+            optimiser.step()
+        values = module.in_proj_weight[2 * X.shape[2] :]
+        v = (reading.weight @ module.out_proj.weight @ values)[0].detach().numpy()
+        return {"data": data | {"v": v}, "module": module}
+
+
+def _risk(data: dict[str, np.ndarray], W: Tensor, head: Tensor) -> Tensor:
+    """Return the mean logistic loss of the layer, with the logits xᵀ W z, or xᵀ p."""
+    X, Y = torch.tensor(data["X"]), torch.tensor(data["Y"])
+    z = torch.tensor(data["queries"]) if "queries" in data else torch.ones((len(Y), 1), dtype=torch.float64)
+    logits = torch.einsum("ntd,de,ne->nt", X, W, z)
+    if "mask" in data:
+        logits = logits.masked_fill(~torch.tensor(data["mask"]), -torch.inf)
+    output = torch.einsum("nt,ntd,d->n", torch.softmax(logits, 1), X, head)
+    return torch.nn.functional.softplus(-Y * output).mean()
+
+
+@dataclass(frozen=True)
+class Said:
+    """What is said of a layer.
+
+    Attributes:
+        optimal: the number of inputs whose optimal token has the largest weight.
+        local: whether the tokens of largest weight are locally optimal.
+        flow: ``keeps`` or ``leaves`` these tokens, or ``undecided``; of K and Q their own flow, not that on W.
+        training: whether 40 times as many steps end ``there``, at the tokens of the flow, or ``elsewhere``, or are
+            ``not settled``; empty if the flow is undecided, or if the head is trained, too, which changes the flow.
+    """
+
+    optimal: int
+    local: bool
+    flow: str
+    training: str = ""
+
+
+def said_of(layer: Layer) -> Said:
+    """Explain a layer, train it on, and return what is said of it."""
+    it = explained(layer)
+    state, scores = it.layer, it.case.problem.scores
+    optimal = int((scores[np.arange(len(scores)), state.tokens] == scores.max(axis=1)).sum())
+    local = state.chosen is not None and state.chosen.locally_optimal
+    selects = np.array(it.ends[-1].selects) if layer.trained == "KQ" else it.path.selects
+    if selects is None:
+        return Said(optimal, local, "undecided")
+    flow = "keeps" if np.array_equal(selects, state.tokens) else "leaves"
+    if layer.trained in ("pv", "module"):
+        return Said(optimal, local, flow)
+    half, end = (weights_of(layer.train(LATER * layer.steps // part)["data"]) for part in (2, 1))
+    if end.max(axis=1).min() < SETTLED or (half.argmax(axis=1) != end.argmax(axis=1)).any():
+        return Said(optimal, local, flow, "not settled")
+    return Said(optimal, local, flow, "there" if np.array_equal(end.argmax(axis=1), selects) else "elsewhere")
+
+
+@cache
+def explained(layer: Layer) -> Any:
+    """Return what explain says of the layer."""
+    arguments = layer.train()
+    return explain(arguments.pop("data"), **arguments)
+
+
+def weights_of(data: dict[str, Any]) -> np.ndarray:
+    """Return the softmax weights in plain numpy, zero where a word is missing, shape (n, T)."""
+    W = data["K_trained"] @ data["Q_trained"].T if "K_trained" in data else data.get("W_trained")
+    logits = data["X"] @ data["p"] if W is None else np.einsum("ntd,de,ne->nt", data["X"], W, data["queries"])
+    logits = np.where(data.get("mask", "there"), logits, -np.inf)
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
+
+
+LAYERS = {
+    Layer("p", "iris", "sgd"): Said(2, True, "leaves", "not settled"),
+    Layer("p", "iris", "normalized"): Said(2, True, "leaves", "there"),
+    Layer("p", "iris", "sign"): Said(2, True, "leaves", "elsewhere"),
+    Layer("p", "iris", "adam"): Said(2, True, "leaves", "not settled"),
+    Layer("p", "iris", "muon"): Said(2, False, "leaves", "there"),
+    Layer("p", "sentences", "sgd"): Said(6, True, "keeps", "there"),
+    Layer("p", "sentences", "normalized"): Said(6, True, "keeps", "there"),
+    Layer("p", "sentences", "sign"): Said(6, True, "keeps", "there"),
+    Layer("p", "sentences", "adam"): Said(6, True, "keeps", "there"),
+    Layer("p", "digits", "sgd"): Said(7, False, "leaves", "not settled"),
+    Layer("p", "digits", "adam"): Said(6, False, "leaves", "not settled"),
+    Layer("W", "iris", "sgd"): Said(4, False, "leaves", "not settled"),
+    Layer("W", "iris", "adam"): Said(4, False, "leaves", "elsewhere"),
+    Layer("W", "iris", "muon"): Said(4, False, "leaves", "not settled"),
+    Layer("W", "sentences", "normalized"): Said(6, True, "keeps", "there"),
+    Layer("W", "sentences", "sign"): Said(6, True, "keeps", "there"),
+    Layer("KQ", "iris", "sgd"): Said(3, False, "leaves", "elsewhere"),
+    Layer("KQ", "iris", "adam"): Said(3, False, "leaves", "not settled"),
+    Layer("pv", "iris", "sgd"): Said(4, False, "leaves"),
+    Layer("module", "iris", "adam"): Said(4, False, "leaves"),
+}
+"""The layers, with what is said of each."""
+
+
+def main(names: Sequence[str]) -> None:
+    """Print a line for each layer, or explain those that are named."""
+    for layer in LAYERS:
+        if layer.name in names:
+            print(explained(layer))
+        elif not names:
+            print(f"{layer.name:24}{said_of(layer)}", flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
