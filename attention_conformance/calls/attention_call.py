@@ -62,7 +62,7 @@ class State(StrEnum):
     CREATE_GRAPH = "create graph"
     """Its gradients could be differentiated again."""
     REPLAYED = "after two hundred others"
-    """Two hundred calls come before, forward and backward, with other numbers in the memory of these tensors."""
+    """Two hundred calls come before, every second one with its backward pass, on other numbers in these tensors."""
     COMPILED = "compiled"
     """Through ``torch.compile`` after calls of other sizes; torch itself runs the graphs."""
     MACHINE_CODE = "compiled to machine code"

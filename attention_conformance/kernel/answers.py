@@ -184,10 +184,12 @@ def _in_its_state(
     if call.state is State.REPLAYED:
         numbers = {name: inputs[name].tensor.clone() for name in TENSORS}
         rng = torch.Generator().manual_seed(call.seed)
-        for _ in range(BEFORE):
+        for before in range(BEFORE):
             for name, x in numbers.items():
                 inputs[name].fill(torch.randn(x.shape, generator=rng).to(x))
-            _gradients(kernel, call, *forward(own), *upstreams)
+            earlier = forward(own)
+            if before % 2:
+                _gradients(kernel, call, *earlier, *upstreams)
         for name, x in numbers.items():
             inputs[name].fill(x)
     returned, leaves = forward(own)

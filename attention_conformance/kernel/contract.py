@@ -128,7 +128,7 @@ def _takes_boolean_masks(kernel: Kernel) -> bool:
         [[True, False, True, True, False], [False, True, False, True, True], [True, True, True, False, False]]
     )
     call = small_call(L=3).replace(visible=seen)
-    output = kernel.replace(declares=kernel.declares | {BOOLEAN}).output(call)
+    output = kernel.replace(declares=kernel.declares | {BOOLEAN}).output(kernel.in_own_numbers(call))
     if output is None:
         return False
     hiding = (call, call.replace(visible=~seen), call.replace(visible=None))

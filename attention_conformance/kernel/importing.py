@@ -66,7 +66,21 @@ def import_callable(source: str) -> Callable[..., Any]:
         value = getattr(value, part)
     if path == MODEL and inspect.isclass(value):
         value = _model(value, imported, source)
-    check_callable(value, source)
+    return callable_of(value, source)
+
+
+def callable_of(value: Any, name: str) -> Callable[..., Any]:
+    """Return an object that can be called; one with ``plan`` and ``run`` as a function.
+
+    Raises:
+        InvalidInput: it cannot be called, or is a class without these.
+    """
+    is_planned = callable(getattr(value, "plan", None)) and callable(getattr(value, "run", None))
+    if is_planned and (inspect.isclass(value) or not callable(value)):
+        adapter = importlib.import_module("attention_conformance.kernel.plan_and_run")  # imports torch
+        planned: Callable[..., Any] = adapter.on_one_request(value, name)
+        return planned
+    check_callable(value, name)
     return value
 
 

@@ -22,7 +22,7 @@ from attention_conformance.kernel.adapter import adapter_to_paste
 from attention_conformance.kernel.compiling import with_compiler
 from attention_conformance.kernel.contract import small_call, with_capabilities
 from attention_conformance.kernel.gradient_sums import queries_to_a_sum
-from attention_conformance.kernel.importing import LIBRARIES, MODEL, SIGNATURE, check_callable, import_callable
+from attention_conformance.kernel.importing import LIBRARIES, MODEL, SIGNATURE, callable_of, import_callable
 from attention_conformance.kernel.kernel import DTYPES, Kernel
 from attention_conformance.kernel.limits import with_taken_sizes, with_wide_sizes
 from attention_conformance.kernel.operators import attention_operators
@@ -69,8 +69,7 @@ def kernel_of(call: Callable[..., Any], dtype: str | None = None, **options: Any
         InvalidInput: it is no kernel.
     """
     name = getattr(call, "__qualname__", None) or type(call).__name__
-    check_callable(call, name)
-    return probe(call, name, "", dtype, **options)
+    return probe(callable_of(call, name), name, "", dtype, **options)
 
 
 def probe(
