@@ -160,7 +160,7 @@ def plans_beyond_blocks(
         for of_square in (True, square):
             # An odd number beyond it is no multiple of a smaller block.
             less, more = (block + 1 + 2 * int(k) for k in sorted(rng.permutation(min(block // 2, 12))[:2]))
-            # The first rows of L > T may see no key, which is another question.
+            # With L > T the first rows may see no key, which other calls test.
             fewer = causal != "none" or rng.random() < 0.5
             L, T = (less, less) if of_square else (less, more) if fewer else (more, less)
             heads = {"heads": "1/1"} if block > 64 else {}

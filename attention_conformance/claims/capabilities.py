@@ -155,8 +155,8 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         "log-sum-exp",
         "log Σ e^logit",
         "the log-sum-exp that it returns, to the base e",
-        """What is returned beside the output is log Σ_t e^{z_t} of the scaled logits of the keys that a row sees, the
-        natural logarithm; two parts of the keys are merged by it.""",
+        """The kernel returns beside the output log Σ_t e^{z_t} of the scaled logits of the keys that a row sees, the
+        natural logarithm, by which results on two parts of the keys are merged.""",
         lambda call: call.log_sum_exp,
         own=MappingProxyType({"log-sum-exp": "on every call that asks for it"}),
     ),
@@ -249,8 +249,8 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         "grouped-heads",
         "Grouped heads (GQA)",
         "each head attends to the keys of its group; dK and dV are sums over it",
-        """Of H heads and G groups of keys and values head h attends to group h // (H/G). dK and dV of a group are the
-        sums over its heads.""",
+        """Head h of H attends to group h // (H/G) of G groups of keys and values. dK and dV of a group are the sums
+        over its heads.""",
         lambda call: call.query.shape[1] != call.key.shape[1],
     ),
     Capability(
@@ -317,9 +317,9 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         "score-mod",
         "Functions of scores",
         "affine functions of a score and its place, drawn for each head, and their derivative",
-        """What a function of (score, entry, head, query, key) makes of a score is the logit: a · score + b (j − i) + c
-        here, with numbers of the query's head, i and j counted from 0. dz is multiplied by a on its way to dQ and dK;
-        with a = 0 these are zero.""",
+        """The logit is a function of (score, entry, head, query, key): here a · score + b (j − i) + c, with numbers of
+        the query's head, i and j counted from 0. dz is multiplied by a on its way to dQ and dK; with a = 0 these are
+        zero.""",
         lambda call: call.score_mod is not None,
     ),
     Capability(
@@ -432,11 +432,11 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         "compiled",
         "Through torch.compile",
         "what torch.compile makes of it, with sizes that change from call to call, gives the same numbers",
-        """What holds of a call holds of it through ``torch.compile``, forward and backward, after calls of other sizes
-        with the same options: the first makes a graph of its sizes, the second one of any sizes, which the call
-        itself meets. By default graphs are traced, freed of mutation and differentiated ahead of time, and torch runs
-        them (``aot_eager``); with ``--profile deep`` they are compiled to machine code, too (``inductor``), where there
-        is a C++ compiler. What PyTorch cannot compile is refused.""",
+        """A call has the same results through ``torch.compile``, forward and backward, after calls of other sizes with
+        the same options: the first makes a graph of its sizes, the second one of any sizes, which the call itself
+        meets. By default graphs are traced, freed of mutation and differentiated ahead of time, and torch runs them
+        (``aot_eager``); with ``--profile deep`` they are compiled to machine code, too (``inductor``), where there is a
+        C++ compiler. What PyTorch cannot compile is refused.""",
         lambda call: call.state in COMPILED,
         own=MappingProxyType(
             {RETURNS: "on every call", UNCHANGED: "on every call"}
@@ -461,7 +461,7 @@ _IN_EVERY_FORMAT: tuple[Capability, ...] = (
         "exact-weights",
         "Weights of exactly 1, 1/n and 0",
         "calls on which nothing is rounded in any precision, to float32's noise",
-        """Of each row one key has the largest logit, or two share it, and the others lie 4096 and more below: weights
+        """In each row one key has the largest logit, or two share it, and the others lie 4096 and more below: weights
         are exactly 1, or 1/2 twice, and 0. Or all T = 2^k keys share one logit, and values have a mean of few bits. All
         numbers of the call are small integers, so every product and partial sum of output, dQ, dK and dV is a number of
         few bits, 24 at most: float16 and bfloat16 have to return what float32 returns, rounded once.""",

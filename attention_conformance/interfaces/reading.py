@@ -50,7 +50,7 @@ class Mask:
 
 @dataclass(frozen=True)
 class Reading:
-    """How a callable is called.
+    """A way to call a callable.
 
     Attributes:
         parameters: the names of all its parameters.

@@ -17,7 +17,7 @@ from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 THREADS = (2, 4, 0)
 """Numbers of PyTorch's threads for some calls of each thousand; 0 for the number before."""
 SOME = 20
-"""Number of calls on each number of threads: threads that wait for cores take long."""
+"""Number of calls on each number of threads; few, as threads that wait for cores are slow."""
 HELD = 8
 """Number of other tensors that are in memory at a time."""
 

@@ -82,7 +82,7 @@ class Taken:
             yield "contiguous tensors"
 
     may_be_huge: ClassVar[bool] = True
-    """Whether calls may have more keys than an index of 16 bits counts."""
+    """True where calls may have more keys than an index of 16 bits counts."""
 
     def plan(self, plan: Plan) -> Plan:
         """Return the plan of a call, here unchanged."""
@@ -146,7 +146,7 @@ class Taken:
             bias=_resize_mask(call.bias, L, T, 0.0),
             lse_upstream=_resize_lse_upstream(call.lse_upstream, L),
             lengths=None if call.lengths is None else np.minimum(call.lengths, (L, T)),
-            # Repeated keys share weights that are not halves any more, and logits without some columns are others.
+            # With repeated keys weights are no halves any more, and with fewer columns logits change; both round.
             exact=call.exact and sizes["T"] >= T and sizes["E"] <= E,
         )
 

@@ -56,5 +56,5 @@ def wrap(text: str) -> str:
 
 
 def indent(lines: Iterable[str]) -> str:
-    """Return the lines as the body of something."""
+    """Return the lines, indented as the body of a block."""
     return textwrap.indent("\n".join(lines), "    ", lambda line: bool(line.strip()))

@@ -95,9 +95,9 @@ def follow_attention(
 def known_changes(
     attention: AttentionRun, change: Callable[[float], float]
 ) -> tuple[AdamBounds, Float64[np.ndarray, "t"]] | None:
-    """Return the bounds of the first steps and χ at the margins known of their iterates; None if there is no such step.
+    """Return the bounds of the first steps, and χ at lower bounds of the margins there; None if there is no such step.
 
-    The margin of an iterate is that known at the last power of two before it, less :data:`SPARE`. Steps end where more
+    The bound of an iterate is that at the last power of two before it, less :data:`SPARE`. Steps end where more
     than that may be lost.
 
     Args:

@@ -67,7 +67,7 @@ class _Unit:
 
     @property
     def foreign(self) -> bool:
-        """Whether it runs a user's code, in a process that may die of it."""
+        """True if it runs a user's code, in a process that may die of it."""
         return any(map(is_in_a_file, self.rules))
 
     @property

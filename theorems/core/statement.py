@@ -86,7 +86,7 @@ class Statement:
 
     @property
     def says_whose(self) -> bool:
-        """Whether the statement says which of its claims are the conclusion that its source states."""
+        """True if the statement says which of its claims are the conclusion that its source states."""
         return self.states is not None or bool(self.premises)
 
     def part_of(self, claim: str) -> Part:

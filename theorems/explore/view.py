@@ -15,7 +15,7 @@ from jaxtyping import Float64
 from theorems.explore.state import State
 
 ROOM = 1.3
-"""How far the picture goes beyond the outermost token."""
+"""The reach of the picture, in units of that of the outermost token."""
 INDEPENDENT = 1e-6
 """Smallest share of a second direction across the first one for which the plane shows anything of it."""
 

@@ -95,7 +95,7 @@ def _generic(statement: Statement, without: str) -> Weakened:
         if "queries-given" in keeps:
             return plain_query_cases(losses=("squared",)) if without == LOSS else plain_query_cases()
         if statement.about is not Case:
-            return statement.cases()  # nothing here builds other ones
+            return statement.cases()  # the strategies of hunts build cases of keys and scores only
         library = tuple(id for id in keeps if id not in statement.own_assumptions)
         return cases_with(assumptions=library, start="anywhere", plain=True)
 

@@ -44,7 +44,7 @@ class Examined:
 
     @property
     def is_counterexample(self) -> bool:
-        """Whether the assumptions hold, the one left out fails, and a claim is violated."""
+        """True if the assumptions hold, the one left out fails, and a claim is violated."""
         return not self.refusal
 
 

@@ -32,7 +32,7 @@ class RoundsResult:
 
     @property
     def has_counterexample(self) -> bool:
-        """Whether the last round has a counterexample."""
+        """True if the last round has a counterexample."""
         return bool(self.rounds and self.rounds[-1] and self.rounds[-1][-1].counterexample)
 
     def as_known(self, cases: int | None) -> tuple[Sequence[Sequence[Observation]], Sequence[Observation]]:
@@ -77,7 +77,7 @@ class Rounds:
 
     @property
     def foreign(self) -> bool:
-        """Whether the statement is in a user's file."""
+        """True if the statement is in a user's file."""
         return is_in_a_file(self.statement)
 
     @property

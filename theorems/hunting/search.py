@@ -80,7 +80,7 @@ class Effort:
 
     @property
     def nothing_decided(self) -> bool:
-        """Whether no case said anything: the conclusion raised on all, or the assumption left out always held."""
+        """True if no case decided anything: the conclusion raised on all, or the assumption left out always held."""
         return self.tried > 0 and self.decided == 0
 
 

@@ -46,7 +46,7 @@ text {{ fill: currentColor; font: 15px system-ui, sans-serif; }}
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """One moment.
+    """One frame of the animation.
 
     Attributes:
         keys: of the tokens, (n, T, d).
