@@ -105,20 +105,22 @@ class Trials:
         at = (number, about, claim)
         if at not in self._smallest:
             trial = self._made[number]
-            own = trial.call
-            small = [call for call in self._small_calls(self._small(trial.plan)) if work_of(call) < work_of(own)]
-            if own.state in LONG_STATES:
-                small = [call.replace(state=own.state) for call in small]
-            needs_state = own.state is not State.ONCE and self._fails_in_its_state_alone(number, small, about, claim)
+            original = trial.call
+            small = [call for call in self._small_calls(self._small(trial.plan)) if work_of(call) < work_of(original)]
+            if original.state in LONG_STATES:
+                small = [call.replace(state=original.state) for call in small]
+            needs_state = original.state is not State.ONCE and self._fails_in_its_state_alone(
+                number, small, about, claim
+            )
 
             def fails(call: AttentionCall) -> bool:
                 if needs_state and call.state is State.ONCE:
                     return False
                 return self.falsifies(call, about, claim)
 
-            begun = next((reduced for call in small if fails(reduced := reduce_to(call, own))), own)
+            first = next((reduced for call in small if fails(reduced := reduce_to(call, original))), original)
             # What the signature says of every call is no option that may be left out.
-            self._smallest[at] = self.under_test.kernel.suit(smallest_failing(begun, fails))
+            self._smallest[at] = self.under_test.kernel.suit(smallest_failing(first, fails))
         return self._smallest[at]
 
     def _fails_in_its_state_alone(self, number: int, small: list[AttentionCall], about: str, claim: str) -> bool:
@@ -128,25 +130,25 @@ class Trials:
         calls of other numbers are tried, each first without the state, until one fails.
         """
         trial = self._made[number]
-        own = trial.call
+        original = trial.call
         others = (self._build_another(trial.plan, f"{number} {k}") for k in range(OTHERS))
         # The same logits of other numbers.
-        mirrored = [] if own.shared else [own.replace(query=-own.query, key=-own.key)]
+        mirrored = [] if original.shared else [original.replace(query=-original.query, key=-original.key)]
         for other in (*mirrored, *small, *others):
-            there = reduce_to(other, own)
-            if self.falsifies(there.replace(state=State.ONCE), about, claim):
+            reduced = reduce_to(other, original)
+            if self.falsifies(reduced.replace(state=State.ONCE), about, claim):
                 return False
-            if self.falsifies(there, about, claim):
+            if self.falsifies(reduced, about, claim):
                 return True
         return True
 
     def falsifies(self, call: AttentionCall, about: str, claim: str) -> bool:
         """Return whether the named claim is falsified on a call."""
         try:
-            made = list(examine(call, self.under_test))
+            examined = list(examine(call, self.under_test))
         except Exception:
             return False
-        return any(a == about and c.name == claim and c.verdict is Verdict.FALSIFIED for a, c in made)
+        return any(a == about and c.name == claim and c.verdict is Verdict.FALSIFIED for a, c in examined)
 
     def _trial(self, number: int, capability: Capability, few: bool) -> Trial | None:
         """Return the trial of a number; None if it is not about the capability."""
@@ -173,8 +175,8 @@ class Trials:
             return plan
         if number >= len(self._plans):
             declares = self.under_test.kernel.declares
-            taken = self.under_test.kernel.taken
-            self._plans = [taken.plan(plan) for plan in islice(plans(declares, self.seed, self.strength), number + 128)]
+            sizes = self.under_test.kernel.taken
+            self._plans = [sizes.plan(plan) for plan in islice(plans(declares, self.seed, self.strength), number + 128)]
         return self._plans[number]
 
     def _build(self, plan: Plan, number: int) -> AttentionCall:
@@ -216,10 +218,10 @@ class Trials:
         for name, level in NEUTRAL_PLAN.items():
             if small[name] != level and self._is_refused(small | {name: level}):
                 small[name] = level
-        left = [name for name in NEUTRAL_PLAN if small[name] != NEUTRAL_PLAN[name]]
-        if not left:
+        options = [name for name in NEUTRAL_PLAN if small[name] != NEUTRAL_PLAN[name]]
+        if not options:
             return None
-        name = left[int(np.random.default_rng((self.seed, abs(number))).integers(len(left)))]
+        name = options[int(np.random.default_rng((self.seed, abs(number))).integers(len(options)))]
         return {**plan, name: NEUTRAL_PLAN[name]}
 
     def _small(self, plan: Plan) -> dict[str, str]:
@@ -273,7 +275,7 @@ def owns(capability: Capability, smallest: AttentionCall, about: str, claim: str
 
 def reduce_to(call: AttentionCall, smallest: AttentionCall) -> AttentionCall:
     """Return the call, in its own sizes, with only the options of the smallest one."""
-    kept = {
+    options = {
         name for name, value in NEUTRAL.items() if np.ndim(getattr(smallest, name)) or getattr(smallest, name) != value
     }
-    return call.replace(**{name: value for name, value in NEUTRAL.items() if name not in kept})
+    return call.replace(**{name: value for name, value in NEUTRAL.items() if name not in options})

@@ -47,15 +47,15 @@ def kernel_table(results: Sequence[Result], uses: Mapping[str, KernelUse | None]
 
 def summary(results: Sequence[Result], kernel: Mapping[str, Any]) -> str:
     """Return the verdict on the kernel in a line, with the numbers that it computes in."""
-    tried = [result for result in results if result.was_tried]
-    verdict = next((v for v in WORST_FIRST if any(r.verdict is v for r in tried)), Verdict.NOT_APPLICABLE)
-    able = sum(result.id in capabilities() for result in tried)
-    counts = f"{able} capabilities and {len(tried) - able} statements"
+    checked = [result for result in results if result.was_tried]
+    verdict = next((v for v in WORST_FIRST if any(r.verdict is v for r in checked)), Verdict.NOT_APPLICABLE)
+    able = sum(result.id in capabilities() for result in checked)
+    counts = f"{able} capabilities and {len(checked) - able} statements"
     others = [name for name, state in kernel.get("formats", {}).items() if state != TRIED]
     skipped = f"; not tried in {', '.join(others)}" if others else ""
     through = "" if kernel["differentiable"] else "; it has no backward pass, gradients are unchecked"
-    left = [name for name, treatment in kernel.get("parameters", {}).items() if treatment == "not tested"]
-    untested = f"; not tested: {', '.join(left)}" if left else ""
+    not_tested_names = [name for name, treatment in kernel.get("parameters", {}).items() if treatment == "not tested"]
+    untested = f"; not tested: {', '.join(not_tested_names)}" if not_tested_names else ""
     return f"{verdict}; computes in {kernel['computes_in']}{through}{untested}{skipped}: {counts} tried"
 
 

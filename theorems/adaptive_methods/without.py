@@ -39,7 +39,7 @@ from theorems.without.weakening import weaken
 @st.composite
 def unequal_modulus_cases(draw: DrawFn) -> Labelled:
     """Draw separable binary data, one coordinate of which is larger than the others for all samples."""
-    case = draw(equal_modulus_cases().filter(lambda drawn: drawn.features.shape[1] > 1))
+    case = draw(equal_modulus_cases().filter(lambda candidate: candidate.features.shape[1] > 1))
     factor = draw(st.sampled_from((2.0, 4.0, 10.0)))
     return case.replace(features=case.features * np.where(np.arange(case.features.shape[1]) == 0, factor, 1.0))
 

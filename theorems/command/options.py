@@ -19,9 +19,9 @@ JOBS = min(2, os.cpu_count() or 1)
 """Default number of processes."""
 
 
-def same_seed(what: str) -> Any:
-    """Return the option ``--seed``, on which ``what`` depends."""
-    return typer.Option(min=0, metavar="S", help=f"Same seed, same {what}.")
+def same_seed(results: str) -> Any:
+    """Return the option ``--seed``, on which ``results`` depends."""
+    return typer.Option(min=0, metavar="S", help=f"Same seed, same {results}.")
 
 
 def seed_or_fresh(what: str) -> Any:
@@ -46,9 +46,9 @@ def _seed(text: str | int) -> int:
     return seed
 
 
-def examples_option(what: str, least: int = 1) -> Any:
+def examples_option(objects: str, least: int = 1) -> Any:
     """Return the option ``--examples``."""
-    return typer.Option(min=least, metavar="N", help=f"Generated {what}.")
+    return typer.Option(min=least, metavar="N", help=f"Generated {objects}.")
 
 
 def processes(independent: str, least: int = 1, more: str = "") -> Any:
@@ -61,9 +61,9 @@ def identifier(help: str, completion: Callable[[str], list[str]]) -> Any:
     return typer.Argument(metavar="ID", help=help, autocompletion=completion)
 
 
-def identifiers(help: str, completion: Callable[[str], list[str]], what: str = "ID") -> Any:
+def identifiers(help: str, completion: Callable[[str], list[str]], metavar: str = "ID") -> Any:
     """Return an argument for several objects, or none."""
-    return typer.Argument(metavar=f"[{what}]...", help=help, autocompletion=completion)
+    return typer.Argument(metavar=f"[{metavar}]...", help=help, autocompletion=completion)
 
 
 def text(metavar: str, help: str, completion: Callable[[str], list[str]] | None = None, *names: str) -> Any:
@@ -81,9 +81,9 @@ def folder(help: str) -> Any:
     return text("DIR", help)
 
 
-def as_markdown(what: str) -> Any:
+def as_markdown(content: str) -> Any:
     """Return the option ``--markdown``."""
-    return typer.Option("--markdown", help=f"Print {what}.")
+    return typer.Option("--markdown", help=f"Print {content}.")
 
 
 def data(help: str, *names: str) -> Any:

@@ -77,19 +77,19 @@ def request_of(options: VerifyOptions) -> Request:
         InvalidInput: data that cannot be used, an option of a kernel without one, an unknown profile, or one without
             a kernel.
     """
-    for name, what in (("dtype", "computes in"), ("interface", "is called by"), ("device", "runs on")):
+    for name, attribute in (("dtype", "computes in"), ("interface", "is called by"), ("device", "runs on")):
         if options.attention is None and getattr(options, name) is not None:
-            raise InvalidInput(f"--{name}: says what a kernel {what}; give the kernel with --attention.")
+            raise InvalidInput(f"--{name}: says what a kernel {attribute}; give the kernel with --attention.")
     if options.relations and options.attention is not None:
         raise InvalidInput("--relations: cannot be combined with --attention, whose calls have relations of their own.")
-    given = None if options.data is None else load(options.data, options.seed, calls=True)
+    data = None if options.data is None else load(options.data, options.seed, calls=True)
     request = Request(
         tuple(options.ids or ()),
         options.examples,
         options.seed,
-        given,
+        data,
         _kernel(options) or REFERENCE,
-        capabilities=options.attention is not None and given is None,
+        capabilities=options.attention is not None and data is None,
         jobs=max(1, options.jobs),
         timeout=options.timeout,
         patience=options.case_timeout,
@@ -102,7 +102,7 @@ def request_of(options: VerifyOptions) -> Request:
     if options.profile is None:
         return request
     profile = kernel_suite().profile_named(options.profile)
-    if options.attention is None or given:
+    if options.attention is None or data:
         raise InvalidInput("--profile: says what is tried on a kernel; give --attention, and not --data.")
     return replace(
         request,
@@ -201,8 +201,10 @@ class Report:
             texts.append((options.emit_test, kernel_suite().reproducer_file(kernel, unknown, options.emit_test)))
         if isinstance(last, Finished):
             data = options.data or f"{self._examples} examples, seed {options.seed}"
-            known = file_text(last.results, f"{kernel or 'theorems verify'} on {data}", self._known.reasons)
-            texts.append((options.write_known_failures, known))
+            known_failures_text = file_text(
+                last.results, f"{kernel or 'theorems verify'} on {data}", self._known.reasons
+            )
+            texts.append((options.write_known_failures, known_failures_text))
             whole = not options.ids and options.data is None
             texts += [
                 (path, text_of_run(path, results, self._evidence, all_statements=whole)) for path in _documents(options)
@@ -245,24 +247,24 @@ class Report:
         others = f"falsified: {result.id}; the others were not finished, or are not printed (--fail-fast)"
         if len(lines) > SHORT - 1:
             again = [line for line in lines if line.startswith("  Reproduce with")]
-            kept = SHORT - 2 - len(again)
-            lines = [*lines[:kept], f"  … {len(lines) - kept - len(again)} more lines, without --fail-fast", *again]
+            room = SHORT - 2 - len(again)
+            lines = [*lines[:room], f"  … {len(lines) - room - len(again)} more lines, without --fail-fast", *again]
         for line in (*lines, others):
             self.out.print(line, soft_wrap=True)
 
     def _print(self, results: Results, reproduce: Mapping[str, str]) -> None:
         kernel = self._about.kernel
-        tried = [result for result in results if kernel is None or result.was_tried]
-        self.out.print(results_table(tried))
+        results_to_print = [result for result in results if kernel is None or result.was_tried]
+        self.out.print(results_table(results_to_print))
         if kernel is not None:
             self.out.print(
                 kernel_suite().kernel_table(
                     results.results, {heading.id: heading.kernel for heading in self._about.statements}
                 )
             )
-        print_branches(self.out, tried)
-        print_counts(self.out, tried)
-        print_reasons(self.out, [result for result in tried if result.id not in results.known_failures])
+        print_branches(self.out, results_to_print)
+        print_counts(self.out, results_to_print)
+        print_reasons(self.out, [result for result in results_to_print if result.id not in results.known_failures])
         for id, reason in results.known_failures.items():
             self.out.print(f"{id}: falsified, as known: {reason}", soft_wrap=True)
         print_failures(
@@ -276,12 +278,12 @@ class Report:
     def _save(self, result: Result) -> str:
         """Write the failing case of a result, and return a line that says how to see it again."""
         assert result.failure is not None
-        given, kernel = self._options, self._about.kernel
-        options = " --relations" if given.relations else ""
+        chosen, kernel = self._options, self._about.kernel
+        options = " --relations" if chosen.relations else ""
         if kernel is not None:
             options += f" --attention {shlex.quote(kernel.source)} --dtype {kernel.dtype}"
-            options += f" --interface {given.interface}" if given.interface else ""
-            options += f" --device {given.device}" if given.device else ""
+            options += f" --interface {chosen.interface}" if chosen.interface else ""
+            options += f" --device {chosen.device}" if chosen.device else ""
         try:
             path = save(result.id, result.failure, self._options.out)
         except InvalidInput as error:

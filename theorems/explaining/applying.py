@@ -74,14 +74,14 @@ def check_assumptions(
             and not {*PAIRS} & {*statement.assumptions}
         ):
             groups.setdefault((_whose(statement, cases), is_foreign(statement)), []).append(statement)
-    looked, speaks = [], []
-    for (of, foreign), chosen in groups.items():
-        case = cases[of].replace(start=start) if foreign else cases[of]
+    checked, speaks = [], []
+    for (choice, foreign), chosen in groups.items():
+        case = cases[choice].replace(start=start) if foreign else cases[choice]
         findings_of_case = tuple(finding for finding in findings(Given(case), chosen) if finding.id not in QUANTIFIED)
-        looked.append(CheckedAssumptions(of, findings_of_case))
-        speaks += [applicability(statement, of, findings_of_case) for statement in chosen]
+        checked.append(CheckedAssumptions(choice, findings_of_case))
+        speaks += [applicability(statement, choice, findings_of_case) for statement in chosen]
     order = list(statements())
-    return looked, sorted(speaks, key=lambda applicable: order.index(applicable.id))
+    return checked, sorted(speaks, key=lambda applicable: order.index(applicable.id))
 
 
 def is_explained(statement: Statement) -> bool:
@@ -98,13 +98,13 @@ def is_foreign(statement: Statement) -> bool:
 
 def _whose(statement: Statement, cases: dict[str, Case]) -> str:
     if LOCAL in statement.assumptions:
-        return next(of for of in ("selected", "given", "optimal") if of in cases)
+        return next(choice for choice in ("selected", "given", "optimal") if choice in cases)
     return "given" if {*JOINT} & {*statement.assumptions} and "given" in cases else "optimal"
 
 
-def applicability(statement: Statement, of: str, findings: Sequence[NamedFinding]) -> Applicability:
+def applicability(statement: Statement, choice: str, findings: Sequence[NamedFinding]) -> Applicability:
     """Return whether the statement applies to the data whose assumptions were checked."""
     missing = tuple(
         finding for finding in findings if finding.id in statement.assumptions and finding.holds is not True
     )
-    return Applicability(statement.id, statement.title, of, missing)
+    return Applicability(statement.id, statement.title, choice, missing)

@@ -37,72 +37,81 @@ class Section:
     left: tuple[str, ...] = ()
 
 
-def sections(it: Facts) -> list[Section]:
+def sections(facts: Facts) -> list[Section]:
     """Return the tables: trained weights and their run, tokens, directions, W, the flow, its ends, assumptions."""
-    made = [*_trained(it), *_run(it), _tokens(it), _directions(it), *_tied(it), *_weights(it), _flow(it), *_ends(it)]
-    if it.rules:
-        made.append(_rules(it))
-    if it.joint is not None:
+    tables = [
+        *_trained(facts),
+        *_run(facts),
+        _tokens(facts),
+        _directions(facts),
+        *_tied(facts),
+        *_weights(facts),
+        _flow(facts),
+        *_ends(facts),
+    ]
+    if facts.rules:
+        tables.append(_rules(facts))
+    if facts.joint is not None:
         caption = (
             "Head and prompt trained together, each gradient divided by its norm; 1 − cos for the tokens of the end"
         )
-        made.append(Section(caption, it.joint.columns, tuple(it.joint.rows), it.joint.columns[3:4]))
-    if it.others:
-        made.append(_starts(it))
-    return [*made, *_assumptions(it)]
+        tables.append(Section(caption, facts.joint.columns, tuple(facts.joint.rows), facts.joint.columns[3:4]))
+    if facts.others:
+        tables.append(_starts(facts))
+    return [*tables, *_assumptions(facts)]
 
 
-def opening(it: Facts) -> list[str]:
+def opening(facts: Facts) -> list[str]:
     """Return the lines before the tables: the data, and the answer in a sentence."""
-    problem = it.case.problem
-    queried = it.case.queried
+    problem = facts.case.problem
+    queried = facts.case.queried
     trained = "" if queried is None else f"; W is trained, of shape {queried.shape}: p = vec(W), ‖p‖ = ‖W‖_F"
-    data = f"{it.name}: n = {problem.n}, T = {length_of(it)}, d = {problem.d}; {problem.loss.name} loss{trained}"
-    trained_sentence = "" if it.layer is None else next(trained_words(it, it.layer))
+    data = f"{facts.name}: n = {problem.n}, T = {length_of(facts)}, d = {problem.d}; {problem.loss.name} loss{trained}"
+    trained_sentence = "" if facts.layer is None else next(trained_words(facts, facts.layer))
     sentences = (
         data,
-        *data_words(it),
+        *data_words(facts),
         trained_sentence,
-        f"{headline(it)[0].upper()}{headline(it)[1:]}.",
-        factors_words(it),
+        f"{headline(facts)[0].upper()}{headline(facts)[1:]}.",
+        factors_words(facts),
     )
     return [sentence for sentence in sentences if sentence]
 
 
-def _trained(it: Facts) -> list[Section]:
+def _trained(facts: Facts) -> list[Section]:
     """Return what the trained weights choose in each input, and their margins against the largest possible ones."""
-    layer = it.layer
+    layer = facts.layer
     if layer is None:
         return []
     rows: list[tuple[str, ...]] = []
-    by_number = {(token.input, token.token): token for token in it.tokens}
+    by_number = {(token.input, token.token): token for token in facts.tokens}
     for i, (t, runner_up) in enumerate(zip(layer.tokens.tolist(), layer.nearest.tolist(), strict=True)):
         if i == MOST_INPUTS:
-            rows.append(("…", "", "", f"{it.case.problem.n - i} more inputs", "", "", ""))
+            rows.append(("…", "", "", f"{facts.case.problem.n - i} more inputs", "", "", ""))
             break
-        token, best = (by_number[i, k] for k in (t, int(it.optimal.alpha[i])))
+        token, best = (by_number[i, k] for k in (t, int(facts.optimal.alpha[i])))
         optimal = "yes" if token.globally_optimal else f"no, {best.token} scores {best.score:.5g}"
         numbers = small(layer.off[i]), str(runner_up), f"{layer.margins[i, runner_up]:.4g}"
         rows.append((str(i), str(t), f"{token.score:.5g}", optimal, *numbers))
     caption = f"The trained {layer.weights.name} as given: the token of largest weight s of each input, and the next"
     columns: tuple[str, ...] = ("input", "token", "score", "optimal", "1 − s", "next", "logit below")
-    made = [Section(caption, columns, tuple(rows), ("optimal",))]
+    tables = [Section(caption, columns, tuple(rows), ("optimal",))]
     if layer.in_norms:
         caption = "Least margin of the trained weights in units of their norm, for the tokens of largest weight"
         columns = ("norm", "value", "least margin", "largest possible", "share", "1 − cos to its direction")
-        made.append(Section(caption, columns, tuple(map(_in_norm, layer.in_norms)), ("norm",)))
-    return made
+        tables.append(Section(caption, columns, tuple(map(_in_norm, layer.in_norms)), ("norm",)))
+    return tables
 
 
-def _run(it: Facts) -> list[Section]:
+def _run(facts: Facts) -> list[Section]:
     """Return the run of training, whose words say of which tokens."""
-    if it.run is None:
+    if facts.run is None:
         return []
-    of = format_tokens(it.run.about.alpha, TOKENS)
+    tokens = format_tokens(facts.run.about.alpha, TOKENS)
     caption = (
-        f"The run of training; 1 − s, margin and 1 − cos of {of}, those of the flow from its first checkpoint last"
+        f"The run of training; 1 − s, margin and 1 − cos of {tokens}, those of the flow from its first checkpoint last"
     )
-    return [Section(caption, it.run.columns, tuple(it.run.rows), it.run.columns[2:3])]
+    return [Section(caption, facts.run.columns, tuple(facts.run.rows), facts.run.columns[2:3])]
 
 
 def _in_norm(in_norm: MarginInNorm) -> tuple[str, ...]:
@@ -116,28 +125,30 @@ def small(value: float) -> str:
     return f"{value:.3g}" if value else "< 1e-308"
 
 
-def _tokens(it: Facts) -> Section:
-    heads = [f"at ‖p‖ = {norm:.3g}" for norm in it.norms]
-    if it.layer is not None:
+def _tokens(facts: Facts) -> Section:
+    heads = [f"at ‖p‖ = {norm:.3g}" for norm in facts.norms]
+    if facts.layer is not None:
         heads.insert(0, "trained")
     columns = ("input", "token", "score", "is", "margin", "λ", *heads)
     rows = []
-    for i in range(min(it.case.problem.n, MOST_INPUTS)):
-        own = [token for token in it.tokens if token.input == i]
-        shown = _tokens_to_show(own)
-        rows += [_row(token, it) for token in shown]
-        if len(shown) < len(own):
-            rows.append((str(i), "…", "", f"{len(own) - len(shown)} more", *[""] * (len(columns) - 4)))
-    if it.case.problem.n > MOST_INPUTS:
-        rows.append(("…", "", "", f"{it.case.problem.n - MOST_INPUTS} more inputs", *[""] * (len(columns) - 4)))
-    of = "" if it.about is None else f"; margin (k_α − k_t)·p_mm and dual weight λ for α = {it.about.name} tokens"
-    return Section(f"Tokens, with their softmax weights along the flow{of}", columns, tuple(rows), ("is",))
+    for i in range(min(facts.case.problem.n, MOST_INPUTS)):
+        tokens_of_input = [token for token in facts.tokens if token.input == i]
+        chosen = _tokens_to_show(tokens_of_input)
+        rows += [_row(token, facts) for token in chosen]
+        if len(chosen) < len(tokens_of_input):
+            rows.append((str(i), "…", "", f"{len(tokens_of_input) - len(chosen)} more", *[""] * (len(columns) - 4)))
+    if facts.case.problem.n > MOST_INPUTS:
+        rows.append(("…", "", "", f"{facts.case.problem.n - MOST_INPUTS} more inputs", *[""] * (len(columns) - 4)))
+    caption_end = (
+        "" if facts.about is None else f"; margin (k_α − k_t)·p_mm and dual weight λ for α = {facts.about.name} tokens"
+    )
+    return Section(f"Tokens, with their softmax weights along the flow{caption_end}", columns, tuple(rows), ("is",))
 
 
-def _tokens_to_show(own: list[Token]) -> list[Token]:
-    if len(own) <= MOST_TOKENS:
-        return own
-    ranked = sorted(own, key=lambda token: (not is_(token), -token.weights[-1], token.token))[:MOST_TOKENS]
+def _tokens_to_show(tokens_of_input: list[Token]) -> list[Token]:
+    if len(tokens_of_input) <= MOST_TOKENS:
+        return tokens_of_input
+    ranked = sorted(tokens_of_input, key=lambda token: (not is_(token), -token.weights[-1], token.token))[:MOST_TOKENS]
     return sorted(ranked, key=lambda token: token.token)
 
 
@@ -148,19 +159,19 @@ def is_(token: Token) -> str:
     return ", ".join([*words, *(["neighbour"] if token.neighbour else [])])
 
 
-def _row(token: Token, it: Facts) -> tuple[str, ...]:
+def _row(token: Token, facts: Facts) -> tuple[str, ...]:
     margin = "" if token.margin is None else "1" if token.neighbour else f"{token.margin:.4g}"
     dual = f"{token.dual:.3g}" if token.dual else ""
-    trained = () if it.layer is None else (it.layer.softmax[token.input, token.token],)
+    trained = () if facts.layer is None else (facts.layer.softmax[token.input, token.token],)
     weights = [f"{weight:.3g}" for weight in (*trained, *token.weights)]
     return (str(token.input), str(token.token), f"{token.score:.5g}", is_(token), margin, dual, *weights)
 
 
-def _directions(it: Facts) -> Section:
+def _directions(facts: Facts) -> Section:
     columns: tuple[str, ...] = ("α", "tokens", "‖p_mm‖", "margin", "neighbours", "λ > 0", "locally optimal", "1 − cos")
-    columns = (*columns, *([] if it.layer is None else ["trained"]))
-    rows = tuple(_direction(it, choice) for choice in it.choices)
-    trained = "" if it.layer is None else ", and of the trained weights"
+    columns = (*columns, *([] if facts.layer is None else ["trained"]))
+    rows = tuple(_direction(facts, choice) for choice in facts.choices)
+    trained = "" if facts.layer is None else ", and of the trained weights"
     return Section(
         f"Max-margin directions p_mm(α), exact; 1 − cos at the end of the flow{trained}",
         columns,
@@ -169,22 +180,22 @@ def _directions(it: Facts) -> Section:
     )
 
 
-def _weights(it: Facts) -> list[Section]:
+def _weights(facts: Facts) -> list[Section]:
     """Return both max-margin solutions, where W is trained."""
-    if not it.weights:
+    if not facts.weights:
         return []
     caption = "Solutions W of ATT-SVM, the limits of paths of W (least ‖W‖_F) and of paths of K, Q (least ‖W‖_⋆)"
-    rows = tuple(row for solution in it.weights for row in solution.rows)
+    rows = tuple(row for solution in facts.weights for row in solution.rows)
     return [Section(caption, ("α", "least", "norm", "rank", "tight", ""), rows, ("α", "least", ""))]
 
 
-def _direction(it: Facts, choice: Chosen) -> tuple[str, ...]:
-    same = "trained" if it.layer is not None and choice is it.layer.chosen and choice.name != "trained" else ""
+def _direction(facts: Facts, choice: Chosen) -> tuple[str, ...]:
+    same = "trained" if facts.layer is not None and choice is facts.layer.chosen and choice.name != "trained" else ""
     name = ", ".join(
-        [choice.name, *["selected"] * (choice is it.optimal and choice is it.selection), *[same] * bool(same)]
+        [choice.name, *["selected"] * (choice is facts.optimal and choice is facts.selection), *[same] * bool(same)]
     )
-    apart_now = None if it.layer is None else it.layer.one_minus_cosine(choice)
-    now = () if it.layer is None else ("" if apart_now is None else f"{apart_now:.2g}",)
+    apart_now = None if facts.layer is None else facts.layer.one_minus_cosine(choice)
+    now = () if facts.layer is None else ("" if apart_now is None else f"{apart_now:.2g}",)
     if isinstance(choice.svm, Infeasible):
         return (
             name,
@@ -197,23 +208,23 @@ def _direction(it: Facts, choice: Chosen) -> tuple[str, ...]:
             "",
             *now,
         )
-    flow = it.path.flow
+    flow = facts.path.flow
     apart = "" if not flow.final.any() else f"{float(flow.one_minus_cosine(choice.svm.direction)[-1]):.2g}"
     word = "yes" if choice.locally_optimal else "no"
-    near = f"{int(choice.svm.neighbours.sum())} of {len(it.tokens) - len(choice.alpha)}"
+    near = f"{int(choice.svm.neighbours.sum())} of {len(facts.tokens) - len(choice.alpha)}"
     norm, margin = f"{choice.svm.norm:.6g}", f"{choice.svm.margin:.6g}"
     return name, format_tokens(choice.alpha, TOKENS), norm, margin, near, str(choice.svm.supports), word, apart, *now
 
 
-def _tied(it: Facts) -> list[Section]:
+def _tied(facts: Facts) -> list[Section]:
     """Return the tokens that no prompt puts behind the optimal ones without losing another."""
-    if it.split is None:
+    if facts.split is None:
         return []
-    split, parts = it.split, it.path.parts
+    split, parts = facts.split, facts.path.parts
     rows = []
     for i, t in [pair for pair in np.argwhere(split.sets).tolist() if pair[0] in split.tied_inputs[:MOST_INPUTS]]:
         weight = split.supports.tying.get((i, t))
-        score = f"{it.case.problem.scores[i, t]:.5g}"
+        score = f"{facts.case.problem.scores[i, t]:.5g}"
         limit = () if parts is None else (f"{parts.weights[i, t]:.6g}",)
         rows.append((str(i), str(t), score, "optimal" if weight is None else str(weight), *limit))
     columns = ("input", "token", "score", "λ", *([] if parts is None else ["weight in the limit"]))
@@ -224,50 +235,53 @@ def _tied(it: Facts) -> list[Section]:
     ]
 
 
-def decades(it: Facts) -> list[int]:
+def decades(facts: Facts) -> list[int]:
     """Return the records of the flow nearest to whole decades of the norm, and its last."""
-    norms = it.path.flow.norms
+    norms = facts.path.flow.norms
     logs = np.log10(np.maximum(norms, 1e-300))
     whole = np.flatnonzero((np.abs(logs - np.round(logs)) < 1e-9) & (norms > 0))
-    return sorted({*(int(k) for k in whole if norms[k] > 0.09 * it.norms[0]), len(norms) - 1})
+    return sorted({*(int(k) for k in whole if norms[k] > 0.09 * facts.norms[0]), len(norms) - 1})
 
 
-def _flow(it: Facts) -> Section:
-    known = [choice for choice in it.choices if choice.solution is not None]
-    columns = ("‖p‖", *(f"1 − cos to p_mm({choice.name})" for choice in known), "max 1 − s_α")
-    flow = it.path.flow
-    apart = [flow.one_minus_cosine(choice.solution.direction) for choice in known if choice.solution is not None]
-    off = it.path.off(it.case.problem).max(axis=1)
+def _flow(facts: Facts) -> Section:
+    solved = [choice for choice in facts.choices if choice.solution is not None]
+    columns = ("‖p‖", *(f"1 − cos to p_mm({choice.name})" for choice in solved), "max 1 − s_α")
+    flow = facts.path.flow
+    apart = [flow.one_minus_cosine(choice.solution.direction) for choice in solved if choice.solution is not None]
+    off = facts.path.off(facts.case.problem).max(axis=1)
     rows = [
         (f"{flow.norms[k]:.3g}", *("" if np.isnan(a[k]) else f"{a[k]:.2g}" for a in apart), f"{off[k]:.2g}")
-        for k in decades(it)
+        for k in decades(facts)
     ]
     return Section(f"The flow: {flow.stop}" + (f" ({flow.reason})" if flow.reason else ""), columns, tuple(rows))
 
 
-def _ends(it: Facts) -> list[Section]:
-    if not it.ends:
+def _ends(facts: Facts) -> list[Section]:
+    if not facts.ends:
         return []
     columns = ("trained", "ends", "tokens", "‖W‖_F", "rank", "1 − cos to W^mm", "1 − cos to W_⋆", "excess of ‖W‖_⋆")
     rows = []
-    for end in it.ends:
+    for end in facts.ends:
         apart = ("" if x is None else f"{x:.2g}" for x in (end.frobenius, end.nuclear, end.excess))
         tokens = format_tokens(end.selects, TOKENS)
         rows.append((end.trained, end.ended, tokens, f"{end.norm:.3g}", str(end.rank), *apart))
-    left = "trained", "ends", "tokens"
-    return [Section("Where training ends: W directly, and as K Qᵀ", columns, tuple(rows), left)]
+    left_aligned = "trained", "ends", "tokens"
+    return [Section("Where training ends: W directly, and as K Qᵀ", columns, tuple(rows), left_aligned)]
 
 
-def _rules(it: Facts) -> Section:
+def _rules(facts: Facts) -> Section:
     columns = ("rule", "norm", "tokens", "since", "max 1 − s", "flow selects", "1 − cos", "in")
     caption = f"Rules from the same start, after {STEPS} steps: tokens of largest weight, 1 − cos to their direction"
-    return Section(caption, columns, tuple(rule.row for rule in it.rules), ("rule", "tokens", "flow selects", "in"))
+    return Section(caption, columns, tuple(rule.row for rule in facts.rules), ("rule", "tokens", "flow selects", "in"))
 
 
-def _starts(it: Facts) -> Section:
-    rows = tuple(_start(k + 1, path) for k, path in enumerate(it.others))
+def _starts(facts: Facts) -> Section:
+    rows = tuple(_start(k + 1, path) for k, path in enumerate(facts.others))
     return Section(
-        f"Seeded starts (seed {it.seed})", ("start", "‖p(0)‖", "ends at", "kind", "1 − cos"), rows, ("ends at", "kind")
+        f"Seeded starts (seed {facts.seed})",
+        ("start", "‖p(0)‖", "ends at", "kind", "1 − cos"),
+        rows,
+        ("ends at", "kind"),
     )
 
 
@@ -282,25 +296,25 @@ def _start(number: int, path: FollowedFlow) -> tuple[str, ...]:
     return str(number), size, format_tokens(path.limit.svm.alpha, TOKENS), str(path.limit.kind), f"{apart:.2g}"
 
 
-def _assumptions(it: Facts) -> list[Section]:
+def _assumptions(facts: Facts) -> list[Section]:
     words = {"optimal": "the optimal tokens", "selected": "what the flow selects", "given": "the given tokens"}
-    made = []
-    seen: set[tuple[str, str]] = set()
-    for looked in it.looked:
-        new = [finding for finding in looked.findings if (finding.id, finding.evidence) not in seen]
-        seen |= {(finding.id, finding.evidence) for finding in new}
+    tables = []
+    printed: set[tuple[str, str]] = set()
+    for checked in facts.looked:
+        new = [finding for finding in checked.findings if (finding.id, finding.evidence) not in printed]
+        printed |= {(finding.id, finding.evidence) for finding in new}
         rows = tuple((finding.id, HOLDS[finding.holds][0], finding.evidence) for finding in new)
         if rows:
             columns = ("assumption", "", "because")
-            made.append(Section(f"Assumptions, α = {words[looked.of]}", columns, rows, columns))
-    return made
+            tables.append(Section(f"Assumptions, α = {words[checked.of]}", columns, rows, columns))
+    return tables
 
 
-def write(it: Facts, out: Console) -> None:
+def write(facts: Facts, out: Console) -> None:
     """Print the explanation on a terminal."""
-    for line in opening(it):
+    for line in opening(facts):
         out.print(line)
-    for section in sections(it):
+    for section in sections(facts):
         out.print(f"\n{section.caption}", style="bold")
         right = [column for column in section.columns if column not in section.left]
         table = column_table(*section.columns, right=right)
@@ -308,22 +322,22 @@ def write(it: Facts, out: Console) -> None:
         for row in section.rows:
             table.add_row(*row)
         out.print(table)
-    for paragraph in paragraphs(it):
+    for paragraph in paragraphs(facts):
         out.print(f"{paragraph}\n")
 
 
-def text(it: Facts) -> str:
+def text(facts: Facts) -> str:
     """Return the explanation as text."""
-    return plain_text(lambda out: write(it, out)).strip()
+    return plain_text(lambda out: write(facts, out)).strip()
 
 
-def html(it: Facts) -> str:
+def html(facts: Facts) -> str:
     """Return the explanation as HTML for a notebook."""
     return "\n".join(
         [
-            *map(_paragraph, opening(it)),
-            *(html_table(section.caption, section.columns, section.rows) for section in sections(it)),
-            *map(_paragraph, paragraphs(it)),
+            *map(_paragraph, opening(facts)),
+            *(html_table(section.caption, section.columns, section.rows) for section in sections(facts)),
+            *map(_paragraph, paragraphs(facts)),
         ]
     )
 

@@ -188,22 +188,26 @@ def _facts_of(case: Case, name: str, starts: int, seed: int, rules: Sequence[str
     ragged = isinstance(problem, RaggedProblem)
     split = score_split(problem) if best.solution is None and not ragged else None
     path = follow_flow(problem, start, record, split)
-    drawn = START * size_of(case, best) * directions(np.random.default_rng(seed), starts, problem.d)
-    others = tuple(follow_flow(problem, p, record, split) for p in drawn)
+    further_starts = START * size_of(case, best) * directions(np.random.default_rng(seed), starts, problem.d)
+    others = tuple(follow_flow(problem, p, record, split) for p in further_starts)
     choices = [best]
     trained = None if layer is None or layer.tied_inputs.size else layer.tokens
-    for which, alpha in (("selected", path.selects), ("trained", trained), ("given", case.alpha)):
+    for label, alpha in (("selected", path.selects), ("trained", trained), ("given", case.alpha)):
         if alpha is not None and not any(np.array_equal(alpha, choice.alpha) for choice in choices):
-            choices.append(chosen_tokens(problem, which, alpha))
+            choices.append(chosen_tokens(problem, label, alpha))
     ranked = sorted(choices, key=lambda choice: path.selects is None or not np.array_equal(choice.alpha, path.selects))
     about = next((choice for choice in ranked if choice.solution is not None), None)
     local = locally_optimal_choices(problem)
     norms, softmax = _weights(case, path, best if about is None else about, start)
-    of = {"optimal": None, "selected": path.selects, "given": case.alpha}
-    cases = {name: case.replace(alpha=a, start=None) for name, a in of.items() if a is not None or name == "optimal"}
+    alpha_by_choice = {"optimal": None, "selected": path.selects, "given": case.alpha}
+    cases = {
+        name: case.replace(alpha=a, start=None)
+        for name, a in alpha_by_choice.items()
+        if a is not None or name == "optimal"
+    }
     if ragged:
         cases = {"optimal": given}
-    looked, speaks = check_assumptions(cases, case.start)
+    checked, speaks = check_assumptions(cases, case.start)
     solutions = trained_weights(case, choices)
     if layer is not None and trained is not None:
         layer = compare_with_largest(
@@ -220,7 +224,7 @@ def _facts_of(case: Case, name: str, starts: int, seed: int, rules: Sequence[str
         entry(case, path),
         norms,
         tuple(_tokens(case, path, choices, about, local, softmax)),
-        tuple(looked),
+        tuple(checked),
         tuple(speaks),
         seed,
         solutions,
@@ -246,11 +250,11 @@ def _decades(size: float, start: Float64[np.ndarray, "d"]) -> Float64[np.ndarray
 def _norms_to_record(case: Case, best: Chosen, start: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "m"]:
     """Return the norms at which points are wanted: whole decades, and in the plane enough of them to draw."""
     size = size_of(case, best)
-    wanted = 10.0 ** np.arange(math.floor(math.log10(size)) - 2, math.floor(math.log10(size)) + 10)
+    norms = 10.0 ** np.arange(math.floor(math.log10(size)) - 2, math.floor(math.log10(size)) + 10)
     if case.problem.d != 2:
-        return wanted
+        return norms
     largest = float(np.linalg.norm(case.problem.keys, axis=-1).max())
-    return np.union1d(wanted, np.linspace(0, REACH * max(size, largest), DRAWN + 1)[1:])
+    return np.union1d(norms, np.linspace(0, REACH * max(size, largest), DRAWN + 1)[1:])
 
 
 def _weights(
@@ -258,8 +262,8 @@ def _weights(
 ) -> tuple[Float64[np.ndarray, "m"], Float64[np.ndarray, "m n T"]]:
     """Return norms that the flow passes, and the softmax weights there; a flow that stops early adds its last norm."""
     flow = path.flow
-    wanted = [norm for norm in _decades(size_of(case, about), start) if norm <= flow.norms[-1]]
-    rows = [int(np.argmin(np.abs(flow.norms - norm))) for norm in wanted]
+    norms = [norm for norm in _decades(size_of(case, about), start) if norm <= flow.norms[-1]]
+    rows = [int(np.argmin(np.abs(flow.norms - norm))) for norm in norms]
     if len(rows) < NORMS:
         rows.append(len(flow.norms) - 1)
     points = flow.points[rows]
@@ -275,13 +279,13 @@ def _tokens(
     weights: Float64[np.ndarray, "m n T"],
 ) -> list[Token]:
     problem, svm = case.problem, None if about is None else about.solution
-    known = [choice.alpha for choice in (choices if local is None else local) if choice.locally_optimal]
+    local_choices = [choice.alpha for choice in (choices if local is None else local) if choice.locally_optimal]
     top = problem.scores.max(axis=1)
-    made = []
+    tokens = []
     for i, t in np.argwhere(counted_tokens(problem)).tolist():
-        is_local: bool | None = any(int(alpha[i]) == t for alpha in known)
+        is_local: bool | None = any(int(alpha[i]) == t for alpha in local_choices)
         is_chosen = about is not None and int(about.alpha[i]) == t
-        made.append(
+        tokens.append(
             Token(
                 i,
                 t,
@@ -295,7 +299,7 @@ def _tokens(
                 tuple(float(w) for w in weights[:, i, t]),
             )
         )
-    return made
+    return tokens
 
 
 def _selects(path: FollowedFlow, i: int, t: int) -> bool | None:
@@ -304,6 +308,6 @@ def _selects(path: FollowedFlow, i: int, t: int) -> bool | None:
     if path.selects is not None:
         return int(path.selects[i]) == t
     if path.parts is not None:
-        own = path.parts.split.sets[i]
-        return bool(own[t] and own.sum() == 1)
+        tied = path.parts.split.sets[i]
+        return bool(tied[t] and tied.sum() == 1)
     return bool(path.largest[i, t]) if path.is_decided else None

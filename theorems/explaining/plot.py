@@ -29,49 +29,49 @@ FAINTEST = 1e-16
 """Smallest weight that is drawn."""
 
 
-def check_kind(kind: str, what: str = "plot") -> None:
-    """Refuse a drawing that cannot be made; ``what`` asked for it.
+def check_kind(kind: str, option: str = "plot") -> None:
+    """Refuse a drawing that cannot be made; ``option`` asked for it.
 
     Raises:
         InvalidInput: another kind of file, or matplotlib is not installed.
     """
     if kind not in FORMATS:
-        raise InvalidInput(f"{what}: {kind!r} is no kind of drawing; give a name that ends in {', '.join(FORMATS)}.")
-    check_matplotlib(what)
+        raise InvalidInput(f"{option}: {kind!r} is no kind of drawing; give a name that ends in {', '.join(FORMATS)}.")
+    check_matplotlib(option)
 
 
-def render_plot(it: Facts, kind: str) -> bytes:
+def render_plot(facts: Facts, kind: str) -> bytes:
     """Return the drawing as the bytes of a file; equal explanations give equal bytes.
 
     Raises:
         InvalidInput: as :func:`check_kind`.
     """
     check_kind(kind)
-    size, draw = (PLANE, _plane) if it.case.problem.d == 2 else (PANELS, _panels)
-    if it.run is not None:
+    size, draw = (PLANE, _plane) if facts.case.problem.d == 2 else (PANELS, _panels)
+    if facts.run is not None:
         size, draw = RUN, _run
-    title = textwrap.fill(f"{it.name}: {headline(it)}", int(size[0] * 13))
-    return as_file(size, title, lambda sheet: draw(sheet, it), kind)
+    title = textwrap.fill(f"{facts.name}: {headline(facts)}", int(size[0] * 13))
+    return as_file(size, title, lambda sheet: draw(sheet, facts), kind)
 
 
-def _plane(sheet: Any, it: Facts) -> None:
+def _plane(sheet: Any, facts: Facts) -> None:
     """Draw the paths grey, max-margin directions dashed, tokens as markers: one shape per input."""
     axes = sheet.add_subplot()
-    keys = it.case.problem.keys
-    reach = REACH * max(size_of(it.case, it.optimal), float(np.linalg.norm(keys, axis=-1).max()))
-    reach = max(reach, BEYOND * float(np.linalg.norm(it.path.start)))
-    paths = [_near(path.flow.points, reach) for path in (it.path, *it.others)]
-    shown = np.concatenate([keys.reshape(-1, 2), np.zeros((1, 2)), *paths])
-    low, high = shown.min(axis=0), shown.max(axis=0)
+    keys = facts.case.problem.keys
+    reach = REACH * max(size_of(facts.case, facts.optimal), float(np.linalg.norm(keys, axis=-1).max()))
+    reach = max(reach, BEYOND * float(np.linalg.norm(facts.path.start)))
+    paths = [_near(path.flow.points, reach) for path in (facts.path, *facts.others)]
+    all_points = np.concatenate([keys.reshape(-1, 2), np.zeros((1, 2)), *paths])
+    low, high = all_points.min(axis=0), all_points.max(axis=0)
     room = 0.08 * float((high - low).max())
     style.plane(axes, low[0] - room, high[0] + room, low[1] - room, high[1] + room)
     for points in paths:
         axes.plot(points[:, 0], points[:, 1], color=style.GREY, linewidth=1.0, zorder=2)
         axes.plot(*points[0], "o", color=style.GREY, markersize=3.5, zorder=4)
-    for solution in _directions(it):
-        best = np.array_equal(solution.alpha, it.optimal.alpha)
+    for solution in _directions(facts):
+        best = np.array_equal(solution.alpha, facts.optimal.alpha)
         style.ray(axes, solution.direction.tolist(), 10 * reach, style.BLUE if best else style.RED)
-    for token in it.tokens:
+    for token in facts.tokens:
         color = style.BLUE if token.globally_optimal else style.RED if token.locally_optimal else style.ORANGE
         x, y = keys[token.input, token.token]
         shape, size = MARKERS[token.input % len(MARKERS)], 9 if token.selected else 5
@@ -79,9 +79,9 @@ def _plane(sheet: Any, it: Facts) -> None:
     axes.set_title("blue: optimal, GMM; red: locally optimal, LMM; selected tokens are large", fontsize=8.0)
 
 
-def _run(sheet: Any, it: Facts) -> None:
+def _run(sheet: Any, facts: Facts) -> None:
     """Draw selection, least margin and direction of a run of training against its steps."""
-    run = it.run
+    run = facts.run
     assert run is not None
     selection, margin, cosine = sheet.subplots(1, 3)
     for i, off in enumerate(np.maximum(run.off, FAINTEST).T):
@@ -100,19 +100,19 @@ def _run(sheet: Any, it: Facts) -> None:
     cosine.set_title("1 − cos to the max-margin direction")
     for axes in (selection, margin, cosine):
         axes.set_xlabel("steps")
-    if it.case.problem.n <= 8:
+    if facts.case.problem.n <= 8:
         selection.legend(fontsize=7.5, frameon=False)
 
 
-def _directions(it: Facts) -> list[MaxMargin]:
+def _directions(facts: Facts) -> list[MaxMargin]:
     """Return the directions of every locally optimal α, or where not all are known, of those that occur.
 
     Those that occur are the chosen tokens' and the ones that the flows select.
     """
-    if it.locally_optimal is not None:
-        return [choice.svm for choice in it.locally_optimal if isinstance(choice.svm, MaxMargin)]
-    known = [choice.svm for choice in it.choices if isinstance(choice.svm, MaxMargin)]
-    return known + [followed.limit.svm for followed in it.others if isinstance(followed.limit, Limit)]
+    if facts.locally_optimal is not None:
+        return [choice.svm for choice in facts.locally_optimal if isinstance(choice.svm, MaxMargin)]
+    solutions = [choice.svm for choice in facts.choices if isinstance(choice.svm, MaxMargin)]
+    return solutions + [followed.limit.svm for followed in facts.others if isinstance(followed.limit, Limit)]
 
 
 def _near(points: Float64[np.ndarray, "r 2"], reach: float) -> Float64[np.ndarray, "k 2"]:
@@ -121,17 +121,17 @@ def _near(points: Float64[np.ndarray, "r 2"], reach: float) -> Float64[np.ndarra
     return np.asarray(points[: outside[0] + 1] if outside.size else points)
 
 
-def _panels(sheet: Any, it: Facts) -> None:
+def _panels(sheet: Any, facts: Facts) -> None:
     """Draw margins of p/‖p‖ on the left, weights off the selected tokens on the right; both against ‖p‖."""
-    flow, problem = it.path.flow, it.case.problem
-    seen = flow.norms > 0
-    norms, points = flow.norms[seen], flow.points[seen]
+    flow, problem = facts.path.flow, facts.case.problem
+    positive = flow.norms > 0
+    norms, points = flow.norms[positive], flow.points[positive]
     left, right = sheet.subplots(1, 2)
-    tokens = it.path.final_tokens
+    tokens = facts.path.final_tokens
     others = np.arange(problem.T) != tokens[:, None]
     keys = beside(problem, tokens).keys
     rows = (np.take_along_axis(keys, tokens[:, None, None], axis=1) - keys)[others]
-    solution = None if it.selection is None else it.selection.solution
+    solution = None if facts.selection is None else facts.selection.solution
     near = np.zeros(len(rows), dtype=bool) if solution is None else solution.neighbours[others]
     margins = (points @ rows.T) / norms[:, None]
     order = np.argsort(~near, kind="stable")[:LINES]
@@ -143,14 +143,14 @@ def _panels(sheet: Any, it: Facts) -> None:
         left.set_title("margins along p/‖p‖: neighbours red, 1/‖p_mm‖ dashed")
     else:
         left.set_title("margins along p/‖p‖")
-    off = it.path.off(problem)[seen]
+    off = facts.path.off(problem)[positive]
     for i in range(problem.n):
-        shown = off[:, i] >= FAINTEST
-        right.plot(norms[shown], off[shown, i], linewidth=1.0, label=f"input {i}")
+        visible = off[:, i] >= FAINTEST
+        right.plot(norms[visible], off[visible, i], linewidth=1.0, label=f"input {i}")
     right.set_yscale("log")
     for axes in (left, right):
         axes.set_xscale("log")
-        axes.set_xlim(left=max(float(norms[0]), size_of(it.case, it.optimal) / 100))
+        axes.set_xlim(left=max(float(norms[0]), size_of(facts.case, facts.optimal) / 100))
         axes.set_xlabel("‖p‖")
     right.set_title("weight off the token of largest weight, per input")
     if problem.n <= 8:

@@ -21,42 +21,44 @@ from theorems.run.findings import NamedFinding
 from theorems.run.findings import as_json as findings_json
 
 
-def as_json(it: Facts) -> str:
+def as_json(facts: Facts) -> str:
     """Return the explanation as strict JSON, which ends with a newline."""
-    problem, flow = it.case.problem, it.path.flow
+    problem, flow = facts.case.problem, facts.path.flow
     record = {
         "version": version(),
-        "data": it.name,
+        "data": facts.name,
         "n": problem.n,
         "T": problem.T,
         "counted": problem.counted.sum(axis=1) if isinstance(problem, RaggedProblem) else None,
         "d": problem.d,
         "loss": problem.loss.name,
-        "positions": it.case.positions,
-        "seed": it.seed,
-        "trained": None if it.layer is None else it.layer.as_json(),
-        "run": None if it.run is None else it.run.as_json(),
-        "flow_from_start": None if it.before is None else _end_of_path(it.before),
-        "flow": _end_of_path(it.path)
+        "positions": facts.case.positions,
+        "seed": facts.seed,
+        "trained": None if facts.layer is None else facts.layer.as_json(),
+        "run": None if facts.run is None else facts.run.as_json(),
+        "flow_from_start": None if facts.before is None else _end_of_path(facts.before),
+        "flow": _end_of_path(facts.path)
         | {
             "reason": flow.reason,
-            "records": [_record(it, k) for k in decades(it)],
+            "records": [_record(facts, k) for k in decades(facts)],
             "cone": None
-            if it.entry is None
-            else {"entered_at": it.entry.norm, "mu": it.entry.mu, "radius": it.entry.radius},
+            if facts.entry is None
+            else {"entered_at": facts.entry.norm, "mu": facts.entry.mu, "radius": facts.entry.radius},
         },
-        "weights_at": it.norms,
-        "about": None if it.about is None else it.about.name,
-        "tokens": [vars(token) for token in it.tokens],
-        "directions": [_direction(choice) for choice in it.choices],
-        "weights": [weights.as_json() for weights in it.weights],
-        "tied": _tied(it),
-        "locally_optimal": None if it.locally_optimal is None else [choice.alpha for choice in it.locally_optimal],
-        "ends": [vars(end) for end in it.ends],
-        "rules": [vars(rule) | {"settled": rule.settled} for rule in it.rules],
-        "joint": None if it.joint is None else it.joint.as_json(),
-        "other_starts": [_end_of_path(path) for path in it.others],
-        "assumptions": {checked.of: findings_json(map(_without_svm, checked.findings)) for checked in it.looked},
+        "weights_at": facts.norms,
+        "about": None if facts.about is None else facts.about.name,
+        "tokens": [vars(token) for token in facts.tokens],
+        "directions": [_direction(choice) for choice in facts.choices],
+        "weights": [weights.as_json() for weights in facts.weights],
+        "tied": _tied(facts),
+        "locally_optimal": None
+        if facts.locally_optimal is None
+        else [choice.alpha for choice in facts.locally_optimal],
+        "ends": [vars(end) for end in facts.ends],
+        "rules": [vars(rule) | {"settled": rule.settled} for rule in facts.rules],
+        "joint": None if facts.joint is None else facts.joint.as_json(),
+        "other_starts": [_end_of_path(path) for path in facts.others],
+        "assumptions": {checked.of: findings_json(map(_without_svm, checked.findings)) for checked in facts.looked},
         "statements": [
             {
                 "id": theorem.id,
@@ -64,9 +66,9 @@ def as_json(it: Facts) -> str:
                 "applies": theorem.applies,
                 "missing": [finding.id for finding in theorem.missing],
             }
-            for theorem in it.speaks
+            for theorem in facts.speaks
         ],
-        "words": paragraphs(it),
+        "words": paragraphs(facts),
     }
     return to_json(record, indent=2) + "\n"
 
@@ -96,9 +98,9 @@ def _parts(parts: SplitFlow) -> dict[str, Any]:
     }
 
 
-def _tied(it: Facts) -> dict[str, Any] | None:
+def _tied(facts: Facts) -> dict[str, Any] | None:
     """Return which tokens are tied with the optimal ones, with the proof; None where all can be selected."""
-    split = it.split
+    split = facts.split
     if split is None:
         return None
     return {
@@ -111,10 +113,10 @@ def _tied(it: Facts) -> dict[str, Any] | None:
     }
 
 
-def _record(it: Facts, k: int) -> dict[str, Any]:
-    flow = it.path.flow
+def _record(facts: Facts, k: int) -> dict[str, Any]:
+    flow = facts.path.flow
     apart = {}
-    for choice in it.choices:
+    for choice in facts.choices:
         if choice.solution is not None:
             value = float(flow.one_minus_cosine(choice.solution.direction)[k])
             apart[choice.name] = None if math.isnan(value) else value

@@ -113,8 +113,8 @@ class FollowedFlow:
     @property
     def is_decided(self) -> bool:
         """Return whether it is known where it goes."""
-        known = isinstance(self.limit, Limit) or self.parts is not None
-        return self.stationary or known or self.tied_inputs.size > 0
+        has_limit = isinstance(self.limit, Limit) or self.parts is not None
+        return self.stationary or has_limit or self.tied_inputs.size > 0
 
 
 def follow_flow(
@@ -180,15 +180,15 @@ def entry(case: Case, path: FollowedFlow) -> Entry | None:
         return None  # the constants of the cone are those of inputs of one length
     if not isinstance(path.limit, Limit) or not locally_optimal(path.limit.svm, case.problem.scores):
         return None
-    known = with_cone(case.replace(alpha=path.limit.svm.alpha, start=None))
-    if "cone_mu" not in known.arrays:
+    with_constants = with_cone(case.replace(alpha=path.limit.svm.alpha, start=None))
+    if "cone_mu" not in with_constants.arrays:
         return None
-    mu, radius = float(known.arrays["cone_mu"]), float(known.arrays["cone_radius"])
+    mu, radius = float(with_constants.arrays["cone_mu"]), float(with_constants.arrays["cone_radius"])
     apart = path.flow.one_minus_cosine(path.limit.svm.direction)
     inside = np.flatnonzero((path.flow.norms >= radius) & (apart <= WITHIN * mu))
     if not inside.size:
         return None
     point = np.array(path.flow.points[inside[0]])
-    if in_cone(known.replace(start=point)).holds is not True:
+    if in_cone(with_constants.replace(start=point)).holds is not True:
         return None
     return Entry(float(path.flow.norms[inside[0]]), mu, radius)

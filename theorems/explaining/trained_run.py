@@ -82,37 +82,41 @@ class TrainedRun:
     @property
     def rows(self) -> list[tuple[str, ...]]:
         """Return the rows of the table."""
-        made: list[tuple[str, ...]] = []
+        table_rows: list[tuple[str, ...]] = []
         for k in self.shown:
             tokens = "ties" if self.ties[k] else format_tokens(self.tokens[k], TOKENS)
             numbers = (self.margins[k], self.apart[k], self.flow_apart[k])
             margin, apart, flow = ("" if np.isnan(x) else f"{x:.3g}" for x in numbers)
-            made.append(
+            table_rows.append(
                 (f"{self.steps[k]:g}", f"{self.norms[k]:.4g}", tokens, f"{self.off[k].max():.3g}", margin, apart, flow)
             )
-        return made
+        return table_rows
 
     @property
     def words(self) -> str:
         """Describe the run, and where the flow from its first checkpoint goes, in a few sentences."""
         first, last = f"{self.steps[0]:g}", f"{self.steps[-1]:g}"
         grows = f"The run of {len(self.steps)} checkpoints goes from norm {self.norms[0]:.3g} at step {first}"
-        said = [f"{grows} to {self.norms[-1]:.3g} at step {last}."]
+        sentences = [f"{grows} to {self.norms[-1]:.3g} at step {last}."]
         if self.ties[-1]:
-            said.append("Tokens tie at its end.")
+            sentences.append("Tokens tie at its end.")
         elif self.since == len(self.steps) - 1:
-            said.append("Its tokens of largest weight still changed before the last checkpoint.")
+            sentences.append("Its tokens of largest weight still changed before the last checkpoint.")
         else:
-            said.append(f"The tokens of its end have had the largest weight since step {self.steps[self.since]:g}.")
+            sentences.append(
+                f"The tokens of its end have had the largest weight since step {self.steps[self.since]:g}."
+            )
         if not np.isnan(self.apart[-1]):
-            of = "these" if self.about.name != "optimal" or not self.ties[-1] else "the optimal"
+            which_tokens = "these" if self.about.name != "optimal" or not self.ties[-1] else "the optimal"
             at_start = "" if np.isnan(self.apart[0]) else f" from {self.apart[0]:.2g}"
-            said.append(f"1 − cos to the max-margin direction of {of} tokens goes{at_start} to {self.apart[-1]:.2g}.")
+            sentences.append(
+                f"1 − cos to the max-margin direction of {which_tokens} tokens goes{at_start} to {self.apart[-1]:.2g}."
+            )
             if not np.isnan(self.flow_apart[-1]):
-                said.append(
+                sentences.append(
                     f"The flow from the first checkpoint has {self.flow_apart[-1]:.2g} at the norm of the last."
                 )
-        return " ".join([*said, self._end_of_flow()])
+        return " ".join([*sentences, self._end_of_flow()])
 
     def _end_of_flow(self) -> str:
         selects = self.flow.selects

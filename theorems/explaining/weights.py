@@ -50,8 +50,8 @@ class TrainedWeights:
         many = svm.neighbours.size - len(svm.alpha)
         first = (self.of, "‖W‖_F", f"{svm.norm:.6g}", str(self.rank), f"{int(svm.neighbours.sum())} of {many}", "exact")
         rank, tight = ("", "") if least.exact is None else (str(least.rank), f"{len(least.exact.support)} of {many}")
-        said = f"not decided: {least.undecided}" if least.exact is None else "the only one"
-        return first, (self.of, "‖W‖_⋆", f"{least.norm:.6g}", rank, tight, said)
+        uniqueness = f"not decided: {least.undecided}" if least.exact is None else "the only one"
+        return first, (self.of, "‖W‖_⋆", f"{least.norm:.6g}", rank, tight, uniqueness)
 
     def as_json(self) -> dict[str, Any]:
         """Return the numbers in full for JSON; what is not decided is null, with the reason."""

@@ -53,46 +53,50 @@ TOKENS = 16
 """Most chosen tokens that are all named."""
 
 
-def headline(it: Facts) -> str:
+def headline(facts: Facts) -> str:
     """Return what the flow from p(0) selects, in a sentence without its full stop."""
-    path, origin = it.path, _origin(it)
-    flow = "the flow on W" if it.layer is not None and it.layer.weights.factors else "the flow"
+    path, origin = facts.path, _origin(facts)
+    flow = "the flow on W" if facts.layer is not None and facts.layer.weights.factors else "the flow"
     if path.stationary:
-        return f"from {origin} {flow} {_rests(it)} and selects nothing"
+        return f"from {origin} {flow} {_rests(facts)} and selects nothing"
     if path.parts is not None:
         return f"from {origin} {flow} {_divides(path.parts)}"
     if path.selects is None:
         if path.tied_inputs.size:
             return f"from {origin} {flow} ties {_ties(path.largest, path.tied_inputs)}, exactly"
         return f"the limit of {flow} from {origin} is undecided: {path.limit}"
-    return f"from {origin} {flow} selects {_comparison(it, path.selects)}"
+    return f"from {origin} {flow} selects {_comparison(facts, path.selects)}"
 
 
-def paragraphs(it: Facts) -> list[str]:
+def paragraphs(facts: Facts) -> list[str]:
     """Return what trained weights do, the headline with its reasons, tied tokens, ends of training, the theorems."""
-    first = f"{headline(it)[0].upper()}{headline(it)[1:]}."
-    trained = ends_in_words(it.ends)
+    first = f"{headline(facts)[0].upper()}{headline(facts)[1:]}."
+    trained = ends_in_words(facts.ends)
     return [
-        *data_words(it),
-        *([] if it.layer is None else [" ".join(trained_words(it, it.layer))]),
-        *([] if it.run is None else [it.run.words]),
-        " ".join([first, *_changes(it), *_reasons(it), *[factors_words(it)] * bool(factors_words(it))]),
-        *_tied_words(it),
+        *data_words(facts),
+        *([] if facts.layer is None else [" ".join(trained_words(facts, facts.layer))]),
+        *([] if facts.run is None else [facts.run.words]),
+        " ".join([first, *_changes(facts), *_reasons(facts), *[factors_words(facts)] * bool(factors_words(facts))]),
+        *_tied_words(facts),
         *[trained] * bool(trained),
-        *[rule.words for rule in it.rules],
-        *([] if it.joint is None else it.joint.words),
-        *_theorems(it.speaks, it.case.problem.n),
+        *[rule.words for rule in facts.rules],
+        *([] if facts.joint is None else facts.joint.words),
+        *_theorems(facts.speaks, facts.case.problem.n),
     ]
 
 
-def data_words(it: Facts) -> list[str]:
+def data_words(facts: Facts) -> list[str]:
     """Return which tokens and queries the explanation leaves out, and a warning of what looks like padding."""
-    return [sentence for sentence in (_inputs_in_words(it.case), _tokens_left_out(it.case), _padding(it)) if sentence]
+    return [
+        sentence
+        for sentence in (_inputs_in_words(facts.case), _tokens_left_out(facts.case), _padding(facts))
+        if sentence
+    ]
 
 
-def length_of(it: Facts) -> str:
+def length_of(facts: Facts) -> str:
     """Return the number of tokens of an input, or their range."""
-    counts = counted_tokens(it.case.problem).sum(axis=1)
+    counts = counted_tokens(facts.case.problem).sum(axis=1)
     return str(counts.max()) if counts.min() == counts.max() else f"{counts.min()} to {counts.max()}"
 
 
@@ -129,9 +133,9 @@ def _tokens_left_out(case: Case) -> str:
     return f"{sentence}; tokens are numbered without them: {number_in_file}."
 
 
-def _padding(it: Facts) -> str:
+def _padding(facts: Facts) -> str:
     """Return a warning of tokens that look like padding, several at the end of an input with zero keys and scores."""
-    problem = it.case.problem
+    problem = facts.case.problem
     zero = ~problem.keys.any(axis=2) & (problem.scores == 0) & counted_tokens(problem)
     count = np.where(zero.all(axis=1), 0, np.argmin(zero[:, ::-1], axis=1))
     padded = np.flatnonzero(count >= LIKE_PADDING)
@@ -146,23 +150,23 @@ def _padding(it: Facts) -> str:
     )
 
 
-def _origin(it: Facts) -> str:
-    if it.layer is not None:
-        return "the trained W = K Qᵀ" if it.layer.weights.factors else f"the trained {it.layer.weights.name}"
-    return f"p(0) = {vector(it.path.start)}" if it.path.start.any() else "p(0) = 0"
+def _origin(facts: Facts) -> str:
+    if facts.layer is not None:
+        return "the trained W = K Qᵀ" if facts.layer.weights.factors else f"the trained {facts.layer.weights.name}"
+    return f"p(0) = {vector(facts.path.start)}" if facts.path.start.any() else "p(0) = 0"
 
 
-def _rests(it: Facts) -> str:
-    end = it.path.flow.final
-    if np.array_equal(end, it.path.start):
+def _rests(facts: Facts) -> str:
+    end = facts.path.flow.final
+    if np.array_equal(end, facts.path.start):
         return "stays at its start, where the gradient is zero,"
-    at_zero = np.linalg.norm(end) * it.case.problem.key_scale <= AT_ZERO
+    at_zero = np.linalg.norm(end) * facts.case.problem.key_scale <= AT_ZERO
     return "converges to p = 0" if at_zero else f"converges to a prompt of norm {_size(float(np.linalg.norm(end)))}"
 
 
-def trained_words(it: Facts, layer: LayerState) -> Iterator[str]:
+def trained_words(facts: Facts, layer: LayerState) -> Iterator[str]:
     """Yield what the trained weights choose, how far, whether that is locally optimal, and how wide the margin is."""
-    name = _origin(it)
+    name = _origin(facts)
     if not layer.norm:
         yield f"{name[0].upper()}{name[1:]} is 0: all tokens of an input have the same weight, and nothing is selected."
         return
@@ -173,15 +177,15 @@ def trained_words(it: Facts, layer: LayerState) -> Iterator[str]:
         return
     worst = int(np.argmax(layer.off))
     yield (
-        f"{size} gives the largest weight to {_against_optimal(it, layer.tokens, _named(layer.tokens))};"
+        f"{size} gives the largest weight to {_against_optimal(facts, layer.tokens, _named(layer.tokens))};"
         f" 1 − s is at most {_weight(layer.off[worst])}, at input {worst}."
     )
     if (open_inputs := np.flatnonzero(layer.off > HALF)).size:
         yield f"No token is selected yet at inputs {format_tokens(open_inputs, TOKENS)}, where 1 − s is above 1/2."
-    if -math.inf < (slope := float(it.path.flow.log_gradient_norm[0])) < math.log(STILL):
+    if -math.inf < (slope := float(facts.path.flow.log_gradient_norm[0])) < math.log(STILL):
         power = math.floor(slope / math.log(10))
         yield f"The gradient there has norm 1e{power}: steps of gradient descent in float64 hardly move it."
-    yield _local(it, layer)
+    yield _local(facts, layer)
     for in_norm in layer.in_norms:
         direction = "W_⋆" if in_norm.of == "‖W‖_⋆" else "W^mm" if in_norm.of == "‖W‖_F" else "p_mm"
         apart = (
@@ -199,15 +203,15 @@ def _named(alpha: Int64[np.ndarray, "n"]) -> str:
     return f"token{'' if len(alpha) == 1 else 's'} {format_tokens(alpha, TOKENS) if len(alpha) > 1 else alpha[0]}"
 
 
-def _local(it: Facts, layer: LayerState) -> str:
+def _local(facts: Facts, layer: LayerState) -> str:
     """Say whether the chosen tokens are locally optimal, and which neighbour keeps them from it."""
     if layer.chosen is not None and layer.chosen.locally_optimal:
         return "This choice is locally optimal (Definition 2, decided exactly)."
-    [(i, t), *_] = layer.offending(it.case)
-    scores, own = it.case.problem.scores[i], int(layer.tokens[i])
+    [(i, t), *_] = layer.offending(facts.case)
+    scores, chosen = facts.case.problem.scores[i], int(layer.tokens[i])
     return (
-        f"This choice is not locally optimal (Definition 2, decided exactly): the neighbour {t} of token {own} of input"
-        f" {i} scores {number(scores[t])}, not below {number(scores[own])}."
+        f"This choice is not locally optimal (Definition 2, decided exactly): the neighbour {t} of token {chosen} of"
+        f" input {i} scores {number(scores[t])}, not below {number(scores[chosen])}."
     )
 
 
@@ -215,32 +219,32 @@ def _weight(value: float) -> str:
     return f"{value:.3g}" if value else "1e-308"
 
 
-def factors_words(it: Facts) -> str:
+def factors_words(facts: Facts) -> str:
     """Return where training K and Q on from trained factors ends, in a sentence; empty where no factors are trained."""
-    if it.layer is None or it.layer.weights.factors is None:
+    if facts.layer is None or facts.layer.weights.factors is None:
         return ""
-    if isinstance(it.case.problem, RaggedProblem):
+    if isinstance(facts.case.problem, RaggedProblem):
         return (
             "The flow on K and Q themselves is followed only where inputs keep the same number of tokens; it may end at"
             " other tokens than the flow on W."
         )
-    K, Q = it.layer.weights.factors
-    followed = [trained_end for trained_end in it.ends if trained_end.trained == "(K, Q)"]
+    K, Q = facts.layer.weights.factors
+    followed = [trained_end for trained_end in facts.ends if trained_end.trained == "(K, Q)"]
     if not followed:
         return (
             f"The flow on K and Q themselves is not followed, as they have {K.size + Q.size} entries, more than"
             f" {MOST_ENTRIES}; it may end at other tokens than the flow on W."
         )
     [end] = followed
-    differs = it.path.selects is not None and end.selects != tuple(it.path.selects.tolist())
+    differs = facts.path.selects is not None and end.selects != tuple(facts.path.selects.tolist())
     other = ", not with those of the flow on W" if differs else ""
     tokens = _named(np.array(end.selects))
     return f"The flow on K and Q themselves ends ({end.ended}) with largest weights at {tokens}{other}."
 
 
-def _changes(it: Facts) -> Iterator[str]:
+def _changes(facts: Facts) -> Iterator[str]:
     """Yield whether the flow keeps the tokens of the trained weights, and where the flow from p(0) goes instead."""
-    layer, selects = it.layer, it.path.selects
+    layer, selects = facts.layer, facts.path.selects
     if layer is None:
         return
     if selects is not None and not layer.tied_inputs.size:
@@ -253,8 +257,8 @@ def _changes(it: Facts) -> Iterator[str]:
             )
         else:
             yield "It keeps the tokens of largest weight."
-    if it.before is not None:
-        start, end = vector(it.before.start), it.before.selects
+    if facts.before is not None:
+        start, end = vector(facts.before.start), facts.before.selects
         if end is None:
             yield f"The flow from p(0) = {start} selects no tokens, or none that could be decided."
         else:
@@ -274,26 +278,26 @@ def _divides(parts: SplitFlow) -> str:
         tied = np.flatnonzero(parts.split.sets[i])
         weights = ", ".join(f"{weight:.3g}" for weight in parts.weights[i, tied])
         weights_kept.append(f"tokens {format_tokens(tied)} of input {i} at weights {weights}")
-    if (left := len(parts.split.tied_inputs) - MOST_TIED) > 0:
-        weights_kept.append(f"tokens of {left} more inputs")
-    kept = " and ".join(([", ".join(weights_kept[:-1])] if weights_kept[:-1] else []) + weights_kept[-1:])
+    if (remaining := len(parts.split.tied_inputs) - MOST_TIED) > 0:
+        weights_kept.append(f"tokens of {remaining} more inputs")
+    kept_tokens = " and ".join(([", ".join(weights_kept[:-1])] if weights_kept[:-1] else []) + weights_kept[-1:])
     if not won:
-        return f"keeps {kept}, and rules out their other tokens"
-    of = f"input {won[0]}" if len(won) == 1 else f"inputs {format_tokens(np.array(won), TOKENS)}"
-    return f"selects the optimal token of {of}, and keeps {kept}"
+        return f"keeps {kept_tokens}, and rules out their other tokens"
+    place = f"input {won[0]}" if len(won) == 1 else f"inputs {format_tokens(np.array(won), TOKENS)}"
+    return f"selects the optimal token of {place}, and keeps {kept_tokens}"
 
 
-def _tied_words(it: Facts) -> Iterator[str]:
+def _tied_words(facts: Facts) -> Iterator[str]:
     """Yield what is proven where no prompt selects all optimal tokens, and what is only seen along the flow."""
-    split, parts = it.split, it.path.parts
+    split, parts = facts.split, facts.path.parts
     if split is None:
         return
     rank = len(split.level)
     pairs = [pair for pair in split.master.pairs if split.sets[pair]]
-    named = ", ".join(f"({i},{t})" for i, t in pairs[:MOST_TIED]) + (", …" if len(pairs) > MOST_TIED else "")
+    tied_pairs = ", ".join(f"({i},{t})" for i, t in pairs[:MOST_TIED]) + (", …" if len(pairs) > MOST_TIED else "")
     proven = (
         "Proven (unwinnable-scores): every prompt that loses no optimal token ties these tokens (input,token) with it:"
-        f" {named}; their differences to it, weighted by positive λ, add up to 0. They span a space F of dimension"
+        f" {tied_pairs}; their differences to it, weighted by positive λ, add up to 0. They span a space F of dimension"
         f" {rank}."
     )
     if len(split.across):
@@ -317,7 +321,7 @@ def _tied_words(it: Facts) -> Iterator[str]:
         f"Observed along the flow: from norm {_size(parts.apart_from)} on, its part in F stays at"
         f" {vector(parts.finite_part)},"
         f" where the slope of L_F is 0 and L_F = {parts.risk:.6g}, {least}; the rest grows without bound towards the"
-        f" max-margin direction across F, {vector(split.direction)}: at norm {_size(it.path.flow.norms[-1])},"
+        f" max-margin direction across F, {vector(split.direction)}: at norm {_size(facts.path.flow.norms[-1])},"
         f" 1 − cos = {parts.one_minus_cosine:.2g}."
     )
 
@@ -327,70 +331,72 @@ def _ties(largest: Bool[np.ndarray, "n T"], inputs: Int64[np.ndarray, "k"]) -> s
     return " and ".join(ties) + (f" and tokens of {len(inputs) - 2} more" if len(inputs) > 2 else "")
 
 
-def _comparison(it: Facts, alpha: Int64[np.ndarray, "n"]) -> str:
+def _comparison(facts: Facts, alpha: Int64[np.ndarray, "n"]) -> str:
     """Compare locally optimal tokens α that a flow selects with the tokens of highest score."""
     if len(alpha) > 1:
-        return _against_optimal(it, alpha, "locally optimal tokens (LMM)")
-    return _against_optimal(it, alpha, f"the locally optimal token {alpha[0]} (LMM)")
+        return _against_optimal(facts, alpha, "locally optimal tokens (LMM)")
+    return _against_optimal(facts, alpha, f"the locally optimal token {alpha[0]} (LMM)")
 
 
-def _against_optimal(it: Facts, alpha: Int64[np.ndarray, "n"], otherwise: str) -> str:
+def _against_optimal(facts: Facts, alpha: Int64[np.ndarray, "n"], otherwise: str) -> str:
     """Compare α with the tokens of highest score; tokens that are not all of them are called ``otherwise``."""
-    scores = it.case.problem.scores
+    scores = facts.case.problem.scores
     rows = np.arange(len(alpha))
     lower = np.flatnonzero(scores[rows, alpha] < scores.max(axis=1))
     if not lower.size:
         return f"{'the optimal token of every input' if len(alpha) > 1 else f'the optimal token, {alpha[0]}'} (GMM)"
     i = int(lower[0])
-    t, best = int(alpha[i]), int(it.optimal.alpha[i])
+    t, best = int(alpha[i]), int(facts.optimal.alpha[i])
     low, high = float(scores[i, t]), float(scores[i, best])
     instead = f"token {t} of input {i} scores {number(low, high)}, below the {number(high, low)} of token {best}"
-    of = f", the optimal one in {len(alpha) - lower.size} of {len(alpha)} inputs" if len(alpha) > 1 else ""
-    return f"{otherwise}{of}: {instead}"
+    share = f", the optimal one in {len(alpha) - lower.size} of {len(alpha)} inputs" if len(alpha) > 1 else ""
+    return f"{otherwise}{share}: {instead}"
 
 
-def _reasons(it: Facts) -> Iterator[str]:
-    path, flow = it.path, it.path.flow
+def _reasons(facts: Facts) -> Iterator[str]:
+    path, flow = facts.path, facts.path.flow
     if flow.stop is Stop.FAILED:
         return
     if path.stationary:
         yield "A finite stationary point has no limit direction; the table shows the weights there."
-    elif it.selection is not None and it.selection.solution is not None:
-        solution = it.selection.solution
+    elif facts.selection is not None and facts.selection.solution is not None:
+        solution = facts.selection.solution
         apart = float(flow.one_minus_cosine(solution.direction)[-1])
         yield (
             f"Its direction converges to p̄_mm of these tokens, whose margin is 1/‖p_mm‖ = {number(solution.margin)}: at"
             f" norm {_size(flow.norms[-1])}, 1 − cos = {apart:.2g}."
         )
-        yield _limit(it)
-    yield from _rivals(it)
+        yield _limit(facts)
+    yield from _rivals(facts)
 
 
-def _limit(it: Facts) -> str:
+def _limit(facts: Facts) -> str:
     """Return a sentence on the theorem that names this limit."""
-    two = next((statement for statement in it.speaks if statement.id == "theorem-2"), None)
-    if it.case.problem.n == 1 and two is not None and two.applies:
+    two = next((statement for statement in facts.speaks if statement.id == "theorem-2"), None)
+    if facts.case.problem.n == 1 and two is not None and two.applies:
         return "Theorem 2 names this limit for every start."
-    if it.entry is not None:
+    if facts.entry is not None:
         return (
-            f"Theorem 3 names this limit: at norm {_size(it.entry.norm)} the flow is in its cone"
-            f" (1 − cos ≤ {it.entry.mu:.2g}, ‖p‖ ≥ {_size(it.entry.radius)}), from which gradient descent with"
+            f"Theorem 3 names this limit: at norm {_size(facts.entry.norm)} the flow is in its cone"
+            f" (1 − cos ≤ {facts.entry.mu:.2g}, ‖p‖ ≥ {_size(facts.entry.radius)}), from which gradient descent with"
             " η ≤ 1/L_p provably converges to that direction."
         )
     return "No theorem shown to apply here names this limit; it is observed along the flow."
 
 
-def _rivals(it: Facts) -> Iterator[str]:
-    if it.optimal.solution is None:
+def _rivals(facts: Facts) -> Iterator[str]:
+    if facts.optimal.solution is None:
         yield "No prompt separates the optimal tokens from the others, so there is no GMM direction."
-    if it.locally_optimal is not None and len(it.locally_optimal) > 1:
-        named = ", ".join(format_tokens(choice.alpha, TOKENS) for choice in it.locally_optimal[:4])
-        more = ", …" if len(it.locally_optimal) > 4 else ""
-        decides = "the start decides between them" if it.path.selects is not None else "this flow selects none of them"
-        ending = f"; {decides}" if it.is_decided else ""
-        yield f"{len(it.locally_optimal)} choices α are locally optimal: {named}{more}{ending}."
-    if it.others:
-        yield _count_ends(it.others)
+    if facts.locally_optimal is not None and len(facts.locally_optimal) > 1:
+        choices = ", ".join(format_tokens(choice.alpha, TOKENS) for choice in facts.locally_optimal[:4])
+        more = ", …" if len(facts.locally_optimal) > 4 else ""
+        decides = (
+            "the start decides between them" if facts.path.selects is not None else "this flow selects none of them"
+        )
+        ending = f"; {decides}" if facts.is_decided else ""
+        yield f"{len(facts.locally_optimal)} choices α are locally optimal: {choices}{more}{ending}."
+    if facts.others:
+        yield _count_ends(facts.others)
 
 
 def _count_ends(others: Iterable[FollowedFlow]) -> str:
@@ -415,13 +421,13 @@ def _theorems(speaks: Iterable[Applicability], n: int) -> list[str]:
     lemmas = [statement for statement in speaks if statement.id.startswith("lemma-")]
     theorems = [statement for statement in speaks if not statement.id.startswith("lemma-")]
     apply = [f"{_citation(statement)}: {_sense(statement, n)}." for statement in theorems if statement.applies]
-    made = [f"Applies: {' '.join(apply)}" if apply else "No theorem applies."]
-    if those := [statement for statement in lemmas if statement.applies]:
-        one_only = len(those) == 1
+    texts = [f"Applies: {' '.join(apply)}" if apply else "No theorem applies."]
+    if lemmas_in_words := [statement for statement in lemmas if statement.applies]:
+        one_only = len(lemmas_in_words) == 1
         if apply:
-            made[0] += f" {_numbers(those)} {'applies' if one_only else 'apply'}, too."
+            texts[0] += f" {_numbers(lemmas_in_words)} {'applies' if one_only else 'apply'}, too."
         else:
-            made[0] = f"No theorem applies; {_numbers(those)} {'does' if one_only else 'do'}."
+            texts[0] = f"No theorem applies; {_numbers(lemmas_in_words)} {'does' if one_only else 'do'}."
     for opening, holds in (("Does not apply", False), ("Not decided", None)):
         wanting: dict[tuple[str, ...], list[Applicability]] = {}
         for statement in theorems:
@@ -430,9 +436,11 @@ def _theorems(speaks: Iterable[Applicability], n: int) -> list[str]:
                     tuple(finding.id for finding in statement.missing if finding.holds is holds), []
                 ).append(statement)
         if wanting:
-            said = [f"{_numbers(those)} ({_wanting(ids, holds)})" for ids, those in wanting.items()]
-            made.append(f"{opening}: {'; '.join(said)}.")
-    return made
+            reasons = [
+                f"{_numbers(lemmas_in_words)} ({_wanting(ids, holds)})" for ids, lemmas_in_words in wanting.items()
+            ]
+            texts.append(f"{opening}: {'; '.join(reasons)}.")
+    return texts
 
 
 def _wanting(ids: Sequence[str], holds: bool | None) -> str:
@@ -446,14 +454,14 @@ def _wanting(ids: Sequence[str], holds: bool | None) -> str:
     return f"assumption{'' if is_single else 's'} {' and '.join(ids)} {verb}"
 
 
-def _numbers(those: Sequence[Applicability]) -> str:
+def _numbers(statements: Sequence[Applicability]) -> str:
     """Return the names of statements: "Theorem 2", "Lemmas 1, 3 and 6"; their ids where they have no number."""
-    named = [statement for statement in those if not statement.id.partition("-")[2].isdigit()]
-    if named:
-        rest = [statement for statement in those if statement not in named]
-        return ", ".join([*([_numbers(rest)] if rest else []), *(statement.id for statement in named)])
-    kind, *_ = those[0].id.partition("-")
-    numbers = [statement.id.partition("-")[2] for statement in those]
+    without_number = [statement for statement in statements if not statement.id.partition("-")[2].isdigit()]
+    if without_number:
+        rest = [statement for statement in statements if statement not in without_number]
+        return ", ".join([*([_numbers(rest)] if rest else []), *(statement.id for statement in without_number)])
+    kind, *_ = statements[0].id.partition("-")
+    numbers = [statement.id.partition("-")[2] for statement in statements]
     if len(numbers) == 1:
         return f"{kind.capitalize()} {numbers[0]}"
     return f"{kind.capitalize()}s {', '.join(numbers[:-1])} and {numbers[-1]}"
@@ -465,5 +473,5 @@ def _sense(statement: Applicability, n: int) -> str:
 
 
 def _citation(statement: Applicability) -> str:
-    of = {"optimal": "", "selected": ", α = tokens that the flow selects", "given": ", α as given"}[statement.of]
-    return f"{_numbers([statement])}{of}"
+    choice = {"optimal": "", "selected": ", α = tokens that the flow selects", "given": ", α as given"}[statement.of]
+    return f"{_numbers([statement])}{choice}"
