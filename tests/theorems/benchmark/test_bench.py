@@ -287,7 +287,7 @@ def test_ctrl_c_prints_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         (["--rule", "normalized-nan"], "with positive numbers ETA"),
         (["--rule", "normalized-1/L"], "with positive numbers ETA"),
         (["--rule", "normalized-mirror"], "'normalized-mirror' is none of"),
-        (["--rule", "mirror-1-0.1"], "and Q > 1"),
+        (["--rule", "mirror-1-0.1"], "Q > 1"),
         (["--rule", "mirror-3"], "'mirror-3' is none of"),
         (["--rule", "mirror-inf-1"], "'mirror-inf-1' is none of"),
         (["--rule", "polyak-1"], "'polyak-1' is none of"),
