@@ -18,6 +18,8 @@ EXAMPLE = re.compile(r"\(tests/recipes/(\w+)\.diff\).*?```console\n(.*?)```", re
 """The name of an example, and the commands after it."""
 COMMANDS = dict(EXAMPLE.findall((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")))
 
+RECIPE_COMMANDS = {line.removeprefix("$ ") for commands in COMMANDS.values() for line in commands.splitlines()}
+
 
 def changed_files(example: Path) -> set[str]:
     return set(re.findall(r"^\+\+\+ b/(.+)$", example.read_text(encoding="utf-8"), re.MULTILINE))

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from attention_conformance.calls.answer import attend
+from attention_conformance.calls.answer import Answer, attend
 from attention_conformance.calls.attention_call import Alignment, AttentionCall
 from attention_conformance.interfaces import ALWAYS, INTERFACES
 from attention_conformance.interfaces.by_name import interface_of
@@ -110,7 +110,6 @@ class Kernel:
     changed_settings: list[str] = field(default_factory=list, init=False, repr=False)
 
     run = run_request
-    answer = answer_to
     request = request_of
     suit = suit_call
     in_own_numbers = in_numbers_of
@@ -166,6 +165,17 @@ class Kernel:
             assert self.make_variant is not None
             self.made[name] = self.make_variant(self, name)
         return self.made[name]
+
+    def answer(self, call: AttentionCall) -> Answer:
+        """Make one call, forward and backward, and return its answer in float64.
+
+        It is a method and no assignment, because methods are pickled by name.
+
+        Raises:
+            Refused: the kernel raises.
+            InvalidInput: the kernel returns something else than a tensor of the right shape and dtype.
+        """
+        return answer_to(self, call)
 
     def output(self, call: AttentionCall) -> Array | None:
         """Return the output of a call without its backward pass; None if the kernel refuses the call."""

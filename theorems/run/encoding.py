@@ -41,9 +41,10 @@ def _number(value: Any, kind: Any) -> Any:
         return NOT_FINITE[value]
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
         return value
-    if len(others) != 1:
+    if not others:
         raise ValueError("no number")
-    return _CONVERTER.structure(value, others[0])
+    several: Any = Union[tuple(others)]  # noqa: UP007 — of a tuple of members
+    return _CONVERTER.structure(value, several)
 
 
 _CONVERTER.register_structure_hook_func(_holds_numbers, _number)

@@ -85,7 +85,7 @@ SCORED = ("kernel-output", "kernel-memory", "kernel-causal")
 
 
 @pytest.mark.parametrize(
-    ("kernel", "code", "value"), [(SDPA, 0, 1.0), ("examples.real_faults.written_to_pass:softmax_patched", 1, 0.0)]
+    ("kernel", "code", "value"), [(SDPA, 0, 1.0), (f"{wrong_kernels.__name__}:last_token_masked", 1, 0.0)]
 )
 def test_json_has_a_score_with_its_parts(
     kernel: str, code: int, value: float, capsys: pytest.CaptureFixture[str]

@@ -21,7 +21,7 @@ from generators.subject import shown_array
 from generators.user_data import Given, as_text, case_of, load
 from reference_attention.errors import InvalidInput
 from reference_attention.losses import LOSSES, loss_named
-from reference_attention.norms import Schatten
+from reference_attention.norms import Blocks, Norm, Schatten
 from reference_attention.problem import Dataset, Problem
 from theorems.benchmark.gap import Gap
 from theorems.core.check import Outcome
@@ -288,8 +288,10 @@ def test_data_and_the_reference_are_the_same_in_another_process() -> None:
     assert (there.failed, there.case.seed, there.case.name) == ("", 3, "figure-1b")
 
 
-@pytest.mark.parametrize("norm", [math.inf, -math.inf, 2.0, Schatten(math.inf, (2, 3))])
-def test_numbers_that_are_not_finite_come_back(norm: float | Schatten) -> None:
+@pytest.mark.parametrize(
+    "norm", [math.inf, -math.inf, 2.0, Schatten(math.inf, (2, 3)), Blocks(math.inf, "rows", (2, 3))]
+)
+def test_numbers_that_are_not_finite_come_back(norm: Norm) -> None:
     """Strict JSON has texts for them, also where a field may hold something else."""
     gap = Gap(norm, "steepest-one-input", 0.5, 0.25)
     assert decode(plain(gap), Gap) == gap
