@@ -16,7 +16,7 @@ import numpy as np
 from flint import arb, arb_mat, fmpq
 from jaxtyping import Float64, Int64
 
-from generators.adaptive_methods.binary_data import FULL_FEATURES, full_feature_cases
+from generators.adaptive_methods import FULL_FEATURES, full_feature_cases
 from generators.labelled import SEPARABLE_LABELS, Labelled
 from reference_attention.exact import combination, products, rational, to_float, to_floats
 from reference_attention.floats import EPS

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from generators.adaptive_methods.schedules import EPOCHS, FULL, REPLACED, batch_schedule, epoch_length
+from generators.adaptive_methods import EPOCHS, FULL, REPLACED, batch_schedule, epoch_length
 from reference_attention.exact import to_floats
 from reference_attention.next_token.master_problem import MasterProblem
 from reference_attention.norms import Norm
@@ -45,7 +45,7 @@ class Schedule:
     """The batches asked for.
 
     Attributes:
-        kind: one of :data:`generators.adaptive_methods.schedules.KINDS`.
+        kind: one of :data:`generators.adaptive_methods.KINDS`.
         size: samples in a batch.
         shares: c_i(t), (t, n).
     """

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from flint import fmpq
 
-from generators.adaptive_methods.schedules import EPOCHS, batch_schedule, epoch_length
+from generators.adaptive_methods import EPOCHS, batch_schedule, epoch_length
 from reference_attention.exact import to_floats
 from reference_attention.loss import Array
 from reference_attention.next_token.master_problem import MasterProblem

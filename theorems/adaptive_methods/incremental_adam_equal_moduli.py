@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from generators.adaptive_methods.binary_data import EQUAL_MODULI, equal_modulus_cases
+from generators.adaptive_methods import EQUAL_MODULI, equal_modulus_cases
 from generators.labelled import SEPARABLE_LABELS, Labelled
 from theorems.adaptive_methods.adam_bounds import ADAM_PREMISES, AdamBounds, follow_adam
 from theorems.adaptive_methods.adam_max_margin import adam_steps

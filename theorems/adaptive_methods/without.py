@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from jaxtyping import Float64
 
-from generators.adaptive_methods.binary_data import EQUAL_MODULI, FULL_FEATURES, equal_modulus_cases
+from generators.adaptive_methods import EQUAL_MODULI, FULL_FEATURES, equal_modulus_cases
 from generators.case import Case
 from generators.labelled import Labelled
 from reference_attention.svm.norm_max_margin import norm_max_margin

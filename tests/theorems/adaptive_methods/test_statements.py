@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from flint import fmpq
 
-from generators.adaptive_methods.binary_data import equal_moduli, full_features
-from generators.adaptive_methods.schedules import KINDS, batch_schedule
+from generators.adaptive_methods import KINDS, batch_schedule, equal_moduli, full_features
 from generators.case import Case
 from generators.labelled import Labelled
 from reference_attention.errors import InvalidInput
