@@ -17,8 +17,8 @@ import numpy as np
 from generators.case import Case
 from reference_attention.floats import EPS
 from theorems.adaptive_methods.adam_bounds import ADAM_PREMISES, DIRECTION
+from theorems.adaptive_methods.adam_from_a_margin import follow_attention
 from theorems.adaptive_methods.adam_max_margin import adam_steps
-from theorems.adaptive_methods.adam_on_attention import follow_attention
 from theorems.adaptive_methods.inexact_steps import STEP_CLAIMS
 from theorems.bounded import exact
 from theorems.core.claim import Claim
