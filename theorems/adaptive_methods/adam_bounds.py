@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Bool, Float64
 
 from reference_attention.floats import EPS
 from reference_attention.training.derivatives import BatchField
@@ -22,7 +22,7 @@ from theorems.core.claim_name import premise, sharper
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import Numbers
-from theorems.steepest_descent.followed import Asked, claim_start
+from theorems.steepest_descent.followed import STEEPEST_ROUNDING, Asked, claim_start
 
 ADAM_ROUNDING = tolerance(
     "adam-rounding",
@@ -159,6 +159,24 @@ class AdamRun:
     entries: Float64[np.ndarray, "t b d"]
     bounds: AdamBounds
 
+    def off(self, proxy: Numbers) -> Float64[np.ndarray, "t b"]:
+        """Return by how much less a potential may fall because steps are rounded, in units of G or Z, (t, b)."""
+        return self.lost / np.maximum(proxy.value - proxy.error, 1e-300) * (1 + 1e-9)
+
+    def direction_claim(self, bounds: AdamBounds, proxy: Numbers) -> Claim:
+        """Claim that steps follow the gradient as far as κ_t says, for as many steps as the bounds have.
+
+        A right run may be off by its rounding, in units of the gradient.
+
+        Args:
+            bounds: the bounds κ_t.
+            proxy: G or Z at the iterates, in units of the gradients, (t, b).
+        """
+        steps = len(bounds.asked.lengths)
+        expected = (exact(bounds.asked.lengths) * bounds.kappa)[:, None] * proxy[:steps]
+        along = self.along[:steps] + self.lost[:steps]
+        return at_least(DIRECTION, Form.EFFECTIVE, along, expected, why=STEEPEST_ROUNDING, points="step")
+
 
 def follow_adam(
     bounds: AdamBounds,
@@ -176,21 +194,13 @@ def follow_adam(
         starts: W(0).
         gradient_at: points → ∇L in a unit, with the error that a right gradient may have, and the unit's logarithm.
     """
-    asked, betas = bounds.asked, bounds.betas
-    points = under_test[adam_descent](
-        field,
-        starts,
-        lengths=asked.lengths,
-        betas=betas,
-        following=under_test[next_moments],
-        direction=under_test[adam_direction],
-    )
+    asked = bounds.asked
+    points = run_adam(under_test, field, starts, asked.lengths, bounds.betas)
     yield from claim_start(points, starts, asked)
     before, after = points[:-1], points[1:]
     gradient, log_scale = gradient_at(before)
-    mean, root, resolved = recompute_moments(gradient, log_scale, bounds)
+    expected, resolved = expected_steps(gradient, log_scale, bounds)
     step, rho = exact(asked.lengths)[:, None, None], bounds.rho[:, None, None]
-    expected: Any = np.where(resolved, mean / np.where(resolved, root, 1.0), 0.0) * bounds.correction[:, None, None]
     loops = 20 + (6 + 4 * np.abs(log_scale).max()) * np.arange(1.0, len(asked.lengths) + 1)[:, None, None]
     room = EPS * (loops * value_of(step * rho) + np.abs(after))
     moved: Any = exact(after) - before
@@ -217,12 +227,30 @@ def follow_adam(
     return AdamRun(exact(points), gradient, log_scale, np.vecdot(-gradient, moved), lost, entry, longer)
 
 
-def recompute_moments(
-    gradient: Numbers, log_scale: Float64[np.ndarray, "t b"], bounds: AdamBounds
-) -> tuple[Numbers, Numbers, Any]:
-    """Return M_t and √V_t in a unit of their own, (t, b, d), and where √V is known to a part in a thousand.
+def run_adam(
+    under_test: Implementation,
+    field: BatchField,
+    starts: Float64[np.ndarray, "b d"],
+    lengths: Float64[np.ndarray, "t"],
+    betas: Betas,
+) -> Float64[np.ndarray, "r b d"]:
+    """Return the iterates of Adam under test, of its own moments and steps."""
+    return under_test[adam_descent](
+        field,
+        starts,
+        lengths=lengths,
+        betas=betas,
+        following=under_test[next_moments],
+        direction=under_test[adam_direction],
+    )
 
-    They are sums over all gradients, with weights that are computed in logarithms, not a loop's recursion.
+
+def expected_steps(
+    gradient: Numbers, log_scale: Float64[np.ndarray, "t b"], bounds: AdamBounds
+) -> tuple[Numbers, Bool[np.ndarray, "t b d"]]:
+    """Return A_t, (t, b, d), and where √V_t is known to a part in a thousand; A is 0 elsewhere.
+
+    The moments are sums over all gradients, with weights that are computed in logarithms, not a loop's recursion.
     """
     logs = log_scale[None] + np.where(np.tri(len(log_scale)) > 0, 0.0, -np.inf)[:, :, None]
     ago = np.maximum(np.subtract.outer(np.arange(len(log_scale)), np.arange(len(log_scale))), 0)
@@ -237,4 +265,5 @@ def recompute_moments(
     )
     resolved = np.asarray(squares.value > 0) & (squares.error <= 1e-3 * squares.value) & (squares.value > 1e-280)
     root: Any = np.sqrt(np.where(resolved, squares, 1.0))
-    return mean, root, resolved
+    steps: Any = np.where(resolved, mean / np.where(resolved, root, 1.0), 0.0)
+    return steps * bounds.correction[:, None, None], resolved

@@ -22,17 +22,24 @@ from reference_attention.training.iteration import batch_field
 from theorems.adaptive_methods.adam_bounds import ADAM_PREMISES, DIRECTION, IS_ADAM, AdamBounds, AdamRun, follow_adam
 from theorems.adaptive_methods.adam_max_margin import adam_steps
 from theorems.adaptive_methods.gradient_proxy import attention_proxy
-from theorems.adaptive_methods.inexact_steps import FALLS, STEP_CLAIMS, InexactSteps, attention_gain
+from theorems.adaptive_methods.inexact_steps import (
+    FALLS,
+    STEP_CLAIMS,
+    InexactSteps,
+    attention_gain,
+    least_path,
+    steps_until_below,
+)
 from theorems.bounded import exact
 from theorems.core.att_svm import certify
-from theorems.core.claim import Claim, Form, Undecided, at_least
+from theorems.core.claim import Claim, Form, Undecided
 from theorems.core.implementation import Implementation
 from theorems.core.kernel_use import SATURATED
 from theorems.core.statement import statement
 from theorems.core.svm_certificate import SVM_IS_OPTIMAL
 from theorems.curves.margin_points import starts_with_margin
 from theorems.rounding.attention_at import AttentionAt, Numbers
-from theorems.steepest_descent.followed import RUN_IS_ASKED_FOR, STEEPEST_ROUNDING, Asked
+from theorems.steepest_descent.followed import RUN_IS_ASKED_FOR, Asked
 from theorems.steepest_descent.geometry import Geometry, certify_margin
 from theorems.steepest_descent.margin_claim import NORM_MARGIN
 from theorems.steepest_descent.steepest_from_a_margin import (
@@ -124,7 +131,7 @@ class AttentionRun:
     @property
     def off(self) -> Float64[np.ndarray, "t b"]:
         """By how much less Φ_c may fall because steps are rounded, (t, b)."""
-        return self.run.lost / np.maximum(self.proxy.value - self.proxy.error, 1e-300) * (1 + 1e-9)
+        return self.run.off(self.proxy)
 
     def phi(self, points: Numbers) -> Numbers:
         """Return Φ_c at points, (*b,)."""
@@ -139,9 +146,7 @@ class AttentionRun:
     def claims(self, bounds: AdamBounds, turned: Any = 0.0) -> Iterator[Claim]:
         """Yield the claims of the direction of every step, of the fall of Φ_c, of the margin and its share of γ."""
         steps = len(bounds.asked.lengths)
-        expected = (exact(bounds.asked.lengths) * bounds.kappa)[:, None] * self.proxy[:steps]
-        along = self.run.along[:steps] + self.run.lost[:steps]
-        yield at_least(DIRECTION, Form.EFFECTIVE, along, expected, why=STEEPEST_ROUNDING, points="step")
+        yield self.run.direction_claim(bounds, self.proxy)
         points, gain = self.run.points[: steps + 1], self.gain(bounds, turned)[:, None]
         yield from InexactSteps(
             self.geometry, points, self.phi(points), np.min(self.log_c), gain, self.off[:steps], bounds.time[:, None]
@@ -181,7 +186,7 @@ def known_changes(
         attention: the run.
         change: margin → χ, ∞ where a coefficient may be negative.
     """
-    whole, off = attention.run.bounds, attention.off.max(axis=1)
+    whole, off = attention.run.bounds, attention.off
     first: Any = np.min(attention.log_c) - attention.phi(attention.run.points[0])
     margin, steps, t = float(np.min(first.value - first.error)), len(off), 0
     chi, most = np.zeros(steps), 0
@@ -192,10 +197,9 @@ def known_changes(
             break
         bounds = _first_steps(whole, until, chi)
         gain: Any = attention.gain(bounds, np.tanh(exact(chi[:until]) / 4))[t:until]
-        path = np.cumsum(gain.value - gain.error - off[t:until]) - 1e-12 * np.cumsum(np.abs(gain.value))
+        path = least_path(gain, off[t:until])
         if (path < -SPARE).any():
-            # The step that leads below is still one of those spoken of.
-            most = t + int(np.argmax(path < -SPARE)) + 1
+            most = t + steps_until_below(path, -SPARE)
             break
         margin, most, t = margin + float(path[-1]), until, until
     return None if most == 0 else (_first_steps(whole, most, chi), chi[:most])

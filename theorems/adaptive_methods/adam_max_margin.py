@@ -24,12 +24,12 @@ from theorems.adaptive_methods.adam import Betas
 from theorems.adaptive_methods.adam_bounds import ADAM_PREMISES, DIRECTION, AdamBounds, follow_adam
 from theorems.adaptive_methods.inexact_steps import STEP_CLAIMS, InexactSteps, label_gain
 from theorems.bounded import exact, value_of
-from theorems.core.claim import Claim, Form, at_least
+from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.core.kernel_use import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.rounding.attention_at import Numbers
-from theorems.steepest_descent.followed import RUN_IS_ASKED_FOR, STEEPEST_ROUNDING, Asked
+from theorems.steepest_descent.followed import RUN_IS_ASKED_FOR, Asked
 from theorems.steepest_descent.geometry import RowGeometry
 from theorems.steepest_descent.label_loss import LabelGeometry, certify_labels
 from theorems.steepest_descent.margin_claim import NORM_MARGIN
@@ -103,11 +103,8 @@ def adam_max_margin(case: Labelled, under_test: Implementation) -> Iterator[Clai
     )
     step, kappa = exact(bounds.asked.lengths)[:, None], run.bounds.kappa[:, None]
     unit = np.exp(-exact(run.log_scale)) * proxy(geometry, run.points[:-1])
-    # A right run may be off by its rounding, in units of the gradient.
-    yield at_least(
-        DIRECTION, Form.EFFECTIVE, run.along + run.lost, step * kappa * unit, why=STEEPEST_ROUNDING, points="step"
-    )
-    off = run.lost / np.maximum(unit.value - unit.error, 1e-300) / float(value_of(geometry.least_weight)) * (1 + 1e-9)
+    yield run.direction_claim(run.bounds, unit)
+    off = run.off(unit) / float(value_of(geometry.least_weight))
     gain = label_gain(geometry, step, kappa, run.bounds.rho[:, None] * (1 + run.bounds.excess))
     excess = geometry.log_excess(run.points)
     yield from InexactSteps(geometry, run.points, excess, exact(0.0), gain, off, run.bounds.time[:, None]).claims()

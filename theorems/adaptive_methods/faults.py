@@ -15,7 +15,6 @@ from reference_attention.exact import to_floats
 from reference_attention.loss import Array
 from reference_attention.next_token.master_problem import MasterProblem
 from reference_attention.risk import ScaledGradient
-from reference_attention.svm.max_margin import MaxMargin, max_margin
 from theorems.adaptive_methods.adam import (
     Betas,
     Moments,
@@ -27,7 +26,12 @@ from theorems.adaptive_methods.adam import (
 )
 from theorems.adaptive_methods.batches import batch_gradient, label_samples, minibatch_descent
 from theorems.adaptive_methods.one_query_rules import rows_normalised
-from theorems.adaptive_methods.proxy_fixed_point import ProxyFixedPoint, proxy_direction, proxy_fixed_point
+from theorems.adaptive_methods.proxy_fixed_point import (
+    ProxyFixedPoint,
+    euclidean_duals,
+    proxy_direction,
+    proxy_fixed_point,
+)
 from theorems.faults.fault import Faults, Kind
 
 RUN = Faults(Kind.RUN)
@@ -84,27 +88,34 @@ def _both_start(right: Any, moments: Moments, log_scale: Array, gradient: Array,
     return replace(result, mean=result.mean / (1 - betas.first), root=result.root / math.sqrt(1 - betas.second))
 
 
-@RUN.plant("adam-sums-squares", "V the sum of squares, as in AdaGrad", ADAM, next_moments)
-def _summed(right: Any, moments: Moments, log_scale: Array, gradient: Array, betas: Betas, t: int) -> Moments:
+def _with_root(
+    moments: Moments, log_scale: Array, gradient: Array, betas: Betas, root: Callable[[Array, Array, Array], Array]
+) -> Moments:
+    """Return the next moments with another √V, of the last √V, the gradient and the new mean in one unit."""
     top, decay, new = in_one_unit(moments, log_scale)
     mean = betas.first * decay * moments.mean + (1 - betas.first) * new * gradient
-    return in_units_of_the_largest(Moments(top, mean, np.hypot(decay * moments.root, new * gradient)))
+    return in_units_of_the_largest(Moments(top, mean, root(decay * moments.root, new * gradient, mean)))
+
+
+def _average(past: Array, now: Array, betas: Betas) -> Array:
+    return np.hypot(math.sqrt(betas.second) * past, math.sqrt(1 - betas.second) * now)
+
+
+@RUN.plant("adam-sums-squares", "V the sum of squares, as in AdaGrad", ADAM, next_moments)
+def _summed(right: Any, moments: Moments, log_scale: Array, gradient: Array, betas: Betas, t: int) -> Moments:
+    return _with_root(moments, log_scale, gradient, betas, lambda past, now, mean: np.hypot(past, now))
 
 
 @RUN.plant("adam-squares-the-mean", "V of M² in place of ∇L²", ADAM, next_moments)
 def _squared_mean(right: Any, moments: Moments, log_scale: Array, gradient: Array, betas: Betas, t: int) -> Moments:
-    top, decay, new = in_one_unit(moments, log_scale)
-    mean = betas.first * decay * moments.mean + (1 - betas.first) * new * gradient
-    root = np.hypot(math.sqrt(betas.second) * decay * moments.root, math.sqrt(1 - betas.second) * mean)
-    return in_units_of_the_largest(Moments(top, mean, root))
+    return _with_root(moments, log_scale, gradient, betas, lambda past, now, mean: _average(past, mean, betas))
 
 
 @RUN.plant("adam-never-lowers-squares", "V the largest V so far, as in AMSGrad", ADAM, next_moments)
 def _largest(right: Any, moments: Moments, log_scale: Array, gradient: Array, betas: Betas, t: int) -> Moments:
-    top, decay, new = in_one_unit(moments, log_scale)
-    mean = betas.first * decay * moments.mean + (1 - betas.first) * new * gradient
-    root = np.hypot(math.sqrt(betas.second) * decay * moments.root, math.sqrt(1 - betas.second) * new * gradient)
-    return in_units_of_the_largest(Moments(top, mean, np.maximum(root, decay * moments.root)))
+    return _with_root(
+        moments, log_scale, gradient, betas, lambda past, now, mean: np.maximum(_average(past, now, betas), past)
+    )
 
 
 @RUN.plant("adam-with-decay", "W ← (1 − 0.01 η) W before the step", ADAM, adam_descent)
@@ -194,11 +205,7 @@ def _other_batches(right: Any, rows: Array, counts: Array, batch: int) -> ProxyF
 
 @RUN.plant("proxy-of-one-scale", "√V averaged over entries: the duals of the ℓ2 solution", PROXY, proxy_fixed_point)
 def _one_scale(right: Any, rows: Array, counts: Array, batch: int) -> ProxyFixedPoint | None:
-    svm = max_margin(np.stack([rows, np.zeros_like(rows)], axis=1), np.zeros(len(rows), dtype=np.int64))
-    if not isinstance(svm, MaxMargin):
-        return None
-    duals = [svm.exact.duals.get((i, 1), fmpq(0)) for i in range(len(rows))]
-    return ProxyFixedPoint([i for i, x in enumerate(duals) if x > 0], [x / sum(duals) for x in duals])
+    return euclidean_duals(rows)
 
 
 @RUN.plant("proxy-without-a-sample", "the last sample left out", PROXY, proxy_fixed_point)

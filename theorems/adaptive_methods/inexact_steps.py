@@ -93,6 +93,17 @@ def attention_gain(geometry: RowGeometry, step: Numbers, kappa: Numbers, rho: Nu
     return step * kappa - second_order(geometry, step * rho)  # type: ignore[arg-type]
 
 
+def least_path(gain: Numbers, off: Float64[np.ndarray, "t b"]) -> Float64[np.ndarray, "t"]:
+    """Return lower bounds of the margin gained by the end of each step, the least over starts, gains being (t,)."""
+    return np.cumsum(gain.value - gain.error - off.max(axis=1)) - 1e-12 * np.cumsum(np.abs(gain.value))
+
+
+def steps_until_below(path: Float64[np.ndarray, "t"], least: float) -> int:
+    """Return the number of steps up to the first that may lead below ``least``, which is still one of them."""
+    below = path < least
+    return int(np.argmax(below)) + 1 if below.any() else len(path)
+
+
 def label_off(geometry: LabelGeometry, off: Float64[np.ndarray, "t b"]) -> Float64[np.ndarray, "t b"]:
     """Return by how much Y may rise because a step is off by that length."""
     return np.asarray(value_of(geometry.reach * off) * geometry.steepness * (1 + 1e-12))

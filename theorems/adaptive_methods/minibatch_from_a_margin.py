@@ -19,7 +19,14 @@ from generators.case import Case
 from generators.query_cases import query_cases
 from generators.steepest_descent.embeddings import embedded_query_cases, or_embedded
 from theorems.adaptive_methods.batches import SCHEDULE, follow_attention_batches, misplaced, schedule_tried
-from theorems.adaptive_methods.inexact_steps import FALLS, STEP_CLAIMS, InexactSteps, attention_gain
+from theorems.adaptive_methods.inexact_steps import (
+    FALLS,
+    STEP_CLAIMS,
+    InexactSteps,
+    attention_gain,
+    least_path,
+    steps_until_below,
+)
 from theorems.adaptive_methods.minibatch_momentum import batch_steps
 from theorems.bounded import exact
 from theorems.core.att_svm import certify
@@ -109,9 +116,7 @@ def minibatch_from_a_margin(case: Case, under_test: Implementation) -> Iterator[
         share = misplaced(geometry.reach, asked, schedule.shares, weights, exact(chi))
         gain = attention_gain(geometry, exact(asked.lengths), geometry.margin - geometry.diameter * share, exact(1.0))
         off = np.asarray((geometry.reach * run.off).value * (1 + 1e-12))
-        path = np.cumsum(gain.value - gain.error - off.max(axis=1)) - 1e-12 * np.cumsum(np.abs(gain.value))
-        # The step that may lose more is still one of those spoken of.
-        until = min(steps, int(np.argmax(path < -SPARE)) + 1) if (path < -SPARE).any() else steps
+        until = steps_until_below(least_path(gain, off), -SPARE)
         time = Asked(asked.lengths[:until], asked.momentum).time[:, None]
         yield from InexactSteps(
             geometry,

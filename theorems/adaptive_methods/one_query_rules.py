@@ -23,8 +23,8 @@ from reference_attention.problem import Problem
 from reference_attention.risk import scaled_gradient
 from reference_attention.training.iteration import batch_field
 from reference_attention.training.steepest_descent import orthogonal_factor
-from theorems.adaptive_methods.adam import Betas, adam_descent, adam_direction, next_moments
-from theorems.adaptive_methods.adam_bounds import AdamBounds, recompute_moments
+from theorems.adaptive_methods.adam import Betas
+from theorems.adaptive_methods.adam_bounds import AdamBounds, expected_steps, run_adam
 from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim, Form, NotANumber, Undecided, at_least
 from theorems.core.claim_name import premise, sharper
@@ -117,14 +117,7 @@ def one_query_rules(case: Case, under_test: Implementation) -> Iterator[Claim]:
     betas = Betas(*[(0.9, 0.999), (0.9, 0.9), (0.5, 0.9)][int(rng.integers(3))], corrected=bool(rng.random() < 0.5))
     for rule in (*DIRECTIONS, ADAM):
         if rule == ADAM:
-            points = under_test[adam_descent](
-                field,
-                starts,
-                lengths=lengths,
-                betas=betas,
-                following=under_test[next_moments],
-                direction=under_test[adam_direction],
-            )
+            points = run_adam(under_test, field, starts, lengths, betas)
         else:
             points = matrix_descent(field, starts, lengths, under_test[DIRECTIONS[rule]], data.shape)
         yield starts_claim(RUN, points, starts, len(lengths))
@@ -174,8 +167,7 @@ def same_step(
         expected, factor = np.where(resolved, np.sign(value_of(gradient)), 0.0), length
     elif rule == ADAM:
         bounds = AdamBounds(Asked(lengths, 0.0), betas, exact(0.0), exact(0.0), exact(0.0))
-        mean, root, resolved = recompute_moments(gradient, log_scale, bounds)
-        expected = np.where(resolved, mean / np.where(resolved, root, 1.0), 0.0) * bounds.correction[:, None, None]
+        expected, resolved = expected_steps(gradient, log_scale, bounds)
         factor = sums
     else:
         whole: Any = np.linalg.norm(gradient, axis=-1)[..., None]

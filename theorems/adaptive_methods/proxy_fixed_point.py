@@ -84,12 +84,7 @@ def proxy_fixed_point(rows: Rows, counts: Int64[np.ndarray, "n"], batch: int) ->
         batch: b < Σk, or 1.
     """
     if batch == 1 and (np.abs(rows) == np.abs(rows[:, :1])).all():
-        svm = max_margin(np.stack([rows, np.zeros_like(rows)], axis=1), np.zeros(len(rows), dtype=np.int64))
-        if not isinstance(svm, MaxMargin):
-            return None
-        duals = [svm.exact.duals.get((i, 1), fmpq(0)) for i in range(len(rows))]
-        total = sum(duals, fmpq(0))
-        return ProxyFixedPoint([i for i, x in enumerate(duals) if x > 0], [x / total for x in duals])
+        return euclidean_duals(rows)
     share = mean_share(counts, batch)
     rows = rows / np.abs(rows).max()
     c = _damped(rows, counts, share)
@@ -102,6 +97,16 @@ def proxy_fixed_point(rows: Rows, counts: Int64[np.ndarray, "n"], batch: int) ->
     weights = np.zeros(len(rows))
     weights[support] = polished
     return ProxyFixedPoint(support.tolist(), [rational(x) for x in weights.tolist()])
+
+
+def euclidean_duals(rows: Rows) -> ProxyFixedPoint | None:
+    """Return the exact duals of the solution of least ‖w‖_2 as weights of sum 1; None where there is no solution."""
+    svm = max_margin(np.stack([rows, np.zeros_like(rows)], axis=1), np.zeros(len(rows), dtype=np.int64))
+    if not isinstance(svm, MaxMargin):
+        return None
+    duals = [svm.exact.duals.get((i, 1), fmpq(0)) for i in range(len(rows))]
+    total = sum(duals, fmpq(0))
+    return ProxyFixedPoint([i for i, x in enumerate(duals) if x > 0], [x / total for x in duals])
 
 
 def _damped(rows: Rows, counts: Int64[np.ndarray, "n"], share: float) -> Weights | None:
