@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from flint import arb, arb_mat, fmpq
@@ -103,20 +104,17 @@ class Samples:
         a = exact(float(self.batch - 1)) / max(self.total - 1, 1)
         return 1 + 1 / np.sqrt(a + (1 - a) / self.total)
 
-    def exact_balls(self) -> list[list[arb]]:
-        """Return x_ij as exact balls."""
-        return [[arb(x) for x in row] for row in self.rows.tolist()]
+    def exact_balls(self) -> Any:
+        """Return x_ij as exact balls, an array of objects, (n, d)."""
+        return np.array([[arb(x) for x in row] for row in self.rows.tolist()], dtype=object)
 
-    def margins(self, c: list[arb]) -> tuple[list[arb], list[arb], list[arb]]:
-        """Return u = Xᵀc, P(c) and F(c) in balls."""
-        X, a = self.exact_balls(), arb(self.share)
-        columns = list(zip(*X, strict=True))
-        u = [_sum(w * x for w, x in zip(c, column, strict=True)) for column in columns]
-        squares = [
-            _sum((w * x) ** 2 / int(k) for w, x, k in zip(c, column, self.counts, strict=True)) for column in columns
-        ]
-        P = [(a * v * v + (1 - a) * square).sqrt() for v, square in zip(u, squares, strict=True)]
-        return u, P, [_sum(x * v / p for x, v, p in zip(row, u, P, strict=True)) for row in X]
+    def margins(self, c: list[arb]) -> tuple[Any, Any, Any]:
+        """Return u = Xᵀc, P(c) and F(c) in balls, arrays of objects."""
+        X, a, weights = self.exact_balls(), arb(self.share), np.array(c, dtype=object)
+        u = weights @ X
+        squares = ((weights[:, None] * X) ** 2 / self.counts.astype(object)[:, None]).sum(axis=0)
+        P = np.sqrt(a * u * u + (1 - a) * squares)
+        return u, P, (X * u / P).sum(axis=1)
 
     def exact_margins(self, c: list[fmpq]) -> list[fmpq]:
         """Return XXᵀc over the rationals, to which F(c) is proportional where P is a number."""
@@ -125,22 +123,11 @@ class Samples:
 
     def slopes(self, c: list[arb], support: list[int]) -> list[list[arb]]:
         """Return ∂F_i/∂c_k for i and k in the support, in balls."""
-        X, a = self.exact_balls(), arb(self.share)
-        u, P, _ = self.margins(c)
-        moved = {
-            k: [
-                (a * v * x + (1 - a) * c[k] * x * x / int(self.counts[k])) / p
-                for x, v, p in zip(X[k], u, P, strict=True)
-            ]
-            for k in support
-        }
-        return [
-            [
-                _sum(x * (y - v * s / p) / p for x, y, v, s, p in zip(X[i], X[k], u, moved[k], P, strict=True))
-                for k in support
-            ]
-            for i in support
-        ]
+        X, a, (u, P, _) = self.exact_balls()[support], arb(self.share), self.margins(c)
+        weights, counts = (np.array(part, dtype=object)[support, None] for part in (c, self.counts))
+        moved = (a * u * X + (1 - a) * weights * X * X / counts) / P
+        slopes: list[list[arb]] = (X[:, None] * (X - u * moved / P) / P).sum(axis=2).tolist()
+        return slopes
 
 
 @statement(
@@ -298,7 +285,7 @@ def enclose(samples: Samples, point: ProxyFixedPoint) -> Enclosed:
         if samples.is_scalar:
             level = samples.exact_margins(point.weights)
             beyond = [arb(level[i] / level[support[0]] - 1) for i in others]
-        w = [v / (p * mu) for v, p in zip(u, P, strict=True)]
+        w = u / (P * mu)
         numbers = [_bounded(x) for x in (c, u, P, w, [c[i] for i in support] + beyond)]
     return Enclosed(*numbers)
 
@@ -369,8 +356,9 @@ def _sum(terms: Iterable[arb]) -> arb:
     return sum(terms, arb(0))
 
 
-def _bounded(numbers: list[arb]) -> Numbers:
+def _bounded(numbers: Iterable[arb]) -> Numbers:
     """Return balls as floats with bounds of their errors."""
-    values = np.array([float(x.mid()) for x in numbers])
-    errors = [above(abs(x - arb(v))) for x, v in zip(numbers, values.tolist(), strict=True)]
+    listed = list(numbers)
+    values = np.array([float(x.mid()) for x in listed])
+    errors = [above(abs(x - arb(v))) for x, v in zip(listed, values.tolist(), strict=True)]
     return Bounded(values, np.array(errors))
