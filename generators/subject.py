@@ -97,6 +97,11 @@ class Subject:
         return ""
 
     @property
+    def number_format(self) -> str:
+        """The format in which a kernel is called on the data if none is asked for; empty for the kernel's own."""
+        return ""
+
+    @property
     def explained_in(self) -> float:
         """Return an estimate of the seconds that :meth:`explain` takes; 0 if it is no matter of seconds."""
         return 0.0

@@ -134,6 +134,7 @@ class AttentionCall(Subject):
         shared: whether values are the first columns of the keys, so that both have one gradient.
         alone: whether a batch entry is also to be attended to alone.
         exact: whether nothing is rounded in any format when the call is computed, except the returned results.
+        dtype: the format of tensors that were captured from a model; empty for calls that were drawn.
         seed: seeds the further random numbers of a conclusion.
         name: where the call comes from.
     """
@@ -172,6 +173,7 @@ class AttentionCall(Subject):
     shared: bool = False
     alone: bool = False
     exact: bool = False
+    dtype: str = ""
     seed: int = 0
     name: str = "generated"
     noun: ClassVar[str] = "a call of an attention kernel"
@@ -187,6 +189,22 @@ class AttentionCall(Subject):
         """The sizes B, H, G, L, T, E, M by name."""
         (B, H, L, E), (_, G, T, _), M = self.query.shape, self.key.shape, self.value.shape[-1]
         return {"B": B, "H": H, "G": G, "L": L, "T": T, "E": E, "M": M}
+
+    @property
+    def number_format(self) -> str:
+        """The format in which a kernel is called on captured tensors; float64 is its finest, and is looked for."""
+        return "" if self.dtype == "float64" else self.dtype
+
+    @property
+    def too_large(self) -> str:
+        """Return why a captured call is too large to be judged; empty if it is not."""
+        B, H, L, T = (self.sizes[axis] for axis in "BHLT")
+        if not self.dtype or B * H * L * T <= MOST_WEIGHTS:
+            return ""
+        return (
+            f"{self.name} has {B} · {H} · {L} · {T} weights (B · H · L · T), and at most {MOST_WEIGHTS} are compared;"
+            " save fewer batch entries, heads or queries."
+        )
 
     def lines(self) -> list[str]:
         """Return sizes, options and tensors for a reader, each on a line."""
@@ -305,10 +323,12 @@ class AttentionCall(Subject):
 
 ENTRIES = 1 << 16
 """The largest B · H · L · T of a call all of whose rows are checked."""
+MOST_WEIGHTS = 1 << 22
+"""The largest B · H · L · T of a captured call: its weights and their bounds take a gigabyte of memory."""
 PLAIN = (
     *("scale", "causal", "window", "softcap", "log_sum_exp", "memory", "placed", "upstream_memory", "mask_memory"),
     "mask_format",
-    *("state", "beyond", "wants", "poison", "dropout", "parts", "splits", "page", "shared", "alone", "exact"),
+    *("state", "beyond", "wants", "poison", "dropout", "parts", "splits", "page", "shared", "alone", "exact", "dtype"),
 )
 """Fields that are no arrays."""
 AXES: Mapping[str, str] = MappingProxyType(

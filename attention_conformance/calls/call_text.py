@@ -1,9 +1,14 @@
-"""Reading and writing calls of attention kernels: a failing call is written to a file and read with ``--data``."""
+"""Reading and writing calls of attention kernels: ``--data`` reads a failing call, or one captured from a model.
+
+A captured call is a file of the arrays query, key and value with the names of PyTorch's parameters beside them. The
+format of its tensors, which is that of the arrays or the value of ``dtype``, is the one that a kernel is called in.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import fields
 from types import MappingProxyType
 from typing import Any
@@ -24,6 +29,9 @@ USUAL: Mapping[str, Any] = MappingProxyType(
 )
 """Options that are not written at these values; the scale is always written, since two values pass for its default."""
 
+REQUIRED = TENSORS[:3]
+NAMES_OF_MASK, NAME_OF_CAUSAL = ("mask", "attn_mask"), "is_causal"
+"""Further names in files: a mask that is Boolean or added, and PyTorch's names of it and of causality."""
 MASKS: Mapping[str, Any] = MappingProxyType({"visible": bool, "bias": np.float64})
 """The masks, with the type of their entries."""
 ARRAYS = (*MASKS, *AXES)
@@ -46,20 +54,27 @@ def call_of(values: Mapping[str, Any], name: str = "data") -> AttentionCall:
     Raises:
         InvalidInput: unknown names, missing tensors, shapes that do not fit together.
     """
-    unknown = sorted({*values} - {*TENSORS, *OPTIONS, "case_of", "claim"})
+    known = (*TENSORS, *NAMES_OF_MASK, NAME_OF_CAUSAL, *OPTIONS)
+    unknown = sorted({*values} - {*known, "case_of", "claim"})
     if unknown:
         raise InvalidInput(
-            f"{name}: unknown name {unknown[0]!r}.{suggest(unknown[0], (*TENSORS, *OPTIONS))} Those of a call are"
-            f" {', '.join((*TENSORS, *OPTIONS))}."
+            f"{name}: unknown name {unknown[0]!r}.{suggest(unknown[0], known)} Those of a call are {', '.join(known)}."
         )
-    missing = [key for key in TENSORS if key not in values]
+    missing = [key for key in REQUIRED if key not in values]
     if missing:
-        raise InvalidInput(f"{name}: {missing[0]} is missing; a call has {', '.join(TENSORS)}.")
+        raise InvalidInput(f"{name}: {missing[0]} is missing; a call has {', '.join(REQUIRED)}.")
+    values = _in_own_names(values)
+    if dtype := _dtype_of(values):
+        values = {"scale": None, "name": name} | values | {"dtype": dtype}
     query = checked_array("query", numbers(values["query"]), ("B", "H", "L", "E"))
     B, H, L, E = query.shape
-    upstream = checked_array("upstream", numbers(values["upstream"]), (B, H, L, "M"))
+    given = "upstream" in values
+    upstream = checked_array("upstream", numbers(values["upstream"]), (B, H, L, "M")) if given else None
+    width = "M" if upstream is None else upstream.shape[-1]
     key = _of_keys("key", numbers(values["key"]), (B, "G", "T", E))
-    value = _of_keys("value", numbers(values["value"]), (*key.shape[:3], upstream.shape[-1]))
+    value = _of_keys("value", numbers(values["value"]), (*key.shape[:3], width))
+    if upstream is None:
+        upstream, values = np.ones((B, H, L, value.shape[-1])), {**values, "wants": ""}
     if H % key.shape[1]:
         raise InvalidInput(f"key: {key.shape[1]} groups do not divide {H} heads; give a divisor.")
     options: dict[str, Any] = {
@@ -78,6 +93,52 @@ def call_of(values: Mapping[str, Any], name: str = "data") -> AttentionCall:
     return AttentionCall(query, key, value, upstream, **options)
 
 
+def _in_own_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values by the names of this package: a mask as visible or bias, PyTorch's names replaced.
+
+    Raises:
+        InvalidInput: an option is given twice, or a mask is neither Boolean nor of floats.
+    """
+    renamed = dict(values)
+    for name in (NAME_OF_CAUSAL, *NAMES_OF_MASK):
+        if name not in values:
+            continue
+        value = renamed.pop(name)
+        own = "causal"
+        if name in NAMES_OF_MASK:
+            kind = ""
+            with suppress(ValueError):  # lists of several lengths
+                kind = np.asarray(numbers(value)).dtype.kind
+            if kind not in ("b", "f"):
+                raise InvalidInput(f"{name}: must be truth values, True where a key is seen, or floats that are added.")
+            own = "visible" if kind == "b" else "bias"
+        if own in renamed:
+            raise InvalidInput(f"{name}: {own} is given, too; leave out one of them.")
+        renamed[own] = value
+    return renamed
+
+
+def _dtype_of(values: Mapping[str, Any]) -> str:
+    """Return the format of captured tensors: the one that is named, or that of the arrays; empty for JSON without one.
+
+    Raises:
+        InvalidInput: the arrays have several formats, or one that is not known, and none is named.
+    """
+    if "dtype" in values:
+        return str(_option("dtype", values["dtype"]))
+    names = {name: str(getattr(values[name], "dtype", "")).removeprefix("torch.") for name in REQUIRED}
+    dtype = names["query"]
+    for name, other in names.items():
+        if other not in ("", *FLOATS):
+            raise InvalidInput(
+                f"{name}: is {other}, and not one of {', '.join(FLOATS)}; save floats, bfloat16 as float32 with dtype ="
+                ' "bfloat16" beside them.'
+            )
+        if other != dtype:
+            raise InvalidInput(f"{name}: is {other}, and query is {dtype}; save them in one format, or give dtype.")
+    return dtype
+
+
 def _of_keys(name: str, value: Any, shape: tuple[int | str, ...]) -> Any:
     """Return keys or values; lists of no keys do not say how wide these are.
 
@@ -88,7 +149,7 @@ def _of_keys(name: str, value: Any, shape: tuple[int | str, ...]) -> Any:
         axes = np.shape(value)
     except ValueError:
         axes = ()
-    if len(axes) in (3, 4) and axes[0] == shape[0] and axes[1] and axes[2] == 0:
+    if len(axes) in (3, 4) and shape[-1] != "M" and axes[0] == shape[0] and axes[1] and axes[2] == 0:
         return np.zeros((*axes[:3], int(shape[-1])))
     return checked_array(name, value, shape)
 
@@ -119,7 +180,7 @@ def _option(name: str, value: Any) -> Any:
     elif name == "state":
         fits, expected = value in list(State), f"one of {', '.join(State)}"
         value = State(value) if fits else value
-    elif name == "mask_format":
+    elif name in ("mask_format", "dtype"):
         fits, expected = value in ("", *FLOATS), f"empty, or one of {', '.join(FLOATS)}"
     elif name == "dropout":
         fits, expected = number and 0 <= value < 1, "a number from 0 to less than 1"
@@ -148,6 +209,8 @@ def _mask(name: str, value: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
         np.broadcast_to(mask, shape)  # its own shape is kept: a kernel may take some shapes for others
     except (ValueError, TypeError):
         raise InvalidInput(f"{name}: does not broadcast to (B, H, L, T) = {shape}.") from None
+    if dtype is not bool and (np.isnan(mask) | np.isposinf(mask)).any():
+        raise InvalidInput(f"{name}: has NaN or +infinity; give numbers, or -infinity where a key is hidden.")
     return mask
 
 

@@ -33,6 +33,7 @@ def capability_statement(
     claims: Mapping[str, str],
     says: str,
     differentiates: bool = False,
+    from_data: Callable[[AttentionCall], Iterator[AttentionCall]] | None = None,
 ) -> Statement:
     """Make the statement ``kernel-NAME``, which a kernel that declares the capability has to satisfy.
 
@@ -46,6 +47,7 @@ def capability_statement(
         claims: the claims that it may make, and when.
         says: the property of the kernel that is checked, for a reader of the report.
         differentiates: whether nothing is left of the statement without a backward pass.
+        from_data: yields a user's call if the capability is about it; every call if left out.
     """
     return Statement(
         f"kernel-{name}",
@@ -55,7 +57,7 @@ def capability_statement(
         calls,
         conclusion,
         inspect.cleandoc(text),
-        alone,
+        from_data or alone,
         kernel=KernelUse(True, says, capability=name, differentiates=differentiates),
         claims=MappingProxyType(dict(claims)),
         about=AttentionCall,

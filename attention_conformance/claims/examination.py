@@ -124,7 +124,7 @@ def _in_long_state(call: AttentionCall, under_test: OnKernel) -> Iterator[About]
 
 def _of_rows(rows: FurtherRows, answer: Answer, of_nan: Groups | None = None) -> Iterator[About]:
     """Yield the claims about all rows, or about some that form a call of their own."""
-    if rows.call.scale is not None:
+    if rows.call.scale is not None or rows.call.dtype:  # the scale of a captured call is known
         yield from _of_weights_that_are_left(rows, answer, of_nan)
         return
     usual = list(_of_weights_that_are_left(rows, answer, of_nan))

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache, partial
 from itertools import islice
+from typing import Any
 
+import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
@@ -13,12 +15,15 @@ from attention_conformance.calls.answer import OnKernel
 from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.calls.call_building import build_call
 from attention_conformance.calls.call_space import PLAIN, plans, size_of_array
-from attention_conformance.claims.capabilities import CAPABILITIES, Capability
+from attention_conformance.claims.capabilities import CAPABILITIES, Capability, options_on
 from attention_conformance.claims.capability import Conclusion, capability_statement
 from attention_conformance.claims.examination import examine
 from theorems.core.claim import Claim
 from theorems.core.statement import Statement
+from theorems.core.under_test import Refused
 
+SCALED_DOWN = 1.5
+"""A factor that queries shrink by if they are scaled down, which is by 2 at least, and not if they are rounded."""
 EVERYTHING = frozenset(capability.name for capability in CAPABILITIES)
 """All capabilities that a kernel may declare."""
 
@@ -36,6 +41,7 @@ def capability_statements() -> dict[str, Statement]:
             claims=capability.claims,
             says=capability.says,
             differentiates=capability.differentiates,
+            from_data=partial(_from_data, capability),
         )
         for capability in CAPABILITIES
     ]
@@ -49,11 +55,40 @@ def capability_of(statement: Statement) -> Capability:
 
 def _conclusion(capability: Capability) -> Conclusion:
     def conclusion(call: AttentionCall, under_test: OnKernel) -> Iterator[Claim]:
+        if call.dtype:
+            _check_captured(call, under_test.kernel)
         implementation = under_test.in_format(capability.format)
         return (claim for about, claim in examine(call, implementation) if capability.has(call, about, claim.name))
 
     conclusion.__module__ = examine.__module__  # whose tolerances it has
     return conclusion
+
+
+def _from_data(capability: Capability, call: AttentionCall) -> Iterator[AttentionCall]:
+    """Yield a user's call if the capability claims something of it."""
+    if capability.differentiates and not call.wants:
+        return
+    if capability.is_base or capability.is_on(call) or (capability.everywhere and capability.agrees):
+        yield call
+
+
+def _check_captured(call: AttentionCall, kernel: Any) -> None:
+    """Refuse a captured call that the kernel would be given in another form, as drawn calls are.
+
+    Raises:
+        Refused: naming the option that the kernel lacks, or that sizes or numbers would be others.
+    """
+    lacking = next((name for name in options_on(call) if name not in kernel.declares), None)
+    if lacking == "default-scale":
+        raise Refused("it has no scale of its own; save scale, 1 if it takes the logits as they are")
+    if lacking is not None:
+        raise Refused(f"the call needs {lacking}, for which it has no parameter")
+    given = kernel.in_own_numbers(call)
+    if given.sizes != call.sizes:
+        sizes = ", ".join(f"{axis} = {size}" for axis, size in given.sizes.items() if size != call.sizes[axis])
+        raise Refused(f"it does not take calls of these sizes; it would be called with {sizes}")
+    if np.max(np.abs(given.query)) < np.max(np.abs(call.query)) / SCALED_DOWN:
+        raise Refused(f"products of queries and keys come near the end of {kernel.dtype}; give --dtype float32")
 
 
 def _calls(capability: Capability) -> SearchStrategy[AttentionCall]:

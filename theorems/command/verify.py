@@ -82,13 +82,13 @@ def request_of(options: VerifyOptions) -> Request:
             raise InvalidInput(f"--{name}: says what a kernel {attribute}; give the kernel with --attention.")
     if options.relations and options.attention is not None:
         raise InvalidInput("--relations: cannot be combined with --attention, whose calls have relations of their own.")
-    data = None if options.data is None else load(options.data, options.seed, calls=True)
+    data = None if options.data is None else load(options.data, options.seed, calls=options.attention is not None)
     request = Request(
         tuple(options.ids or ()),
         options.examples,
         options.seed,
         data,
-        _kernel(options) or REFERENCE,
+        _kernel(options, options.dtype or (data and data.case.number_format) or None) or REFERENCE,
         capabilities=options.attention is not None and data is None,
         jobs=max(1, options.jobs),
         timeout=options.timeout,
@@ -113,11 +113,11 @@ def request_of(options: VerifyOptions) -> Request:
     )
 
 
-def _kernel(options: VerifyOptions) -> UnderTest | None:
+def _kernel(options: VerifyOptions, dtype: str | None) -> UnderTest | None:
     if options.attention is None:
         return None
     deep = options.profile is not None and kernel_suite().profile_named(options.profile).deep
-    return kernel_suite().under_test_of(options.attention, options.dtype, options.interface, options.device, deep=deep)
+    return kernel_suite().under_test_of(options.attention, dtype, options.interface, options.device, deep=deep)
 
 
 def _documents(options: VerifyOptions) -> list[Path]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from reference_attention.errors import InvalidInput
+from theorems.core.implementation import Implementation
 from theorems.library.arguments import Attention, Data, as_given, data_and_ids, implementation_of, name_of
 from theorems.library.results import Results
 from theorems.run.registry.suite import kernel_statement_ids
@@ -64,11 +65,14 @@ def verify(
     if relations and attention is not None:
         raise InvalidInput("relations: cannot be combined with attention, whose calls have relations of their own.")
     source, all_ids = data_and_ids(what, ids, data)
+    given = None if source is None else as_given(source, seed, calls=attention is not None)
+    if given is not None and not isinstance(attention, Implementation):
+        dtype = dtype or given.case.number_format or None
     request = Request(
         all_ids,
         examples,
         seed,
-        None if source is None else as_given(source, seed, calls=True),
+        given,
         implementation_of(attention, dtype, interface, device),
         isolate=attention is None or isinstance(attention, str),
         realistic=realistic,

@@ -48,9 +48,9 @@ def select_statements(
         InvalidInput: an unknown id.
     """
     if not ids:
-        candidates = [*(capabilities().values() if of_kernels else ()), *statements().values()]
+        candidates = [*(capabilities().values() if of_kernels or subject is not None else ()), *statements().values()]
         if subject is not None:
-            candidates = [statement for statement in candidates if statement.about.kind == subject.kind]
+            candidates = [statement for statement in candidates if isinstance(subject, statement.about)]
         if not isinstance(subject, Case):
             return candidates
         kinds = dict(zip(KINDS, (subject.queried, subject.sequence), strict=True))
