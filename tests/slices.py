@@ -22,7 +22,7 @@ PAPERS = ("transformers_as_svms", "steepest_descent", "next_token", "adaptive_me
 NEEDED_BY = {"steepest_descent": ("adaptive_methods",)}
 """The papers that use another one, and are deleted with it."""
 FOLDERS = ("theorems", "generators", "tests/theorems", "tests/generators")
-"""The folders in which a paper may have one of its own."""
+"""The folders in which a paper may have a package, or a module, of its own."""
 
 
 def delete_slice(paper: str, root: Path) -> None:
@@ -36,6 +36,7 @@ def delete_slice(paper: str, root: Path) -> None:
     delete_records(paper, root)
     for folder in FOLDERS:
         shutil.rmtree(root / folder / paper, ignore_errors=True)
+        (root / folder / f"{paper}.py").unlink(missing_ok=True)
     project = root / "pyproject.toml"
     lines = project.read_text(encoding="utf-8").splitlines(keepends=True)
     kept = [line for line in lines if f'"theorems.{paper}:' not in line]

@@ -27,7 +27,7 @@ from theorems.adaptive_methods.batches import label_samples
 from theorems.adaptive_methods.proxy_fixed_point import ProxyFixedPoint, proxy_direction, proxy_fixed_point
 from theorems.bounded import Bounded, exact, value_of, with_rounding
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict, at_least
-from theorems.core.claim_name import premise, sharper, stated_claim
+from theorems.core.claim_name import premise, sharper
 from theorems.core.implementation import Implementation
 from theorems.core.kernel_use import SVM_ONLY
 from theorems.core.statement import statement
@@ -50,8 +50,9 @@ PROXY_ROUNDING = tolerance(
 )
 NEARLY_LEVEL = 1e-11
 LEVEL = premise("weights-level-their-margins")
-SOLVES = stated_claim("weights-solve-their-svm")
-EUCLIDEAN, UNIFORM = sharper("euclidean-margin-is-near"), sharper("uniform-margin-is-near")
+SOLVES = sharper("weights-solve-their-svm")
+EUCLIDEAN = sharper("euclidean-margin-is-near")
+UNIFORM = sharper("uniform-margin-is-near", when="batches have more than one sample")
 KEEPS = sharper("proxy-keeps-the-direction")
 RADII = (2.0, 8.0, 30.0)
 """The least margins of the points from which a step is taken."""
