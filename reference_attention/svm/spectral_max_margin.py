@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 
 Matrix = Float64[np.ndarray, "d e"]
 Duals = Float64[np.ndarray, "N"]
@@ -63,7 +63,7 @@ class _Barrier:
     shape: tuple[int, int]
 
     @cached_property
-    def _exchanges(self) -> tuple[Float64[np.ndarray, "r"], Float64[np.ndarray, "r"]]:
+    def _exchanges(self) -> tuple[Int64[np.ndarray, "r"], Int64[np.ndarray, "r"]]:
         """Return the places of the entries (a, b) and (b, a) with a, b < min(d, e)."""
         places = np.arange(self.rows.shape[1]).reshape(self.shape)[: min(self.shape), : min(self.shape)]
         return places.ravel(), places.T.ravel()
