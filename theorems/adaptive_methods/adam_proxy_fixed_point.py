@@ -49,6 +49,7 @@ PROXY_ROUNDING = tolerance(
     "a step is a quotient of two sums over samples, whose weights are exponentials of margins",
 )
 NEARLY_LEVEL = 1e-11
+"""The relative difference of margins below which Newton's method in floats tells nothing; see PROXY_LEVEL."""
 LEVEL = premise("weights-level-their-margins")
 SOLVES = sharper("weights-solve-their-svm")
 EUCLIDEAN = sharper("euclidean-margin-is-near")
@@ -190,6 +191,9 @@ def adam_proxy_fixed_point(case: Labelled, under_test: Implementation) -> Iterat
     if claim.verdict is Verdict.FALSIFIED:
         raise Ended(claim.name)
     enclosed = enclose(samples, point)
+    if not samples.is_scalar and -NEARLY_LEVEL <= float(np.min(enclosed.spare.value)) < 0:
+        why = f"a weight or a spare margin is within {NEARLY_LEVEL:g} of 0, where floats do not tell the support"
+        raise Undecided(SOLVES, why, Form.EXACT, not_found=True)
     yield at_least(
         SOLVES, Form.EXACT, enclosed.spare, 0.0, why=PROXY_ROUNDING, scale=1.0, points="weight, or spare margin,"
     )

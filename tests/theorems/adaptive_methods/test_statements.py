@@ -336,6 +336,16 @@ def test_the_proxy_and_incremental_adam_go_to_the_fixed_point() -> None:
     assert cosine(w, W) > 0.999
 
 
+def test_a_support_that_floats_do_not_tell_is_undecided() -> None:
+    """A margin outside the support is smaller than those inside, by less than a rounding."""
+    rows = np.array([[1.0, 0.5], [0.5, 0.1], [0.3, 0.3], [1.0, 1.0], [1.0, 1.0], [2.0, 0.1]])
+    case = Labelled(rows, np.zeros(6, dtype=np.int64), np.array([1, 1, 1, 1, 1, 3]), 2, seed=0)
+    outcome = check(statement("adam-proxy-fixed-point"), case, REFERENCE)
+    assert outcome.verdict is Verdict.INCONCLUSIVE
+    assert outcome.not_found
+    assert "where floats do not tell the support" in outcome.reason
+
+
 def test_zero_entries_are_decided_and_needed() -> None:
     assert full_features(THREE).holds is True
     zero = binary([[1.0, 0.0], [0.5, 1.0]])
