@@ -193,7 +193,7 @@ def _risk(data: dict[str, np.ndarray], W: Tensor, head: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Said:
-    """What is said of a layer.
+    """The report on a layer.
 
     Attributes:
         optimal: the number of inputs whose optimal token has the largest weight.

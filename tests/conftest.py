@@ -31,7 +31,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(autouse=True)
 def _without_the_compiler(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether PyTorch can compile a kernel takes seconds to find out: tests that are about it alone are marked."""
+    """Keep processes from compiling kernels, which takes seconds, but for tests that are marked ``compiler``."""
     if request.node.get_closest_marker("compiler") is not None:
         return
     monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")  # in processes that a test starts

@@ -64,9 +64,9 @@ def test_it_comes_from_there_and_its_own_test_passes(theirs: Installed, tmp_path
 
 
 def test_it_is_listed_and_shown_with_its_package(theorems: Callable[..., list[tuple[str, int]]]) -> None:
-    found = theorems("list", f"show {ID}", "show ordered-logits", "list data")
-    assert [code for _, code in found] == [0, 0, 0, 0]
-    (listed, _), (shown, _), (assumption, _), (data, _) = found
+    printed_texts = theorems("list", f"show {ID}", "show ordered-logits", "list data")
+    assert [code for _, code in printed_texts] == [0, 0, 0, 0]
+    (listed, _), (shown, _), (assumption, _), (data, _) = printed_texts
     for said in (ID, "theorem-2", "tokens of larger logit k·p have no lower score"):
         assert said in listed
     assert "of the package a-paper 0.1.0" in shown

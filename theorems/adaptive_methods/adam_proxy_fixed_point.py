@@ -86,7 +86,7 @@ class Samples:
 
     @property
     def is_scalar(self) -> bool:
-        """Whether P is a number: entries of each sample have one modulus, and batches one sample."""
+        """True if P is a number: entries of each sample have one modulus, and batches one sample."""
         return self.batch == 1 and bool((np.abs(self.rows) == np.abs(self.rows[:, :1])).all())
 
     @property

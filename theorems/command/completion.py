@@ -10,7 +10,7 @@ from max_margin_theorems.papers import folders_of, papers
 
 ROOM = Path(__file__).parents[1]
 TABLES = ("assumptions", "data", "tolerances", "drawn", "counterexamples")
-"""What ``theorems list`` prints in place of statements, definitions and assumptions."""
+"""The tables that ``theorems list`` prints in place of statements, definitions and assumptions."""
 
 
 def ids(incomplete: str) -> list[str]:

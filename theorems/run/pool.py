@@ -30,7 +30,7 @@ from max_margin_theorems import signals
 LOOK = 0.1
 """Seconds between two looks at signals and clocks."""
 TRIES = 3
-"""How often a unit is begun while the processes that work on it die.
+"""The largest number of attempts at a unit whose processes die.
 
 Untrusted code that ends its process is begun only once. Signal 9 comes from outside, and may have hit the wrong
 process.

@@ -44,7 +44,7 @@ The smaller number is for kernels, whose calls are made smaller, too, and for ca
 
 @dataclass(frozen=True)
 class SoFar:
-    """What a statement gave on its first cases.
+    """The result of a statement on its first cases.
 
     Attributes:
         tried: their result, without the falsified case.

@@ -91,8 +91,8 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_in_each_is_caught(fault: str) -> None:
     id, wrong = FAULTS[fault]
-    found = verdicts(function(**wrong))
-    assert {id for id, verdict in found.items() if verdict is Verdict.FALSIFIED} == {id}
+    verdicts_by_id = verdicts(function(**wrong))
+    assert {id for id, verdict in verdicts_by_id.items() if verdict is Verdict.FALSIFIED} == {id}
 
 
 def test_a_boolean_mask_that_hides_is_reported() -> None:

@@ -297,8 +297,8 @@ def test_fixed_points_by_hand() -> None:
     single = Samples(np.array([[2.0, -1.0]]), ones[:1], 1)
     enclosed = enclose(single, ProxyFixedPoint([0], [fmpq(1)]))
     assert enclosed.w.value.tolist() == pytest.approx([1 / 3, -1 / 3])
-    found = proxy_fixed_point(APART, ones[:2], 1)
-    assert found is not None
+    solution = proxy_fixed_point(APART, ones[:2], 1)
+    assert solution is not None
 
     def lead(second: float) -> float:
         c = np.array([1 - second, second])
@@ -308,7 +308,7 @@ def test_fixed_points_by_hand() -> None:
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if lead(middle) < 0 else (low, middle)
-    assert to_floats(found.weights)[1] == pytest.approx(high, abs=1e-12)
+    assert to_floats(solution.weights)[1] == pytest.approx(high, abs=1e-12)
 
 
 def test_the_proxy_and_incremental_adam_go_to_the_fixed_point() -> None:

@@ -102,9 +102,9 @@ def test_every_choice_has_the_solution_of_the_solver_for_several_problems(seed: 
         assert rows == pytest.approx(choice.svm.p, abs=1e-12)
         assert choice.locally_optimal == best
         optima += [list(alpha)] * best
-    found = locally_optimal_choices(problem)
-    assert found is not None
-    assert [choice.alpha.tolist() for choice in found] == optima
+    optimal_choices = locally_optimal_choices(problem)
+    assert optimal_choices is not None
+    assert [choice.alpha.tolist() for choice in optimal_choices] == optima
 
 
 def test_a_copy_is_never_selected() -> None:

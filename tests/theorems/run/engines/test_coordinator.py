@@ -93,8 +93,8 @@ def test_what_is_lost_begins_again(tmp_path: Path) -> None:
             [Letters("a", "x", folder=str(tmp_path))], 1, listening, engine=Coordinator(Losing(executor, 2), RUN)
         )
     assert found == Text("a", "x")
-    said = "a: the process that worked on it was lost (RuntimeError: no answer); it begins again in another."
-    assert listening.sentences == [said, said]
+    message = "a: the process that worked on it was lost (RuntimeError: no answer); it begins again in another."
+    assert listening.sentences == [message, message]
     assert (tmp_path / "a").read_text().split() == ["x"] * 3
 
 
