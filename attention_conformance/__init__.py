@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from max_margin_theorems.extensions import Extension
 
 if TYPE_CHECKING:
-    from attention_conformance.close import AttentionTolerance, assert_attention_close, attention_tolerance
+    from attention_conformance.tensor_comparison import AttentionTolerance, assert_attention_close, attention_tolerance
 
 __all__ = ["EXTENSION", "AttentionTolerance", "assert_attention_close", "attention_tolerance"]
 
@@ -28,7 +28,7 @@ EXTENSION = Extension(
 
 
 def __getattr__(name: str) -> Any:
-    """Return a function of :mod:`attention_conformance.close`, which is imported when it is first used."""
+    """Return a function of :mod:`attention_conformance.tensor_comparison`, which is imported when it is first used."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("attention_conformance.close"), name)
+    return getattr(import_module("attention_conformance.tensor_comparison"), name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from attention_conformance.kernel.kernel_source import under_test_of
 from attention_conformance.kernel.profiles import profile_named
 from attention_conformance.kernel.reproducer_file import describe_tests, reproducer_file
 from attention_conformance.kernel.results_table import (
@@ -15,7 +16,6 @@ from attention_conformance.kernel.results_table import (
     score_json,
     summary,
 )
-from attention_conformance.kernel.source import under_test_of
 from theorems.run.result import Result
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 The first level of a factor is neutral. A level may require a capability that a kernel has to declare; a kernel without
 it has a smaller space. :func:`plans` covers the space: every pair of levels occurs in at least one plan, and on request
-every triple of levels of options. :mod:`.call_building` builds a call from a plan.
+every triple of levels of options. :mod:`.call_builder` builds a call from a plan.
 """
 
 from __future__ import annotations

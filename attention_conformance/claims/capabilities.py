@@ -10,8 +10,7 @@ import numpy as np
 
 from attention_conformance.calls.attention_call import COMPILED, AttentionCall, Memory, State
 from attention_conformance.claims.agreement import GRADIENTS, OUTPUT
-from attention_conformance.claims.empty_rows import EMPTY
-from attention_conformance.claims.examination import (
+from attention_conformance.claims.call_claims import (
     BIAS_GRADIENT,
     DROPPED,
     GRADIENT_CLAIMS,
@@ -24,8 +23,9 @@ from attention_conformance.claims.examination import (
     WEIGHTS,
     WITHOUT_KEYS,
 )
+from attention_conformance.claims.empty_rows import EMPTY
 from attention_conformance.claims.long_states import EACH_TIME, RETURNS, SETTINGS_UNCHANGED, UNCHANGED
-from attention_conformance.claims.same_again import ALONE, REDRAWN, RESCALED, UNLIKE
+from attention_conformance.claims.second_calls import ALONE, REDRAWN, RESCALED, UNLIKE
 from theorems.bounded.formats import FORMATS
 
 COARSER = tuple(FORMATS)[1:]

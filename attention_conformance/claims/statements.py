@@ -13,11 +13,11 @@ from hypothesis.strategies import SearchStrategy
 
 from attention_conformance.calls.answer import OnKernel
 from attention_conformance.calls.attention_call import AttentionCall
-from attention_conformance.calls.call_building import build_call
+from attention_conformance.calls.call_builder import build_call
 from attention_conformance.calls.call_space import PLAIN, plans, size_of_array
+from attention_conformance.claims.call_claims import examine
 from attention_conformance.claims.capabilities import CAPABILITIES, Capability, options_on
 from attention_conformance.claims.capability import Conclusion, capability_statement
-from attention_conformance.claims.examination import examine
 from theorems.core.claim import Claim
 from theorems.core.statement import Statement
 from theorems.core.under_test import Refused

@@ -13,11 +13,11 @@ import numpy as np
 
 from attention_conformance.calls.answer import NotCompiled, OnKernel, attend
 from attention_conformance.calls.attention_call import LONG_STATES, AttentionCall, State
-from attention_conformance.calls.call_building import build_call
+from attention_conformance.calls.call_builder import build_call
 from attention_conformance.calls.call_space import FACTORS, NEUTRAL_PLAN, SIZED, Plan, fixed_plans, plans, size_of_array
+from attention_conformance.claims.call_claims import About, examine
+from attention_conformance.claims.call_shrinker import NEUTRAL, smallest_failing, work_of
 from attention_conformance.claims.capabilities import CAPABILITIES, Capability
-from attention_conformance.claims.examination import About, examine
-from attention_conformance.claims.smaller import NEUTRAL, smallest_failing, work_of
 from generators.hypothesis_driver import seed_from
 from theorems.core.claim import Verdict
 from theorems.core.under_test import Refused

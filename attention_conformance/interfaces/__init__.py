@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from attention_conformance.interfaces.by_name import BY_NAME
 from attention_conformance.interfaces.flash import FLASH, FLASH_KVCACHE, FLASH_VARLEN, MLA
 from attention_conformance.interfaces.flashinfer import FLASHINFER
 from attention_conformance.interfaces.flex import FLEX
 from attention_conformance.interfaces.hf import HF
+from attention_conformance.interfaces.inferred_interface import BY_NAME
 from attention_conformance.interfaces.interface import Interface, Parameters
 from attention_conformance.interfaces.libraries import (
     EQUINOX,
@@ -29,8 +29,8 @@ from attention_conformance.interfaces.libraries import (
     TRITON,
     XFORMERS,
 )
-from attention_conformance.interfaces.merging import COMBINE, MERGE_STATE
-from attention_conformance.interfaces.packing import NESTED
+from attention_conformance.interfaces.merge_functions import COMBINE, MERGE_STATE
+from attention_conformance.interfaces.packed_sequences import NESTED
 
 INTERFACES: Mapping[str, Interface] = MappingProxyType(
     {

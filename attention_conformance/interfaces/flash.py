@@ -29,7 +29,7 @@ from attention_conformance.interfaces.interface import (
     swap_axes,
 )
 from attention_conformance.interfaces.libraries import library, names_in
-from attention_conformance.interfaces.packing import in_pages, pack, unpack
+from attention_conformance.interfaces.packed_sequences import in_pages, pack, unpack
 from attention_conformance.interfaces.parameter_names import (
     FURTHER,
     LSE,
@@ -39,9 +39,9 @@ from attention_conformance.interfaces.parameter_names import (
     in_own_dtype,
     usual,
 )
-from attention_conformance.interfaces.reading import Reading
+from attention_conformance.interfaces.signature_reading import Reading
 from attention_conformance.kernel.sizes import FLASH_MLA
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.torch_import import torch
 
 OPTIONS: dict[str, Option] = (
     usual("softmax_scale causal window_size softcap deterministic dropout_p qv pack_gqa sm_margin")

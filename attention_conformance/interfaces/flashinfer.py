@@ -26,7 +26,7 @@ from attention_conformance.interfaces.interface import (
 )
 from attention_conformance.interfaces.libraries import names_in
 from attention_conformance.interfaces.parameter_names import arguments, usual
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.torch_import import torch
 
 OPTIONS: Mapping[str, Option] = MappingProxyType(
     usual("causal sm_scale logits_soft_cap scale_q scale_k scale_v q_scale k_scale v_scale o_dtype packed_custom_mask")

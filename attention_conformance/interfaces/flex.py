@@ -18,7 +18,7 @@ from attention_conformance.interfaces.interface import (
 )
 from attention_conformance.interfaces.libraries import names_in
 from attention_conformance.interfaces.parameter_names import LSE, arguments, usual
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.torch_import import torch
 
 Mod = Callable[..., Any]
 

@@ -20,7 +20,7 @@ from attention_conformance.interfaces.interface import (
     swap_axes,
     with_mask_or_causal,
 )
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.torch_import import torch
 
 AUX = "s_aux"
 """The parameter for sinks of attention functions of transformers; eager functions read them from the module."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.kernel.sizes import Taken
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.torch_import import torch
 
 
 class Mark(Enum):

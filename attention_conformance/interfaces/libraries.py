@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from attention_conformance.interfaces.by_name import put
+from attention_conformance.interfaces.inferred_interface import put
 from attention_conformance.interfaces.interface import (
     GIVEN,
     UNTESTED,
@@ -23,8 +23,8 @@ from attention_conformance.interfaces.interface import (
     with_one_mask,
 )
 from attention_conformance.interfaces.parameter_names import FURTHER, LSE, MEANINGS, roles_of, usual
-from attention_conformance.interfaces.reading import ADDED, FOUR_AXES, SHOWS, Mask, Reading
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.interfaces.signature_reading import ADDED, FOUR_AXES, SHOWS, Mask, Reading
+from attention_conformance.kernel.torch_import import torch
 
 Own = Callable[[Request, dict[str, Any]], Request]
 """(request, arguments) → the request that is left once arguments of a library's own kind are added."""

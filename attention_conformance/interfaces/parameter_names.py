@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from attention_conformance.interfaces.interface import UNTESTED, Mark, Option, Parameters, Request, option_of
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.torch_import import torch
 
 ROLES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {

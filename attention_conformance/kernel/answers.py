@@ -21,8 +21,9 @@ from attention_conformance.calls.attention_call import (
 )
 from attention_conformance.calls.further_tensors import with_columns_beyond
 from attention_conformance.interfaces.interface import Request, Returned
-from attention_conformance.kernel.compiling import answer_compiled
+from attention_conformance.kernel.compiled_answer import answer_compiled
 from attention_conformance.kernel.global_state import restore_settings
+from attention_conformance.kernel.kernel_call import BackwardError, KernelError
 from attention_conformance.kernel.memory_layout import (
     FURTHER_LEAVES,
     Placed,
@@ -33,9 +34,8 @@ from attention_conformance.kernel.memory_layout import (
     with_a_mask,
     with_other_options,
 )
-from attention_conformance.kernel.repeating import answer_repeatedly, fill_of
-from attention_conformance.kernel.running import BackwardError, KernelError
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.repetition import answer_repeatedly, fill_of
+from attention_conformance.kernel.torch_import import torch
 from attention_conformance.kernel_process.messages import RaisedElsewhere, type_name
 from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 from reference_attention.errors import InvalidInput

@@ -13,10 +13,10 @@ import numpy as np
 from attention_conformance.calls.answer import OnKernel
 from attention_conformance.calls.attention_call import REPEATS, AttentionCall, Memory, State
 from attention_conformance.claims.agreement import GRADIENTS
+from attention_conformance.claims.call_claims import examine
+from attention_conformance.claims.call_shrinker import cut_call
 from attention_conformance.claims.capabilities import options_on
-from attention_conformance.claims.examination import examine
 from attention_conformance.claims.long_states import EACH_TIME
-from attention_conformance.claims.smaller import cut_call
 from attention_conformance.kernel.trace import Trace
 from theorems.core.claim import Verdict
 

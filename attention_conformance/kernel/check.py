@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from attention_conformance.kernel.kernel import Kernel
-from attention_conformance.kernel.loading import kernel_named, kernel_of
-from attention_conformance.kernel.source import under_test_of
+from attention_conformance.kernel.kernel_loader import kernel_named, kernel_of
+from attention_conformance.kernel.kernel_source import under_test_of
 from reference_attention.errors import InvalidInput
 from theorems.core.claim import Verdict
 from theorems.core.under_test import KernelDescription, UnderTest

@@ -15,15 +15,15 @@ import numpy as np
 
 from attention_conformance.calls.answer import BackwardRefused
 from attention_conformance.calls.attention_call import Alignment, AttentionCall
-from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
 from attention_conformance.calls.attention_rows import AttentionRows
 from attention_conformance.calls.further_tensors import with_descales
 from attention_conformance.calls.rare_calls import NO_KEYS
+from attention_conformance.calls.sizes_and_numbers import Numbers, Sizes, tensors
 from attention_conformance.interfaces import ALWAYS
 from attention_conformance.interfaces.interface import Mark
 from attention_conformance.kernel.answers import BOOLEAN
 from attention_conformance.kernel.kernel import Kernel
-from attention_conformance.kernel.running import call_kernel
+from attention_conformance.kernel.kernel_call import call_kernel
 from reference_attention.errors import InvalidInput
 from theorems.core.under_test import Refused
 

@@ -11,8 +11,7 @@ from attention_conformance.calls.answer import Answer, OnKernel, attend
 from attention_conformance.calls.attention_call import REPEATS, AttentionCall
 from attention_conformance.calls.further_rows import FurtherRows
 from attention_conformance.claims.agreement import rows_of, with_factors
-from attention_conformance.claims.empty_rows import convention_of
-from attention_conformance.claims.examination import (
+from attention_conformance.claims.call_claims import (
     BIAS_GRADIENT,
     DROPPED,
     NOT_POSITIVE,
@@ -20,8 +19,9 @@ from attention_conformance.claims.examination import (
     WITHOUT_KEYS,
     with_what_was_dropped,
 )
+from attention_conformance.claims.empty_rows import convention_of
 from attention_conformance.claims.long_states import EACH_TIME, RETURNS
-from attention_conformance.claims.same_again import ALONE, REDRAWN, RESCALED, UNLIKE
+from attention_conformance.claims.second_calls import ALONE, REDRAWN, RESCALED, UNLIKE
 from attention_conformance.claims.statements import capability_of
 from attention_conformance.kernel.causes import cause_of
 from attention_conformance.kernel.reproducer import numbers_of, reproducer

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.torch_import import torch
 
 Setting = tuple[Callable[[], Any], Callable[[Any], Any]]
 """A function that returns a setting, and one that sets it."""

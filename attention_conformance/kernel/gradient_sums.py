@@ -17,7 +17,7 @@ from itertools import product
 import numpy as np
 
 from attention_conformance.calls.attention_call import AttentionCall
-from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
+from attention_conformance.calls.sizes_and_numbers import Numbers, Sizes, tensors
 from attention_conformance.kernel.kernel import Kernel
 from reference_attention.errors import InvalidInput
 from theorems.bounded.formats import FORMATS, HALF, Format

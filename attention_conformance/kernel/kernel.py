@@ -25,18 +25,18 @@ import numpy as np
 from attention_conformance.calls.answer import Answer, attend
 from attention_conformance.calls.attention_call import Alignment, AttentionCall
 from attention_conformance.interfaces import ALWAYS, INTERFACES
-from attention_conformance.interfaces.by_name import interface_of
+from attention_conformance.interfaces.inferred_interface import interface_of
 from attention_conformance.interfaces.interface import Interface, Parameters, Request, Returned, parameters_of
-from attention_conformance.interfaces.reading import Reading
+from attention_conformance.interfaces.signature_reading import Reading
 from attention_conformance.kernel.answers import answer_to, request_of
 from attention_conformance.kernel.call_adaptation import in_numbers_of, suit_call
-from attention_conformance.kernel.importing import import_callable
+from attention_conformance.kernel.callable_import import import_callable
+from attention_conformance.kernel.kernel_call import run_request
 from attention_conformance.kernel.kernel_implementation import KernelImplementation
-from attention_conformance.kernel.points import Held, attend_to, gradients_at, outputs_at, weights_at
-from attention_conformance.kernel.queries import QueriedKernel
-from attention_conformance.kernel.running import run_request
+from attention_conformance.kernel.queried_kernel import QueriedKernel
+from attention_conformance.kernel.single_query import Held, attend_to, gradients_at, outputs_at, weights_at
 from attention_conformance.kernel.sizes import LAYOUTS, Layout, Taken, is_power_of_four
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.torch_import import torch
 from reference_attention.errors import InvalidInput
 from reference_attention.loss import Array
 from theorems.bounded.formats import FORMATS, HALF, Format

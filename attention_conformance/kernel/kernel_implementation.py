@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 from attention_conformance.calls.answer import OnKernel, attend
 from attention_conformance.calls.attention_call import AttentionCall
+from attention_conformance.claims.capability_view import view_of
 from attention_conformance.claims.statements import capability_of
-from attention_conformance.claims.view import view_of
 from attention_conformance.kernel.diagnosis import diagnose
-from attention_conformance.kernel.queries import QueriedKernel
+from attention_conformance.kernel.queried_kernel import QueriedKernel
 from attention_conformance.kernel.report import describe_kernel, hints
 from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 from generators.case import Case

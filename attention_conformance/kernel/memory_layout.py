@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from attention_conformance.calls.attention_call import AttentionCall, Memory
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.torch_import import torch
 
 GUARD = 64
 """The number of entries before and after a tensor; a multiple of the alignment that kernels need."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.torch_import import torch
 
 
 def on_tensors(function: Callable[..., Any]) -> Callable[..., Any]:

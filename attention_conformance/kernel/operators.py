@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch.autograd.profiler_legacy import profile
 
-from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
-from attention_conformance.kernel.importing import LIBRARIES
+from attention_conformance.calls.sizes_and_numbers import Numbers, Sizes, tensors
+from attention_conformance.kernel.callable_import import LIBRARIES
 from attention_conformance.kernel.kernel import Kernel
-from attention_conformance.kernel.running import KernelError
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.kernel_call import KernelError
+from attention_conformance.kernel.torch_import import torch
 from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 from reference_attention.errors import InvalidInput
 

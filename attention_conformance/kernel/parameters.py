@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from attention_conformance.calls.attention_call import AttentionCall
-from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
+from attention_conformance.calls.sizes_and_numbers import Numbers, Sizes, tensors
 from attention_conformance.interfaces.interface import UNTESTED, Mark
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.torch_import import torch
 from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 
 

@@ -12,8 +12,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from attention_conformance.interfaces.packing import BEYOND
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.interfaces.packed_sequences import BEYOND
+from attention_conformance.kernel.torch_import import torch
 from reference_attention.errors import InvalidInput
 
 WORKSPACE = 1 << 27

@@ -12,15 +12,15 @@ from itertools import product
 from typing import Any
 
 from attention_conformance.calls.attention_call import Alignment, AttentionCall
-from attention_conformance.calls.attention_calls import Numbers, tensors
+from attention_conformance.calls.sizes_and_numbers import Numbers, tensors
 from attention_conformance.interfaces.interface import Mark, Parameters
 from attention_conformance.interfaces.parameter_names import is_pytorchs, roles_of
-from attention_conformance.interfaces.reading import AXES, DECODED, HIDES, Reading, flatten
+from attention_conformance.interfaces.signature_reading import AXES, DECODED, HIDES, Reading, flatten
 from attention_conformance.kernel.kernel import Kernel
 from attention_conformance.kernel.parameters import Account, of_kind
 from attention_conformance.kernel.signature_probe import with_options, with_returned
 from attention_conformance.kernel.small_calls import SIZES, Found, distance, returns_more, rightness, try_reading
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.torch_import import torch
 from reference_attention.errors import InvalidInput
 
 STRINGS = {

@@ -21,8 +21,8 @@ from attention_conformance.kernel.trace import Trace
 from attention_conformance.kernel_process.remote_kernel import RemoteKernel, write_test
 from attention_conformance.reproduction import printed_functions
 from attention_conformance.reproduction.forms import Form
+from attention_conformance.reproduction.python_text import WIDTH, NotWritten, indent
 from attention_conformance.reproduction.tensors import OPTIONS, TENSORS
-from attention_conformance.reproduction.text import WIDTH, NotWritten, indent
 
 FUNCTIONS = {name: x for name, x in vars(printed_functions).items() if inspect.isfunction(x)}
 """The functions that tests call, by name."""

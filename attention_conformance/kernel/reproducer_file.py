@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from attention_conformance.kernel.importing import MODEL
+from attention_conformance.kernel.callable_import import MODEL
 from theorems.core.claim import Verdict
 from theorems.run.result import Result
 

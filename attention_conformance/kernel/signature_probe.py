@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from attention_conformance.calls.attention_call import AttentionCall
-from attention_conformance.interfaces.by_name import interface_of
+from attention_conformance.interfaces.inferred_interface import interface_of
 from attention_conformance.interfaces.parameter_names import ROLES, is_pytorchs, roles_of
-from attention_conformance.interfaces.reading import (
+from attention_conformance.interfaces.signature_reading import (
     ADDED,
     FOLDED,
     HIDES,
@@ -34,7 +34,7 @@ from attention_conformance.kernel.small_calls import (
     square_call,
     try_reading,
 )
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.torch_import import torch
 
 ONE_FOR_ALL_HEADS = "attention_mask"
 """A mask that Transformers and Megatron-LM make as (B, 1, L, T): a kernel need not read more heads."""

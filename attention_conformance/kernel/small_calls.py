@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from attention_conformance.calls.attention_call import Alignment, AttentionCall
-from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
 from attention_conformance.calls.attention_rows import AttentionRows
-from attention_conformance.interfaces.by_name import interface_of
+from attention_conformance.calls.sizes_and_numbers import Numbers, Sizes, tensors
+from attention_conformance.interfaces.inferred_interface import interface_of
 from attention_conformance.interfaces.interface import Request
-from attention_conformance.interfaces.reading import Reading
+from attention_conformance.interfaces.signature_reading import Reading
+from attention_conformance.kernel.kernel_call import KernelError
 from attention_conformance.kernel.memory_layout import float64_of
-from attention_conformance.kernel.running import KernelError
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.torch_import import torch
 from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 from reference_attention.errors import InvalidInput
 from theorems.bounded.formats import FORMATS

@@ -15,8 +15,8 @@ from attention_conformance.calls.answer import Answer
 from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.calls.further_rows import FurtherRows
 from attention_conformance.claims.agreement import GRADIENTS, OUTPUT
+from attention_conformance.claims.call_claims import BIAS_GRADIENT, DROPPED, SINK_GRADIENT, WEIGHTS
 from attention_conformance.claims.empty_rows import claimed_gradients, groups_of_nan
-from attention_conformance.claims.examination import BIAS_GRADIENT, DROPPED, SINK_GRADIENT, WEIGHTS
 
 BEYOND = 1e300
 """The allowed error where rounding may lose all digits: any number is accepted, but not NaN."""

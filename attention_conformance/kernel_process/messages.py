@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import IO, Any, NoReturn
 
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.torch_import import torch
 
 _HEAD = struct.Struct("<IIQ")
 """The length of the content, the number of pieces of raw bytes, and the number of the message."""

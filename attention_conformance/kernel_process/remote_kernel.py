@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 
 from attention_conformance.interfaces.interface import Interface, Mark, Parameters, Returned
 from attention_conformance.interfaces.interface import Request as KernelRequest
-from attention_conformance.interfaces.reading import Reading
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.interfaces.signature_reading import Reading
+from attention_conformance.kernel.torch_import import torch
 from attention_conformance.kernel_process.messages import (
     ATTRIBUTES,
     DTYPES,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attention_conformance.interfaces.interface import Mark
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.torch_import import torch
 from attention_conformance.kernel_process.messages import NAMES
 
 

@@ -17,9 +17,10 @@ from functools import partial
 from typing import Any, BinaryIO
 
 from attention_conformance.interfaces import INTERFACES
-from attention_conformance.interfaces.by_name import interface_of
+from attention_conformance.interfaces.inferred_interface import interface_of
 from attention_conformance.interfaces.interface import Parameters, parameters_of
 from attention_conformance.interfaces.interface import Request as KernelRequest
+from attention_conformance.kernel.callable_import import import_callable
 from attention_conformance.kernel.compiler import (
     BACKENDS,
     calls_other_library,
@@ -27,8 +28,7 @@ from attention_conformance.kernel.compiler import (
     number_of_graphs,
 )
 from attention_conformance.kernel.global_state import restore_settings
-from attention_conformance.kernel.importing import import_callable
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.torch_import import torch
 from attention_conformance.kernel_process.messages import (
     ATTRIBUTES,
     DTYPES,

@@ -10,10 +10,10 @@ from typing import Any
 from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.kernel.answers import masks_of
 from attention_conformance.kernel.memory_layout import FURTHER_LEAVES, memory_of, place_tensor
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.torch_import import torch
+from attention_conformance.reproduction.python_text import NotWritten, indent, wrap
 from attention_conformance.reproduction.recorder import Recorder
 from attention_conformance.reproduction.tensors import OPTIONS
-from attention_conformance.reproduction.text import NotWritten, indent, wrap
 from reference_attention.errors import InvalidInput
 
 OWN = ("query", "key", "value")

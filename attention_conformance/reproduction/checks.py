@@ -11,7 +11,7 @@ from jaxtyping import Float64
 
 from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.kernel.trace import Entry, Trace
-from attention_conformance.reproduction.text import array_text, number, wrap
+from attention_conformance.reproduction.python_text import array_text, number, wrap
 from theorems.bounded.formats import HALF
 
 RESULTS: Mapping[str, str] = MappingProxyType(

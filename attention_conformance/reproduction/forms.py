@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 
 from attention_conformance.calls.attention_call import BEFORE, COMPILED, CONTEXTS, REPEATS, AttentionCall, State
+from attention_conformance.claims.call_claims import IGNORED, NEUTRAL, SHARE, WEIGHTS, WITHOUT_KEYS
 from attention_conformance.claims.empty_rows import EMPTY
-from attention_conformance.claims.examination import IGNORED, NEUTRAL, SHARE, WEIGHTS, WITHOUT_KEYS
 from attention_conformance.claims.long_states import EACH_TIME, UNCHANGED
-from attention_conformance.claims.same_again import ALONE, CHANCE, LEAST_WEIGHT, REDRAWN, RESCALED, UNLIKE
+from attention_conformance.claims.second_calls import ALONE, CHANCE, LEAST_WEIGHT, REDRAWN, RESCALED, UNLIKE
+from attention_conformance.kernel.compiled_answer import calls_of_other_sizes
 from attention_conformance.kernel.compiler import BACKENDS
-from attention_conformance.kernel.compiling import calls_of_other_sizes
 from attention_conformance.kernel.memory_layout import with_a_mask, with_other_options
 from attention_conformance.kernel.parameters import Account, call_to_exercise, of_kind, values_of
 from attention_conformance.kernel.trace import Trace
 from attention_conformance.reproduction.call_source import Calling
 from attention_conformance.reproduction.checks import check_lines, due_line
+from attention_conformance.reproduction.python_text import NotWritten, array_text, constant, indent, wrap
 from attention_conformance.reproduction.tensors import OPTIONS, TENSORS, tensor_lines
-from attention_conformance.reproduction.text import NotWritten, array_text, constant, indent, wrap
 
 FLIPPED = "*(-x.flip(2) for x in (query, key, value))"
 """Other numbers of the same shapes."""

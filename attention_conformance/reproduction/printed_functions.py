@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.torch_import import torch
 
 inf, nan = math.inf, math.nan
 

@@ -16,10 +16,10 @@ from typing import Any
 
 from torch.overrides import TorchFunctionMode, resolve_name
 
-from attention_conformance.interfaces.merging import part_of
-from attention_conformance.interfaces.reading import flatten
-from attention_conformance.kernel.with_torch import torch
-from attention_conformance.reproduction.text import NotWritten, constant, indent, number, wrap
+from attention_conformance.interfaces.merge_functions import part_of
+from attention_conformance.interfaces.signature_reading import flatten
+from attention_conformance.kernel.torch_import import torch
+from attention_conformance.reproduction.python_text import NotWritten, constant, indent, number, wrap
 
 INFIX: Mapping[str, str] = MappingProxyType(
     {"add": "+", "sub": "-", "mul": "*", "div": "/", "matmul": "@", "__and__": "&", "le": "<=", "ge": ">=", "gt": ">"}

@@ -12,7 +12,7 @@ from attention_conformance.kernel.answers import masks_of
 from attention_conformance.kernel.memory_layout import GUARD, memory_of, place_tensor
 from attention_conformance.kernel.trace import Trace
 from attention_conformance.reproduction.printed_functions import drawn
-from attention_conformance.reproduction.text import array_text, wrap
+from attention_conformance.reproduction.python_text import array_text, wrap
 
 MANY = 100
 """Numbers from which on they are drawn, if the call still fails."""

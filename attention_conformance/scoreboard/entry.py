@@ -20,7 +20,7 @@ from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import Any
 
-from attention_conformance.kernel.source import KernelSource
+from attention_conformance.kernel.kernel_source import KernelSource
 from reference_attention.errors import InvalidInput
 from reference_attention.files import read_text
 

@@ -13,8 +13,8 @@ import torch
 from flint import arb
 
 from attention_conformance.calls.attention_call import Alignment, AttentionCall
-from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
 from attention_conformance.calls.attention_rows import AttentionRows
+from attention_conformance.calls.sizes_and_numbers import Numbers, Sizes, tensors
 from tests.theorems import oracle
 from tests.theorems.bounded.balls import escaped, used
 from theorems.bounded.formats import FORMATS

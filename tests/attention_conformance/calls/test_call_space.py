@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from attention_conformance.calls.attention_call import Alignment, AttentionCall, Memory
-from attention_conformance.calls.attention_calls import Sizes
-from attention_conformance.calls.call_building import (
+from attention_conformance.calls.call_builder import (
     HELD,
     LENGTHS,
     LONGEST,
@@ -23,6 +22,7 @@ from attention_conformance.calls.call_building import (
 )
 from attention_conformance.calls.call_space import FACTORS, NEUTRAL_PLAN, PLAIN, Plan, plans, size_of_array
 from attention_conformance.calls.model_calls import BLOCKS, MODELS, model_plans, plans_beyond_blocks
+from attention_conformance.calls.sizes_and_numbers import Sizes
 
 FLASH = frozenset(
     ("scale", "default-scale", "causal", "causal-rectangle", "window", "softcap", "log-sum-exp", "grouped-heads")

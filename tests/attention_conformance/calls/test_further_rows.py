@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from attention_conformance.calls.attention_call import Alignment, AttentionCall
-from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
 from attention_conformance.calls.attention_rows import AttentionRows
 from attention_conformance.calls.further_rows import FurtherRows
+from attention_conformance.calls.sizes_and_numbers import Numbers, Sizes, tensors
 from theorems.bounded.formats import FORMATS
 
 PLAIN = tensors(Sizes(B=2, H=4, G=2, L=3, T=20, E=8, M=5), Numbers.NORMAL, seed=0)

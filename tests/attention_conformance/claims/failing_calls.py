@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import attention_conformance.kernel.loading
+import attention_conformance.kernel.kernel_loader
 from attention_conformance.claims.trials import Trial, Trials
-from attention_conformance.kernel.loading import kernel_of
+from attention_conformance.kernel.kernel_loader import kernel_of
 from tests.attention_conformance.claims.combined_faults import FAULTS
 from tests.attention_conformance.claims.held_out_faults import IN_BFLOAT16
 from tests.attention_conformance.claims.model_faults import IN_HALF_ALONE, MODEL_FAULTS
@@ -78,7 +78,8 @@ def _print_falsified(trials: Trials, number: int) -> int:
 
 def main(names: list[str]) -> None:
     """Look for the calls, and write the file."""
-    attention_conformance.kernel.loading.with_compiler = lambda kernel, *call, **options: kernel  # as in the tests
+    # No kernel is declared compiled, as in the tests.
+    attention_conformance.kernel.kernel_loader.with_compiler = lambda kernel, *call, **options: kernel
     known = json.loads(FILE.read_text(encoding="utf-8")) if names else {}
     for name in names or PLANTED:
         known[name] = find(name)

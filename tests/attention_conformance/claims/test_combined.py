@@ -12,13 +12,13 @@ import pytest
 
 from attention_conformance.calls.answer import OnKernel
 from attention_conformance.calls.attention_call import State
-from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
+from attention_conformance.calls.sizes_and_numbers import Numbers, Sizes, tensors
+from attention_conformance.claims.call_claims import examine
 from attention_conformance.claims.capabilities import CAPABILITIES
-from attention_conformance.claims.examination import examine
 from attention_conformance.claims.trials import Trials, trials_of
 from attention_conformance.interfaces import INTERFACES
 from attention_conformance.kernel.kernel import Kernel
-from attention_conformance.kernel.loading import kernel_of
+from attention_conformance.kernel.kernel_loader import kernel_of
 from tests.attention_conformance.claims.combined_faults import RIGHT
 from tests.attention_conformance.claims.failing_calls import FILE, IN_HALF, PLANTED, falsified_by, trials_on
 from tests.attention_conformance.claims.model_faults import first_answer_again_after

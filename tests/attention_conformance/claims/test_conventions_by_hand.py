@@ -7,16 +7,16 @@ import pytest
 import torch
 
 from attention_conformance.calls.answer import Answer, attend
-from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
-from attention_conformance.calls.call_building import build_call, ranks
+from attention_conformance.calls.call_builder import build_call, ranks
 from attention_conformance.calls.call_space import fixed_plans
 from attention_conformance.calls.further_rows import FurtherRows
+from attention_conformance.calls.sizes_and_numbers import Numbers, Sizes, tensors
 from attention_conformance.claims.agreement import rows_of
+from attention_conformance.claims.call_claims import NAN_OF_SCALE, NOT_POSITIVE, _comparisons, examine
 from attention_conformance.claims.empty_rows import EMPTY, MEAN, MEAN_THROUGH, NAN, NAN_ALONE
-from attention_conformance.claims.examination import NAN_OF_SCALE, NOT_POSITIVE, _comparisons, examine
 from attention_conformance.claims.hidden_keys import keys_to_poison
 from attention_conformance.kernel.check import verify_kernel
-from attention_conformance.kernel.loading import kernel_of
+from attention_conformance.kernel.kernel_loader import kernel_of
 from tests.attention_conformance.claims.planted_kernels import formula
 from theorems.bounded.formats import FORMATS
 from theorems.core.claim import Verdict

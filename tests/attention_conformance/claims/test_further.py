@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-import attention_conformance.claims.smaller
+import attention_conformance.claims.call_shrinker
 from attention_conformance.calls.attention_call import Alignment
-from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
 from attention_conformance.calls.further_tensors import with_values_in_keys
+from attention_conformance.calls.sizes_and_numbers import Numbers, Sizes, tensors
 from attention_conformance.claims.agreement import GRADIENTS
-from attention_conformance.claims.examination import NEUTRAL, SINK_GRADIENT, WEIGHTS, examine
-from attention_conformance.claims.same_again import RESCALED
+from attention_conformance.claims.call_claims import NEUTRAL, SINK_GRADIENT, WEIGHTS, examine
+from attention_conformance.claims.second_calls import RESCALED
 from attention_conformance.kernel.check import verify_kernel
-from attention_conformance.kernel.loading import kernel_of
+from attention_conformance.kernel.kernel_loader import kernel_of
 from attention_conformance.kernel.report import headline
 from examples.real_faults.attention import Kernel
 from examples.real_faults.caches import right_flash_mla, right_kvcache, right_latent
@@ -62,7 +62,7 @@ each_right_kernel = pytest.mark.parametrize("right", RIGHT, ids=lambda right: ri
 
 @pytest.fixture(autouse=True)
 def _little_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention_conformance.claims.smaller, "TRIALS", 6)
+    monkeypatch.setattr(attention_conformance.claims.call_shrinker, "TRIALS", 6)
 
 
 def probed(kernel: Kernel, dtype: str, right: Kernel | None = None) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-import attention_conformance.claims.smaller
+import attention_conformance.claims.call_shrinker
 from attention_conformance.claims.agreement import GRADIENTS, OUTPUT
 from attention_conformance.claims.empty_rows import EMPTY
 from attention_conformance.claims.trials import PAIRS
@@ -25,7 +25,7 @@ EXAMPLES = [20, pytest.param(25, marks=pytest.mark.nightly)]
 
 @pytest.fixture(autouse=True)
 def _little_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention_conformance.claims.smaller, "TRIALS", 60)
+    monkeypatch.setattr(attention_conformance.claims.call_shrinker, "TRIALS", 60)
 
 
 @pytest.mark.parametrize("examples", EXAMPLES)

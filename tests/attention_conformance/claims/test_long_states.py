@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-import attention_conformance.claims.smaller
+import attention_conformance.claims.call_shrinker
 from attention_conformance.calls.attention_call import REPEATS, AttentionCall, State
-from attention_conformance.claims.examination import examine
+from attention_conformance.claims.call_claims import examine
 from attention_conformance.claims.long_states import EACH_TIME, RETURNS
 from attention_conformance.claims.statements import capability_statements
 from attention_conformance.kernel.check import verify_kernel
 from attention_conformance.kernel.diagnosis import diagnose
-from attention_conformance.kernel.loading import kernel_named, kernel_of
+from attention_conformance.kernel.kernel_loader import kernel_named, kernel_of
 from attention_conformance.kernel.reproducer_file import file_of
 from examples import kernels
 from tests.attention_conformance.claims import compiled_kernels, forgetful_kernels
@@ -30,7 +30,7 @@ SDPA = torch.nn.functional.scaled_dot_product_attention
 
 @pytest.fixture(autouse=True)
 def _little_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention_conformance.claims.smaller, "TRIALS", 4)
+    monkeypatch.setattr(attention_conformance.claims.call_shrinker, "TRIALS", 4)
 
 
 def small_call(state: State, **options: object) -> AttentionCall:

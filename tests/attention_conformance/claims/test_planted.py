@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import attention_conformance.claims.smaller
+import attention_conformance.claims.call_shrinker
 from attention_conformance.kernel.check import verify_kernel
 from tests.attention_conformance.claims import planted_kernels
 from theorems.core.claim import Verdict
@@ -35,7 +35,7 @@ EXAMPLES = [20, pytest.param(25, marks=pytest.mark.nightly)]
 
 @pytest.fixture(autouse=True)
 def _little_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention_conformance.claims.smaller, "TRIALS", 30)
+    monkeypatch.setattr(attention_conformance.claims.call_shrinker, "TRIALS", 30)
 
 
 @pytest.mark.parametrize("examples", EXAMPLES)

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from attention_conformance.interfaces.interface import Request
-from attention_conformance.kernel.importing import import_callable
+from attention_conformance.kernel.callable_import import import_callable
 from attention_conformance.kernel.kernel import Kernel
-from attention_conformance.kernel.loading import kernel_named, kernel_of
+from attention_conformance.kernel.kernel_loader import kernel_named, kernel_of
 from attention_conformance.kernel.report import headline
 from examples import kernels
 from reference_attention.errors import InvalidInput

@@ -9,16 +9,16 @@ import pytest
 import torch
 
 from attention_conformance.calls.attention_call import Memory
-from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
+from attention_conformance.calls.sizes_and_numbers import Numbers, Sizes, tensors
 from attention_conformance.interfaces import INTERFACES
 from attention_conformance.interfaces.interface import Request, swap_axes
 from attention_conformance.kernel import check
-from attention_conformance.kernel.importing import import_callable
+from attention_conformance.kernel.callable_import import import_callable
 from attention_conformance.kernel.kernel import Kernel
-from attention_conformance.kernel.loading import kernel_named, kernel_of
+from attention_conformance.kernel.kernel_loader import kernel_named, kernel_of
 from attention_conformance.kernel.memory_layout import GUARD, place_mask, place_tensor
-from attention_conformance.kernel.points import _unit
 from attention_conformance.kernel.report import headline
+from attention_conformance.kernel.single_query import _unit
 from reference_attention.errors import InvalidInput
 from theorems.core.claim import Verdict
 from theorems.run.description import Description

@@ -13,8 +13,8 @@ from rich.console import Console
 from torch.nn.functional import scaled_dot_product_attention
 
 from attention_conformance.calls.attention_call import AttentionCall
-from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
-from attention_conformance.claims.smaller import smallest_failing
+from attention_conformance.calls.sizes_and_numbers import Numbers, Sizes, tensors
+from attention_conformance.claims.call_shrinker import smallest_failing
 from attention_conformance.kernel.check import verify_kernel
 from attention_conformance.kernel.results_table import failing_combinations, in_words
 from generators.user_data import as_text

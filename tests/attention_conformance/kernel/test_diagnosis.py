@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from attention_conformance.calls.attention_call import AttentionCall
-from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
+from attention_conformance.calls.sizes_and_numbers import Numbers, Sizes, tensors
 from attention_conformance.claims.agreement import GRADIENTS
-from attention_conformance.claims.smaller import smallest_failing
+from attention_conformance.claims.call_shrinker import smallest_failing
 from attention_conformance.kernel.causes import UNEXPLAINED, _is_of_base_two, cause_of
 from attention_conformance.kernel.diagnosis import _where, trace_failure
-from attention_conformance.kernel.loading import kernel_of
+from attention_conformance.kernel.kernel_loader import kernel_of
 from attention_conformance.kernel.trace import QUANTITIES, Entry, Trace
 from theorems.run.registry.lookup import statement_named
 

@@ -11,19 +11,19 @@ import pytest
 import torch
 
 from attention_conformance.calls.attention_call import AttentionCall, Memory, State
-from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
+from attention_conformance.calls.sizes_and_numbers import Numbers, Sizes, tensors
 from attention_conformance.claims.agreement import GRADIENTS, OUTPUT
 from attention_conformance.kernel.kernel import Kernel
-from attention_conformance.kernel.loading import kernel_named
+from attention_conformance.kernel.kernel_loader import kernel_named
 from attention_conformance.kernel.reproducer import LARGEST, functions_of, reproducer
 from attention_conformance.kernel.reproducer_file import describe_tests, file_of
 from attention_conformance.kernel.trace import QUANTITIES, Entry, Trace
 from attention_conformance.reproduction import printed_functions
 from attention_conformance.reproduction.call_source import Calling
 from attention_conformance.reproduction.checks import check_lines
+from attention_conformance.reproduction.python_text import NotWritten, indent
 from attention_conformance.reproduction.recorder import Recorder
 from attention_conformance.reproduction.tensors import with_drawn_numbers
-from attention_conformance.reproduction.text import NotWritten, indent
 from theorems.core.claim import Verdict
 from theorems.run.registry.lookup import statement_named
 from theorems.run.result import Failure, Result

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-import attention_conformance.claims.smaller
+import attention_conformance.claims.call_shrinker
 from attention_conformance.claims.capabilities import CAPABILITIES
+from attention_conformance.kernel.callable_import import import_callable
 from attention_conformance.kernel.check import verify_kernel
-from attention_conformance.kernel.importing import import_callable
-from attention_conformance.kernel.loading import kernel_named
+from attention_conformance.kernel.kernel_loader import kernel_named
 from attention_conformance.kernel.reproducer_file import file_of
 from tests.attention_conformance.claims.planted_kernels import LeftOver
 from theorems.core.claim import Verdict
@@ -146,7 +146,7 @@ def run(text: str, kernel: Any = None) -> None:
     [pytest.param(row, marks=[pytest.mark.compiler] * (row.capability == "compiled"), id=str(row)) for row in ROWS],
 )
 def test_it_fails_says_what_is_off_and_passes_on_a_right_kernel(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention_conformance.claims.smaller, "TRIALS", 40)
+    monkeypatch.setattr(attention_conformance.claims.call_shrinker, "TRIALS", 40)
     LeftOver.buffers.clear()  # it remembers calls of other tests, too
     text = emitted(row)
     with pytest.raises(AssertionError, match=f"^{row.says}"):

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from attention_conformance.kernel.check import verify_kernel
-from attention_conformance.kernel.loading import kernel_of
+from attention_conformance.kernel.kernel_loader import kernel_of
+from attention_conformance.kernel.kernel_source import KernelSource
 from attention_conformance.kernel.operators import attention_operators
 from attention_conformance.kernel.report import headline, kernel_json
 from attention_conformance.kernel.results_table import summary
-from attention_conformance.kernel.source import KernelSource
 from examples.kernels import handwritten
 from theorems.core.claim import Verdict
 from theorems.run.session import Request, Session

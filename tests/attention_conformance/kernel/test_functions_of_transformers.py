@@ -12,7 +12,7 @@ from torch import Tensor
 
 from attention_conformance.kernel.answers import BOOLEAN
 from attention_conformance.kernel.check import verify_kernel
-from attention_conformance.kernel.loading import kernel_of
+from attention_conformance.kernel.kernel_loader import kernel_of
 from attention_conformance.kernel.report import headline
 from tests.attention_conformance.claims.combined_faults import near, textbook
 from theorems.core.claim import Verdict

@@ -13,7 +13,7 @@ import torch
 
 from attention_conformance.kernel.check import verify_kernel
 from attention_conformance.kernel.global_state import SETTINGS, restore_settings
-from attention_conformance.kernel.loading import kernel_of
+from attention_conformance.kernel.kernel_loader import kernel_of
 from examples.kernels import handwritten
 from theorems.core.claim import Verdict
 

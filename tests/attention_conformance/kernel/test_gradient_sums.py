@@ -13,7 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from attention_conformance.calls.attention_rows import AttentionRows
 from attention_conformance.kernel.gradient_sums import zero_sums
-from attention_conformance.kernel.loading import kernel_of
+from attention_conformance.kernel.kernel_loader import kernel_of
 from attention_conformance.kernel.report import headline
 from theorems.bounded.formats import FORMATS, HALF
 

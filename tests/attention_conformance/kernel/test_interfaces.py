@@ -14,16 +14,16 @@ import torch
 from torch import Tensor
 
 from attention_conformance.calls.attention_call import Alignment, State
-from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
-from attention_conformance.calls.call_building import build_call
+from attention_conformance.calls.call_builder import build_call
 from attention_conformance.calls.call_space import FACTORS, NEUTRAL_PLAN, plans, size_of_array
-from attention_conformance.claims.examination import examine
+from attention_conformance.calls.sizes_and_numbers import Numbers, Sizes, tensors
+from attention_conformance.claims.call_claims import examine
 from attention_conformance.interfaces import INTERFACES, recognise
 from attention_conformance.interfaces.interface import parameters_of
 from attention_conformance.kernel.check import verify_kernel
 from attention_conformance.kernel.contract import SKIPS
 from attention_conformance.kernel.kernel import Kernel
-from attention_conformance.kernel.loading import kernel_named, kernel_of
+from attention_conformance.kernel.kernel_loader import kernel_named, kernel_of
 from attention_conformance.kernel.parameters import Account
 from attention_conformance.kernel.report import headline
 from attention_conformance.kernel.reproducer_file import file_of

@@ -11,13 +11,13 @@ import pytest
 import torch
 from hypothesis import strategies as st
 
-import attention_conformance.kernel.points
+import attention_conformance.kernel.single_query
 import theorems.run.verify
 from attention_conformance.calls.answer import attend
 from attention_conformance.interfaces import ALWAYS
 from attention_conformance.kernel.check import assert_kernel, verify_kernel
 from attention_conformance.kernel.kernel_implementation import KERNEL_FUNCTIONS, KernelImplementation
-from attention_conformance.kernel.loading import kernel_named, kernel_of
+from attention_conformance.kernel.kernel_loader import kernel_named, kernel_of
 from attention_conformance.kernel.report import headline, hints, precision_hint, scale_hint
 from attention_conformance.kernel.sizes import LAYOUTS, Layout
 from examples import kernels
@@ -88,7 +88,7 @@ def test_stacked_problems_and_blocks_give_the_same(monkeypatch: pytest.MonkeyPat
     seen, loss = kernel_of(kernels.handwritten).as_implementation(), LOSSES["logistic"]
     whole = seen[scaled_gradient](keys, scores, loss, p)
     single = [seen[scaled_gradient](keys[b], scores[b], loss, p[b]) for b in range(5)]
-    monkeypatch.setattr(attention_conformance.kernel.points, "ENTRIES", 1)
+    monkeypatch.setattr(attention_conformance.kernel.single_query, "ENTRIES", 1)
     pieces = seen[scaled_gradient](keys, scores, loss, p)
     for b in range(5):
         for found in (whole, pieces):

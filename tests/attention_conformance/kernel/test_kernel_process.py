@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from attention_conformance.calls.attention_call import AttentionCall, Memory, State
-from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
-from attention_conformance.claims.examination import examine
+from attention_conformance.calls.sizes_and_numbers import Numbers, Sizes, tensors
+from attention_conformance.claims.call_claims import examine
 from attention_conformance.claims.trials import Trials
 from attention_conformance.kernel.kernel import Kernel
-from attention_conformance.kernel.loading import kernel_named, kernel_of
+from attention_conformance.kernel.kernel_loader import kernel_named, kernel_of
 from attention_conformance.kernel_process.messages import Answer, Bytes, NotAnAnswer
 from attention_conformance.kernel_process.process import KernelProcess
 from attention_conformance.kernel_process.remote_kernel import RemoteKernel

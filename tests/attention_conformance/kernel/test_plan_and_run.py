@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from attention_conformance.claims.trials import Trials
-from attention_conformance.kernel.importing import import_callable
-from attention_conformance.kernel.loading import kernel_of
+from attention_conformance.kernel.callable_import import import_callable
+from attention_conformance.kernel.kernel_loader import kernel_of
 from reference_attention.errors import InvalidInput
 from tests.attention_conformance.claims.combined_faults import near, textbook
 from tests.attention_conformance.claims.failing_calls import falsified_by

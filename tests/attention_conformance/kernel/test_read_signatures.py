@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attention_conformance.kernel.loading import kernel_named, kernel_of
+from attention_conformance.kernel.kernel_loader import kernel_named, kernel_of
 from attention_conformance.kernel.report import headline
 from tests.attention_conformance.kernel.read_signatures import READ
 from tests.attention_conformance.kernel.signatures import SIGNATURES, Signature, attend, sdpa

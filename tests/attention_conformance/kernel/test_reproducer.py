@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-import attention_conformance.claims.smaller
+import attention_conformance.claims.call_shrinker
 import theorems.run.verify
 from attention_conformance.kernel.check import verify_kernel
-from attention_conformance.kernel.loading import kernel_named
+from attention_conformance.kernel.kernel_loader import kernel_named
 from attention_conformance.kernel.reproducer_file import file_of
 from attention_conformance.kernel.sizes import Taken
 from examples.real_faults.gallery import TILED_FAULTS
@@ -98,7 +98,7 @@ def emit(source: str, capability: str, dtype: str, file: str) -> str:
 
 
 def test_it_fails_on_each_fault_and_passes_once_it_is_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention_conformance.claims.smaller, "TRIALS", 40)
+    monkeypatch.setattr(attention_conformance.claims.call_shrinker, "TRIALS", 40)
     monkeypatch.setattr(Taken, "may_be_huge", False)  # loops of some kernels over 65,537 keys take twenty seconds
     chosen = [fault for fault in TILED_FAULTS if fault.name in FAULTS]
     tests = {

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from attention_conformance.kernel.source import KernelSource
+from attention_conformance.kernel.kernel_source import KernelSource
 from generators.case import Case
 from generators.datasets import DATASETS, dataset_named
 from reference_attention.errors import InvalidInput

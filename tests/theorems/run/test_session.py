@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from attention_conformance.kernel.source import KernelSource
+from attention_conformance.kernel.kernel_source import KernelSource
 from generators.datasets import dataset_named
 from generators.user_data import Given
 from reference_attention.errors import InvalidInput

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from attention_conformance.kernel.loading import kernel_of
+from attention_conformance.kernel.kernel_loader import kernel_of
 from examples import kernels
 from generators.case import Case
 from generators.datasets import dataset_named

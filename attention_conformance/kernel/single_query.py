@@ -11,7 +11,7 @@ import numpy as np
 
 from attention_conformance.interfaces.interface import Request
 from attention_conformance.kernel.memory_layout import float64_of
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.torch_import import torch
 from reference_attention.loss import Array, Loss
 
 ENTRIES = 1 << 22
@@ -66,7 +66,7 @@ def attend_to(kernel: Any, query: torch.Tensor, keys: torch.Tensor, values: torc
 
 
 def _outputs(kernel: Any, query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    # A kernel may assume contiguous tensors; one that writes to them is refused (attention_conformance.kernel.loading).
+    # A kernel may assume contiguous tensors; the probe (kernel_loader) refuses a kernel that writes to them.
     inputs = query.shape[:2]
     if kernel.taken.one_head:
         query, keys, values = (x.flatten(0, 1)[:, None] for x in (query, keys, values))

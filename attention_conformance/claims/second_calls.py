@@ -16,7 +16,7 @@ from jaxtyping import Bool
 from attention_conformance.calls.answer import Answer, OnKernel, attend
 from attention_conformance.calls.attention_call import AttentionCall, Memory, State
 from attention_conformance.claims.agreement import rows_of, same_bits
-from attention_conformance.claims.smaller import cut_call
+from attention_conformance.claims.call_shrinker import cut_call
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.tolerances import EXACT
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from attention_conformance.calls.answer import Answer, NotCompiled
 from attention_conformance.calls.attention_call import AttentionCall, State
-from attention_conformance.claims.smaller import cut_call
+from attention_conformance.claims.call_shrinker import cut_call
 from attention_conformance.kernel.compiler import (
     BACKENDS,
     OTHERS,
@@ -25,7 +25,7 @@ from attention_conformance.kernel.compiler import (
     compile_callable,
     number_of_graphs,
 )
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.torch_import import torch
 from attention_conformance.kernel_process.messages import RaisedElsewhere, type_name
 from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 from reference_attention.errors import InvalidInput

@@ -1,6 +1,7 @@
 """The knowledge of a signature: from the names of its parameters, and from small calls.
 
-A reading is plain data: :func:`attention_conformance.interfaces.by_name.interface_of` makes an interface of it.
+A reading is plain data; :func:`attention_conformance.interfaces.inferred_interface.interface_of` turns it into an
+interface.
 """
 
 from __future__ import annotations

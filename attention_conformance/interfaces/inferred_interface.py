@@ -34,7 +34,7 @@ from attention_conformance.interfaces.parameter_names import (
     in_8_bits,
     in_own_dtype,
 )
-from attention_conformance.interfaces.reading import (
+from attention_conformance.interfaces.signature_reading import (
     ADDED,
     FOUR_AXES,
     HIDES,
@@ -44,7 +44,7 @@ from attention_conformance.interfaces.reading import (
     Reading,
     look_up,
 )
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.torch_import import torch
 
 NAME = "by-name"
 NO_L = ", no L"

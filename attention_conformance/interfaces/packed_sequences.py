@@ -11,7 +11,7 @@ import numpy as np
 from attention_conformance.interfaces.interface import UNTESTED, Interface, Parameters, Request, Returned, option_of
 from attention_conformance.interfaces.libraries import names_in
 from attention_conformance.interfaces.parameter_names import arguments, usual
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.torch_import import torch
 
 BEYOND = 1e4
 """Fills pages that no table names, and places after the last key of a page: a number that would be noticed."""

@@ -11,7 +11,7 @@ import numpy as np
 from attention_conformance.calls.answer import Answer
 from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.claims.long_states import RESULTS
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.torch_import import torch
 from attention_conformance.kernel_process.remote_kernel import RemoteKernel
 
 THREADS = (2, 4, 0)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from attention_conformance.calls.answer import OnKernel
 from attention_conformance.calls.attention_call import AttentionCall
+from attention_conformance.claims.call_shrinker import work_of
 from attention_conformance.claims.capabilities import CAPABILITIES, Capability
-from attention_conformance.claims.smaller import work_of
 from attention_conformance.claims.statements import capability_of
 from attention_conformance.claims.trials import PAIRS, Trial, Trials, owns, reduce_to, trials_of
 from theorems.core.check import Outcome, check, error_outcome, sentence

@@ -8,7 +8,7 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any, ClassVar
 
-from attention_conformance.kernel.importing import import_callable
+from attention_conformance.kernel.callable_import import import_callable
 from reference_attention.errors import InvalidInput
 from theorems.core.implementation import Implementation
 from theorems.core.under_test import UnderTest
@@ -17,7 +17,7 @@ from theorems.run.worker import is_worker
 
 @dataclass(frozen=True)
 class KernelSource(UnderTest):
-    """The arguments of :func:`attention_conformance.kernel.loading.kernel_named`."""
+    """The arguments of :func:`attention_conformance.kernel.kernel_loader.kernel_named`."""
 
     by_name: ClassVar[bool] = True
 
@@ -30,7 +30,7 @@ class KernelSource(UnderTest):
     def prepare(self) -> None:
         """Import the modules of this package that are needed, and torch."""
         with suppress(InvalidInput):  # it is missing: said when the kernel is loaded
-            import_module("attention_conformance.kernel.loading")
+            import_module("attention_conformance.kernel.kernel_loader")
 
     def find(self) -> None:
         """Import the kernel.
@@ -38,7 +38,7 @@ class KernelSource(UnderTest):
         Raises:
             InvalidInput: it cannot be imported, or torch, with which it computes, is missing.
         """
-        import_module("attention_conformance.kernel.loading")
+        import_module("attention_conformance.kernel.kernel_loader")
         if is_worker() and self.device in (None, "cpu"):
             import_module("attention_conformance.kernel_process.remote_kernel").remote_kernel(self.source)
         else:
@@ -55,7 +55,7 @@ class KernelSource(UnderTest):
 
 @lru_cache(maxsize=4)
 def _load(source: KernelSource) -> Implementation:
-    from attention_conformance.kernel.loading import kernel_named, remote_kernel_named  # imports torch
+    from attention_conformance.kernel.kernel_loader import kernel_named, remote_kernel_named  # imports torch
 
     load = remote_kernel_named if is_worker() else kernel_named
     return load(
@@ -80,6 +80,6 @@ def under_test_of(
     """
     if isinstance(kernel, str):
         return KernelSource(kernel, dtype, interface, device, deep)
-    from attention_conformance.kernel.loading import kernel_of  # imports torch
+    from attention_conformance.kernel.kernel_loader import kernel_of  # imports torch
 
     return kernel_of(kernel, dtype, interface=interface, device=device).as_implementation()

@@ -22,7 +22,7 @@ from attention_conformance.interfaces.interface import (
     option_of,
 )
 from attention_conformance.interfaces.parameter_names import usual
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.torch_import import torch
 
 Part = tuple[torch.Tensor, torch.Tensor]
 """Output (B, H, L, M) and log-sum-exp (B, H, L)."""

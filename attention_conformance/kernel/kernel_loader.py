@@ -13,23 +13,23 @@ from typing import Any
 
 import numpy as np
 
-from attention_conformance.calls.attention_calls import Numbers, Sizes, tensors
 from attention_conformance.calls.attention_rows import AttentionRows
+from attention_conformance.calls.sizes_and_numbers import Numbers, Sizes, tensors
 from attention_conformance.interfaces import INTERFACES, recognise
-from attention_conformance.interfaces.by_name import BY_NAME, interface_of
+from attention_conformance.interfaces.inferred_interface import BY_NAME, interface_of
 from attention_conformance.interfaces.interface import Interface, Parameters, parameters_of
 from attention_conformance.kernel.adapter import adapter_to_paste
-from attention_conformance.kernel.compiling import with_compiler
+from attention_conformance.kernel.callable_import import LIBRARIES, MODEL, SIGNATURE, callable_of, import_callable
+from attention_conformance.kernel.compiled_answer import with_compiler
 from attention_conformance.kernel.contract import small_call, with_capabilities
 from attention_conformance.kernel.gradient_sums import queries_to_a_sum
-from attention_conformance.kernel.importing import LIBRARIES, MODEL, SIGNATURE, callable_of, import_callable
 from attention_conformance.kernel.kernel import DTYPES, Kernel
 from attention_conformance.kernel.limits import with_taken_sizes, with_wide_sizes
 from attention_conformance.kernel.operators import attention_operators
 from attention_conformance.kernel.parameters import SAID_BY_NAME, Account, accounts, call_to_exercise
 from attention_conformance.kernel.reading_choice import find_reading, is_better, may_be_read_otherwise
 from attention_conformance.kernel.sizes import LAYOUTS
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.torch_import import torch
 from attention_conformance.kernel_process.remote_kernel import RemoteKernel, remote_kernel
 from reference_attention.errors import InvalidInput
 from theorems.bounded.formats import FORMATS

@@ -16,11 +16,11 @@ import numpy as np
 from jaxtyping import Bool
 
 from attention_conformance.calls.attention_call import ENTRIES, Alignment, AttentionCall, Memory, State
-from attention_conformance.calls.attention_calls import LONG, SMALL, Numbers, Sizes, tensors
 from attention_conformance.calls.call_space import Plan
 from attention_conformance.calls.common_calls import BETWEEN, MANY_HEADS
 from attention_conformance.calls.further_options import with_further_options
 from attention_conformance.calls.rare_calls import HIDES
+from attention_conformance.calls.sizes_and_numbers import LONG, SMALL, Numbers, Sizes, tensors
 
 LONGER = (511, 512, 513, 640, 1000, 1023, 1024, 1025)
 LONGEST = (1500, 1537, 2047, 2048)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.torch_import import torch
 
 WIDTH = 112
 """Characters of a line of a test, which is indented once."""

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float64
 
 from attention_conformance.calls.answer import Answer, OnKernel, attend
 from attention_conformance.calls.attention_call import LONG_STATES, AttentionCall, State
-from attention_conformance.calls.call_building import attended_rows
+from attention_conformance.calls.call_builder import attended_rows
 from attention_conformance.calls.further_rows import FurtherRows
 from attention_conformance.claims.agreement import (
     GRADIENTS,
@@ -34,7 +34,7 @@ from attention_conformance.claims.long_states import (
     through_compiler,
     writes_nothing,
 )
-from attention_conformance.claims.same_again import CHANCE, LEAST_WEIGHT, drop_others, same_alone, same_rescaled
+from attention_conformance.claims.second_calls import CHANCE, LEAST_WEIGHT, drop_others, same_alone, same_rescaled
 from theorems.bounded import exact
 from theorems.core.claim import Claim, Form, Verdict, at_least
 from theorems.core.tolerances import EXACT

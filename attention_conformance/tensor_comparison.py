@@ -20,8 +20,8 @@ from attention_conformance.calls.attention_call import AttentionCall
 from attention_conformance.calls.further_rows import FurtherRows
 from attention_conformance.claims.agreement import GRADIENTS, OUTPUT
 from attention_conformance.kernel.memory_layout import float64_of
+from attention_conformance.kernel.torch_import import torch
 from attention_conformance.kernel.trace import QUANTITIES, entry_of
-from attention_conformance.kernel.with_torch import torch
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import as_array
 from theorems.bounded.formats import FORMATS

@@ -8,7 +8,7 @@ from typing import Any
 
 from attention_conformance.interfaces.interface import Request, Returned
 from attention_conformance.kernel.global_state import restore_settings
-from attention_conformance.kernel.with_torch import torch
+from attention_conformance.kernel.torch_import import torch
 from attention_conformance.kernel_process.messages import type_name
 from attention_conformance.kernel_process.remote_kernel import Other, RemoteKernel
 from reference_attention.errors import InvalidInput
