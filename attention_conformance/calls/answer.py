@@ -52,7 +52,7 @@ class NotCompiled(Refused):
 
 
 def attend(call: AttentionCall) -> Answer:
-    """Make one call, forward and backward: a kernel stands in for this function, which always raises Refused."""
+    """Raise Refused; an implementation with a kernel replaces this function by one forward and backward call."""
     raise Refused("nothing to call")
 
 

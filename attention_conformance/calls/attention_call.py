@@ -76,7 +76,7 @@ REPEATS = 3000
 BEFORE = 200
 """The number of calls before one in the state REPLAYED."""
 CONTEXTS = (State.SELF, State.INFERENCE, State.AUTOCAST, State.CREATE_GRAPH, State.REPLAYED)
-"""States that a few calls without further options are in: in these no option is treated otherwise."""
+"""States of a few calls without further options: no kernel treats an option differently in one of them."""
 COMPILED = (State.COMPILED, State.MACHINE_CODE)
 LONG_STATES = (*COMPILED, State.MANY)
 """States in which a call takes long."""
@@ -128,7 +128,7 @@ class AttentionCall(Subject):
         parts: number of parts into which the keys are cut, if the kernel merges parts; 0 leaves it to the interface.
         splits: number of splits into which the kernel is asked to cut its keys; 0 leaves it to the kernel.
         page: number of keys in a page of a cache whose pages lie in any order; 0 for a cache in one piece.
-        score_mod: (H, 3), (a, b, c) of a head: a scaled product of query i and key j becomes a · it + b (j − i) + c.
+        score_mod: (H, 3), (a, b, c) of a head: the scaled product x of query i and key j becomes a x + b (j − i) + c.
         mask_mod: (B, H, 3), (a, b, c) of a head and entry: query i sees key j if a j + b i ≤ c.
         descales: (3, B, G), factors of query, key and value of each group, whose numbers have 8 bits.
         shared: whether values are the first columns of the keys, so that both have one gradient.
@@ -192,7 +192,7 @@ class AttentionCall(Subject):
 
     @property
     def number_format(self) -> str:
-        """The format in which a kernel is called on captured tensors; float64 is its finest, and is looked for."""
+        """The format in which a kernel is called on captured tensors; empty for float64, to use the kernel's finest."""
         return "" if self.dtype == "float64" else self.dtype
 
     @property
@@ -202,7 +202,7 @@ class AttentionCall(Subject):
         if not self.dtype or B * H * L * T <= MOST_WEIGHTS:
             return ""
         return (
-            f"{self.name} has {B} · {H} · {L} · {T} weights (B · H · L · T), and at most {MOST_WEIGHTS} are compared;"
+            f"{self.name} has {B} · {H} · {L} · {T} weights (B · H · L · T); the limit is {MOST_WEIGHTS}:"
             " save fewer batch entries, heads or queries."
         )
 
@@ -330,9 +330,9 @@ PLAIN = (
     "mask_format",
     *("state", "beyond", "wants", "poison", "dropout", "parts", "splits", "page", "shared", "alone", "exact", "dtype"),
 )
-"""Fields that are no arrays."""
+"""The fields that are options and no arrays."""
 AXES: Mapping[str, str] = MappingProxyType(
     {"sinks": "H", "slopes": "BH", "lse_upstream": "BHL", "lengths": "B2"}
     | {"score_mod": "H3", "mask_mod": "BH3", "descales": "3BG"}
 )
-"""The axes of the options that are arrays but no masks."""
+"""The axes of the options that are arrays other than masks."""

@@ -37,24 +37,25 @@ from theorems.rounding.softmax import recompute_weights, softmax
 EXPONENTIAL_IN_HALF = 2.0
 """The error of an exponential in half precision, in units in the last place.
 
-Kernels compute it in float32 and round it, by half a unit; that of two numbers at a time on a GPU is good to one unit.
+Kernels that compute it in float32 and round it err by half a unit; the GPU instruction that computes two exponentials
+at a time errs by one unit.
 """
 HIDING = -1e30
-"""A finite bias up to which no logit of a call reaches: e to the power of the difference is zero."""
+"""The largest finite bias that hides a key: next to any other logit of a call, its weight is zero in every format."""
 
 
 @dataclass(frozen=True, eq=False)
 class AttentionRows:
-    """The correct results of a call of a kernel; every array covers the exact number and that of the textbook formula.
+    """The correct results of a call; every bound contains the exact result and that of the textbook formula in floats.
 
     Attributes:
         call: the call, whose tensors are taken as exact.
         numbers: the format that the kernel computes in.
-        alignment: the diagonal of causality and windows.
+        alignment: where the diagonal of causal masks and windows is.
         stored: the format of the kernel's results, where it is coarser than the one it computes in.
         uniform: whether rows that see no key give each key the same weight; otherwise all their weights are zero.
         through: whether a gradient goes through these weights to the logits.
-        skips: weights smaller than this share of the largest of their row may be left out.
+        skips: weights smaller than this share of the largest weight in their row may be left out.
         factor: under dropout, the factor m of each weight, (B, H, L, T), applied after the softmax; None without.
     """
 
@@ -78,7 +79,7 @@ class AttentionRows:
     def visibility(self) -> Bool[np.ndarray, "B H L T"]:
         """A mask of the keys that each query sees; a bias of a format's smallest number hides, as −∞ does.
 
-        If a row sees another key, such a weight is below e^(−10^29) of that one's, which is zero in every format.
+        If a row sees another key, a key with such a bias has a weight below e^(−10^29), which is zero in every format.
         """
         visible = self.call.visibility(self.alignment)
         if self.call.bias is None or self.call.bias.min(initial=0.0, where=~np.isneginf(self.call.bias)) > HIDING:
@@ -92,13 +93,13 @@ class AttentionRows:
         return np.asarray(~self.visibility.any(axis=-1))
 
     def _round_to_output(self, x: Any) -> Any:
-        """Widen by another rounding, to the format of the results."""
+        """Add to the bound the rounding to the format of the results."""
         if self.stored is None:
             return x
         return x.widen(self.stored.eps / 2 * (np.abs(x.value) + x.error) + self.stored.lost)
 
     def _by_head(self, x: Float64[np.ndarray, "B G T W"]) -> Any:
-        """Repeat keys or values to (B, H, T, W): each head has those of its group."""
+        """Repeat keys or values for each head of a group: (B, G, T, W) to (B, H, T, W)."""
         sizes = self.call.sizes
         return exact(np.repeat(x, sizes["H"] // sizes["G"], axis=1))
 
@@ -111,7 +112,7 @@ class AttentionRows:
 
     @cached_property
     def _capped_logits(self) -> tuple[Any, Any]:
-        """The logits scale · q·k under the cap, and their derivative, None for 1; (B, H, L, T)."""
+        """The logits scale · q·k under the cap, (B, H, L, T), and their derivative, None if it is 1 everywhere."""
         with self._as_the_kernel():
             raw: Any = np.matmul(exact(self.call.query), np.swapaxes(self._by_head(self.call.key), -1, -2)) * self.scale
             raw, factor = self._modify(raw)
@@ -122,7 +123,7 @@ class AttentionRows:
             return tanh * self.call.softcap, slope if factor is None else slope * factor
 
     def _modify(self, raw: Any) -> tuple[Any, Any]:
-        """Return the modified scores before the cap, and their derivative by the unmodified ones, None for 1."""
+        """Return the modified scores before the cap, and their derivative by `raw`, None if it is 1 everywhere."""
         return raw, None
 
     @cached_property
@@ -215,7 +216,7 @@ class AttentionRows:
 
     @cached_property
     def _masked_logit_gradient(self) -> Any:
-        """The gradient dz, (B, H, L, T), by u·o and by Σ s (u·v): kernels do either, so the larger error is taken."""
+        """The gradient dz, (B, H, L, T), with the larger error of two forms: kernels subtract u·o or Σ s (u·v)."""
         with self._as_the_kernel():
             upstream: Any = exact(self.call.upstream)
             scores: Any = np.matmul(upstream, np.swapaxes(self._by_head(self.call.value), -1, -2))
@@ -240,7 +241,7 @@ class AttentionRows:
             return dz if self._capped_logits[1] is None else dz * self._capped_logits[1]
 
     def _stray(self, dz: Bounded) -> Float64[np.ndarray, "B H L T"]:
-        """Bound the gradient of a row's maximum: −Σ dz, zero but for rounding, at whichever logit was the largest.
+        """Bound the gradient of a row's maximum, −Σ dz, which is zero but for rounding and goes to the largest logit.
 
         It arises where the maximum is subtracted within the differentiated graph.
         """

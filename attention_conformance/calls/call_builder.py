@@ -26,24 +26,24 @@ LONGER = (511, 512, 513, 640, 1000, 1023, 1024, 1025)
 LONGEST = (1500, 1537, 2047, 2048)
 """Numbers of queries, or of keys for several queries, in calls that test length; these have few and narrow heads."""
 LATENT = 576
-"""Keys and values keep their widths if these have this sum or a larger one: their kernels take no other widths."""
+"""The sum E + M from which a call keeps its widths: kernels with such wide heads take no other widths."""
 DECODED = (500, 511, 512, 513, 1000, 1023, 1025, 2048, 2049, 4095, 4097, 8191, 8192)
 """Numbers of keys for a single query."""
 LENGTHS = (*SMALL, *LONG, *LONGER, *LONGEST, *DECODED)
 BLOCKS = (8, 16, 32, 33, 63, 65, 127, 129, 255)
 WORK = 1 << 23
 """The largest B · H · L · T · (E + M), so that a call takes a small fraction of a second."""
-HELD = 1 << 20
+MOST_ENTRIES = 1 << 20
 """The largest number of entries of keys and values, and of logits."""
 HUGE = 1 << 16
 """The number of keys that an index of 16 bits can count."""
 EXACT_KEYS = 257
 """The largest number of keys of exact calls that hide some of them: all keys have different ranks."""
-ADDED = 16
+EXACT_ROWS = 16
 """Rows of a group that have an upstream gradient in an exact call: sums over more rows need too many bits."""
-SHORT: Mapping[str, int] = MappingProxyType({State.COMPILED: 5, State.MACHINE_CODE: 5, State.MANY: 17})
+LONGEST_IN_STATE: Mapping[str, int] = MappingProxyType({State.COMPILED: 5, State.MACHINE_CODE: 5, State.MANY: 17})
 """The longest call in a state that takes long: compilation unrolls a loop over keys."""
-LOOKED_AT = (2, 2, 6)
+CHECKED = (2, 2, 6)
 """Batch entries, groups and rows that have an upstream gradient in a large call."""
 
 
@@ -54,11 +54,11 @@ def build_call(plan: Plan, declares: Collection[str], seed: int, number: int = 0
         plan: a level of each factor.
         declares: the capabilities of the kernel.
         seed: the same seed gives the same call.
-        number: the number of the plan in its array, which decides whether the call has more than 65536 keys.
+        number: the number of the plan in its array; some numbers give the call more than 65536 keys.
     """
     drawing = _Drawing(dict(plan), frozenset(declares), seed)
-    sized = any(plan[name][0].isdigit() for name in ("values", "batch", "lengths"))  # it is about these sizes
-    often = number > 0 and number % 48 == 23 and plan["state"] not in SHORT and not sized
+    sized = any(plan[name][0].isdigit() for name in ("values", "batch", "lengths"))  # the plan tests these sizes
+    often = number > 0 and number % 48 == 23 and plan["state"] not in LONGEST_IN_STATE and not sized
     huge = often or (number != 0 and plan["lengths"] == "huge")
     sizes = drawing.sizes(HUGE + 1 + abs(number) if huge else 0)
     call = drawing.numbers(sizes, "ranks" if huge else drawing.plan["numbers"])
@@ -66,7 +66,7 @@ def build_call(plan: Plan, declares: Collection[str], seed: int, number: int = 0
         call = call.replace(value=np.maximum(np.abs(call.value), 1.0))
     for step in STEPS:
         call = step(drawing, call)
-    call = _look_at_some(call, drawing.rng("looked at"))
+    call = _check_some_rows(call, drawing.rng("looked at"))
     return call.replace(name=", ".join(f"{k} {v}" for k, v in plan.items() if v != "none"))
 
 
@@ -92,7 +92,7 @@ class _Drawing:
         return diagonal and "causal-rectangle" not in self.declares
 
     def sizes(self, keys: int) -> Sizes:
-        """Draw the sizes of the call; with the given number of keys unless it is 0."""
+        """Draw the sizes of the call, with this number of keys unless it is 0."""
         rng, plan = self.rng("sizes"), self.plan
         if "x" in plan["lengths"]:
             return self._given_sizes()
@@ -110,8 +110,8 @@ class _Drawing:
             L, T = (int(rng.choice(some)) for some in (LONGER, longest))
         if lengths != "decode":
             L, T = _in_relation(L, T, relation, rng)
-        most = SHORT.get(plan["state"], 0)
-        if most:  # axes of size 1 are another story to a compiler
+        most = LONGEST_IN_STATE.get(plan["state"], 0)
+        if most:  # a compiler treats axes of size 1 differently
             L, T = (min(max(size, 2 + (size >= other)), most - (size < other)) for size, other in ((L, T), (T, L)))
             L = 1 if lengths == "decode" else L
         widths = {"narrow": SMALL, "block": BLOCKS, "between": BETWEEN}
@@ -139,12 +139,10 @@ class _Drawing:
         if plan["numbers"] in ("ranks", "sums"):
             sizes = self._of_exact(sizes)
         sizes = _affordable(sizes, group, lengths)
-        return (
-            sizes if plan["entries"] == "whole" else _with_all_rows_looked_at(replace(sizes, B=max(2, sizes.B)), group)
-        )
+        return sizes if plan["entries"] == "whole" else _with_all_rows_checked(replace(sizes, B=max(2, sizes.B)), group)
 
     def _given_sizes(self) -> Sizes:
-        """Return sizes that the plan says; without grouped heads there are as many as groups."""
+        """Return the sizes in the plan; a kernel without grouped heads gets as many heads as groups."""
         plan = self.plan
         L, T = map(int, plan["lengths"].split("x"))
         H, G = map(int, plan["heads"].split("/"))
@@ -157,7 +155,7 @@ class _Drawing:
             T = min(sizes.T, EXACT_KEYS)
             return replace(sizes, E=E, M=M, T=T, L=T if sizes.L == sizes.T else sizes.L)
         if self.plan["numbers"] == "sums":
-            T = 2 ** max(2 if self.plan["state"] in SHORT else 4, min(12, round(math.log2(sizes.T))))
+            T = 2 ** max(2 if self.plan["state"] in LONGEST_IN_STATE else 4, min(12, round(math.log2(sizes.T))))
             return replace(sizes, E=E, M=M, T=T, L=sizes.L if sizes.L != sizes.T else T)
         return replace(sizes, E=E, M=M)
 
@@ -189,7 +187,7 @@ def _in_relation(L: int, T: int, relation: str, rng: np.random.Generator) -> tup
 
 
 def _affordable(full: Sizes, group: int, lengths: str) -> Sizes:
-    """Reduce sizes until a call is cheap enough: lengths are reduced last in calls that test lengths."""
+    """Reduce sizes until a call is cheap enough; calls that test lengths reduce these last."""
     is_long = lengths in ("long", "decode")
     is_longest = lengths == "long" and full.L != full.T and max(full.L, full.T) >= LONGEST[0]
 
@@ -198,7 +196,7 @@ def _affordable(full: Sizes, group: int, lengths: str) -> Sizes:
             sizes.B * sizes.G * sizes.T * (sizes.E + sizes.M), sizes.B * sizes.H * sizes.L * (sizes.E + sizes.M)
         )
         logits = sizes.B * sizes.H * sizes.L * sizes.T
-        return logits * (sizes.E + sizes.M) > (WORK // 2 if is_longest else WORK) or max(tensors, logits) > HELD
+        return logits * (sizes.E + sizes.M) > (WORK // 2 if is_longest else WORK) or max(tensors, logits) > MOST_ENTRIES
 
     def shorter(size: int, least: int) -> int:
         return max((length for length in LENGTHS if least <= length <= size // 2), default=size)
@@ -212,12 +210,12 @@ def _affordable(full: Sizes, group: int, lengths: str) -> Sizes:
             return replace(sizes, L=size, T=size)
         longer, other = ("L", "T") if sizes.L > sizes.T else ("T", "L")
         more, less = getattr(sizes, longer), getattr(sizes, other)
-        if more == less + 1:  # the shorter one has to be first
+        if more == less + 1:  # the smaller length is reduced first
             return replace(sizes, **{other: shorter(less, least)})
         return replace(sizes, **{longer: max(shorter(more, least), less + 1)})
 
     def fewer_groups(sizes: Sizes) -> Sizes:
-        # Of one group the heads may have been halved: they are not to grow again.
+        # The heads of a single group may be halved already; they must not grow again.
         return replace(sizes, G=half(sizes.G), H=half(sizes.G) * group) if sizes.G > 1 else sizes
 
     def other_length_of(sizes: Sizes, least: int) -> Sizes:
@@ -248,7 +246,7 @@ def _affordable(full: Sizes, group: int, lengths: str) -> Sizes:
     return full
 
 
-def _with_all_rows_looked_at(sizes: Sizes, group: int) -> Sizes:
+def _with_all_rows_checked(sizes: Sizes, group: int) -> Sizes:
     """Reduce heads, then batch entries down to two, then lengths, until the call is not large."""
     while sizes.B * sizes.H * sizes.L * sizes.T > ENTRIES:
         if sizes.G > 1:
@@ -276,7 +274,7 @@ def ranks(sizes: Sizes, seed: int) -> AttentionCall:
     rng = np.random.default_rng(seed)
     B, G, T, E = sizes.B, sizes.G, sizes.T, sizes.E
     order = np.stack([rng.permutation(T) for _ in range(B * G)]).reshape(B, G, T)
-    if T > HUGE:  # the first ones are where an index runs over
+    if T > HUGE:  # an index that overflows points to the first keys
         order = np.arange(T)[::-1] ^ (order[..., :1] & 1)
     rank = np.minimum(np.broadcast_to(order, (B, G, T)) // 2, EXACT_KEYS // 2)
     query = np.zeros((B, sizes.H, sizes.L, E))
@@ -284,13 +282,13 @@ def ranks(sizes: Sizes, seed: int) -> AttentionCall:
     key = rng.integers(-2, 3, (B, G, T, E)).astype(np.float64)
     key[..., 0], key[..., 1] = -64.0 * rank, float(rng.choice(SHARED))
     value = rng.integers(-2, 3, (B, G, T, sizes.M)).astype(np.float64)
-    return AttentionCall(query, key, value, _few_upstream(sizes, ADDED, rng), exact=True, seed=seed)
+    return AttentionCall(query, key, value, _few_upstream(sizes, EXACT_ROWS, rng), exact=True, seed=seed)
 
 
 def products(sizes: Sizes, seed: int) -> AttentionCall:
-    """Build a call of up to 32 keys whose products q·k leave float16, while its scale brings them back; exact, too.
+    """Build an exact call of up to 32 keys whose products q·k overflow float16, but not after scaling.
 
-    Logits are 2048 apart with the scale 1/256, whose root is 1/16: to multiply queries, keys or both by it is as good.
+    Logits are 2048 apart with the scale 1/256, whose root is 1/16: a kernel may multiply queries and keys by it first.
     """
     call = ranks(sizes, seed)
     query, key = call.query * np.where(np.arange(sizes.E) == 0, 128.0, 1.0), call.key.copy()
@@ -300,13 +298,13 @@ def products(sizes: Sizes, seed: int) -> AttentionCall:
 
 
 OF_PRODUCTS = 1 / 256
-"""The scale of calls whose products leave float16."""
+"""The scale of calls whose products overflow float16."""
 
 
 def moderate(of: Sizes, seed: int) -> AttentionCall:
     """Build a call whose logits are 0 and −3 before the scale, and which returns the weights of the smaller ones.
 
-    No logit is rounded, and a factor of 1.5 takes three quarters of such a weight: half precision tells that, too.
+    No logit is rounded, and a factor of 1.5 takes three quarters of such a weight: half precision shows that, too.
     """
     rng = np.random.default_rng(seed)
     is_low = np.broadcast_to((np.arange(of.T) % 2 == 1)[:, None], (of.B, of.G, of.T, 1))
@@ -319,9 +317,9 @@ def moderate(of: Sizes, seed: int) -> AttentionCall:
 MEAN = 107
 """The mean of each pair of values: a number of seven bits; sums of few such values exceed half precision.
 
-It is far from all powers of two: a term that is added to a long sum in half precision is rounded to 96, 112 or 128, in
-the same direction for many terms, so that the mean is off by more than one rounding. With 127 the term would always be
-rounded to 128, which is hardly off.
+It is far from all powers of two: half precision rounds a term that is added to a long sum to 96, 112 or 128, in the
+same direction for many terms, so that the mean is wrong by more than one rounding. With 127 the term would always be
+rounded to 128, which is hardly wrong.
 """
 
 
@@ -400,7 +398,7 @@ HIDING: Mapping[str, float] = MappingProxyType(
 
 
 def _mask(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
-    """Draw a mask that shows each row a key, except rows that are to see none.
+    """Draw a mask that shows each row a key, except the rows that the plan leaves without one.
 
     With poison, at least one key is seen by no row.
     """
@@ -423,7 +421,7 @@ def _mask(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
         empty = rng.random(shape[:-1]) < 0.4
         empty.reshape(-1)[0] = True
         if empty.ndim == 3 and rng.random() < 0.5:
-            # Those of one entry, or of one head, alone: nothing of theirs is to be in others.
+            # Rows of one entry or of one head alone: their numbers must not enter other rows.
             others = empty[1:] if len(empty) > 1 else empty[:, 1:]
             others[...] = False
         visible[empty] = False
@@ -437,7 +435,7 @@ def _mask(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
 
 
 def _show_each_row_a_key(call: AttentionCall, mask: Bool[np.ndarray, "..."]) -> Bool[np.ndarray, "..."]:
-    """Return the mask with keys added until each row sees one of those that causality and window show it."""
+    """Return the mask with keys added: each row sees one of the keys that causality and window let it see."""
     mask = mask.copy()
     for alignment in Alignment if call.causal or call.window is not None else (Alignment.TOP_LEFT,):
         near = call._near(np.arange(call.query.shape[2]), alignment)
@@ -448,8 +446,8 @@ def _show_each_row_a_key(call: AttentionCall, mask: Bool[np.ndarray, "..."]) -> 
     return mask
 
 
-def _around(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
-    """Set memory, state and the results that are asked for."""
+def _surroundings(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
+    """Set the memory layout, the state and the results that the kernel is asked for."""
     plan = drawing.plan
     memory, upstream = Memory(plan["memory"]), Memory(plan["upstream"])
     tensors = {name: getattr(call, name) for name in ("query", "key", "value")}
@@ -458,7 +456,7 @@ def _around(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
     if memory is Memory.HEADS:
         tensors = {name: np.repeat(x[:, :1], x.shape[1], axis=1) for name, x in tensors.items()}
     if upstream is Memory.SINGLE:
-        # As of a mean: a power of two that keeps gradients in the range of half precision.
+        # The gradient of a mean, rounded to a power of two, keeps gradients in the range of half precision.
         tensors |= {"upstream": np.full(call.upstream.shape, 2.0 ** -math.ceil(math.log2(call.upstream.shape[-1])))}
     if plan["state"] == State.SELF and tensors["query"].shape == tensors["key"].shape:
         tensors["key"] = tensors["query"]
@@ -475,8 +473,8 @@ def _around(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
         wants="" if plan["wants"] == "nothing" else plan["wants"],
         log_sum_exp=plan["log-sum-exp"] != "none",
         dropout=float(drawing.rng("dropout").choice((0.25, 0.5))) if plan["dropout"] != "none" else 0.0,
-        poison=plan["poison"] != "none" and hides and call.query.shape[2] * call.key.shape[2] <= HELD // 16,
-        # An upstream gradient everywhere makes sums that are numbers of too many bits.
+        poison=plan["poison"] != "none" and hides and call.query.shape[2] * call.key.shape[2] <= MOST_ENTRIES // 16,
+        # With an upstream gradient everywhere, sums have too many bits to be exact.
         exact=call.exact and upstream is not Memory.SINGLE and plan["state"] != State.AUTOCAST,
     )
 
@@ -485,18 +483,18 @@ def _further(drawing: _Drawing, call: AttentionCall) -> AttentionCall:
     return with_further_options(call, drawing.plan, drawing.rng)
 
 
-STEPS: Sequence[Step] = (_scale, _softcap, _diagonal, _mask, _around, _further)
+STEPS: Sequence[Step] = (_scale, _softcap, _diagonal, _mask, _surroundings, _further)
 
 
-def _look_at_some(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
+def _check_some_rows(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
     """Give only a few rows of a large call an upstream gradient, so that expected values are computed only there."""
     if not call.is_large:
         return call
     sizes = call.sizes
     chosen = []
-    for axis, most in zip("BGL", LOOKED_AT, strict=True):
+    for axis, most in zip("BGL", CHECKED, strict=True):
         size = sizes[axis]
-        # The last one is where an index runs over.
+        # An index that overflows shows in the last one.
         chosen.append(sorted({size - 1, *(int(k) for k in rng.permutation(size)[: most - 1])}))
     batch, groups, rows = chosen
     group = sizes["H"] // sizes["G"]
@@ -512,7 +510,7 @@ def _look_at_some(call: AttentionCall, rng: np.random.Generator) -> AttentionCal
 
 
 def attended_rows(call: AttentionCall) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-    """Return batch entries, groups and rows with an upstream gradient in a large call; the last ones if none has."""
+    """Return batch entries, groups and rows with an upstream gradient in a large call; the last ones without any."""
     sizes = call.sizes
     attended = call.upstream.any(axis=-1)
     by_group = attended.reshape(sizes["B"], sizes["G"], -1, sizes["L"]).any(axis=2)

@@ -126,21 +126,21 @@ SIZED = ("lengths", "relation", "width", "values", "batch", "heads", "numbers")
 COSTS: Mapping[str, int] = MappingProxyType({"short": 0, "keys": 1, "queries": 1, "decode": 2, "both": 3, "long": 4})
 """Lengths by the cost of a call, from cheap to expensive."""
 SPECIAL = ("dropout", "poison", "rows")
-"""Factors that change which claims are checked: they are as rare as the cover allows."""
+"""Factors that change which claims are checked: their levels are as rare as the cover allows."""
 PLAIN = (
     *(("keys", kind) for kind in ("sums", "integers", "ranks", "normal", "far", "growing", "saturated")),
     *(("short", kind) for kind in ("normal", "far", "growing", "integers")),
     *(("decode", kind) for kind in ("normal", "sums")),
     *(("both", kind) for kind in ("sums", "ranks", "normal")),
     *(("keys", kind) for kind in ("normal", "normal")),
-    # Only exact ones show half precision: long sums of narrow heads, which lose least, then every width.
+    # Only exact numbers reveal half precision: long sums of narrow heads, which lose least, then every width.
     *(("decode", "sums"), ("decode", "ranks"), ("decode", "ranks"), ("keys", "ranks")),
 )
 """Lengths and numbers of calls without any option, which come before all others."""
 
 
 def plans(declares: Collection[str], seed: int, strength: int) -> Iterator[Plan]:
-    """Yield array after array of plans, each of which covers the space of a kernel with these capabilities.
+    """Yield arrays of plans, each of which covers the space of a kernel with these capabilities.
 
     Args:
         declares: the capabilities that the kernel declares.
@@ -162,7 +162,7 @@ def fixed_plans(declares: frozenset[str], seed: int) -> tuple[Plan, ...]:
     levels = {factor.name: factor.of(declares) for factor in FACTORS}
     beyond = plans_beyond_blocks(NEUTRAL_PLAN, levels, declares, np.random.default_rng((seed, 1)))
     models = model_plans(NEUTRAL_PLAN, levels, declares)
-    # A plan's number, which seeds its call, is counted from the end: further plans stand before the others.
+    # The numbers of plans, which seed their calls, count from the end: new plans go before the others.
     further = (
         *plans_without_keys(NEUTRAL_PLAN, declares),
         *plans_of_moderate_logits(NEUTRAL_PLAN),
@@ -179,15 +179,15 @@ def size_of_array(declares: Collection[str], seed: int, strength: int) -> int:
 @lru_cache(maxsize=32)
 def _array(declares: frozenset[str], seed: int, strength: int) -> list[Plan]:
     levels = {factor.name: factor.of(declares) for factor in FACTORS}
-    fixed = {name: own_levels[0] for name, own_levels in levels.items() if len(own_levels) == 1}
-    free = {name: own_levels for name, own_levels in levels.items() if name not in fixed}
+    fixed = {name: choices[0] for name, choices in levels.items() if len(choices) == 1}
+    free = {name: choices for name, choices in levels.items() if name not in fixed}
     options = [factor.name for factor in FACTORS if factor.is_option and factor.name in free]
     triples = [{"fields": options, "strength": 3}] if strength == 3 and len(options) >= 3 else None
-    made = [{**fixed, **row} for row in make(free, strength=2, salt=str(seed), sub_models=triples)]
+    rows = [{**fixed, **row} for row in make(free, strength=2, salt=str(seed), sub_models=triples)]
     rng = np.random.default_rng(seed)
-    kept = SPECIAL if strength == 2 else options
-    _vary(made, {name: own_levels for name, own_levels in free.items() if name not in kept}, rng)
-    _make_rare(made, by_kind=strength == 2)
+    unvaried = SPECIAL if strength == 2 else options
+    _vary(rows, {name: choices for name, choices in free.items() if name not in unvaried}, rng)
+    _make_rare(rows, by_kind=strength == 2)
     plain = [
         dict(NEUTRAL_PLAN)
         | {name: str(rng.choice(levels[name])) for name in SIZED}
@@ -196,11 +196,11 @@ def _array(declares: frozenset[str], seed: int, strength: int) -> list[Plan]:
         for k, (lengths, numbers) in enumerate(PLAIN)
     ]
     common = common_plans(NEUTRAL_PLAN, levels, rng)
-    # What is wrong with small calls shows soonest, and is soon made smaller.
+    # Small calls come first: they show faults soonest and shrink fast.
     return [
         *plain,
         *common,
-        *sorted((made[k] for k in rng.permutation(len(made))), key=lambda row: COSTS[row["lengths"]]),
+        *sorted((rows[k] for k in rng.permutation(len(rows))), key=lambda row: COSTS[row["lengths"]]),
     ]
 
 
@@ -220,9 +220,9 @@ def _make_rare(rows: list[dict[str, str]], by_kind: bool) -> None:
     long = [row for row in rows if row["state"] in LONG_STATES]
     pairs = Counter(pair for row in long for pair in pairs_of(row))
     for row in long:
-        own = pairs_of(row)
-        if all(pairs[pair] > 1 for pair in own):
-            pairs.subtract(own)
+        pairs_of_row = pairs_of(row)
+        if all(pairs[pair] > 1 for pair in pairs_of_row):
+            pairs.subtract(pairs_of_row)
             row["state"] = State.ONCE
 
 

@@ -1,7 +1,7 @@
 """Reading and writing calls of attention kernels: ``--data`` reads a failing call, or one captured from a model.
 
-A captured call is a file of the arrays query, key and value with the names of PyTorch's parameters beside them. The
-format of its tensors, which is that of the arrays or the value of ``dtype``, is the one that a kernel is called in.
+A captured call is a file with the arrays query, key and value, and options by the names of PyTorch's parameters. The
+kernel is called in the format of these arrays, or in the one that ``dtype`` names.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OPTIONS = ("visible", "bias", *AXES, *PLAIN, "seed", "name")
 USUAL: Mapping[str, Any] = MappingProxyType(
     {field.name: field.default for field in fields(AttentionCall) if field.name in OPTIONS and field.name != "scale"}
 )
-"""Options that are not written at these values; the scale is always written, since two values pass for its default."""
+"""Values at which an option is not written; the scale is always written, since its default is None or 1/√E."""
 
 REQUIRED = TENSORS[:3]
 NAMES_OF_MASK, NAME_OF_CAUSAL = ("mask", "attn_mask"), "is_causal"
@@ -49,7 +49,7 @@ def text_of(call: AttentionCall, **record: str) -> str:
 
 
 def call_of(values: Mapping[str, Any], name: str = "data") -> AttentionCall:
-    """Build a call from named values.
+    """Build a call from named values; errors start with `name`.
 
     Raises:
         InvalidInput: unknown names, missing tensors, shapes that do not fit together.
@@ -58,7 +58,7 @@ def call_of(values: Mapping[str, Any], name: str = "data") -> AttentionCall:
     unknown = sorted({*values} - {*known, "case_of", "claim"})
     if unknown:
         raise InvalidInput(
-            f"{name}: unknown name {unknown[0]!r}.{suggest(unknown[0], known)} Those of a call are {', '.join(known)}."
+            f"{name}: unknown name {unknown[0]!r}.{suggest(unknown[0], known)} A call has the names {', '.join(known)}."
         )
     missing = [key for key in REQUIRED if key not in values]
     if missing:
@@ -68,8 +68,8 @@ def call_of(values: Mapping[str, Any], name: str = "data") -> AttentionCall:
         values = {"scale": None, "name": name} | values | {"dtype": dtype}
     query = checked_array("query", numbers(values["query"]), ("B", "H", "L", "E"))
     B, H, L, E = query.shape
-    given = "upstream" in values
-    upstream = checked_array("upstream", numbers(values["upstream"]), (B, H, L, "M")) if given else None
+    has_upstream = "upstream" in values
+    upstream = checked_array("upstream", numbers(values["upstream"]), (B, H, L, "M")) if has_upstream else None
     width = "M" if upstream is None else upstream.shape[-1]
     key = _of_keys("key", numbers(values["key"]), (B, "G", "T", E))
     value = _of_keys("value", numbers(values["value"]), (*key.shape[:3], width))
@@ -94,7 +94,7 @@ def call_of(values: Mapping[str, Any], name: str = "data") -> AttentionCall:
 
 
 def _in_own_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values by the names of this package: a mask as visible or bias, PyTorch's names replaced.
+    """Return the values with PyTorch's names replaced by ours: a mask becomes visible or bias.
 
     Raises:
         InvalidInput: an option is given twice, or a mask is neither Boolean nor of floats.
@@ -104,25 +104,27 @@ def _in_own_names(values: Mapping[str, Any]) -> dict[str, Any]:
         if name not in values:
             continue
         value = renamed.pop(name)
-        own = "causal"
+        target = "causal"
         if name in NAMES_OF_MASK:
             kind = ""
             with suppress(ValueError):  # lists of several lengths
                 kind = np.asarray(numbers(value)).dtype.kind
             if kind not in ("b", "f"):
-                raise InvalidInput(f"{name}: must be truth values, True where a key is seen, or floats that are added.")
-            own = "visible" if kind == "b" else "bias"
-        if own in renamed:
-            raise InvalidInput(f"{name}: {own} is given, too; leave out one of them.")
-        renamed[own] = value
+                raise InvalidInput(
+                    f"{name}: must be Boolean, True where a key is seen, or floats that are added to the logits."
+                )
+            target = "visible" if kind == "b" else "bias"
+        if target in renamed:
+            raise InvalidInput(f"{name}: {target} is given, too; leave out one of them.")
+        renamed[target] = value
     return renamed
 
 
 def _dtype_of(values: Mapping[str, Any]) -> str:
-    """Return the format of captured tensors: the one that is named, or that of the arrays; empty for JSON without one.
+    """Return the format of captured tensors: the value of dtype, or that of the arrays; empty for JSON without dtype.
 
     Raises:
-        InvalidInput: the arrays have several formats, or one that is not known, and none is named.
+        InvalidInput: without dtype, the arrays have several formats or an unknown one.
     """
     if "dtype" in values:
         return str(_option("dtype", values["dtype"]))
@@ -131,19 +133,21 @@ def _dtype_of(values: Mapping[str, Any]) -> str:
     for name, other in names.items():
         if other not in ("", *FLOATS):
             raise InvalidInput(
-                f"{name}: is {other}, and not one of {', '.join(FLOATS)}; save floats, bfloat16 as float32 with dtype ="
-                ' "bfloat16" beside them.'
+                f"{name}: has the format {other}, not one of {', '.join(FLOATS)}; save floats, and"
+                ' bfloat16 as float32 with dtype = "bfloat16" beside the arrays.'
             )
         if other != dtype:
-            raise InvalidInput(f"{name}: is {other}, and query is {dtype}; save them in one format, or give dtype.")
+            raise InvalidInput(
+                f"{name}: has the format {other}, but query has {dtype}; save both in one format, or give dtype."
+            )
     return dtype
 
 
 def _of_keys(name: str, value: Any, shape: tuple[int | str, ...]) -> Any:
-    """Return keys or values; lists of no keys do not say how wide these are.
+    """Return keys or values as an array; an empty list of keys gets its width from `shape`.
 
     Raises:
-        InvalidInput: the numbers are none of such a tensor.
+        InvalidInput: the numbers do not have this shape.
     """
     try:
         axes = np.shape(value)
@@ -206,7 +210,7 @@ def _mask(name: str, value: Any, dtype: Any, shape: tuple[int, ...]) -> Any:
         refuse_truth_values(name, value)
     try:
         mask = np.asarray(numbers(value), dtype=np.float64).astype(dtype)
-        np.broadcast_to(mask, shape)  # its own shape is kept: a kernel may take some shapes for others
+        np.broadcast_to(mask, shape)  # the shape is kept: a kernel may confuse shapes
     except (ValueError, TypeError):
         raise InvalidInput(f"{name}: does not broadcast to (B, H, L, T) = {shape}.") from None
     if dtype is not bool and (np.isnan(mask) | np.isposinf(mask)).any():

@@ -34,7 +34,7 @@ CYCLES: Mapping[str, Sequence[str]] = {
     "memory": ("contiguous", "transposed", "fused", "transposed"),
     "wants": ("qkv", "qkv", "nothing", "qkv", "kv"),
 }
-"""Levels that follow each other; the lengths of the cycles are chosen so that the levels meet."""
+"""Cycles of levels; their lengths are chosen so that levels of different factors meet."""
 
 
 def common_plans(
@@ -48,16 +48,16 @@ def common_plans(
         rng: draws the order.
     """
     free = {name: levels[name] for name in OPTIONS if len(levels[name]) > 1}
-    met = make(free, strength=min(3, len(free)), salt=str(int(rng.integers(2**16))))
-    rows = [met[k] for k in rng.permutation(len(met))]
-    # Each width twice: a few of the calls have other sizes in place of theirs.
+    plans = make(free, strength=min(3, len(free)), salt=str(int(rng.integers(2**16))))
+    rows = [plans[k] for k in rng.permutation(len(plans))]
+    # Each width occurs twice, since a few of the calls are resized.
     count = max(len(rows), 2 * len(CYCLES["width"]))
     walks = {name: cycle([x for x in walk if x in levels[name] or x.isdigit()]) for name, walk in CYCLES.items()}
     for _, row in zip(range(count), cycle(rows), strict=False):
         yield {**neutral, **row, **{name: next(walk) for name, walk in walks.items()}}
     for keys in CACHED:
         yield {**neutral, "lengths": str(keys), "numbers": "normal"}
-    # A sum of weights that half precision has no room for.
+    # A sum of weights that overflows half precision.
     yield {**neutral, "lengths": "4097", "numbers": "sums"}
     for causal in levels["causal"]:  # with more than 512 queries and keys
         yield {**neutral, "lengths": "long", "width": "narrow", "causal": causal}
@@ -69,7 +69,7 @@ def common_plans(
 
 
 def _plans_of_empty_rows(neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
-    """Yield plans of rows that see nothing in some entries and heads, and must not enter the gradients of others."""
+    """Yield plans in which rows of some entries and heads see no key: they must not enter the gradients of others."""
     masks = [mask for mask in levels["mask"] if mask.startswith("boolean") and mask.count(",") == 3]
     for mask in masks:
         for batch in levels["batch"]:
@@ -79,7 +79,7 @@ def _plans_of_empty_rows(neutral: Mapping[str, str], levels: Mapping[str, Sequen
 def _plans_of_single_options(
     neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]
 ) -> Iterator[dict[str, str]]:
-    """Yield plans of a single option, at numbers of keys around block sizes, and of masks of keys of many entries."""
+    """Yield plans of a single option at lengths around block sizes, and plans of key masks with many entries."""
     for name in ALONE:
         for level, _ in product(levels[name][1:], range(3)):
             yield {**neutral, name: level, "lengths": "keys", "numbers": "normal"}
@@ -90,11 +90,11 @@ def _plans_of_single_options(
 def _plans_of_as_many_entries_as_heads(
     neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]
 ) -> Iterator[dict[str, str]]:
-    """Yield plans of masks with a batch or head axis and as many entries as heads: sizes do not tell them apart."""
+    """Yield plans of masks with a batch or head axis and as many entries as heads: a kernel may confuse the axes."""
     masks = [mask for mask in levels["mask"] if "B" in mask or "H" in mask]
-    for mask, many in zip(masks, cycle("23"), strict=False):
-        # Of so many rows and keys no two entries are masked alike, and the weights of many keys are felt.
-        yield {**neutral, "lengths": "both", "width": "8", "mask": mask, "batch": many, "heads": many}
+    for mask, size in zip(masks, cycle("23"), strict=False):
+        # With so many rows and keys, no two entries have the same mask, and many keys have noticeable weights.
+        yield {**neutral, "lengths": "both", "width": "8", "mask": mask, "batch": size, "heads": size}
 
 
 def _plans_of_widths(neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:

@@ -48,7 +48,7 @@ def with_further_options(call: AttentionCall, plan: Mapping[str, str], rng: Draw
         shape = (1 if plan["slopes"] == "of heads" else call.sizes["B"], call.sizes["H"])
         random_slopes = rng("slopes").choice((0.5, 0.0625, 0.3, 2.0), shape)
         slopes = np.broadcast_to(random_slopes, (call.sizes["B"], call.sizes["H"])).copy()
-        # Of two ways to write the bias down, one moves all logits of a row and with them the log-sum-exp.
+        # One of the two formulas of the bias shifts all logits of a row, and with them the log-sum-exp.
         call = call.replace(slopes=slopes, exact=False, log_sum_exp=False)
     if plan["lse upstream"] != "none" and not _is_without_lse_gradient(call):
         call = _with_lse_upstream(call, rng("lse upstream"))
@@ -81,7 +81,7 @@ def _with_lengths(call: AttentionCall, plan: Mapping[str, str], rng: np.random.G
         lengths[::2, rng.integers(2)] = 0
     call = call.replace(lengths=lengths)
     upstream = np.where(call.absent[..., None], 0.0, call.upstream)
-    # Ones everywhere are no upstream gradient of padding.
+    # A single expanded number cannot be zero in the padding.
     single = call.upstream_memory is Memory.SINGLE
     memory = Memory.CONTIGUOUS if single else call.upstream_memory
     return call.replace(upstream=upstream, upstream_memory=memory, poison=plan["poison"] != "none" and T > 1)
@@ -99,7 +99,7 @@ def _with_sinks(call: AttentionCall, level: str, rng: np.random.Generator) -> At
     else:
         chosen = rng.integers(0, z.shape[-1], len(z))
         sinks = z[np.arange(len(z)), chosen] + rng.normal(0.0, 2.0, len(z))
-    # Whether the log-sum-exp is that of the keys alone, libraries do not agree on.
+    # Libraries do not agree on whether the log-sum-exp includes the sink.
     return call.replace(sinks=sinks, log_sum_exp=False)
 
 

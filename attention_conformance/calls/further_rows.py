@@ -1,8 +1,7 @@
 """Rows of attention with a sink, with linear biases or merged from parts of the keys; and gradients through log Σ e^z.
 
-A sink is one more key of each row, of logit σ and value 0: it takes the weight s_σ = e^σ / (e^σ + Σ e^{z_t}) from the
-others, which are all but one of the softmax weights of T + 1 logits, and o = Σ_t s_t v_t. Its dz is that of a key with
-score 0:
+A sink is one more key of each row, with logit σ and value 0. The softmax over T + 1 logits gives it the weight
+s_σ = e^σ / (e^σ + Σ e^{z_t}), and the keys the other weights; o = Σ_t s_t v_t. Its dz is that of a key with score 0:
 
     dσ = −Σ s_σ (u·o) over the rows of a head.
 
@@ -12,8 +11,8 @@ Where the loss depends on l = log Σ_t e^{z_t}, too, with the upstream gradient 
 
 ALiBi subtracts slope · |j − i| from the logit of key j. A bias b has the gradient db = Σ dz over the axes along which
 it is broadcast. If the keys are split into parts, each with its mean o_p and l_p = log Σ e^{z_t}, the whole is
-Σ_p e^{l_p − l} o_p with l = log Σ_p e^{l_p}, whatever the partition: the softmax over parts of the softmax within them.
-A kernel that merges parts rounds l_p once for each merge; that moves all logits of a part alike.
+Σ_p e^{l_p − l} o_p with l = log Σ_p e^{l_p}, whatever the partition: a softmax over parts of the softmax in each part.
+A kernel that merges parts rounds l_p once for each merge, which shifts all logits of a part equally.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class FurtherRows(AttentionRows):
     coarse: bool = False
 
     def _modify(self, raw: Any) -> tuple[Any, Any]:
-        """Return a · score + b (j − i) + c, and its derivative a."""
+        """Return a · raw + b (j − i) + c, and its derivative a."""
         if self.call.score_mod is None:
             return raw, None
         L, T = self.call.sizes["L"], self.call.sizes["T"]
@@ -73,7 +72,7 @@ class FurtherRows(AttentionRows):
 
     @property
     def _linear_bias(self) -> Any:
-        """The bias slope · |j − i|, (B, H, L, T), as rounded by a kernel that adds slope · i to a row's maximum."""
+        """The bias slope · |j − i|, (B, H, L, T), rounded as by kernels that add slope · i to the maximum of row i."""
         assert self.call.slopes is not None
         sizes = self.call.sizes
         places = self.call.ahead(np.arange(sizes["L"]), self.alignment) if self.places is None else self.places
@@ -84,7 +83,7 @@ class FurtherRows(AttentionRows):
         return bias.widen(np.broadcast_to(2 * current().rounding * reach, self.visibility.shape))
 
     def _rounding_of_merges(self, logits: Any) -> Float64[np.ndarray, "B H L 1"]:
-        """Bound the rounding of l_p, at most max |z| + log T, once for each merge and once as it is handed over."""
+        """Bound the rounding of l_p, of size up to max |z| + log T: once for each merge and once when passed on."""
         reach = np.where(self.visibility, np.abs(logits.value) + logits.error, 0.0).max(axis=-1, keepdims=True)
         return np.asarray(self.parts * current().rounding * (reach + np.log(self.call.sizes["T"])))
 
@@ -109,7 +108,7 @@ class FurtherRows(AttentionRows):
         return self._round_to_8_bits(s.widen(self._error_of_skipping(s)) if self.skips else s)
 
     def _round_to_8_bits(self, s: Any) -> Any:
-        """Widen coarse weights by their rounding: e^{z − max z} keeps three bits after the point, the least is 2⁻⁹."""
+        """Widen coarse weights by their rounding: e^{z − max z} keeps three fraction bits, and the smallest is 2⁻⁹."""
         if not self.coarse:
             return s
         most = np.max(s.value + s.error, axis=-1, keepdims=True)
@@ -136,19 +135,19 @@ class FurtherRows(AttentionRows):
         gradient: Any = super().value_gradient
         if not self.parts:
             return gradient
-        # e^{l_p − l} u is rounded as it is handed back.
+        # e^{l_p − l} u is rounded when it is passed back.
         lost: Any = np.swapaxes(self._rounding_of_parts, -1, -2) @ np.abs(self.call.upstream)
         return gradient.widen(self._over_group(exact(lost)).value)
 
     @cached_property
     def key_gradient(self) -> Any:
-        """The gradient dK, (B, G, T, E); plus dV in the first columns where these are the values."""
+        """The gradient dK, (B, G, T, E); if the first columns of the keys are the values, dV is added there."""
         gradient: Any = super().key_gradient
         if not self.call.shared:
             return gradient
-        rest = np.zeros((*gradient.shape[:-1], gradient.shape[-1] - self.call.sizes["M"]))
+        zeros = np.zeros((*gradient.shape[:-1], gradient.shape[-1] - self.call.sizes["M"]))
         with self._as_the_kernel():
-            return gradient + np.concatenate([self.value_gradient, exact(rest)], axis=-1)
+            return gradient + np.concatenate([self.value_gradient, exact(zeros)], axis=-1)
 
     @cached_property
     def _masked_logit_gradient(self) -> Any:

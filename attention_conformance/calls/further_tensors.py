@@ -1,4 +1,4 @@
-"""Tensors of further options: affine functions of scores and places, tensors of 8 bits, shared values, longer masks.
+"""Tensors of further options: affine functions of scores and positions, tensors of 8 bits, shared values, longer masks.
 
 The affine functions are those that flex attention takes. Shared values are columns of the keys; longer masks have more
 columns than there are keys.
@@ -24,17 +24,17 @@ def with_score_mod(call: AttentionCall, rng: np.random.Generator) -> AttentionCa
 
 
 def with_mask_mod(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
-    """Draw a half-plane for each head and entry, whose edge goes through one of the pairs of a query and a key."""
+    """Draw a half-plane of pairs (i, j) for each head and batch entry; its edge goes through one of the pairs."""
     B, H, L, T = (call.sizes[axis] for axis in "BHLT")
     slopes = rng.integers(-2, 3, (B, H, 2))
-    slopes[..., 0] += slopes[..., 0] == 0  # else rows see all keys or none
+    slopes[..., 0] += slopes[..., 0] == 0  # otherwise rows see all keys or none
     places = np.stack([rng.integers(0, T, (B, H)), rng.integers(0, L, (B, H))], axis=-1)
     edge = np.sum(slopes * places, axis=-1, keepdims=True)
     return call.replace(mask_mod=np.concatenate([slopes, edge], axis=-1))
 
 
 def with_descales(call: AttentionCall, rng: np.random.Generator) -> AttentionCall:
-    """Draw query, key and value as numbers of four bits, with a factor for each group of heads of an entry.
+    """Draw query, key and value as numbers of four bits, and a factor for each group of heads of a batch entry.
 
     Nothing has a gradient, and hidden keys are not exchanged for others, since no other number is available.
     """
@@ -56,7 +56,7 @@ def with_values_in_keys(call: AttentionCall) -> AttentionCall:
 
 
 BEYOND = (0.0, 16.0, 1024.0)
-"""Numbers that are added after the keys: they would show these columns, or give them all the weight."""
+"""Entries of a mask after the keys: a kernel that used them would show these columns or give them all the weight."""
 
 
 def with_columns_beyond(call: AttentionCall, mask: Any) -> Any:

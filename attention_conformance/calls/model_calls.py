@@ -101,7 +101,7 @@ keys to the left and to the right.
 """
 OPTIONS = ("causal", "window", "softcap", "sinks", "mask")
 BLOCKS = (16, 32, 64, 128, 256, 512)
-"""Blocks of kernels: lengths just beyond them have a tail."""
+"""Block sizes of kernels: a length just beyond one leaves a short last block."""
 WIDTH_BEYOND: Mapping[int, str] = MappingProxyType({16: "64", 32: "128", 64: "64", 128: "64", 256: "16", 512: "8"})
 """The width of heads in calls just beyond a block, so that they stay cheap."""
 
@@ -119,7 +119,7 @@ def model_plans(
     usual = {"numbers": "normal", "batch": "1", "scale": "own" if "own" in levels["scale"] else "1"}
     for name, model in MODELS.items():
         lacking = [option for option in OPTIONS if option in model and not _has(levels[option], model[option])]
-        if {"window", "mask"} & {*lacking}:  # without it, it is like another one's
+        if {"window", "mask"} & {*lacking}:  # without the option, the plan repeats another model's
             continue
         L, T = map(int, model["lengths"].split("x"))
         if L != T and "causal-rectangle" not in declares:
@@ -132,7 +132,7 @@ def model_plans(
 
 
 def _relation(L: int, T: int) -> str:
-    """Return the level that smaller calls of a plan have, by which a failure is made smaller."""
+    """Return the level of L against T, which smaller calls of the plan keep when a failure shrinks."""
     return "L = T" if L == T else "L < T" if L < T else "L > T"
 
 
@@ -146,7 +146,7 @@ def plans_beyond_blocks(
     declares: Collection[str],
     rng: np.random.Generator,
 ) -> Iterator[dict[str, str]]:
-    """Yield plans with queries and keys just beyond each block, as many or not, unmasked and causal.
+    """Yield plans with lengths just beyond each block, L = T and L ≠ T, unmasked and causal.
 
     Args:
         neutral: the first level of each factor.
@@ -158,7 +158,7 @@ def plans_beyond_blocks(
     for causal, block in product(levels["causal"], BLOCKS):
         square = causal != "none" and "causal-rectangle" not in declares
         for of_square in (True, square):
-            # An odd number beyond it is no multiple of a smaller block.
+            # An odd excess is no multiple of a smaller block.
             less, more = (block + 1 + 2 * int(k) for k in sorted(rng.permutation(min(block // 2, 12))[:2]))
             # With L > T the first rows may see no key, which other calls test.
             fewer = causal != "none" or rng.random() < 0.5

@@ -1,7 +1,7 @@
 """Calls of levels that are too rare for a cover of all pairs: a few calls of each, with hardly any other option.
 
 Masks of another format than the query, finite numbers that hide keys, masks of three axes or of a single column; scales
-of zero and below; more keys than 16 bits count; axes that are alike but for their strides; contexts of PyTorch, one
+of zero and below; more keys than 16 bits count; axes that differ in their strides alone; contexts of PyTorch, one
 tensor for query and key, and many calls in the same memory.
 """
 
@@ -14,9 +14,9 @@ from attention_conformance.calls.attention_call import Memory, State
 HIDES = ("-inf", "-10000", "the smallest number")
 """Numbers of an additive mask that hide a key; its rows see another key."""
 NO_KEYS = "no-keys"
-"""Declared by kernels that return something for a call without keys: others refuse it, which is as good."""
+"""A capability of kernels that return a result for a call without keys; others may refuse such a call."""
 THREE_AXES, ONE_COLUMN = "H, L, T", "B, H, L, 1"
-"""Shapes of masks that kernels take if they broadcast as PyTorch does."""
+"""Shapes of masks for kernels that broadcast masks as PyTorch does."""
 MASKS = (
     {"shape": "B, 1, 1, T", "hides": HIDES[1]},
     {"shape": "B, H, L, T", "hides": HIDES[1], "causal": "causal"},
@@ -36,7 +36,7 @@ ALIKE: tuple[Mapping[str, str], ...] = (
     {"lengths": "8x8", "heads": "2/2", "width": "8", "values": "8"},
     {"lengths": "4x7", "heads": "3/3", "batch": "3", "relation": "L < T", "mask": "1, H, L, T"},
 )
-"""Sizes of which two are alike: as many queries or entries as heads, or as a head is wide; with a mask if there are."""
+"""Levels that make two sizes equal: queries or batch entries, heads, width; with a mask if the kernel takes one."""
 
 
 def plans_of_rare_levels(neutral: Mapping[str, str], levels: Mapping[str, Sequence[str]]) -> Iterator[dict[str, str]]:
@@ -65,7 +65,7 @@ def plans_of_rare_levels(neutral: Mapping[str, str], levels: Mapping[str, Sequen
         yield {**usual, **sizes, "numbers": "products"}
     for group in dict.fromkeys((levels["group"][0], levels["group"][-1])):
         yield {**usual, "lengths": "huge", "group": group}
-    for alike in ALIKE:  # whose axes only strides, or those of a mask, tell apart
+    for alike in ALIKE:  # strides or a mask distinguish the equal axes
         for memory, kind in ((Memory.TRANSPOSED, "boolean"), (Memory.FUSED, "additive")):
             level = f"{kind} ({alike.get('mask')})"
             masked = {"mask": level if level in levels["mask"] else levels["mask"][0], "memory": memory}
@@ -89,7 +89,7 @@ def plans_of_causal_scales(neutral: Mapping[str, str], levels: Mapping[str, Sequ
 
 
 def plans_of_moderate_logits(neutral: Mapping[str, str]) -> Iterator[dict[str, str]]:
-    """Yield the plan of a call on so few numbers that half precision tells a wrong factor of the logits.
+    """Yield the plan of a call with moderate logits, on which half precision shows a wrong factor of the logits.
 
     Args:
         neutral: the first level of each factor.

@@ -21,7 +21,7 @@ class Numbers(StrEnum):
     INTEGERS = "integers"
     """Integers from −3 to 3, which make ties."""
     NORMAL = "normal"
-    """Standard normal, which every test suite draws."""
+    """Standard normal, as most test suites draw."""
     SATURATED = "saturated"
     """Logits in the hundreds: weights of 0 and 1, exponentials that underflow."""
     FAR = "far"

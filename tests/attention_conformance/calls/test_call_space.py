@@ -10,10 +10,10 @@ import pytest
 
 from attention_conformance.calls.attention_call import Alignment, AttentionCall, Memory
 from attention_conformance.calls.call_builder import (
-    HELD,
     LENGTHS,
     LONGEST,
     MEAN,
+    MOST_ENTRIES,
     WORK,
     _affordable,
     attended_rows,
@@ -100,7 +100,7 @@ def test_calls_are_affordable_and_of_many_sizes() -> None:
     for one in sizes:
         # Of long calls as little as a long one is.
         assert one["B"] * one["H"] * one["L"] * one["T"] * (one["E"] + one["M"]) <= 10 * WORK
-        assert one["B"] * one["H"] * one["L"] * one["T"] <= 4 * HELD
+        assert one["B"] * one["H"] * one["L"] * one["T"] <= 4 * MOST_ENTRIES
     assert any(one["B"] >= 4 for one in sizes)
     assert any(one["H"] > 16 for one in sizes)
     assert any(64 < one["E"] < 128 for one in sizes)
@@ -149,7 +149,7 @@ def test_models_have_their_heads_widths_windows_and_lengths() -> None:
     assert any(call.sinks is not None and call.window for call in calls)
     plain = [build_call(plan, (), 0) for plan in model_plans(NEUTRAL_PLAN, levels_of(frozenset()), ())]
     assert not any(call.hides() or call.sizes["H"] != call.sizes["G"] for call in plain)
-    assert all(call.sizes["L"] * call.sizes["T"] * call.sizes["H"] * call.sizes["B"] <= HELD for call in calls)
+    assert all(call.sizes["L"] * call.sizes["T"] * call.sizes["H"] * call.sizes["B"] <= MOST_ENTRIES for call in calls)
 
 
 def test_masks_of_all_shapes_differ_between_entries_and_heads_where_these_are_as_many() -> None:

@@ -161,8 +161,8 @@ def small(**changed: Any) -> dict[str, Any]:
         ({"value": np.ones((1, 2, 3, 4), "V2")}, "value: is |V2, and not one of float64, float32"),
         ({"query": np.full((1, 2, 3, 4), np.nan, np.float32)}, "query: entry (0, 0, 0, 0) is nan"),
         ({"mask": np.ones((3, 4), dtype=bool)}, "visible: does not broadcast to (B, H, L, T) = (1, 2, 3, 3)"),
-        ({"attn_mask": np.ones((3, 3), np.int64)}, "attn_mask: must be truth values"),
-        ({"attn_mask": [[0.5], [0.5, 1.0]]}, "attn_mask: must be truth values"),
+        ({"attn_mask": np.ones((3, 3), np.int64)}, "attn_mask: must be Boolean"),
+        ({"attn_mask": [[0.5], [0.5, 1.0]]}, "attn_mask: must be Boolean"),
         ({"query": np.ones((1, 2, 3, 4), np.int64)}, "query: is int64, and not one of float64"),
         ({"mask": np.full((3, 3), np.nan)}, "bias: has NaN or +infinity"),
         ({"mask": np.ones((3, 3), bool), "visible": np.ones((3, 3), bool)}, "mask: visible is given, too"),
@@ -184,5 +184,5 @@ def test_missing_key_and_too_many_weights(save: Any, capsys: pytest.CaptureFixtu
     assert "captured.npz: key is missing" in capsys.readouterr().err
     save(query=x, key=x, value=x)
     assert verified("kernels.py:wrong_scale") == 2
-    assert f"at most {MOST_WEIGHTS} are compared; save fewer" in capsys.readouterr().err
+    assert f"the limit is {MOST_WEIGHTS}: save fewer" in capsys.readouterr().err
     assert not AttentionCall(*np.ones((4, 1, 1, 3000, 1))).too_large
