@@ -11,8 +11,8 @@ import time
 
 import numpy as np
 
-from theorems.hunting.entries import weakened_named
-from theorems.hunting.search import Hunt
+from theorems.counterexamples.search import Hunt
+from theorems.counterexamples.weakened_statements import weakened_named
 
 
 def main(id: str, without: str, seeds: int) -> None:

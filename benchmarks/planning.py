@@ -12,8 +12,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from theorems.hunting.assumption_table import pairs
-from theorems.hunting.search import ROUND
+from theorems.counterexamples.assumption_table import pairs
+from theorems.counterexamples.search import ROUND
 from theorems.run.verify import PART, part_sizes
 
 CORES = (1, 10, 1000)

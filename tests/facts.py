@@ -18,7 +18,7 @@ from tests.places import ROOT
 from tests.test_layers import FILES, files_graph, room_of
 from theorems.command.app import app
 from theorems.core.implementation import Implementation
-from theorems.hunting.entries import entries
+from theorems.counterexamples.weakened_statements import entries
 
 WING = "attention_conformance"
 LATER_PAPERS = ("transformers_as_svms", "next_token", "steepest_descent", "adaptive_methods")

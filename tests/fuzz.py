@@ -25,7 +25,7 @@ import numpy as np
 from generators.user_data import load
 from reference_attention.errors import InvalidInput
 from tests.places import ROOT
-from theorems.hunting import record as hunted
+from theorems.counterexamples import record as hunted
 from theorems.library.explain import explain
 from theorems.report import record as reported
 

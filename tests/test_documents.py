@@ -38,9 +38,9 @@ from tests.test_recipes import RECIPE_COMMANDS
 from theorems.benchmark.rules import expand_rules, rule_named
 from theorems.command.app import app, main
 from theorems.core.exit_code import Exit
+from theorems.counterexamples.weakened_statements import weakened_named
 from theorems.faults import fault_named
 from theorems.figures.registry import figures_named
-from theorems.hunting.entries import weakened_named
 from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.suite import statements
 
@@ -82,7 +82,7 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
         "theorems verify --data mine.npz": ("all statements", "theorems verify theorem-2 --data mine.npz"),
         "theorems verify --examples 31250 --engine dask://127.0.0.1:8786 --resume night.jsonl": (
-            "needs a cluster and days; tests/theorems/run/engines/test_on_dask.py has it small",
+            "needs a cluster and days; tests/theorems/run/engines/test_dask_cluster.py has it small",
             "",
         ),
         "theorems bench": ("a minute", "theorems bench --data figure-1b --rule normalized-1 --examples 0"),

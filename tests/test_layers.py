@@ -41,7 +41,7 @@ ENGINE = (
     "theorems.transformers_as_svms.curves",
     "theorems.run",
     "theorems.without",
-    "theorems.hunting",
+    "theorems.counterexamples",
     "theorems.faults",
     "theorems.benchmark",
     "theorems.figures",
@@ -62,7 +62,7 @@ ENGINE = (
 """From the ground up, with the first paper and what several rooms of a later one need."""
 PARTS = {
     "theorems.run": "statements",
-    "theorems.hunting": "without",
+    "theorems.counterexamples": "without",
     "theorems.benchmark": "faults",
     "theorems.figures": "gaps",
     "theorems.explaining": "figures",

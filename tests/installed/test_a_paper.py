@@ -106,7 +106,7 @@ def test_without_each_of_its_assumptions_it_is_refuted_and_what_was_found_replay
 
 
 COUNTS = """
-from theorems.hunting.assumption_table import pairs_in
+from theorems.counterexamples.assumption_table import pairs_in
 print(*(one.run(len).status for one in pairs_in() if one.statement == sys.argv[-1]))
 """
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from hypothesis import strategies as st
 
-import theorems.command.describe
+import theorems.command.listings
 import theorems.run.registry.lookup
 from generators.case import Case
 from reference_attention.floats import EPS
@@ -116,7 +116,7 @@ FAKES = {
 
 def install(put: Callable[[object, str, object], object] = setattr, fakes: dict[str, Statement] = FAKES) -> None:
     """Make these the statements there are (``put`` = ``monkeypatch.setattr`` for the time of a test)."""
-    for module in (theorems.run.registry.lookup, theorems.command.describe):
+    for module in (theorems.run.registry.lookup, theorems.command.listings):
         put(module, "statements", lambda: fakes)
 
 

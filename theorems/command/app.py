@@ -71,13 +71,13 @@ def add_subcommand(kind: type[Any], place: str) -> None:
 
 
 SUBCOMMANDS: tuple[tuple[type[Any], str], ...] = (
-    (subcommands.ListOptions, "describe:print_list"),
-    (subcommands.ShowOptions, "describe:show"),
+    (subcommands.ListOptions, "listings:print_list"),
+    (subcommands.ShowOptions, "listings:show"),
     (subcommands.VerifyOptions, "verify:verify_and_report"),
     (subcommands.ExplainOptions, "explain:explain_and_report"),
     (subcommands.ExploreOptions, "explore:explore_and_serve"),
-    (subcommands.HuntOptions, "hunting:hunt_and_report"),
-    (subcommands.ReplayOptions, "hunting:replay_and_report"),
+    (subcommands.HuntOptions, "counterexamples:hunt_and_report"),
+    (subcommands.ReplayOptions, "counterexamples:replay_and_report"),
     (subcommands.PowerOptions, "power:power_and_report"),
     (subcommands.BenchOptions, "benchmark:bench_and_report"),
     (subcommands.FiguresOptions, "figures:figures_and_report"),

@@ -21,7 +21,7 @@ from theorems.run.progress import show_progress
 from theorems.run.result import Result
 from theorems.run.schedule import Interrupted, run
 from theorems.run.tables import console
-from theorems.run.units import R, Work
+from theorems.run.unit_protocols import R, Work
 
 
 def check_targets(*paths: Path | None) -> None:

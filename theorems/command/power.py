@@ -11,10 +11,10 @@ from theorems.faults import FAULTS, Fault, fault_named
 from theorems.faults.power.power_tables import LEGEND, catchers, markdown, power_table, sizes_table
 from theorems.faults.power.power_units import Column, FaultTrials, Smallest, shrinking_of
 from theorems.run.identity import identity, of_headings
-from theorems.run.opening import headings
 from theorems.run.registry.suite import statements
 from theorems.run.sandbox import open_sandbox
 from theorems.run.tables import console
+from theorems.run.untrusted_calls import headings
 
 LISTED = 12
 """Most faults that a message names; the table has all."""

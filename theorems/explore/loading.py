@@ -12,9 +12,9 @@ from generators.user_data import load, refuse_several_lengths
 from reference_attention.errors import InvalidInput
 from reference_attention.files import read_named_values
 from theorems.core.recorded_files import COUNTEREXAMPLES
+from theorems.counterexamples import record
 from theorems.explore.link import is_link, unpack_link
 from theorems.explore.state import State, state_of
-from theorems.hunting import record
 
 FIRST = "figure-8"
 """Data set that is shown where nothing else is asked for: two inputs, two starts, two directions."""

@@ -18,8 +18,8 @@ from generators.user_data import Given
 from theorems.core.check import sentence
 from theorems.core.claim import Verdict
 from theorems.core.claim_name import ALWAYS
-from theorems.hunting.entries import droppable, weakened_named
-from theorems.hunting.examine import examine
+from theorems.counterexamples.check import examine
+from theorems.counterexamples.weakened_statements import droppable, weakened_named
 from theorems.run.encoding import decoding
 from theorems.run.findings import NamedFinding, findings
 from theorems.run.pool import Pool

@@ -14,10 +14,10 @@ from reference_attention.notebook import html_table
 from reference_attention.problem import Problem
 from theorems.core.check import sentence
 from theorems.core.claim import Claim
-from theorems.hunting.entries import weakened_named
-from theorems.hunting.examine import Examined, in_own_units
-from theorems.hunting.record import as_effort, as_record, save
-from theorems.hunting.search import Effort, Hunt
+from theorems.counterexamples.check import Examined, in_own_units
+from theorems.counterexamples.record import as_effort, as_record, save
+from theorems.counterexamples.search import Effort, Hunt
+from theorems.counterexamples.weakened_statements import weakened_named
 from theorems.run.tables import HOLDS
 from theorems.without.weakening import Weakened
 

@@ -12,9 +12,9 @@ from theorems.core.claim import Form, Verdict
 from theorems.core.parts import Parts
 from theorems.core.tolerances import Tolerance
 from theorems.core.version import version_of
+from theorems.counterexamples.assumption_table import Status
 from theorems.faults.power.power_tables import short
 from theorems.figures.limit import limits
-from theorems.hunting.assumption_table import Status
 from theorems.report.document import (
     Block,
     Code,

@@ -16,10 +16,10 @@ from max_margin_theorems.papers import papers
 from reference_attention.files import read_named_values
 from theorems.core.recorded_files import RECORDED
 from theorems.core.statement import Statement
+from theorems.counterexamples.assumption_table import Status
+from theorems.counterexamples.weakened_statements import droppable
 from theorems.faults import fault_named
 from theorems.faults.power.power_tables import short
-from theorems.hunting.assumption_table import Status
-from theorems.hunting.entries import droppable
 from theorems.run.registry.suite import folder_of, statements
 
 COUNTEREXAMPLES = Path("counterexamples")

@@ -1,7 +1,7 @@
 """The journal of a long run: JSON lines, one for every unit of work as it finishes, on the disk before the next.
 
 The first line identifies the run, and a journal of another run is refused. Each line has a digest of all before it
-(:mod:`theorems.run.chain`): a damaged line is refused, and named; only a last line that was cut off is cut away.
+(:mod:`theorems.run.digest_chain`): a damaged line is refused, and named; only a last line that was cut off is cut away.
 Numbers are exact; nothing is pickled.
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 
 from reference_attention.errors import InvalidInput
 from reference_attention.files import flush_directory, from_json, to_json
-from theorems.run.chain import BEGIN, is_whole, seal, unseal
+from theorems.run.digest_chain import BEGIN, is_whole, seal, unseal
 from theorems.run.encoding import decode_result, encode
 
 ANOTHER = "give another file"

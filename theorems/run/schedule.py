@@ -13,9 +13,9 @@ from theorems.run.encoding import decoding
 from theorems.run.engines.coordinator import Coordinator
 from theorems.run.events import Handler, Notice
 from theorems.run.journal import Journal
-from theorems.run.parts import Parts
 from theorems.run.pool import PATIENCE, Pool, Tell
-from theorems.run.units import R, StopRun, Work
+from theorems.run.unit_parts import Parts
+from theorems.run.unit_protocols import R, StopRun, Work
 
 WHY = {
     "out of time": "out of time after {timeout:g} s{where}",
@@ -65,7 +65,7 @@ def run_stepwise(
     """Run the units and return their results, in their order; whoever iterates sees events between the steps.
 
     Args:
-        units: the work; a :class:`theorems.run.units.Divisible` is done part by part.
+        units: the work; a :class:`theorems.run.unit_protocols.Divisible` is done part by part.
         jobs: how many processes; 1 stays in this one, unless there is a ``timeout`` or untrusted code.
         handle: is given an event for every step and every result.
         journal: what it holds is not done again; it keeps what is finished.

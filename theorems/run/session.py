@@ -25,13 +25,13 @@ from theorems.run.engines.coordinator import LOCAL, coordinator
 from theorems.run.events import Died, Event, Finished, Handler, Started, Stopped
 from theorems.run.identity import identity, of_data, of_headings
 from theorems.run.journal import open_journal
-from theorems.run.opening import findings_on, headings, hints_on, kernel_opened
 from theorems.run.pool import PATIENCE
 from theorems.run.registry.lookup import select_statements
 from theorems.run.result import Result
 from theorems.run.sandbox import ProcessDied, Sandbox, open_sandbox
 from theorems.run.schedule import Interrupted, run_stepwise
-from theorems.run.unit import Unit
+from theorems.run.statement_unit import Unit
+from theorems.run.untrusted_calls import findings_on, headings, hints_on, kernel_opened
 
 
 @dataclass(frozen=True)

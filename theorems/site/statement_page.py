@@ -11,11 +11,11 @@ from reference_attention.files import read_named_values
 from theorems.core.recorded_files import RECORDED
 from theorems.core.statement import Statement
 from theorems.core.tolerances import Tolerance
+from theorems.counterexamples.assumption_table import Status
+from theorems.counterexamples.record import load
+from theorems.counterexamples.weakened_statements import droppable
 from theorems.faults import FAULTS
 from theorems.faults.survival_reasons import why_survived
-from theorems.hunting.assumption_table import Status
-from theorems.hunting.entries import droppable
-from theorems.hunting.record import load
 from theorems.report.document import Block, Code, Heading, Link, Listing, Paragraph, Table, Text, paragraph
 from theorems.report.evidence import COUNTEREXAMPLES, RECORDS, UNTOUCHED, is_caught, status_of
 from theorems.report.markdown import markdown

@@ -2,7 +2,8 @@
 
 An entry says where to look (a strategy for cases in which all other assumptions hold), what fails (the conclusion in
 the paper's words, computed without the assumption left out) and which sentence a counterexample refutes. Entries that
-share their conclusion are made from one :class:`Weakening`. :mod:`theorems.hunting.entries` finds them.
+share their conclusion are made from one :class:`Weakening`.
+:mod:`theorems.counterexamples.weakened_statements` finds them.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from attention_conformance.kernel.results_table import summary
 from examples.kernels import handwritten
 from theorems.core.claim import Verdict
 from theorems.run.session import Request, Session
-from theorems.run.unit import Unit
+from theorems.run.statement_unit import Unit
 
 SDPA = torch.nn.functional.scaled_dot_product_attention
 COARSER = ("float32", "bfloat16", "float16")

@@ -43,7 +43,7 @@ from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.weights_under_test import weights_of
 from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.suite import on_a_kernel, statements
-from theorems.run.unit import Unit
+from theorems.run.statement_unit import Unit
 from theorems.run.verify import draw_cases, verify_generated
 
 TOUCHING = on_a_kernel()

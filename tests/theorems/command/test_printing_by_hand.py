@@ -19,12 +19,12 @@ from theorems.command import common, power
 from theorems.command.app import main
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
+from theorems.counterexamples import console_output
+from theorems.counterexamples.console_output import hunt_progress
+from theorems.counterexamples.rounds import RoundsResult
+from theorems.counterexamples.search import ROUND, Effort, Hunt, Observation
 from theorems.faults import FAULTS
 from theorems.faults.power.power_units import Column
-from theorems.hunting import printing
-from theorems.hunting.printing import hunt_progress
-from theorems.hunting.rounds import RoundsResult
-from theorems.hunting.search import ROUND, Effort, Hunt, Observation
 from theorems.library.verify import verify
 from theorems.run.schedule import Interrupted
 from theorems.run.tables import case_lines, markdown_table
@@ -87,7 +87,7 @@ def test_a_hunt_says_how_it_ended(
 def test_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     """With cases per second; not before some seconds have passed, nor again at once."""
     now = [100.0]
-    monkeypatch.setattr(printing.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(console_output.time, "monotonic", lambda: now[0])
     heard = Heard()
     with hunt_progress(heard, "lemma-3", 60.0) as watch:
         for passed, effort in (

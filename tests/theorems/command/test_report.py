@@ -18,8 +18,8 @@ import pytest
 from tests.places import ROOT
 from tests.theorems.fake_statements import FAKES, install
 from theorems.command.app import main
-from theorems.hunting.assumption_table import Status
-from theorems.hunting.entries import entries
+from theorems.counterexamples.assumption_table import Status
+from theorems.counterexamples.weakened_statements import entries
 from theorems.report.document import (
     Code,
     Folded,
@@ -325,7 +325,7 @@ def test_ctrl_c_writes_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     def interrupted(*arguments: object) -> None:
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr("theorems.run.unit.verify_generated", interrupted)
+    monkeypatch.setattr("theorems.run.statement_unit.verify_generated", interrupted)
     assert main(["verify", "true", *QUICK, "--report", "report.md"]) == 130
     assert "interrupted" in capsys.readouterr().err
     assert not Path("report.md").exists()

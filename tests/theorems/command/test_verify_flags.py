@@ -98,7 +98,7 @@ def test_junit_xml_of_what_no_xml_may_hold() -> None:
 def test_what_cannot_be_written_is_said_before_the_work(
     option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("theorems.run.unit.verify_generated", lambda *given: pytest.fail("it has begun"))
+    monkeypatch.setattr("theorems.run.statement_unit.verify_generated", lambda *given: pytest.fail("it has begun"))
     assert main(["verify", "true", option, "no/where"]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert list(Path().iterdir()) == []

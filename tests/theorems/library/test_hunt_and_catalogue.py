@@ -12,7 +12,7 @@ from generators.datasets import DATASETS
 from reference_attention.problem import Problem
 from theorems.command.app import main
 from theorems.core.claim import Verdict
-from theorems.hunting.record import load
+from theorems.counterexamples.record import load
 from theorems.library.catalogue import assumptions, datasets, statements
 from theorems.library.hunt import hunt
 from theorems.library.table_mapping import align

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-import theorems.hunting.entries
+import theorems.counterexamples.weakened_statements
 import theorems.run.registry.lookup
 import theorems.run.verify
 import theorems.without.weakening
@@ -23,11 +23,11 @@ from theorems.command.app import main
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
 from theorems.core.implementation import REFERENCE
+from theorems.counterexamples.record import load as load_record
+from theorems.counterexamples.search import Hunt
+from theorems.counterexamples.weakened_statements import weakened_named
 from theorems.faults.data_faults import FAULTS as DATA_FAULTS
 from theorems.faults.power.trial import FaultOutcome, baseline, try_fault
-from theorems.hunting.entries import weakened_named
-from theorems.hunting.record import load as load_record
-from theorems.hunting.search import Hunt
 from theorems.library.hunt import Hunted
 from theorems.run.findings import findings
 from theorems.run.registry.lookup import select_statements

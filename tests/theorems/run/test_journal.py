@@ -30,10 +30,10 @@ from theorems.faults.power.power_units import Column, FaultTrials
 from theorems.faults.power.trial import Cell, FaultOutcome
 from theorems.figures.figure import Settings
 from theorems.figures.figure_units import Computed, Sheet
-from theorems.run.chain import BEGIN, seal
+from theorems.run.digest_chain import BEGIN, seal
 from theorems.run.journal import Journal, open_journal
 from theorems.run.result import ClaimSummary, Failure, Result
-from theorems.run.unit import Unit
+from theorems.run.statement_unit import Unit
 
 RUN = {"command": "add", "seed": 1}
 

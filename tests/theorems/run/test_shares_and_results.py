@@ -38,8 +38,8 @@ from theorems.run.journal import Journal
 from theorems.run.known_failures import read
 from theorems.run.registry.lookup import statement_named
 from theorems.run.result import ClaimSummary, Failure, Result, of_outcome
+from theorems.run.statement_unit import Unit
 from theorems.run.tables import LISTED, case_rows, print_counts
-from theorems.run.unit import Unit
 from theorems.run.verify import PART, part_sizes, verify_data
 
 

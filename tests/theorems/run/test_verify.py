@@ -31,7 +31,7 @@ from theorems.run import verify as runner
 from theorems.run.events import ignore
 from theorems.run.result import ClaimSummary, Result, merge_results, of_outcome, summarise, tightest_of
 from theorems.run.schedule import run
-from theorems.run.unit import Unit
+from theorems.run.statement_unit import Unit
 from theorems.run.verify import seed_of, verify_data, verify_generated
 
 

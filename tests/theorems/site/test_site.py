@@ -20,8 +20,8 @@ from tests.test_documents import check_names, parsed
 from tests.theorems.site.html_pages import Page, dead_links, fetched, page, pages
 from theorems.command.app import main
 from theorems.core.exit_code import Exit
+from theorems.counterexamples.weakened_statements import droppable
 from theorems.faults import FAULTS
-from theorems.hunting.entries import droppable
 from theorems.report.evidence import RECORDS, signs
 from theorems.report.record import read
 from theorems.run.registry.suite import statements

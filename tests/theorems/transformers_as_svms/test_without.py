@@ -16,8 +16,8 @@ from tests.theorems.transformers_as_svms.mixing_examples import mixing_case
 from tests.theorems.transformers_as_svms.test_conjecture_mixing import CAPPED
 from theorems.core.claim import Claim, Verdict
 from theorems.core.implementation import REFERENCE
-from theorems.hunting.entries import weakened_named
-from theorems.hunting.record import load
+from theorems.counterexamples.record import load
+from theorems.counterexamples.weakened_statements import weakened_named
 from theorems.transformers_as_svms.without import frobenius_path
 
 PAIRS = (

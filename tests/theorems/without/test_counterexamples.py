@@ -11,9 +11,9 @@ import pytest
 from reference_attention.files import read_named_values
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from tests.places import ROOT
-from theorems.hunting.assumption_table import pairs
-from theorems.hunting.examine import examine
-from theorems.hunting.record import load
+from theorems.counterexamples.assumption_table import pairs
+from theorems.counterexamples.check import examine
+from theorems.counterexamples.record import load
 
 FOLDER = ROOT / "counterexamples"
 FILES = sorted(FOLDER.glob("*.json"))

@@ -20,8 +20,8 @@ from reference_attention.problem import Dataset, Problem
 from tests.places import ROOT
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
-from theorems.hunting.entries import weakened_named
-from theorems.hunting.record import load
+from theorems.counterexamples.record import load
+from theorems.counterexamples.weakened_statements import weakened_named
 
 FOLDER = ROOT / "counterexamples"
 Restore = Callable[[Case], Case]

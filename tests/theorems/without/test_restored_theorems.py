@@ -23,8 +23,8 @@ from reference_attention.problem import Dataset, Problem
 from tests.places import ROOT
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
-from theorems.hunting.entries import weakened_named
-from theorems.hunting.record import load
+from theorems.counterexamples.record import load
+from theorems.counterexamples.weakened_statements import weakened_named
 from theorems.without.free_mixing import assumption_c_fails, assumption_c_over_supports_fails, tilt, tying
 from theorems.without.joint_path_claims import follow_joint_path, joint_of, separator_of
 from theorems.without.mixed_features import mixed_margins

@@ -14,7 +14,7 @@ from generators.case import Case
 from generators.hypothesis_driver import drive
 from reference_attention.files import read_named_values
 from tests.places import ROOT
-from theorems.hunting.record import load
+from theorems.counterexamples.record import load
 from theorems.without.weakening import Weakened
 
 FILES = sorted((ROOT / "counterexamples").glob("*.json"))

@@ -18,13 +18,13 @@ from typing import Any
 from max_margin_theorems import signals
 from reference_attention.errors import InvalidInput
 from reference_attention.files import to_json
+from theorems.run.engines.dask_cluster import OnDask
 from theorems.run.engines.dask_task import Answer
-from theorems.run.engines.on_dask import OnDask
 from theorems.run.engines.task import Message, Task
 from theorems.run.engines.union import folder_of, union
 from theorems.run.identity import SHARED, address
 from theorems.run.pool import LOOK, NO_RESULT, PATIENCE, TRIES, NoResult, Tell
-from theorems.run.units import StopRun
+from theorems.run.unit_protocols import StopRun
 
 OVER = "out of time"
 """The reason of a stop that ``until`` asked for."""

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from theorems.run.chain import BEGIN, seal, unseal
+from theorems.run.digest_chain import BEGIN, seal, unseal
 
 _LOCK = threading.Lock()
 

@@ -10,7 +10,7 @@ from theorems.run.engines.task import Task, work
 
 
 class OnExecutor:
-    """As :class:`theorems.run.engines.on_dask.OnDask`."""
+    """As :class:`theorems.run.engines.dask_cluster.OnDask`."""
 
     def __init__(self, executor: Executor) -> None:
         self.executor: Any = executor

@@ -33,7 +33,7 @@ from theorems.api import REFERENCE, Fault, FaultKind
 
 F = Fault("{}", FaultKind.RUN, "", "few-tokens", lambda size: REFERENCE)
 """
-ENGINE = ("core", "run", "command", "hunting", "faults", "site", "report")
+ENGINE = ("core", "run", "command", "counterexamples", "faults", "site", "report")
 """Rooms that know no paper."""
 
 

@@ -17,10 +17,10 @@ from reference_attention.problem import Problem
 from tests.theorems.fake_statements import small_cases
 from theorems.core.claim import Claim, Form, Verdict
 from theorems.core.implementation import Implementation
-from theorems.hunting.entries import weakened_named
-from theorems.hunting.examine import FAR, Examined, examine
-from theorems.hunting.record import as_record
-from theorems.hunting.search import Effort, Hunt, Observation
+from theorems.counterexamples.check import FAR, Examined, examine
+from theorems.counterexamples.record import as_record
+from theorems.counterexamples.search import Effort, Hunt, Observation
+from theorems.counterexamples.weakened_statements import weakened_named
 from theorems.run.registry.lookup import statement_named
 from theorems.without.flow_claims import direction_claims, norm_claim
 from theorems.without.weakening import Weakened

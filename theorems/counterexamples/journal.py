@@ -9,7 +9,7 @@ from typing import Any
 from max_margin_theorems import signals
 from reference_attention.errors import InvalidInput
 from reference_attention.files import numbers
-from theorems.hunting.search import Observation
+from theorems.counterexamples.search import Observation
 from theorems.run.journal import Journal
 
 EVERY = 1.0

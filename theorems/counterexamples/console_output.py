@@ -17,9 +17,9 @@ from rich.text import Text
 
 from theorems.core.check import sentence
 from theorems.core.claim import Verdict
-from theorems.hunting.assumption_table import Row
-from theorems.hunting.examine import Examined
-from theorems.hunting.search import Effort, Hunt
+from theorems.counterexamples.assumption_table import Row
+from theorems.counterexamples.check import Examined
+from theorems.counterexamples.search import Effort, Hunt
 from theorems.run.findings import NamedFinding
 from theorems.run.tables import assumptions_table, column_table, print_case
 from theorems.without.weakening import Weakened

@@ -15,13 +15,13 @@ from tests.theorems.run.units import Letters, Text
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.statement import Statement
-from theorems.run import unit as units_of_verify
+from theorems.run import statement_unit as units_of_verify
 from theorems.run import verify as runner
 from theorems.run.journal import Journal
-from theorems.run.parts import Parts
 from theorems.run.result import Result, merge_results
 from theorems.run.schedule import run
-from theorems.run.unit import Unit
+from theorems.run.statement_unit import Unit
+from theorems.run.unit_parts import Parts
 from theorems.run.verify import draw_cases, part_sizes, seed_of, verify_generated
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from theorems.core.recorded_files import COUNTEREXAMPLES
 from theorems.core.statement import Statement
-from theorems.hunting.entries import droppable, entries
-from theorems.hunting.examine import Examined, examine, in_own_units
-from theorems.hunting.record import Record, load, read
+from theorems.counterexamples.check import Examined, examine, in_own_units
+from theorems.counterexamples.record import Record, load, read
+from theorems.counterexamples.weakened_statements import droppable, entries
 from theorems.run.registry.suite import folder_of, statements
 
 

@@ -1,9 +1,10 @@
-"""The search for a counterexample, which makes it small, and says how much was tried.
+"""Search for a counterexample: draw cases, climb towards violation, simplify the first counterexample.
 
-Rounds of Hypothesis, each from its own seed: it draws cases from the entry's strategy and climbs on the measure of
-violation (``target``). The first counterexample is made small by :mod:`theorems.hunting.simplify`, which knows what a
-token is: shrinking the draws takes longer, and leaves numbers that the strategy computed from them. The counterexample
-found depends on the seed alone; a time limit can only end a search that has found none.
+Hypothesis draws cases from the entry's strategy in rounds, each with a seed of its own, and maximises the measure of
+violation (``target``). :mod:`theorems.counterexamples.simplification` then makes the first counterexample small. It
+changes the data, tokens and numbers, because shrinking the draws instead takes longer and leaves numbers that the
+strategy computed from them. The counterexample depends on the seed alone; a time limit only ends a search that has
+found none.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from hypothesis import HealthCheck, Phase, target
 
 from generators.hypothesis_driver import drive, seed_from
 from generators.subject import Subject
-from theorems.hunting.examine import Examined, examine
-from theorems.hunting.simplify import simplify_counterexample
+from theorems.counterexamples.check import Examined, examine
+from theorems.counterexamples.simplification import simplify_counterexample
 from theorems.without.weakening import Weakened
 
 ROUND = 400

@@ -8,7 +8,7 @@ import pytest
 from generators.case import Case
 from reference_attention.losses import LOSSES
 from reference_attention.problem import Dataset, Problem
-from theorems.hunting.simplify import STEPS, Parts, _complexity, simplify_counterexample
+from theorems.counterexamples.simplification import STEPS, Parts, _complexity, simplify_counterexample
 
 
 def large() -> Case:

@@ -10,7 +10,7 @@ from typing import Any, Generic
 
 from theorems.run.events import CaseDone, Handler, UnitDone
 from theorems.run.journal import Journal
-from theorems.run.units import Divisible, R, StopRun, Work
+from theorems.run.unit_protocols import Divisible, R, StopRun, Work
 
 
 class Parts(Generic[R]):

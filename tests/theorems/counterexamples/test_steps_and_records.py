@@ -14,10 +14,9 @@ from reference_attention.problem import Dataset, Problem
 from reference_attention.query_dataset import QueryDataset
 from theorems.core.claim import Claim, Form
 from theorems.core.tolerances import EXACT
-from theorems.hunting import simplify
-from theorems.hunting.examine import _why_not
-from theorems.hunting.record import _is_effort, _is_finding
-from theorems.hunting.simplify import (
+from theorems.counterexamples.check import _why_not
+from theorems.counterexamples.record import _is_effort, _is_finding
+from theorems.counterexamples.simplification import (
     Parts,
     _among_keys,
     _complexity,
@@ -121,7 +120,7 @@ def test_simple_numbers_come_first() -> None:
 
 
 def test_as_many_steps_are_tried_as_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simplify, "STEPS", 5)
+    monkeypatch.setattr(simplification, "STEPS", 5)
     tried: list[Case] = []
 
     def never(case: Case) -> bool:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from reference_attention.errors import InvalidInput, suggest
 from theorems.command.completion import TABLES
-from theorems.command.hunting import table_and_report
+from theorems.command.counterexamples import table_and_report
 from theorems.command.subcommands import ListOptions, ShowOptions
 from theorems.core.definition import Definition
 from theorems.core.exit_code import Exit

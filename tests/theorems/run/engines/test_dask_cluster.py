@@ -20,10 +20,10 @@ from tests.theorems.run.test_pool import Listening
 from tests.theorems.run.units import Adding, Letters
 from theorems.command.app import main
 from theorems.core.exit_code import Exit
-from theorems.run.engines import on_dask
+from theorems.run.engines import dask_cluster
 from theorems.run.engines.coordinator import Coordinator, engine_named
+from theorems.run.engines.dask_cluster import OnDask
 from theorems.run.engines.dask_task import SubmittedTask
-from theorems.run.engines.on_dask import OnDask
 from theorems.run.identity import identity
 from theorems.run.journal import Journal
 from theorems.run.schedule import run
@@ -228,7 +228,7 @@ def test_what_is_no_engine_is_said(name: str) -> None:
 def test_a_scheduler_that_is_not_there_is_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(on_dask, "CONNECTING", 0.5)
+    monkeypatch.setattr(dask_cluster, "CONNECTING", 0.5)
     name = f"dask://127.0.0.1:{free_port()}"
     assert main(["verify", "lemma-11", "--engine", name]) == Exit.BAD_INPUT
     err = capsys.readouterr().err

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 import theorems.command.common
-import theorems.command.hunting
+import theorems.command.counterexamples
 from tests.theorems.run.engines.executors import OnExecutor
 from theorems.command.app import main
 from theorems.core.exit_code import Exit
-from theorems.hunting import rounds as rounds_
-from theorems.hunting import search
-from theorems.hunting.entries import weakened_named
-from theorems.hunting.rounds import Rounds, RoundsResult, rounds_of
-from theorems.hunting.search import Hunt
+from theorems.counterexamples import rounds as rounds_
+from theorems.counterexamples import search
+from theorems.counterexamples.rounds import Rounds, RoundsResult, rounds_of
+from theorems.counterexamples.search import Hunt
+from theorems.counterexamples.weakened_statements import weakened_named
 from theorems.run.engines.coordinator import Coordinator
 from theorems.run.events import ignore
 from theorems.run.schedule import run
@@ -32,7 +32,7 @@ HARMLESS = ("lemma-11", "")
 @pytest.fixture(autouse=True)
 def short_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of this process; in others they have their usual length."""
-    for module in (search, rounds_, theorems.command.hunting):
+    for module in (search, rounds_, theorems.command.counterexamples):
         monkeypatch.setattr(module, "ROUND", 4)
     monkeypatch.setattr(rounds_, "MANY", 20)
 

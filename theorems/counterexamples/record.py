@@ -15,9 +15,9 @@ from generators.user_data import as_text, subject_of
 from reference_attention.errors import InvalidInput
 from reference_attention.files import from_json, read_named_values, to_json, write_in
 from theorems.core.check import sentence
-from theorems.hunting.entries import weakened_named
-from theorems.hunting.examine import Examined
-from theorems.hunting.search import Effort
+from theorems.counterexamples.check import Examined
+from theorems.counterexamples.search import Effort
+from theorems.counterexamples.weakened_statements import weakened_named
 from theorems.run.findings import NamedFinding
 from theorems.run.findings import as_json as findings_json
 from theorems.without.weakening import Weakened

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from theorems.hunting.entries import weakened_named
-from theorems.hunting.search import ROUND, Hunt, Observation
+from theorems.counterexamples.search import ROUND, Hunt, Observation
+from theorems.counterexamples.weakened_statements import weakened_named
 from theorems.run.registry.suite import statements
 from theorems.run.registry.user_file import is_in_a_file
 from theorems.run.verify import Progress

@@ -12,7 +12,7 @@ import pytest
 
 from tests.places import ROOT
 from theorems.command.app import main
-from theorems.hunting import assumption_table
+from theorems.counterexamples import assumption_table
 
 FILE = ROOT / "counterexamples" / "theorem-2-without-single-input.json"
 

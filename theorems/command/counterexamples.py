@@ -18,14 +18,20 @@ from theorems.command.common import complain, resumable, run_units
 from theorems.command.options import JOBS
 from theorems.command.subcommands import HuntOptions, ReplayOptions
 from theorems.core.exit_code import Exit
-from theorems.hunting.assumption_table import Status, markdown, pairs_in
-from theorems.hunting.entries import weakened_named
-from theorems.hunting.examine import examine, in_own_units
-from theorems.hunting.journal import HuntJournal
-from theorems.hunting.printing import hunt_progress, print_counterexample, print_examined, print_nothing, rows_table
-from theorems.hunting.record import load, save
-from theorems.hunting.rounds import RoundsResult, rounds_of
-from theorems.hunting.search import ROUND, Effort, Hunt
+from theorems.counterexamples.assumption_table import Status, markdown, pairs_in
+from theorems.counterexamples.check import examine, in_own_units
+from theorems.counterexamples.console_output import (
+    hunt_progress,
+    print_counterexample,
+    print_examined,
+    print_nothing,
+    rows_table,
+)
+from theorems.counterexamples.journal import HuntJournal
+from theorems.counterexamples.record import load, save
+from theorems.counterexamples.rounds import RoundsResult, rounds_of
+from theorems.counterexamples.search import ROUND, Effort, Hunt
+from theorems.counterexamples.weakened_statements import weakened_named
 from theorems.library.hunt import Hunted
 from theorems.run.description import Heading, heading_of
 from theorems.run.engines.coordinator import LOCAL, OVER
