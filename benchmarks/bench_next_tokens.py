@@ -14,7 +14,7 @@ from reference_attention.next_token.extended_supports import extended_supports
 from reference_attention.next_token.finite_minimum import finite_minimum
 from reference_attention.next_token.master_problem import MasterProblem
 from reference_attention.next_token.next_token_svm import next_token_svm
-from reference_attention.next_token.split import Split
+from reference_attention.next_token.subspace_split import Split
 
 MOST, WIDE = 14, 10
 """The numbers of alternatives to decide, and of entries of θ, for which a certificate has to take at most 5 ms."""

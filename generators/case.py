@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from generators.subject import Subject
+from reference_attention.deprecation import FormerName
 from reference_attention.errors import InvalidInput
-from reference_attention.former_name import FormerName
 from reference_attention.problem import Dataset, Problem
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.sequence_dataset import SequenceDataset

@@ -15,7 +15,7 @@ from jaxtyping import Float64
 
 from generators.case import Case
 from generators.finding import Finding
-from reference_attention.paths.joint import Joint, joint_of_chosen
+from reference_attention.paths.joint_risk import Joint, joint_of_chosen
 from reference_attention.paths.scheduled_direction import critical_ratio
 from reference_attention.svm.label_svm import relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin

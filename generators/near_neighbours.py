@@ -7,8 +7,8 @@ from jaxtyping import Float64
 
 from generators.case import Case
 from reference_attention.problem import Problem
+from reference_attention.svm.margin_excess import margins_beyond_one
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
-from reference_attention.svm.near_margins import margins_beyond_one
 
 CLOSE = 2.0**-10
 """Tokens with a margin below 1 + this are moved where they keep float64 from resolving a cone around p_mm."""

@@ -27,7 +27,7 @@ from reference_attention.next_token.extended_supports import (
 from reference_attention.next_token.finite_minimum import FiniteMinimum, finite_minimum
 from reference_attention.next_token.master_problem import MasterProblem
 from reference_attention.next_token.next_token_svm import NextTokenSvm, next_token_svm
-from reference_attention.next_token.split import Split
+from reference_attention.next_token.subspace_split import Split
 from reference_attention.svm.max_margin import Infeasible
 
 SHOWN = 3

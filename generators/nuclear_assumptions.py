@@ -12,7 +12,7 @@ from generators.finding import Finding, fraction, number
 from generators.query_assumptions import NO_QUERIES
 from reference_attention.svm.max_margin import Infeasible
 from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear_max_margin
-from reference_attention.svm.other_nuclear_solution import other_nuclear_solution
+from reference_attention.svm.nuclear_nonuniqueness import other_nuclear_solution
 
 
 def unique_nuclear_solution(case: Case) -> Finding:

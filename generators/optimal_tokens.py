@@ -43,7 +43,7 @@ from generators.case import Case
 from generators.finding import Finding, format_tokens, vector
 from reference_attention.exact import rational, to_float
 from reference_attention.floats import EPS
-from reference_attention.paths.joint import chosen_rows
+from reference_attention.paths.joint_risk import chosen_rows
 from reference_attention.risk import softmax_weights
 from reference_attention.svm.label_svm import LabelSvm, label_svm
 from reference_attention.svm.max_margin import Infeasible

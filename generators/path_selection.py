@@ -6,8 +6,8 @@ import math
 
 from generators.case import Case
 from generators.finding import Finding
-from reference_attention.paths.joint import joint_of_chosen
 from reference_attention.paths.joint_minimisers import follow_from
+from reference_attention.paths.joint_risk import joint_of_chosen
 from reference_attention.svm.label_svm import relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible
 

@@ -11,7 +11,7 @@ import numpy as np
 from generators.case import Case
 from generators.finding import Finding, number
 from generators.joint_cases import schedule_of
-from reference_attention.paths.joint import joint_of_chosen
+from reference_attention.paths.joint_risk import joint_of_chosen
 from reference_attention.paths.scheduled_direction import critical_ratio
 from reference_attention.svm.label_svm import relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible

@@ -22,7 +22,7 @@ from generators.score_assumptions import optimal_sets
 from generators.subject import Subject
 from reference_attention.directions import direction, neighbour_optimal
 from reference_attention.losses import DRAWN_LOSSES
-from reference_attention.paths.joint import chosen_rows
+from reference_attention.paths.joint_risk import chosen_rows
 from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_margin
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 

@@ -18,9 +18,9 @@ import numpy as np
 from flint import fmpq, fmpq_mat, fmpz_mat
 from jaxtyping import Bool, Float64, Int64
 
+from reference_attention.deprecation import FormerName
 from reference_attention.errors import InvalidInput
 from reference_attention.exact import Dyadic, from_limbs, inner, rational, times_power_of_two, to_float, to_floats
-from reference_attention.former_name import FormerName
 from reference_attention.problem import checked_array
 
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 
+from reference_attention.array_functions import at_most, by_sign, log_abs, log_of, namespace, namespace_of, pieces
 from reference_attention.loss import Array, Loss
-from reference_attention.pieces import at_most, by_sign, log_abs, log_of, namespace, namespace_of, pieces
 
 
 class IllBehavedLoss(Loss):

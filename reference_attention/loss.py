@@ -11,7 +11,7 @@ from typing import Any
 from array_api_compat import array_namespace
 
 Array = Any
-"""A float64 NumPy array or torch tensor, or an array that carries its own rounding error, see :mod:`.pieces`."""
+"""A float64 NumPy array or torch tensor, or an array that carries its rounding error (:mod:`.array_functions`)."""
 
 
 class Loss(ABC):

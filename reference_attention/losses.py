@@ -14,10 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from reference_attention.errors import InvalidInput
-from reference_attention.ill_behaved_losses import ILL_BEHAVED_LOSSES
-from reference_attention.loss import Array, Loss
-from reference_attention.pieces import (
+from reference_attention.array_functions import (
     LARGEST_EXPONENT,
     at_least,
     at_most,
@@ -28,6 +25,9 @@ from reference_attention.pieces import (
     off_by,
     pieces,
 )
+from reference_attention.errors import InvalidInput
+from reference_attention.ill_behaved_losses import ILL_BEHAVED_LOSSES
+from reference_attention.loss import Array, Loss
 
 SMALLEST = 2.0**-1022
 """The smallest normal float; it keeps the logarithm of a branch that is not taken finite."""

@@ -19,9 +19,9 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy.typing import ArrayLike
 
+from reference_attention.deprecation import FormerName
 from reference_attention.errors import InvalidInput
 from reference_attention.exact import rounded_product
-from reference_attention.former_name import FormerName
 from reference_attention.loss import Loss
 from reference_attention.losses import loss_named
 from reference_attention.outer_keys import Keys, OuterKeys

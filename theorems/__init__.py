@@ -129,7 +129,7 @@ if not TYPE_CHECKING:  # a type checker shall know of no other names than those 
     def __getattr__(name: str) -> Any:
         """Return a public name, which is imported now and kept; a former name gives a warning."""
         if name in _FORMER:
-            from reference_attention.former_name import warn_renamed
+            from reference_attention.deprecation import warn_renamed
 
             warn_renamed(f"theorems.{name}", f"theorems.{_FORMER[name]}")
             return getattr(import_module(__name__), _FORMER[name])

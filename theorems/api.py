@@ -54,9 +54,9 @@ from generators.joint_cases import joint_cases
 from generators.problems import cases
 from generators.subject import Subject
 from max_margin_theorems.papers import Paper
+from reference_attention.deprecation import warn_renamed
 from reference_attention.errors import InvalidInput
 from reference_attention.floats import EPS
-from reference_attention.former_name import warn_renamed
 from reference_attention.losses import loss_named
 from reference_attention.problem import Dataset, Problem
 from reference_attention.risk import risk, scaled_gradient, softmax_weights

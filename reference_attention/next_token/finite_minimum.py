@@ -8,7 +8,7 @@ of H = ∇²L_fin(θ̂) on F and φ(s) = L_fin(θ̂ + s h), ‖h‖ = 1, self-co
 
     ‖θ̂ − θ_⋆‖ ≤ −log(1 − D_F‖∇L_fin(θ̂)‖/λ)/D_F,
 
-in balls of :data:`.split.BITS` bits: a proof that needs no interval Newton step.
+in balls of :data:`.subspace_split.BITS` bits: a proof that needs no interval Newton step.
 
 References: Bach, *Self-concordant analysis for logistic regression*, 2010; F. Johansson, *Arb* (2017).
 """
@@ -26,8 +26,8 @@ from jaxtyping import Float64
 
 from reference_attention.exact import products, rational, to_float
 from reference_attention.next_token.master_problem import Vector
-from reference_attention.next_token.split import BITS, Split
-from reference_attention.svm.balls import above, below, least_eigenvalue, multiply
+from reference_attention.next_token.subspace_split import BITS, Split
+from reference_attention.svm.ball_matrices import above, below, least_eigenvalue, multiply
 
 STEPS = 100
 """Largest number of steps of Newton's method in floats; damped, it takes about ten."""

@@ -17,12 +17,12 @@ from reference_attention.exact import to_float
 from reference_attention.next_token.finite_minimum import FiniteMinimum
 from reference_attention.next_token.master_problem import MasterProblem
 from reference_attention.next_token.split_loss import SplitLoss
-from reference_attention.svm.balls import balls, below, least_eigenvalue, multiply, precision
+from reference_attention.svm.ball_matrices import balls, below, least_eigenvalue, multiply, precision
 
 
 @dataclass(frozen=True, eq=False)
 class SplitRun:
-    """Iterates θ_k = θ_⋆ + u_k + θ_⊥,k in the coordinates of a :class:`.split.Split`.
+    """Iterates θ_k = θ_⋆ + u_k + θ_⊥,k in the coordinates of a :class:`.subspace_split.Split`.
 
     Attributes:
         x: the coordinates of u_k, (k + 1, b, r).

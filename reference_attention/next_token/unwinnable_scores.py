@@ -38,7 +38,7 @@ from reference_attention.exact import products, to_float, to_floats
 from reference_attention.next_token.extended_supports import ExtendedSupports, extended_supports
 from reference_attention.next_token.master_problem import MasterProblem, Vector
 from reference_attention.next_token.next_token_svm import NextTokenSvm, next_token_svm
-from reference_attention.next_token.split import orthogonalize
+from reference_attention.next_token.subspace_split import orthogonalize
 from reference_attention.problem import Problem
 from reference_attention.risk import ScaledGradient, log_excess_risk
 from reference_attention.svm.max_margin import Infeasible

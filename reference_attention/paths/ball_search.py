@@ -14,7 +14,7 @@ from jaxtyping import Float64, Int64
 from scipy.optimize import minimize
 
 from reference_attention.floats import EPS
-from reference_attention.paths.excess import Excess, Logits
+from reference_attention.paths.excess_risk import Excess, Logits
 from reference_attention.problem import Problem
 from reference_attention.span import Span
 from reference_attention.training.derivatives import Point, newton_field

@@ -17,7 +17,7 @@ import math
 import numpy as np
 from jaxtyping import Float64
 
-from reference_attention.paths.joint import (
+from reference_attention.paths.joint_risk import (
     Drops,
     Joint,
     exponents,
@@ -38,7 +38,7 @@ def joint_curvature(
 ) -> Derivatives:
     """Return log L + rΓ with its first two derivatives in (w, p), m = d + k.
 
-    It extends :func:`.joint.joint_gradient` by one order.
+    It extends :func:`.joint_risk.joint_gradient` by one order.
     """
     logs = joint.log_weights(p)
     E = exponents(joint, log_r, w, logs)
@@ -65,7 +65,7 @@ def excess_curvature(
 ) -> Derivatives:
     """Return log(L(v, p) − L_α(v)) + rΓ with its first two derivatives in p, m = k.
 
-    It extends :func:`.joint.excess_gradient` by one order. The result is +inf and zeros where the excess is not
+    It extends :func:`.joint_risk.excess_gradient` by one order. The result is +inf and zeros where the excess is not
     positive. The drops are those of w.
     """
     logs = joint.log_weights(p)

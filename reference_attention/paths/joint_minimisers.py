@@ -16,8 +16,8 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float64
 
-from reference_attention.paths.joint import Joint, relative_log_risk
 from reference_attention.paths.joint_path import Schedule, joint_path
+from reference_attention.paths.joint_risk import Joint, relative_log_risk
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,8 +17,16 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float64
 
-from reference_attention.paths.joint import Drops, Joint, exponents, head_drops, log_excess, radius, relative_log_risk
 from reference_attention.paths.joint_curvature import excess_curvature, joint_curvature
+from reference_attention.paths.joint_risk import (
+    Drops,
+    Joint,
+    exponents,
+    head_drops,
+    log_excess,
+    radius,
+    relative_log_risk,
+)
 
 TRIES, ON_THE_WAY = 100, 24
 """Largest number of points, or shorter steps, that a descent evaluates; and the number for one that may end early."""

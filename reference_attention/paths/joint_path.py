@@ -1,6 +1,6 @@
 """The joint regularization path: argmin L(v, p) over ‖v‖ ≤ r, ‖p‖ ≤ R, along a schedule R ↦ r(R).
 
-The objective is :func:`reference_attention.paths.joint.relative_log_risk`, so r = e^{RΘ} and RΘ = 10⁶ are routine.
+The objective is :func:`reference_attention.paths.joint_risk.relative_log_risk`, so r = e^{RΘ} and RΘ = 10⁶ are routine.
 Where r e^{−RΘ} is not tiny, (v, p) are minimised together. Where it is tiny, p has no influence on the digits of L, and
 head and prompt are minimised in turn, p on the log-excess risk (each turn then gains as many digits as r e^{−RΘ} has
 zeros). Both constraints bind, so the search is on the two spheres.
@@ -18,9 +18,9 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float64
 
-from reference_attention.paths.joint import Joint, exponents, relative_log_risk
 from reference_attention.paths.joint_newton import PromptAlone, Spheres, Together, beside_ties, complement, descend
-from reference_attention.paths.joint_outgrown import OUTGROWN, descend_outgrown
+from reference_attention.paths.joint_risk import Joint, exponents, relative_log_risk
+from reference_attention.paths.large_head_descent import OUTGROWN, descend_outgrown
 
 Schedule = Callable[[float], float]
 """A function R ↦ log r."""

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64
 
-from reference_attention.paths.joint import Joint, relative_log_risk
 from reference_attention.paths.joint_newton import complement
 from reference_attention.paths.joint_path import (
     LOST,
@@ -27,6 +26,7 @@ from reference_attention.paths.joint_path import (
     path_of,
     polish_branch,
 )
+from reference_attention.paths.joint_risk import Joint, relative_log_risk
 from reference_attention.paths.scheduled_direction import least_norm
 
 LEVELS = (1.0, 16.0, 256.0, 4096.0, 2.0**18)

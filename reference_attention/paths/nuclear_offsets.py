@@ -25,7 +25,7 @@ import numpy as np
 from flint import arb
 from jaxtyping import Float64, Int64
 
-from reference_attention.svm.balls import midpoints, multiply, precision
+from reference_attention.svm.ball_matrices import midpoints, multiply, precision
 from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin
 
 Vector = Float64[np.ndarray, "k"]

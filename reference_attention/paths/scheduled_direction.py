@@ -15,9 +15,9 @@ import math
 import numpy as np
 from jaxtyping import Float64
 
-from reference_attention.paths.joint import Joint
+from reference_attention.paths.joint_risk import Joint
 from reference_attention.svm.max_margin import MaxMargin
-from reference_attention.svm.nonnegative import nonnegative_least_squares
+from reference_attention.svm.nonnegative_least_squares import nonnegative_least_squares
 
 BISECTIONS = 60
 """Number of times the interval of τ is halved, down to its last digit."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from reference_attention.exact import LIMB, Dyadic, from_limbs, inner, ratio, times_power_of_two
 from reference_attention.outer_keys import Keys, OuterKeys
 from reference_attention.svm.least_norm import Outcome
-from reference_attention.svm.sliced_products import Twice, two_sum
+from reference_attention.svm.ozaki_products import Twice, two_sum
 
 MOST_LIMBS = 8
 """Largest number of limbs for which rows are built from limbs; Gaussian keys need two or three."""

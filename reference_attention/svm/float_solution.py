@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from reference_attention.span import span_of_rows
-from reference_attention.svm.nonnegative import nonnegative_least_squares
+from reference_attention.svm.nonnegative_least_squares import nonnegative_least_squares
 
 TOLERANCE = 1e-11
 """Largest violation of a margin, in rows of size one; the exact method distinguishes margins that are closer."""

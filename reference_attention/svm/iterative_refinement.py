@@ -1,7 +1,7 @@
 """The least-norm point on given active constraints by iterative refinement, with a bound of its error.
 
 For independent rows g_j, j ∈ S, the λ with G_S G_Sᵀ λ = h_S gives p = G_Sᵀ λ. An approximate inverse R of G_S G_Sᵀ
-improves λ by R(h_S − G_S p), where the residual and p are computed to a hundred bits (:mod:`.sliced_products`). If
+improves λ by R(h_S − G_S p), where the residual and p are computed to a hundred bits (:mod:`.ozaki_products`). If
 ‖1 − R G_S G_Sᵀ‖ ≤ α < 1, a residual of at most τ leaves λ within ‖ |R|τ ‖/(1 − α) of the exact one. That decides signs
 and roundings wherever the rows are not nearly dependent, in less time than ball arithmetic (:mod:`.enclosure`).
 
@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from reference_attention.floats import EPS
-from reference_attention.svm.sliced_products import Grid, Twice, two_sum
+from reference_attention.svm.ozaki_products import Grid, Twice, two_sum
 
 STEPS = 4
 """Largest number of refinements; each adds as many correct digits as R has."""

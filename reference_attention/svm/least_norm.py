@@ -33,7 +33,7 @@ from reference_attention.floats import EPS
 from reference_attention.svm.enclosure import enclose, round_balls
 from reference_attention.svm.float_solution import float_solution
 from reference_attention.svm.iterative_refinement import Refined, refine
-from reference_attention.svm.sliced_products import Twice
+from reference_attention.svm.ozaki_products import Twice
 
 UNDERFLOW = 2.0**-900
 """A bound far above the error of underflow in a sum of products, and far below any rounding error that matters."""

@@ -19,7 +19,7 @@ from jaxtyping import Float64, Int64
 from scipy.optimize import linprog, minimize
 
 from reference_attention.errors import InvalidInput
-from reference_attention.svm.nonnegative import nonnegative_least_squares
+from reference_attention.svm.nonnegative_least_squares import nonnegative_least_squares
 
 ACCEPTED = 1e-9
 """The largest accepted KKT residual. It changes the direction by about as much, far below the deviations that are

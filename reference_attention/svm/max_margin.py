@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from reference_attention.errors import InvalidInput
 from reference_attention.exact import ratio, times_power_of_two
-from reference_attention.notebook import html_table
+from reference_attention.html_table import html_table
 from reference_attention.outer_keys import OuterKeys
 from reference_attention.problem import as_array, checked_array, refuse_truth_values
 from reference_attention.svm.certificate import Certificate, KeyRows

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from flint import arb, arb_mat
 
-from reference_attention.svm.balls import least_eigenvalue, multiply, precision, squared_norm
+from reference_attention.svm.ball_matrices import least_eigenvalue, multiply, precision, squared_norm
 
 
 def dual_matrix(a: arb_mat, z: arb_mat, duals: Sequence[arb]) -> arb_mat:

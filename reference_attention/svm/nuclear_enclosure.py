@@ -22,7 +22,14 @@ from flint import arb, arb_mat
 from jaxtyping import Float64, Int64
 
 from reference_attention.floats import EPS
-from reference_attention.svm.balls import cholesky, identity, least_eigenvalue, multiply, precision, squared_norm
+from reference_attention.svm.ball_matrices import (
+    cholesky,
+    identity,
+    least_eigenvalue,
+    multiply,
+    precision,
+    squared_norm,
+)
 from reference_attention.svm.nuclear_bounds import dual_matrix, margins_of
 from reference_attention.svm.nuclear_system import NuclearSystem
 from reference_attention.svm.outer_rows import OuterRows

@@ -21,11 +21,11 @@ from numpy.typing import ArrayLike
 
 from reference_attention.errors import InvalidInput
 from reference_attention.outer_keys import OuterKeys
-from reference_attention.svm.balls import above, balls, below, midpoints, precision
+from reference_attention.svm.ball_matrices import above, balls, below, midpoints, precision
 from reference_attention.svm.max_margin import Infeasible, _freeze, _in_range, _per_input, max_margin
 from reference_attention.svm.nuclear_bounds import least_value, margins_of, most_value
 from reference_attention.svm.nuclear_enclosure import NotDecided, NuclearEnclosure, enclose_nuclear, nearest_stationary
-from reference_attention.svm.nuclear_guess import NuclearGuess, nuclear_guess
+from reference_attention.svm.nuclear_float_solution import NuclearGuess, nuclear_guess
 from reference_attention.svm.outer_rows import OuterRows
 
 Matrix = Float64[np.ndarray, "_ _"]

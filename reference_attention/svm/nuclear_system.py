@@ -17,7 +17,7 @@ import numpy as np
 from flint import arb, arb_mat
 from jaxtyping import Float64
 
-from reference_attention.svm.balls import balls
+from reference_attention.svm.ball_matrices import balls
 from reference_attention.svm.nuclear_bounds import dual_matrix, margins_of
 
 Vector = Float64[np.ndarray, "k"]

@@ -17,7 +17,7 @@ from jaxtyping import Float64, Int64
 from numpy.typing import NDArray
 
 from reference_attention.outer_keys import OuterKeys
-from reference_attention.svm.balls import balls, precision
+from reference_attention.svm.ball_matrices import balls, precision
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from reference_attention import risk
 from reference_attention.errors import InvalidInput
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.training.descent import Stop
-from reference_attention.training.factored import (
+from reference_attention.training.factorization import (
     FactorRule,
     Keys,
     Layout,
@@ -84,7 +84,7 @@ def factored_gradient_descent(
         K: the start, (d, m), for any m.
         Q: the start, (e, m).
         steps: number of steps.
-        log_step: log η of a constant step; by default :func:`.factored.log_safe_step` of each iterate.
+        log_step: log η of a constant step; by default :func:`.factorization.log_safe_step` of each iterate.
         length: the length of normalized steps, used instead, η = length/(‖∇_K‖² + ‖∇_Q‖²)^½.
         gradient: ∇L in vec(W); the reference, a kernel or a planted fault.
         rule: the function that turns it into gradients in K and Q.

@@ -20,7 +20,7 @@ from reference_attention import risk
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.training.arc_length import Tracer
 from reference_attention.training.descent import Stop
-from reference_attention.training.factored import (
+from reference_attention.training.factorization import (
     FactorRule,
     Keys,
     Layout,

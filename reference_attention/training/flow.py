@@ -19,8 +19,8 @@ from scipy.integrate import BDF, LSODA, Radau
 
 from reference_attention import risk
 from reference_attention.angles import one_minus_cosine_along
+from reference_attention.deprecation import FormerName
 from reference_attention.errors import InvalidInput
-from reference_attention.former_name import FormerName
 from reference_attention.problem import Problem
 from reference_attention.span import span_of
 from reference_attention.training.arc_length import ABSOLUTE, UNRESOLVED, Tracer

@@ -15,7 +15,7 @@ from generators.case import Case
 from generators.datasets import DATASETS
 from generators.joint_cases import joint_cases
 from generators.optimal_tokens import _mixing, support_of, token_optimality
-from reference_attention.paths.joint import chosen_rows
+from reference_attention.paths.joint_risk import chosen_rows
 from reference_attention.problem import Dataset
 from reference_attention.svm.label_svm import LabelSvm, label_svm
 

@@ -21,7 +21,7 @@ from generators.adaptive_methods import FULL_FEATURES, full_feature_cases
 from generators.labelled import SEPARABLE_LABELS, Labelled
 from reference_attention.exact import combination, products, rational, to_float, to_floats
 from reference_attention.floats import EPS
-from reference_attention.svm.balls import above, balls, identity, midpoints, precision
+from reference_attention.svm.ball_matrices import above, balls, identity, midpoints, precision
 from reference_attention.svm.norm_max_margin import NormMaxMargin
 from theorems.adaptive_methods.batches import label_samples
 from theorems.adaptive_methods.proxy_fixed_point import ProxyFixedPoint, proxy_direction, proxy_fixed_point

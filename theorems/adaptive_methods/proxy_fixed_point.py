@@ -18,7 +18,7 @@ from jaxtyping import Float64, Int64
 from reference_attention.exact import rational
 from reference_attention.risk import ScaledGradient
 from reference_attention.svm.max_margin import MaxMargin, max_margin
-from reference_attention.svm.nonnegative import nonnegative_least_squares
+from reference_attention.svm.nonnegative_least_squares import nonnegative_least_squares
 
 Rows = Float64[np.ndarray, "n d"]
 Weights = Float64[np.ndarray, "n"]

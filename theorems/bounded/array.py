@@ -22,8 +22,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from reference_attention.deprecation import FormerName
 from reference_attention.floats import EPS
-from reference_attention.former_name import FormerName
 from theorems.bounded.arithmetic import LARGEST, current
 
 Values = Any

@@ -12,7 +12,7 @@ from typing import Any
 _MODULES = {
     "directions": "direction",
     "optimal_attention": "optimal_attention",
-    "paths.joint": "joint_gradient",
+    "paths.joint_risk": "joint_gradient",
     "paths.joint_search": "joint_minimiser",
     "paths.local_path": "local_path",
     "paths.mixing_path": "mixing_path",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
-from reference_attention.former_name import FormerName, warn_renamed
+from reference_attention.deprecation import FormerName, warn_renamed
 from theorems.core import former_functions
 from theorems.core.under_test import UnderTest
 

@@ -9,7 +9,7 @@ import numpy as np
 from rich.console import Console
 
 from generators.finding import format_tokens
-from reference_attention.notebook import html_table
+from reference_attention.html_table import html_table
 from reference_attention.svm.max_margin import Infeasible
 from theorems.explaining.facts import Facts, Token
 from theorems.explaining.layer_state import MarginInNorm

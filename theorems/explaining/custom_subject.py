@@ -11,7 +11,7 @@ from generators.subject import Subject
 from generators.user_data import Given
 from reference_attention.errors import InvalidInput
 from reference_attention.files import to_json
-from reference_attention.notebook import html_table
+from reference_attention.html_table import html_table
 from theorems.core.version import version
 from theorems.explaining.applying import Applicability, applicability, is_explained
 from theorems.run.findings import NamedFinding, as_json, findings

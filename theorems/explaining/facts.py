@@ -15,8 +15,8 @@ from jaxtyping import Float64
 
 from generators.case import Case
 from generators.layer_weights import checkpoints_of
+from reference_attention.deprecation import FormerName
 from reference_attention.errors import InvalidInput
-from reference_attention.former_name import FormerName
 from reference_attention.next_token.unwinnable_scores import ScoreSplit, score_split
 from theorems.core.points import directions
 from theorems.explaining.applying import Applicability, CheckedAssumptions, check_assumptions

@@ -11,7 +11,7 @@ from rich.console import Console
 from generators.finding import format_tokens
 from reference_attention.errors import InvalidInput
 from reference_attention.files import from_json, to_json
-from reference_attention.notebook import html_table
+from reference_attention.html_table import html_table
 from theorems.explaining.content import small
 from theorems.explaining.explanation import Explanation
 from theorems.explaining.words import TOKENS, length_of

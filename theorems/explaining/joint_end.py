@@ -21,7 +21,7 @@ from generators.case import Case
 from generators.finding import Finding, format_tokens, number
 from reference_attention.angles import one_minus_cosine_along
 from reference_attention.errors import InvalidInput
-from reference_attention.paths.joint import joint_of_chosen
+from reference_attention.paths.joint_risk import joint_of_chosen
 from reference_attention.paths.scheduled_direction import scheduled_direction
 from reference_attention.problem import Dataset
 from reference_attention.risk import softmax_weights

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from reference_attention.loss import Array
-from reference_attention.paths.joint import Joint, joint_gradient, relative_log_risk
 from reference_attention.paths.joint_path import Schedule
+from reference_attention.paths.joint_risk import Joint, joint_gradient, relative_log_risk
 from reference_attention.paths.joint_search import JointMinimum, joint_minimiser
 from reference_attention.paths.scheduled_direction import critical_ratio, scheduled_direction
 from reference_attention.risk import ScaledGradient

@@ -8,9 +8,9 @@ from pathlib import Path
 from generators.case import Case
 from generators.finding import Finding
 from generators.subject import Subject
+from reference_attention.deprecation import FormerName
 from reference_attention.errors import InvalidInput
-from reference_attention.former_name import FormerName
-from reference_attention.notebook import html_table
+from reference_attention.html_table import html_table
 from reference_attention.problem import Problem
 from theorems.core.check import sentence
 from theorems.core.claim import Claim

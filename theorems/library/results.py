@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from generators.user_data import subject_of
+from reference_attention.deprecation import FormerName
 from reference_attention.files import from_json, to_json
-from reference_attention.former_name import FormerName
-from reference_attention.notebook import html_table
+from reference_attention.html_table import html_table
 from theorems.core.claim import WORST_FIRST, Verdict
 from theorems.core.exit_code import Exit
 from theorems.core.exit_rule import exit_of

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from reference_attention.notebook import html_table
+from reference_attention.html_table import html_table
 
 T = TypeVar("T")
 

@@ -20,8 +20,8 @@ from reference_attention.next_token.master_problem import MasterProblem
 from reference_attention.next_token.next_token_descent import SplitRun, next_token_descent
 from reference_attention.next_token.next_token_path import next_token_path
 from reference_attention.next_token.next_token_svm import NextTokenSvm, next_token_svm
-from reference_attention.next_token.split import Split
 from reference_attention.next_token.split_loss import next_token_loss, split_gradient
+from reference_attention.next_token.subspace_split import Split
 from reference_attention.svm.max_margin import MaxMargin
 from theorems.faults.fault import Faults, Kind
 

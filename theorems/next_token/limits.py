@@ -19,8 +19,8 @@ from reference_attention.next_token.extended_supports import ExtendedSupports, e
 from reference_attention.next_token.finite_minimum import CLOSE, FiniteMinimum, diameter, finite_minimum, norm_of
 from reference_attention.next_token.master_problem import MasterProblem
 from reference_attention.next_token.next_token_svm import NextTokenSvm, next_token_svm
-from reference_attention.next_token.split import BITS, Split
-from reference_attention.svm.balls import above, least_eigenvalue, multiply
+from reference_attention.next_token.subspace_split import BITS, Split
+from reference_attention.svm.ball_matrices import above, least_eigenvalue, multiply
 from theorems.bounded import exact, with_rounding
 from theorems.core.claim import Claim, Ended, Form, Undecided, Verdict
 from theorems.core.claim_name import premise
@@ -38,7 +38,7 @@ LIMIT_PREMISES = (SUPPORTS_ARE_PROVEN, SVM_IS_OPTIMAL, MINIMUM_IS_ENCLOSED)
 class Limits:
     """The limits Ŝ, F, θ_mm and θ_⋆ of training.
 
-    Numbers are in the coordinates of :class:`reference_attention.next_token.split.Split`.
+    Numbers are in the coordinates of :class:`reference_attention.next_token.subspace_split.Split`.
 
     Attributes:
         supports: the extended supports Ŝ.

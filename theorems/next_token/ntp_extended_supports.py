@@ -21,8 +21,8 @@ from reference_attention.next_token.compatibility import compatible
 from reference_attention.next_token.extended_supports import supports_by_exclusion
 from reference_attention.next_token.finite_minimum import finite_minimum
 from reference_attention.next_token.next_token_svm import NextTokenSvm, next_token_svm
-from reference_attention.next_token.split import BITS, Split
 from reference_attention.next_token.split_loss import next_token_loss, split_gradient
+from reference_attention.next_token.subspace_split import BITS, Split
 from theorems.bounded import exact, value_of, with_rounding
 from theorems.core.claim import Claim, Form, at_least, undecided_claim
 from theorems.core.claim_name import sharper

@@ -17,7 +17,7 @@ from generators.next_tokens import NextTokens
 from reference_attention.exact import products, rational_matrix
 from reference_attention.next_token.compatibility import compatible
 from reference_attention.next_token.extended_supports import extended_supports
-from reference_attention.next_token.split import Split
+from reference_attention.next_token.subspace_split import Split
 from theorems.core.claim import Claim, Form
 from theorems.core.claim_name import sharper, stated_claim
 from theorems.core.implementation import Implementation

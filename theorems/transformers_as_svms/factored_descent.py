@@ -19,7 +19,7 @@ from reference_attention.floats import EPS
 from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.label_svm import LabelSvm, label_svm
-from reference_attention.training.factored import log_curvatures
+from reference_attention.training.factorization import log_curvatures
 from theorems.bounded import exact, value_of
 from theorems.core.att_svm import certify
 from theorems.core.claim import Claim, Form, at_least

@@ -17,7 +17,7 @@ from hypothesis.strategies import DrawFn
 from generators.case import Case
 from generators.joint_run import STEPS as SHORT
 from generators.joint_run import joint_run, largest_nonoptimality
-from reference_attention.paths.joint import Joint
+from reference_attention.paths.joint_risk import Joint
 from reference_attention.paths.scheduled_direction import scheduled_direction
 from reference_attention.problem import Dataset
 from reference_attention.training.joint_descent import JointTrajectory

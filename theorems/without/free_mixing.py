@@ -28,7 +28,7 @@ from generators.case import Case
 from generators.finding import Finding, number
 from generators.margin_assumptions import dot, exact_vector
 from generators.optimal_tokens import optimal_support_tokens, optimal_tokens
-from reference_attention.paths.joint import Joint
+from reference_attention.paths.joint_risk import Joint
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 from theorems.without.joint_path_claims import joint_of, separator_of
 

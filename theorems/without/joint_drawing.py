@@ -9,7 +9,7 @@ from hypothesis.strategies import DrawFn
 
 from generators.case import Case
 from generators.numbers import integers
-from reference_attention.paths.joint import chosen_rows
+from reference_attention.paths.joint_risk import chosen_rows
 from reference_attention.problem import Dataset
 from reference_attention.svm.label_svm import label_svm
 from reference_attention.svm.max_margin import Infeasible

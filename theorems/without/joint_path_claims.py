@@ -16,9 +16,9 @@ from jaxtyping import Float64
 from scipy.optimize import brentq
 
 from generators.case import Case
-from reference_attention.paths.joint import Joint, chosen_rows, excess_gradient, joint_of_chosen
 from reference_attention.paths.joint_minimisers import Pair, follow_from
 from reference_attention.paths.joint_path import Schedule, prompt_at
+from reference_attention.paths.joint_risk import Joint, chosen_rows, excess_gradient, joint_of_chosen
 from reference_attention.svm.label_svm import label_svm, relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 from theorems.core.claim import Claim, Form, Verdict

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from generators.case import Case
-from reference_attention.paths.joint import Joint
+from reference_attention.paths.joint_risk import Joint
 from reference_attention.risk import softmax_weights
 from reference_attention.svm.label_svm import label_svm
 from reference_attention.svm.max_margin import Infeasible, max_margin

@@ -16,9 +16,9 @@ from jaxtyping import Float64
 
 from generators.case import Case
 from generators.numbers import integers
-from reference_attention.paths.joint import Joint
 from reference_attention.paths.joint_minimisers import Pair
 from reference_attention.paths.joint_path import exponential_schedule
+from reference_attention.paths.joint_risk import Joint
 from reference_attention.problem import Dataset
 from reference_attention.svm.label_svm import relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible, MaxMargin

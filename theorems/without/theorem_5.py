@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from generators.case import Case
-from reference_attention.paths.joint import Joint
 from reference_attention.paths.joint_path import exponential_schedule
+from reference_attention.paths.joint_risk import Joint
 from theorems.core.claim import Claim, Form, Undecided
 from theorems.core.implementation import Implementation
 from theorems.without.free_mixing import assumption_c_fails

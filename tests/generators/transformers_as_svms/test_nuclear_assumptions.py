@@ -14,7 +14,7 @@ from generators.transformers_as_svms.nuclear_cases import aligned_cases
 from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear_max_margin
-from reference_attention.svm.other_nuclear_solution import is_semidefinite, other_nuclear_solution
+from reference_attention.svm.nuclear_nonuniqueness import is_semidefinite, other_nuclear_solution
 
 
 def case_of(X: object, queries: object) -> Case:

@@ -14,8 +14,8 @@ from reference_attention.next_token.master_problem import MasterProblem
 from reference_attention.next_token.next_token_descent import next_token_descent, smoothness
 from reference_attention.next_token.next_token_path import next_token_path
 from reference_attention.next_token.next_token_svm import NextTokenSvm, next_token_svm
-from reference_attention.next_token.split import Split
 from reference_attention.next_token.split_loss import SplitLoss, next_token_loss
+from reference_attention.next_token.subspace_split import Split
 from reference_attention.svm.max_margin import Infeasible
 
 ORTHOGONAL = MasterProblem.of_tokens(np.diag([1.0, 2.0, 0.5]), [[3, 1, 0, 0], [0, 2, 5, 1], [4, 0, 0, 0]])

@@ -10,7 +10,7 @@ import pytest
 
 from reference_attention.losses import loss_named
 from reference_attention.paths.ball_search import FLAT_RISK, BallSearch, Minimum
-from reference_attention.paths.excess import Excess
+from reference_attention.paths.excess_risk import Excess
 from reference_attention.paths.regularization_path import regularization_path
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin, max_margin

@@ -9,7 +9,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from reference_attention.paths.joint import (
+from reference_attention.paths.joint_curvature import excess_curvature, joint_curvature
+from reference_attention.paths.joint_newton import PromptAlone, Spheres, Together, complement
+from reference_attention.paths.joint_risk import (
     Joint,
     excess_gradient,
     head_drops,
@@ -21,8 +23,6 @@ from reference_attention.paths.joint import (
     retract,
     signed_logsumexp,
 )
-from reference_attention.paths.joint_curvature import excess_curvature, joint_curvature
-from reference_attention.paths.joint_newton import PromptAlone, Spheres, Together, complement
 from reference_attention.svm.label_svm import LabelSvm, label_svm
 
 EPS = float(np.finfo(float).eps)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from generators.datasets import DATASETS
-from reference_attention.paths.joint import Joint, joint_of_chosen, relative_log_risk
 from reference_attention.paths.joint_minimisers import Pair, follow_from
+from reference_attention.paths.joint_risk import Joint, joint_of_chosen, relative_log_risk
 
 
 @pytest.fixture

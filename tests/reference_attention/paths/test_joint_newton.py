@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from reference_attention.paths.joint import Joint, joint_gradient, relative_log_risk
 from reference_attention.paths.joint_newton import PromptAlone, Spheres, Together, beside_ties, complement, descend
-from reference_attention.paths.joint_outgrown import OUTGROWN, descend_outgrown
 from reference_attention.paths.joint_path import joint_path, prompt_at
-from tests.reference_attention.paths.test_joint import figure_3
+from reference_attention.paths.joint_risk import Joint, joint_gradient, relative_log_risk
+from reference_attention.paths.large_head_descent import OUTGROWN, descend_outgrown
 from tests.reference_attention.paths.test_joint_formulas import joint
+from tests.reference_attention.paths.test_joint_risk import figure_3
 
 E1 = np.eye(6)[0]
 EPS = float(np.finfo(float).eps)

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from reference_attention.paths import joint_search
-from reference_attention.paths.joint import Joint, relative_log_risk
 from reference_attention.paths.joint_minimisers import follow_from
 from reference_attention.paths.joint_newton import Spheres, complement
 from reference_attention.paths.joint_path import Branch, begin_branch
+from reference_attention.paths.joint_risk import Joint, relative_log_risk
 from reference_attention.paths.joint_search import joint_minimiser, selecting
 from reference_attention.svm.label_svm import LabelSvm, label_svm
-from tests.reference_attention.paths.test_joint import figure_3
 from tests.reference_attention.paths.test_joint_newton import worse
+from tests.reference_attention.paths.test_joint_risk import figure_3
 
 
 @pytest.mark.parametrize("seed", range(4))

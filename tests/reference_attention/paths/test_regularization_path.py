@@ -15,7 +15,7 @@ from scipy.optimize import minimize
 from reference_attention import risk
 from reference_attention.errors import InvalidInput
 from reference_attention.losses import LOSSES
-from reference_attention.paths.excess import Excess
+from reference_attention.paths.excess_risk import Excess
 from reference_attention.paths.regularization_path import Path, regularization_path
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from reference_attention.paths.joint import joint_of_chosen
+from reference_attention.paths.joint_risk import joint_of_chosen
 from reference_attention.paths.scheduled_direction import critical_ratio, least_norm, scheduled_direction
 from reference_attention.svm.label_svm import relaxed_max_margin
 from reference_attention.svm.max_margin import MaxMargin
-from tests.reference_attention.paths.test_joint import figure_3
+from tests.reference_attention.paths.test_joint_risk import figure_3
 
 EPS = float(np.finfo(float).eps)
 

@@ -13,7 +13,7 @@ from reference_attention.svm.certificate import KeyRows
 from reference_attention.svm.iterative_refinement import SPREAD, Unit, refine
 from reference_attention.svm.least_norm import Outcome, least_norm
 from reference_attention.svm.max_margin import MaxMargin, max_margin
-from reference_attention.svm.sliced_products import Twice
+from reference_attention.svm.ozaki_products import Twice
 from tests.reference_attention.svm.test_max_margin import feasible
 
 SHAPES = [(1, 2, 1), (2, 3, 2), (4, 6, 10), (6, 8, 20), (10, 10, 30), (30, 5, 150)]

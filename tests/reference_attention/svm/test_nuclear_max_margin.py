@@ -12,7 +12,7 @@ from flint import arb
 
 from reference_attention.errors import InvalidInput
 from reference_attention.outer_keys import OuterKeys
-from reference_attention.svm.balls import balls, cholesky, least_eigenvalue, precision
+from reference_attention.svm.ball_matrices import balls, cholesky, least_eigenvalue, precision
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 from reference_attention.svm.nuclear_enclosure import NotDecided, enclose_nuclear
 from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear_max_margin

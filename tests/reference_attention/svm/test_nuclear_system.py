@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from flint import arb, arb_mat
 
-from reference_attention.svm.balls import balls, precision
+from reference_attention.svm.ball_matrices import balls, precision
 from reference_attention.svm.nuclear_enclosure import NotDecided, krawczyk
-from reference_attention.svm.nuclear_guess import nuclear_guess
+from reference_attention.svm.nuclear_float_solution import nuclear_guess
 from reference_attention.svm.nuclear_system import NuclearSystem
 
 

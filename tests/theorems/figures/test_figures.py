@@ -38,7 +38,7 @@ from theorems.figures.figure_units import Computed, sheets
 from theorems.figures.registry import FIGURES
 from theorems.run.events import ignore
 from theorems.run.schedule import run
-from theorems.token_selection.figures import figure_3, figure_5, figure_9, followed_trials, random_trials
+from theorems.token_selection.figures import figure_3, figure_5, figure_9, random_trials, trial_limits
 
 PAPERS = modules_of_papers("figure_checks")
 """The modules with checks of the figures of later papers."""
@@ -56,7 +56,7 @@ def _in_a_directory_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 def shortened(put: Callable[[ModuleType, str, object], None]) -> None:
     """Fewer scores and dimensions than are drawn."""
     put(figure_5, "FIGURE_5_SCORES", (4, 100))
-    for module in (figure_9, random_trials, followed_trials):
+    for module in (figure_9, random_trials, trial_limits):
         put(module, "DIMENSIONS", (2, 10, 60))
     put(random_trials, "ITERATIONS", 300)
     put(figure_3, "STEPS", 800)

@@ -16,7 +16,7 @@ from reference_attention.errors import InvalidInput
 from reference_attention.next_token.finite_minimum import FiniteMinimum, finite_minimum
 from reference_attention.next_token.next_token_descent import SplitRun
 from reference_attention.next_token.next_token_path import next_token_path
-from reference_attention.next_token.split import Split
+from reference_attention.next_token.subspace_split import Split
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE

@@ -17,8 +17,8 @@ from reference_attention.next_token.finite_minimum import finite_minimum
 from reference_attention.next_token.master_problem import MasterProblem
 from reference_attention.next_token.next_token_path import next_token_path
 from reference_attention.next_token.next_token_svm import NextTokenSvm, next_token_svm
-from reference_attention.next_token.split import Split
 from reference_attention.next_token.split_loss import SplitLoss, next_token_loss
+from reference_attention.next_token.subspace_split import Split
 
 ONE = MasterProblem.of_tokens([[1.0]], [[1, 1, 0]])
 """V = 3, one context h = 1, p = (½, ½, 0)."""

@@ -13,8 +13,8 @@ from generators.assumptions import assumption_named
 from generators.case import Case
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.training.descent import Stop
-from reference_attention.training.factored import Layout, factored_slope, safe_step_of
 from reference_attention.training.factored_flow import FactoredFlow, factored_flow
+from reference_attention.training.factorization import Layout, factored_slope, safe_step_of
 from tests.theorems.token_selection.faults import planted
 from tests.theorems.token_selection.global_paths.test_descent_from_a_margin import seen
 from tests.theorems.token_selection.path_cases import claims_of, statement

@@ -13,8 +13,8 @@ import pytest
 from generators.case import Case
 from generators.datasets import DATASETS
 from reference_attention.losses import loss_named
-from reference_attention.paths.joint import Joint, joint_of_chosen
 from reference_attention.paths.joint_minimisers import Pair
+from reference_attention.paths.joint_risk import Joint, joint_of_chosen
 from reference_attention.problem import Problem
 from reference_attention.training.joint_descent import JointTrajectory
 from tests.theorems.flows import flow_through

@@ -22,7 +22,7 @@ import numpy as np
 
 from reference_attention.floats import EPS
 from reference_attention.risk import ScaledGradient
-from reference_attention.training.factored import factor_gradients
+from reference_attention.training.factorization import factor_gradients
 from theorems.benchmark.optimisers.optimiser import Against, Optimiser, Setting, Theory
 from theorems.benchmark.optimisers.scaled import Vector
 

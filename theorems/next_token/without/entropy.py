@@ -18,7 +18,7 @@ from generators.next_tokens import NextTokens
 from generators.numbers import integers
 from reference_attention.next_token.extended_supports import extended_supports
 from reference_attention.next_token.finite_minimum import finite_minimum
-from reference_attention.next_token.split import BITS, Split
+from reference_attention.next_token.subspace_split import BITS, Split
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT

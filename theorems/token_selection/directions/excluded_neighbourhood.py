@@ -32,7 +32,7 @@ from theorems.token_selection.directions.directional_risk import (
     resolved_radii,
     to_units,
 )
-from theorems.token_selection.directions.followed_local_path import signed_excess
+from theorems.token_selection.directions.local_path_points import signed_excess
 from theorems.token_selection.directions.neighbourhood_hunt import lowest_in_neighbourhood
 
 DEFAULT_MU = 0.125

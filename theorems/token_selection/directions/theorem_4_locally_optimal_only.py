@@ -42,7 +42,7 @@ from theorems.token_selection.directions.excluded_neighbourhood import (
     cone_of,
     narrow_cone,
 )
-from theorems.token_selection.directions.followed_local_path import FollowedLocalPath
+from theorems.token_selection.directions.local_path_points import FollowedLocalPath
 
 PATH_NORM = tolerance(
     "path-norm",

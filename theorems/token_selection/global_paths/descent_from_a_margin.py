@@ -45,7 +45,6 @@ from theorems.curves.margin_points import points_with_margin, starts_with_margin
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.steps import starts_claim
 from theorems.token_selection.global_paths import long_steps
-from theorems.token_selection.global_paths.drifting_run import Run, are_steps, is_a_run, widen
 from theorems.token_selection.global_paths.flow_offset import FlowOffset
 from theorems.token_selection.global_paths.margin_constants import (
     KEPT,
@@ -57,6 +56,7 @@ from theorems.token_selection.global_paths.margin_constants import (
     offset_bound,
     shares_later,
 )
+from theorems.token_selection.global_paths.run_drift import Run, are_steps, is_a_run, widen
 
 MARGIN_FLOW = tolerance(
     "margin-flow",

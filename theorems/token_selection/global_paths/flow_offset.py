@@ -57,7 +57,7 @@ from jaxtyping import Bool, Float64
 
 from reference_attention.floats import EPS
 from reference_attention.svm.max_margin import MaxMargin
-from reference_attention.svm.nonnegative import nonnegative_least_squares
+from reference_attention.svm.nonnegative_least_squares import nonnegative_least_squares
 from theorems.curves.constraints import Constraints
 from theorems.curves.reduced_program import FAR, Reduced
 

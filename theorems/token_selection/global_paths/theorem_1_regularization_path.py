@@ -41,7 +41,7 @@ from theorems.curves.sublevel_hunt import sublevel_points
 from theorems.rounding.approximate import approximate, bend
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.excess import log_excess_of
-from theorems.token_selection.global_paths.minimised_path import MINIMISED_PREMISES, MinimisedPath
+from theorems.token_selection.global_paths.path_minimisers import MINIMISED_PREMISES, MinimisedPath
 
 PATH_DUAL_GAP = tolerance(
     "path-dual-gap",

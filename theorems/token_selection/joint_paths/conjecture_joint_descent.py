@@ -13,7 +13,7 @@ from jaxtyping import Float64
 from generators.case import Case
 from generators.joint_cases import joint_cases
 from generators.joint_run import continue_run, descent_settings, largest_nonoptimality
-from reference_attention.paths.joint import Joint
+from reference_attention.paths.joint_risk import Joint
 from reference_attention.paths.scheduled_direction import scheduled_direction
 from reference_attention.risk import scaled_gradient, softmax_weights
 from reference_attention.training.joint_descent import JointTrajectory, head_gradient, joint_descent

@@ -59,7 +59,7 @@ from jaxtyping import Bool, Float64
 from numpy.linalg import norm
 
 from reference_attention.floats import EPS
-from reference_attention.paths.joint import exponents, log_slopes, relative_log_risk
+from reference_attention.paths.joint_risk import exponents, log_slopes, relative_log_risk
 from theorems.bounded import exact, possibly_at_least, value_of
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.claim_name import sharper, stated_claim

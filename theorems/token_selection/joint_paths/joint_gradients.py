@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from reference_attention.paths.joint import joint_gradient
+from reference_attention.paths.joint_risk import joint_gradient
 from theorems.bounded import exact
 from theorems.core.claim import Claim, Form, NotANumber, at_least
 from theorems.core.claim_name import premise

@@ -15,8 +15,8 @@ from jaxtyping import Bool, Float64
 from numpy.linalg import norm
 
 from reference_attention.floats import EPS
-from reference_attention.paths.joint import Joint, excess_gradient, head_drops, relative_log_risk
 from reference_attention.paths.joint_path import JointPath, Schedule
+from reference_attention.paths.joint_risk import Joint, excess_gradient, head_drops, relative_log_risk
 from reference_attention.paths.joint_search import joint_minimiser
 from theorems.bounded import exact
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Refuted, Undecided, Verdict, at_least, undecided_claim

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float64
 
 from reference_attention.floats import EPS
-from reference_attention.paths.joint import relative_log_risk, retract
+from reference_attention.paths.joint_risk import relative_log_risk, retract
 from reference_attention.risk import softmax_weights
 from theorems.bounded import either, exact
 from theorems.core.claim import Claim, Form, at_least

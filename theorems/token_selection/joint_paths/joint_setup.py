@@ -15,7 +15,7 @@ from jaxtyping import Float64, Int64
 from generators.case import Case
 from generators.optimal_tokens import token_optimality
 from reference_attention.floats import EPS
-from reference_attention.paths.joint import Joint, chosen_rows
+from reference_attention.paths.joint_risk import Joint, chosen_rows
 from reference_attention.problem import Problem
 from reference_attention.svm.label_svm import label_svm, relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin

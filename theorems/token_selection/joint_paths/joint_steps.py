@@ -17,7 +17,7 @@ from jaxtyping import Float64
 
 from generators.joint_run import Steps
 from reference_attention.losses import loss_named
-from reference_attention.paths.joint import Joint
+from reference_attention.paths.joint_risk import Joint
 from reference_attention.risk import ScaledGradient, scaled_gradient, softmax_weights
 from reference_attention.training.joint_descent import JointTrajectory, head_gradient
 from theorems.bounded import exact

@@ -51,7 +51,7 @@ from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 from theorems.curves.bisection import smallest
 from theorems.curves.cone_points import is_followable, is_resolvable
 from theorems.token_selection.local_paths.local_constants import Apex, LocalConstants, local_constants
-from theorems.token_selection.local_paths.softest_offset import softest_offset
+from theorems.token_selection.local_paths.log_sum_exp_minimiser import softest_offset
 
 SLACK = 1 / 16
 """The share of μ by which the drift at the boundary exceeds the drift that invariance needs."""

@@ -67,8 +67,8 @@ from numpy.linalg import norm
 
 from reference_attention.floats import EPS
 from reference_attention.problem import Problem
+from reference_attention.svm.margin_excess import NEAR_ONE, margins_beyond_one
 from reference_attention.svm.max_margin import MaxMargin
-from reference_attention.svm.near_margins import NEAR_ONE, margins_beyond_one
 from theorems.bounded import Bounded, exact, with_rounding
 from theorems.core.key_rows import key_rows
 from theorems.curves.bisection import smallest

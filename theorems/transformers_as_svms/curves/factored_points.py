@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from reference_attention.problem import Problem
-from reference_attention.training.factored import Layout
+from reference_attention.training.factorization import Layout
 from theorems.bounded import Bounded, exact, value_of
 from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import AttentionAt, Numbers

@@ -15,8 +15,8 @@ from reference_attention.floats import EPS
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.risk import scaled_gradient
 from reference_attention.training.descent import Stop
-from reference_attention.training.factored import Keys, Queries
 from reference_attention.training.factored_descent import FactoredTrajectory, factored_gradient_descent
+from reference_attention.training.factorization import Keys, Queries
 from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdict
 from theorems.core.implementation import Implementation

@@ -9,7 +9,7 @@ from numpy.linalg import norm
 
 from generators.case import Case
 from reference_attention.query_dataset import QueryDataset
-from reference_attention.training.factored import Keys, Queries
+from reference_attention.training.factorization import Keys, Queries
 from theorems.bounded import exact, value_of
 from theorems.core.claim import Form, Undecided
 from theorems.core.points import log_uniform

@@ -21,8 +21,8 @@ from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.span import Span
 from reference_attention.training.descent import Stop
-from reference_attention.training.factored import Keys, Layout, Queries
 from reference_attention.training.factored_flow import FactoredFlow, factored_flow
+from reference_attention.training.factorization import Keys, Layout, Queries
 from theorems.bounded import value_of
 from theorems.core.claim import Claim, Ended, Form, Undecided, Verdict, at_least, undecided_claim
 from theorems.core.implementation import Implementation

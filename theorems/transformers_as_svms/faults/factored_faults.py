@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike
 
 from reference_attention.loss import Array
 from reference_attention.query_dataset import QueryDataset
-from reference_attention.training.factored import factor_gradients, log_curvatures
 from reference_attention.training.factored_descent import FactoredTrajectory, factored_gradient_descent
 from reference_attention.training.factored_flow import FactoredFlow, factored_flow
+from reference_attention.training.factorization import factor_gradients, log_curvatures
 from theorems.faults.fault import Faults, Kind
 
 RUN, STEP = Faults(Kind.RUN), Faults(Kind.STEP)

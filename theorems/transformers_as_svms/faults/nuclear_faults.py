@@ -14,7 +14,7 @@ from reference_attention.losses import loss_named
 from reference_attention.outer_keys import OuterKeys
 from reference_attention.paths.nuclear_path import NuclearPath, nuclear_path
 from reference_attention.problem import Problem
-from reference_attention.svm.balls import balls
+from reference_attention.svm.ball_matrices import balls
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 from reference_attention.svm.nuclear_enclosure import NuclearEnclosure
 from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear_max_margin

@@ -16,7 +16,7 @@ from generators.case import Case
 from reference_attention.exact import to_floats
 from reference_attention.svm.max_margin import Infeasible
 from reference_attention.svm.nuclear_max_margin import nuclear_max_margin
-from reference_attention.svm.other_nuclear_solution import other_nuclear_solution
+from reference_attention.svm.nuclear_nonuniqueness import other_nuclear_solution
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from generators.datasets import DATASETS
-from reference_attention.paths.joint import Joint, head_drops
+from reference_attention.paths.joint_risk import Joint, head_drops
 from reference_attention.paths.joint_search import JointMinimum, joint_minimiser
 from reference_attention.paths.scheduled_direction import scheduled_direction
 from reference_attention.training.joint_descent import JointTrajectory

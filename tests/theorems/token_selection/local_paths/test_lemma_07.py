@@ -14,8 +14,8 @@ from scipy.optimize import minimize
 from generators.case import Case
 from reference_attention.problem import Problem
 from reference_attention.risk import scaled_gradient
+from reference_attention.svm.margin_excess import margins_beyond_one
 from reference_attention.svm.max_margin import MaxMargin, max_margin
-from reference_attention.svm.near_margins import margins_beyond_one
 from tests.theorems.token_selection.faults import FAULTS
 from tests.theorems.token_selection.local_paths.local_problems import (
     HAND_MADE,

@@ -13,7 +13,9 @@ import pytest
 from reference_attention import risk
 from reference_attention.losses import LOSSES
 from reference_attention.paths import joint_path as paths
-from reference_attention.paths.joint import (
+from reference_attention.paths.joint_curvature import excess_curvature, joint_curvature
+from reference_attention.paths.joint_path import GROWTH, descend_at_radius, head_at, joint_path, prompt_at
+from reference_attention.paths.joint_risk import (
     Joint,
     excess_gradient,
     head_drops,
@@ -21,8 +23,6 @@ from reference_attention.paths.joint import (
     relative_log_risk,
     retract,
 )
-from reference_attention.paths.joint_curvature import excess_curvature, joint_curvature
-from reference_attention.paths.joint_path import GROWTH, descend_at_radius, head_at, joint_path, prompt_at
 from reference_attention.paths.scheduled_direction import critical_ratio, scheduled_direction
 from reference_attention.svm.label_svm import LabelSvm, label_svm, relaxed_max_margin
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from reference_attention.pieces import by_sign, exp, log_abs, namespace, pieces
+from reference_attention.array_functions import by_sign, exp, log_abs, namespace, pieces
 from theorems.bounded import Bounded, exact
 
 BELOW, ABOVE = np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0, 6.0])

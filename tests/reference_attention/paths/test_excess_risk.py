@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from reference_attention.losses import LOSSES
-from reference_attention.paths.excess import Excess
+from reference_attention.paths.excess_risk import Excess
 from reference_attention.problem import Problem
 from tests.reference_attention.paths.test_joint_formulas import derivatives
 

@@ -13,7 +13,9 @@ from reference_attention.errors import InvalidInput
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.training.derivatives import newton_field
 from reference_attention.training.descent import Stop
-from reference_attention.training.factored import (
+from reference_attention.training.factored_descent import factored_gradient_descent
+from reference_attention.training.factored_flow import factored_flow
+from reference_attention.training.factorization import (
     Layout,
     QuadraticAhead,
     factor_gradients,
@@ -23,8 +25,6 @@ from reference_attention.training.factored import (
     log_curvatures,
     log_safe_step,
 )
-from reference_attention.training.factored_descent import factored_gradient_descent
-from reference_attention.training.factored_flow import factored_flow
 
 RNG = np.random.default_rng(0)
 DATA = QueryDataset(RNG.normal(size=(3, 4, 3)), RNG.normal(size=(3, 2)), [1, -1, 1], [1.0, -0.5, 2.0])

@@ -11,9 +11,9 @@ from reference_attention.problem import Problem
 from reference_attention.risk import softmax_weights
 from reference_attention.training.descent import Stop
 from theorems.figures.figure import Settings
-from theorems.token_selection.figures import followed_trials
-from theorems.token_selection.figures.followed_trials import fate, flows_of, follow_trials, together
+from theorems.token_selection.figures import trial_limits
 from theorems.token_selection.figures.random_trials import KINDS, SATURATED, TrialEnd, run_trials
+from theorems.token_selection.figures.trial_limits import fate, flows_of, follow_trials, together
 
 BITS = 400
 REST = [(2, 0, "not saturated"), (2, 34, "saturated, other"), (4, 9, "not saturated")]
@@ -122,9 +122,9 @@ def test_fates_are_read_off_the_end_of_a_flow() -> None:
 def test_blocks_are_added_up_and_shares_have_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = random_trial(0, 2, 0).problem
     trials = [TrialEnd(problem, np.zeros(2), kind) for kind in (*KINDS, KINDS[0])]
-    monkeypatch.setattr(followed_trials, "run_trials", lambda settings, piece: trials)
-    monkeypatch.setattr(followed_trials, "fates", lambda left: ["rests", "GMM", "rests"])
-    monkeypatch.setattr(followed_trials, "DIMENSIONS", (2,))
+    monkeypatch.setattr(trial_limits, "run_trials", lambda settings, piece: trials)
+    monkeypatch.setattr(trial_limits, "fates", lambda left: ["rests", "GMM", "rests"])
+    monkeypatch.setattr(trial_limits, "DIMENSIONS", (2,))
     blocks = [follow_trials(Settings(10, 0), (2, 0, 5)), follow_trials(Settings(10, 0), (2, 5, 10))]
     (found,) = together(Settings(10, 0), blocks)["dimensions"]
     assert found["stopped"] == dict(zip(KINDS, (4, 2, 2, 2), strict=True))

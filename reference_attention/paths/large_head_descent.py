@@ -14,8 +14,8 @@ import numpy as np
 from jaxtyping import Float64
 from scipy.optimize import minimize
 
-from reference_attention.paths.joint import joint_gradient
 from reference_attention.paths.joint_newton import Spheres
+from reference_attention.paths.joint_risk import joint_gradient
 
 OUTGROWN = 150.0
 """log(r max q) beyond which squares of heads of that size leave no room in float64."""

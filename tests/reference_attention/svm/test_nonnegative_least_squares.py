@@ -13,8 +13,7 @@ import attention_conformance
 import generators
 import reference_attention
 import theorems
-from reference_attention.svm import nonnegative
-from reference_attention.svm.nonnegative import nonnegative_least_squares
+from reference_attention.svm.nonnegative_least_squares import nonnegative_least_squares
 
 
 def test_it_is_solved_by_hand() -> None:
@@ -37,7 +36,7 @@ def test_what_is_not_found_has_an_infinite_residual(monkeypatch: pytest.MonkeyPa
     def stop(*given: object) -> None:
         raise RuntimeError("too many iterations")
 
-    monkeypatch.setattr(nonnegative, "nnls", stop)
+    monkeypatch.setattr("reference_attention.svm.nonnegative_least_squares.nnls", stop)
     assert nonnegative_least_squares(np.eye(2), np.ones(2))[1] == math.inf
 
 
@@ -46,4 +45,4 @@ def test_it_is_the_only_caller() -> None:
     files = [path for package in packages for path in Path(package.__path__[0]).rglob("*.py")]
     call = re.compile(r"^from scipy.*\bnnls\b|optimize\.nnls\(", re.MULTILINE)
     users = [path.name for path in files if call.search(path.read_text())]
-    assert users == ["nonnegative.py"]
+    assert users == ["nonnegative_least_squares.py"]

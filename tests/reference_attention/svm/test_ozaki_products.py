@@ -7,7 +7,7 @@ import pytest
 from flint import fmpq
 
 from reference_attention.exact import rational
-from reference_attention.svm.sliced_products import KEPT, Grid, Twice, two_sum
+from reference_attention.svm.ozaki_products import KEPT, Grid, Twice, two_sum
 
 SHAPES = [(1, 1), (3, 2), (8, 30), (14, 100), (5, 700)]
 
