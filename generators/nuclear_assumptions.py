@@ -12,7 +12,7 @@ from generators.finding import Finding, fraction, number
 from generators.query_assumptions import NO_QUERIES
 from reference_attention.svm.max_margin import Infeasible
 from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear_max_margin
-from reference_attention.svm.nuclear_nonuniqueness import other_nuclear_solution
+from reference_attention.svm.nuclear_nonuniqueness import two_nuclear_solutions
 
 
 def unique_nuclear_solution(case: Case) -> Finding:
@@ -22,7 +22,7 @@ def unique_nuclear_solution(case: Case) -> Finding:
         return svm
     if svm.exact is not None:
         return Finding(True, f"the only solution, of rank {svm.rank}; τ ≥ {number(svm.injectivity)}")
-    two = other_nuclear_solution(svm)
+    two = two_nuclear_solutions(svm)
     if two is None:
         return Finding(None, f"not decided: {svm.undecided}")
     first, other = (_format_matrix(W) for W in two)

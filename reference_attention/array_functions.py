@@ -52,7 +52,7 @@ def by_sign(xp: Any, sign: Array, up: Array, down: Array) -> Array:
 
 
 def off_by(x: Array, rest: float) -> Array:
-    """Return x with its error bound widened by ``rest``, the largest truncation error; plain floats stay unchanged."""
+    """Return x with its error bound widened by the truncation error ``rest``; plain floats stay unchanged."""
     return x.widen(rest) if carries_rounding(x) else x
 
 

@@ -1,4 +1,4 @@
-"""The constructions in the proof of Theorem 4: for a direction that is not locally optimal, a better direction; exact.
+"""Directions of lower risk than one that is not locally optimal, as constructed in the proof of Theorem 4; exact.
 
 All computations are over the rationals, so the properties that the proof promises of a construction (its tokens, its
 margin, its neighbours, its place in the cone) can be checked without a tolerance.
@@ -25,7 +25,7 @@ Row = list[fmpq]
 def tilted_direction(
     keys: Float64[np.ndarray, "n T d"], direction: Direction, p_mm: list[fmpq], mu: float
 ) -> Direction | None:
-    """Return case (A1): the direction on the segment from q to p_mm nearest to p_mm (up to halving) within the cone.
+    """Return case (A1): the mixture of q and p_mm nearest to p_mm, up to halving, in the cone of width mu around q.
 
     Margins are concave along the segment, and normalising a proper mixture of two unit vectors only raises them: with
     θ(q) < Θ the margin exceeds θ(q). The result is None if even the smallest tilt leaves the cone.
@@ -44,7 +44,7 @@ def tilted_direction(
     return _first_within(keys, direction, candidates(), mu)
 
 
-def leaving_only_higher(
+def higher_neighbours_direction(
     keys: Float64[np.ndarray, "n T d"],
     direction: Direction,
     scores: Float64[np.ndarray, "n T"],
@@ -75,7 +75,7 @@ def leaving_only_higher(
     return _perturbed_direction(keys, direction, w, most, mu)
 
 
-def selecting_best(
+def best_token_direction(
     keys: Float64[np.ndarray, "n T d"], direction: Direction, alpha: Int64[np.ndarray, "n"], mu: float
 ) -> Direction | None:
     """Return case (B): q + τ w, w = M⁺ 1 for the rows M = k_iα_i − k_it of the tokens that tie with the best token α_i.

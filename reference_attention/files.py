@@ -153,7 +153,7 @@ def to_json(value: Any, *, indent: int | None = None) -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         if value.dtype.kind in "biuf" and np.isfinite(value).all():
-            return value.tolist()  # nothing in it is to be written otherwise
+            return value.tolist()  # JSON has all of these values
         value = value.tolist()
     if isinstance(value, Mapping):
         return {str(name): _plain(entry) for name, entry in value.items()}
@@ -177,7 +177,7 @@ def write_text(path: Path, text: str) -> None:
     Raises:
         InvalidInput: the target cannot be written.
     """
-    # Names of files that are no UTF-8 hold halves of characters, which no UTF-8 does.
+    # Python stores bytes of a file name that are not UTF-8 as surrogates, which UTF-8 cannot encode.
     write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
@@ -284,7 +284,7 @@ def write_in(directory: Path, name: str, text: str) -> Path:
 
 
 def _accepts_files(directory: Path) -> bool:
-    # Permissions do not tell it all (read-only file systems, /proc): try.
+    # Permissions alone do not decide (read-only file systems, /proc), so create a file.
     try:
         with tempfile.TemporaryFile(dir=directory):
             return True

@@ -80,7 +80,7 @@ class Squared(IllBehavedLoss):
 
     def steepening(self, low: float, high: float) -> float:
         """Return 0, or +inf where high > 1, since the loss increases there."""
-        # Where it increases it is not to be bounded from below by its slope.
+        # Where the loss increases, its slope gives no lower bound of its decrease.
         return math.inf if high > 1 else 0.0
 
     def defect(self, low: float, high: float) -> str:
@@ -162,9 +162,9 @@ class Kinked(IllBehavedLoss):
 
     def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
         """Return the sign and the logarithm of |ℓ(u − δ) − ℓ(u)| for δ = sign·e^{log_size}."""
-        # Of the way from u to u − δ, the part below the kink counts fully, the rest a quarter.
+        # ℓ has slope −1 below the kink and −1/4 above it: the two parts of the way from u to u − δ count 1 and 1/4.
         xp = namespace(u, sign, log_size)
-        this_side = xp.exp(at_most(xp, log_abs(u) - log_size, 0.0))  # min(|u|/|δ|, 1), if the way leads to the kink
+        this_side = xp.exp(at_most(xp, log_abs(u) - log_size, 0.0))  # share of the way before the kink
         up = pieces(xp, -u, 0.0, 1 - 0.75 * this_side, xp.ones_like(this_side))
         down = pieces(xp, -u, 0.0, xp.full_like(this_side, 0.25), 0.25 + 0.75 * this_side)
         return sign, by_sign(xp, sign, log_size + xp.log(up), log_size + xp.log(down))

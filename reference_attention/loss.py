@@ -71,9 +71,9 @@ class Loss(ABC):
     def steepening(self, low: float, high: float) -> float:
         """Return the least κ ≥ 0 with d log |ℓ'| / du ≤ κ on [low, high], which is 0 exactly where ℓ is convex there.
 
-        A loss that is not convex loses less on the way down than its slope at the top says, but at least
-        ℓ(u − δ) − ℓ(u) ≥ |ℓ'(u)| δ e^{−κδ/2} for u − δ, u in [low, high]: |ℓ'(u − x)| ≥ |ℓ'(u)| e^{−κx}, and (1 −
-        e^{−y})/y ≥ e^{−y/2}.
+        Where ℓ is not convex, its increase from u to u − δ can be less than |ℓ'(u)| δ, but it is at least ℓ(u − δ) −
+        ℓ(u) ≥ |ℓ'(u)| δ e^{−κδ/2} for u − δ, u in [low, high]: |ℓ'(u − x)| ≥ |ℓ'(u)| e^{−κx}, and (1 − e^{−y})/y ≥
+        e^{−y/2}.
         """
 
     def __repr__(self) -> str:

@@ -30,7 +30,7 @@ from reference_attention.ill_behaved_losses import ILL_BEHAVED_LOSSES
 from reference_attention.loss import Array, Loss
 
 SMALLEST = 2.0**-1022
-"""The smallest normal float; it keeps the logarithm of a branch that is not taken finite."""
+"""The smallest normal float. Both branches of a formula are evaluated; with this bound the unused one stays finite."""
 MANY = 64
 """Array size from which on NumPy's exp and log1p, which are vectorised, are faster than its logaddexp, which is not."""
 
@@ -99,7 +99,7 @@ class Logistic(Loss):
         middle = -xp.log1p(-xp.exp(at_least(xp, at_most(xp, z, -0.5), -20.0)))
         far = -xp.logaddexp(-_softplus(xp, -u), log_sigma - exp(xp, log_size))
         near = off_by(z + xp.exp(at_most(xp, z, 0.0)) / 2, 1e-18)
-        # Clamped where not taken, so that no branch is infinite.
+        # Arguments are clamped where a branch is not used, so that neither branch is infinite.
         large = xp.log(pieces(xp, z, -0.5, middle, at_least(xp, far, SMALLEST)))
         return sign, by_sign(xp, sign, up, pieces(xp, z, -20.0, near, large))
 

@@ -72,7 +72,7 @@ class Blocks:
 
     @property
     def members(self) -> Float64[np.ndarray, "k m"]:
-        """The matrix whose entry (j, B) is 1 where entry j of vec(W) lies in block B."""
+        """Return the matrix whose entry (j, B) is 1 where entry j of vec(W) lies in block B, and 0 elsewhere."""
         e, k = self.shape[1], math.prod(self.shape)
         block = {"rows": np.arange(k) // e, "columns": np.arange(k) % e, "first": np.minimum(np.arange(k), 1)}
         own = block[self.kind]

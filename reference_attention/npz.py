@@ -52,7 +52,7 @@ def read_npz(path: Path, file: BinaryIO, check_names: Names) -> dict[str, Any]:
             return {name: _array(archive.open(member)) for name, member in members.items()}
     except (InvalidInput, MemoryError, OSError):
         raise
-    except Exception:  # zipfile, zlib and the parser of headers raise what they like on a damaged file
+    except Exception:  # zipfile, zlib and the parser of headers raise exceptions of many types for a damaged file
         raise InvalidInput(f"{path}: is damaged or no .npz file; write it again with numpy.savez.") from None
 
 

@@ -37,7 +37,7 @@ def as_array(name: str, value: Any, expected: str) -> np.ndarray:
         InvalidInput: the rows have different lengths, or NumPy cannot read the object; the message names the shape
             ``expected``.
     """
-    if hasattr(value, "detach"):  # a tensor that autograd follows, or of another device
+    if hasattr(value, "detach"):  # a tensor that requires gradients, or is on another device
         value = value.detach().cpu()
     try:
         return np.asarray(value)
@@ -253,7 +253,7 @@ class Problem:
         return np.take_along_axis(self.scores, chosen[:, None], axis=1) - self.scores
 
     def with_keys_scaled(self, factor: float) -> Problem:
-        """Return the same problem in the units p ↦ p / factor; exact when the factor is a power of two."""
+        """Return the problem with all keys times ``factor``; exact when the factor is a power of two."""
         keys = self.keys * factor if self.factors is None else self.factors.scale_by(factor)
         return Problem(keys, self.scores, self.loss)
 

@@ -35,7 +35,7 @@ class QueryDataset:
 
     >>> from theorems import QueryDataset
     >>> data = QueryDataset(X=[[[1, 2], [3, 4]]], queries=[[1, 0.5]], Y=[1], v=[1, 0])
-    >>> data.problem.keys  # vec(x zᵀ), so that a prompt of it is vec(W)
+    >>> data.problem.keys  # vec(x zᵀ), so that a prompt on these keys is vec(W)
     array([[[1. , 0.5, 2. , 1. ],
             [3. , 1.5, 4. , 2. ]]])
     >>> data.problem.scores

@@ -51,8 +51,8 @@ def _namespace(*arrays: Array) -> Any:
 
 
 MISSED = 1.0
-"""The selection is repeated if a logit lies this far above the selected one, because huge common offsets make raw
-logits inexact."""
+"""Difference, in logits, above which a token that exceeds the selected one is selected instead: large common offsets
+make raw logits inexact."""
 
 
 @dataclass(frozen=True)
@@ -264,7 +264,7 @@ def scaled_gradient(keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledG
     scores, best = _of_tokens(xp, scores, chosen.token, chosen.log_weights.shape)
     differences = scores - best
     mean = xp.sum(xp.exp(chosen.log_weights) * differences, axis=-1, keepdims=True)
-    # Where scores tie with the selected one, −E[δγ] is what is left of γ_t − γᵀs, and only its logarithm is safe.
+    # Where a token scores as much as the selected one, γ_t − γᵀs = −E[δγ], which may underflow; its logarithm does not.
     mean_sign, log_mean = signed_logsumexp(xp.sign(differences), chosen.log_weights + _log(xp, xp.abs(differences)))
     ties = differences == 0
     centred = xp.where(ties, -mean_sign[..., None], differences - mean)

@@ -49,9 +49,9 @@ class Span:
 def span_of(keys: Float64[np.ndarray, "n T d"], *further: Float64[np.ndarray, "d"]) -> Span | None:
     """Return the span of the key differences and of further vectors; None if it is no smaller than the space.
 
-    No rank is decided: a row that depends on others leaves a residual made of rounding errors, and the column for that
-    residual restores what rounding lost in the others. The rows are the edges of a shortest spanning tree of each
-    input's keys, so that a difference of two near ties is a sum of differences no longer than itself and keeps its
+    No rank is decided: a row that depends on others leaves a residual made of rounding errors, and the column for this
+    residual corrects the rounding errors of the other columns. The rows are the edges of a shortest spanning tree of
+    each input's keys, so that a difference of two near ties is a sum of differences no longer than itself and keeps its
     relative precision.
 
     Args:
@@ -94,7 +94,8 @@ def thin_tangents(
     if not is_thin(len(rows) + 2, d):
         return None
     basis = np.linalg.qr(np.concatenate([axis[None], _scaled_rows(rows)]).T)[0]
-    # At most half of the squared norms of the d unit vectors lies in the span: of one of them at most a half does.
+    # The squared norms of the projections of the d unit vectors onto the span add up to at most d/2, so one is at most
+    # 1/2.
     outside = np.eye(1, d, int(np.argmin(np.vecdot(basis, basis))))[0]
     return np.asarray(np.linalg.qr(np.column_stack([basis, outside]))[0][:, 1:])
 
@@ -102,7 +103,11 @@ def thin_tangents(
 def tangential(
     vectors: Float64[np.ndarray, "*b d"], axis: Float64[np.ndarray, "d"], basis: Float64[np.ndarray, "d e"]
 ) -> Float64[np.ndarray, "*b e"]:
-    """Return coordinates orthogonal to a unit vector; the last one includes all that a thin basis leaves out."""
+    """Return coordinates of the parts of vectors that are orthogonal to a unit vector.
+
+    The last column of a thin basis stands for all directions outside its span, so its coordinate is the length of the
+    part there.
+    """
     coordinates = np.asarray(vectors @ basis)
     if basis.shape[1] < axis.size - 1:
         rest = vectors - (vectors @ axis)[..., None] * axis - coordinates @ basis.T
@@ -131,7 +136,7 @@ def _shortest_edges(keys: Float64[np.ndarray, "n T d"]) -> Float64[np.ndarray, "
         closer = to_last < distance
         distance, nearest = np.where(closer, to_last, distance), np.where(closer, last[:, None], nearest)
         last = np.where(outside, distance, np.inf).argmin(axis=1)
-        # Distances of keys of 1e140 are infinite; any key that is still outside will do then.
+        # Distances between keys of 1e140 are infinite; then any key outside the tree is taken.
         last = np.where(outside[each, last], last, outside.argmax(axis=1))
         edges[:, step] = keys[each, last] - keys[each, nearest[each, last]]
     return edges

@@ -2,7 +2,7 @@
 
 A sequence of tokens X_i with last token k attends with weights softmax(X_i W e_k), and the mass on tokens v is the
 prediction of v. The alternatives are its distinct tokens, with a_iv = vec(e_v e_kᵀ) and the number of occurrences as
-multiplicity. The graph of k has an edge from the label to every other token of each sequence that ends in k.
+multiplicity. The priority graph of k has an edge from the label to every other token of each sequence that ends in k.
 
 Reference: arXiv 2403.08081, Section 2 (its code: yixiao-huang/next-token-prediction).
 """
@@ -20,7 +20,7 @@ from reference_attention.outer_keys import OuterKeys
 from reference_attention.problem import checked_array
 
 ABSENT = -1
-"""The id that stands where a shorter sequence has no token."""
+"""The id that pads shorter sequences at their end."""
 
 
 def attention_problem(
@@ -33,7 +33,7 @@ def attention_problem(
     """
     e = checked_array("embeddings", embeddings, ("K", "d"))
     if samples.ndim != 2 or labels.shape != (len(samples),) or 0 in samples.shape:
-        raise InvalidInput(f"labels: shape {labels.shape} for samples {samples.shape}; give one token a sequence.")
+        raise InvalidInput(f"labels: shape {labels.shape} for samples {samples.shape}; give one label per sequence.")
     if (samples < ABSENT).any() or (samples >= len(e)).any() or (labels < 0).any() or (labels >= len(e)).any():
         raise InvalidInput(f"samples: ids have to be 0 to {len(e) - 1}, with −1 after the end of shorter sequences.")
     rows = [np.array([x for x in row if x != ABSENT]) for row in samples.tolist()]
@@ -57,7 +57,7 @@ def attention_problem(
 def component_sets(samples: Int64[np.ndarray, "n T"], labels: Int64[np.ndarray, "n"]) -> Bool[np.ndarray, "n K"]:
     """Return the mask of the alternatives of each sequence in the strongly connected component of its label.
 
-    The components are those of the priority graph of its last token; Tarjan's algorithm, in SciPy.
+    The components are those of the priority graph of the sequence's last token, by Tarjan's algorithm in SciPy.
     """
     rows = [[x for x in row if x != ABSENT] for row in samples.tolist()]
     distinct = [sorted(set(row)) for row in rows]

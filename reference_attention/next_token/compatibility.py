@@ -15,7 +15,7 @@ from reference_attention.next_token.master_problem import MasterProblem
 
 
 def compatible(problem: MasterProblem) -> bool:
-    """Return whether (4) has a solution.
+    """Return whether the problem is NTP-compatible, that is, whether equation (4) of the paper has a solution θ.
 
     >>> compatible(MasterProblem.of_tokens([[1.0], [2.0]], [[2, 1, 0], [4, 1, 0]]))
     True
@@ -36,7 +36,7 @@ def compatible(problem: MasterProblem) -> bool:
 
 
 def _exponents(problem: MasterProblem, j: int, v: int) -> dict[int, int]:
-    """Return the exponents of c_jz m_jv/(c_jv m_jz), z = z_j, by prime."""
+    """Return the prime factorisation of c_jz m_jv/(c_jv m_jz), z = z_j, as exponents by prime."""
     z, exponents = int(problem.first[j]), dict[int, int]()
     for number, sign in (
         (problem.counts[j, z], 1),

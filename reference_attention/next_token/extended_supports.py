@@ -1,10 +1,10 @@
 """Alternatives that training does not tell apart from those that followed: the extended supports Ŝ_j ⊇ S_j, proven.
 
 C = {U : (a_jz − a_jv)·U ≥ 0 for z ∈ S_j, v ∈ V_j} is the recession cone of the loss, on which the alternatives of S_j
-tie. Ŝ_j is S_j with every v that is tied to it by all of C. A single linear program determines it: max Σt, (a_jz −
-a_jv)·U ≥ t_jv ∈ [0, 1]. As C is a cone, t is 0 or 1 in a solution, and 1 exactly outside Ŝ. The solver's answer is then
-proven: a rational U in C separates each pair outside Ŝ, and rational λ ≥ 0 and μ with Σ λ_jv (a_jz − a_jv) + Σ μ_jz'
-(a_jz − a_jz') = 0 and λ > 0 on the others show that no U in C separates one of these.
+tie. Ŝ_j is S_j with every v that all U ∈ C tie to it. A single linear program determines it: max Σt, (a_jz − a_jv)·U ≥
+t_jv ∈ [0, 1]. As C is a cone, t is 0 or 1 in a solution, and 1 exactly outside Ŝ. The solver's answer is then proven: a
+rational U in C separates each pair outside Ŝ, and rational λ ≥ 0 and μ with Σ λ_jv (a_jz − a_jv) + Σ μ_jz' (a_jz −
+a_jz') = 0 and λ > 0 on Ŝ∖S show that no U in C separates a pair of Ŝ∖S.
 
 References: derived here; the conditions (6) of arXiv 2402.18551 are Ŝ = S; scipy.optimize (HiGHS).
 """
@@ -27,7 +27,7 @@ from reference_attention.svm.max_margin import Infeasible, MaxMargin, max_margin
 Pair = tuple[int, int]
 """A context j and an alternative v, as (j, v)."""
 TIED = 0.5
-"""A t below this counts as 0."""
+"""Tolerance of the linear program: a t_jv below it counts as 0."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +37,8 @@ class ExtendedSupports:
     Attributes:
         sets: Ŝ_j as a mask, shape (m, K).
         separator: U ∈ C with (a_jz − a_jv)·U > 0 for every v ∉ Ŝ_j, D rationals.
-        tying: λ_jv > 0, by (j, v) with v ∈ Ŝ_j∖S_j.
-        levelling: μ_jz', by (j, z') with z' ∈ S_j, of either sign; none at z_j.
+        tying: the multipliers λ_jv > 0, by (j, v) with v ∈ Ŝ_j∖S_j.
+        levelling: the multipliers μ_jz' of either sign, by (j, z') with z' ∈ S_j, z' ≠ z_j.
     """
 
     sets: Bool[np.ndarray, "m K"]
@@ -56,12 +56,12 @@ class ExtendedSupports:
         return bool((self.sets == problem.supports).all())
 
     def error(self, problem: MasterProblem) -> str:
-        """Return what is wrong with the proof, over the rationals and without a solver; empty if nothing is."""
+        """Check the proof over the rationals, without a solver, and return its first error; empty if it is valid."""
         rows, sets = problem.differences, np.asarray(self.sets)
         if sets.shape != problem.supports.shape or (problem.supports & ~sets).any():
             return "the sets do not contain the supports"
         if (sets & ~problem.alternatives).any() or len(self.separator) != problem.dimension:
-            return "they are another problem's"
+            return "the sets or U are those of another problem"
         gains = dict(zip(rows, products(list(rows.values()), self.separator), strict=True))
         for (j, v), gain in gains.items():
             if sets[j, v] and gain != 0:
@@ -71,9 +71,9 @@ class ExtendedSupports:
         weights = {**self.tying, **self.levelling}
         tied = {pair for pair in rows if sets[pair] and not problem.supports[pair]}
         if set(self.tying) != tied or not all(x > 0 for x in self.tying.values()):
-            return "λ is not positive exactly on what is tied and did not follow"
+            return "λ is not positive exactly on the alternatives of Ŝ∖S"
         if not all(pair in rows and problem.supports[pair] for pair in self.levelling):
-            return "μ is not on what followed"
+            return "μ is non-zero on an alternative that did not follow"
         total = combination([rows[pair] for pair in weights], list(weights.values()), problem.dimension)
         return "" if all(x == 0 for x in total) else "Σλ(a_z − a_v) + Σμ(a_z − a_z') is not 0"
 
@@ -153,9 +153,10 @@ def _null_vector(rows: list[Vector], near: list[float]) -> Vector:
 
 
 def supports_by_exclusion(problem: MasterProblem) -> ExtendedSupports:
-    """Return Ŝ by deciding for each alternative alone whether some U ∈ C separates it, by an exact SVM or Farkas.
+    """Return Ŝ by deciding for each alternative alone whether some U ∈ C separates it, by an exact SVM.
 
-    It shares nothing with the linear program but the rows.
+    An infeasible SVM gives Farkas multipliers as the proof. Apart from the rows nothing is shared with the linear
+    program.
     """
     rows = problem.differences
     others = [pair for pair in rows if not problem.supports[pair]]
@@ -189,7 +190,7 @@ def separate_pairs(
 
 
 def signed_rows(problem: MasterProblem, level: Bool[np.ndarray, "m K"]) -> list[tuple[Pair, int]]:
-    """Return the pair and the sign of each input of :func:`separate_pairs`."""
+    """Return the pair (j, v) and the sign, ±1, of each input of the SVM in :func:`separate_pairs`."""
     return [(pair, sign) for pair in problem.pairs for sign in ((1, -1) if level[pair] else (1,))]
 
 

@@ -1,10 +1,10 @@
 """θ_⋆, the limit of P_Fθ: the only minimiser on F of the loss among alternatives of extended supports; enclosed.
 
 L_fin(θ) = Σ π_j [log Σ_{v∈Ŝ_j} e^{ℓ_jv} − Σ p_jv ℓ_jv]. Newton's method computes a rational point θ̂ of F. Along a step
-h each context has |φ_j'''| ≤ R φ_j'', R the largest range of a_jv·h over one Ŝ_j: a step of h log(1 + R)/R decreases
-L_fin, in whatever units contexts are. With D_F the largest diameter of a set {a_jv : v ∈ Ŝ_j}, λ the least eigenvalue
-of H = ∇²L_fin(θ̂) on F and φ(s) = L_fin(θ̂ + s h), ‖h‖ = 1, self-concordance |φ'''| ≤ D_F φ'' gives φ'(s) ≥
-−‖∇L_fin(θ̂)‖ + λ(1 − e^{−D_F s})/D_F. So
+h each context has |φ_j'''| ≤ R φ_j'', R the largest range of a_jv·h over one Ŝ_j, so the damped step h log(1 + R)/R
+decreases L_fin. With D_F the largest diameter of a set {a_jv : v ∈ Ŝ_j}, λ the least eigenvalue of H = ∇²L_fin(θ̂) on F
+and φ(s) = L_fin(θ̂ + s h), ‖h‖ = 1, self-concordance |φ'''| ≤ D_F φ'' gives φ'(s) ≥ −‖∇L_fin(θ̂)‖ + λ(1 − e^{−D_F
+s})/D_F. So
 
     ‖θ̂ − θ_⋆‖ ≤ −log(1 − D_F‖∇L_fin(θ̂)‖/λ)/D_F,
 
@@ -41,7 +41,7 @@ floats only."""
 DOUBLED = 30
 """The largest number of times that a share of a step is doubled."""
 ENOUGH = -250
-"""θ̂ is close enough at a distance below 2 to this power."""
+"""Exponent of 2: the distance ‖θ̂ − θ_⋆‖ below which θ̂ is accepted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +51,7 @@ class FiniteMinimum:
     Attributes:
         split: F.
         point: θ̂ ∈ F, D rationals.
-        lost: why the search ended before it reached θ_⋆, with the remaining gradient; empty where it reached it.
+        lost: why the search ended before it reached θ_⋆, with the remaining gradient; empty where it reached θ_⋆.
     """
 
     split: Split
@@ -217,7 +217,7 @@ def finite_minimum(split: Split) -> FiniteMinimum:
 
 
 def _is_at_rest(radii: list[arb]) -> bool:
-    """Return whether the last step did not halve a finite radius, so that the rest is the rounding of balls."""
+    """Return whether the last step did not halve a finite radius, so that only the rounding of balls remains."""
     return len(radii) > 1 and radii[-1].is_finite() and bool(not radii[-1] < radii[-2] / 2)
 
 
@@ -243,7 +243,7 @@ def _ball_step(minimum: FiniteMinimum) -> list[fmpq] | None:
 
 
 def damping(moved: float, slope: Callable[[float], float] | None = None) -> float:
-    """Return the share log(1 + R)/R of a step that moves logits of one context apart by R at most.
+    """Return the share log(1 + R)/R of a step along which the logits of a context move apart by at most R.
 
     Args:
         moved: R.

@@ -7,7 +7,8 @@ training minimises
     L(θ) = Σ_j π_j [log Σ_v e^{ℓ_jv(θ)} − Σ_v p_jv ℓ_jv(θ)],
 
 which is convex. Next-token prediction: a_jv = vec(e_v h_jᵀ), every token is an alternative, m = 1. Classification: the
-same with one target each. Attention: a_jv = vec(e_v e_kᵀ), v the distinct tokens of a sample whose last token is k.
+same with a single target per context. Attention: a_jv = vec(e_v e_kᵀ), v the distinct tokens of a sample whose last
+token is k.
 
 References: Thrampoulidis, *Implicit Optimization Bias of Next-token Prediction in Linear Models*, arXiv 2402.18551; Li
 et al., *Mechanics of Next Token Prediction with Self-Attention*, arXiv 2403.08081.
@@ -85,7 +86,7 @@ class MasterProblem:
             raise InvalidInput(f"counts: nothing followed context {int(np.argmax(nothing))}; leave such contexts out.")
         if (counted[repeated == 0] > 0).any():
             j, v = (int(x) for x in np.argwhere((counted > 0) & (repeated == 0))[0])
-            raise InvalidInput(f"counts: {v} follows context {j}, of which it is no alternative; give it m ≥ 1.")
+            raise InvalidInput(f"counts: token {v} follows context {j}, where its multiplicity is 0; give it m ≥ 1.")
         for name, value in (("vectors", floats), ("counts", counted), ("multiplicities", repeated)):
             value.setflags(write=False)
             object.__setattr__(self, name, value)
@@ -209,7 +210,8 @@ class MasterProblem:
 def unconnected_contexts(embeddings: Float64[np.ndarray, "m d"]) -> list[list[int]]:
     """Return the contexts in groups that share no coordinate; then the loss, Ŝ, θ_mm and θ_⋆ are those of each group.
 
-    Windows of a single token are alone, each with a coordinate of its own.
+    Two contexts belong to one group if a chain of contexts connects them in which neighbours share a non-zero
+    coordinate.
     """
     groups: list[tuple[set[int], list[int]]] = []
     for j, row in enumerate(np.asarray(embeddings)):

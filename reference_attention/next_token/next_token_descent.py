@@ -27,7 +27,7 @@ class SplitRun:
     Attributes:
         x: the coordinates of u_k, (k + 1, b, r).
         y: the coordinates of θ_⊥,k, (k + 1, b, s).
-        lost: for points whose search failed, by their number, the reason.
+        lost: the reason why a search failed, by the index of its point.
     """
 
     x: Float64[np.ndarray, "t b r"]
@@ -60,7 +60,8 @@ def next_token_descent(
         along, away = loss.gradient(*at)
         length: float | Float64[np.ndarray, "b 1"] = step
         if normalized:
-            # In units of the largest entry: squares of tiny ones are 0. A gradient that is 0 moves nothing.
+            # Dividing by the largest entry keeps squares of tiny entries from underflowing; a gradient of 0 moves
+            # nothing.
             both = np.concatenate([along, away], axis=1)
             unit = np.abs(both).max(axis=1, keepdims=True)
             unit = np.where(unit > 0, unit, 1.0)

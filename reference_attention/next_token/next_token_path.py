@@ -1,8 +1,8 @@
 """The regularization path of next-token prediction: argmin of L over balls, by the multiplier of ‖θ‖²/2.
 
-argmin L(θ) + (μ/2)‖θ‖² minimises L over the ball of its own radius B; B → ∞ as μ → 0. Newton's method works in units in
-which the Hessian's diagonal is 1: the diagonal on F is of size 1, and on F^⊥ of size μ. Steps are damped like those to
-θ_⋆.
+The minimiser θ of L(θ) + (μ/2)‖θ‖² also minimises L over the ball of radius B = ‖θ‖; B → ∞ as μ → 0. Newton's method
+works in units in which the Hessian's diagonal is 1: the diagonal on F is of size 1, and on F^⊥ of size μ. Steps are
+damped as in :mod:`.finite_minimum`.
 
 Reference: arXiv 2402.18551, (8) and Theorem 1.
 """
@@ -27,7 +27,7 @@ RESIDUAL = 8e-7
 
 
 def next_token_path(minimum: FiniteMinimum, svm: NextTokenSvm, multipliers: Float64[np.ndarray, "b"]) -> SplitRun:
-    """Return the path's points for multipliers μ > 0, one after another, (b, 1, ·), and which of them failed.
+    """Return the points of the path for multipliers μ > 0, shape (b, 1, ·), and the reasons of failed searches.
 
     Args:
         minimum: θ_⋆.
@@ -58,7 +58,7 @@ def _minimise(
     x: Float64[np.ndarray, "r"],
     y: Float64[np.ndarray, "s"],
 ) -> tuple[Float64[np.ndarray, "r"], Float64[np.ndarray, "s"], float]:
-    """Return u, θ_⊥ and the residual in the units of :data:`RESIDUAL`."""
+    """Return u, θ_⊥ and the residual, in the units of :data:`RESIDUAL`, of the minimiser for one μ."""
     split = loss.minimum.split
     rows = np.concatenate([loss.inside, -split.outside], axis=2)
     alternatives = split.problem.alternatives
@@ -67,7 +67,7 @@ def _minimise(
         shares = np.where(split.sets, loss.inner, 0.0) + change
         gradient = _gradient(loss, origin, mu, x, y)
         mean = np.einsum("jv,jvd->jd", shares, rows)
-        # Less the mean, with the part of F^⊥ made of what is off Ŝ alone, nothing cancels.
+        # Rows minus their mean: on F^⊥ only alternatives outside Ŝ contribute, so nothing cancels.
         centred = rows - mean[:, None]
         hessian = np.einsum("j,jv,jvd,jve->de", loss.weights, shares, centred, centred) + mu * np.eye(rows.shape[2])
         unit = 1 / np.sqrt(np.diag(hessian))

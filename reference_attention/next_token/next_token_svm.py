@@ -3,7 +3,7 @@
 θ_mm = argmin ‖θ‖ subject to (a_jz − a_jz')·θ = 0 within Ŝ_j and (a_jz − a_jv)·θ ≥ 1 for v ∉ Ŝ_j. It lies in F^⊥, and
 θ_mm = Σ λ_jv g_jv, Σλ = ‖θ_mm‖². The problem is always feasible; θ_mm = 0 if there is nothing outside Ŝ.
 
-References: arXiv 2402.18551, Definition 3 (Ŝ = S); own.
+References: arXiv 2402.18551, Definition 3 (Ŝ = S); derived here for Ŝ ≠ S.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class NextTokenSvm:
         return dict(zip(rows, products(list(rows.values()), self.point), strict=True))
 
     def error(self, problem: MasterProblem) -> str:
-        """Return what violates the KKT conditions, over the rationals; empty if nothing does."""
+        """Check the KKT conditions over the rationals and return the first that is violated; empty if none is."""
         margins, rows = self.margins(problem), problem.differences
         if any(margin != 0 if self.sets[pair] else margin < 1 for pair, margin in margins.items()):
             return "θ_mm does not tie Ŝ, or a margin is below 1"
@@ -75,7 +75,7 @@ def next_token_svm(problem: MasterProblem, sets: Bool[np.ndarray, "m K"]) -> Nex
     [1/3, 1/3, -2/3]
     """
     if (problem.supports & ~sets).any():
-        raise InvalidInput("sets: they do not contain what followed; give S or more.")
+        raise InvalidInput("sets: an alternative that followed is missing; give sets that contain S.")
     separated = [pair for pair in problem.pairs if not sets[pair]]
     if not separated:
         return NextTokenSvm(sets, [fmpq(0)] * problem.dimension, {}, {})

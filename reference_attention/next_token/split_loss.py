@@ -1,6 +1,6 @@
-"""The loss and its gradient at θ = θ_⋆ + u + θ_⊥, u ∈ F, with u and θ_⊥ apart: parts of them below eps‖θ‖ count, too.
+"""The loss and its gradient at θ = θ_⋆ + u + θ_⊥, u ∈ F, from u and θ_⊥ separately, so that parts below eps‖θ‖ count.
 
-With d_jv = a_jv·u less its mean under q⋆_j and log x_j = log Σ_{v∉Ŝ_j} e^{log w_jv − g_jv·θ_⊥},
+With d_jv = a_jv·u minus its mean under q⋆_j and log x_j = log Σ_{v∉Ŝ_j} e^{log w_jv − g_jv·θ_⊥},
 
     L(θ) − L_⋆ = Σ π_j log(1 + Σ_{Ŝ_j} q⋆_jz (e^{d_jz} − 1)) + Σ π_j log(1 + x_j),
     log w_jv = log w⋆_jv + d_jv − log(1 + Σ_{Ŝ_j} q⋆_jz (e^{d_jz} − 1)),
@@ -57,7 +57,7 @@ class SplitLoss:
         return np.asarray(rows - np.einsum("jv,jvr->jr", self.inner, rows)[:, None])
 
     def parts(self, x: Float64[np.ndarray, "*b r"], y: Float64[np.ndarray, "*b s"]) -> tuple[Array, Array, Array]:
-        """Return Σ_Ŝ q⋆(e^d − 1) of each context, the softmax within Ŝ less q⋆, and log w − g·θ_⊥."""
+        """Return Σ_Ŝ q⋆(e^d − 1) of each context, the softmax within Ŝ minus q⋆, and log w − g·θ_⊥."""
         d = np.einsum("jvr,...r->...jv", self.inside, x)
         grown = self.inner * np.expm1(np.where(self.inner > 0, d, 0.0))
         total = grown.sum(axis=-1)

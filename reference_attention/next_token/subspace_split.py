@@ -52,7 +52,7 @@ class Split:
     def orthogonal(self) -> list[Vector]:
         """Return a rational orthogonal basis of Q^D, not normalized, that begins with the basis of F.
 
-        F^⊥ costs more than F, and the minimum on F does without it.
+        The basis of F^⊥ costs more than that of F and is not needed for the minimum on F.
         """
         problem = self.problem
         others = [row for pair, row in problem.differences.items() if not self.sets[pair]]
@@ -61,12 +61,12 @@ class Split:
 
     @cached_property
     def squares(self) -> Vector:
-        """Return the squared lengths of the basis."""
+        """Return the squared lengths of the vectors of :attr:`orthogonal`."""
         return _squares(self.orthogonal)
 
     @cached_property
     def spanning_squares(self) -> Vector:
-        """Return the squared lengths of the basis of F."""
+        """Return the squared lengths of the vectors of :attr:`spanning`."""
         return _squares(self.spanning)
 
     @cached_property
@@ -97,7 +97,7 @@ class Split:
 
     @cached_property
     def in_balls(self) -> dict[Pair, list[arb]]:
-        """Return the coordinates as balls, by pair; exactly 0 where they are 0."""
+        """Return the coordinates of a_jv − a_jz as balls, by pair (j, v); exactly 0 where they are 0."""
         return _in_balls(self.problem.differences, self.orthogonal, self.squares)
 
     @cached_property
@@ -112,7 +112,10 @@ class Split:
         return np.asarray(self.problem.alternatives & ~self.sets)
 
     def spread(self, values: dict[Pair, list[float]], width: int = 0) -> Float64[np.ndarray, "m K s"]:
-        """Return vectors given by pair, of this width or D of them where there are none, as an array, 0 elsewhere."""
+        """Return vectors that are given by pair (j, v) as an array, 0 at all other pairs.
+
+        Its last axis has length ``width``, by default the length of the vectors, or D if there are none.
+        """
         width = width or (len(next(iter(values.values()))) if values else self.problem.dimension)
         out = np.zeros((*self.problem.counts.shape, width))
         for pair, value in values.items():
@@ -155,7 +158,7 @@ def _in_balls(rows: dict[Pair, Vector], basis: list[Vector], squares: Vector) ->
 
 
 def orthogonalize(rows: list[Vector], basis: list[Vector]) -> list[Vector]:
-    """Extend an orthogonal basis by what each row adds to its span: Gram and Schmidt, over the rationals."""
+    """Extend an orthogonal basis by the part of each row outside its span: Gram and Schmidt, over the rationals."""
     extended, squares = list(basis), [sum((x * x for x in row), fmpq(0)) for row in basis]
     for row in rows:
         if extended and len(extended) == len(row):

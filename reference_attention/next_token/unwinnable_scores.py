@@ -1,9 +1,9 @@
 """Attention where no prompt selects all optimal tokens: the tokens that stay tied, and the limit of the prompt.
 
-C = {p : (k_iα − k_it)·p ≥ 0 for all t} are the prompts that lose no optimal token α_i. Where ATT-SVM of α is
-infeasible, some tokens tie with α on all of C, and a single U ∈ C separates the others: the extended supports Ŝ_i of
-next-token prediction (:mod:`.extended_supports`), with a_it = k_it and α_i as the token that followed; exact, with
-weights that prove it.
+C = {p : (k_iα − k_it)·p ≥ 0 for all t} are the prompts at which no token has a larger logit than the optimal token α_i.
+Where ATT-SVM of α is infeasible, some tokens tie with α on all of C, and a single U ∈ C separates the others: the
+extended supports Ŝ_i of next-token prediction (:mod:`.extended_supports`), with a_it = k_it and α_i as the token that
+followed; exact, with weights that prove it.
 
 With F the span of the k_iα − k_it, t ∈ Ŝ_i, let x = P_F p and let L_F(x) be the risk of attention to Ŝ_i alone. Weights
 within Ŝ_i relative to each other depend on x only, and the weights outside Ŝ_i vanish along U, which leaves x
@@ -49,9 +49,9 @@ GONE = 1e-6
 """Total weight of the tokens outside Ŝ_i below which the two parts are followed separately; x still moves by about as
 much."""
 AT_REST = 2.0**-6
-"""By how many logits x may still be away from rest at that point."""
+"""Largest distance of x from its rest point, in logits, at which the two parts may be separated."""
 STEPS = 60
-"""Largest number of steps of Newton's method from that point."""
+"""Largest number of Newton steps from there to the rest point."""
 SETTLED = 1e-12
 """Largest change of a logit in the last step; coordinates that move no logit by as much are set to 0."""
 
@@ -79,7 +79,7 @@ class ScoreSplit:
 
     @property
     def error(self) -> str:
-        """Return what is wrong with the proof; empty if nothing is."""
+        """Check the proof and return its first error; empty if it is valid."""
         return self.supports.error(self.master) or self.svm.error(self.master)
 
     @cached_property
@@ -95,7 +95,7 @@ class ScoreSplit:
 
     @cached_property
     def convex(self) -> bool:
-        """Return whether L_F is proven convex in σ(x): a rest point is then its minimum."""
+        """Return whether L_F is proven convex in σ(x): a point where ∇L_F = 0 is then its minimum."""
         rows = [self.master.differences[pair] for pair in self.master.pairs if self.sets[pair]]
         one_rival = bool((self.sets.sum(axis=1) <= 2).all())
         same = all(row == rows[0] or [-c for c in row] == rows[0] for row in rows)
@@ -115,7 +115,7 @@ class ScoreSplit:
 
     @cached_property
     def across(self) -> Float64[np.ndarray, "s d"]:
-        """Return an orthonormal basis of what the other rows add to F, as rows."""
+        """Return an orthonormal basis of the part that all other rows k_iα − k_it add to F, as rows."""
         return _unit_rows(self._bases[1], self.problem.d)
 
     @cached_property
@@ -237,7 +237,7 @@ def score_split(problem: Problem) -> ScoreSplit | None:
     return None if split.error else split
 
 
-def follow_apart(split: ScoreSplit, flow: Flow, records: Float64[np.ndarray, "m"], norm: float) -> SplitFlow | str:
+def follow_split_flow(split: ScoreSplit, flow: Flow, records: Float64[np.ndarray, "m"], norm: float) -> SplitFlow | str:
     """Continue a flow in two parts from the point where tokens outside Ŝ_i have lost their weight.
 
     Args:
@@ -252,7 +252,7 @@ def follow_apart(split: ScoreSplit, flow: Flow, records: Float64[np.ndarray, "m"
     weights = np.where(split.sets, 0.0, _weights(split, flow.points)).sum(axis=-1).max(axis=-1)
     weightless = np.flatnonzero((weights <= GONE) & (np.arange(len(weights)) > 0))
     if not split.across.size or not weightless.size:
-        return "tokens that could be ruled out keep their weight"
+        return "tokens outside the tied sets keep their softmax weight"
     first = int(weightless[0])
     p = flow.points[first]
     x = split.rest_near(p @ split.level.T)
@@ -264,14 +264,14 @@ def follow_apart(split: ScoreSplit, flow: Flow, records: Float64[np.ndarray, "m"
     inner_point = x @ split.level + still
     mixture = np.sum(split.weights_within(x) * split.problem.scores, axis=1)
     if not (split.sets | (split.problem.scores < mixture[:, None])).all():
-        return "a token that could be ruled out scores as much as the tied ones do together"
-    # The norm of p is that of x + y + what never moves, which are orthogonal.
+        return "a token outside the tied sets scores at least as much as the mixture of the tied tokens"
+    # p is the sum of three orthogonal parts: x, y, and the components that never move.
     square = float(inner_point @ inner_point)
     beyond = np.sqrt(np.maximum(np.append(records[records < norm], norm) ** 2 - square, 0.0))
     begin = float(np.linalg.norm(y))
     beyond = beyond[beyond > begin * (1 + 1e-9)]
     if not beyond.size:
-        return "the finite part is beyond the norm asked for"
+        return "the finite part alone is longer than the requested norm"
     keys = -split.outside
     moving = Problem(keys, split.problem.scores, split.problem.loss)
     further = gradient_flow(

@@ -26,21 +26,21 @@ WORTHWHILE = 0.01
 """Largest relative distance above the lowest log excess from which Newton's method continues after L-BFGS."""
 
 SAME = 1e-3
-"""Directions this close are in the same valley: L-BFGS leaves an error of the square root of its tolerance."""
+"""Distance, relative to R, below which two points count as one: L-BFGS leaves an error of the root of its tolerance."""
 
 ROUNDING = 1e-13
-"""Newton steps this small, relative to offset plus 1/κ, no longer change the offset."""
+"""Newton steps below this, relative to ‖offset‖ + 1/κ (κ the size of the keys), no longer change the offset."""
 
 STALLED = 1e-8
-"""Newton steps below this that no longer shrink are rounding, too; if a larger step stalls, the method has not
-converged."""
+"""Newton steps below this, in the same units, that no longer shrink are rounding, too; if a larger step stalls, the
+method has not converged."""
 
 SHORTEST = 1e-14
 """Share of a Newton step at which a line search gives up. Where one token's logit outweighs all others, the curvature
 is that of the sphere, and the valley, at the next kink of the maximum of logits, lies at a share as small as |y|/R."""
 
 UNSEEN = 1e-13
-"""Slope of log(L − L_opt), per 1/κ, that is rounding: the risk is flat there."""
+"""Slope of log(L − L_opt), per 1/κ, below which it consists of rounding: the risk is flat there."""
 
 FLAT_RISK = "a token of lower score is selected: the excess does not vanish and the risk is flat to rounding"
 
@@ -88,7 +88,7 @@ class BallSearch:
         minima = [m for m in candidates if m is not None]
         for start in directions:
             rough, value = self._on_sphere(R, start / float(np.linalg.norm(start)))
-            # Newton gains little over L-BFGS: only what comes near the lowest value, elsewhere, is worth it.
+            # Newton's method lowers the value little: it is run only from new points whose value is near the lowest.
             lowest_yet = min((m.log_excess for m in minima), default=math.inf)
             near = value < lowest_yet + WORTHWHILE * (1 + abs(lowest_yet)) or not minima
             if near and all(np.linalg.norm(m.p - rough) > SAME * R for m in minima):
@@ -98,12 +98,12 @@ class BallSearch:
             inside = self._inside(R, lowest.p)
             if inside is not None and inside.log_excess <= lowest.log_excess:
                 return inside
-            return replace(lowest, reason="the risk falls inwards, but no minimiser inside was found")
+            return replace(lowest, reason="the risk decreases inwards, but no minimiser inside the ball was found")
         close = [m for m in minima if not m.reason and m.log_excess <= lowest.log_excess + self._noise(lowest)]
         return close[0] if close else lowest
 
     def _noise(self, m: Minimum) -> float:
-        """Return the difference of log excess that the rounding of a logit can make."""
+        """Return a bound of the error of the log excess that the rounding of logits causes."""
         return 64 * EPS * (1 + abs(m.log_excess) + self._scale * float(np.linalg.norm(m.p)))
 
     def _slope(self, p: Point) -> Point:
@@ -170,8 +170,8 @@ class BallSearch:
                 return p, FLAT_RISK
             if np.linalg.norm(step) * self._scale <= 1e-11 * (1 + float(np.linalg.norm(point)) * self._scale):
                 saddle = values[0] < -1e-9 * values[-1]
-                return (p, "the point of rest inside is no minimum") if saddle else (point, "")
-        return p, "Newton's method did not converge inside"
+                return (p, "the stationary point inside the ball is no minimum") if saddle else (point, "")
+        return p, "Newton's method did not converge inside the ball"
 
     def _polish(self, R: float, rough: Point) -> Minimum:
         """Run Newton's method from a rough minimiser, in offsets from the ray of p_mm where that is near."""
@@ -230,7 +230,8 @@ class BallSearch:
         across = basis @ y
         p = math.sqrt(R * R - y @ y) * unit + across
         if float(np.linalg.norm(self._slope(p))) <= UNSEEN * self._scale:
-            # Selecting as at p costs what it costs: no digit of the risk tells this point from its neighbours.
+            # A token of lower score is selected, so L − L_opt does not vanish, and neighbouring points have the same
+            # digits.
             reason = FLAT_RISK
         # From the ray itself the offset is known to full relative precision.
         return Minimum(p, across if unit is self._ray else self._across(p), state[0] + logits[1], False, reason)

@@ -1,4 +1,6 @@
-"""The function log(L − L_opt) of a problem with gradient and Hessian, also in offsets from a ray where p is too coarse.
+"""The function log(L − L_opt) of a problem with gradient and Hessian, of p or of its offset from a ray.
+
+Far from the origin the rounding of p is too coarse; its offset from the ray keeps all digits.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, Theorem 1.
 """
@@ -18,7 +20,7 @@ NEGLIGIBLE = -40.0
 """Logarithm of the unselected weight below which the excess risk equals slope times this weight, to rounding."""
 
 LARGEST_EXPONENT = 600.0
-"""Beyond e^600 products of two exponentials overflow."""
+"""Largest exponent in use: products of two exponentials beyond e^600 overflow."""
 
 Logits = tuple[Float64[np.ndarray, "n others"], float]
 """Logits relative to the chosen tokens, as (relative, shift) with the shift common to all."""

@@ -31,7 +31,8 @@ from reference_attention.paths.joint_risk import (
 TRIES, ON_THE_WAY = 100, 24
 """Largest number of points, or shorter steps, that a descent evaluates; and the number for one that may end early."""
 SHORTER = 0.5 ** np.array([1, 1.5, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 19, 22, 25, 28, 32, 36, 40, 45, 50])
-"""Shares of a step that are tried where the full step is not lower; the lowest is taken."""
+"""Shares of a step that are tried where the full step does not lower the value; the share of the lowest value is
+taken."""
 SUFFICIENT = 1e-4
 """Share of the decrease predicted by the slope that a step must achieve."""
 NEAR = 512.0
@@ -41,9 +42,10 @@ OFF = np.array([0.0, *2.0 ** np.arange(-2, 8)])
 TIES = 4
 """Largest number of times that descent beside ties is repeated with new ties."""
 LARGEST = 1e150
-"""Size of derivatives beyond which descent ends: an input that was lost makes derivatives overflow."""
+"""Size of derivatives beyond which descent ends: derivatives overflow where an input is misclassified by a long
+head."""
 DIGITS = 1e-12
-"""Values this close, relative to their size, count as equal: near the minimum the gradient decides."""
+"""Relative difference below which two values count as equal; near the minimum the gradient decides between them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +109,7 @@ class Local:
 
 
 @dataclass(frozen=True, eq=False)
-class Together:
+class JointObjective:
     """The function log L + rΓ of (y, τ).
 
     Attributes:
@@ -145,7 +147,7 @@ class Together:
 
 
 @dataclass(frozen=True, eq=False)
-class PromptAlone:
+class PromptObjective:
     """The function log(L − L_α) + rΓ of τ, for a fixed head; if rows are given, only along moves orthogonal to them."""
 
     spheres: Spheres
@@ -178,7 +180,7 @@ class PromptAlone:
 
 
 def descend(
-    function: Together | PromptAlone,
+    function: JointObjective | PromptObjective,
     y: Float64[np.ndarray, "e"],
     p: Float64[np.ndarray, "k"],
     gradient: float,
@@ -225,7 +227,7 @@ def descend(
             lower = values[best] < now.value + SUFFICIENT * lengths[best] * promised and (
                 values[best] < now.value - digits
             )
-            # Where the value cannot show what a step gains, the gradient does.
+            # A gain below the digits of the value is judged by the gradient.
             if lower or values[best] <= now.value + digits:
                 new = function.local(heads[best], prompts[best])
                 if lower or _norm(new.slope * measured) < gradient_norm:
@@ -249,7 +251,7 @@ def beside_ties(
     from the tie are tried.
     """
     s, empty = spheres, np.zeros(0)
-    alone = PromptAlone(s, w)
+    alone = PromptObjective(s, w)
     lowest = float(alone.values(empty, p))
     for _ in range(TIES):
         rows = s.joint.rows[s.joint.others]
@@ -261,7 +263,7 @@ def beside_ties(
         prompts *= s.R / np.linalg.norm(prompts, axis=1, keepdims=True)
         values = alone.values(empty, prompts)
         begin = prompts[int(np.argmin(np.where(np.isnan(values), math.inf, values)))]
-        _, descended, _ = descend(PromptAlone(s, w, orthogonal_to=ties), empty, begin, gradient)
+        _, descended, _ = descend(PromptObjective(s, w, orthogonal_to=ties), empty, begin, gradient)
         value = float(alone.values(empty, descended))
         if not value < lowest - 1.0:
             break

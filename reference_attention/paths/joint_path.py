@@ -18,15 +18,22 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float64
 
-from reference_attention.paths.joint_newton import PromptAlone, Spheres, Together, beside_ties, complement, descend
+from reference_attention.paths.joint_newton import (
+    JointObjective,
+    PromptObjective,
+    Spheres,
+    beside_ties,
+    complement,
+    descend,
+)
 from reference_attention.paths.joint_risk import Joint, exponents, relative_log_risk
-from reference_attention.paths.large_head_descent import OUTGROWN, descend_outgrown
+from reference_attention.paths.large_head_descent import LARGE_HEAD, descend_large_heads
 
 Schedule = Callable[[float], float]
 """A function R ↦ log r."""
 
 LOST = 1e-3
-"""A gradient of the log-excess above which rounding stopped descent far from its goal."""
+"""Norm of the gradient of the log-excess above which descent was stopped by rounding, far from its goal."""
 COUPLED = -9.0
 """log(r max q) above which head and prompt are minimised together."""
 TURNS = 6
@@ -44,8 +51,8 @@ on."""
 MOST_STEPS = 24
 """Largest number of radii on the way to a requested one; after that it is tried directly, and the residual decides."""
 HARMLESS, SMALLEST_GROWTH = 8.0, 1.2
-"""Largest log L + rΓ of a starting point that has lost no input (the minimiser has at most about log 2), and the ratio
-of radii below which the step is no longer shortened."""
+"""Largest log L + rΓ of a starting point at which all inputs still select their tokens (the minimiser has at most about
+log 2), and the ratio of radii below which the step is no longer shortened."""
 
 
 def linear_schedule(ratio: float) -> Schedule:
@@ -121,7 +128,7 @@ class Branch:
     def rank(self) -> float:
         """Return an upper bound of log L + rΓ, given the rounding of outputs; lower is better, and inf is worst."""
         spheres = self.spheres
-        value = float(Together(spheres).values(self.y, self.p))
+        value = float(JointObjective(spheres).values(self.y, self.p))
         value += spheres.joint.output_rounding(spheres.offset(self.y))
         return value if math.isfinite(value) else math.inf
 
@@ -196,7 +203,7 @@ def descend_at_radius(
 def head_at(joint: Joint, log_r: float, p: Float64[np.ndarray, "dk"]) -> Float64[np.ndarray, "d"]:
     """Return the offset w of the best head of radius r for a fixed prompt, shape (d,); a convex problem."""
     spheres = Spheres(joint, log_r, float(np.linalg.norm(p)), complement(joint.svm.direction))
-    y, _, _ = descend(Together(spheres, moves=False), np.zeros(spheres.basis.shape[1]), p, GRADIENT)
+    y, _, _ = descend(JointObjective(spheres, moves=False), np.zeros(spheres.basis.shape[1]), p, GRADIENT)
     return spheres.offset(y)
 
 
@@ -208,7 +215,7 @@ def prompt_at(
     It is never worse than the start.
     """
     spheres = Spheres(joint, log_r, R, complement(joint.svm.direction))
-    return descend(PromptAlone(spheres, w), np.zeros(0), R * joint.unit_prompt(start), GRADIENT)[1]
+    return descend(PromptObjective(spheres, w), np.zeros(0), R * joint.unit_prompt(start), GRADIENT)[1]
 
 
 def path_of(branches: list[Branch]) -> JointPath:
@@ -271,20 +278,20 @@ def _minimise(
     residual = math.inf
     if coupling > COUPLED:
         scale = math.exp(min(max(0.0, coupling), 690.0))
-        if coupling > OUTGROWN:
-            y, p, residual = descend_outgrown(spheres, y, p, scale, gradient)
+        if coupling > LARGE_HEAD:
+            y, p, residual = descend_large_heads(spheres, y, p, scale, gradient)
         else:
-            y, p, residual = descend(Together(spheres, scale), y, p, gradient, enough)
+            y, p, residual = descend(JointObjective(spheres, scale), y, p, gradient, enough)
         coupling = _coupling(spheres, y, p)
     if coupling > COUPLED:
         return y, p, residual
     for _ in range(TURNS):
         earlier = p
-        y, _, left_y = descend(Together(spheres, moves=False), y, p, gradient, enough)
-        _, p, left_p = descend(PromptAlone(spheres, spheres.offset(y)), np.zeros(0), p, gradient, enough)
+        y, _, left_y = descend(JointObjective(spheres, moves=False), y, p, gradient, enough)
+        _, p, left_p = descend(PromptObjective(spheres, spheres.offset(y)), np.zeros(0), p, gradient, enough)
         if left_p > LOST and not enough:
             p = beside_ties(spheres, spheres.offset(y), p, gradient)
-            _, p, left_p = descend(PromptAlone(spheres, spheres.offset(y)), np.zeros(0), p, gradient, enough)
+            _, p, left_p = descend(PromptObjective(spheres, spheres.offset(y)), np.zeros(0), p, gradient, enough)
         residual = max(left_y, left_p)
         still = float(np.linalg.norm(p - earlier)) * spheres.joint.longest_row < 1e3 * gradient
         if still or enough or _coupling(spheres, y, p) < -40.0:

@@ -181,7 +181,7 @@ def retract(joint: Joint, log_r: float, w: Float64[np.ndarray, "*b d"]) -> Float
     u = joint.svm.direction
     along = np.sum(w * u, axis=-1, keepdims=True)
     across = w - along * u
-    # Once more: what is left of v̄_mm·w is then rounding of the part that stays, not of the part that goes.
+    # Project a second time: the remaining v̄_mm·w is then the rounding of w_⊥, not of the part that was removed.
     across = across - np.sum(across * u, axis=-1, keepdims=True) * u
     size = np.linalg.norm(across, axis=-1, keepdims=True)
     ratio = np.exp(np.log(np.maximum(size, 1e-300)) - log_r)
@@ -189,7 +189,7 @@ def retract(joint: Joint, log_r: float, w: Float64[np.ndarray, "*b d"]) -> Float
     ratio = np.minimum(ratio, 1.0)
     root = np.sqrt((1 - ratio) * (1 + ratio))
     top = -np.minimum(size, radius(log_r)) * ratio / (1 + root)
-    # The lower end of the chord, −r(1 + root): far below where any point of interest lies, but a ball has one.
+    # The ball also ends below, at v̄_mm·w = −r(1 + root), far from any point of interest.
     bottom = -radius(log_r) * (1 + root)
     return np.asarray(across + np.clip(along, bottom, top) * u)
 
@@ -199,8 +199,8 @@ def joint_gradient(
 ) -> tuple[float, Float64[np.ndarray, "d"], Float64[np.ndarray, "k"]]:
     """Return log L + rΓ and its derivatives with respect to w and p.
 
-    dΛ/dw = −Σ π_i z_i^p and dΛ/dp = Σ π_i Σ_t s_it c_it (k_it − k̄_i), with c_it = (r v̄_mm + w)·(z_iα − z_it),
-    k̄_i = Σ_t s_it k_it and π_i = |ℓ'(u_i)|/Σ_j ℓ(u_j): all in differences to α, so nothing cancels.
+    With Λ = log L + rΓ: dΛ/dw = −Σ π_i z_i^p and dΛ/dp = Σ π_i Σ_t s_it c_it (k_it − k̄_i), with c_it = (r v̄_mm +
+    w)·(z_iα − z_it), k̄_i = Σ_t s_it k_it and π_i = |ℓ'(u_i)|/Σ_j ℓ(u_j): all in differences to α, so nothing cancels.
     """
     logs = joint.log_weights(p)
     E = exponents(joint, log_r, w, logs)

@@ -78,7 +78,8 @@ def joint_minimiser(joint: Joint, schedule: Schedule, R: float, starts: Float64[
         branches = _lowest([*moved, *(begin_branch(joint, basis, schedule, radius, p) for p in new)], unit, KEPT)
     ends = [advance_branch(joint, basis, schedule, branch, R, final=False) for branch in branches[:LAST]]
     ends = sorted(ends, key=lambda branch: branch.rank)
-    # Where the prompt has no influence on the digits of L, branches are equal; one that came to rest is a minimiser.
+    # Where the prompt has no influence on the digits of L, all branches have equal risk; a small residual marks a
+    # minimiser.
     equal = [polish_branch(branch) for branch in ends if branch.rank <= ends[0].rank + SAME]
     return JointMinimum(
         path_of([min(equal, key=lambda branch: branch.residual > LOST)]), tuple(branch.rank for branch in ends)

@@ -17,14 +17,14 @@ from scipy.optimize import minimize
 from reference_attention.paths.joint_newton import Spheres
 from reference_attention.paths.joint_risk import joint_gradient
 
-OUTGROWN = 150.0
-"""log(r max q) beyond which squares of heads of that size leave no room in float64."""
+LARGE_HEAD = 150.0
+"""log(r max q) beyond which BFGS replaces Newton's method: squares of such heads are too large for float64."""
 RESTARTS, ITERATIONS = 3, 200
 """Restarts, and iterations of each. BFGS is restarted where rounding stopped it well before its goal, which happens
 when its memory holds the curvature of far-away points."""
 
 
-def descend_outgrown(
+def descend_large_heads(
     s: Spheres, y: Float64[np.ndarray, "e"], p: Float64[np.ndarray, "k"], scale: float, gradient: float
 ) -> tuple[Float64[np.ndarray, "e"], Float64[np.ndarray, "k"], float]:
     """Return the local minimiser that descent reaches from (y, p), and the norm of the gradient there.

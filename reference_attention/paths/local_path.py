@@ -171,7 +171,7 @@ def local_path(
         candidates = [grid[j] for j in np.argsort(ranks, kind="stable")[:POLISHED]]
         candidates += [_polish(cone, excess, gradient, p, radius, R) for p in candidates]
         if excess(candidates[0])[0] > 0:
-            # A polish that met a negative excess has stopped there; it goes on from below.
+            # SLSQP stops where the excess turns negative; it continues from there with the logarithm of −excess.
             candidates += [
                 _polish(cone, excess, gradient, p, radius, R) for p in candidates[POLISHED:] if excess(p)[0] < 0
             ]
@@ -207,7 +207,8 @@ def _polish(
         if s == 0 or not math.isfinite(l):
             return 0.0, np.zeros_like(z)
         if s != sign_of_excess:
-            # Out of a negative excess nothing leads back; into one, the rank of this point alone is good enough.
+            # The sign has changed: from negative to positive the point is rejected; from positive to negative it is
+            # accepted as it is.
             return (1e3 if sign_of_excess < 0 else -1e3), np.zeros_like(z)
         g = gradient(p)
         slope = math.exp(min(float(g.log_scale) - l, 600.0)) * np.asarray(g.direction)

@@ -30,9 +30,9 @@ class MixingPoint:
     Attributes:
         rho: ‖W‖/‖W^mm‖.
         point: vec(W), numbers (balls of radius 0).
-        multiplier: η with ∇ nL(W) + ηW = 0.
+        multiplier: η with n ∇L(W) + ηW = 0.
         bits: precision of these numbers.
-        reason: why it is no point of the path, with Newton's last step; empty where it is one.
+        reason: why Newton's method failed, with its last step; empty where the point lies on the path.
     """
 
     rho: float
@@ -111,7 +111,7 @@ def _point(risk: MixingRisk, svm: GeneralSvm, offset: Balls, correction: Balls, 
     bits = 128 + int(4 * rho / np.log(2))
     with ctx.workprec(bits):
         square = arb(rho) ** 2 * arb(svm.norm_squared)
-        # o and o₂ are orthogonal to W^mm: ρ' W^mm + o + o₂/ρ of that norm.
+        # o and o₂ are orthogonal to W^mm; ρ' is chosen so that ρ' W^mm + o + o₂/ρ has norm ρ‖W^mm‖.
         across = [a + b / arb(rho) for a, b in zip(offset, correction, strict=True)]
         along = (1 - sum((x * x for x in across), arb(0)) / square).nonnegative_part().sqrt() * arb(rho)
         W = arb_mat([[(along * arb(w) + x).mid()] for w, x in zip(svm.point, across, strict=True)])
@@ -132,11 +132,11 @@ def _point(risk: MixingRisk, svm: GeneralSvm, offset: Balls, correction: Balls, 
                 return MixingPoint(rho, list(W.entries()), eta, bits, "Newton's method meets a singular system")
             W, eta = (W + arb_mat(step.tolist()[:k])).mid(), (eta + step[k, 0]).mid()
             left = max(abs(x) for x in step.entries()[:k]) / size
-            # Steps converge quadratically: after one of half the digits all of them are right.
+            # Newton's method converges quadratically: after a step below half of the digits all digits are right.
             if left < arb(2) ** (-bits // 2) and abs(step[k, 0]) < arb(2) ** -64 * abs(eta):
                 return MixingPoint(rho, list(W.entries()), eta, bits)
             if not (left.is_finite() and eta.is_finite()):
                 break
             gradient, hessian = risk.derivatives(W)
-    why = f"Newton's method does not settle: its last step is {float(left):.3g} of ‖W‖"
+    why = f"Newton's method does not converge: its last step is {float(left):.3g} of ‖W‖"
     return MixingPoint(rho, list(W.entries()), eta, bits, why)

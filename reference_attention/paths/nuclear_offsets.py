@@ -109,7 +109,7 @@ class NuclearOffsets:
         return np.asarray(self.K @ q.T + k @ self.Q.T + eps * (k @ q.T))
 
     def system(self, x: Vector, eps: float) -> tuple[Vector, Float64[np.ndarray, "k k"]]:
-        """Return the left sides minus the right sides, and their derivative; NaN where some ω_j would be negative.
+        """Return the residuals of the equations and their derivative; NaN where an ω_j would be negative.
 
         Args:
             x: the unknowns.

@@ -40,7 +40,7 @@ class NuclearPath:
         K, Q: factors, of the rank of W_⋆, shapes (r, d, k) and (r, e, k); NaN where the search failed.
         offsets: W − ρW_⋆, to full relative precision, shape (r, d, e).
         gaps: by how much f = log Σ c_j e^{−h_j} can lie above its minimum over the ball (Frank and Wolfe), (r,).
-        reasons: why a point does not belong to the path, for every radius; empty where it does.
+        reasons: for every radius, why the point is not proven to lie on the path; empty where it is.
     """
 
     rho: Float64[np.ndarray, "r"]
@@ -92,7 +92,7 @@ def nuclear_path(
         raise InvalidInput("svm: a tight constraint is of a token that scores no less than α; choose another α.")
     offsets = NuclearOffsets.of(svm, log_costs)
     solutions, x = [], newton(offsets, offsets.start, 0.0)
-    # A wild step makes weights off the support overflow; it is then not taken.
+    # A step that is too long makes weights outside the support overflow; such a step is not taken.
     with np.errstate(over="ignore", invalid="ignore"):
         for radius, before in zip(rho[::-1].tolist(), [math.inf, *rho[:0:-1].tolist()], strict=True):
             x = None if x is None else follow(offsets, x, 1 / before, 1 / radius)
@@ -180,7 +180,7 @@ def gap_rounding(
 
 
 def _reason(gap: float, rounding: float) -> str:
-    """Return why a point with that gap does not belong to the path; empty if it does."""
+    """Return why a point with that gap is not proven to lie on the path; empty if it is."""
     if gap == math.inf:
         return "Newton's method does not converge"
-    return "" if gap <= rounding else f"the minimiser may be of larger rank: a gap of {gap:.2g}"
+    return "" if gap <= rounding else f"the global minimiser may have larger rank: a gap of {gap:.2g}"

@@ -32,7 +32,7 @@ FEW_STARTS = 4
 """Number of random starts at logits beyond :data:`LARGE_LOGITS` if p_mm exists, as the ray and the path lead there."""
 
 LARGE_LOGITS = 30.0
-"""R κ from which on softmax weights of e^{−30} leave little of the landscape but the margins."""
+"""Rκ (κ the size of the keys) from which on weights of e^{−30} leave the margins alone to shape the risk."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,7 @@ def regularization_path(
     start_points = np.zeros((0, problem.d)) if starts is None else np.asarray(starts, dtype=np.float64)
     among = rng.standard_normal((RANDOM_STARTS, problem.d))
     if span is not None:
-        # What lies outside the span costs norm and wins nothing.
+        # A component outside the span of the key differences adds to the norm and does not change the risk.
         start_points, among = span.coordinates(start_points), span.coordinates(among)
         start_points = start_points[start_points.any(axis=1)]
     start_count, directions = len(start_points), [*start_points, *among]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 BITS = 160
 """Working precision: three times that of a float, so that floats lose nothing in sums and products of a few of them."""
 CLOSE = 2.0**-51
-"""First distance below the float eigenvalue at which a proven bound is tried, relative to the largest entry's size."""
+"""First distance below the float eigenvalue at which a lower bound is tried, relative to the largest entry."""
 
 
 def precision() -> Any:
@@ -62,7 +62,7 @@ def squared_norm(matrix: arb_mat) -> arb:
 
 
 def cholesky(matrix: arb_mat) -> arb_mat | None:
-    """Return L, lower triangular, with LLᵀ = A for every symmetric A in ``matrix``; None if one may not be definite."""
+    """Return balls around the Cholesky factors of all symmetric A in a ball matrix; None if one may be indefinite."""
     A, n = matrix.tolist(), matrix.nrows()
     for j in range(n):
         pivot = A[j][j]
@@ -79,7 +79,7 @@ def cholesky(matrix: arb_mat) -> arb_mat | None:
 
 
 def least_eigenvalue(matrix: arb_mat) -> arb:
-    """Return an enclosure of the least eigenvalue of every symmetric matrix in ``matrix``; not finite if there is none.
+    """Return an enclosure of the least eigenvalues of all symmetric A in the ball matrix; not finite if none is proven.
 
     The lower bound is a μ near the float eigenvalue with A − μI ≻ 0; the upper bound is a Rayleigh quotient.
     """

@@ -2,7 +2,7 @@
 
 Newton's method minimises τ c·x + F(x), F a self-concordant barrier of parameter ν, for growing τ; its minimum is within
 ν/τ of the least c·x. Rows of very different sizes and rows that nearly coincide do not change this bound, but they cost
-digits, of which :data:`BITS` bits are kept. Where steps end early there is no solution.
+digits, of which :data:`BITS` bits are kept. Where Newton's method ends early the result is None.
 
 References: R. Chares, *Cones and Interior-Point Algorithms for Structured Convex Optimization* (2009), the power cone;
 Y. Nesterov and A. Nemirovskii, *Interior-Point Polynomial Algorithms in Convex Programming* (1994).
@@ -46,11 +46,11 @@ class Barrier(ABC):
         """Return the gradient and Newton's step.
 
         Raises:
-            ZeroDivisionError: the second derivative is singular, as far as these digits tell.
+            ZeroDivisionError: the second derivative is singular to working precision.
         """
 
     def minimise(self, point: Point) -> Point | None:
-        """Return the minimum for the last τ, from a point inside; None where steps end before it."""
+        """Return the minimum for the last τ, from a point inside the domain; None if Newton's method fails."""
         tau = 1.0
         while True:
             centre = self._centre(point, tau, CENTRED if tau < LAST else EXACT)
@@ -59,7 +59,7 @@ class Barrier(ABC):
             point, tau = centre, tau * FACTOR
 
     def _centre(self, point: Point, tau: float, enough: float) -> Point | None:
-        """Return the minimum for one τ, up to a step of decrement ``enough``; None where steps end before it."""
+        """Return the minimum for one τ, up to a Newton decrement ``enough``; None if Newton's method fails."""
         for _ in range(STEPS):
             try:
                 gradient, step = self.newton(point, tau)
@@ -247,7 +247,7 @@ def nuclear_max_margin(
         unit = _length_above(feasible)
         table = _numbers(rows, unit)
         barrier = NuclearBarrier(table, shape)
-        # In these units ‖Σλg‖_F is at most ½ of the duals, and at most ¼ of a little of each row.
+        # In these units the duals contribute at most ½ to ‖Σλg‖_F, and the small multiple of each row at most ¼.
         little = 1 / (4 * sum((abs(x) for row in table for x in row), arb(0)))
         point = barrier.minimise([arb(x / unit / unit / 2) + little.mid() for x in duals])
         if point is None:
@@ -305,7 +305,7 @@ def _solve(matrix: arb_mat, right: Point) -> Point:
     """Return x with matrix·x = right, after scaling to a diagonal of ones.
 
     Raises:
-        ZeroDivisionError: the digits do not suffice to tell a solution.
+        ZeroDivisionError: the matrix is singular to working precision.
     """
     scale = [(1 / matrix[k, k].sqrt()).mid() for k in range(matrix.nrows())]
     scaled = arb_mat([[(matrix[i, j] * a * b).mid() for j, b in enumerate(scale)] for i, a in enumerate(scale)])

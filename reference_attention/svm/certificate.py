@@ -51,7 +51,7 @@ class KeyRows:
         self.scale = math.frexp(largest)[1] - 1 if largest > 0 else 0
         self.floats: Float64[np.ndarray, "m d"]
         if isinstance(keys, OuterKeys):
-            # A difference of two rounded products would be off by more than one rounding of it.
+            # The difference of two rounded products would have an error of more than one rounding.
             denominator, rows = (
                 fmpz(1),
                 [self.difference(*pair) for pair in zip(inputs.tolist(), positions.tolist(), strict=True)],

@@ -6,7 +6,7 @@ with g_k·z ≥ 0 for all k ∈ P ∪ Z, −Σ_P g_k·z ≥ 0 and Σ_Z g_k·z �
 
 - If there is such a z, the g_k·z vanish on P, so p·z = Σ λ_k g_k·z = 0. Every dual solution λ' on P ∪ Z has
   0 = p·z = Σ λ'_j g_j·z, a sum of non-negative terms, so λ'_k = 0 wherever g_k·z > 0, which is so for some k ∈ Z.
-  These rows are removed from Z, and the question is asked again.
+  These rows are removed from Z, and the step is repeated.
 - If there is none, Farkas gives u, w ≥ 0 with Σ u_k g_k − w Σ_P g_k + Σ_Z g_k = 0. Then
   λ + ε (u − w 1_P + 1_Z) is a dual solution, at least ε on Z, and positive on P for small ε.
 
@@ -41,7 +41,7 @@ def maximal_duals(rows: Rows, outcome: Outcome) -> dict[int, fmpq]:
 
 
 def _change(rows: Rows, positive: list[int], rest: list[int]) -> tuple[dict[int, fmpq], set[int]]:
-    """Return a change of the duals that makes the duals of ``rest`` positive, and no rows.
+    """Return a change of the duals that makes those of the rows ``rest`` positive, and an empty set.
 
     If there is no such change, return an empty change and the rows whose duals are always zero.
     """

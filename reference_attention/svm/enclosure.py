@@ -68,10 +68,10 @@ def enclose(matrix: fmpz_mat, shift: int, bounds: list[int]) -> Enclosure | None
 
 
 def round_balls(balls: arb_mat, exponent: int) -> Float64[np.ndarray, "k"] | None:
-    """Return the numbers times 2^exponent, each rounded once to float64; None where balls do not decide how."""
+    """Return the numbers times 2^exponent, each rounded once to float64; None if a ball is too wide to decide it."""
     with ctx.workprec(BITS[0]):
         entries = (balls * arb(2) ** exponent).entries() if exponent else balls.entries()
         low = np.array([float(x.lower()) for x in entries])
         high = np.array([float(x.upper()) for x in entries])
-    # Rounding is monotone: what lies between two numbers that round to one float rounds to it.
+    # Rounding is monotone: if both ends of a ball round to the same float, so does every number in it.
     return low if np.array_equal(low, high) else None

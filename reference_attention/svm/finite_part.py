@@ -44,7 +44,7 @@ def least_norm_point(rows: list[Vector], values: Balls, d: int) -> Balls:
 
 
 def independent_part(rows: list[Vector]) -> list[int]:
-    """Return the numbers of the rows that are linearly independent of the rows before them; exact."""
+    """Return the indices of the rows that are linearly independent of the rows before them; exact."""
     if not rows:
         return []
     reduced, rank = fmpq_mat(rows).transpose().rref()
@@ -61,7 +61,7 @@ def finite_part(svm: GeneralSvm, attention: OptimalAttention) -> Balls:
 def mixing_offset(svm: GeneralSvm, attention: OptimalAttention) -> Balls:
     """Return o = lim W̄_R − ρ W^mm, which is orthogonal to W^mm.
 
-    It is [E; G_S]⁺ [log-ratios; log(c_j/λ_j)] less its component along W^mm, where S are the tokens with λ_j > 0 and
+    It is [E; G_S]⁺ [log-ratios; log(c_j/λ_j)] minus its component along W^mm, where S are the tokens with λ_j > 0 and
     c_j = ν_j s⋆_α. The rows of E and G_S have to be independent, and all tokens of margin 1 have to be in S.
     """
     with ctx.workprec(BITS):
@@ -77,7 +77,7 @@ def offset_correction(svm: GeneralSvm, attention: OptimalAttention) -> Balls:
         rows, values = _offset_system(svm, attention)
         matrix = fmpq_mat(rows)
         least = arb_mat((matrix * matrix.transpose()).inv()) * arb_mat(len(rows), 1, values)
-        # W^mm = Σ λ_j G_j + Eᵀμ itself is taken out of these coefficients.
+        # Remove the component along W^mm = Σ λ_j G_j + Eᵀμ from these coefficients.
         multipliers = [svm.multipliers.get(pair, fmpq(0)) for pair in svm.rows.level] + list(svm.duals.values())
         point = arb_mat(matrix.transpose()) * least
         along = _product(point.entries(), svm.point) / arb(svm.norm_squared)
@@ -99,7 +99,7 @@ def _offset_system(svm: GeneralSvm, attention: OptimalAttention) -> tuple[list[V
 
 
 def _across(svm: GeneralSvm, point: Balls) -> Balls:
-    """Return a point less its component along W^mm."""
+    """Return a point minus its component along W^mm."""
     along = _product(point, svm.point) / arb(svm.norm_squared)
     return [x - along * arb(w) for x, w in zip(point, svm.point, strict=True)]
 

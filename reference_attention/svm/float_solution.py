@@ -66,7 +66,7 @@ def float_solution(rows: Float64[np.ndarray, "m d"], bounds: Int64[np.ndarray, "
     target[-1] = 1.0
     u = _by_dual_active_set(narrow)
     if u is None:
-        # Where this finds nothing, u = 0, the exact method starts from nothing.
+        # Where NNLS fails, u = 0: the exact method then starts from an empty support.
         u, _ = nonnegative_least_squares(narrow, target[-len(narrow) :])
     return FloatSolution(u, design, target - design @ u)
 

@@ -101,7 +101,7 @@ def general_svm(
     if not sets[np.arange(len(sets)), alpha].all():
         raise InvalidInput("alpha: a token does not belong to its set; give one of each O_i.")
     if sets.all():
-        raise InvalidInput("sets: every token belongs to its set, so that nothing is to be separated; mark fewer.")
+        raise InvalidInput("sets: every token belongs to its set, so there is none to separate; mark fewer tokens.")
     constraints = list(_constraints(sets, alpha))
     inputs = [i for i, _, _, _ in constraints]
     tokens = np.stack([keys.tokens[i, [above, below]] for i, above, below, _ in constraints])

@@ -80,7 +80,7 @@ class Unit:
     """
 
     def __init__(self, high: Float64[np.ndarray, "s d"], low: Float64[np.ndarray, "s d"]) -> None:
-        """Take the rows as sums high + low, invert their inner products, and bound how far off the inverse is."""
+        """Take the rows as sums high + low, invert their inner products, and bound the error of the inverse."""
         s, d = high.shape
         self._grid: Grid = Grid.for_sums_of(max(s, d))
         self._slices = self._grid.cut(high, low)
@@ -104,7 +104,7 @@ class Unit:
         return self._grid.sum_products(self._slices.mT @ cut.T).times(exponent)
 
     def residual(self, bounds: Float64[np.ndarray, "s"], point: Twice) -> Twice | None:
-        """Return G p − h, shape (s,); None where p is far from every point with the required margins."""
+        """Return G p − h, shape (s,); None where G p − h is too large for the grid of the products."""
         exponent, cut = self._cut(point)
         less = np.ldexp(bounds, -exponent)
         if not (np.abs(less) <= self._grid.terms).all():

@@ -50,10 +50,10 @@ def label_svm(features: Float64[np.ndarray, "n d"]) -> LabelSvm | Infeasible:
     """Solve (SVM) on signed features z_i = Y_i r_i, exactly.
 
     Returns:
-        The solution, or a proof that no head separates them: multipliers (in column 1) with Σ λ_i z_i = 0.
+        The solution, or a proof that no head separates the features: multipliers (in column 1) with Σ λ_i z_i = 0.
 
     Raises:
-        InvalidInput: features that keys could not be (NaN, infinite, not (n, d)).
+        InvalidInput: features that have NaN or infinite entries, or a shape other than (n, d).
     """
     keys = np.stack([features, np.zeros_like(features)], axis=1)
     solution = max_margin(keys, np.zeros(len(features), dtype=np.int64))

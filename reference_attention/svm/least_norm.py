@@ -163,7 +163,7 @@ class _ActiveSet:
         self.steps = 0
 
     def solve(self, support: list[int]) -> bool:
-        """Solve least squares on the columns ``support`` exactly; return False if these are dependent.
+        """Solve least squares on the columns ``support`` exactly; return False if these columns are dependent.
 
         The solution is stored in matrix, numer and over.
         """
@@ -222,7 +222,7 @@ class _ActiveSet:
 
 
 def _independent(matrix: fmpz_mat) -> list[int]:
-    """Return the numbers of the first rows that form a basis of the row space, by elimination over the rationals."""
+    """Return the indices of the first rows that form a basis of the row space, by elimination over the rationals."""
     reduced, _, rank = matrix.transpose().rref()
     entries = reduced.tolist()
     return [next(j for j, x in enumerate(entries[k]) if x != 0) for k in range(rank)]
@@ -248,7 +248,7 @@ def least_norm(rows: Rows, bounds: Int64[np.ndarray, "m"], guess: Float64[np.nda
 
 
 def _by_floats(rows: Rows, bounds: Int64[np.ndarray, "m"], support: list[int]) -> Outcome | None:
-    """Return the outcome if that is the support and no other constraint is near; None where floats cannot tell."""
+    """Return the outcome if floats with error bounds prove that ``support`` is the support, otherwise None."""
     if len(support) < MANY or (exactly := rows.twice(support)) is None:
         return None
     refined = refine(exactly, bounds[support].astype(np.float64))
@@ -259,7 +259,7 @@ def _by_floats(rows: Rows, bounds: Int64[np.ndarray, "m"], support: list[int]) -
 
 
 def _by_balls(rows: Rows, bounds: Int64[np.ndarray, "m"], support: list[int]) -> Outcome | None:
-    """Return the outcome if that is the support and no other constraint is tight; None where balls cannot tell."""
+    """Return the outcome if balls prove that ``support`` is the support, otherwise None."""
     if len(support) < MANY:
         return None
     balls = enclose(*rows.scaled_rows(support), bounds[support].tolist())

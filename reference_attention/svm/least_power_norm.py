@@ -94,7 +94,7 @@ def least_power_norm(
         _program(rows * unit, norm) if math.isinf(norm) else _power(rows * unit, norm, feasible / least / unit)
     )
     if math.isfinite(norm):
-        # Of rows of very different sizes the conditions hold to many digits far from the solution.
+        # If rows have very different sizes, the KKT residual is small even far from the solution; the gap is not.
         residual = max(residual, duality_gap(rows * unit, norm, p))
     if not residual <= accepted:
         return None
@@ -172,7 +172,7 @@ def _refine(rows: Rows, norm: float, p: Vector, near: float) -> tuple[Vector, fl
         wrong = np.concatenate([slope - tight.T @ duals, tight @ at - 1])
         try:
             step = np.linalg.lstsq(matrix, -wrong, rcond=None)[0]
-        except np.linalg.LinAlgError:  # entries that are no numbers
+        except np.linalg.LinAlgError:  # NaN or infinite entries
             return p, math.inf
         unknown, duals = unknown + step[:d], duals + step[d:]
         if not np.isfinite(unknown).all():

@@ -1,7 +1,7 @@
 """The largest margin in ‖·‖_1 or ‖·‖_∞: a linear program whose vertex and duals are computed over the rationals.
 
-HiGHS guesses which constraints are tight; p and the duals are then the solution of this basis, made optimal by
-exchanges.
+HiGHS guesses the basis, which is the set of tight constraints. It is made optimal by exchanges over the rationals, and
+gives p and the duals.
 
 References: Terlaky, *A convergent criss-cross method*, 1985; scipy.optimize (HiGHS).
 """
@@ -18,9 +18,9 @@ from reference_attention.exact import PRIME, products, to_float, to_floats
 
 Rational = list[fmpq]
 EXCHANGES = 200
-"""Largest number of exchanges of constraints in a basis; of a thousand problems of the suite none needed ten."""
+"""Largest number of exchanges of constraints in a basis; none of a thousand problems of the suite needed ten."""
 NONE = -1
-"""Index returned where no constraint fits, in which case the program has no largest value."""
+"""Index returned where no constraint can enter or leave the basis: the program is then unbounded or infeasible."""
 TIGHT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 """The smallest tolerances that HiGHS accepts."""
 
@@ -79,8 +79,9 @@ def _optimal_vertex(table: list[Rational], bounds: Rational) -> tuple[Rational, 
     """Return the vertex of A x ≤ b with the largest last variable, and its duals by constraint.
 
     The criss-cross method starts from the first independent constraints. It exchanges the first constraint that is
-    violated, or has a negative dual, for the first that fits, and it terminates (Terlaky, *A convergent criss-cross
-    method*, 1985). The result is ``None`` if it needs more than :data:`EXCHANGES` exchanges, or if nothing fits.
+    violated, or has a negative dual, for the first whose pivot has the right sign, and it terminates (Terlaky, *A
+    convergent criss-cross method*, 1985). The result is ``None`` if it needs more than :data:`EXCHANGES` exchanges, or
+    if no pivot has the right sign.
     """
     variables = len(table[0])
     basis = _first_independent(table)
@@ -110,7 +111,7 @@ def _optimal_vertex(table: list[Rational], bounds: Rational) -> tuple[Rational, 
 
 
 def _first_independent(table: list[Rational]) -> list[int]:
-    """Return the numbers of the first linearly independent rows.
+    """Return the indices of the first linearly independent rows.
 
     Independence is decided modulo a prime, so rows that are called independent are independent.
     """

@@ -209,7 +209,7 @@ def max_margin(
 
     Raises:
         InvalidInput: keys that a Problem would refuse; alpha of another shape, not integer or out of range; required
-            other than 0 and 1 or zero throughout; a solution beyond the range of float64.
+            margins other than 0 and 1, or all 0; a solution beyond the range of float64.
 
     >>> from theorems import Problem, max_margin
     >>> problem = Problem(keys=[[[1, 0], [0, 1], [0, 0]]], scores=[[1, 0.5, 0]])
@@ -223,7 +223,7 @@ def max_margin(
     chosen = _per_input("alpha", alpha, n, tokens - 1)
     margins = _per_input("required", np.ones(n, dtype=np.int64) if required is None else required, n, 1)
     if not margins.any():
-        raise InvalidInput("required: zero throughout makes p = 0 the solution; require 1 of at least one input.")
+        raise InvalidInput("required: with all margins 0 the solution is p = 0; require 1 of at least one input.")
     rows = KeyRows(checked, chosen)
     bounds = margins[rows.inputs]
     guess = float_solution(rows.floats, bounds)

@@ -77,15 +77,15 @@ class MaxMarginSets:
 
     @cached_property
     def solutions(self) -> tuple[ChoiceSolution, ...]:
-        """Return G_mm: the points of least norm, each once, with the choice that it selects itself.
+        """Return G_mm: the points of least norm, each once, with the choice of the tokens that the point selects.
 
-        Where several choices tie, any of them is returned.
+        Where a point selects several choices equally, any one of these is returned.
         """
         best = [c for c in self.choices if c.norm_squared == self.choices[0].norm_squared]
         points: dict[tuple[Any, ...], list[ChoiceSolution]] = {}
         for choice in best:
             points.setdefault(tuple((int(x.p), int(x.q)) for x in choice.svm.exact.p), []).append(choice)
-        # Of the choices that share a point, the one with the larger logits has the larger margins.
+        # Several choices can have the same solution p; the tokens that p selects are those of the largest margins.
         return tuple(max(same, key=_selected_logit) for same in points.values())
 
     @property
@@ -111,7 +111,7 @@ class InfeasibleSets:
 
     Attributes:
         optimal: the sets O_i as a mask, shape (n, T).
-        refusals: Farkas certificates: of the inputs that leave no choice, or one for every way to choose further.
+        refusals: Farkas certificates, one for each infeasible partial choice; together they rule out every choice.
     """
 
     optimal: Bool[np.ndarray, "n T"]
@@ -142,7 +142,7 @@ def max_margin_sets(
             f"optimal: {count} choices of one optimal token per input are more than the {MOST_CHOICES} that are"
             " enumerated; give fewer inputs or smaller sets."
         )
-    # Inputs that leave no choice come first: what they rule out, they rule out once.
+    # Inputs with a single option come first, so that what they rule out is decided only once.
     inputs.sort(key=lambda i: (len(options[i]), i))
     fixed = {i: options[i][0] for i in inputs if len(options[i]) == 1}
     search = _Search(keys, optimal, solver)
@@ -163,7 +163,7 @@ class _Search:
 
     def completions(self, chosen: dict[int, int], open_inputs: list[tuple[int, list[int]]]) -> Iterator[ChoiceSolution]:
         """Yield the feasible choices that agree with ``chosen``."""
-        # The last level is decided by the full problems themselves.
+        # With one input left, the complete problems decide; the partial one is skipped.
         if chosen and len(open_inputs) != 1:
             solution = self._solve(chosen)
             if isinstance(solution, Infeasible):
@@ -209,7 +209,7 @@ def exact_logits(keys: Float64[np.ndarray, "T d"], svm: MaxMargin) -> list[fmpq]
 
 
 def _selected_logit(choice: ChoiceSolution) -> fmpq:
-    """Return the sum of all margins over the rationals; among choices with the same point it ranks by logits of α."""
+    """Return the sum of all margins over the rationals, which ranks choices that have the same solution."""
     svm = choice.svm
     n, tokens = svm.neighbours.shape
     return sum((svm.exact.margin(i, t) for i in range(n) for t in range(1, tokens)), fmpq(0))
@@ -235,7 +235,7 @@ def _checked_sets(optimal: Any, shape: tuple[int, ...]) -> Bool[np.ndarray, "n T
         i = int(np.argmin(mask.any(axis=1)))
         raise InvalidInput(f"optimal: input {i} has no optimal token; mark at least one.")
     if mask.all():
-        raise InvalidInput("optimal: every token is optimal, so that nothing is to be separated; mark fewer.")
+        raise InvalidInput("optimal: every token is optimal, so there is none to separate; mark fewer tokens.")
     mask = mask.copy()
     mask.setflags(write=False)
     return mask

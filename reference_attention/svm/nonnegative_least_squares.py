@@ -1,4 +1,4 @@
-"""Non-negative least squares, guarded: SciPy's function ends the interpreter where there are no columns."""
+"""Non-negative least squares by SciPy, whose function is not called without columns, as it crashes there."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def rational_rows(keys: Keys, alpha: Int64[np.ndarray, "n"]) -> list[Rational]:
 def _of_matrices(
     keys: Keys, alpha: Int64[np.ndarray, "n"], rows: list[Rational], norm: Schatten
 ) -> tuple[Rational, Rational] | None:
-    """Return W and λ computed in floats or, where floats prove too little, in numbers of many digits."""
+    """Return W and λ for a norm of matrices, in floats or, where the gap is too large, in numbers of many digits."""
     if math.prod(norm.shape) != keys.shape[2]:
         raise InvalidInput(f"norm: of matrices of shape {norm.shape}, where vec(W) has {keys.shape[2]} entries.")
     if norm.power == 1 and not isinstance(keys, OuterKeys):
@@ -174,11 +174,12 @@ def _of_matrices(
 def _of_blocks(
     keys: Keys, alpha: Int64[np.ndarray, "n"], rows: list[Rational], norm: Blocks
 ) -> tuple[Rational, Rational] | None:
-    """Return W and λ of the spectral norm of matrices with a column per block, in which an entry stands in its own.
+    """Return W and λ for the largest block, by the spectral norm of matrices with one column per block.
 
-    Such a matrix M has MᵀM diagonal, with the squares of the blocks' ‖·‖_2, so that ‖M‖_op is the largest of these. Of
-    all matrices the largest margin is attained by one like that: the others' mean over changes of blocks' signs, from
-    both sides, is one, no longer and of the same margin.
+    Entry j of vec(W) is put into row j and the column of its block, all else is 0. Such an M has a diagonal MᵀM, with
+    the squares of the blocks' ‖·‖_2, so ‖M‖_op is the largest ‖·‖_2 of a block. Admitting all matrices does not change
+    the largest margin: the mean of a matrix over the sign changes of blocks, each applied to its rows and its column,
+    is such an M, of the same margin and no larger ‖·‖_op.
 
     Raises:
         InvalidInput: blocks of matrices of another shape, or the sum of blocks, whose largest margin has no solver.

@@ -27,7 +27,7 @@ def margins_of(a: arb_mat, z: arb_mat, K: arb_mat, Q: arb_mat) -> list[arb]:
 
 
 def least_value(a: arb_mat, z: arb_mat, b: Sequence[arb], duals: Sequence[arb]) -> arb:
-    """Return a lower bound of Σ b_j λ_j/‖M‖_op, or 0 where nothing is proven."""
+    """Return a lower bound of Σ b_j λ_j/‖M‖_op; 0 where ‖M‖_op cannot be bounded."""
     with precision():
         if any(not x >= 0 for x in duals):
             return arb(0)

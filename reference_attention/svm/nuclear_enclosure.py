@@ -43,7 +43,7 @@ SETTLED = 1e-13
 REFINEMENTS = 4
 """Number of steps in balls with the inverse in floats: each gains at least ten digits, and balls have 48."""
 CORRECTIONS = 8
-"""Largest number of supports that are tried; the guessed support is right wherever inputs have about the same size."""
+"""Largest number of supports that are tried; for inputs of about the same size the first one is right."""
 SINGULAR = 1e-7
 """Singular values of the derivative below this, relative to the largest, count as zero in steps of least norm."""
 CONTRACTION = 1e-3
@@ -51,7 +51,7 @@ CONTRACTION = 1e-3
 
 
 class NotDecided(Exception):
-    """The reason why the solution could not be enclosed, in the words that a user reads."""
+    """Error raised where the solution cannot be enclosed; its message is shown to users."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +114,7 @@ def enclose_nuclear(
             if corrected is None:
                 return _proven(rows, support.tolist(), system.ball_arrays(krawczyk(system, x)))
         support = corrected
-    raise NotDecided("no set of tight constraints is told apart from the others")
+    raise NotDecided("the set of tight constraints cannot be decided")
 
 
 def _correct_support(
@@ -141,7 +141,7 @@ def nearest_stationary(
 ) -> tuple[Float64[np.ndarray, "d r"], Float64[np.ndarray, "e r"], Float64[np.ndarray, "N"]]:
     """Return K, Q and λ ≥ 0 that satisfy the system in floats, the nearest such point if there are several.
 
-    Newton's steps of least norm lead to it.
+    The point is reached by Newton steps of least norm.
     """
     with precision():
         system, x = _system(rows, K, Q, duals, support)
@@ -192,7 +192,7 @@ def _newton(system: NuclearSystem, x: Vector) -> Vector:
             break
     if last < SETTLED:
         return x
-    raise NotDecided("no isolated solution of the rank and support at hand")
+    raise NotDecided("no isolated solution with the guessed rank and support")
 
 
 def krawczyk(system: NuclearSystem, floats: Vector) -> list[arb]:
@@ -258,7 +258,7 @@ def _proven(
     within = M.transpose() * M - V1 * V1.transpose() if e <= d else M * M.transpose() - U1 * U1.transpose()
     # Its eigenvalues are 1 on the face and 1 − σ² beside it.
     least = least_eigenvalue(identity(min(d, e)) - within)
-    # From below to a factor 2, as everything that is made of g.
+    # A lower bound of g up to a factor of 2 suffices, as g enters only bounds.
     if not 2 * least.lower() > least.upper():
         raise NotDecided("a further singular value of Σ λ_j a_j z_jᵀ may be 1")
     gap = arb(1) if r == min(d, e) else 1 - (1 - least).nonnegative_part().sqrt()

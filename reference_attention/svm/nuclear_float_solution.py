@@ -32,7 +32,7 @@ within."""
 
 
 @dataclass(frozen=True, eq=False)
-class NuclearGuess:
+class NuclearFloatSolution:
     """A point near the solution of the nuclear-norm SVM.
 
     Attributes:
@@ -53,10 +53,10 @@ class NuclearGuess:
     value: float
 
 
-def nuclear_guess(
+def nuclear_float_solution(
     a: Float64[np.ndarray, "N d"], z: Float64[np.ndarray, "N e"], b: Float64[np.ndarray, "N"]
-) -> NuclearGuess | None:
-    """Return the end of the central path; None where the dual is unbounded as far as floats can tell."""
+) -> NuclearFloatSolution | None:
+    """Return the end of the central path; None where the dual appears unbounded in floats."""
     barrier = _Barrier(a, z, b)
     duals = np.full(len(b), 0.5 / max(float(np.linalg.norm(a.T @ z, ord=2)), 1.0))
     mu = FIRST * float(b @ duals)
@@ -76,7 +76,7 @@ def nuclear_guess(
     support = b * duals / value > mu / (b * duals)
     # Whatever signs the decomposition gave: the largest entry of each left vector is positive.
     signs = np.sign(u[np.argmax(np.abs(u), axis=0), np.arange(u.shape[1])])
-    return NuclearGuess(duals, u * signs, vt.T * signs, weights, support, int(np.sum(weights > 1 - s)), value)
+    return NuclearFloatSolution(duals, u * signs, vt.T * signs, weights, support, int(np.sum(weights > 1 - s)), value)
 
 
 @dataclass(frozen=True, eq=False)

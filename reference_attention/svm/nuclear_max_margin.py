@@ -25,7 +25,7 @@ from reference_attention.svm.ball_matrices import above, balls, below, midpoints
 from reference_attention.svm.max_margin import Infeasible, _freeze, _in_range, _per_input, max_margin
 from reference_attention.svm.nuclear_bounds import least_value, margins_of, most_value
 from reference_attention.svm.nuclear_enclosure import NotDecided, NuclearEnclosure, enclose_nuclear, nearest_stationary
-from reference_attention.svm.nuclear_float_solution import NuclearGuess, nuclear_guess
+from reference_attention.svm.nuclear_float_solution import NuclearFloatSolution, nuclear_float_solution
 from reference_attention.svm.outer_rows import OuterRows
 
 Matrix = Float64[np.ndarray, "_ _"]
@@ -176,7 +176,7 @@ def nuclear_max_margin(keys: OuterKeys, alpha: ArrayLike) -> NuclearMaxMargin | 
         raise InvalidInput("keys: T = 1 leaves nothing to select; give at least two tokens per input.")
     chosen = _per_input("alpha", alpha, n, T - 1)
     rows = OuterRows.of(keys, chosen)
-    guess = None if rows is None else nuclear_guess(rows.a, rows.z, rows.b)
+    guess = None if rows is None else nuclear_float_solution(rows.a, rows.z, rows.b)
     if rows is None or guess is None:
         return _by_frobenius(keys, chosen, rows)
     rows, K, Q, duals = _in_units(rows, guess)
@@ -193,7 +193,9 @@ def nuclear_max_margin(keys: OuterKeys, alpha: ArrayLike) -> NuclearMaxMargin | 
     return _from_enclosure(rows, exact)
 
 
-def _in_units(rows: OuterRows, guess: NuclearGuess) -> tuple[OuterRows, Matrix, Matrix, Float64[np.ndarray, "N"]]:
+def _in_units(
+    rows: OuterRows, guess: NuclearFloatSolution
+) -> tuple[OuterRows, Matrix, Matrix, Float64[np.ndarray, "N"]]:
     """Return the rows in units in which the value is about one, and K, Q and λ in these units."""
     rescaled = rows.in_units_of(guess.value)
     roots = np.sqrt(np.ldexp(guess.weights, rows.unit - rescaled.unit))
@@ -218,7 +220,7 @@ def _from_enclosure(rows: OuterRows, exact: NuclearEnclosure) -> NuclearMaxMargi
 def _from_point(rows: OuterRows, K: Matrix, Q: Matrix, duals: Float64[np.ndarray, "N"], why: str) -> NuclearMaxMargin:
     """Return the result that weak duality proves at a point, given in the units of ``rows``."""
     least = float(np.min(np.vecdot(rows.a @ K, rows.z @ Q) / rows.b))
-    # A margin of one, where it is positive.
+    # Scale K and Q to a least margin of one, if it is positive.
     root = 2.0 ** (rows.unit / 2) / math.sqrt(least if least > 0 else 1.0)
     K, Q, duals = K * root, Q * root, np.ldexp(np.maximum(duals, 0.0), -rows.p - rows.q)
     low, high = _weak_duality(rows, K, Q, duals)
@@ -259,4 +261,4 @@ def _by_frobenius(
     rows = rows.in_units_of(np.ldexp(s.sum(), -rows.unit))
     roots = np.sqrt(np.ldexp(s, -rows.unit))
     duals = np.ldexp(solution.duals[rows.inputs, rows.tokens], rows.p + rows.q)
-    return _from_point(rows, u * roots, vt.T * roots, duals, "its value in floats is beyond the interior-point method")
+    return _from_point(rows, u * roots, vt.T * roots, duals, "the interior-point method failed on this data")

@@ -1,4 +1,4 @@
-"""A second solution of ATT-SVM⋆, over the rationals: a proof that W_⋆ is not unique, for data of simple numbers.
+"""A second solution of ATT-SVM⋆, over the rationals: a proof that W_⋆ is not unique, for data of small fractions.
 
 W and λ in floats are rounded to fractions; these are optimal if margins are at least 1, λ ≥ 0, I − MᵀM ⪰ 0, and W = MS
 with S = MᵀW ⪰ 0 of trace Σλ, for then ‖W‖_⋆ = tr S = Σλ. If for some symmetric D ≠ 0 in the range of S, MD has margin 0
@@ -25,7 +25,7 @@ HALVINGS = 12
 face."""
 
 
-def other_nuclear_solution(svm: NuclearMaxMargin) -> tuple[fmpq_mat, fmpq_mat] | None:
+def two_nuclear_solutions(svm: NuclearMaxMargin) -> tuple[fmpq_mat, fmpq_mat] | None:
     """Return two different solutions, (d, e) each; None if the search fails, which proves nothing."""
     rows = svm.rows
     chosen, tokens = rows.keys.tokens[rows.inputs, svm.alpha[rows.inputs]], rows.keys.tokens[rows.inputs, rows.tokens]

@@ -1,4 +1,4 @@
-"""Products of matrices to a hundred bits, by BLAS: numbers are cut into slices whose products it sums exactly.
+"""Products of matrices to a hundred bits by the Ozaki scheme: BLAS multiplies slices of numbers and sums exactly.
 
 A slice has so few bits that a sum of d products of two of them fits into the 53 bits of a float, whatever the order of
 summation. The parts that the slices omit are bounded.

@@ -20,8 +20,8 @@ Matrix = Float64[np.ndarray, "d e"]
 Duals = Float64[np.ndarray, "N"]
 
 FIRST, USEFUL, LAST, FACTOR = 0.1, 1.5e-7, 0.9e-9, 0.1
-"""The first μ, the μ from which on the point is of use, the last μ, all in units of a margin that is known to be
-attained, and the factor by which μ is multiplied."""
+"""The first μ, the largest μ whose point is accepted, and the last μ, in units of a margin that is attained; the factor
+by which μ is multiplied."""
 INSIDE = 0.9
 """‖W‖_op of the first W, and the share of the way to the boundary that a step may go."""
 STEPS, HALVINGS = 30, 40
@@ -31,7 +31,7 @@ CENTRED = 0.3
 
 
 def spectral_max_margin(rows: Float64[np.ndarray, "N k"], feasible: Matrix) -> tuple[Matrix, Duals] | None:
-    """Return W and λ ≥ 0; None where rounding leads out of the barrier's domain before the point is of use.
+    """Return W and λ ≥ 0; None where rounding leads out of the barrier's domain before μ is small enough.
 
     Args:
         rows: vec(g_j).
@@ -48,7 +48,7 @@ def spectral_max_margin(rows: Float64[np.ndarray, "N k"], feasible: Matrix) -> t
         if centred is None:
             break
         point, duals = centred, barrier.duals(centred, mu)
-        # At the end rounding may lead away again.
+        # For the last μ rounding may widen the gap again, so the point of the smallest gap is kept.
         if mu <= USEFUL and (apart := barrier.gap(point, duals)) < least:
             best, least = (point[:-1].reshape(W.shape), duals), apart
         mu *= FACTOR
@@ -75,7 +75,7 @@ class _Barrier:
     def duals(self, point: Float64[np.ndarray, "l"], mu: float) -> Duals:
         """Return λ after one more step, to first order.
 
-        The slacks themselves have few correct digits left, with which Σ λ_j g_j would be wrong.
+        Computed from the slacks at the point alone, which have few correct digits, Σ λ_j g_j would be inaccurate.
         """
         step, _ = self._newton(point, mu)
         slacks = self.slacks(point)
@@ -83,7 +83,7 @@ class _Barrier:
         return np.asarray(np.maximum(mu / slacks * (1 - changed), 0.0))
 
     def gap(self, point: Float64[np.ndarray, "l"], duals: Duals) -> float:
-        """Return by how much ‖Σ λ_j g_j‖_⋆/Σ λ_j exceeds min g_j·W/‖W‖_op, relatively; ∞ where they are no bounds."""
+        """Return the relative gap between ‖Σ λ_j g_j‖_⋆/Σ λ_j and min g_j·W/‖W‖_op; ∞ where they bound nothing."""
         size = float(np.linalg.norm(point[:-1].reshape(self.shape), ord=2))
         margin, total = float((self.rows @ point[:-1]).min()) / size, float(duals.sum())
         if not (margin > 0 and 0 < total < np.inf):

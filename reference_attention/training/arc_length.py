@@ -1,7 +1,8 @@
 """A single integration of the gradient flow in arc length, step by step, with its events.
 
 The ODE is dp/ds = −∇L/‖∇L‖ in u = log(1 + κ s): s = 0 is u = 0, and each decade of norm costs about as many steps as
-the last. A point of rest shows as chattering, because the direction is discontinuous there; Newton's method decides.
+the last. Near a stationary point the direction is discontinuous, so the solver chatters; Newton's method then finds the
+point.
 
 References: scipy.integrate (LSODA, BDF, Radau); Richardson's extrapolation.
 """
@@ -29,7 +30,7 @@ At = tuple[float, float]
 Step = tuple[Dense, At, At]
 """A step of a solver: its interpolant, and the points where it begins and ends."""
 Mark = tuple[int, At | None]
-"""The number of steps before a record (−1 at rest), and its place within the next step."""
+"""Number of solver steps before a record (−1 at a stationary point), and the record's point within the next step."""
 
 ABSOLUTE = 1e-10
 """Absolute tolerance in units of 1/κ: it changes a logit by 10⁻¹⁰, hence a softmax weight by as much, relatively."""
@@ -39,15 +40,16 @@ ROUNDINGS = 64
 ‖p‖, so the offset from the ray has an error of ε‖p‖, and a solver with a smaller tolerance would never be satisfied."""
 
 SHORT = 1e-7
-"""Solver steps this short, relative to 1/κ and the smaller of ‖p‖ and the path so far, indicate a turn or a point of
-rest, which Newton's method then looks for. The beginning of a path has steps that are short compared with any norm."""
+"""Solver steps this short, relative to 1/κ and the smaller of ‖p‖ and the path so far, indicate a turn or a stationary
+point, which Newton's method then looks for. The beginning of a path has steps that are short compared with any norm."""
 
 FORGOTTEN = 0.2
 """Decrease per step of the count of flipped directions, so that flips in two of ten consecutive steps count as
-chattering: consecutive directions of a resolved flow are close, and only at a point of rest do all directions meet."""
+chattering: consecutive directions of a resolved flow are close, and only at a stationary point do all directions
+occur."""
 
 CHATTER = 50
-"""Number of steps of chattering without a point of rest nearby after which a flow is called unresolved."""
+"""Number of chattering steps without a stationary point nearby after which a flow counts as unresolved."""
 
 UNRESOLVED = "a valley whose slope along it is below the rounding of the slopes across it"
 
@@ -158,18 +160,19 @@ class Tracer:
             steps += 1
             limit = math.log1p(self._kappa * (s + self._slope.arc(p, along)))
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # LSODA reports its troubles as warnings; the status says it too.
+                warnings.simplefilter("ignore")  # LSODA warns of its failures, which the status reports as well.
                 message = _step(solver, limit)
             if solver.status == "failed" or not np.isfinite(solver.y).all():
                 rest = self._stationary_near(p, 0.0, saddles=True)
                 if rest is not None:
                     return self._at_rest(rest, s)
-                return self._give_up(p, s, log_norm, message or "the solver left the finite numbers")
+                return self._give_up(p, s, log_norm, message or "the solver returned NaN or infinite entries")
             p_before, (p, u) = p, (self._from_frame(solver.y), solver.t)
             s_before, log_norm_before, unit_before = s, log_norm, unit
             s = math.expm1(u) / self._kappa
             log_norm, unit = self._gradient(p)
-            # In a valley the velocity at a point is its error across it; where the last step went is where it leads.
+            # In a valley the gradient at a point shows its error across the valley; the last step shows where the flow
+            # goes.
             along = (p - p_before) / (s - s_before) if s > s_before else -unit
             flips = flips + 1 if unit @ unit_before < 0 else max(0.0, flips - FORGOTTEN)
             size = float(np.linalg.norm(p))
@@ -207,7 +210,7 @@ class Tracer:
     def _log_time(
         self, dense: Dense, log_start: float, before: tuple[float, float], after: tuple[float, float]
     ) -> float:
-        """Return log(e^{log_start} + ∫ ds/‖∇L‖) over the piece between two points (s, log ‖∇L‖) of a step.
+        """Return log(e^{log_start} + ∫ ds/‖∇L‖), integrated between two points (s, log ‖∇L‖) of a step.
 
         log ‖∇L‖ is taken as linear in s, on the piece and on its halves, and Richardson's rule is applied to the two.
         """
@@ -222,7 +225,7 @@ class Tracer:
         )
         if not math.isfinite(fine):
             return fine
-        # Coarse and fine differ by far less than a factor unless the step is not resolved; then fine alone.
+        # The two estimates are close unless the step is too long to resolve; then the fine one is used alone.
         richer = (4 - math.exp(min(coarse - fine, 1.0))) / 3
         return float(np.logaddexp(log_start, fine + math.log(richer)))
 
@@ -231,7 +234,7 @@ class Tracer:
         return Stop.FAILED, f"{why} (at norm {np.linalg.norm(p):g})"
 
     def _at_rest(self, p: Point, s: float) -> tuple[Stop, str]:
-        # No finite time suffices to arrive; the gradient there is zero up to rounding.
+        # The flow takes infinite time to arrive there; the gradient is zero up to rounding.
         self._add(p, s, (-1, None), -math.inf)
         return Stop.STATIONARY, ""
 
@@ -258,7 +261,7 @@ class Tracer:
             if np.linalg.norm(step) <= 1e-12 * unit:
                 values = np.linalg.eigvalsh(curvature)
                 largest = np.abs(values).max()
-                # Along a direction that rows see and the curvature does not, Newton is blind to a slope.
+                # Newton's method cannot see a slope along a direction in which logits change and the curvature is zero.
                 if (np.abs(values) > UNSEEN * largest).sum() < self._slope.rank(point):
                     return None
                 return point if saddles or values[0] >= -1e-9 * largest else None
@@ -270,7 +273,7 @@ def _step(solver: OdeSolver, u: float) -> str | None:
     end = solver.t_bound
     solver.t_bound = min(end, max(u, np.nextafter(solver.t, math.inf)))
     if isinstance(solver, LSODA):
-        # Where scipy puts the end of the integration, too; ODEPACK reads it at every call.
+        # SciPy passes the end of the integration in this place, and ODEPACK reads it at every call.
         solver._lsoda_solver._integrator.rwork[0] = solver.t_bound
     message = solver.step()
     if solver.status == "finished" and solver.t < end:

@@ -2,8 +2,9 @@
 
 As in :mod:`.arc_length`, dp/du = −(e^u/κ) ∇L/‖∇L‖ in u = log(1 + κ s). A step is extrapolated from linearly implicit
 Euler steps, whose matrices I − hJ are factorised for all problems of the batch in one LAPACK call; order and cost are
-the same for all problems, and each has its own step length. A flow that makes no progress (a point of rest, a valley
-beyond the rounding of its slopes) is handed over to the flow of a single problem, which distinguishes these cases.
+the same for all problems, and each has its own step length. A flow that makes no progress (at a stationary point, or in
+a valley whose slopes are below rounding) is handed over to the flow of a single problem, which distinguishes these
+cases.
 
 References: E. Hairer and G. Wanner, *Solving Ordinary Differential Equations II*, IV.9 (extrapolation methods).
 """
@@ -35,11 +36,12 @@ SAFETY, LARGEST, SMALLEST = 0.8, 4.0, 0.2
 """For the next step: the share of the step that would just meet the tolerance, and the largest and smallest ratio to
 the last step."""
 SHORT = 1e-6
-"""A step in arc length this short, relative to ‖p‖ + 1/κ, is no progress: the flow rests or turns sharply."""
+"""A step in arc length this short, relative to ‖p‖ + 1/κ, counts as no progress: the flow is near a stationary point or
+turns sharply."""
 MOST = 2000
 """Number of steps, rejected ones included, after which a flow is followed separately."""
 ARRIVED = 1e-10
-"""Relative distance from the norm within which the last step has to end; the point is then scaled to the norm."""
+"""Relative distance from the requested norm within which the last step has to end; its point is scaled to that norm."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +127,7 @@ class _Run:
         self.left = np.zeros(len(p), dtype=bool)
 
     def follow(self) -> None:
-        """Advance until every flow has reached its norm or is left to be followed separately."""
+        """Advance until every flow has reached its norm or is handed over to be followed separately."""
         on = np.arange(len(self.p))
         field = BatchedGradient(self._keys, self._scores, self._loss, self._span)
         while len(on):
@@ -151,7 +153,8 @@ class _Run:
         unit = direction / length[:, None]
         moved = p - self._before[on]
         size = np.linalg.norm(moved, axis=1, keepdims=True)
-        # In a valley the velocity at a point is its error across it; where the last step went is where it leads.
+        # In a valley the gradient at a point shows its error across the valley; the last step shows where the flow
+        # goes.
         along = np.divide(moved, size, out=-unit, where=size > 0)
         arc = np.minimum(gap, field.ahead(p, along))
         h = np.minimum(self._h[on], np.log1p(self._kappa[on] * arc / np.exp(u)))
@@ -191,7 +194,7 @@ class _Run:
             matrices = eye - part[:, None, None] * jacobian
             try:
                 inverse = np.linalg.inv(matrices)
-            except np.linalg.LinAlgError:  # singular; what is then off is seen in what the last column changes
+            except np.linalg.LinAlgError:  # singular: the change made by the last column shows the error
                 inverse = np.linalg.pinv(matrices)
             y = p
             for k in range(parts):

@@ -2,7 +2,7 @@
 
 NumPy's loops then run over the batch, and reductions over tokens are sums of whole rows. The arithmetic is that of
 :func:`reference_attention.training.derivatives.terms` with exponentials relative to the largest in place of logarithms:
-what is lost is below the normal numbers. Where the terms nearly cancel, logarithms decide.
+only terms below the normal range of float64 are lost. Where the terms nearly cancel, logarithms decide.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (ERM).
 """
@@ -73,7 +73,7 @@ class BatchedGradient:
         loss: Loss,
         span: Span | None = None,
     ) -> None:
-        """Make room for the differences of all problems, and fill it for the first token of every input."""
+        """Allocate the differences of all problems, and compute them for the first token of every input."""
         b, n, tokens, d = keys.shape
         d = d if span is None else span.basis.shape[1]
         self._keys, self._scores, self._loss, self._span = keys, scores, loss, span
@@ -162,7 +162,7 @@ class BatchedGradient:
         return log_scale, direction, _At(shares, largest / total, slopes, coefficients, outputs, unsure)
 
     def ahead(self, p: Float64[np.ndarray, "b d"], velocity: Float64[np.ndarray, "b d"]) -> Float64[np.ndarray, "b"]:
-        """Return for each problem the arc of :meth:`.wall_distance.Ahead.arc`."""
+        """Return for each problem the arc of :meth:`.wall_distance.WallDistance.arc`."""
         relative, rates = self._reselect(p)[0], self._logits(velocity)
         with np.errstate(divide="ignore"):
             logs = relative + self._log_sizes + np.log(np.abs(self._gaps))

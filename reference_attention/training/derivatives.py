@@ -29,11 +29,13 @@ NewtonField = Callable[[Point], tuple[float, Point, Square]]
 
 
 FAR_BELOW = -708.0
-"""Logits further below the largest than this have no weight: their exponentials are subnormal, or zero, and slow."""
+"""Difference to the largest logit below which a token gets no weight: its exponential is zero or subnormal, which is
+slow."""
 CANCELS = 1e-150
-"""A gradient this short, in units of the largest row and gap, may depend on terms that are that small."""
+"""Length of a gradient, in units of the largest row and gap, below which it may depend on the terms that were
+dropped."""
 NORMAL = 1e-290
-"""Squares below this are near the end of the range, where they lose digits."""
+"""Squares below this are near the end of float64's normal range, where they lose digits."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +46,8 @@ class Differences:
         rows: k_it − k_i,ref for t ≠ ref, input by input, (*b, n·(T−1), d).
         gaps: γ_it − γ_i,ref, (*b, n, T−1).
         log_sizes: log ‖row‖, (*b, n, T−1); 0 where the row is zero.
-        silent: 0, and −inf where the row is zero: such a token contributes nothing of its own.
+        silent: −inf where the row is zero, and 0 elsewhere; added to logarithms, it removes tokens that contribute
+            nothing.
         reference: γ_i,ref, (*b, n).
         tied: whether any gap is zero.
     """
@@ -178,9 +181,9 @@ def cancellation_threshold(
 ) -> Float64[np.ndarray, "*b"]:
     """Return the squared length of a gradient, relative to its largest term, down to which plain exponentials suffice.
 
-    The exponentials are relative to the largest term, and the result has the shape of the batch axes. They give a
-    longer gradient up to roundings of its terms, wherever scores tie: γ_t − γᵀs of a tie is the mean gap, whose
-    rounding error is that of the other terms, since the selected token weighs at least 1/T.
+    The exponentials are relative to the largest term, and the result has the shape of the batch axes. A longer gradient
+    is correct up to roundings of its terms, even where scores tie: γ_t − γᵀs of a tie is the mean gap, whose rounding
+    error is that of the other terms, since the selected token weighs at least 1/T.
     """
     widest = np.ptp(scores, axis=-1).max(axis=-1)
     longest = np.linalg.norm(keys, axis=-1).max(axis=(-2, -1))
@@ -247,7 +250,7 @@ class Selected:
     ) -> None:
         """Take keys and scores, and flatten the keys, or their coordinates if there is a span."""
         self._keys, self._scores, self._span = np.ascontiguousarray(keys), scores, span
-        # A shift of the keys of an input leaves the largest of its logits the largest.
+        # Shifting all keys of an input does not change which of its logits is the largest.
         coordinates = self._keys if span is None else span.coordinates(self._keys - self._keys[:, :1])
         self._flat = coordinates.reshape(-1, coordinates.shape[-1])
         self._selection = b""

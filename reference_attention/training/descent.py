@@ -1,7 +1,7 @@
 """Gradient descent and normalized gradient descent, in logarithms, for one start or for batches of them.
 
-A step is e^{log_step + log_scale}·direction, so it neither underflows nor overflows before the point itself would;
-steps below the rounding of p leave p unchanged, which is also the result of rounding exact arithmetic.
+A step is e^{log_step + log_scale}·direction, so it neither underflows nor overflows unless the point does; steps below
+the rounding of p leave p unchanged, which is also the result of rounding exact arithmetic.
 
 References: *Max-Margin Token Selection in Attention Mechanism*, (GD), Theorems 2 and 3; Appendix E.1 (normalized GD).
 """
@@ -113,7 +113,7 @@ def gradient_descent(
         InvalidInput: shapes that do not fit, a start that is not finite, steps or record_every below their minimum.
     """
     if log_step is None:
-        # ∇L = 0 throughout when L_p = 0: any step will do.
+        # If L_p = 0, ∇L = 0 everywhere, so any step has the same effect.
         log_step = -problem.log_smoothness if problem.log_smoothness > -math.inf else 0.0
     return descend(
         problem.keys,

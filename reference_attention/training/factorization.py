@@ -1,7 +1,7 @@
 """Factors (K, Q) of the key-query weights W = K Qᵀ as one point of R^{(d+e)m}: gradient, Hessian, walls, safe steps.
 
 ∇_K L(K Qᵀ) = ∇L(W) Q and ∇_Q L(K Qᵀ) = ∇L(W)ᵀ K, with the gradient as a log scale and a direction: nothing cancels or
-underflows that does not for W. Logits are quadratic along a straight piece of (K, Q).
+underflows that does not for W. Along a straight line in (K, Q) logits are quadratic.
 
 References: *Transformers as Support Vector Machines*, (KQ-ERM).
 """
@@ -23,7 +23,7 @@ from reference_attention.query_dataset import QueryDataset
 from reference_attention.training.derivatives import Point, Square, newton_field
 from reference_attention.training.iteration import Gradient, single_field
 from reference_attention.training.slope import UNSEEN, Slope
-from reference_attention.training.wall_distance import ROOM, Ahead
+from reference_attention.training.wall_distance import ROOM, WallDistance
 
 Keys = Float64[np.ndarray, "*b d m"]
 Queries = Float64[np.ndarray, "*b e m"]
@@ -112,14 +112,14 @@ def factored_slope(
     return Slope(
         field=field,
         newton=newton if exact else None,
-        arc=QuadraticAhead(problem, layout).arc,
+        arc=QuadraticWallDistance(problem, layout).arc,
         scale=math.sqrt(float(np.abs(problem.keys).max()) or 1.0),
         unit=2.0 ** math.floor(math.log2(problem.key_scale) / 2),
         rank=rank,
     )
 
 
-class QuadraticAhead(Ahead):
+class QuadraticWallDistance(WallDistance):
     """The walls ahead of points (K, Q).
 
     Logits are quadratic along a straight piece, and so is the amount by which one logit gains on another.
@@ -131,7 +131,7 @@ class QuadraticAhead(Ahead):
         self._layout = layout
 
     def arc(self, p: Point, velocity: Point) -> float:
-        """Return the least arc at which another term is e^ROOM times the largest one, as :meth:`Ahead.arc` does."""
+        """Return the least arc at which another term of ∇L is e^ROOM times the one that is largest at p."""
         layout, (K, Q), (U, V) = self._layout, self._layout.split(p), self._layout.split(velocity)
         differences, logs = self.terms(layout.weights(p))
         rates, bends = (
@@ -180,7 +180,8 @@ def log_safe_step(problem: Problem, K: Keys, Q: Queries, log_gradient: float) ->
     """Return log of the step η = 1/(2 L̂ (M + r)² + c), r = ‖∇L(K, Q)‖/(2 L̂ M² + c), M = max(‖K‖_op, ‖Q‖_op).
 
     ∇L(K, Q) has at most the Lipschitz constant 2 L̂ M² + c at a point, and M grows by at most η‖∇L(K, Q)‖ ≤ r along the
-    step, so L falls by at least (η/2)‖∇L(K, Q)‖². Where the constant is 0 so is the gradient, and any step will do.
+    step, so L falls by at least (η/2)‖∇L(K, Q)‖². Where the constant is 0 so is the gradient, and any step has the same
+    effect.
 
     Args:
         problem: the problem.

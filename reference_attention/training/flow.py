@@ -177,5 +177,5 @@ def follow(tracer: Tracer) -> tuple[str, Stop, str]:
             return name, stop, ""
         reasons.append(f"{name}: {reason}")
         if reason.startswith(UNRESOLVED):
-            break  # rounding, not the method
+            break  # another method would meet the same rounding
     return name, stop, "; ".join(reasons)

@@ -141,7 +141,7 @@ def iterate_batch(
             log_factor, log_taken = log_step + log_scale, log_step
         ok &= log_factor <= LARGEST_LOG_STEP
         moved = p - np.exp(log_factor)[:, None] * direction
-        ok &= np.isfinite(moved @ ones)  # a sum is finite if all are, but at the very end of the range
+        ok &= np.isfinite(moved @ ones)  # the sum is finite if all terms are, except at the end of float64's range
         longer = np.logaddexp(log_time, log_taken)
         p, log_time = (moved, longer) if ok.all() else (np.where(ok[:, None], moved, p), np.where(ok, longer, log_time))
     return points, log_times, log_norms, ok

@@ -81,7 +81,7 @@ class ReluRun:
 
 
 def active_scores(problem: Problem, head: Head, p: Float64[np.ndarray, "d"]) -> Float64[np.ndarray, "n T"]:
-    """Return γ at vec(W) = p."""
+    """Return the scores γ of the linear head that the ReLU head equals at vec(W) = p, shape (n, T)."""
     weights = softmax_weights(problem.keys, p)
     on = np.einsum("nt,ntm->nm", weights, head.features) > 0
     return np.asarray(head.labels[:, None] * np.einsum("m,nm,ntm->nt", head.weights, on, head.features))

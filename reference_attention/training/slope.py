@@ -12,10 +12,10 @@ from reference_attention.problem import Problem
 from reference_attention.span import Span
 from reference_attention.training.derivatives import GradientField, NewtonField, Point, newton_field
 from reference_attention.training.iteration import Gradient, single_field
-from reference_attention.training.wall_distance import Ahead
+from reference_attention.training.wall_distance import WallDistance
 
 UNSEEN = 1e-13
-"""Curvatures this small relative to the largest are rounding errors, and so would be Newton steps along them."""
+"""Curvatures below this, relative to the largest, are rounding errors; Newton steps ignore their directions."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +46,7 @@ def slope_of(problem: Problem, gradient: Gradient = risk.scaled_gradient, span: 
     return Slope(
         field=single_field(problem.keys, problem.scores, problem.loss, gradient, span),
         newton=newton_field(problem.keys, problem.scores, problem.loss, span) if is_risk_gradient else None,
-        arc=Ahead(problem, span).arc,
+        arc=WallDistance(problem, span).arc,
         scale=float(np.abs(problem.keys).max()) or 1.0,
         unit=problem.key_scale,
         rank=lambda p: rank,

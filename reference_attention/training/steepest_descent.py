@@ -31,7 +31,8 @@ def steepest_direction(x: Float64[np.ndarray, "*b d"], norm: Norm) -> Float64[np
     """Return argmax ⟨x, Δ⟩ over ‖Δ‖ ≤ 1: sign x for q = ∞, the largest coordinate for q = 1; 0 where x is 0.
 
     For a matrix U S Vᵀ it is the orthogonal factor U Vᵀ in the spectral norm, and the first singular pair u vᵀ in the
-    nuclear norm. In the largest of rows or columns each is divided by its length; in the sum only the longest moves.
+    nuclear norm. For the largest row (or column) each is divided by its length; for the sum of rows only the longest
+    moves.
     """
     if isinstance(norm, Schatten):
         return np.asarray(orthogonal_factor(norm.matrices(x), first=norm.power == 1).reshape(x.shape))
@@ -61,7 +62,7 @@ def block_direction(x: Float64[np.ndarray, "*b d"], norm: Blocks) -> Float64[np.
 
 
 def orthogonal_factor(matrices: Float64[np.ndarray, "*b k l"], *, first: bool = False) -> Float64[np.ndarray, "*b k l"]:
-    """Return U Vᵀ of each matrix over its nonzero singular values: those beyond the rounding of the largest.
+    """Return U Vᵀ of each matrix over its nonzero singular values, which are those above the rounding of the largest.
 
     Args:
         matrices: (*b, k, l).
@@ -97,7 +98,7 @@ def steepest_descent(
         norm: q ≥ 1 of ‖·‖_q, or a norm of matrices.
         momentum: β, in [0, 1).
         gradient: the gradient that is used; the reference, a kernel or a planted fault.
-        direction: the function that gives Δ; another one than the default is not steepest descent.
+        direction: the function that gives Δ, for planted faults; only the default is steepest descent.
 
     Returns:
         p(0) … p(t), t + 1 of them.
@@ -162,8 +163,8 @@ def mirror_descent(
         gradient: the gradient that is used; the reference, a kernel or a planted fault.
 
     Returns:
-        The dual points z(0) … z(steps), z = ∇ψ(p), entries sign(p_j)|p_j|^{q−1}; :func:`primal_point` gives p. A step
-            that is not representable ends a run where it is.
+        The dual points z(0) … z(steps), z = ∇ψ(p), entries sign(p_j)|p_j|^{q−1}; :func:`primal_point` gives p. Steps
+            are at most e^700, as longer ones are not representable.
 
     Raises:
         InvalidInput: a norm out of range.

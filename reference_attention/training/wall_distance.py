@@ -1,8 +1,8 @@
-"""The arc that a flow may go in one step before a token that plays no role yet determines its direction.
+"""The distance along a flow's direction to the next wall, where another token begins to determine the gradient.
 
-Where one term of the gradient is e^{1000} times another, the field has the same digits up to the wall at which the
-other term takes over, and a solver that steps over the wall sees no error. Logits are linear in p, so the distance to
-the wall is known.
+Where one term of the gradient is e^{1000} times another, the smaller one changes no digit of it up to the *wall* at
+which it takes over, and a solver that steps over the wall sees no error. Logits are linear in p, so the distance to the
+wall is known.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from reference_attention.span import Span
 from reference_attention.training.derivatives import Differences, Point, Selected
 
 ROOM = 5.0
-"""The nats by which a step may raise a term beyond the largest one: the solver then notices, and shortens its step."""
+"""Nats by which a step may raise another term beyond the largest one: enough for the solver to shorten its step."""
 
 
-class Ahead:
+class WallDistance:
     """The walls ahead of points of one problem, given by their coordinates in ``span`` if there is one."""
 
     def __init__(self, problem: Problem, span: Span | None = None) -> None:

@@ -16,7 +16,7 @@ from generators.case import Case
 from generators.chosen_tokens import separable_choices
 from generators.margin_assumptions import in_cone
 from reference_attention.directions import direction
-from reference_attention.next_token.unwinnable_scores import ScoreSplit, SplitFlow, follow_apart
+from reference_attention.next_token.unwinnable_scores import ScoreSplit, SplitFlow, follow_split_flow
 from reference_attention.problem import Problem
 from reference_attention.risk import scaled_gradient
 from reference_attention.svm.max_margin import Infeasible, MaxMargin, locally_optimal, max_margin
@@ -142,7 +142,7 @@ def follow_flow(
     limit = limit_of_flow(beside(problem, problem.selection_at(p)), flow)
     if split is None or isinstance(limit, Limit) or flow.stop is Stop.STATIONARY:
         return FollowedFlow(start, flow, largest, limit)
-    parts = follow_apart(split, flow, records, norm)
+    parts = follow_split_flow(split, flow, records, norm)
     if isinstance(parts, str):
         return FollowedFlow(start, flow, largest, f"no prompt selects all optimal tokens, and {parts}")
     heaviest = parts.weights == parts.weights.max(axis=1, keepdims=True)

@@ -14,7 +14,7 @@ from generators.transformers_as_svms.nuclear_cases import aligned_cases
 from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
 from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear_max_margin
-from reference_attention.svm.nuclear_nonuniqueness import is_semidefinite, other_nuclear_solution
+from reference_attention.svm.nuclear_nonuniqueness import is_semidefinite, two_nuclear_solutions
 
 
 def case_of(X: object, queries: object) -> Case:
@@ -59,7 +59,7 @@ def test_both_of_two_solutions_are_solutions() -> None:
     assert SEVERAL.queried is not None
     svm = nuclear_max_margin(SEVERAL.queried.keys, [0, 0])
     assert isinstance(svm, NuclearMaxMargin)
-    two = other_nuclear_solution(svm)
+    two = two_nuclear_solutions(svm)
     assert two is not None
     for W in two:
         floats = np.array([[float(x.p) / float(x.q) for x in row] for row in W.tolist()])

@@ -34,7 +34,7 @@ def test_labels_are_one_target_each() -> None:
         ([[1, -1]], None, "no whole number"),
         ([[1, 0.5]], None, "no whole number"),
         ([[1, 2, 3]], None, "give whole numbers of shape"),
-        ([[1, 1]], [[1, 0]], "no alternative"),
+        ([[1, 1]], [[1, 0]], "multiplicity is 0"),
         ([[True, False]], None, "true and false"),
         ([[2**45, 0]], None, "common factor"),
     ],

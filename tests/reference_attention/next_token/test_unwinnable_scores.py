@@ -11,7 +11,7 @@ import pytest
 from flint import fmpq
 from jaxtyping import Float64
 
-from reference_attention.next_token.unwinnable_scores import ScoreSplit, SplitFlow, follow_apart, score_split
+from reference_attention.next_token.unwinnable_scores import ScoreSplit, SplitFlow, follow_split_flow, score_split
 from reference_attention.problem import Problem
 from reference_attention.risk import log_excess_risk, scaled_gradient, softmax_weights
 from reference_attention.training.flow import gradient_flow
@@ -45,7 +45,7 @@ def parts_of(problem: Problem, norm: float = 1e6) -> SplitFlow:
     """Return the flow from the origin in two parts, up to a norm."""
     records = np.geomspace(1e-9, 1.0, 73) * norm
     flow = gradient_flow(problem, np.zeros(problem.d), norm=norm, record=records)
-    parts = follow_apart(split_of(problem), flow, records, norm)
+    parts = follow_split_flow(split_of(problem), flow, records, norm)
     assert isinstance(parts, SplitFlow), parts
     return parts
 

@@ -85,7 +85,7 @@ def test_where_the_risk_falls_inwards_a_minimiser_is_looked_for_there(outwards: 
     for inside in (above, None):
         found = Told(sphere, inside, outwards).found()
         assert (found.p == A).all()
-        assert found.reason == "the risk falls inwards, but no minimiser inside was found"
+        assert found.reason == "the risk decreases inwards, but no minimiser inside the ball was found"
     assert Told(sphere, below, -outwards).found() is sphere[0]
     before = at((0.2, 0.0), 0.0, interior=True)
     assert Told(sphere, below, outwards).found(before) is before
@@ -101,12 +101,12 @@ def test_newton_inside_tells_minimum_saddle_and_plateau_at_any_scale(factor: flo
     scaled = Problem(given.keys * factor, given.scores)
     start = np.array([0.2, 1e-9, 0.0]) / factor
     found, reason = BallSearch(scaled, scaled.optimal, None)._interior_newton(start)
-    assert reason == "the point of rest inside is no minimum"
+    assert reason == "the stationary point inside the ball is no minimum"
     assert (found == start).all()
     # Along the second coordinate it falls off a twelfth as much as it rises along the first.
     gentle = Problem(scaled.keys * [1.0, 0.1, 1.0], given.scores)
     found, reason = BallSearch(gentle, gentle.optimal, None)._interior_newton(start)
-    assert reason == "the point of rest inside is no minimum"
+    assert reason == "the stationary point inside the ball is no minimum"
     assert (found == start).all()
     flat, _ = separable(0)
     far = Problem(flat.keys * factor, flat.scores)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from reference_attention.paths.joint_curvature import excess_curvature, joint_curvature
-from reference_attention.paths.joint_newton import PromptAlone, Spheres, Together, complement
+from reference_attention.paths.joint_newton import JointObjective, PromptObjective, Spheres, complement
 from reference_attention.paths.joint_risk import (
     Joint,
     excess_gradient,
@@ -118,12 +118,14 @@ def test_derivatives_on_the_spheres_are_along_the_moves(log_r: float, R: float) 
     y, p = 0.4 * math.exp(log_r) * np.array([0.6, -0.8]), rng.normal(size=6)
     p *= R / np.linalg.norm(p)
     w = s.offset(y)
-    together, alone = Together(s), PromptAlone(s, w)
+    together, alone = JointObjective(s), PromptObjective(s, w)
     for function, e in ((together, 2), (alone, 0)):
         at = function.local(y[:e], p)
         assert at.across.T @ np.column_stack([at.across, p]) == pytest.approx(np.eye(5, 6), abs=16 * EPS * (1 + R))
 
-        def value(x: np.ndarray, function: Together | PromptAlone = function, e: int = e, at: object = at) -> float:
+        def value(
+            x: np.ndarray, function: JointObjective | PromptObjective = function, e: int = e, at: object = at
+        ) -> float:
             moved, q = on_spheres(s, np.append(y[:e] + x[:e], np.zeros(2 - e)), x[e:], p, at.across)
             return (
                 float(relative_log_risk(problem, log_r, moved, problem.log_weights(q)))
@@ -138,8 +140,8 @@ def test_derivatives_on_the_spheres_are_along_the_moves(log_r: float, R: float) 
         assert at.value == pytest.approx(value(np.zeros(e + 5)), abs=64 * EPS * math.exp(log_r))
         assert at.slope == pytest.approx(slope, abs=1e-6)
         assert at.second == pytest.approx(np.array(mixed) / (4 * h * h), abs=1e-5)
-    assert Together(s, moves=False).local(y, p).slope == pytest.approx(together.local(y, p).slope[:2], abs=1e-12)
-    kept = PromptAlone(s, w, orthogonal_to=problem.rows[problem.others][:2]).local(y[:0], p)
+    assert JointObjective(s, moves=False).local(y, p).slope == pytest.approx(together.local(y, p).slope[:2], abs=1e-12)
+    kept = PromptObjective(s, w, orthogonal_to=problem.rows[problem.others][:2]).local(y[:0], p)
     assert kept.across.shape == (6, 3)
     assert problem.rows[problem.others][:2] @ kept.across == pytest.approx(np.zeros((2, 3)), abs=64 * EPS)
     own = alone.local(y[:0], p)
@@ -159,7 +161,7 @@ def test_a_batch_of_pairs_is_each_of_them() -> None:
         "q": problem.log_nonoptimality(logs),
         "retracted": retract(problem, 1.0, 3 * w),
         "offset": s.offset(s.shorten(y)),
-        "excess": PromptAlone(s, w[0, 0]).values(y[..., :0], p),
+        "excess": PromptObjective(s, w[0, 0]).values(y[..., :0], p),
     }
     for i in np.ndindex(2, 3):
         weights = problem.log_weights(p[i])
@@ -168,7 +170,7 @@ def test_a_batch_of_pairs_is_each_of_them() -> None:
             "q": problem.log_nonoptimality(weights),
             "retracted": retract(problem, 1.0, 3 * w[i]),
             "offset": s.offset(s.shorten(y[i])),
-            "excess": PromptAlone(s, w[0, 0]).values(y[i][:0], p[i]),
+            "excess": PromptObjective(s, w[0, 0]).values(y[i][:0], p[i]),
         }
         for name, found in whole.items():
             assert found[i] == pytest.approx(each[name], rel=1e-13, abs=1e-13), name
@@ -276,4 +278,4 @@ def test_where_no_token_is_worse_the_excess_is_not_positive() -> None:
         assert found[0] == math.inf
         assert all((np.asarray(x) == 0).all() for x in found[1:])
     s = Spheres(same, 1.0, 2.0, complement(same.svm.direction))
-    assert PromptAlone(s, np.zeros(3)).values(np.zeros(0), np.ones(6)) == math.inf
+    assert PromptObjective(s, np.zeros(3)).values(np.zeros(0), np.ones(6)) == math.inf

@@ -8,10 +8,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from reference_attention.paths.joint_newton import PromptAlone, Spheres, Together, beside_ties, complement, descend
+from reference_attention.paths.joint_newton import (
+    JointObjective,
+    PromptObjective,
+    Spheres,
+    beside_ties,
+    complement,
+    descend,
+)
 from reference_attention.paths.joint_path import joint_path, prompt_at
 from reference_attention.paths.joint_risk import Joint, joint_gradient, relative_log_risk
-from reference_attention.paths.large_head_descent import OUTGROWN, descend_outgrown
+from reference_attention.paths.large_head_descent import LARGE_HEAD, descend_large_heads
 from tests.reference_attention.paths.test_joint_formulas import joint
 from tests.reference_attention.paths.test_joint_risk import figure_3
 
@@ -36,7 +43,7 @@ def test_descent_ends_at_a_local_minimiser(seed: int, scale: float) -> None:
     rng, s = np.random.default_rng(seed), spheres(worse(), 1.0, 4.0)
     y, p = 0.2 * rng.normal(size=2), E1 + 0.1 * rng.normal(size=6)
     p *= s.R / np.linalg.norm(p)
-    together = Together(s, scale)
+    together = JointObjective(s, scale)
     start = together.local(y, p).slope
     assert descend(together, y, p, 1e9)[2] == pytest.approx(math.hypot(*start[:2], *start[2:] / scale))
     end_y, end_p, left = descend(together, y, p, 1e-10)
@@ -47,7 +54,7 @@ def test_descent_ends_at_a_local_minimiser(seed: int, scale: float) -> None:
     assert left == pytest.approx(math.hypot(*at.slope[:2], *at.slope[2:] / scale), rel=1e-6, abs=1e-15)
     assert left <= 1e-10
     assert np.linalg.eigvalsh(at.second)[0] >= -1e-12
-    alone = PromptAlone(s, s.offset(np.array([0.1, 0.05])))
+    alone = PromptObjective(s, s.offset(np.array([0.1, 0.05])))
     _, q, beyond = descend(alone, np.zeros(0), p, 1e-10)
     here = alone.local(np.zeros(0), q)
     assert here.value <= alone.values(np.zeros(0), p)
@@ -61,7 +68,7 @@ def test_where_there_is_no_excess_nothing_is_left_to_say() -> None:
     given = joint()
     same = Joint(np.repeat(given.chosen_tokens[:, None], 4, axis=1), given.keys, given.alpha, given.svm)
     p = np.ones(6) * 2 / math.sqrt(6)
-    _, q, left = descend(PromptAlone(spheres(same, 1.0, 2.0), np.zeros(3)), np.zeros(0), p, 1e-10)
+    _, q, left = descend(PromptObjective(spheres(same, 1.0, 2.0), np.zeros(3)), np.zeros(0), p, 1e-10)
     assert left == math.inf
     assert (q == p).all()
 
@@ -70,7 +77,7 @@ def test_a_descent_that_need_not_go_to_the_end_ends_sooner_and_not_below_it() ->
     rng, s = np.random.default_rng(0), spheres(worse(), 1.0, 4.0)
     y, p = 0.2 * rng.normal(size=2), E1 + 0.1 * rng.normal(size=6)
     p *= s.R / np.linalg.norm(p)
-    together = Together(s)
+    together = JointObjective(s)
     whole = together.values(*descend(together, y, p, 1e-10)[:2])
     some = together.values(*descend(together, y, p, 1e-10, enough=0.1)[:2])
     assert whole < some < together.values(y, p)
@@ -85,8 +92,8 @@ def test_what_heads_that_outgrow_the_margin_descend_to_is_stationary() -> None:
     p = R * start / np.linalg.norm(start)
     # r q of the supports: what the third input loses is nothing to its slack r.
     scale = math.exp(log_r - float((given.rows[:2, 1] @ p).min()))
-    assert math.log(scale) > OUTGROWN
-    y, q, left = descend_outgrown(s, np.zeros(1), p, scale, 1e-10)
+    assert math.log(scale) > LARGE_HEAD
+    y, q, left = descend_large_heads(s, np.zeros(1), p, scale, 1e-10)
     assert np.linalg.norm(q) == pytest.approx(R, rel=8 * EPS)
     before, after = (
         float(relative_log_risk(given, log_r, s.offset(a), given.log_weights(b))) for a, b in ((np.zeros(1), p), (y, q))
@@ -105,10 +112,10 @@ def test_heads_of_nearly_the_size_of_the_ball_feel_that_it_is_round(start: tuple
     p = np.array(start)
     R, r = float(np.linalg.norm(p)), math.exp(log_r)
     s, scale = spheres(given, log_r, R), math.exp(log_r - 1.0)
-    y, q, left = descend_outgrown(s, np.full(1, 0.3 * r), p, scale, 1e-10)
+    y, q, left = descend_large_heads(s, np.full(1, 0.3 * r), p, scale, 1e-10)
     assert np.linalg.norm(q) == pytest.approx(R, rel=8 * EPS)
     # At a crease descent stops where the gradient is of order one: what is told is that of the pair that is returned.
-    slope = Together(s, scale).local(y, q).slope
+    slope = JointObjective(s, scale).local(y, q).slope
     assert left == pytest.approx(math.hypot(slope[0], slope[1] / scale), rel=1e-9)
     angles = np.linspace(-0.4, 0.4, 401)
     heads = s.offset(np.linspace(-0.98, 0.98, 99)[:, None] * r)
@@ -135,7 +142,7 @@ def test_beside_a_tie_the_prompt_is_moved_off_it_along_the_sphere(behind: float)
     row = given.rows[2, 1]
     p = R * np.array([row[1], -row[0]]) / np.linalg.norm(row) + behind * row / (row @ row)
     p *= R / np.linalg.norm(p)
-    alone, none = PromptAlone(s, np.zeros(2)), np.zeros(0)
+    alone, none = PromptObjective(s, np.zeros(2)), np.zeros(0)
     found = beside_ties(s, np.zeros(2), p, 1e-10)
     assert np.linalg.norm(found) == pytest.approx(R, rel=8 * EPS)
     assert alone.values(none, found) < alone.values(none, p) - 1e9
@@ -161,12 +168,12 @@ def test_the_prompt_is_moved_off_a_tie_at_the_smallest_logits_and_in_any_dimensi
     p -= (p @ unit) * unit
     p = R * p / np.linalg.norm(p) - 500.0 * row / (row @ row)
     p *= R / np.linalg.norm(p)
-    alone, none = PromptAlone(s, np.zeros(2)), np.zeros(0)
+    alone, none = PromptObjective(s, np.zeros(2)), np.zeros(0)
     found = beside_ties(s, np.zeros(2), p, 1e-10)
     assert np.linalg.norm(found) == pytest.approx(R, rel=8 * EPS)
     assert alone.values(none, found) < alone.values(none, p) - 1e6
     assert 0 < row @ found < 1e3
     # The tie is held, and along it the excess is lowest.
-    kept = PromptAlone(s, np.zeros(2), orthogonal_to=row[None])
+    kept = PromptObjective(s, np.zeros(2), orthogonal_to=row[None])
     slope = kept.local(none, found).slope
     assert np.linalg.norm(slope) < 1e-6

@@ -68,7 +68,7 @@ def test_newton_that_does_not_settle_says_so(monkeypatch: pytest.MonkeyPatch) ->
     assert isinstance(svm, GeneralSvm)
     monkeypatch.setattr("reference_attention.paths.mixing_path.STEPS", 1)
     (point,) = mixing_path(KEYS, attention, PENALTY, svm, [12.0])
-    assert "does not settle: its last step is" in point.reason
+    assert "does not converge: its last step is" in point.reason
 
 
 @pytest.mark.parametrize("unit", [1.0, 2.0**-80, 2.0**80])

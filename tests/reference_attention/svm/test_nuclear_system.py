@@ -8,7 +8,7 @@ from flint import arb, arb_mat
 
 from reference_attention.svm.ball_matrices import balls, precision
 from reference_attention.svm.nuclear_enclosure import NotDecided, krawczyk
-from reference_attention.svm.nuclear_float_solution import nuclear_guess
+from reference_attention.svm.nuclear_float_solution import nuclear_float_solution
 from reference_attention.svm.nuclear_system import NuclearSystem
 
 
@@ -62,8 +62,8 @@ def test_a_singular_system_is_refused() -> None:
 def test_the_guess_tells_support_and_rank() -> None:
     """Rows e1e1ᵀ of margin 1 and 2e1e1ᵀ, which is slack."""
     a, z = np.array([[1.0, 0.0], [2.0, 0.0]]) / 2, np.array([[1.0, 0.0], [1.0, 0.0]])
-    found = nuclear_guess(a, z, np.ones(2))
+    found = nuclear_float_solution(a, z, np.ones(2))
     assert found is not None
     assert found.value == pytest.approx(2.0, rel=1e-6)
     assert (found.rank, found.support.tolist()) == (1, [True, False])
-    assert nuclear_guess(np.array([[1.0, 0.0], [-1.0, 0.0]]), z, np.ones(2)) is None
+    assert nuclear_float_solution(np.array([[1.0, 0.0], [-1.0, 0.0]]), z, np.ones(2)) is None

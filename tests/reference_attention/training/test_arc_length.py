@@ -28,7 +28,7 @@ from reference_attention.training.derivatives import gradient_field, newton_fiel
 from reference_attention.training.descent import Stop
 from reference_attention.training.flow import gradient_flow
 from reference_attention.training.slope import slope_of
-from reference_attention.training.wall_distance import Ahead
+from reference_attention.training.wall_distance import WallDistance
 from tests.reference_attention.training.test_flow import other_gradient, saddle, separable, two_tokens, valley
 
 EPS = float(np.finfo(float).eps)
@@ -129,7 +129,7 @@ def test_where_a_solver_fails_only_a_point_of_rest_there_is_taken(gradient: Any)
     assert far.run(failing(None, "no way"), 10) == (Stop.FAILED, "no way (at norm 0.05)")
     assert far.run(failing([math.nan], None), 10) == (
         Stop.FAILED,
-        "the solver left the finite numbers (at norm 0.05)",
+        "the solver returned NaN or infinite entries (at norm 0.05)",
     )
     assert far.run(failing([math.nan], "lost"), 10) == (Stop.FAILED, "lost (at norm 0.05)")
     # A saddle is rest, too, where nothing goes on.
@@ -193,7 +193,7 @@ def test_the_first_method_that_arrives_is_the_last_that_is_tried() -> None:
 def test_walls_are_looked_for_where_the_flow_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Along the step before, from where it ended; at first down the gradient."""
     asked: list[tuple[Any, Any]] = []
-    monkeypatch.setattr(Ahead, "arc", lambda self, p, velocity: asked.append((p, velocity)) or math.inf)
+    monkeypatch.setattr(WallDistance, "arc", lambda self, p, velocity: asked.append((p, velocity)) or math.inf)
     problem, _ = separable(0)
     found = tracer(problem, np.full(6, 0.1), 100.0)
     assert found.run(LSODA, 10_000)[0] is Stop.NORM

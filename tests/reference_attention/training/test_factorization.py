@@ -17,7 +17,7 @@ from reference_attention.training.factored_descent import factored_gradient_desc
 from reference_attention.training.factored_flow import factored_flow
 from reference_attention.training.factorization import (
     Layout,
-    QuadraticAhead,
+    QuadraticWallDistance,
     factor_gradients,
     factored_slope,
     first_passage,
@@ -71,7 +71,7 @@ def test_a_wall_is_where_the_quadratic_logits_put_it() -> None:
     )
     assert found == pytest.approx([1.0, 0.5, 0.5, 1.0, math.inf])
     problem, point = DATA.problem, LAYOUT.join(3 * K, 3 * Q)
-    ahead = QuadraticAhead(problem, LAYOUT)
+    ahead = QuadraticWallDistance(problem, LAYOUT)
     velocity = RNG.normal(size=point.shape)
     velocity /= np.linalg.norm(velocity)
     arc, (_, before) = ahead.arc(point, velocity), ahead.terms(LAYOUT.weights(point))

@@ -11,7 +11,7 @@ from reference_attention.problem import Problem
 from reference_attention.training.batched_flow import gradient_flows
 from reference_attention.training.batched_gradient import BatchedGradient
 from reference_attention.training.flow import METHODS, gradient_flow
-from reference_attention.training.wall_distance import ROOM, Ahead
+from reference_attention.training.wall_distance import ROOM, WallDistance
 
 KEYS = np.array([[[0.0, 0.0, 0.0], [-(2.0**-7), 0.0, -(2.0**-8)]], [[0.0, 64.0, 32.0], [0.0, 64.0, 0.0]]])
 PROBLEM = Problem(KEYS, np.array([[-1.0, -2.0], [1.0, 2.0]]))
@@ -30,7 +30,7 @@ def test_a_flow_does_not_pass_a_wall_that_its_solver_cannot_see(monkeypatch: pyt
     assert min(margins(gradient_flow(PROBLEM, START, norm=NORM).final)) > 0
     if method != "LSODA":  # the others take shorter steps here
         return
-    monkeypatch.setattr(Ahead, "arc", lambda self, p, velocity: math.inf)
+    monkeypatch.setattr(WallDistance, "arc", lambda self, p, velocity: math.inf)
     assert margins(gradient_flow(PROBLEM, START, norm=NORM).final)[1] < -1e4
 
 
@@ -42,13 +42,13 @@ def test_nor_do_many_flows_at_once() -> None:
 
 def test_the_wall_is_where_the_other_term_is_as_large() -> None:
     velocity = np.array([2.0, 0.0, 1.0]) / math.sqrt(5)
-    arc = Ahead(PROBLEM).arc(START, velocity)
+    arc = WallDistance(PROBLEM).arc(START, velocity)
     first, second = margins(START + arc * velocity)
     # log(gap·size·|ℓ'|) − margin of each, the second larger by ROOM; slopes of the logistic loss at the best scores.
     short, long = math.log(math.hypot(2.0**-7, 2.0**-8)), math.log(32.0)
     slopes = [-math.log1p(math.exp(u)) for u in (-1.0, 2.0)]
     assert (long + slopes[1] - second) - (short + slopes[0] - first) == pytest.approx(ROOM, abs=1e-8)
-    assert Ahead(PROBLEM).arc(START, -velocity) == math.inf
+    assert WallDistance(PROBLEM).arc(START, -velocity) == math.inf
     both = BatchedGradient(KEYS[None].repeat(2, 0), PROBLEM.scores[None].repeat(2, 0), PROBLEM.loss)
     pair = np.array([velocity, -velocity])
     found = both.ahead(np.array([START, START]), pair)
@@ -58,7 +58,7 @@ def test_the_wall_is_where_the_other_term_is_as_large() -> None:
 
 def test_scores_that_all_tie_have_no_wall() -> None:
     level = Problem(KEYS, np.ones((2, 2)))
-    assert Ahead(level).arc(START, np.array([0.0, 0.0, 1.0])) == math.inf
+    assert WallDistance(level).arc(START, np.array([0.0, 0.0, 1.0])) == math.inf
 
 
 @pytest.mark.parametrize("scale", [2.0**-20, 1.0, 2.0**20])
@@ -68,10 +68,10 @@ def test_walls_of_a_batch_are_those_of_each_in_any_units(scale: float) -> None:
     p, velocity = 30 * rng.normal(size=(20, 3)), rng.normal(size=(20, 3))
     made = [Problem(*one, loss="logistic") for one in zip(keys, scores, strict=True)]
     found = BatchedGradient(keys * scale, scores, made[0].loss).ahead(p / scale, velocity)
-    arcs = [Ahead(one).arc(*at) for one, at in zip(made, zip(p, velocity, strict=True), strict=True)]
+    arcs = [WallDistance(one).arc(*at) for one, at in zip(made, zip(p, velocity, strict=True), strict=True)]
     assert found * scale == pytest.approx(arcs, rel=1e-12)
     assert (found > 0).all()
     assert np.isfinite(found).sum() not in (0, 20)
     for k, one in enumerate(made):
-        scaled = Ahead(Problem(keys[k] * scale, one.scores)).arc(p[k] / scale, velocity[k])
+        scaled = WallDistance(Problem(keys[k] * scale, one.scores)).arc(p[k] / scale, velocity[k])
         assert scaled * scale == pytest.approx(arcs[k], rel=1e-12)

@@ -125,7 +125,7 @@ def test_a_path_that_our_newton_does_not_find_is_undecided(monkeypatch: pytest.M
     monkeypatch.setattr("reference_attention.paths.mixing_path.STEPS", 1)
     outcome = check(tsvm_mixing, CASES["two-inputs"], REFERENCE)
     assert outcome.verdict is Verdict.INCONCLUSIVE
-    assert "path-has-the-radii-asked-for: points at 0 of 2 radii: Newton's method does not settle" in outcome.reason
+    assert "path-has-the-radii-asked-for: points at 0 of 2 radii: Newton's method does not converge" in outcome.reason
 
 
 def test_a_ball_that_is_no_number_decides_nothing_and_a_failure_is_told_before_it() -> None:

@@ -20,7 +20,7 @@ from numpy.linalg import norm
 from generators.case import Case
 from generators.direction_cases import direction_cases, directions_for
 from generators.numbers import MODERATE
-from reference_attention.better_directions import leaving_only_higher, selecting_best, tilted_direction
+from reference_attention.better_directions import best_token_direction, higher_neighbours_direction, tilted_direction
 from reference_attention.directions import Direction, direction
 from reference_attention.floats import EPS
 from reference_attention.svm.max_margin import MaxMargin, max_margin
@@ -216,9 +216,9 @@ def better_direction(
     """
     keys, alpha = costs.problem.keys, costs.alpha
     if kind is Outdone:
-        return leaving_only_higher(keys, q, costs.problem.scores, alpha, mu), "(A2)"
+        return higher_neighbours_direction(keys, q, costs.problem.scores, alpha, mu), "(A2)"
     if not q.unique:
-        return selecting_best(keys, q, alpha, mu), "(B)"
+        return best_token_direction(keys, q, alpha, mu), "(B)"
     solution = under_test[max_margin](keys, alpha)
     return tilted_direction(keys, q, solution.exact.p, mu) if isinstance(solution, MaxMargin) else None, "(A1)"
 

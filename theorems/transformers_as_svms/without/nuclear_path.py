@@ -16,7 +16,7 @@ from generators.case import Case
 from reference_attention.exact import to_floats
 from reference_attention.svm.max_margin import Infeasible
 from reference_attention.svm.nuclear_max_margin import nuclear_max_margin
-from reference_attention.svm.nuclear_nonuniqueness import other_nuclear_solution
+from reference_attention.svm.nuclear_nonuniqueness import two_nuclear_solutions
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT
@@ -58,6 +58,6 @@ def several_solutions(case: Case, under_test: Implementation) -> Iterator[Claim]
     svm = under_test[nuclear_max_margin](data.keys, case.chosen_tokens)
     if isinstance(svm, Infeasible):
         return
-    two = None if svm.exact is not None else other_nuclear_solution(svm)
+    two = None if svm.exact is not None else two_nuclear_solutions(svm)
     apart = 0.0 if two is None else float(np.linalg.norm(to_floats((two[0] - two[1]).entries())))
     yield Claim("solution-is-the-only-one", Form.EXACT, -apart, 0.0, EXACT)

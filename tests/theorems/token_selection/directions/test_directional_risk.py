@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from generators.case import Case
-from reference_attention.better_directions import leaving_only_higher
+from reference_attention.better_directions import higher_neighbours_direction
 from reference_attention.directions import direction
 from reference_attention.problem import Problem
 from theorems.bounded import exact
@@ -42,8 +42,8 @@ def test_where_all_neighbours_are_higher_the_direction_is_kept() -> None:
     keys, q = np.array([[[1.0, 0.0], [0.0, 1.0], [0.0, -1.0]]]), np.array([1.0, 0.0])
     found, alpha = direction(keys, q), np.array([0])
     assert found.neighbours.tolist() == [[False, True, True]]
-    assert leaving_only_higher(keys, found, np.array([[0.0, 1.0, 2.0]]), alpha, 0.1) is found
-    tilted = leaving_only_higher(keys, found, np.array([[0.0, 1.0, -1.0]]), alpha, 0.1)
+    assert higher_neighbours_direction(keys, found, np.array([[0.0, 1.0, 2.0]]), alpha, 0.1) is found
+    tilted = higher_neighbours_direction(keys, found, np.array([[0.0, 1.0, -1.0]]), alpha, 0.1)
     assert tilted is not None
     assert tilted.neighbours.tolist() == [[False, True, False]]
 

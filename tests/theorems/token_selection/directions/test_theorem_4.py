@@ -14,7 +14,7 @@ from generators.assumptions import ASSUMPTIONS
 from generators.case import Case
 from generators.direction_assumptions import not_locally_optimal_direction
 from generators.direction_cases import direction_cases, pair_cases
-from reference_attention.better_directions import leaving_only_higher, selecting_best, tilted_direction
+from reference_attention.better_directions import best_token_direction, higher_neighbours_direction, tilted_direction
 from reference_attention.directions import (
     Direction,
     direction,
@@ -156,7 +156,7 @@ def test_only_higher_neighbours_are_left(case: Case) -> None:
     keys, scores = case.problem.keys, case.problem.scores
     found = direction(keys, case.arrays["q"])
     alpha = found.best(scores)
-    better = leaving_only_higher(keys, found, scores, alpha, 2.0**-20)
+    better = higher_neighbours_direction(keys, found, scores, alpha, 2.0**-20)
     assert better is not None
     above = scores > np.take_along_axis(scores, alpha[:, None], axis=1)
     assert np.array_equal(better.neighbours, found.neighbours & above)
@@ -168,7 +168,7 @@ def test_the_best_of_every_tie_is_selected(case: Case) -> None:
     keys, scores = case.problem.keys, case.problem.scores
     found = direction(keys, case.arrays["q"])
     alpha = found.best(scores)
-    better = selecting_best(keys, found, alpha, 2.0**-20)
+    better = best_token_direction(keys, found, alpha, 2.0**-20)
     assert better is not None
     assert better.unique
     assert np.array_equal(better.best(scores), alpha)
@@ -205,7 +205,7 @@ def test_the_preimage_is_orthogonal_where_rows_vanish() -> None:
     """w = M⁺1 ⊥ q for ties, because M q = 0: to first order the perturbation leaves the length of q alone."""
     case = find(direction_cases(kinds=("tied",)), lambda case: case.problem.d == 2)
     found = direction(case.problem.keys, case.arrays["q"])
-    better = selecting_best(case.problem.keys, found, found.best(case.problem.scores), 0.5)
+    better = best_token_direction(case.problem.keys, found, found.best(case.problem.scores), 0.5)
     assert better is not None
     w = [a - b for a, b in zip(better.vector, found.vector, strict=True)]
     assert inner(w, found.vector) == fmpq(0)
