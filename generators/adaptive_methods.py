@@ -13,7 +13,7 @@ from hypothesis.strategies import DrawFn
 from jaxtyping import Float64
 
 from generators.finding import Assumption, Finding, number
-from generators.labelled import Labelled
+from generators.labelled_features import LabelledFeatures
 from generators.numbers import integers, one_in
 from reference_attention.errors import InvalidInput
 
@@ -27,7 +27,7 @@ EPOCHS = (CYCLIC, SHUFFLED)
 
 
 @st.composite
-def equal_modulus_cases(draw: DrawFn) -> Labelled:
+def equal_modulus_cases(draw: DrawFn) -> LabelledFeatures:
     """Draw samples x_i = y_ih_i with entries ±α_i, more of them with the signs of a common vector than against it."""
     n, d = draw(st.integers(1, MOST[0])), draw(st.integers(1, MOST[1]))
     common = np.array(draw(st.lists(st.sampled_from((-1.0, 1.0)), min_size=d, max_size=d)))
@@ -39,10 +39,10 @@ def equal_modulus_cases(draw: DrawFn) -> Labelled:
         row[flipped] = True
     own_side = np.where(against, -common, common) * sizes[:, None]
     features = np.where(labels == 0, 1.0, -1.0)[:, None] * own_side
-    return Labelled(features, labels, np.ones(n, dtype=np.int64), 2, seed=draw(st.integers(0, 2**32 - 1)))
+    return LabelledFeatures(features, labels, np.ones(n, dtype=np.int64), 2, seed=draw(st.integers(0, 2**32 - 1)))
 
 
-def equal_moduli(case: Labelled) -> Finding:
+def equal_moduli(case: LabelledFeatures) -> Finding:
     """Check that there are two classes, and that |h_ij| is one positive number for every i."""
     sizes = np.abs(case.features)
     alike = bool((sizes == sizes[:, :1]).all() and (sizes > 0).all())
@@ -57,7 +57,7 @@ EQUAL_MODULI = Assumption(
 
 
 @st.composite
-def full_feature_cases(draw: DrawFn) -> Labelled:
+def full_feature_cases(draw: DrawFn) -> LabelledFeatures:
     """Draw samples without zero entries that a vector of signs separates, some seen often or of equal moduli."""
     if draw(one_in(4)):
         return draw(equal_modulus_cases())
@@ -72,10 +72,10 @@ def full_feature_cases(draw: DrawFn) -> Labelled:
     labels = np.array(draw(st.lists(st.integers(0, 1), min_size=n, max_size=n)))
     counts = draw(integers((n,), 1, 3, most=MOST[:1])) if draw(one_in(3)) else np.ones(n, dtype=np.int64)
     features = rows * signs * np.where(labels == 0, 1.0, -1.0)[:, None]
-    return Labelled(features, labels, counts, 2, seed=draw(st.integers(0, 2**32 - 1)))
+    return LabelledFeatures(features, labels, counts, 2, seed=draw(st.integers(0, 2**32 - 1)))
 
 
-def full_features(case: Labelled) -> Finding:
+def full_features(case: LabelledFeatures) -> Finding:
     """Check that there are two classes, and that no entry of a feature is 0."""
     if case.classes != 2:
         return Finding(False, f"{case.classes} classes")

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float64
 
 from generators.case import Case
 from generators.margin_assumptions import difference_rows, dot
-from generators.realistic import in_bfloat16
+from generators.realistic_numbers import in_bfloat16
 from reference_attention.svm.max_margin import MaxMargin
 
 SHORT = 64.0

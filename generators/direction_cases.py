@@ -28,7 +28,7 @@ from generators.general_position import matrices
 from generators.idle_neighbours import solver, with_idle_neighbour
 from generators.keys import key_directions
 from generators.numbers import Frame, Large, one_in
-from generators.realistic import is_realistic
+from generators.realistic_numbers import is_realistic
 from reference_attention.directions import direction, exact_direction, margin_difference, margin_sign
 from reference_attention.losses import DRAWN_LOSSES, loss_named
 from reference_attention.problem import Problem

@@ -26,8 +26,8 @@ from jaxtyping import Float64, Int64
 from generators.general_position import offending_choice
 from generators.keys import NEAR_TIE
 from generators.numbers import Frame
-from generators.realistic import SHORT
 from generators.realistic_keys import realistic_tokens
+from generators.realistic_numbers import SHORT
 
 HIGHER_LEVELS = (2.0, 1.5, 3.0, NEAR_TIE, 1.0625, 8.0)
 DYADIC = st.one_of(

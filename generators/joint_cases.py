@@ -26,8 +26,8 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from jaxtyping import Float64
 
 from generators.case import Case
-from generators.realistic import is_realistic
 from generators.realistic_joint import realistic_joint_tokens, repeated_joint_inputs
+from generators.realistic_numbers import is_realistic
 from reference_attention.problem import Dataset
 
 SHRINKS = (0.0, 0.5, 0.25, 0.75, 0.9375)

@@ -16,7 +16,7 @@ from jaxtyping import Float64, Int64
 
 from generators.case import scale_exactly
 from generators.corpus import SECONDS_EACH, WINDOW, windows_of
-from generators.next_token_ends import NextTokenEnds
+from generators.next_token_limits import NextTokenLimits
 from generators.subject import RECORD, Subject
 from reference_attention.errors import InvalidInput
 from reference_attention.next_token.attention_samples import ABSENT, attention_problem
@@ -257,7 +257,7 @@ class NextTokens(Subject, kind="next-tokens", noun="contexts with next tokens"):
         """Say which next tokens training ends on, and why."""
         if not self.labels_within:
             return ["A label does not occur in its sequence: the loss is infinite, whatever W is."]
-        return NextTokenEnds.of(self).sentences
+        return NextTokenLimits.of(self).sentences
 
     def simpler(self) -> Iterator[NextTokens]:
         """Yield simpler data, with one change each.

@@ -17,8 +17,8 @@ from generators.case import Case
 from generators.directions import prompts
 from generators.keys import arbitrary_keys, nudge_to_general_position, rescaled_keys, separable_keys
 from generators.numbers import Frame, one_in
-from generators.realistic import is_realistic, repeated_inputs
 from generators.realistic_keys import realistic_keys
+from generators.realistic_numbers import is_realistic, repeated_inputs
 from generators.scores import free_scores, locally_optimal_scores, optimal_scores
 from generators.tokens import datasets_with_head_in_key_range, datasets_with_optimal_tokens, realisations
 from reference_attention.losses import loss_named

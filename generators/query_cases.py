@@ -38,9 +38,9 @@ from generators.dependent_neighbours import with_dependent_neighbour
 from generators.idle_neighbours import with_idle_neighbour
 from generators.margin_assumptions import difference_rows
 from generators.numbers import STYLES, Frame, Style, entries, one_in
-from generators.realistic import EVERY as EVERY_KIND
-from generators.realistic import SHORT, is_realistic, repeated_inputs
 from generators.realistic_keys import realistic_tokens
+from generators.realistic_numbers import EVERY as EVERY_KIND
+from generators.realistic_numbers import SHORT, is_realistic, repeated_inputs
 from generators.scores import optimal_scores
 from reference_attention.losses import DRAWN_LOSSES, loss_named
 from reference_attention.outer_keys import Keys

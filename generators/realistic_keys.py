@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float64, Int64
 
 from generators.idle_neighbours import can_have_idle_neighbour, solver, with_idle_neighbour
 from generators.numbers import Frame, one_in
-from generators.realistic import EVERY, Grid, Kind, grids, levels
+from generators.realistic_numbers import EVERY, Grid, Kind, grids, levels
 
 Levels = Int64[np.ndarray, "n T d"]
 Keys = Float64[np.ndarray, "n T d"]

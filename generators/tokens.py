@@ -12,8 +12,8 @@ from jaxtyping import Bool, Float64
 
 from generators.idle_neighbours import can_have_idle_neighbour, solver, with_idle_neighbour
 from generators.numbers import Frame, Style, entries, integers, one_in
-from generators.realistic import EVERY, SHORT, repeated_inputs
 from generators.realistic_keys import realistic_tokens
+from generators.realistic_numbers import EVERY, SHORT, repeated_inputs
 from reference_attention.losses import loss_named
 from reference_attention.problem import Dataset, Problem
 

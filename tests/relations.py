@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from generators.relations import RELATIONS
+from generators.metamorphic_relations import RELATIONS
 
 
 def cell(statement: dict[str, Any], name: str) -> str:

@@ -1,11 +1,19 @@
 """Strategies for next-token data: their separability and compatibility are planted, nothing is filtered.
 
-*planted*: S_j = argmax_v (W_d h_j)_v and p_jz ∝ 2^{(W_p h_j)_z} of small integer matrices: separable and compatible
-by construction, with ties, in any dimension. *incompatible*: such supports, any counts. *over*: as many dimensions as
-contexts, independent. *orthogonal*. *random*: anything. *repeated*: contexts of the same embedding, followed by
-different tokens. *independent* and *dependent*: sequences for attention, by their embeddings. As users have them
-(:func:`generators.realistic.is_realistic`) embeddings are floats of mixed scale, nearly parallel, or unit vectors
-beside their originals, counts go to 10⁴, and some data are windows of a text: :mod:`generators.next_token.numbers`.
+The kinds of data are
+
+- *planted*: S_j = argmax_v (W_d h_j)_v and p_jz ∝ 2^{(W_p h_j)_z} of small integer matrices W_d and W_p; separable and
+  compatible by construction, with ties, in any dimension;
+- *incompatible*: such supports S_j, with any counts;
+- *over*: as many dimensions as contexts, whose embeddings are independent;
+- *orthogonal*: embeddings that are orthogonal to each other;
+- *random*: any embeddings and counts;
+- *repeated*: contexts of the same embedding, followed by different tokens;
+- *independent* and *dependent*: sequences for attention, whose embeddings are linearly independent, or not.
+
+Data as users have them (:func:`generators.realistic_numbers.is_realistic`) have embeddings of mixed scale, nearly
+parallel ones, or unit vectors beside their originals; their counts go to 10⁴, and some are windows of a text
+(:mod:`generators.next_token.embeddings`).
 
 Reference: derived here.
 """
@@ -19,10 +27,10 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 from jaxtyping import Bool, Float64
 
-from generators.next_token.numbers import LARGEST_COUNT, exact_argmax, realistic_rows, realistic_sizes, text_windows
+from generators.next_token.embeddings import LARGEST_COUNT, exact_argmax, realistic_rows, realistic_sizes, text_windows
 from generators.next_tokens import NextTokens
 from generators.numbers import integers, one_in
-from generators.realistic import is_realistic
+from generators.realistic_numbers import is_realistic
 from reference_attention.next_token.attention_samples import ABSENT
 from reference_attention.next_token.extended_supports import extended_supports
 

@@ -16,9 +16,9 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from jaxtyping import Float64, Int64
 
 from generators.case import Case
-from generators.labelled import Labelled, label_cases
+from generators.labelled_features import LabelledFeatures, label_cases
 from generators.numbers import Frame, one_in
-from generators.realistic import is_realistic
+from generators.realistic_numbers import is_realistic
 from generators.scores import optimal_scores
 from reference_attention.exact import products, rational
 from reference_attention.losses import DRAWN_LOSSES, loss_named
@@ -106,7 +106,7 @@ def embedded_query_cases(draw: DrawFn, *, single: bool = False, equal: bool = Fa
 
 
 @st.composite
-def embedded_labels(draw: DrawFn) -> Labelled:
+def embedded_labels(draw: DrawFn) -> LabelledFeatures:
     """Draw classes of embeddings; some lie so near to a boundary that their class is a near-tie."""
     n, k, d = (draw(st.integers(low, high)) for low, high in zip((1, 2, 1), MOST_LABELLED, strict=True))
     features = draw(embeddings(n, d))
@@ -124,10 +124,10 @@ def embedded_labels(draw: DrawFn) -> Labelled:
             labels[i] = int(np.argmax((heads * heads).sum(axis=1)))
             features[i] = heads[labels[i]]
     counts = draw(st.lists(st.integers(1, COUNTS), min_size=n, max_size=n)) if draw(one_in(3)) else [1] * n
-    return Labelled(features, labels, np.array(counts), k, seed=draw(st.integers(0, 2**32 - 1)))
+    return LabelledFeatures(features, labels, np.array(counts), k, seed=draw(st.integers(0, 2**32 - 1)))
 
 
-def label_or_embedded_cases() -> SearchStrategy[Labelled]:
+def label_or_embedded_cases() -> SearchStrategy[LabelledFeatures]:
     """Return classification data, embeddings among them."""
     return or_embedded(label_cases(), embedded_labels())
 

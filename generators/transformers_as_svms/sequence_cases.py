@@ -24,8 +24,8 @@ from jaxtyping import Bool, Float64
 
 from generators.case import Case
 from generators.numbers import Frame, Style, entries, integers, one_in
-from generators.realistic import SHORT, is_realistic, repeated_inputs
 from generators.realistic_keys import realistic_tokens
+from generators.realistic_numbers import SHORT, is_realistic, repeated_inputs
 from generators.scores import GAPS, LEVELS, STEP
 from generators.sequence_assumptions import optimal_tokens_of, sequence_rows
 from reference_attention.losses import DRAWN_LOSSES, loss_named

@@ -9,9 +9,9 @@ import pytest
 
 import theorems
 from generators.case import Case
+from generators.case_statistics import PROPERTIES, Drawn, drawn_shares
 from generators.datasets import dataset_named
 from generators.numbers import BLOCKS, MODERATE, SOLVABLE_BLOCKS, Large
-from generators.shares import PROPERTIES, Drawn, drawn_shares
 from reference_attention.errors import InvalidInput
 from reference_attention.losses import DRAWN_LOSSES, LOSSES
 from reference_attention.problem import Problem

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from generators.case import Case
+from generators.case_statistics import drawn_shares
 from generators.data_features import OF_FEATURES, apart_in_one_coordinate, features_of
-from generators.shares import drawn_shares
 from reference_attention.problem import Problem
 from reference_attention.query_dataset import QueryDataset
 

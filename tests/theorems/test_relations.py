@@ -14,8 +14,8 @@ import pytest
 
 from generators.case import Case
 from generators.finding import Assumption, Finding
+from generators.metamorphic_relations import RELATIONS, relation_named, relation_of, relations_on
 from generators.next_tokens import NextTokens
-from generators.relations import RELATIONS, relation_named, relation_of, relations_on
 from generators.subject import Subject
 from generators.user_data import Given, load
 from reference_attention.errors import InvalidInput

@@ -22,7 +22,7 @@ from theorems.core.claim_name import premise, sharper
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import Numbers
-from theorems.steepest_descent.followed import STEEPEST_ROUNDING, Asked, claim_start
+from theorems.steepest_descent.steepest_run import STEEPEST_ROUNDING, StepSchedule, claim_start
 
 ADAM_ROUNDING = tolerance(
     "adam-rounding",
@@ -43,7 +43,7 @@ class AdamBounds:
     """The numbers of the statements for lengths η_t and decay rates β1² < β2.
 
     Attributes:
-        asked: the lengths η_t; its momentum is not used.
+        schedule: the lengths η_t; its momentum is not used.
         betas: β1, β2.
         reach: D.
         margin: γ.
@@ -52,7 +52,7 @@ class AdamBounds:
         excess: the share by which computed steps may be longer than η_tρ_t.
     """
 
-    asked: Asked
+    schedule: StepSchedule
     betas: Betas
     reach: Numbers
     margin: Numbers
@@ -72,7 +72,7 @@ class AdamBounds:
 
     def memory(self, beta: float) -> Numbers:
         """Return (1 − β)β^{t−s} for s ≤ t, 0 otherwise, (t, t)."""
-        return np.exp(Asked(self.asked.lengths, beta).log_memory) * (1 - exact(beta))
+        return np.exp(StepSchedule(self.schedule.lengths, beta).log_memory) * (1 - exact(beta))
 
     @cached_property
     def most(self) -> Numbers:
@@ -92,7 +92,7 @@ class AdamBounds:
     def correction(self) -> Numbers:
         """The factor of M/√V: b_t/a_t, or 1 without bias correction, (t,)."""
         a, b = self.shares
-        return b / a if self.betas.corrected else exact(np.ones(len(self.asked.lengths)))
+        return b / a if self.betas.corrected else exact(np.ones(len(self.schedule.lengths)))
 
     @cached_property
     def rho(self) -> Numbers:
@@ -102,7 +102,7 @@ class AdamBounds:
     @cached_property
     def moved(self) -> Numbers:
         """The bounds η_tρ_t of the steps' lengths, with their rounding, (t,)."""
-        return exact(self.asked.lengths) * self.rho * (1 + self.excess)
+        return exact(self.schedule.lengths) * self.rho * (1 + self.excess)
 
     @cached_property
     def time(self) -> Numbers:
@@ -119,7 +119,7 @@ class AdamBounds:
     def change(self) -> Numbers:
         """The numbers e^{Dℓ_s + χ_{t,s}} − 1, (t, t) at (t, t−s), 0 where s ≤ 0."""
         exponent: Any = np.minimum(self.moves * self.since + self.further, LARGEST)
-        steps = np.arange(len(self.asked.lengths))
+        steps = np.arange(len(self.schedule.lengths))
         return np.where(steps[:, None] > steps[None], np.expm1(exponent), 0.0)
 
     @cached_property
@@ -172,8 +172,8 @@ class AdamRun:
             bounds: the bounds κ_t.
             proxy: G or Z at the iterates, in units of the gradients, (t, b).
         """
-        steps = len(bounds.asked.lengths)
-        expected = (exact(bounds.asked.lengths) * bounds.kappa)[:, None] * proxy[:steps]
+        steps = len(bounds.schedule.lengths)
+        expected = (exact(bounds.schedule.lengths) * bounds.kappa)[:, None] * proxy[:steps]
         along = self.along[:steps] + self.lost[:steps]
         return at_least(DIRECTION, Form.EFFECTIVE, along, expected, why=STEEPEST_ROUNDING, points="step")
 
@@ -194,14 +194,14 @@ def follow_adam(
         starts: W(0).
         gradient_at: points → ∇L in a unit, with the error that a right gradient may have, and the unit's logarithm.
     """
-    asked = bounds.asked
-    points = run_adam(under_test, field, starts, asked.lengths, bounds.betas)
-    yield from claim_start(points, starts, asked)
+    schedule = bounds.schedule
+    points = run_adam(under_test, field, starts, schedule.lengths, bounds.betas)
+    yield from claim_start(points, starts, schedule)
     before, after = points[:-1], points[1:]
     gradient, log_scale = gradient_at(before)
     expected, resolved = expected_steps(gradient, log_scale, bounds)
-    step, rho = exact(asked.lengths)[:, None, None], bounds.rho[:, None, None]
-    loops = 20 + (6 + 4 * np.abs(log_scale).max()) * np.arange(1.0, len(asked.lengths) + 1)[:, None, None]
+    step, rho = exact(schedule.lengths)[:, None, None], bounds.rho[:, None, None]
+    loops = 20 + (6 + 4 * np.abs(log_scale).max()) * np.arange(1.0, len(schedule.lengths) + 1)[:, None, None]
     room = EPS * (loops * value_of(step * rho) + np.abs(after))
     moved: Any = exact(after) - before
     off = np.abs(moved + step * expected).widen(room)

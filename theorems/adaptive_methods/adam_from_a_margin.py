@@ -39,7 +39,6 @@ from theorems.core.statement import statement
 from theorems.core.svm_certificate import SVM_IS_OPTIMAL
 from theorems.curves.margin_points import starts_with_margin
 from theorems.rounding.attention_at import AttentionAt, Numbers
-from theorems.steepest_descent.followed import RUN_IS_ASKED_FOR, Asked
 from theorems.steepest_descent.geometry import Geometry, certify_margin
 from theorems.steepest_descent.margin_claim import NORM_MARGIN
 from theorems.steepest_descent.steepest_from_a_margin import (
@@ -49,6 +48,7 @@ from theorems.steepest_descent.steepest_from_a_margin import (
     steepest_from_a_margin,
 )
 from theorems.steepest_descent.steepest_one_input import affordable_steps
+from theorems.steepest_descent.steepest_run import RUN_IS_ASKED_FOR, StepSchedule
 
 STEPS = 100
 SPARE = 0.01
@@ -141,11 +141,11 @@ class AttentionRun:
         """Return b = η(κ − D'ρ tanh(χ/4)) − D'²ρ²η²/8, (t,), ``turned`` being tanh(χ/4)."""
         rho = bounds.rho * (1 + bounds.excess)
         kappa = bounds.kappa - self.geometry.diameter * rho * turned
-        return attention_gain(self.geometry, exact(bounds.asked.lengths), kappa, rho)
+        return attention_gain(self.geometry, exact(bounds.schedule.lengths), kappa, rho)
 
     def claims(self, bounds: AdamBounds, turned: Any = 0.0) -> Iterator[Claim]:
         """Yield the claims of the direction of every step, of the fall of Φ_c, of the margin and its share of γ."""
-        steps = len(bounds.asked.lengths)
+        steps = len(bounds.schedule.lengths)
         yield self.run.direction_claim(bounds, self.proxy)
         points, gain = self.run.points[: steps + 1], self.gain(bounds, turned)[:, None]
         yield from InexactSteps(
@@ -206,6 +206,6 @@ def known_changes(
 
 
 def _first_steps(bounds: AdamBounds, steps: int, chi: Float64[np.ndarray, "t"]) -> AdamBounds:
-    asked = Asked(bounds.asked.lengths[:steps], 0.0)
+    schedule = StepSchedule(bounds.schedule.lengths[:steps], 0.0)
     so_far = np.where(np.tri(steps) > 0, chi[:steps], 0.0)
-    return replace(bounds, asked=asked, further=np.maximum.accumulate(so_far[:, ::-1], axis=1)[:, ::-1])
+    return replace(bounds, schedule=schedule, further=np.maximum.accumulate(so_far[:, ::-1], axis=1)[:, ::-1])

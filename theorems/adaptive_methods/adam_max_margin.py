@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from generators.labelled import SEPARABLE_LABELS, Labelled
+from generators.labelled_features import SEPARABLE_LABELS, LabelledFeatures
 from generators.steepest_descent.embeddings import label_or_embedded_cases
 from reference_attention.next_token.label_descent import label_gradient
 from theorems.adaptive_methods.adam import Betas
@@ -29,11 +29,11 @@ from theorems.core.implementation import Implementation
 from theorems.core.kernel_use import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.rounding.attention_at import Numbers
-from theorems.steepest_descent.followed import RUN_IS_ASKED_FOR, Asked
 from theorems.steepest_descent.geometry import RowGeometry
 from theorems.steepest_descent.label_loss import LabelGeometry, certify_labels
 from theorems.steepest_descent.margin_claim import NORM_MARGIN
 from theorems.steepest_descent.steepest_multiclass import NEEDS, starts_of
+from theorems.steepest_descent.steepest_run import RUN_IS_ASKED_FOR, StepSchedule
 
 STEPS = 100
 BETAS = (
@@ -56,12 +56,12 @@ BETAS = (
     source="own; Kim, Song, Yun 2026, Theorem B.7; arXiv 2406.10650, arXiv 2502.04664",
     claims=(NORM_MARGIN, RUN_IS_ASKED_FOR, *ADAM_PREMISES, DIRECTION, *STEP_CLAIMS),
     assumptions=(SEPARABLE_LABELS,),
-    about=Labelled,
+    about=LabelledFeatures,
     cases=label_or_embedded_cases,
     kernel=SVM_ONLY,
     needs=NEEDS,
 )
-def adam_max_margin(case: Labelled, under_test: Implementation) -> Iterator[Claim]:
+def adam_max_margin(case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
     """In the setting of steepest-multiclass, in ‖·‖_∞ and with D = max ‖g_iv‖_1, let β1² < β2 and A_t = M_t/√V_t.
 
     M_t = β1M_{t−1} + (1−β1)∇L(W(t)), V_t = β2V_{t−1} + (1−β2)∇L(W(t))², M_{−1} = V_{−1} = 0, W(t+1) = W(t) − η_t A_t
@@ -101,7 +101,7 @@ def adam_max_margin(case: Labelled, under_test: Implementation) -> Iterator[Clai
     run = yield from follow_adam(
         bounds, under_test, field, starts_of(geometry, rng), lambda W: doubly_rounded(geometry, W)
     )
-    step, kappa = exact(bounds.asked.lengths)[:, None], run.bounds.kappa[:, None]
+    step, kappa = exact(bounds.schedule.lengths)[:, None], run.bounds.kappa[:, None]
     unit = np.exp(-exact(run.log_scale)) * proxy(geometry, run.points[:-1])
     yield run.direction_claim(run.bounds, unit)
     off = run.off(unit) / float(value_of(geometry.least_weight))
@@ -130,4 +130,4 @@ def adam_steps(geometry: RowGeometry, rng: np.random.Generator, steps: int) -> A
     margin, reach = float(value_of(geometry.margin)), float(value_of(geometry.reach))
     size = margin * (1 - second) / reach**2 * math.exp(rng.uniform(math.log(0.05), math.log(4.0)))
     shape = 1 / np.sqrt(np.arange(1.0, steps + 1)) if rng.random() < 0.7 else np.ones(steps)
-    return AdamBounds(Asked(size * shape, 0.0), betas, geometry.reach, geometry.margin, geometry.reach)
+    return AdamBounds(StepSchedule(size * shape, 0.0), betas, geometry.reach, geometry.margin, geometry.reach)

@@ -27,10 +27,10 @@ from theorems.core.kernel_use import SATURATED
 from theorems.core.statement import statement
 from theorems.rounding.approximate import approximate
 from theorems.rounding.attention_at import Numbers
-from theorems.steepest_descent.followed import RUN_IS_ASKED_FOR
 from theorems.steepest_descent.geometry import Geometry, certify_margin
 from theorems.steepest_descent.margin_claim import NORM_MARGIN
 from theorems.steepest_descent.steepest_one_input import ASSUMPTIONS, affordable_steps, one_input_cases, starts_against
+from theorems.steepest_descent.steepest_run import RUN_IS_ASKED_FOR
 
 STEPS = 100
 

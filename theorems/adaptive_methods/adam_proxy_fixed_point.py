@@ -18,7 +18,7 @@ from flint import arb, arb_mat, fmpq
 from jaxtyping import Float64, Int64
 
 from generators.adaptive_methods import FULL_FEATURES, full_feature_cases
-from generators.labelled import SEPARABLE_LABELS, Labelled
+from generators.labelled_features import SEPARABLE_LABELS, LabelledFeatures
 from reference_attention.exact import combination, products, rational, to_float, to_floats
 from reference_attention.floats import EPS
 from reference_attention.svm.ball_matrices import above, balls, identity, midpoints, precision
@@ -34,8 +34,8 @@ from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT, tolerance
 from theorems.rounding.attention_at import Numbers
 from theorems.steepest_descent.geometry import certify_norm_margin
-from theorems.steepest_descent.lengths import length_of
 from theorems.steepest_descent.margin_claim import NORM_MARGIN
+from theorems.steepest_descent.norms import norm_of
 from theorems.steepest_descent.steepest_multiclass import NEEDS
 
 PROXY_LEVEL = tolerance(
@@ -138,7 +138,7 @@ class Samples:
     source="own; arXiv 2510.26303, Theorem 4.8; Kim, Song, Yun 2026, (7)",
     claims=(NORM_MARGIN, LEVEL, SOLVES, EUCLIDEAN, UNIFORM, KEEPS),
     assumptions=(SEPARABLE_LABELS, FULL_FEATURES),
-    about=Labelled,
+    about=LabelledFeatures,
     cases=full_feature_cases,
     kernel=SVM_ONLY,
     needs=NEEDS,
@@ -147,7 +147,7 @@ class Samples:
         "coordinate-of-zero": "a coordinate of zeros has entries that are 0",
     },
 )
-def adam_proxy_fixed_point(case: Labelled, under_test: Implementation) -> Iterator[Claim]:
+def adam_proxy_fixed_point(case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
     """Let two classes have rows x_i without zero entries, seen k_i times each, separable; n = Σk, b < n or b = n = 1.
 
     For weights c of the samples, Σc = 1, let a = (b−1)/(n−1), u = Xᵀc and
@@ -218,7 +218,7 @@ class Enclosed:
     spare: Numbers
 
 
-def samples_of(case: Labelled) -> tuple[Samples, Int64[np.ndarray, "m"]]:
+def samples_of(case: LabelledFeatures) -> tuple[Samples, Int64[np.ndarray, "m"]]:
     """Return the different x_i with a size of batches below their number, and which of them each feature is."""
     rows = case.features * np.where(case.labels == 0, 1.0, -1.0)[:, None]
     rows, context = np.unique(rows / unit_of(case), axis=0, return_inverse=True)
@@ -228,7 +228,7 @@ def samples_of(case: Labelled) -> tuple[Samples, Int64[np.ndarray, "m"]]:
     return Samples(rows, counts, batch), context.ravel()
 
 
-def unit_of(case: Labelled) -> float:
+def unit_of(case: LabelledFeatures) -> float:
     """Return the largest power of two that is not above the largest entry."""
     return float(2.0 ** math.floor(math.log2(np.abs(case.features).max())))
 
@@ -236,7 +236,7 @@ def unit_of(case: Labelled) -> float:
 def largest_margin(solution: NormMaxMargin) -> Numbers:
     """Return a lower bound of γ: the least margin of p over its length."""
     least = min(products(solution.rows, solution.exact_p))
-    return with_rounding(to_floats([least]))[0] / length_of(with_rounding(to_floats(solution.exact_p)), solution.norm)
+    return with_rounding(to_floats([least]))[0] / norm_of(with_rounding(to_floats(solution.exact_p)), solution.norm)
 
 
 def level_claim(samples: Samples, point: ProxyFixedPoint) -> Claim:
@@ -330,7 +330,7 @@ def margin_claims(samples: Samples, w: Numbers, euclidean: Numbers, uniform: Num
 
 
 def keeping_claim(
-    case: Labelled,
+    case: LabelledFeatures,
     samples: Samples,
     context: Int64[np.ndarray, "m"],
     enclosed: Enclosed,

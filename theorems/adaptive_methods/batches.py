@@ -27,9 +27,9 @@ from theorems.core.claim_name import premise
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT
 from theorems.rounding.attention_at import AttentionAt, Numbers
-from theorems.steepest_descent.followed import IS_STEEPEST, Asked, Followed, claim_start, claim_steps
 from theorems.steepest_descent.geometry import Geometry
 from theorems.steepest_descent.label_loss import LabelGeometry, softplus
+from theorems.steepest_descent.steepest_run import IS_STEEPEST, SteepestRun, StepSchedule, claim_start, claim_steps
 
 Points = Float64[np.ndarray, "b d"]
 Shares = Float64[np.ndarray, "t n"]
@@ -41,8 +41,8 @@ LARGEST = 300.0
 
 
 @dataclass(frozen=True, eq=False)
-class Schedule:
-    """The batches asked for.
+class BatchSchedule:
+    """The batches of a run, as shares of the samples at each step.
 
     Attributes:
         kind: one of :data:`generators.adaptive_methods.KINDS`.
@@ -132,8 +132,8 @@ def schedule_tried(
     under_test: Implementation,
     *,
     single: bool = False,
-) -> Generator[Claim, None, Schedule]:
-    """Return a schedule under test once the claim is made that its batches are of the kind and size asked for.
+) -> Generator[Claim, None, BatchSchedule]:
+    """Yield the claim that the batches under test are of the kind and size requested, and return them.
 
     Args:
         weights: π_i.
@@ -143,37 +143,40 @@ def schedule_tried(
         single: whether a batch is one sample.
 
     Raises:
-        Ended: they are not.
+        Ended: the claim is false.
     """
     n, kind = len(weights), str(rng.choice([*EPOCHS, REPLACED, *([] if single else [FULL])]))
     size = 1 if single else int(rng.integers(1, n + 1))
     shares = under_test[batch_schedule](kind, weights, size, steps, rng)
-    schedule = Schedule(kind, size, shares)
-    wrong = schedule_fault(schedule, weights, steps)
+    batches = BatchSchedule(kind, size, shares)
+    wrong = schedule_fault(batches, weights, steps)
     yield (claim := Claim(SCHEDULE, Form.EXACT, -1.0 if wrong else 0.0, 0.0, EXACT, wrong))
     if claim.verdict is Verdict.FALSIFIED:
         raise Ended(claim.name)
-    return schedule
+    return batches
 
 
-def schedule_fault(schedule: Schedule, weights: Float64[np.ndarray, "n"], steps: int) -> str:
-    """Return what is wrong with a schedule; nothing if every epoch is a partition, or every batch of the size asked."""
-    n, size, shares = len(weights), schedule.size, schedule.shares
+def schedule_fault(batches: BatchSchedule, weights: Float64[np.ndarray, "n"], steps: int) -> str:
+    """Return a description of the first wrong batch, or an empty text if there is none.
+
+    Every batch must have the right size, and the batches of an epoch together every sample once.
+    """
+    n, size, shares = len(weights), batches.size, batches.shares
     if shares.shape != (steps, n):
         return f"batches of shape {shares.shape} for {steps} steps and {n} samples"
-    if schedule.kind == FULL:
+    if batches.kind == FULL:
         return "" if np.array_equal(shares, np.tile(weights, (steps, 1))) else "a full batch has other weights"
     length = epoch_length(n, size)
     for t in range(steps):
-        batch_size = size if schedule.kind == REPLACED else min(size, n - t % length * size)
+        batch_size = size if batches.kind == REPLACED else min(size, n - t % length * size)
         counts = shares[t] * batch_size
-        # A share is a sum of multiples of 1/due, each rounded once.
+        # A share is a sum of multiples of 1/batch_size, each rounded once.
         if (
             np.abs(counts - np.round(counts)).max() > 4 * batch_size * 2.0**-52
             or round(float(counts.sum())) != batch_size
         ):
             return f"batch {t} is no mean over {batch_size} samples"
-        if schedule.kind in EPOCHS and t % length == length - 1:
+        if batches.kind in EPOCHS and t % length == length - 1:
             times = (shares[t - length + 1 : t + 1] > 0).sum(axis=0)
             if (times != 1).any():
                 return f"the epoch that ends at step {t} has sample {int(np.argmax(times != 1))} {times.max()} times"
@@ -181,14 +184,14 @@ def schedule_fault(schedule: Schedule, weights: Float64[np.ndarray, "n"], steps:
 
 
 def follow_label_batches(
-    geometry: LabelGeometry, under_test: Implementation, starts: Points, asked: Asked, schedule: Schedule
-) -> Generator[Claim, None, Followed]:
+    geometry: LabelGeometry, under_test: Implementation, starts: Points, schedule: StepSchedule, batches: BatchSchedule
+) -> Generator[Claim, None, SteepestRun]:
     """Return the run on classification data once the claims that it is one have been made."""
     problem, samples = geometry.case.problem, under_test[label_samples]
-    points = _run(lambda W: samples(problem, W), geometry.norm, under_test, starts, asked, schedule)
-    yield from claim_start(points, starts, asked)
-    gradient, top = label_batch_gradient(geometry, points[:-1], schedule.shares)
-    return (yield from claim_steps(geometry, points, gradient, top, asked))
+    points = _run(lambda W: samples(problem, W), geometry.norm, under_test, starts, schedule, batches)
+    yield from claim_start(points, starts, schedule)
+    gradient, top = label_batch_gradient(geometry, points[:-1], batches.shares)
+    return (yield from claim_steps(geometry, points, gradient, top, schedule))
 
 
 def label_batch_gradient(
@@ -208,17 +211,17 @@ def label_batch_gradient(
 
 
 def follow_attention_batches(
-    geometry: Geometry, under_test: Implementation, starts: Points, asked: Asked, schedule: Schedule
-) -> Generator[Claim, None, Followed]:
+    geometry: Geometry, under_test: Implementation, starts: Points, schedule: StepSchedule, batches: BatchSchedule
+) -> Generator[Claim, None, SteepestRun]:
     """Return the run on attention once the claims that it is one have been made."""
     problem = geometry.problem
-    points = _run(attention_samples(geometry, under_test), geometry.norm, under_test, starts, asked, schedule)
-    yield from claim_start(points, starts, asked)
+    points = _run(attention_samples(geometry, under_test), geometry.norm, under_test, starts, schedule, batches)
+    yield from claim_start(points, starts, schedule)
     before = points[:-1]
     flat = before.reshape(-1, problem.d)
     each = [AttentionAt(input_of(problem, i), flat) for i in range(problem.n)]
     with np.errstate(divide="ignore"):
-        logs = np.log(schedule.shares)[:, None] + np.stack(
+        logs = np.log(batches.shares)[:, None] + np.stack(
             [at.log_scale.reshape(before.shape[:-1]) for at in each], axis=-1
         )
     top = logs.max(axis=-1)
@@ -226,7 +229,7 @@ def follow_attention_batches(
     for i, at in enumerate(each):
         input_gradient = at.gradient_of(under_test, IS_STEEPEST).reshape(before.shape)
         gradient = gradient + np.exp(exact(logs[..., i] - top))[..., None] * input_gradient
-    return (yield from claim_steps(geometry, points, gradient.widen(gradient.error), top, asked))
+    return (yield from claim_steps(geometry, points, gradient.widen(gradient.error), top, schedule))
 
 
 def input_of(problem: Problem, i: int) -> Problem:
@@ -237,20 +240,27 @@ def input_of(problem: Problem, i: int) -> Problem:
 
 
 def _run(
-    samples: Samples, norm: Norm, under_test: Implementation, starts: Points, asked: Asked, schedule: Schedule
+    samples: Samples,
+    norm: Norm,
+    under_test: Implementation,
+    starts: Points,
+    schedule: StepSchedule,
+    batches: BatchSchedule,
 ) -> Float64[np.ndarray, "r b d"]:
     return under_test[minibatch_descent](
         samples,
         starts,
-        lengths=asked.lengths,
+        lengths=schedule.lengths,
         norm=norm,
-        momentum=asked.momentum,
-        shares=schedule.shares,
+        momentum=schedule.momentum,
+        shares=batches.shares,
         gradient=under_test[batch_gradient],
     )
 
 
-def misplaced(reach: Numbers, asked: Asked, shares: Shares, weights: Numbers, log_ratio: Any = 0.0) -> Numbers:
+def misplaced(
+    reach: Numbers, schedule: StepSchedule, shares: Shares, weights: Numbers, log_ratio: Any = 0.0
+) -> Numbers:
     """Return tanh((χ_t + log_ratio)/4), (t,): a bound of the share of the mass of weights that M_t misplaces.
 
     χ_t = log(max_i a_i^+/min_i a_i^−), a_i^± = Σ_{s≤t} β^s c_i(t−s) e^{±Dℓ_s}/π_i, ℓ_s the length of the last s steps;
@@ -258,16 +268,16 @@ def misplaced(reach: Numbers, asked: Asked, shares: Shares, weights: Numbers, lo
 
     Args:
         reach: D, by which the logarithm of a row's weight changes per length.
-        asked: lengths and momentum.
+        schedule: the lengths and the momentum of the run.
         shares: c_i(t).
         weights: π_i.
         log_ratio: how far two weights' logarithms may be apart for other reasons, (t,) or a number.
     """
-    change: Any = reach * asked.since
+    change: Any = reach * schedule.since
     far = np.any(value_of(change) + np.asarray(change.error) > LARGEST, axis=1)
     change = np.minimum(change, LARGEST)
-    above = np.exp(asked.log_memory + change) @ exact(shares) / weights
-    below = np.exp(asked.log_memory - change) @ exact(shares) / weights
+    above = np.exp(schedule.log_memory + change) @ exact(shares) / weights
+    below = np.exp(schedule.log_memory - change) @ exact(shares) / weights
     low: Any = np.min(below, axis=1)
     # Terms are positive, or 0 where a sample was in no batch.
     unknown = far | ~np.asarray(low > 0)

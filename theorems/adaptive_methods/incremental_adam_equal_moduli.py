@@ -16,12 +16,12 @@ import numpy as np
 from jaxtyping import Float64
 
 from generators.adaptive_methods import EQUAL_MODULI, equal_modulus_cases
-from generators.labelled import SEPARABLE_LABELS, Labelled
+from generators.labelled_features import SEPARABLE_LABELS, LabelledFeatures
 from theorems.adaptive_methods.adam_bounds import ADAM_PREMISES, AdamBounds, follow_adam
 from theorems.adaptive_methods.adam_max_margin import adam_steps
 from theorems.adaptive_methods.batches import (
     SCHEDULE,
-    Schedule,
+    BatchSchedule,
     batch_gradient,
     label_batch_gradient,
     label_samples,
@@ -34,10 +34,10 @@ from theorems.core.implementation import Implementation
 from theorems.core.kernel_use import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.rounding.attention_at import Numbers
-from theorems.steepest_descent.followed import RUN_IS_ASKED_FOR, STEEPEST_ROUNDING
 from theorems.steepest_descent.label_loss import LabelGeometry, certify_labels, softplus
 from theorems.steepest_descent.margin_claim import NORM_MARGIN
 from theorems.steepest_descent.steepest_multiclass import NEEDS
+from theorems.steepest_descent.steepest_run import RUN_IS_ASKED_FOR, STEEPEST_ROUNDING
 
 STEPS = 120
 MOVES_ALONG = sharper("step-is-along-momentum")
@@ -51,7 +51,7 @@ ALONG = sharper("run-turns-to-the-euclidean-solution")
     source="own; arXiv 2510.26303, Theorem 3.3",
     claims=(NORM_MARGIN, SCHEDULE, RUN_IS_ASKED_FOR, *ADAM_PREMISES, MOVES_ALONG, TURNS, ALONG),
     assumptions=(SEPARABLE_LABELS, EQUAL_MODULI),
-    about=Labelled,
+    about=LabelledFeatures,
     cases=equal_modulus_cases,
     kernel=SVM_ONLY,
     needs=NEEDS,
@@ -61,7 +61,7 @@ ALONG = sharper("run-turns-to-the-euclidean-solution")
         "coordinate-of-zero": "a coordinate of zeros has another modulus",
     },
 )
-def incremental_adam_equal_moduli(case: Labelled, under_test: Implementation) -> Iterator[Claim]:
+def incremental_adam_equal_moduli(case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
     """Let two classes have rows x_i, |x_ij| = α_i > 0 for all j, separable; one sample i_t a step, in any order.
 
     Adam without ε on ∇ℓ_{i_t}, with any β1² < β2, corrected or not, has V_t of equal entries: W(t+1) = W(t) + δ_t with
@@ -84,20 +84,20 @@ def incremental_adam_equal_moduli(case: Labelled, under_test: Implementation) ->
     geometry = yield from certify_labels(case, 2.0, under_test)
     bounds = adam_steps(geometry, rng, STEPS)
     n, p = len(case.features), geometry.solution.p
-    schedule = yield from schedule_tried(np.full(n, 1 / n), STEPS, rng, under_test, single=True)
+    batches = yield from schedule_tried(np.full(n, 1 / n), STEPS, rng, under_test, single=True)
     starts = np.array([rng.normal(size=len(p)) * np.abs(p).max(), -3 * p, 0.1 * p])
-    batches, problem = iter(schedule.shares), case.problem
+    batch_shares, problem = iter(batches.shares), case.problem
 
     def field(W: Float64[np.ndarray, "b D"]) -> tuple[Any, Any]:
-        slope = under_test[batch_gradient](under_test[label_samples](problem, W), next(batches))
+        slope = under_test[batch_gradient](under_test[label_samples](problem, W), next(batch_shares))
         return slope.log_scale, slope.direction
 
     run = yield from follow_adam(
-        bounds, under_test, field, starts, lambda W: label_batch_gradient(geometry, W, schedule.shares)
+        bounds, under_test, field, starts, lambda W: label_batch_gradient(geometry, W, batches.shares)
     )
     off = np.sqrt((run.entries**2).sum(axis=-1)) * (1 + 1e-12)
     moved: Any = run.points[1:] - run.points[:-1]
-    momentum, weights = euclidean_momentum(geometry, bounds, run.points[:-1], schedule)
+    momentum, weights = euclidean_momentum(geometry, bounds, run.points[:-1], batches)
     size, long = np.linalg.norm(momentum, axis=-1), np.linalg.norm(moved, axis=-1)
     aside = np.abs(moved * size[..., None] - momentum * long[..., None]).widen(
         2 * off[..., None] * value_of(size)[..., None]
@@ -108,13 +108,13 @@ def incremental_adam_equal_moduli(case: Labelled, under_test: Implementation) ->
 
 
 def euclidean_momentum(
-    geometry: LabelGeometry, bounds: AdamBounds, W: Numbers, schedule: Schedule
+    geometry: LabelGeometry, bounds: AdamBounds, W: Numbers, batches: BatchSchedule
 ) -> tuple[Numbers, Numbers]:
     """Return Σ_iω_i x_i and ω in a common unit for each step, (t, b, D) and (t, b, n)."""
     logits, odds = geometry.log_odds(W)
     logs = (logits[..., 0] - softplus(odds)) + 0.0
     with np.errstate(divide="ignore"):
-        logs = np.where(schedule.shares[:, None, :] > 0, logs, -np.inf)
+        logs = np.where(batches.shares[:, None, :] > 0, logs, -np.inf)
         memory: Any = np.log(bounds.memory(bounds.betas.first).value)
     # The logarithms of memories, at most 745 in size, are rounded to 1e-13: less than what is added to the sums.
     every = memory[:, :, None, None] + logs[None]

@@ -29,10 +29,10 @@ from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.claim_name import sharper
 from theorems.rounding.attention_at import Numbers
-from theorems.steepest_descent.followed import STEEPEST_ROUNDING
 from theorems.steepest_descent.geometry import RowGeometry
 from theorems.steepest_descent.label_loss import LabelGeometry
 from theorems.steepest_descent.potential import second_order
+from theorems.steepest_descent.steepest_run import STEEPEST_ROUNDING
 
 FALLS, GROWS = sharper("potential-falls"), sharper("margin-grows")
 GAP = sharper("margin-gap", when="the bound on the margin becomes positive")

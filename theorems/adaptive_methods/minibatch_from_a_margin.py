@@ -36,7 +36,6 @@ from theorems.core.kernel_use import SATURATED
 from theorems.core.statement import statement
 from theorems.core.svm_certificate import SVM_IS_OPTIMAL
 from theorems.curves.margin_points import starts_with_margin
-from theorems.steepest_descent.followed import RUN_PREMISES, Asked
 from theorems.steepest_descent.geometry import certify_margin, norms_tried
 from theorems.steepest_descent.margin_claim import NORM_MARGIN
 from theorems.steepest_descent.steepest_from_a_margin import (
@@ -46,6 +45,7 @@ from theorems.steepest_descent.steepest_from_a_margin import (
     steepest_from_a_margin,
 )
 from theorems.steepest_descent.steepest_one_input import affordable_steps
+from theorems.steepest_descent.steepest_run import RUN_PREMISES, StepSchedule
 
 STEPS = 80
 SPARE = 1.0
@@ -102,9 +102,9 @@ def minibatch_from_a_margin(case: Case, under_test: Implementation) -> Iterator[
         constants = SparingConstants(problem, svm, geometry, float(rng.choice([1 / 4, 1 / 32])))
         steps = min(STEPS, affordable_steps(problem))
         each = np.full(problem.n, 1 / problem.n)
-        schedule = yield from schedule_tried(each, steps, rng, under_test)
-        asked, starts = batch_steps(geometry, rng, steps), starts_with_margin(case, constants, rng)
-        run = yield from follow_attention_batches(geometry, under_test, starts, asked, schedule)
+        batches = yield from schedule_tried(each, steps, rng, under_test)
+        schedule, starts = batch_steps(geometry, rng, steps), starts_with_margin(case, constants, rng)
+        run = yield from follow_attention_batches(geometry, under_test, starts, schedule, batches)
         phi: Any = np.logaddexp.reduce(constants.log_c - run.p @ geometry.rows.T, axis=-1)
         first: Any = np.min(constants.log_c) - phi[0]
         chi = constants.change(float(np.min(first.value - first.error)) - SPARE)
@@ -113,11 +113,13 @@ def minibatch_from_a_margin(case: Case, under_test: Implementation) -> Iterator[
                 FALLS, "the start's margin does not suffice once a step has lost some of it", Form.EFFECTIVE
             )
         weights = exact(np.ones(problem.n)) / problem.n
-        share = misplaced(geometry.reach, asked, schedule.shares, weights, exact(chi))
-        gain = attention_gain(geometry, exact(asked.lengths), geometry.margin - geometry.diameter * share, exact(1.0))
+        share = misplaced(geometry.reach, schedule, batches.shares, weights, exact(chi))
+        gain = attention_gain(
+            geometry, exact(schedule.lengths), geometry.margin - geometry.diameter * share, exact(1.0)
+        )
         off = np.asarray((geometry.reach * run.off).value * (1 + 1e-12))
         until = steps_until_below(least_path(gain, off), -SPARE)
-        time = Asked(asked.lengths[:until], asked.momentum).time[:, None]
+        time = StepSchedule(schedule.lengths[:until], schedule.momentum).time[:, None]
         yield from InexactSteps(
             geometry,
             run.p[: until + 1],

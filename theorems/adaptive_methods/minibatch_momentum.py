@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from generators.labelled import SEPARABLE_LABELS, Labelled
+from generators.labelled_features import SEPARABLE_LABELS, LabelledFeatures
 from generators.steepest_descent.embeddings import label_or_embedded_cases
 from theorems.adaptive_methods.batches import SCHEDULE, follow_label_batches, misplaced, schedule_tried
 from theorems.adaptive_methods.inexact_steps import STEP_CLAIMS, InexactSteps, label_gain, label_off
@@ -22,11 +22,11 @@ from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.core.kernel_use import SVM_ONLY
 from theorems.core.statement import statement
-from theorems.steepest_descent.followed import RUN_PREMISES, Asked
 from theorems.steepest_descent.geometry import RowGeometry
 from theorems.steepest_descent.label_loss import certify_labels, norms_tried
 from theorems.steepest_descent.margin_claim import NORM_MARGIN
 from theorems.steepest_descent.steepest_multiclass import NEEDS, starts_of
+from theorems.steepest_descent.steepest_run import RUN_PREMISES, StepSchedule
 
 STEPS = 100
 MOMENTA = (0.0, 0.5, 0.9, 0.97, 0.995)
@@ -38,12 +38,12 @@ MOMENTA = (0.0, 0.5, 0.9, 0.97, 0.995)
     source="own; arXiv 2510.26303, Theorem 5.1; Kim, Song, Yun 2026, Theorems B.11, B.12",
     claims=(NORM_MARGIN, SCHEDULE, *RUN_PREMISES, *STEP_CLAIMS),
     assumptions=(SEPARABLE_LABELS,),
-    about=Labelled,
+    about=LabelledFeatures,
     cases=label_or_embedded_cases,
     kernel=SVM_ONLY,
     needs=NEEDS,
 )
-def minibatch_momentum(case: Labelled, under_test: Implementation) -> Iterator[Claim]:
+def minibatch_momentum(case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
     """In the setting of steepest-multiclass let batches have shares c_i(t) ≥ 0 of the samples, Σ_i c_i(t) = 1.
 
     They may be cyclic, reshuffled, drawn with replacement or anything else. M_t = βM_{t−1} + (1 − β)Σ_i
@@ -73,20 +73,22 @@ def minibatch_momentum(case: Labelled, under_test: Implementation) -> Iterator[C
     rng = case.rng()
     for norm in norms_tried(case, rng):
         geometry = yield from certify_labels(case, norm, under_test)
-        schedule = yield from schedule_tried(value_of(geometry.weights), STEPS, rng, under_test)
-        asked = batch_steps(geometry, rng, STEPS)
-        run = yield from follow_label_batches(geometry, under_test, starts_of(geometry, rng), asked, schedule)
-        step = exact(asked.lengths)[:, None]
-        share = misplaced(geometry.reach, asked, schedule.shares, geometry.weights)[:, None]
+        batches = yield from schedule_tried(value_of(geometry.weights), STEPS, rng, under_test)
+        schedule = batch_steps(geometry, rng, STEPS)
+        run = yield from follow_label_batches(geometry, under_test, starts_of(geometry, rng), schedule, batches)
+        step = exact(schedule.lengths)[:, None]
+        share = misplaced(geometry.reach, schedule, batches.shares, geometry.weights)[:, None]
         gain = label_gain(geometry, step, geometry.margin - geometry.diameter * share, exact(1.0))
         excess, off = geometry.log_excess(run.p), label_off(geometry, run.off)
-        yield from InexactSteps(geometry, run.p, excess, exact(0.0), gain, off, asked.time[:, None]).claims()
+        yield from InexactSteps(geometry, run.p, excess, exact(0.0), gain, off, schedule.time[:, None]).claims()
 
 
-def batch_steps(geometry: RowGeometry, rng: np.random.Generator, steps: int) -> Asked:
+def batch_steps(geometry: RowGeometry, rng: np.random.Generator, steps: int) -> StepSchedule:
     """Return steps η_0/√(t+1) or constant ones, of lengths about which b_t changes its sign, and a momentum."""
     margin, reach = float(value_of(geometry.margin)), float(value_of(geometry.reach))
     momentum = float(rng.choice(MOMENTA))
     size = margin / reach**2 * math.exp(rng.uniform(math.log(0.02), math.log(2.0)))
     size *= float(rng.choice([1.0, 1 - momentum]))
-    return Asked(size / np.sqrt(np.arange(1.0, steps + 1)) if rng.random() < 0.7 else np.full(steps, size), momentum)
+    return StepSchedule(
+        size / np.sqrt(np.arange(1.0, steps + 1)) if rng.random() < 0.7 else np.full(steps, size), momentum
+    )

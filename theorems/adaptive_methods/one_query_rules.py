@@ -34,7 +34,7 @@ from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.steps import starts_claim
-from theorems.steepest_descent.followed import Asked
+from theorems.steepest_descent.steepest_run import StepSchedule
 
 STEPS = 30
 ASSUMPTIONS = ("queries-given", "single-input")
@@ -166,7 +166,7 @@ def same_step(
         resolved = np.abs(value_of(gradient)) > gradient.error
         expected, factor = np.where(resolved, np.sign(value_of(gradient)), 0.0), length
     elif rule == ADAM:
-        bounds = AdamBounds(Asked(lengths, 0.0), betas, exact(0.0), exact(0.0), exact(0.0))
+        bounds = AdamBounds(StepSchedule(lengths, 0.0), betas, exact(0.0), exact(0.0), exact(0.0))
         expected, resolved = expected_steps(gradient, log_scale, bounds)
         factor = sums
     else:

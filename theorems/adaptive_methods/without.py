@@ -17,7 +17,7 @@ from jaxtyping import Float64
 
 from generators.adaptive_methods import EQUAL_MODULI, FULL_FEATURES, equal_modulus_cases
 from generators.case import Case
-from generators.labelled import Labelled
+from generators.labelled_features import LabelledFeatures
 from reference_attention.svm.norm_max_margin import norm_max_margin
 from reference_attention.training.iteration import batch_field
 from theorems.adaptive_methods.adam import Betas, adam_descent
@@ -28,8 +28,8 @@ from theorems.adaptive_methods.inexact_steps import GROWS, InexactSteps, attenti
 from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
-from theorems.steepest_descent.followed import Asked
 from theorems.steepest_descent.geometry import Geometry
+from theorems.steepest_descent.steepest_run import StepSchedule
 from theorems.without.flow_claims import start_of
 from theorems.without.signed_flow import signed_gradient
 from theorems.without.theorem_2 import too_good_scores
@@ -37,7 +37,7 @@ from theorems.without.weakening import weaken
 
 
 @st.composite
-def unequal_modulus_cases(draw: DrawFn) -> Labelled:
+def unequal_modulus_cases(draw: DrawFn) -> LabelledFeatures:
     """Draw separable binary data, one coordinate of which is larger than the others for all samples."""
     case = draw(equal_modulus_cases().filter(lambda candidate: candidate.features.shape[1] > 1))
     factor = draw(st.sampled_from((2.0, 4.0, 10.0)))
@@ -50,7 +50,7 @@ def unequal_modulus_cases(draw: DrawFn) -> Labelled:
     refutes="steps are multiples of Σω_i x_i, and every step turns to the ℓ2 solution as the inequality says",
     cases=unequal_modulus_cases,
 )
-def unequal_moduli(case: Labelled, under_test: Implementation) -> Iterator[Claim]:
+def unequal_moduli(case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
     """Let one coordinate be larger than the others: √V is larger there by the same factor and makes steps equally long.
 
     The steps are those for data in which all coordinates have one size, as Adam does not change with their units, and
@@ -60,10 +60,10 @@ def unequal_moduli(case: Labelled, under_test: Implementation) -> Iterator[Claim
 
 
 @st.composite
-def zero_entry_cases(draw: DrawFn) -> Labelled:
+def zero_entry_cases(draw: DrawFn) -> LabelledFeatures:
     """Draw two samples (p, 0) and (q, r) of class 0, all positive."""
     p, q, r = (draw(st.sampled_from((1.0, 2.0, 0.5, 0.25))) for _ in range(3))
-    return Labelled(np.array([[p, 0.0], [q, r]]), np.zeros(2, dtype=np.int64), np.ones(2, dtype=np.int64), 2)
+    return LabelledFeatures(np.array([[p, 0.0], [q, r]]), np.zeros(2, dtype=np.int64), np.ones(2, dtype=np.int64), 2)
 
 
 CELLS = 64
@@ -76,7 +76,7 @@ CELLS = 64
     refutes="there is a c ≥ 0 of sum 1 that is positive only where F_i(c) is the smallest",
     cases=zero_entry_cases,
 )
-def zero_entries(case: Labelled, under_test: Implementation) -> Iterator[Claim]:
+def zero_entries(case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
     """Let an entry be 0: where one sample alone moves a coordinate, it moves it as fast with the smallest weight.
 
     P is 0 there at weight 0 (0/0 is taken as 0), and F is not continuous. Of two samples (p, 0) and (q, r) in batches
@@ -131,12 +131,12 @@ def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
         return
     geometry = Geometry(problem, solution)
     D, apart = geometry.reach, geometry.diameter
-    asked = Asked(np.full(STEPS, LENGTH * float(value_of(geometry.margin)) / float(value_of(D)) ** 2), 0.0)
-    bounds = AdamBounds(asked, Betas(0.0, 0.0), D, geometry.margin, D + apart)
+    schedule = StepSchedule(np.full(STEPS, LENGTH * float(value_of(geometry.margin)) / float(value_of(D)) ** 2), 0.0)
+    bounds = AdamBounds(schedule, Betas(0.0, 0.0), D, geometry.margin, D + apart)
     start = start_of(case)[None]
     field = batch_field(problem.keys, problem.scores, problem.loss, signed_gradient, (1,))
-    points = exact(under_test[adam_descent](field, start, lengths=asked.lengths, betas=bounds.betas))
-    gain = attention_gain(geometry, exact(asked.lengths), bounds.kappa, bounds.rho)[:, None]
+    points = exact(under_test[adam_descent](field, start, lengths=schedule.lengths, betas=bounds.betas))
+    gain = attention_gain(geometry, exact(schedule.lengths), bounds.kappa, bounds.rho)[:, None]
     phi = np.logaddexp.reduce(-points @ geometry.rows.T, axis=-1)
     steps = InexactSteps(geometry, points, phi, exact(0.0), gain, np.zeros((STEPS, 1)), bounds.time[:, None])
     yield from (claim for claim in steps.claims() if claim.name == GROWS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from generators.relations import RUNS, SEARCHES, Relation, relation_of
+from generators.metamorphic_relations import RUNS, SEARCHES, Relation, relation_of
 from generators.subject import Subject
 from theorems.core.check import Outcome, check
 from theorems.core.claim import WORST_FIRST, Claim, Form, Verdict, undecided_claim

@@ -59,8 +59,8 @@ class Statement:
             neither are sharper forms of the suite's own.
         about: the class of its cases.
         refines: name of a claim → name of the limit without which it is not judged.
-        varies: relations of :mod:`generators.relations` that may change its verdict: name → why; for the suite's own
-            statements the relations themselves say it.
+        varies: relations of :mod:`generators.metamorphic_relations` that may change its verdict: name → why; for the
+            suite's own statements the relations themselves give the reason.
     """
 
     id: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from generators.shares import Drawn, drawn_shares
+from generators.case_statistics import Drawn, drawn_shares
 from theorems.library.table_mapping import Table
 from theorems.run import verify
 from theorems.run.registry.lookup import select_statements

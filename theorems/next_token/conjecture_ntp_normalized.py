@@ -21,7 +21,7 @@ from theorems.core.implementation import Implementation
 from theorems.core.kernel_use import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
-from theorems.next_token.descent_run import RUN_PREMISES, Followed, follow, starts
+from theorems.next_token.descent_run import RUN_PREMISES, DescentRun, follow, starts
 from theorems.next_token.limits import LIMIT_PREMISES, certify_limits
 
 LONG = sharper("effective-step-is-long")
@@ -99,7 +99,7 @@ def conjecture_ntp_normalized(case: NextTokens, under_test: Implementation) -> I
         yield undecided_claim(name, why, Form.LIMIT, not_found=True)
 
 
-def transient(run: Followed, before: int, far: float) -> str:
+def transient(run: DescentRun, before: int, far: float) -> str:
     """Return why the last steps are not yet those of the cycle; an empty string if they are.
 
     Args:
@@ -115,7 +115,7 @@ def transient(run: Followed, before: int, far: float) -> str:
     return ""
 
 
-def cycle_claims(run: Followed, before: int) -> Iterator[Claim]:
+def cycle_claims(run: DescentRun, before: int) -> Iterator[Claim]:
     """Yield the two claims about the last :data:`WINDOW` steps, which ``before`` steps precede."""
     at, limits, step = run.at, run.limits, exact(run.step)
     norm = at.gradient_norm[-WINDOW - 1 : -1]

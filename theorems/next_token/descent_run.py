@@ -24,7 +24,7 @@ from theorems.core.claim_name import premise
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import tolerance
 from theorems.next_token.limits import Limits
-from theorems.next_token.loss_at import LossAt
+from theorems.next_token.loss_parts import LossParts
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.steps import starts_claim
 
@@ -42,7 +42,7 @@ SHORTEST = 0.05
 
 
 @dataclass(frozen=True, eq=False)
-class Followed:
+class DescentRun:
     """The iterates θ_0 … θ_k of runs from several starts.
 
     Attributes:
@@ -52,7 +52,7 @@ class Followed:
     """
 
     step: float
-    at: LossAt
+    at: LossParts
     off: Float64[np.ndarray, "k b"]
 
     @property
@@ -107,7 +107,7 @@ def follow(
     steps: int = STEPS,
     *,
     normalized: bool = False,
-) -> Generator[Claim, None, Followed]:
+) -> Generator[Claim, None, DescentRun]:
     """Return the run under test once the claims that it is one of gradient descent have been made.
 
     Use it as ``run = yield from follow(…)``.
@@ -124,7 +124,7 @@ def follow(
         raise Ended(claim.name)
     if not np.isfinite(points).all():
         raise NotANumber(IS_A_STEP, "an iterate is not finite")
-    at = LossAt(limits, run.x, run.y)
+    at = LossParts(limits, run.x, run.y)
     gradient: Any = at.gradient[:-1]
     if normalized:
         gradient = gradient / at.gradient_norm[:-1, :, None]
@@ -138,4 +138,4 @@ def follow(
     yield claim
     if claim.verdict is Verdict.FALSIFIED:
         raise Ended(claim.name)
-    return Followed(step, at, distances)
+    return DescentRun(step, at, distances)

@@ -21,9 +21,9 @@ from theorems.core.claim_name import sharper, stated_claim
 from theorems.core.implementation import Implementation
 from theorems.core.kernel_use import SVM_ONLY
 from theorems.core.statement import statement
-from theorems.next_token.descent_run import RUN_PREMISES, Followed, chosen_step, follow, starts
+from theorems.next_token.descent_run import RUN_PREMISES, DescentRun, chosen_step, follow, starts
 from theorems.next_token.limits import LIMIT_PREMISES, certify_limits
-from theorems.next_token.sublevel import finite_bound, least_margin_bound
+from theorems.next_token.sublevel_bounds import finite_bound, least_margin_bound
 from theorems.rounding.attention_at import Numbers
 
 FALLS = stated_claim("loss-falls-to-its-infimum")
@@ -83,7 +83,7 @@ def ntp_descent(case: NextTokens, under_test: Implementation) -> Iterator[Claim]
     yield turns_claim(run)
 
 
-def excess_bound(run: Followed) -> Numbers:
+def excess_bound(run: DescentRun) -> Numbers:
     """Return ε_k, the least of the bounds at :data:`RAYS` and at r = log k, (k, b)."""
     k, limits = run.count, run.limits
     at_rays = limits.excess_on_ray(RAYS)[:, None, None] + run.start_to_ray(RAYS)[:, None] / (2 * exact(run.step) * k)
@@ -92,7 +92,7 @@ def excess_bound(run: Followed) -> Numbers:
     return np.minimum(np.min(at_rays, axis=0), at_log)
 
 
-def stays_claim(run: Followed) -> Claim:
+def stays_claim(run: DescentRun) -> Claim:
     """Claim (G3): the bound of ‖θ_k − ϑ_r‖, increased by what rounding adds, for every r of :data:`RAYS`."""
     away: Any = exact(run.at.y[1:])[None] - exact(RAYS)[:, None, None, None] * run.limits.ray
     far = np.linalg.norm(
@@ -103,7 +103,7 @@ def stays_claim(run: Followed) -> Claim:
     return at_least(STAYS, Form.EFFECTIVE, bound + run.drift, far, points="iterate and r")
 
 
-def turns_claim(run: Followed) -> Claim:
+def turns_claim(run: DescentRun) -> Claim:
     """Claim (G4)."""
     size, along = run.at.outside_norm, run.at.along
     moved: Any = np.diff(exact(run.at.y), axis=0)

@@ -28,9 +28,9 @@ from theorems.core.implementation import Implementation
 from theorems.core.kernel_use import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.next_token.limits import LIMIT_PREMISES, Limits, certify_limits
-from theorems.next_token.loss_at import LossAt
+from theorems.next_token.loss_parts import LossParts
 from theorems.next_token.ntp_extended_supports import LOSS_ROUNDING, loss_from_logits, theta_of
-from theorems.next_token.sublevel import probe_points
+from theorems.next_token.sublevel_bounds import probe_points
 from theorems.rounding.attention_at import Numbers
 
 ENTROPY = premise("infimum-is-the-entropy")
@@ -75,7 +75,7 @@ def ntp_entropy(case: NextTokens, under_test: Implementation) -> Iterator[Claim]
     # Where one token follows, both are 0 for certain.
     yield equal(LOG_ODDS, exact(limits.minimum.log_shares[supports]).widen(4 * EPS * spread(attained)), attained)
     x, y = probe_points(limits, rng, POINTS)
-    at = LossAt(limits, x, y)
+    at = LossParts(limits, x, y)
     near = np.flatnonzero(value_of(at.norm) <= FARTHEST)
     if len(near):
         theta = theta_of(at, near)

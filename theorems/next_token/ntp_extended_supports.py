@@ -32,8 +32,8 @@ from theorems.core.kernel_use import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT, tolerance
 from theorems.next_token.limits import LIMIT_PREMISES, Limits, certify_limits
-from theorems.next_token.loss_at import LossAt
-from theorems.next_token.sublevel import probe_points
+from theorems.next_token.loss_parts import LossParts
+from theorems.next_token.sublevel_bounds import probe_points
 from theorems.rounding.attention_at import Numbers
 
 SAME_SETS = sharper("extended-supports-by-exclusion")
@@ -106,12 +106,12 @@ def ntp_extended_supports(case: NextTokens, under_test: Implementation) -> Itera
     yield Claim(SEPARABLE, Form.EXACT, 0.0 if right else -1.0, 0.0, EXACT, f"Ŝ has {int(sets.sum())} alternatives")
     yield from compatible_claim(limits, under_test)
     x, y = probe_points(limits, case.rng(), POINTS)
-    at = LossAt(limits, x, y)
+    at = LossParts(limits, x, y)
     yield from loss_claims(at, under_test)
     if not limits.apart:
         return
     r = np.linspace(0.0, FARTHEST, 13)
-    ray = LossAt(limits, np.zeros((len(r), x.shape[1])), r[:, None] * value_of(limits.ray))
+    ray = LossParts(limits, np.zeros((len(r), x.shape[1])), r[:, None] * value_of(limits.ray))
     # The floats of the ray are within rounding of it: E is compared at margins, the loss at points.
     yield at_least(ON_RAY, Form.EFFECTIVE, limits.log_total - exact(r), np.log(limits.excess_on_ray(r)), points="r")
     yield from correlation_claims(at)
@@ -144,7 +144,7 @@ def compatible_claim(limits: Limits, under_test: Implementation) -> Iterator[Cla
     yield Claim(COMPATIBLE, Form.EXACT, 0.0 if right else -1.0, 0.0, EXACT, f"log-odds are missed by {largest:.3g}")
 
 
-def loss_claims(at: LossAt, under_test: Implementation) -> Iterator[Claim]:
+def loss_claims(at: LossParts, under_test: Implementation) -> Iterator[Claim]:
     """Claim that the loss from logits is the sum of its two parts near 0, and that the gradient is right everywhere.
 
     The loss is compared where ‖θ‖ is at most :data:`FARTHEST`: further out rounding leaves nothing of the excess.
@@ -164,7 +164,7 @@ def loss_claims(at: LossAt, under_test: Implementation) -> Iterator[Claim]:
     yield equal(GRADIENT, theirs, ours, points="coordinate")
 
 
-def theta_of(at: LossAt, index: Any) -> Numbers:
+def theta_of(at: LossParts, index: Any) -> Numbers:
     """Return θ itself, with the rounding of its coordinates, (k, D)."""
     coordinates = exact(np.concatenate([at.x, at.y], axis=-1)[index])
     return coordinates @ with_rounding(at.limits.split.basis.T) + with_rounding(at.limits.minimum.floats)
@@ -185,7 +185,7 @@ def loss_from_logits(limits: Limits, theta: Numbers) -> Numbers:
     )
 
 
-def correlation_claims(at: LossAt) -> Iterator[Claim]:
+def correlation_claims(at: LossParts) -> Iterator[Claim]:
     """Claim part 5 of the statement, divided by Ω."""
     down: Any = -np.vecdot(at.gradient_outside, at.limits.ray)
     yield at_least(CORRELATES, Form.EFFECTIVE, down, at.share_off)

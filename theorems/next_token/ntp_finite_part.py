@@ -21,7 +21,7 @@ from theorems.core.claim_name import sharper
 from theorems.core.implementation import Implementation
 from theorems.core.kernel_use import SVM_ONLY
 from theorems.core.statement import statement
-from theorems.next_token.descent_run import RUN_PREMISES, Followed, chosen_step, follow, starts
+from theorems.next_token.descent_run import RUN_PREMISES, DescentRun, chosen_step, follow, starts
 from theorems.next_token.limits import LIMIT_PREMISES, certify_limits
 from theorems.rounding.attention_at import Numbers
 
@@ -74,7 +74,7 @@ def ntp_finite_part(case: NextTokens, under_test: Implementation) -> Iterator[Cl
         yield from follows_claim(run)
 
 
-def contracts_claim(run: Followed) -> Claim:
+def contracts_claim(run: DescentRun) -> Claim:
     """Claim the first inequality, with the error of the step added to the bound."""
     limits, size, step = run.limits, run.at.inside_norm, exact(run.step)
     bound = size[:-1] - step * limits.curvature * share_kept(limits.span * size[:-1]) / limits.span
@@ -87,7 +87,7 @@ def share_kept(t: Any) -> Numbers:
     return -np.expm1(-t)
 
 
-def follows_claim(run: Followed) -> Iterator[Claim]:
+def follows_claim(run: DescentRun) -> Iterator[Claim]:
     """Yield the claim of the second inequality, at steps from points where D_F‖u‖ is at most :data:`FAR`."""
     limits, at, step = run.limits, run.at, exact(run.step)
     masked = limits.others

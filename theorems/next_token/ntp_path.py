@@ -24,8 +24,8 @@ from theorems.core.implementation import Implementation
 from theorems.core.kernel_use import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.next_token.limits import LIMIT_PREMISES, Limits, certify_limits
-from theorems.next_token.loss_at import LossAt
-from theorems.next_token.sublevel import finite_bound, kappa, least_margin_bound, margin_bound, probe_points
+from theorems.next_token.loss_parts import LossParts
+from theorems.next_token.sublevel_bounds import finite_bound, kappa, least_margin_bound, margin_bound, probe_points
 
 IS_MINIMAL = premise("path-point-minimises-over-its-ball")
 IS_ASKED_FOR = premise("path-point-has-the-multiplier-asked-for")
@@ -88,7 +88,7 @@ def ntp_path(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
     limits = yield from certify_limits(case.problem, under_test)
     rng = case.rng()
     x, y = probe_points(limits, rng, POINTS)
-    yield from sublevel_claims(LossAt(limits, x, y))
+    yield from sublevel_claims(LossParts(limits, x, y))
     multipliers = np.exp(-LOGS - rng.uniform(0.0, 2.0, len(LOGS)))
     at = yield from follow_path(limits, under_test, multipliers)
     yield from path_claims(at)
@@ -96,7 +96,7 @@ def ntp_path(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
 
 def follow_path(
     limits: Limits, under_test: Implementation, multipliers: Float64[np.ndarray, "b"]
-) -> Generator[Claim, None, LossAt]:
+) -> Generator[Claim, None, LossParts]:
     """Return the points of the path under test, without those it lost, once claims of their optimality have been made.
 
     The claims are that each point minimises the loss over its ball and has the multiplier asked for.
@@ -117,7 +117,7 @@ def follow_path(
         yield undecided_claim(IS_MINIMAL, f"{len(run.lost)} of {points} points: {why}", not_found=True)
     if not len(reached):
         raise Ended(IS_MINIMAL)
-    at = LossAt(limits, run.x[reached, 0], run.y[reached, 0])
+    at = LossParts(limits, run.x[reached, 0], run.y[reached, 0])
     for claim in (minimal_claim(at), multiplier_claim(at, multipliers[reached])):
         yield claim
         if claim.verdict is Verdict.FALSIFIED:
@@ -125,7 +125,7 @@ def follow_path(
     return at
 
 
-def multiplier_claim(at: LossAt, multipliers: Float64[np.ndarray, "b"]) -> Claim:
+def multiplier_claim(at: LossParts, multipliers: Float64[np.ndarray, "b"]) -> Claim:
     """Claim that −⟨∇L, θ⟩/‖θ‖² is the multiplier asked for, to :data:`GAP`; the radius follows from it.
 
     L + (μ/2)‖θ‖² is strongly convex, so that no θ of another radius minimises it.
@@ -135,7 +135,7 @@ def multiplier_claim(at: LossAt, multipliers: Float64[np.ndarray, "b"]) -> Claim
     return at_least(IS_ASKED_FOR, Form.EXACT, GAP * expected, np.abs(recomputed - expected), points="multiplier")
 
 
-def minimal_claim(at: LossAt) -> Claim:
+def minimal_claim(at: LossParts) -> Claim:
     """Claim that no point of the ball of radius ‖θ‖ has a loss lower by more than 2‖θ‖‖∇L + μθ‖, for any μ ≥ 0.
 
     L(θ') ≥ L(θ) + ⟨∇L, θ' − θ⟩ ≥ L(θ) − ⟨∇L, θ⟩ − ‖θ‖‖∇L‖, and with ∇L = e − μθ the rest is at most 2‖θ‖‖e‖.
@@ -146,7 +146,7 @@ def minimal_claim(at: LossAt) -> Claim:
     return at_least(IS_MINIMAL, Form.EXACT, GAP * at.excess, gap, points="radius")
 
 
-def path_claims(at: LossAt) -> Iterator[Claim]:
+def path_claims(at: LossParts) -> Iterator[Claim]:
     """Yield the bounds at the radii B = ‖θ‖ with E(r) for E; radii below ‖θ_⋆‖ are left out."""
     limits = at.limits
     square: Any = at.norm**2 - limits.origin_norm**2
@@ -154,7 +154,7 @@ def path_claims(at: LossAt) -> Iterator[Claim]:
     if not len(large):
         yield undecided_claim(BELOW_RAY, "no ball that was followed contains θ_⋆", not_found=True)
         return
-    at = LossAt(limits, at.x[large], at.y[large])
+    at = LossParts(limits, at.x[large], at.y[large])
     # A smaller r is a weaker claim: the ray's point then lies within the ball.
     upper = np.sqrt(square[large]) / limits.ray_norm
     r = np.maximum(value_of(upper) - np.asarray(upper.error), 0.0) * (1 - 1e-15)
@@ -171,7 +171,7 @@ def path_claims(at: LossAt) -> Iterator[Claim]:
         yield at_least(SEPARATES, Form.EFFECTIVE, least[small], enough, points="radius")
 
 
-def turn_claim(name: str, at: LossAt, excess: Any) -> Iterator[Claim]:
+def turn_claim(name: str, at: LossParts, excess: Any) -> Iterator[Claim]:
     """Yield the claim (C) where the least bound of (M) is positive."""
     limits, least = at.limits, least_margin_bound(at.limits, excess)
     positive = np.flatnonzero(value_of(least) > np.asarray(least.error))
@@ -180,7 +180,7 @@ def turn_claim(name: str, at: LossAt, excess: Any) -> Iterator[Claim]:
         yield at_least(name, Form.EFFECTIVE, (at.along / at.norm)[positive], bound[positive])
 
 
-def sublevel_claims(at: LossAt) -> Iterator[Claim]:
+def sublevel_claims(at: LossParts) -> Iterator[Claim]:
     """Yield the claims (F), (M) and (C) at points, with E = L(θ) − L_⋆."""
     limits, excess = at.limits, at.excess
     if limits.split.dimension:

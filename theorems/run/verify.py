@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase
 from hypothesis.errors import HypothesisException
 
 from generators.hypothesis_driver import drive, seed_from
-from generators.realistic import realistic
+from generators.realistic_numbers import realistic
 from generators.subject import Subject
 from generators.user_data import Given, as_text, subject_of
 from reference_attention.files import from_json
@@ -132,7 +132,7 @@ def draw_cases(statement: Statement, examples: int, seed: int, *, every: bool | 
         statement: the statement.
         examples: how many cases.
         seed: the seed of the run.
-        every: as in :func:`generators.realistic.realistic`.
+        every: as in :func:`generators.realistic_numbers.realistic`.
     """
     cases: list[Any] = []
 
@@ -262,8 +262,8 @@ def verify_generated(
         under_test: the implementation that the statement is checked on.
         progress: called with the number of cases done.
         part: which part of the cases, if there are more than :data:`PART` in all.
-        only_realistic: whether only cases as users have them are drawn, see :mod:`generators.realistic`.
-        relations: whether each case is checked again, changed by a relation, see :mod:`generators.relations`.
+        only_realistic: whether only cases as users have them are drawn, see :mod:`generators.realistic_numbers`.
+        relations: whether each case is checked again, changed by one of :mod:`generators.metamorphic_relations`.
     """
     statement = statement_named(id)
     if why := under_test.out_of_reach(statement.kernel):

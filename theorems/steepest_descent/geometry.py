@@ -25,8 +25,8 @@ from theorems.core.claim import Claim, Ended, Form, Undecided, Verdict
 from theorems.core.implementation import Implementation
 from theorems.core.key_rows import key_rows
 from theorems.rounding.attention_at import Numbers
-from theorems.steepest_descent.lengths import length_of, longest
 from theorems.steepest_descent.margin_claim import NORM_MARGIN, margin_claim
+from theorems.steepest_descent.norms import norm_bound, norm_of
 
 NORMS = (1.0, 1.5, 2.0, 3.0, math.inf)
 """The q of the norms ‖·‖_q of which a case uses some: coordinate descent, …, sign descent."""
@@ -69,19 +69,19 @@ class RowGeometry:
 
     def length(self, x: Any) -> Numbers:
         """Return ‖x‖ over the last axis."""
-        return length_of(x, self.norm)
+        return norm_of(x, self.norm)
 
     def dual_length(self, x: Any) -> Numbers:
         """Return ‖x‖_* over the last axis, which is ‖x‖_q' for ‖·‖_q."""
-        return length_of(x, conjugate(self.norm))
+        return norm_of(x, conjugate(self.norm))
 
-    def longest(self, entries: Any) -> Numbers:
+    def norm_bound(self, entries: Any) -> Numbers:
         """Return a bound of ‖x‖ over all x with |x_j| at most those entries."""
-        return longest(entries, self.norm)
+        return norm_bound(entries, self.norm)
 
-    def dual_longest(self, entries: Any) -> Numbers:
+    def dual_norm_bound(self, entries: Any) -> Numbers:
         """Return a bound of ‖x‖_* over all x with |x_j| at most those entries."""
-        return longest(entries, conjugate(self.norm))
+        return norm_bound(entries, conjugate(self.norm))
 
     @cached_property
     def reach(self) -> Numbers:

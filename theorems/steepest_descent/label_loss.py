@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from generators.labelled import Labelled
+from generators.labelled_features import LabelledFeatures
 from reference_attention.exact import to_floats
 from reference_attention.next_token.label_descent import label_descent, label_gradient
 from reference_attention.norms import KINDS, Blocks, Norm, Schatten
@@ -26,8 +26,14 @@ from theorems.core.claim_name import ClaimName, sharper, stated_claim
 from theorems.core.implementation import Implementation
 from theorems.rounding.approximate import approximate
 from theorems.rounding.attention_at import Numbers
-from theorems.steepest_descent.followed import STEEPEST_ROUNDING, Asked, Followed, claim_start, claim_steps
 from theorems.steepest_descent.geometry import RowGeometry, certify_norm_margin
+from theorems.steepest_descent.steepest_run import (
+    STEEPEST_ROUNDING,
+    SteepestRun,
+    StepSchedule,
+    claim_start,
+    claim_steps,
+)
 
 LONG, SHORT = stated_claim("gradient-is-long"), sharper("gradient-is-short")
 PROXY = stated_claim("proxy-follows-loss")
@@ -47,7 +53,7 @@ class LabelGeometry(RowGeometry):
         solution: the W of the largest margin, and its duals.
     """
 
-    case: Labelled
+    case: LabelledFeatures
     solution: NormMaxMargin
 
     @property
@@ -133,12 +139,14 @@ def softplus(x: Any) -> Numbers:
     return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
 
 
-def certify_labels(case: Labelled, norm: Norm, under_test: Implementation) -> Generator[Claim, None, LabelGeometry]:
+def certify_labels(
+    case: LabelledFeatures, norm: Norm, under_test: Implementation
+) -> Generator[Claim, None, LabelGeometry]:
     """Return the geometry once the claim is made that no W of ‖W‖ = 1 has a larger margin than the solution."""
     return LabelGeometry(case, (yield from certify_norm_margin(case.keys, case.labels, norm, under_test)))
 
 
-def norms_tried(case: Labelled, rng: np.random.Generator) -> list[Norm]:
+def norms_tried(case: LabelledFeatures, rng: np.random.Generator) -> list[Norm]:
     """Return two of the paper's six norms, and one of blocks.
 
     The six are ‖·‖_1, ‖·‖_F, ‖·‖_3 and ‖·‖_∞ of the entries, and the nuclear and the spectral norm. Of the others steps
@@ -169,23 +177,23 @@ def point_claims(
 
 
 def follow_labels(
-    geometry: LabelGeometry, under_test: Implementation, starts: Float64[np.ndarray, "b D"], asked: Asked
-) -> Generator[Claim, None, Followed]:
+    geometry: LabelGeometry, under_test: Implementation, starts: Float64[np.ndarray, "b D"], schedule: StepSchedule
+) -> Generator[Claim, None, SteepestRun]:
     """Return the run under test once the claims that it is steepest descent have been made."""
     points = under_test[label_descent](
         geometry.case.problem,
         starts,
-        lengths=asked.lengths,
+        lengths=schedule.lengths,
         norm=geometry.norm,
-        momentum=asked.momentum,
+        momentum=schedule.momentum,
         gradient=under_test[label_gradient],
     )
-    yield from claim_start(points, starts, asked)
+    yield from claim_start(points, starts, schedule)
     gradient, log_scale = geometry.gradient(exact(points[:-1]))
-    return (yield from claim_steps(geometry, points, gradient.widen(gradient.error), log_scale, asked))
+    return (yield from claim_steps(geometry, points, gradient.widen(gradient.error), log_scale, schedule))
 
 
-def run_claims(geometry: LabelGeometry, run: Followed, gain: Numbers, falls: ClaimName = FALLS) -> Iterator[Claim]:
+def run_claims(geometry: LabelGeometry, run: SteepestRun, gain: Numbers, falls: ClaimName = FALLS) -> Iterator[Claim]:
     """Claim the consequences of b_t, (t, 1) or (t, b), at every step and iterate, less the errors of the steps."""
     options: dict[str, Any] = {"why": STEEPEST_ROUNDING, "points": "step"}
     off = value_of(geometry.reach * run.off) * geometry.steepness * (1 + 1e-12)
@@ -198,5 +206,5 @@ def run_claims(geometry: LabelGeometry, run: Followed, gain: Numbers, falls: Cla
     yield at_least(GROWS, Form.EFFECTIVE, margins, least, **options)
     positive = np.asarray(least > 0)
     if positive.any():
-        norms, longest = geometry.length(run.p[1:]), geometry.length(run.p[:1]) + run.asked.time[:, None]
+        norms, longest = geometry.length(run.p[1:]), geometry.length(run.p[:1]) + run.schedule.time[:, None]
         yield at_least(GAP, Form.EFFECTIVE, (margins / norms)[positive], (least / longest)[positive], **options)

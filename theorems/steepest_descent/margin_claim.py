@@ -21,7 +21,7 @@ from theorems.core.claim import Claim, Form
 from theorems.core.claim_name import premise
 from theorems.core.matrix_norms import nuclear_norm_above, spectral_norm_above
 from theorems.core.tolerances import EXACT, tolerance
-from theorems.steepest_descent.lengths import length_of
+from theorems.steepest_descent.norms import norm_of
 
 ENCLOSED = 2 * ACCEPTED
 """The largest relative width of an enclosure of γ; for q = 1 and ∞ the width is 0.
@@ -64,7 +64,7 @@ def margin_claim(keys: Keys, alpha: Int64[np.ndarray, "n"], norm: Norm, solution
         if isinstance(norm, Schatten | Blocks):
             return Claim(NORM_MARGIN, Form.EXACT, slack, ENCLOSED, MARGIN_WIDTH, f"γ is enclosed to {-slack:.3g}")
         return Claim(NORM_MARGIN, Form.EXACT, slack, 0.0, EXACT, f"γ = {float(to_floats([below])[0]):.17g}")
-    sides: Any = length_of(with_rounding(to_floats(combined)), conjugate(norm)) * length_of(
+    sides: Any = norm_of(with_rounding(to_floats(combined)), conjugate(norm)) * norm_of(
         with_rounding(to_floats(p)), norm
     )
     apart = 1 - sides / (with_rounding(to_floats([total]))[0] * with_rounding(to_floats([least]))[0])

@@ -79,7 +79,7 @@ def _one_input(
 def _lag(
     geometry: Geometry, length: float, steps: int, momentum: float, range_of_slopes: float, turned: float
 ) -> Float64[np.ndarray, "t"]:
-    """Compute τ_t of :func:`theorems.steepest_descent.followed.momentum_lag` for steps of at most the given length.
+    """Compute τ_t of :func:`theorems.steepest_descent.steepest_run.momentum_lag` for steps of at most the given length.
 
     ℓ ≤ kη is the length moved since the k-th last gradient. ``turned`` bounds the change of the difference of the
     log-weights of two rows that is not due to moving.

@@ -28,7 +28,7 @@ from theorems.rounding.attention_at import Numbers
 from theorems.steepest_descent.geometry import Geometry, certify_margin
 from theorems.steepest_descent.margin_claim import NORM_MARGIN
 from theorems.steepest_descent.mirror_one_input import POWERS
-from theorems.steepest_descent.mirrored import CLIMBS, MIRROR_CLAIMS, MIRROR_PREMISES, first_length, follow_mirrored
+from theorems.steepest_descent.mirror_run import CLIMBS, MIRROR_CLAIMS, MIRROR_PREMISES, first_length, follow_mirrored
 from theorems.steepest_descent.steepest_from_a_margin import ASSUMPTIONS, margin_cases
 from theorems.steepest_descent.steepest_one_input import affordable_steps
 from theorems.token_selection.global_paths.margin_constants import MarginConstants

@@ -24,7 +24,7 @@ from theorems.core.statement import statement
 from theorems.rounding.attention_at import Numbers
 from theorems.steepest_descent.geometry import Geometry, certify_margin
 from theorems.steepest_descent.margin_claim import NORM_MARGIN
-from theorems.steepest_descent.mirrored import MIRROR_CLAIMS, MIRROR_PREMISES, first_length, follow_mirrored
+from theorems.steepest_descent.mirror_run import MIRROR_CLAIMS, MIRROR_PREMISES, first_length, follow_mirrored
 from theorems.steepest_descent.steepest_one_input import ASSUMPTIONS, affordable_steps, one_input_cases
 
 POWERS = (1.25, 1.5, 2.0, 3.0, 4.0)

@@ -16,8 +16,8 @@ from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.claim_name import sharper
 from theorems.rounding.attention_at import Numbers
-from theorems.steepest_descent.followed import STEEPEST_ROUNDING, Followed
 from theorems.steepest_descent.geometry import Geometry
+from theorems.steepest_descent.steepest_run import STEEPEST_ROUNDING, SteepestRun
 
 FALLS = sharper("potential-falls")
 GROWS = sharper("margin-grows")
@@ -37,7 +37,7 @@ class Potential:
     """
 
     geometry: Geometry
-    run: Followed
+    run: SteepestRun
     log_c: Numbers
     lag: Numbers
 
@@ -49,7 +49,7 @@ class Potential:
     @cached_property
     def falls_by(self) -> Numbers:
         """The least fall b_t = η_t(γ − D'τ_t) − D'²η_t²/8 of Φ, (t, 1) or (t, b)."""
-        return step_gain(self.geometry, exact(self.run.asked.lengths)[:, None], self.lag)
+        return step_gain(self.geometry, exact(self.run.schedule.lengths)[:, None], self.lag)
 
     @cached_property
     def least(self) -> Numbers:
@@ -71,7 +71,7 @@ class Potential:
         norms, starts = self.geometry.length(self.run.p[1:]), self.geometry.length(self.run.p[:1])
         positive = np.asarray(self.least > 0)
         if positive.any():
-            longest = starts + self.run.asked.time[:, None]
+            longest = starts + self.run.schedule.time[:, None]
             share, least = margins / norms, self.least / longest
             yield at_least(GAP, Form.EFFECTIVE, share[positive], least[positive], **options)
 

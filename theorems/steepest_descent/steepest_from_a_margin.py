@@ -34,11 +34,11 @@ from theorems.core.statement import statement
 from theorems.core.svm_certificate import SVM_IS_OPTIMAL
 from theorems.curves.margin_points import starts_with_margin
 from theorems.rounding.attention_at import Numbers
-from theorems.steepest_descent.followed import RUN_PREMISES, Asked, follow, momentum_lag
 from theorems.steepest_descent.geometry import Geometry, certify_margin, norms_tried
 from theorems.steepest_descent.margin_claim import NORM_MARGIN
 from theorems.steepest_descent.potential import FALLS, POTENTIAL_CLAIMS, Potential, step_gain
 from theorems.steepest_descent.steepest_one_input import MOMENTA, affordable_steps
+from theorems.steepest_descent.steepest_run import RUN_PREMISES, StepSchedule, follow, momentum_lag
 from theorems.token_selection.global_paths.margin_constants import LARGEST, MarginConstants
 
 ASSUMPTIONS = ("well-behaved-loss", "strict-optimum", "separable")
@@ -182,14 +182,14 @@ def steepest_from_a_margin(case: Case, under_test: Implementation) -> Iterator[C
         geometry = yield from certify_margin(problem, norm, under_test, case.queried.keys if case.queried else None)
         momentum = float(rng.choice(MOMENTA))
         constants = SteepestConstants(problem, svm, geometry, 1 / 16 if momentum else 1 / 4)
-        asked = short_steps(constants, rng, affordable_steps(problem), momentum)
-        starts = resolved_starts(constants, asked, starts_with_margin(case, constants, rng))
-        run = yield from follow(geometry, under_test, starts, asked)
-        lag = kept_lag(constants, asked, run.p[0], run.off)
+        schedule = short_steps(constants, rng, affordable_steps(problem), momentum)
+        starts = resolved_starts(constants, schedule, starts_with_margin(case, constants, rng))
+        run = yield from follow(geometry, under_test, starts, schedule)
+        lag = kept_lag(constants, schedule, run.p[0], run.off)
         yield from Potential(geometry, run.first(len(lag)), constants.log_c, lag).claims()
 
 
-def short_steps(constants: SteepestConstants, rng: np.random.Generator, steps: int, momentum: float) -> Asked:
+def short_steps(constants: SteepestConstants, rng: np.random.Generator, steps: int, momentum: float) -> StepSchedule:
     """Return steps η_0/√(t+1) or constant ones, at most 2γ/D'², with or without momentum.
 
     With momentum they are halved until D'τ_t ≤ γ/4; if that takes more than :data:`HALVED` times, momentum is dropped.
@@ -199,34 +199,36 @@ def short_steps(constants: SteepestConstants, rng: np.random.Generator, steps: i
     size = min(2 * margin / max(apart * apart, 1e-300), 4 / reach) * (1 - 1e-9) * float(rng.choice([0.05, 0.3, 1.0]))
     shape = 1 / np.sqrt(np.arange(1.0, steps + 1)) if rng.random() < 0.7 else np.ones(steps)
     if not momentum:
-        return Asked(size * shape, 0.0)
+        return StepSchedule(size * shape, 0.0)
     for _ in range(HALVED):
-        asked = Asked(size * shape, momentum)
-        lag = float(value_of(remembered_lag(constants, asked)).max())
+        schedule = StepSchedule(size * shape, momentum)
+        lag = float(value_of(remembered_lag(constants, schedule)).max())
         if apart * lag <= margin / 4 * (1 - 1e-9):
-            return asked
+            return schedule
         size /= 2
-    return Asked(size * shape, 0.0)
+    return StepSchedule(size * shape, 0.0)
 
 
 def resolved_starts(
-    constants: SteepestConstants, asked: Asked, starts: Float64[np.ndarray, "b d"]
+    constants: SteepestConstants, schedule: StepSchedule, starts: Float64[np.ndarray, "b d"]
 ) -> Float64[np.ndarray, "k d"]:
     """Return the starts at which the rounding of p is below a sixteenth of a step's gain, and the first in any case."""
     geometry = constants.geometry
     lost = EPS * value_of(geometry.reach * geometry.length(exact(np.abs(starts))))
-    gained = float(value_of(geometry.margin)) * float(asked.lengths.min())
+    gained = float(value_of(geometry.margin)) * float(schedule.lengths.min())
     return starts[(16 * lost <= gained) | (np.arange(len(starts)) == 0)]
 
 
-def remembered_lag(constants: SteepestConstants, asked: Asked) -> Numbers:
+def remembered_lag(constants: SteepestConstants, schedule: StepSchedule) -> Numbers:
     """Return τ_t with momentum, (t,)."""
     change = exact(constants.change(constants.enough))
     geometry = constants.geometry
-    return momentum_lag(asked, geometry.reach, geometry.diameter, change, change, change * 0)
+    return momentum_lag(schedule, geometry.reach, geometry.diameter, change, change, change * 0)
 
 
-def kept_lag(constants: SteepestConstants, asked: Asked, start: Numbers, off: Float64[np.ndarray, "t b"]) -> Numbers:
+def kept_lag(
+    constants: SteepestConstants, schedule: StepSchedule, start: Numbers, off: Float64[np.ndarray, "t b"]
+) -> Numbers:
     """Return τ_t, (t, b), at the margins of p(t) known at the last power of two before t.
 
     It ends where the rounding of the steps may have lowered margins below m_1.
@@ -238,18 +240,18 @@ def kept_lag(constants: SteepestConstants, asked: Asked, start: Numbers, off: Fl
     rows, reach = geometry.rows, value_of(geometry.reach) * (1 + 16 * EPS)
     first = np.min(constants.log_c) - np.logaddexp.reduce(constants.log_c - start @ rows.T, axis=-1)
     margins = first.value - first.error
-    lag = np.tile(value_of(remembered_lag(constants, asked))[:, None], (1, off.shape[1]))
-    lag = lag + np.asarray(remembered_lag(constants, asked).error)[:, None]
-    steps, t = len(asked.lengths), 0
+    lag = np.tile(value_of(remembered_lag(constants, schedule))[:, None], (1, off.shape[1]))
+    lag = lag + np.asarray(remembered_lag(constants, schedule).error)[:, None]
+    steps, t = len(schedule.lengths), 0
     while t < steps:
         if not (margins >= constants.enough).all():
             if t == 0:
                 raise Undecided(FALLS, "rounding may take margins below those needed", Form.EFFECTIVE)
             return exact(lag[:t])
         until = min(steps, max(1, 2 * t))
-        if not asked.momentum:
+        if not schedule.momentum:
             lag[t:until] = [math.tanh(constants.change(m) / 4) * (1 + 4 * EPS) for m in margins.tolist()]
-        gain: Any = step_gain(geometry, exact(asked.lengths[t:until])[:, None], exact(lag[t:until]))
+        gain: Any = step_gain(geometry, exact(schedule.lengths[t:until])[:, None], exact(lag[t:until]))
         margins = margins + np.sum(gain.value - gain.error, axis=0) - reach * np.sum(off[t:until], axis=0)
         margins = margins - 64 * EPS * (1 + np.abs(margins))
         t = until

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from generators.labelled import SEPARABLE_LABELS, Labelled
+from generators.labelled_features import SEPARABLE_LABELS, LabelledFeatures
 from generators.steepest_descent.embeddings import label_or_embedded_cases
 from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim
@@ -23,7 +23,6 @@ from theorems.core.implementation import Implementation
 from theorems.core.kernel_use import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.rounding.attention_at import Numbers
-from theorems.steepest_descent.followed import RUN_PREMISES, Asked, momentum_lag
 from theorems.steepest_descent.label_loss import (
     RUN_CLAIMS,
     LabelGeometry,
@@ -34,6 +33,7 @@ from theorems.steepest_descent.label_loss import (
 )
 from theorems.steepest_descent.margin_claim import NORM_MARGIN
 from theorems.steepest_descent.steepest_multiclass import STEPS, starts_of
+from theorems.steepest_descent.steepest_run import RUN_PREMISES, StepSchedule, momentum_lag
 
 MOMENTA = (0.5, 0.9, 0.95)
 
@@ -44,11 +44,11 @@ MOMENTA = (0.5, 0.9, 0.95)
     source="arXiv 2502.04664, Theorem 2; the bound is our own",
     claims=(NORM_MARGIN, *RUN_PREMISES, *RUN_CLAIMS),
     assumptions=(SEPARABLE_LABELS,),
-    about=Labelled,
+    about=LabelledFeatures,
     cases=label_or_embedded_cases,
     kernel=SVM_ONLY,
 )
-def steepest_momentum(case: Labelled, under_test: Implementation) -> Iterator[Claim]:
+def steepest_momentum(case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
     """In the setting of steepest-multiclass let Δ_t = argmax ⟨−M_t, Δ⟩ over ‖Δ‖ ≤ 1.
 
     Here M_t = β M_{t−1} + (1 − β)∇L(W(t)), M_{−1} = 0, D' = max ‖g − h‖_* over two rows, ℓ_s = Σ_{s≤r<t} η_r and
@@ -72,12 +72,12 @@ def steepest_momentum(case: Labelled, under_test: Implementation) -> Iterator[Cl
     rng = case.rng()
     for norm in norms_tried(case, rng):
         geometry = yield from certify_labels(case, norm, under_test)
-        asked, lag = remembering_steps(geometry, rng)
-        run = yield from follow_labels(geometry, under_test, starts_of(geometry, rng), asked)
-        yield from run_claims(geometry, run, geometry.gain(exact(asked.lengths), lag)[:, None])
+        schedule, lag = remembering_steps(geometry, rng)
+        run = yield from follow_labels(geometry, under_test, starts_of(geometry, rng), schedule)
+        yield from run_claims(geometry, run, geometry.gain(exact(schedule.lengths), lag)[:, None])
 
 
-def remembering_steps(geometry: LabelGeometry, rng: np.random.Generator) -> tuple[Asked, Numbers]:
+def remembering_steps(geometry: LabelGeometry, rng: np.random.Generator) -> tuple[StepSchedule, Numbers]:
     """Return steps η_0/√(t+1) or constant ones, halved until b_t ≥ 0, and τ_t."""
     margin, reach = float(value_of(geometry.margin)), float(value_of(geometry.reach))
     momentum = float(rng.choice(MOMENTA))
@@ -85,8 +85,8 @@ def remembering_steps(geometry: LabelGeometry, rng: np.random.Generator) -> tupl
     shape = 1 / np.sqrt(np.arange(1.0, STEPS + 1)) if rng.random() < 0.7 else np.ones(STEPS)
     zero = exact(0.0)
     while True:
-        asked = Asked(size * shape, momentum)
-        lag = momentum_lag(asked, geometry.reach, 2 * geometry.reach, zero, zero, zero)
-        if (geometry.gain(exact(asked.lengths), lag) >= 0).all():
-            return asked, lag
+        schedule = StepSchedule(size * shape, momentum)
+        lag = momentum_lag(schedule, geometry.reach, 2 * geometry.reach, zero, zero, zero)
+        if (geometry.gain(exact(schedule.lengths), lag) >= 0).all():
+            return schedule, lag
         size /= 2

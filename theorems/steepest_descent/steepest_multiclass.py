@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Bool, Float64
 
-from generators.labelled import SEPARABLE_LABELS, Labelled
+from generators.labelled_features import SEPARABLE_LABELS, LabelledFeatures
 from generators.steepest_descent.embeddings import label_or_embedded_cases
 from theorems.bounded import exact, value_of
 from theorems.core.claim import Claim
@@ -23,7 +23,6 @@ from theorems.core.implementation import Implementation
 from theorems.core.kernel_use import SVM_ONLY
 from theorems.core.statement import statement
 from theorems.rounding.attention_at import Numbers
-from theorems.steepest_descent.followed import RUN_PREMISES, Asked
 from theorems.steepest_descent.label_loss import (
     FALLS_FURTHER,
     POINT_CLAIMS,
@@ -36,6 +35,7 @@ from theorems.steepest_descent.label_loss import (
     run_claims,
 )
 from theorems.steepest_descent.margin_claim import NORM_MARGIN
+from theorems.steepest_descent.steepest_run import RUN_PREMISES, StepSchedule
 
 STEPS = 150
 POINTS = 40
@@ -50,11 +50,11 @@ NEEDS = {SEPARABLE_LABELS.id: "there is a largest margin, and it is positive, on
     source="arXiv 2502.04664, Lemmas 1 and 3, Theorem 1; constants are our own",
     claims=(NORM_MARGIN, *POINT_CLAIMS, *RUN_PREMISES, *RUN_CLAIMS, FALLS_FURTHER),
     assumptions=(SEPARABLE_LABELS,),
-    about=Labelled,
+    about=LabelledFeatures,
     cases=label_or_embedded_cases,
     kernel=SVM_ONLY,
 )
-def steepest_multiclass(case: Labelled, under_test: Implementation) -> Iterator[Claim]:
+def steepest_multiclass(case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
     """Let features h_i have class y_i and weight π_i > 0, Σπ = 1, and let some W separate the classes.
 
     That is, g_iv·W > 0 for all i and v ≠ y_i, where g_iv = (e_{y_i} − e_v)h_iᵀ. L(W) = Σ π_i log(1 + x_i),
@@ -109,13 +109,13 @@ def steepest_multiclass(case: Labelled, under_test: Implementation) -> Iterator[
     for norm in norms_tried(case, rng):
         geometry = yield from certify_labels(case, norm, under_test)
         yield from point_claims(geometry, under_test, probe_labels(geometry, rng))
-        asked, lag = short_steps(geometry, rng)
-        run = yield from follow_labels(geometry, under_test, starts_of(geometry, rng), asked)
-        yield from run_claims(geometry, run, geometry.gain(exact(asked.lengths), lag)[:, None])
+        schedule, lag = short_steps(geometry, rng)
+        run = yield from follow_labels(geometry, under_test, starts_of(geometry, rng), schedule)
+        yield from run_claims(geometry, run, geometry.gain(exact(schedule.lengths), lag)[:, None])
         if geometry.has_equal_weights:
-            starts, asked = curved_run(geometry, rng)
-            run = yield from follow_labels(geometry, under_test, starts, asked)
-            gain = geometry.curved_gain(exact(asked.lengths)[:, None], run.p[:-1])
+            starts, schedule = curved_run(geometry, rng)
+            run = yield from follow_labels(geometry, under_test, starts, schedule)
+            gain = geometry.curved_gain(exact(schedule.lengths)[:, None], run.p[:-1])
             if steps := steps_that_gain(gain):
                 yield from run_claims(geometry, run.first(steps), gain[:steps], FALLS_FURTHER)
 
@@ -128,7 +128,7 @@ def probe_labels(geometry: LabelGeometry, rng: np.random.Generator) -> Float64[n
     return np.asarray(sizes * (along + rng.normal(size=(POINTS, len(p))) * rng.choice([0.1, 1.0], (POINTS, 1))))
 
 
-def curved_run(geometry: LabelGeometry, rng: np.random.Generator) -> tuple[Float64[np.ndarray, "b D"], Asked]:
+def curved_run(geometry: LabelGeometry, rng: np.random.Generator) -> tuple[Float64[np.ndarray, "b D"], StepSchedule]:
     """Return starts along the largest margin's direction, where the excess is small, and steps of up to 2γ/V(u)."""
     p = geometry.solution.p
     near = rng.choice([0.0, 1e-3, 0.1], (2, 1)) * np.abs(p).max() * rng.normal(size=(2, len(p)))
@@ -139,7 +139,7 @@ def curved_run(geometry: LabelGeometry, rng: np.random.Generator) -> tuple[Float
     # Where V is 0, any step will do.
     longest = min(2 * margin / max(curvature, 1e-300), LONGEST / reach) * (1 - 1e-6)
     shape = 1 / np.sqrt(np.arange(1.0, STEPS + 1)) if rng.random() < 0.5 else np.ones(STEPS)
-    return starts, Asked(longest * float(rng.choice([0.1, 0.5, 1.0])) * shape, 0.0)
+    return starts, StepSchedule(longest * float(rng.choice([0.1, 0.5, 1.0])) * shape, 0.0)
 
 
 def steps_that_gain(gain: Numbers) -> int:
@@ -155,7 +155,7 @@ def starts_of(geometry: LabelGeometry, rng: np.random.Generator) -> Float64[np.n
     return np.array(starts if geometry.case.start is None else [*starts, geometry.case.start])
 
 
-def short_steps(geometry: LabelGeometry, rng: np.random.Generator) -> tuple[Asked, Numbers]:
+def short_steps(geometry: LabelGeometry, rng: np.random.Generator) -> tuple[StepSchedule, Numbers]:
     """Return steps η_0/√(t+1) or constant ones with b_t ≥ 0, and τ = 0, as there is no momentum."""
     margin, reach = float(value_of(geometry.margin)), float(value_of(geometry.reach))
     size = margin / reach**2 * math.exp(rng.uniform(math.log(0.05), math.log(2.0)))
@@ -163,4 +163,4 @@ def short_steps(geometry: LabelGeometry, rng: np.random.Generator) -> tuple[Aske
     lag = exact(np.zeros(STEPS))
     while not (geometry.gain(exact(size * shape), lag) >= 0).all():
         size /= 2
-    return Asked(size * shape, 0.0), lag
+    return StepSchedule(size * shape, 0.0), lag

@@ -34,10 +34,10 @@ from theorems.core.points import affordable, probe_points
 from theorems.core.statement import statement
 from theorems.rounding.approximate import approximate
 from theorems.rounding.attention_at import AttentionAt, Numbers
-from theorems.steepest_descent.followed import RUN_PREMISES, Asked, follow, momentum_lag
 from theorems.steepest_descent.geometry import Geometry, certify_margin, norms_tried
 from theorems.steepest_descent.margin_claim import ENCLOSED, MARGIN_WIDTH, NORM_MARGIN
 from theorems.steepest_descent.potential import POTENTIAL_CLAIMS, Potential
+from theorems.steepest_descent.steepest_run import RUN_PREMISES, StepSchedule, follow, momentum_lag
 
 LONG = sharper("gradient-is-long")
 ONE_QUERY = sharper("one-query-has-one-margin", when="W is trained, in two norms of singular values")
@@ -111,10 +111,10 @@ def steepest_one_input(case: Case, under_test: Implementation) -> Iterator[Claim
         geometry = yield from certify_margin(problem, norm, under_test, case.queried.keys if case.queried else None)
         margins[norm] = geometry.margin
         yield gradient_is_long(geometry, under_test, probe_points(rng, problem, m=affordable(problem, POINTS)))
-        asked = asked_steps(geometry, rng, affordable_steps(problem))
-        run = yield from follow(geometry, under_test, starts_against(case, geometry, rng), asked)
+        schedule = asked_steps(geometry, rng, affordable_steps(problem))
+        run = yield from follow(geometry, under_test, starts_against(case, geometry, rng), schedule)
         log_c = exact(np.zeros(len(geometry.rows)))
-        yield from Potential(geometry, run, log_c, one_input_lag(geometry, asked)[:, None]).claims()
+        yield from Potential(geometry, run, log_c, one_input_lag(geometry, schedule)[:, None]).claims()
     alike = np.array([float(value_of(x)) for norm, x in margins.items() if norm == 2 or isinstance(norm, Schatten)])
     if len(alike) > 1:
         wide = ENCLOSED * alike
@@ -135,18 +135,18 @@ def gradient_is_long(geometry: Geometry, under_test: Implementation, points: Flo
     return at_least(LONG, Form.EFFECTIVE, geometry.dual_length(gradient), geometry.margin * mixed)
 
 
-def one_input_lag(geometry: Geometry, asked: Asked) -> Numbers:
+def one_input_lag(geometry: Geometry, schedule: StepSchedule) -> Numbers:
     """Return τ_t of the statement, (t,)."""
-    if not asked.momentum:
-        return exact(np.zeros(len(asked.lengths)))
+    if not schedule.momentum:
+        return exact(np.zeros(len(schedule.lengths)))
     loss, (low, high) = geometry.problem.loss, geometry.problem.score_range
     bounds = np.array([loss.log_bound(low, high), loss.log_floor(low, high)])
     ends: Any = approximate(bounds, 8 * np.finfo(np.float64).eps * (1 + np.abs(bounds)))
     zero = exact(0.0)
-    return momentum_lag(asked, geometry.reach, geometry.diameter, zero, ends[0] - ends[1], zero)
+    return momentum_lag(schedule, geometry.reach, geometry.diameter, zero, ends[0] - ends[1], zero)
 
 
-def asked_steps(geometry: Geometry, rng: np.random.Generator, steps: int) -> Asked:
+def asked_steps(geometry: Geometry, rng: np.random.Generator, steps: int) -> StepSchedule:
     """Return steps η_0/√(t+1) or constant ones.
 
     Their length is about that up to which the bound is informative; some are longer.
@@ -158,7 +158,9 @@ def asked_steps(geometry: Geometry, rng: np.random.Generator, steps: int) -> Ask
     size = first * math.exp(rng.uniform(math.log(0.02), math.log(1.5)))
     if momentum:
         size = min(size, float(rng.choice([0.02, 0.2, 2.0])) * (1 - momentum) / reach)
-    return Asked(size / np.sqrt(np.arange(1.0, steps + 1)) if rng.random() < 0.7 else np.full(steps, size), momentum)
+    return StepSchedule(
+        size / np.sqrt(np.arange(1.0, steps + 1)) if rng.random() < 0.7 else np.full(steps, size), momentum
+    )
 
 
 def starts_against(case: Case, geometry: Geometry, rng: np.random.Generator) -> Float64[np.ndarray, "b d"]:

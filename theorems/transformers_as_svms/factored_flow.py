@@ -44,9 +44,9 @@ from theorems.transformers_as_svms.curves.factored_certificate import (
     signed_variances,
     singular_value_growth,
 )
+from theorems.transformers_as_svms.curves.factored_flow_run import FollowedFactors
 from theorems.transformers_as_svms.curves.factored_law import sharpest_lag
 from theorems.transformers_as_svms.curves.factored_starts import factors_with_margin, least_eigenvalue, margin_needed
-from theorems.transformers_as_svms.curves.followed_factors import FollowedFactors
 
 FACTORED_FLOW = tolerance(
     "factored-flow",

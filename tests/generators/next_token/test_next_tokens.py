@@ -29,9 +29,9 @@ from generators.next_token.cases import (
     independent_sequences,
     next_token_cases,
 )
-from generators.next_token_ends import NextTokenEnds, PartEnds
+from generators.next_token_limits import NextTokenLimits, PartLimits
 from generators.next_tokens import NextTokens
-from generators.realistic import realistic
+from generators.realistic_numbers import realistic
 from generators.user_data import as_text, load, subject_of
 from reference_attention.errors import InvalidInput
 from reference_attention.exact import to_float
@@ -126,7 +126,7 @@ def test_a_corpus_is_counted_by_windows() -> None:
 
 def test_windows_of_one_token_are_separable_and_compatible() -> None:
     case = NextTokens.of_corpus("to be or not to be", 1)
-    ends = NextTokenEnds.of(case)
+    ends = NextTokenLimits.of(case)
     assert ends.separable
     assert ends.compatible
     assert ends.infimum == pytest.approx(ends.entropy, abs=1e-12)
@@ -178,7 +178,7 @@ def test_a_bad_text_is_refused(tmp_path: Path) -> None:
 
 def test_it_is_said_what_training_ends_on_and_why() -> None:
     case = NextTokens(np.array([[1.0, 0], [0, 1], [1, 1]]), np.array([[2, 1, 0], [0, 3, 0], [0, 1, 1]]))
-    ends = NextTokenEnds.of(case)
+    ends = NextTokenLimits.of(case)
     assert not ends.separable
     assert ends.ties(0) == ["2"]
     assert ends.why_tied(0) == ["0 1", "1 1"]
@@ -194,12 +194,12 @@ def test_it_is_said_where_the_loss_is_infinite_or_has_a_minimiser() -> None:
     assert "infinite" in foreign.explain()[0]
     everything = NextTokens(np.eye(1), np.array([[1, 1]]))
     assert any("Nothing can be ruled out" in one for one in everything.explain())
-    assert NextTokenEnds.of(everything).norm == 0
+    assert NextTokenLimits.of(everything).norm == 0
 
 
 def test_parts_that_share_no_coordinate_have_the_limits_of_the_whole() -> None:
     case = NextTokens.of_corpus("to be or not to be", 1)
-    parts, whole = NextTokenEnds.of(case), PartEnds.of(tuple(range(case.problem.contexts)), case.problem)
+    parts, whole = NextTokenLimits.of(case), PartLimits.of(tuple(range(case.problem.contexts)), case.problem)
     assert len(parts.parts) == case.problem.contexts
     sets = np.vstack([part.supports.sets for part in parts.parts])
     assert np.array_equal(sets, whole.supports.sets)
@@ -214,7 +214,7 @@ def test_contexts_are_parted_only_where_they_share_no_coordinate() -> None:
     h = np.array([[1.0, 0, 0, 0], [0, 0, 1, 0], [1, 1, 0, 0], [0, 0, 0, 0], [0, -2, 0, 0]])
     case = NextTokens(h, np.array([[2, 1, 0], [0, 3, 0], [0, 1, 1], [1, 0, 0], [0, 0, 1]]))
     assert [contexts for contexts, _ in case.parts] == [(0, 2, 4), (1,), (3,)]
-    ends, whole = NextTokenEnds.of(case), extended_supports(case.problem)
+    ends, whole = NextTokenLimits.of(case), extended_supports(case.problem)
     for part in ends.parts:
         assert np.array_equal(part.supports.sets, whole.sets[list(part.contexts)])
     assert ends.ties(3) == ["1", "2"]
@@ -236,7 +236,7 @@ def test_a_text_of_two_thousand_letters_is_explained_and_not_verified(tmp_path: 
     assert case.explained_in < 1
     assert "statements are verified on at most 400" in case.too_large
     counts = case.counts / case.counts.sum(axis=1, keepdims=True)
-    ends = NextTokenEnds.of(case)
+    ends = NextTokenLimits.of(case)
     assert ends.ends_on(3) == pytest.approx({case.token(v): x for v, x in enumerate(counts[3]) if x}, abs=1e-12)
     assert f"and {(counts[3] > 0).sum() - 8} more; ruled out" in ends.context_sentence(3)
 

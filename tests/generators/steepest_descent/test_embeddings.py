@@ -11,8 +11,8 @@ from hypothesis.strategies import SearchStrategy
 
 from generators.assumptions import assumption_named
 from generators.case import Case
-from generators.labelled import Labelled, separable_labels
-from generators.realistic import realistic
+from generators.labelled_features import LabelledFeatures, separable_labels
+from generators.realistic_numbers import realistic
 from generators.steepest_descent.embeddings import (
     embedded_cases,
     embedded_labels,
@@ -42,7 +42,7 @@ def test_the_best_tokens_are_separable(make: Any, single: bool) -> None:
 
 @FEW
 @given(embedded_labels())
-def test_classes_are_separable(case: Labelled) -> None:
+def test_classes_are_separable(case: LabelledFeatures) -> None:
     assert separable_labels(case).holds is True
 
 

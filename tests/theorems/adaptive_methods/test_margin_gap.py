@@ -17,7 +17,7 @@ from theorems.benchmark.gap import Gap
 from theorems.benchmark.optimisers.adam import theory_of
 from theorems.benchmark.rules import rule_named
 from theorems.bounded import exact, value_of
-from theorems.steepest_descent.followed import Asked
+from theorems.steepest_descent.steepest_run import StepSchedule
 
 
 def gap_of(source: str, rule: str, start: list[float], steps: int) -> Gap | None:
@@ -33,7 +33,7 @@ def test_the_rates_are_those_of_the_statements(betas: tuple[float, float], furth
     steps, gamma, reach, moves = 40, 0.7, 1.5, 2.5
     lengths = 0.02 / np.sqrt(np.arange(1.0, steps + 1))
     bounds = AdamBounds(
-        Asked(lengths, 0.0), Betas(*betas, corrected=True), exact(reach), exact(gamma), exact(moves), further
+        StepSchedule(lengths, 0.0), Betas(*betas, corrected=True), exact(reach), exact(gamma), exact(moves), further
     )
     step, kappa, rho = np.array(list(rates(theory_of(0.02, betas), steps, gamma, reach, moves, further))).T
     np.testing.assert_allclose(step, lengths, rtol=1e-14)

@@ -12,7 +12,7 @@ from flint import fmpq
 
 from generators.adaptive_methods import KINDS, batch_schedule, equal_moduli, full_features
 from generators.case import Case
-from generators.labelled import Labelled
+from generators.labelled_features import LabelledFeatures
 from reference_attention.errors import InvalidInput
 from reference_attention.exact import to_floats
 from reference_attention.losses import loss_named
@@ -24,7 +24,7 @@ from tests.theorems.token_selection.path_cases import statement
 from theorems.adaptive_methods.adam import Betas, adam_descent
 from theorems.adaptive_methods.adam_bounds import AdamBounds
 from theorems.adaptive_methods.adam_proxy_fixed_point import Samples, enclose
-from theorems.adaptive_methods.batches import Schedule, batch_gradient, label_samples, misplaced, schedule_fault
+from theorems.adaptive_methods.batches import BatchSchedule, batch_gradient, label_samples, misplaced, schedule_fault
 from theorems.adaptive_methods.inexact_steps import FALLS, InexactSteps, label_gain
 from theorems.adaptive_methods.proxy_fixed_point import ProxyFixedPoint, proxy_direction, proxy_fixed_point
 from theorems.adaptive_methods.without import unequal_moduli, zero_entries
@@ -34,8 +34,8 @@ from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
 from theorems.faults import FAULTS
 from theorems.run.verify import draw_cases
-from theorems.steepest_descent.followed import Asked
 from theorems.steepest_descent.label_loss import LabelGeometry
+from theorems.steepest_descent.steepest_run import StepSchedule
 
 ADAM, STEP, SHORT = "adam-max-margin", "iterate-is-a-step-of-adam", "step-is-within-cauchy-schwarz"
 CAUGHT = {
@@ -128,10 +128,10 @@ def test_faults_are_caught(id: str, fault: str) -> None:
     pytest.fail(f"{fault} is not caught by {CAUGHT[id][fault]}")
 
 
-def binary(rows: list[list[float]], counts: list[int] | None = None) -> Labelled:
+def binary(rows: list[list[float]], counts: list[int] | None = None) -> LabelledFeatures:
     """Two classes, all samples of class 0, so that W = (w, −w) has the margins 2 x·w."""
     n = len(rows)
-    return Labelled(np.array(rows), np.zeros(n, dtype=np.int64), np.array(counts or [1] * n), 2)
+    return LabelledFeatures(np.array(rows), np.zeros(n, dtype=np.int64), np.array(counts or [1] * n), 2)
 
 
 THREE = binary([[1, 1, -1, 1, -1], [1, 1, -1, -1, 1], [3, -3, 3, 3, 3]])
@@ -142,7 +142,7 @@ APART = np.array([[4.0, -1.0, 1.0], [-1.0, 2.0, 0.5]])
 """Samples of whose weights at the fixed point none is rational."""
 
 
-def geometry_of(case: Labelled, norm: float) -> LabelGeometry:
+def geometry_of(case: LabelledFeatures, norm: float) -> LabelGeometry:
     solution = norm_max_margin(case.keys, case.labels, norm)
     assert solution is not None
     return LabelGeometry(case, solution)
@@ -189,7 +189,7 @@ def test_the_formulas_of_adam_in_plain_floats() -> None:
     D, gamma = float(value_of(geometry.reach)), float(value_of(geometry.margin))
     for corrected in (False, True):
         bounds = AdamBounds(
-            Asked(lengths, 0.0), Betas(first, second, corrected), geometry.reach, geometry.margin, geometry.reach
+            StepSchedule(lengths, 0.0), Betas(first, second, corrected), geometry.reach, geometry.margin, geometry.reach
         )
         c = (1 - first) / math.sqrt((1 - second) * (1 - first**2 / second))
         W, M, V = np.zeros(10), np.zeros(10), np.zeros(10)
@@ -217,10 +217,10 @@ def test_the_formulas_of_adam_in_plain_floats() -> None:
 def test_misplaced_mass_by_hand() -> None:
     """Two samples in turn, β = ½, steps so short that only memory counts: χ = log 2 once both were seen."""
     shares = np.tile(np.eye(2), (30, 1))
-    share = misplaced(exact(1.0), Asked(np.full(60, 1e-12), 0.5), shares, exact(np.array([0.5, 0.5])))
+    share = misplaced(exact(1.0), StepSchedule(np.full(60, 1e-12), 0.5), shares, exact(np.array([0.5, 0.5])))
     assert share.value[0] == 1.0
     assert share.value[-1] == pytest.approx(math.tanh(math.log(2) / 4), rel=1e-6)
-    far = misplaced(exact(1e9), Asked(np.full(60, 1.0), 0.5), shares, exact(np.array([0.5, 0.5])))
+    far = misplaced(exact(1e9), StepSchedule(np.full(60, 1.0), 0.5), shares, exact(np.array([0.5, 0.5])))
     assert far.value[1:].tolist() == [1.0] * 59
 
 
@@ -248,15 +248,15 @@ def test_a_step_may_lose_as_much_as_lemma_0_says_and_no_less_is_claimed(weight: 
 def test_schedules_are_right_and_wrong_ones_are_seen(kind: str) -> None:
     rng, weights = np.random.default_rng(0), np.full(5, 0.2)
     shares = batch_schedule(kind, weights, 2, 12, rng)
-    assert schedule_fault(Schedule(kind, 2, shares), weights, 12) == ""
-    assert "batches of shape" in schedule_fault(Schedule(kind, 2, shares[1:]), weights, 12)
+    assert schedule_fault(BatchSchedule(kind, 2, shares), weights, 12) == ""
+    assert "batches of shape" in schedule_fault(BatchSchedule(kind, 2, shares[1:]), weights, 12)
     wrong = shares.copy()
     wrong[4] = [0.3, 0.7, 0.0, 0.0, 0.0]
-    assert schedule_fault(Schedule(kind, 2, wrong), weights, 12) != ""
+    assert schedule_fault(BatchSchedule(kind, 2, wrong), weights, 12) != ""
     if kind in ("cyclic", "shuffled"):
         twice = shares.copy()
         twice[1] = twice[0]
-        assert "2 times" in schedule_fault(Schedule(kind, 2, twice), weights, 12) or kind == "shuffled"
+        assert "2 times" in schedule_fault(BatchSchedule(kind, 2, twice), weights, 12) or kind == "shuffled"
 
 
 def test_bad_schedules_are_refused() -> None:
@@ -339,7 +339,7 @@ def test_the_proxy_and_incremental_adam_go_to_the_fixed_point() -> None:
 def test_a_support_that_floats_do_not_tell_is_undecided() -> None:
     """A margin outside the support is smaller than those inside, by less than a rounding."""
     rows = np.array([[1.0, 0.5], [0.5, 0.1], [0.3, 0.3], [1.0, 1.0], [1.0, 1.0], [2.0, 0.1]])
-    case = Labelled(rows, np.zeros(6, dtype=np.int64), np.array([1, 1, 1, 1, 1, 3]), 2, seed=0)
+    case = LabelledFeatures(rows, np.zeros(6, dtype=np.int64), np.array([1, 1, 1, 1, 1, 3]), 2, seed=0)
     outcome = check(statement("adam-proxy-fixed-point"), case, REFERENCE)
     assert outcome.verdict is Verdict.INCONCLUSIVE
     assert outcome.not_found

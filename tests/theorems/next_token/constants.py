@@ -9,10 +9,10 @@ import numpy as np
 from generators.next_tokens import NextTokens
 from generators.subject import Subject
 from tests.theorems.constants.weakening import Constant, faded, half, lowered, scaled
-from theorems.next_token import ntp_finite_part, ntp_path, sublevel
-from theorems.next_token.descent_run import Followed
+from theorems.next_token import ntp_finite_part, ntp_path, sublevel_bounds
+from theorems.next_token.descent_run import DescentRun
 from theorems.next_token.limits import Limits
-from theorems.next_token.loss_at import LossAt
+from theorems.next_token.loss_parts import LossParts
 
 UNDER_THE_LOSS = "E is the bound (G1), far above the loss itself: margins exceed their bound by more than (D_c/D_F)τ"
 AT_ONE_RADIUS = "e^x − 1 ≤ (e − 1)x is an equality at x = E/π_min = 1 alone, and radii of the path are few"
@@ -36,17 +36,17 @@ def _itself(original: Any, share: float) -> Any:
 
 CONSTANTS: tuple[Constant, ...] = (
     Constant(NEXT, "ω", "ω/2", Limits, "log_total", lowered(half)),
-    Constant(NEXT, "K", "0", LossAt, "soft_margin", _least_margin),
-    Constant(NEXT_PATH, "τ(s) ≈ √(2s)", "√s", sublevel, "turn", scaled(0.5**0.5)),
-    Constant(NEXT_PATH, "(D_c/D_F)τ", "0", sublevel, "shift_bound", faded),
-    Constant(NEXT_PATH, "log(e^{E/π} − 1)", "log(E/π)", sublevel, "log_of_expm1", _log_of_itself),
+    Constant(NEXT, "K", "0", LossParts, "soft_margin", _least_margin),
+    Constant(NEXT_PATH, "τ(s) ≈ √(2s)", "√s", sublevel_bounds, "turn", scaled(0.5**0.5)),
+    Constant(NEXT_PATH, "(D_c/D_F)τ", "0", sublevel_bounds, "shift_bound", faded),
+    Constant(NEXT_PATH, "log(e^{E/π} − 1)", "log(E/π)", sublevel_bounds, "log_of_expm1", _log_of_itself),
     Constant(
         NEXT_PATH, "κ with e − 1", "1", ntp_path, "kappa", lowered(lambda *of: np.log(np.expm1(1.0))), AT_ONE_RADIUS
     ),
     Constant(NEXT_PATH, "D_c", "0", Limits, "reach", faded),
     Constant(NEXT_DESCENT, "D_c", "0", Limits, "reach", faded, UNDER_THE_LOSS),
-    Constant(NEXT_DESCENT, "‖θ_0 − ϑ_r‖²", "½ of it", Followed, "start_to_ray", scaled(0.5)),
-    Constant(NEXT_DESCENT, "K", "0", LossAt, "soft_margin", _least_margin),
+    Constant(NEXT_DESCENT, "‖θ_0 − ϑ_r‖²", "½ of it", DescentRun, "start_to_ray", scaled(0.5)),
+    Constant(NEXT_DESCENT, "K", "0", LossParts, "soft_margin", _least_margin),
     Constant(FINITE, "λ_H", "2λ_H", Limits, "curvature", scaled(2.0)),
     Constant(FINITE, "(1 − e^{−t})/t", "1", ntp_finite_part, "share_kept", _itself),
     Constant(FINITE, "D_c", "0", Limits, "reach", faded),

@@ -15,7 +15,7 @@ import theorems.counterexamples.weakened_statements
 import theorems.run.registry.lookup
 import theorems.run.verify
 import theorems.without.weakening
-from generators.shares import drawn_shares
+from generators.case_statistics import drawn_shares
 from generators.user_data import Given, load, subject_of
 from reference_attention.files import from_json
 from tests.theorems.another_kind import FAULT, SPOILED, STATEMENTS, Logits, log_sum_exp, true_one

@@ -15,8 +15,8 @@ import pytest
 from rich.console import Console
 
 from generators.case import Case
+from generators.case_statistics import NEARLY, PROPERTIES, drawn_shares
 from generators.datasets import DATASETS
-from generators.shares import NEARLY, PROPERTIES, drawn_shares
 from generators.subject import shown_array
 from generators.user_data import Given, as_text, case_of, load
 from reference_attention.errors import InvalidInput

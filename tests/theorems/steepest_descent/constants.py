@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from generators.case import Case
-from generators.labelled import Labelled
+from generators.labelled_features import LabelledFeatures
 from generators.subject import Subject
 from tests.theorems.constants.weakening import Constant, case, faded, less_share, scaled
-from theorems.steepest_descent import mirror_one_input, mirrored, potential, steepest_momentum, steepest_one_input
+from theorems.steepest_descent import mirror_one_input, mirror_run, potential, steepest_momentum, steepest_one_input
 from theorems.steepest_descent.geometry import RowGeometry
 from theorems.steepest_descent.label_loss import LabelGeometry
-from theorems.steepest_descent.mirrored import Mirrored
+from theorems.steepest_descent.mirror_run import MirrorRun
 from theorems.steepest_descent.steepest_from_a_margin import SteepestConstants
 from theorems.token_selection.global_paths.margin_constants import MarginConstants
 
@@ -41,8 +41,8 @@ CONSTANTS: tuple[Constant, ...] = (
     Constant(("steepest-one-input",), "τ", "3τ/4", steepest_one_input, "momentum_lag", scaled(0.75)),
     Constant(("steepest-from-a-margin",), "χ", "0", SteepestConstants, "change", _without_coefficients),
     Constant(MIRROR, "γ", "1.5 γ", RowGeometry, "margin", scaled(1.5)),
-    Constant(MIRROR, "B", "0", Mirrored, "remainder", faded),
-    Constant(MIRROR, "distance of directions", "half of it", mirrored, "distance", scaled(0.5)),
+    Constant(MIRROR, "B", "0", MirrorRun, "remainder", faded),
+    Constant(MIRROR, "distance of directions", "half of it", mirror_run, "distance", scaled(0.5)),
     Constant(("mirror-one-input",), "log(T − 1)", "0", mirror_one_input, "log_rows", faded),
     Constant(("mirror-from-a-margin",), "1 − Aq", "1", MarginConstants, "share", less_share),
     Constant(("mirror-from-a-margin",), "K = κ − log 2", "0", MarginConstants, "spread", faded),
@@ -60,10 +60,10 @@ def _from(case: Case, start: list[float], seed: int) -> Case:
     return case.replace(start=np.array(start), seed=seed)
 
 
-def _opposed_features() -> Labelled:
+def _opposed_features() -> LabelledFeatures:
     """Rows that differ in one coordinate alone, in which sign descent goes to and fro."""
     ones = np.ones(2, dtype=np.int64)
-    return Labelled(np.array([[1.0, 0.3], [1.0, -0.3]]), 0 * ones, ones, 2, seed=0)
+    return LabelledFeatures(np.array([[1.0, 0.3], [1.0, -0.3]]), 0 * ones, ones, 2, seed=0)
 
 
 WITNESSES: dict[str, dict[str, Subject]] = {

@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from generators.labelled import Labelled, separable_labels
+from generators.labelled_features import LabelledFeatures, separable_labels
 from reference_attention.errors import InvalidInput
 from reference_attention.next_token.label_descent import label_descent, label_gradient, label_loss
 from reference_attention.norms import KINDS, Blocks, Schatten, conjugate, conjugate_power, length, name_of
@@ -22,9 +22,9 @@ from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.faults import FAULTS
 from theorems.run.verify import draw_cases
-from theorems.steepest_descent.followed import Asked, Followed
 from theorems.steepest_descent.label_loss import FALLS_FURTHER, LabelGeometry, run_claims, softplus
-from theorems.steepest_descent.lengths import length_of
+from theorems.steepest_descent.norms import norm_of
+from theorems.steepest_descent.steepest_run import SteepestRun, StepSchedule
 from theorems.steepest_descent.without.steepest_multiclass import inseparable_labels, inseparable_with_momentum
 
 PLAIN, MOMENTUM = "steepest-multiclass", "steepest-momentum"
@@ -46,9 +46,9 @@ RUNS = {
 }
 
 
-def data(features: list[list[float]], labels: list[int], classes: int, **more: object) -> Labelled:
+def data(features: list[list[float]], labels: list[int], classes: int, **more: object) -> LabelledFeatures:
     ones = np.ones(len(labels), dtype=np.int64)
-    return Labelled(np.array(features), np.array(labels), ones, classes, **more)  # type: ignore[arg-type]
+    return LabelledFeatures(np.array(features), np.array(labels), ones, classes, **more)  # type: ignore[arg-type]
 
 
 TWO = data([[1.0], [-2.0]], [0, 1], 2)
@@ -56,7 +56,7 @@ TWO = data([[1.0], [-2.0]], [0, 1], 2)
 
 
 @cache
-def drawn(id: str) -> tuple[Labelled, ...]:
+def drawn(id: str) -> tuple[LabelledFeatures, ...]:
     return tuple(draw_cases(statement(id), 40, 0))
 
 
@@ -117,11 +117,11 @@ def test_the_bound_fails_for_steps_that_are_none() -> None:
     """Descent in ‖·‖_1 where γ and lengths are those of ‖·‖_∞."""
     found = norm_max_margin(TWO.keys, TWO.labels, math.inf)
     assert found is not None
-    geometry, asked = LabelGeometry(TWO, found), Asked(np.full(50, 0.05), 0.0)
+    geometry, schedule = LabelGeometry(TWO, found), StepSchedule(np.full(50, 0.05), 0.0)
     for norm, verdict in ((math.inf, Verdict.UPHELD), (1.0, Verdict.FALSIFIED)):
-        p = label_descent(TWO.problem, np.zeros((1, 2)), lengths=asked.lengths, norm=norm)
-        run = Followed(asked, exact(p), np.zeros((50, 1)))
-        gain = geometry.gain(exact(asked.lengths), exact(np.zeros(50)))[:, None]
+        p = label_descent(TWO.problem, np.zeros((1, 2)), lengths=schedule.lengths, norm=norm)
+        run = SteepestRun(schedule, exact(p), np.zeros((50, 1)))
+        gain = geometry.gain(exact(schedule.lengths), exact(np.zeros(50)))[:, None]
         assert next(iter(run_claims(geometry, run, gain))).verdict is verdict
 
 
@@ -173,7 +173,7 @@ def test_equal_weights_make_a_log_sum_exp(norm: float) -> None:
             assert float(value_of(geometry.curvature(exact(u)))) == pytest.approx(bound, rel=1e-9)
 
 
-def fabricated(case: Labelled, norm: float | Schatten) -> LabelGeometry:
+def fabricated(case: LabelledFeatures, norm: float | Schatten) -> LabelGeometry:
     """Its geometry, with the reference's solution or, where classes cannot be told apart, that of other classes."""
     solution = norm_max_margin(case.keys, case.labels, norm)
     if solution is None:
@@ -209,13 +209,13 @@ def test_less_curvature_is_falsified(monkeypatch: pytest.MonkeyPatch, share: flo
     geometry = LabelGeometry(OPPOSED, solution)
     # In the coordinate in which rows differ, weights are to be equal half way along a step.
     start = (12 * solution.p / np.abs(solution.p).max()).reshape(2, 2)
-    asked = Asked(np.full(1, 0.05), 0.0)
+    schedule = StepSchedule(np.full(1, 0.05), 0.0)
     start[:, 1] = [1e-6, -1e-6]
-    points = label_descent(OPPOSED.problem, start.reshape(1, -1), lengths=asked.lengths, norm=math.inf)
-    run = Followed(asked, exact(points), np.zeros((1, 1)))
+    points = label_descent(OPPOSED.problem, start.reshape(1, -1), lengths=schedule.lengths, norm=math.inf)
+    run = SteepestRun(schedule, exact(points), np.zeros((1, 1)))
 
     def falls() -> float:
-        gain = geometry.curved_gain(exact(asked.lengths)[:, None], run.p[:-1])
+        gain = geometry.curved_gain(exact(schedule.lengths)[:, None], run.p[:-1])
         claim = next(iter(run_claims(geometry, run, gain, FALLS_FURTHER)))
         return claim.slack + claim.tolerance
 
@@ -234,7 +234,7 @@ def test_a_run_that_gains_less_is_falsified() -> None:
     start = 12 * solution.p[None] / np.abs(solution.p).max()
     lengths = np.full(20, 0.05)
     points = label_descent(case.problem, start, lengths=lengths / 2, norm=math.inf)
-    run = Followed(Asked(lengths, 0.0), exact(points), np.zeros((20, 1)))
+    run = SteepestRun(StepSchedule(lengths, 0.0), exact(points), np.zeros((20, 1)))
     gain = geometry.curved_gain(exact(lengths)[:, None], run.p[:-1])
     verdicts = {claim.name: claim.verdict for claim in run_claims(geometry, run, gain, FALLS_FURTHER)}
     assert verdicts["log-excess-falls-by-curvature"] is Verdict.FALSIFIED
@@ -302,7 +302,7 @@ def test_lengths_and_directions_of_blocks(kind: str) -> None:
     total = conjugate(largest)
     for norm, due in ((largest, by_hand.max()), (total, by_hand.sum())):
         assert length(x, norm) == pytest.approx(due)
-        enclosed = length_of(exact(x), norm)
+        enclosed = norm_of(exact(x), norm)
         assert abs(float(enclosed.value) - due) <= float(enclosed.error) + 1e-15 * due
         step = steepest_direction(x, norm)
         assert length(step, norm) == pytest.approx(1.0)

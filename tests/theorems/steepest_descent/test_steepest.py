@@ -15,7 +15,7 @@ from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.faults import FAULTS
 from theorems.run.verify import draw_cases
-from theorems.steepest_descent.lengths import length_of
+from theorems.steepest_descent.norms import norm_of
 
 ONE, MARGIN = "steepest-one-input", "steepest-from-a-margin"
 MIRRORS = ("mirror-one-input", "mirror-from-a-margin")
@@ -94,6 +94,6 @@ def test_plain_steps_for_normalized_ones_are_caught() -> None:
 def test_lengths_are_known_with_subnormal_entries(norm: float) -> None:
     """As the errors of coordinates of zero are."""
     for small in (0.0, 5e-324, 1e-310, 1e-290):
-        length = length_of(exact(np.array([3.0, small, -4.0])), norm)
+        length = norm_of(exact(np.array([3.0, small, -4.0])), norm)
         assert float(length.value) == pytest.approx(np.linalg.norm([3, 4], ord=norm), rel=1e-14)
         assert float(length.error) < 1e-13

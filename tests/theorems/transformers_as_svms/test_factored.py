@@ -29,8 +29,8 @@ from theorems.transformers_as_svms.curves.factored_certificate import (
     singular_value_growth,
     trapezoids,
 )
+from theorems.transformers_as_svms.curves.factored_flow_run import FactoredArcFlow
 from theorems.transformers_as_svms.curves.factored_points import FactoredPoints
-from theorems.transformers_as_svms.curves.followed_factors import FactoredArcFlow
 from theorems.transformers_as_svms.faults.factored_faults import RUN, STEP
 
 FLOW, DESCENT = "tsvm-factored-flow", "tsvm-factored-descent"
@@ -149,7 +149,7 @@ def test_a_flow_that_our_solver_gives_up_is_undecided_and_that_of_another_wrong(
 
     other = REFERENCE.replace("other", {factored_flow: gives_up})
     assert claims_of(FLOW, CASE, other)["norm-diverges"].verdict is Verdict.FALSIFIED
-    monkeypatch.setattr("theorems.transformers_as_svms.curves.followed_factors.factored_flow", gives_up)
+    monkeypatch.setattr("theorems.transformers_as_svms.curves.factored_flow_run.factored_flow", gives_up)
     assert claims_of(FLOW, CASE, REFERENCE)["norm-diverges"].verdict is Verdict.INCONCLUSIVE
 
 

@@ -17,7 +17,7 @@ from theorems.bounded import exact, with_rounding
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.implementation import Implementation
 from theorems.steepest_descent.geometry import Geometry
-from theorems.steepest_descent.mirrored import CLIMBS
+from theorems.steepest_descent.mirror_run import CLIMBS
 from theorems.without.flow_claims import start_of
 from theorems.without.signed_flow import signed_gradient
 from theorems.without.theorem_2 import too_good_scores

@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from generators.labelled import SEPARABLE_LABELS, Labelled, label_cases, separable_labels
+from generators.labelled_features import SEPARABLE_LABELS, LabelledFeatures, label_cases, separable_labels
 from reference_attention.exact import to_float
 from reference_attention.next_token.label_descent import label_descent, label_gradient, label_loss
 from reference_attention.norms import Schatten
@@ -26,7 +26,7 @@ LOSS = "loss-vanishes"
 
 
 @st.composite
-def seen_twice(draw: DrawFn) -> Labelled:
+def seen_twice(draw: DrawFn) -> LabelledFeatures:
     """Draw labelled features, one of which occurs with another class, too."""
     case = draw(label_cases())
     i, other = draw(st.integers(0, len(case.labels) - 1)), draw(st.integers(1, case.classes - 1))
@@ -45,7 +45,7 @@ def seen_twice(draw: DrawFn) -> Labelled:
     cases=seen_twice,
     fails=separable_labels,
 )
-def inseparable_labels(case: Labelled, under_test: Implementation) -> Iterator[Claim]:
+def inseparable_labels(case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
     """Let one feature have two classes: one of them has probability ½ at most, so L ≥ π_min log 2 whatever W.
 
     This holds in any norm. There is no positive margin, and the gradient vanishes at the minimiser, where γG with a γ >
@@ -61,12 +61,12 @@ def inseparable_labels(case: Labelled, under_test: Implementation) -> Iterator[C
     cases=seen_twice,
     fails=separable_labels,
 )
-def inseparable_with_momentum(case: Labelled, under_test: Implementation) -> Iterator[Claim]:
+def inseparable_with_momentum(case: LabelledFeatures, under_test: Implementation) -> Iterator[Claim]:
     """Let one feature have two classes: with momentum, too, L ≥ π_min log 2 whatever W."""
     yield from _vanishes(case, under_test, 0.5)
 
 
-def _vanishes(case: Labelled, under_test: Implementation, momentum: float) -> Iterator[Claim]:
+def _vanishes(case: LabelledFeatures, under_test: Implementation, momentum: float) -> Iterator[Claim]:
     """Claim L ≤ π_min log 2 after two thousand steps from 0, in the spectral norm; in plain floats."""
     problem = case.problem
     run = under_test[label_descent](

@@ -25,10 +25,10 @@ from theorems.bounded import exact
 from theorems.core.claim import Claim, Form
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import EXACT
-from theorems.steepest_descent.followed import Asked, Followed
 from theorems.steepest_descent.geometry import Geometry
 from theorems.steepest_descent.potential import GROWS, Potential
 from theorems.steepest_descent.steepest_one_input import ASSUMPTIONS
+from theorems.steepest_descent.steepest_run import SteepestRun, StepSchedule
 from theorems.without.flow_claims import start_of
 from theorems.without.signed_flow import signed_gradient
 from theorems.without.theorem_2 import too_good_scores
@@ -133,16 +133,16 @@ def squared_loss(case: Case, under_test: Implementation) -> Iterator[Claim]:
     solution = under_test[norm_max_margin](problem.exact_keys, problem.optimal, math.inf)
     if solution is None:
         return
-    geometry, asked = Geometry(problem, solution), Asked(LENGTHS / problem.key_scale, 0.0)
+    geometry, schedule = Geometry(problem, solution), StepSchedule(LENGTHS / problem.key_scale, 0.0)
     points = under_test[steepest_descent](
         problem,
         start_of(case)[None],
-        lengths=asked.lengths,
+        lengths=schedule.lengths,
         norm=math.inf,
         momentum=0.0,
         gradient=signed_gradient,
     )
-    run = Followed(asked, exact(points), np.zeros((STEPS, 1)))
+    run = SteepestRun(schedule, exact(points), np.zeros((STEPS, 1)))
     lag = exact(np.zeros((STEPS, 1)))
     claims = Potential(geometry, run, exact(np.zeros(len(geometry.rows))), lag).claims()
     yield from (claim for claim in claims if claim.name == GROWS)

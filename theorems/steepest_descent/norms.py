@@ -16,7 +16,7 @@ NEGLIGIBLE = 2.0**-900
 """The share of the largest entry below which an entry counts as an error only."""
 
 
-def length_of(x: Any, norm: Norm) -> Numbers:
+def norm_of(x: Any, norm: Norm) -> Numbers:
     """Return ‖x‖ over the last axis.
 
     For numbers with errors it is the norm of their values, and its error is the norm of their errors.
@@ -30,7 +30,7 @@ def length_of(x: Any, norm: Norm) -> Numbers:
         lengths: Any = np.stack(blocks, axis=-1)
         return np.sum(lengths, axis=-1) if norm.power == 1 else np.max(lengths, axis=-1)
     if isinstance(x, Bounded) and np.any(x.error > 0):
-        center, off = length_of(exact(x.value), norm), length_of(exact(x.error), norm)
+        center, off = norm_of(exact(x.value), norm), norm_of(exact(x.error), norm)
         return center.widen(off.value + off.error)
     size: Any = np.abs(x)
     if norm == 1:
@@ -52,12 +52,12 @@ def length_of(x: Any, norm: Norm) -> Numbers:
     return np.exp(np.log(total) / norm) * unit
 
 
-def longest(entries: Any, norm: Norm) -> Numbers:
+def norm_bound(entries: Any, norm: Norm) -> Numbers:
     """Return a bound of ‖x‖ over all x with |x_j| at most those entries.
 
     For matrices the bound is ‖x‖_op ≤ ‖x‖_F or ‖x‖_⋆ ≤ √rank ‖x‖_F.
     """
     if not isinstance(norm, Schatten):
-        return length_of(exact(entries), norm)
+        return norm_of(exact(entries), norm)
     rank = min(norm.shape) if norm.power == 1 else 1
     return np.linalg.norm(exact(entries), axis=-1) * np.sqrt(exact(float(rank)))

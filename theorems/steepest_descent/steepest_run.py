@@ -35,8 +35,8 @@ RUN_PREMISES = (RUN_IS_ASKED_FOR, IS_STEEPEST, IS_SHORT)
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
-    """The run asked for: lengths η_t of the steps, (t,), and momentum β."""
+class StepSchedule:
+    """The lengths η_t of the steps of a run, (t,), and its momentum β."""
 
     lengths: Float64[np.ndarray, "t"]
     momentum: float
@@ -63,28 +63,28 @@ class Asked:
 
 
 @dataclass(frozen=True, eq=False)
-class Followed:
+class SteepestRun:
     """The iterates of a run and the rounding of its steps.
 
     Attributes:
-        asked: the run asked for.
+        schedule: the step lengths and the momentum of the run.
         p: p(0) … p(t), floats, (t + 1, b, d).
         off: by how much a step may differ from a steepest one, in that norm, (t, b).
     """
 
-    asked: Asked
+    schedule: StepSchedule
     p: Numbers
     off: Float64[np.ndarray, "t b"]
 
-    def first(self, steps: int) -> Followed:
+    def first(self, steps: int) -> SteepestRun:
         """Return the run up to that number of steps."""
-        asked = Asked(self.asked.lengths[:steps], self.asked.momentum)
-        return Followed(asked, self.p[: steps + 1], self.off[:steps])
+        schedule = StepSchedule(self.schedule.lengths[:steps], self.schedule.momentum)
+        return SteepestRun(schedule, self.p[: steps + 1], self.off[:steps])
 
 
 def follow(
-    geometry: Geometry, under_test: Implementation, starts: Float64[np.ndarray, "b d"], asked: Asked
-) -> Generator[Claim, None, Followed]:
+    geometry: Geometry, under_test: Implementation, starts: Float64[np.ndarray, "b d"], schedule: StepSchedule
+) -> Generator[Claim, None, SteepestRun]:
     """Return the run under test once the claims that it is steepest descent have been made.
 
     Use it as ``run = yield from follow(…)``.
@@ -100,20 +100,20 @@ def follow(
     points = under_test[steepest_descent](
         problem,
         starts,
-        lengths=asked.lengths,
+        lengths=schedule.lengths,
         norm=geometry.norm,
-        momentum=asked.momentum,
+        momentum=schedule.momentum,
         gradient=under_test[scaled_gradient],
     )
-    yield from claim_start(points, starts, asked)
+    yield from claim_start(points, starts, schedule)
     before = points[:-1]
     at = AttentionAt(problem, before.reshape(-1, problem.d))
     gradient = at.gradient_of(under_test, IS_STEEPEST).reshape(before.shape)
-    return (yield from claim_steps(geometry, points, gradient, at.log_scale.reshape(before.shape[:-1]), asked))
+    return (yield from claim_steps(geometry, points, gradient, at.log_scale.reshape(before.shape[:-1]), schedule))
 
 
 def claim_start(
-    points: Float64[np.ndarray, "r b d"], starts: Float64[np.ndarray, "b d"], asked: Asked
+    points: Float64[np.ndarray, "r b d"], starts: Float64[np.ndarray, "b d"], schedule: StepSchedule
 ) -> Iterator[Claim]:
     """Claim that the run begins at the start asked for and has as many points as asked for.
 
@@ -121,7 +121,7 @@ def claim_start(
         Ended: the run has another start or length.
         NotANumber: an iterate is not finite.
     """
-    claim = starts_claim(RUN_IS_ASKED_FOR, points, starts, len(asked.lengths))
+    claim = starts_claim(RUN_IS_ASKED_FOR, points, starts, len(schedule.lengths))
     yield claim
     if claim.verdict is Verdict.FALSIFIED:
         raise Ended(claim.name)
@@ -134,8 +134,8 @@ def claim_steps(
     points: Float64[np.ndarray, "r b d"],
     gradient: Numbers,
     log_scale: Float64[np.ndarray, "t b"],
-    asked: Asked,
-) -> Generator[Claim, None, Followed]:
+    schedule: StepSchedule,
+) -> Generator[Claim, None, SteepestRun]:
     """Claim that every step is steepest for the gradients so far and not too long; return the run.
 
     Args:
@@ -143,16 +143,16 @@ def claim_steps(
         points: the iterates.
         gradient: the gradients divided by e^{log_scale}, (t, b, d).
         log_scale: the logarithms of what the gradients are divided by.
-        asked: the run asked for.
+        schedule: the step lengths and the momentum of the run.
     """
-    before, after, lengths = points[:-1], points[1:], asked.lengths
-    average, error = remember(gradient, log_scale, asked)
+    before, after, lengths = points[:-1], points[1:], schedule.lengths
+    average, error = remember(gradient, log_scale, schedule)
     moved: Any = exact(after) - before
     size, step = geometry.dual_length(average), exact(lengths)[:, None]
     # A right M may be another one within its error, whose steepest direction is then taken.
-    wrong = 2 * geometry.dual_longest(error)
-    added = geometry.longest(EPS * np.abs(after)) + 8 * points.shape[-1] * EPS * step
-    room = value_of(step * wrong + added * geometry.dual_longest(np.abs(value_of(average))))
+    wrong = 2 * geometry.dual_norm_bound(error)
+    added = geometry.norm_bound(EPS * np.abs(after)) + 8 * points.shape[-1] * EPS * step
+    room = value_of(step * wrong + added * geometry.dual_norm_bound(np.abs(value_of(average))))
     descent = np.vecdot(-average, moved).widen(room * (1 + 16 * EPS))
     yield at_least(IS_STEEPEST, Form.EXACT, descent, step * size, why=STEEPEST_ROUNDING, points="step")
     long = geometry.length(moved)
@@ -161,24 +161,24 @@ def claim_steps(
     with np.errstate(divide="ignore", invalid="ignore"):
         share = np.fmin(value_of(wrong) * (1 + 16 * EPS) / least, 2.0)
     off = value_of(step * share + added) * (1 + 16 * EPS)
-    return Followed(asked, exact(points), off)
+    return SteepestRun(schedule, exact(points), off)
 
 
 def remember(
-    gradient: Numbers, log_scale: Float64[np.ndarray, "t b"], asked: Asked
+    gradient: Numbers, log_scale: Float64[np.ndarray, "t b"], schedule: StepSchedule
 ) -> tuple[Numbers, Float64[np.ndarray, "t b d"]]:
     """Return M_t e^{−S_t} = Σ_{s≤t} β^{t−s} e^{−S_t} ∇_s, S_t its largest exponent, and the error of a loop's result.
 
     The sum is computed independently of the loop's recursion; the factor 1 − β is left out.
     """
-    if not asked.momentum:
+    if not schedule.momentum:
         return gradient, gradient.error
-    logs: Any = asked.log_memory[:, :, None] + log_scale[None]
+    logs: Any = schedule.log_memory[:, :, None] + log_scale[None]
     top = np.max(value_of(logs), axis=1)
     weights: Any = np.exp(logs - top[:, None])
     average: Any = np.einsum("tsb,sbd->tbd", weights, gradient)
     # The loop multiplies by an exponential of logarithms of this size at every step since.
-    sizes = 8 + 4 * np.abs(log_scale).max() + 4 * abs(np.log(asked.momentum)) + gradient.shape[-1]
+    sizes = 8 + 4 * np.abs(log_scale).max() + 4 * abs(np.log(schedule.momentum)) + gradient.shape[-1]
     steps = np.arange(len(log_scale))
     since = np.maximum(steps[:, None] - steps[None], 0) + 1.0
     loops = np.einsum("tsb,sbd->tbd", value_of(weights) * since[:, :, None], np.abs(gradient.value))
@@ -187,7 +187,7 @@ def remember(
 
 
 def momentum_lag(
-    asked: Asked, moves: Numbers, turns: Numbers, apart: Numbers, range_of_slopes: Numbers, last: Numbers
+    schedule: StepSchedule, moves: Numbers, turns: Numbers, apart: Numbers, range_of_slopes: Numbers, last: Numbers
 ) -> Numbers:
     """Return τ_t, (t,): a bound of how differently M_t and ∇Φ weight the rows, in total variation.
 
@@ -196,17 +196,17 @@ def momentum_lag(
     most tanh(x/4) of their mass.
 
     Args:
-        asked: the run asked for, with its lengths ℓ and its momentum β.
+        schedule: the step lengths, which give ℓ, and the momentum β.
         moves: D, by which the logarithm of a gradient's size changes per length.
         turns: D', by which the log-weights of two rows change relative to each other per length.
         apart: how much the log-weights of two rows may change relative to each other for reasons other than moving.
         range_of_slopes: how much the logarithm of a gradient's size may change for reasons other than moving.
         last: the value of ``range_of_slopes`` for s = t.
     """
-    now = np.eye(len(asked.lengths), dtype=bool)
-    change: Any = moves * asked.since + np.where(now, last, range_of_slopes)
-    turned = np.tanh((turns * asked.since + apart) / 4)
+    now = np.eye(len(schedule.lengths), dtype=bool)
+    change: Any = moves * schedule.since + np.where(now, last, range_of_slopes)
+    turned = np.tanh((turns * schedule.since + apart) / 4)
     # Beyond e^300 a term makes the quotient more than the 1 that it is cut off at.
-    above = np.exp(np.minimum(asked.log_memory + change, 300.0)) * turned
-    below = np.exp(asked.log_memory - np.minimum(change, 1e4))
+    above = np.exp(np.minimum(schedule.log_memory + change, 300.0)) * turned
+    below = np.exp(schedule.log_memory - np.minimum(change, 1e4))
     return np.minimum(np.sum(above, axis=1) / np.sum(below, axis=1), 1.0)

@@ -27,7 +27,7 @@ from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.rounding.steps import starts_claim, steps_claim
 from theorems.steepest_descent.geometry import Geometry
-from theorems.steepest_descent.lengths import length_of
+from theorems.steepest_descent.norms import norm_of
 
 MIRROR_ROUNDING = tolerance(
     "mirror-rounding",
@@ -49,7 +49,7 @@ MIRROR_CLAIMS = (CLIMBS, NORM_GROWS, TURNS, CLOSE)
 
 
 @dataclass(frozen=True, eq=False)
-class Mirrored:
+class MirrorRun:
     """A run of mirror descent, its gradients and its errors.
 
     Attributes:
@@ -117,7 +117,7 @@ class Mirrored:
     def remainder(self) -> Numbers:
         """The remainder B: a bound of how much ψ* rises beyond its tangent, (t, b)."""
         r = conjugate_power(self.power)
-        step = self.step_lengths + length_of(exact(self.off), r)
+        step = self.step_lengths + norm_of(exact(self.off), r)
         if r <= 2:
             factor = 2 ** (2 - r) / r * (1 + 4 * EPS)
             return np.exp(np.log(np.maximum(step, SMALLEST)) * r) * factor
@@ -178,7 +178,7 @@ def follow_mirrored(
     steps: int,
     log_step: float,
     normalized: bool,
-) -> Generator[Claim, None, Mirrored]:
+) -> Generator[Claim, None, MirrorRun]:
     """Return the run under test once the claims that it is mirror descent have been made.
 
     Raises:
@@ -218,7 +218,7 @@ def follow_mirrored(
     rounding = 8 + problem.d + 2 * np.abs(logs.value) + 2 * np.abs(log_scale)
     off = np.exp(exponent)[..., None] * unknown.error * (1 + 16 * EPS)
     off = off + EPS * (np.abs(after) + rounding[..., None] * np.abs(after - before))
-    return Mirrored(geometry, exact(z), at, gradient, logs, off)
+    return MirrorRun(geometry, exact(z), at, gradient, logs, off)
 
 
 def power_of(geometry: Geometry) -> float:

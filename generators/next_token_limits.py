@@ -39,7 +39,7 @@ MOST_NAMED = 8
 
 
 @runtime_checkable
-class Named(Protocol):
+class NamedContexts(Protocol):
     """Next-token data whose contexts and alternatives have names."""
 
     @property
@@ -54,7 +54,7 @@ class Named(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class PartEnds:
+class PartLimits:
     """The limit of training on contexts that share no coordinate with others.
 
     Attributes:
@@ -72,7 +72,7 @@ class PartEnds:
     minimum: FiniteMinimum
 
     @classmethod
-    def of(cls, contexts: tuple[int, ...], problem: MasterProblem) -> PartEnds:
+    def of(cls, contexts: tuple[int, ...], problem: MasterProblem) -> PartLimits:
         """Compute the limit of training on these contexts."""
         supports = extended_supports(problem)
         svm = next_token_svm(problem, supports.sets)
@@ -87,7 +87,7 @@ class PartEnds:
 
 
 @dataclass(frozen=True, eq=False)
-class NextTokenEnds:
+class NextTokenLimits:
     """The limit of training on the data.
 
     Attributes:
@@ -95,16 +95,16 @@ class NextTokenEnds:
         parts: the limits of the parts of the data that share no coordinate.
     """
 
-    case: Named
-    parts: tuple[PartEnds, ...]
+    case: NamedContexts
+    parts: tuple[PartLimits, ...]
 
     @classmethod
-    def of(cls, case: Named) -> NextTokenEnds:
+    def of(cls, case: NamedContexts) -> NextTokenLimits:
         """Compute the limit of training on these data."""
-        return cls(case, tuple(PartEnds.of(contexts, problem) for contexts, problem in case.parts))
+        return cls(case, tuple(PartLimits.of(contexts, problem) for contexts, problem in case.parts))
 
     @cached_property
-    def _at(self) -> dict[int, tuple[PartEnds, int]]:
+    def _at(self) -> dict[int, tuple[PartLimits, int]]:
         """The part of each context, and the context's number there."""
         return dict(sorted((j, (part, k)) for part in self.parts for k, j in enumerate(part.contexts)))
 

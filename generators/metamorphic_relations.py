@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from generators.case import Case, scale_exactly
-from generators.labelled import Labelled
+from generators.labelled_features import LabelledFeatures
 from generators.mixing_assumptions import PENALTY
 from generators.next_tokens import NextTokens
 from generators.optimal_sets import HEAD_ARRAYS
@@ -365,7 +365,7 @@ def _inputs_permuted(subject: Subject, rng: np.random.Generator) -> Subject | No
     if isinstance(subject, Case):
         order = _shuffled(_inputs(subject), rng)
         return None if order is None else _of_inputs(subject, order)
-    if isinstance(subject, Labelled):
+    if isinstance(subject, LabelledFeatures):
         order = _shuffled(len(subject.features), rng)
         return None if order is None else _labelled_inputs(subject, order)
     if isinstance(subject, NextTokens):
@@ -381,7 +381,7 @@ def _input_twice(subject: Subject, rng: np.random.Generator) -> Subject | None:
 
     if isinstance(subject, Case):
         return _of_inputs(subject, twice(_inputs(subject)))
-    if isinstance(subject, Labelled):
+    if isinstance(subject, LabelledFeatures):
         return _labelled_inputs(subject, twice(len(subject.features)))
     if isinstance(subject, NextTokens):
         return _contexts(subject, twice(len(subject.problem_rows)))
@@ -400,7 +400,7 @@ def _shuffled(n: int, rng: np.random.Generator) -> Int64[np.ndarray, "n"] | None
     return order if (order != np.arange(n)).any() else np.roll(order, 1)
 
 
-def _labelled_inputs(case: Labelled, order: Int64[np.ndarray, "m"]) -> Labelled:
+def _labelled_inputs(case: LabelledFeatures, order: Int64[np.ndarray, "m"]) -> LabelledFeatures:
     return case.replace(features=case.features[order], labels=case.labels[order], counts=case.counts[order])
 
 
@@ -437,7 +437,7 @@ def _tokens_permuted(subject: Subject, rng: np.random.Generator) -> Subject | No
 
 
 def _classes_permuted(subject: Subject, rng: np.random.Generator) -> Subject | None:
-    if isinstance(subject, Labelled):
+    if isinstance(subject, LabelledFeatures):
         k, d = subject.shape
         order = _shuffled(k, rng)
         if order is None:
@@ -485,15 +485,15 @@ def _linear_change(
 ) -> Subject | None:
     if isinstance(subject, Case):
         return _case_in_coordinates(subject, rng, map_of, unit)
-    if not isinstance(subject, Labelled | NextTokens):
+    if not isinstance(subject, LabelledFeatures | NextTokens):
         return None
     start, step = subject.start, getattr(subject, "step", 0.0)
     if unit != 1.0 and (step or (start is not None and start.any())):
         return None
-    vectors = subject.features if isinstance(subject, Labelled) else subject.embeddings
+    vectors = subject.features if isinstance(subject, LabelledFeatures) else subject.embeddings
     d = vectors.shape[1]
     change = map_of(d, rng)
-    if isinstance(subject, Labelled):
+    if isinstance(subject, LabelledFeatures):
         moved = None if start is None else change(start.reshape(-1, d)).ravel()
         return subject.replace(features=change(vectors), start=moved)
     if start is not None:
@@ -528,7 +528,7 @@ def _unit_of_keys(subject: Subject, rng: np.random.Generator) -> Subject | None:
     factor = _power(rng)
     if isinstance(subject, Case):
         return _in_units(subject, factor)
-    if isinstance(subject, Labelled):
+    if isinstance(subject, LabelledFeatures):
         start = None if subject.start is None else _scale(subject.start, 1 / factor)
         return subject.replace(features=_scale(subject.features, factor), start=start)
     if isinstance(subject, NextTokens):
@@ -552,7 +552,7 @@ def _unit_of_scores(subject: Subject, rng: np.random.Generator) -> Subject | Non
 
 
 def _counts_doubled(subject: Subject, rng: np.random.Generator) -> Subject | None:
-    if not isinstance(subject, Labelled | NextTokens) or subject.counts is None:
+    if not isinstance(subject, LabelledFeatures | NextTokens) or subject.counts is None:
         return None
     return subject.replace(counts=2 * subject.counts)
 

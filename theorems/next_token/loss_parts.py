@@ -23,7 +23,7 @@ SMALL = 0.02
 
 
 @dataclass(frozen=True, eq=False)
-class LossAt:
+class LossParts:
     """The parts of the loss and of its gradient at several points.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Embeddings of contexts and tokens as users have them, and windows of texts; see :mod:`generators.realistic`.
+"""Embeddings of contexts and tokens as users have them, and windows of texts; see :mod:`generators.realistic_numbers`.
 
 References: issue reports; sentence embeddings (Gaussian, then of norm one), bag-of-words features, byte-level corpora.
 """

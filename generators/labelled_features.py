@@ -31,7 +31,7 @@ MOST = (7, 5, 4)
 
 
 @dataclass(frozen=True, eq=False)
-class Labelled(Subject, kind="classification", noun="features with classes"):
+class LabelledFeatures(Subject, kind="classification", noun="features with classes"):
     """Features h_i with classes y_i, to be told apart by logits W h_i.
 
     Attributes:
@@ -90,14 +90,14 @@ class Labelled(Subject, kind="classification", noun="features with classes"):
         tokens = np.broadcast_to(np.eye(self.classes), (len(self.features), self.classes, self.classes))
         return OuterKeys(np.array(tokens), self.features)
 
-    def normalise(self) -> Labelled:
+    def normalise(self) -> LabelledFeatures:
         """Return the data in units in which max |h| lies in [1, 2); W has the inverse unit."""
         largest = float(np.abs(self.features).max())
         scale = 2.0 ** math.floor(math.log2(largest)) if largest > 0 else 1.0
         start = None if self.start is None else self.start * scale
         return self.replace(features=self.features / scale, start=start)
 
-    def simpler(self) -> Iterator[Labelled]:
+    def simpler(self) -> Iterator[LabelledFeatures]:
         """Yield data with one feature less, without a start, with all seen once, with rounded features."""
         for i in range(len(self.features) if len(self.features) > 1 else 0):
             yield self.replace(
@@ -114,7 +114,7 @@ class Labelled(Subject, kind="classification", noun="features with classes"):
 
 
 @st.composite
-def label_cases(draw: DrawFn) -> Labelled:
+def label_cases(draw: DrawFn) -> LabelledFeatures:
     """Draw data that are separable by construction.
 
     h_i = c w_y + δ with rows w_v of equal length, so that c(‖w_y‖² − w_y·w_v) + (w_y − w_v)·δ > 0 for all v ≠ y as soon
@@ -138,7 +138,7 @@ def label_cases(draw: DrawFn) -> Labelled:
     counts = draw(integers((n,), 1, 3, most=MOST[:1])) if draw(one_in(3)) else np.ones(n, dtype=np.int64)
     unit = 2.0 ** draw(st.integers(-20, 20)) if draw(one_in(6)) else 1.0
     start = draw(entries((k * d,), draw(STYLES))) / unit if draw(one_in(2)) else None
-    return Labelled(features * unit, labels, counts, k, start=start, seed=draw(st.integers(0, 2**32 - 1)))
+    return LabelledFeatures(features * unit, labels, counts, k, start=start, seed=draw(st.integers(0, 2**32 - 1)))
 
 
 def _of_one_length(d: int) -> list[list[float]]:
@@ -149,7 +149,7 @@ def _of_one_length(d: int) -> list[list[float]]:
     return [[*pair, *[0.0] * (d - 2)] for pair in pairs]
 
 
-def separable_labels(case: Labelled) -> Finding:
+def separable_labels(case: LabelledFeatures) -> Finding:
     """Check that some W has (e_y − e_v)ᵀ W h_i > 0 for all i and v ≠ y_i; the solver's answer is checked exactly."""
     rows, solution = difference_rows(case.keys, case.labels), max_margin(case.keys, case.labels)
     if isinstance(solution, Infeasible):

@@ -19,7 +19,17 @@ from generators.hypothesis_driver import drawing_from_the_seed_alone, each_case_
 from generators.idle_neighbours import solver, with_idle_neighbour
 from generators.numbers import MODERATE, Frame
 from generators.problems import cases
-from generators.realistic import EVERY, SHORT, Grid, Kind, grids, in_bfloat16, levels, realistic, repeated_inputs
+from generators.realistic_numbers import (
+    EVERY,
+    SHORT,
+    Grid,
+    Kind,
+    grids,
+    in_bfloat16,
+    levels,
+    realistic,
+    repeated_inputs,
+)
 from reference_attention.svm.max_margin import MaxMargin, max_margin
 from tests.generators.test_strategies import COMBINATIONS, broken_assumptions
 from theorems.run.registry.lookup import statement_named
