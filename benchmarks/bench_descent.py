@@ -17,7 +17,7 @@ from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.training.descent import normalized_gradient_descent
 from reference_attention.training.flow import gradient_flow
 from theorems.benchmark.bench_units import start_of
-from theorems.benchmark.measure import LEVELS, Limit, Limits, limit_of, measure
+from theorems.benchmark.measurements import LEVELS, Limit, Limits, limit_of, measure
 from theorems.benchmark.rules import DEFAULT, rule_named
 from theorems.command.benchmark import DATA
 

@@ -19,7 +19,7 @@ from generators.case import Case
 from generators.datasets import dataset_named
 from reference_attention.problem import Problem
 from tests.theorems.explore.browser import DRAWN, Seen, chromium, needs_browser, served
-from theorems.explore.picture import parts_of
+from theorems.explore.picture_parts import parts_of
 from theorems.explore.state import State, state_of
 
 MOVED = """() => new Promise(done => {

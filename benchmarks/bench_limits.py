@@ -50,7 +50,7 @@ def trials(count: int, d: int = 10) -> tuple[np.ndarray, np.ndarray]:
 
 def test_normalized_descent_against_numba(benchmark: BenchmarkFixture) -> None:
     """Compare 1000 steps of 1000 trials at (n, T, d) = (4, 6, 10) with numba."""
-    numba = pytest.importorskip("benchmarks.straightforward", reason="numba, which `make bench` installs")
+    numba = pytest.importorskip("benchmarks.comparison_programs", reason="numba, which `make bench` installs")
     keys, scores = trials(TRIALS)
     loss, start = random_trial(0, 10, 0).problem.loss, np.zeros((TRIALS, 10))
     settings = {"steps": 1000, "log_step": 0.0, "normalized": True, "record_every": 1000}
@@ -69,7 +69,7 @@ def test_normalized_descent_against_numba(benchmark: BenchmarkFixture) -> None:
 
 def test_normalized_descent_against_a_notebook(benchmark: BenchmarkFixture) -> None:
     """Compare 1000 steps, per trial, with one trial as in notebooks: a PyTorch module, autograd, SGD, its path kept."""
-    notebook = pytest.importorskip("benchmarks.notebook", reason="PyTorch, the extra `kernels`")
+    notebook = pytest.importorskip("benchmarks.notebook_trial", reason="PyTorch, the extra `kernels`")
     keys, scores = trials(TRIALS)
     loss, start = random_trial(0, 10, 0).problem.loss, np.zeros((TRIALS, 10))
 
@@ -138,7 +138,7 @@ def test_exact_att_svm_against_float_solvers(benchmark: BenchmarkFixture, shape:
 
 def test_flows_against_a_plain_lsoda_loop(benchmark: BenchmarkFixture) -> None:
     """Compare random trials at (4, 6, 10) to ‖p‖ = 10⁶, one by one and at once, with a plain loop to 10⁴."""
-    plain = pytest.importorskip("benchmarks.straightforward", reason="numba, which `make bench` installs")
+    plain = pytest.importorskip("benchmarks.comparison_programs", reason="numba, which `make bench` installs")
     problems = [random_trial(0, 10, k).problem for k in range(TRIALS)]
     starts = np.random.default_rng(0).normal(size=(TRIALS, 10))
     some = range(3)

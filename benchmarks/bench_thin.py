@@ -22,7 +22,7 @@ from reference_attention.svm.max_margin import MaxMargin, max_margin
 from reference_attention.training.flow import gradient_flow
 from theorems.core.check import check
 from theorems.core.implementation import REFERENCE
-from theorems.explaining.explanation import explanation_of
+from theorems.explanations.explanation import explanation_of
 from theorems.run.registry.lookup import statement_named
 
 SMALL, LARGE = 200, 11_000

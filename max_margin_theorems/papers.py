@@ -45,9 +45,9 @@ class Paper:
         faults: the room of its planted faults.
         figures: the room of its figures, each in the tuple ``FIGURES`` of a module.
         limits: ``module:NAME`` of a mapping from ids to functions that return the curve beside its limit (a
-            :class:`~theorems.figures.limit.Limit`) that reports draw.
+            :class:`~theorems.figures.limit_curve.Limit`) that reports draw.
         gaps: ``module:NAME`` of a mapping from ids to functions that prove how near the margin of a run is to the
-            largest one (:mod:`theorems.benchmark.gap`), for ``theorems bench``.
+            largest one (:mod:`theorems.benchmark.margin_gap`), for ``theorems bench``.
         data: ``module:NAME`` of a mapping from names, for ``--data``, to functions that make the case.
         definitions: ``module:NAME`` of a mapping from ids to definitions.
         after: names of papers that come before it: it may use their statements.

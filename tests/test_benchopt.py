@@ -15,7 +15,7 @@ from generators.user_data import attention_case, load
 from reference_attention.angles import one_minus_cosine
 from tests.places import ROOT
 from theorems.benchmark.bench_units import shape_of, start_of
-from theorems.benchmark.measure import Limit, limit_of
+from theorems.benchmark.measurements import Limit, limit_of
 from theorems.benchmark.rules import rule_named
 
 pytest.importorskip("benchopt", reason="needs the extra benchopt")

@@ -87,7 +87,7 @@ LONG: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
         "theorems bench": ("a minute", "theorems bench --data figure-1b --rule normalized-1 --examples 0"),
         "theorems bench --data figure-1a --rule normalized-1 --steps 200 --examples 0 --compare then.json": (
-            "needs the file that the command above it writes; tests/theorems/benchmark/test_against.py",
+            "needs the file that the command above it writes; tests/theorems/benchmark/test_earlier_run.py",
             "",
         ),
         "theorems explore --data figure-8": (

@@ -46,7 +46,7 @@ ENGINE = (
     "theorems.benchmark",
     "theorems.figures",
     "theorems.token_selection.figures",
-    "theorems.explaining",
+    "theorems.explanations",
     "theorems.library",
     "theorems.report",
     "theorems.explore",
@@ -65,7 +65,7 @@ PARTS = {
     "theorems.counterexamples": "without",
     "theorems.benchmark": "faults",
     "theorems.figures": "gaps",
-    "theorems.explaining": "figures",
+    "theorems.explanations": "figures",
 }
 """The parts of later papers that stand before a room, by the names that they have in a paper's ``PAPER``."""
 

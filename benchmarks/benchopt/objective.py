@@ -10,7 +10,7 @@ from benchopt import BaseObjective
 from reference_attention.angles import one_minus_cosine
 from reference_attention.outer_keys import OuterKeys
 from reference_attention.problem import Problem
-from theorems.benchmark.measure import Limit, Limits, limit_of
+from theorems.benchmark.measurements import Limit, Limits, limit_of
 
 
 class Objective(BaseObjective):

@@ -17,7 +17,7 @@ from attention_conformance.claims.statements import capability_of
 from attention_conformance.claims.trials import trials_of
 from attention_conformance.kernel.kernel_loader import kernel_of
 from examples.real_faults.attention import tiled, tiled_sdpa
-from examples.real_faults.common_practice import failures
+from examples.real_faults.common_test import failures
 from examples.real_faults.gallery import TILED_FAULTS
 from theorems.core.claim import Verdict
 from theorems.run.registry.suite import capabilities

@@ -18,7 +18,7 @@ import torch
 from examples.real_faults import (
     backward,
     caches,
-    flex,
+    flex_attention,
     log_sum_exp,
     masks,
     precision,
@@ -29,7 +29,7 @@ from examples.real_faults import (
 )
 from examples.real_faults.attention import Kernel, tiled, tiled_plain, tiled_sdpa
 from examples.real_faults.caches import right_flash_mla, right_kvcache, right_latent
-from examples.real_faults.flex import right_flex
+from examples.real_faults.flex_attention import right_flex
 from examples.real_faults.log_sum_exp import right_combine, right_merge_state
 from examples.real_faults.precision import right_batch, right_factors
 from examples.real_faults.ragged import right_nested, right_varlen
@@ -190,10 +190,10 @@ FURTHER_FAULTS = (
     FurtherFault(transformers_functions.dropout_before_softmax, right_eager, "dropout", DROPPED),
     FurtherFault(transformers_functions.dropout_gradient_times_p, right_eager, "dropout", "query-gradient"),
     FurtherFault(transformers_functions.dropout_of_inverse_p, right_eager, "dropout", DROPPED),
-    FurtherFault(flex.mods_of_key_heads, right_flex, "score-mod"),
-    FurtherFault(flex.score_without_gradient, right_flex, "score-mod", "query-gradient"),
-    FurtherFault(flex.keys_beyond_the_last_block, right_flex, "mask-mod"),
-    FurtherFault(flex.blocks_whole_in_backward, right_flex, "mask-mod", "key-gradient"),
+    FurtherFault(flex_attention.mods_of_key_heads, right_flex, "score-mod"),
+    FurtherFault(flex_attention.score_without_gradient, right_flex, "score-mod", "query-gradient"),
+    FurtherFault(flex_attention.keys_beyond_the_last_block, right_flex, "mask-mod"),
+    FurtherFault(flex_attention.blocks_whole_in_backward, right_flex, "mask-mod", "key-gradient"),
     FurtherFault(precision.splits_by_batch, right_batch, "batch-invariance", ALONE),
     FurtherFault(precision.tiles_by_batch, right_batch, "batch-invariance", ALONE),
     FurtherFault(precision.descales_dropped, right_factors, "fp8-descale"),

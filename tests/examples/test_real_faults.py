@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from examples.real_faults import common_practice
+from examples.real_faults import common_test
 from examples.real_faults.attention import Tiled, tiled, tiled_plain, tiled_sdpa, wrong_step
-from examples.real_faults.common_practice import failures, gaussian_check, interface_of
+from examples.real_faults.common_test import failures, gaussian_check, interface_of
 from examples.real_faults.gallery import EVERY_GRADIENT, EVERY_NUMBER, GALLERY, RIGHT, TILED_FAULTS, Shape, TiledFault
 from examples.real_faults.softmax_and_strides import read_on
 from tests.places import ROOT
@@ -290,8 +290,8 @@ def torch_sdpa(
 
 def test_the_common_test_tries_only_what_a_kernel_has(monkeypatch: pytest.MonkeyPatch) -> None:
     assert failures(lambda query, key, value: torch.zeros_like(query) * (query + key + value)) == [""]
-    monkeypatch.setattr(common_practice, "TILED_FAULTS", TILED_FAULTS[:1])
-    assert common_practice.table().splitlines() == [
+    monkeypatch.setattr(common_test, "TILED_FAULTS", TILED_FAULTS[:1])
+    assert common_test.table().splitlines() == [
         "| kernel | float32 | bfloat16 | float32, every option |",
         "|---|---|---|---|",
         "| finite_first_maximum | passes | passes | passes |",

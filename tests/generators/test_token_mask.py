@@ -15,7 +15,7 @@ from reference_attention.errors import InvalidInput
 from reference_attention.files import to_json
 from theorems import explain, verify
 from theorems.core.claim import Verdict
-from theorems.explaining.words import paragraphs
+from theorems.explanations.sentences import paragraphs
 
 RNG = np.random.default_rng(3)
 X = RNG.integers(-9, 9, size=(2, 3, 2)) / 4

@@ -25,7 +25,7 @@ from theorems.core.claim import Claim
 from theorems.core.implementation import Implementation
 from theorems.core.kernel_use import SATURATED
 from theorems.core.statement import statement
-from theorems.rounding.approximate import approximate
+from theorems.rounding.approximations import approximate
 from theorems.rounding.attention_at import Numbers
 from theorems.steepest_descent.geometry import Geometry, certify_margin
 from theorems.steepest_descent.margin_claim import NORM_MARGIN

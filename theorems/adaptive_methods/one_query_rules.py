@@ -33,7 +33,7 @@ from theorems.core.kernel_use import SATURATED
 from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import AttentionAt
-from theorems.rounding.steps import starts_claim
+from theorems.rounding.descent_steps import starts_claim
 from theorems.steepest_descent.steepest_run import StepSchedule
 
 STEPS = 30

@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from reference_attention.norms import name_of
-from theorems.benchmark.against import Row
 from theorems.benchmark.bench_units import DIMENSION
 from theorems.benchmark.comparison import Comparison
-from theorems.benchmark.measure import EUCLIDEAN, LEVELS, SURE, Kind
+from theorems.benchmark.earlier_run import Row
+from theorems.benchmark.measurements import EUCLIDEAN, LEVELS, SURE, Kind
 from theorems.benchmark.optimisers.optimiser import Theory
 from theorems.benchmark.summary import Summary, summaries
 from theorems.run.tables import column_table

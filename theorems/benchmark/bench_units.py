@@ -19,7 +19,7 @@ from generators.user_data import attention_case, load
 from reference_attention.outer_keys import OuterKeys
 from reference_attention.problem import Problem
 from theorems.benchmark.comparison import Comparison, Progress, compare
-from theorems.benchmark.measure import NoLimit
+from theorems.benchmark.measurements import NoLimit
 from theorems.benchmark.optimisers.run import NotAPoint
 from theorems.core.check import line_in
 from theorems.core.implementation import REFERENCE, Implementation

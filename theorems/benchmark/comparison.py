@@ -11,7 +11,7 @@ from jaxtyping import Float64
 from reference_attention.outer_keys import OuterKeys
 from reference_attention.problem import Problem
 from reference_attention.svm.least_power_norm import LeastPowerNorm
-from theorems.benchmark.measure import Limit, Limits, Measurement, limit_of, measure
+from theorems.benchmark.measurements import Limit, Limits, Measurement, limit_of, measure
 from theorems.benchmark.optimisers.run import nothing
 from theorems.benchmark.rules import rule_named
 from theorems.core.implementation import Implementation

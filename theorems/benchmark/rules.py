@@ -12,19 +12,19 @@ from jaxtyping import Float64
 
 from reference_attention.errors import InvalidInput
 from reference_attention.problem import Problem
-from theorems.benchmark.optimisers import adam, factored, flow, gradient_descent
+from theorems.benchmark.optimisers import adam, factored_descent, flow, gradient_descent
 from theorems.benchmark.optimisers.adam import Adam
-from theorems.benchmark.optimisers.factored import Factored, Way
+from theorems.benchmark.optimisers.factored_descent import Factored, Way
 from theorems.benchmark.optimisers.heavy_ball import HeavyBall
 from theorems.benchmark.optimisers.mirror_descent import MirrorDescent, theory_of
 from theorems.benchmark.optimisers.muon import Muon, SpectralDescent
-from theorems.benchmark.optimisers.naive import NaiveNormalized
+from theorems.benchmark.optimisers.naive_gradient import NaiveNormalized
 from theorems.benchmark.optimisers.optimiser import Optimiser, Theory
-from theorems.benchmark.optimisers.polyak import Polyak
+from theorems.benchmark.optimisers.polyak_steps import Polyak
 from theorems.benchmark.optimisers.run import Progress, Run, follow, nothing, recorded_iterations
 from theorems.benchmark.optimisers.sign_descent import RowDescent, SignDescent
 from theorems.benchmark.optimisers.torch_rule import FORM, TorchRule, is_of_torch, swept, torch_rule
-from theorems.benchmark.optimisers.users import optimiser_in_file
+from theorems.benchmark.optimisers.user_rules import optimiser_in_file
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.run.registry.user_file import is_in_a_file
 
@@ -169,9 +169,9 @@ STEPPED: dict[str, Theory] = {
     "sign": SignDescent.theory,
     "rows": RowDescent.theory,
     "naive-normalized": NaiveNormalized.theory,
-    "factored": factored.PLAIN,
-    "normalized-factored": factored.JOINTLY,
-    "factored-apart": factored.APART,
+    "factored": factored_descent.PLAIN,
+    "normalized-factored": factored_descent.JOINTLY,
+    "factored-apart": factored_descent.APART,
 }
 """The kinds of rules with a step, and the theorems about them."""
 POWERED = {"mirror": False, "normalized-mirror": True}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from theorems.benchmark.comparison import Comparison
-from theorems.benchmark.measure import LEVELS, Measurement
+from theorems.benchmark.measurements import LEVELS, Measurement
 from theorems.benchmark.optimisers.optimiser import Theory
 
 QUARTILES = (0.25, 0.5, 0.75)

@@ -16,7 +16,7 @@ To beware of:
 - :func:`spacing` speaks about the formula as written: a kernel that computes the same by another one is not covered.
 """
 
-from theorems.bounded import basic, comparisons, exponentials, extremes, moves, products, sums
+from theorems.bounded import comparisons, elementary_operations, exponentials, extremes, products, rearrangements, sums
 from theorems.bounded.arithmetic import spacing
 from theorems.bounded.array import Bounded, exact, in_floats, value_of, with_rounding
 from theorems.bounded.comparisons import either, hull, possibly_at_least
@@ -33,5 +33,5 @@ __all__ = [
     "with_rounding",
 ]
 
-_RULES = (basic, comparisons, exponentials, extremes, moves, products, sums)
+_RULES = (comparisons, elementary_operations, exponentials, extremes, products, rearrangements, sums)
 """The modules that are imported for the rules that they register."""

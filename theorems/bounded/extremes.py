@@ -20,7 +20,7 @@ from theorems.bounded.array import (
     parts,
     restore_invariants,
 )
-from theorems.bounded.basic import negative
+from theorems.bounded.elementary_operations import negative
 
 
 def _excess(value: Values, x: Values, e: Values) -> Values:

@@ -23,7 +23,7 @@ from theorems.bounded.array import (
     restore_invariants,
     upward,
 )
-from theorems.bounded.basic import multiply
+from theorems.bounded.elementary_operations import multiply
 from theorems.bounded.sums import sum_, terms_along
 
 Bilinear = Callable[[Values, Values], Values]

@@ -23,7 +23,7 @@ from theorems.bounded.array import (
     restore_invariants,
     upward,
 )
-from theorems.bounded.basic import divide
+from theorems.bounded.elementary_operations import divide
 from theorems.bounded.exponentials import SLACK, rise
 
 

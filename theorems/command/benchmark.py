@@ -7,20 +7,20 @@ from typing import Any
 
 from generators.user_data import attention_case, load
 from reference_attention.files import from_json, to_json, write_bytes
-from theorems.benchmark.against import Verdict as Compare
-from theorems.benchmark.against import check_comparable, comparison_rows, earlier
+from theorems.benchmark.bench_json import as_json
 from theorems.benchmark.bench_tables import comparison_table, print_tables
 from theorems.benchmark.bench_units import Batch, Named, units
 from theorems.benchmark.comparison import Comparison, merge
-from theorems.benchmark.optimisers.users import load_rule
-from theorems.benchmark.record import as_json
+from theorems.benchmark.earlier_run import Verdict as Compare
+from theorems.benchmark.earlier_run import check_comparable, comparison_rows, earlier
+from theorems.benchmark.optimisers.user_rules import load_rule
 from theorems.benchmark.rules import DEFAULT, expand_rules, rule_named
 from theorems.command.common import check_targets, complain, run_units, write_report
 from theorems.command.subcommands import BenchOptions
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
 from theorems.core.exit_rule import exit_of
-from theorems.figures.optimisers import check_kind, render_plot
+from theorems.figures.bench_plot import check_kind, render_plot
 from theorems.run.identity import identity, of_data, of_files
 from theorems.run.journal import open_journal
 from theorems.run.registry.user_file import is_in_a_file, parts_of

@@ -8,9 +8,9 @@ from reference_attention.files import write_bytes, write_text
 from theorems.command.common import check_targets, complain
 from theorems.command.subcommands import ExplainOptions
 from theorems.core.exit_code import Exit
-from theorems.explaining.explanation import Explanation
-from theorems.explaining.head_explanations import HeadExplanations
-from theorems.explaining.plot import check_kind
+from theorems.explanations.explanation import Explanation
+from theorems.explanations.head_explanations import HeadExplanations
+from theorems.explanations.plot import check_kind
 from theorems.library.arguments import as_given
 from theorems.library.explain import explain
 from theorems.run.tables import console

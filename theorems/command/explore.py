@@ -25,7 +25,7 @@ def explore_and_serve(options: ExploreOptions) -> int:
             "explore: bokeh is not installed; install it, or this package with its extra: pip install"
             " 'max-margin-theorems[explore]'."
         )
-    from theorems.explore.loading import FIRST, state_named
+    from theorems.explore.data_sources import FIRST, state_named
 
     check_targets(options.html)
     state = state_named(options.data or FIRST)

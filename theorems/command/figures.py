@@ -9,8 +9,8 @@ from theorems.command.subcommands import FiguresOptions
 from theorems.core.claim import Verdict
 from theorems.core.exit_code import Exit
 from theorems.core.exit_rule import exit_of
-from theorems.figures.drawing import FORMATS, check_matplotlib, path_of, render_figure
 from theorems.figures.figure import Figure, Settings
+from theorems.figures.figure_files import FORMATS, check_matplotlib, path_of, render_figure
 from theorems.figures.figure_units import Computed, sheets
 from theorems.figures.images import cifar_10
 from theorems.figures.registry import FIGURES, figures_named, missing, missing_sentence

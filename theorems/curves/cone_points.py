@@ -21,7 +21,7 @@ from reference_attention.svm.max_margin import MaxMargin
 from theorems.bounded import exact, with_rounding
 from theorems.core.claim_name import stated_claim
 from theorems.core.implementation import Implementation
-from theorems.rounding.approximate import approximate
+from theorems.rounding.approximations import approximate
 from theorems.rounding.attention_at import AttentionAt, Numbers
 
 INSIDE = 1e-4

@@ -27,7 +27,7 @@ from theorems.core.claim_name import premise
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import AttentionAt
-from theorems.rounding.steps import starts_claim, steps_claim
+from theorems.rounding.descent_steps import starts_claim, steps_claim
 
 DESCENT_ROUNDING = tolerance(
     "descent-rounding",

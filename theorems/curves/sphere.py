@@ -20,7 +20,7 @@ from theorems.core.implementation import Implementation
 from theorems.curves.constraints import log_excess
 from theorems.curves.reduced_program import QUADRATIC, Reduced
 from theorems.rounding.attention_at import Numbers
-from theorems.rounding.excess import log_excess_of
+from theorems.rounding.excess_risk import log_excess_of
 
 STEPS = 60
 """Newton steps from the ray; a few suffice unless the costs differ by many orders of magnitude."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from theorems.explore.picture import Part
+from theorems.explore.picture_parts import Part
 from theorems.explore.plane_columns import TOKEN, Columns
 from theorems.explore.runs import RULES
 

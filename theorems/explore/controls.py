@@ -20,7 +20,7 @@ from bokeh.models import (
     TableColumn,
 )
 
-from theorems.explore.loading import counterexamples, datasets
+from theorems.explore.data_sources import counterexamples, datasets
 from theorems.explore.plane import Plane
 from theorems.explore.runs import RULES
 from theorems.explore.state import MOST_STARTS, REACHES

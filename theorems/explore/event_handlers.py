@@ -12,16 +12,16 @@ import numpy as np
 from bokeh.models import ColumnDataSource
 
 from reference_attention.errors import InvalidInput
-from theorems.explore import saving
+from theorems.explore import downloads
 from theorems.explore.controls import CHOOSE
-from theorems.explore.loading import state_in_file, state_named
+from theorems.explore.data_sources import state_in_file, state_named
 from theorems.explore.page import Page
 from theorems.explore.state import REACHES, State
 
 FILES = {
-    ".npz": ("{}.npz", "application/octet-stream", saving.as_npz),
-    ".json": ("{}.json", "application/json", saving.as_json),
-    "pytest": ("test_{}.py", "text/x-python", saving.as_test),
+    ".npz": ("{}.npz", "application/octet-stream", downloads.as_npz),
+    ".json": ("{}.json", "application/json", downloads.as_json),
+    "pytest": ("test_{}.py", "text/x-python", downloads.as_test),
 }
 """Name, kind and content of the file that a click saves."""
 SAME = 1e-12
@@ -179,4 +179,4 @@ def _save(page: Page, kind: str) -> None:
     name, mime_type, make = FILES[kind]
     content = base64.b64encode(make(page.state.case)).decode()
     file: ColumnDataSource = page.controls.file
-    file.data = {"content": [content], "name": [name.format(saving.stem(page.state.case))], "kind": [mime_type]}
+    file.data = {"content": [content], "name": [name.format(downloads.stem(page.state.case))], "kind": [mime_type]}

@@ -10,10 +10,10 @@ from bokeh.embed import file_html
 from bokeh.resources import INLINE
 
 from theorems.explore.layout import Layout
-from theorems.explore.look import TEMPLATE
-from theorems.explore.panel import assumptions_html, statements_html, summary_text
-from theorems.explore.picture import parts_of
+from theorems.explore.page_style import TEMPLATE
+from theorems.explore.picture_parts import parts_of
 from theorems.explore.state import State
+from theorems.explore.verdict_tables import assumptions_html, statements_html, summary_text
 from theorems.explore.verdicts import assumptions_of, plan
 from theorems.run.findings import NamedFinding
 from theorems.run.verify import nothing

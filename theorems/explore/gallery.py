@@ -15,9 +15,9 @@ from bokeh.settings import settings
 from generators.assumptions import ASSUMPTIONS
 from reference_attention.files import read_named_values
 from theorems.core.recorded_files import COUNTEREXAMPLES
+from theorems.explore.data_sources import counterexamples, datasets, state_named
 from theorems.explore.export import document_of
-from theorems.explore.loading import counterexamples, datasets, state_named
-from theorems.explore.look import TEMPLATE
+from theorems.explore.page_style import TEMPLATE
 from theorems.explore.server import COMPONENTS
 from theorems.explore.verdicts import assumptions_of
 from theorems.library.catalogue import datasets as described

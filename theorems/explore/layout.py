@@ -11,14 +11,14 @@ from bokeh.models import Column, ColumnDataSource, Div, Row, UIElement
 
 from theorems.explore.columns import EMPTY, sources_of
 from theorems.explore.controls import Controls
-from theorems.explore.exact import Solved
-from theorems.explore.look import ink_callback, style_sheet
+from theorems.explore.exact_solutions import Solved
 from theorems.explore.matrices import matrices_figure
-from theorems.explore.panel import legend_html
-from theorems.explore.picture import Part
+from theorems.explore.page_style import ink_callback, style_sheet
+from theorems.explore.picture_parts import Part
 from theorems.explore.plane import Plane
 from theorems.explore.state import State
 from theorems.explore.timeline import Timeline
+from theorems.explore.verdict_tables import legend_html
 
 LEFT, RIGHT = {"flex": "1 1 24rem", "min-width": "0"}, {"flex": "1 1 24rem", "min-width": "0"}
 WRAP = {"flex-wrap": "wrap", "gap": "1rem"}

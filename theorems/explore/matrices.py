@@ -8,7 +8,7 @@ from bokeh.models import ColumnDataSource, CustomJS, HoverTool, LinearColorMappe
 from bokeh.palettes import Blues256, Oranges256, diverging_palette
 from bokeh.plotting import figure
 
-from theorems.explore.look import INK
+from theorems.explore.page_style import INK
 
 
 def matrices_figure(sources: dict[str, ColumnDataSource]) -> tuple[Any, Any, CustomJS]:

@@ -12,16 +12,16 @@ import numpy as np
 from bokeh.document import Document
 
 from reference_attention.errors import InvalidInput
-from theorems.explore.background import Cancelled, Latest
 from theorems.explore.controls import Controls
-from theorems.explore.exact import Solved
+from theorems.explore.exact_solutions import Solved
 from theorems.explore.layout import Layout
 from theorems.explore.link import pack
-from theorems.explore.panel import assumptions_html, error_html, statements_html, summary_text
-from theorems.explore.picture import Part, parts_of
+from theorems.explore.picture_parts import Part, parts_of
+from theorems.explore.plane_view import View
 from theorems.explore.state import REACHES, State
+from theorems.explore.verdict_tables import assumptions_html, error_html, statements_html, summary_text
 from theorems.explore.verdicts import Said, StatementOnData, assumptions_of, plan, work_through
-from theorems.explore.view import View
+from theorems.explore.worker_thread import Cancelled, Latest
 from theorems.run.findings import NamedFinding
 from theorems.run.pool import Pool
 

@@ -18,8 +18,8 @@ from bokeh.models import (
 from bokeh.plotting import figure
 from bokeh.transform import factor_cmap
 
-from theorems.explore.look import INK, KIND_COLORS, RISK, RULE_COLORS, SCORE
-from theorems.explore.view import View
+from theorems.explore.page_style import INK, KIND_COLORS, RISK, RULE_COLORS, SCORE
+from theorems.explore.plane_view import View
 
 NAMES = ("tokens", "starts", "rays", "band", "runs", "contours")
 """Names of what is drawn in the plane."""

@@ -11,10 +11,10 @@ from jaxtyping import Float64
 from generators.layer_weights import layer_weights_of
 from reference_attention.risk import risk
 from reference_attention.svm.max_margin import MaxMargin
-from theorems.explore.exact import Solved
+from theorems.explore.exact_solutions import Solved
+from theorems.explore.plane_view import View
 from theorems.explore.runs import Run
 from theorems.explore.state import State
-from theorems.explore.view import View
 
 Columns = dict[str, list[Any]]
 GRID = 40

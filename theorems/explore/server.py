@@ -27,8 +27,8 @@ from tornado.routing import HostMatches, Rule, RuleRouter
 from reference_attention.errors import InvalidInput
 from theorems.explore.event_handlers import connect
 from theorems.explore.link import NAME, unpack_link
-from theorems.explore.look import TEMPLATE
 from theorems.explore.page import Page
+from theorems.explore.page_style import TEMPLATE
 from theorems.explore.state import State
 
 HOST = "127.0.0.1"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from reference_attention.risk import softmax_weights
-from theorems.explaining.weights import trained_weights
-from theorems.explore.exact import Solved
+from theorems.explanations.matrix_solutions import trained_weights
+from theorems.explore.exact_solutions import Solved
 from theorems.explore.plane_columns import Columns
 from theorems.explore.runs import Run
 from theorems.explore.state import State

@@ -7,11 +7,11 @@ from typing import Any
 
 from generators.case import Case
 from reference_attention.errors import InvalidInput
-from theorems.explaining.custom_subject import OwnExplanation, own_explanation_of
-from theorems.explaining.explanation import Explanation, explanation_of
-from theorems.explaining.head_explanations import HeadExplanations
-from theorems.explaining.module_heads import Head, heads_of, load_heads
-from theorems.explaining.rule_ends import check_rules
+from theorems.explanations.custom_subject import OwnExplanation, own_explanation_of
+from theorems.explanations.explanation import Explanation, explanation_of
+from theorems.explanations.head_explanations import HeadExplanations
+from theorems.explanations.module_heads import Head, heads_of, load_heads
+from theorems.explanations.rule_ends import check_rules
 from theorems.library.arguments import Data, as_given, name_of
 from theorems.run.sandbox import open_sandbox
 

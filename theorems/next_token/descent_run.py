@@ -26,7 +26,7 @@ from theorems.core.tolerances import tolerance
 from theorems.next_token.limits import Limits
 from theorems.next_token.loss_parts import LossParts
 from theorems.rounding.attention_at import Numbers
-from theorems.rounding.steps import starts_claim
+from theorems.rounding.descent_steps import starts_claim
 
 STEP_ROUNDING = tolerance(
     "next-token-step-rounding",

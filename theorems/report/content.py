@@ -14,7 +14,7 @@ from theorems.core.tolerances import Tolerance
 from theorems.core.version import version_of
 from theorems.counterexamples.assumption_table import Status
 from theorems.faults.power.power_tables import short
-from theorems.figures.limit import limits
+from theorems.figures.limit_curve import limits
 from theorems.report.document import (
     Block,
     Code,

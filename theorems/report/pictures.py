@@ -10,7 +10,7 @@ import numpy as np
 
 from reference_attention.floats import EPS
 from theorems.core.claim import Verdict
-from theorems.figures.limit import Limit
+from theorems.figures.limit_curve import Limit
 from theorems.report.document import Picture
 from theorems.report.record import StatementRecord
 from theorems.report.svg import Plot, Range, element

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.linalg import norm
 
 from theorems.bounded import Bounded, exact, value_of
-from theorems.rounding.approximate import approximate
+from theorems.rounding.approximations import approximate
 from theorems.rounding.attention_at import Numbers
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from theorems.figures.drawing import WITHOUT_DATE
+from theorems.figures.figure_files import WITHOUT_DATE
 from theorems.figures.style import SETTINGS
 
 NOTEBOOKS = "docs/notebooks"

@@ -24,7 +24,7 @@ from theorems.bounded import exact, value_of, with_rounding
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.claim_name import ClaimName, sharper, stated_claim
 from theorems.core.implementation import Implementation
-from theorems.rounding.approximate import approximate
+from theorems.rounding.approximations import approximate
 from theorems.rounding.attention_at import Numbers
 from theorems.steepest_descent.geometry import RowGeometry, certify_norm_margin
 from theorems.steepest_descent.steepest_run import (

@@ -14,7 +14,7 @@ from reference_attention.norms import Norm
 from reference_attention.problem import Problem
 from reference_attention.svm.max_margin import MaxMargin
 from reference_attention.svm.norm_max_margin import norm_max_margin
-from theorems.benchmark.gap import Gap
+from theorems.benchmark.margin_gap import Gap
 from theorems.benchmark.optimisers.optimiser import Theory
 from theorems.bounded import in_floats
 from theorems.core.claim import Undecided

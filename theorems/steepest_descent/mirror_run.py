@@ -25,7 +25,7 @@ from theorems.core.claim_name import premise, sharper
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import AttentionAt, Numbers
-from theorems.rounding.steps import starts_claim, steps_claim
+from theorems.rounding.descent_steps import starts_claim, steps_claim
 from theorems.steepest_descent.geometry import Geometry
 from theorems.steepest_descent.norms import norm_of
 

@@ -32,7 +32,7 @@ from theorems.core.implementation import Implementation
 from theorems.core.kernel_use import SATURATED
 from theorems.core.points import affordable, probe_points
 from theorems.core.statement import statement
-from theorems.rounding.approximate import approximate
+from theorems.rounding.approximations import approximate
 from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.steepest_descent.geometry import Geometry, certify_margin, norms_tried
 from theorems.steepest_descent.margin_claim import ENCLOSED, MARGIN_WIDTH, NORM_MARGIN

@@ -19,7 +19,7 @@ from theorems.core.claim_name import premise
 from theorems.core.implementation import Implementation
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import AttentionAt, Numbers
-from theorems.rounding.steps import starts_claim
+from theorems.rounding.descent_steps import starts_claim
 from theorems.steepest_descent.geometry import Geometry, RowGeometry
 
 STEEPEST_ROUNDING = tolerance(

@@ -30,7 +30,7 @@ from theorems.core.kernel_use import FAR
 from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
 from theorems.rounding.attention_at import AttentionAt
-from theorems.rounding.steps import steps_claim
+from theorems.rounding.descent_steps import steps_claim
 from theorems.transformers_as_svms.mixing_premises import general_svm_claim
 
 MIXING_DRIFT = tolerance(

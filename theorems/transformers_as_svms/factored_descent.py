@@ -32,7 +32,7 @@ from theorems.core.points import log_uniform
 from theorems.core.statement import NO_WEIGHTS, statement
 from theorems.core.svm_certificate import SVM_IS_OPTIMAL
 from theorems.curves.descent import DESCENT_PREMISES, NORMALIZED_PREMISES
-from theorems.rounding.approximate import approximate
+from theorems.rounding.approximations import approximate
 from theorems.rounding.attention_at import Numbers
 from theorems.rounding.risk_change import risk_change
 from theorems.rounding.singular_values import nuclear_norm, singular_values

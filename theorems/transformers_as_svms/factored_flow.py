@@ -34,7 +34,7 @@ from theorems.core.svm_certificate import SVM_IS_OPTIMAL
 from theorems.core.tolerances import tolerance
 from theorems.curves.followed_flow import FLOW_PREMISES
 from theorems.curves.margin_points import points_with_margin
-from theorems.rounding.approximate import approximate
+from theorems.rounding.approximations import approximate
 from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.rounding.singular_values import nuclear_norm, singular_values
 from theorems.token_selection.global_paths.descent_from_a_margin import descent_from_a_margin

@@ -27,7 +27,7 @@ from theorems.core.implementation import Implementation
 from theorems.core.kernel_use import SATURATED
 from theorems.core.statement import statement
 from theorems.rounding.attention_at import AttentionAt
-from theorems.rounding.steps import starts_claim, steps_claim
+from theorems.rounding.descent_steps import starts_claim, steps_claim
 from theorems.token_selection.global_paths.descent_from_a_margin import (
     CLIMBS_ALONG,
     FLOW_TURNS,

@@ -17,7 +17,7 @@ from reference_attention.problem import Problem
 from theorems.bounded import exact
 from theorems.core.claim_name import sharper, stated_claim
 from theorems.core.key_rows import key_rows
-from theorems.rounding.approximate import approximate
+from theorems.rounding.approximations import approximate
 from theorems.rounding.attention_at import AttentionAt, Numbers
 
 IN_LOGARITHMS = "unless it is a kernel, whose risks have no digits left of the difference"

@@ -116,7 +116,7 @@ def tsvm_local_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     W_o of norm ρP with the offset o of the sharp form from the ray, which it is seeded with; that it is the minimum is
     not claimed, and nothing here needs it. So it has the bounds (path-margin), and with w = λ/Σλ,
     c_j = |ℓ'(γ_iα)| D_j, D = Σ w_j log(c_j/w_j), x = (T−1)e^{−(ρ−κ_α)}, r = ‖W_R‖/P, and b of
-    :func:`theorems.rounding.approximate.bend`,
+    :func:`theorems.rounding.approximations.bend`,
 
         1 − cos(W_R, W^mm_α) ≤ (log(n(L(W_o) − L_α) + c_max H) + ρ − D + log1p(x) + b min(x, 1))/r
 

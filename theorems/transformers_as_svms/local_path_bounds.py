@@ -23,9 +23,9 @@ from theorems.core.implementation import Implementation
 from theorems.core.key_rows import key_rows
 from theorems.curves.bisection import smallest
 from theorems.curves.cone_points import resolvable_rho
-from theorems.rounding.approximate import approximate, bend
+from theorems.rounding.approximations import approximate, bend
 from theorems.rounding.attention_at import Numbers
-from theorems.rounding.excess import excess_of
+from theorems.rounding.excess_risk import excess_of
 from theorems.token_selection.local_paths.local_constants import LocalConstants
 
 Points = Float64[np.ndarray, "m d"]

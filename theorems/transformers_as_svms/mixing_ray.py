@@ -18,7 +18,7 @@ from reference_attention.problem import Problem
 from theorems.core.claim import Claim, Form, at_least
 from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
-from theorems.rounding.approximate import approximate
+from theorems.rounding.approximations import approximate
 from theorems.rounding.attention_at import AttentionAt
 from theorems.rounding.weights_under_test import weights_of
 from theorems.transformers_as_svms.mixing_numbers import Mixing, balls, inner

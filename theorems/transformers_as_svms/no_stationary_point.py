@@ -43,8 +43,8 @@ from theorems.core.tolerances import tolerance
 from theorems.curves.descent import DESCENT_PREMISES, IS_A_STEP, RUN_IS_ASKED_FOR
 from theorems.curves.followed_flow import FLOW_PREMISES, FollowedFlow
 from theorems.rounding.attention_at import AttentionAt, Numbers, violation_of
-from theorems.rounding.excess import log_excess_of
-from theorems.rounding.steps import starts_claim, steps_claim
+from theorems.rounding.descent_steps import starts_claim, steps_claim
+from theorems.rounding.excess_risk import log_excess_of
 from theorems.token_selection.global_paths.lemma_04_descent_direction import DESCENT, lemma_4, log_climb
 from theorems.transformers_as_svms.row_independence import GRADIENT_NORM, Independence
 

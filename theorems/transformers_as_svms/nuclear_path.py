@@ -33,9 +33,9 @@ from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
 from theorems.curves.constraints import exact_to_rounding
 from theorems.curves.missing_points import missing_claim
-from theorems.rounding.approximate import approximate, bend
+from theorems.rounding.approximations import approximate, bend
 from theorems.rounding.attention_at import Numbers
-from theorems.rounding.excess import log_excess_of
+from theorems.rounding.excess_risk import log_excess_of
 from theorems.token_selection.global_paths.theorem_1_regularization_path import log_kappa
 from theorems.transformers_as_svms.curves.nuclear_bounds import NUCLEAR_ROUNDING, NuclearBounds
 from theorems.transformers_as_svms.curves.nuclear_limit import corrections, offset_in_closed_form
@@ -140,8 +140,8 @@ def tsvm_nuclear_path(case: Case, under_test: Implementation) -> Iterator[Claim]
     and ‖KQᵀ‖_⋆ ≥ R − e.
 
     *From the duals.* With w = λ/Σλ, c_j = |ℓ'(γ_i,opt)|(γ_i,opt − γ_it), D = Σ w_j log(c_j/w_j), x = (T−1)e^{−(ρ−κ)}
-    and b of :func:`theorems.rounding.approximate.bend`: ⟨M, W⟩Θ_⋆ ≥ D − log1p(x) − b min(x, 1) − log n(L(W) − L_opt),
-    by Jensen's inequality as in Theorem 1.
+    and b of :func:`theorems.rounding.approximations.bend`: ⟨M, W⟩Θ_⋆ ≥ D − log1p(x) − b min(x, 1) − log n(L(W) −
+    L_opt), by Jensen's inequality as in Theorem 1.
 
     A W whose excess risk is larger than at ρW_⋆ by a factor e^o belongs to the sublevel set of ρ − o in place of ρ; so
     the bounds, with κ + o for κ, are for all points of the ball with o < ρ − κ. Where the solution is not proven to be

@@ -33,7 +33,7 @@ from theorems.core.statement import statement
 from theorems.core.svm_certificate import SVM_IS_OPTIMAL, svm_claim
 from theorems.core.tolerances import EXACT
 from theorems.rounding.attention_at import AttentionAt
-from theorems.rounding.excess import log_excess_of
+from theorems.rounding.excess_risk import log_excess_of
 from theorems.rounding.risk_under_test import risk_of
 from theorems.transformers_as_svms.floor_bounds import (
     EXCESS_AT_LEAST,

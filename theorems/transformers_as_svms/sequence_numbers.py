@@ -24,9 +24,9 @@ from theorems.bounded import Bounded, exact, value_of, with_rounding
 from theorems.core.claim import NotANumber
 from theorems.core.implementation import Implementation
 from theorems.core.key_rows import key_rows
-from theorems.rounding.approximate import approximate, bend
+from theorems.rounding.approximations import approximate, bend
 from theorems.rounding.attention_at import Numbers
-from theorems.rounding.excess import excess
+from theorems.rounding.excess_risk import excess
 from theorems.rounding.sized_numbers import Sized
 
 

@@ -18,11 +18,11 @@ from attention_conformance.kernel.kernel_loader import kernel_named, kernel_of
 from attention_conformance.kernel_process.messages import Answer, Bytes, NotAnAnswer
 from attention_conformance.kernel_process.process import KernelProcess
 from attention_conformance.kernel_process.remote_kernel import RemoteKernel
-from examples.real_faults import written_to_pass
+from examples.real_faults import reward_hacks
 from tests.attention_conformance.claims.failing_calls import falsified_by
 from theorems.core.claim import Verdict
 
-FILE = "examples.real_faults.written_to_pass"
+FILE = "examples.real_faults.reward_hacks"
 SDPA = "torch.nn.functional:scaled_dot_product_attention"
 
 
@@ -84,12 +84,12 @@ def test_a_kernel_that_is_written_to_pass_is_falsified(name: str) -> None:
 
 
 def test_a_kernel_that_knows_the_calls_of_a_seed_is_falsified_at_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = kernel_of(written_to_pass.right, "float64").replace(call=written_to_pass.known_calls_alone)
+    kernel = kernel_of(reward_hacks.right, "float64").replace(call=reward_hacks.known_calls_alone)
     known, fresh = (Trials(kernel.as_implementation(), seed, strength=2) for seed in (0, 20261128))
     numbers = [*known.cover()][-20:]
     queries = [kernel.in_own_numbers(known._build(known._plan(number), number)).query for number in numbers]
     plain = [number for number in numbers if known._plan(number)["state"] == State.ONCE]
-    monkeypatch.setattr(written_to_pass, "KNOWN", {float(np.max(query)) for query in queries})
+    monkeypatch.setattr(reward_hacks, "KNOWN", {float(np.max(query)) for query in queries})
     assert not any(falsified_by(known.at(number)) for number in plain)
     assert any(falsified_by(fresh.at(number)) for number in plain)
 

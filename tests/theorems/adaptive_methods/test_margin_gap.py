@@ -13,7 +13,7 @@ from reference_attention.svm.max_margin import MaxMargin, max_margin
 from theorems.adaptive_methods.adam import Betas
 from theorems.adaptive_methods.adam_bounds import AdamBounds
 from theorems.adaptive_methods.margin_gap import adam_gap, rates
-from theorems.benchmark.gap import Gap
+from theorems.benchmark.margin_gap import Gap
 from theorems.benchmark.optimisers.adam import theory_of
 from theorems.benchmark.rules import rule_named
 from theorems.bounded import exact, value_of

@@ -20,16 +20,16 @@ from tests.places import ROOT
 from theorems.benchmark.bench_tables import parts
 from theorems.benchmark.bench_units import Generated, Named, chunks, units
 from theorems.benchmark.comparison import Comparison, merge
-from theorems.benchmark.measure import Kind, Limit, first_within, limit_of
+from theorems.benchmark.measurements import Kind, Limit, first_within, limit_of
 from theorems.benchmark.optimisers.gradient_descent import log_step
-from theorems.benchmark.proven import proven_bound
+from theorems.benchmark.proven_bound import proven_bound
 from theorems.benchmark.rules import DEFAULT, rule_named
 from theorems.benchmark.summary import spread, summaries
 from theorems.command.app import main
 from theorems.command.benchmark import DATA
 from theorems.core.implementation import REFERENCE
 from theorems.faults import fault_named
-from theorems.figures.optimisers import is_noisy, panels_of, render_plot, running_median
+from theorems.figures.bench_plot import is_noisy, panels_of, render_plot, running_median
 from theorems.run.verify import nothing
 
 DOCUMENT = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")

@@ -14,11 +14,11 @@ from reference_attention.svm.max_margin import MaxMargin, max_margin
 from theorems.benchmark.bench_tables import parts, token_ids
 from theorems.benchmark.bench_units import Generated, Named
 from theorems.benchmark.comparison import Comparison
-from theorems.benchmark.measure import has_settled
+from theorems.benchmark.measurements import has_settled
 from theorems.benchmark.optimisers.flow import read_at
 from theorems.benchmark.optimisers.optimiser import Optimiser, Theory
-from theorems.benchmark.optimisers.users import theory_of
-from theorems.benchmark.proven import proven_bound
+from theorems.benchmark.optimisers.user_rules import theory_of
+from theorems.benchmark.proven_bound import proven_bound
 from theorems.benchmark.rules import rule_named
 from theorems.benchmark.summary import summaries
 

@@ -16,8 +16,8 @@ from tests.theorems.bounded.test_bounded import failures
 from theorems.bounded import (
     Bounded,
     arithmetic,
-    basic,
     either,
+    elementary_operations,
     exact,
     exponentials,
     extremes,
@@ -257,7 +257,7 @@ def plant(patch: pytest.MonkeyPatch, mistake: str) -> None:
     }
     if mistake in wrong:
         patch.setattr(arithmetic, "FLOAT64", wrong[mistake])
-        for module in (array_module, basic, exponentials, products, sums):
+        for module in (array_module, elementary_operations, exponentials, products, sums):
             patch.setattr(module, "current", lambda: wrong[mistake])
         patch.setattr(sums, "FLOAT64", wrong[mistake])
     elif mistake == "tangent-of-exp":
@@ -265,11 +265,11 @@ def plant(patch: pytest.MonkeyPatch, mistake: str) -> None:
     elif mistake == "tangent-of-log":
         patch.setattr(exponentials, "fall", lambda e, above: np.where(above > 0, e / above, np.inf))
     elif mistake == "no-outward":
-        for module in (array_module, basic, exponentials, products, sums):
+        for module in (array_module, elementary_operations, exponentials, products, sums):
             patch.setattr(module, "upward", lambda x, operations=0: x * (1 - 1e-15))
     elif mistake == "loose-bookkeeping-of-infinity":
         true = array_module.restore_invariants
-        for module in (basic, exponentials, sums):
+        for module in (elementary_operations, exponentials, sums):
             patch.setattr(module, "restore_invariants", lambda v, e, infinite=None: true(v, e, lambda: np.isinf(v)))
     elif mistake == "maximum-of-one":
         patch.setattr(extremes, "_excess", lambda value, x, e: np.where(x == value, e, 0.0))

@@ -18,9 +18,9 @@ from jaxtyping import Bool, Float64
 
 from reference_attention.errors import InvalidInput
 from reference_attention.files import write_text
-from theorems.explaining.selection import follow_flow
-from theorems.explore.exact import solve
-from theorems.explore.loading import state_named
+from theorems.explanations.selection import follow_flow
+from theorems.explore.data_sources import state_named
+from theorems.explore.exact_solutions import solve
 from theorems.figures.style import BLUE, GREEN, ORANGE, RED
 
 SECONDS = 9.0

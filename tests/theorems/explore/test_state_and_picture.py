@@ -21,11 +21,11 @@ from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear
 from reference_attention.training.descent import gradient_descent, normalized_gradient_descent
 from reference_attention.training.flow import gradient_flow
 from theorems.benchmark.rules import rule_named
-from theorems.explore import saving
-from theorems.explore.exact import round_norm, solve
+from theorems.explore import downloads
+from theorems.explore.data_sources import counterexamples, datasets, state_in_file, state_named
+from theorems.explore.exact_solutions import round_norm, solve
 from theorems.explore.link import LONGEST, NAME, pack, unpack_link
-from theorems.explore.loading import counterexamples, datasets, state_in_file, state_named
-from theorems.explore.picture import parts_of, say_selected
+from theorems.explore.picture_parts import parts_of, say_selected
 from theorems.explore.plane_columns import Columns, band, contours, rays, tokens, trained
 from theorems.explore.runs import RECORDS, RULES, SMOOTH_STEPS, Run
 from theorems.explore.state import MOST_STARTS, REACHES, state_of
@@ -202,7 +202,7 @@ def test_keys_without_any_spread_are_drawn_all_the_same(keys: np.ndarray) -> Non
 @pytest.mark.parametrize("name", [*SIZES, "theorem-2-without-single-input"])
 def test_what_is_saved_reads_back(name: str, tmp_path: Path) -> None:
     state = state_named(name)
-    for file, content in (("a.json", saving.as_json(state.case)), ("a.npz", saving.as_npz(state.case))):
+    for file, content in (("a.json", downloads.as_json(state.case)), ("a.npz", downloads.as_npz(state.case))):
         (tmp_path / file).write_bytes(content)
         found = load(str(tmp_path / file), 0).case
         assert np.array_equal(found.problem.keys, state.case.problem.keys)
@@ -210,13 +210,13 @@ def test_what_is_saved_reads_back(name: str, tmp_path: Path) -> None:
         assert (found.start is None) == (state.case.start is None)
         assert np.array_equal(state_in_file(file, content).tokens, state.tokens)
     test = tmp_path / "test_saved.py"
-    test.write_bytes(saving.as_test(state.case))
+    test.write_bytes(downloads.as_test(state.case))
     compile(test.read_text(encoding="utf-8"), str(test), "exec")
 
 
 def test_a_saved_test_passes(tmp_path: Path) -> None:
     test = tmp_path / "test_saved.py"
-    test.write_bytes(saving.as_test(dataset_named("figure-1a")))
+    test.write_bytes(downloads.as_test(dataset_named("figure-1a")))
     run = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(test)]
     assert subprocess.run(run, check=False, capture_output=True).returncode == 0
 

@@ -14,10 +14,10 @@ import pytest
 from generators.case import Case
 from generators.datasets import dataset_named
 from reference_attention.problem import Problem
-from theorems.explore.background import Cancelled, Latest
-from theorems.explore.loading import state_named
-from theorems.explore.panel import assumptions_html, statements_html, summary_text
+from theorems.explore.data_sources import state_named
+from theorems.explore.verdict_tables import assumptions_html, statements_html, summary_text
 from theorems.explore.verdicts import Said, StatementOnData, assumptions_of, plan, work_through
+from theorems.explore.worker_thread import Cancelled, Latest
 from theorems.library.catalogue import assumptions
 from theorems.library.verify import verify
 from theorems.run.pool import Pool

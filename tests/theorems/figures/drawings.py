@@ -12,9 +12,9 @@ import numpy as np
 
 from reference_attention.files import to_json
 from reference_attention.problem import Problem
-from theorems.explaining import plot
-from theorems.figures import optimisers
-from theorems.figures.optimisers import COLORS
+from theorems.explanations import plot
+from theorems.figures import bench_plot
+from theorems.figures.bench_plot import COLORS
 from theorems.figures.registry import FIGURES
 from theorems.library.explain import explain
 
@@ -110,7 +110,7 @@ def comparison() -> list[Any]:
     """The drawing of more rules than there are colours, one of which has no distance left."""
     t = np.array([1, 10, 100])
     curves = {f"rule-{k}": (t, np.array([1.0, 0.5 / (k + 1), 0.0 if k == 1 else 1e-3])) for k in range(len(COLORS) + 2)}
-    return drawing((9.0, 4.0), lambda sheet: optimisers._draw(sheet, [("one", curves), ("other", {})], 1, 2))
+    return drawing((9.0, 4.0), lambda sheet: bench_plot._draw(sheet, [("one", curves), ("other", {})], 1, 2))
 
 
 def figure(name: str, own: Any) -> list[Any]:

@@ -32,7 +32,7 @@ from tests.theorems.figures.wrong_gradients import (
 from theorems.command.app import main
 from theorems.core.implementation import REFERENCE
 from theorems.faults import fault_named
-from theorems.figures import directions, drawing
+from theorems.figures import directions, figure_files
 from theorems.figures.figure import Numbers, Settings
 from theorems.figures.figure_units import Computed, sheets
 from theorems.figures.registry import FIGURES
@@ -273,7 +273,7 @@ def test_a_wrong_gradient_is_seen(name: str) -> None:
 @pytest.mark.parametrize("name", CHECKS)
 def test_every_figure_is_drawn(name: str) -> None:
     shared = {"4b": "4a", "9b": "9a", "10": "9a"}.get(name, name)
-    image = drawing.render_figure(FIGURES[name], computed(shared), "svg")
+    image = figure_files.render_figure(FIGURES[name], computed(shared), "svg")
     xml.etree.ElementTree.fromstring(image)
     assert b"dc:date" not in image
 
@@ -311,11 +311,11 @@ def test_the_trials_are_named_on_the_figure() -> None:
 def test_same_numbers_same_bytes_whatever_is_configured(kind: str) -> None:
     import matplotlib
 
-    first = drawing.render_figure(FIGURES["8"], computed("8"), kind)
+    first = figure_files.render_figure(FIGURES["8"], computed("8"), kind)
     with matplotlib.rc_context({"font.size": 20, "svg.hashsalt": None, "axes.facecolor": "red"}):
-        assert drawing.render_figure(FIGURES["8"], computed("8"), kind) == first
+        assert figure_files.render_figure(FIGURES["8"], computed("8"), kind) == first
         assert matplotlib.rcParams["font.size"] == 20
-    assert drawing.render_figure(FIGURES["8"], {**computed("8"), "optima": []} | {"paths": []}, kind) != first
+    assert figure_files.render_figure(FIGURES["8"], {**computed("8"), "optima": []} | {"paths": []}, kind) != first
 
 
 def test_the_command_writes_drawing_and_numbers(capsys: pytest.CaptureFixture[str]) -> None:
@@ -342,7 +342,7 @@ def test_titles_are_typeset_in_drawings_and_plain_elsewhere(name: str) -> None:
     # What a formula would need is not there as plain text: the words outside of formulas have no underscore, no bar.
     assert not re.search("[_\u0304\u2016]", re.sub(r"\$[^$]*\$", "", one.title))
     assert all(" " not in formula for formula in re.findall(r"\$([^$]*)\$", one.title))
-    lines = drawing.caption(one).splitlines()
+    lines = figure_files.caption(one).splitlines()
     assert all(line.count("$") % 2 == 0 for line in lines)
     assert lines[0].startswith(rf"$\bf{{Figure\ {one.label}.}}$ ")
 
@@ -389,7 +389,7 @@ def test_bad_input(arguments: list[str], said: str, capsys: pytest.CaptureFixtur
 
 
 def test_without_matplotlib_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(drawing, "find_spec", lambda name: None)
+    monkeypatch.setattr(figure_files, "find_spec", lambda name: None)
     assert main(["figures", "8"]) == 2
     printed = capsys.readouterr().err
     assert "matplotlib is not installed" in printed

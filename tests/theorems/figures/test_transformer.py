@@ -18,7 +18,7 @@ import torch
 from tests.places import ROOT
 from theorems.command import figures as command
 from theorems.command.app import main
-from theorems.figures import drawing, images, registry
+from theorems.figures import figure_files, images, registry
 from theorems.figures.figure import Numbers, Settings
 from theorems.figures.images import Images
 from theorems.figures.registry import FIGURES
@@ -80,7 +80,7 @@ def test_what_the_documents_show_is_drawn_from_what_the_figure_holds() -> None:
     if PIN and version("matplotlib") == PIN[1]:
         for name in ("6", "7"):
             held = (ROOT / "docs" / "images" / f"figure-{name}.svg").read_bytes()
-            assert drawing.render_figure(FIGURES[name], numbers, "svg") == held
+            assert figure_files.render_figure(FIGURES[name], numbers, "svg") == held
 
 
 def test_sparsity_and_norm_are_what_they_are_called() -> None:

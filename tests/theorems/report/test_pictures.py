@@ -17,7 +17,7 @@ from reference_attention.paths.joint_path import JointPath
 from reference_attention.paths.scheduled_direction import scheduled_direction
 from theorems.core.claim import Form, Verdict
 from theorems.core.implementation import REFERENCE
-from theorems.figures.limit import Limit
+from theorems.figures.limit_curve import Limit
 from theorems.report.pictures import headroom, limit_picture, share_of_tolerance
 from theorems.report.record import StatementRecord
 from theorems.report.svg import Plot

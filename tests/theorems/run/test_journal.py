@@ -23,7 +23,7 @@ from tests.theorems.run.units import Adding, Sum
 from theorems.benchmark.bench_units import Batch, Generated
 from theorems.benchmark.comparison import Comparison, PowerLimit
 from theorems.benchmark.fit import Fit
-from theorems.benchmark.measure import Measurement
+from theorems.benchmark.measurements import Measurement
 from theorems.benchmark.optimisers.optimiser import Against, Theory
 from theorems.core.claim import Form, Verdict
 from theorems.faults.power.power_units import Column, FaultTrials

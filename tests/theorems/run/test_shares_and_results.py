@@ -23,7 +23,7 @@ from reference_attention.errors import InvalidInput
 from reference_attention.losses import LOSSES, loss_named
 from reference_attention.norms import Blocks, Norm, Schatten
 from reference_attention.problem import Dataset, Problem
-from theorems.benchmark.gap import Gap
+from theorems.benchmark.margin_gap import Gap
 from theorems.core.check import Outcome
 from theorems.core.claim import Claim, Form, Verdict
 from theorems.core.implementation import REFERENCE

@@ -21,9 +21,9 @@ import math
 import numpy as np
 
 from reference_attention.risk import ScaledGradient
-from theorems.benchmark.optimisers import scaled
+from theorems.benchmark.optimisers import scaled_vectors
 from theorems.benchmark.optimisers.optimiser import Optimiser, Setting, Theory
-from theorems.benchmark.optimisers.scaled import Vector
+from theorems.benchmark.optimisers.scaled_vectors import Vector
 
 BETAS = 0.9, 0.999
 """β₁ and β₂ unless a rule names others."""
@@ -54,13 +54,13 @@ class Adam(Optimiser):
 
     def begin(self, setting: Setting) -> None:
         """Set both moments to 0."""
-        self._m = self._root = scaled.of(ScaledGradient(0.0, 0 * setting.start))
+        self._m = self._root = scaled_vectors.of(ScaledGradient(0.0, 0 * setting.start))
 
     def step(self, p: Vector, gradient: ScaledGradient) -> Vector:
         """Take a step, with the corrections for the zeros that the moments begin with."""
         self._t += 1
-        g, (first, second) = scaled.of(gradient), self._betas
-        self._m = scaled.total(first, self._m, 1 - first, g)
+        g, (first, second) = scaled_vectors.of(gradient), self._betas
+        self._m = scaled_vectors.total(first, self._m, 1 - first, g)
         self._root = _root_of_squares(math.sqrt(second), self._root, math.sqrt(1 - second), g)
         m, root = self._m, self._root
         moves = root.direction > 0
@@ -73,5 +73,7 @@ class Adam(Optimiser):
 def _root_of_squares(a: float, x: ScaledGradient, b: float, y: ScaledGradient) -> ScaledGradient:
     """Compute √((a x)² + (b y)²) entry by entry: squares would underflow where their roots do not."""
     top = np.maximum(x.log_scale, y.log_scale)
-    left, right = (np.exp(np.maximum(gradient.log_scale - top, scaled.NOTHING))[..., None] for gradient in (x, y))
-    return scaled.of(ScaledGradient(top, np.hypot(a * left * x.direction, b * right * y.direction)))
+    left, right = (
+        np.exp(np.maximum(gradient.log_scale - top, scaled_vectors.NOTHING))[..., None] for gradient in (x, y)
+    )
+    return scaled_vectors.of(ScaledGradient(top, np.hypot(a * left * x.direction, b * right * y.direction)))

@@ -13,9 +13,9 @@ from __future__ import annotations
 import math
 
 from reference_attention.risk import ScaledGradient
-from theorems.benchmark.optimisers import scaled
+from theorems.benchmark.optimisers import scaled_vectors
 from theorems.benchmark.optimisers.optimiser import Against, Optimiser, Setting, Theory
-from theorems.benchmark.optimisers.scaled import Vector
+from theorems.benchmark.optimisers.scaled_vectors import Vector
 
 MOMENTUM = 0.9
 """The momentum β."""
@@ -33,9 +33,9 @@ class HeavyBall(Optimiser):
 
     def begin(self, setting: Setting) -> None:
         """Set u = 0."""
-        self._u = scaled.of(ScaledGradient(0.0, 0 * setting.start))
+        self._u = scaled_vectors.of(ScaledGradient(0.0, 0 * setting.start))
 
     def step(self, p: Vector, gradient: ScaledGradient) -> Vector:
         """Return p − η u."""
-        self._u = scaled.total(MOMENTUM, self._u, 1.0, scaled.of(gradient))
-        return p - scaled.times(self._log_step, self._u)
+        self._u = scaled_vectors.total(MOMENTUM, self._u, 1.0, scaled_vectors.of(gradient))
+        return p - scaled_vectors.times(self._log_step, self._u)

@@ -23,9 +23,9 @@ import math
 import numpy as np
 
 from reference_attention.risk import ScaledGradient
-from theorems.benchmark.optimisers import scaled
+from theorems.benchmark.optimisers import scaled_vectors
 from theorems.benchmark.optimisers.optimiser import Against, Optimiser, Setting, Theory
-from theorems.benchmark.optimisers.scaled import Vector
+from theorems.benchmark.optimisers.scaled_vectors import Vector
 
 STATEMENTS = ("mirror-one-input", "mirror-from-a-margin")
 
@@ -45,14 +45,14 @@ class MirrorDescent(Optimiser):
 
     def step(self, p: Vector, gradient: ScaledGradient) -> Vector:
         """Return the point whose dual point is one step further."""
-        g = scaled.of(gradient)
+        g = scaled_vectors.of(gradient)
         if self._normalized:
             # Entries are at most 1, and one of them is 1 unless all are 0.
             conjugate = self._power / (self._power - 1)
             length = (np.abs(g.direction) ** conjugate).sum(axis=-1, keepdims=True) ** (1 / conjugate)
             moved = self._step * g.direction / np.where(length > 0, length, 1.0)
         else:
-            moved = scaled.times(math.log(self._step), g)
+            moved = scaled_vectors.times(math.log(self._step), g)
         self._dual = self._dual - moved
         return signed_power(self._dual, 1 / (self._power - 1))
 

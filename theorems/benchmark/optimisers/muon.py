@@ -25,9 +25,9 @@ import numpy as np
 
 from reference_attention.risk import ScaledGradient
 from reference_attention.training.steepest_descent import orthogonal_factor
-from theorems.benchmark.optimisers import scaled
+from theorems.benchmark.optimisers import scaled_vectors
 from theorems.benchmark.optimisers.optimiser import Optimiser, Setting, Theory
-from theorems.benchmark.optimisers.scaled import Vector
+from theorems.benchmark.optimisers.scaled_vectors import Vector
 
 MOMENTUM = 0.95
 """The momentum μ."""
@@ -51,12 +51,12 @@ class Muon(Optimiser):
     def begin(self, setting: Setting) -> None:
         """Set B = 0, in the shape of the trained parameter."""
         self._shape = setting.shape if len(setting.shape) == 2 else (*setting.shape, 1)
-        self._b = scaled.of(ScaledGradient(0.0, 0 * setting.start))
+        self._b = scaled_vectors.of(ScaledGradient(0.0, 0 * setting.start))
 
     def step(self, p: Vector, gradient: ScaledGradient) -> Vector:
         """Return W − η U Vᵀ."""
-        now = scaled.of(gradient)
-        self._b = scaled.total(MOMENTUM, self._b, 1.0, now) if self.remembers else now
+        now = scaled_vectors.of(gradient)
+        self._b = scaled_vectors.total(MOMENTUM, self._b, 1.0, now) if self.remembers else now
         matrices = self._b.direction.reshape(*p.shape[:-1], *self._shape)
         return np.asarray(p - self._step * orthogonal_factor(matrices).reshape(p.shape))
 

@@ -21,7 +21,7 @@ from reference_attention.norms import Blocks, Norm
 from reference_attention.risk import ScaledGradient
 from reference_attention.training.steepest_descent import steepest_direction
 from theorems.benchmark.optimisers.optimiser import Optimiser, Setting, Theory
-from theorems.benchmark.optimisers.scaled import Vector
+from theorems.benchmark.optimisers.scaled_vectors import Vector
 
 STATEMENTS = ("steepest-one-input", "steepest-from-a-margin")
 

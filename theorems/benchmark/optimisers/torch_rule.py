@@ -18,7 +18,7 @@ import numpy as np
 from reference_attention.errors import InvalidInput, suggest
 from reference_attention.risk import ScaledGradient
 from theorems.benchmark.optimisers.optimiser import Optimiser, Setting
-from theorems.benchmark.optimisers.scaled import Vector
+from theorems.benchmark.optimisers.scaled_vectors import Vector
 
 PREFIX = "torch.optim:"
 FORM = f"{PREFIX}CLASS(lr=ETA)"

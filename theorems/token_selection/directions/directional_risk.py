@@ -34,7 +34,7 @@ from reference_attention.problem import Problem
 from theorems.bounded import Bounded, exact, value_of
 from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import Numbers
-from theorems.rounding.excess import excess_of
+from theorems.rounding.excess_risk import excess_of
 from theorems.rounding.sized_numbers import Sized
 
 LOG2 = math.log(2.0)

@@ -22,7 +22,7 @@ from reference_attention.training.joint_descent import joint_descent
 from theorems.core.implementation import REFERENCE
 from theorems.curves.constraints import Constraints
 from theorems.curves.reduced_program import closed_form, tangent_basis
-from theorems.figures.limit import Direction, Limit
+from theorems.figures.limit_curve import Direction, Limit
 from theorems.token_selection.joint_paths.joint_setup import joint_setup
 
 RADII = np.concatenate([np.geomspace(0.1, 16.0, 24), np.geomspace(30.0, 1e6, 10)])

@@ -20,7 +20,7 @@ from scipy.stats import binomtest
 from reference_attention.problem import Problem
 from reference_attention.training.batched_flow import Flows, gradient_flows
 from reference_attention.training.descent import Stop
-from theorems.benchmark.measure import Kind, far, limit_at
+from theorems.benchmark.measurements import Kind, far, limit_at
 from theorems.figures import style
 from theorems.figures.figure import Cut, Figure, Numbers, Settings
 from theorems.token_selection.figures.random_trials import DIMENSIONS, KINDS, TrialEnd, pieces, run_trials

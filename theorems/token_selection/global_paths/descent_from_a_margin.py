@@ -43,7 +43,7 @@ from theorems.curves.descent import DESCENT_PREMISES, DESCENT_ROUNDING, NORMALIZ
 from theorems.curves.followed_flow import FLOW_PREMISES, FollowedFlow
 from theorems.curves.margin_points import points_with_margin, starts_with_margin
 from theorems.rounding.attention_at import AttentionAt
-from theorems.rounding.steps import starts_claim
+from theorems.rounding.descent_steps import starts_claim
 from theorems.token_selection.global_paths import long_steps
 from theorems.token_selection.global_paths.flow_offset import FlowOffset
 from theorems.token_selection.global_paths.margin_constants import (

@@ -22,7 +22,7 @@ from theorems.bounded import exact, value_of, with_rounding
 from theorems.core.claim import Form, Undecided
 from theorems.core.claim_name import sharper
 from theorems.core.key_rows import key_rows
-from theorems.rounding.approximate import approximate
+from theorems.rounding.approximations import approximate
 from theorems.rounding.attention_at import AttentionAt, Numbers
 from theorems.token_selection.global_paths.flow_offset import FlowOffset, own_bound
 

@@ -21,7 +21,7 @@ from theorems.core.claim import Claim, Ended, Form, NotANumber, Undecided, Verdi
 from theorems.core.claim_name import ClaimName
 from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import AttentionAt, Numbers
-from theorems.rounding.steps import starts_claim, steps_claim
+from theorems.rounding.descent_steps import starts_claim, steps_claim
 
 
 @dataclass(frozen=True, eq=False)

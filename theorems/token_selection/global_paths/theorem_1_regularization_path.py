@@ -38,9 +38,9 @@ from theorems.curves.followed_path import FOLLOWED, PATH_PREMISES, PATH_ROUNDING
 from theorems.curves.reduced_program import Reduced, closed_form, tangent_basis
 from theorems.curves.sphere import Sphere
 from theorems.curves.sublevel_hunt import sublevel_points
-from theorems.rounding.approximate import approximate, bend
+from theorems.rounding.approximations import approximate, bend
 from theorems.rounding.attention_at import Numbers
-from theorems.rounding.excess import log_excess_of
+from theorems.rounding.excess_risk import log_excess_of
 from theorems.token_selection.global_paths.path_minimisers import MINIMISED_PREMISES, MinimisedPath
 
 PATH_DUAL_GAP = tolerance(
@@ -154,7 +154,7 @@ def theorem_1(case: Case, under_test: Implementation) -> Iterator[Claim]:
     the feasible set: ⟨p/a, p_mm⟩ ≥ ‖p_mm‖². So cos ≥ a‖p_mm‖/‖p‖ ≥ a/ρ ≥ 1 − κ/ρ.
 
     **Effective, from the duals.** With c_j = |ℓ'(γ_i,opt)|(γ_i,opt − γ_it), w_j = λ_j/Σλ, x = (T−1)e^{−(ρ−κ)} and b of
-    :func:`theorems.rounding.approximate.bend`, which is 0 where ℓ is convex:
+    :func:`theorems.rounding.approximations.bend`, which is 0 where ℓ is convex:
     ‖p‖Θ cos(p, p_mm) ≥ Σ_j w_j log(c_j/w_j) − log1p(x) − b min(x, 1) − log n(L(R p̄_mm) − L_opt).
     *Derivation.* Input i loses δ_i ≤ Γ_i min(x, 1), Γ_i the range of its scores, so n(L − L_opt) ≥ Σ c_j s_j e^{−b
     min(x,1)} (convexity, or :meth:`.loss.Loss.steepening`), and s_j ≥ e^{−a_j}/(1 + x). Jensen's inequality: log Σ c_j

@@ -45,7 +45,7 @@ from theorems.curves.descent import (
     starts_around,
 )
 from theorems.curves.followed_flow import FLOW_PREMISES, FollowedFlow, flow_start
-from theorems.rounding.approximate import approximate
+from theorems.rounding.approximations import approximate
 from theorems.rounding.attention_at import Numbers
 from theorems.token_selection.global_paths.flow_offset import FlowOffset
 from theorems.token_selection.global_paths.lemma_04_descent_direction import log_climb, log_gaps
@@ -125,8 +125,8 @@ def theorem_2(case: Case, under_test: Implementation) -> Iterator[Claim]:
     e^{D² x_{t+1}} ≥ e^{D² x_t}(1 + D²β e^{−D² x_t}) = e^{D² x_t} + D²β.
 
     **Exact.** The points of which all this is claimed are the run: p(0) is the start, and each iterate looked at is
-    followed by p − η∇L(p) with the gradient under test, to rounding (:mod:`theorems.rounding.steps`). So are those of
-    normalized gradient descent, whose every step of length s climbs at least s/D, as its direction is that of GD.
+    followed by p − η∇L(p) with the gradient under test, to rounding (:mod:`theorems.rounding.descent_steps`). So are
+    those of normalized gradient descent, whose every step of length s climbs at least s/D, as its direction is GD's.
 
     **Effective, n = 1.** With λ = ‖p_mm‖ log(T−1) and Δ = p(t+1) − p(t): ⟨Δ, p̄_mm⟩ (‖p(t)‖ + λ) ≥ ⟨Δ, p(t)⟩ (Lemma 5),
     that is the paper's inequality with π_t = λ/‖p(t)‖. Summed:

@@ -24,7 +24,7 @@ from theorems.bounded import exact
 from theorems.core.claim import Claim, Form, NotANumber, at_least
 from theorems.core.claim_name import premise
 from theorems.core.implementation import Implementation
-from theorems.rounding.steps import starts_claim, steps_claim
+from theorems.rounding.descent_steps import starts_claim, steps_claim
 
 LOOKED_AT = 40
 """The number of iterates whose step is checked, spread over the run."""

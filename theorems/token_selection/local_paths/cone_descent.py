@@ -23,7 +23,7 @@ from theorems.core.implementation import Implementation
 from theorems.curves.cone_points import Cone, ConeView
 from theorems.curves.descent import IS_A_STEP, RUN_IS_ASKED_FOR
 from theorems.rounding.attention_at import Numbers
-from theorems.rounding.steps import starts_claim, steps_claim
+from theorems.rounding.descent_steps import starts_claim, steps_claim
 
 Points = Float64[np.ndarray, "b d"]
 

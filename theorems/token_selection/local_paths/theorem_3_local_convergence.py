@@ -43,7 +43,7 @@ from theorems.core.tolerances import tolerance
 from theorems.curves.cone_points import NO_STATIONARY_POINT, ConeView, cone_points, is_resolvable, resolvable_rho
 from theorems.curves.descent import DESCENT_PREMISES
 from theorems.curves.flow_chords import FLOW_IS_ASKED_FOR
-from theorems.rounding.approximate import approximate
+from theorems.rounding.approximations import approximate
 from theorems.rounding.attention_at import Numbers
 from theorems.token_selection.local_paths.cone_descent import ConeDescent, ConeRun, growth, longest_steps
 from theorems.token_selection.local_paths.cone_flow import along_a_flow

@@ -32,7 +32,7 @@ from theorems.core.nonlinear_head import HeadedAttention
 from theorems.core.statement import statement
 from theorems.core.tolerances import EXACT
 from theorems.curves.constraints import EXPONENT_ROUNDING
-from theorems.rounding.approximate import bend
+from theorems.rounding.approximations import bend
 from theorems.rounding.attention_at import Numbers
 from theorems.token_selection.global_paths.theorem_1_regularization_path import (
     PATH_CLAIMS,
@@ -111,9 +111,9 @@ def theorem_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
     **Effective, from the duals**, same points: ⟨p, p_α⟩/‖p_α‖² ≥ min_α Σ_j w_j log(C_j/w_j) − log n(L(p) −
     L_*) over the same choices α, w = λ/Σλ, C_iβ = |ℓ'(ν_i)| e_iβ e^{−b min(x,1)}/(|O_i| + |Ō_i|e^{−(ρ−κ)}), e_iβ = Σ_j
-    |b_j|(least secant of φ_j) g_iβj, x = T e^{−(ρ−κ)}, b of :func:`theorems.rounding.approximate.bend` on [ν_i − c1_i,
-    ν_i], 0 for convex ℓ. *Derivation.* s_β ≥ e^{−(k_α−k_β)·p}/(|O_i| + |Ō_i|e^{−a}) with α the largest logit; then
-    Jensen as in Theorem 1.
+    |b_j|(least secant of φ_j) g_iβj, x = T e^{−(ρ−κ)}, b of :func:`theorems.rounding.approximations.bend` on [ν_i −
+    c1_i, ν_i], 0 for convex ℓ. *Derivation.* s_β ≥ e^{−(k_α−k_β)·p}/(|O_i| + |Ō_i|e^{−a}) with α the largest logit;
+    then Jensen as in Theorem 1.
 
     **Limit.** For *every* minimiser p̄(R), 1 − cos ≤ κ/ρ and ≤ (log n(L(p') − L_*) + ρ − D)/ρ, D the minimum above
     and p' any point of the sphere: O(1/ρ). Descended from each of G_mm to ρ = 10⁶(1 + κ): 1 − cos ≤ 10⁻⁶ there.

@@ -39,7 +39,7 @@ from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
 from theorems.curves.descent import RUN_IS_ASKED_FOR
 from theorems.rounding.attention_at import AttentionAt
-from theorems.rounding.steps import starts_claim
+from theorems.rounding.descent_steps import starts_claim
 from theorems.token_selection.softmax.smoothness import local_smoothness, log_sharp_smoothness
 
 TWO_RUNS = tolerance(

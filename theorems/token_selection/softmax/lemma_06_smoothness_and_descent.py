@@ -33,9 +33,9 @@ from theorems.core.statement import statement
 from theorems.core.tolerances import tolerance
 from theorems.curves.descent import DESCENT_PREMISES, IS_A_STEP, RUN_IS_ASKED_FOR
 from theorems.rounding.attention_at import LARGEST_EXPONENT, AttentionAt
+from theorems.rounding.descent_steps import starts_claim, steps_claim
 from theorems.rounding.risk_change import risk_change
 from theorems.rounding.risk_under_test import risk_of
-from theorems.rounding.steps import starts_claim, steps_claim
 from theorems.token_selection.softmax.smoothness import log_sharp_smoothness
 from theorems.token_selection.softmax.smoothness_value import log_smoothness_values
 

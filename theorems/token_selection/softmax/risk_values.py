@@ -16,7 +16,7 @@ from theorems.core.claim_name import premise
 from theorems.core.equality import equal
 from theorems.core.implementation import Implementation
 from theorems.rounding.attention_at import AttentionAt
-from theorems.rounding.excess import excess_at, excess_of_at
+from theorems.rounding.excess_risk import excess_at, excess_of_at
 from theorems.rounding.risk_under_test import risk_of
 from theorems.rounding.sized_numbers import Sized, sized_equal
 

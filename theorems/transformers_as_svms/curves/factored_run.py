@@ -23,7 +23,7 @@ from theorems.core.implementation import Implementation
 from theorems.core.tolerances import tolerance
 from theorems.curves.descent import DESCENT_PREMISES, NORMALIZED_PREMISES
 from theorems.rounding.attention_at import Numbers
-from theorems.rounding.steps import starts_claim, steps_claim
+from theorems.rounding.descent_steps import starts_claim, steps_claim
 from theorems.transformers_as_svms.curves.factored_points import FactoredPoints
 
 FACTORED_STEPS = tolerance(

@@ -27,9 +27,9 @@ from theorems.core.claim import NotANumber
 from theorems.core.implementation import Implementation
 from theorems.curves.bisection import smallest
 from theorems.curves.cone_points import INSIDE, LEAST_BITS
-from theorems.rounding.approximate import approximate
+from theorems.rounding.approximations import approximate
 from theorems.rounding.attention_at import Numbers
-from theorems.rounding.excess import excess_of
+from theorems.rounding.excess_risk import excess_of
 from theorems.transformers_as_svms.curves.nuclear_bounds import NuclearBounds
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from generators.datasets import DATASETS
 from reference_attention.risk import ScaledGradient
-from theorems.benchmark.optimisers import scaled
+from theorems.benchmark.optimisers import scaled_vectors
 from theorems.benchmark.optimisers.adam import Adam
 from theorems.benchmark.optimisers.optimiser import Setting
 
@@ -20,5 +20,6 @@ def test_moments_begin_at_zero_wherever_a_run_does() -> None:
     assert moved == pytest.approx(np.array([[-0.1, 0.1]]))
 
 
-def test_of_nothing_the_size_is_one() -> None:
-    assert scaled.size_of(ScaledGradient(np.zeros(2), np.array([[0.0, 0.0], [3.0, 4.0]]))).tolist() == [1.0, 5.0]
+def test_size_of_zero_is_one() -> None:
+    sizes = scaled_vectors.size_of(ScaledGradient(np.zeros(2), np.array([[0.0, 0.0], [3.0, 4.0]])))
+    assert sizes.tolist() == [1.0, 5.0]

@@ -33,7 +33,7 @@ from tests.theorems.token_selection.faults import FAULTS, planted
 from theorems.core.check import check
 from theorems.core.claim import Verdict
 from theorems.core.implementation import REFERENCE
-from theorems.rounding.excess import excess
+from theorems.rounding.excess_risk import excess
 from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.suite import statements
 from theorems.run.verify import draw_cases, verify_generated

@@ -1,0 +1,133 @@
+"""Faults of kernels that take functions of scores and of places, as PyTorch's ``flex_attention`` does.
+
+theorems verify --attention examples.real_faults.flex_attention:mods_of_key_heads
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from examples.real_faults.attention import Kernel, at_least_float32, interface, or_root, wrong_step
+from examples.real_faults.rows import softmax
+
+Mod = Callable[..., Tensor]
+
+
+class Flex:
+    """The steps of one call, at least in float32; the backward pass is autograd's."""
+
+    def heads(self, heads: Tensor, group: int) -> Tensor:
+        """Return the heads that a function of scores is given, where ``group`` query heads share one of keys."""
+        return heads
+
+    def modified(self, mod: Mod, score: Tensor, *places: Tensor) -> Tensor:
+        """Apply a function to the scores, (B, H, L, T)."""
+        return mod(score, *places).expand(score.shape)
+
+    def padded(self, keys: Tensor, values: Tensor, mod: Mod | None) -> tuple[Tensor, Tensor]:
+        """Give keys and values the length that is attended to."""
+        return keys, values
+
+    def rows(self, logits: Tensor, visible: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute output and log-sum-exp; 0 and −∞ where nothing is seen."""
+        weights, lse = softmax(logits.masked_fill(~visible, -math.inf))
+        return weights @ values, lse
+
+
+@interface
+def with_flex(steps: type[Flex]) -> Kernel:
+    """Make a kernel (B, H, L, E), (B, H', T, E), (B, H', T, M) → (B, H, L, M), log-sum-exp (B, H, L)."""
+
+    def attention(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        score_mod: Mod | None = None,
+        block_mask: Any = None,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+        return_lse: bool = False,
+    ) -> Any:
+        flex, wide = steps(), at_least_float32(query)
+        (B, H, L, _), T, group = query.shape, key.shape[2], query.shape[1] // key.shape[1]
+        mask = None if block_mask is None else block_mask.mask_mod
+        key, value = (x.repeat_interleave(group, dim=1).to(wide) for x in (key, value))
+        key, value = flex.padded(key, value, mask)
+        # No function is asked for a key behind the last one.
+        keys = torch.arange(key.shape[2]).clamp(max=T - 1)
+        places = torch.meshgrid(torch.arange(B), torch.arange(H), torch.arange(L), keys, indexing="ij")
+        logits = query.to(wide) @ key.mT * or_root(scale, query)
+        if score_mod is not None:
+            b, h, *others = places
+            logits = flex.modified(score_mod, logits, b, flex.heads(h, group), *others)
+        visible = torch.tensor(True) if mask is None else mask(*places)
+        out, lse = flex.rows(logits, visible, value)
+        return (out.to(query.dtype), lse) if return_lse else out.to(query.dtype)
+
+    return attention
+
+
+right_flex = with_flex(Flex, "right_flex")
+
+
+@wrong_step(with_flex, Flex, "heads")
+def mods_of_key_heads(self: Flex, heads: Tensor, group: int) -> Tensor:
+    """Give functions of scores another head than that of the query, with grouped heads.
+
+    In the thread scores of some functions were wrong with grouped heads alone. Here they are given the first head of
+    the group. Right without groups, and for functions that are the same for all heads of one.
+
+    Source: intel/intel-xpu-backend-for-triton #3632
+    """
+    return heads // group * group
+
+
+@wrong_step(with_flex, Flex, "modified")
+def score_without_gradient(self: Flex, mod: Mod, score: Tensor, *places: Tensor) -> Tensor:
+    """Take the derivative 1 of a function to which the score does not matter, where it is 0.
+
+    In the thread autograd finds no gradient of such a score, none is not zero, and the backward pass of compiled flex
+    attention failed. Right where a function uses its score.
+
+    Source: pytorch/pytorch PR #185991
+    """
+    modified = Flex.modified(self, mod, score, *places)
+    unused = Flex.modified(self, mod, score + 1, *places) == modified
+    return modified + (score - score.detach()) * unused
+
+
+@wrong_step(with_flex, Flex, "padded")
+def keys_beyond_the_last_block(self: Flex, keys: Tensor, values: Tensor, mod: Mod | None) -> tuple[Tensor, Tensor]:
+    """Count keys behind the last one, with a length that is no multiple of a block.
+
+    In the thread with 64 keys and blocks of 128. Here blocks are of 32 keys, those behind the last one are zero, and a
+    function that hides keys says of them what it does of the last key. Right for whole blocks, and where that is
+    hidden.
+
+    Source: pytorch/pytorch #159247
+    """
+    rest = 0 if mod is None else -keys.shape[2] % 32
+    return pad(keys, (0, 0, 0, rest)), pad(values, (0, 0, 0, rest))
+
+
+@wrong_step(with_flex, Flex, "rows")
+def blocks_whole_in_backward(self: Flex, logits: Tensor, visible: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Take other blocks for whole ones in the backward pass than in the forward pass.
+
+    In the thread gradients of block-sparse attention were wrong by factors while its output was exact. Here the
+    backward pass shows all keys of a block of 16 of which a row sees one. Right for whole blocks.
+
+    Source: Dao-AILab/flash-attention #2623
+    """
+    out, lse = Flex.rows(self, logits, visible, values)
+    T = logits.shape[-1]
+    blocks = pad(visible.expand(logits.shape), (0, -T % 16)).reshape(*logits.shape[:-1], -1, 16)
+    whole = blocks.any(dim=-1).repeat_interleave(16, dim=-1)[..., :T]
+    other, _ = Flex.rows(self, logits, whole, values)
+    return out.detach() + (other - other.detach()), lse

@@ -1,0 +1,60 @@
+"""Data of a paper's own kind are explained by what the paper says, their assumptions, and the statements that apply."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import theorems.explanations.custom_subject
+from generators.user_data import as_text
+from reference_attention.errors import InvalidInput
+from tests.theorems.another_kind import STATEMENTS, Logits
+from theorems.command.app import main
+from theorems.core.exit_code import Exit
+from theorems.library.explain import explain
+
+CASE = Logits(np.array([0.0, 2.0]), np.array([1, 2]), name="mine")
+
+
+@pytest.fixture(autouse=True)
+def _known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(theorems.explanations.custom_subject, "statements", lambda: STATEMENTS)
+    monkeypatch.setattr(theorems.explanations.custom_subject, "is_explained", lambda statement: True)
+
+
+def test_what_the_paper_says_then_assumptions_then_statements() -> None:
+    found = explain(CASE)
+    assert repr(found) == "Explanation(mine: logits, m = 2)"
+    said = str(found).splitlines()
+    assert said[:3] == ["mine: logits, m = 2", "  values (0.0, 2.0)", "  counts (1.0, 2.0)"]
+    assert "each-once    every logit is there once   does not hold   counts [1, 2]" in str(found)
+    assert [line for line in said if line][-3:] == [
+        "The largest of 2 logits is 2.",
+        "Applies: test-lse (log-sum-exp with multiplicities).",
+        "Does not apply, with the missing assumption: test-small (each-once).",
+    ]
+    assert found.is_decided
+    assert "<p>The largest of 2 logits is 2.</p>" in found._repr_html_()
+    held = json.loads(found.to_json())
+    assert (held["m"], held["assumptions"][0]["holds"]) == (2, False)
+    assert [(one["id"], one["applies"]) for one in held["statements"]] == [("test-lse", True), ("test-small", False)]
+    with pytest.raises(InvalidInput, match="nothing is drawn of logits"):
+        found.plot()
+
+
+def test_where_none_applies_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = {"test-small": STATEMENTS["test-small"]}
+    monkeypatch.setattr(theorems.explanations.custom_subject, "statements", lambda: small)
+    assert "No statement applies." in str(explain(CASE)).splitlines()
+
+
+def test_the_command_explains_a_file_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine.json").write_text(as_text(CASE))
+    assert main(["explain", "--data", str(tmp_path / "mine.json"), "--json", str(tmp_path / "out.json")]) == Exit.UPHELD
+    assert "\nApplies: test-lse" in capsys.readouterr().out
+    assert json.loads((tmp_path / "out.json").read_text())["words"][0] == "The largest of 2 logits is 2."
+    code = main(["explain", "--data", str(tmp_path / "mine.json"), "--plot", str(tmp_path / "out.svg")])
+    assert code == Exit.BAD_INPUT

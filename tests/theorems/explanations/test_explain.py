@@ -1,0 +1,263 @@
+"""theorems explain: planted facts are found and said, exact numbers are exact, and bad input is one sentence."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flint import fmpq
+
+from generators.datasets import dataset_named
+from reference_attention.errors import InvalidInput
+from reference_attention.exact import to_float
+from reference_attention.problem import Problem
+from reference_attention.svm.max_margin import Infeasible
+from theorems.command.app import main
+from theorems.core.claim import Verdict
+from theorems.explanations import selection
+from theorems.explanations.content import MOST_TOKENS, sections
+from theorems.explanations.explanation import Explanation
+from theorems.explanations.sentences import headline, paragraphs
+from theorems.library.explain import explain
+from theorems.library.verify import verify
+
+OPPOSED = {"keys": [[[1, 0], [0, 0]], [[-1, 0], [0, 0]]], "scores": [[1, 0], [1, 0]], "p0": [2, 0]}
+"""Two inputs that pull p in opposite directions alike: the flow goes to 0, and no p separates."""
+BETWEEN = {"keys": [[[0, 0], [1, 0], [-1, 0]]], "scores": [[1, 0.5, 0]]}
+"""The optimal token lies between the others; at the best finite p two of them share the weight."""
+TWICE = {"keys": [[[1, 0], [1, 0], [0, 1]]], "scores": [[1, 1, 0]]}
+"""The optimal token is there twice."""
+WIDE = {"keys": np.random.default_rng(1).normal(size=(14, 20, 16)), "scores": np.eye(20)[:14] * 3 + 0.1}
+"""More inputs and tokens than a screen holds."""
+
+
+@cache
+def on(name: str, starts: int = 0, seed: int = 0) -> Explanation:
+    return explain(name, starts=starts, seed=seed)
+
+
+@cache
+def local() -> Explanation:
+    """Figure 1(b) from a start on the side of the token that is only locally optimal."""
+    return explain(dataset_named("figure-1b").replace(start=np.array([3.0, 0.0])))
+
+
+def applying(it: Explanation) -> set[str]:
+    return {one.id for one in it.speaks if one.applies}
+
+
+def test_a_local_optimum_that_is_not_global_is_found_from_its_side() -> None:
+    it = local()
+    assert it.selection is not None
+    assert it.selection.alpha.tolist() == [1]
+    assert it.optimal.alpha.tolist() == [0]
+    assert it.selection.locally_optimal
+    assert it.locally_optimal is not None
+    assert [one.alpha.tolist() for one in it.locally_optimal] == [[0], [1]]
+    best, taken, last = it.tokens
+    assert (best.selected, best.globally_optimal, best.locally_optimal) == (False, True, True)
+    assert (taken.selected, taken.globally_optimal, taken.locally_optimal) == (True, False, True)
+    assert (last.selected, last.globally_optimal, last.locally_optimal, last.neighbour) == (False, False, False, True)
+    assert (last.margin, last.dual) == (1.0, 1.0)
+    assert taken.margin is None
+    assert taken.weights[-1] > 1 - 1e-12
+    # (1, 0) separates (1, 0) from (0, 0) by 1 and from (−0.1, 1) by 1.1.
+    assert best.margin == pytest.approx(1.1)
+    said = "the flow selects the locally optimal token 1 (LMM): token 1 of input 0 scores 0.9, below the 1 of token 0"
+    assert headline(it) == f"from p(0) = (3, 0) {said}"
+    assert it.entry is not None
+    assert "Theorem 3 names this limit" in paragraphs(it)[0]
+    assert "theorem-2" not in applying(it)
+    assert {"theorem-1", "theorem-3"} <= applying(it)
+
+
+def test_one_input_with_equal_scores_has_its_limit_from_theorem_2() -> None:
+    it = on("figure-1a")
+    assert it.selection is it.optimal
+    assert "Theorem 2 names this limit for every start" in paragraphs(it)[0]
+    assert "theorem-2" in applying(it)
+    assert it.path.flow.one_minus_cosine(it.selection.svm.p)[-1] < 1e-11  # type: ignore[union-attr]
+
+
+def test_several_inputs_leave_the_direction_open_and_the_start_decides() -> None:
+    it = on("figure-8", 4)
+    selected = [one.selects.tolist() for one in it.others if one.selects is not None]
+    assert sorted(map(tuple, selected)) == [(0, 0), (0, 1), (0, 1), (0, 1)]
+    assert it.locally_optimal is not None
+    assert [one.alpha.tolist() for one in it.locally_optimal] == [[0, 0], [0, 1]]
+    assert "the theorem names no limit direction" in " ".join(paragraphs(it))
+    assert "3 end at [0, 1], 1 end at [0, 0]" in paragraphs(it)[0]
+
+
+def test_seeded_starts_depend_on_the_seed_alone() -> None:
+    again, other = explain("figure-1b", starts=1, seed=3), explain("figure-1b", starts=1, seed=4)
+    assert again.to_json() == explain("figure-1b", starts=1, seed=3).to_json()
+    assert not np.array_equal(again.others[0].start, other.others[0].start)
+    assert np.array_equal(again.path.flow.points, other.path.flow.points)
+
+
+def test_a_flow_that_goes_to_zero_selects_nothing() -> None:
+    it = explain(OPPOSED)
+    assert headline(it) == "from p(0) = (2, 0) the flow converges to p = 0 and selects nothing"
+    assert it.is_decided
+    assert it.selection is None
+    assert it.about is None
+    assert not any(one.selected for one in it.tokens)
+    assert [one.weights[-1] for one in it.tokens] == pytest.approx([0.5] * 4)
+    assert isinstance(it.optimal.svm, Infeasible)
+    assert "there is no GMM direction" in paragraphs(it)[0]
+    assert not any(id.startswith("theorem") for id in applying(it))
+
+
+def test_a_flow_to_a_finite_point_says_where() -> None:
+    it = explain(BETWEEN)
+    assert headline(it).startswith("from p(0) = 0 the flow converges to a prompt of norm ")
+    assert it.path.stationary
+    assert isinstance(it.optimal.svm, Infeasible)
+    assert {one.token for one in it.tokens if one.weights[-1] > 0.2} == {0, 1}
+
+
+def test_a_constant_risk_moves_nothing() -> None:
+    it = explain({"keys": [[[1, 0], [0, 1]]], "scores": [[1, 1]]})
+    assert headline(it) == "from p(0) = 0 the flow stays at its start, where the gradient is zero, and selects nothing"
+    assert all(one.globally_optimal for one in it.tokens)
+    assert "NaN" not in it.to_json()
+
+
+def test_a_tie_is_a_tie() -> None:
+    it = explain(TWICE)
+    assert headline(it) == "from p(0) = 0 the flow ties tokens [0, 1] of input 0, exactly"
+    assert [one.selected for one in it.tokens] == [True, True, False]
+    assert [one.weights[-1] for one in it.tokens[:2]] == [0.5, 0.5]
+    assert it.selection is None
+    assert it.is_decided
+    assert "theorem-8" in applying(it)
+    assert not {"theorem-1", "theorem-2", "theorem-3"} & applying(it)
+
+
+def test_what_is_undecided_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(selection, "limit_of_flow", lambda problem, flow: "the solver gave up")
+    path = tmp_path / "undecided.json"
+    assert main(["explain", "--data", "figure-1b", "--json", str(path)]) == 3
+    assert "undecided: the solver gave up" in capsys.readouterr().out
+    held = json.loads(path.read_text())
+    assert held["flow"]["undecided"] == "the solver gave up"
+    assert {token["selected"] for token in held["tokens"]} == {None}
+
+
+@pytest.mark.parametrize("name", ["figure-1a", "figure-1b", "figure-8"])
+def test_what_applies_is_what_verify_checks(name: str) -> None:
+    for result in verify(name, "lemma-3", "lemma-4", "lemma-5", "lemma-11", "lemma-14"):
+        assert (result.id in applying(on(name))) == (result.verdict is not Verdict.NOT_APPLICABLE), result.id
+
+
+def test_given_tokens_are_looked_at_too() -> None:
+    it = explain({"keys": [[[-0.1, 1], [1, 0], [0, 0]]], "scores": [[1, 0.9, 0]], "alpha": [1]})
+    assert [one.name for one in it.choices] == ["optimal", "given"]
+    assert it.choices[1].locally_optimal
+    assert {looked.of for looked in it.looked} >= {"optimal", "selected"}
+
+
+def test_the_json_is_exact(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """p_mm = Σ λ (k_α − k_t), every margin at least 1, over the rationals in the file."""
+    path = tmp_path / "explained.json"
+    assert main(["explain", "--data", "figure-1c", "--json", str(path)]) == 0
+    assert "selects the optimal token of every input (GMM)" in capsys.readouterr().out
+    held: dict[str, Any] = json.loads(path.read_text())
+    problem = dataset_named("figure-1c").problem
+    assert (held["n"], held["T"], held["d"], len(held["tokens"])) == (3, 7, 2, 21)
+    [one] = held["directions"]
+    p = [fmpq(*map(int, x.split("/"))) if "/" in x else fmpq(int(x)) for x in one["exact"]["p"]]
+    assert [to_float(x) for x in p] == one["p"]
+    total = [fmpq(0)] * 2
+    for pair, text in one["exact"]["duals"].items():
+        i, t = map(int, pair.split(","))
+        weight = fmpq(*map(int, text.split("/")))
+        for k in range(2):
+            a, b = (fmpq(*float(problem.keys[i, s, k]).as_integer_ratio()) for s in (one["alpha"][i], t))
+            total[k] += weight * (a - b)
+    assert total == p
+    assert [["‖p_mm‖²" in str(found) for found in group] for group in held["assumptions"].values()] != []
+    assert held["flow"]["records"][-1]["one_minus_cosine"]["optimal"] < 1e-9
+    assert held["flow"]["cone"]["entered_at"] >= held["flow"]["cone"]["radius"]
+    kinds = {
+        "input": int,
+        "token": int,
+        "score": float,
+        "selected": bool,
+        "globally_optimal": bool,
+        "locally_optimal": bool | None,
+        "margin": float | None,
+        "neighbour": bool,
+        "dual": float,
+        "weights": list,
+    }
+    for token in held["tokens"]:
+        assert set(token) == set(kinds)
+        assert all(isinstance(token[name], kind) for name, kind in kinds.items())
+    assert {one["id"] for one in held["statements"] if one["applies"]} == applying(on("figure-1c"))
+
+
+def test_a_table_stays_readable() -> None:
+    it = explain(WIDE)
+    table = sections(it)[0]
+    assert len(table.rows) <= 13 * (MOST_TOKENS + 1)
+    assert any("4 more" in row for row in table.rows)
+    assert "2 more inputs" in table.rows[-1]
+    assert max(map(len, str(it).splitlines())) <= 120
+
+
+def test_a_notebook_shows_the_same() -> None:
+    shown = explain(TWICE)._repr_html_()
+    assert shown.count("<table>") == len(sections(explain(TWICE)))
+    assert "ties tokens [0, 1]" in shown
+    assert "‖p_mm‖" in shown
+    assert repr(on("figure-1a")) == "Explanation(from p(0) = 0 the flow selects the optimal token, 0 (GMM))"
+
+
+@pytest.mark.parametrize("name", ["figure-8", "space"])
+def test_drawings_in_the_plane_and_beyond_repeat(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "drawn.svg"
+    if name == "space":
+        it = explain(Problem(np.eye(3)[None], [[1, 0.5, 0]]))
+        path.write_bytes(it.plot("svg"))
+    else:
+        it = on(name)
+        assert main(["explain", "--data", name, "--plot", str(path)]) == 0
+    assert path.read_bytes() == it.plot("svg")
+    assert path.read_bytes().startswith(b"<?xml")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["figure-8"], "Missing option '--data'; give --data figure-8."),
+        (["--data", "no-such"], "neither a file that ends in .npz, .json or .txt nor a named dataset"),
+        (["--data", "figure-1a", "--plot", "a.gif"], "--plot: 'gif' is no kind of drawing"),
+        (["--data", "figure-1a", "--plot", "nowhere/a.svg"], "there is no directory nowhere"),
+        (["--data", "figure-1a", "--json", "nowhere/a.json"], "there is no directory nowhere"),
+        ([], "Missing option '--data'"),
+        (["--data", "figure-1a", "--starts", "-1"], "--starts"),
+    ],
+)
+def test_bad_input_is_one_sentence(options: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", *options]) == 2
+    shown = capsys.readouterr()
+    assert said in shown.err
+    assert shown.err.count("\n") == 1
+    assert not shown.out
+
+
+def test_bad_input_in_python_is_one_sentence() -> None:
+    with pytest.raises(InvalidInput, match="starts: at least 0"):
+        explain("figure-1a", starts=-1)
+    with pytest.raises(InvalidInput, match="no kind of drawing"):
+        on("figure-1a").plot("gif")
+    with pytest.raises(InvalidInput, match="scores is missing"):
+        explain({"keys": [[[1, 0], [0, 1]]]})

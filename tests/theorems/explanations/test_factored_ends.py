@@ -1,0 +1,61 @@
+"""Where W and (K, Q) end: each at its own SVM, from one's own factors, in words; and nothing without queries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+
+from generators.case import Case
+from generators.datasets import dataset_named
+from reference_attention.query_dataset import QueryDataset
+from theorems.explanations.content import sections
+from theorems.explanations.factored_ends import MOST_ENTRIES, TrainedEnd, ends_in_words, trained_ends
+from theorems.explanations.facts import facts_of
+from theorems.explanations.selection import follow_flow
+
+
+def ends(case: Case) -> tuple[TrainedEnd, ...]:
+    return trained_ends(case, follow_flow(case.problem, np.zeros(case.problem.d)))
+
+
+def test_each_flow_ends_at_its_own_svm() -> None:
+    by_w, by_factors = ends(dataset_named("tsvm-paths-5"))
+    assert (by_w.trained, by_factors.trained) == ("W", "(K, Q)")
+    assert by_w.selects == by_factors.selects == (0, 0)
+    assert by_w.frobenius == pytest.approx(0, abs=1e-9)
+    assert by_factors.nuclear == pytest.approx(0, abs=1e-4)
+    assert by_factors.excess is not None
+    assert by_w.excess is not None
+    assert by_factors.excess < 1e-4 < 0.05 < by_w.excess
+
+
+def test_factors_of_ones_own_are_where_it_begins() -> None:
+    thin = {"K0": np.array([[-1.0], [2.0]]), "Q0": np.array([[1.0], [0.0]])}
+    case = dataset_named("tsvm-paths-5").replace(arrays=MappingProxyType(thin))
+    assert ends(case)[1].rank == 1
+    rest = {"K0": np.zeros((2, 1)), "Q0": np.zeros((2, 1))}
+    stuck = ends(case.replace(arrays=MappingProxyType(rest)))[1]
+    assert (stuck.ended, stuck.frobenius, stuck.norm) == ("stationary at its start", None, 0.0)
+
+
+def test_there_are_none_without_queries_and_no_factors_where_they_are_too_many() -> None:
+    assert ends(dataset_named("figure-1a")) == ()
+    d = 13
+    data = QueryDataset(np.eye(d)[None, :2], np.ones((1, d)), [1], np.eye(d)[0])
+    assert 2 * d * d > MOST_ENTRIES
+    assert [one.trained for one in ends(Case(data.problem, queried=data))] == ["W"]
+
+
+def test_it_stands_in_the_table_and_in_words() -> None:
+    case = dataset_named("tsvm-paths-3")
+    it = facts_of(case, "tsvm-paths-3")
+    [table] = [one for one in sections(it) if one.caption.startswith("Where training ends")]
+    assert [row[0] for row in table.rows] == ["W", "(K, Q)"]
+    words = ends_in_words(it.ends)
+    assert "Trained directly, W selects [0, 2]" in words
+    assert "Trained as K Qᵀ, W selects [0, 2] and has rank 1; 1 − cos is" in words
+    assert ends_in_words(()) == ""
+    assert "which nothing separates" in ends_in_words((replace(it.ends[0], frobenius=None),))

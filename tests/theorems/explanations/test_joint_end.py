@@ -1,0 +1,155 @@
+"""theorems explain --train v: the run is that of plain numpy, and what is said of its limit agrees with Figure 3."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from generators.datasets import dataset_named
+from reference_attention.errors import InvalidInput
+from theorems.command.app import main
+from theorems.explanations import joint_end as module
+from theorems.explanations.explanation import Explanation
+from theorems.explanations.sentences import paragraphs
+from theorems.library.explain import explain
+
+RECORDED = 3
+"""Records up to step 100; by step 1,000 plain exponentials underflow."""
+
+
+def explained(data: Any) -> Explanation:
+    it = explain(data, train="v")
+    assert isinstance(it, Explanation)
+    return it
+
+
+@cache
+def of_figure(name: str) -> Explanation:
+    return explained(name)
+
+
+def plain_run(X: np.ndarray, Y: np.ndarray, v: np.ndarray, p: np.ndarray, steps: int) -> list[tuple[Any, Any]]:
+    """Return the iterates of normalized descent with steps of 0.1, by the textbook formulas."""
+    points = [(v, p)]
+    for _ in range(steps):
+        s = np.exp(X @ p - (X @ p).max(axis=1, keepdims=True))
+        s /= s.sum(axis=1, keepdims=True)
+        features, scores = np.einsum("nt,ntd->nd", s, X), X @ v
+        output = features @ v
+        slope = -Y / (1 + np.exp(Y * output))
+        by_v = slope @ features
+        by_p = np.einsum("n,nt,nt,ntd->d", slope, s, scores - output[:, None], X)
+        v, p = v - 0.1 * by_v / np.linalg.norm(by_v), p - 0.1 * by_p / np.linalg.norm(by_p)
+        points.append((v, p))
+    return points
+
+
+@pytest.mark.parametrize("name", ["figure-3a", "figure-3b"])
+def test_the_run_is_that_of_plain_numpy(name: str) -> None:
+    case = dataset_named(name)
+    data = case.dataset
+    assert data is not None
+    assert data.W is None
+    joint = of_figure(name).joint
+    assert joint is not None
+    assert joint.head_step == joint.prompt_step == 0.1
+    points = plain_run(data.X, data.Y, data.v, np.zeros(data.X.shape[2]), 100)
+    for k, step in enumerate(joint.iterations[:RECORDED].tolist()):
+        v, p = points[step]
+        assert joint.head_norms[k] == pytest.approx(np.linalg.norm(v), rel=1e-6)
+        assert joint.prompt_norms[k] == pytest.approx(np.linalg.norm(p), rel=1e-6, abs=1e-12)
+        assert not step or joint.tokens[k].tolist() == (data.X @ p).argmax(axis=1).tolist()
+    assert joint.rows[0][3] == "ties"
+    assert joint.since == 1
+    v, p = points[100]
+    assert joint.apart["v to v̄_mm"][2] == pytest.approx(1 - v[1] / np.linalg.norm(v), abs=1e-9)
+
+
+def test_figure_3_is_said_in_words() -> None:
+    """Where every input supports the head the prompt goes to p̄_mm, otherwise to p̄_relax, far from p̄_mm."""
+    first, second = of_figure("figure-3a"), of_figure("figure-3b")
+    assert first.joint is not None
+    assert second.joint is not None
+    assert first.joint.apart["p to p̄_mm"][-1] < 1e-7
+    assert "p to p̄_relax" not in first.joint.apart
+    assert second.joint.apart["p to p̄_relax"][-1] < 1e-7 < 0.01 < second.joint.apart["p to p̄_mm"][-1]
+    said = [next(words for words in paragraphs(it) if words.startswith("No theorem speaks")) for it in (first, second)]
+    assert "Theorem 5 names v̄_mm and p̄_mm as the limit of those minimisers" in said[0]
+    assert "Theorem 6 names v̄_mm and p̄_relax as the limit of those minimisers" in said[1]
+    assert all(
+        "conjecture-joint-descent: v̄_mm and p(c), with c = lim ‖v‖/‖p‖, here about 1." in words for words in said
+    )
+
+
+def test_a_faulty_gradient_changes_what_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A head that is trained uphill no longer reaches v̄_mm."""
+
+    def uphill(*arguments: Any, head_step: float, **others: Any) -> Any:
+        return joint_descent(*arguments, head_step=-head_step, **others)
+
+    joint_descent = module.joint_descent
+    monkeypatch.setattr(module, "joint_descent", uphill)
+    joint = explained("figure-3b").joint
+    assert joint is not None
+    assert not joint.settled or joint.apart.get("v to v̄_mm", np.ones(1))[-1] > 0.1
+
+
+def test_labels_that_no_head_separates_are_not_decided() -> None:
+    same = [[[1.0, 0.0], [0.0, 1.0]]] * 2
+    it = explained({"X": same, "Y": [1, -1], "v": [1.0, 0.5]})
+    assert it.joint is not None
+    assert not it.joint.settled
+    assert any("Where they end is not decided." in words for words in paragraphs(it))
+
+
+def test_units_change_steps_and_nothing_else() -> None:
+    case = dataset_named("figure-3b")
+    assert case.dataset is not None
+    X, Y, v = case.dataset.X, case.dataset.Y, case.dataset.v
+    one, other = (explained({"X": X * unit, "Y": Y, "v": v / unit}).joint for unit in (1.0, 4.0))
+    assert one is not None
+    assert other is not None
+    assert other.prompt_step == one.prompt_step / 4
+    assert other.head_norms * 4 == pytest.approx(one.head_norms)
+    assert all(other.apart[name] == pytest.approx(x, nan_ok=True) for name, x in one.apart.items())
+
+
+def test_the_command_writes_it(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "joint.json"
+    assert main(["explain", "--data", "figure-3a", "--train", "v", "--json", str(target)]) == 0
+    assert "Head and prompt trained together" in capsys.readouterr().out
+    record = json.loads(target.read_text())["joint"]
+    assert record["settled"] is True
+    assert record["findings"]["optimal-tokens"]["holds"] is True
+    assert record["apart"]["p to p̄_mm"][-1] < 1e-7
+
+
+@pytest.mark.parametrize(
+    ("data", "train", "said"),
+    [
+        ("figure-3a", "p", "--train: 'p' is not v, the head; p or W are trained without the option."),
+        (
+            {"keys": [[[1, 0], [0, 1]]], "scores": [[1, 0]]},
+            "v",
+            "--train: keys and scores have no head; give X, Y and the head v",
+        ),
+        (
+            {"X": [[[1, 0], [0, 1]]], "queries": [[1, 1]], "Y": [1], "v": [1, 0]},
+            "v",
+            "--train: W is trained here; give X, Y and the head v from which training starts, without queries.",
+        ),
+        (
+            {"X": [[[1, 0], [0, 1]]], "Y": [1], "v": [1, 0], "loss": "exponential"},
+            "v",
+            "--train: joint descent has the logistic loss, not the exponential one.",
+        ),
+    ],
+)
+def test_what_cannot_be_trained_is_one_sentence(data: Any, train: str, said: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        explain(data, train=train)
+    assert said in str(refused.value)

@@ -1,0 +1,304 @@
+"""The number of iterations a rule needs until its direction is, and stays, that of its limit.
+
+The limit is the solution of ATT-SVM for the tokens that the gradient flow from the same start selects, in the norm
+that the rule's theory names: p_mm, or for mirror descent the point of least ‖p‖_q; p_mm, too, where theory names none.
+On several inputs or with unequal scores the tokens may be locally optimal ones (Theorem 3), and a rule with long steps
+may select others.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from max_margin_theorems.papers import papers
+from reference_attention.angles import one_minus_cosine
+from reference_attention.norms import Blocks, Norm, Schatten, name_of
+from reference_attention.outer_keys import OuterKeys
+from reference_attention.problem import Problem
+from reference_attention.risk import risk, scaled_gradient, softmax_weights
+from reference_attention.svm.least_power_norm import LeastPowerNorm, difference_rows, least_power_norm
+from reference_attention.svm.max_margin import MaxMargin, locally_optimal, max_margin
+from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear_max_margin
+from reference_attention.svm.spectral_max_margin import spectral_max_margin
+from reference_attention.training.descent import Stop
+from reference_attention.training.flow import Flow, gradient_flow
+from theorems.benchmark.fit import Fit, fit_tail
+from theorems.benchmark.margin_gap import Gap
+from theorems.benchmark.optimisers.optimiser import Theory
+from theorems.benchmark.optimisers.run import Run
+from theorems.benchmark.proven_bound import proven_bound
+from theorems.core.implementation import REFERENCE, Implementation
+
+LEVELS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
+"""The levels of 1 − cos."""
+FAR = 1e6
+"""The norm to which the flow is followed, in units of 1/(largest key) and of ‖p(0)‖."""
+DRAWN = 61
+"""The number of iterations at which a curve is kept, evenly spaced in log t."""
+EUCLIDEAN = 2.0
+SURE = 0.99
+"""The softmax weight of selected tokens from which on a run may have settled: the others have a hundredth."""
+SETTLED_FOR = 10
+"""A settled run has selected the same tokens from the cap divided by this on, over the last decade of t."""
+
+
+class Kind(StrEnum):
+    """The kind of tokens that the flow selects."""
+
+    GLOBAL = "GMM"
+    """The optimal token of every input."""
+    LOCAL = "LMM"
+    """Other tokens, locally optimal ones (Definition 2)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Limit:
+    """The limit direction of the gradient flow from a start.
+
+    Attributes:
+        svm: p_mm of the tokens that the flow selects.
+        kind: whether those are the optimal tokens.
+    """
+
+    svm: MaxMargin
+    kind: Kind
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One run of a rule on one problem.
+
+    Attributes:
+        rule: its name.
+        theory: the theorems about it.
+        iterations: for each of :data:`LEVELS` the first iteration from which on 1 − cos stays at or below it, up to the
+            cap; ``None`` where there is none.
+        norm: ‖p‖ at the cap.
+        one_minus_cosine: 1 − cos to the limit at the cap.
+        at_most: the proven upper bound of it, see :mod:`theorems.benchmark.proven_bound`; ``None`` without one.
+        margins: the least margin of p/‖p‖ at the cap, as a share of the largest possible one: with ‖p‖_2, with ‖p‖_∞.
+        rate: the fit to its tail, if there is one.
+        curve: iterations, and 1 − cos at each; NaN at p = 0.
+        selected: the token of largest weight of each input at the cap.
+        selects_limit: whether those are the tokens of the limit.
+        representable: whether every step was; a step too long for float64 ends a run where it is.
+        nuclear: for W, 1 − cos to the solution of least nuclear norm and ‖W‖_⋆/(m(W) C_⋆) − 1 at the cap, m(W) the
+            least margin; None where no W is trained, or that solution is not proven the only one.
+        gap: of the margin, proven and measured, see :mod:`theorems.benchmark.margin_gap`.
+        loss: L(p) at the cap.
+        settled: whether the selected tokens have been the same since a tenth of the run, and have softmax weights of at
+            least :data:`SURE`.
+        spectral: for W, m(W)/‖W‖_op at the cap as a share of the largest possible; None where no W is trained, or the
+            largest was not found.
+    """
+
+    rule: str
+    theory: Theory
+    iterations: tuple[int | None, ...]
+    norm: float
+    one_minus_cosine: float
+    at_most: float | None
+    margins: tuple[float, float]
+    rate: Fit | None
+    curve: tuple[tuple[int, ...], tuple[float, ...]]
+    selected: tuple[int, ...]
+    selects_limit: bool
+    representable: bool
+    nuclear: tuple[float, float] | None = None
+    gap: Gap | None = None
+    loss: float = math.nan
+    settled: bool = True
+    spectral: float | None = None
+
+
+def limit_of(problem: Problem, start: Float64[np.ndarray, "d"], under_test: Implementation = REFERENCE) -> Limit | str:
+    """Return the limit of the flow's direction, or why it has none: a finite stationary point is not one.
+
+    The flow must have come within √(1/ρ) of p̄_mm at norm ρ (in units of ‖p_mm‖), the distance that tolerance
+    ``limit-followed`` allows; a direction that converges is O(log ρ/ρ) away.
+    """
+    flow = gradient_flow(problem, start, norm=far(problem, start), gradient=under_test[scaled_gradient])
+    return limit_of_flow(problem, flow, under_test)
+
+
+def far(problem: Problem, start: Float64[np.ndarray, "d"]) -> float:
+    """Return the norm to which a flow from ``start`` is followed."""
+    return FAR * max(1 / problem.key_scale, float(np.linalg.norm(start)))
+
+
+def limit_of_flow(problem: Problem, flow: Flow, under_test: Implementation = REFERENCE) -> Limit | str:
+    """Return the limit as :func:`limit_of`, for a flow that was followed already."""
+    if not flow.reached_norm:
+        return f"the flow is {flow.stop} at norm {flow.norms[-1]:.3g}" if flow.stop is Stop.STATIONARY else flow.reason
+    return limit_at(problem, flow.final, under_test)
+
+
+def limit_at(problem: Problem, p: Float64[np.ndarray, "d"], under_test: Implementation = REFERENCE) -> Limit | str:
+    """Return the limit as :func:`limit_of`, for a flow that has come to p, far away."""
+    alpha, size = problem.selection_at(p), float(np.linalg.norm(p))
+    svm = under_test[max_margin](problem.exact_keys, alpha)
+    if not isinstance(svm, MaxMargin):
+        return f"the flow selects {alpha.tolist()}, which cannot be separated"
+    apart = float(np.sqrt(2 * one_minus_cosine(p, svm.direction)))
+    if not apart <= (size / svm.norm) ** -0.5:
+        return f"the flow is {apart:.1e} from the direction of the tokens that it selects at norm {size:.3g}"
+    if np.array_equal(alpha, problem.optimal):
+        return Limit(svm, Kind.GLOBAL)
+    if not locally_optimal(svm, problem.scores):
+        return f"the flow selects {alpha.tolist()}, which is not locally optimal"
+    return Limit(svm, Kind.LOCAL)
+
+
+class NoLimit(ArithmeticError):
+    """The solution of ATT-SVM in another norm was not found."""
+
+
+class Limits:
+    """The solutions of ATT-SVM for the tokens of a limit, in every norm that is asked for, each computed once."""
+
+    def __init__(self, problem: Problem, limit: Limit, keys: OuterKeys | None = None) -> None:
+        """Take the solution of the limit, and compute the differences to its tokens."""
+        self._problem, self._keys = problem, keys
+        self.svm = limit.svm
+        self.rows = difference_rows(problem.keys, limit.svm.alpha)
+        self.found: dict[float, LeastPowerNorm] = {}
+        self._largest_spectral: float | None = None
+
+    def direction(self, norm: float | None) -> Float64[np.ndarray, "d"]:
+        """Return the max-margin direction: p_mm unless the rule's theory names another norm."""
+        return self.svm.direction if norm is None or norm == EUCLIDEAN else self.solution(norm).direction
+
+    def shares(self, p: Float64[np.ndarray, "d"]) -> tuple[float, float]:
+        """Return the least margins of p/‖p‖_2 and of p/‖p‖_∞, each divided by the largest possible; NaN at p = 0."""
+        least = float((self.rows @ p).min())
+        with np.errstate(invalid="ignore", divide="ignore"):
+            euclidean = np.float64(least) / np.linalg.norm(p) * self.svm.norm
+            boxed = np.float64(least) / np.abs(p).max() / self.solution(np.inf).margin
+        return float(euclidean), float(boxed)
+
+    @cached_property
+    def nuclear(self) -> NuclearMaxMargin | None:
+        """The W of least nuclear norm; None where no W is trained, or it is not proven the only one."""
+        solution = None if self._keys is None else nuclear_max_margin(self._keys, self.svm.alpha)
+        return solution if isinstance(solution, NuclearMaxMargin) and solution.unique else None
+
+    def from_nuclear(self, p: Float64[np.ndarray, "d"]) -> tuple[float, float] | None:
+        """Compute 1 − cos∠(W, W_⋆) and ‖W‖_⋆/(m(W) C_⋆) − 1, the latter infinite where m(W) ≤ 0."""
+        if self.nuclear is None:
+            return None
+        least = float((self.rows @ p).min())
+        size = float(np.linalg.svd(p.reshape(self.nuclear.W.shape), compute_uv=False).sum())
+        excess = size / (least * self.nuclear.norm) - 1 if least > 0 else np.inf
+        target = self.nuclear.W.ravel() / np.linalg.norm(self.nuclear.W)
+        return float(one_minus_cosine(p, target)), float(excess)
+
+    def spectral_share(self, p: Float64[np.ndarray, "d"], shape: tuple[int, ...]) -> float | None:
+        """Return m(W)/‖W‖_op as a share of the largest possible one; None where no W is trained or that is unknown."""
+        if self._keys is None or not p.any():
+            return None
+        if self._largest_spectral is None:
+            solution = spectral_max_margin(self.rows, self.svm.p.reshape(shape))
+            self._largest_spectral = np.nan if solution is None else float((self.rows @ solution[0].ravel()).min())
+        if np.isnan(self._largest_spectral):
+            return None
+        size = float(np.linalg.norm(p.reshape(shape), ord=2))
+        return float((self.rows @ p).min()) / size / self._largest_spectral
+
+    def solution(self, norm: float) -> LeastPowerNorm:
+        """Return the solution of ATT-SVM in ‖p‖_q, computed at the first call.
+
+        Raises:
+            NoLimit: the solver did not find it.
+        """
+        if norm not in self.found:
+            solution = least_power_norm(self._problem.keys, self.svm.alpha, norm, self.svm.p)
+            if solution is None:
+                raise NoLimit(f"the solution of ATT-SVM in {name_of(norm)} was not found")
+            self.found[norm] = solution
+        return self.found[norm]
+
+
+def measure(
+    rule: str, theory: Theory, run: Run, problems: list[Problem], limits: list[Limits], shape: tuple[int, ...] = ()
+) -> list[Measurement]:
+    """Measure a batch of runs, one per problem; the batch axis is the second of ``run.points``, all iterates.
+
+    Args:
+        rule: its name.
+        theory: the theorems about it.
+        run: its iterates.
+        problems: one per start.
+        limits: the limits on these problems.
+        shape: of the trained parameter.
+
+    Raises:
+        NoLimit: the limit in another norm was not found.
+    """
+    apart = run.one_minus_cosine(np.stack([limit.direction(theory.norm) for limit in limits]))
+    norms = run.norms
+    recorded = np.unique(np.round(np.geomspace(1, max(len(apart) - 1, 1), DRAWN)).astype(np.int64))
+    recorded = recorded[recorded < len(apart)]
+    measurements = []
+    for b, (problem, limit) in enumerate(zip(problems, limits, strict=True)):
+        selected = problem.selection_at(run.final[b])
+        measurements.append(
+            Measurement(
+                rule,
+                theory,
+                tuple(first_within(apart[:, b], run.iterations, level) for level in LEVELS),
+                float(norms[-1, b]),
+                float(apart[-1, b]),
+                proven_bound(problem, limit.svm, run.points[:, b]) if theory.along_gradient else None,
+                limit.shares(run.final[b]),
+                fit_tail(run.iterations, apart[:, b], theory.against),
+                (tuple(run.iterations[recorded].tolist()), tuple(apart[recorded, b].tolist())),
+                tuple(selected.tolist()),
+                bool(np.array_equal(selected, limit.svm.alpha)),
+                bool(run.representable[b]),
+                limit.from_nuclear(run.final[b]),
+                gap_of(theory, problem, limit, run, b, shape),
+                float(risk(problem.keys, problem.scores, problem.loss, run.final[b])),
+                has_settled(problem, run.points[recorded, b], run.iterations[recorded]),
+                limit.spectral_share(run.final[b], shape),
+            )
+        )
+    return measurements
+
+
+def has_settled(problem: Problem, points: Float64[np.ndarray, "r d"], iterations: Int64[np.ndarray, "r"]) -> bool:
+    """Return whether the tokens at the last point are selected since a tenth of the run, and nearly alone at its end.
+
+    That is an observation, no proof: a run may rest for long, and leave.
+    """
+    tail = points[iterations * SETTLED_FOR >= iterations[-1]]
+    selected = problem.selection_at(tail[-1])
+    weights = np.asarray(softmax_weights(problem.keys, tail[-1]))
+    if not (weights[np.arange(problem.n), selected] >= SURE).all():
+        return False
+    return all(np.array_equal(problem.selection_at(p), selected) for p in tail)
+
+
+def gap_of(theory: Theory, problem: Problem, limit: Limits, run: Run, b: int, shape: tuple[int, ...]) -> Gap | None:
+    """Return the proven and the measured gap of the margin of a rule whose steps are steepest, or Adam's."""
+    if not run.representable[b] or (theory.steepest is None and not theory.adam):
+        return None
+    norm: Norm = math.inf if theory.steepest is None else float(theory.steepest)
+    if len(shape) == 2 and (theory.spectral or theory.blocks):
+        of = shape[0], shape[1]
+        norm = Schatten(math.inf, of) if theory.spectral else Blocks(math.inf, theory.blocks, of)
+    proofs = (prove for paper in papers() for prove in paper.mapping_at(paper.gaps).values())
+    gaps = (prove(problem, limit.svm, run.points[:, b], norm, theory) for prove in proofs)
+    return next((gap for gap in gaps if gap is not None), None)
+
+
+def first_within(apart: Float64[np.ndarray, "r"], iterations: Int64[np.ndarray, "r"], level: float) -> int | None:
+    """Return the first iteration from which on ``apart`` stays at or below ``level``; a NaN (at p = 0) is above."""
+    above = np.flatnonzero(~(apart <= level))
+    first = int(above[-1]) + 1 if len(above) else 0
+    return int(iterations[first]) if first < len(apart) else None

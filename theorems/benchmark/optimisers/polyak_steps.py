@@ -1,0 +1,47 @@
+"""Polyak's steps: p ← p − (L(p) − L*)/‖∇L(p)‖² ∇L(p), where L* is the risk of selecting the optimal tokens.
+
+L* is the infimum of L if these can be separated. Once they are selected, L − L* and ‖∇L‖ fall together and steps have
+about the length ‖p_mm‖, as of normalized gradient descent. Near a local max-margin direction L stays above L* while ∇L
+vanishes: the steps grow, and the run leaves it or ends in a step beyond float64.
+
+Limit: steps go along −∇L, so what ``descent-from-a-margin`` proves of any such rule holds: from where every optimal
+token leads by log(2(T−1)A), and as long as it does, 1 − cos is bounded by the steps taken; if their lengths stay
+bounded, it goes to 0.
+
+References: Polyak, *Introduction to Optimization*, 1987, section 5.3; for a rate with steps (L − L*)/‖∇L‖² on convex
+risks Hazan, Kakade, *Revisiting the Polyak step size*, 2019.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from reference_attention.risk import ScaledGradient, log_excess_risk
+from theorems.benchmark.optimisers import scaled_vectors
+from theorems.benchmark.optimisers.optimiser import Optimiser, Setting, Theory
+from theorems.benchmark.optimisers.scaled_vectors import Vector
+
+
+class Polyak(Optimiser):
+    """Gradient descent with Polyak's steps, as long as L − L* asks for."""
+
+    theory = Theory(2.0, "along −∇L: descent-from-a-margin", exponent=1.0, along_gradient=True)
+    batched = True
+
+    def begin(self, setting: Setting) -> None:
+        """Store the data that the risk is computed from."""
+        self._keys = np.stack([problem.keys for problem in setting.problems])
+        self._scores = np.stack([problem.scores for problem in setting.problems])
+        self._optimal = np.stack([problem.optimal for problem in setting.problems])
+        self._loss, self._log_excess = setting.problem.loss, setting.under_test[log_excess_risk]
+
+    def step(self, p: Vector, gradient: ScaledGradient) -> Vector:
+        """Return p − (L − L*)/‖∇L‖² ∇L, or p itself where L is L*."""
+        g = scaled_vectors.of(gradient)
+        sign, log_excess = self._log_excess(self._keys, self._scores, self._loss, p, self._optimal)
+        log_step = np.where(sign > 0, log_excess, scaled_vectors.NOTHING) - 2 * (
+            g.log_scale + np.log(scaled_vectors.size_of(g))
+        )
+        # The log scale of a zero gradient is as low as that of a zero excess: avoid ∞ − ∞.
+        moves = (np.asarray(gradient.direction) != 0).any(axis=-1)
+        return p - scaled_vectors.times(np.where(moves, log_step, 0.0), g)

@@ -1,0 +1,128 @@
+"""Ends of training on data with queries: the flow on W and the flow on (K, Q), against both SVMs.
+
+References: *Transformers as Support Vector Machines*, (W-ERM), (KQ-ERM).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from generators.case import Case
+from generators.finding import format_tokens
+from generators.layer_weights import LayerWeights
+from reference_attention.angles import one_minus_cosine
+from reference_attention.query_dataset import QueryDataset
+from reference_attention.svm.max_margin import MaxMargin, max_margin
+from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear_max_margin
+from reference_attention.training.descent import Stop
+from reference_attention.training.factored_flow import factored_flow
+from theorems.benchmark.measurements import far
+from theorems.explanations.selection import FollowedFlow
+
+MOST_ENTRIES = 300
+"""Entries of K and Q together beyond which their flow, which has a Jacobian of that many rows, is not followed."""
+SEEN = 1e-3
+"""Share of the largest singular value of W from which on a singular value counts, at the end of a flow."""
+
+
+@dataclass(frozen=True)
+class TrainedEnd:
+    """State of a flow at its end.
+
+    Attributes:
+        trained: ``W`` or ``(K, Q)``.
+        ended: how the flow ended, in words.
+        selects: the tokens of largest weight.
+        norm: ‖W‖_F.
+        rank: number of singular values of W that are a thousandth of the largest, or more.
+        frobenius: 1 − cos∠(W, W^mm) of those tokens; None where nothing separates them.
+        nuclear: 1 − cos∠(W, W_⋆); None where W_⋆ is not proven the only one.
+        excess: ‖W‖_⋆/(m(W) C_⋆) − 1; None without C_⋆, or where a margin is not positive.
+    """
+
+    trained: str
+    ended: str
+    selects: tuple[int, ...]
+    norm: float
+    rank: int
+    frobenius: float | None
+    nuclear: float | None
+    excess: float | None
+
+
+def trained_ends(case: Case, path: FollowedFlow, weights: LayerWeights | None = None) -> tuple[TrainedEnd, ...]:
+    """Return the ends of the flow on W that was followed, and of the flow on (K, Q); none for data without queries.
+
+    (K, Q) start at the factors of the trained weights; without any at ``K0`` and ``Q0`` of the case, otherwise at K = I
+    and Q = W(0)ᵀ in the unit of the keys.
+    """
+    data, problem = case.queried, case.problem
+    if data is None:
+        return ()
+    ends = [_end("W", str(path.flow.stop), data, path.flow.final.reshape(data.shape))]
+    unit = math.sqrt(problem.key_scale)
+    if weights is not None and weights.factors is not None:
+        K, Q = weights.factors
+    elif weights is None and "K0" in case.arrays and "Q0" in case.arrays:
+        K, Q = case.arrays["K0"], case.arrays["Q0"]
+    else:
+        K, Q = np.eye(data.shape[0]) / unit, path.start.reshape(data.shape).T * unit
+    if K.size + Q.size > MOST_ENTRIES:
+        return tuple(ends)
+    begin = math.hypot(float(np.linalg.norm(K)), float(np.linalg.norm(Q)))
+    flow = factored_flow(data, K, Q, norm=max(math.sqrt(2 * far(problem, path.start)), 10 * begin))
+    ended = "stationary at its start" if flow.stop is Stop.STATIONARY and len(flow.K) <= 2 else str(flow.stop)
+    return (*ends, _end("(K, Q)", ended, data, flow.W[-1]))
+
+
+def _end(trained: str, ended: str, data: QueryDataset, W: Float64[np.ndarray, "d e"]) -> TrainedEnd:
+    alpha = data.problem.selection_at(W.ravel())
+    values = np.linalg.svd(W, compute_uv=False)
+    least, frobenius, nuclear, excess = _least_margin(data, W, alpha), None, None, None
+    if values[0] > 0:
+        svm, other = max_margin(data.keys, alpha), nuclear_max_margin(data.keys, alpha)
+        if isinstance(svm, MaxMargin):
+            frobenius = float(one_minus_cosine(W.ravel(), svm.direction))
+        if isinstance(other, NuclearMaxMargin):
+            unique = other.W.ravel() / np.linalg.norm(other.W) if other.unique else None
+            nuclear = None if unique is None else float(one_minus_cosine(W.ravel(), unique))
+            excess = float(values.sum() / (least * other.norm) - 1) if least > 0 else None
+    rank = int((values > SEEN * values[0]).sum())
+    return TrainedEnd(trained, ended, tuple(alpha.tolist()), float(np.linalg.norm(W)), rank, frobenius, nuclear, excess)
+
+
+def _least_margin(data: QueryDataset, W: Float64[np.ndarray, "d e"], alpha: Int64[np.ndarray, "n"]) -> float:
+    logits = np.vecdot(data.X @ W, data.queries[:, None])
+    chosen = np.take_along_axis(logits, alpha[:, None], axis=1)
+    others = np.arange(data.X.shape[1]) != alpha[:, None]
+    return float((chosen - logits)[others].min())
+
+
+def ends_in_words(ends: tuple[TrainedEnd, ...]) -> str:
+    """Describe the ends of training in a paragraph; empty where there are none."""
+    sentences = []
+    for trained_end in ends:
+        form = "directly" if trained_end.trained == "W" else "as K Qᵀ"
+        if trained_end.frobenius is None:
+            sentences.append(f"Trained {form}, W selects {format_tokens(trained_end.selects)}, which nothing separates")
+            continue
+        nuclear = "" if trained_end.nuclear is None else f" and {trained_end.nuclear:.2g} to W_⋆, of least nuclear norm"
+        excess = (
+            ""
+            if trained_end.excess is None
+            else f"; its nuclear norm is {100 * trained_end.excess:.2g}% larger than the least possible for its margin"
+        )
+        end = (
+            f"has rank {trained_end.rank}"
+            if trained_end.ended == str(Stop.NORM)
+            else f"ends as follows: {trained_end.ended}"
+        )
+        sentences.append(
+            f"Trained {form}, W selects {format_tokens(trained_end.selects)} and {end};"
+            f" 1 − cos is {trained_end.frobenius:.2g} to W^mm{nuclear}{excess}"
+        )
+    return ". ".join(sentences) + "." if sentences else ""

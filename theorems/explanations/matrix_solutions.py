@@ -1,0 +1,87 @@
+"""Max-margin solutions where W is trained, of least Frobenius and of least nuclear norm, and their ranks.
+
+Training W turns to the first, training K and Q in W = KQᵀ to the second, as far as regularization paths say.
+
+References: *Transformers as Support Vector Machines*, Lemma 2, Theorem 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from flint import fmpq_mat
+
+from generators.case import Case
+from reference_attention.svm.max_margin import Infeasible, MaxMargin
+from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear_max_margin
+from theorems.explanations.ragged_problem import RaggedProblem, beside
+from theorems.explanations.selection import Chosen
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedWeights:
+    """Both solutions for some tokens.
+
+    Attributes:
+        of: "optimal", "selected" or "given".
+        frobenius: the solution of least Frobenius norm; vec(W) is its p.
+        rank: the rank of that solution, exact.
+        nuclear: the solution of least nuclear norm.
+    """
+
+    of: str
+    frobenius: MaxMargin
+    rank: int
+    nuclear: NuclearMaxMargin
+
+    @property
+    def one_minus_cosine(self) -> float:
+        """Return 1 − cos between both."""
+        other = self.nuclear.W.ravel()
+        return float(np.square(self.frobenius.direction - other / np.linalg.norm(other)).sum() / 2)
+
+    @property
+    def rows(self) -> tuple[tuple[str, ...], ...]:
+        """Return rows of a table: which tokens, the norm, its value, the rank, tight constraints, what is proven."""
+        svm, least = self.frobenius, self.nuclear
+        many = svm.neighbours.size - len(svm.alpha)
+        first = (self.of, "‖W‖_F", f"{svm.norm:.6g}", str(self.rank), f"{int(svm.neighbours.sum())} of {many}", "exact")
+        rank, tight = ("", "") if least.exact is None else (str(least.rank), f"{len(least.exact.support)} of {many}")
+        uniqueness = f"not decided: {least.undecided}" if least.exact is None else "the only one"
+        return first, (self.of, "‖W‖_⋆", f"{least.norm:.6g}", rank, tight, uniqueness)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the numbers in full for JSON; what is not decided is null, with the reason."""
+        least = self.nuclear
+        return {
+            "of": self.of,
+            "frobenius": {"norm": self.frobenius.norm, "rank": self.rank},
+            "nuclear": {
+                "bounds": least.bounds,
+                "rank": least.rank,
+                "gap": least.gap,
+                "W": least.W,
+                "unique": least.unique,
+                "undecided": least.undecided or None,
+            },
+            "one_minus_cosine": self.one_minus_cosine,
+        }
+
+
+def trained_weights(case: Case, choices: Iterable[Chosen]) -> tuple[TrainedWeights, ...]:
+    """Solve for W for each choice of tokens that can be separated; return none where no queries are given."""
+    if case.queried is None:
+        return ()
+    solutions = []
+    for choice in choices:
+        problem = beside(case.problem, choice.alpha)
+        data = problem.queried if isinstance(problem, RaggedProblem) else case.queried
+        least = None if choice.solution is None or data is None else nuclear_max_margin(data.keys, choice.alpha)
+        if choice.solution is None or least is None or isinstance(least, Infeasible):
+            continue
+        rank = int(fmpq_mat(*case.queried.shape, list(choice.solution.exact.p)).rank())
+        solutions.append(TrainedWeights(choice.name, choice.solution, rank, least))
+    return tuple(solutions)

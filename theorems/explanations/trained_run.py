@@ -1,0 +1,181 @@
+"""A run of training by its checkpoints: selection, margins and direction against steps, beside the flow from its start.
+
+The run is compared with the max-margin direction of the tokens that its last checkpoint chooses, and with the gradient
+flow from its first checkpoint at the same norms, as steps of another rule and times of a flow cannot be compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from generators.case import Case
+from generators.finding import format_tokens
+from generators.layer_weights import Checkpoints
+from reference_attention.angles import one_minus_cosine_along
+from reference_attention.next_token.unwinnable_scores import ScoreSplit
+from theorems.explanations.layer_state import layer_state
+from theorems.explanations.ragged_problem import beside
+from theorems.explanations.selection import Chosen, FollowedFlow, follow_flow
+
+SAME_NORM = 1e-9
+"""Relative difference of norms up to which a recorded point of the flow is at the norm of a checkpoint."""
+SHOWN = 16
+"""Most checkpoints in the table, evenly spaced; the JSON has all."""
+TOKENS = 5
+"""Most tokens in a row of the table."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedRun:
+    """A run of training, with s checkpoints.
+
+    Attributes:
+        steps: the number of steps before each, shape (s,).
+        norms: ‖p‖ or ‖W‖_F, shape (s,).
+        tokens: the first token of largest weight of each input, exact, shape (s, n).
+        ties: whether some input has several such tokens, exact, shape (s,).
+        about: the tokens that it is compared with: those of the last checkpoint, or where this ties the optimal ones.
+        off: 1 − s of these tokens, shape (s, n).
+        margins: the least margin of these tokens over all inputs, divided by the norm; NaN at 0, shape (s,).
+        apart: 1 − cos to their max-margin direction; NaN at 0, or where there is none, shape (s,).
+        flow_apart: that of the flow at the same norm; NaN where the flow does not pass it, shape (s,).
+        flow: the gradient flow from the first checkpoint.
+    """
+
+    steps: Float64[np.ndarray, "s"]
+    norms: Float64[np.ndarray, "s"]
+    tokens: Int64[np.ndarray, "s n"]
+    ties: Bool[np.ndarray, "s"]
+    about: Chosen
+    off: Float64[np.ndarray, "s n"]
+    margins: Float64[np.ndarray, "s"]
+    apart: Float64[np.ndarray, "s"]
+    flow_apart: Float64[np.ndarray, "s"]
+    flow: FollowedFlow
+
+    @property
+    def largest(self) -> float | None:
+        """Return the largest possible margin, 1/‖p_mm‖; None where the tokens cannot be separated."""
+        return None if self.about.solution is None else self.about.solution.margin
+
+    @property
+    def since(self) -> int:
+        """Return the first checkpoint from which on the tokens of largest weight are those of the last, and no ties."""
+        other = (self.tokens != self.tokens[-1]).any(axis=1) | self.ties
+        return 0 if not other.any() else int(np.flatnonzero(other)[-1]) + 1
+
+    @property
+    def shown(self) -> list[int]:
+        """Return the checkpoints that the table shows."""
+        return sorted({*np.linspace(0, len(self.steps) - 1, SHOWN).round().astype(int).tolist()})
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Return the heads of the table."""
+        margin = "least margin" if self.largest is None else f"least margin (≤ {self.largest:.4g})"
+        return "steps", "norm", "tokens of largest weight", "max 1 − s", margin, "1 − cos", "flow at this norm"
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return the rows of the table."""
+        table_rows: list[tuple[str, ...]] = []
+        for k in self.shown:
+            tokens = "ties" if self.ties[k] else format_tokens(self.tokens[k], TOKENS)
+            numbers = (self.margins[k], self.apart[k], self.flow_apart[k])
+            margin, apart, flow = ("" if np.isnan(x) else f"{x:.3g}" for x in numbers)
+            table_rows.append(
+                (f"{self.steps[k]:g}", f"{self.norms[k]:.4g}", tokens, f"{self.off[k].max():.3g}", margin, apart, flow)
+            )
+        return table_rows
+
+    @property
+    def words(self) -> str:
+        """Describe the run, and where the flow from its first checkpoint goes, in a few sentences."""
+        first, last = f"{self.steps[0]:g}", f"{self.steps[-1]:g}"
+        grows = f"The run of {len(self.steps)} checkpoints goes from norm {self.norms[0]:.3g} at step {first}"
+        sentences = [f"{grows} to {self.norms[-1]:.3g} at step {last}."]
+        if self.ties[-1]:
+            sentences.append("Tokens tie at its end.")
+        elif self.since == len(self.steps) - 1:
+            sentences.append("Its tokens of largest weight still changed before the last checkpoint.")
+        else:
+            sentences.append(
+                f"The tokens of its end have had the largest weight since step {self.steps[self.since]:g}."
+            )
+        if not np.isnan(self.apart[-1]):
+            which_tokens = "these" if self.about.name != "optimal" or not self.ties[-1] else "the optimal"
+            at_start = "" if np.isnan(self.apart[0]) else f" from {self.apart[0]:.2g}"
+            sentences.append(
+                f"1 − cos to the max-margin direction of {which_tokens} tokens goes{at_start} to {self.apart[-1]:.2g}."
+            )
+            if not np.isnan(self.flow_apart[-1]):
+                sentences.append(
+                    f"The flow from the first checkpoint has {self.flow_apart[-1]:.2g} at the norm of the last."
+                )
+        return " ".join([*sentences, self._end_of_flow()])
+
+    def _end_of_flow(self) -> str:
+        selects = self.flow.selects
+        if selects is None:
+            return "That flow selects no tokens, or none that could be decided."
+        if not self.ties[-1] and np.array_equal(selects, self.tokens[-1]):
+            return "In the limit that flow selects the tokens of the end of the run."
+        return f"In the limit that flow selects {format_tokens(selects)}, other tokens than the end of the run."
+
+    def as_json(self) -> dict[str, Any]:
+        """Return every number in full for JSON."""
+        arrays = ("steps", "norms", "tokens", "ties", "off", "margins", "apart", "flow_apart")
+        return {name: getattr(self, name) for name in arrays} | {
+            "about": self.about.name,
+            "largest_margin": self.largest,
+            "since": self.steps[min(self.since, len(self.steps) - 1)],
+            "flow_selects": self.flow.selects,
+        }
+
+
+def trained_run(
+    case: Case, checkpoints: Checkpoints | None, chosen: Chosen, split: ScoreSplit | None
+) -> TrainedRun | None:
+    """Return the run; None without several checkpoints.
+
+    Args:
+        case: the data.
+        checkpoints: the trained weights.
+        chosen: the tokens to compare with, see :class:`TrainedRun`.
+        split: as for :func:`theorems.explanations.selection.follow_flow`.
+    """
+    if checkpoints is None or len(checkpoints.weights) == 1:
+        return None
+    states = [layer_state(case, weights) for weights in checkpoints.weights]
+    points = np.array([weights.prompt for weights in checkpoints.weights])
+    norms = np.linalg.norm(points, axis=1)
+    problem, alpha = case.problem, chosen.alpha
+    flow = follow_flow(problem, points[0], norms, split)
+    others = np.arange(problem.T) != alpha[:, None]
+    keys = beside(problem, alpha).keys
+    rows = (np.take_along_axis(keys, alpha[:, None, None], axis=1) - keys)[others]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        margins = (points @ rows.T).min(axis=1) / norms
+    apart, flow_apart = np.full((2, len(points)), np.nan)
+    if chosen.solution is not None:
+        apart = one_minus_cosine_along(points, norms, chosen.solution.direction)
+        along = flow.flow.one_minus_cosine(chosen.solution.direction)
+        at_norm = np.abs(flow.flow.norms - norms[:, None]) <= SAME_NORM * norms[:, None]
+        flow_apart = np.where(at_norm.any(axis=1), along[np.argmax(at_norm, axis=1)], np.nan)
+        flow_apart[0] = apart[0]
+    return TrainedRun(
+        checkpoints.steps,
+        norms,
+        np.array([state.tokens for state in states]),
+        np.array([state.tied_inputs.size > 0 for state in states]),
+        chosen,
+        np.array([(state.softmax * others).sum(axis=1) for state in states]),
+        margins,
+        np.asarray(apart),
+        flow_apart,
+        flow,
+    )
