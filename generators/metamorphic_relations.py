@@ -11,8 +11,8 @@ Reference: Chen, Cheung, Yiu, *Metamorphic Testing: A New Approach for Generatin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -59,19 +59,17 @@ class Inexact(Exception):
 
 @dataclass(frozen=True)
 class Relation:
-    """A change that changes nothing.
+    """A change of the data that must not change the verdict on a statement, unless the statement excepts it.
 
     Attributes:
         name: kebab-case; the report counts by it.
-        says: the change in words, after which a sentence goes on.
+        says: the change in words, as a clause.
         change: returns the data changed, given a generator; None where the change does not apply.
-        varies: the statements that it may alter, by id, and why.
     """
 
     name: str
     says: str
     change: Change
-    varies: Mapping[str, str] = field(default_factory=lambda: _NONE)
 
     def apply(self, subject: Subject) -> Subject | None:
         """Return the changed data, drawn by the seed of the data alone; None where the change does not apply."""
@@ -83,28 +81,27 @@ class Relation:
             return None
 
 
-def relations_on(subject: Subject, id: str, varies: Mapping[str, str] = _NONE) -> list[tuple[Relation, Subject]]:
-    """Return every relation that applies to the data and to a statement, with the changed data.
+def relations_on(subject: Subject, varies: Collection[str] = ()) -> list[tuple[Relation, Subject]]:
+    """Return every relation that applies to the data, with the changed data.
 
     Args:
         subject: the data.
-        id: of the statement.
-        varies: relations that may alter it, beside those that say so themselves.
+        varies: the names of relations to leave out, which may change the verdict on a statement.
     """
-    return [*_applicable(subject, id, varies, RELATIONS)]
+    return [*_applicable(subject, varies, RELATIONS)]
 
 
-def relation_of(subject: Subject, id: str, varies: Mapping[str, str] = _NONE) -> tuple[Relation, Subject] | None:
+def relation_of(subject: Subject, varies: Collection[str] = ()) -> tuple[Relation, Subject] | None:
     """Return one of :func:`relations_on`, drawn by the seed of the data; None where none applies."""
     order = np.random.default_rng((subject.seed, len(RELATIONS))).permutation(len(RELATIONS))
-    return next(_applicable(subject, id, varies, [RELATIONS[k] for k in order]), None)
+    return next(_applicable(subject, varies, [RELATIONS[k] for k in order]), None)
 
 
 def _applicable(
-    subject: Subject, id: str, varies: Mapping[str, str], relations: Iterable[Relation]
+    subject: Subject, varies: Collection[str], relations: Iterable[Relation]
 ) -> Iterator[tuple[Relation, Subject]]:
     for relation in relations:
-        if relation.name not in varies and id not in relation.varies:
+        if relation.name not in varies:
             changed = relation.apply(subject)
             if changed is not None:
                 yield relation, changed
@@ -579,140 +576,31 @@ def _as_float32(value: Any) -> Any:
     return short if np.array_equal(short, array) else value
 
 
-JOINT = "a search of the joint minimiser ends above a competitor, or not, by the last digits of where it starts"
-KINKS = "steps go back and forth across the kinks of the head, so that the last digits decide where a run ends"
-CONE = "R is derived from constants that depend on n and on whether d = 1; a start may be in one of the two cones alone"
-FLOW = "the solver takes other steps in other coordinates, and only on some of them two solvers can be compared"
-MINIMISER = "Newton's method takes other steps in other coordinates, and ends without a minimum on some of them"
-SEARCHES: Mapping[str, str] = MappingProxyType(
-    {
-        **dict.fromkeys(("lemma-13", "theorem-5", "theorem-6"), JOINT),
-        **dict.fromkeys(
-            (
-                *("theorem-2", "descent-from-a-margin", "tsvm-no-stationary-point", "tsvm-factored-flow"),
-                "conjecture-independent-rows",
-            ),
-            FLOW,
-        ),
-        **dict.fromkeys(("theorem-1", "tsvm-frobenius-path"), MINIMISER),
-        "theorem-3": CONE,
-        "conjecture-mixing": KINKS,
-    }
-)
-"""Statements with a search or a run that may be decided on the data and not on the changed data, or the other way
-round, by id, and why. Where both are decided they have to agree all the same."""
 RUNS: Mapping[str, str] = MappingProxyType(
     {
         "descent-selects": "normalized steps go back and forth, so that the last digits decide where a run ends",
     }
 )
 """Assumptions that a run in floats decides: they may hold on the data and not on the changed data, by id, and why."""
-ALONE = "its assumption is that there is one input"
-TRAINED_HEAD = "the head is trained as well, and moving tokens moves label margins"
 
 RELATIONS: tuple[Relation, ...] = (
-    Relation(
-        "inputs-permuted",
-        "inputs are in another order",
-        _inputs_permuted,
-    ),
-    Relation(
-        "tokens-permuted",
-        "the tokens of each input are in another order",
-        _tokens_permuted,
-    ),
-    Relation(
-        "classes-permuted",
-        "classes, or tokens of the vocabulary, have other numbers",
-        _classes_permuted,
-    ),
-    Relation(
-        "labels-and-head-negated",
-        "labels and head have the other sign",
-        _labels_negated,
-        MappingProxyType({"lemma-11": "it is stated for labels +1"}),
-    ),
-    Relation(
-        "axes-exchanged",
-        "axes are exchanged and some have the other sign",
-        _axes_exchanged,
-    ),
-    Relation(
-        "reflected",
-        "data are reflected",
-        _reflected,
-        MappingProxyType(
-            {
-                "lemma-10": "it counts dimensions, and the reflection adds some",
-                "theorem-4": "general position is a property of keys in as many dimensions as they have",
-            }
-        ),
-    ),
-    Relation(
-        "rotated",
-        "data are rotated, in a unit a fifth as large",
-        _rotated,
-    ),
-    Relation(
-        "coordinate-of-zero",
-        "there is one more coordinate, which is zero",
-        _coordinate_of_zero,
-        MappingProxyType(
-            {
-                "lemma-10": "it counts dimensions",
-                "theorem-4": "general position is a property of keys in as many dimensions as they have",
-            }
-        ),
-    ),
-    Relation(
-        "keys-shifted",
-        "the keys of each input are moved by one vector",
-        _keys_shifted,
-        MappingProxyType(
-            {
-                **dict.fromkeys(
-                    ("theorem-5", "theorem-6", "lemma-12", "lemma-13", "conjecture-joint-descent"), TRAINED_HEAD
-                ),
-                **dict.fromkeys(("tsvm-exact-support", "tsvm-mixing"), "tokens are orthonormal"),
-                "conjecture-mixing": "features are affine functions of tokens",
-            }
-        ),
-    ),
-    Relation(
-        "unit-of-keys",
-        "keys are in another unit",
-        _unit_of_keys,
-        MappingProxyType(
-            {"tsvm-factored-flow": "KᵀK − QᵀQ, which it is about, has no unit unless those of tokens and queries agree"}
-        ),
-    ),
+    Relation("inputs-permuted", "inputs are in another order", _inputs_permuted),
+    Relation("tokens-permuted", "the tokens of each input are in another order", _tokens_permuted),
+    Relation("classes-permuted", "classes, or tokens of the vocabulary, have other numbers", _classes_permuted),
+    Relation("labels-and-head-negated", "labels and head have the other sign", _labels_negated),
+    Relation("axes-exchanged", "axes are exchanged and some have the other sign", _axes_exchanged),
+    Relation("reflected", "data are reflected", _reflected),
+    Relation("rotated", "data are rotated, in a unit a fifth as large", _rotated),
+    Relation("coordinate-of-zero", "there is one more coordinate, which is zero", _coordinate_of_zero),
+    Relation("keys-shifted", "the keys of each input are moved by one vector", _keys_shifted),
+    Relation("unit-of-keys", "keys are in another unit", _unit_of_keys),
     Relation(
         "unit-of-tokens",
         "tokens are in another unit, and head and key-query weights in its inverse",
         _unit_of_tokens,
-        MappingProxyType(dict.fromkeys(("tsvm-exact-support", "tsvm-mixing"), "tokens are of length one")),
     ),
-    Relation(
-        "unit-of-scores",
-        "the loss is linear and scores are in another unit",
-        _unit_of_scores,
-    ),
-    Relation(
-        "inputs-twice",
-        "every input is there twice",
-        _input_twice,
-        MappingProxyType(
-            {
-                **dict.fromkeys(("lemma-5", "steepest-one-input", "mirror-one-input"), ALONE),
-                **dict.fromkeys(
-                    ("theorem-4", "lemma-10"), "copies are in no general position: their differences vanish"
-                ),
-                "lemma-8": "an assumption is that there is one directional neighbour, and its copy is another",
-                "ntp-overparameterized": "its assumption is that contexts are independent",
-                "conjecture-independent-rows": "its assumption is that rows are independent",
-            }
-        ),
-    ),
+    Relation("unit-of-scores", "the loss is linear and scores are in another unit", _unit_of_scores),
+    Relation("inputs-twice", "every input is there twice", _input_twice),
     Relation("counts-doubled", "everything was seen twice as often", _counts_doubled),
     Relation(
         "written-and-read",

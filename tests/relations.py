@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from generators.metamorphic_relations import RELATIONS
+from theorems.run.registry.suite import statements
 
 
 def cell(statement: dict[str, Any], name: str) -> str:
     """On how many cases a relation was tried; where the statement said something else, on how many, in bold."""
     counts = statement.get("relations", {}).get(name)
     if counts is None:
-        return "–" if _varies(statement["id"], name) else ""
+        return "–" if name in statements()[statement["id"]].varies else ""
     return f"{counts['cases']}, **{counts['differing']}**" if counts["differing"] else str(counts["cases"])
 
 
@@ -33,10 +34,6 @@ def table(statements: list[dict[str, Any]]) -> str:
 def _total(statements: list[dict[str, Any]], name: str) -> str:
     """Return on how many cases of all statements a relation was tried."""
     return str(sum(statement.get("relations", {}).get(name, {}).get("cases", 0) for statement in statements))
-
-
-def _varies(id: str, name: str) -> bool:
-    return any(id in relation.varies for relation in RELATIONS if relation.name == name)
 
 
 if __name__ == "__main__":

@@ -45,19 +45,25 @@ def test_the_verdict_is_that_on_the_changed_case(id: str) -> None:
     assert sum(counts["cases"] for counts in result.relations.values()) >= CASES // 2
 
 
-def test_every_relation_applies_to_some_statement_and_its_exceptions_are_statements() -> None:
+def test_every_relation_applies_to_some_data() -> None:
     applied = {
-        relation.name for id in ("lemma-3", "tsvm-rank", "theorem-5", "ntp-entropy") for relation in _relations_of(id)
+        name
+        for id in ("lemma-1", "lemma-3", "theorem-5")
+        for name in _relation_names(draw_cases(statements()[id], 30, 0))
     }
+    counts = np.array([[1, 1, 2], [2, 0, 1]])
+    applied |= _relation_names(NextTokens(np.eye(2), counts, seed=seed) for seed in range(5))
     assert applied == {relation.name for relation in RELATIONS}
-    for relation in RELATIONS:
-        assert {*relation.varies} <= {*statements()}, relation.name
-        assert all(relation.varies.values())
 
 
-def _relations_of(id: str) -> Iterator[Any]:
-    for case in draw_cases(statements()[id], 30, 0):
-        yield from (relation for relation, _ in relations_on(case, id))
+def _relation_names(cases: Iterable[Subject]) -> set[str]:
+    return {relation.name for case in cases for relation, _ in relations_on(case)}
+
+
+def test_exceptions_of_statements_are_relations() -> None:
+    for statement in statements().values():
+        assert {*statement.varies} <= {relation.name for relation in RELATIONS}, statement.id
+        assert all(statement.varies.values()), statement.id
 
 
 # What a statement or an implementation gets wrong that looks at what does not matter.
@@ -209,12 +215,10 @@ def lost_in_order(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 @pytest.mark.parametrize("listed", [True, False])
-def test_a_search_of_a_listed_statement_may_find_it_on_one_alone(listed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    statement = made("lost-in-order", lost_in_order)
-    searches = {"lost-in-order": "by the last digit"} if listed else {}
-    monkeypatch.setattr("theorems.core.relation_check.SEARCHES", searches)
+def test_a_search_of_a_listed_statement_may_find_it_on_one_alone(listed: bool) -> None:
+    statement = replace(made("lost-in-order", lost_in_order), search="by the last digit" if listed else "")
     drawn = [ORDERED.replace(seed=seed) for seed in range(60)]
-    permuted = [case for case in drawn if _named(relation_of(case, statement.id)) == "tokens-permuted"]
+    permuted = [case for case in drawn if _named(relation_of(case)) == "tokens-permuted"]
     verdicts = {check_with_relation(statement, case, REFERENCE).verdict for case in permuted}
     assert verdicts - {Verdict.INCONCLUSIVE} == (set() if listed else {Verdict.FALSIFIED})
 
@@ -226,13 +230,10 @@ def lost_besides(case: Case, under_test: Implementation) -> Iterator[Claim]:
 
 
 @pytest.mark.parametrize("listed", [True, False])
-def test_a_second_search_of_a_listed_statement_may_find_it_on_one_alone(
-    listed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    searches = {"lost-besides": "by the last digit"} if listed else {}
-    monkeypatch.setattr("theorems.core.relation_check.SEARCHES", searches)
+def test_a_second_search_of_a_listed_statement_may_find_it_on_one_alone(listed: bool) -> None:
+    statement = replace(made("lost-besides", lost_besides), search="by the last digit" if listed else "")
     drawn = [ORDERED.replace(seed=seed) for seed in range(60)]
-    verdicts = {check_with_relation(made("lost-besides", lost_besides), case, REFERENCE).verdict for case in drawn}
+    verdicts = {check_with_relation(statement, case, REFERENCE).verdict for case in drawn}
     assert (Verdict.FALSIFIED in verdicts) is not listed
 
 
@@ -250,9 +251,9 @@ def test_an_assumption_that_a_run_decides_may_hold_on_one_alone(listed: bool, mo
 
 def test_an_exception_of_a_statement_is_heeded() -> None:
     every = {relation.name: "why" for relation in RELATIONS}
-    assert relation_of(ORDERED, "by_size", every) is None
-    assert not relations_on(ORDERED, "by_size", every)
-    assert relation_of(ORDERED, "by_size") is not None
+    assert relation_of(ORDERED, every) is None
+    assert not relations_on(ORDERED, every)
+    assert relation_of(ORDERED) is not None
 
 
 # The changes themselves.
@@ -264,7 +265,7 @@ def test_the_risk_at_the_changed_prompt_is_the_same(id: str) -> None:
     for case in draw_cases(statements()[id], 12, 3):
         start = np.round(64 * case.rng().normal(size=case.problem.d)) / 64 / case.problem.key_scale
         given = case.replace(start=start)
-        for relation, changed in relations_on(given, id):
+        for relation, changed in relations_on(given, statements()[id].varies):
             assert isinstance(changed, Case)
             assert changed.start is not None
             if relation.name == "unit-of-scores":
@@ -291,7 +292,7 @@ def test_a_change_that_would_be_rounded_is_not_made() -> None:
 
 def test_an_array_of_which_nothing_is_known_is_not_changed() -> None:
     odd = ONE.replace(arrays=MappingProxyType({"odd": np.ones(2)}))
-    assert [relation.name for relation, _ in relations_on(odd, "lemma-1")] == ["written-and-read"]
+    assert [relation.name for relation, _ in relations_on(odd)] == ["written-and-read"]
 
 
 def test_text_is_written_and_read_like_numbers() -> None:
@@ -302,8 +303,8 @@ def test_text_is_written_and_read_like_numbers() -> None:
 
 
 def test_which_change_it_is_depends_on_the_seed_of_the_case_alone() -> None:
-    drawn = [_named(relation_of(ORDERED.replace(seed=seed), "theorem-1")) for seed in range(40)]
-    assert drawn == [_named(relation_of(ORDERED.replace(seed=seed, name="other"), "theorem-1")) for seed in range(40)]
+    drawn = [_named(relation_of(ORDERED.replace(seed=seed))) for seed in range(40)]
+    assert drawn == [_named(relation_of(ORDERED.replace(seed=seed, name="other"))) for seed in range(40)]
     assert len(set(drawn)) > 6
 
 
@@ -318,7 +319,7 @@ def _named(drawn: tuple[Any, Subject] | None) -> str:
 def test_data_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     np.savez("one.npz", keys=ONE.problem.keys, scores=ONE.problem.scores)
-    seeds = [seed for seed in range(60) if _named(relation_of(load("one.npz", seed).case, "by_size")) == "inputs-twice"]
+    seeds = [seed for seed in range(60) if _named(relation_of(load("one.npz", seed).case)) == "inputs-twice"]
     options = ["--data", "one.npz", "--seed", str(seeds[0]), "--jobs", "1", "--json", "r.json"]
     assert main(["verify", "by_size", *options]) == 0
     assert main(["verify", "by_size", *options, "--relations"]) == 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from generators.metamorphic_relations import RUNS, SEARCHES, Relation, relation_of
+from generators.metamorphic_relations import RUNS, Relation, relation_of
 from generators.subject import Subject
 from theorems.core.check import Outcome, check
 from theorems.core.claim import WORST_FIRST, Claim, Form, Verdict, undecided_claim
@@ -35,19 +35,19 @@ def check_with_relation(statement: Statement, case: Subject, under_test: Impleme
     outcome = check(statement, case, under_test)
     if outcome.verdict is Verdict.FALSIFIED:
         return outcome
-    varied = relation_of(case, statement.own_id, statement.varies)
+    varied = relation_of(case, statement.varies)
     if varied is None:
         return outcome
     relation, changed = varied
     again = check(statement, changed, under_test)
-    if statement.own_id in SEARCHES and outcome.not_found is not again.not_found and _undecided_or_upheld(again):
+    if statement.search and outcome.not_found is not again.not_found and _undecided_or_upheld(again):
         reason = again.reason if again.not_found else outcome.reason
-        return _not_compared(relation, outcome, SEARCHES[statement.own_id], reason)
+        return _not_compared(relation, outcome, statement.search, reason)
     not_applicable = [each for each in (outcome, again) if each.verdict is Verdict.NOT_APPLICABLE]
     if len(not_applicable) == 1 and (why := RUNS.get(missing_assumption(not_applicable[0]))):
         return _not_compared(relation, outcome, why, not_applicable[0].reason)
     expected = _decided_by_sizes(statement) if case.sizes == changed.sizes else ()
-    skipped = _names_not_found(outcome, again) if statement.own_id in SEARCHES else set()
+    skipped = _names_not_found(outcome, again) if statement.search else set()
     return compare(relation, outcome, difference_of(outcome, again, expected, skipped))
 
 

@@ -59,8 +59,9 @@ class Statement:
             neither are sharper forms of the suite's own.
         about: the class of its cases.
         refines: name of a claim → name of the limit without which it is not judged.
-        varies: relations of :mod:`generators.metamorphic_relations` that may change its verdict: name → why; for the
-            suite's own statements the relations themselves give the reason.
+        varies: relations of :mod:`generators.metamorphic_relations` that may change its verdict: name → why.
+        search: why a search or a run of the statement may be decided on a case and undecided on the case changed by a
+            relation; empty where it has none. Where both are decided they have to agree.
     """
 
     id: str
@@ -83,6 +84,7 @@ class Statement:
     about: type[Subject] = Case
     refines: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     varies: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    search: str = ""
 
     @property
     def says_whose(self) -> bool:
@@ -154,6 +156,7 @@ def statement(
     premises: Sequence[str] = (),
     about: type[Subject] = Case,
     varies: Mapping[str, str] = MappingProxyType({}),
+    search: str = "",
 ) -> Callable[[Conclusion], Statement]:
     """Make the decorated conclusion a statement; in a paper's room, or in a file of one's own.
 
@@ -183,6 +186,7 @@ def statement(
             speaks of.
         about: the class of its cases, where the paper speaks of something else than keys and scores.
         varies: relations that may change its verdict, see :class:`Statement`.
+        search: why a relation may change whether it is decided, see :class:`Statement`.
 
     Raises:
         InvalidInput: an id or an assumption that cannot be used, no docstring, assumptions that no strategy here
@@ -226,6 +230,7 @@ def statement(
             about=about,
             refines=MappingProxyType(refines),
             varies=varies,
+            search=search,
         )
 
     return decorate

@@ -41,6 +41,7 @@ EXPLICIT = sharper("separator-in-closed-form")
     about=NextTokens,
     cases=independent_contexts,
     kernel=SVM_ONLY,
+    varies={"inputs-twice": "its assumption is that contexts are independent"},
 )
 def ntp_overparameterized(case: NextTokens, under_test: Implementation) -> Iterator[Claim]:
     """**Lemma 1.** Let d > m and rank[h_1 … h_m] = m.

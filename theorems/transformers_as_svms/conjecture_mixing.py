@@ -69,6 +69,8 @@ def _cases() -> SearchStrategy[Case]:
     cases=_cases,
     kernel=FAR,
     needs={"relu-head": "it is about such heads"},
+    varies={"keys-shifted": "features are affine functions of tokens"},
+    search="steps go back and forth across the kinks of the head, so that the last digits decide where a run ends",
 )
 def conjecture_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let h be a head of ReLU units, and train W by normalized gradient descent.

@@ -52,6 +52,7 @@ def _cases() -> SearchStrategy[Case]:
     cases=_cases,
     kernel=NO_ATTENTION,
     needs={"queries-given": "tokens are those of data with queries", "quadratic-head": "the condition is one on its λ"},
+    varies={"keys-shifted": "tokens are orthonormal", "unit-of-tokens": "tokens are of length one"},
 )
 def tsvm_exact_support(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let the tokens of an input be orthonormal, h(x) = vᵀx − λ‖x‖² with λ > 0, ℓ(u) = −u and Y = 1.

@@ -26,6 +26,7 @@ from theorems.token_selection.global_paths.theorem_1_regularization_path import 
     assumptions=("queries-given", *theorem_1.assumptions),
     cases=query_cases,
     kernel=BELOW_ROUNDING,
+    search="Newton's method takes other steps in other coordinates, and ends without a minimum on some of them",
 )
 def tsvm_frobenius_path(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold and one token of each input be strictly best.

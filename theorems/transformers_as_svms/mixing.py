@@ -108,6 +108,7 @@ def _cases() -> SearchStrategy[Case]:
         "quadratic-head": "s⋆ is made of its λ",
         "attainable-attention": "W_fin and W^mm exist only if it is",
     },
+    varies={"keys-shifted": "tokens are orthonormal", "unit-of-tokens": "tokens are of length one"},
 )
 def tsvm_mixing(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let s⋆_i be the best attention and O_i its support.

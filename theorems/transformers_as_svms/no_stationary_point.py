@@ -120,6 +120,7 @@ def _crowd(case: Case) -> Case:
     assumptions=("queries-given", "well-behaved-loss", "strict-optimum", "separable"),
     cases=_cases,
     kernel=calls("its gradient at every point and at every iterate of gradient descent", turn=7),
+    search="the solver takes other steps in other coordinates, and only on some of them two solvers can be compared",
 )
 def tsvm_no_stationary_point(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let ATT-SVM(opt) be feasible, and one token of each input strictly best.

@@ -94,6 +94,7 @@ def _cases() -> SearchStrategy[Case]:
     cases=_cases,
     from_data=pairs_for,
     kernel=BELOW_ROUNDING,
+    varies={"inputs-twice": "an assumption is that there is one directional neighbour, and its copy is another"},
 )
 def lemma_8(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let unit vectors q1, q2 select the same single tokens α, with directional margins θ1 < θ2.

@@ -45,6 +45,11 @@ def _cases() -> SearchStrategy[Case]:
     from_data=directions_for,
     kernel=SVM_ONLY,
     needs={"direction-given": "the lemma counts the directional neighbours of q, and 0 is no direction"},
+    varies={
+        "reflected": "it counts dimensions, and the reflection adds some",
+        "coordinate-of-zero": "it counts dimensions",
+        "inputs-twice": "copies are in no general position: their differences vanish",
+    },
 )
 def lemma_10(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let keys be in general position: every direction q ≠ 0 has at most d directional neighbours.

@@ -124,6 +124,11 @@ def _cases() -> SearchStrategy[Case]:
     aliases=("theorem-7",),
     kernel=BELOW_ROUNDING,
     needs={"direction-given": "the theorem speaks of a direction q; without one it says nothing"},
+    varies={
+        "reflected": "general position is a property of keys in as many dimensions as they have",
+        "coordinate-of-zero": "general position is a property of keys in as many dimensions as they have",
+        "inputs-twice": "copies are in no general position: their differences vanish",
+    },
 )
 def theorem_4(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let scores be distinct within each input, keys in general position, and q a unit vector.

@@ -136,6 +136,7 @@ def _with_a_start(case: Case) -> Case:
         "well-behaved-loss": "the margin that it asks of a start is made of bounds of |ℓ'| > 0",
         "strict-optimum": "the margin that it asks of a start is made of the gaps to a single best token",
     },
+    search="the solver takes other steps in other coordinates, and only on some of them two solvers can be compared",
 )
 def descent_from_a_margin(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold, opt be unique and ATT-SVM(opt) feasible; any n, any scores.

@@ -47,6 +47,7 @@ def _cases() -> SearchStrategy[Case]:
     assumptions=ASSUMPTIONS,
     cases=_cases,
     kernel=calls("its gradient at every point, n = 1", turn=2),
+    varies={"inputs-twice": "its assumption is that there is one input"},
 )
 def lemma_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let n = 1, Assumptions A and B hold and GMM exist.

@@ -60,6 +60,7 @@ def conjecture_cases() -> SearchStrategy[Case]:
     assumptions=("optimal-support-tokens", "separable", "descent-selects"),
     cases=conjecture_cases,
     kernel=SATURATED,
+    varies={"keys-shifted": "the head is trained as well, and moving tokens moves label margins"},
 )
 def conjecture(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let v ← v − η_v ∇_v L/‖∇_v L‖, p ← p − η_p ∇_p L/‖∇_p L‖ select α from some iterate on.

@@ -53,6 +53,8 @@ def loose_cases() -> SearchStrategy[Case]:
     assumptions=("optimal-support-tokens", "separable", "radius-schedule"),
     cases=loose_cases,
     kernel=SATURATED,
+    varies={"keys-shifted": "the head is trained as well, and moving tokens moves label margins"},
+    search="a search of the joint minimiser ends above a competitor, or not, by the last digits of where it starts",
 )
 def lemma_13(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let prompts satisfy (k_iα − k_it)·p ≥ 0 for all i, t.

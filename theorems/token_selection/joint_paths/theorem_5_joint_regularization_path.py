@@ -90,6 +90,8 @@ SHARP_ERROR, LARGEST_SHARP = 1e-3, 2.0**24
     assumptions=("optimal-tokens", "separable"),
     cases=joint_cases,
     kernel=SATURATED,
+    varies={"keys-shifted": "the head is trained as well, and moving tokens moves label margins"},
+    search="a search of the joint minimiser ends above a competitor, or not, by the last digits of where it starts",
 )
 def theorem_5(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let the loss be logistic, Assumption C hold for α with ν, and p_mm(α) exist.

@@ -87,6 +87,8 @@ RATIOS = (1.0, 2.0, 8.0)
     assumptions=("optimal-support-tokens", "separable", "radius-schedule"),
     cases=relaxed_cases,
     kernel=SATURATED,
+    varies={"keys-shifted": "the head is trained as well, and moving tokens moves label margins"},
+    search="a search of the joint minimiser ends above a competitor, or not, by the last digits of where it starts",
 )
 def theorem_6(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """As Theorem 5, with Assumption C over the support set S of v_mm only; p_R selects α asymptotically.

@@ -163,6 +163,7 @@ def _from_data(case: Case) -> Iterator[Case]:
         "separable": "the cone, local optimality and the limit are defined by p_mm(α), which exists only if"
         " ATT-SVM(α) is feasible"
     },
+    search="R is derived from constants that depend on n and on d = 1; a start may be in one of the two cones alone",
 )
 def theorem_3(case: Case, under_test: Implementation) -> Iterator[Claim]:
     """Let Assumption A hold and α be locally optimal.
