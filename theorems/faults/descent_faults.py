@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -49,12 +48,7 @@ def _run(rule: Rule, right: Descent, *arguments: Any, steps: int, **options: Any
 
 def _rule(name: str, says: str, caught_by: str, **further: Any) -> Callable[[Rule], Rule]:
     """Return a decorator that plants both descents by the decorated rule."""
-
-    def plant(rule: Rule) -> Rule:
-        FAULTS.plant(name, says, caught_by, *DESCENTS, **further)(partial(_run, rule))
-        return rule
-
-    return plant
+    return FAULTS.plant(name, says, caught_by, *DESCENTS, through=_run, **further)
 
 
 @_rule(

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any, TypeVar
 
 from generators.case import Case
@@ -102,6 +103,7 @@ class Faults(list[Fault]):
 
     - ``name``, ``says``, ``caught_by``, ``size``, ``unit``, ``smallest``: as of :class:`Fault`,
     - ``functions``: the functions of the reference that the wrong one replaces,
+    - ``through``: the function that is planted; it is given the decorated one before all other arguments,
     - ``kind``: another kind than that of the list.
 
     A fault that has a size gives it to the decorated function as its second argument.
@@ -116,7 +118,7 @@ class Faults(list[Fault]):
         self, name: str, says: str, caught_by: str, *functions: Callable[..., Any], **further: Any
     ) -> Callable[[Function], Function]:
         """Plant a function in place of others: (the right function, size, its arguments …) → the wrong result."""
-        return self.wrap(name, says, caught_by, lambda wrong: _Replaced(wrong, functions), **further)
+        return self._replace(_call_wrong, name, says, caught_by, functions, **further)
 
     def change(
         self,
@@ -131,7 +133,22 @@ class Faults(list[Fault]):
 
         Results that are no instances of ``only`` are left as they are.
         """
-        return self.wrap(name, says, caught_by, lambda wrong: _Replaced(wrong, functions, only), **further)
+        return self._replace(partial(_change_result, only), name, says, caught_by, functions, **further)
+
+    def _replace(
+        self,
+        call: Callable[..., Any],
+        name: str,
+        says: str,
+        caught_by: str,
+        functions: tuple[Callable[..., Any], ...],
+        through: Callable[..., Any] | None = None,
+        **further: Any,
+    ) -> Callable[[Function], Function]:
+        def vary(wrong: Callable[..., Any]) -> Callable[[float], Implementation]:
+            return partial(_replaced, partial(call, partial(through, wrong) if through else wrong), functions)
+
+        return self.wrap(name, says, caught_by, vary, **further)
 
     def wrap(
         self,
@@ -162,37 +179,18 @@ class Faults(list[Fault]):
         return add
 
 
-@dataclass(frozen=True)
-class _Replaced:
-    """A map from sizes to the reference with a wrong function of that size in place of several functions.
-
-    Attributes:
-        wrong: the function.
-        functions: those that it stands in for.
-        changes: None, or the type of the right results that it changes.
-    """
-
-    wrong: Callable[..., Any]
-    functions: tuple[Callable[..., Any], ...]
-    changes: type | None = None
-
-    def __call__(self, size: float) -> Implementation:
-        wrong = {function: _Wrong(self.wrong, function, size, self.changes) for function in self.functions}
-        return REFERENCE.replace("", wrong)
+def _replaced(wrong: Callable[..., Any], functions: tuple[Callable[..., Any], ...], size: float) -> Implementation:
+    """Return the reference with a wrong function in place of several: (the right function, sizes, …) → the result."""
+    sizes = (size,) if size else ()
+    return REFERENCE.replace("", {function: partial(wrong, function, sizes) for function in functions})
 
 
-@dataclass(frozen=True)
-class _Wrong:
-    """A wrong function, bound to the right one and to a size; it can be sent to other processes."""
+def _call_wrong(wrong: Any, right: Any, sizes: tuple[float, ...], *arguments: Any, **options: Any) -> Any:
+    return wrong(right, *sizes, *arguments, **options)
 
-    wrong: Callable[..., Any]
-    right: Callable[..., Any]
-    size: float
-    changes: type | None
 
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
-        sized = (self.size, *arguments) if self.size else arguments
-        if self.changes is None:
-            return self.wrong(self.right, *sized, **options)
-        result = self.right(*arguments, **options)
-        return self.wrong(result, *sized, **options) if isinstance(result, self.changes) else result
+def _change_result(
+    only: type, wrong: Any, right: Any, sizes: tuple[float, ...], *arguments: Any, **options: Any
+) -> Any:
+    result = right(*arguments, **options)
+    return wrong(result, *sizes, *arguments, **options) if isinstance(result, only) else result

@@ -111,12 +111,7 @@ def _with_slope(loss: Loss, slope_at: Callable[[Array], Array] | None) -> Loss:
 
 def _problem(name: str, says: str, by: str) -> Callable[[Change], Change]:
     """Return a decorator that plants the gradient of another problem: (keys, scores, loss) → (the same, a factor)."""
-
-    def plant(change: Change) -> Change:
-        FAULTS.plant(name, says, by, scaled_gradient)(partial(_of_other_problem, change))
-        return change
-
-    return plant
+    return FAULTS.plant(name, says, by, scaled_gradient, through=_of_other_problem)
 
 
 def _of_other_problem(change: Change, right: Any, keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:

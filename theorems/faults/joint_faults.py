@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -102,12 +101,7 @@ def _run(
 
 def _step(name: str, says: str) -> Callable[[Step], Step]:
     """Return a decorator that plants joint descent by the decorated step."""
-
-    def plant(step: Step) -> Step:
-        FAULTS.plant(name, says, DESCENT, joint_descent)(partial(_run, step))
-        return step
-
-    return plant
+    return FAULTS.plant(name, says, DESCENT, joint_descent, through=_run)
 
 
 def _right_step(tokens: Array, keys: Array, v: Array, p: Array, options: dict[str, Any]) -> tuple[Array, Array]:

@@ -70,12 +70,7 @@ def _with_method(method: str, wrong: Wrong, split: ScoreSplit, problem: Problem)
 
 def _method(name: str, says: str, method: Callable[..., Any], **further: Any) -> Callable[[Wrong], Wrong]:
     """Return a decorator that plants the right split with the decorated function as its method."""
-
-    def plant(wrong: Wrong) -> Wrong:
-        _split(name, says, **further)(partial(_with_method, method.__name__, wrong))
-        return wrong
-
-    return plant
+    return _split(name, says, through=partial(_with_method, method.__name__), **further)
 
 
 @_method("risk-within-of-all-tokens", "separated tokens keep their weight in L_F", ScoreSplit.weights_within)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,12 +40,7 @@ def with_prompt(solution: MaxMargin, keys: Any, p: Any, exact_p: list[fmpq]) -> 
 
 def _solution(name: str, says: str, by: str, **further: Any) -> Callable[[Change], Change]:
     """Return a decorator that plants (solution, size, keys as floats) → solution, where ATT-SVM is feasible."""
-
-    def plant(change: Change) -> Change:
-        FAULTS.change(name, says, by, max_margin, only=MaxMargin, **further)(partial(_on_floats, change))
-        return change
-
-    return plant
+    return FAULTS.change(name, says, by, max_margin, only=MaxMargin, through=_on_floats, **further)
 
 
 def _on_floats(change: Change, right: MaxMargin, *arguments: Any) -> Solution:
@@ -151,12 +145,7 @@ def _infeasible(right: MaxMargin, keys: Any) -> Solution:
 
 def _other(name: str, says: str, by: str) -> Callable[[Other], Other]:
     """Return a decorator that plants ATT-SVM of other data, or of the given ones where the others are infeasible."""
-
-    def plant(change: Other) -> Other:
-        FAULTS.plant(name, says, by, max_margin)(partial(_solve_other, change))
-        return change
-
-    return plant
+    return FAULTS.plant(name, says, by, max_margin, through=_solve_other)
 
 
 def _solve_other(change: Other, right: Callable[..., Solution], keys: Any, alpha: Any) -> Solution:

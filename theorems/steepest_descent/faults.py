@@ -41,12 +41,7 @@ def _options(
     name: str, says: str, caught_by: str, *descents: Callable[..., Array], **further: Any
 ) -> Callable[[Change], Change]:
     """Return a decorator that plants runs of these descents with other options."""
-
-    def plant(change: Change) -> Change:
-        RUN.plant(name, says, caught_by, *descents, **further)(partial(_run, change))
-        return change
-
-    return plant
+    return RUN.plant(name, says, caught_by, *descents, through=_run, **further)
 
 
 @_options("steepest-in-the-dual-norm", "directions steepest in ‖·‖_q'", ONE_INPUT, *DESCENTS)

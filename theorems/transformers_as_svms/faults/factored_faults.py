@@ -33,12 +33,7 @@ def _follow(rule: Rule, right: Callable[..., Run], *arguments: Any, **options: A
 
 def _rule(name: str, says: str, **further: Any) -> Callable[[Rule], Rule]:
     """Return a decorator that plants flow and descent along the gradients of the decorated rule."""
-
-    def plant(rule: Rule) -> Rule:
-        RUN.plant(name, says, DESCENT, *BOTH, **further)(partial(_follow, rule))
-        return rule
-
-    return plant
+    return RUN.plant(name, says, DESCENT, *BOTH, through=_follow, **further)
 
 
 @_rule("factor-frozen", "only K is trained, Q stays")
