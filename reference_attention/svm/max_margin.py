@@ -146,7 +146,7 @@ class MaxMargin:
         """Return a dual solution that is positive at every SVM-neighbour, by (i, t); None when there is none."""
         return self.exact_maximal_duals if self.strictly_complementary else None
 
-    @property
+    @cached_property
     def strictly_complementary(self) -> bool:
         """Return whether some dual solution is positive at every SVM-neighbour; proven either way."""
         return len(self.exact_maximal_duals) == int(self.neighbours.sum())

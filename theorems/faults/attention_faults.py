@@ -9,7 +9,7 @@ from array_api_compat import array_namespace
 
 from reference_attention.loss import Array
 from theorems.faults.fault import Faults, Kind
-from theorems.faults.softmax import Normalised, Shifted, as_it_is, on_keys, softmax_of, with_sink
+from theorems.faults.softmax import Normalised, as_it_is, on_keys, shifted, softmax_of, with_sink
 
 BFLOAT16 = 2.0**-8
 """Unit roundoff of bfloat16: eight significant bits."""
@@ -69,7 +69,7 @@ def _without_maximum(logits: Array, size: float) -> Array:
 
 
 @FAULTS.wrap(
-    "clipped-logits", "logits clipped to [−1/ε, 1/ε]", "lemma-3", Shifted, size=0.2, unit="1 / the largest logit"
+    "clipped-logits", "logits clipped to [−1/ε, 1/ε]", "lemma-3", shifted, size=0.2, unit="1 / the largest logit"
 )
 def _clipping_change(logits: Array, size: float) -> Array:
     xp = array_namespace(logits)
@@ -80,7 +80,7 @@ def _clipping_change(logits: Array, size: float) -> Array:
     "logits-of-few-bits",
     "logits rounded to eight significant bits, as in bfloat16",
     "lemma-3",
-    Shifted,
+    shifted,
     size=BFLOAT16,
     unit="unit roundoff of the logits",
 )

@@ -23,7 +23,7 @@ def _flag(name: str, says: str, by: str) -> Callable[[Callable[..., MaxMargin]],
 
 def _with(right: MaxMargin, **flags: Any) -> MaxMargin:
     forced = copy(right)
-    for derived in ("positive_duals", "dual_support"):
+    for derived in ("positive_duals", "dual_support", "strictly_complementary"):
         vars(forced).pop(derived, None)
     vars(forced).update(flags)
     return forced
@@ -47,22 +47,11 @@ def _complementary(right: MaxMargin, *arguments: Any) -> MaxMargin:
     return right if right.strictly_complementary else _with(right, exact_maximal_duals=duals)
 
 
-class Complementary(MaxMargin):
-    """A solution that always calls itself strictly complementary, and is right in everything else."""
-
-    @property
-    def strictly_complementary(self) -> bool:
-        """True, whatever the duals are."""
-        return True
-
-
 @_flag(
     "called-complementary", "right duals, and strictly complementary is answered without looking at them", "theorem-1"
 )
 def _call_complementary(right: MaxMargin, *arguments: Any) -> MaxMargin:
-    forced = copy(right)
-    object.__setattr__(forced, "__class__", Complementary)
-    return forced
+    return _with(right, strictly_complementary=True)
 
 
 @_flag("never-complementary", "no duals are said to be positive at all neighbours", "lemma-7")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -46,39 +47,9 @@ def _scale_outputs(right: Any, size: float, keys: Array, scores: Array, loss: Lo
 
 @FAULTS.plant("excess-linearised", "|ℓ'| δ for ℓ(u − δ) − ℓ(u)", "lemma-3", log_excess_risk)
 def _linearise(right: Any, keys: Array, scores: Array, loss: Loss, p: Array, alpha: Array) -> Any:
-    return right(keys, scores, _Linear(loss), p, alpha)
-
-
-class _Linear(Loss):
-    """The tangent of a loss, whose excess is that of the loss to first order."""
-
-    def __init__(self, loss: Loss) -> None:
-        self.loss = loss
-        self.name = loss.name
-
-    def value(self, u: Array) -> Array:
-        return self.loss.value(u)
-
-    def log_slope(self, u: Array) -> Array:
-        return self.loss.log_slope(u)
-
-    def relative_curvature(self, u: Array) -> Array:
-        return 0 * u
-
-    def log_excess(self, u: Array, sign: Array, log_size: Array) -> tuple[Array, Array]:
-        return sign, self.loss.log_slope(u) + log_size
-
-    def log_lipschitz(self, low: float, high: float) -> float:
-        return self.loss.log_lipschitz(low, high)
-
-    def steepening(self, low: float, high: float) -> float:
-        return 0.0
-
-    def log_bound(self, low: float, high: float) -> float:
-        return self.loss.log_bound(low, high)
-
-    def log_floor(self, low: float, high: float) -> float:
-        return self.loss.log_floor(low, high)
+    tangent = copy(loss)
+    vars(tangent)["log_excess"] = lambda u, sign, log_size: (sign, loss.log_slope(u) + log_size)
+    return right(keys, scores, tangent, p, alpha)
 
 
 @FAULTS.change("excess-sign-lost", "|L(p) − L_α| for L(p) − L_α", "lemma-3", log_excess_risk)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from array_api_compat import array_namespace
@@ -12,7 +12,7 @@ from array_api_compat import array_namespace
 from reference_attention.loss import Array
 from theorems.core.implementation import REFERENCE, Implementation
 from theorems.faults.fault import Faults, Kind
-from theorems.faults.softmax import Shifted, on_keys
+from theorems.faults.softmax import Attention, on_keys, shifted, with_sink
 
 FORGOTTEN = -1e100
 """Shift of a logit that leaves its token no weight; its square is a float."""
@@ -25,29 +25,21 @@ DIMENSIONS = 64
 FAULTS = Faults(Kind.SOFTMAX)
 
 
-@dataclass(frozen=True)
-class AtSizes:
-    """A fault that shows only at certain numbers of tokens; elsewhere it is the reference to the last digit."""
+def _at_sizes(made: Attention, shows: Callable[[int], bool], size: float) -> Implementation:
+    """Return the implementation that is wrong by that size at some numbers of tokens, and else right to the last digit.
 
-    wrong: Shifted
-    shows: Callable[[int], bool]
-
-    def __call__(self, size: float) -> Implementation:
-        """Return the implementation that is wrong by that size at the numbers of tokens where the fault shows."""
-        implementation = self.wrong(size)
-        return REFERENCE.replace(
-            "", {right: _Either(self.shows, wrong, right) for right, wrong in implementation.replaced.items()}
-        )
+    Args:
+        made: size → the implementation that is wrong everywhere.
+        shows: whether the fault shows at a number of tokens.
+        size: size of the fault.
+    """
+    return REFERENCE.replace(
+        "", {right: partial(_choose, shows, wrong, right) for right, wrong in made(size).replaced.items()}
+    )
 
 
-@dataclass(frozen=True)
-class _Either:
-    shows: Callable[[int], bool]
-    wrong: Callable[..., Any]
-    right: Callable[..., Any]
-
-    def __call__(self, keys: Array, *further: Any) -> Any:
-        return (self.wrong if self.shows(keys.shape[-2]) else self.right)(keys, *further)
+def _choose(shows: Callable[[int], bool], wrong: Any, right: Any, keys: Array, *further: Any) -> Any:
+    return (wrong if shows(keys.shape[-2]) else right)(keys, *further)
 
 
 def _many(tokens: int) -> bool:
@@ -77,7 +69,7 @@ def _from(logits: Array, first: int) -> Array:
     "tokens-after-the-eighth-forgotten",
     "no weight for the ninth token and those after it",
     "lemma-3",
-    lambda shift: AtSizes(Shifted(shift), _many),
+    lambda shift: partial(_at_sizes, shifted(shift), _many),
 )
 def _after_the_eighth(logits: Array, size: float) -> Array:
     return _from(logits, LANES)
@@ -87,7 +79,7 @@ def _after_the_eighth(logits: Array, size: float) -> Array:
     "ragged-tail-forgotten",
     "T > 8: the tokens after the last full eight have no weight",
     "lemma-3",
-    lambda shift: AtSizes(Shifted(shift), _is_ragged),
+    lambda shift: partial(_at_sizes, shifted(shift), _is_ragged),
 )
 def _tail(logits: Array, size: float) -> Array:
     """Return the shift that takes the weight of the tokens after the last full group."""
@@ -99,7 +91,7 @@ def _tail(logits: Array, size: float) -> Array:
     "ragged-tail-padded",
     "T > 8: the last eight is filled up with logits 0 that are not masked",
     "lemma-3",
-    lambda sink: AtSizes(Shifted(sink=sink), _is_ragged),
+    lambda sink: partial(_at_sizes, with_sink(sink), _is_ragged),
 )
 def _padding(logits: Array, size: float) -> Array:
     """Return log of the number of padding tokens of logit 0 and score 0 that fill the last group."""
@@ -111,7 +103,7 @@ def _padding(logits: Array, size: float) -> Array:
     "running-maximum-never-rescaled",
     "blocks of 16 are added up without a factor when a larger logit comes",
     "lemma-3",
-    lambda shift: AtSizes(Shifted(shift), _blocks),
+    lambda shift: partial(_at_sizes, shifted(shift), _blocks),
 )
 def _never_rescaled(logits: Array, size: float) -> Array:
     """Return the shift of e^{l − m}, m being the largest logit up to the block: earlier sums are never rescaled."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from array_api_compat import array_namespace
 
@@ -61,29 +62,46 @@ def as_it_is(logits: Array, size: float) -> Array:
 
 @dataclass(frozen=True, kw_only=True)
 class Attention:
-    """Attention that is wrong by a size; called with a size, it gives the implementation.
+    """The reference attention on other data; called with a size, it gives the implementation that is wrong by it.
+
+    The SVM and the statement see the given data. A fault of size 0 is the reference to the last digits, so a small one
+    is not caught for its rounding.
 
     Attributes:
+        keys_to: (keys, p, size) → the keys, (*b, n, T or more, d or more), and the prompts, (*b, d or more).
+        scores_to: (scores, size) → the scores of as many tokens.
         size: size of the fault.
     """
 
+    keys_to: Callable[[Array, Array, float], tuple[Array, Array]] | None = None
+    scores_to: Callable[[Array, float], Array] | None = None
     size: float = 0.0
 
+    def _keys(self, keys: Array, p: Array) -> tuple[Array, Array]:
+        return (keys, p) if self.keys_to is None else self.keys_to(keys, p, self.size)
+
+    def _scores(self, scores: Array) -> Array:
+        return scores if self.scores_to is None else self.scores_to(scores, self.size)
+
     def weights(self, keys: Array, p: Array) -> Array:
-        """Return the weights s, (*b, n, T)."""
-        raise NotImplementedError
+        """Return the weights s of the given tokens, (*b, n, T)."""
+        return reference.softmax_weights(*self._keys(keys, p))[..., : keys.shape[-2]]
 
     def risk(self, keys: Array, scores: Array, loss: Loss, p: Array) -> Array:
         """Return L(p), (*b,)."""
-        raise NotImplementedError
+        other_keys, prompt = self._keys(keys, p)
+        return reference.risk(other_keys, self._scores(scores), loss, prompt)
 
     def gradient(self, keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-        """Return ∇L(p), (*b, d)."""
-        raise NotImplementedError
+        """Return ∇L(p) by the given coordinates of p, (*b, d)."""
+        other_keys, prompt = self._keys(keys, p)
+        gradient = reference.scaled_gradient(other_keys, self._scores(scores), loss, prompt)
+        return ScaledGradient(gradient.log_scale, gradient.direction[..., : p.shape[-1]])
 
     def log_excess(self, keys: Array, scores: Array, loss: Loss, p: Array, alpha: Array) -> tuple[Array, Array]:
         """Return sign and logarithm of L(p) − L_α."""
-        raise NotImplementedError
+        other_keys, prompt = self._keys(keys, p)
+        return reference.log_excess_risk(other_keys, self._scores(scores), loss, prompt, alpha)
 
     def __call__(self, size: float) -> Implementation:
         """Return the reference with this attention, wrong by that size."""
@@ -116,7 +134,7 @@ class Normalised(Attention):
         xp = array_namespace(keys, p)
         if self.single:
             keys, p = xp.astype(keys, xp.float32), xp.astype(p, xp.float32)
-        return xp.sum(keys * p[..., None, None, :], axis=-1)
+        return _logits(keys, p)
 
     def weights(self, keys: Array, p: Array) -> Array:
         """Return the weights s, (*b, n, T)."""
@@ -150,112 +168,58 @@ class Normalised(Attention):
         return sign, logs - math.log(keys.shape[-3])
 
 
-@dataclass(frozen=True)
-class Shifted(Attention):
-    """The attention softmax(K p + δ), as careful as the reference: δ is a further coordinate of the keys, where p is 1.
-
-    So a fault of size 0 is the reference to the last digits, and a small one is not caught for its rounding.
-
-    Attributes:
-        shift: (logits, size) → δ, as a constant to the gradient; (*b, n, T).
-        sink: (logits, size) → the logit of one more token, whose key and score are 0; (*b, n, 1).
-    """
-
-    shift: Callable[[Array, float], Array] | None = None
-    sink: Callable[[Array, float], Array] | None = None
-
-    def _extend(self, keys: Array, p: Array) -> tuple[Array, Array]:
-        """Return keys (*b, n, T or T + 1, d + 1) and prompts (*b, d + 1)."""
-        xp = array_namespace(keys, p)
-        logits = xp.sum(keys * p[..., None, None, :], axis=-1)
-        delta = xp.zeros_like(logits) if self.shift is None else self.shift(logits, self.size)
-        full = xp.broadcast_to(keys, (*logits.shape, keys.shape[-1]))
-        longer = xp.concat([full, delta[..., None]], axis=-1)
-        if self.sink is not None:
-            sink_logits = self.sink(logits, self.size)[..., None]
-            zeros = xp.zeros_like(longer[..., :1, :-1])
-            longer = xp.concat([longer, xp.concat([zeros, sink_logits], axis=-1)], axis=-2)
-        return longer, xp.concat([p, xp.ones_like(p[..., :1])], axis=-1)
-
-    def _extend_scores(self, scores: Array) -> Array:
-        xp = array_namespace(scores)
-        return scores if self.sink is None else xp.concat([scores, xp.zeros_like(scores[..., :1])], axis=-1)
-
-    def weights(self, keys: Array, p: Array) -> Array:
-        """Compute :func:`reference_attention.risk.softmax_weights` with the shifted logits."""
-        return reference.softmax_weights(*self._extend(keys, p))[..., : keys.shape[-2]]
-
-    def risk(self, keys: Array, scores: Array, loss: Loss, p: Array) -> Array:
-        """Compute :func:`reference_attention.risk.risk` with the shifted logits."""
-        longer, prompt = self._extend(keys, p)
-        return reference.risk(longer, self._extend_scores(scores), loss, prompt)
-
-    def gradient(self, keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-        """Compute :func:`reference_attention.risk.scaled_gradient` with the shifted logits, by the coordinates of p."""
-        longer, prompt = self._extend(keys, p)
-        gradient = reference.scaled_gradient(longer, self._extend_scores(scores), loss, prompt)
-        return ScaledGradient(gradient.log_scale, gradient.direction[..., :-1])
-
-    def log_excess(self, keys: Array, scores: Array, loss: Loss, p: Array, alpha: Array) -> tuple[Array, Array]:
-        """Compute :func:`reference_attention.risk.log_excess_risk` with the shifted logits."""
-        longer, prompt = self._extend(keys, p)
-        return reference.log_excess_risk(longer, self._extend_scores(scores), loss, prompt, alpha)
-
-
-@dataclass(frozen=True)
-class OtherData(Attention):
-    """The reference attention on other keys or scores than given; the SVM and the statement see the given ones.
-
-    Attributes:
-        keys_to: (keys, size) → keys.
-        scores_to: (scores, size) → scores.
-    """
-
-    keys_to: Callable[[Array, float], Array] | None = None
-    scores_to: Callable[[Array, float], Array] | None = None
-
-    def _keys(self, keys: Array) -> Array:
-        return keys if self.keys_to is None else self.keys_to(keys, self.size)
-
-    def _scores(self, scores: Array) -> Array:
-        return scores if self.scores_to is None else self.scores_to(scores, self.size)
-
-    def weights(self, keys: Array, p: Array) -> Array:
-        """Compute :func:`reference_attention.risk.softmax_weights` on the changed keys."""
-        return reference.softmax_weights(self._keys(keys), p)
-
-    def risk(self, keys: Array, scores: Array, loss: Loss, p: Array) -> Array:
-        """Compute :func:`reference_attention.risk.risk` on the changed data."""
-        return reference.risk(self._keys(keys), self._scores(scores), loss, p)
-
-    def gradient(self, keys: Array, scores: Array, loss: Loss, p: Array) -> ScaledGradient:
-        """Compute :func:`reference_attention.risk.scaled_gradient` on the changed data."""
-        return reference.scaled_gradient(self._keys(keys), self._scores(scores), loss, p)
-
-    def log_excess(self, keys: Array, scores: Array, loss: Loss, p: Array, alpha: Array) -> tuple[Array, Array]:
-        """Compute :func:`reference_attention.risk.log_excess_risk` on the changed data."""
-        return reference.log_excess_risk(self._keys(keys), self._scores(scores), loss, p, alpha)
-
-    def __call__(self, size: float) -> Implementation:
-        """Return the reference with this attention; its weights do not depend on scores."""
-        implementation = super().__call__(size)
-        if self.keys_to is None:
-            return REFERENCE.replace(
-                "", {f: wrong for f, wrong in implementation.replaced.items() if f is not softmax_weights}
-            )
-        return implementation
-
-
-def on_keys(change: Callable[[Array, float], Array]) -> OtherData:
+def on_keys(change: Callable[[Array, float], Array]) -> Attention:
     """Return the reference attention on changed keys: (keys, size) → keys."""
-    return OtherData(keys_to=change)
+    return Attention(keys_to=partial(_change_keys, change))
 
 
-def on_scores(change: Callable[[Array, float], Array]) -> OtherData:
-    """Return the reference attention on changed scores: (scores, size) → scores."""
-    return OtherData(scores_to=change)
+def _change_keys(change: Callable[[Array, float], Array], keys: Array, p: Array, size: float) -> tuple[Array, Array]:
+    return change(keys, size), p
 
 
-def with_sink(sink: Callable[[Array, float], Array]) -> Shifted:
-    """Return the reference attention with one more token of score 0: (logits, size) → its logit."""
-    return Shifted(sink=sink)
+def on_scores(change: Callable[[Array, float], Array]) -> Callable[[float], Implementation]:
+    """Return the reference attention on changed scores, (scores, size) → scores; its weights are the reference's."""
+    return partial(_without_weights, Attention(scores_to=change))
+
+
+def _without_weights(attention: Attention, size: float) -> Implementation:
+    replaced = attention(size).replaced
+    return REFERENCE.replace("", {f: wrong for f, wrong in replaced.items() if f is not softmax_weights})
+
+
+def shifted(shift: Callable[[Array, float], Array]) -> Attention:
+    """Return the attention softmax(K p + δ): (logits, size) → δ, (*b, n, T), a constant to the gradient."""
+    return Attention(keys_to=partial(_shift, shift))
+
+
+def _shift(shift: Callable[[Array, float], Array], keys: Array, p: Array, size: float) -> tuple[Array, Array]:
+    return _add_coordinate(keys, p, shift(_logits(keys, p), size))
+
+
+def with_sink(sink: Callable[[Array, float], Array]) -> Attention:
+    """Return the attention with one more token of key and score 0: (logits, size) → its logit, (*b, n, 1)."""
+    return Attention(keys_to=partial(_add_sink, sink), scores_to=_add_score)
+
+
+def _add_sink(sink: Callable[[Array, float], Array], keys: Array, p: Array, size: float) -> tuple[Array, Array]:
+    xp, logits = array_namespace(keys, p), _logits(keys, p)
+    longer, prompt = _add_coordinate(keys, p, xp.zeros_like(logits))
+    token = xp.concat([xp.zeros_like(longer[..., :1, :-1]), sink(logits, size)[..., None]], axis=-1)
+    return xp.concat([longer, token], axis=-2), prompt
+
+
+def _add_score(scores: Array, size: float) -> Array:
+    xp = array_namespace(scores)
+    return xp.concat([scores, xp.zeros_like(scores[..., :1])], axis=-1)
+
+
+def _add_coordinate(keys: Array, p: Array, delta: Array) -> tuple[Array, Array]:
+    """Return keys with the further coordinate δ, (*b, n, T, d + 1), and prompts that are 1 there, (*b, d + 1)."""
+    xp = array_namespace(keys, p)
+    full = xp.broadcast_to(keys, (*delta.shape, keys.shape[-1]))
+    return xp.concat([full, delta[..., None]], axis=-1), xp.concat([p, xp.ones_like(p[..., :1])], axis=-1)
+
+
+def _logits(keys: Array, p: Array) -> Array:
+    """Return K p, (*b, n, T)."""
+    return array_namespace(keys, p).sum(keys * p[..., None, None, :], axis=-1)

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from math import ceil, floor, log10
 from typing import Any
 
@@ -70,17 +71,11 @@ def _numbers(claims: Sequence[Claim]) -> tuple[tuple[Any, ...], ...]:
     return tuple((claim.name, repr(claim.slack), repr(claim.tolerance), claim.undecided) for claim in claims)
 
 
-@dataclass
-class _Counting:
-    """A function that notes the function that it stands in for when it is called."""
-
-    replaced: Callable[..., Any]
-    function: Callable[..., Any]
-    called: set[Callable[..., Any]]
-
-    def __call__(self, *arguments: Any, **options: Any) -> Any:
-        self.called.add(self.replaced)
-        return self.function(*arguments, **options)
+def _call_noted(
+    replaced: Callable[..., Any], function: Any, called: set[Callable[..., Any]], *arguments: Any, **options: Any
+) -> Any:
+    called.add(replaced)
+    return function(*arguments, **options)
 
 
 class _CountingReplacements(dict[Any, Any]):
@@ -92,7 +87,7 @@ class _CountingReplacements(dict[Any, Any]):
 
     def get(self, function: Any, default: Any = None) -> Any:
         """Return the replacement of the function, wrapped so that its calls are noted."""
-        return _Counting(function, super().get(function, default), self._called)
+        return partial(_call_noted, function, super().get(function, default), self._called)
 
 
 def counting(implementation: Implementation) -> tuple[Implementation, set[Callable[..., Any]]]:
