@@ -9,7 +9,8 @@ References: *Transformers as Support Vector Machines*, (KQ-ERM); Sheen, Chen, Wa
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -64,6 +65,12 @@ class FactoredFlow:
     relative: float
     absolute: float
     evaluations: int
+    _times: Callable[[], Float64[np.ndarray, "r"]] = field(repr=False)
+
+    @cached_property
+    def log_time(self) -> Float64[np.ndarray, "r"]:
+        """Return log of the time t = ∫ ds/(‖∇_K‖² + ‖∇_Q‖²)^½, (r,), −inf at the start; computed on first use."""
+        return self._times()
 
     @cached_property
     def W(self) -> Weights:
@@ -147,4 +154,5 @@ def factored_flow(
         relative=relative,
         absolute=tracer.absolute,
         evaluations=tracer.evaluations,
+        _times=tracer.log_times,
     )

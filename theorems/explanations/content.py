@@ -267,14 +267,14 @@ def _flow(facts: Facts) -> Section:
 def _ends(facts: Facts) -> list[Section]:
     if not facts.ends:
         return []
-    columns = ("trained", "ends", "tokens", "‖W‖_F", "rank", "1 − cos to W^mm", "1 − cos to W_⋆", "excess of ‖W‖_⋆")
+    columns = ("flow on", "ends", "tokens", "‖W‖_F", "rank", "1 − cos to W^mm", "1 − cos to W_⋆", "excess of ‖W‖_⋆")
     rows = []
     for end in facts.ends:
         apart = ("" if x is None else f"{x:.2g}" for x in (end.frobenius, end.nuclear, end.excess))
         tokens = format_tokens(end.selects, TOKENS)
         rows.append((end.trained, end.ended, tokens, f"{end.norm:.3g}", str(end.rank), *apart))
-    left_aligned = "trained", "ends", "tokens"
-    return [Section("Where training ends: W directly, and as K Qᵀ", columns, tuple(rows), left_aligned)]
+    left_aligned = "flow on", "ends", "tokens"
+    return [Section("Where gradient flows end: on W, and on (K, Q) with W = K Qᵀ", columns, tuple(rows), left_aligned)]
 
 
 def _rules(facts: Facts) -> Section:

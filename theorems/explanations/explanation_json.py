@@ -54,7 +54,7 @@ def as_json(facts: Facts) -> str:
         "locally_optimal": None
         if facts.locally_optimal is None
         else [choice.alpha for choice in facts.locally_optimal],
-        "ends": [vars(end) for end in facts.ends],
+        "ends": [end.as_json() for end in facts.ends],
         "rules": [vars(rule) | {"settled": rule.settled} for rule in facts.rules],
         "joint": None if facts.joint is None else facts.joint.as_json(),
         "other_starts": [_end_of_path(path) for path in facts.others],

@@ -1,4 +1,4 @@
-"""Ends of training on data with queries: the flow on W and the flow on (K, Q), against both SVMs.
+"""Ends of gradient flows on data with queries: the flow on W and the flow on (K, Q), against both SVMs.
 
 References: *Transformers as Support Vector Machines*, (W-ERM), (KQ-ERM).
 """
@@ -6,7 +6,8 @@ References: *Transformers as Support Vector Machines*, (W-ERM), (KQ-ERM).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -21,6 +22,7 @@ from reference_attention.svm.nuclear_max_margin import NuclearMaxMargin, nuclear
 from reference_attention.training.descent import Stop
 from reference_attention.training.factored_flow import factored_flow
 from theorems.benchmark.measurements import far
+from theorems.explanations.change_times import ChangeTimes, change_times
 from theorems.explanations.selection import FollowedFlow
 
 MOST_ENTRIES = 300
@@ -36,12 +38,13 @@ class TrainedEnd:
     Attributes:
         trained: ``W`` or ``(K, Q)``.
         ended: how the flow ended, in words.
-        selects: the tokens of largest weight.
+        selects: the tokens of largest weight there; where they are in the limit is not decided for (K, Q).
         norm: ‖W‖_F.
         rank: number of singular values of W that are a thousandth of the largest, or more.
         frobenius: 1 − cos∠(W, W^mm) of those tokens; None where nothing separates them.
         nuclear: 1 − cos∠(W, W_⋆); None where W_⋆ is not proven the only one.
         excess: ‖W‖_⋆/(m(W) C_⋆) − 1; None without C_⋆, or where a margin is not positive.
+        changes: when the flow on (K, Q) changes the tokens of largest weight of its start; None if it keeps them.
     """
 
     trained: str
@@ -52,6 +55,11 @@ class TrainedEnd:
     frobenius: float | None
     nuclear: float | None
     excess: float | None
+    changes: ChangeTimes | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return every number in full for JSON."""
+        return vars(self) | {"changes": None if self.changes is None else self.changes.as_json()}
 
 
 def trained_ends(case: Case, path: FollowedFlow, weights: LayerWeights | None = None) -> tuple[TrainedEnd, ...]:
@@ -76,7 +84,8 @@ def trained_ends(case: Case, path: FollowedFlow, weights: LayerWeights | None = 
     begin = math.hypot(float(np.linalg.norm(K)), float(np.linalg.norm(Q)))
     flow = factored_flow(data, K, Q, norm=max(math.sqrt(2 * far(problem, path.start)), 10 * begin))
     ended = "stationary at its start" if flow.stop is Stop.STATIONARY and len(flow.K) <= 2 else str(flow.stop)
-    return (*ends, _end("(K, Q)", ended, data, flow.W[-1]))
+    changes = change_times(problem, flow.W.reshape(len(flow.W), -1), flow.log_time)
+    return (*ends, replace(_end("(K, Q)", ended, data, flow.W[-1]), changes=changes))
 
 
 def _end(trained: str, ended: str, data: QueryDataset, W: Float64[np.ndarray, "d e"]) -> TrainedEnd:
@@ -103,12 +112,17 @@ def _least_margin(data: QueryDataset, W: Float64[np.ndarray, "d e"], alpha: Int6
 
 
 def ends_in_words(ends: tuple[TrainedEnd, ...]) -> str:
-    """Describe the ends of training in a paragraph; empty where there are none."""
+    """Describe the ends of both flows in a paragraph; empty where there are none."""
     sentences = []
     for trained_end in ends:
-        form = "directly" if trained_end.trained == "W" else "as K Qᵀ"
+        flow = "The flow on W" if trained_end.trained == "W" else "The flow on (K, Q), W = K Qᵀ,"
+        if not trained_end.norm:
+            sentences.append(f"{flow} ends at W = 0, where all tokens have the same weight")
+            continue
+        how = "" if trained_end.ended == str(Stop.NORM) else f" as follows ({trained_end.ended}),"
+        largest = f"{flow} ends{how} with the largest weights at {format_tokens(trained_end.selects)}"
         if trained_end.frobenius is None:
-            sentences.append(f"Trained {form}, W selects {format_tokens(trained_end.selects)}, which nothing separates")
+            sentences.append(f"{largest}, which nothing separates")
             continue
         nuclear = "" if trained_end.nuclear is None else f" and {trained_end.nuclear:.2g} to W_⋆, of least nuclear norm"
         excess = (
@@ -116,13 +130,8 @@ def ends_in_words(ends: tuple[TrainedEnd, ...]) -> str:
             if trained_end.excess is None
             else f"; its nuclear norm is {100 * trained_end.excess:.2g}% larger than the least possible for its margin"
         )
-        end = (
-            f"has rank {trained_end.rank}"
-            if trained_end.ended == str(Stop.NORM)
-            else f"ends as follows: {trained_end.ended}"
-        )
         sentences.append(
-            f"Trained {form}, W selects {format_tokens(trained_end.selects)} and {end};"
+            f"{largest} and W of rank {trained_end.rank};"
             f" 1 − cos is {trained_end.frobenius:.2g} to W^mm{nuclear}{excess}"
         )
     return ". ".join(sentences) + "." if sentences else ""

@@ -95,7 +95,7 @@ class Facts:
         seed: the seed of the seeded starts.
         weights: for the separable ones among ``choices`` the solutions of least Frobenius and nuclear norm, if W is
             trained.
-        ends: where training of W and of (K, Q) ends; empty without queries.
+        ends: where the flows on W and on (K, Q) end; empty without queries.
         split: which optimal tokens are tied with others on every prompt that loses none; None where all can be selected
             at once, or that was not decided.
         layer: the state of attention at the trained weights, if these are given.

@@ -25,7 +25,7 @@ from theorems.benchmark.bench_units import shape_of
 from theorems.benchmark.measurements import EUCLIDEAN, Kind, Limit, Limits, NoLimit
 from theorems.benchmark.rules import rule_named
 from theorems.explanations.applicability import Applicability, applicability
-from theorems.explanations.selection import FollowedFlow
+from theorems.explanations.selection import FollowedFlow, chosen_tokens
 from theorems.run.findings import findings
 from theorems.run.registry.lookup import statement_named
 from theorems.run.registry.user_file import is_in_a_file
@@ -51,6 +51,7 @@ class RuleEnd:
         off: the largest 1 − s over the inputs.
         like_flow: whether the flow from the same start selects these tokens; None where it selects none.
         of: the norm of the max-margin direction that the run is compared with.
+        locally_optimal: whether these tokens are locally optimal (Definition 2, exact).
         one_minus_cosine: 1 − cos to that direction of these tokens; None where it does not exist, or at 0.
         named: whether a theorem about attention names that direction as the limit of the rule.
         source: who proves it, or what is known of other models.
@@ -67,6 +68,7 @@ class RuleEnd:
     off: float
     like_flow: bool | None
     of: str
+    locally_optimal: bool
     one_minus_cosine: float | None
     named: bool
     source: str
@@ -76,8 +78,13 @@ class RuleEnd:
 
     @property
     def settled(self) -> bool:
-        """Return whether the run has selected its tokens for half of its steps."""
-        return self.representable and self.off <= CHOSEN and self.since <= self.steps // 2
+        """Return whether the run has selected its tokens for half of its steps, and nothing says that it leaves them.
+
+        Near the Euclidean direction of tokens that are not locally optimal, the gradient moves weight to a neighbour
+        that scores more, however little weight is left.
+        """
+        leaves = self.of == name_of(EUCLIDEAN) and not self.locally_optimal
+        return self.representable and self.off <= CHOSEN and self.since <= self.steps // 2 and not leaves
 
     @property
     def row(self) -> tuple[str, ...]:
@@ -107,7 +114,7 @@ class RuleEnd:
             f"After {self.steps} steps {self.rule} gives the largest weight to {tokens}, {flow[self.like_flow]}"
             if self.settled
             else f"After {self.steps} steps {self.rule} has not settled yet (largest weights at {tokens} since step"
-            f" {self.since}, 1 − s up to {self.off:.2g})"
+            f" {self.since}, 1 − s up to {self.off:.2g}{'' if self.locally_optimal else ', not locally optimal'})"
         )
         apart = "" if self.one_minus_cosine is None else f"; 1 − cos to their max-margin direction in {self.of} is"
         apart += "" if self.one_minus_cosine is None else f" {self.one_minus_cosine:.2g}"
@@ -164,6 +171,7 @@ def _rule_end(case: Case, path: FollowedFlow, name: str) -> RuleEnd:
         float(off.max()),
         None if path.selects is None else bool(np.array_equal(path.selects, alpha)),
         name_of(norm),
+        chosen_tokens(problem, "selected", alpha).locally_optimal,
         _distance_from_direction(case, alpha, p, norm),
         rule.theory.norm is not None,
         rule.theory.source,

@@ -13,6 +13,7 @@ from generators.finding import format_tokens, number, vector
 from reference_attention.next_token.unwinnable_scores import SplitFlow
 from reference_attention.training.descent import Stop
 from theorems.explanations.applicability import Applicability
+from theorems.explanations.change_times import change_times
 from theorems.explanations.factored_ends import MOST_ENTRIES, ends_in_words
 from theorems.explanations.facts import Facts
 from theorems.explanations.layer_state import LayerState
@@ -69,14 +70,14 @@ def headline(facts: Facts) -> str:
 
 
 def paragraphs(facts: Facts) -> list[str]:
-    """Return what trained weights do, the headline with its reasons, tied tokens, ends of training, the theorems."""
+    """Return what trained weights do, the headline with its reasons, tied tokens, ends of flows, the theorems."""
     first = f"{headline(facts)[0].upper()}{headline(facts)[1:]}."
     trained = ends_in_words(facts.ends)
     return [
         *data_words(facts),
         *([] if facts.layer is None else [" ".join(trained_words(facts, facts.layer))]),
         *([] if facts.run is None else [facts.run.words]),
-        " ".join([first, *_changes(facts), *_reasons(facts), *[factors_words(facts)] * bool(factors_words(facts))]),
+        " ".join([first, *_changes(facts), *_reasons(facts), *filter(None, (factors_words(facts), _scope(facts)))]),
         *_tied_words(facts),
         *[trained] * bool(trained),
         *[rule.words for rule in facts.rules],
@@ -239,7 +240,8 @@ def factors_words(facts: Facts) -> str:
     differs = facts.path.selects is not None and end.selects != tuple(facts.path.selects.tolist())
     other = ", not with those of the flow on W" if differs else ""
     tokens = _named(np.array(end.selects))
-    return f"The flow on K and Q themselves ends ({end.ended}) with largest weights at {tokens}{other}."
+    changes = "" if end.changes is None else f" {end.changes.sentence}"
+    return f"The flow on K and Q themselves ends ({end.ended}) with largest weights at {tokens}{other}.{changes}"
 
 
 def _changes(facts: Facts) -> Iterator[str]:
@@ -257,6 +259,9 @@ def _changes(facts: Facts) -> Iterator[str]:
             )
         else:
             yield "It keeps the tokens of largest weight."
+        changes = change_times(facts.case.problem, facts.path.flow.points, facts.path.flow.log_time)
+        if changes is not None:
+            yield changes.sentence
     if facts.before is not None:
         start, end = vector(facts.before.start), facts.before.selects
         if end is None:
@@ -264,6 +269,15 @@ def _changes(facts: Facts) -> Iterator[str]:
         else:
             same = selects is not None and np.array_equal(end, selects)
             yield f"The flow from p(0) = {start} selects {'the same' if same else format_tokens(end, TOKENS)}."
+
+
+def _scope(facts: Facts) -> str:
+    """Return that training from trained weights may end elsewhere than the flow; empty where the flow is undecided."""
+    if facts.layer is None or not facts.is_decided:
+        return ""
+    runs = facts.rules or isinstance(facts.case.problem, RaggedProblem)
+    how = "" if runs else " (--rule NAME runs a rule from here)"
+    return f"This is the gradient flow: training in longer steps, or by another rule, may end at other tokens{how}."
 
 
 def _size(norm: float) -> str:

@@ -52,10 +52,13 @@ def test_there_are_none_without_queries_and_no_factors_where_they_are_too_many()
 def test_it_stands_in_the_table_and_in_words() -> None:
     case = dataset_named("tsvm-paths-3")
     it = facts_of(case, "tsvm-paths-3")
-    [table] = [one for one in sections(it) if one.caption.startswith("Where training ends")]
+    [table] = [one for one in sections(it) if one.caption.startswith("Where gradient flows end")]
     assert [row[0] for row in table.rows] == ["W", "(K, Q)"]
     words = ends_in_words(it.ends)
-    assert "Trained directly, W selects [0, 2]" in words
-    assert "Trained as K Qᵀ, W selects [0, 2] and has rank 1; 1 − cos is" in words
+    assert "The flow on W ends with the largest weights at [0, 2] and W of rank" in words
+    assert "The flow on (K, Q), W = K Qᵀ, ends with the largest weights at [0, 2] and W of rank 1; 1 − cos is" in words
     assert ends_in_words(()) == ""
     assert "which nothing separates" in ends_in_words((replace(it.ends[0], frobenius=None),))
+    assert "ends at W = 0, where all tokens have the same weight." in ends_in_words((replace(it.ends[0], norm=0.0),))
+    failed = ends_in_words((replace(it.ends[1], ended="failed"),))
+    assert "ends as follows (failed), with the largest weights at [0, 2]" in failed

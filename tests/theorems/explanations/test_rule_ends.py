@@ -56,6 +56,19 @@ def test_an_unsettled_run_is_not_said_to_select(monkeypatch: pytest.MonkeyPatch)
     assert "other tokens than the flow" in replace(end, off=0.1, like_flow=False).words
 
 
+def test_gradient_descent_on_tokens_that_are_not_locally_optimal_has_not_settled() -> None:
+    """Token 1 has nearly all weight for 20,000 steps, and its only neighbour scores more."""
+    data = {"keys": [[[0, 0], [4, 0]]], "scores": [[1, 0]], "p": [2.0, 0.0]}
+    gd, mirror = explain(data, rules=["gd-1e-6", "mirror-1.5-1e-6"]).rules  # type: ignore[union-attr]
+    assert (gd.tokens, gd.since, gd.locally_optimal) == ((1,), 0, False)
+    assert gd.off < rule_ends.CHOSEN
+    assert not gd.settled
+    assert (
+        "gd-1e-6 has not settled yet (largest weights at [1] since step 0, 1 − s up to 0.00034, not locally" in gd.words
+    )
+    assert mirror.settled
+
+
 def test_the_theorem_is_named_where_there_is_one(capsys: pytest.CaptureFixture[str]) -> None:
     it = explain(DATA, rules=["adam-0.1", "mirror-1.5-1"])
     adam, mirror = it.rules  # type: ignore[union-attr]

@@ -1,0 +1,83 @@
+"""Times at which a gradient flow changes the tokens of largest weight of the weights from which it starts.
+
+The time is that of dp/dt = −∇L(p): a short step of gradient descent takes η of it. It grows exponentially with the
+margin, so that training can keep tokens at nearly all weight for as long as anybody trains, and the flow still leaves
+them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from reference_attention.problem import Problem
+from theorems.explanations.ragged_problem import weights_at
+
+LARGEST = 300
+"""Decimal exponent from which on a time is not computed, near the end of the range of float64."""
+
+Between = tuple[float, float]
+"""Logarithms of the times of two consecutive records, between which something happens."""
+
+
+@dataclass(frozen=True)
+class ChangeTimes:
+    """Times at which a flow changes the tokens of largest weight of its start.
+
+    Attributes:
+        first: when one of these tokens changes for the first time.
+        last: when a token of largest weight changes for the last time; equal to ``first`` between the same records.
+    """
+
+    first: Between
+    last: Between
+
+    @property
+    def sentence(self) -> str:
+        """Say in a sentence how many steps of gradient descent these times are."""
+        last = "" if self.last == self.first else f", the last after {_steps(self.last)}"
+        return (
+            f"Gradient descent with short steps of size η changes the first of these tokens after {_steps(self.first)}"
+            f" steps{last}."
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the logarithms of the times for JSON; null is that of 0."""
+        return {
+            name: [x if math.isfinite(x) else None for x in between]
+            for name, between in (("first_log_time", self.first), ("last_log_time", self.last))
+        }
+
+
+def change_times(
+    problem: Problem, points: Float64[np.ndarray, "r d"], log_time: Float64[np.ndarray, "r"]
+) -> ChangeTimes | None:
+    """Return when a flow changes the tokens of its first record; None if it has them in all of its r records."""
+    tokens = weights_at(problem, points).argmax(axis=-1)
+    changed = 1 + np.flatnonzero((tokens[1:] != tokens[:-1]).any(axis=1))
+    if not changed.size:
+        return None
+    first, last = ((float(log_time[k - 1]), float(log_time[k])) for k in (changed[0], changed[-1]))
+    return ChangeTimes(first, last)
+
+
+def _steps(between: Between) -> str:
+    earlier, later = (_time(log, upwards) for log, upwards in zip(between, (False, True), strict=True))
+    if between[1] == math.inf:
+        return f"more than {earlier}/η"
+    return f"at most {later}/η" if between[0] == -math.inf else f"{earlier}/η to {later}/η"
+
+
+def _time(log: float, upwards: bool) -> str:
+    """Return a time with two digits, rounded up or down, which may be beyond the range of float64."""
+    if not math.isfinite(log):
+        return ""
+    power = log / math.log(10)
+    exponent = math.floor(power)
+    size = 10 ** (power - exponent + 1)
+    digits = math.ceil(size) if upwards else math.floor(size)
+    return f"{digits * 10.0 ** (exponent - 1):.2g}" if exponent < LARGEST else f"{digits / 10:g}e+{exponent}"
